@@ -1,0 +1,179 @@
+// Package locktxn builds the transactions of the lock protocol as data: what is compared, what is written, what is read when
+// a compare fails. They stand in one place because the safety of every lock rests on these compares: each one is there
+// because the checked model breaks without it (docs/protocol.md).
+//
+// An error of a commit says nothing about its outcome, and neither does a failed compare alone: etcd's client may have sent
+// the transaction twice. So every Else branch reads the record, and the caller compares the uuid that it finds.
+package locktxn
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Txn is one transaction.
+type Txn struct {
+	If         []clientv3.Cmp
+	Then, Else []clientv3.Op
+}
+
+// Commit sends the transaction.
+func (t Txn) Commit(ctx context.Context, kv clientv3.KV) (*clientv3.TxnResponse, error) {
+	return kv.Txn(ctx).If(t.If...).Then(t.Then...).Else(t.Else...).Commit()
+}
+
+// Nest makes one transaction that runs each of ts with its own compares: a failing one does not spare the others.
+func Nest(ts []Txn) Txn {
+	ops := make([]clientv3.Op, len(ts))
+	for i, t := range ts {
+		ops[i] = clientv3.OpTxn(t.If, t.Then, t.Else)
+	}
+	return Txn{Then: ops}
+}
+
+// Acquire takes the lock if nobody holds it, nobody queues for it (unless barge is set) and this attempt was not cancelled.
+// Else it reads the record: the holder, or this attempt itself where an earlier send of it committed.
+func Acquire(l metadata.Layout, lock, uuid string, fields []metadata.Field, barge bool) Txn {
+	t := Txn{
+		If: []clientv3.Cmp{
+			absent(l.Field(lock, metadata.FieldUUID)),
+			absent(l.Cancelled(uuid)),
+		},
+		Else: []clientv3.Op{read(l, lock)},
+	}
+	if !barge {
+		t.If = append(t.If, absent(l.Queue(lock)).WithPrefix())
+	}
+	for _, f := range fields {
+		t.Then = append(t.Then, clientv3.OpPut(l.Field(lock, f.Name), f.Value))
+	}
+	return t
+}
+
+// Hold names one hold: a lock and the acquisition that holds it. UUID and Token are compared together, so that a late
+// transaction of an older hold never touches a newer one.
+type Hold struct {
+	Lock  string
+	UUID  string
+	Token int64 // create revision of the uuid key
+}
+
+// HeldBy are the compares that hold as long as h does.
+func HeldBy(l metadata.Layout, h Hold) []clientv3.Cmp {
+	key := l.Field(h.Lock, metadata.FieldUUID)
+	return []clientv3.Cmp{
+		clientv3.Compare(clientv3.Value(key), "=", h.UUID),
+		clientv3.Compare(clientv3.CreateRevision(key), "=", h.Token),
+	}
+}
+
+// Alive moves the deadlines forward, never back: the time format makes the order of bytes the order of times. Else it reads the
+// record: with the uuid and token unchanged the stored deadline was later, which is as good; otherwise the hold is lost.
+func Alive(l metadata.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
+	deadline := l.Field(h.Lock, metadata.FieldAutoUnlockAt)
+	return Txn{
+		If: append(HeldBy(l, h), clientv3.Compare(clientv3.Value(deadline), "<", autoUnlockAt)),
+		Then: []clientv3.Op{
+			clientv3.OpPut(l.Field(h.Lock, metadata.FieldAlertAt), alertAt),
+			clientv3.OpPut(deadline, autoUnlockAt),
+			clientv3.OpPut(l.Field(h.Lock, metadata.FieldAlive), alive),
+		},
+		Else: []clientv3.Op{read(l, h.Lock)},
+	}
+}
+
+// Release gives the lock back. There is no put in any branch, so it works while etcd is out of space.
+func Release(l metadata.Layout, h Hold) Txn {
+	return Txn{
+		If:   HeldBy(l, h),
+		Then: []clientv3.Op{remove(l, h.Lock)},
+		Else: []clientv3.Op{read(l, h.Lock)},
+	}
+}
+
+// Cancel ends an acquisition whose outcome is unknown: after its commit the attempt is not held and no late send of it can
+// commit. The mark lives as long as the lease.
+func Cancel(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
+	mark := clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease))
+	return Txn{
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)},
+		Then: []clientv3.Op{mark, remove(l, lock)},
+		Else: []clientv3.Op{mark},
+	}
+}
+
+// Removal is the removal of a hold by somebody who is not its holder.
+type Removal struct {
+	Record *metadata.Record // as it was judged, or shown to the person
+	// Fields are the record's keys. Only needed where Record.Foreign tells that keys which are not the record's lie in its
+	// range: then exactly these fields are deleted instead of the range.
+	Fields []string
+	Ending metadata.Ending
+	Lease  clientv3.LeaseID // of the history key
+	Audit  *clientv3.Op     // the operator's action; nil for the unlocker
+}
+
+// AutoUnlock removes the record if it is still the one that was judged: same acquisition, same deadline.
+func AutoUnlock(l metadata.Layout, r Removal) Txn {
+	t := ForceUnlock(l, r)
+	deadline := l.Field(r.Record.Name, metadata.FieldAutoUnlockAt)
+	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(deadline), "=", r.Record.DeadlineRevision))
+	return t
+}
+
+// ForceUnlock removes the record if it is still held by the acquisition that the person saw, whatever its deadlines.
+func ForceUnlock(l metadata.Layout, r Removal) Txn {
+	t := ForceUnlockSilently(l, r)
+	if r.Record.UUID != "" {
+		t.Then = append(t.Then, clientv3.OpPut(l.History(r.Record.UUID), metadata.Marshal(r.Ending), clientv3.WithLease(r.Lease)))
+	}
+	if r.Audit != nil {
+		t.Then = append(t.Then, *r.Audit)
+	}
+	return t
+}
+
+// ForceUnlockSilently is ForceUnlock without history and audit: the way out when etcd refuses puts for want of space.
+func ForceUnlockSilently(l metadata.Layout, r Removal) Txn {
+	key := l.Field(r.Record.Name, metadata.FieldUUID)
+	t := Txn{
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", r.Record.Token)},
+		Else: []clientv3.Op{read(l, r.Record.Name)},
+	}
+	if !r.Record.Foreign() {
+		t.Then = []clientv3.Op{remove(l, r.Record.Name)}
+		return t
+	}
+	for _, field := range r.Fields {
+		t.Then = append(t.Then, clientv3.OpDelete(l.Field(r.Record.Name, field)))
+	}
+	return t
+}
+
+// Fields takes the keys of a record out of a range answer.
+func Fields(l metadata.Layout, resp *clientv3.GetResponse) []metadata.Field {
+	fields := make([]metadata.Field, 0, len(resp.Kvs))
+	for _, kv := range resp.Kvs {
+		if key := l.Parse(string(kv.Key)); key.Kind == metadata.KindField {
+			fields = append(fields, metadata.Field{
+				Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+			})
+		}
+	}
+	return fields
+}
+
+func absent(key string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+}
+
+func read(l metadata.Layout, lock string) clientv3.Op {
+	return clientv3.OpGet(l.Record(lock), clientv3.WithPrefix())
+}
+
+func remove(l metadata.Layout, lock string) clientv3.Op {
+	return clientv3.OpDelete(l.Record(lock), clientv3.WithPrefix())
+}

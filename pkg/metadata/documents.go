@@ -1,0 +1,127 @@
+package metadata
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// Ticket is the value of a waiter's key.
+type Ticket struct {
+	UUID      string `json:"uuid"` // of the acquisition that waits; the hold's uuid once it got the lock
+	Owner     string `json:"owner,omitempty"`
+	Hostname  string `json:"hostname,omitempty"`
+	PID       int64  `json:"pid,omitempty"`
+	Purpose   string `json:"purpose,omitempty"`
+	Since     Time   `json:"since"`
+	TimeoutAt Time   `json:"timeout_at"`
+}
+
+// Waiter is a ticket in the queue of a lock. Waiters queue by Place.
+type Waiter struct {
+	Ticket
+	Lock  string
+	ID    string // the last part of the ticket's key
+	Place int64  // create revision of the ticket
+}
+
+// How a hold ended when it was not released by its holder.
+const (
+	EndedReleased     = "released"
+	EndedAutoUnlocked = "auto_unlocked"
+	EndedForced       = "forced"
+)
+
+// Ending is the value of a history key: how a hold ended, written by whoever ended it for the holder.
+type Ending struct {
+	Lock         string         `json:"lock"`
+	UUID         string         `json:"uuid"`
+	Token        int64          `json:"token"`
+	Owner        string         `json:"owner,omitempty"`
+	Hostname     string         `json:"hostname,omitempty"`
+	PID          int64          `json:"pid,omitempty"`
+	Purpose      string         `json:"purpose,omitempty"`
+	LockedAt     Time           `json:"locked_at"`
+	AlertAt      Time           `json:"alert_at"`
+	AutoUnlockAt Time           `json:"auto_unlock_at"`
+	AliveAt      Time           `json:"alive_at,omitzero"`
+	Progress     string         `json:"progress,omitempty"`
+	Attributes   map[string]any `json:"attributes,omitempty"`
+	EndedAt      Time           `json:"ended_at"`
+	Ended        string         `json:"ended"` // EndedAutoUnlocked or EndedForced
+	By           string         `json:"by"`    // the unlocker's instance or the person
+	Why          string         `json:"why"`   // a sentence
+}
+
+// NewEnding is the ending of the hold in r.
+func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
+	e := Ending{
+		Lock: r.Name, UUID: r.UUID, Token: r.Token,
+		Owner: r.Owner, Hostname: r.Hostname, PID: r.PID, Purpose: r.Purpose,
+		LockedAt: Time{r.LockedAt}, AlertAt: Time{r.AlertAt}, AutoUnlockAt: Time{r.AutoUnlockAt},
+		Attributes: r.Attributes,
+		EndedAt:    Time{at}, Ended: ended, By: by, Why: why,
+	}
+	if r.Alive != nil {
+		e.AliveAt, e.Progress = Time{r.Alive.At}, r.Alive.Progress
+	}
+	return e
+}
+
+// Presence is the value of a running unlocker's key. It is written every second: it proves that etcd takes writes, and its Now
+// lets unlockers check each other's clocks.
+type Presence struct {
+	ID        string   `json:"id"`
+	Hostname  string   `json:"hostname"`
+	Version   string   `json:"version"`
+	StartedAt Time     `json:"started_at"`
+	Now       Time     `json:"now"`
+	Revision  int64    `json:"revision"` // the highest revision of etcd that it has seen
+	Mode      string   `json:"mode"`     // alert-only, auto-unlock or dry-run
+	HeldBack  []string `json:"held_back,omitempty"`
+}
+
+// Action is the value of an audit key: what an operator did.
+type Action struct {
+	ID       string `json:"id"`
+	At       Time   `json:"at"`
+	Actor    string `json:"actor"`
+	Source   string `json:"source"` // where the identity came from: cli, basic, mtls, header
+	Client   string `json:"client,omitempty"`
+	Action   string `json:"action"` // force-unlock
+	Lock     string `json:"lock"`
+	UUID     string `json:"uuid"`
+	Token    int64  `json:"token"`
+	Revision int64  `json:"revision"` // the record's revision as the person saw it
+	Holder   string `json:"holder"`   // one line
+	Reason   string `json:"reason"`
+	Ticket   string `json:"ticket,omitempty"`
+	Result   string `json:"result"` // success, conflict, denied, error
+}
+
+// Marshal writes one of this package's documents. Text that is not UTF-8 is written with replacement characters, so that a
+// hostile record can not keep its own ending from being recorded.
+func Marshal[T Ticket | Ending | Presence | Action](document T) string {
+	b, err := json.Marshal(document)
+	if err != nil {
+		return "{}" // only for attributes that Decode never yields
+	}
+	return string(b)
+}
+
+// Unmarshal reads one of this package's documents; members that can not be read are an error.
+func Unmarshal[T Ticket | Ending | Presence | Action](value []byte) (T, error) {
+	var document T
+	err := json.Unmarshal(value, &document)
+	return document, err
+}
+
+// ErrChanged says that a removal was not done because the hold is not any more what was judged or shown: released, taken by
+// another, or extended. It is news to look at, not a failure to retry.
+var ErrChanged = errors.New("the hold changed")
+
+// Removal asks for the removal of a hold by somebody who is not its holder.
+type Removal struct {
+	Record *Record
+	Ending Ending
+}

@@ -1,0 +1,164 @@
+package metadata
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// DefaultPrefix is the prefix under which everything lies unless told otherwise.
+const DefaultPrefix = "/mutexes/"
+
+// The areas below the prefix that are not lock records.
+const (
+	areaQueue     = ".queue/"
+	areaCancelled = ".cancelled/"
+	areaHistory   = ".history/"
+	areaUnlockers = ".unlockers/"
+	areaAudit     = ".audit/"
+)
+
+// Layout builds and takes apart the keys below one prefix. The zero Layout is not usable: see [NewLayout].
+type Layout struct{ prefix string }
+
+// NewLayout returns the layout below prefix. A missing final "/" is added; an empty prefix and one that is not printable
+// UTF-8 are refused, because etcd would then be asked for more than the locks.
+func NewLayout(prefix string) (Layout, error) {
+	switch {
+	case strings.Trim(prefix, "/") == "":
+		return Layout{}, errors.New("the lock prefix is empty")
+	case !utf8.ValidString(prefix) || strings.ContainsFunc(prefix, unicode.IsControl):
+		return Layout{}, fmt.Errorf("the lock prefix %q is not printable UTF-8", prefix)
+	}
+	return Layout{prefix: strings.TrimSuffix(prefix, "/") + "/"}, nil
+}
+
+// Prefix is the prefix with its final "/".
+func (l Layout) Prefix() string { return l.prefix }
+
+// Record is the prefix of all keys of the lock's record; with [End] it is the range that holds exactly this record.
+func (l Layout) Record(lock string) string { return l.prefix + EncodeName(lock) + "/" }
+
+// Field is the key of one field of the lock's record.
+func (l Layout) Field(lock, field string) string { return l.Record(lock) + field }
+
+// Queue is the prefix of the tickets of those who wait for the lock.
+func (l Layout) Queue(lock string) string { return l.prefix + areaQueue + EncodeName(lock) + "/" }
+
+// Ticket is the key of one waiter.
+func (l Layout) Ticket(lock, ticket string) string { return l.Queue(lock) + ticket }
+
+// Cancelled is the key that forbids a late commit of the acquisition with this uuid.
+func (l Layout) Cancelled(uuid string) string { return l.prefix + areaCancelled + uuid }
+
+// History is the key of the ending of the hold with this uuid.
+func (l Layout) History(uuid string) string { return l.prefix + areaHistory + uuid }
+
+// Unlocker is the key of the presence record of one running unlocker.
+func (l Layout) Unlocker(instance string) string { return l.prefix + areaUnlockers + instance }
+
+// Audit is the key of one operator's action; its keys sort by time.
+func (l Layout) Audit(at time.Time, id string) string {
+	return l.prefix + areaAudit + FormatTime(at) + "-" + id
+}
+
+// Areas of the layout as prefixes, for reading all of one kind.
+func (l Layout) Queues() string    { return l.prefix + areaQueue }
+func (l Layout) Histories() string { return l.prefix + areaHistory }
+func (l Layout) Unlockers() string { return l.prefix + areaUnlockers }
+func (l Layout) Audits() string    { return l.prefix + areaAudit }
+
+// Records returns the two half-open key ranges that hold every lock record and no other area.
+func (l Layout) Records() [2][2]string {
+	return [2][2]string{{l.prefix, l.prefix + "."}, {l.prefix + "/", End(l.prefix)}}
+}
+
+// End is the first key after all keys with this prefix: the end of a half-open range.
+func End(prefix string) string {
+	b := []byte(prefix)
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] < 0xff {
+			b[i]++
+			return string(b[:i+1])
+		}
+	}
+	return "\x00"
+}
+
+// Kind says what a key below the prefix is.
+type Kind string
+
+// The kinds of keys.
+const (
+	KindField     Kind = "field"     // a field of a lock record
+	KindTicket    Kind = "ticket"    // a waiter
+	KindCancelled Kind = "cancelled" // an attempt that was given up
+	KindHistory   Kind = "history"   // an ending
+	KindUnlocker  Kind = "unlocker"  // a presence record
+	KindAudit     Kind = "audit"     // an operator's action
+	KindForeign   Kind = "foreign"   // nothing of this protocol
+)
+
+// Key is a key taken apart.
+type Key struct {
+	Kind Kind
+	// Lock is the lock's name: of fields, of tickets, and of a foreign key that lies inside the range of a lock's record.
+	Lock string
+	// ID is the field's name, the ticket, the uuid, the instance, or the audit entry's time and id.
+	ID string
+}
+
+// Parse takes a key apart. A key that fits no layout is KindForeign.
+func (l Layout) Parse(key string) Key {
+	rest, ok := strings.CutPrefix(key, l.prefix)
+	if !ok {
+		return Key{Kind: KindForeign}
+	}
+	area, id, ok := strings.Cut(rest, "/")
+	if !ok || id == "" {
+		return Key{Kind: KindForeign}
+	}
+	if kind, ok := areaKinds[area+"/"]; ok && !strings.Contains(id, "/") {
+		return Key{Kind: kind, ID: id}
+	}
+	if area+"/" == areaQueue {
+		segment, ticket, _ := strings.Cut(id, "/")
+		return named(KindTicket, segment, ticket, ticket != "" && !strings.Contains(ticket, "/"))
+	}
+	return named(KindField, area, id, fieldName(id))
+}
+
+var areaKinds = map[string]Kind{
+	areaCancelled: KindCancelled, areaHistory: KindHistory, areaUnlockers: KindUnlocker, areaAudit: KindAudit,
+}
+
+// named is the key of a lock whose name is given as a segment; where the rest does not fit it is a foreign key in its range.
+func named(kind Kind, segment, id string, fits bool) Key {
+	lock, err := DecodeName(segment)
+	switch {
+	case err != nil:
+		return Key{Kind: KindForeign}
+	case !fits && kind == KindField:
+		return Key{Kind: KindForeign, Lock: lock}
+	case !fits:
+		return Key{Kind: KindForeign}
+	}
+	return Key{Kind: kind, Lock: lock, ID: id}
+}
+
+// fieldName tells whether s matches [a-z][a-z0-9_]{0,62}.
+func fieldName(s string) bool {
+	if s == "" || len(s) > 63 || s[0] < 'a' || s[0] > 'z' {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return true
+}

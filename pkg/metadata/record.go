@@ -1,0 +1,141 @@
+package metadata
+
+import "time"
+
+// The fields that the protocol acts on: each is a key of its own.
+const (
+	FieldUUID         = "uuid"
+	FieldAlertAt      = "alert_at"
+	FieldAutoUnlockAt = "auto_unlock_at"
+	FieldAlive        = "alive"
+)
+
+// FieldMetadata is the key of the JSON document that people read.
+const FieldMetadata = "metadata"
+
+// The members of the document; a minimal client may write each as a key of its own, which then wins.
+const (
+	FieldOwner     = "owner"
+	FieldHostname  = "hostname"
+	FieldPID       = "pid"
+	FieldLockedAt  = "locked_at"
+	FieldPurpose   = "purpose"
+	FieldBacktrace = "backtrace"
+	FieldClient    = "client"
+)
+
+// Limits of a record, in bytes.
+const (
+	MaxTextBytes      = 1 << 10  // any text but the backtrace
+	MaxBacktraceBytes = 16 << 10 // longer ones are cut, with a mark
+	MaxRecordBytes    = 64 << 10 // all keys and values together
+	MaxAttributes     = 64       // in number
+)
+
+// KV is one key as etcd has it.
+type KV struct {
+	Key            string
+	Value          []byte
+	CreateRevision int64
+	ModRevision    int64
+}
+
+// Event is the change of one key; of a deletion only Key and ModRevision are set.
+type Event struct {
+	KV
+	Deleted bool
+}
+
+// Field is one key of a record without the part that all of them share.
+type Field struct {
+	Name           string
+	Value          string
+	CreateRevision int64
+	ModRevision    int64
+}
+
+// Record is what readers keep of every held lock.
+type Record struct {
+	Name string // the lock's name; may be one that [CheckName] refuses, see Problems
+	UUID string // identity of this hold; empty when the uuid key is missing, see Token
+
+	Owner    string
+	Hostname string
+	Purpose  string
+	PID      int64 // 0 when unknown
+
+	LockedAt     time.Time // holder's clock; zero when missing or unreadable, like the two deadlines
+	AlertAt      time.Time
+	AutoUnlockAt time.Time
+
+	Token            int64 // create revision of the uuid key, the fencing token; 0 when that key is missing: nobody holds the lock
+	Revision         int64 // highest mod revision of the record's keys
+	DeadlineRevision int64 // mod revision of the auto_unlock_at key, 0 when it is missing
+
+	Alive      *Alive         // the last alive call, nil when there was none
+	Attributes map[string]any // text, numbers (json.Number) and booleans; nil when there are none
+	Problems   []Problem      // what is wrong with the record; nil for a sound one
+
+	Seen Seen // set by the reader that keeps the record, never by Decode
+}
+
+// Malformed tells whether the record lacks what the protocol acts on: uuid or a readable deadline. Other problems are shown
+// but change nothing.
+func (r *Record) Malformed() bool {
+	return r.UUID == "" || r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero()
+}
+
+// Foreign tells whether keys that fit no layout lie inside the record's range, so that deleting the range would take them
+// along.
+func (r *Record) Foreign() bool {
+	for _, p := range r.Problems {
+		if p.Reason == ReasonUnknownLayout {
+			return true
+		}
+	}
+	return false
+}
+
+// Alive is the holder's last alive call.
+type Alive struct {
+	At       time.Time
+	Progress string
+}
+
+// Seen is when a reader saw a record, on that reader's monotonic clock: time since the reader began. Deadlines written by
+// other machines' clocks are judged with it (package staleness).
+type Seen struct {
+	First   time.Duration // the hold appeared
+	Changed time.Duration // a key of it changed last; equal to First when none did
+}
+
+// Document is all that etcd has of one lock: the record and what is too large to be kept for every lock.
+type Document struct {
+	Record
+	Backtrace string  // newest frame first, one frame a line
+	Client    string  // library and version that wrote the record
+	Fields    []Field // as stored, sorted by name
+}
+
+// Reason classifies a problem; the values are labels of a metric.
+type Reason string
+
+// The reasons.
+const (
+	ReasonMissing       Reason = "missing"        // a key that the protocol acts on is not there
+	ReasonBadTime       Reason = "bad_time"       // a time that can not be read
+	ReasonBadValue      Reason = "bad_value"      // not UTF-8, not a number, not JSON
+	ReasonTooLarge      Reason = "too_large"      // over a limit; what is shown is cut
+	ReasonBadName       Reason = "bad_name"       // a lock name that CheckName refuses
+	ReasonUnknownLayout Reason = "unknown_layout" // a key below the prefix that fits no layout
+)
+
+// Problem is one thing that is wrong with a record.
+type Problem struct {
+	Field  string // the field or member; a foreign key whole; "name" for the lock's name
+	Reason Reason
+	Text   string // a sentence for people; may contain clipped bytes of the record: escape it
+}
+
+// String is "alert_at: "soon" is not a time".
+func (p Problem) String() string { return p.Field + ": " + p.Text }

@@ -1,0 +1,108 @@
+package metadata
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// secondDigits is the fixed width that makes the byte order of written times their number order.
+const secondDigits = 10
+
+// maxSeconds is the largest second that fits ten digits, in the year 2286.
+const maxSeconds = 9_999_999_999
+
+// ParseTime reads a time of the protocol: seconds since 1970-01-01 UTC as ten integer digits and at most nine fraction
+// digits, such as 1553682600.25. The instant is in UTC.
+func ParseTime(s string) (time.Time, error) {
+	whole, fraction := s, ""
+	if len(s) > secondDigits && s[secondDigits] == '.' {
+		whole, fraction = s[:secondDigits], s[secondDigits+1:]
+		if fraction == "" || len(fraction) > 9 || !digits(fraction) {
+			return time.Time{}, fmt.Errorf("%q is not a time: want one to nine digits after the point", clip(s))
+		}
+	}
+	if len(whole) != secondDigits || !digits(whole) {
+		return time.Time{}, fmt.Errorf("%q is not a time: want seconds since 1970 with ten digits, like 1553682600.25", clip(s))
+	}
+	seconds, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var nanos int64
+	for i := range 9 {
+		nanos *= 10
+		if i < len(fraction) {
+			nanos += int64(fraction[i] - '0')
+		}
+	}
+	return time.Unix(seconds, nanos).UTC(), nil
+}
+
+// FormatTime writes t as the protocol does. Instants outside of 1970 to 2286 become the nearest end of that range.
+func FormatTime(t time.Time) string {
+	seconds, nanos := t.Unix(), t.Nanosecond()
+	switch {
+	case seconds < 0:
+		seconds, nanos = 0, 0
+	case seconds > maxSeconds:
+		seconds, nanos = maxSeconds, 999_999_999
+	}
+	s := fmt.Sprintf("%010d", seconds)
+	if nanos == 0 {
+		return s
+	}
+	fraction := fmt.Sprintf("%09d", nanos)
+	for fraction[len(fraction)-1] == '0' {
+		fraction = fraction[:len(fraction)-1]
+	}
+	return s + "." + fraction
+}
+
+// Time is an instant inside a JSON document of the protocol. It is written as a string in the protocol's time format and
+// read from a string or a number. The zero Time is written as null.
+type Time struct{ time.Time }
+
+// MarshalJSON writes the protocol's time format as a string.
+func (t Time) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	return []byte(`"` + FormatTime(t.Time) + `"`), nil
+}
+
+// UnmarshalJSON reads the protocol's time format from a string or a number.
+func (t *Time) UnmarshalJSON(b []byte) error {
+	s := string(b)
+	if s == "null" {
+		*t = Time{}
+		return nil
+	}
+	if unquoted, err := strconv.Unquote(s); err == nil {
+		s = unquoted
+	}
+	parsed, err := ParseTime(s)
+	if err != nil {
+		return err
+	}
+	t.Time = parsed
+	return nil
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// clip shortens text from outside before it goes into a sentence.
+func clip(s string) string {
+	const most = 40
+	if len(s) <= most {
+		return s
+	}
+	return cut(s, most) + "…"
+}
