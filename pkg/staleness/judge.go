@@ -1,0 +1,101 @@
+package staleness
+
+import (
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// State is the state of a held lock. The words are the same in metric labels, page, API, command line and log.
+type State string
+
+// The states. A lock is in exactly one of them.
+const (
+	Held      State = "held"
+	Alerting  State = "alerting"  // past alert_at
+	Expired   State = "expired"   // past auto_unlock_at: waiting to be removed, or to be proven safe to remove
+	Malformed State = "malformed" // without uuid or without a readable deadline, and no default policy took effect yet
+)
+
+// States returns all states.
+func States() []State { return []State{Held, Alerting, Expired, Malformed} }
+
+// Moment is one instant on two clocks that were read together.
+type Moment struct {
+	Wall time.Time
+	Mono time.Duration // on the clock of [metadata.Seen]
+}
+
+// Verdict is the judgement of one lock.
+type Verdict struct {
+	State State
+	// AlertAt and AutoUnlockAt are the deadlines in effect, in UTC: those of the record, or the default policy's where the
+	// record has none that can be read. Zero = never.
+	AlertAt, AutoUnlockAt time.Time
+	// Next is the wall time at which the state changes if nobody touches the record; zero = never.
+	Next time.Time
+}
+
+// Judge tells the state of the lock. The alert needs no grace and no proof of a sane clock: alert late rather than never.
+func Judge(r *metadata.Record, p Policy, now Moment) Verdict {
+	d := inEffect(r, p, now)
+	v := Verdict{State: d.state(now.Wall), AlertAt: d.alert, AutoUnlockAt: d.unlock}
+	for _, t := range [...]time.Time{d.alert, d.unlock} {
+		if t.After(now.Wall) && d.state(t) != v.State && (v.Next.IsZero() || t.Before(v.Next)) {
+			v.Next = t
+		}
+	}
+	return v
+}
+
+// deadlines are the deadlines in effect of one record.
+type deadlines struct {
+	alert, unlock   time.Time // zero = never
+	alertByPolicy   bool      // alert is the default policy's
+	unlockByPolicy  bool      // unlock is the default policy's
+	recordMalformed bool
+}
+
+func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
+	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed()}
+	if d.alert.IsZero() && p.DefaultAlertAfter > 0 {
+		d.alert, d.alertByPolicy = sinceFirstSeen(r, p.DefaultAlertAfter, now), true
+	}
+	if d.unlock.IsZero() && p.DefaultAutoUnlockAfter > 0 {
+		d.unlock, d.unlockByPolicy = sinceFirstSeen(r, p.DefaultAutoUnlockAfter, now), true
+	}
+	return d
+}
+
+// sinceFirstSeen is the wall time, as of now, of a moment on the monotonic clock. It is rounded up to whole seconds, so that
+// two calls, whose clocks were not read in the same nanosecond, show people the same time.
+func sinceFirstSeen(r *metadata.Record, after time.Duration, now Moment) time.Time {
+	t := now.Wall.Round(0).Add(add(r.Seen.First-now.Mono, after)).UTC()
+	if whole := t.Truncate(time.Second); whole.Before(t) {
+		return whole.Add(time.Second)
+	}
+	return t
+}
+
+func (d deadlines) state(wall time.Time) State {
+	switch {
+	case passed(d.unlock, wall):
+		return Expired
+	case d.recordMalformed && !(d.alertByPolicy && passed(d.alert, wall)):
+		return Malformed
+	case passed(d.alert, wall):
+		return Alerting
+	}
+	return Held
+}
+
+// warning is the wall time from which people see the lock as alerting or expired; zero = never.
+func (d deadlines) warning() time.Time {
+	malformedUntilExpired := d.recordMalformed && !d.alertByPolicy
+	if d.alert.IsZero() || malformedUntilExpired || !d.unlock.IsZero() && d.unlock.Before(d.alert) {
+		return d.unlock
+	}
+	return d.alert
+}
+
+func passed(deadline, wall time.Time) bool { return !deadline.IsZero() && !wall.Before(deadline) }

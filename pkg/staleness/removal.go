@@ -1,0 +1,147 @@
+package staleness
+
+import (
+	"math"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Rule names what keeps a lock from being removed.
+type Rule string
+
+// The rules that hold back the removal of a lock that is due; these are the values of the metric label reason.
+const (
+	Gap      Rule = "gap"      // not yet shown as alerting or expired for MinWarning since the last gap or change
+	Stale    Rule = "stale"    // what is known of etcd is not fresh
+	Etcd     Rule = "etcd"     // etcd takes no writes, so holders can not extend either
+	Clock    Rule = "clock"    // the wall clock disagrees with others, or is unverified and the lock was not watched long enough
+	Revision Rule = "revision" // etcd went back to an older revision, and the operator has not confirmed that this is right
+	Brake    Rule = "brake"    // too many locks are due at once
+)
+
+// HoldBacks returns the rules that can hold back a lock that is due although the operator wants it removed.
+func HoldBacks() []Rule { return []Rule{Gap, Stale, Etcd, Clock, Revision, Brake} }
+
+// The other reasons for which a lock is not removed; nothing is wrong then.
+const (
+	Deadline  Rule = "deadline" // not due
+	AlertOnly Rule = "policy"   // the operator wants alerts only
+	Exclude   Rule = "exclude"  // the operator excluded the lock by name
+)
+
+// WallClock is what is known about the own wall clock.
+type WallClock string
+
+// The cases of WallClock. The zero value is not verified.
+const (
+	Verified   WallClock = "verified"   // it agrees with the other unlockers or the members of etcd
+	Unverified WallClock = "unverified" // there is nobody to compare it with
+	Wrong      WallClock = "wrong"      // it disagrees with them
+)
+
+// Conditions is what an unlocker knows about itself at the moment of a decision. The zero value allows nothing.
+type Conditions struct {
+	// LastGap is the last moment, on the monotonic clock, at which the unlocker did not observe: the start of its process, a
+	// failed or late canary, lost freshness, a new raft term, a jump of the clock.
+	LastGap   time.Duration
+	Writable  bool      // a put of its own succeeded just now; a read proves nothing: without space etcd still serves those
+	Fresh     bool      // the view is complete and something was heard from etcd just now
+	WallClock WallClock //
+	Forward   bool      // etcd's revision never went back, or the operator confirmed that it did
+	AlertOnly bool      // the operator wants no removals
+	Excluded  func(lock string) bool
+}
+
+// Never is later than every moment of the monotonic clock.
+const Never = time.Duration(math.MaxInt64)
+
+// Decision is the answer of [Decide].
+type Decision struct {
+	HeldBack Rule // what keeps the lock from being removed; empty = remove it now
+	// At is the moment on the monotonic clock before which no passing of time allows the removal: the largest of what each
+	// rule asks for, with the wall clock as verified as it is now. It says nothing of Writable, Fresh, Forward and the
+	// operator's wishes, which no time can mend.
+	At time.Duration
+}
+
+// Decide tells whether the lock may be removed. The last guard is not here: the transaction's compares must still hold when it
+// commits.
+func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
+	d := inEffect(r, p, now)
+	due := add(now.mono(d.unlock), p.ClockSkew)
+	warned := add(max(now.mono(d.warning()), r.Seen.Changed, c.LastGap), p.MinWarning)
+	sane := saneFrom(r, d, c.WallClock)
+	decision := Decision{At: max(due, warned, sane)}
+	switch {
+	case due > now.Mono:
+		decision.HeldBack = Deadline
+	case c.AlertOnly:
+		decision.HeldBack = AlertOnly
+	case c.Excluded != nil && c.Excluded(r.Name):
+		decision.HeldBack = Exclude
+	case !c.Forward:
+		decision.HeldBack = Revision
+	case !c.Writable:
+		decision.HeldBack = Etcd
+	case !c.Fresh:
+		decision.HeldBack = Stale
+	case c.WallClock == Wrong:
+		decision.HeldBack = Clock
+	case warned > now.Mono:
+		decision.HeldBack = Gap
+	case sane > now.Mono:
+		decision.HeldBack = Clock
+	}
+	return decision
+}
+
+// saneFrom is the moment from which a wrong wall clock of ours could not make the removal early. With an unverified clock that
+// is when the record has been unchanged for its whole time to live on our monotonic clock: a healthy holder would have
+// extended. A clock that is known to be wrong can not be waited out.
+func saneFrom(r *metadata.Record, d deadlines, clock WallClock) time.Duration {
+	switch {
+	case clock == Verified:
+		return math.MinInt64
+	case clock == Wrong:
+		return Never
+	case d.unlockByPolicy:
+		return math.MinInt64 // counted on the monotonic clock anyway
+	}
+	ttl, ok := timeToLive(r)
+	if !ok {
+		return Never
+	}
+	return add(r.Seen.Changed, ttl)
+}
+
+// timeToLive is how long the holder asked for when it last wrote its deadline, by its own clock.
+func timeToLive(r *metadata.Record) (time.Duration, bool) {
+	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.Before(r.AutoUnlockAt) {
+		return r.AutoUnlockAt.Sub(r.Alive.At), true
+	}
+	if !r.LockedAt.IsZero() && r.LockedAt.Before(r.AutoUnlockAt) {
+		return r.AutoUnlockAt.Sub(r.LockedAt), true
+	}
+	return 0, false
+}
+
+// mono is the moment on the monotonic clock at which the wall clock shows t, if it does not jump.
+func (m Moment) mono(t time.Time) time.Duration {
+	if t.IsZero() {
+		return Never
+	}
+	return add(m.Mono, t.Sub(m.Wall.Round(0)))
+}
+
+// add saturates: times of records reach from 1970 to 2286, which is more than a Duration holds.
+func add(a, b time.Duration) time.Duration {
+	switch sum := a + b; {
+	case a > 0 && b > 0 && sum < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && sum >= 0:
+		return math.MinInt64
+	default:
+		return sum
+	}
+}
