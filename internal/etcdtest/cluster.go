@@ -1,0 +1,231 @@
+package etcdtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdembed"
+)
+
+// memberVariable carries an etcdembed.Config to a process that is to be a member.
+const memberVariable = "ETCDTEST_MEMBER"
+
+// Main is for TestMain of packages that use Cluster: it makes this process an etcd member when Cluster started it as one, and
+// runs the tests otherwise.
+func Main(m *testing.M) {
+	config, isMember := os.LookupEnv(memberVariable)
+	if !isMember {
+		os.Exit(m.Run())
+	}
+	if err := member(config); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// member runs until SIGTERM, or until the test is gone: then its end of the pipe is closed, however it died.
+func member(config string) error {
+	var c etcdembed.Config
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	etcd, err := etcdembed.Start(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer etcd.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-etcd.Done():
+		return fmt.Errorf("member %s stopped by itself", c.Name)
+	}
+}
+
+// Members is a cluster whose members are processes, numbered from 0. It ends with the test.
+type Members struct {
+	t     testing.TB
+	opts  options
+	ca    *CA
+	confs []etcdembed.Config
+	procs []*process
+}
+
+// Cluster runs n members and returns when all of them answer. The package's TestMain must call Main.
+func Cluster(t testing.TB, n int, opts ...Option) *Members {
+	t.Helper()
+	m := &Members{t: t, opts: collect(opts), procs: make([]*process, n)}
+	if m.opts.tls {
+		m.ca = NewCA(t)
+	}
+	dir := t.TempDir()
+	var peers []string
+	for i := range n {
+		c := m.opts.config(t, m.ca, dir, fmt.Sprintf("m%d", i))
+		m.confs = append(m.confs, c)
+		peers = append(peers, c.Name+"=http://"+c.Peer)
+	}
+	t.Cleanup(m.end)
+	for i := range m.confs {
+		m.confs[i].Cluster = strings.Join(peers, ",")
+		m.launch(i)
+	}
+	m.WaitReady(t)
+	if m.opts.auth {
+		enableAuth(t, m.Client(t))
+		m.opts.users = true
+	}
+	return m
+}
+
+// Endpoints are the members' URLs for clients.
+func (m *Members) Endpoints() []string {
+	var all []string
+	for _, c := range m.confs {
+		all = append(all, endpoint(c))
+	}
+	return all
+}
+
+// CA signed the members' certificates. It is nil without TLS.
+func (m *Members) CA() *CA { return m.ca }
+
+// Client is a client of all members with all rights, closed at the end of the test.
+func (m *Members) Client(t testing.TB) *clientv3.Client {
+	t.Helper()
+	return m.opts.client(t, m.ca, m.Endpoints()...)
+}
+
+// ClientOf is a client of member i alone.
+func (m *Members) ClientOf(t testing.TB, i int) *clientv3.Client {
+	t.Helper()
+	return m.opts.client(t, m.ca, m.Endpoints()[i])
+}
+
+// Kill ends member i as kill -9 does. It can be restarted.
+func (m *Members) Kill(i int) { m.procs[i].kill() }
+
+// Pause stops the process of member i in its tracks: its connections stay open and say nothing.
+func (m *Members) Pause(i int) { m.procs[i].pause() }
+
+// Resume lets a paused member go on.
+func (m *Members) Resume(i int) { m.procs[i].resume() }
+
+// Restart runs member i again with the same data on the same ports, killing it first where it still runs. It returns when the
+// member listens; WaitReady waits until it answers.
+func (m *Members) Restart(i int) {
+	m.t.Helper()
+	m.Kill(i)
+	m.launch(i)
+	m.listens(i)
+}
+
+// Leader is the number of the member that leads, waiting for an election where there is none.
+func (m *Members) Leader(t testing.TB) int {
+	t.Helper()
+	found := -1
+	eventually(t, "a leader", func(ctx context.Context) error {
+		for i := range m.confs {
+			s, err := m.status(ctx, t, i)
+			if err == nil && s.Leader == s.Header.MemberId {
+				found = i
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d members leads", len(m.confs))
+	})
+	return found
+}
+
+// WaitReady returns when every member that runs answers a linearizable read.
+func (m *Members) WaitReady(t testing.TB) {
+	t.Helper()
+	for i, p := range m.procs {
+		if !p.running() {
+			continue
+		}
+		c := m.ClientOf(t, i)
+		eventually(t, "member "+m.confs[i].Name, func(ctx context.Context) error {
+			if !p.running() {
+				t.Fatalf("member %s ended: %s (does TestMain call etcdtest.Main?)", m.confs[i].Name, p.said())
+			}
+			_, err := c.Get(ctx, "ready")
+			return err
+		})
+		c.Close()
+	}
+}
+
+func (m *Members) status(ctx context.Context, t testing.TB, i int) (*clientv3.StatusResponse, error) {
+	c := m.ClientOf(t, i)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return c.Status(ctx, m.Endpoints()[i])
+}
+
+func (m *Members) launch(i int) {
+	m.t.Helper()
+	p, err := launch(m.confs[i])
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.procs[i] = p
+}
+
+func (m *Members) listens(i int) {
+	m.t.Helper()
+	eventually(m.t, "member "+m.confs[i].Name, func(context.Context) error {
+		c, err := net.Dial("tcp", m.confs[i].Client)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+}
+
+func (m *Members) end() {
+	for _, p := range m.procs {
+		if p != nil {
+			p.kill()
+		}
+	}
+}
+
+// eventually tries f until it returns nil.
+func eventually(t testing.TB, what string, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		try, done := context.WithTimeout(ctx, 2*time.Second)
+		err := f(try)
+		done()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

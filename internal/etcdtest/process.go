@@ -1,0 +1,87 @@
+package etcdtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/clustermutex/unlocker/internal/etcdembed"
+)
+
+// process is a member that runs in a process of its own: this test binary once more.
+type process struct {
+	cmd  *exec.Cmd
+	life io.Closer // closed when this process ends, in whatever way: the member ends with it
+	done chan struct{}
+
+	paused bool
+	out    bytes.Buffer // read only after done
+}
+
+func launch(c etcdembed.Config) (*process, error) {
+	config, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{done: make(chan struct{})}
+	// Without Main in TestMain it would run the tests again, and those start members: match none.
+	p.cmd = exec.Command(self, "-test.run=^$")
+	p.cmd.Env = append(os.Environ(), memberVariable+"="+string(config))
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if p.life, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// kill works on a paused process too.
+func (p *process) kill() {
+	p.cmd.Process.Kill() // refused where it ended before, which is as good
+	<-p.done
+}
+
+// pause returns when the process stands still: a signal that was merely sent leaves it time for an answer.
+func (p *process) pause() {
+	if p.paused || !p.running() {
+		return
+	}
+	p.paused = true
+	p.cmd.Process.Signal(syscall.SIGSTOP)
+	for {
+		if _, err := syscall.Wait4(p.cmd.Process.Pid, nil, syscall.WUNTRACED, nil); err != syscall.EINTR {
+			return
+		}
+	}
+}
+
+func (p *process) resume() {
+	p.paused = false
+	p.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+func (p *process) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// said is what an ended process printed.
+func (p *process) said() string { return strings.TrimSpace(p.out.String()) }
