@@ -1,0 +1,149 @@
+package lockmetrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Config joins a collector to the picture that it shows. Locks and Clock are required; what is left out is not shown.
+type Config struct {
+	Namespace string // the first word of every name: unlocker or mutexdash
+	Policy    staleness.Policy
+
+	Locks  func() []*metadata.Record
+	Queues func() map[string][]metadata.Waiter
+	Clock  func() time.Duration // the monotonic clock that stamped Record.Seen
+	Now    func() time.Time     // the wall clock; time.Now when nil
+
+	Sync     func() Sync
+	Activity func() Activity
+	Alarms   func() ([]string, bool) // alarms that etcd has raised; false when that is not known
+
+	Series      Series // which locks get series of their own; none when empty
+	SeriesLimit int    // how many at most
+
+	// EventRetention is how long the removal of a lock is shown as a series of its own.
+	EventRetention time.Duration
+}
+
+// Sync says how good the picture is.
+type Sync struct {
+	Listed   bool      // it was complete at least once; before that nothing is said about locks
+	Current  bool      // it is complete and etcd was heard a moment ago
+	Revision int64     // of etcd, the highest seen
+	Heard    time.Time // when it was current for the last time
+}
+
+// Activity counts what the reader of etcd went through, by the values of the metrics' labels.
+type Activity struct {
+	Resyncs        map[string]uint64 // by reason
+	Events         map[string]uint64 // by type
+	Restarts       map[string]uint64 // by reason
+	MetadataErrors map[string]uint64 // by reason
+}
+
+// Collector shows the held locks. It is a prometheus.Collector; [Collector.Ended] feeds it what can not be seen at a scrape.
+type Collector struct {
+	c Config
+	d descs
+	e *endings
+}
+
+// New returns a collector; it is not registered.
+func New(c Config) *Collector {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Collector{c: c, d: newDescs(c.Namespace), e: newEndings(c.Namespace, c.SeriesLimit, c.EventRetention)}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	c.d.describe(ch)
+	c.e.held.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	now := staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()}
+	sync := Sync{Listed: true}
+	if c.c.Sync != nil {
+		sync = c.c.Sync()
+		c.sync(ch, sync)
+	}
+	if sync.Listed {
+		queues := c.waiters(ch)
+		c.locks(ch, now, queues)
+	}
+	if c.c.Activity != nil {
+		c.activity(ch, c.c.Activity())
+	}
+	if c.c.Alarms != nil {
+		c.alarms(ch)
+	}
+	c.removed(ch, now.Wall)
+	c.e.held.Collect(ch)
+}
+
+// Ended takes note of the end of a hold; ending is nil when its holder released it. It is meant for the callback of the view.
+func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
+	c.e.add(r, ending, staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()})
+}
+
+func (c *Collector) sync(ch chan<- prometheus.Metric, s Sync) {
+	gauge(ch, c.d.up, truth(s.Current))
+	if !s.Listed {
+		return
+	}
+	gauge(ch, c.d.revision, float64(s.Revision))
+	instant(ch, c.d.lastSync, s.Heard)
+}
+
+func (c *Collector) activity(ch chan<- prometheus.Metric, a Activity) {
+	counters(ch, c.d.resyncs, a.Resyncs)
+	counters(ch, c.d.events, a.Events)
+	counters(ch, c.d.restarts, a.Restarts)
+	counters(ch, c.d.metadataErrors, a.MetadataErrors)
+}
+
+func (c *Collector) alarms(ch chan<- prometheus.Metric) {
+	raised, known := c.c.Alarms()
+	if !known {
+		return
+	}
+	states := map[string]bool{"NOSPACE": false, "CORRUPT": false}
+	for _, alarm := range raised {
+		states[label(alarm)] = true
+	}
+	for alarm, on := range states {
+		gauge(ch, c.d.alarm, truth(on), alarm)
+	}
+}
+
+func counters(ch chan<- prometheus.Metric, d *prometheus.Desc, counts map[string]uint64) {
+	for name, n := range counts {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), label(name))
+	}
+}
+
+func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+// instant shows a time, if there is one: 0 would read as 1970.
+func instant(ch chan<- prometheus.Metric, d *prometheus.Desc, t time.Time, labels ...string) {
+	if !t.IsZero() {
+		gauge(ch, d, float64(t.UnixMicro())/1e6, labels...)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,219 @@
+package lockmetrics_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// now is the moment of every scrape.
+var now = time.Unix(1_700_000_000, 0).UTC()
+
+// world is what a collector is joined to.
+type world struct {
+	locks  []*metadata.Record
+	queues map[string][]metadata.Waiter
+	sync   lockmetrics.Sync
+	mono   time.Duration
+	now    time.Time
+}
+
+func newWorld(locks ...*metadata.Record) *world {
+	return &world{
+		locks: locks, now: now, mono: time.Hour,
+		sync: lockmetrics.Sync{Listed: true, Current: true, Revision: 42, Heard: now},
+	}
+}
+
+func (w *world) config() lockmetrics.Config {
+	return lockmetrics.Config{
+		Namespace:      "unlocker",
+		Policy:         staleness.DefaultPolicy(),
+		Locks:          func() []*metadata.Record { return w.locks },
+		Queues:         func() map[string][]metadata.Waiter { return w.queues },
+		Clock:          func() time.Duration { return w.mono },
+		Now:            func() time.Time { return w.now },
+		Sync:           func() lockmetrics.Sync { return w.sync },
+		Series:         lockmetrics.SeriesAlerting,
+		SeriesLimit:    1000,
+		EventRetention: time.Hour,
+	}
+}
+
+// lock is a record that is to be alerted about at now+alert and removed an hour later.
+func lock(name string, alert time.Duration) *metadata.Record {
+	return &metadata.Record{
+		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7,
+		Owner: "billing", Hostname: "host-1",
+		LockedAt: now.Add(-time.Hour), AlertAt: now.Add(alert), AutoUnlockAt: now.Add(alert + time.Hour),
+	}
+}
+
+// expect compares the metrics of these names with want, exactly.
+func expect(t *testing.T, c prometheus.Collector, want string, names ...string) {
+	t.Helper()
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEveryStateIsCountedAndOnlyThoseThatNeedPeopleHaveSeries(t *testing.T) {
+	unreadable := lock("unreadable", time.Hour)
+	unreadable.AutoUnlockAt = time.Time{}
+	w := newWorld(lock("calm", time.Hour), lock("late", -time.Minute), lock("very late", -2*time.Hour), unreadable)
+	expect(t, lockmetrics.New(w.config()), `
+# HELP unlocker_lock_alert_at_timestamp_seconds When people are to be alerted about the lock.
+# TYPE unlocker_lock_alert_at_timestamp_seconds gauge
+unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="late",owner="billing"} 1.69999994e+09
+unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="unreadable",owner="billing"} 1.7000036e+09
+unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="very late",owner="billing"} 1.6999928e+09
+# HELP unlocker_lock_auto_unlock_at_timestamp_seconds When the lock is to be removed.
+# TYPE unlocker_lock_auto_unlock_at_timestamp_seconds gauge
+unlocker_lock_auto_unlock_at_timestamp_seconds{hostname="host-1",lock="late",owner="billing"} 1.70000354e+09
+unlocker_lock_auto_unlock_at_timestamp_seconds{hostname="host-1",lock="very late",owner="billing"} 1.6999964e+09
+# HELP unlocker_lock_series_dropped Locks that have no series of their own because of the limit.
+# TYPE unlocker_lock_series_dropped gauge
+unlocker_lock_series_dropped 0
+# HELP unlocker_locks Held locks by state.
+# TYPE unlocker_locks gauge
+unlocker_locks{state="alerting"} 1
+unlocker_locks{state="expired"} 1
+unlocker_locks{state="held"} 1
+unlocker_locks{state="malformed"} 1
+# HELP unlocker_oldest_lock_timestamp_seconds When the lock that is held for the longest time was taken, by its holder's clock.
+# TYPE unlocker_oldest_lock_timestamp_seconds gauge
+unlocker_oldest_lock_timestamp_seconds 1.6999964e+09
+`, "unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_auto_unlock_at_timestamp_seconds",
+		"unlocker_lock_series_dropped", "unlocker_locks", "unlocker_oldest_lock_timestamp_seconds")
+}
+
+func TestWaitersAreCountedPerLockAndAltogether(t *testing.T) {
+	w := newWorld(lock("late", -time.Minute))
+	since := func(d time.Duration) metadata.Waiter {
+		return metadata.Waiter{Ticket: metadata.Ticket{Since: metadata.Time{Time: now.Add(d)}}}
+	}
+	w.queues = map[string][]metadata.Waiter{"late": {since(-time.Minute), since(-time.Second)}, "free": {since(-time.Hour), {}}}
+	expect(t, lockmetrics.New(w.config()), `
+# HELP unlocker_lock_waiters Those who wait for the lock.
+# TYPE unlocker_lock_waiters gauge
+unlocker_lock_waiters{lock="late"} 2
+# HELP unlocker_longest_waiter_timestamp_seconds Since when the one waits who has waited for the longest time, by that waiter's clock.
+# TYPE unlocker_longest_waiter_timestamp_seconds gauge
+unlocker_longest_waiter_timestamp_seconds 1.6999964e+09
+# HELP unlocker_waiters Those who wait for a lock, over all locks.
+# TYPE unlocker_waiters gauge
+unlocker_waiters 4
+`, "unlocker_lock_waiters", "unlocker_longest_waiter_timestamp_seconds", "unlocker_waiters")
+}
+
+func TestALockThatIsGoneLeavesNoSeries(t *testing.T) {
+	w := newWorld(lock("late", -time.Minute))
+	c := lockmetrics.New(w.config())
+	if n := testutil.CollectAndCount(c, "unlocker_lock_alert_at_timestamp_seconds"); n != 1 {
+		t.Fatalf("%d series of a lock that is there, want 1", n)
+	}
+	w.locks = nil
+	for _, name := range []string{"locked_timestamp_seconds", "alert_at_timestamp_seconds", "auto_unlock_at_timestamp_seconds", "waiters"} {
+		if n := testutil.CollectAndCount(c, "unlocker_lock_"+name); n != 0 {
+			t.Errorf("unlocker_lock_%s: %d series of a lock that is gone", name, n)
+		}
+	}
+	if n := testutil.CollectAndCount(c, "unlocker_oldest_lock_timestamp_seconds"); n != 0 {
+		t.Error("there is no lock, but an oldest one is shown")
+	}
+}
+
+func TestNothingIsSaidAboutLocksBeforeTheFirstList(t *testing.T) {
+	w := newWorld()
+	w.sync = lockmetrics.Sync{}
+	c := lockmetrics.New(w.config())
+	if n := testutil.CollectAndCount(c, "unlocker_locks", "unlocker_waiters", "unlocker_etcd_revision", "unlocker_last_sync_timestamp_seconds"); n != 0 {
+		t.Errorf("%d series about locks that nobody has read yet", n)
+	}
+	expect(t, c, `
+# HELP unlocker_etcd_up Whether the picture of the locks is complete and etcd was heard a moment ago.
+# TYPE unlocker_etcd_up gauge
+unlocker_etcd_up 0
+`, "unlocker_etcd_up")
+}
+
+func TestAStalePictureIsStillShown(t *testing.T) {
+	w := newWorld(lock("late", -time.Minute))
+	w.sync.Current = false
+	expect(t, lockmetrics.New(w.config()), `
+# HELP unlocker_etcd_revision The highest revision of etcd seen.
+# TYPE unlocker_etcd_revision gauge
+unlocker_etcd_revision 42
+# HELP unlocker_etcd_up Whether the picture of the locks is complete and etcd was heard a moment ago.
+# TYPE unlocker_etcd_up gauge
+unlocker_etcd_up 0
+# HELP unlocker_last_sync_timestamp_seconds When the picture of the locks was known to be current for the last time.
+# TYPE unlocker_last_sync_timestamp_seconds gauge
+unlocker_last_sync_timestamp_seconds 1.7e+09
+# HELP unlocker_lock_locked_timestamp_seconds When the lock was taken, by its holder's clock.
+# TYPE unlocker_lock_locked_timestamp_seconds gauge
+unlocker_lock_locked_timestamp_seconds{hostname="host-1",lock="late",owner="billing"} 1.6999964e+09
+`, "unlocker_etcd_revision", "unlocker_etcd_up", "unlocker_last_sync_timestamp_seconds", "unlocker_lock_locked_timestamp_seconds")
+}
+
+func TestAlarmsAreShownOnlyWhenTheyAreKnown(t *testing.T) {
+	w := newWorld()
+	config := w.config()
+	known := false
+	config.Alarms = func() ([]string, bool) { return []string{"NOSPACE"}, known }
+	c := lockmetrics.New(config)
+	if n := testutil.CollectAndCount(c, "unlocker_etcd_alarm"); n != 0 {
+		t.Errorf("%d alarms shown although etcd could not be asked", n)
+	}
+	known = true
+	expect(t, c, `
+# HELP unlocker_etcd_alarm Whether etcd has raised the alarm.
+# TYPE unlocker_etcd_alarm gauge
+unlocker_etcd_alarm{alarm="CORRUPT"} 0
+unlocker_etcd_alarm{alarm="NOSPACE"} 1
+`, "unlocker_etcd_alarm")
+}
+
+func TestTheModeDecidesWhichLocksHaveSeries(t *testing.T) {
+	w := newWorld(lock("calm", time.Hour), lock("late", -time.Minute))
+	for mode, want := range map[lockmetrics.Series]int{
+		lockmetrics.SeriesNone: 0, lockmetrics.SeriesAlerting: 1, lockmetrics.SeriesAll: 2,
+	} {
+		config := w.config()
+		config.Series = mode
+		c := lockmetrics.New(config)
+		if n := testutil.CollectAndCount(c, "unlocker_lock_alert_at_timestamp_seconds"); n != want {
+			t.Errorf("%s: %d series, want %d", mode, n, want)
+		}
+	}
+	if _, err := lockmetrics.ParseSeries("some"); err == nil {
+		t.Error(`"some" passes for a mode`)
+	}
+}
+
+func TestTheMostOverdueLocksKeepTheirSeriesWhenThereAreTooMany(t *testing.T) {
+	w := newWorld()
+	for i := range 100 {
+		w.locks = append(w.locks, lock(fmt.Sprintf("lock-%02d", i), time.Duration((i*37)%100-200)*time.Minute))
+	}
+	config := w.config()
+	config.SeriesLimit = 3
+	expect(t, lockmetrics.New(config), `
+# HELP unlocker_lock_alert_at_timestamp_seconds When people are to be alerted about the lock.
+# TYPE unlocker_lock_alert_at_timestamp_seconds gauge
+unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="lock-00",owner="billing"} 1.699988e+09
+unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="lock-46",owner="billing"} 1.69998812e+09
+unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="lock-73",owner="billing"} 1.69998806e+09
+# HELP unlocker_lock_series_dropped Locks that have no series of their own because of the limit.
+# TYPE unlocker_lock_series_dropped gauge
+unlocker_lock_series_dropped 97
+`, "unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_series_dropped")
+}

@@ -1,0 +1,55 @@
+package lockmetrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// descs are the names and help texts of everything that is computed at a scrape.
+type descs struct {
+	locks, waiters, oldest, longestWaiter *prometheus.Desc
+
+	lockedAt, alertAt, autoUnlockAt, lockWaiters, removedAt, dropped *prometheus.Desc
+
+	up, alarm, revision, lastSync *prometheus.Desc
+
+	resyncs, events, restarts, metadataErrors *prometheus.Desc
+}
+
+func newDescs(namespace string) descs {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+	}
+	return descs{
+		locks:         d("locks", "Held locks by state.", "state"),
+		waiters:       d("waiters", "Those who wait for a lock, over all locks."),
+		oldest:        d("oldest_lock_timestamp_seconds", "When the lock that is held for the longest time was taken, by its holder's clock."),
+		longestWaiter: d("longest_waiter_timestamp_seconds", "Since when the one waits who has waited for the longest time, by that waiter's clock."),
+
+		lockedAt:     d("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock.", "lock", "owner", "hostname"),
+		alertAt:      d("lock_alert_at_timestamp_seconds", "When people are to be alerted about the lock.", "lock", "owner", "hostname"),
+		autoUnlockAt: d("lock_auto_unlock_at_timestamp_seconds", "When the lock is to be removed.", "lock", "owner", "hostname"),
+		lockWaiters:  d("lock_waiters", "Those who wait for the lock.", "lock"),
+		removedAt: d("lock_last_auto_unlock_timestamp_seconds",
+			"When an unlocker removed the lock, as seen by this process; shown for a while.", "lock", "owner", "hostname"),
+		dropped: d("lock_series_dropped", "Locks that have no series of their own because of the limit."),
+
+		up:       d("etcd_up", "Whether the picture of the locks is complete and etcd was heard a moment ago."),
+		alarm:    d("etcd_alarm", "Whether etcd has raised the alarm.", "alarm"),
+		revision: d("etcd_revision", "The highest revision of etcd seen."),
+		lastSync: d("last_sync_timestamp_seconds", "When the picture of the locks was known to be current for the last time."),
+
+		resyncs:        d("resyncs_total", "How often all locks were listed anew, by reason.", "reason"),
+		events:         d("watch_events_total", "Changes of keys received from etcd, by type.", "type"),
+		restarts:       d("watch_restarts_total", "How often the watch on etcd ended and was opened again, by reason.", "reason"),
+		metadataErrors: d("metadata_errors_total", "Problems found in lock records when they were read, by reason.", "reason"),
+	}
+}
+
+func (d descs) describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		d.locks, d.waiters, d.oldest, d.longestWaiter,
+		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockWaiters, d.removedAt, d.dropped,
+		d.up, d.alarm, d.revision, d.lastSync,
+		d.resyncs, d.events, d.restarts, d.metadataErrors,
+	} {
+		ch <- desc
+	}
+}

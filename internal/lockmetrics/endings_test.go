@@ -1,0 +1,124 @@
+package lockmetrics_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+func ending(ended string) *metadata.Ending {
+	return &metadata.Ending{Ended: ended, EndedAt: metadata.Time{Time: now}}
+}
+
+func TestAnAutoUnlockIsShownForAWhile(t *testing.T) {
+	w := newWorld()
+	c := lockmetrics.New(w.config())
+	c.Ended(lock("stale", -time.Hour), ending(metadata.EndedAutoUnlocked))
+	c.Ended(lock("forced", -time.Hour), ending(metadata.EndedForced))
+	c.Ended(lock("released", time.Hour), nil)
+	expect(t, c, `
+# HELP unlocker_lock_last_auto_unlock_timestamp_seconds When an unlocker removed the lock, as seen by this process; shown for a while.
+# TYPE unlocker_lock_last_auto_unlock_timestamp_seconds gauge
+unlocker_lock_last_auto_unlock_timestamp_seconds{hostname="host-1",lock="stale",owner="billing"} 1.7e+09
+`, "unlocker_lock_last_auto_unlock_timestamp_seconds")
+	w.now = now.Add(time.Hour)
+	if n := testutil.CollectAndCount(c, "unlocker_lock_last_auto_unlock_timestamp_seconds"); n != 0 {
+		t.Error("the removal is still shown after an hour")
+	}
+}
+
+func TestAFloodOfRemovalsIsLimited(t *testing.T) {
+	config := newWorld().config()
+	config.SeriesLimit = 10
+	c := lockmetrics.New(config)
+	for i := range 1000 {
+		c.Ended(lock(fmt.Sprint(i), -time.Hour), ending(metadata.EndedAutoUnlocked))
+	}
+	if n := testutil.CollectAndCount(c, "unlocker_lock_last_auto_unlock_timestamp_seconds"); n != 10 {
+		t.Errorf("%d series, want 10", n)
+	}
+}
+
+func TestHoldsAreMeasuredByHowTheyEnded(t *testing.T) {
+	w := newWorld()
+	c := lockmetrics.New(w.config())
+	fromTheFuture := lock("future", time.Hour)
+	fromTheFuture.LockedAt, fromTheFuture.Seen.First = now.Add(time.Hour), w.mono-30*time.Second
+	c.Ended(fromTheFuture, nil)
+	c.Ended(lock("an hour", time.Hour), nil)
+	c.Ended(lock("stale", -time.Hour), ending(metadata.EndedAutoUnlocked))
+	got := map[string]string{}
+	for _, m := range gather(t, c)["unlocker_hold_seconds"].GetMetric() {
+		got[m.GetLabel()[0].GetValue()] = fmt.Sprint(m.GetHistogram().GetSampleCount(), " ", m.GetHistogram().GetSampleSum())
+	}
+	for ended, want := range map[string]string{"released": "2 3630", "auto_unlock": "1 3600", "forced": "0 0"} {
+		if got[ended] != want {
+			t.Errorf("%s: count and sum are %s, want %s", ended, got[ended], want)
+		}
+	}
+}
+
+// everything is a collector with a value for every metric of the package.
+func everything(w *world) []prometheus.Collector {
+	w.queues = map[string][]metadata.Waiter{"late": {{Ticket: metadata.Ticket{Since: metadata.Time{Time: now}}}}}
+	config := w.config()
+	config.Alarms = func() ([]string, bool) { return nil, true }
+	config.Activity = func() lockmetrics.Activity {
+		one := map[string]uint64{"x": 1}
+		return lockmetrics.Activity{Resyncs: one, Events: one, Restarts: one, MetadataErrors: one}
+	}
+	c := lockmetrics.New(config)
+	c.Ended(lock("stale", -time.Hour), ending(metadata.EndedAutoUnlocked))
+	return []prometheus.Collector{c, lockmetrics.BuildInfo("unlocker", "v1", "abc"), lockmetrics.PolicyInfo("unlocker", "alert-only")}
+}
+
+func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(everything(newWorld(lock("late", -time.Minute)))...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 21; len(families) != want {
+		t.Errorf("%d metrics, want all %d", len(families), want)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	checkTypes(t, families)
+}
+
+// checkTypes keeps counters apart from gauges, which promlint does not see.
+func checkTypes(t *testing.T, families []*dto.MetricFamily) {
+	t.Helper()
+	counters := 0
+	for _, f := range families {
+		if f.GetType() == dto.MetricType_COUNTER {
+			counters++
+		}
+	}
+	if counters != 4 {
+		t.Errorf("%d counters, want 4", counters)
+	}
+}
+
+func TestTheDashboardHasTheSameMetricsUnderItsOwnName(t *testing.T) {
+	config := newWorld(lock("late", -time.Minute)).config()
+	config.Namespace, config.Policy = "mutexdash", staleness.Policy{MinWarning: 1}
+	if n := testutil.CollectAndCount(lockmetrics.New(config), "mutexdash_locks"); n != len(staleness.States()) {
+		t.Errorf("%d series of mutexdash_locks", n)
+	}
+}

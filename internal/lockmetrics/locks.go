@@ -1,0 +1,77 @@
+package lockmetrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// waiters shows the queues as a whole and returns them.
+func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.Waiter {
+	if c.c.Queues == nil {
+		return nil
+	}
+	queues := c.c.Queues()
+	total, longest := 0, time.Time{}
+	for _, queue := range queues {
+		total += len(queue)
+		for i := range queue {
+			longest = earlier(longest, queue[i].Since.Time)
+		}
+	}
+	gauge(ch, c.d.waiters, float64(total))
+	instant(ch, c.d.longestWaiter, longest)
+	return queues
+}
+
+// locks judges every lock once, counts the states and shows the most overdue ones.
+func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
+	counts, oldest := map[staleness.State]int{}, time.Time{}
+	list := shortlist{limit: c.c.SeriesLimit}
+	for _, r := range c.c.Locks() {
+		verdict := staleness.Judge(r, c.c.Policy, now)
+		counts[verdict.State]++
+		oldest = earlier(oldest, r.LockedAt)
+		if c.c.Series.wants(verdict.State) {
+			list.offer(judged{r, verdict})
+		}
+	}
+	for _, state := range staleness.States() {
+		gauge(ch, c.d.locks, float64(counts[state]), string(state))
+	}
+	instant(ch, c.d.oldest, oldest)
+	shown := c.series(ch, list.best(), queues)
+	gauge(ch, c.d.dropped, float64(list.offers-shown))
+}
+
+// series shows each lock and returns how many it could show. A lock whose label is taken, by an accident of the mark or by
+// somebody who wants to hide it, is left out: a second series of that name would cost the whole scrape.
+func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues map[string][]metadata.Waiter) int {
+	taken := make(map[string]bool, len(locks))
+	for _, j := range locks {
+		r, name := j.record, nameLabel(j.record.Name)
+		if taken[name] {
+			continue
+		}
+		taken[name] = true
+		labels := []string{name, label(r.Owner), label(r.Hostname)}
+		instant(ch, c.d.lockedAt, r.LockedAt, labels...)
+		instant(ch, c.d.alertAt, j.verdict.AlertAt, labels...)
+		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, labels...)
+		if queues != nil {
+			gauge(ch, c.d.lockWaiters, float64(len(queues[r.Name])), name)
+		}
+	}
+	return len(taken)
+}
+
+// earlier is the earlier of two times, where zero stands for none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
