@@ -1,0 +1,167 @@
+package staleness_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	. "github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// start is the wall time at which the monotonic clock of these tests shows zero.
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// at is a moment after start on two clocks that agree.
+func at(after time.Duration) Moment { return Moment{Wall: start.Add(after), Mono: after} }
+
+// lock is a sound record: taken at start, alerting after one minute, auto-unlocked after two.
+func lock(change ...func(*metadata.Record)) *metadata.Record {
+	r := &metadata.Record{
+		Name: "billing/invoice/42", UUID: "4be0643f-1d98-573b-97cd-ca98a65347dd", Token: 7, Revision: 7, DeadlineRevision: 7,
+		LockedAt: start, AlertAt: start.Add(time.Minute), AutoUnlockAt: start.Add(2 * time.Minute),
+	}
+	for _, c := range change {
+		c(r)
+	}
+	return r
+}
+
+func noAlertAt(r *metadata.Record)      { r.AlertAt = time.Time{} }
+func noAutoUnlockAt(r *metadata.Record) { r.AutoUnlockAt = time.Time{} }
+func noUUID(r *metadata.Record)         { r.UUID, r.Token = "", 0 }
+func alertLast(r *metadata.Record)      { r.AlertAt = r.AutoUnlockAt.Add(time.Minute) }
+func firstSeenLate(r *metadata.Record)  { r.Seen.First = 10 * time.Minute }
+
+func TestJudge(t *testing.T) {
+	alert, unlock, never := start.Add(time.Minute), start.Add(2*time.Minute), time.Time{}
+	hour := start.Add(time.Hour)
+	plain := DefaultPolicy()
+	noDefaults := Policy{ClockSkew: 5 * time.Second, MinWarning: 30 * time.Second}
+	unlocksMalformed := Policy{MinWarning: time.Second, DefaultAlertAfter: time.Hour, DefaultAutoUnlockAfter: 2 * time.Hour}
+
+	for _, c := range []struct {
+		name   string
+		record *metadata.Record
+		policy Policy
+		now    time.Duration
+		want   Verdict
+	}{
+		{"a fresh lock is held until alert_at", lock(), plain, 0, Verdict{Held, alert, unlock, alert}},
+		{"one nanosecond before alert_at it is still held", lock(), plain, time.Minute - 1, Verdict{Held, alert, unlock, alert}},
+		{"at alert_at it is alerting", lock(), plain, time.Minute, Verdict{Alerting, alert, unlock, unlock}},
+		{"one nanosecond before auto_unlock_at it is still alerting", lock(), plain, 2*time.Minute - 1, Verdict{Alerting, alert, unlock, unlock}},
+		{"at auto_unlock_at it is expired, without any skew", lock(), plain, 2 * time.Minute, Verdict{Expired, alert, unlock, never}},
+		{"expired stays expired", lock(), plain, 24 * time.Hour, Verdict{Expired, alert, unlock, never}},
+		{"an alert_at behind auto_unlock_at never makes it alerting", lock(alertLast), plain, 0, Verdict{Held, start.Add(3 * time.Minute), unlock, unlock}},
+		{"equal deadlines go from held to expired", lock(func(r *metadata.Record) { r.AlertAt = r.AutoUnlockAt }), plain, 0, Verdict{Held, unlock, unlock, unlock}},
+
+		{"without alert_at it is malformed and the default policy alerts after an hour", lock(noAlertAt, noAutoUnlockAt), plain, 0, Verdict{Malformed, hour, never, hour}},
+		{"the default alert turns malformed into alerting", lock(noAlertAt, noAutoUnlockAt), plain, time.Hour, Verdict{Alerting, hour, never, never}},
+		{"the default alert counts from when the lock was first seen", lock(noAlertAt, noAutoUnlockAt, firstSeenLate), plain, time.Hour, Verdict{Malformed, hour.Add(10 * time.Minute), never, hour.Add(10 * time.Minute)}},
+		{"without a default policy it is malformed for ever", lock(noAlertAt, noAutoUnlockAt), noDefaults, time.Hour, Verdict{Malformed, never, never, never}},
+		{"a default deadline expires it", lock(noAlertAt, noAutoUnlockAt), unlocksMalformed, 2 * time.Hour, Verdict{Expired, hour, start.Add(2 * time.Hour), never}},
+		{"without auto_unlock_at it is malformed even past alert_at", lock(noAutoUnlockAt), plain, 2 * time.Hour, Verdict{Malformed, alert, never, never}},
+		{"without alert_at it is malformed until auto_unlock_at", lock(noAlertAt), plain, 0, Verdict{Malformed, hour, unlock, unlock}},
+		{"without alert_at it expires at its own auto_unlock_at", lock(noAlertAt), plain, 2 * time.Minute, Verdict{Expired, hour, unlock, never}},
+		{"without uuid it is malformed past alert_at", lock(noUUID), plain, time.Minute, Verdict{Malformed, alert, unlock, unlock}},
+		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute, Verdict{Expired, alert, unlock, never}},
+		{"other problems change nothing", lock(func(r *metadata.Record) {
+			r.Problems = []metadata.Problem{{Field: "locked_at", Reason: metadata.ReasonBadTime}}
+		}), plain, 0, Verdict{Held, alert, unlock, alert}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := Judge(c.record, c.policy, at(c.now)); got != c.want {
+				t.Errorf("after %v:\n got %+v\nwant %+v", c.now, got, c.want)
+			}
+		})
+	}
+}
+
+func TestDefaultDeadlinesReadTheSameAtEveryCall(t *testing.T) {
+	r := lock(noAlertAt, noAutoUnlockAt)
+	first := Judge(r, DefaultPolicy(), at(time.Minute+1))
+	for i := range 1000 {
+		now := at(time.Minute + time.Duration(i)*time.Millisecond)
+		now.Wall = now.Wall.Add(-time.Duration(i) * time.Microsecond / 2) // the clocks are not read in the same instant
+		if got := Judge(r, DefaultPolicy(), now); got.AlertAt != first.AlertAt {
+			t.Fatalf("alert_at moved from %v to %v", first.AlertAt, got.AlertAt)
+		}
+	}
+}
+
+func TestAJumpOfTheWallClockDoesNotMoveDefaultDeadlines(t *testing.T) {
+	r := lock(noAlertAt, noAutoUnlockAt)
+	jumped := Moment{Wall: start.Add(5 * time.Hour), Mono: 59 * time.Minute}
+	if got := Judge(r, DefaultPolicy(), jumped); got.State != Malformed || got.Next != start.Add(5*time.Hour+time.Minute) {
+		t.Errorf("after a jump: %+v", got)
+	}
+}
+
+// TestNextIsExact: from now until Next the state is the same, at Next it is another.
+func TestNextIsExact(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	changes := 0
+	for range 5_000 {
+		r, p, now := randomRecord(random), randomPolicy(random), time.Duration(random.IntN(400))*time.Second+time.Duration(random.IntN(3))*time.Millisecond
+		v := Judge(r, p, at(now))
+		until := 1000 * time.Second
+		if !v.Next.IsZero() {
+			until = v.Next.Sub(start)
+			changes++
+			if until <= now {
+				t.Fatalf("Next %v is not after now %v\n%s", until, now, describe(r, p, v))
+			}
+			if then := Judge(r, p, at(until)); then.State == v.State {
+				t.Fatalf("nothing changes at Next %v\n%s", until, describe(r, p, v))
+			}
+		}
+		for moment := now; moment < until; moment += 100 * time.Millisecond {
+			if then := Judge(r, p, at(moment)); then.State != v.State {
+				t.Fatalf("%s already at %v\n%s", then.State, moment, describe(r, p, v))
+			}
+		}
+		if last := Judge(r, p, at(until-1)); last.State != v.State {
+			t.Fatalf("%s already one nanosecond before Next %v\n%s", last.State, until, describe(r, p, v))
+		}
+	}
+	if changes < 1000 {
+		t.Errorf("only %d records had a Next", changes)
+	}
+}
+
+func describe(r *metadata.Record, p Policy, v Verdict) string {
+	return fmt.Sprintf("record %+v\npolicy %+v\nverdict %+v", *r, p, v)
+}
+
+func randomPolicy(random *rand.Rand) Policy {
+	p := Policy{ClockSkew: time.Duration(random.IntN(10)) * time.Second, MinWarning: time.Duration(1+random.IntN(60)) * time.Second}
+	if random.IntN(2) == 0 {
+		p.DefaultAlertAfter = time.Duration(1+random.IntN(100)) * time.Second
+	}
+	if p.DefaultAlertAfter > 0 && random.IntN(2) == 0 {
+		p.DefaultAutoUnlockAfter = p.DefaultAlertAfter + time.Duration(random.IntN(100))*time.Second
+	}
+	return p
+}
+
+func randomRecord(random *rand.Rand) *metadata.Record {
+	times := func() time.Time {
+		if random.IntN(4) == 0 {
+			return time.Time{}
+		}
+		return start.Add(time.Duration(random.IntN(600)-100) * time.Second)
+	}
+	r := lock()
+	r.LockedAt, r.AlertAt, r.AutoUnlockAt = times(), times(), times()
+	if random.IntN(8) == 0 {
+		noUUID(r)
+	}
+	if random.IntN(3) == 0 {
+		r.Alive = &metadata.Alive{At: times()}
+	}
+	r.Seen.First = time.Duration(random.IntN(100_000)) * time.Millisecond
+	r.Seen.Changed = r.Seen.First + time.Duration(random.IntN(100))*time.Second
+	return r
+}

@@ -1,0 +1,52 @@
+package staleness_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+func TestPolicyCheck(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Policy)
+		want   string // part of the sentence; empty = fine
+	}{
+		{"the default policy is fine", func(*Policy) {}, ""},
+		{"no skew at all is fine", func(p *Policy) { p.ClockSkew = 0 }, ""},
+		{"equal default deadlines are fine", func(p *Policy) { p.DefaultAutoUnlockAfter = p.DefaultAlertAfter }, ""},
+		{"a negative skew is refused", func(p *Policy) { p.ClockSkew = -1 }, "the clock skew is negative"},
+		{"a negative default alert is refused", func(p *Policy) { p.DefaultAlertAfter = -1 }, "the default alert time is negative"},
+		{"a negative default auto-unlock is refused", func(p *Policy) { p.DefaultAutoUnlockAfter = -1 }, "the default auto-unlock time is negative"},
+		{"no warning at all is refused", func(p *Policy) { p.MinWarning = 0 }, "minimum warning"},
+		{"a default auto-unlock without an alert is refused", func(p *Policy) { p.DefaultAlertAfter, p.DefaultAutoUnlockAfter = 0, time.Hour }, "without an alert"},
+		{"a default auto-unlock before its alert is refused", func(p *Policy) { p.DefaultAutoUnlockAfter = time.Minute }, "shorter than"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := DefaultPolicy()
+			c.change(&p)
+			err := p.Check()
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%+v: %v, want %q", p, err, c.want)
+			}
+		})
+	}
+}
+
+func TestWordsAreStable(t *testing.T) {
+	var states, reasons []string
+	for _, s := range States() {
+		states = append(states, string(s))
+	}
+	for _, r := range HoldBacks() {
+		reasons = append(reasons, string(r))
+	}
+	if got := strings.Join(states, "|"); got != "held|alerting|expired|malformed" {
+		t.Errorf("states are %s; they are labels of metrics and part of the API", got)
+	}
+	if got := strings.Join(reasons, "|"); got != "gap|stale|etcd|clock|revision|brake" {
+		t.Errorf("reasons are %s; they are labels of a metric", got)
+	}
+}
