@@ -117,36 +117,48 @@ func (l Layout) Parse(key string) Key {
 	if !ok {
 		return Key{Kind: KindForeign}
 	}
-	area, id, ok := strings.Cut(rest, "/")
-	if !ok || id == "" {
+	segment, id, ok := strings.Cut(rest, "/")
+	if !ok {
 		return Key{Kind: KindForeign}
 	}
-	if kind, ok := areaKinds[area+"/"]; ok && !strings.Contains(id, "/") {
-		return Key{Kind: kind, ID: id}
+	if strings.HasPrefix(segment, ".") {
+		return parseArea(rest[:len(segment)+1], id)
 	}
-	if area+"/" == areaQueue {
-		segment, ticket, _ := strings.Cut(id, "/")
-		return named(KindTicket, segment, ticket, ticket != "" && !strings.Contains(ticket, "/"))
-	}
-	return named(KindField, area, id, fieldName(id))
-}
-
-var areaKinds = map[string]Kind{
-	areaCancelled: KindCancelled, areaHistory: KindHistory, areaUnlockers: KindUnlocker, areaAudit: KindAudit,
-}
-
-// named is the key of a lock whose name is given as a segment; where the rest does not fit it is a foreign key in its range.
-func named(kind Kind, segment, id string, fits bool) Key {
 	lock, err := DecodeName(segment)
 	switch {
 	case err != nil:
 		return Key{Kind: KindForeign}
-	case !fits && kind == KindField:
+	case !fieldName(id):
 		return Key{Kind: KindForeign, Lock: lock}
-	case !fits:
+	}
+	return Key{Kind: KindField, Lock: lock, ID: id}
+}
+
+// parseArea takes a key of one of the dotted areas apart.
+func parseArea(area, id string) Key {
+	if area == areaQueue {
+		segment, ticket, _ := strings.Cut(id, "/")
+		lock, err := DecodeName(segment)
+		if err != nil || ticket == "" || strings.Contains(ticket, "/") {
+			return Key{Kind: KindForeign}
+		}
+		return Key{Kind: KindTicket, Lock: lock, ID: ticket}
+	}
+	kind := KindForeign
+	switch area {
+	case areaCancelled:
+		kind = KindCancelled
+	case areaHistory:
+		kind = KindHistory
+	case areaUnlockers:
+		kind = KindUnlocker
+	case areaAudit:
+		kind = KindAudit
+	}
+	if kind == KindForeign || id == "" || strings.Contains(id, "/") {
 		return Key{Kind: KindForeign}
 	}
-	return Key{Kind: kind, Lock: lock, ID: id}
+	return Key{Kind: kind, ID: id}
 }
 
 // fieldName tells whether s matches [a-z][a-z0-9_]{0,62}.
