@@ -70,11 +70,7 @@ func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 // sinceFirstSeen is the wall time, as of now, of a moment on the monotonic clock. It is rounded up to whole seconds, so that
 // two calls, whose clocks were not read in the same nanosecond, show people the same time.
 func sinceFirstSeen(r *metadata.Record, after time.Duration, now Moment) time.Time {
-	t := now.Wall.Round(0).Add(add(r.Seen.First-now.Mono, after)).UTC()
-	if whole := t.Truncate(time.Second); whole.Before(t) {
-		return whole.Add(time.Second)
-	}
-	return t
+	return now.Wall.Add(add(r.Seen.First-now.Mono, after)).UTC().Add(time.Second - 1).Truncate(time.Second)
 }
 
 func (d deadlines) state(wall time.Time) State {
@@ -92,7 +88,7 @@ func (d deadlines) state(wall time.Time) State {
 // warning is the wall time from which people see the lock as alerting or expired; zero = never.
 func (d deadlines) warning() time.Time {
 	malformedUntilExpired := d.recordMalformed && !d.alertByPolicy
-	if d.alert.IsZero() || malformedUntilExpired || !d.unlock.IsZero() && d.unlock.Before(d.alert) {
+	if malformedUntilExpired || !d.unlock.IsZero() && d.unlock.Before(d.alert) {
 		return d.unlock
 	}
 	return d.alert

@@ -131,17 +131,14 @@ func (m Moment) mono(t time.Time) time.Duration {
 	if t.IsZero() {
 		return Never
 	}
-	return add(m.Mono, t.Sub(m.Wall.Round(0)))
+	return add(m.Mono, t.Sub(m.Wall))
 }
 
-// add saturates: times of records reach from 1970 to 2286, which is more than a Duration holds.
+// add is a sum that stays Never where it would overflow: times of records reach from 1970 to 2286, which is more than a
+// Duration holds. It can not overflow downwards, because no moment of the monotonic clock is negative.
 func add(a, b time.Duration) time.Duration {
-	switch sum := a + b; {
-	case a > 0 && b > 0 && sum < 0:
-		return math.MaxInt64
-	case a < 0 && b < 0 && sum >= 0:
-		return math.MinInt64
-	default:
+	if sum := a + b; a < 0 || b < 0 || sum >= 0 {
 		return sum
 	}
+	return Never
 }

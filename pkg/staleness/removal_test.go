@@ -68,6 +68,7 @@ func TestDecide(t *testing.T) {
 		{"nothing is removed from a view that is not fresh", lock(), good(notFresh), 125 * sec, Decision{Stale, 125 * sec}},
 		{"nothing is removed after etcd went back", lock(), good(wentBack), 125 * sec, Decision{Revision, 125 * sec}},
 		{"nothing is removed by a clock that disagrees", lock(), good(wrongClock), time.Hour, Decision{Clock, Never}},
+		{"a clock that disagrees is named before a gap", lock(), good(wrongClock, gapAt(124*sec)), 125 * sec, Decision{Clock, Never}},
 
 		{"an unverified clock removes a lock watched for its whole time to live", lock(), good(unverified), 125 * sec, Decision{"", 125 * sec}},
 		{"but not one first seen after a restart", lock(changedAt(60 * sec)), good(unverified), 125 * sec, Decision{Clock, 180 * sec}},
