@@ -1,7 +1,6 @@
 package metadata
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,37 +10,38 @@ import (
 	"unicode/utf8"
 )
 
+// maxForeign is how many foreign keys of one record are named in its problems; the others are counted.
+const maxForeign = 8
+
 // Decode reads the keys of one lock, in any order. It never fails: what can not be read is listed in Problems, and the rest of
 // the record is as good as it would be without it. Fields that are not of this protocol are attributes; foreign are the keys in
 // the record's range that fit no layout.
+//
+// What it keeps is bounded whatever the keys hold, and no part of a large value is kept alive by a small one; only the
+// document's Fields are as they came.
 func Decode(lock string, fields []Field, foreign ...string) Document {
 	d := decoder{doc: Document{Record: Record{Name: lock}, Fields: slices.Clone(fields)}}
 	slices.SortFunc(d.doc.Fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 	if err := CheckName(lock); err != nil {
 		d.problem("name", ReasonBadName, err.Error())
 	}
-	for _, f := range d.doc.Fields {
-		if f.Name == FieldMetadata {
-			d.members(f.Value)
-		}
+	d.foreign(foreign)
+	d.missing()
+	d.size()
+	if i, ok := d.find(FieldMetadata); ok {
+		d.members(d.doc.Fields[i].Value)
 	}
-	size := 0
 	for _, f := range d.doc.Fields {
-		size += len(f.Name) + len(f.Value)
 		d.doc.Revision = max(d.doc.Revision, f.ModRevision)
 		d.key(f)
-	}
-	d.missing()
-	if size > MaxRecordBytes {
-		d.problem("record", ReasonTooLarge, fmt.Sprintf("%d bytes, at most %d are allowed", size, MaxRecordBytes))
-	}
-	for _, key := range foreign {
-		d.problem(cut(key, MaxTextBytes), ReasonUnknownLayout, "fits no layout and is left alone")
 	}
 	return d.doc
 }
 
-type decoder struct{ doc Document }
+type decoder struct {
+	doc        Document
+	attributes int // seen, kept or not
+}
 
 func (d *decoder) problem(field string, reason Reason, text string) {
 	d.doc.Problems = append(d.doc.Problems, Problem{Field: field, Reason: reason, Text: text})
@@ -62,7 +62,7 @@ func (d *decoder) key(f Field) {
 		d.doc.AutoUnlockAt, d.doc.DeadlineRevision = d.time(f.Name, f.Value), f.ModRevision
 	case FieldAlive:
 		at, progress, _ := strings.Cut(f.Value, " ")
-		d.doc.Alive = &Alive{At: d.time(f.Name, at), Progress: d.text(f.Name, progress)}
+		d.doc.Alive = &Alive{At: d.time(f.Name, at), Progress: strings.Clone(d.text(f.Name, progress))}
 	default:
 		d.member(f.Name, f.Value)
 	}
@@ -70,30 +70,34 @@ func (d *decoder) key(f Field) {
 
 // members reads the metadata document.
 func (d *decoder) members(value string) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(value), &members); err != nil || members == nil {
+	members, ok := object(value)
+	if !ok {
 		d.problem(FieldMetadata, ReasonBadValue, "not a JSON object")
 		return
 	}
-	for _, name := range sortedKeys(members) {
-		if d.hasKey(name) {
+	if !utf8.ValidString(value) {
+		d.problem(FieldMetadata, ReasonBadValue, "not valid UTF-8")
+	}
+	for _, m := range members {
+		if _, ok := d.find(m.name); ok || m.kind == kindNull {
 			continue
 		}
-		raw := members[name]
-		var text string
 		switch {
-		case json.Unmarshal(raw, &text) == nil && raw[0] == '"':
-			d.member(name, text)
-		case known(name):
-			d.member(name, string(raw))
+		case actedUpon(m.name):
+			d.problem(FieldMetadata, ReasonBadValue, m.name+" has to be a key of its own")
+		case !known(m.name):
+			d.attribute(m)
+		case m.kind == kindNested:
+			d.problem(m.name, ReasonBadValue, nested)
 		default:
-			d.attribute(name, scalar(raw))
+			d.member(m.name, m.text)
 		}
 	}
 }
 
-func (d *decoder) hasKey(name string) bool {
-	return slices.ContainsFunc(d.doc.Fields, func(f Field) bool { return f.Name == name })
+// find is where the key with this field name stands.
+func (d *decoder) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(d.doc.Fields, name, func(f Field, name string) int { return strings.Compare(f.Name, name) })
 }
 
 // member takes a value that people read, from a key of its own or from the document.
@@ -114,8 +118,16 @@ func (d *decoder) member(name, value string) {
 	case FieldBacktrace:
 		d.doc.Backtrace = d.limited(name, value, MaxBacktraceBytes)
 	default:
-		d.attribute(name, value)
+		d.attribute(member{name: name, kind: kindText, text: value})
 	}
+}
+
+func actedUpon(name string) bool {
+	switch name {
+	case FieldUUID, FieldAlertAt, FieldAutoUnlockAt, FieldAlive:
+		return true
+	}
+	return false
 }
 
 func known(name string) bool {
@@ -126,41 +138,32 @@ func known(name string) bool {
 	return false
 }
 
-// attribute keeps what this protocol does not know; nil stands for a value that is neither text, number nor boolean.
-func (d *decoder) attribute(name string, value any) {
-	if len(d.doc.Attributes) >= MaxAttributes {
-		if len(d.doc.Attributes) == MaxAttributes && !slices.ContainsFunc(d.doc.Problems, func(p Problem) bool { return p.Field == "attributes" }) {
-			d.problem("attributes", ReasonTooLarge, fmt.Sprintf("only the first %d are kept", MaxAttributes))
+const nested = "neither text, number nor boolean"
+
+// attribute keeps what this protocol does not know.
+func (d *decoder) attribute(m member) {
+	if d.attributes++; d.attributes > MaxAttributes {
+		if d.attributes == MaxAttributes+1 {
+			d.problem("attributes", ReasonTooLarge, fmt.Sprintf("only the first %d are shown", MaxAttributes))
 		}
 		return
 	}
-	name = cut(name, MaxTextBytes)
-	switch v := value.(type) {
-	case string:
-		value = d.text(name, v)
-	case nil:
-		d.problem(name, ReasonBadValue, "neither text, number nor boolean")
+	name := cut(m.name, MaxTextBytes)
+	if m.kind == kindNested {
+		d.problem(name, ReasonBadValue, nested)
 		return
 	}
 	if d.doc.Attributes == nil {
 		d.doc.Attributes = map[string]any{}
 	}
-	d.doc.Attributes[name] = value
-}
-
-// scalar is the number or boolean that raw is, or nil.
-func scalar(raw json.RawMessage) any {
-	var value any
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	if decoder.Decode(&value) != nil {
-		return nil
+	switch {
+	case m.kind == kindBoolean:
+		d.doc.Attributes[name] = m.text == "true"
+	case m.kind == kindNumber && len(m.text) <= maxNumberBytes:
+		d.doc.Attributes[name] = json.Number(m.text)
+	default:
+		d.doc.Attributes[name] = d.text(name, m.text)
 	}
-	switch value.(type) {
-	case json.Number, bool:
-		return value
-	}
-	return nil
 }
 
 func (d *decoder) text(name, value string) string { return d.limited(name, value, MaxTextBytes) }
@@ -171,7 +174,7 @@ func (d *decoder) limited(name, value string, most int) string {
 	}
 	if len(value) > most {
 		d.problem(name, ReasonTooLarge, fmt.Sprintf("%d bytes, only the first %d are shown", len(value), most))
-		value = strings.Clone(cut(value, most))
+		value = cut(value, most)
 	}
 	return value
 }
@@ -195,13 +198,33 @@ func (d *decoder) number(name, value string) int64 {
 
 func (d *decoder) missing() {
 	for _, name := range []string{FieldUUID, FieldAlertAt, FieldAutoUnlockAt} {
-		if !d.hasKey(name) {
+		if _, ok := d.find(name); !ok {
 			d.problem(name, ReasonMissing, "missing")
 		}
 	}
 }
 
-// cut returns at most n bytes of s and does not cut a character in two.
+func (d *decoder) size() {
+	size := 0
+	for _, f := range d.doc.Fields {
+		size += len(f.Name) + len(f.Value)
+	}
+	if size > MaxRecordBytes {
+		d.problem("record", ReasonTooLarge, fmt.Sprintf("%d bytes, at most %d are allowed", size, MaxRecordBytes))
+	}
+}
+
+func (d *decoder) foreign(keys []string) {
+	for i, key := range keys {
+		if i == maxForeign {
+			d.problem("record", ReasonUnknownLayout, fmt.Sprintf("%d more keys fit no layout", len(keys)-i))
+			return
+		}
+		d.problem(cut(key, MaxTextBytes), ReasonUnknownLayout, "fits no layout and is left alone")
+	}
+}
+
+// cut returns at most n bytes of s, as a copy of their own, and does not cut a character in two.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -209,7 +232,7 @@ func cut(s string, n int) string {
 	for i := 0; i < utf8.UTFMax && n > 0 && !utf8.RuneStart(s[n]); i++ {
 		n--
 	}
-	return s[:n]
+	return strings.Clone(s[:n])
 }
 
 func sortedKeys[V any](m map[string]V) []string {

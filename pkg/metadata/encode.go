@@ -129,8 +129,11 @@ func (d Draft) document() (string, error) {
 	if d.PID != 0 {
 		members[FieldPID] = d.PID
 	}
-	b, err := json.Marshal(members)
-	return string(b), err
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false) // frames are full of < and &, and people read the key with etcdctl
+	err := encoder.Encode(members)
+	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
 // cutBacktrace keeps whole lines of the newest frames.

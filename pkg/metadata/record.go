@@ -32,6 +32,9 @@ const (
 	MaxAttributes     = 64       // in number
 )
 
+// maxNumberBytes is the longest number that is kept as one; longer ones become text.
+const maxNumberBytes = 64
+
 // KV is one key as etcd has it.
 type KV struct {
 	Key            string

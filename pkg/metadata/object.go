@@ -1,0 +1,193 @@
+package metadata
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// member is one member of a JSON object.
+type member struct {
+	name string
+	kind kind
+	text string // of a text without its quotes, of everything else as written
+}
+
+// kind is what a JSON value is.
+type kind byte
+
+const (
+	kindText kind = iota
+	kindNumber
+	kindBoolean
+	kindNull
+	kindNested // an object or an array
+)
+
+// object takes a JSON object apart, without looking into nested values. The members come sorted by name; of two with the same
+// name the last one counts, as nearly everywhere. Bytes that are not UTF-8 are replaced. ok is false for anything but one
+// object.
+//
+// It exists because readers decode every lock when they start, and encoding/json takes three times as long to get here. It
+// does only the plain cases itself and leaves the rest (escapes, nesting, bad UTF-8) to encoding/json; a fuzz test holds both
+// side by side. Nothing it returns shares memory with document, so a short text does not keep a long document alive.
+func object(document string) (members []member, ok bool) {
+	s := scanner{rest: document, plain: utf8.ValidString(document)}
+	if !s.skip('{') {
+		return nil, false
+	}
+	members = make([]member, 0, 12)
+	for more := !s.skip('}'); more; {
+		name, ok := s.text()
+		if !ok || !s.skip(':') {
+			return nil, false
+		}
+		m := member{name: name}
+		if m.kind, m.text, ok = s.value(); !ok {
+			return nil, false
+		}
+		members = append(members, m)
+		if more = s.skip(','); !more && !s.skip('}') {
+			return nil, false
+		}
+	}
+	if s.space(); s.rest != "" {
+		return nil, false
+	}
+	slices.SortStableFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	return lastOfName(members), true
+}
+
+func lastOfName(members []member) []member {
+	kept := members[:0]
+	for i, m := range members {
+		if i+1 == len(members) || members[i+1].name != m.name {
+			kept = append(kept, m)
+		}
+	}
+	return kept
+}
+
+// scanner reads JSON from the front of rest.
+type scanner struct {
+	rest  string
+	plain bool // valid UTF-8: a text without escapes is what stands there
+}
+
+func (s *scanner) space() { s.rest = strings.TrimLeft(s.rest, " \t\r\n") }
+
+// skip takes c and the white space before it, if c comes next.
+func (s *scanner) skip(c byte) bool {
+	s.space()
+	if s.rest == "" || s.rest[0] != c {
+		return false
+	}
+	s.rest = s.rest[1:]
+	return true
+}
+
+// value reads any value.
+func (s *scanner) value() (kind, string, bool) {
+	s.space()
+	if s.rest == "" {
+		return 0, "", false
+	}
+	switch c := s.rest[0]; c {
+	case '"':
+		text, ok := s.text()
+		return kindText, text, ok
+	case '{', '[':
+		text, ok := s.nested()
+		return kindNested, text, ok
+	case 't', 'f':
+		text, ok := s.token()
+		return kindBoolean, text, ok
+	case 'n':
+		text, ok := s.token()
+		return kindNull, text, ok
+	}
+	text, ok := s.token()
+	return kindNumber, text, ok
+}
+
+// token reads a number or a literal: up to whatever ends it.
+func (s *scanner) token() (string, bool) {
+	end := strings.IndexAny(s.rest, ",}] \t\r\n")
+	if end < 0 {
+		return "", false
+	}
+	token := strings.Clone(s.rest[:end])
+	s.rest = s.rest[end:]
+	return token, json.Valid([]byte(token))
+}
+
+// nested reads an object or an array.
+func (s *scanner) nested() (string, bool) {
+	var raw json.RawMessage
+	decoder := json.NewDecoder(strings.NewReader(s.rest))
+	if decoder.Decode(&raw) != nil {
+		return "", false
+	}
+	s.rest = s.rest[decoder.InputOffset():]
+	return string(raw), true
+}
+
+// text reads a text in quotes.
+func (s *scanner) text() (string, bool) {
+	if !s.skip('"') {
+		return "", false
+	}
+	escaped := false
+	for i := 0; i < len(s.rest); i++ {
+		switch c := s.rest[i]; {
+		case c == '"':
+			text := s.rest[:i]
+			s.rest = s.rest[i+1:]
+			if s.plain && !escaped {
+				return strings.Clone(text), true
+			}
+			return s.unescape(text)
+		case c == '\\':
+			escaped = true
+			i++
+		case c < ' ':
+			return "", false
+		}
+	}
+	return "", false
+}
+
+// unescape replaces line feeds and tabs, of which backtraces are full, and leaves every other escape to encoding/json.
+func (s *scanner) unescape(text string) (string, bool) {
+	var b strings.Builder
+	b.Grow(len(text))
+	for from := 0; s.plain; {
+		i := strings.IndexByte(text[from:], '\\')
+		if i < 0 {
+			b.WriteString(text[from:])
+			return b.String(), true
+		}
+		b.WriteString(text[from : from+i])
+		switch text[from+i+1] { // there is one: text scanned over it
+		case 'n':
+			b.WriteByte('\n')
+		case 't':
+			b.WriteByte('\t')
+		case '"', '\\', '/':
+			b.WriteByte(text[from+i+1])
+		default:
+			return unquote(text)
+		}
+		from += i + 2
+	}
+	return unquote(text)
+}
+
+func unquote(text string) (string, bool) {
+	quoted := bytes.Join([][]byte{nil, []byte(text), nil}, []byte{'"'})
+	var unquoted string
+	err := json.Unmarshal(quoted, &unquoted)
+	return unquoted, err == nil
+}

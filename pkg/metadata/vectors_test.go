@@ -1,0 +1,247 @@
+package metadata_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// The vectors are what clients in other languages test themselves with; docs/protocol.md describes the file. The members
+// states are checked in package staleness.
+type vectors struct {
+	Protocol int
+	Prefix   string
+	Names    []struct{ About, Name, Segment string }
+	Refused  []struct {
+		About, Name string
+		Bytes       []byte `json:"name_base64"`
+	} `json:"refused_names"`
+	RefusedSegments []struct{ About, Segment string } `json:"refused_segments"`
+	Times           []struct {
+		About, Text, Written string
+		Seconds, Nanoseconds int64
+	}
+	RefusedTimes []struct{ About, Text string } `json:"refused_times"`
+	Keys         []struct{ About, Key, Kind, Lock, ID string }
+	Records      []recordVector
+}
+
+type recordVector struct {
+	About, Lock string
+	Fields      []struct {
+		Name, Value string
+		Bytes       []byte `json:"value_base64"`
+	}
+	Foreign   []string
+	Decoded   decoded
+	Problems  []problem
+	Malformed bool
+	States    []struct{ At, State string }
+}
+
+// decoded is what a record means; a time that is missing or can not be read is empty.
+type decoded struct {
+	UUID         string         `json:"uuid"`
+	AlertAt      string         `json:"alert_at"`
+	AutoUnlockAt string         `json:"auto_unlock_at"`
+	Alive        *alive         `json:"alive"`
+	Owner        string         `json:"owner"`
+	OwnerBytes   []byte         `json:"owner_base64"`
+	Hostname     string         `json:"hostname"`
+	PID          int64          `json:"pid"`
+	LockedAt     string         `json:"locked_at"`
+	Purpose      string         `json:"purpose"`
+	Backtrace    string         `json:"backtrace"`
+	Client       string         `json:"client"`
+	Attributes   map[string]any `json:"attributes"`
+}
+
+type alive struct {
+	At       string `json:"at"`
+	Progress string `json:"progress"`
+}
+
+type problem struct {
+	Field  string
+	Reason metadata.Reason
+}
+
+func readVectors(t *testing.T) vectors {
+	t.Helper()
+	file, err := os.ReadFile("../../docs/protocol/vectors.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v vectors
+	decoder := json.NewDecoder(bytes.NewReader(file))
+	decoder.UseNumber()
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	if v.Protocol != 1 || v.Prefix != metadata.DefaultPrefix {
+		t.Fatalf("the vectors are of protocol %d with prefix %q", v.Protocol, v.Prefix)
+	}
+	return v
+}
+
+func TestVectorsOfNames(t *testing.T) {
+	v := readVectors(t)
+	for _, c := range v.Names {
+		t.Run(c.About, func(t *testing.T) {
+			if err := metadata.CheckName(c.Name); err != nil {
+				t.Errorf("%q is refused: %v", c.Name, err)
+			}
+			if got := metadata.EncodeName(c.Name); got != c.Segment {
+				t.Errorf("%q is written %q, want %q", c.Name, got, c.Segment)
+			}
+			if got, err := metadata.DecodeName(c.Segment); got != c.Name || err != nil {
+				t.Errorf("%q is read %q, %v, want %q", c.Segment, got, err, c.Name)
+			}
+		})
+	}
+	for _, c := range v.Refused {
+		t.Run("refused: "+c.About, func(t *testing.T) {
+			if name := c.Name + string(c.Bytes); metadata.CheckName(name) == nil {
+				t.Errorf("%q is accepted", name)
+			}
+		})
+	}
+	for _, c := range v.RefusedSegments {
+		t.Run("refused: "+c.About, func(t *testing.T) {
+			if name, err := metadata.DecodeName(c.Segment); err == nil {
+				t.Errorf("%q is read as %q", c.Segment, name)
+			}
+		})
+	}
+}
+
+func TestVectorsOfTimes(t *testing.T) {
+	v := readVectors(t)
+	for _, c := range v.Times {
+		t.Run(c.About, func(t *testing.T) {
+			got, err := metadata.ParseTime(c.Text)
+			if want := time.Unix(c.Seconds, c.Nanoseconds).UTC(); err != nil || got != want {
+				t.Fatalf("%q is read %v, %v, want %v", c.Text, got, err, want)
+			}
+			written := c.Written
+			if written == "" {
+				written = c.Text
+			}
+			if got := metadata.FormatTime(got); got != written {
+				t.Errorf("%q is written %q, want %q", c.Text, got, written)
+			}
+		})
+	}
+	for _, c := range v.RefusedTimes {
+		t.Run("refused: "+c.About, func(t *testing.T) {
+			if got, err := metadata.ParseTime(c.Text); err == nil {
+				t.Errorf("%q is read as %v", c.Text, got)
+			}
+		})
+	}
+}
+
+func TestVectorsOfKeys(t *testing.T) {
+	v := readVectors(t)
+	layout := layout(t)
+	for _, c := range v.Keys {
+		t.Run(c.About, func(t *testing.T) {
+			want := metadata.Key{Kind: metadata.Kind(c.Kind), Lock: c.Lock, ID: c.ID}
+			if got := layout.Parse(c.Key); got != want {
+				t.Errorf("%q is %+v, want %+v", c.Key, got, want)
+			}
+			if built := build(layout, want); want.Kind != metadata.KindForeign && built != c.Key {
+				t.Errorf("%+v is built %q, want %q", want, built, c.Key)
+			}
+		})
+	}
+}
+
+// build is the key that Parse took apart; audit keys are built from their time and are left as they are.
+func build(l metadata.Layout, k metadata.Key) string {
+	switch k.Kind {
+	case metadata.KindField:
+		return l.Field(k.Lock, k.ID)
+	case metadata.KindTicket:
+		return l.Ticket(k.Lock, k.ID)
+	case metadata.KindCancelled:
+		return l.Cancelled(k.ID)
+	case metadata.KindHistory:
+		return l.History(k.ID)
+	case metadata.KindUnlocker:
+		return l.Unlocker(k.ID)
+	}
+	return l.Audits() + k.ID
+}
+
+func TestVectorsOfRecords(t *testing.T) {
+	for _, c := range readVectors(t).Records {
+		t.Run(c.About, func(t *testing.T) {
+			var fields []metadata.Field
+			for _, f := range c.Fields {
+				fields = append(fields, metadata.Field{Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: 7, ModRevision: 7})
+			}
+			got := metadata.Decode(c.Lock, fields, c.Foreign...)
+			want := c.Decoded
+			want.Owner, want.OwnerBytes = want.Owner+string(want.OwnerBytes), nil
+			if diff := cmp.Diff(want, flatten(got)); diff != "" {
+				t.Errorf("decoded (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.Problems, problemsOf(got), anyOrder, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+			if got.Malformed() != c.Malformed {
+				t.Errorf("malformed: %v, want %v", got.Malformed(), c.Malformed)
+			}
+			if got.Foreign() != (len(c.Foreign) > 0) {
+				t.Errorf("foreign: %v", got.Foreign())
+			}
+		})
+	}
+}
+
+var anyOrder = cmpopts.SortSlices(func(a, b problem) bool { return a.Field < b.Field })
+
+func flatten(d metadata.Document) decoded {
+	f := decoded{
+		UUID: d.UUID, AlertAt: written(d.AlertAt), AutoUnlockAt: written(d.AutoUnlockAt), LockedAt: written(d.LockedAt),
+		Owner: d.Owner, Hostname: d.Hostname, PID: d.PID, Purpose: d.Purpose, Backtrace: d.Backtrace, Client: d.Client,
+		Attributes: d.Attributes,
+	}
+	if d.Alive != nil {
+		f.Alive = &alive{At: written(d.Alive.At), Progress: d.Alive.Progress}
+	}
+	return f
+}
+
+func written(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return metadata.FormatTime(t)
+}
+
+func problemsOf(d metadata.Document) []problem {
+	var problems []problem
+	for _, p := range d.Problems {
+		problems = append(problems, problem{p.Field, p.Reason})
+	}
+	return problems
+}
+
+func layout(t testing.TB) metadata.Layout {
+	t.Helper()
+	l, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
