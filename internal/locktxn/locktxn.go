@@ -105,13 +105,13 @@ func Cancel(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	}
 }
 
-// Removal is the removal of a hold by somebody who is not its holder.
+// Removal is the removal of a hold by somebody who is not its holder. Its record is the one that was judged, or shown to the
+// person.
 type Removal struct {
-	Record *metadata.Record // as it was judged, or shown to the person
+	metadata.Removal
 	// Fields are the record's keys. Only needed where Record.Foreign tells that keys which are not the record's lie in its
 	// range: then exactly these fields are deleted instead of the range.
 	Fields []string
-	Ending metadata.Ending
 	Lease  clientv3.LeaseID // of the history key
 	Audit  *clientv3.Op     // the operator's action; nil for the unlocker
 }
@@ -124,11 +124,15 @@ func AutoUnlock(l metadata.Layout, r Removal) Txn {
 	return t
 }
 
-// ForceUnlock removes the record if it is still held by the acquisition that the person saw, whatever its deadlines.
+// ForceUnlock removes the record if it is still held by the acquisition that the person saw, whatever its deadlines. Else it
+// reads the record and then the history key: the ending that stands there tells whether an earlier send of this very
+// transaction did it.
 func ForceUnlock(l metadata.Layout, r Removal) Txn {
 	t := ForceUnlockSilently(l, r)
-	if r.Record.UUID != "" {
-		t.Then = append(t.Then, clientv3.OpPut(l.History(r.Record.UUID), metadata.Marshal(r.Ending), clientv3.WithLease(r.Lease)))
+	if r.Record.Token != 0 { // without its uuid key nobody held the lock, so no hold ends
+		history := l.History(r.Record.HistoryID())
+		t.Then = append(t.Then, clientv3.OpPut(history, r.ending(), clientv3.WithLease(r.Lease)))
+		t.Else = append(t.Else, clientv3.OpGet(history))
 	}
 	if r.Audit != nil {
 		t.Then = append(t.Then, *r.Audit)
@@ -152,6 +156,21 @@ func ForceUnlockSilently(l metadata.Layout, r Removal) Txn {
 	}
 	return t
 }
+
+// ending is the value of the history key. It leaves out what would make it larger than a record may be, so that nothing that a
+// client writes can make its own removal too large for etcd.
+func (r Removal) ending() string {
+	value := metadata.Marshal(r.Ending)
+	if len(value) > metadata.MaxRecordBytes {
+		short := r.Ending
+		short.Attributes, short.Progress = nil, ""
+		value = metadata.Marshal(short)
+	}
+	return value
+}
+
+// IsEnding tells whether value is what the removal writes to the history key.
+func (r Removal) IsEnding(value []byte) bool { return string(value) == r.ending() }
 
 // Fields takes the keys of a record out of a range answer.
 func Fields(l metadata.Layout, resp *clientv3.GetResponse) []metadata.Field {

@@ -3,6 +3,7 @@ package metadata
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
 	"time"
 )
 
@@ -51,6 +52,15 @@ type Ending struct {
 	Ended        string         `json:"ended"` // EndedAutoUnlocked or EndedForced
 	By           string         `json:"by"`    // the unlocker's instance or the person
 	Why          string         `json:"why"`   // a sentence
+}
+
+// HistoryID is the last part of the hold's history key: its uuid, or "hold-" and the token where the uuid is none, because then
+// it may be anything, such as two megabytes or another hold's.
+func (r *Record) HistoryID() string {
+	if checkUUID(r.UUID) == nil {
+		return r.UUID
+	}
+	return "hold-" + strconv.FormatInt(r.Token, 10)
 }
 
 // NewEnding is the ending of the hold in r.

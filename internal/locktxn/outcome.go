@@ -1,0 +1,45 @@
+package locktxn
+
+import (
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Refused tells whether err means that etcd did not and will not do what was asked: a bad request, no room, no permission, a
+// lease that is gone. Every other error says nothing about the outcome: the write may have been done, or may be done later. A
+// refusal speaks for its own sending only: an earlier one of the same transaction may still be on its way.
+func Refused(err error) bool {
+	switch Code(err) {
+	case codes.InvalidArgument, codes.ResourceExhausted, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
+		return true
+	}
+	return false
+}
+
+// NoSpace tells whether etcd refuses puts until somebody makes room and disarms its alarm.
+func NoSpace(err error) bool { return is(err, rpctypes.ErrNoSpace) }
+
+// LeaseGone tells whether the request named a lease that does not exist any more.
+func LeaseGone(err error) bool { return is(err, rpctypes.ErrLeaseNotFound) }
+
+// TooLarge tells whether the transaction has to be split: too many operations or bytes.
+func TooLarge(err error) bool {
+	return is(err, rpctypes.ErrTooManyOps) || is(err, rpctypes.ErrRequestTooLarge)
+}
+
+// Code is the gRPC code of an error of etcd's client, which comes in two shapes.
+func Code(err error) codes.Code {
+	var e rpctypes.EtcdError
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return status.Code(err)
+}
+
+// is compares by text, as the error may not have gone through etcd's client's translation.
+func is(err, target error) bool {
+	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
+}
