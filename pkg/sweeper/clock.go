@@ -1,0 +1,99 @@
+package sweeper
+
+import (
+	"slices"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+const (
+	// memberAge is how long the clock of a member of etcd is trusted after it was asked.
+	memberAge = 5 * time.Minute
+	// peerAge is the life of a presence record.
+	peerAge = 15 * time.Second
+	// leastTolerance is how exact a comparison of clocks over the network can be.
+	leastTolerance = 2 * time.Second
+)
+
+// clocks are the clocks of others. Each is kept as what it showed when our monotonic clock showed zero. So a jump of our wall
+// clock shows at once, without asking anybody again.
+type clocks struct {
+	peers     map[string]peerClock
+	members   []time.Time
+	membersAt time.Duration // when they were asked
+}
+
+type peerClock struct {
+	said  time.Time // its clock in its last record
+	zero  time.Time // its clock at our zero
+	known bool      // zero is known
+}
+
+// hear takes the presence records of the others. A record counts from its second value on: the first may have lain in etcd for
+// a while, and its writer may be dead. Any delay lets our clock seem ahead, which can only keep us from removing.
+func (c *clocks) hear(peers []Peer, self string, mono time.Duration) {
+	heard := make(map[string]peerClock, len(peers))
+	for _, p := range peers {
+		if p.ID == self || p.Age > peerAge {
+			continue
+		}
+		clock, before := c.peers[p.ID]
+		if before && !clock.said.Equal(p.Now) {
+			clock.zero, clock.known = p.Now.Add(p.Age-mono), true
+		}
+		clock.said = p.Now
+		heard[p.ID] = clock
+	}
+	c.peers = heard
+}
+
+// asked takes the offsets of the members' clocks to ours. They are worth nothing if ours jumped between before and after.
+func (c *clocks) asked(offsets []time.Duration, before, after staleness.Moment) {
+	if jump(before, after).Abs() > jumpThreshold {
+		return
+	}
+	c.members, c.membersAt = nil, after.Mono
+	for _, offset := range offsets {
+		c.members = append(c.members, after.Wall.Add(offset-after.Mono))
+	}
+}
+
+// verify compares our wall clock with the median of the others'. The offset is positive when ours is ahead.
+func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.WallClock, time.Duration) {
+	var ahead []time.Duration
+	for _, peer := range c.peers {
+		if peer.known {
+			ahead = append(ahead, now.Wall.Sub(peer.zero.Add(now.Mono)))
+		}
+	}
+	if now.Mono-c.membersAt <= memberAge {
+		for _, zero := range c.members {
+			ahead = append(ahead, now.Wall.Sub(zero.Add(now.Mono)))
+		}
+	}
+	if len(ahead) == 0 {
+		return staleness.Unverified, 0
+	}
+	offset := median(ahead)
+	if offset.Abs() > max(skew, leastTolerance) {
+		return staleness.Wrong, offset
+	}
+	return staleness.Verified, offset
+}
+
+// median of an even number is the middle of the two in the middle: of two that disagree neither is believed.
+func median(of []time.Duration) time.Duration {
+	slices.Sort(of)
+	low, high := of[(len(of)-1)/2], of[len(of)/2]
+	return low + (high-low)/2
+}
+
+// jumpThreshold is how far wall and monotonic clock may move apart between two looks, a second apart; a clock that is
+// being slewed moves by half a millisecond.
+const jumpThreshold = time.Second
+
+// jump is how far the wall clock moved against the monotonic clock.
+func jump(from, to staleness.Moment) time.Duration {
+	return to.Wall.Sub(from.Wall) - (to.Mono - from.Mono)
+}
