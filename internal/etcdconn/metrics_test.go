@@ -1,0 +1,67 @@
+package etcdconn_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
+	server := etcdtest.Start(t)
+	requests := etcdconn.NewRequests("x")
+	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(), requests.DialOption())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range 2 {
+		if _, err := c.Put(ctx, "a", "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Put(ctx, "a", "1", clientv3.WithLease(4711)); err == nil {
+		t.Fatal("etcd took a lease that does not exist")
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(requests)
+	if got := counter(t, registry, "put", "OK"); got != 2 {
+		t.Errorf("%v puts that went well, want 2", got)
+	}
+	if got := counter(t, registry, "put", "NotFound"); got != 1 {
+		t.Errorf("%v puts that found no lease, want 1", got)
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+}
+
+func counter(t *testing.T, g prometheus.Gatherer, op, code string) float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if f.GetName() == "x_etcd_requests_total" && labels["op"] == op && labels["code"] == code {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
