@@ -61,6 +61,11 @@ type Hold struct {
 	Token int64 // create revision of the uuid key
 }
 
+// Guard is the compare that holds as long as h does, for writes of the holder itself.
+func Guard(l metadata.Layout, h Hold) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(l.Field(h.Lock, metadata.FieldUUID)), "=", h.Token)
+}
+
 // HeldBy are the compares that hold as long as h does.
 func HeldBy(l metadata.Layout, h Hold) []clientv3.Cmp {
 	key := l.Field(h.Lock, metadata.FieldUUID)
@@ -102,6 +107,24 @@ func Cancel(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)},
 		Then: []clientv3.Op{mark, remove(l, lock)},
 		Else: []clientv3.Op{mark},
+	}
+}
+
+// Withdraw takes back what an acquisition may have got, as Cancel does, but does not keep a late send of it from being committed.
+// There is no put in any branch: the way out when etcd refuses them for want of space.
+func Withdraw(l metadata.Layout, lock, uuid string) Txn {
+	return Txn{
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)},
+		Then: []clientv3.Op{remove(l, lock)},
+		Else: []clientv3.Op{read(l, lock)},
+	}
+}
+
+// Ask asks whether h is held and writes nothing. Else it reads the note of whoever ended it, if there is one, and the record.
+func Ask(l metadata.Layout, h Hold) Txn {
+	return Txn{
+		If:   HeldBy(l, h),
+		Else: []clientv3.Op{clientv3.OpGet(l.History(h.UUID)), read(l, h.Lock)},
 	}
 }
 
