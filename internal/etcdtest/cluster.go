@@ -24,9 +24,16 @@ const memberVariable = "ETCDTEST_MEMBER"
 // Main is for TestMain of packages that use Cluster: it makes this process an etcd member when Cluster started it as one, and
 // runs the tests otherwise.
 func Main(m *testing.M) {
+	Member()
+	os.Exit(m.Run())
+}
+
+// Member is the first half of Main, for a TestMain with something else to do before and after the tests: in a process that
+// Cluster started it does not return.
+func Member() {
 	config, isMember := os.LookupEnv(memberVariable)
 	if !isMember {
-		os.Exit(m.Run())
+		return
 	}
 	if err := member(config); err != nil {
 		fmt.Fprintln(os.Stderr, err)
