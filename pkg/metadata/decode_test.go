@@ -1,0 +1,145 @@
+package metadata_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestDecodeKeepsRevisions(t *testing.T) {
+	d := metadata.Decode("a", []metadata.Field{
+		{Name: "uuid", Value: "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11", CreateRevision: 11, ModRevision: 12},
+		{Name: "auto_unlock_at", Value: "1553683500", CreateRevision: 11, ModRevision: 15},
+		{Name: "alert_at", Value: "1553682900", CreateRevision: 11, ModRevision: 17},
+	})
+	if d.Token != 11 || d.DeadlineRevision != 15 || d.Revision != 17 {
+		t.Errorf("token %d, deadline revision %d, revision %d", d.Token, d.DeadlineRevision, d.Revision)
+	}
+}
+
+func TestDecodeIgnoresTheOrderOfKeys(t *testing.T) {
+	fields := typical(t)
+	want := metadata.Decode("a", fields)
+	backwards := []metadata.Field{fields[3], fields[2], fields[1], fields[0]}
+	if diff := cmp.Diff(want, metadata.Decode("a", backwards)); diff != "" {
+		t.Error(diff)
+	}
+	if backwards[0] != fields[3] {
+		t.Error("the caller's fields were sorted")
+	}
+}
+
+func TestDecodeIsBounded(t *testing.T) {
+	many := func(n int, member func(i int) string) string {
+		members := make([]string, n)
+		for i := range members {
+			members[i] = member(i)
+		}
+		return "{" + strings.Join(members, ",") + "}"
+	}
+	big := strings.Repeat("x", 1<<20)
+	cases := map[string]metadata.Field{
+		"a backtrace of 1 MiB":          {Name: "backtrace", Value: big},
+		"an owner of 1 MiB":             {Name: "owner", Value: big},
+		"a uuid of 1 MiB":               {Name: "uuid", Value: big},
+		"a deadline of 1 MiB":           {Name: "alert_at", Value: big},
+		"a number of a million digits":  {Name: "metadata", Value: `{"n":` + strings.Repeat("1", 1<<20) + `}`},
+		"a member name of 1 MiB":        {Name: "metadata", Value: `{"` + big + `":1}`},
+		"a document that is a big text": {Name: "metadata", Value: big},
+		"1 MiB of opening brackets":     {Name: "metadata", Value: `{"a":` + strings.Repeat("[", 1<<20)},
+		"a hundred thousand members":    {Name: "metadata", Value: many(100_000, func(i int) string { return fmt.Sprintf(`"m%d":%d`, i, i) })},
+		"as many nested ones":           {Name: "metadata", Value: many(100_000, func(i int) string { return fmt.Sprintf(`"m%d":[]`, i) })},
+		"as many nulls":                 {Name: "metadata", Value: many(100_000, func(i int) string { return fmt.Sprintf(`"m%d":null`, i) })},
+	}
+	for name, field := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := metadata.Decode("a", []metadata.Field{field})
+			checkBounds(t, d)
+			if len(d.Problems) <= 3 && name != "as many nulls" {
+				t.Errorf("only these problems: %v", d.Problems)
+			}
+			if size := retained(d.Record); size > 200<<10 {
+				t.Errorf("the record keeps %d KiB", size>>10)
+			}
+		})
+	}
+	t.Run("ten thousand keys and as many foreign ones", func(t *testing.T) {
+		var fields []metadata.Field
+		var foreign []string
+		for i := range 10_000 {
+			fields = append(fields, metadata.Field{Name: fmt.Sprintf("f%d", i), Value: "x"})
+			foreign = append(foreign, fmt.Sprintf("/mutexes/a/b/%d", i))
+		}
+		d := metadata.Decode("a", fields, foreign...)
+		checkBounds(t, d)
+		if !d.Foreign() || !hasProblem(d, "record", "9992 more keys fit no layout") {
+			t.Errorf("problems: %v", d.Problems)
+		}
+	})
+}
+
+// retained is the size of the record written as JSON: what it keeps by itself. That it keeps nothing of what it was read from
+// is seen by TestDecodeKeepsNoLargeValueAlive.
+func retained(r metadata.Record) int {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return 1 << 30
+	}
+	return len(b)
+}
+
+func TestDecodeKeepsNoLargeValueAlive(t *testing.T) {
+	const records = 50
+	kept := make([]metadata.Record, 0, records)
+	before := heap()
+	for i := range records {
+		padding := strings.Repeat("x", 1<<20)
+		document := fmt.Sprintf(`{"owner":"billing","pid":%d,"purpose":"%s","n":"%s","team":"core"}`, i, padding, padding)
+		d := metadata.Decode("a", []metadata.Field{
+			{Name: "metadata", Value: document}, {Name: "alive", Value: padding + " page 3"}, {Name: "uuid", Value: padding},
+			{Name: "alert_at", Value: padding},
+		}, "/mutexes/a/"+padding)
+		kept = append(kept, d.Record)
+	}
+	if grown := heap() - before; grown > records*64<<10 {
+		t.Errorf("%d records keep %d KiB each", len(kept), grown>>10/records)
+	}
+	runtime.KeepAlive(kept)
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestDecodeOfAttributes(t *testing.T) {
+	d := metadata.Decode("a", []metadata.Field{
+		{Name: "metadata", Value: `{"text":"1","number":1,"fraction":1.50,"large":12345678901234567890123,"yes":true,"no":false,"own":"member","Owner":"x"}`},
+		{Name: "own", Value: "key"},
+	})
+	want := map[string]any{
+		"text": "1", "number": json.Number("1"), "fraction": json.Number("1.50"), "large": json.Number("12345678901234567890123"),
+		"yes": true, "no": false, "own": "key", "Owner": "x",
+	}
+	if diff := cmp.Diff(want, d.Attributes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestProblemReadsAsASentence(t *testing.T) {
+	d := metadata.Decode("a", []metadata.Field{
+		{Name: "uuid", Value: "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11"}, {Name: "alert_at", Value: "soon"}, {Name: "auto_unlock_at", Value: "1553683500"},
+	})
+	want := `alert_at: "soon" is not a time: want seconds since 1970 with ten digits, like 1553682600.25`
+	if len(d.Problems) != 1 || d.Problems[0].String() != want {
+		t.Errorf("%v, want %s", d.Problems, want)
+	}
+}

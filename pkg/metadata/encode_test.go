@@ -1,0 +1,148 @@
+package metadata_test
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func draft(change ...func(*metadata.Draft)) metadata.Draft {
+	at := time.Unix(1_553_682_600, 250_000_000).UTC()
+	d := metadata.Draft{
+		UUID:  "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
+		Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices", Client: "go/1.0.0",
+		LockedAt: at, AlertAt: at.Add(5 * time.Minute), AutoUnlockAt: at.Add(15 * time.Minute),
+		Backtrace: "invoice.(*Run).tenant<a&b>\ncron.tick\n", Attributes: map[string]any{"tenant": 41, "team": "core", "urgent": true},
+	}
+	for _, c := range change {
+		c(&d)
+	}
+	return d
+}
+
+func TestDraftIsReadBackAsWritten(t *testing.T) {
+	d := draft()
+	fields, err := d.Fields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := metadata.Decode("billing", fields)
+	if len(got.Problems) > 0 {
+		t.Errorf("problems: %v", got.Problems)
+	}
+	back := metadata.Draft{
+		UUID: got.UUID, Owner: got.Owner, Hostname: got.Hostname, PID: int(got.PID), Purpose: got.Purpose, Client: got.Client,
+		LockedAt: got.LockedAt, AlertAt: got.AlertAt, AutoUnlockAt: got.AutoUnlockAt, Backtrace: got.Backtrace, Attributes: got.Attributes,
+	}
+	d.Attributes["tenant"] = json.Number("41")
+	if diff := cmp.Diff(d, back); diff != "" {
+		t.Error(diff)
+	}
+	if !strings.Contains(fields[3].Value, "<a&b>") {
+		t.Errorf("people read this with etcdctl: %s", fields[3].Value)
+	}
+}
+
+func TestDraftLeavesOutWhatIsEmpty(t *testing.T) {
+	fields, err := draft(func(d *metadata.Draft) {
+		*d = metadata.Draft{UUID: d.UUID, LockedAt: d.LockedAt, AlertAt: d.AlertAt, AutoUnlockAt: d.AutoUnlockAt}
+	}).Fields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []metadata.Field{
+		{Name: "uuid", Value: "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11"},
+		{Name: "alert_at", Value: "1553682900.25"}, {Name: "auto_unlock_at", Value: "1553683500.25"},
+		{Name: "metadata", Value: `{"locked_at":"1553682600.25"}`},
+	}
+	if diff := cmp.Diff(want, fields); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDraftRefuses(t *testing.T) {
+	attribute := func(name string, value any) func(*metadata.Draft) {
+		return func(d *metadata.Draft) { d.Attributes = map[string]any{name: value} }
+	}
+	cases := map[string]struct {
+		change func(*metadata.Draft)
+		says   string
+	}{
+		"a uuid in capitals":                  {func(d *metadata.Draft) { d.UUID = strings.ToUpper(d.UUID) }, "not a UUID in lower case"},
+		"no uuid":                             {func(d *metadata.Draft) { d.UUID = "" }, "not a UUID in lower case"},
+		"an owner that is not UTF-8":          {func(d *metadata.Draft) { d.Owner = "a\xff" }, "owner is not valid UTF-8"},
+		"a purpose over 1 KiB":                {func(d *metadata.Draft) { d.Purpose = strings.Repeat("x", 1025) }, "purpose has 1025 bytes, at most 1024 are allowed"},
+		"an auto-unlock before the alert":     {func(d *metadata.Draft) { d.AutoUnlockAt = d.AlertAt.Add(-1) }, "auto_unlock_at lies before alert_at"},
+		"no deadline":                         {func(d *metadata.Draft) { d.AlertAt = time.Time{} }, "alert_at 0001-01-01 00:00:00 +0000 UTC lies outside of 1970 to 2286"},
+		"a deadline in the year 2300":         {func(d *metadata.Draft) { d.AutoUnlockAt = time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC) }, "outside of 1970 to 2286"},
+		"an attribute name with a dash":       {attribute("a-b", "x"), `attribute name "a-b"`},
+		"an attribute in the protocol's name": {attribute("alive", "x"), `attribute "alive": the name belongs to the protocol`},
+		"an attribute that is a list":         {attribute("tags", []string{"a"}), "want text, a number or a boolean, not []string"},
+		"an attribute over 1 KiB":             {attribute("a", strings.Repeat("x", 1025)), "attribute a has 1025 bytes"},
+		"an attribute that is no number":      {attribute("a", math.NaN()), "NaN"},
+		"65 attributes": {func(d *metadata.Draft) {
+			d.Attributes = map[string]any{}
+			for i := range 65 {
+				d.Attributes["a"+string(rune('a'+i/26))+string(rune('a'+i%26))] = i
+			}
+		}, "65 attributes, at most 64 are allowed"},
+		"more than 64 KiB in all": {func(d *metadata.Draft) {
+			d.Attributes = map[string]any{}
+			for i := range 64 {
+				d.Attributes["a"+string(rune('a'+i/26))+string(rune('a'+i%26))] = strings.Repeat("x", 1024)
+			}
+		}, "bytes, at most 65536 are allowed"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := draft(c.change).Fields()
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want a sentence with %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestALockNeverFailsBecauseItsBacktraceIsLong(t *testing.T) {
+	frame := "example.com/billing/invoice.(*Run).tenant /src/billing/invoice/run.go:118\n"
+	fields, err := draft(func(d *metadata.Draft) { d.Backtrace = strings.Repeat(frame, 10_000) }).Fields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := metadata.Decode("a", fields)
+	if len(d.Problems) > 0 {
+		t.Errorf("problems: %v", d.Problems)
+	}
+	kept, ok := strings.CutSuffix(d.Backtrace, "\n... cut\n")
+	if !ok || len(d.Backtrace) > metadata.MaxBacktraceBytes || len(d.Backtrace) < metadata.MaxBacktraceBytes-200 {
+		t.Errorf("%d bytes kept, ending in %q", len(d.Backtrace), d.Backtrace[len(d.Backtrace)-40:])
+	}
+	if strings.Count(kept+"\n", frame)*len(frame) != len(kept)+1 {
+		t.Errorf("a frame was cut in two: %q", kept[len(kept)-100:])
+	}
+}
+
+func TestAliveIsReadBackAsWritten(t *testing.T) {
+	at := time.Unix(1_553_682_700, 5).UTC()
+	for name, c := range map[string]struct{ progress, want string }{
+		"without a note":                    {"", ""},
+		"with a note of several words":      {"page 3 of 9", "page 3 of 9"},
+		"with a note that begins blank":     {" x", " x"},
+		"with a note that is not UTF-8":     {"a\xffb", "a�b"},
+		"with a note that is too long":      {strings.Repeat("é", 600), strings.Repeat("é", 512)},
+		"with a note of more than one line": {"a\nb", "a\nb"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := metadata.Decode("a", []metadata.Field{{Name: "alive", Value: metadata.FormatAlive(at, c.progress)}})
+			if d.Alive == nil || d.Alive.At != at || d.Alive.Progress != c.want || len(d.Problems) != 3 {
+				t.Errorf("%+v, %v", d.Alive, d.Problems)
+			}
+		})
+	}
+}

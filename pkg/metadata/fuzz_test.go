@@ -1,0 +1,210 @@
+package metadata_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func FuzzEncodeName(f *testing.F) {
+	for _, name := range []string{"billing", "billing/invoice/42", "100%", ".queue", "%2F", "\xff", "a\x00"} {
+		f.Add(name, "billing/")
+	}
+	l := layout(f)
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if a == "" || b == "" {
+			return
+		}
+		segment := metadata.EncodeName(a)
+		if strings.Contains(segment, "/") || strings.HasPrefix(segment, ".") {
+			t.Errorf("%q is written %q, which is not one segment outside of the areas", a, segment)
+		}
+		if got, err := metadata.DecodeName(segment); got != a || err != nil {
+			t.Errorf("%q is written %q, which is read %q, %v", a, segment, got, err)
+		}
+		if a == b {
+			return
+		}
+		if strings.HasPrefix(l.Record(a), l.Record(b)) {
+			t.Errorf("the record of %q lies inside the record of %q", a, b)
+		}
+		if key := l.Field(a, metadata.FieldUUID); key >= l.Record(b) && key < metadata.End(l.Record(b)) {
+			t.Errorf("deleting the record of %q takes %q along", b, key)
+		}
+	})
+}
+
+func FuzzDecodeName(f *testing.F) {
+	for _, segment := range []string{"billing", "a%2Fb", "%2E", "%25", "a%2fb", "%41", ".", "/", "%"} {
+		f.Add(segment)
+	}
+	f.Fuzz(func(t *testing.T, segment string) {
+		name, err := metadata.DecodeName(segment)
+		if err == nil && metadata.EncodeName(name) != segment {
+			t.Errorf("%q is read %q, which is written %q: two segments for one lock", segment, name, metadata.EncodeName(name))
+		}
+	})
+}
+
+func FuzzParseTime(f *testing.F) {
+	for _, s := range []string{"1553682600", "1553682600.25", "9999999999.999999999", "soon", "-1", "1e9", "1553682600.", "0000000000.0"} {
+		f.Add(s, "1553682600.5")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		at, err := metadata.ParseTime(a)
+		if err != nil {
+			return
+		}
+		if again, err := metadata.ParseTime(metadata.FormatTime(at)); err != nil || again != at {
+			t.Errorf("%q is read %v, written and read again %v, %v", a, at, again, err)
+		}
+		if bt, err := metadata.ParseTime(b); err == nil && at.Before(bt) && a >= b {
+			t.Errorf("%v is before %v, but %q is not before %q: alive would refuse a later deadline", at, bt, a, b)
+		}
+	})
+}
+
+func FuzzParseKey(f *testing.F) {
+	for _, c := range []string{"billing/uuid", "a/b/uuid", ".queue/a/1", ".history/x", "a/", "/uuid", "%2E/uuid", ".x/y"} {
+		f.Add(metadata.DefaultPrefix + c)
+	}
+	l := layout(f)
+	f.Fuzz(func(t *testing.T, key string) {
+		k := l.Parse(key)
+		if k.Kind != metadata.KindForeign && build(l, k) != key {
+			t.Errorf("%q is %+v, which is built %q", key, k, build(l, k))
+		}
+		inRecord := k.Kind == metadata.KindField || k.Kind == metadata.KindForeign && k.Lock != ""
+		if inRecord != (k.Lock != "" && strings.HasPrefix(key, l.Record(k.Lock))) {
+			t.Errorf("%q is %+v", key, k)
+		}
+	})
+}
+
+// FuzzDecode hands in a record of hostile values.
+func FuzzDecode(f *testing.F) {
+	f.Add("billing", "uuid", "1553682900", "1553683500", "1553682600 note", `{"owner":"x"}`, "team", "core")
+	f.Add("\xff", "", "soon", "-1", "NaN", `{"a":[[]],"b":{},"pid":-1}`, "pid", "\xff")
+	f.Add("a", "x", "", "", " ", `{"\ud800":"\ud800","uuid":1}`, "owner", strings.Repeat("é", 1000))
+	f.Fuzz(func(t *testing.T, lock, uuid, alertAt, autoUnlockAt, alive, document, field, value string) {
+		fields := []metadata.Field{
+			{Name: "uuid", Value: uuid, CreateRevision: 3, ModRevision: 3}, {Name: "alert_at", Value: alertAt},
+			{Name: "auto_unlock_at", Value: autoUnlockAt, ModRevision: 5}, {Name: "alive", Value: alive}, {Name: "metadata", Value: document},
+		}
+		switch field {
+		case "uuid", "alert_at", "auto_unlock_at", "alive", "metadata": // a record has one key of a name
+		default:
+			fields = append(fields, metadata.Field{Name: field, Value: value})
+		}
+		d := metadata.Decode(lock, fields)
+		checkBounds(t, d)
+		if d.Token != 3 || d.DeadlineRevision != 5 || d.Revision != 5 {
+			t.Errorf("token %d, deadline revision %d, revision %d", d.Token, d.DeadlineRevision, d.Revision)
+		}
+		e, err := metadata.Unmarshal[metadata.Ending]([]byte(metadata.Marshal(metadata.NewEnding(&d.Record, metadata.EndedForced, "me", "why", d.AlertAt))))
+		if err != nil || e.Token != d.Token {
+			t.Errorf("the ending of this record is not recorded: %+v, %v", e, err)
+		}
+	})
+}
+
+// checkBounds holds Decode to its limits.
+func checkBounds(t *testing.T, d metadata.Document) {
+	t.Helper()
+	for name, text := range map[string]string{
+		"uuid": d.UUID, "owner": d.Owner, "hostname": d.Hostname, "purpose": d.Purpose, "client": d.Client,
+	} {
+		if len(text) > metadata.MaxTextBytes {
+			t.Errorf("%s has %d bytes", name, len(text))
+		}
+	}
+	if len(d.Backtrace) > metadata.MaxBacktraceBytes || len(d.Attributes) > metadata.MaxAttributes {
+		t.Errorf("%d bytes of backtrace, %d attributes", len(d.Backtrace), len(d.Attributes))
+	}
+	for name, value := range d.Attributes {
+		if text, ok := value.(string); len(name) > metadata.MaxTextBytes || ok && len(text) > metadata.MaxTextBytes {
+			t.Errorf("attribute %.40q has %d bytes", name, len(text))
+		}
+	}
+	if len(d.Problems) > 2*metadata.MaxAttributes+40 {
+		t.Errorf("%d problems", len(d.Problems))
+	}
+	for _, p := range d.Problems {
+		if len(p.Field)+len(p.Text) > 3*metadata.MaxTextBytes || p.Reason == "" {
+			t.Errorf("problem %.80q of %d bytes", p.Text, len(p.Text))
+		}
+	}
+}
+
+// FuzzDocument holds the reading of the metadata document against encoding/json, which it replaces for speed.
+func FuzzDocument(f *testing.F) {
+	for _, s := range []string{
+		`{}`, ` { "a" : 1 , "b" : true , "c" : "x" } `, `{"a":null}`, `{"a":[1,"]"],"b":{"}":"{"}}`, `{"a":1,"a":2}`, `{"a":"\n\t\"\\\/\u00e9\ud83d\ude00\ud800"}`,
+		`{"a":"` + "\xff" + `"}`, `{"a":1e5}`, `{"a":01}`, `{"a":-}`, `{"a":tru}`, `{"a":1,}`, `{,}`, `{"a"}`, `{"a":}`, `[]`, `null`, ``, `{}x`, `{"a":"` + "\n" + `"}`,
+		`{"a":"\`, `{"a":"\x"}`, `{"":""}`, `{"a":NaN}`, "{\"a\":\"\u2028\"}", "\ufeff{}", `{"a":1 2}`, "{\"a\":1\v}",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, document string) {
+		want, ok := oracle(document)
+		if len(want) > metadata.MaxAttributes || 3*len(document) > metadata.MaxTextBytes { // a bad byte becomes three
+			return
+		}
+		d := metadata.Decode("a", []metadata.Field{{Name: metadata.FieldMetadata, Value: document}})
+		if refused := hasProblem(d, "metadata", "not a JSON object"); refused == ok {
+			t.Fatalf("%q is refused: %v, encoding/json reads it: %v", document, refused, ok)
+		}
+		if bad := hasProblem(d, "metadata", "not valid UTF-8"); bad == utf8.ValidString(document) && ok {
+			t.Errorf("%q: reported as not UTF-8: %v", document, bad)
+		}
+		if diff := cmp.Diff(want, d.Attributes, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%q (-encoding/json +decoded):\n%s", document, diff)
+		}
+	})
+}
+
+// oracle is what encoding/json makes of the document, without what is not an attribute.
+func oracle(document string) (map[string]any, bool) {
+	var members map[string]any
+	decoder := json.NewDecoder(bytes.NewReader([]byte(document)))
+	decoder.UseNumber()
+	if decoder.Decode(&members) != nil || members == nil {
+		return nil, false
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, false
+	}
+	for name, value := range members {
+		switch v := value.(type) {
+		case json.Number:
+			if len(v) > 64 {
+				members[name] = string(v)
+			}
+		case nil, map[string]any, []any:
+			delete(members, name)
+		}
+		switch name {
+		case "uuid", "alert_at", "auto_unlock_at", "alive", "metadata", "owner", "hostname", "pid", "locked_at", "purpose", "backtrace", "client":
+			delete(members, name)
+		}
+	}
+	return members, true
+}
+
+func hasProblem(d metadata.Document, field, text string) bool {
+	for _, p := range d.Problems {
+		if p.Field == field && p.Text == text {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,57 @@
+package staleness_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	. "github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// The states in docs/protocol/vectors.json are those without a default policy. What the records decode to is checked in
+// package metadata.
+func TestVectorsOfStates(t *testing.T) {
+	file, err := os.ReadFile("../../docs/protocol/vectors.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors struct {
+		Records []struct {
+			About, Lock string
+			Fields      []struct {
+				Name, Value string
+				Bytes       []byte `json:"value_base64"`
+			}
+			Foreign []string
+			States  []struct {
+				At    metadata.Time
+				State State
+			}
+		}
+	}
+	if err := json.Unmarshal(file, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[State]bool{}
+	for _, c := range vectors.Records {
+		t.Run(c.About, func(t *testing.T) {
+			var fields []metadata.Field
+			for _, f := range c.Fields {
+				fields = append(fields, metadata.Field{Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: 7, ModRevision: 7})
+			}
+			d := metadata.Decode(c.Lock, fields, c.Foreign...)
+			for _, s := range c.States {
+				seen[s.State] = true
+				if v := Judge(&d.Record, Policy{}, Moment{Wall: s.At.Time}); v.State != s.State {
+					t.Errorf("at %s it is %s, want %s", metadata.FormatTime(s.At.Time), v.State, s.State)
+				}
+			}
+		})
+	}
+	for _, s := range States() {
+		if !seen[s] {
+			t.Errorf("no vector shows the state %s", s)
+		}
+	}
+}
