@@ -1,0 +1,143 @@
+package etcdconn
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Class is what kind of thing went wrong with etcd, in words fit for a metric's label.
+type Class string
+
+// The classes. What etcd answered about a request itself (compacted, lease not found, ...) is Other.
+const (
+	Unreachable Class = "unreachable"
+	Certificate Class = "certificate"
+	Credentials Class = "credentials"
+	Permission  Class = "permission denied"
+	NoLeader    Class = "no leader"
+	NoSpace     Class = "no space"
+	Overloaded  Class = "overloaded"
+	Corrupt     Class = "corrupt"
+	TooLarge    Class = "too large"
+	Timeout     Class = "timeout"
+	Canceled    Class = "canceled"
+	Other       Class = "other"
+)
+
+// Classify finds the class of an error of an etcd client, "" for none.
+func Classify(err error) Class {
+	class, _ := explain(err)
+	return class
+}
+
+// Explain says in one sentence what an error of an etcd client means. What it does not know it repeats.
+func Explain(err error) string {
+	_, sentence := explain(err)
+	return sentence
+}
+
+func explain(err error) (Class, string) {
+	if err == nil {
+		return "", ""
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Class, e.sentence
+	}
+	for _, a := range answers() {
+		for _, e := range a.errs {
+			if errors.Is(err, e) || errors.Is(rpctypes.Error(err), e) {
+				return a.class, a.sentence
+			}
+		}
+	}
+	s, isStatus := status.FromError(err)
+	switch {
+	case isStatus && (s.Code() == codes.Unavailable || s.Code() == codes.DeadlineExceeded):
+		return explainConnection(s.Code(), s.Message())
+	case isStatus && strings.Contains(s.Message(), "unexpected HTTP status code"):
+		return Unreachable, "what listens at the etcd endpoint is not etcd"
+	case errors.Is(err, context.DeadlineExceeded):
+		return Timeout, timeout
+	case errors.Is(err, context.Canceled), s.Code() == codes.Canceled:
+		return Canceled, "the request to etcd was given up"
+	}
+	return Other, err.Error()
+}
+
+const timeout = "etcd did not answer in time"
+
+type answer struct {
+	errs     []error
+	class    Class
+	sentence string
+}
+
+// answers are what etcd itself says.
+func answers() []answer {
+	return []answer{
+		{[]error{rpctypes.ErrPermissionDenied}, Permission,
+			"etcd denies permission: the role of our etcd user does not allow this on these keys"},
+		{[]error{rpctypes.ErrAuthFailed}, Credentials, "etcd refuses our user and password"},
+		{[]error{rpctypes.ErrUserEmpty}, Credentials,
+			"etcd wants to know who we are: give a user and password, or a client certificate"},
+		{[]error{rpctypes.ErrUserNotFound}, Credentials, "etcd does not know our user"},
+		{[]error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision}, Credentials,
+			"etcd's users changed or our login ran out: the next attempt logs in again"},
+		{[]error{rpctypes.ErrNoLeader}, NoLeader, "etcd has no leader: a majority of its members is not in touch"},
+		{[]error{rpctypes.ErrLeaderChanged, rpctypes.ErrNotLeader, rpctypes.ErrTimeoutDueToLeaderFail}, NoLeader,
+			"etcd's leader changed in the middle of the request"},
+		{[]error{rpctypes.ErrNoSpace}, NoSpace,
+			"etcd is out of space and takes no writes: compact and defragment it, then disarm its alarm"},
+		{[]error{rpctypes.ErrTooManyRequests}, Overloaded, "etcd is overloaded"},
+		{[]error{rpctypes.ErrCorrupt}, Corrupt, "etcd's members disagree about its content (corrupt cluster): it needs an operator"},
+		{[]error{rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps}, TooLarge, "the request is larger than etcd allows"},
+		{[]error{rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrTimeoutWaitAppliedIndex}, Timeout, timeout},
+		{[]error{rpctypes.ErrStopped, rpctypes.ErrUnhealthy}, Unreachable, "the etcd member is stopping or ill"},
+	}
+}
+
+// explainConnection reads the text of a call that found no connection, or lost the one that it had: gRPC has nothing but text.
+func explainConnection(code codes.Code, text string) (Class, string) {
+	reason := connectionError(text)
+	has := func(part string) bool { return strings.Contains(reason, part) }
+	switch {
+	case has(missingCertificate):
+		return Certificate, missingCertificate
+	case has(refusedCertificate):
+		return Certificate, refusedCertificate + ": it is not signed by the authority that etcd trusts, or has expired"
+	case has("client certificate"):
+		return Certificate, reason // of ours: a file that can not be loaded any more
+	case has("x509: certificate signed by unknown authority"):
+		return Certificate, "etcd's certificate is signed by an authority that we do not trust: give the right CA certificate"
+	case has("x509: "):
+		return Certificate, "etcd's certificate is not to be trusted: " + reason[strings.Index(reason, "x509: ")+len("x509: "):]
+	case has("authentication handshake failed: EOF"), has("first record does not look like a TLS handshake"):
+		return Unreachable, "what listens at the etcd endpoint does not speak TLS: is it http:// there?"
+	case has("server preface"):
+		return Unreachable, "what listens at the etcd endpoint closed the connection before its first answer: is it https:// there?"
+	case has("transport: "):
+		return Unreachable, "etcd is unreachable: " + strings.NewReplacer("transport: ", "", "Error while dialing: ", "").Replace(reason)
+	case has("waiting for connections to become ready"):
+		return Unreachable, "etcd is unreachable: nothing answers at its endpoints"
+	case code == codes.DeadlineExceeded:
+		return Timeout, timeout
+	}
+	return Unreachable, "the connection to etcd is lost: " + reason
+}
+
+// connectionError digs the reason out of `latest balancer error: connection error: desc = "reason"`.
+func connectionError(text string) string {
+	if _, quoted, found := strings.Cut(text, "desc = "); found {
+		if reason, err := strconv.Unquote(quoted); err == nil {
+			return reason
+		}
+		return quoted
+	}
+	return text
+}

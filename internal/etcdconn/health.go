@@ -1,0 +1,96 @@
+package etcdconn
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Health is what the members tell of themselves.
+type Health struct {
+	Members []Member // in the order of the endpoints
+	Alarms  []Alarm
+	// Problem says why the alarms are not known, "" if they are.
+	Problem string
+}
+
+// Member is one endpoint's answer.
+type Member struct {
+	Endpoint  string
+	ID        string // as etcdctl prints it
+	Version   string
+	Leader    bool // this member leads
+	HasLeader bool // this member knows one
+	Learner   bool
+	RaftTerm  uint64
+	Revision  int64
+	Size      int64 // bytes of the store's file
+	InUse     int64 // bytes of it that hold data
+	Quota     int64 // bytes that Size may grow to; 0 where the member is too old to tell
+	Took      time.Duration
+	Problem   string // why there is no answer, "" if there is one
+}
+
+// Alarm is one that a member raised: NOSPACE or CORRUPT.
+type Alarm struct{ Member, Kind string }
+
+// Up counts the members that answered.
+func (h Health) Up() int {
+	n := 0
+	for _, m := range h.Members {
+		if m.Problem == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// CheckHealth asks all endpoints at once. It never fails as a whole: what is not known says so.
+func CheckHealth(ctx context.Context, c *clientv3.Client) Health {
+	endpoints := c.Endpoints()
+	h := Health{Members: make([]Member, len(endpoints))}
+	var wg sync.WaitGroup
+	for i, e := range endpoints {
+		wg.Go(func() { h.Members[i] = askMember(ctx, c, e) })
+	}
+	wg.Go(func() { h.Alarms, h.Problem = alarms(ctx, c) })
+	wg.Wait()
+	return h
+}
+
+func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member {
+	m := Member{Endpoint: endpoint}
+	start := time.Now()
+	s, err := c.Status(ctx, endpoint)
+	m.Took = time.Since(start)
+	if err != nil {
+		m.Problem = Explain(err)
+		return m
+	}
+	m.ID, m.Version = memberID(s.Header.MemberId), s.Version
+	m.Leader, m.HasLeader, m.Learner = s.Leader == s.Header.MemberId, s.Leader != 0, s.IsLearner
+	m.RaftTerm, m.Revision = s.RaftTerm, s.Header.Revision
+	m.Size, m.InUse, m.Quota = s.DbSize, s.DbSizeInUse, s.DbSizeQuota
+	return m
+}
+
+func alarms(ctx context.Context, c *clientv3.Client) ([]Alarm, string) {
+	list, err := c.AlarmList(ctx)
+	if err != nil {
+		return nil, Explain(err)
+	}
+	var all []Alarm
+	for _, a := range list.Alarms {
+		if a.Alarm != pb.AlarmType_NONE {
+			all = append(all, Alarm{memberID(a.MemberID), strings.ToUpper(a.Alarm.String())})
+		}
+	}
+	return all, ""
+}
+
+func memberID(id uint64) string { return strconv.FormatUint(id, 16) }

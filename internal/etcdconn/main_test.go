@@ -1,0 +1,9 @@
+package etcdconn_test
+
+import (
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }

@@ -1,0 +1,137 @@
+package etcdconn_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+func TestProveSaysWhatIsWrong(t *testing.T) {
+	plain := etcdtest.Start(t)
+	secure := etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth())
+	mutual := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
+	secure.AddUser(t, "reader", "secret", "/m/", etcdtest.Read)
+	mutual.AddUser(t, "reader", "", "/m/", etcdtest.Read)
+	stranger := etcdtest.NewCA(t)
+	silent := etcdtest.NewProxy(t, plain.Endpoint())
+	silent.Stall()
+	website := httptest.NewServer(nil)
+	defer website.Close()
+	cert, key := mutual.CA().Issue(t, "reader")
+	nobody, nobodyKey := mutual.CA().Issue(t, "nobody")
+	forged, forgedKey := stranger.Issue(t, "reader")
+
+	to := func(endpoint string) etcdconn.Settings { return etcdconn.Settings{Endpoints: []string{endpoint}} }
+	tls := func(s *etcdtest.Server, user, password string) etcdconn.Settings {
+		return etcdconn.Settings{Endpoints: []string{s.Endpoint()}, CACert: s.CA().File(), User: user, Password: password}
+	}
+	mtls := func(cert, key string) etcdconn.Settings {
+		s := tls(mutual, "", "")
+		s.Cert, s.Key = cert, key
+		return s
+	}
+	otherName := tls(secure, "reader", "secret")
+	otherName.ServerName = "elsewhere.example"
+	strangers := tls(secure, "", "")
+	strangers.CACert = stranger.File()
+
+	for name, c := range map[string]struct {
+		settings etcdconn.Settings
+		prefix   string
+		class    etcdconn.Class
+		says     string
+	}{
+		"right":                        {to(plain.Endpoint()), "/m/", "", ""},
+		"right password":               {tls(secure, "reader", "secret"), "/m/", "", ""},
+		"right certificate":            {mtls(cert, key), "/m/", "", ""},
+		"nobody listens":               {to(deadAddr(t)), "/m/", etcdconn.Unreachable, "connection refused"},
+		"nobody answers":               {to(silent.Endpoint()), "/m/", etcdconn.Unreachable, "nothing answers"},
+		"name that is none":            {to("no-such-host.invalid:2379"), "/m/", etcdconn.Unreachable, "no-such-host.invalid"},
+		"something else listens":       {to(website.URL), "/m/", etcdconn.Unreachable, "its first answer"},
+		"TLS to a plain etcd":          {to(strings.Replace(plain.Endpoint(), "http:", "https:", 1)), "/m/", etcdconn.Unreachable, "is it http://"},
+		"plain to a TLS etcd":          {to(strings.Replace(secure.Endpoint(), "https:", "http:", 1)), "/m/", etcdconn.Unreachable, "is it https://"},
+		"authority that is unknown":    {to(secure.Endpoint()), "/m/", etcdconn.Certificate, "give the right CA certificate"},
+		"authority that is another":    {strangers, "/m/", etcdconn.Certificate, "give the right CA certificate"},
+		"certificate for another name": {otherName, "/m/", etcdconn.Certificate, "not elsewhere.example"},
+		"no client certificate":        {mtls("", ""), "/m/", etcdconn.Certificate, "asks for a client certificate"},
+		"forged client certificate":    {mtls(forged, forgedKey), "/m/", etcdconn.Certificate, "refuses the client certificate"},
+		"certificate of no user":       {mtls(nobody, nobodyKey), "/m/", etcdconn.Permission, "below /m/"},
+		"no user":                      {tls(secure, "", ""), "/m/", etcdconn.Credentials, "who we are"},
+		"wrong password":               {tls(secure, "reader", "guess"), "/m/", etcdconn.Credentials, "refuses our user and password"},
+		"user that is unknown":         {tls(secure, "nobody", "guess"), "/m/", etcdconn.Credentials, "refuses our user and password"},
+		"prefix without permission":    {tls(secure, "reader", "secret"), "/", etcdconn.Permission, "below /:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := etcdconn.Prove(limit(t, 2*time.Second), connect(t, c.settings), c.prefix)
+			if class := etcdconn.Classify(err); class != c.class {
+				t.Errorf("class %q, want %q", class, c.class)
+			}
+			sentence := etcdconn.Explain(err)
+			if !strings.Contains(sentence, c.says) || strings.ContainsAny(sentence, "\n\"") {
+				t.Errorf("it says %q, want one sentence with %q", sentence, c.says)
+			}
+			if strings.Contains(sentence, "rpc error") || strings.Contains(sentence, "guess") {
+				t.Errorf("it says %q", sentence)
+			}
+		})
+	}
+}
+
+func TestFullStoreIsExplained(t *testing.T) {
+	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
+	server.Fill(t, "fill")
+	c := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint()}})
+	_, err := c.Put(limit(t, 10*time.Second), "a", "1")
+	if class := etcdconn.Classify(err); class != etcdconn.NoSpace {
+		t.Errorf("%v is %q", err, class)
+	}
+	h := etcdconn.CheckHealth(limit(t, 10*time.Second), c)
+	if len(h.Alarms) != 1 || h.Alarms[0].Kind != "NOSPACE" || h.Alarms[0].Member != h.Members[0].ID {
+		t.Errorf("alarms are %v, want NOSPACE of %s", h.Alarms, h.Members[0].ID)
+	}
+}
+
+func TestLostMajorityIsExplained(t *testing.T) {
+	m := etcdtest.Cluster(t, 3)
+	left := m.Leader(t)
+	for i := range 3 {
+		if i != left {
+			m.Kill(i)
+		}
+	}
+	c := connect(t, etcdconn.Settings{Endpoints: m.Endpoints()[left : left+1]})
+	var class etcdconn.Class
+	for class != etcdconn.NoLeader && t.Context().Err() == nil { // it takes an election to notice
+		class = etcdconn.Classify(etcdconn.Prove(limit(t, time.Second), c, "/m/"))
+		if class != etcdconn.NoLeader && class != etcdconn.Timeout {
+			t.Fatalf("a member without majority is %q", class)
+		}
+	}
+	h := etcdconn.CheckHealth(limit(t, 2*time.Second), connect(t, etcdconn.Settings{Endpoints: m.Endpoints()}))
+	if h.Up() != 1 || h.Members[left].HasLeader {
+		t.Errorf("health is %+v, want one member without a leader", h)
+	}
+}
+
+func TestAnswersOfEtcdHaveAClass(t *testing.T) {
+	for err, class := range map[error]etcdconn.Class{
+		rpctypes.ErrTooManyRequests: etcdconn.Overloaded,
+		rpctypes.ErrCorrupt:         etcdconn.Corrupt,
+		rpctypes.ErrRequestTooLarge: etcdconn.TooLarge,
+		rpctypes.ErrLeaderChanged:   etcdconn.NoLeader,
+		rpctypes.ErrTimeout:         etcdconn.Timeout,
+		rpctypes.ErrStopped:         etcdconn.Unreachable,
+		rpctypes.ErrGRPCNoSpace:     etcdconn.NoSpace,
+		rpctypes.ErrCompacted:       etcdconn.Other,
+	} {
+		if got := etcdconn.Classify(err); got != class {
+			t.Errorf("%v is %q, want %q", err, got, class)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+// Package etcdconn turns settings into a connection to etcd, and what goes wrong with it into sentences.
+//
+// New never waits for etcd and fails only for settings that can not work, so that a daemon stays up while etcd is away. Prove
+// makes one read and says which of endpoint, certificate, password and permission is wrong. A call that is made without a
+// deadline on its context waits for ever while etcd is unreachable: every caller sets one.
+package etcdconn
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Settings say how to reach etcd. A zero duration stands for its default.
+type Settings struct {
+	// Endpoints are host:port, http://host:port or https://host:port, all of the same kind. Without a scheme there is TLS where
+	// one of the TLS settings is given.
+	Endpoints []string
+
+	CACert             string // file; without it the system's authorities are trusted
+	Cert, Key          string // files of the client certificate, read again for every connection
+	ServerName         string // to expect in the server's certificate instead of the endpoint's host
+	InsecureSkipVerify bool   // trusts any server
+
+	User         string
+	PasswordFile string // read again whenever etcd asks for the password
+	Password     string // instead of the file
+
+	DialTimeout      time.Duration // for one connection to one endpoint
+	RequestTimeout   time.Duration // for one call; callers put it on their contexts
+	KeepaliveTime    time.Duration // of silence before a connection is asked for a sign of life
+	KeepaliveTimeout time.Duration // for that sign
+}
+
+// Defaults are the settings of a local etcd.
+func Defaults() Settings {
+	return Settings{
+		Endpoints:   []string{"127.0.0.1:2379"},
+		DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second,
+		KeepaliveTime: 10 * time.Second, KeepaliveTimeout: 5 * time.Second,
+	}
+}
+
+// minKeepalive is what gRPC raises shorter times to, and what etcd tolerates.
+const minKeepalive = 10 * time.Second
+
+// Check says in one sentence what can not work: contradictions and files that can not be used.
+func (s Settings) Check() error {
+	if _, err := s.targets(); err != nil {
+		return err
+	}
+	if _, err := s.tlsConfig(); err != nil {
+		return err
+	}
+	if err := s.checkUser(); err != nil {
+		return err
+	}
+	return s.withDefaults().checkTimes()
+}
+
+func (s Settings) checkUser() error {
+	switch {
+	case s.Password != "" && s.PasswordFile != "":
+		return errors.New("the etcd password is given twice: as itself and as a file")
+	case s.User == "" && s.PasswordFile != "":
+		return errors.New("an etcd password file is given, but no user")
+	case s.User == "" && s.Password != "":
+		return errors.New("an etcd password is given, but no user")
+	case s.User == "":
+		return nil
+	}
+	_, err := s.password()
+	return err
+}
+
+func (s Settings) checkTimes() error {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"dial timeout", s.DialTimeout}, {"request timeout", s.RequestTimeout},
+		{"keepalive time", s.KeepaliveTime}, {"keepalive timeout", s.KeepaliveTimeout},
+	} {
+		if d.value < 0 {
+			return fmt.Errorf("the etcd %s is negative: %v", d.name, d.value)
+		}
+	}
+	if s.KeepaliveTime < minKeepalive {
+		return fmt.Errorf("the etcd keepalive time is %v: gRPC allows nothing below %v", s.KeepaliveTime, minKeepalive)
+	}
+	return nil
+}
+
+func (s Settings) withDefaults() Settings {
+	d := Defaults()
+	for _, v := range []struct{ value, fallback *time.Duration }{
+		{&s.DialTimeout, &d.DialTimeout}, {&s.RequestTimeout, &d.RequestTimeout},
+		{&s.KeepaliveTime, &d.KeepaliveTime}, {&s.KeepaliveTimeout, &d.KeepaliveTimeout},
+	} {
+		if *v.value == 0 {
+			*v.value = *v.fallback
+		}
+	}
+	return s
+}
+
+// password is what etcd is told now: files change when secrets are rotated.
+func (s Settings) password() (string, error) {
+	if s.PasswordFile == "" {
+		if s.Password == "" {
+			return "", fmt.Errorf("the etcd user %q has no password: give a password file", s.User)
+		}
+		return s.Password, nil
+	}
+	b, err := os.ReadFile(s.PasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("read the etcd password: %w", err)
+	}
+	password := strings.TrimRight(string(b), "\r\n")
+	if password == "" {
+		return "", fmt.Errorf("the etcd password file %s is empty", s.PasswordFile)
+	}
+	return password, nil
+}
+
+// tlsConfig is nil where the endpoints are without TLS.
+func (s Settings) tlsConfig() (*tls.Config, error) {
+	targets, err := s.targets()
+	if err != nil || targets[0].scheme == "http" {
+		return nil, err
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.ServerName, InsecureSkipVerify: s.InsecureSkipVerify}
+	if conf.RootCAs, err = s.authorities(); err != nil {
+		return nil, err
+	}
+	switch {
+	case s.Cert == "" && s.Key == "":
+		return conf, nil
+	case s.Key == "":
+		return nil, fmt.Errorf("the etcd client certificate %s is given without its key", s.Cert)
+	case s.Cert == "":
+		return nil, fmt.Errorf("the etcd client key %s is given without its certificate", s.Key)
+	}
+	if _, err := s.certificate(nil); err != nil {
+		return nil, err
+	}
+	conf.GetClientCertificate = s.certificate
+	return conf, nil
+}
+
+// authorities is nil, the system's, without a file.
+func (s Settings) authorities() (*x509.CertPool, error) {
+	if s.CACert == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(s.CACert)
+	if err != nil {
+		return nil, fmt.Errorf("read the etcd CA certificate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("the etcd CA file %s holds no certificate in PEM form", s.CACert)
+	}
+	return pool, nil
+}
+
+func (s Settings) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(s.Cert, s.Key)
+	if err != nil {
+		return nil, fmt.Errorf("load the etcd client certificate %s and key %s: %w", s.Cert, s.Key, err)
+	}
+	return &pair, nil
+}
