@@ -1,0 +1,205 @@
+// Package unlocker_test keeps the plan of the house: which room may call which, and which library belongs to which room. The plan
+// itself is told in docs/architecture.md.
+package unlocker_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/clustermutex/unlocker"
+
+// room is one row of the arrow table.
+type room struct {
+	dir string
+	may []string // our rooms that it may import; "*" = all
+	why string   // said when something else is imported
+}
+
+// table is the arrow table. Tests may import what they like: they enter by the front door and need a real etcd.
+func table() []room {
+	return []room{
+		{"pkg/metadata", nil, "what a lock is must not depend on anything but the standard library"},
+		{"pkg/staleness", []string{"pkg/metadata"}, "a verdict is values in, value out"},
+		{"pkg/mutex", []string{"pkg/metadata", "internal/locktxn"}, "users of the client library get the client and nothing of our programs"},
+		{"pkg/sweeper", []string{"pkg/metadata", "pkg/staleness"}, "the sweeper meets the view and the store in cmd, as functions"},
+		{"web", nil, "templates and assets are files"},
+		{"internal/etcdconn", nil, "a connection knows nothing of locks"},
+		{"internal/etcdembed", nil, "an embedded etcd knows nothing of locks"},
+		{"internal/etcdtest", []string{"internal/etcdembed"}, "a test etcd knows nothing of locks, so that every room can use it"},
+		{"internal/daemon", nil, "a daemon's frame knows nothing of locks"},
+		{"internal/locktxn", []string{"pkg/metadata"}, "transactions are data: whoever sends them is not their business"},
+		{"internal/lockstore", []string{"pkg/metadata", "internal/locktxn"}, "the store reads and writes; it does not judge"},
+		{"internal/lockview", []string{"pkg/metadata"}, "the picture has one writer, which is handed in as functions"},
+		{"internal/lockmetrics", []string{"pkg/metadata", "pkg/staleness"}, "samples are computed from the picture at scrape"},
+		{"internal/dashboard", []string{"pkg/metadata", "pkg/staleness", "web"}, "the page meets the view and the store in cmd, as functions"},
+		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "pkg/metadata", "pkg/staleness"}, "flags fill settings, they open nothing"},
+		{"internal/cli", []string{
+			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/sweeper", "internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/lockview",
+			"internal/flags",
+		}, "the command line is not a daemon and shows no page"},
+		{"cmd/unlocker", []string{"*"}, ""},
+		{"cmd/mutexdash", []string{"*"}, ""},
+		{"cmd/mutexctl", []string{"*"}, ""},
+		{"cmd/mutexdev", []string{"*"}, ""},
+	}
+}
+
+// library says in which of our files a library, or everything below it, may be imported. The first row that fits counts.
+type library struct {
+	path string
+	in   func(file string) bool
+	why  string
+}
+
+func libraries() []library {
+	return []library{
+		{"go.etcd.io/etcd/server/v3", below("internal/etcdembed"), "the production binaries must stay free of etcd's server"},
+		{"go.etcd.io/etcd", below("internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/etcdtest", "internal/etcdembed", "internal/cli", "pkg/mutex", "cmd"),
+			"who talks to etcd directly can bypass the guards: use internal/lockstore"},
+		{"github.com/go-chi/chi", below("internal/dashboard"), "routing is the dashboard's business"},
+		{"github.com/spf13", below("internal/cli", "internal/flags", "cmd"), "commands and flags end where the rooms begin: hand in values"},
+		{"github.com/prometheus/client_golang", func(file string) bool {
+			return strings.HasSuffix(file, "metrics.go") || below("internal/lockmetrics", "internal/daemon", "cmd")(file)
+		}, "metrics of a room stand in its metrics.go"},
+		{"github.com/rs/zerolog/log", nowhere, "the global logger hides who logs: hand in a zerolog.Logger"},
+		{"log", nowhere, "hand in a zerolog.Logger"},
+		{"math/rand/v2", everywhere, ""},
+		{"math/rand", nowhere, "use math/rand/v2"},
+		{"testing", below("internal/etcdtest"), "programs that contain the testing package have its flags"},
+		{"text/template", nowhere, "names and backtraces are hostile: html/template escapes them"},
+	}
+}
+
+func below(dirs ...string) func(string) bool {
+	return func(file string) bool {
+		return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(file, dir+"/") })
+	}
+}
+
+func nowhere(string) bool    { return false }
+func everywhere(string) bool { return true }
+
+func TestArrowsPointDown(t *testing.T) {
+	rooms := map[string]room{}
+	for _, r := range table() {
+		rooms[r.dir] = r
+	}
+	found := map[string]bool{}
+	for _, f := range sources(t) {
+		dir := path.Dir(f.name)
+		r, ok := rooms[dir]
+		if found[dir] = true; !ok {
+			t.Errorf("%s is a room without a row in the table: say whom it may call, and why", dir)
+			continue
+		}
+		for _, imported := range f.imports {
+			ours, ok := strings.CutPrefix(imported, module+"/")
+			if ok && !slices.Contains(r.may, ours) && !slices.Contains(r.may, "*") {
+				t.Errorf("%s imports %s: %s", f.name, ours, r.why)
+			}
+		}
+	}
+	for dir := range rooms {
+		if !found[dir] {
+			t.Errorf("the table has a row for %s, where there is no code", dir)
+		}
+	}
+}
+
+func TestLibrariesStayInTheirRooms(t *testing.T) {
+	for _, f := range sources(t) {
+		for _, imported := range f.imports {
+			i := slices.IndexFunc(libraries(), func(l library) bool { return imported == l.path || strings.HasPrefix(imported, l.path+"/") })
+			if i >= 0 && !libraries()[i].in(f.name) {
+				t.Errorf("%s imports %s: %s", f.name, imported, libraries()[i].why)
+			}
+		}
+	}
+}
+
+func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
+	for _, f := range sources(t) {
+		if !below("pkg/metadata", "pkg/staleness")(f.name) {
+			continue
+		}
+		for _, imported := range f.imports {
+			if slices.Contains([]string{"context", "io", "io/fs", "net", "net/http", "os", "os/exec", "sync", "syscall"}, imported) {
+				t.Errorf("%s imports %s: this room is pure", f.name, imported)
+			}
+		}
+		ast.Inspect(f.tree, func(n ast.Node) bool {
+			s, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker"}, s.Sel.Name) {
+				t.Errorf("%s calls time.%s: time is a parameter of this room", f.name, s.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+func TestProductionBinariesStaySmall(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/unlocker", "./cmd/mutexdash", "./cmd/mutexctl").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	for _, dep := range strings.Fields(string(out)) {
+		for _, unwanted := range []string{"testing", "go.etcd.io/etcd/server/v3", module + "/internal/etcdembed", module + "/internal/etcdtest"} {
+			if dep == unwanted || strings.HasPrefix(dep, unwanted+"/") {
+				t.Errorf("a production binary contains %s", dep)
+			}
+		}
+	}
+}
+
+// source is one file that is not a test.
+type source struct {
+	name    string // from the top of the repository, with slashes
+	imports []string
+	tree    *ast.File
+}
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var files []source
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && file != "." && (strings.HasPrefix(entry.Name(), ".") || slices.Contains([]string{"testdata", "test", "bench"}, entry.Name())):
+			return filepath.SkipDir
+		case !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go"):
+			return nil
+		}
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		s := source{name: filepath.ToSlash(file), tree: tree}
+		for _, i := range tree.Imports {
+			imported, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			s.imports = append(s.imports, imported)
+		}
+		files = append(files, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
