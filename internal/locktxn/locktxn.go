@@ -137,10 +137,12 @@ type Removal struct {
 	Fields []string
 	Lease  clientv3.LeaseID // of the history key
 	Audit  *clientv3.Op     // the operator's action; nil for the unlocker
+
+	ending string // value of the history key, once it was asked for
 }
 
 // AutoUnlock removes the record if it is still the one that was judged: same acquisition, same deadline.
-func AutoUnlock(l metadata.Layout, r Removal) Txn {
+func AutoUnlock(l metadata.Layout, r *Removal) Txn {
 	t := ForceUnlock(l, r)
 	deadline := l.Field(r.Record.Name, metadata.FieldAutoUnlockAt)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(deadline), "=", r.Record.DeadlineRevision))
@@ -150,11 +152,11 @@ func AutoUnlock(l metadata.Layout, r Removal) Txn {
 // ForceUnlock removes the record if it is still held by the acquisition that the person saw, whatever its deadlines. Else it
 // reads the record and then the history key: the ending that stands there tells whether an earlier send of this very
 // transaction did it.
-func ForceUnlock(l metadata.Layout, r Removal) Txn {
+func ForceUnlock(l metadata.Layout, r *Removal) Txn {
 	t := ForceUnlockSilently(l, r)
 	if r.Record.Token != 0 { // without its uuid key nobody held the lock, so no hold ends
 		history := l.History(r.Record.HistoryID())
-		t.Then = append(t.Then, clientv3.OpPut(history, r.ending(), clientv3.WithLease(r.Lease)))
+		t.Then = append(t.Then, clientv3.OpPut(history, r.History(), clientv3.WithLease(r.Lease)))
 		t.Else = append(t.Else, clientv3.OpGet(history))
 	}
 	if r.Audit != nil {
@@ -164,7 +166,7 @@ func ForceUnlock(l metadata.Layout, r Removal) Txn {
 }
 
 // ForceUnlockSilently is ForceUnlock without history and audit: the way out when etcd refuses puts for want of space.
-func ForceUnlockSilently(l metadata.Layout, r Removal) Txn {
+func ForceUnlockSilently(l metadata.Layout, r *Removal) Txn {
 	key := l.Field(r.Record.Name, metadata.FieldUUID)
 	t := Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", r.Record.Token)},
@@ -180,20 +182,28 @@ func ForceUnlockSilently(l metadata.Layout, r Removal) Txn {
 	return t
 }
 
-// ending is the value of the history key. It leaves out what would make it larger than a record may be, so that nothing that a
-// client writes can make its own removal too large for etcd.
-func (r Removal) ending() string {
-	value := metadata.Marshal(r.Ending)
-	if len(value) > metadata.MaxRecordBytes {
-		short := r.Ending
-		short.Attributes, short.Progress = nil, ""
-		value = metadata.Marshal(short)
-	}
-	return value
+// Look reads what tells whether a removal was done: the uuid key, how many keys the record has, and the history key.
+func Look(l metadata.Layout, r *metadata.Record) Txn {
+	return Txn{Then: []clientv3.Op{
+		clientv3.OpGet(l.Field(r.Name, metadata.FieldUUID)),
+		clientv3.OpGet(l.Record(r.Name), clientv3.WithPrefix(), clientv3.WithCountOnly()),
+		clientv3.OpGet(l.History(r.HistoryID())),
+	}}
 }
 
-// IsEnding tells whether value is what the removal writes to the history key.
-func (r Removal) IsEnding(value []byte) bool { return string(value) == r.ending() }
+// History is the value of the history key: what stands there tells who ended the hold. It leaves out what would make it larger
+// than a record may be, so that nothing that a client writes can make its own removal too large for etcd.
+func (r *Removal) History() string {
+	if r.ending == "" {
+		r.ending = metadata.Marshal(r.Ending)
+	}
+	if len(r.ending) > metadata.MaxRecordBytes {
+		short := r.Ending
+		short.Attributes, short.Progress = nil, ""
+		r.ending = metadata.Marshal(short)
+	}
+	return r.ending
+}
 
 // Fields takes the keys of a record out of a range answer.
 func Fields(l metadata.Layout, resp *clientv3.GetResponse) []metadata.Field {

@@ -1,0 +1,191 @@
+package lockstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const (
+	// batchRemovals is how many removals travel in one transaction: with more, those who lock meanwhile wait longer, with fewer
+	// the sweep takes longer (docs/protocol.md). A nested transaction counts as one of the 128 operations that etcd allows.
+	batchRemovals = 64
+	batchBytes    = 1 << 20 // of 1.5 MB that etcd allows
+	// maxFields is how many fields of a record are deleted one by one. The first ones are those that matter.
+	maxFields = 48
+)
+
+// removal is one removal on its way, with the place of its result.
+type removal struct {
+	*locktxn.Removal
+	result *error
+}
+
+// bytes is about what the removal takes in a request: the name stands in six keys.
+func (r removal) bytes() int { return 500 + len(r.History()) + 6*len(r.Record.Name) }
+
+var errNotSent = errors.New("no lease for the record of it")
+
+// AutoUnlock removes stale locks, the first ones first, each only if it is still as it was judged: same hold, same deadline.
+// The results stand in the same order: nil = removed by this call, [metadata.ErrChanged] = the holder moved, which nobody needs
+// to retry; after any other error the lock may be there or not: look again.
+func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []error {
+	s.worker.Lock()
+	defer s.worker.Unlock()
+	results := make([]error, len(removals))
+	var batch []removal
+	bytes, endings := 0, map[string]bool{}
+	flush := func() {
+		s.removeAll(ctx, batch)
+		batch, bytes, endings = nil, 0, map[string]bool{}
+	}
+	for i, r := range removals {
+		prepared, err := s.prepare(ctx, r)
+		if err != nil {
+			results[i] = err
+			continue
+		}
+		next := removal{prepared, &results[i]}
+		// etcd refuses two puts of one key in one transaction, which is what two records with the same uuid come to.
+		id := r.Record.HistoryID()
+		if len(batch) == batchRemovals || bytes+next.bytes() > batchBytes || endings[id] {
+			flush()
+		}
+		batch, bytes, endings[id] = append(batch, next), bytes+next.bytes(), true
+		if len(next.Fields) > 0 {
+			flush() // many operations
+		}
+	}
+	flush()
+	return results
+}
+
+// prepare looks which keys to delete where not all of the record's range is the record's.
+func (s *Store) prepare(ctx context.Context, r metadata.Removal) (*locktxn.Removal, error) {
+	next := &locktxn.Removal{Removal: r}
+	if !r.Record.Foreign() {
+		return next, nil
+	}
+	now, _, err := s.Get(ctx, r.Record.Name)
+	if err != nil {
+		return nil, err
+	}
+	if now.Token != r.Record.Token || len(now.Fields) == 0 {
+		return nil, metadata.ErrChanged
+	}
+	next.Fields = []string{metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive, metadata.FieldMetadata}
+	for _, f := range now.Fields {
+		if len(next.Fields) < maxFields && !slices.Contains(next.Fields, f.Name) {
+			next.Fields = append(next.Fields, f.Name)
+		}
+	}
+	return next, nil
+}
+
+// removeAll commits a batch and fills in its results.
+func (s *Store) removeAll(ctx context.Context, batch []removal) {
+	if len(batch) == 0 {
+		return
+	}
+	resp, err := s.commitAll(ctx, batch)
+	switch {
+	case err == nil:
+		for i, r := range batch {
+			*r.result = outcome(r.Removal, resp.Responses[i].GetResponseTxn())
+		}
+	case locktxn.Code(err) == codes.InvalidArgument && len(batch) > 1:
+		// Too much for this etcd, or something is wrong with one of them, which must not spare the others.
+		half := len(batch) / 2
+		s.removeAll(ctx, batch[:half])
+		s.removeAll(ctx, batch[half:])
+	case locktxn.Refused(err), errors.Is(err, errNotSent):
+		for _, r := range batch {
+			*r.result = err
+		}
+	default:
+		s.lookAgain(ctx, batch, err)
+	}
+}
+
+func (s *Store) commitAll(ctx context.Context, batch []removal) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for try := 0; ; try++ {
+		lease, err := s.history.current(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errNotSent, err)
+		}
+		txns := make([]locktxn.Txn, len(batch))
+		for i, r := range batch {
+			r.Lease = lease
+			txns[i] = locktxn.AutoUnlock(s.layout, r.Removal)
+		}
+		resp, err := locktxn.Nest(txns).Commit(ctx, s.etcd)
+		if !locktxn.LeaseGone(err) || try > 0 {
+			return resp, err
+		}
+		s.history.gone(lease)
+	}
+}
+
+// outcome reads the answer to one removal.
+func outcome(r *locktxn.Removal, resp *etcdserverpb.TxnResponse) error {
+	if resp.Succeeded {
+		return nil
+	}
+	for _, op := range resp.Responses[1:] { // the first one is the record
+		if isOurs(r, op.GetResponseRange()) {
+			return nil // an earlier sending did it
+		}
+	}
+	return metadata.ErrChanged
+}
+
+func isOurs(r *locktxn.Removal, history *etcdserverpb.RangeResponse) bool {
+	return len(history.GetKvs()) == 1 && string(history.Kvs[0].Value) == r.History()
+}
+
+// lookAgain finds out what became of a batch whose answer got lost, by reading: sending it again would be just as safe, but the
+// caller may not want these removals any more.
+func (s *Store) lookAgain(ctx context.Context, batch []removal, cause error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	looks := make([]locktxn.Txn, len(batch))
+	for i, r := range batch {
+		looks[i] = locktxn.Look(s.layout, r.Record)
+	}
+	resp, err := locktxn.Nest(looks).Commit(ctx, s.etcd)
+	for i, r := range batch {
+		*r.result = fmt.Errorf("auto-unlock %q, outcome unknown: %w", r.Record.Name, cause)
+		if err == nil {
+			*r.result = judge(r.Removal, resp.Responses[i].GetResponseTxn(), *r.result)
+		}
+	}
+}
+
+// judge says what became of a removal, by what [locktxn.Look] found. It stays unknown while the hold is there, as the
+// removal may still be done.
+func judge(r *locktxn.Removal, look *etcdserverpb.TxnResponse, unknown error) error {
+	uuid, record, history := look.Responses[0].GetResponseRange(), look.Responses[1].GetResponseRange(), look.Responses[2].GetResponseRange()
+	token := int64(0)
+	if len(uuid.Kvs) == 1 {
+		token = uuid.Kvs[0].CreateRevision
+	}
+	switch {
+	case r.Record.Token != 0 && isOurs(r, history):
+		return nil
+	case r.Record.Token == 0 && record.Count == 0:
+		return nil // it was nobody's: that it is gone is all that matters
+	case token == r.Record.Token:
+		return unknown
+	}
+	return metadata.ErrChanged
+}

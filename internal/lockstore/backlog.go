@@ -1,0 +1,62 @@
+package lockstore
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// backlog is a queue with a limit in bytes between the watch, which must never wait, and its consumer.
+type backlog struct {
+	limit int
+	ready chan struct{} // holds a token when there is something to take
+
+	mu    sync.Mutex
+	queue []clientv3.WatchResponse
+	bytes int
+}
+
+func newBacklog(limit int) *backlog { return &backlog{limit: limit, ready: make(chan struct{}, 1)} }
+
+// add is false, and takes nothing, when the limit is reached.
+func (b *backlog) add(resp clientv3.WatchResponse) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bytes >= b.limit { // a single answer may be larger than the limit
+		return false
+	}
+	b.queue = append(b.queue, resp)
+	b.bytes += weight(resp)
+	select {
+	case b.ready <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// take returns all that waits.
+func (b *backlog) take() []clientv3.WatchResponse {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	queue := b.queue
+	b.queue, b.bytes = nil, 0
+	return queue
+}
+
+// weight is about what an answer takes of memory.
+func weight(resp clientv3.WatchResponse) int {
+	const structs = 300
+	n := structs
+	for _, e := range resp.Events {
+		n += structs + len(e.Kv.Key) + len(e.Kv.Value)
+	}
+	return n
+}
+
+// lastTime is the time when something happened last.
+type lastTime struct{ at atomic.Pointer[time.Time] }
+
+func (l *lastTime) Store(t time.Time) { l.at.Store(&t) }
+func (l *lastTime) Load() time.Time   { return *l.at.Load() }

@@ -1,0 +1,57 @@
+package lockstore
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Ending reads how the hold with this uuid (see [metadata.Record.HistoryID]) ended when it was not its holder who ended it; nil
+// when nothing is recorded, which is so for holds that were released, that are still there, or that ended long ago.
+func (s *Store) Ending(ctx context.Context, uuid string) (*metadata.Ending, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.etcd.Get(ctx, s.layout.History(uuid))
+	if err != nil {
+		return nil, fmt.Errorf("read the ending of %s: %w", uuid, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return nil, nil
+	}
+	ending, err := metadata.Unmarshal[metadata.Ending](resp.Kvs[0].Value)
+	if err != nil {
+		return nil, fmt.Errorf("read the ending of %s: %w", uuid, err)
+	}
+	return &ending, nil
+}
+
+// History reads the endings of the last holds that others than their holders ended, newest first, at most limit. Records that
+// can not be read are left out.
+func (s *Store) History(ctx context.Context, limit int) ([]metadata.Ending, error) {
+	// Their keys sort by uuid, so etcd has to sort them.
+	return newest[metadata.Ending](ctx, s, s.layout.Histories(), limit, clientv3.SortByModRevision)
+}
+
+// Audit reads the last actions of operators, newest first, at most limit. Records that can not be read are left out.
+func (s *Store) Audit(ctx context.Context, limit int) ([]metadata.Action, error) {
+	return newest[metadata.Action](ctx, s, s.layout.Audits(), limit, clientv3.SortByKey)
+}
+
+func newest[T metadata.Ending | metadata.Action](ctx context.Context, s *Store, area string, limit int, by clientv3.SortTarget) ([]T, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.etcd.Get(ctx, area, clientv3.WithPrefix(), clientv3.WithSort(by, clientv3.SortDescend), clientv3.WithLimit(int64(limit)))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", area, err)
+	}
+	documents := make([]T, 0, len(resp.Kvs))
+	for _, kv := range resp.Kvs {
+		if document, err := metadata.Unmarshal[T](kv.Value); err == nil {
+			documents = append(documents, document)
+		}
+	}
+	return documents, nil
+}

@@ -1,0 +1,156 @@
+package lockstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const (
+	// pageKeys is the size of a page for servers that can not stream. They count what remains for every page, so that small pages take
+	// quadratic time.
+	pageKeys = 10_000
+	// listPatience is how long a list may stand still.
+	listPatience = 15 * time.Second
+)
+
+// List calls each for every key below the prefix but those of endings, audit and cancelled attempts, in the order of keys, all
+// as they were at the revision that it returns. After an error what each got is void.
+//
+// Values are each's to keep. Where compaction overtook a list, the next one is a single request, which nothing overtakes.
+func (s *Store) List(ctx context.Context, each func(metadata.KV)) (revision int64, err error) {
+	if s.atOnce.Load() {
+		revision, err = s.listAtOnce(ctx, each)
+	} else {
+		revision, err = s.listRanges(ctx, each)
+	}
+	s.atOnce.Store(errors.Is(err, rpctypes.ErrCompacted))
+	if err != nil {
+		return 0, fmt.Errorf("list %s: %w", s.layout.Prefix(), err)
+	}
+	return revision, nil
+}
+
+// keyRange is half open.
+type keyRange struct{ from, to string }
+
+// unlisted are the areas that List leaves out, in the order of keys.
+func (s *Store) unlisted() []string {
+	return []string{s.layout.Audits(), s.layout.Cancelled(""), s.layout.Histories()}
+}
+
+func (s *Store) listRanges(ctx context.Context, each func(metadata.KV)) (revision int64, err error) {
+	from := s.layout.Prefix()
+	ranges := make([]keyRange, 0, 4)
+	for _, area := range s.unlisted() {
+		ranges = append(ranges, keyRange{from, area})
+		from = metadata.End(area)
+	}
+	for _, r := range append(ranges, keyRange{from, metadata.End(s.layout.Prefix())}) {
+		if revision, err = s.read(ctx, r, revision, each); err != nil {
+			return 0, err
+		}
+	}
+	return revision, nil
+}
+
+// read reads one range, at the newest revision where revision is 0.
+func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(metadata.KV)) (int64, error) {
+	if !s.noStreams.Load() {
+		at, err := s.stream(ctx, r, revision, each)
+		if locktxn.Code(err) != codes.Unimplemented {
+			return at, err
+		}
+		s.noStreams.Store(true)
+	}
+	return s.pages(ctx, r, revision, each)
+}
+
+func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each func(metadata.KV)) (int64, error) {
+	ctx, alive, cancel := withPatience(ctx)
+	defer cancel()
+	chunks, err := s.etcd.GetStream(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision))
+	if err != nil {
+		return 0, err
+	}
+	for chunk := range chunks {
+		if err = chunk.Err(); err != nil {
+			continue // it is the last one
+		}
+		alive()
+		deliver(chunk.Kvs, each)
+		if chunk.Header != nil { // only the last one has it
+			revision = chunk.Header.Revision
+			return revision, nil
+		}
+	}
+	switch {
+	case context.Cause(ctx) != nil:
+		return 0, context.Cause(ctx)
+	case err == nil:
+		err = errors.New("the answer ended before its end")
+	}
+	return 0, err
+}
+
+func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func(metadata.KV)) (int64, error) {
+	ctx, alive, cancel := withPatience(ctx)
+	defer cancel()
+	for {
+		page, err := s.etcd.Get(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision), clientv3.WithLimit(pageKeys))
+		if err != nil {
+			return 0, err
+		}
+		alive()
+		deliver(page.Kvs, each)
+		if revision == 0 {
+			revision = page.Header.Revision
+		}
+		if !page.More {
+			return revision, nil
+		}
+		r.from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
+func (s *Store) listAtOnce(ctx context.Context, each func(metadata.KV)) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 4*listPatience)
+	defer cancel()
+	resp, err := s.etcd.Get(ctx, s.layout.Prefix(), clientv3.WithPrefix())
+	if err != nil {
+		return 0, err
+	}
+	unlisted := s.unlisted()
+	deliver(resp.Kvs, func(kv metadata.KV) {
+		for _, area := range unlisted {
+			if strings.HasPrefix(kv.Key, area) {
+				return
+			}
+		}
+		each(kv)
+	})
+	return resp.Header.Revision, nil
+}
+
+func deliver(kvs []*mvccpb.KeyValue, each func(metadata.KV)) {
+	for _, kv := range kvs {
+		each(metadata.KV{Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision})
+	}
+}
+
+// withPatience returns a context that ends when alive was not called for a while.
+func withPatience(parent context.Context) (ctx context.Context, alive func(), cancel context.CancelFunc) {
+	ctx, stop := context.WithCancelCause(parent)
+	timer := time.AfterFunc(listPatience, func() { stop(fmt.Errorf("nothing came for %v: %w", listPatience, context.DeadlineExceeded)) })
+	return ctx, func() { timer.Reset(listPatience) }, func() { timer.Stop(); stop(nil) }
+}

@@ -1,0 +1,131 @@
+// Package lockstore is what readers and operators do with the keys of locks: list and watch all of them, read one, remove
+// stale ones, read how holds ended, and say that an unlocker is alive. Holders use package mutex instead.
+//
+// Every call has a deadline of its own, because etcd's client waits for ever when nobody answers. Every removal is one
+// guarded transaction, and none is sent twice: where the answer got lost, the store reads again and tells what it sees.
+package lockstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const (
+	// callTimeout is the deadline of one request, where the caller's is not earlier.
+	callTimeout = 5 * time.Second
+	// DefaultRetention is how long endings are kept unless told otherwise.
+	DefaultRetention = 7 * 24 * time.Hour
+	auditRetention   = 30 * 24 * time.Hour
+	presenceTTL      = 15 * time.Second
+)
+
+// Store reads and removes the locks of one layout. It is safe for concurrent use.
+type Store struct {
+	etcd   *clientv3.Client
+	layout metadata.Layout
+	log    zerolog.Logger
+
+	history, audit, presence *lease
+
+	worker    sync.Mutex  // one batch of removals at a time: more hurt those who lock meanwhile
+	noStreams atomic.Bool // the server is older than 3.7
+	atOnce    atomic.Bool // the last list lost a race against compaction
+}
+
+// Option changes a Store from its defaults.
+type Option func(*Store)
+
+// WithLog writes what people should know to log, such as a forced removal that could not be recorded in etcd.
+func WithLog(log zerolog.Logger) Option { return func(s *Store) { s.log = log } }
+
+// WithRetention keeps endings for so long, give or take an hour.
+func WithRetention(d time.Duration) Option {
+	return func(s *Store) { s.history.ttl = d + s.history.every }
+}
+
+// New returns a store that talks through etcd, which the caller closes.
+func New(etcd *clientv3.Client, l metadata.Layout, opts ...Option) *Store {
+	s := &Store{
+		etcd: etcd, layout: l, log: zerolog.Nop(),
+		// Records share leases: one for each would be as much work for etcd as the record, and expire one by one.
+		history:  newLease(etcd, DefaultRetention+time.Hour, time.Hour),
+		audit:    newLease(etcd, auditRetention+time.Hour, time.Hour),
+		presence: newLease(etcd, presenceTTL, presenceTTL/3),
+	}
+	for _, o := range opts {
+		o(s)
+	}
+	return s
+}
+
+// maxKeys is how many keys of one record's range are read at once: far more than a sound record has.
+const maxKeys = 1000
+
+// Get reads one lock, and the revision at which it was so. Without Fields there is nothing.
+func (s *Store) Get(ctx context.Context, lock string) (metadata.Document, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.etcd.Get(ctx, s.layout.Record(lock), clientv3.WithPrefix(), clientv3.WithLimit(maxKeys))
+	if err != nil {
+		return metadata.Document{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
+	}
+	fields, foreign := locktxn.Fields(s.layout, resp), s.foreign(resp)
+	if resp.More {
+		more, err := s.protocolFields(ctx, lock, resp.Header.Revision)
+		if err != nil {
+			return metadata.Document{}, 0, fmt.Errorf("read lock %q: %w", lock, err)
+		}
+		fields = merge(fields, more)
+	}
+	return metadata.Decode(lock, fields, foreign...), resp.Header.Revision, nil
+}
+
+// foreign are the keys in a record's range that are none of its fields.
+func (s *Store) foreign(resp *clientv3.GetResponse) []string {
+	var keys []string
+	for _, kv := range resp.Kvs {
+		if key := string(kv.Key); s.layout.Parse(key).Kind == metadata.KindForeign {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// protocolFields reads the fields that matter one by one, so that nobody can hide them behind thousands of others.
+func (s *Store) protocolFields(ctx context.Context, lock string, revision int64) ([]metadata.Field, error) {
+	var reads []clientv3.Op
+	for _, field := range []string{
+		metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive, metadata.FieldMetadata,
+		metadata.FieldOwner, metadata.FieldHostname, metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldPurpose,
+	} {
+		reads = append(reads, clientv3.OpGet(s.layout.Field(lock, field), clientv3.WithRev(revision)))
+	}
+	resp, err := s.etcd.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return nil, err
+	}
+	var fields []metadata.Field
+	for _, r := range resp.Responses {
+		fields = append(fields, locktxn.Fields(s.layout, (*clientv3.GetResponse)(r.GetResponseRange()))...)
+	}
+	return fields, nil
+}
+
+func merge(fields, more []metadata.Field) []metadata.Field {
+	for _, m := range more {
+		if !slices.ContainsFunc(fields, func(f metadata.Field) bool { return f.Name == m.Name }) {
+			fields = append(fields, m)
+		}
+	}
+	return fields
+}

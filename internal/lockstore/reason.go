@@ -1,0 +1,70 @@
+package lockstore
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+)
+
+// Why a watch ended, in one word. The words are labels of a metric.
+const (
+	ReasonCompacted  = "compacted"  // etcd forgot the revisions that the watch still needed
+	ReasonNoLeader   = "no_leader"  // the member lost contact to the majority
+	ReasonToken      = "token"      // the login ended; the next request logs in again
+	ReasonPermission = "permission" // the right to read the prefix was taken away
+	ReasonConnection = "connection"
+	ReasonSilent     = "silent"    // connected, but nothing comes
+	ReasonSlow       = "slow"      // this process can not keep up
+	ReasonBehind     = "behind"    // so far behind after an interruption that listing again is cheaper
+	ReasonWentBack   = "went_back" // etcd was restored from an older state
+	ReasonOther      = "other"
+)
+
+var errClosed = errors.New("the watch was closed")
+
+// WatchError is why a watch ended.
+type WatchError struct {
+	reason string
+	err    error
+}
+
+// Reason is the cause in one word.
+func (e *WatchError) Reason() string { return e.reason }
+
+// Error is the cause in words.
+func (e *WatchError) Error() string { return fmt.Sprintf("the watch ended: %v", e.err) }
+
+// Unwrap returns etcd's error, where there is one.
+func (e *WatchError) Unwrap() error { return e.err }
+
+func ended(reason string, err error) *WatchError { return &WatchError{reason: reason, err: err} }
+
+func wentBack(from, to int64) *WatchError {
+	return ended(ReasonWentBack, fmt.Errorf("etcd went back from revision %d to %d: it was restored from an older state", from, to))
+}
+
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return ReasonCompacted
+	case errors.Is(err, rpctypes.ErrNoLeader):
+		return ReasonNoLeader
+	case errors.Is(err, rpctypes.ErrFutureRev):
+		return ReasonWentBack
+	case errors.Is(err, rpctypes.ErrInvalidAuthToken), errors.Is(err, rpctypes.ErrAuthOldRevision):
+		return ReasonToken
+	}
+	switch locktxn.Code(err) {
+	case codes.PermissionDenied:
+		return ReasonPermission
+	case codes.Unauthenticated:
+		return ReasonToken
+	case codes.Unavailable:
+		return ReasonConnection
+	}
+	return ReasonOther
+}

@@ -1,0 +1,196 @@
+package lockstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const (
+	pulse      = 3 * time.Second  // how often etcd is asked for a sign of life
+	silence    = 10 * time.Second // without one for so long the watch is taken for dead
+	tooOld     = 5_000            // revisions: catching up from further behind costs etcd more than a list
+	maxBacklog = 64 << 20         // bytes that wait for a consumer that is slower than etcd
+)
+
+// Watch calls each for everything that happens below the prefix after the revision after. A call gets all events of one
+// revision, never a part of it; without events it says that nothing else happened up to that revision, which it does every few
+// seconds. The events are only valid until each returns.
+//
+// It blocks until the watch ends, which it does sooner or later, and returns why: a [*WatchError], or the error of ctx. Then
+// list again and watch on from there.
+func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64, events []metadata.Event)) error {
+	ctx, end := context.WithCancelCause(ctx)
+	w := &watch{
+		store: s, end: end, backlog: newBacklog(maxBacklog),
+		// A watcher of its own has a stream of its own: nobody else's slow watch stands in its way.
+		watcher: clientv3.NewWatcher(s.etcd),
+	}
+	w.seen.Store(after)
+	w.heard.Store(time.Now())
+	var helpers sync.WaitGroup
+	defer func() {
+		end(nil)
+		w.watcher.Close()
+		helpers.Wait()
+	}()
+	helpers.Go(func() { w.receive(ctx, after) })
+	helpers.Go(func() { w.keepAsking(ctx) })
+	return w.deliver(ctx, after, each)
+}
+
+type watch struct {
+	store   *Store
+	watcher clientv3.Watcher
+	end     context.CancelCauseFunc
+	backlog *backlog
+	seen    atomic.Int64 // highest revision heard of
+	heard   lastTime
+	synced  bool // it caught up once; only receive uses it
+}
+
+// receive takes what etcd sends as fast as it comes: its client keeps without bound what nobody takes.
+func (w *watch) receive(ctx context.Context, after int64) {
+	answers := w.watcher.Watch(clientv3.WithRequireLeader(ctx), w.store.layout.Prefix(),
+		clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment())
+	for resp := range answers {
+		if err := w.take(resp); err != nil {
+			w.end(err)
+			return
+		}
+	}
+	w.end(ended(ReasonConnection, errClosed))
+}
+
+func (w *watch) take(resp clientv3.WatchResponse) error {
+	if err := resp.Err(); err != nil {
+		return ended(reasonOf(err), err)
+	}
+	now, seen := resp.Header.GetRevision(), w.seen.Load()
+	if now < seen && now != 0 {
+		return wentBack(seen, now)
+	}
+	w.heard.Store(time.Now())
+	last := now
+	if n := len(resp.Events); n > 0 {
+		last = resp.Events[n-1].Kv.ModRevision
+	}
+	switch behind := now - last; {
+	case behind == 0:
+		w.synced = true
+	case behind > tooOld && w.synced: // the client lost its connection and resumed; right after a list it is as it must be
+		return ended(ReasonBehind, fmt.Errorf("the watch is %d revisions behind", behind))
+	}
+	w.seen.Store(last)
+	if !w.backlog.add(resp) {
+		return ended(ReasonSlow, fmt.Errorf("more than %d MB of events wait", maxBacklog>>20))
+	}
+	return nil
+}
+
+// keepAsking asks for signs of life, and ends the watch when none comes.
+func (w *watch) keepAsking(ctx context.Context) {
+	ticker := time.NewTicker(pulse)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := w.ask(ctx); err != nil {
+			w.end(err)
+			return
+		}
+	}
+}
+
+func (w *watch) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pulse)
+	defer cancel()
+	if time.Since(w.heard.Load()) >= pulse {
+		if err := w.probe(ctx); err != nil {
+			return err
+		}
+	}
+	if quiet := time.Since(w.heard.Load()); quiet >= silence {
+		return ended(ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Second)))
+	}
+	_ = w.watcher.RequestProgress(ctx) // the answer comes as an event; its absence is noticed
+	return nil
+}
+
+// probe reads etcd's revision. A watch that starts after it gets no answers about its progress: as long as nothing was written
+// since, and for ever when etcd was restored from an older state.
+func (w *watch) probe(ctx context.Context) error {
+	seen := w.seen.Load()
+	resp, err := w.store.etcd.Get(ctx, w.store.layout.Prefix())
+	if err != nil {
+		return nil // the silence will tell
+	}
+	switch now := resp.Header.Revision; {
+	case now < seen:
+		return wentBack(seen, now)
+	case now == seen: // nothing was written that the watch could have missed
+		w.heard.Store(time.Now())
+		w.backlog.add(clientv3.WatchResponse{Header: resp.Header})
+	}
+	return nil
+}
+
+// deliver hands over what receive took.
+func (w *watch) deliver(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
+	done := after
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-w.backlog.ready:
+		}
+		for _, resp := range w.backlog.take() {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			done = deliverRevisions(resp, done, each)
+		}
+	}
+}
+
+// deliverRevisions splits an answer, which has whole revisions only, and returns the last revision that each got.
+func deliverRevisions(resp clientv3.WatchResponse, done int64, each func(int64, []metadata.Event)) int64 {
+	if len(resp.Events) == 0 {
+		done = max(done, resp.Header.GetRevision())
+		each(done, nil)
+	}
+	for events := resp.Events; len(events) > 0; {
+		revision, n := events[0].Kv.ModRevision, 1
+		for n < len(events) && events[n].Kv.ModRevision == revision {
+			n++
+		}
+		if revision > done {
+			each(revision, convert(events[:n]))
+			done = revision
+		}
+		events = events[n:]
+	}
+	return done
+}
+
+func convert(events []*clientv3.Event) []metadata.Event {
+	converted := make([]metadata.Event, len(events))
+	for i, e := range events {
+		converted[i] = metadata.Event{
+			KV: metadata.KV{
+				Key: string(e.Kv.Key), Value: e.Kv.Value, CreateRevision: e.Kv.CreateRevision, ModRevision: e.Kv.ModRevision,
+			},
+			Deleted: e.Type == clientv3.EventTypeDelete,
+		}
+	}
+	return converted
+}
