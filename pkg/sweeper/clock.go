@@ -86,7 +86,7 @@ func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.Wal
 func median(of []time.Duration) time.Duration {
 	slices.Sort(of)
 	low, high := of[(len(of)-1)/2], of[len(of)/2]
-	return low + (high-low)/2
+	return low/2 + high/2
 }
 
 // jumpThreshold is how far wall and monotonic clock may move apart between two looks, a second apart; a clock that is

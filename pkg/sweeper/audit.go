@@ -1,0 +1,87 @@
+package sweeper
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// describe adds the whole record to a log line, for whoever asks later what was removed. Only the backtrace is not there.
+func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
+	e.Str("lock", visible(r.Name)).Str("owner", visible(r.Owner)).Str("hostname", visible(r.Hostname)).Int64("pid", r.PID).
+		Str("uuid", visible(r.UUID)).Int64("token", r.Token).Int64("revision", r.Revision).Str("purpose", visible(r.Purpose))
+	stamp(e, "locked_at", r.LockedAt)
+	stamp(e, "alert_at", r.AlertAt)
+	stamp(e, "auto_unlock_at", r.AutoUnlockAt)
+	if r.Alive != nil {
+		stamp(e, "alive", r.Alive.At)
+		e.Str("progress", visible(r.Alive.Progress))
+	}
+	if len(r.Attributes) > 0 {
+		attributes := zerolog.Dict()
+		for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
+			if text, ok := r.Attributes[name].(string); ok {
+				attributes.Str(visible(name), visible(text))
+			} else {
+				attributes.Interface(visible(name), r.Attributes[name])
+			}
+		}
+		e.Dict("attributes", attributes)
+	}
+	if len(r.Problems) > 0 {
+		problems := make([]string, len(r.Problems))
+		for i, p := range r.Problems {
+			problems[i] = visible(p.String())
+		}
+		e.Strs("problems", problems)
+	}
+	return e
+}
+
+// stamp writes a time; one that the record does not have is left out.
+func stamp(e *zerolog.Event, key string, t time.Time) {
+	if !t.IsZero() {
+		e.Str(key, t.UTC().Format(time.RFC3339Nano))
+	}
+}
+
+// why says in one sentence why the lock is removed. It goes into the log and into the history.
+func (s *Sweeper) why(r *metadata.Record, now staleness.Moment) string {
+	warned := fmt.Sprintf("people were warned for at least %v", s.cfg.Policy.MinWarning)
+	deadline := staleness.Judge(r, s.cfg.Policy, now).AutoUnlockAt
+	late := now.Wall.Sub(deadline).Round(time.Second)
+	if r.AutoUnlockAt.IsZero() {
+		return fmt.Sprintf("it has no readable auto_unlock_at, and the %v that the unlocker's policy gives such locks ended %v ago; %s",
+			s.cfg.Policy.DefaultAutoUnlockAfter, late, warned)
+	}
+	return fmt.Sprintf("its auto_unlock_at %s passed %v ago and its holder did not extend it; %s", deadline.Format(time.RFC3339), late, warned)
+}
+
+// visible writes what does not show, or changes how the rest shows, as an escape: control characters, marks of writing
+// direction, bytes that are not UTF-8.
+func visible(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(s, string(utf8.RuneError)) {
+		if hidden(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func hidden(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }

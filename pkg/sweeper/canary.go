@@ -1,0 +1,153 @@
+package sweeper
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+const (
+	canaryEvery   = time.Second
+	canaryTimeout = 2 * time.Second
+	// canaryLate is how long one success vouches for etcd taking writes. Two puts that just make their timeout fit in.
+	canaryLate = 5 * time.Second
+	// askEvery is how often the members of etcd are asked for their time; sooner when none answered.
+	askEvery   = time.Minute
+	askAgain   = 10 * time.Second
+	askTimeout = 5 * time.Second
+)
+
+// canary is what the puts of the own presence record told.
+type canary struct {
+	tried    bool
+	works    bool          // the last one succeeded
+	sent     time.Duration // when the last successful one was sent
+	cause    string        // why the last one failed
+	term     uint64
+	revision int64 // the highest seen
+	wentBack bool  // a lower one was seen after it
+	newest   int64 // of the last successful one
+}
+
+func (c *canary) alive(mono time.Duration) bool { return c.works && mono-c.sent <= canaryLate }
+
+func (c *canary) see(revision int64) {
+	if !c.wentBack {
+		c.revision = max(c.revision, revision)
+	}
+}
+
+// run puts the presence record every second until ctx ends: it proves that holders can write, too, and shows when etcd was
+// interrupted or went back.
+func (o *observer) run(ctx context.Context) {
+	ticker := time.NewTicker(canaryEvery)
+	defer ticker.Stop()
+	for {
+		o.announce(ctx)
+		o.look()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (o *observer) announce(ctx context.Context) {
+	peers := o.cfg.Peers()
+	sent := o.cfg.moment()
+	presence := o.presence(peers, sent)
+	try, cancel := context.WithTimeout(ctx, canaryTimeout)
+	defer cancel()
+	revision, term, err := o.cfg.Announce(try, presence)
+	if ctx.Err() != nil {
+		return
+	}
+	now := o.cfg.Clock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		o.canary.tried, o.canary.works, o.canary.cause = true, false, err.Error()
+		o.gap(now, gapNoWrites, o.canary.cause)
+		return
+	}
+	o.answered(now, sent.Mono, presence.Revision, revision, term)
+}
+
+// answered takes the success of a canary. That etcd went back is judged by what was known when the canary was sent, because
+// the view may have seen later revisions meanwhile. A raft term that fell tells the same: it is that of another cluster.
+func (o *observer) answered(now, sent time.Duration, highest, revision int64, term uint64) {
+	c := &o.canary
+	switch {
+	case !c.works:
+		o.gap(now, gapWrites, "")
+	case now-c.sent > canaryLate:
+		o.gap(now, gapLate, "by "+(now-c.sent-canaryLate).Round(time.Millisecond).String())
+	case term != c.term:
+		o.gap(now, gapTerm, fmt.Sprintf("from %d to %d", c.term, term))
+	}
+	if !c.wentBack && (revision < highest || term < c.term) {
+		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", highest).Uint64("raft_term", term).Uint64("last_raft_term", c.term).
+			Msg("etcd went back: nothing is removed until an operator confirms")
+		c.wentBack = true
+	}
+	c.see(revision)
+	c.tried, c.works, c.cause, c.sent, c.term, c.newest = true, true, "", sent, term, revision
+}
+
+func (o *observer) presence(peers []Peer, now staleness.Moment) metadata.Presence {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.clocks.hear(peers, o.cfg.ID, now.Mono)
+	return metadata.Presence{
+		ID: o.cfg.ID, Hostname: o.cfg.Hostname, Version: o.cfg.Version, Mode: string(o.cfg.Mode),
+		StartedAt: metadata.Time{Time: o.started}, Now: metadata.Time{Time: now.Wall}, Revision: o.canary.revision,
+		HeldBack: o.heldBack,
+	}
+}
+
+// confirm accepts the revision to which etcd went back. Holders get the warning time to find their way.
+func (o *observer) confirm() {
+	now := o.cfg.Clock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := &o.canary
+	if !c.wentBack {
+		return
+	}
+	o.gap(now, gapConfirmed, fmt.Sprintf("from revision %d to %d", c.revision, c.newest))
+	c.revision, c.wentBack = c.newest, false
+	o.wake()
+}
+
+// askMembers compares the wall clock with those of etcd's members until ctx ends.
+func (o *observer) askMembers(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		timer.Reset(o.ask(ctx))
+	}
+}
+
+func (o *observer) ask(ctx context.Context) (next time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	before := o.cfg.moment()
+	offsets := o.cfg.Offsets(ctx)
+	after := o.cfg.moment()
+	if len(offsets) == 0 {
+		return askAgain
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.clocks.asked(offsets, before, after)
+	return askEvery
+}

@@ -1,0 +1,145 @@
+package sweeper
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+const (
+	// mostLabelBytes is the length of the longest label value that comes from a record.
+	mostLabelBytes = 128
+	// mostUnlocked bounds the series about removals of single locks; the newest are kept.
+	mostUnlocked = 1000
+)
+
+// metrics are the numbers that the sweep itself changes. Which locks exist, and their states, are told by others at scrape.
+type metrics struct {
+	alerting prometheus.Counter
+	lag      prometheus.Histogram
+	vec      *prometheus.CounterVec
+	removals struct{ success, conflict, failed, skipped prometheus.Counter }
+
+	mu       sync.Mutex
+	unlocked map[lockLabels]time.Time
+}
+
+// lockLabels identify a removed lock for people; no uuid, which would make every removal a series of its own.
+type lockLabels struct{ lock, owner, hostname string }
+
+func newMetrics() *metrics {
+	m := &metrics{unlocked: map[lockLabels]time.Time{}}
+	m.alerting = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "unlocker_alerting_locks_total", Help: "Locks that started to alert.",
+	})
+	m.lag = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "unlocker_removal_lag_seconds", Help: "Time from the moment all rules allowed a removal to its confirmation.",
+		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+	})
+	m.vec = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "unlocker_removals_total", Help: "Removals of locks past their deadline, by result.",
+	}, []string{"result"})
+	m.removals.success = m.vec.WithLabelValues("success")
+	m.removals.conflict = m.vec.WithLabelValues("conflict")
+	m.removals.failed = m.vec.WithLabelValues("error")
+	m.removals.skipped = m.vec.WithLabelValues("skipped")
+	return m
+}
+
+// removed counts a removal.
+func (m *metrics) removed(r *metadata.Record, at time.Time, lag time.Duration) {
+	m.removals.success.Inc()
+	m.lag.Observe(max(0, lag).Seconds())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unlocked[lockLabels{label(r.Name), label(r.Owner), label(r.Hostname)}] = at
+	if len(m.unlocked) > 2*mostUnlocked {
+		m.forget(mostUnlocked)
+	}
+}
+
+// forget keeps the newest most.
+func (m *metrics) forget(most int) {
+	times := make([]time.Time, 0, len(m.unlocked))
+	for _, at := range m.unlocked {
+		times = append(times, at)
+	}
+	if len(times) <= most {
+		return
+	}
+	slices.SortFunc(times, func(a, b time.Time) int { return b.Compare(a) })
+	for labels, at := range m.unlocked {
+		if at.Before(times[most-1]) {
+			delete(m.unlocked, labels)
+		}
+	}
+}
+
+// label makes text from outside a label value: valid UTF-8 of at most 128 bytes.
+func label(s string) string {
+	s = strings.ToValidUTF8(s, string(utf8.RuneError))
+	if len(s) <= mostLabelBytes {
+		return s
+	}
+	end := mostLabelBytes
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
+}
+
+var (
+	heldBackDesc = prometheus.NewDesc("unlocker_removal_held_back",
+		"Locks that are due and not removed, by the rule that holds them back.", []string{"reason"}, nil)
+	clockOffsetDesc = prometheus.NewDesc("unlocker_clock_offset_seconds",
+		"Own wall clock minus the median of the other unlockers' and etcd members'; absent while there is nobody to compare with.", nil, nil)
+	clockJumpsDesc = prometheus.NewDesc("unlocker_clock_jumps_total",
+		"Jumps of the own wall clock against the monotonic clock.", nil, nil)
+	unlockedDesc = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",
+		"When this unlocker removed a lock of this name; kept for a while.", []string{"lock", "owner", "hostname"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (s *Sweeper) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{heldBackDesc, clockOffsetDesc, clockJumpsDesc, unlockedDesc} {
+		ch <- desc
+	}
+	s.metrics.alerting.Describe(ch)
+	s.metrics.lag.Describe(ch)
+	s.metrics.vec.Describe(ch)
+}
+
+// Collect implements [prometheus.Collector].
+func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
+	s.metrics.alerting.Collect(ch)
+	s.metrics.lag.Collect(ch)
+	s.metrics.vec.Collect(ch)
+	status := s.Status()
+	for rule, locks := range status.HeldBack {
+		ch <- prometheus.MustNewConstMetric(heldBackDesc, prometheus.GaugeValue, float64(locks), string(rule))
+	}
+	if status.WallClock != staleness.Unverified {
+		ch <- prometheus.MustNewConstMetric(clockOffsetDesc, prometheus.GaugeValue, status.Offset.Seconds())
+	}
+	ch <- prometheus.MustNewConstMetric(clockJumpsDesc, prometheus.CounterValue, float64(status.ClockJumps))
+	now := s.cfg.Now()
+	s.metrics.mu.Lock()
+	defer s.metrics.mu.Unlock()
+	s.metrics.forget(mostUnlocked)
+	for labels, at := range s.metrics.unlocked {
+		if now.Sub(at) > s.cfg.EventRetention {
+			delete(s.metrics.unlocked, labels)
+			continue
+		}
+		ch <- prometheus.MustNewConstMetric(unlockedDesc, prometheus.GaugeValue, float64(at.UnixMilli())/1000, labels.lock, labels.owner, labels.hostname)
+	}
+}
+
+var _ prometheus.Collector = (*Sweeper)(nil)

@@ -1,0 +1,130 @@
+package sweeper
+
+import (
+	"sync"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// freshFor is how long the view vouches for itself after something was heard from etcd.
+const freshFor = 10 * time.Second
+
+// The causes of a gap.
+const (
+	gapStart      = "the process started"
+	gapNoWrites   = "etcd takes no writes"
+	gapWrites     = "etcd takes writes again"
+	gapLate       = "the canary was late"
+	gapTerm       = "etcd's raft term changed"
+	gapJump       = "the wall clock jumped"
+	gapIncomplete = "the view of the locks is not complete"
+	gapStale      = "nothing was heard from etcd for a while"
+	gapConfirmed  = "an operator confirmed that etcd went back"
+)
+
+// observer knows whether this process can vouch for having seen what holders did.
+type observer struct {
+	cfg     *Config
+	started time.Time
+	changed chan struct{} // gets a value when more may be allowed than before
+
+	mu        sync.Mutex
+	clocks    clocks
+	last      staleness.Moment // of the last look
+	lastGap   time.Duration
+	gapCause  string
+	inGap     bool // the last look was a gap
+	synced    bool // the view was complete at the last look
+	wallClock staleness.WallClock
+	offset    time.Duration // of the wall clock to others
+	allowed   time.Duration // since when the conditions allow what they allow now
+	jumps     int64
+	canary    canary
+	heldBack  []string // what the sweep found to be held back, for the presence record
+}
+
+func newObserver(cfg *Config) *observer {
+	now := cfg.moment()
+	return &observer{
+		cfg: cfg, started: now.Wall, changed: make(chan struct{}, 1),
+		last: now, lastGap: now.Mono, gapCause: gapStart, inGap: true,
+		wallClock: staleness.Unverified,
+	}
+}
+
+// look reads the clocks and tells what is known at this moment. It records the gaps that show only when looked for.
+func (o *observer) look() (staleness.Conditions, staleness.Moment) {
+	fresh := o.cfg.Fresh()
+	now := o.cfg.moment()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if moved := jump(o.last, now); moved.Abs() > jumpThreshold {
+		o.jumps++
+		o.gap(now.Mono, gapJump, "by "+moved.Round(time.Millisecond).String())
+	}
+	o.last = now
+	c := staleness.Conditions{
+		Writable: o.canary.alive(now.Mono),
+		Fresh:    fresh.Synced && fresh.Age <= freshFor,
+		Forward:  !o.canary.wentBack,
+	}
+	c.WallClock, o.offset = o.clocks.verify(now, o.cfg.Policy.ClockSkew)
+	switch {
+	case !o.canary.tried:
+		o.gap(now.Mono, gapStart, "")
+	case !c.Writable:
+		o.gap(now.Mono, gapNoWrites, o.canary.cause)
+	case !fresh.Synced:
+		o.gap(now.Mono, gapIncomplete, "")
+	case !c.Fresh:
+		o.gap(now.Mono, gapStale, fresh.Age.Round(time.Second).String())
+	case now.Mono > o.lastGap:
+		o.noGap()
+	}
+	o.settle(c, now.Mono)
+	if fresh.Synced && !o.synced {
+		o.wake()
+	}
+	o.synced = fresh.Synced
+	o.canary.see(fresh.Revision)
+	c.LastGap = o.lastGap
+	return c, now
+}
+
+// gap records that nothing can be vouched for until now. It is logged when it begins and when its cause changes.
+func (o *observer) gap(mono time.Duration, cause, detail string) {
+	if !o.inGap || o.gapCause != cause {
+		o.cfg.Log.Warn().Str("cause", cause).Str("detail", visible(detail)).Stringer("min_warning", o.cfg.Policy.MinWarning).
+			Msg("gap: the warning time of all locks starts anew")
+	}
+	o.lastGap, o.gapCause, o.inGap = max(o.lastGap, mono), cause, true
+}
+
+func (o *observer) noGap() {
+	if o.inGap {
+		o.cfg.Log.Info().Str("cause", o.gapCause).Msg("the gap is over")
+	}
+	o.inGap = false
+}
+
+// settle keeps since when the conditions allow what they allow, and wakes the sweep when they may allow more than before.
+func (o *observer) settle(c staleness.Conditions, mono time.Duration) {
+	changed := o.wallClock != c.WallClock
+	if changed {
+		o.cfg.Log.Warn().Str("wall_clock", string(c.WallClock)).Stringer("offset", o.offset.Round(time.Millisecond)).
+			Msg("the wall clock was compared with others")
+		o.wake()
+	}
+	if changed || c.WallClock == staleness.Wrong || !c.Writable || !c.Fresh || !c.Forward {
+		o.allowed = mono
+	}
+	o.wallClock = c.WallClock
+}
+
+func (o *observer) wake() {
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,172 @@
+package sweeper
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+const (
+	// batchSize is the number of removals in one commit: measured to be fast and to leave others in peace.
+	batchSize = 64
+	// removeTimeout bounds one commit, also the one that is finished after the end of ctx.
+	removeTimeout = 10 * time.Second
+
+	mostFailures  = 6
+	setAsideFor   = 5 * time.Minute
+	lookAgainIn   = time.Second      // after a conflict: the view will know soon
+	viewCatchesUp = 10 * time.Second // after a success, if the view still shows the lock
+)
+
+// tried remembers an outcome about one state of one hold.
+type tried struct {
+	token    int64
+	deadline int64 // revision of the deadline
+	failures int
+	next     time.Duration // not before this
+}
+
+func (t tried) is(r *metadata.Record) bool {
+	return t.token == r.Token && t.deadline == r.DeadlineRevision
+}
+
+// notBefore is when the lock may be tried again, if it was.
+func (s *Sweeper) notBefore(r *metadata.Record) time.Duration {
+	if t, ok := s.tried[r.Name]; ok && t.is(r) {
+		return t.next
+	}
+	return 0
+}
+
+func (s *Sweeper) remember(r *metadata.Record, failures int, next time.Duration) {
+	s.tried[r.Name] = tried{token: r.Token, deadline: r.DeadlineRevision, failures: failures, next: next}
+}
+
+// dueLock is a lock that all rules allow to remove.
+type dueLock struct {
+	record    *metadata.Record
+	allowedAt time.Duration
+}
+
+// removeDue removes what is due, batch after batch, until nothing is, the next scan is due, or ctx ends.
+func (s *Sweeper) removeDue(ctx context.Context) {
+	for ctx.Err() == nil {
+		c, now := s.look()
+		if now.Mono >= s.nextScan {
+			return
+		}
+		batch := s.nextBatch(c, now)
+		if len(batch) == 0 {
+			return
+		}
+		s.remove(ctx, batch, now)
+	}
+}
+
+// nextBatch takes what is due from the queue and decides anew about each, with the record as it is now.
+func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueLock {
+	size := batchSize
+	if s.brake {
+		if size = 1; now.Mono < s.nextSlot {
+			return nil
+		}
+	}
+	var batch []dueLock
+	for len(batch) < size && len(s.soon) > 0 && s.soon[0].at <= now.Mono {
+		next := heap.Pop(&s.soon).(candidate)
+		r := s.cfg.Lock(next.lock)
+		if r == nil {
+			continue
+		}
+		d := staleness.Decide(r, s.cfg.Policy, c, now)
+		at := max(d.At, s.notBefore(r))
+		switch {
+		case at > now.Mono:
+			next.at = at
+			s.later(next)
+		case d.HeldBack == staleness.Exclude, d.HeldBack == "" && s.cfg.Mode == DryRun:
+			s.skip(r, d, now)
+		case d.HeldBack == "":
+			batch = append(batch, dueLock{record: r, allowedAt: max(d.At, s.observer.allowedSince())})
+		}
+	}
+	return batch
+}
+
+// later queues a candidate again, unless the next scan comes first: that finds it anyway.
+func (s *Sweeper) later(c candidate) {
+	if c.at <= s.nextScan+s.scanInterval() {
+		heap.Push(&s.soon, c)
+	}
+}
+
+// skip says once for each deadline of a hold that it would be removed.
+func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.Moment) {
+	s.remember(r, 0, staleness.Never)
+	s.metrics.removals.skipped.Inc()
+	reason := "dry run: it would be removed"
+	if d.HeldBack == staleness.Exclude {
+		reason = "it is excluded by name"
+	}
+	describe(s.cfg.Log.Warn(), r).Str("result", "skipped").Str("reason", reason+": "+s.why(r, now)).Msg("lock not removed")
+}
+
+// remove commits one batch. The commit is finished even when ctx ends meanwhile.
+func (s *Sweeper) remove(ctx context.Context, batch []dueLock, now staleness.Moment) {
+	removals := make([]metadata.Removal, len(batch))
+	for i, d := range batch {
+		ending := metadata.NewEnding(d.record, metadata.EndedAutoUnlocked, s.cfg.ID, s.why(d.record, now), now.Wall)
+		removals[i] = metadata.Removal{Record: d.record, Ending: ending}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	errs := s.cfg.Remove(ctx, removals)
+	done := s.cfg.moment()
+	s.nextSlot = done.Mono + brakeEvery
+	for i, d := range batch {
+		err := fmt.Errorf("%d answers to %d removals", len(errs), len(batch))
+		if len(errs) == len(batch) {
+			err = errs[i]
+		}
+		s.settle(d, removals[i].Ending.Why, err, done)
+	}
+}
+
+// settle counts, logs and remembers the outcome of one removal.
+func (s *Sweeper) settle(d dueLock, why string, err error, now staleness.Moment) {
+	r := d.record
+	switch {
+	case err == nil:
+		s.remember(r, 0, now.Mono+viewCatchesUp)
+		s.metrics.removed(r, now.Wall, now.Mono-d.allowedAt)
+		describe(s.cfg.Log.Warn(), r).Str("result", "success").Str("reason", why).Msg("lock removed")
+	case errors.Is(err, metadata.ErrChanged):
+		s.remember(r, 0, now.Mono+lookAgainIn)
+		s.metrics.removals.conflict.Inc()
+		describe(s.cfg.Log.Info(), r).Str("result", "conflict").Str("reason", "the holder or another unlocker was faster").Msg("lock not removed")
+	default:
+		s.failed(r, err, now)
+	}
+	s.later(candidate{at: s.tried[r.Name].next, deadline: r.AutoUnlockAt, lock: r.Name})
+}
+
+// failed remembers a failure. The wait doubles; a removal that failed six times is set aside and tried every few minutes.
+func (s *Sweeper) failed(r *metadata.Record, err error, now staleness.Moment) {
+	failures := 1
+	if t, ok := s.tried[r.Name]; ok && t.is(r) {
+		failures = t.failures + 1
+	}
+	wait := setAsideFor
+	if failures < mostFailures {
+		wait = time.Second << (failures - 1)
+	}
+	s.remember(r, failures, now.Mono+wait)
+	s.metrics.removals.failed.Inc()
+	describe(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", visible(err.Error())).Int("failures", failures).
+		Stringer("retry_in", wait).Msg("lock not removed")
+}

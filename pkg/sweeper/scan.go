@@ -1,0 +1,148 @@
+package sweeper
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// The brake: more than half of all locks, and more than brakeAbove, due within brakeWithin.
+const (
+	brakeAbove  = 20
+	brakeWithin = time.Minute
+	brakeEvery  = time.Second
+)
+
+// mostAlertLines bounds the log lines about locks that start to alert, per scan.
+const mostAlertLines = 100
+
+// findings are what a scan counted.
+type findings struct {
+	states   map[staleness.State]int
+	heldBack map[staleness.Rule]int
+	dueSoon  int // locks that are due within a minute, and may be removed
+	setAside int
+	brake    bool
+}
+
+// alert identifies the start of one alert.
+type alert struct {
+	token int64
+	at    time.Time
+}
+
+// scan looks at every lock: it counts, tells what began to alert, and queues what may be removed soon.
+func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
+	f := findings{states: map[staleness.State]int{}, heldBack: map[staleness.Rule]int{}}
+	alerting := make(map[string]alert, len(s.alerting))
+	tried := make(map[string]tried, len(s.tried))
+	horizon := now.Mono + 2*s.scanInterval()
+	s.soon = s.soon[:0]
+	started := 0
+	locks := s.cfg.Locks()
+	for _, r := range locks {
+		v := staleness.Judge(r, s.cfg.Policy, now)
+		f.states[v.State]++
+		if v.State == staleness.Alerting || v.State == staleness.Expired {
+			alerting[r.Name] = alert{token: r.Token, at: r.AlertAt}
+			if alerting[r.Name] != s.alerting[r.Name] {
+				started++
+				s.tellAlert(r, v, now, started)
+			}
+		}
+		if v.AutoUnlockAt.IsZero() {
+			continue
+		}
+		d := staleness.Decide(r, s.cfg.Policy, c, now)
+		if due := v.AutoUnlockAt.Add(s.cfg.Policy.ClockSkew).Sub(now.Wall) <= brakeWithin; due && !s.spared(r) {
+			f.dueSoon++
+		}
+		f.heldBack[d.HeldBack]++
+		at := max(d.At, s.notBefore(r))
+		if t, ok := s.tried[r.Name]; ok && t.is(r) {
+			tried[r.Name] = t
+			if t.failures >= mostFailures {
+				f.setAside++
+			}
+		}
+		if at <= horizon && !c.AlertOnly {
+			s.soon = append(s.soon, candidate{at: at, deadline: v.AutoUnlockAt, lock: r.Name})
+		}
+	}
+	heap.Init(&s.soon)
+	s.alerting, s.tried = alerting, tried
+	s.engageBrake(&f, len(locks))
+	s.publish(f)
+}
+
+// spared tells whether the operator does not want the lock removed.
+func (s *Sweeper) spared(r *metadata.Record) bool {
+	return s.cfg.Mode != AutoUnlock || s.excluded != nil && s.excluded(r.Name)
+}
+
+// engageBrake slows removals down when so many locks are due that something else must be wrong: a clock, a deployment, a
+// disaster. It slows, it never stops.
+func (s *Sweeper) engageBrake(f *findings, locks int) {
+	f.brake = f.dueSoon > brakeAbove && 2*f.dueSoon > locks
+	if f.brake {
+		f.heldBack[staleness.Brake] = f.heldBack[""]
+	}
+	if f.brake != s.brake {
+		s.cfg.Log.Error().Bool("on", f.brake).Int("due", f.dueSoon).Int("locks", locks).
+			Msg("brake: while most of all locks are due within a minute, one is removed each second")
+	}
+	s.brake = f.brake
+}
+
+// publish hands the findings to the metrics, the page and the presence record.
+func (s *Sweeper) publish(f findings) {
+	var heldBack []string
+	for _, rule := range staleness.HoldBacks() {
+		if f.heldBack[rule] > 0 {
+			heldBack = append(heldBack, string(rule))
+		}
+	}
+	s.observer.report(heldBack)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.found = f
+}
+
+// tellAlert counts and logs that a lock started to alert.
+func (s *Sweeper) tellAlert(r *metadata.Record, v staleness.Verdict, now staleness.Moment, started int) {
+	s.metrics.alerting.Inc()
+	switch {
+	case started <= mostAlertLines:
+		describe(s.cfg.Log.Warn(), r).Str("state", string(v.State)).Msg("the lock is alerting")
+	case started == mostAlertLines+1:
+		s.cfg.Log.Warn().Int("more_than", mostAlertLines).Msg("many locks started to alert at once: not all are logged")
+	}
+}
+
+// candidate is a lock that may be removed at a moment of the monotonic clock, as far as is known.
+type candidate struct {
+	at       time.Duration
+	deadline time.Time
+	lock     string
+}
+
+// queue is a heap of candidates: earliest first; of those at the same moment, such as after a gap, the oldest deadline first.
+type queue []candidate
+
+func (q queue) Len() int      { return len(q) }
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q queue) Less(i, j int) bool {
+	if q[i].at != q[j].at {
+		return q[i].at < q[j].at
+	}
+	return q[i].deadline.Before(q[j].deadline)
+}
+func (q *queue) Push(c any) { *q = append(*q, c.(candidate)) }
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	c := (*q)[last]
+	*q = (*q)[:last]
+	return c
+}

@@ -1,0 +1,47 @@
+package sweeper
+
+import (
+	"context"
+	"errors"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// removeTickets removes the tickets of waiters who said that they would have given up by now, so that they do not stand in the
+// way of those behind. Their leases do not do it: the process of such a waiter lives, but it forgot.
+func (s *Sweeper) removeTickets(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
+	watched := now.Mono-c.LastGap >= s.cfg.Policy.MinWarning
+	if s.cfg.Mode != AutoUnlock || !watched || !c.Writable || !c.Fresh || !c.Forward || c.WallClock != staleness.Verified {
+		return
+	}
+	removed := 0
+	for _, waiters := range s.cfg.Queues() {
+		for _, w := range waiters {
+			overdue := !w.TimeoutAt.IsZero() && !now.Wall.Before(w.TimeoutAt.Add(s.cfg.Policy.ClockSkew))
+			if !overdue || ctx.Err() != nil {
+				continue
+			}
+			s.removeTicket(ctx, w)
+			if removed++; removed == batchSize {
+				return // the next scan goes on
+			}
+		}
+	}
+}
+
+func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	err := s.cfg.RemoveTicket(ctx, w)
+	event := s.cfg.Log.Warn()
+	switch {
+	case errors.Is(err, metadata.ErrChanged):
+		return
+	case err != nil:
+		event = s.cfg.Log.Error().Str("reason", visible(err.Error()))
+	}
+	event.Str("lock", visible(w.Lock)).Str("owner", visible(w.Owner)).Str("hostname", visible(w.Hostname)).Int64("pid", w.PID).
+		Str("uuid", visible(w.UUID)).Int64("place", w.Place).Str("timeout_at", w.TimeoutAt.UTC().Format("2006-01-02T15:04:05Z07:00")).
+		Bool("removed", err == nil).Msg("a waiter's ticket is past its timeout")
+}
