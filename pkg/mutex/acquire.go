@@ -1,0 +1,197 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// waiterRecheck is how often a waiter asks again although its watch says nothing: a safety net, not the way it learns that the
+// lock is free.
+const waiterRecheck = 10 * time.Second
+
+// Lock takes the lock, waiting as long as somebody else holds it, until ctx ends: then the error is a [*HeldError] where the
+// holder is known. Without a deadline it waits for ever, through outages of etcd too.
+//
+// Whatever is wrong with the name or the options is an error before etcd is asked.
+func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lock, error) {
+	a, b, err := c.newAcquisition(name, opts)
+	if err != nil {
+		return nil, fmt.Errorf("lock %q: %w", name, err)
+	}
+	l, err := a.try(ctx, b)
+	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
+		return a.wait(ctx, held)
+	}
+	return l, a.explain(err)
+}
+
+// TryLock takes the lock if it is free, else the error is a [*HeldError]. It never waits for a holder, and for etcd no longer than
+// the client's request timeout.
+func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lock, error) {
+	a, b, err := c.newAcquisition(name, opts)
+	if err != nil {
+		return nil, fmt.Errorf("lock %q: %w", name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
+	defer cancel()
+	l, err := a.try(ctx, b)
+	return l, a.explain(err)
+}
+
+// acquisition is one wish for one lock. Its uuid becomes that of the hold, and changes only when an outcome stayed unknown.
+type acquisition struct {
+	c     *Client
+	lock  string
+	set   settings
+	draft metadata.Draft // but for the times
+	seen  int64          // etcd's revision at the last answer
+}
+
+// newAcquisition checks all that can be checked without etcd and makes the first bid.
+func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, error) {
+	if c.isClosed() {
+		return nil, bid{}, ErrClosed
+	}
+	if err := metadata.CheckName(name); err != nil {
+		return nil, bid{}, err
+	}
+	set, err := settle(c.opts.Owner, c.opts.Defaults, opts)
+	if err != nil {
+		return nil, bid{}, err
+	}
+	a := &acquisition{c: c, lock: name, set: set, draft: metadata.Draft{
+		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: os.Getpid(), Purpose: set.purpose,
+		Client: c.about, Attributes: set.attributes, Backtrace: backtrace(set.backtraceDepth),
+	}}
+	b, err := a.bid()
+	return a, b, err
+}
+
+// bid is what is sent to etcd to get the lock. Its deadlines count from before the first sending; a repetition has the same bytes.
+type bid struct {
+	start time.Time // for the local deadline, on the monotonic clock
+	wall  time.Time // for the record
+	txn   locktxn.Txn
+}
+
+func (a *acquisition) bid() (bid, error) {
+	b := bid{start: time.Now(), wall: a.c.wall()}
+	a.draft.LockedAt = b.wall
+	a.draft.AutoUnlockAt = b.wall.Add(a.set.autoUnlockAfter)
+	a.draft.AlertAt = b.wall.Add(min(a.set.expectedRunTime, a.set.autoUnlockAfter))
+	fields, err := a.draft.Fields()
+	if err != nil {
+		return b, err
+	}
+	b.txn = locktxn.Acquire(a.c.layout, a.lock, a.draft.UUID, fields, true)
+	return b, nil
+}
+
+// wall is the time that is written into records.
+func (c *Client) wall() time.Time { return c.opts.Now().Round(0).Truncate(time.Millisecond) }
+
+// try asks for the lock, beginning with bid b, until the answer is definite: a hold, a [*HeldError], a refusal, or the end of ctx.
+func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
+	for {
+		l, err := a.send(ctx, b)
+		if !errors.Is(err, errStale) {
+			return l, err
+		}
+		if b, err = a.bid(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// errStale asks for another bid: this one got too old while etcd did not answer, or its uuid was cancelled.
+var errStale = errors.New("the bid is stale")
+
+func (a *acquisition) send(ctx context.Context, b bid) (*Lock, error) {
+	fresh, cancel := context.WithTimeout(ctx, a.set.autoUnlockAfter/3)
+	defer cancel()
+	r, err := a.c.send(fresh, b.txn)
+	if err != nil {
+		if r.doubt {
+			a.abandon()
+		}
+		if fresh.Err() != nil && ctx.Err() == nil {
+			return nil, errStale
+		}
+		return nil, err
+	}
+	a.seen = r.Header.Revision
+	if r.Succeeded {
+		return a.hold(b, r.Header.Revision, a.draft.AutoUnlockAt)
+	}
+	now := metadata.Decode(a.lock, locktxn.Fields(a.c.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
+	if now.Token != 0 && now.UUID == a.draft.UUID {
+		return a.hold(b, now.Token, now.AutoUnlockAt) // an earlier sending was committed, its answer was lost
+	}
+	if r.doubt || now.Token == 0 {
+		a.abandon()
+	}
+	if now.Token == 0 {
+		return nil, errStale
+	}
+	return nil, &HeldError{Lock: a.lock, Holder: now, At: a.c.wall()}
+}
+
+// abandon leaves a uuid whose sendings may still be committed to the background and goes on with a new one.
+func (a *acquisition) abandon() {
+	a.c.cancelLater(a.lock, a.draft.UUID)
+	a.draft.UUID = uuid.NewString()
+}
+
+// wait takes the lock as soon as it is free. held is the answer of the first try.
+func (a *acquisition) wait(ctx context.Context, held *HeldError) (*Lock, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(a.c.ctx, func() { cancel(ErrClosed) })()
+
+	var l *Lock
+	var err error
+	a.c.follow(ctx, a.c.layout.Field(a.lock, metadata.FieldUUID), waiterRecheck, func(events []*clientv3.Event) bool {
+		if old(events, a.seen) {
+			return false
+		}
+		var b bid
+		if b, err = a.bid(); err == nil {
+			l, err = a.try(ctx, b)
+		}
+		newer, isHeld := errors.AsType[*HeldError](err)
+		if isHeld {
+			held = newer
+		}
+		return !isHeld
+	}, clientv3.WithFilterPut())
+	switch {
+	case l != nil:
+		return l, nil
+	case ctx.Err() != nil:
+		held.Err = ended(ctx)
+		return nil, held
+	}
+	return nil, a.explain(err)
+}
+
+// old tells that all of the events are older than what was read last, so that there is nothing new in them.
+func old(events []*clientv3.Event, seen int64) bool {
+	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
+}
+
+// explain says what was tried, where the error does not say it itself.
+func (a *acquisition) explain(err error) error {
+	if _, isHeld := errors.AsType[*HeldError](err); err == nil || isHeld {
+		return err
+	}
+	return fmt.Errorf("lock %q: %w", a.lock, err)
+}

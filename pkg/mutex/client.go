@@ -1,0 +1,152 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// DefaultPrefix is where the locks live in etcd unless [Options] say otherwise.
+const DefaultPrefix = "/mutexes/"
+
+// Options are what all locks of a [Client] have in common. The zero Options are usable.
+type Options struct {
+	Prefix   string // where the locks live in etcd; [DefaultPrefix] when empty
+	Owner    string // the program or service that holds the locks; the name of the running program when empty
+	Hostname string // the machine or pod; the system's host name when empty
+
+	// Defaults are applied to every lock before the options of the call, which win.
+	Defaults []Option
+
+	// AttemptTimeout is the longest that one request waits for etcd's answer before it is sent again, to another member where
+	// there is one; 2s when zero. A request gets at most a third of the time that its caller still has.
+	AttemptTimeout time.Duration
+
+	// RequestTimeout bounds what must not wait for ever whatever the caller's context says: TryLock, Unlock and Close. 15s when
+	// zero.
+	RequestTimeout time.Duration
+
+	// Log gets a line for what no caller can be told: holds that were lost, clean-ups in the background. The zero Logger is
+	// silent.
+	Log zerolog.Logger
+
+	// Now is the wall clock that is written into records; time.Now when nil. Local deadlines never use it.
+	Now func() time.Time
+}
+
+// Client takes locks. It is safe for concurrent use; one per process and prefix is enough.
+type Client struct {
+	etcd   *clientv3.Client
+	layout metadata.Layout
+	opts   Options
+	about  string // client member of the records
+
+	ctx     context.Context // ends with Close; its cause is [ErrClosed]
+	cancel  context.CancelCauseFunc
+	streams atomic.Int64 // which of etcd's watch streams to use, see follow
+	chores  chores
+
+	mu     sync.Mutex
+	closed bool
+	wg     sync.WaitGroup // goroutines of holds and chores
+}
+
+// New returns a client of the locks that etcd keeps below the prefix. It asks etcd nothing. The etcd client stays the caller's:
+// close it after this one. It should be made with MaxUnaryRetries: 1, because this package repeats requests by itself and knows
+// what became of them.
+func New(etcd *clientv3.Client, o Options) (*Client, error) {
+	if etcd == nil {
+		return nil, errors.New("mutex: no etcd client was given")
+	}
+	if err := o.complete(); err != nil {
+		return nil, fmt.Errorf("mutex: %w", err)
+	}
+	layout, err := metadata.NewLayout(o.Prefix)
+	if err != nil {
+		return nil, fmt.Errorf("mutex: %w", err)
+	}
+	c := &Client{etcd: etcd, layout: layout, opts: o, about: library()}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	if _, _, err := c.newAcquisition("check", nil); err != nil {
+		return nil, fmt.Errorf("mutex: options: %w", err)
+	}
+	return c, nil
+}
+
+// complete fills in the defaults.
+func (o *Options) complete() error {
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.Owner == "" {
+		o.Owner = filepath.Base(os.Args[0])
+	}
+	if o.Hostname == "" {
+		o.Hostname, _ = os.Hostname() // a machine without a name is no reason not to lock
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	for _, d := range []struct {
+		name     string
+		value    *time.Duration
+		standard time.Duration
+	}{{"attempt timeout", &o.AttemptTimeout, 2 * time.Second}, {"request timeout", &o.RequestTimeout, 15 * time.Second}} {
+		if *d.value < 0 {
+			return fmt.Errorf("the %s is %v, it must be positive", d.name, *d.value)
+		}
+		if *d.value == 0 {
+			*d.value = d.standard
+		}
+	}
+	return nil
+}
+
+// Close ends the client. It waits, at most for the request timeout, for the clean-up of acquisitions that were given up, and
+// tells how many it could not finish. Holds that were not unlocked stay held until they are auto-unlocked, as when a process
+// dies: their contexts end with [ErrClosed], and their Unlock still works.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if !first {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
+	defer cancel()
+	left := c.chores.drain(ctx)
+	c.cancel(ErrClosed)
+	c.wg.Wait()
+	if left > 0 {
+		return fmt.Errorf("mutex: close: the outcome of %d requests is unknown: what they left is auto-unlocked in its time", left)
+	}
+	return nil
+}
+
+// spawn runs f in a goroutine that Close waits for, unless the client is closed.
+func (c *Client) spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.wg.Go(f)
+	return true
+}
+
+func (c *Client) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}

@@ -1,0 +1,24 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+)
+
+// Do runs fn while it holds the lock, waiting for it as [Client.Lock] does. The context of fn ends with ctx and when the lock is
+// lost, with the [*LostError] as its cause; [FromContext] finds the handle in it.
+//
+// The error is that of fn, joined with that of the lock: nil means that fn succeeded and that the lock was held all the time. The
+// lock is given back when fn returns or panics.
+func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) (err error) {
+	l, err := c.Lock(ctx, name, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Unlock()) }()
+
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))
+	defer cancel(nil)
+	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
+	return fn(ctx)
+}

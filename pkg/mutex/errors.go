@@ -1,0 +1,74 @@
+package mutex
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+var (
+	// ErrNotHeld is what errors.Is finds in every error that says that the caller does not hold the lock any more.
+	ErrNotHeld = errors.New("not held any more")
+
+	// ErrUnlocked is the cause with which a handle's context ends when its holder unlocks. It is an ErrNotHeld.
+	ErrUnlocked = fmt.Errorf("unlocked by its holder: %w", ErrNotHeld)
+
+	// ErrClosed says that the client was closed.
+	ErrClosed = errors.New("the lock client is closed")
+)
+
+// HeldError says that somebody else holds the lock. Its text is one line for people: who, where, since when, what for, when
+// people are alerted and when it is auto-unlocked.
+type HeldError struct {
+	Lock   string
+	Holder metadata.Document // as it was At; whatever the holder's client wrote, so escape it
+	At     time.Time         // wall clock of this process
+
+	// Err is why the caller did not wait on, usually an error of its context; nil from TryLock, which never waits.
+	Err error
+}
+
+// Error is the line.
+func (e *HeldError) Error() string {
+	line := fmt.Sprintf("lock %q is held by %s", e.Lock, describe(&e.Holder.Record, e.At))
+	if e.Err != nil {
+		return fmt.Sprintf("%v: %s", e.Err, line)
+	}
+	return line
+}
+
+// Unwrap is the reason why the caller did not wait on.
+func (e *HeldError) Unwrap() error { return e.Err }
+
+// LostError says that a hold ended without its holder's Unlock, or that it may have.
+type LostError struct {
+	Lock  string
+	UUID  string
+	Token int64
+
+	// Certain tells that the hold is over. Otherwise its time ran out on this machine's own clock before etcd confirmed an
+	// extension: nobody may rely on it, although it may still stand.
+	Certain bool
+
+	Ending *metadata.Ending   // who ended it and why; nil when nobody left a note
+	Holder *metadata.Document // who holds the lock now; nil when nobody does or when it is not known
+	At     time.Time          // when this process learned of it, wall clock
+}
+
+// Error is one line that says who ended the hold and why, as far as that is known.
+func (e *LostError) Error() string {
+	switch {
+	case !e.Certain:
+		return fmt.Sprintf("lock %q may be lost: its time ran out before etcd confirmed an extension", e.Lock)
+	case e.Ending != nil:
+		return fmt.Sprintf("lock %q was lost: %s", e.Lock, describeEnding(e.Ending, e.At))
+	case e.Holder != nil:
+		return fmt.Sprintf("lock %q was lost: it is held by %s", e.Lock, describe(&e.Holder.Record, e.At))
+	}
+	return fmt.Sprintf("lock %q was lost: its record is gone, and whoever removed it left no note", e.Lock)
+}
+
+// Is makes every LostError an [ErrNotHeld].
+func (e *LostError) Is(target error) bool { return target == ErrNotHeld }

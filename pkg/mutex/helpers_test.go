@@ -1,0 +1,126 @@
+package mutex_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// newClient is a client that has cleaned up after itself when the test ends.
+func newClient(t testing.TB, etcd *clientv3.Client) *mutex.Client {
+	t.Helper()
+	c, err := mutex.New(etcd, mutex.Options{Owner: "billing", Hostname: "host-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {
+	t.Helper()
+	l, err := c.TryLock(context.Background(), name, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func put(t testing.TB, etcd *clientv3.Client, key, value string) {
+	t.Helper()
+	if _, err := etcd.Put(context.Background(), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func layout(t testing.TB) metadata.Layout {
+	t.Helper()
+	l, err := metadata.NewLayout(mutex.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// read is the record of a lock as etcd has it.
+func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
+	t.Helper()
+	l := layout(t)
+	r, err := etcd.Get(context.Background(), l.Record(lock), clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metadata.Decode(lock, locktxn.Fields(l, r))
+}
+
+// count is the number of keys below the prefix.
+func count(t testing.TB, etcd *clientv3.Client) int64 {
+	t.Helper()
+	r, err := etcd.Get(context.Background(), mutex.DefaultPrefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Count
+}
+
+// eventually waits for something that nothing announces.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}
+
+// spyOnWatches tells of every watch of the client that etcd has confirmed, by its key.
+func spyOnWatches(etcd *clientv3.Client) <-chan string {
+	s := &watchSpy{Watcher: etcd.Watcher, opened: make(chan string, 1000)}
+	etcd.Watcher = s
+	return s.opened
+}
+
+type watchSpy struct {
+	clientv3.Watcher
+	opened chan string
+}
+
+func (s *watchSpy) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	events := s.Watcher.Watch(ctx, key, opts...)
+	s.opened <- key
+	return events
+}
+
+// txns stands between a client and etcd's transactions.
+type txns struct {
+	clientv3.KV
+	commit func(ctx context.Context, send func(context.Context) (*clientv3.TxnResponse, error)) (*clientv3.TxnResponse, error)
+}
+
+func (k *txns) Txn(ctx context.Context) clientv3.Txn { return &heldTxn{k: k, ctx: ctx} }
+
+type heldTxn struct {
+	k                *txns
+	ctx              context.Context
+	cmps             []clientv3.Cmp
+	thenOps, elseOps []clientv3.Op
+}
+
+func (t *heldTxn) If(c ...clientv3.Cmp) clientv3.Txn  { t.cmps = c; return t }
+func (t *heldTxn) Then(o ...clientv3.Op) clientv3.Txn { t.thenOps = o; return t }
+func (t *heldTxn) Else(o ...clientv3.Op) clientv3.Txn { t.elseOps = o; return t }
+func (t *heldTxn) Commit() (*clientv3.TxnResponse, error) {
+	return t.k.commit(t.ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return t.k.KV.Txn(ctx).If(t.cmps...).Then(t.thenOps...).Else(t.elseOps...).Commit()
+	})
+}

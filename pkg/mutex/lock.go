@@ -1,0 +1,170 @@
+package mutex
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+)
+
+// Lock is a lock that this process holds, until [Lock.Unlock] or until it is lost. It is safe for concurrent use.
+type Lock struct {
+	c    *Client
+	set  settings
+	held locktxn.Hold
+
+	start time.Time // monotonic: before the acquisition was sent; wall is the record's time of the same moment
+	wall  time.Time
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	lost   chan struct{}
+
+	turn chan struct{} // held by whoever extends
+
+	mu       sync.Mutex
+	cause    error     // why the handle ended; nil while it is held
+	until    time.Time // local deadline, monotonic
+	goal     time.Time // when people are to be alerted, wall clock
+	progress string    // the last note
+
+	deadline *time.Timer        // ends the handle at the local deadline
+	watching *time.Timer        // starts the watch of a hold that is not short
+	detach   func() bool        // from the client's context
+	watch    context.Context    // ends with the handle
+	stop     context.CancelFunc // ends watch
+
+	unlock    sync.Once
+	unlockErr error
+}
+
+// hold is the handle of a lock that etcd says is ours.
+func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, error) {
+	c := a.c
+	l := &Lock{
+		c: c, set: a.set, held: locktxn.Hold{Lock: a.lock, UUID: a.draft.UUID, Token: token},
+		start: b.start, wall: b.wall, goal: b.wall.Add(a.set.expectedRunTime),
+		until: b.start.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
+		lost:  make(chan struct{}), turn: make(chan struct{}, 1),
+	}
+	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, l))
+	l.watch, l.stop = context.WithCancel(context.Background())
+
+	l.mu.Lock() // the timers may fire before they are stored
+	l.deadline = time.AfterFunc(time.Until(l.until), l.expire)
+	l.watching = time.AfterFunc(watchAfter, func() { c.spawn(l.observe) })
+	l.detach = context.AfterFunc(c.ctx, func() { l.finish(ErrClosed) })
+	l.mu.Unlock()
+	if a.set.maximumHold > 0 {
+		c.spawn(l.beat)
+	}
+	if c.isClosed() {
+		l.Unlock()
+		return nil, ErrClosed
+	}
+	return l, nil
+}
+
+// Name is the lock's name.
+func (l *Lock) Name() string { return l.held.Lock }
+
+// UUID names this one hold, in the record and in its history.
+func (l *Lock) UUID() string { return l.held.UUID }
+
+// Token is the fencing token of this hold. It is greater than that of every earlier hold of any lock in the same etcd, and does
+// not change while the lock is held. A resource that refuses tokens smaller than the greatest it has seen is safe from holders
+// that do not know yet that they lost the lock.
+func (l *Lock) Token() int64 { return l.held.Token }
+
+// Guard is a compare for the caller's own transactions in the same etcd: they commit only while this hold stands.
+func (l *Lock) Guard() clientv3.Cmp {
+	return locktxn.Guard(l.c.layout, l.held)
+}
+
+// Context ends when this process must not act as the holder any more. context.Cause tells why: a [*LostError], [ErrUnlocked] or
+// [ErrClosed]. It carries the handle, see [FromContext], and nothing of the context that took the lock: that one's deadline is
+// about the waiting.
+func (l *Lock) Context() context.Context { return l.ctx }
+
+// Lost is closed when the hold is lost, or may be: the cause of [Lock.Context] is a [*LostError] then. It stays open when the
+// holder unlocks.
+func (l *Lock) Lost() <-chan struct{} { return l.lost }
+
+// Deadline is when the context ends unless the hold is extended before: the auto-unlock minus the safety margin, on this
+// machine's clock.
+func (l *Lock) Deadline() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until
+}
+
+// err is why the handle ended, nil while it is held.
+func (l *Lock) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause
+}
+
+// finish ends the handle for the first cause that comes; later ones change nothing.
+func (l *Lock) finish(cause error) (first bool) {
+	l.mu.Lock()
+	first = l.cause == nil
+	if first {
+		l.cause = cause
+	}
+	l.mu.Unlock()
+	if !first {
+		return false
+	}
+	l.cancel(cause)
+	if _, isLost := cause.(*LostError); isLost {
+		close(l.lost)
+	}
+	l.stop()
+	l.deadline.Stop()
+	l.watching.Stop()
+	l.detach()
+	return true
+}
+
+// lose ends the handle because the hold is gone or may be.
+func (l *Lock) lose(why *LostError) *LostError {
+	if l.finish(why) {
+		l.c.opts.Log.Warn().Str("lock", l.held.Lock).Str("uuid", l.held.UUID).Int64("token", l.held.Token).Err(why).Msg("lock lost")
+	}
+	return why
+}
+
+// expire runs when the local deadline is reached. An extension since then has moved it.
+func (l *Lock) expire() {
+	l.mu.Lock()
+	left := time.Until(l.until)
+	if left > 0 {
+		l.deadline.Reset(left)
+	}
+	l.mu.Unlock()
+	if left <= 0 {
+		l.lose(&LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
+	}
+}
+
+// extendUntil moves the local deadline, never back.
+func (l *Lock) extendUntil(t time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause == nil && t.After(l.until) {
+		l.until = t
+		l.deadline.Reset(time.Until(t))
+	}
+}
+
+type handleKey struct{}
+
+// FromContext is the handle of the hold under which ctx was made by [Client.Do] or [Lock.Context], nil where there is none.
+func FromContext(ctx context.Context) *Lock {
+	l, _ := ctx.Value(handleKey{}).(*Lock)
+	return l
+}

@@ -1,0 +1,84 @@
+package mutex
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const (
+	// watchAfter is how long a hold must last to be watched. Most are shorter, and a watch would cost each of them a third
+	// request; nobody takes a lock away from its holder that quickly.
+	watchAfter = 100 * time.Millisecond
+
+	// holderRecheck is how often a holder asks whether it still is one, in case a watch went silent or etcd lost an event.
+	holderRecheck = time.Minute
+
+	// noteTimeout is how long a holder that knows it lost the lock looks for the note that tells who took it away and why, before
+	// it stops without.
+	noteTimeout = 250 * time.Millisecond
+)
+
+// observe watches the hold until it is gone or the handle ends.
+func (l *Lock) observe() {
+	key := l.c.layout.Field(l.held.Lock, metadata.FieldUUID)
+	l.c.follow(l.watch, key, holderRecheck, func(events []*clientv3.Event) bool {
+		timeout := holderRecheck / 3
+		gone := l.goneBy(events)
+		if gone {
+			timeout = noteTimeout
+		} else if len(events) > 0 {
+			return false
+		}
+		ctx, cancel := context.WithTimeout(l.watch, timeout)
+		defer cancel()
+		lost, err := l.ask(ctx)
+		if err != nil && gone && l.err() == nil {
+			lost = l.lostError()
+		}
+		if lost == nil {
+			return false
+		}
+		l.lose(lost)
+		return true
+	})
+}
+
+// goneBy tells whether one of the events ended the hold. Events older than the hold say nothing: a watch that a slow member opens
+// begins in the past.
+func (l *Lock) goneBy(events []*clientv3.Event) bool {
+	for _, e := range events {
+		if e.Kv.ModRevision > l.held.Token && (e.Type == clientv3.EventTypeDelete || string(e.Kv.Value) != l.held.UUID) {
+			return true
+		}
+	}
+	return false
+}
+
+// ask asks etcd whether the hold stands: nil, or how it was lost.
+func (l *Lock) ask(ctx context.Context) (*LostError, error) {
+	r, err := l.c.send(ctx, locktxn.Ask(l.c.layout, l.held))
+	if err != nil || r.Succeeded {
+		return nil, err
+	}
+	lost := l.lostError()
+	for _, kv := range r.Responses[0].GetResponseRange().Kvs {
+		if e, err := metadata.Unmarshal[metadata.Ending](kv.Value); err == nil {
+			lost.Ending = &e
+		}
+	}
+	fields := locktxn.Fields(l.c.layout, (*clientv3.GetResponse)(r.Responses[1].GetResponseRange()))
+	if now := metadata.Decode(l.held.Lock, fields); now.Token != 0 {
+		lost.Holder = &now
+	}
+	return lost, nil
+}
+
+// lostError says that the hold is certainly gone.
+func (l *Lock) lostError() *LostError {
+	return &LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, Certain: true, At: l.c.wall()}
+}

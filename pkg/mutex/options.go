@@ -1,0 +1,161 @@
+package mutex
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Durations of a lock for which neither the client nor the call says anything. Where only one of the two is given, the other
+// follows from it: auto-unlock comes after three times the expected run time.
+const (
+	DefaultExpectedRunTime = 5 * time.Minute
+	DefaultAutoUnlockAfter = 3 * DefaultExpectedRunTime
+)
+
+// DefaultBacktraceDepth is the number of stack frames in a record.
+const DefaultBacktraceDepth = 30
+
+// DefaultHeartbeatLife is the time until auto-unlock of a lock with a heartbeat for which the call says nothing else.
+const DefaultHeartbeatLife = time.Minute
+
+const (
+	minAutoUnlockAfter = 100 * time.Millisecond // the shortest life that a hold over a network can have
+	maxDuration        = 10 * 365 * 24 * time.Hour
+	maxSafetyMargin    = 30 * time.Second // bounds the default, which is a tenth of the time until auto-unlock
+)
+
+// Option says something about one lock.
+type Option func(*settings)
+
+type settings struct {
+	owner, purpose  string
+	expectedRunTime time.Duration
+	autoUnlockAfter time.Duration
+	safetyMargin    time.Duration
+	maximumHold     time.Duration // of the heartbeat; 0 = no heartbeat
+	attributes      map[string]any
+	backtraceDepth  int
+
+	problems []error
+}
+
+// Owner is the program or service that holds the lock. It overrides that of the client.
+func Owner(name string) Option { return func(s *settings) { s.owner = name } }
+
+// Purpose says in a line what the lock is held for. Whoever is paged because of it reads this first.
+func Purpose(text string) Option { return func(s *settings) { s.purpose = text } }
+
+// ExpectedRunTime is how long the work usually takes at most. After it, counted from the acquisition or from the last
+// [Lock.Alive], people are alerted.
+func ExpectedRunTime(d time.Duration) Option {
+	return func(s *settings) { s.expectedRunTime = s.positive("expected run time", d) }
+}
+
+// AutoUnlockAfter is when the lock is taken away from a holder that says nothing more, counted from the acquisition or from the
+// last [Lock.Alive]. The handle's context ends a little earlier, see [SafetyMargin].
+func AutoUnlockAfter(d time.Duration) Option {
+	return func(s *settings) { s.autoUnlockAfter = s.positive("time until auto-unlock", d) }
+}
+
+// SafetyMargin is how long before the auto-unlock the handle's context ends, so that the work has stopped when somebody else
+// gets the lock. It should be longer than the work needs to stop. By default it is a tenth of the time until auto-unlock, at
+// most 30 seconds.
+func SafetyMargin(d time.Duration) Option {
+	return func(s *settings) { s.safetyMargin = s.positive("safety margin", d) }
+}
+
+// Heartbeat extends the time until auto-unlock in the background for as long as the process lives, until the maximum hold, which
+// is counted from the acquisition. Then a short [AutoUnlockAfter] is enough, and a lock whose process died is free soon. A live
+// process is no progress: heartbeats do not put off the alert that follows the expected run time.
+func Heartbeat(maximumHold time.Duration) Option {
+	return func(s *settings) { s.maximumHold = s.positive("maximum hold of the heartbeat", maximumHold) }
+}
+
+// Attribute adds something to the record that people see with the lock and in its history: a ticket, a build, a number of rows.
+// The value is text, a number or a boolean.
+func Attribute(name string, value any) Option {
+	return func(s *settings) {
+		if s.attributes == nil {
+			s.attributes = map[string]any{}
+		}
+		s.attributes[name] = value
+	}
+}
+
+// BacktraceDepth is the number of stack frames that the record keeps of the place that took the lock; 0 for none.
+func BacktraceDepth(frames int) Option {
+	return func(s *settings) {
+		if frames < 0 || frames > 1000 {
+			s.problems = append(s.problems, fmt.Errorf("the backtrace depth is %d, it must be between 0 and 1000", frames))
+		}
+		s.backtraceDepth = frames
+	}
+}
+
+// positive notes that a duration is not, or is beyond reason.
+func (s *settings) positive(name string, d time.Duration) time.Duration {
+	switch {
+	case d <= 0:
+		s.problems = append(s.problems, fmt.Errorf("the %s is %v, it must be positive", name, d))
+	case d > maxDuration:
+		s.problems = append(s.problems, fmt.Errorf("the %s is %v, it must be at most %v", name, d, maxDuration))
+	}
+	return d
+}
+
+// settle applies the options in their order, fills in what none of them said and refuses contradictions.
+func settle(owner string, options ...[]Option) (settings, error) {
+	s := settings{owner: owner, backtraceDepth: DefaultBacktraceDepth}
+	for _, list := range options {
+		for _, o := range list {
+			if o != nil {
+				o(&s)
+			}
+		}
+	}
+	if err := errors.Join(s.problems...); err != nil {
+		return s, err
+	}
+	s.complete()
+	return s, s.check()
+}
+
+func (s *settings) complete() {
+	if s.maximumHold > 0 {
+		if s.expectedRunTime == 0 {
+			s.expectedRunTime = min(DefaultExpectedRunTime, s.maximumHold)
+		}
+		if s.autoUnlockAfter == 0 {
+			s.autoUnlockAfter = min(DefaultHeartbeatLife, s.maximumHold)
+		}
+	}
+	switch {
+	case s.expectedRunTime == 0 && s.autoUnlockAfter == 0:
+		s.expectedRunTime, s.autoUnlockAfter = DefaultExpectedRunTime, DefaultAutoUnlockAfter
+	case s.expectedRunTime == 0:
+		s.expectedRunTime = s.autoUnlockAfter / 3
+	case s.autoUnlockAfter == 0:
+		s.autoUnlockAfter = 3 * s.expectedRunTime
+	}
+	if s.safetyMargin == 0 {
+		s.safetyMargin = min(s.autoUnlockAfter/10, maxSafetyMargin)
+	}
+}
+
+func (s *settings) check() error {
+	heartbeat := s.maximumHold > 0
+	switch {
+	case s.autoUnlockAfter < minAutoUnlockAfter:
+		return fmt.Errorf("the time until auto-unlock is %v, it must be at least %v", s.autoUnlockAfter, minAutoUnlockAfter)
+	case s.safetyMargin >= s.autoUnlockAfter:
+		return fmt.Errorf("the safety margin of %v leaves nothing of the time until auto-unlock of %v", s.safetyMargin, s.autoUnlockAfter)
+	case !heartbeat && s.expectedRunTime > s.autoUnlockAfter:
+		return fmt.Errorf("the expected run time of %v is longer than the time until auto-unlock of %v", s.expectedRunTime, s.autoUnlockAfter)
+	case heartbeat && s.maximumHold < s.autoUnlockAfter:
+		return fmt.Errorf("the heartbeat's maximum hold of %v is shorter than the time until auto-unlock of %v", s.maximumHold, s.autoUnlockAfter)
+	case heartbeat && s.expectedRunTime > s.maximumHold:
+		return fmt.Errorf("the expected run time of %v is longer than the heartbeat's maximum hold of %v", s.expectedRunTime, s.maximumHold)
+	}
+	return nil
+}

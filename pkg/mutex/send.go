@@ -1,0 +1,149 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+)
+
+// MaxRetryDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this before it
+// removes a lock, so that after an outage of etcd a live holder gets to extend first.
+const MaxRetryDelay = 2 * time.Second
+
+const (
+	firstRetryDelay = 20 * time.Millisecond
+	leastAttempt    = 100 * time.Millisecond // an attempt is not cut shorter than this, but for the caller's own deadline
+	maxRefreshes    = 5                      // of an auth token, in a row
+)
+
+// outcome is what an error of a commit tells about the transaction.
+type outcome int
+
+const (
+	unknown   outcome = iota // it may have been committed, or may be so later: only etcd can tell
+	refused                  // it was not committed and will not be, however often it is sent
+	postponed                // it was not committed, but may be when it is sent again
+	full                     // etcd is out of space: it takes no more writes, but may have taken this last one
+)
+
+// judge is the one place that reads errors of commits. What is not known for certain to be a refusal is unknown.
+func judge(err error) outcome {
+	for _, again := range []error{
+		rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty, rpctypes.ErrLeaseNotFound,
+	} {
+		if errors.Is(err, again) {
+			return postponed
+		}
+	}
+	// etcd notices while it applies a transaction that the quota is exceeded; it applies it all the same and answers with this.
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return full
+	}
+	code := status.Code(err)
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		code = e.Code()
+	}
+	switch code {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated:
+		return refused
+	}
+	return unknown
+}
+
+// answer is what is known of a transaction after it was sent, once or several times.
+type answer struct {
+	*clientv3.TxnResponse // nil when there is none
+
+	// doubt says that a sending before the last one ended without an answer: it may have been committed, or may be so later.
+	doubt bool
+}
+
+// send commits txn, which must be harmless to repeat, and repeats it, byte for byte, until its outcome is known, it is refused
+// or ctx ends. Attempts get a third of the time left, so that a member that hangs leaves time for the others.
+func (c *Client) send(ctx context.Context, txn locktxn.Txn) (a answer, err error) {
+	var last error
+	for n, refreshes := 0, 0; ; n++ {
+		if n > 0 && !pause(ctx, delay(n-1)) {
+			return a, fmt.Errorf("etcd did not answer (%w): %w", last, ended(ctx))
+		}
+		if ctx.Err() != nil {
+			return a, ended(ctx)
+		}
+		attempt, cancel := context.WithTimeout(ctx, c.slice(ctx))
+		resp, err := txn.Commit(attempt, c.etcd)
+		cancel()
+		if err == nil {
+			a.TxnResponse = resp
+			return a, nil
+		}
+		last = err
+		switch judge(err) {
+		case refused:
+			return a, err
+		case full:
+			a.doubt = true
+			return a, fmt.Errorf("etcd is out of space and takes no writes: %w", err)
+		case postponed:
+			if refreshes++; refreshes > maxRefreshes && !errors.Is(err, rpctypes.ErrTooManyRequests) {
+				return a, err
+			}
+		case unknown:
+			a.doubt, refreshes = true, 0
+			if c.etcd.Ctx().Err() != nil {
+				return a, fmt.Errorf("the etcd client is closed: %w", err)
+			}
+		}
+	}
+}
+
+// ended is why ctx ended: what errors.Is expects of a context, and the cause where that says more.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) || cause == ErrClosed {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// slice is how long the next attempt may take.
+func (c *Client) slice(ctx context.Context) time.Duration {
+	most := c.opts.AttemptTimeout
+	if end, ok := ctx.Deadline(); ok {
+		most = min(most, max(time.Until(end)/3, leastAttempt))
+	}
+	return most
+}
+
+// delay is the pause after the attempt with this number, from 0 on: doubling, with jitter, so that clients that lost the same
+// member do not come back in step.
+func delay(attempt int) time.Duration {
+	d := MaxRetryDelay
+	if attempt < 7 {
+		d = min(d, firstRetryDelay<<attempt)
+	}
+	return jitter(d)
+}
+
+// jitter is a random duration between d/2 and d.
+func jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }
+
+// pause waits and tells whether ctx let it.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,68 @@
+package mutex
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Unlock ends the handle's context and gives the lock back. It takes no context, because a lock must be given back however the
+// work ended: it tries for the client's request timeout, and goes on in the background where that was not enough.
+//
+// nil means that the lock was held until now and is free. A [*LostError] means that it had been lost before: the work may have
+// run while another held the lock. Calling it again does nothing and returns the same.
+func (l *Lock) Unlock() error {
+	l.unlock.Do(func() { l.unlockErr = l.release() })
+	return l.unlockErr
+}
+
+func (l *Lock) release() error {
+	l.finish(ErrUnlocked)
+	if lost, isLost := l.err().(*LostError); isLost && lost.Certain {
+		return lost
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
+	defer cancel()
+	r, err := l.c.send(ctx, locktxn.Release(l.c.layout, l.held))
+	if err != nil {
+		if r.doubt {
+			l.releaseLater()
+		}
+		return fmt.Errorf("unlock %q: %w; unless it is free by then, it is auto-unlocked in its time", l.held.Lock, err)
+	}
+	if r.Succeeded {
+		return nil
+	}
+	return l.notReleased(ctx, r)
+}
+
+// notReleased explains why there was nothing to give back: after a sending without an answer most likely because that one was
+// committed; then nobody has left a note about the end of the hold, and nobody needs to.
+func (l *Lock) notReleased(ctx context.Context, r answer) error {
+	lost, err := l.ask(ctx)
+	if err != nil || lost == nil {
+		lost = l.lostError()
+		now := metadata.Decode(l.held.Lock, locktxn.Fields(l.c.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
+		if now.Token != 0 {
+			lost.Holder = &now
+		}
+	}
+	if r.doubt && lost.Ending == nil {
+		return nil
+	}
+	return lost
+}
+
+// releaseLater goes on giving the lock back, for as long as it would be held.
+func (l *Lock) releaseLater() {
+	until := time.Now().Add(l.set.autoUnlockAfter)
+	l.c.later(chore{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
+		_, err := l.c.send(ctx, locktxn.Release(l.c.layout, l.held))
+		return err
+	}})
+}

@@ -1,0 +1,116 @@
+package mutex
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// describe says in one line who holds a lock, where, since when, what for, when people are alerted and when it is auto-unlocked.
+func describe(r *metadata.Record, now time.Time) string {
+	var b strings.Builder
+	b.WriteString(or(plain(r.Owner), "an unknown owner"))
+	if r.Hostname != "" {
+		b.WriteString(" on " + plain(r.Hostname))
+	}
+	if r.PID != 0 {
+		fmt.Fprintf(&b, " (pid %d)", r.PID)
+	}
+	if !r.LockedAt.IsZero() {
+		b.WriteString(" since " + relative(r.LockedAt, now))
+	}
+	if r.Purpose != "" {
+		b.WriteString(" for " + strconv.Quote(clip(r.Purpose)))
+	}
+	b.WriteString("; " + due(r.AlertAt, now, "people are alerted", "people were alerted", "it is not known when people are alerted"))
+	b.WriteString(", " + due(r.AutoUnlockAt, now, "it is auto-unlocked", "its auto-unlock was due", "it has no readable time of auto-unlock"))
+	return b.String()
+}
+
+func due(t, now time.Time, ahead, past, unknown string) string {
+	switch {
+	case t.IsZero():
+		return unknown
+	case t.After(now):
+		return ahead + " " + relative(t, now)
+	}
+	return past + " " + relative(t, now)
+}
+
+// describeEnding says who ended a hold, when and why.
+func describeEnding(e *metadata.Ending, now time.Time) string {
+	var b strings.Builder
+	switch e.Ended {
+	case metadata.EndedForced:
+		b.WriteString("force-unlocked")
+	case metadata.EndedAutoUnlocked:
+		b.WriteString("auto-unlocked")
+	default:
+		b.WriteString(or(plain(e.Ended), "ended"))
+	}
+	b.WriteString(" by " + or(plain(e.By), "somebody unknown"))
+	if !e.EndedAt.IsZero() {
+		b.WriteString(" " + relative(e.EndedAt.Time, now))
+	}
+	if e.Why != "" {
+		b.WriteString(": " + plain(e.Why))
+	}
+	return b.String()
+}
+
+// relative is "3 minutes ago" or "in 3 minutes".
+func relative(t, now time.Time) string {
+	d := t.Sub(now)
+	if d.Abs() < time.Second {
+		return "just now"
+	}
+	if d > 0 {
+		return "in " + words(d)
+	}
+	return words(-d) + " ago"
+}
+
+// words is a positive duration, rounded down to the largest unit of which there are at least two.
+func words(d time.Duration) string {
+	const day = 24 * time.Hour
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{day, "days"}, {time.Hour, "hours"}, {time.Minute, "minutes"}, {time.Second, "seconds"}} {
+		if n := d / u.unit; n >= 2 {
+			return fmt.Sprintf("%d %s", n, u.name)
+		}
+	}
+	return "1 second"
+}
+
+// plain makes text of unknown origin harmless in a line: control characters, direction marks and bytes that are no text are
+// escaped, long text is cut.
+func plain(s string) string {
+	q := strconv.Quote(clip(s))
+	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
+}
+
+// clip cuts text that is too long for a line.
+func clip(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return s
+	}
+	n := most
+	for n > most-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+func or(s, instead string) string {
+	if s == "" {
+		return instead
+	}
+	return s
+}
