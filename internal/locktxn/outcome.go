@@ -8,18 +8,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Refused tells whether err means that etcd did not and will not do what was asked: a bad request, no room, no permission, a
-// lease that is gone. Every other error says nothing about the outcome: the write may have been done, or may be done later. A
-// refusal speaks for its own sending only: an earlier one of the same transaction may still be on its way.
+// Refused tells whether err means that etcd did not and will not do what was asked: a bad request, too many of them, no
+// permission, a lease that is gone. Every other error says nothing about the outcome: the write may have been done, or may be
+// done later. A refusal speaks for its own sending only: an earlier one of the same transaction may still be on its way.
+//
+// Out of space is no refusal: etcd notices while it applies a transaction that the quota is exceeded, applies it all the same and
+// answers with that error. Of 20 KB puts by 32 clients at the limit one in five was committed so.
 func Refused(err error) bool {
 	switch Code(err) {
-	case codes.InvalidArgument, codes.ResourceExhausted, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
 		return true
 	}
-	return false
+	return is(err, rpctypes.ErrTooManyRequests)
 }
 
-// NoSpace tells whether etcd refuses puts until somebody makes room and disarms its alarm.
+// NoSpace tells whether etcd refuses puts until somebody makes room and disarms its alarm. It may have done this last one.
 func NoSpace(err error) bool { return is(err, rpctypes.ErrNoSpace) }
 
 // LeaseGone tells whether the request named a lease that does not exist any more.
