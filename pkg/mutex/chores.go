@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -134,10 +133,10 @@ func (c *Client) cancelLater(lock, uuid string) {
 		if err == nil {
 			_, err = c.send(ctx, locktxn.Cancel(c.layout, lock, uuid, lease))
 		}
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		if locktxn.LeaseGone(err) {
 			c.chores.until = time.Time{}
 		}
-		if judge(err) == full {
+		if locktxn.NoSpace(err) {
 			// No mark can be written. What was acquired with the last space is at least given back.
 			c.send(ctx, locktxn.Withdraw(c.layout, lock, uuid))
 		}

@@ -9,8 +9,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
@@ -44,16 +42,10 @@ func judge(err error) outcome {
 			return postponed
 		}
 	}
-	// etcd notices while it applies a transaction that the quota is exceeded; it applies it all the same and answers with this.
-	if errors.Is(err, rpctypes.ErrNoSpace) {
+	switch {
+	case locktxn.NoSpace(err):
 		return full
-	}
-	code := status.Code(err)
-	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
-		code = e.Code()
-	}
-	switch code {
-	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated:
+	case locktxn.Refused(err):
 		return refused
 	}
 	return unknown
