@@ -1,0 +1,83 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/term"
+)
+
+// LogSettings say what is logged and how.
+type LogSettings struct {
+	Level  string // one of LogLevels
+	Format string // one of LogFormats
+}
+
+// LogLevels are the levels, most talkative first.
+func LogLevels() []string { return []string{"trace", "debug", "info", "warn", "error"} }
+
+// LogFormats are the formats: auto is console on a terminal and json elsewhere.
+func LogFormats() []string { return []string{"auto", "json", "console"} }
+
+// Check says what is wrong with the settings.
+func (s LogSettings) Check() error {
+	if !slices.Contains(LogLevels(), s.Level) {
+		return fmt.Errorf("there is no log level %q, only %s", s.Level, strings.Join(LogLevels(), ", "))
+	}
+	if !slices.Contains(LogFormats(), s.Format) {
+		return fmt.Errorf("there is no log format %q, only %s", s.Format, strings.Join(LogFormats(), ", "))
+	}
+	return nil
+}
+
+// Logger writes to w, one JSON object a line or for human eyes, with times in UTC. Wrong settings make it log all that matters.
+func Logger(s LogSettings, w *os.File) zerolog.Logger {
+	level, err := zerolog.ParseLevel(s.Level)
+	if err != nil || s.Level == "" {
+		level = zerolog.InfoLevel
+	}
+	var out io.Writer = w
+	if s.Format == "console" || s.Format != "json" && term.IsTerminal(int(w.Fd())) {
+		out = zerolog.ConsoleWriter{
+			Out: w, TimeFormat: "15:04:05.000", TimeLocation: time.UTC,
+			NoColor: os.Getenv("NO_COLOR") != "" || !term.IsTerminal(int(w.Fd())),
+		}
+	}
+	return zerolog.New(out).Level(level).Hook(zerolog.HookFunc(stamp))
+}
+
+// stamp adds the time. zerolog's own way goes by a global format and the local time zone.
+func stamp(e *zerolog.Event, _ zerolog.Level, _ string) {
+	e.Str(zerolog.TimestampFieldName, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
+}
+
+// slogger is log for those who speak slog.
+func slogger(log zerolog.Logger) *slog.Logger {
+	return slog.New(timeless{zerolog.NewSlogHandler(log)})
+}
+
+// timeless drops the time of records: log stamps them.
+type timeless struct{ slog.Handler }
+
+func (h timeless) Handle(ctx context.Context, r slog.Record) error {
+	r.Time = time.Time{}
+	return h.Handler.Handle(ctx, r)
+}
+
+// stdLogger is log for net/http, whose complaints are about clients.
+func stdLogger(l zerolog.Logger) *log.Logger { return log.New(warnings{l}, "", 0) }
+
+type warnings struct{ log zerolog.Logger }
+
+func (w warnings) Write(line []byte) (int, error) {
+	w.log.Warn().Msg(strings.TrimSpace(string(line)))
+	return len(line), nil
+}

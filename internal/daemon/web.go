@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/prometheus/exporter-toolkit/web"
+)
+
+// WebSettings say how HTTP is served.
+type WebSettings struct {
+	Address    string // host:port, host may be empty
+	OpsAddress string // for probes and metrics where they have a listener of their own
+	// ConfigFile is the exporter-toolkit's web configuration: TLS, client certificates, users with bcrypt passwords. Its
+	// certificates are read again for every connection. The listener of OpsAddress goes without it.
+	ConfigFile  string
+	ExternalURL string // under which people reach the server, for links
+	// RoutePrefix is the path that all routes begin with; empty is the path of ExternalURL.
+	RoutePrefix string
+
+	ShutdownDelay   time.Duration // between readiness 503 and the stop of the first part
+	ShutdownTimeout time.Duration // for all parts to stop
+	Pprof           bool          // profiles below /debug/pprof/ of the ops handler
+}
+
+// Check says in one sentence what can not work.
+func (s WebSettings) Check() error {
+	for _, address := range []string{s.Address, s.OpsAddress} {
+		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
+			return fmt.Errorf("the listen address %q is not of the form host:port", address)
+		}
+	}
+	if s.OpsAddress != "" && s.OpsAddress == s.Address {
+		return fmt.Errorf("two listeners have the same address %s", s.Address)
+	}
+	if _, err := s.external(); err != nil {
+		return err
+	}
+	if s.RoutePrefix != "" && !strings.HasPrefix(s.RoutePrefix, "/") {
+		return fmt.Errorf("the route prefix %q does not begin with a slash", s.RoutePrefix)
+	}
+	if s.ShutdownDelay < 0 || s.ShutdownTimeout < 0 {
+		return errors.New("a time for the shutdown is negative")
+	}
+	if err := web.Validate(s.ConfigFile); err != nil {
+		return fmt.Errorf("the web configuration %s: %w", s.ConfigFile, err)
+	}
+	return nil
+}
+
+// Prefix is the path that all routes begin with, without a slash at its end: "" is the root.
+func (s WebSettings) Prefix() string {
+	prefix := s.RoutePrefix
+	if prefix == "" {
+		if u, err := s.external(); err == nil && u != nil {
+			prefix = u.Path
+		}
+	}
+	return strings.TrimSuffix(path.Clean("/"+prefix), "/")
+}
+
+// external is nil where no URL is given.
+func (s WebSettings) external() (*url.URL, error) {
+	if s.ExternalURL == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(s.ExternalURL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("the external URL %q is not of the form https://host/path", s.ExternalURL)
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("the external URL %q is more than scheme, host and path", s.ExternalURL)
+	}
+	return u, nil
+}

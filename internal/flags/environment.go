@@ -1,0 +1,128 @@
+package flags
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// prefixAnnotation is where Bind leaves the environment prefix, on the root command.
+const prefixAnnotation = "environment prefix"
+
+// Bind gives every flag of cmd and the commands below it an environment variable, lets --help tell defaults and variables, and
+// makes one sentence with a hint of a wrong flag. Call it when all flags, commands and hooks are defined; the hooks then find
+// the environment applied.
+func Bind(cmd *cobra.Command, environmentPrefix string) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[prefixAnnotation] = environmentPrefix + "_"
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true // the caller prints the sentence, and nothing else
+	cmd.SetUsageFunc(usage)
+	complain := cmd.FlagErrorFunc()
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return complain(c, &UsageError{Command: c.CommandPath(), Err: plain(c, err)})
+	})
+	cmd.PersistentPreRunE = environmentFirst(cmd)
+	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
+	for _, c := range cmd.Commands() {
+		bindBelow(c)
+	}
+}
+
+// bindBelow finds the commands that have a hook of their own: cobra calls that instead of the root's.
+func bindBelow(c *cobra.Command) {
+	c.Flags().SortFlags, c.PersistentFlags().SortFlags = false, false
+	if c.PersistentPreRunE != nil || c.PersistentPreRun != nil {
+		c.PersistentPreRunE = environmentFirst(c)
+	}
+	for _, below := range c.Commands() {
+		bindBelow(below)
+	}
+}
+
+func environmentFirst(c *cobra.Command) func(*cobra.Command, []string) error {
+	hookE, hook := c.PersistentPreRunE, c.PersistentPreRun
+	return func(c *cobra.Command, args []string) error {
+		if err := FromEnvironment(c); err != nil {
+			return c.FlagErrorFunc()(c, err)
+		}
+		switch {
+		case hookE != nil:
+			return hookE(c, args)
+		case hook != nil:
+			hook(c, args)
+		}
+		return nil
+	}
+}
+
+// FromEnvironment sets those flags of a command that are not on the command line. A command that runs need not call it; what
+// completes its arguments must.
+func FromEnvironment(c *cobra.Command) error {
+	for _, f := range byName(c) {
+		if f.Changed {
+			continue
+		}
+		if err := fromEnvironment(c, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fromEnvironment(c *cobra.Command, f *pflag.Flag) error {
+	for _, v := range variables(c, f) {
+		value := os.Getenv(v.name)
+		if value == "" {
+			continue
+		}
+		if err := v.set(value); err != nil {
+			return fmt.Errorf("the variable %s can not be %q: %w", v.name, value, err)
+		}
+		f.Changed = true
+		return nil
+	}
+	return nil
+}
+
+// byName sorts, because etcd.user leaves the password alone that etcd.password-file found.
+func byName(c *cobra.Command) []*pflag.Flag {
+	var all []*pflag.Flag
+	c.Flags().VisitAll(func(f *pflag.Flag) { all = append(all, f) })
+	slices.SortFunc(all, func(a, b *pflag.Flag) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// variables are those that a flag can be set by, with the first in precedence first.
+func variables(c *cobra.Command, f *pflag.Flag) []source {
+	prefix := c.Root().Annotations[prefixAnnotation]
+	if prefix == "" || f.Name == "help" || f.Name == "version" || f.Annotations[commandLineOnly] != nil {
+		return nil
+	}
+	all := []source{{name: prefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(f.Name)), set: f.Value.Set}}
+	if v, ok := f.Value.(*sourced); ok {
+		for _, s := range v.more {
+			if s.own {
+				s.name = prefix + s.name
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+const commandLineOnly = "command line only"
+
+// CommandLineOnly gives a flag no variable: a permission that is given once must not be given for good by an export.
+func CommandLineOnly(fs *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		if err := fs.SetAnnotation(name, commandLineOnly, []string{"true"}); err != nil {
+			panic(err)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package flags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// UsageError is a command line, or an environment, that can not be understood.
+type UsageError struct {
+	Command string // whose --help tells more
+	Err     error
+}
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// ExitCode is the exit status of programs for usage errors.
+func (e *UsageError) ExitCode() int { return 2 }
+
+// Hint is what to do about it.
+func (e *UsageError) Hint() string { return fmt.Sprintf("see %q", e.Command+" --help") }
+
+// Execute runs the command that args name. All that fails before its RunE is a *UsageError.
+func Execute(ctx context.Context, root *cobra.Command, args []string) error {
+	started := false
+	mark(root, &started)
+	root.SetArgs(args)
+	c, err := root.ExecuteContextC(ctx)
+	if _, known := errors.AsType[*UsageError](err); err == nil || started || known {
+		return err
+	}
+	return &UsageError{Command: c.CommandPath(), Err: err}
+}
+
+func mark(c *cobra.Command, started *bool) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			*started = true
+			return run(c, args)
+		}
+	}
+	for _, below := range c.Commands() {
+		mark(below, started)
+	}
+}
+
+// plain says what is wrong with a flag.
+func plain(c *cobra.Command, err error) error {
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if e.GetSpecifiedShortnames() != "" {
+			return fmt.Errorf("there is no flag -%s", e.GetSpecifiedName())
+		}
+		if near := nearest(c, e.GetSpecifiedName()); near != "" {
+			return fmt.Errorf("there is no flag --%s: do you mean --%s?", e.GetSpecifiedName(), near)
+		}
+		return fmt.Errorf("there is no flag --%s", e.GetSpecifiedName())
+	}
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return fmt.Errorf("--%s can not be %q: %w", e.GetFlag().Name, e.GetValue(), errors.Unwrap(e))
+	}
+	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return fmt.Errorf("--%s needs a value", e.GetFlag().Name)
+	}
+	return err
+}
+
+// nearest is the flag that is most like name, "" if none is.
+func nearest(c *cobra.Command, name string) (near string) {
+	best := max(2, len(name)/3) + 1
+	for _, f := range byName(c) {
+		if d := distance(name, f.Name); d < best && !f.Hidden {
+			near, best = f.Name, d
+		}
+	}
+	return near
+}
+
+// distance counts the letters to insert, delete or replace to get from a to b (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		above := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := above
+			if a[i] != b[j] {
+				d++
+			}
+			above, row[j+1] = row[j+1], min(d, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

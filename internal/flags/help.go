@@ -1,0 +1,174 @@
+package flags
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// usage prints what follows the description in --help: every flag with its default and its variables, in groups.
+func usage(c *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("Usage:\n")
+	if c.Runnable() {
+		fmt.Fprintf(&b, "  %s\n", c.UseLine())
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s [command]\n", c.CommandPath())
+	}
+	if len(c.Aliases) > 0 {
+		fmt.Fprintf(&b, "\nAliases:\n  %s\n", c.NameAndAliases())
+	}
+	if c.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", c.Example)
+	}
+	printCommands(&b, c)
+	for _, g := range groups(c) {
+		fmt.Fprintf(&b, "\n%s:\n", g.title)
+		for _, f := range g.flags {
+			printFlag(&b, c, f)
+		}
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n\"%s [command] --help\" tells more about a command.\n", c.CommandPath())
+	}
+	_, err := io.WriteString(c.OutOrStderr(), b.String())
+	return err
+}
+
+func printCommands(w io.Writer, c *cobra.Command) {
+	heading := "\nCommands:\n"
+	for _, below := range c.Commands() {
+		if !below.IsAvailableCommand() && below.Name() != "help" {
+			continue
+		}
+		fmt.Fprintf(w, "%s  %-*s %s\n", heading, below.NamePadding(), below.Name(), below.Short)
+		heading = ""
+	}
+	for _, below := range c.Commands() {
+		if below.IsAdditionalHelpTopicCommand() {
+			fmt.Fprintf(w, "  %-*s %s\n", below.NamePadding(), below.Name(), below.Short)
+		}
+	}
+}
+
+func printFlag(w io.Writer, c *cobra.Command, f *pflag.Flag) {
+	kind, text := pflag.UnquoteUsage(f)
+	name := "      --" + f.Name
+	if f.Shorthand != "" {
+		name = "  -" + f.Shorthand + ", --" + f.Name
+	}
+	fmt.Fprintf(w, "%s\n          %s\n", strings.TrimRight(name+" "+kind, " "), text)
+	var facts []string
+	if d := defaultOf(f); d != "" {
+		facts = append(facts, "default "+d)
+	}
+	if v := names(c, f); len(v) > 0 {
+		facts = append(facts, "$"+strings.Join(v, ", $"))
+	}
+	if len(facts) > 0 {
+		fmt.Fprintf(w, "          [%s]\n", strings.Join(facts, "; "))
+	}
+}
+
+// defaultOf is "" where the default is nothing.
+func defaultOf(f *pflag.Flag) string {
+	switch d := strings.TrimSuffix(strings.TrimPrefix(f.DefValue, "["), "]"); {
+	case f.Name == "help", f.Name == "version", d == "" || d == "false":
+		return ""
+	case f.Value.Type() == "duration":
+		return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d)
+	default:
+		return d
+	}
+}
+
+func names(c *cobra.Command, f *pflag.Flag) (all []string) {
+	for _, v := range variables(c, f) {
+		all = append(all, v.name)
+	}
+	return all
+}
+
+// group are the flags with the same word before the first dot.
+type group struct {
+	title string
+	flags []*pflag.Flag
+}
+
+// groups are the command's own flags without a dot, then its groups in the order of their definition; those that all our
+// programs have come last.
+func groups(c *cobra.Command) []group {
+	var own, shared []string
+	members := map[string][]*pflag.Flag{}
+	add := func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		name, _, dotted := strings.Cut(f.Name, ".")
+		if !dotted {
+			name = ""
+		}
+		switch {
+		case members[name] != nil:
+		case titles()[name] != "":
+			shared = append(shared, name)
+		case name == "":
+			own = append([]string{name}, own...)
+		default:
+			own = append(own, name)
+		}
+		members[name] = append(members[name], f)
+	}
+	c.LocalFlags().VisitAll(add)
+	c.InheritedFlags().VisitAll(add)
+	var all []group
+	for _, name := range append(own, shared...) {
+		all = append(all, group{title(name), members[name]})
+	}
+	return all
+}
+
+func title(name string) string {
+	if t := titles()[name]; t != "" {
+		return t
+	}
+	if name == "" {
+		return "Flags"
+	}
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+func titles() map[string]string {
+	return map[string]string{"locks": "Locks", "etcd": "Connection to etcd", "web": "HTTP server", "log": "Log"}
+}
+
+// Table lists the flags of a command in Markdown, for the documentation.
+func Table(c *cobra.Command) string {
+	c.InitDefaultHelpFlag()
+	var b strings.Builder
+	b.WriteString("| flag | default | environment | meaning |\n|---|---|---|---|\n")
+	for _, g := range groups(c) {
+		for _, f := range g.flags {
+			if f.Name == "help" {
+				continue
+			}
+			kind, text := pflag.UnquoteUsage(f)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.TrimRight("--"+f.Name+" "+kind, " "),
+				code(defaultOf(f)), code(strings.Join(names(c, f), "` `")), cell(text))
+		}
+	}
+	return b.String()
+}
+
+func code(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + s + "`"
+}
+
+func cell(s string) string { return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s) }

@@ -1,0 +1,48 @@
+package flags
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// choice defines a flag that takes one of some words.
+func choice(fs *pflag.FlagSet, target *string, words []string, name, value, usage string) {
+	*target = value
+	fs.Var(&choiceValue{target, words}, name, usage+": "+strings.Join(words, ", "))
+}
+
+type choiceValue struct {
+	target *string
+	words  []string
+}
+
+func (v *choiceValue) String() string { return *v.target }
+func (v *choiceValue) Type() string   { return "string" }
+
+func (v *choiceValue) Set(word string) error {
+	if !slices.Contains(v.words, word) {
+		return fmt.Errorf("it is one of %s", strings.Join(v.words, ", "))
+	}
+	*v.target = word
+	return nil
+}
+
+// prefixValue is the prefix of the locks, with its final slash.
+type prefixValue string
+
+func (v *prefixValue) String() string { return string(*v) }
+func (v *prefixValue) Type() string   { return "string" }
+
+func (v *prefixValue) Set(prefix string) error {
+	l, err := metadata.NewLayout(prefix)
+	if err != nil {
+		return err
+	}
+	*v = prefixValue(l.Prefix())
+	return nil
+}
