@@ -25,9 +25,6 @@ type Config struct {
 
 	Series      Series // which locks get series of their own; none when empty
 	SeriesLimit int    // how many at most
-
-	// EventRetention is how long the removal of a lock is shown as a series of its own.
-	EventRetention time.Duration
 }
 
 // Sync says how good the picture is.
@@ -50,7 +47,8 @@ type Activity struct {
 type Collector struct {
 	c Config
 	d descs
-	e *endings
+
+	held *prometheus.HistogramVec
 }
 
 // New returns a collector; it is not registered.
@@ -58,13 +56,13 @@ func New(c Config) *Collector {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Collector{c: c, d: newDescs(c.Namespace), e: newEndings(c.Namespace, c.SeriesLimit, c.EventRetention)}
+	return &Collector{c: c, d: newDescs(c.Namespace), held: newHoldSeconds(c.Namespace)}
 }
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.d.describe(ch)
-	c.e.held.Describe(ch)
+	c.held.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -85,13 +83,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if c.c.Alarms != nil {
 		c.alarms(ch)
 	}
-	c.removed(ch, now.Wall)
-	c.e.held.Collect(ch)
-}
-
-// Ended takes note of the end of a hold; ending is nil when its holder released it. It is meant for the callback of the view.
-func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
-	c.e.add(r, ending, staleness.Moment{Wall: c.c.Now(), Mono: c.c.Clock()})
+	c.held.Collect(ch)
 }
 
 func (c *Collector) sync(ch chan<- prometheus.Metric, s Sync) {

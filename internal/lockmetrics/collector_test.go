@@ -35,16 +35,15 @@ func newWorld(locks ...*metadata.Record) *world {
 
 func (w *world) config() lockmetrics.Config {
 	return lockmetrics.Config{
-		Namespace:      "unlocker",
-		Policy:         staleness.DefaultPolicy(),
-		Locks:          func() []*metadata.Record { return w.locks },
-		Queues:         func() map[string][]metadata.Waiter { return w.queues },
-		Clock:          func() time.Duration { return w.mono },
-		Now:            func() time.Time { return w.now },
-		Sync:           func() lockmetrics.Sync { return w.sync },
-		Series:         lockmetrics.SeriesAlerting,
-		SeriesLimit:    1000,
-		EventRetention: time.Hour,
+		Namespace:   "unlocker",
+		Policy:      staleness.DefaultPolicy(),
+		Locks:       func() []*metadata.Record { return w.locks },
+		Queues:      func() map[string][]metadata.Waiter { return w.queues },
+		Clock:       func() time.Duration { return w.mono },
+		Now:         func() time.Time { return w.now },
+		Sync:        func() lockmetrics.Sync { return w.sync },
+		Series:      lockmetrics.SeriesAlerting,
+		SeriesLimit: 1000,
 	}
 }
 

@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type descs struct {
 	locks, waiters, oldest, longestWaiter *prometheus.Desc
 
-	lockedAt, alertAt, autoUnlockAt, lockWaiters, removedAt, dropped *prometheus.Desc
+	lockedAt, alertAt, autoUnlockAt, lockWaiters, dropped *prometheus.Desc
 
 	up, alarm, revision, lastSync *prometheus.Desc
 
@@ -27,9 +27,7 @@ func newDescs(namespace string) descs {
 		alertAt:      d("lock_alert_at_timestamp_seconds", "When people are to be alerted about the lock.", "lock", "owner", "hostname"),
 		autoUnlockAt: d("lock_auto_unlock_at_timestamp_seconds", "When the lock is to be removed.", "lock", "owner", "hostname"),
 		lockWaiters:  d("lock_waiters", "Those who wait for the lock.", "lock"),
-		removedAt: d("lock_last_auto_unlock_timestamp_seconds",
-			"When an unlocker removed the lock, as seen by this process; shown for a while.", "lock", "owner", "hostname"),
-		dropped: d("lock_series_dropped", "Locks that have no series of their own because of the limit."),
+		dropped:      d("lock_series_dropped", "Locks that have no series of their own because of the limit."),
 
 		up:       d("etcd_up", "Whether the picture of the locks is complete and etcd was heard a moment ago."),
 		alarm:    d("etcd_alarm", "Whether etcd has raised the alarm.", "alarm"),
@@ -46,7 +44,7 @@ func newDescs(namespace string) descs {
 func (d descs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		d.locks, d.waiters, d.oldest, d.longestWaiter,
-		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockWaiters, d.removedAt, d.dropped,
+		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockWaiters, d.dropped,
 		d.up, d.alarm, d.revision, d.lastSync,
 		d.resyncs, d.events, d.restarts, d.metadataErrors,
 	} {

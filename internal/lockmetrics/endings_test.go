@@ -19,35 +19,6 @@ func ending(ended string) *metadata.Ending {
 	return &metadata.Ending{Ended: ended, EndedAt: metadata.Time{Time: now}}
 }
 
-func TestAnAutoUnlockIsShownForAWhile(t *testing.T) {
-	w := newWorld()
-	c := lockmetrics.New(w.config())
-	c.Ended(lock("stale", -time.Hour), ending(metadata.EndedAutoUnlocked))
-	c.Ended(lock("forced", -time.Hour), ending(metadata.EndedForced))
-	c.Ended(lock("released", time.Hour), nil)
-	expect(t, c, `
-# HELP unlocker_lock_last_auto_unlock_timestamp_seconds When an unlocker removed the lock, as seen by this process; shown for a while.
-# TYPE unlocker_lock_last_auto_unlock_timestamp_seconds gauge
-unlocker_lock_last_auto_unlock_timestamp_seconds{hostname="host-1",lock="stale",owner="billing"} 1.7e+09
-`, "unlocker_lock_last_auto_unlock_timestamp_seconds")
-	w.now = now.Add(time.Hour)
-	if n := testutil.CollectAndCount(c, "unlocker_lock_last_auto_unlock_timestamp_seconds"); n != 0 {
-		t.Error("the removal is still shown after an hour")
-	}
-}
-
-func TestAFloodOfRemovalsIsLimited(t *testing.T) {
-	config := newWorld().config()
-	config.SeriesLimit = 10
-	c := lockmetrics.New(config)
-	for i := range 1000 {
-		c.Ended(lock(fmt.Sprint(i), -time.Hour), ending(metadata.EndedAutoUnlocked))
-	}
-	if n := testutil.CollectAndCount(c, "unlocker_lock_last_auto_unlock_timestamp_seconds"); n != 10 {
-		t.Errorf("%d series, want 10", n)
-	}
-}
-
 func TestHoldsAreMeasuredByHowTheyEnded(t *testing.T) {
 	w := newWorld()
 	c := lockmetrics.New(w.config())
@@ -76,9 +47,7 @@ func everything(w *world) []prometheus.Collector {
 		one := map[string]uint64{"x": 1}
 		return lockmetrics.Activity{Resyncs: one, Events: one, Restarts: one, MetadataErrors: one}
 	}
-	c := lockmetrics.New(config)
-	c.Ended(lock("stale", -time.Hour), ending(metadata.EndedAutoUnlocked))
-	return []prometheus.Collector{c, lockmetrics.BuildInfo("unlocker", "v1", "abc"), lockmetrics.PolicyInfo("unlocker", "alert-only")}
+	return []prometheus.Collector{lockmetrics.New(config), lockmetrics.BuildInfo("unlocker", "v1", "abc"), lockmetrics.PolicyInfo("unlocker", "alert-only")}
 }
 
 func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
@@ -88,7 +57,7 @@ func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 21; len(families) != want {
+	if want := 20; len(families) != want {
 		t.Errorf("%d metrics, want all %d", len(families), want)
 	}
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
