@@ -1,0 +1,84 @@
+#!/bin/bash
+# Checks the models with spin: the protocol as built must pass, and every variant with one guard left out must fail.
+# usage: spec/run.sh [full]      needs spin, gcc. Exit 0 when every line is as expected.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+full=${1:-}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+for tool in spin gcc; do
+	command -v $tool > /dev/null || { echo "spec: $tool is missing (Debian: apt-get install spin gcc)"; exit 1; }
+done
+right=0 wrong=0
+
+# check pass|fail MODEL safety|LTL-NAME DEFINES...
+check() {
+	local want=$1 model=$2 property=$3; shift 3
+	local cc="-O2 -w -DCOLLAPSE -DVECTORSZ=2048" pan="-m1000000 -w25" defines=("$@") got states why
+	if [ "$property" = safety ]; then
+		cc="$cc -DSAFETY"
+	else
+		cc="$cc -DNFAIR=4" pan="$pan -a -f -N $property"; defines+=(-DLTL)
+	fi
+	rm -f pan pan.* ./*.trail
+	if spin -a "${defines[@]}" "$here/$model.pml" > out 2>&1 && gcc $cc -o pan pan.c > out 2>&1 && ./pan $pan > out 2>&1 &&
+		grep -aq 'errors: 0' out && ! grep -aq 'Search not completed\|max search depth too small' out; then got=pass
+	elif grep -aqE '^pan:1: (assertion violated|invalid end state|acceptance cycle)' out; then got=fail
+	else got=error
+	fi
+	states=$(awk '/states, stored/ {print $1}' out)
+	why=$(grep -a '^pan:1:' out | sed 's/^pan:1: //; s/ (at depth.*//' | cut -c1-60)
+	if [ $got = "$want" ]; then right=$((right + 1)); else wrong=$((wrong + 1)); echo "WRONG, the output follows:"; head -30 out; fi
+	printf '%-6s %-7s want %-4s got %-5s %10s states  %s  %s\n' "$model" "$property" "$want" $got "${states:-?}" "$*" "$why"
+}
+passes() { check pass "$@"; }
+breaks() { check fail "$@"; }
+
+# One lock: lost answers, late commits, pauses, crashes, sweepers, fencing.
+passes lock safety -DFAULTS=2
+passes lock gone -DFAULTS=2 -DNC=1
+passes lock nolong -DFAULTS=2 -DNC=1
+for mutant in UNFENCED COHERENCE_STRICT SWEEP_UUID_ONLY SWEEP_BLIND NO_GRACE ALIVE_BLIND UNLOCK_BLIND NO_CANCEL_GUARD; do
+	breaks lock safety -D$mutant
+done
+breaks lock safety -DALIVE_NO_MONO -DNV=2
+breaks lock gone -DNO_SWEEPER
+
+# The queue: tickets, a leased tail, marks.
+passes queue safety -DFAULTS=2
+passes queue safety -DFAULTS=2 -DLATE_ENQ -DOWN_LEASE
+passes queue safety -DFAULTS=1 -DN=4
+passes queue live -DFAULTS=2 -DN=2
+passes queue drain -DFAULTS=2 -DN=2
+passes queue drain -DFAULTS=2 -DN=2 -DLATE_ENQ -DOWN_LEASE
+for mutant in NO_MARK NO_SCAN; do breaks queue safety -DFAULTS=1 -DN=4 -D$mutant; done
+for mutant in NO_TICKET_GUARD NO_TAIL_GUARD NO_LEASE EDGE; do breaks queue safety -D$mutant; done
+breaks queue safety -DLATE_ENQ -DOWN_LEASE -DNO_CANCEL_GUARD
+breaks queue drain -DFAULTS=1 -DN=2 -DNO_SWEEPER
+breaks queue drain -DFAULTS=1 -DN=2 -DLATE_ENQ
+
+# When a deadline may be called passed.
+passes grace safety
+passes grace safety -DPROMPT
+passes grace safety -DSK=3
+passes grace safety -DSK=3 -DPROMPT
+passes grace safety -DH=3 -DTTL=6 -DRB=3
+for mutant in NO_OUTAGE_GRACE NO_RESTART_GRACE READ_PROBE SHORT_GRACE NO_CLOCK_CHECK JUMP_IS_A_GAP; do breaks grace safety -D$mutant; done
+breaks grace safety -DNO_SKEW -DSK=3
+
+if [ "$full" = full ]; then
+	passes lock safety -DFAULTS=3
+	passes lock safety -DFAULTS=1 -DNS=2
+	passes lock safety -DFAULTS=1 -DNA=2
+	passes lock safety -DFAULTS=1 -DNC=3
+	passes lock safety -DFAULTS=1 -DMAXT=2 -DTTL=2 -DNV=2
+	passes lock gone -DFAULTS=1
+	passes lock nolong -DFAULTS=2
+	passes queue safety -DFAULTS=3
+	passes queue safety -DFAULTS=2 -DN=4
+	passes queue live -DFAULTS=1
+	passes queue drain -DFAULTS=1
+fi
+echo "spec: $right passed, $wrong failed"
+[ $wrong = 0 ]
