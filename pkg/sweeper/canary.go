@@ -82,6 +82,8 @@ func (o *observer) announce(ctx context.Context) {
 func (o *observer) answered(now, sent time.Duration, highest, revision int64, term uint64) {
 	c := &o.canary
 	switch {
+	case !c.tried:
+		o.gap(now, gapStart, "")
 	case !c.works:
 		o.gap(now, gapWrites, "")
 	case now-c.sent > canaryLate:

@@ -27,6 +27,8 @@ type metrics struct {
 	vec      *prometheus.CounterVec
 	removals struct{ success, conflict, failed, skipped prometheus.Counter }
 
+	heldBack, offset, jumps, lastUnlock *prometheus.Desc
+
 	mu       sync.Mutex
 	unlocked map[lockLabels]time.Time
 }
@@ -46,6 +48,14 @@ func newMetrics() *metrics {
 	m.vec = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "unlocker_removals_total", Help: "Removals of locks past their deadline, by result.",
 	}, []string{"result"})
+	m.heldBack = prometheus.NewDesc("unlocker_removal_held_back",
+		"Locks that are due and not removed, by the rule that holds them back.", []string{"reason"}, nil)
+	m.offset = prometheus.NewDesc("unlocker_clock_offset_seconds",
+		"Own wall clock minus the median of the other unlockers' and etcd members'; absent while there is nobody to compare with.", nil, nil)
+	m.jumps = prometheus.NewDesc("unlocker_clock_jumps_total",
+		"Jumps of the own wall clock against the monotonic clock.", nil, nil)
+	m.lastUnlock = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",
+		"When this unlocker removed a lock of this name; kept for a while.", []string{"lock", "owner", "hostname"}, nil)
 	m.removals.success = m.vec.WithLabelValues("success")
 	m.removals.conflict = m.vec.WithLabelValues("conflict")
 	m.removals.failed = m.vec.WithLabelValues("error")
@@ -95,50 +105,41 @@ func label(s string) string {
 	return s[:end]
 }
 
-var (
-	heldBackDesc = prometheus.NewDesc("unlocker_removal_held_back",
-		"Locks that are due and not removed, by the rule that holds them back.", []string{"reason"}, nil)
-	clockOffsetDesc = prometheus.NewDesc("unlocker_clock_offset_seconds",
-		"Own wall clock minus the median of the other unlockers' and etcd members'; absent while there is nobody to compare with.", nil, nil)
-	clockJumpsDesc = prometheus.NewDesc("unlocker_clock_jumps_total",
-		"Jumps of the own wall clock against the monotonic clock.", nil, nil)
-	unlockedDesc = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",
-		"When this unlocker removed a lock of this name; kept for a while.", []string{"lock", "owner", "hostname"}, nil)
-)
-
 // Describe implements [prometheus.Collector].
 func (s *Sweeper) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{heldBackDesc, clockOffsetDesc, clockJumpsDesc, unlockedDesc} {
+	m := s.metrics
+	for _, desc := range []*prometheus.Desc{m.heldBack, m.offset, m.jumps, m.lastUnlock} {
 		ch <- desc
 	}
-	s.metrics.alerting.Describe(ch)
-	s.metrics.lag.Describe(ch)
-	s.metrics.vec.Describe(ch)
+	m.alerting.Describe(ch)
+	m.lag.Describe(ch)
+	m.vec.Describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
 func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
-	s.metrics.alerting.Collect(ch)
-	s.metrics.lag.Collect(ch)
-	s.metrics.vec.Collect(ch)
+	m := s.metrics
+	m.alerting.Collect(ch)
+	m.lag.Collect(ch)
+	m.vec.Collect(ch)
 	status := s.Status()
 	for rule, locks := range status.HeldBack {
-		ch <- prometheus.MustNewConstMetric(heldBackDesc, prometheus.GaugeValue, float64(locks), string(rule))
+		ch <- prometheus.MustNewConstMetric(m.heldBack, prometheus.GaugeValue, float64(locks), string(rule))
 	}
 	if status.WallClock != staleness.Unverified {
-		ch <- prometheus.MustNewConstMetric(clockOffsetDesc, prometheus.GaugeValue, status.Offset.Seconds())
+		ch <- prometheus.MustNewConstMetric(m.offset, prometheus.GaugeValue, status.Offset.Seconds())
 	}
-	ch <- prometheus.MustNewConstMetric(clockJumpsDesc, prometheus.CounterValue, float64(status.ClockJumps))
+	ch <- prometheus.MustNewConstMetric(m.jumps, prometheus.CounterValue, float64(status.ClockJumps))
 	now := s.cfg.Now()
-	s.metrics.mu.Lock()
-	defer s.metrics.mu.Unlock()
-	s.metrics.forget(mostUnlocked)
-	for labels, at := range s.metrics.unlocked {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forget(mostUnlocked)
+	for labels, at := range m.unlocked {
 		if now.Sub(at) > s.cfg.EventRetention {
-			delete(s.metrics.unlocked, labels)
+			delete(m.unlocked, labels)
 			continue
 		}
-		ch <- prometheus.MustNewConstMetric(unlockedDesc, prometheus.GaugeValue, float64(at.UnixMilli())/1000, labels.lock, labels.owner, labels.hostname)
+		ch <- prometheus.MustNewConstMetric(m.lastUnlock, prometheus.GaugeValue, float64(at.UnixMilli())/1000, labels.lock, labels.owner, labels.hostname)
 	}
 }
 

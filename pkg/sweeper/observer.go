@@ -95,8 +95,11 @@ func (o *observer) look() (staleness.Conditions, staleness.Moment) {
 // gap records that nothing can be vouched for until now. It is logged when it begins and when its cause changes.
 func (o *observer) gap(mono time.Duration, cause, detail string) {
 	if !o.inGap || o.gapCause != cause {
-		o.cfg.Log.Warn().Str("cause", cause).Str("detail", visible(detail)).Stringer("min_warning", o.cfg.Policy.MinWarning).
-			Msg("gap: the warning time of all locks starts anew")
+		event := o.cfg.Log.Warn().Str("cause", cause).Stringer("min_warning", o.cfg.Policy.MinWarning)
+		if detail != "" {
+			event.Str("detail", visible(detail))
+		}
+		event.Msg("gap: the warning time of all locks starts anew")
 	}
 	o.lastGap, o.gapCause, o.inGap = max(o.lastGap, mono), cause, true
 }

@@ -16,9 +16,9 @@ type Status struct {
 	SetAside int                     // locks whose removal failed so often that it is tried only now and then
 	Brake    bool                    // removals are slowed down to one a second
 
-	Writable  bool // etcd took a write just now
-	Fresh     bool // the view is complete and fresh
-	Forward   bool // etcd did not go back, or that was confirmed
+	Writable  bool   // etcd took a write just now
+	Fresh     bool   // the view is complete and fresh
+	Forward   bool   // etcd did not go back, or that was confirmed
 	Failure   string // of the last write
 	WallClock staleness.WallClock
 	Offset    time.Duration // of the wall clock to the median of others'; positive = ours is ahead

@@ -1,0 +1,122 @@
+package sweeper_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
+)
+
+func excluding(globs ...string) func(*node, *sweeper.Config) {
+	return func(_ *node, c *sweeper.Config) { c.Exclude = globs }
+}
+
+func TestTheAuditLineHasTheWholeRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.take("billing/invoice/42", time.Minute, 2*time.Minute, func(r *metadata.Record) {
+			r.Alive = &metadata.Alive{At: r.LockedAt.Add(time.Second), Progress: "3 of 4"}
+			r.Attributes = map[string]any{"queue": "night", "shard": json.Number("7"), "retry": true}
+		})
+		r := s.locks["billing/invoice/42"]
+		wait(time.Hour)
+		lines := n.log("lock removed")
+		if len(lines) != 1 {
+			t.Fatalf("%d lines", len(lines))
+		}
+		want := map[string]any{
+			"level": "warn", "message": "lock removed", "result": "success", "lock": r.Name, "owner": "billing", "hostname": "pod-1", "pid": 42.,
+			"uuid": r.UUID, "token": float64(r.Token), "revision": float64(r.Revision), "purpose": "test",
+			"locked_at": "2000-01-01T00:00:00Z", "alert_at": "2000-01-01T00:01:00Z", "auto_unlock_at": "2000-01-01T00:02:00Z",
+			"alive": "2000-01-01T00:00:01Z", "progress": "3 of 4",
+			"attributes": map[string]any{"queue": "night", "shard": 7., "retry": true},
+			"reason":     "its auto_unlock_at 2000-01-01T00:02:00Z passed 5s ago and its holder did not extend it; people were warned for at least 30s",
+		}
+		if got, want := fmt.Sprint(lines[0]), fmt.Sprint(want); got != want {
+			t.Errorf("\n got %s\nwant %s", got, want)
+		}
+		if why := s.endings[r.Name].Why; why != want["reason"] {
+			t.Errorf("the history says %q, the log %q", why, want["reason"])
+		}
+	})
+}
+
+func TestHostileRecordsCanNotForgeTheLog(t *testing.T) {
+	hostile := "x\n{\"level\":\"info\"}\x1b[31m\u202egnp.exe\xff\u009b\u2028\x00"
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.take(hostile, time.Second, 2*time.Minute, func(r *metadata.Record) {
+			r.UUID, r.Owner, r.Hostname, r.Purpose = hostile, hostile, hostile, hostile
+			r.Alive = &metadata.Alive{Progress: hostile}
+			r.Attributes = map[string]any{hostile: hostile}
+			r.Problems = []metadata.Problem{{Field: hostile, Reason: metadata.ReasonBadValue, Text: hostile}}
+		})
+		s.broken[hostile] = fmt.Errorf("etcd says: %s", hostile)
+		wait(3 * time.Minute)
+		delete(s.broken, hostile)
+		wait(6 * time.Minute)
+		if len(n.log("the lock is alerting")) != 1 || len(n.log("lock not removed")) != 6 || len(n.log("lock removed")) != 1 {
+			t.Errorf("the log is\n%s", n.logged.String())
+		}
+		for line := range strings.Lines(n.logged.String()) {
+			if !json.Valid([]byte(line)) || !utf8.ValidString(line) {
+				t.Errorf("not a JSON line: %q", line)
+			}
+			if strings.ContainsAny(strings.TrimSuffix(line, "\n"), "\x1b\u202e\u009b\u2028\x00\n") {
+				t.Errorf("control characters: %q", line)
+			}
+		}
+	})
+}
+
+func TestTheStartOfAnAlertIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.take("a", time.Minute, time.Hour)
+		token := s.revision
+		wait(59 * time.Second)
+		if lines := n.log("the lock is alerting"); len(lines) != 0 {
+			t.Errorf("told before alert_at: %v", lines)
+		}
+		wait(6 * time.Second)
+		if lines := n.log("the lock is alerting"); len(lines) != 1 || lines[0]["state"] != "alerting" || lines[0]["lock"] != "a" {
+			t.Errorf("logged %v", lines)
+		}
+		wait(10 * time.Minute)
+		if lines := n.log("the lock is alerting"); len(lines) != 1 {
+			t.Errorf("told %d times", len(lines))
+		}
+		if _, err := s.alive("a", token, time.Now().Round(0).Add(10*time.Minute), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		wait(11 * time.Minute)
+		if lines := n.log("the lock is alerting"); len(lines) != 2 {
+			t.Errorf("told %d times after an extension", len(lines))
+		}
+	})
+}
+
+func TestAFloodOfAlertsIsCountedNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.takeMany(1000, 2000)
+		wait(10 * time.Second)
+		n := s.join(t)
+		wait(10 * time.Second)
+		if lines := n.log("the lock is alerting"); len(lines) != 100 {
+			t.Errorf("%d lines", len(lines))
+		}
+		if got := sample(t, n, "unlocker_alerting_locks_total"); got != 1000 {
+			t.Errorf("counted %v", got)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package sweeper_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// takeMany writes locks that expire in two minutes, the first one first, and some that do not.
+func (s *store) takeMany(expiring, others int) {
+	for i := range expiring {
+		s.take(fmt.Sprintf("due-%05d", i), time.Second, 2*time.Minute+time.Duration(i)*time.Millisecond)
+	}
+	for i := range others {
+		s.take(fmt.Sprintf("other-%05d", i), time.Hour, 2*time.Hour)
+	}
+}
+
+func TestMassExpiryIsRemovedInBatchesOldestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.takeMany(1000, 1500)
+		wait(10 * time.Minute)
+		n := s.join(t)
+		wait(minWarning)
+		if len(s.removed) != 1000 || n.Status().Brake {
+			t.Errorf("%d removed, status %+v", len(s.removed), n.Status())
+		}
+		var order []string
+		for _, commit := range s.commits {
+			if len(commit) > 64 {
+				t.Errorf("%d removals in one commit", len(commit))
+			}
+			order = append(order, commit...)
+		}
+		if !slices.IsSorted(order) || len(s.commits) > 17 {
+			t.Errorf("%d commits, oldest first: %v", len(s.commits), slices.IsSorted(order))
+		}
+	})
+}
+
+func TestTheBrakeSlowsButNeverStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.takeMany(100, 40)
+		n := s.join(t)
+		wait(2*time.Minute + skew + 10*time.Second)
+		if got := len(s.removed); got < 9 || got > 12 {
+			t.Errorf("%d removed in the first ten seconds, want one a second", got)
+		}
+		if got := n.Status(); !got.Brake || got.HeldBack[staleness.Brake] < 80 {
+			t.Errorf("status %+v", got)
+		}
+		if got := s.presence[n.id].HeldBack; !slices.Equal(got, []string{"brake"}) {
+			t.Errorf("announced %v", got)
+		}
+		for i, commit := range s.commits {
+			if len(commit) != 1 || commit[0] != fmt.Sprintf("due-%05d", i) {
+				t.Errorf("commit %d removed %v, want the oldest lock", i, commit)
+			}
+		}
+		wait(2 * time.Minute)
+		if len(s.removed) != 100 || n.Status().Brake {
+			t.Errorf("%d removed, status %+v", len(s.removed), n.Status())
+		}
+		if lines := n.log("brake: while most of all locks are due within a minute, one is removed each second"); len(lines) != 2 {
+			t.Errorf("%d lines about the brake", len(lines))
+		}
+	})
+}
+
+func TestTheBrakeSeesWhatIsComing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.takeMany(100, 0)
+		wait(2*time.Minute + skew - time.Minute - 10*time.Second)
+		if n.Status().Brake {
+			t.Error("the brake is on more than a minute ahead")
+		}
+		wait(20 * time.Second)
+		if !n.Status().Brake {
+			t.Error("the brake is off half a minute ahead")
+		}
+	})
+}
+
+func TestTheBrakeIsOffForFewLocks(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		expiring, others   int
+		removedAfterSecond int
+	}{
+		{"twenty of twenty are no disaster", 20, 0, 20},
+		{"half is not more than half", 50, 50, 50},
+		{"twenty-one of twenty-one are", 21, 0, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				s.join(t)
+				s.takeMany(c.expiring, c.others)
+				wait(2*time.Minute + skew + time.Second)
+				if len(s.removed) != c.removedAfterSecond {
+					t.Errorf("%d removed", len(s.removed))
+				}
+				wait(time.Minute)
+				if len(s.removed) != c.expiring {
+					t.Errorf("%d removed in the end", len(s.removed))
+				}
+			})
+		})
+	}
+}
+
+func TestExcludedLocksDoNotEngageTheBrake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.takeMany(100, 0)
+		for name := range s.locks {
+			s.take("spared/"+name, time.Second, 2*time.Minute)
+		}
+		n := s.join(t, excluding("spared/*", "due-*"))
+		s.take("a", time.Second, 2*time.Minute, func(*metadata.Record) {})
+		wait(2*time.Minute + skew)
+		if n.Status().Brake || len(s.removals("a")) != 1 {
+			t.Errorf("status %+v, a removed at %v", n.Status(), s.removals("a"))
+		}
+	})
+}

@@ -1,0 +1,173 @@
+package sweeper_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		for name, join := range map[string]func(*testing.T, *store) *node{
+			"with members of etcd to ask": func(t *testing.T, s *store) *node { return s.join(t) },
+			"with peers": func(t *testing.T, s *store) *node {
+				s.join(t, withoutMembers)
+				return s.join(t, withoutMembers, withPeers)
+			},
+			"with nobody to ask": func(t *testing.T, s *store) *node { return s.join(t, withoutMembers) },
+		} {
+			t.Run(by.String()+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStore()
+					h := s.hold(t, "living", 90*time.Second, 0)
+					n := join(t, s)
+					wait(100 * time.Second)
+					n.jump(by)
+					wait(10 * time.Hour)
+					h.mustHold(t)
+					if got := n.Status().ClockJumps; got != 1 {
+						t.Errorf("%d jumps counted", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAClockThatWasWrongFromTheStartCostsNobodyALock(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		for name, withMembers := range map[string]bool{"with members of etcd to ask": true, "with nobody to ask": false} {
+			t.Run(by.String()+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStore()
+					h := s.hold(t, "living", 90*time.Second, 0)
+					s.take("dead", time.Minute, 10*time.Minute)
+					wait(45 * time.Second)
+					n := s.join(t, ahead(by))
+					if !withMembers {
+						n.leave()
+						n = s.join(t, ahead(by), withoutMembers)
+					}
+					started := time.Now()
+					wait(5 * time.Hour)
+					h.mustHold(t)
+					switch at := s.removals("dead"); {
+					case withMembers && len(at) > 0:
+						t.Errorf("a clock that disagrees removed a lock at %v", at)
+					case withMembers && by > 0 && n.Status().HeldBack[staleness.Clock] == 0:
+						t.Errorf("status %+v", n.Status())
+					case !withMembers && (len(at) != 1 || at[0].Sub(started) < 10*time.Minute):
+						t.Errorf("unverified, started at %v, removed at %v: want after the whole time to live", started, at)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAnUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, withoutMembers)
+		s.take("watched from its beginning", time.Second, 5*time.Minute)
+		deadline := time.Now().Add(5 * time.Minute)
+		wait(10 * time.Minute)
+		s.mustBeRemovedOnceAt(t, "watched from its beginning", deadline.Add(skew))
+
+		s.take("seen after a restart", time.Second, 5*time.Minute)
+		wait(4 * time.Minute)
+		n.leave()
+		n = s.join(t, withoutMembers)
+		restarted := time.Now()
+		wait(2 * time.Minute)
+		if got := n.Status(); got.HeldBack[staleness.Clock] != 1 || got.WallClock != staleness.Unverified {
+			t.Errorf("status %+v", got)
+		}
+		wait(time.Hour)
+		s.mustBeRemovedOnceAt(t, "seen after a restart", restarted.Add(5*time.Minute))
+	})
+}
+
+func TestAClockThatGetsVerifiedAllowsRemovalAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.take("a", time.Second, time.Hour)
+		wait(2 * time.Hour)
+		n := s.join(t, withoutMembers, withPeers)
+		wait(10 * time.Minute)
+		s.mustHave(t, "a")
+		s.join(t, withoutMembers)
+		joined := time.Now()
+		wait(5 * time.Second)
+		if at := s.removals("a"); len(at) != 1 || at[0].Sub(joined) > 2*time.Second {
+			t.Errorf("a peer joined at %v, removed at %v", joined, at)
+		}
+		if n.Status().WallClock != staleness.Verified {
+			t.Errorf("status %+v", n.Status())
+		}
+	})
+}
+
+func TestAWrongClockThatIsSetRightRemovesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, ahead(time.Hour))
+		s.take("a", time.Second, 2*time.Minute)
+		wait(10 * time.Minute)
+		s.mustHave(t, "a")
+		n.jump(-time.Hour)
+		right := time.Now()
+		wait(time.Hour)
+		if at := s.removals("a"); len(at) != 1 || at[0].Sub(right) < minWarning || at[0].Sub(right) > minWarning+time.Second {
+			t.Errorf("set right at %v, removed at %v", right, at)
+		}
+	})
+}
+
+func TestTheMedianOfOthersIsBelieved(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		others []time.Duration
+		own    time.Duration
+		want   staleness.WallClock
+	}{
+		{"one that agrees is enough", []time.Duration{0}, 0, staleness.Verified},
+		{"within the skew is good enough", []time.Duration{0}, 4 * time.Second, staleness.Verified},
+		{"beyond the skew is not", []time.Duration{0}, 6 * time.Second, staleness.Wrong},
+		{"one wrong peer of three does not matter", []time.Duration{0, 0, time.Hour}, 0, staleness.Verified},
+		{"of two that disagree neither is believed", []time.Duration{0, time.Hour}, 0, staleness.Wrong},
+		{"most are wrong", []time.Duration{time.Hour, time.Hour, 0}, 0, staleness.Wrong},
+		{"a record about itself does not count", nil, 0, staleness.Unverified},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				for _, off := range c.others {
+					s.join(t, withoutMembers, ahead(off))
+				}
+				n := s.join(t, withoutMembers, withPeers, ahead(c.own))
+				wait(10 * time.Second)
+				if got := n.Status(); got.WallClock != c.want {
+					t.Errorf("the clock is %s by %v, want %s", got.WallClock, got.Offset, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestAPeerThatIsGoneIsNotAskedForTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		old := s.join(t, withoutMembers, ahead(time.Hour))
+		wait(10 * time.Second)
+		old.leave()
+		wait(5 * time.Second)
+		n := s.join(t, withoutMembers, withPeers) // finds a record that nobody renews
+		wait(3 * time.Second)
+		if got := n.Status(); got.WallClock != staleness.Unverified {
+			t.Errorf("believes a record of a dead peer: %s by %v", got.WallClock, got.Offset)
+		}
+	})
+}

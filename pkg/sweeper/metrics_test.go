@@ -1,0 +1,172 @@
+package sweeper_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// gather collects through a pedantic registry: it refuses double series and labels that are not UTF-8.
+func gather(t *testing.T, n *node) map[string]*dto.MetricFamily {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(n.Sweeper); err != nil {
+		t.Fatal(err)
+	}
+	gathered, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems, err := promlint.NewWithMetricFamilies(gathered).Lint(); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+	families := map[string]*dto.MetricFamily{}
+	for _, f := range gathered {
+		families[f.GetName()] = f
+	}
+	return families
+}
+
+// sample is the value of the series with these label values.
+func sample(t *testing.T, n *node, name string, values ...string) float64 {
+	t.Helper()
+	for _, m := range gather(t, n)[name].GetMetric() {
+		var have []string
+		for _, l := range m.GetLabel() {
+			have = append(have, l.GetValue())
+		}
+		if strings.Join(have, "|") == strings.Join(values, "|") {
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return -1
+}
+
+func TestFixedSeriesExistFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newStore().join(t)
+		wait(0)
+		for _, result := range []string{"success", "conflict", "error", "skipped"} {
+			if got := sample(t, n, "unlocker_removals_total", result); got != 0 {
+				t.Errorf("removals with result %s: %v", result, got)
+			}
+		}
+		for _, reason := range []string{"gap", "stale", "etcd", "clock", "revision", "brake"} {
+			if got := sample(t, n, "unlocker_removal_held_back", reason); got != 0 {
+				t.Errorf("held back by %s: %v", reason, got)
+			}
+		}
+		for _, name := range []string{"unlocker_alerting_locks_total", "unlocker_clock_jumps_total", "unlocker_removal_lag_seconds"} {
+			if got := sample(t, n, name); got != 0 {
+				t.Errorf("%s: %v", name, got)
+			}
+		}
+	})
+}
+
+func TestMetricsTellWhatHappened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.delay = 20 * time.Millisecond
+		n := s.join(t, ahead(3*time.Second))
+		s.take("a", time.Second, 2*time.Minute)
+		s.take("b", time.Second, 2*time.Minute)
+		s.broken["b"] = errDown
+		wait(2*time.Minute + skew + 10*time.Second)
+		removedAt := float64(n.store.removals("a")[0].Add(3*time.Second).UnixMilli()) / 1000
+		for name, c := range map[string]struct {
+			got, want float64
+		}{
+			"one success":             {sample(t, n, "unlocker_removals_total", "success"), 1},
+			"failures":                {sample(t, n, "unlocker_removals_total", "error"), 4},
+			"alerts":                  {sample(t, n, "unlocker_alerting_locks_total"), 2},
+			"offset of the clock":     {sample(t, n, "unlocker_clock_offset_seconds"), 2.999},
+			"one lag":                 {sample(t, n, "unlocker_removal_lag_seconds"), 1},
+			"the time of the removal": {sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing"), removedAt},
+		} {
+			if c.got != c.want {
+				t.Errorf("%s: %v, want %v", name, c.got, c.want)
+			}
+		}
+		lag := gather(t, n)["unlocker_removal_lag_seconds"].GetMetric()[0].GetHistogram().GetSampleSum()
+		if lag < .0199 || lag > .0201 {
+			t.Errorf("lag %v s, want that of the commit, 20 ms", lag)
+		}
+		wait(time.Hour)
+		if got := sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing"); got != -1 {
+			t.Errorf("still there after the retention: %v", got)
+		}
+	})
+}
+
+func TestHeldBackLocksAreCountedByReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.take("a", time.Second, time.Minute)
+		wait(50 * time.Second)
+		s.set(func() { s.readOnly = true })
+		wait(time.Minute)
+		if got := sample(t, n, "unlocker_removal_held_back", "etcd"); got != 1 {
+			t.Errorf("held back by etcd: %v", got)
+		}
+		s.recover()
+		wait(10 * time.Second)
+		if got := sample(t, n, "unlocker_removal_held_back", "gap"); got != 1 {
+			t.Errorf("held back by a gap: %v", got)
+		}
+		wait(time.Minute)
+		if got := sample(t, n, "unlocker_removal_held_back", "gap"); got != 0 {
+			t.Errorf("removed, and still held back: %v", got)
+		}
+	})
+}
+
+func TestLabelsAreBoundedAndDistinct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		long := strings.Repeat("é", 100)
+		for i, name := range []string{long + "1", long + "2", "\xff\xfe", "\xff"} {
+			s.take(name, time.Second, 2*time.Minute, func(r *metadata.Record) { r.Owner, r.Hostname = long+fmt.Sprint(i), "\xffhost" })
+		}
+		wait(10 * time.Minute)
+		series := gather(t, n)["unlocker_lock_last_auto_unlock_timestamp_seconds"].GetMetric()
+		if len(series) != 2 {
+			t.Errorf("%d series: names that look the same share one", len(series))
+		}
+		for _, m := range series {
+			for _, l := range m.GetLabel() {
+				if v := l.GetValue(); len(v) > 128 || !utf8.ValidString(v) {
+					t.Errorf("label %s=%q", l.GetName(), v)
+				}
+			}
+		}
+	})
+}
+
+func TestOnlyTheNewestRemovalsHaveSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.delay = time.Millisecond
+		s.takeMany(2500, 5000)
+		wait(10 * time.Minute)
+		n := s.join(t)
+		wait(time.Minute)
+		if len(s.removed) != 2500 {
+			t.Fatalf("%d removed", len(s.removed))
+		}
+		if got := len(gather(t, n)["unlocker_lock_last_auto_unlock_timestamp_seconds"].GetMetric()); got < 1000 || got > 1064 {
+			t.Errorf("%d series", got)
+		}
+	})
+}

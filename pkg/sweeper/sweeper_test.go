@@ -1,0 +1,327 @@
+package sweeper_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
+)
+
+const (
+	skew       = 5 * time.Second
+	minWarning = 30 * time.Second
+)
+
+func TestADeadHoldersLockIsRemovedAtTheExactMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		wait(40*time.Second + 123*time.Millisecond)
+		s.take("a", time.Minute, 2*time.Minute)
+		deadline := time.Now().Add(2 * time.Minute)
+		wait(3 * time.Minute)
+		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
+		if got := s.endings["a"]; got.By != n.id || got.Ended != metadata.EndedAutoUnlocked || got.Token == 0 || !strings.Contains(got.Why, "passed 5s ago") {
+			t.Errorf("the ending is %+v", got)
+		}
+	})
+}
+
+func TestNothingIsRemovedRightAfterAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.take("a", time.Second, time.Second)
+		wait(time.Hour)
+		s.join(t)
+		start := time.Now()
+		wait(minWarning - time.Millisecond)
+		s.mustHave(t, "a")
+		wait(time.Minute)
+		s.mustBeRemovedOnceAt(t, "a", start.Add(minWarning))
+	})
+}
+
+func TestAHolderThatExtendsKeepsItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.join(t)
+		h := s.hold(t, "a", 90*time.Second, 0)
+		wait(time.Hour)
+		h.mustHold(t)
+		h.die()
+		wait(90*time.Second + 2*skew)
+		if len(s.removals("a")) != 1 {
+			t.Error("the holder died, and its lock is still there after its deadline and two skews")
+		}
+	})
+}
+
+func TestAnExtensionBetweenLookAndDeleteWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		wait(minWarning)
+		s.take("a", time.Minute, 2*time.Minute)
+		token := s.revision
+		for _, name := range []string{"b", "c"} {
+			s.take(name, time.Minute, 2*time.Minute)
+		}
+		s.onRemove = func() {
+			if held, err := s.alive("a", token, time.Now().Round(0), time.Hour); !held || err != nil {
+				t.Errorf("alive: %v, %v", held, err)
+			}
+			s.onRemove = nil
+		}
+		wait(10 * time.Minute)
+		s.mustHave(t, "a")
+		for _, name := range []string{"b", "c"} {
+			if len(s.removals(name)) != 1 {
+				t.Errorf("%s shared the batch and was not removed", name)
+			}
+		}
+		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "conflict" || lines[0]["lock"] != "a" {
+			t.Errorf("logged %v", lines)
+		}
+		wait(time.Hour)
+		if len(s.removals("a")) != 1 {
+			t.Error("a is not removed after its new deadline")
+		}
+	})
+}
+
+func TestTwoSweepersRemoveEachLockOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.delay = 3 * time.Millisecond
+		first, second := s.join(t, withPeers), s.join(t, withPeers)
+		wait(minWarning)
+		names := []string{"a", "b", "c", "d", "e"}
+		for _, name := range names {
+			s.take(name, time.Minute, 2*time.Minute)
+		}
+		wait(time.Hour)
+		for _, name := range names {
+			if len(s.removals(name)) != 1 {
+				t.Errorf("%s was removed at %v", name, s.removals(name))
+			}
+		}
+		if lines := len(first.log("lock removed")) + len(second.log("lock removed")); lines != len(names) {
+			t.Errorf("%d removals logged, want one a lock", lines)
+		}
+	})
+}
+
+func TestAReplicaThatDiesCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.join(t)
+		second := s.join(t)
+		s.take("a", time.Minute, 2*time.Minute)
+		deadline := time.Now().Add(2 * time.Minute)
+		wait(119 * time.Second)
+		second.leave()
+		wait(time.Minute)
+		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
+	})
+}
+
+func TestOnlyTheAutoUnlockModeRemoves(t *testing.T) {
+	for _, mode := range []sweeper.Mode{sweeper.AlertOnly, sweeper.DryRun} {
+		t.Run(string(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode = mode })
+				s.take("a", time.Minute, 2*time.Minute)
+				wait(time.Hour)
+				if s.mustHave(t, "a"); len(s.commits) > 0 {
+					t.Errorf("asked etcd to remove %v", s.commits)
+				}
+				if got := n.Status().States[staleness.Expired]; got != 1 {
+					t.Errorf("%d locks are expired", got)
+				}
+				if s.presence[n.id].Mode != string(mode) {
+					t.Errorf("announced %+v", s.presence[n.id])
+				}
+			})
+		})
+	}
+}
+
+func TestADryRunSaysOnceForEachDeadlineWhatItWouldRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode = sweeper.DryRun })
+		s.take("a", time.Minute, 2*time.Minute)
+		token := s.revision
+		wait(time.Hour)
+		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "skipped" || !strings.Contains(lines[0]["reason"].(string), "dry run") {
+			t.Fatalf("logged %v", lines)
+		}
+		if held, err := s.alive("a", token, time.Now().Round(0), time.Minute); !held || err != nil {
+			t.Fatalf("alive: %v, %v", held, err)
+		}
+		wait(time.Hour)
+		if lines := n.log("lock not removed"); len(lines) != 2 {
+			t.Errorf("logged %d lines after a second deadline", len(lines))
+		}
+	})
+}
+
+func TestExcludedLocksAreSparedByName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Exclude = []string{"billing/*", "job-?", "a.b"} })
+		spared := []string{"billing/invoice/42", "billing/", "job-1", "a.b", "billing/\nnewline"}
+		removed := []string{"billing", "xbilling/1", "job-12", "job-", "aXb", "a.bc"}
+		for _, name := range append(spared, removed...) {
+			s.take(name, time.Minute, 2*time.Minute)
+		}
+		wait(time.Hour)
+		for _, name := range spared {
+			s.mustHave(t, name)
+		}
+		for _, name := range removed {
+			if len(s.removals(name)) != 1 {
+				t.Errorf("%s is not removed", name)
+			}
+		}
+		if lines := n.log("lock not removed"); len(lines) != len(spared) {
+			t.Errorf("%d lines for %d excluded locks", len(lines), len(spared))
+		}
+	})
+}
+
+func TestALockWithoutDeadlinesIsRemovedOnlyByPolicy(t *testing.T) {
+	bare := func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt, r.DeadlineRevision = time.Time{}, time.Time{}, 0 }
+	for _, after := range []time.Duration{0, 2 * time.Hour} {
+		t.Run("default auto-unlock after "+after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) { c.Policy.DefaultAutoUnlockAfter = after })
+				s.take("a", 0, 0, bare)
+				taken := time.Now()
+				wait(5 * time.Hour)
+				if after == 0 {
+					s.mustHave(t, "a")
+					return
+				}
+				s.mustBeRemovedOnceAt(t, "a", taken.Add(after+skew))
+				if why := s.endings["a"].Why; !strings.Contains(why, "no readable auto_unlock_at") {
+					t.Errorf("why: %s", why)
+				}
+			})
+		})
+	}
+}
+
+func TestAFailingRemovalIsSetAsideAndTriedSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.take("bad", time.Minute, 2*time.Minute)
+		s.broken["bad"] = context.DeadlineExceeded
+		wait(2*time.Minute + skew + 31*time.Second)
+		if s.tries["bad"] != 6 {
+			t.Errorf("%d tries in half a minute, want 6", s.tries["bad"])
+		}
+		s.take("good", time.Minute, 2*time.Minute)
+		wait(time.Hour)
+		if tries := s.tries["bad"]; tries < 6+10 || tries > 6+13 {
+			t.Errorf("%d tries in an hour, want one in five minutes", tries)
+		}
+		if n.Status().SetAside != 1 {
+			t.Errorf("status %+v", n.Status())
+		}
+		if len(s.removals("good")) != 1 {
+			t.Error("a failing lock kept another from being removed")
+		}
+		delete(s.broken, "bad")
+		wait(6 * time.Minute)
+		if len(s.removals("bad")) != 1 || n.Status().SetAside != 0 {
+			t.Errorf("removed %v, status %+v", s.removals("bad"), n.Status())
+		}
+	})
+}
+
+func TestAWrongNumberOfAnswersIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Remove = func(context.Context, []metadata.Removal) []error { return nil }
+		})
+		s.take("a", time.Minute, 2*time.Minute)
+		wait(2*time.Minute + skew)
+		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "error" {
+			t.Errorf("logged %v", lines)
+		}
+	})
+}
+
+func TestTheRemovalInFlightIsFinishedAndNoOtherIsStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.delay = time.Second
+		n := s.join(t)
+		for i := range 200 {
+			s.take(string(rune('a'+i%26))+strings.Repeat("x", i/26), time.Minute, 2*time.Minute)
+		}
+		for i := range 300 { // so that the brake is not on
+			s.take(strings.Repeat("y", i+1), time.Hour, time.Hour)
+		}
+		wait(2*time.Minute + skew + 500*time.Millisecond)
+		n.stop()
+		select {
+		case <-n.done:
+			t.Fatal("Run returned while a removal was in flight")
+		default:
+		}
+		wait(time.Hour)
+		<-n.done
+		if len(s.commits) != 1 || len(s.commits[0]) != 64 || len(s.removed) != 64 {
+			t.Errorf("%d commits, %d removed", len(s.commits), len(s.removed))
+		}
+		if lines := n.log("lock removed"); len(lines) != 64 {
+			t.Errorf("%d lines for 64 removals", len(lines))
+		}
+	})
+}
+
+func TestBadConfigurationsAreRefusedWithASentence(t *testing.T) {
+	fine := func() sweeper.Config {
+		return sweeper.Config{
+			ID: "x", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
+			Locks: func() []*metadata.Record { return nil }, Lock: func(string) *metadata.Record { return nil },
+			Clock: func() time.Duration { return 0 }, Fresh: func() sweeper.Freshness { return sweeper.Freshness{} },
+			Announce: func(context.Context, metadata.Presence) (int64, uint64, error) { return 0, 0, nil },
+			Remove:   func(context.Context, []metadata.Removal) []error { return nil },
+		}
+	}
+	if _, err := sweeper.New(fine()); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(*sweeper.Config)
+		want   string
+	}{
+		"an unknown mode":          {func(c *sweeper.Config) { c.Mode = "destroy" }, `"destroy" is not a mode`},
+		"no id":                    {func(c *sweeper.Config) { c.ID = "" }, "no id"},
+		"a missing joint":          {func(c *sweeper.Config) { c.Remove = nil }, "not joined"},
+		"half of the queue's":      {func(c *sweeper.Config) { c.Queues = func() map[string][]metadata.Waiter { return nil } }, "need each other"},
+		"a bad policy":             {func(c *sweeper.Config) { c.Policy.MinWarning = 0 }, "minimum warning"},
+		"an empty exclude pattern": {func(c *sweeper.Config) { c.Exclude = []string{""} }, "pattern is empty"},
+		"a negative retention":     {func(c *sweeper.Config) { c.EventRetention = -1 }, "retention is negative"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := fine()
+			c.change(&cfg)
+			if _, err := sweeper.New(cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,392 @@
+package sweeper_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
+)
+
+// store is what these tests have for etcd. Its guards are those of the protocol's auto-unlock transaction.
+type store struct {
+	mu       sync.Mutex
+	revision int64
+	term     uint64
+	down     bool // answers nothing
+	readOnly bool // refuses puts, as etcd does without space
+	delay    time.Duration
+	locks    map[string]metadata.Record
+	presence map[string]metadata.Presence
+	arrived  map[string]time.Time
+	removed  map[string][]time.Time // by lock: when
+	endings  map[string]metadata.Ending
+	commits  [][]string
+	tries    map[string]int
+	broken   map[string]error // locks whose removal fails
+	onRemove func()           // runs between a sweeper's decision and its commit
+	nodes    []*node
+}
+
+func newStore() *store {
+	return &store{
+		revision: 100, term: 2, locks: map[string]metadata.Record{}, presence: map[string]metadata.Presence{}, arrived: map[string]time.Time{},
+		removed: map[string][]time.Time{}, endings: map[string]metadata.Ending{}, broken: map[string]error{}, tries: map[string]int{},
+	}
+}
+
+var (
+	errDown    = errors.New("context deadline exceeded")
+	errNoSpace = errors.New("etcdserver: mvcc: database space exceeded")
+)
+
+// set changes the store under its mutex and shows the change to every view that it reaches.
+func (s *store) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	if !s.down {
+		for _, n := range s.nodes {
+			n.see()
+		}
+	}
+}
+
+func (s *store) stop()    { s.set(func() { s.down = true }) }
+func (s *store) recover() { s.set(func() { s.down, s.readOnly = false, false }) }
+
+// take writes a lock by a holder whose clock is right, for whom it alerts and ends after these times.
+func (s *store) take(name string, alertAfter, unlockAfter time.Duration, change ...func(*metadata.Record)) {
+	now := time.Now().Round(0)
+	s.set(func() {
+		s.revision++
+		r := metadata.Record{
+			Name: name, UUID: fmt.Sprintf("4be0643f-1d98-573b-97cd-%012d", s.revision), Owner: "billing", Hostname: "pod-1", PID: 42, Purpose: "test",
+			LockedAt: now, AlertAt: now.Add(alertAfter), AutoUnlockAt: now.Add(unlockAfter),
+			Token: s.revision, Revision: s.revision, DeadlineRevision: s.revision,
+		}
+		for _, c := range change {
+			c(&r)
+		}
+		s.locks[name] = r
+	})
+}
+
+// alive moves the deadlines, as the protocol's alive does. It returns false for a definite "lost".
+func (s *store) alive(name string, token int64, clock time.Time, ttl time.Duration) (held bool, err error) {
+	s.set(func() {
+		r, ok := s.locks[name]
+		switch {
+		case s.down:
+			err = errDown
+		case s.readOnly:
+			err = errNoSpace
+		case !ok || r.Token != token:
+		default:
+			held = true
+			if deadline := clock.Add(ttl); r.AutoUnlockAt.Before(deadline) {
+				s.revision++
+				r.AlertAt, r.AutoUnlockAt, r.Alive = clock, deadline, &metadata.Alive{At: clock}
+				r.Revision, r.DeadlineRevision = s.revision, s.revision
+				s.locks[name] = r
+			}
+		}
+	})
+	return held, err
+}
+
+func (s *store) release(name string) { s.set(func() { s.revision++; delete(s.locks, name) }) }
+
+func (s *store) remove(ctx context.Context, removals []metadata.Removal) []error {
+	if s.onRemove != nil {
+		s.onRemove()
+	}
+	time.Sleep(s.delay)
+	errs := make([]error, len(removals))
+	s.set(func() {
+		names := make([]string, len(removals))
+		for i, r := range removals {
+			names[i] = r.Record.Name
+			errs[i] = s.removeOne(r)
+		}
+		s.commits = append(s.commits, names)
+	})
+	return errs
+}
+
+func (s *store) removeOne(r metadata.Removal) error {
+	s.tries[r.Record.Name]++
+	now, held := s.locks[r.Record.Name]
+	switch {
+	case s.down:
+		return errDown
+	case s.readOnly:
+		return errNoSpace
+	case s.broken[r.Record.Name] != nil:
+		return s.broken[r.Record.Name]
+	case !held || now.Token != r.Record.Token || now.DeadlineRevision != r.Record.DeadlineRevision:
+		return metadata.ErrChanged
+	}
+	s.revision++
+	delete(s.locks, r.Record.Name)
+	s.removed[r.Record.Name] = append(s.removed[r.Record.Name], time.Now())
+	s.endings[r.Record.Name] = r.Ending
+	return nil
+}
+
+func (s *store) announce(p metadata.Presence) (revision int64, term uint64, err error) {
+	s.set(func() {
+		switch {
+		case s.down:
+			err = errDown
+		case s.readOnly:
+			err = errNoSpace
+		default:
+			s.revision++
+			s.presence[p.ID], s.arrived[p.ID] = p, time.Now()
+			revision, term = s.revision, s.term
+		}
+	})
+	return revision, term, err
+}
+
+// node is one unlocker: a view, two clocks and a sweeper.
+type node struct {
+	*sweeper.Sweeper
+	store   *store
+	id      string
+	started time.Time
+	records map[string]*metadata.Record
+	current int64
+	heard   time.Time
+
+	mu     sync.Mutex
+	ahead  time.Duration // of its wall clock
+	logged bytes.Buffer
+	stop   context.CancelFunc
+	done   chan struct{}
+}
+
+// see brings the view up to date; the store's mutex is held.
+func (n *node) see() {
+	records := make(map[string]*metadata.Record, len(n.store.locks))
+	for name, r := range n.store.locks {
+		old := n.records[name]
+		switch {
+		case old == nil || old.Token != r.Token:
+			r.Seen = metadata.Seen{First: n.clock(), Changed: n.clock()}
+		case old.Revision != r.Revision:
+			r.Seen = metadata.Seen{First: old.Seen.First, Changed: n.clock()}
+		default:
+			r.Seen = old.Seen
+		}
+		records[name] = &r
+	}
+	n.records, n.current, n.heard = records, n.store.revision, time.Now()
+}
+
+func (n *node) clock() time.Duration { return time.Since(n.started) }
+
+func (n *node) wall() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Now().Add(n.ahead)
+}
+
+func (n *node) jump(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ahead += d
+}
+
+func (n *node) locks() []*metadata.Record {
+	n.store.mu.Lock()
+	defer n.store.mu.Unlock()
+	return slices.SortedFunc(maps.Values(n.records), func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
+}
+
+func (n *node) lock(name string) *metadata.Record {
+	n.store.mu.Lock()
+	defer n.store.mu.Unlock()
+	return n.records[name]
+}
+
+func (n *node) fresh() sweeper.Freshness {
+	n.store.mu.Lock()
+	defer n.store.mu.Unlock()
+	if !n.store.down {
+		n.heard, n.current = time.Now(), n.store.revision
+	}
+	return sweeper.Freshness{Synced: true, Age: time.Since(n.heard), Revision: n.current}
+}
+
+func (n *node) peers() []sweeper.Peer {
+	n.store.mu.Lock()
+	defer n.store.mu.Unlock()
+	var peers []sweeper.Peer
+	for id, p := range n.store.presence {
+		if age := time.Since(n.store.arrived[id]); age < 15*time.Second {
+			peers = append(peers, sweeper.Peer{ID: id, Now: p.Now.Time, Age: age})
+		}
+	}
+	return peers
+}
+
+func (n *node) Write(line []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.logged.Write(line)
+}
+
+// log are the lines with this message so far.
+func (n *node) log(message string) []map[string]any {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var found []map[string]any
+	for line := range strings.Lines(n.logged.String()) {
+		var fields map[string]any
+		if json.Unmarshal([]byte(line), &fields) == nil && fields["message"] == message {
+			found = append(found, fields)
+		}
+	}
+	return found
+}
+
+// join starts an unlocker on the store: auto-unlock with the default policy, its clock verified by a member of etcd.
+func (s *store) join(t *testing.T, change ...func(*node, *sweeper.Config)) *node {
+	t.Helper()
+	n := &node{store: s, started: time.Now(), done: make(chan struct{})}
+	s.mu.Lock()
+	n.id = fmt.Sprintf("unlocker-%d", len(s.nodes)+1)
+	s.nodes = append(s.nodes, n)
+	n.see()
+	s.mu.Unlock()
+	cfg := sweeper.Config{
+		ID: n.id, Hostname: "host", Version: "test", Mode: sweeper.AutoUnlock, Policy: staleness.DefaultPolicy(),
+		Locks: n.locks, Lock: n.lock, Clock: n.clock, Fresh: n.fresh, Now: n.wall, Log: zerolog.New(n),
+		Announce: func(_ context.Context, p metadata.Presence) (int64, uint64, error) { return s.announce(p) },
+		Remove:   s.remove,
+		Offsets: func(context.Context) []time.Duration {
+			return []time.Duration{time.Until(n.wall())*-1 + time.Millisecond}
+		},
+	}
+	for _, c := range change {
+		c(n, &cfg)
+	}
+	var err error
+	if n.Sweeper, err = sweeper.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	var ctx context.Context
+	ctx, n.stop = context.WithCancel(t.Context())
+	go func() {
+		defer close(n.done)
+		if err := n.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}()
+	t.Cleanup(func() { n.leave() })
+	return n
+}
+
+func (n *node) leave() { n.stop(); <-n.done }
+
+func withoutMembers(_ *node, c *sweeper.Config) { c.Offsets = nil }
+func withPeers(n *node, c *sweeper.Config)      { c.Peers = n.peers }
+func ahead(d time.Duration) func(*node, *sweeper.Config) {
+	return func(n *node, _ *sweeper.Config) { n.ahead = d }
+}
+
+// holder is a client that extends its lock until it dies.
+type holder struct {
+	mu   sync.Mutex
+	lost time.Time
+	die  context.CancelFunc
+}
+
+// hold takes the lock and extends it every third of ttl, after failures every ten seconds. Its clock is ahead by skew.
+func (s *store) hold(t *testing.T, name string, ttl, skew time.Duration) *holder {
+	clock := func() time.Time { return time.Now().Round(0).Add(skew) }
+	s.take(name, 0, ttl, func(r *metadata.Record) {
+		r.LockedAt, r.AlertAt, r.AutoUnlockAt = clock(), clock(), clock().Add(ttl)
+	})
+	s.mu.Lock()
+	token := s.locks[name].Token
+	s.mu.Unlock()
+	h := &holder{}
+	var ctx context.Context
+	ctx, h.die = context.WithCancel(t.Context())
+	go func() {
+		for next := ttl / 3; ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(next):
+			}
+			held, err := s.alive(name, token, clock(), ttl)
+			switch {
+			case err != nil:
+				next = 10 * time.Second
+			case held:
+				next = ttl / 3
+			default:
+				h.mu.Lock()
+				h.lost = time.Now()
+				h.mu.Unlock()
+				return
+			}
+		}
+	}()
+	t.Cleanup(h.die)
+	return h
+}
+
+func (h *holder) mustHold(t *testing.T) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.lost.IsZero() {
+		t.Errorf("a living holder lost its lock at %v", h.lost)
+	}
+}
+
+// wait lets time pass and everything that is due at its end happen.
+func wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (s *store) removals(name string) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.removed[name])
+}
+
+func (s *store) mustHave(t *testing.T, name string) {
+	t.Helper()
+	if at := s.removals(name); len(at) > 0 {
+		t.Errorf("%s was removed at %v, now is %v", name, at, time.Now())
+	}
+}
+
+// mustBeRemovedOnceAt checks the moment to the millisecond.
+func (s *store) mustBeRemovedOnceAt(t *testing.T, name string, at time.Time) {
+	t.Helper()
+	got := s.removals(name)
+	if len(got) != 1 || got[0].Sub(at).Abs() > time.Millisecond {
+		t.Errorf("%s: removed at %v, want once at %v", name, got, at)
+	}
+}
