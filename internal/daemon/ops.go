@@ -1,0 +1,56 @@
+package daemon
+
+import (
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
+)
+
+// Ops is what machines ask a program: is it alive, is it ready, how does it do.
+type Ops struct {
+	Ready   *Readiness
+	Metrics *prometheus.Registry
+	Pprof   bool
+	Log     zerolog.Logger
+}
+
+// Handler serves /livez and /-/healthy, which are always well and never ask etcd; /readyz and /-/ready; /metrics; and below
+// /debug/pprof/ profiles where they are wanted. Programs add their own routes.
+func (o Ops) Handler() *http.ServeMux {
+	mux := http.NewServeMux()
+	alive := func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") }
+	mux.HandleFunc("GET /livez", alive)
+	mux.HandleFunc("GET /-/healthy", alive)
+	mux.Handle("GET /readyz", o.Ready)
+	mux.Handle("GET /-/ready", o.Ready)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
+		ErrorLog: stdLogger(o.Log), ErrorHandling: promhttp.ContinueOnError, Registry: o.Metrics,
+		MaxRequestsInFlight: 8, Timeout: 20 * time.Second,
+	}))
+	if o.Pprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// NewRegistry is a registry with the metrics of the process and of Go, and <namespace>_build_info.
+func NewRegistry(namespace string) *prometheus.Registry {
+	b := BuildInfo()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "Which build this is; always 1.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.GoVersion},
+	})
+	build.Set(1)
+	r := prometheus.NewRegistry()
+	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}

@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+)
+
+// Readiness is whether a program should get requests. The zero Readiness is ready.
+type Readiness struct {
+	mu       sync.Mutex
+	checks   []check
+	draining bool
+}
+
+type check struct {
+	name string
+	ask  func() error
+}
+
+// Add adds a condition. It is asked at every probe and must be quick; its error is shown to whoever probes.
+func (r *Readiness) Add(name string, ask func() error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.checks = append(r.checks, check{name, ask})
+}
+
+// Drain ends the readiness for good: the program is about to stop. It does nothing to a nil Readiness.
+func (r *Readiness) Drain() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.draining = true
+}
+
+// Check says why the program is not ready, all reasons together.
+func (r *Readiness) Check() error {
+	r.mu.Lock()
+	checks, draining := r.checks, r.draining
+	r.mu.Unlock()
+	if draining {
+		return errors.New("shutting down")
+	}
+	var problems []error
+	for _, c := range checks {
+		if err := c.ask(); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", c.name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// ServeHTTP answers a probe with 200 or 503.
+func (r *Readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if err := r.Check(); err != nil {
+		answer(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
+		return
+	}
+	answer(w, http.StatusOK, "ready")
+}
+
+func answer(w http.ResponseWriter, code int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	fmt.Fprintln(w, text)
+}

@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/exporter-toolkit/web"
+	"github.com/rs/zerolog"
+)
+
+// Server serves HTTP on one address. Its limits on time and size are for pages and metrics, not for uploads or streams.
+type Server struct {
+	Address    string
+	ConfigFile string // of the exporter-toolkit, may be empty
+	Handler    http.Handler
+	Drain      time.Duration // for requests in flight when it is stopped
+	Log        zerolog.Logger
+
+	listener net.Listener
+}
+
+// Listen takes the address, so that a wrong one is known before anything runs. Run does it otherwise.
+func (s *Server) Listen() (net.Addr, error) {
+	l, err := net.Listen("tcp", s.Address)
+	if err != nil {
+		return nil, err
+	}
+	s.listener = l
+	return l.Addr(), nil
+}
+
+// Run serves until ctx ends, then lets requests in flight finish for the time of Drain.
+func (s *Server) Run(ctx context.Context) error {
+	if s.listener == nil {
+		if _, err := s.Listen(); err != nil {
+			return err
+		}
+	}
+	server := &http.Server{
+		Handler:           s.Handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          stdLogger(s.Log),
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- web.Serve(s.listener, server, &web.FlagConfig{WebConfigFile: &s.ConfigFile}, slogger(s.Log))
+	}()
+	select {
+	case err := <-ended:
+		s.listener.Close()
+		return err
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Drain)
+	defer cancel()
+	if err := server.Shutdown(drain); err != nil {
+		server.Close()
+		return fmt.Errorf("requests were still in flight after %v", s.Drain)
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
