@@ -26,21 +26,24 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	return fmt.Errorf("alive %q: %w", l.held.Lock, err)
 }
 
-// beat is the heartbeat: an extension each third of the time until auto-unlock, with at most a third of that for one attempt, so
-// that a lost one, or two, do no harm.
+// beat is the heartbeat: an extension each third of the time that is left after one, with at most a third of that for an attempt,
+// and as often as etcd lets it while it fails.
 func (l *Lock) beat() {
 	interval := (l.set.autoUnlockAfter - l.set.safetyMargin) / 3
-	for pause(l.watch, interval) {
+	log := l.c.opts.Log.With().Str("lock", l.held.Lock).Str("uuid", l.held.UUID).Logger()
+	for next := interval; pause(l.watch, next); {
 		if time.Since(l.start) >= l.set.maximumHold-l.set.safetyMargin {
-			l.c.opts.Log.Warn().Str("lock", l.held.Lock).Str("uuid", l.held.UUID).Dur("maximum_hold", l.set.maximumHold).
-				Msg("the heartbeat ends: the lock was held for its maximum")
+			log.Warn().Dur("maximum_hold", l.set.maximumHold).Msg("the heartbeat ends: the lock was held for its maximum")
 			return
 		}
 		ctx, cancel := context.WithTimeout(l.watch, interval)
-		if err := l.extend(ctx, true, ""); err != nil && l.err() == nil {
-			l.c.opts.Log.Warn().Str("lock", l.held.Lock).Str("uuid", l.held.UUID).Err(err).Msg("heartbeat failed")
-		}
+		err := l.extend(ctx, true, "")
 		cancel()
+		next = interval
+		if err != nil {
+			next = min(interval, jitter(MaxRetryDelay))
+			log.Warn().Err(err).Msg("heartbeat failed")
+		}
 	}
 }
 

@@ -104,11 +104,12 @@ func (s *watchSpy) Watch(ctx context.Context, key string, opts ...clientv3.OpOpt
 // txns stands between a client and etcd's transactions.
 type txns struct {
 	clientv3.KV
-	commit func(ctx context.Context, send func(context.Context) (*clientv3.TxnResponse, error)) (*clientv3.TxnResponse, error)
+	commit func(context.Context, *heldTxn) (*clientv3.TxnResponse, error)
 }
 
 func (k *txns) Txn(ctx context.Context) clientv3.Txn { return &heldTxn{k: k, ctx: ctx} }
 
+// heldTxn is a transaction that was not sent yet.
 type heldTxn struct {
 	k                *txns
 	ctx              context.Context
@@ -116,11 +117,12 @@ type heldTxn struct {
 	thenOps, elseOps []clientv3.Op
 }
 
-func (t *heldTxn) If(c ...clientv3.Cmp) clientv3.Txn  { t.cmps = c; return t }
-func (t *heldTxn) Then(o ...clientv3.Op) clientv3.Txn { t.thenOps = o; return t }
-func (t *heldTxn) Else(o ...clientv3.Op) clientv3.Txn { t.elseOps = o; return t }
-func (t *heldTxn) Commit() (*clientv3.TxnResponse, error) {
-	return t.k.commit(t.ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return t.k.KV.Txn(ctx).If(t.cmps...).Then(t.thenOps...).Else(t.elseOps...).Commit()
-	})
+func (t *heldTxn) If(c ...clientv3.Cmp) clientv3.Txn      { t.cmps = c; return t }
+func (t *heldTxn) Then(o ...clientv3.Op) clientv3.Txn     { t.thenOps = o; return t }
+func (t *heldTxn) Else(o ...clientv3.Op) clientv3.Txn     { t.elseOps = o; return t }
+func (t *heldTxn) Commit() (*clientv3.TxnResponse, error) { return t.k.commit(t.ctx, t) }
+
+// send passes the transaction on.
+func (t *heldTxn) send(ctx context.Context) (*clientv3.TxnResponse, error) {
+	return t.k.KV.Txn(ctx).If(t.cmps...).Then(t.thenOps...).Else(t.elseOps...).Commit()
 }

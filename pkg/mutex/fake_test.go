@@ -1,0 +1,218 @@
+package mutex_test
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// fake is an etcd in memory for tests of time in a synctest bubble, where sockets do not work. Compares are as exact as etcd's: a
+// missing key has revisions of 0 and compares false with every value.
+type fake struct {
+	clientv3.Watcher // what is not written here is not called
+	clientv3.Lease
+
+	mu       sync.Mutex
+	revision int64
+	keys     map[string]*mvccpb.KeyValue
+	watches  map[chan clientv3.WatchResponse]string // the key
+
+	away        bool          // requests do not arrive
+	loseAnswers int           // so many of the next transactions are committed, but not answered
+	latency     time.Duration // of every transaction
+	sent        []time.Time   // transactions, as clients sent them
+}
+
+func newFake() *fake {
+	return &fake{keys: map[string]*mvccpb.KeyValue{}, watches: map[chan clientv3.WatchResponse]string{}}
+}
+
+// client is an etcd client of f.
+func (f *fake) client() *clientv3.Client {
+	c := clientv3.NewCtxClient(context.Background())
+	c.KV, c.Watcher, c.Lease = &txns{commit: f.commit}, f, f
+	return c
+}
+
+func (f *fake) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fake) commit(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, error) {
+	f.mu.Lock()
+	f.sent = append(f.sent, time.Now())
+	away, latency := f.away, f.latency
+	f.mu.Unlock()
+	if away {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	time.Sleep(latency)
+	f.mu.Lock()
+	r := f.apply(t)
+	lost := f.loseAnswers > 0
+	if lost {
+		f.loseAnswers--
+	}
+	f.mu.Unlock()
+	if lost {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return r, nil
+}
+
+func (f *fake) apply(t *heldTxn) *clientv3.TxnResponse {
+	r := &clientv3.TxnResponse{Succeeded: !slices.ContainsFunc(t.cmps, func(c clientv3.Cmp) bool { return !f.holds(c) })}
+	ops := t.elseOps
+	if r.Succeeded {
+		ops = t.thenOps
+	}
+	f.revision++
+	var events []*clientv3.Event
+	for _, op := range ops {
+		r.Responses = append(r.Responses, f.do(op, &events))
+	}
+	if len(events) == 0 {
+		f.revision--
+	}
+	r.Header = &pb.ResponseHeader{Revision: f.revision}
+	f.tell(events)
+	return r
+}
+
+func (f *fake) holds(cmp clientv3.Cmp) bool {
+	c := cmp.GetCompare()
+	for _, key := range f.inRange(c.Key, c.RangeEnd) {
+		if !holdsFor(c, f.keys[key]) {
+			return false
+		}
+	}
+	return len(c.RangeEnd) > 0 || f.keys[string(c.Key)] != nil || c.Target != pb.Compare_VALUE && holdsFor(c, &mvccpb.KeyValue{})
+}
+
+func holdsFor(c *pb.Compare, kv *mvccpb.KeyValue) bool {
+	var order int
+	switch c.Target {
+	case pb.Compare_VALUE:
+		order = bytes.Compare(kv.Value, c.GetValue())
+	case pb.Compare_CREATE:
+		order = int(kv.CreateRevision - c.GetCreateRevision())
+	default:
+		panic("compare of something else")
+	}
+	switch c.Result {
+	case pb.Compare_EQUAL:
+		return order == 0
+	case pb.Compare_LESS:
+		return order < 0
+	}
+	panic("compare with something else")
+}
+
+func (f *fake) inRange(from, end []byte) []string {
+	var found []string
+	for _, key := range slices.Sorted(maps.Keys(f.keys)) {
+		if key == string(from) || len(end) > 0 && key >= string(from) && key < string(end) {
+			found = append(found, key)
+		}
+	}
+	return found
+}
+
+func (f *fake) do(op clientv3.Op, events *[]*clientv3.Event) *pb.ResponseOp {
+	switch {
+	case op.IsPut():
+		kv := &mvccpb.KeyValue{Key: op.KeyBytes(), Value: op.ValueBytes(), CreateRevision: f.revision, ModRevision: f.revision}
+		if old := f.keys[string(kv.Key)]; old != nil {
+			kv.CreateRevision = old.CreateRevision
+		}
+		f.keys[string(kv.Key)] = kv
+		*events = append(*events, &clientv3.Event{Type: clientv3.EventTypePut, Kv: kv})
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{}}}
+	case op.IsDelete():
+		for _, key := range f.inRange(op.KeyBytes(), op.RangeBytes()) {
+			delete(f.keys, key)
+			*events = append(*events, &clientv3.Event{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: f.revision}})
+		}
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{}}}
+	}
+	found := &pb.RangeResponse{}
+	for _, key := range f.inRange(op.KeyBytes(), op.RangeBytes()) {
+		found.Kvs = append(found.Kvs, f.keys[key])
+	}
+	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: found}}
+}
+
+// tell sends the events to those who watch, unless the network is down: it loses them then.
+func (f *fake) tell(events []*clientv3.Event) {
+	for ch, key := range f.watches {
+		for _, e := range events {
+			if string(e.Kv.Key) == key && !f.away {
+				ch <- clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: f.revision}, Events: []*clientv3.Event{e}}
+			}
+		}
+	}
+}
+
+func (f *fake) Watch(ctx context.Context, key string, _ ...clientv3.OpOption) clientv3.WatchChan {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ch := make(chan clientv3.WatchResponse, 100)
+	ch <- clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: f.revision}, Created: true}
+	f.watches[ch] = key
+	context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.watches, ch)
+		close(ch)
+	})
+	return ch
+}
+
+func (f *fake) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	f.mu.Lock()
+	away := f.away
+	f.mu.Unlock()
+	if away {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &clientv3.LeaseGrantResponse{ID: 1, TTL: ttl}, nil
+}
+
+// record is the record of a lock as the fake has it.
+func (f *fake) record(t testing.TB, lock string) metadata.Document {
+	l := layout(t)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := &clientv3.GetResponse{}
+	from := l.Record(lock)
+	for _, key := range f.inRange([]byte(from), []byte(clientv3.GetPrefixRangeEnd(from))) {
+		r.Kvs = append(r.Kvs, f.keys[key])
+	}
+	return metadata.Decode(lock, locktxn.Fields(l, r))
+}
+
+// Close is that of a watcher and of a lease keeper.
+func (f *fake) Close() error { return nil }
+
+// put writes a key as somebody else.
+func (f *fake) put(key, value string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpPut(key, value)}})
+}

@@ -1,0 +1,371 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// The tests of this file run in a bubble with a clock of its own: hours pass at once, and a goroutine that is left behind when the
+// bubble ends fails the test.
+
+func bubble(t *testing.T, test func(t *testing.T, f *fake, locks *mutex.Client)) {
+	t.Helper()
+	bubbleWith(t, mutex.Options{}, test)
+}
+
+func bubbleWith(t *testing.T, o mutex.Options, test func(t *testing.T, f *fake, locks *mutex.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c, err := mutex.New(f.client(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, f, c)
+		f.set(func() { f.away = false })
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestHolderThatIsCutOffStopsBeforeTheAutoUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.latency = time.Second
+		start := time.Now()
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(10*time.Second))
+		f.set(func() { f.away = true })
+
+		<-l.Context().Done()
+		if d := time.Since(start); d != 50*time.Second {
+			t.Errorf("the context ended %v after the acquisition was sent, want 50s", d)
+		}
+		<-l.Lost()
+		lost, ok := errors.AsType[*mutex.LostError](context.Cause(l.Context()))
+		if !ok || lost.Certain || !errors.Is(lost, mutex.ErrNotHeld) {
+			t.Errorf("the cause is %v, want an uncertain loss", lost)
+		}
+		if at := f.record(t, "a").AutoUnlockAt; !at.After(time.Now()) {
+			t.Errorf("the context ended at %v, the auto-unlock may be at %v", time.Now(), at)
+		}
+		if err := l.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("alive after the loss: %v", err)
+		}
+		f.set(func() { f.away = false })
+		if err := l.Unlock(); err != nil {
+			t.Errorf("it was held all the time, yet unlock says %v", err)
+		}
+	})
+}
+
+func TestAliveMovesBothDeadlines(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+		for range 3 {
+			time.Sleep(8 * time.Minute)
+			if err := l.Alive(context.Background(), "copied", "3 of 5"); err != nil {
+				t.Fatal(err)
+			}
+			doc := f.record(t, "a")
+			if d := time.Until(doc.AlertAt); d != time.Minute {
+				t.Errorf("people are alerted in %v", d)
+			}
+			if d := time.Until(doc.AutoUnlockAt); d != 10*time.Minute {
+				t.Errorf("auto-unlock in %v", d)
+			}
+			if doc.Alive == nil || doc.Alive.Progress != "copied 3 of 5" || !doc.Alive.At.Equal(time.Now()) {
+				t.Errorf("alive is %+v", doc.Alive)
+			}
+			if d := time.Until(l.Deadline()); d != 9*time.Minute {
+				t.Errorf("the context ends in %v", d)
+			}
+		}
+		last := time.Now()
+		<-l.Lost()
+		if d := time.Since(last); d != 9*time.Minute {
+			t.Errorf("the context ended %v after the last alive", d)
+		}
+		l.Unlock()
+	})
+}
+
+func TestAliveWhoseAnswerIsLostCountsFromItsFirstSending(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+		time.Sleep(5 * time.Minute)
+		f.set(func() { f.loseAnswers = 1 })
+		start := time.Now()
+		if err := l.Alive(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(start) < 2*time.Second {
+			t.Error("no answer was lost")
+		}
+		if d := l.Deadline().Sub(start); d != 9*time.Minute {
+			t.Errorf("the context ends %v after the first sending", d)
+		}
+		l.Unlock()
+	})
+}
+
+func TestAliveWithoutAnAnswerLeavesTheDeadlineWhereItWas(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		start := time.Now()
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+		f.set(func() { f.away = true })
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		err := l.Alive(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("alive: %v", err)
+		}
+		if l.Context().Err() != nil {
+			t.Error("a lost answer ended the hold")
+		}
+		<-l.Lost()
+		if d := time.Since(start); d != 9*time.Minute {
+			t.Errorf("the context ended after %v", d)
+		}
+		f.set(func() { f.away = false })
+		l.Unlock()
+	})
+}
+
+func TestClockThatIsSetBackMovesNoDeadlineBack(t *testing.T) {
+	var wrong time.Duration
+	o := mutex.Options{Now: func() time.Time { return time.Now().Add(wrong) }}
+	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+		time.Sleep(5 * time.Minute)
+		wrong = -time.Hour
+		if err := l.Alive(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Until(f.record(t, "a").AutoUnlockAt); d != 10*time.Minute {
+			t.Errorf("auto-unlock in %v", d)
+		}
+		if d := time.Until(l.Deadline()); d != 9*time.Minute {
+			t.Errorf("the context ends in %v", d)
+		}
+		l.Unlock()
+	})
+}
+
+func TestDeadlineThatAnOperatorPutOffIsLearned(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(3*time.Hour)))
+		if err := l.Alive(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Until(l.Deadline()); d != 3*time.Hour-time.Minute {
+			t.Errorf("the context ends in %v", d)
+		}
+		l.Unlock()
+	})
+}
+
+func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		start := time.Now()
+		l := take(t, locks, "a", mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(time.Hour))
+		time.Sleep(5 * time.Minute)
+		doc := f.record(t, "a")
+		if d := time.Until(doc.AutoUnlockAt); d < 40*time.Second || d > time.Minute {
+			t.Errorf("auto-unlock in %v", d)
+		}
+		if doc.AlertAt.After(doc.AutoUnlockAt) || doc.AlertAt.Before(time.Now()) {
+			t.Errorf("alert at %v, auto-unlock at %v", doc.AlertAt, doc.AutoUnlockAt)
+		}
+		time.Sleep(6 * time.Minute)
+		if d := f.record(t, "a").AlertAt.Sub(start); d != 10*time.Minute {
+			t.Errorf("people are alerted after %v", d)
+		}
+		if err := l.Alive(context.Background(), "half done"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if doc = f.record(t, "a"); doc.AlertAt.Before(time.Now()) || doc.Alive.Progress != "half done" {
+			t.Errorf("after an alive: alert at %v, %+v", doc.AlertAt, doc.Alive)
+		}
+		<-l.Lost()
+		if d := time.Since(start); d > time.Hour || d < 58*time.Minute {
+			t.Errorf("held for %v", d)
+		}
+		if end := f.record(t, "a").AutoUnlockAt.Sub(start); end > time.Hour {
+			t.Errorf("auto-unlock only after %v", end)
+		}
+		l.Unlock()
+	})
+}
+
+func TestHeartbeatSurvivesAnOutageShorterThanItsLife(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(time.Hour))
+		for range 5 {
+			time.Sleep(time.Minute)
+			f.set(func() { f.away = true })
+			time.Sleep(30 * time.Second)
+			f.set(func() { f.away = false })
+		}
+		if err := context.Cause(l.Context()); err != nil {
+			t.Errorf("lost: %v", err)
+		}
+		l.Unlock()
+	})
+}
+
+func TestLockRetriesWithTheSameUUIDUntilItKnows(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.loseAnswers = 2
+		l, err := locks.Lock(context.Background(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if doc := f.record(t, "a"); doc.UUID != l.UUID() || doc.Token != l.Token() || l.Token() != 1 {
+			t.Errorf("the handle says %s token %d, etcd has %s token %d", l.UUID(), l.Token(), doc.UUID, doc.Token)
+		}
+		if n := len(f.sent); n != 3 {
+			t.Errorf("sent %d times", n)
+		}
+		l.Unlock()
+	})
+}
+
+func TestAttemptsLeaveTimeForOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.away = true
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := locks.Lock(ctx, "a")
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 3*time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		left := 3 * time.Second
+		for i, at := range f.sent[1:] {
+			gap := at.Sub(f.sent[i])
+			if most := max(left/3, 100*time.Millisecond) + mutex.MaxRetryDelay; gap > most {
+				t.Errorf("attempt %d came %v after the one before", i+1, gap)
+			}
+			left -= gap
+		}
+		if n := len(f.sent); n < 4 {
+			t.Errorf("only %d attempts", n)
+		}
+	})
+}
+
+func TestLockGivenUpWithoutAnAnswerIsCleanedUp(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.loseAnswers = 1000
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if _, err := locks.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		f.set(func() { f.loseAnswers = 0 })
+		time.Sleep(time.Minute)
+		if doc := f.record(t, "a"); len(doc.Fields) > 0 {
+			t.Errorf("the record of an acquisition that was given up stays: %+v", doc.Record)
+		}
+		f.set(func() { f.away = true })
+	})
+}
+
+func TestCleanUpIsGivenUpInTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.away = true
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		locks.Lock(ctx, "a")
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		n := len(f.sent)
+		time.Sleep(time.Hour)
+		if len(f.sent) != n {
+			t.Error("it goes on after 10 minutes")
+		}
+	})
+}
+
+func TestWaitThroughALongOutageGetsFreshDeadlines(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.away = true
+		got := make(chan *mutex.Lock)
+		go func() {
+			l, err := locks.Lock(context.Background(), "a", mutex.AutoUnlockAfter(time.Minute))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		time.Sleep(time.Hour)
+		f.set(func() { f.away = false })
+		l := <-got
+		if d := time.Until(f.record(t, "a").AutoUnlockAt); d < 30*time.Second {
+			t.Errorf("auto-unlock in %v", d)
+		}
+		l.Unlock()
+	})
+}
+
+func TestUnlockThatFailsGoesOnInTheBackground(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.set(func() { f.away = true })
+		start := time.Now()
+		err := l.Unlock()
+		if d := time.Since(start); d != 15*time.Second || err == nil {
+			t.Errorf("after %v: %v", d, err)
+		}
+		if !strings.Contains(err.Error(), `unlock "a": etcd did not answer`) {
+			t.Errorf("%v", err)
+		}
+		f.set(func() { f.away = false })
+		time.Sleep(time.Minute)
+		if doc := f.record(t, "a"); len(doc.Fields) > 0 {
+			t.Error("the record stays")
+		}
+	})
+}
+
+func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.set(func() { f.loseAnswers = 1 })
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCloseTellsWhatItCouldNotFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		locks, err := mutex.New(f.client(), mutex.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := take(t, locks, "a")
+		f.set(func() { f.away = true })
+		if l.Unlock() == nil {
+			t.Error("unlocked without etcd")
+		}
+		start := time.Now()
+		err = locks.Close()
+		if err == nil || !strings.Contains(err.Error(), "the outcome of 1 requests is unknown") {
+			t.Errorf("close: %v", err)
+		}
+		if d := time.Since(start); d != 15*time.Second {
+			t.Errorf("close took %v", d)
+		}
+	})
+}
