@@ -1,0 +1,118 @@
+package dashboard
+
+import (
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// lockDetailJSON is one lock with all there is.
+type lockDetailJSON struct {
+	*lockJSON              // absent when nobody holds the lock any more
+	Queue     []waiterJSON `json:"queue"`
+	Unread    *string      `json:"unread,omitempty"` // why etcd could not be read: what follows is missing
+	Client    *string      `json:"client,omitempty"`
+	Backtrace *string      `json:"backtrace,omitempty"`
+	Fields    []fieldJSON  `json:"fields,omitempty"`
+	Ended     *endingJSON  `json:"ended,omitempty"` // the hold that was asked for is over
+}
+
+type waiterJSON struct {
+	Owner     *string  `json:"owner"`
+	Hostname  *string  `json:"hostname"`
+	PID       *int64   `json:"pid"`
+	Purpose   *string  `json:"purpose"`
+	Since     *string  `json:"since"`
+	SinceIn   *float64 `json:"since_in_seconds"`
+	TimeoutAt *string  `json:"timeout_at"`
+	TimeoutIn *float64 `json:"timeout_at_in_seconds"`
+}
+
+// fieldJSON is one key of the record. Values that are not UTF-8 come as base64.
+type fieldJSON struct {
+	Name           string  `json:"name"`
+	Value          *string `json:"value,omitempty"`
+	ValueB64       *string `json:"value_b64,omitempty"`
+	CreateRevision string  `json:"create_revision"`
+	ModRevision    string  `json:"mod_revision"`
+}
+
+type endingJSON struct {
+	Hold  string   `json:"hold"`
+	Owner *string  `json:"owner"`
+	How   string   `json:"how"` // released, auto_unlocked, forced
+	By    *string  `json:"by"`
+	Why   *string  `json:"why"`
+	At    *string  `json:"at"`
+	AtIn  *float64 `json:"at_in_seconds"`
+}
+
+func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
+	v, err := d.find(r)
+	if err != nil {
+		return answer{}, err
+	}
+	include := strings.Split(r.URL.Query().Get("include"), ",")
+	if d.config.HideBacktraces && slices.Contains(include, "backtrace") && len(include) == 1 {
+		return answer{}, &problem{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here",
+			Detail: "Backtraces are switched off on this dashboard."}
+	}
+	now := d.config.Now()
+	j := lockDetailJSON{Unread: known(v.unread), Client: known(v.document.Client), Queue: make([]waiterJSON, len(v.waiters))}
+	if v.row != nil {
+		lock := d.lockJSON(v.row, now)
+		j.lockJSON = &lock
+	}
+	for i, w := range v.waiters {
+		j.Queue[i] = waiterJSON{Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID), Purpose: known(w.Purpose)}
+		j.Queue[i].Since, j.Queue[i].SinceIn = instants(w.Since.Time, now)
+		j.Queue[i].TimeoutAt, j.Queue[i].TimeoutIn = instants(w.TimeoutAt.Time, now)
+	}
+	if slices.Contains(include, "backtrace") && !d.config.HideBacktraces {
+		j.Backtrace = known(v.document.Backtrace)
+	}
+	if slices.Contains(include, "fields") {
+		j.Fields = d.fieldsJSON(v.document.Fields)
+	}
+	if v.asked != "" {
+		j.Ended = endedJSON(v, now)
+	}
+	m := d.meta(now)
+	if v.revision > 0 {
+		m.Revision, m.Stale = strconv.FormatInt(v.revision, 10), false
+	}
+	return jsonAnswer(j, m, "")
+}
+
+func (d *Dashboard) fieldsJSON(fields []metadata.Field) []fieldJSON {
+	var list []fieldJSON
+	for _, f := range fields {
+		if d.hidden(f.Name) {
+			continue
+		}
+		j := fieldJSON{Name: f.Name, CreateRevision: strconv.FormatInt(f.CreateRevision, 10), ModRevision: strconv.FormatInt(f.ModRevision, 10)}
+		if utf8.ValidString(f.Value) {
+			j.Value = &f.Value
+		} else {
+			encoded := base64.StdEncoding.EncodeToString([]byte(f.Value))
+			j.ValueB64 = &encoded
+		}
+		list = append(list, j)
+	}
+	return list
+}
+
+func endedJSON(v *lockView, now time.Time) *endingJSON {
+	j := &endingJSON{Hold: v.asked, How: metadata.EndedReleased}
+	if e := v.ending; e != nil {
+		j.Owner, j.How, j.By, j.Why = known(e.Owner), e.Ended, known(e.By), known(e.Why)
+		j.At, j.AtIn = instants(e.EndedAt.Time, now)
+	}
+	return j
+}

@@ -1,0 +1,60 @@
+package dashboard
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// assets are the embedded files, compressed once at start.
+type assets struct {
+	fingerprint string
+	files       map[string]asset
+}
+
+type asset struct {
+	kind          string
+	plain, packed []byte
+}
+
+// loadAssets reads the files. They share one fingerprint, so that scripts can import each other by name.
+func loadAssets(files fs.FS) (assets, error) {
+	a := assets{files: map[string]asset{}}
+	sum := sha256.New()
+	entries, err := fs.ReadDir(files, ".")
+	if err != nil {
+		return a, err
+	}
+	for _, e := range entries {
+		b, err := fs.ReadFile(files, e.Name())
+		if err != nil {
+			return a, err
+		}
+		sum.Write([]byte(e.Name()))
+		sum.Write(b)
+		a.files[e.Name()] = asset{assetTypes[path.Ext(e.Name())], b, compress(b, gzip.BestCompression)}
+	}
+	a.fingerprint = hex.EncodeToString(sum.Sum(nil))[:12]
+	return a, nil
+}
+
+var assetTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+
+// asset answers with an embedded file. The address holds the fingerprint, so browsers keep it for ever; one of another build
+// is not there.
+func (d *Dashboard) asset(r *http.Request) (answer, error) {
+	file, ok := d.assets.files[chi.URLParam(r, "file")]
+	if !ok || chi.URLParam(r, "fingerprint") != d.assets.fingerprint {
+		return answer{}, errNotFound
+	}
+	a := answer{Type: file.kind, Body: file.plain, Header: map[string]string{"Cache-Control": "public, max-age=31536000, immutable"}}
+	if acceptsGzip(r) {
+		a.Body, a.Header["Content-Encoding"] = file.packed, "gzip"
+	}
+	return a, nil
+}

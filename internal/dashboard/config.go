@@ -1,0 +1,109 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Config joins a dashboard to its sources and says how it presents itself. Only Locks, Fresh and Document are required.
+type Config struct {
+	// Locks returns the locks held now, sorted by name. The records are shared and never written to; the slice is the same one
+	// until something changes.
+	Locks func() []*metadata.Record
+	// Clock is the monotonic clock of the records' Seen times.
+	Clock func() time.Duration
+	// Queues returns the waiters by lock, each queue in order. Nil says that waiters are not recorded.
+	Queues func() map[string][]metadata.Waiter
+	// Waiters returns the queue of one lock; nil = nobody waits.
+	Waiters func(lock string) []metadata.Waiter
+	// Unlockers returns the unlockers that are alive. Nil says that this is not known.
+	Unlockers func() []Unlocker
+	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
+	Foreign func() (sample []string, total int)
+	// Fresh tells how current all of the above is.
+	Fresh func() Freshness
+	// Document reads one lock from etcd, with the revision it was read at. No Fields: nobody holds it.
+	Document func(ctx context.Context, lock string) (metadata.Document, int64, error)
+	// Ending reads how a hold ended when it was not released by its holder; nil = not recorded.
+	Ending func(ctx context.Context, uuid string) (*metadata.Ending, error)
+	// Explain names the class of an error of etcd for people, such as "timeout" or "permission denied".
+	Explain func(error) string
+	// Now is the wall clock.
+	Now func() time.Time
+
+	Policy staleness.Policy // of the unlocker, for locks without readable deadlines
+	Log    zerolog.Logger
+
+	ExternalURL    string // under which browsers reach the dashboard; its path is the prefix of every link
+	RoutePrefix    string // under which requests arrive, where a proxy changes the path; empty: as in ExternalURL
+	Title          string // first word of the page title; empty: "mutexdash"
+	Environment    string // such as "prod-eu"; colours the band on top
+	Version        string
+	Layout         metadata.Layout // of the keys in etcd, for status and hints
+	Endpoints      []string        // of etcd, as people may see them
+	HideBacktraces bool
+}
+
+// Unlocker is a running unlocker as its presence record tells.
+type Unlocker struct {
+	metadata.Presence
+	Arrived time.Time // when the record was seen, on our clock
+}
+
+// Freshness tells how current the picture of the locks is.
+type Freshness struct {
+	Synced   bool      // the watch runs
+	Revision int64     // of etcd, as of the picture
+	Heard    time.Time // last sign of life of etcd; zero: the locks were never loaded
+	Since    time.Time // when Synced last changed
+	Cause    string    // why it is not synced, in words
+}
+
+// check fills the gaps and refuses what can not work.
+func (c *Config) check() error {
+	if c.Locks == nil || c.Fresh == nil || c.Document == nil {
+		return errors.New("dashboard: Locks, Fresh and Document are required")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Clock == nil {
+		start := time.Now()
+		c.Clock = func() time.Duration { return time.Since(start) }
+	}
+	if c.Explain == nil {
+		c.Explain = func(error) string { return "etcd did not answer" }
+	}
+	if c.Title == "" {
+		c.Title = "mutexdash"
+	}
+	return nil
+}
+
+// checkExternalURL returns the origin and the path of the external URL; both are empty for an empty one.
+func checkExternalURL(s string) (origin, path string, err error) {
+	if s == "" {
+		return "", "", nil
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return "", "", fmt.Errorf("the external URL %q can not be read", s)
+	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(u.Path, "/"):
+		return "", u.Path, nil
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return "", "", fmt.Errorf("the external URL %q must begin with http:// or https:// and name a host, or be a path", s)
+	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return "", "", fmt.Errorf("the external URL %q must not hold a query, a fragment or a user", s)
+	}
+	return u.Scheme + "://" + u.Host, u.Path, nil
+}

@@ -1,0 +1,104 @@
+package dashboard
+
+import (
+	"html/template"
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/clustermutex/unlocker/web"
+)
+
+// Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
+type Dashboard struct {
+	config    Config
+	picture   picture
+	urls      urls
+	route     string // prefix under which requests arrive
+	assets    assets
+	templates map[string]*template.Template
+	metrics   *metrics
+	handler   http.Handler
+}
+
+// New returns a dashboard. It fails, with a sentence for the operator, for a configuration that contradicts itself.
+func New(config Config) (*Dashboard, error) {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	d := &Dashboard{config: config, metrics: newMetrics()}
+	d.picture.config = &d.config
+	if err := d.prefixes(); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.assets, err = loadAssets(web.Static()); err != nil {
+		return nil, err
+	}
+	d.urls.assets = d.assets.fingerprint
+	if d.templates, err = parse(web.Templates(), d.urls); err != nil {
+		return nil, err
+	}
+	d.handler, err = d.routes()
+	return d, err
+}
+
+// ServeHTTP answers a request.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
+
+// Ready tells whether there is anything to show. It stays true when etcd is away: the last known picture is worth most then.
+func (d *Dashboard) Ready() bool { return d.config.Fresh().level(d.config.Now()) != never }
+
+func (d *Dashboard) prefixes() error {
+	origin, path, err := checkExternalURL(d.config.ExternalURL)
+	if err != nil {
+		return err
+	}
+	d.urls.origin = origin
+	if d.urls.prefix, err = normalPrefix(path); err != nil {
+		return err
+	}
+	d.route = d.urls.prefix
+	if d.config.RoutePrefix != "" {
+		d.route, err = normalPrefix(d.config.RoutePrefix)
+	}
+	return err
+}
+
+func (d *Dashboard) routes() (http.Handler, error) {
+	protect, err := d.crossOrigin()
+	if err != nil {
+		return nil, err
+	}
+	mux := chi.NewRouter()
+	mux.Use(headers, d.measure, d.recovery, d.limit, protect, middleware.GetHead)
+	mux.NotFound(d.lost)
+	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", "GET, HEAD")
+		d.fail(w, r, errMethod)
+	})
+	get := func(path string, do action) { mux.Get(d.route+path, d.handle(do)) }
+	get("", d.list)
+	get("lock", d.lock)
+	get("lock/backtrace", d.backtrace)
+	get("status", d.status)
+	get("help", d.help)
+	get("icon.svg", d.icon)
+	get("assets/{fingerprint}/{file}", d.asset)
+	get("api/v1/locks", d.locksAPI)
+	get("api/v1/lock", d.lockAPI)
+	get("api/v1/summary", d.summaryAPI)
+	get("api/v1/status", d.statusAPI)
+	return mux, nil
+}
+
+// lost answers requests that fit no route; those for the bare root or the prefix without its slash find their way.
+func (d *Dashboard) lost(w http.ResponseWriter, r *http.Request) {
+	if path := r.URL.Path; d.route != "/" && (path == "/" || path+"/" == d.route) && strings.Contains("GET HEAD", r.Method) {
+		http.Redirect(w, r, d.urls.prefix, http.StatusFound)
+		return
+	}
+	d.fail(w, r, errNotFound)
+}

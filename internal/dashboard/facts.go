@@ -1,0 +1,177 @@
+package dashboard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// fact is a line about a hold; its value may come from the record and is shown with care.
+type fact struct{ Label, Value string }
+
+// timeFact is an instant in the life of a hold.
+type timeFact struct {
+	Label string
+	Time  *moment
+	Note  string
+}
+
+func facts(r *row, v *lockView) []fact {
+	list := []fact{
+		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", number64(r.PID)}, {"hold", r.UUID}, {"fencing token", number64(r.Token)},
+		{"record revision", number64(r.Revision)}, {"written by", v.document.Client},
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
+		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
+	}
+	return slices.DeleteFunc(list, func(f fact) bool { return f.Value == "" })
+}
+
+// number64 is a number that 0 stands for the lack of.
+func number64(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func times(r *row, at lens) []timeFact {
+	var list []timeFact
+	add := func(label string, m *moment, note string) {
+		if m != nil {
+			list = append(list, timeFact{label, m, note})
+		}
+	}
+	byPolicy := func(recorded time.Time) string {
+		if recorded.IsZero() {
+			return "by the default policy"
+		}
+		return ""
+	}
+	add("locked", ago(at.age(r.LockedAt), at), "")
+	if r.Alive != nil {
+		add("last alive", ago(at.age(r.Alive.At), at), "")
+	}
+	add("alert", at.alert(r.verdict.AlertAt), byPolicy(r.AlertAt))
+	add("auto-unlock", in(at.unlock(r.verdict.AutoUnlockAt)), byPolicy(r.AutoUnlockAt))
+	return list
+}
+
+// ago makes an age a distance: "14m ago".
+func ago(m *moment, at lens) *moment {
+	if m != nil {
+		m.Kind, m.Text = "alert", m.Text+" ago"
+		if m.At.After(at.now) {
+			return at.alert(m.At)
+		}
+	}
+	return m
+}
+
+func in(m *moment) *moment {
+	if m != nil && (m.Kind == "unlock" || m.Kind == "last") {
+		m.Kind, m.Text = "alert", "in "+m.Text
+	}
+	return m
+}
+
+// command is a line to paste into a shell.
+type command struct{ What, Line string }
+
+// commands are the next steps of somebody who looks into a lock.
+func (d *Dashboard) commands(r *row) []command {
+	var list []command
+	if r.Hostname != "" {
+		host := shell(r.Hostname)
+		list = append(list, command{"Is the process alive?", "kubectl get pod " + host},
+			command{"What did it do?", "kubectl logs --since=30m " + host})
+	}
+	list = append(list, command{"The lock on the command line", "mutexctl show " + shell(r.Name)})
+	if d.config.Layout.Prefix() != "" {
+		list = append(list, command{"The keys in etcd", "etcdctl get --prefix " + shell(d.config.Layout.Record(r.Name))})
+	}
+	return list
+}
+
+// shell quotes a word for a POSIX shell. What could hide in a terminal is written as an escape of $'…'.
+func shell(word string) string {
+	plainWord := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_./:@%+=,", c)
+	}
+	switch {
+	case word != "" && word[0] != '-' && strings.TrimFunc(word, plainWord) == "":
+		return word
+	case strings.HasPrefix(word, "-"):
+		return "-- " + quote(word)
+	}
+	return quote(word)
+}
+
+func quote(word string) string {
+	if spans := visible(word); len(spans) == 1 && !spans[0].Escape || plainASCII(word) {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	b.WriteString("$'")
+	for i := range len(word) {
+		switch c := word[i]; {
+		case c == '\'' || c == '\\':
+			b.WriteString(`\` + string(c))
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteString("'")
+	return b.String()
+}
+
+// fieldView is one key of the record, byte for byte.
+type fieldView struct {
+	Key     string
+	Value   string
+	Bytes   int
+	Cut     bool
+	Escaped bool // has characters that are shown as escapes
+	Created int64
+	Changed int64
+}
+
+// maxFieldBytes and maxFieldsBytes are how much of one value and of all values a page shows; the JSON has all.
+const (
+	maxFieldBytes  = 16 << 10
+	maxFieldsBytes = 64 << 10
+)
+
+func (d *Dashboard) fieldViews(doc metadata.Document) []fieldView {
+	views := make([]fieldView, 0, len(doc.Fields))
+	left := maxFieldsBytes
+	for _, f := range doc.Fields {
+		v := fieldView{Key: f.Name, Value: f.Value, Bytes: len(f.Value), Created: f.CreateRevision, Changed: f.ModRevision}
+		if d.hidden(f.Name) {
+			continue
+		}
+		if d.config.Layout.Prefix() != "" {
+			v.Key = d.config.Layout.Field(doc.Name, f.Name)
+		}
+		if most := min(maxFieldBytes, left); len(v.Value) > most {
+			v.Value, v.Cut = v.Value[:most], true
+		}
+		left -= len(v.Value)
+		spans := visible(v.Value)
+		v.Escaped = len(spans) > 1 || len(spans) == 1 && spans[0].Escape
+		views = append(views, v)
+	}
+	return views
+}
+
+// hidden tells whether the field may hold a backtrace where those are switched off.
+func (d *Dashboard) hidden(field string) bool {
+	return d.config.HideBacktraces && (field == metadata.FieldBacktrace || field == metadata.FieldMetadata)
+}

@@ -1,0 +1,151 @@
+package dashboard
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// frame is one line of a backtrace.
+type frame struct {
+	Text string // the line as recorded, without blanks around it
+	Func string // empty when the line was not understood
+	File string
+	Line string
+	Own  bool // code of the program itself, not of a runtime or library
+}
+
+// stretch is some frames in a row, all of the program's own code or none.
+type stretch struct {
+	Foreign bool
+	Fold    bool // so many foreign ones that they are out of sight until asked for
+	Frames  []frame
+}
+
+// Limits of what a page shows of a backtrace.
+const (
+	maxFrames     = 256
+	maxTraceBytes = 64 << 10
+	minFold       = 3 // foreign frames in a row that are folded
+)
+
+// trace is a backtrace, newest frame first.
+type trace struct {
+	Stretches []stretch
+	First     *frame // the first frame of own code: where to look
+	Frames    int
+	Cut       bool // there is more than is shown
+	Bytes     int
+}
+
+// The shapes of a frame in the languages that have clients. A line that fits none is shown as it is.
+var frameShapes = []*regexp.Regexp{
+	// Python: File "app/jobs.py", line 12, in run
+	regexp.MustCompile(`^File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<func>.+))?$`),
+	// Ruby: app/jobs/run.rb:118:in 'perform'
+	regexp.MustCompile(`^(?P<file>[^\s:][^:]*):(?P<line>\d+):in ['\x60](?P<func>[^']*)'$`),
+	// Java: at com.shop.Run.perform(Run.java:42)
+	regexp.MustCompile(`^at (?P<func>[^\s(]+)\((?P<file>[^:()]+\.(?:java|kt|scala|groovy))(?::(?P<line>\d+))?\)$`),
+	// JavaScript: at perform (/srv/app/run.js:12:7), at /srv/app/run.js:12:7
+	regexp.MustCompile(`^at (?:(?P<func>.+) \()?(?P<file>(?:file://|node:|/|\w:\\|[\w@.])[^()]*?):(?P<line>\d+):\d+\)?$`),
+	// Go: main.run /srv/app/run.go:42, main.run (/srv/app/run.go:42), /srv/app/run.go:42 main.run, /srv/app/run.go:42 +0x1d
+	regexp.MustCompile(`^(?P<func>[^\s(][^\s]*?)\s+\(?(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)\)?(?: \+0x[0-9a-f]+)?$`),
+	regexp.MustCompile(`^(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)(?: \+0x[0-9a-f]+|\s+(?P<func>\S+))?$`),
+	// Anything else that names a file and a line: lib/run.ex:42: App.run/1
+	regexp.MustCompile(`^(?P<file>[\w./@+-]*\w\.\w{1,5}):(?P<line>\d+)(?::\d+)?(?::?\s+(?P<func>.+))?$`),
+}
+
+// foreignPlaces are parts of the paths of runtimes and libraries.
+var foreignPlaces = []string{
+	"/gems/", "/lib/ruby/", "<internal:", "/bundler/", "bin/bundle", // Ruby
+	"/site-packages/", "/dist-packages/", "/lib/python", "<frozen ", // Python
+	"/pkg/mod/", "/vendor/", "/usr/local/go/src/", "/usr/lib/go", "/sdk/go", "_cgo_", // Go
+	"node_modules/", "node:", // JavaScript
+	"/deps/", "/.cargo/", "/rustc/",
+}
+
+// foreignFuncs are the first words of functions of runtimes, libraries and our own client.
+var foreignFuncs = []string{
+	"runtime.", "testing.", "net/http.", "sync.", "reflect.", "github.com/clustermutex/unlocker/pkg/", "github.com/spf13/cobra.",
+	"java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "scala.", "org.springframework.", "org.apache.", "io.netty.",
+}
+
+// parseTrace reads a backtrace, whatever language wrote it.
+func parseTrace(text string) *trace {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	t := &trace{Bytes: len(text)}
+	if len(text) > maxTraceBytes {
+		text, t.Cut = text[:maxTraceBytes], true
+	}
+	var frames []frame
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.Trim(line, " \t\r"); line == "" {
+			continue
+		}
+		if len(frames) == maxFrames {
+			t.Cut = true
+			break
+		}
+		frames = append(frames, parseFrame(line))
+	}
+	t.Frames = len(frames)
+	t.arrange(frames)
+	return t
+}
+
+// arrange finds the first own frame and folds the foreign ones away. Where no frame is own, all are shown.
+func (t *trace) arrange(frames []frame) {
+	first := slices.IndexFunc(frames, func(f frame) bool { return f.Own })
+	if first >= 0 {
+		t.First = &frames[first]
+	}
+	for from, to := 0, 0; from < len(frames); from = to {
+		foreign := !frames[from].Own
+		for to = from; to < len(frames) && frames[to].Own != foreign; to++ {
+		}
+		t.Stretches = append(t.Stretches, stretch{foreign, foreign && first >= 0 && to-from >= minFold, frames[from:to]})
+	}
+}
+
+func parseFrame(line string) frame {
+	const longest = 1 << 10 // of a line that is tried: an expression must not eat a page's time
+	f := frame{Text: line}
+	for _, shape := range frameShapes {
+		if len(line) > longest {
+			break
+		}
+		m := shape.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		f.File, f.Line = m[shape.SubexpIndex("file")], m[shape.SubexpIndex("line")]
+		f.Func = m[shape.SubexpIndex("func")]
+		f.Own = !isForeign(f)
+		return f
+	}
+	return f
+}
+
+func isForeign(f frame) bool {
+	for _, place := range foreignPlaces {
+		if strings.Contains(f.File, place) {
+			return true
+		}
+	}
+	for _, name := range foreignFuncs {
+		if strings.HasPrefix(f.Func, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Where is the place of a frame: file and line.
+func (f frame) Where() string {
+	if f.Line == "" {
+		return f.File
+	}
+	return f.File + ":" + f.Line
+}

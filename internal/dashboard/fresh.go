@@ -1,0 +1,43 @@
+package dashboard
+
+import "time"
+
+// How old the last sign of life of etcd may be.
+const (
+	delayedAfter = 10 * time.Second
+	staleAfter   = 30 * time.Second
+)
+
+// freshness is how far the picture can be trusted; the words are shown and are classes in the style sheet.
+type freshness string
+
+const (
+	live    freshness = "live"
+	delayed freshness = "delayed"
+	stale   freshness = "stale"
+	never   freshness = "never" // nothing was ever loaded
+)
+
+// level judges how current the picture is. A watch that is just being opened again is not stale by itself: only silence is.
+func (f Freshness) level(now time.Time) freshness {
+	switch age := f.age(now); {
+	case f.Heard.IsZero():
+		return never
+	case age > staleAfter:
+		return stale
+	case age > delayedAfter:
+		return delayed
+	}
+	return live
+}
+
+// age is how long ago etcd was heard; never negative.
+func (f Freshness) age(now time.Time) time.Duration { return max(0, now.Sub(f.Heard)) }
+
+// cause is why the picture is not current, for people.
+func (f Freshness) cause() string {
+	if f.Cause == "" {
+		return "no answer"
+	}
+	return f.Cause
+}

@@ -1,0 +1,76 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"runtime/debug"
+)
+
+// policy allows a page what it needs: files of our own, and nothing inline.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; object-src 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types mutexdash"
+
+// headers puts the security headers on every answer, errors included. They are set, not added: what a web server in front of
+// the handler (exporter-toolkit's headers) has set to the same names is replaced.
+func headers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer") // names are in addresses
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()")
+		h.Set("X-Robots-Tag", "noindex, nofollow")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// crossOrigin refuses requests that would change something and come from another site.
+func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.fail(w, r, errCrossOrigin) }))
+	if origin := d.urls.origin; origin != "" {
+		if err := protection.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("the external URL can not be an origin: %w", err)
+		}
+	}
+	return protection.Handler, nil
+}
+
+// maxRequests is how many requests are served at once; they need no waiting, so more means that something is wrong.
+const maxRequests = 256
+
+// limit refuses requests over the limit at once: a queue would only make the wait longer for all.
+func (d *Dashboard) limit(next http.Handler) http.Handler {
+	tickets := make(chan struct{}, maxRequests)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case tickets <- struct{}{}:
+			defer func() { <-tickets }()
+			next.ServeHTTP(w, r)
+		default:
+			d.fail(w, r, errBusy)
+		}
+	})
+}
+
+// recovery answers a request whose handler panicked; the log has the stack, the answer has not.
+func (d *Dashboard) recovery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			cause := recover()
+			if cause == nil {
+				return
+			}
+			if cause == http.ErrAbortHandler {
+				panic(cause)
+			}
+			d.config.Log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("path", r.URL.Path).Msg("request panicked")
+			d.fail(w, r, errInternal)
+		}()
+		next.ServeHTTP(w, r)
+	})
+}

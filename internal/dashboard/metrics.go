@@ -1,0 +1,83 @@
+package dashboard
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the dashboard's own; the locks are counted at scrape. None carries the name of a lock.
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	locks    *prometheus.Desc
+	synced   *prometheus.Desc
+	revision *prometheus.Desc
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mutexdash_http_requests_total", Help: "Requests answered, by route.",
+		}, []string{"handler", "method", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "mutexdash_http_request_duration_seconds", Help: "Time to answer a request, by route.",
+			Buckets: []float64{.001, .005, .025, .1, .25, 1, 5},
+		}, []string{"handler", "method"}),
+		locks:    prometheus.NewDesc("mutexdash_locks", "Locks shown, by state.", []string{"state"}, nil),
+		synced:   prometheus.NewDesc("mutexdash_last_sync_timestamp_seconds", "When etcd was last heard; 0 = never.", nil, nil),
+		revision: prometheus.NewDesc("mutexdash_etcd_revision", "Revision of etcd as shown.", nil, nil),
+	}
+}
+
+// Describe is part of [prometheus.Collector].
+func (d *Dashboard) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(d, ch) }
+
+// Collect is part of [prometheus.Collector]: the dashboard is the collector of its metrics.
+func (d *Dashboard) Collect(ch chan<- prometheus.Metric) {
+	d.metrics.requests.Collect(ch)
+	d.metrics.seconds.Collect(ch)
+	fresh := d.config.Fresh()
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	heard := 0.0
+	if !fresh.Heard.IsZero() {
+		heard = float64(fresh.Heard.UnixMilli()) / 1000
+	}
+	gauge(d.metrics.synced, heard)
+	gauge(d.metrics.revision, float64(fresh.Revision))
+	all := d.picture.snapshot().all
+	gauge(d.metrics.locks, float64(all.Held), string(held))
+	gauge(d.metrics.locks, float64(all.Alerting), string(alerting))
+	gauge(d.metrics.locks, float64(all.Expired), string(expired))
+	gauge(d.metrics.locks, float64(all.Malformed), string(malformed))
+}
+
+// measure counts and times requests by route, never by path: paths are the client's.
+func (d *Dashboard) measure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		next.ServeHTTP(seen, r)
+		route, method := "none", r.Method
+		if pattern := chi.RouteContext(r.Context()).RoutePattern(); len(pattern) >= len(d.route) {
+			route = "/" + pattern[len(d.route):]
+		}
+		switch method {
+		case http.MethodGet, http.MethodHead, http.MethodPost:
+		default:
+			method = "other"
+		}
+		status := seen.Status()
+		if status == 0 {
+			status = http.StatusOK
+		}
+		d.metrics.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
+		d.metrics.seconds.WithLabelValues(route, method).Observe(time.Since(start).Seconds())
+	})
+}

@@ -1,0 +1,143 @@
+package dashboard
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// page is what every page shows around its content.
+type page struct {
+	lens
+	Title       string // of the tab
+	Brand       string
+	Environment string
+	Band        string // class that colours the environment
+	Version     string
+	Here        string // which entry of the navigation this is
+	Query       string // text in the search box
+	Fresh       freshView
+	At          time.Time
+	Now         int64 // the same in milliseconds, by which the browser's clock is corrected
+	Icon        icon
+	JSON        string // the page as JSON
+	Banner      sentence
+}
+
+// freshView is how current the page is.
+type freshView struct {
+	Level    freshness
+	Heard    *moment
+	At       string // time of day of the last sign of life
+	Revision int64
+	Cause    string
+}
+
+// page fills the frame for a page with this title.
+func (d *Dashboard) page(r *http.Request, title string) page {
+	now, fresh := d.config.Now(), d.config.Fresh()
+	level := fresh.level(now)
+	p := page{
+		lens:        lens{now: now, stale: level == stale},
+		Title:       joinTitle(title, d.config.Title, d.config.Environment),
+		Brand:       d.config.Title,
+		Environment: d.config.Environment,
+		Band:        band(d.config.Environment),
+		Version:     d.config.Version,
+		At:          now,
+		Now:         now.UnixMilli(),
+		Fresh:       freshView{Level: level, Revision: fresh.Revision, Cause: fresh.Cause},
+		Icon:        icon{Look: "none"},
+	}
+	if level != never {
+		p.Fresh.Heard, p.Fresh.At = p.age(fresh.Heard), clock(fresh.Heard)
+	}
+	if level == stale {
+		p.Icon = icon{Look: "stale", Text: "?"}
+		p.Banner = say("etcd unreachable since " + p.Fresh.At + " UTC (").time(p.Fresh.Heard).
+			say("): " + fresh.cause() + ". Showing the last known state; locks may have changed.")
+	}
+	return p
+}
+
+// loaded returns the locks, or the problem that there is nothing to show yet.
+func (d *Dashboard) loaded() (*snapshot, error) {
+	fresh := d.config.Fresh()
+	if fresh.level(d.config.Now()) != never {
+		return d.picture.snapshot(), nil
+	}
+	return nil, &problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet", Retry: 5 * time.Second,
+		Detail: "The locks could not be loaded from etcd since the dashboard started: " + fresh.cause() + "."}
+}
+
+func joinTitle(parts ...string) string {
+	var kept []string
+	for _, p := range parts {
+		if p != "" {
+			kept = append(kept, plain(p))
+		}
+	}
+	return strings.Join(kept, " – ")
+}
+
+// band chooses the colour of an environment: production always the same one, the others by their name.
+func band(environment string) string {
+	switch name := strings.ToLower(environment); {
+	case name == "":
+		return ""
+	case strings.Contains(name, "prod"):
+		return "band-prod"
+	default:
+		return "band-" + strconv.Itoa(int(fnvText(name)>>16%5))
+	}
+}
+
+// icon is the picture in the tab: the worst state and how many locks are in it.
+type icon struct {
+	Look look // or "stale" or "none"
+	Text string
+}
+
+// iconOf is the icon of a picture of the locks.
+func iconOf(c counts) icon {
+	number := func(n int) string {
+		if n > 9 {
+			return "9+"
+		}
+		return strconv.Itoa(n)
+	}
+	switch {
+	case c.Expired > 0:
+		return icon{expired, number(c.Expired)}
+	case c.Alerting > 0:
+		return icon{alerting, number(c.Alerting)}
+	case c.Expiring > 0:
+		return icon{expiring, number(c.Expiring)}
+	case c.Malformed > 0:
+		return icon{malformed, number(c.Malformed)}
+	}
+	return icon{Look: held}
+}
+
+// iconShapes are the icons; # is where the text goes.
+var iconShapes = map[string]string{
+	string(alerting):  `<path d="M16 2 31 30H1z" fill="#B3261E"/><text x="16" y="27" fill="#FFF">#</text>`,
+	string(expired):   `<rect x="2" y="2" width="28" height="28" rx="4" fill="#6A1B9A"/><text x="16" y="23" fill="#FFF">#</text>`,
+	string(expiring):  `<path d="M16 1 31 16 16 31 1 16z" fill="#FFC447"/><text x="16" y="22" fill="#3A2600">#</text>`,
+	string(malformed): `<path d="M6 6 26 26M26 6 6 26" stroke="#7A8794" stroke-width="6" stroke-linecap="round"/>`,
+	string(held):      `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" stroke-linecap="round" stroke-linejoin="round"/>`,
+	"stale":           `<circle cx="16" cy="16" r="15" fill="#FFC447"/><text x="16" y="23" fill="#3A2600">?</text>`,
+	"none":            `<circle cx="16" cy="16" r="11" fill="none" stroke="#7A8794" stroke-width="4"/>`,
+}
+
+func (d *Dashboard) icon(r *http.Request) (answer, error) {
+	shape, ok := iconShapes[r.URL.Query().Get("look")]
+	n := r.URL.Query().Get("n")
+	if !ok || len(n) > 2 || strings.Trim(n, "0123456789+?") != "" {
+		return answer{}, errNotFound
+	}
+	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" font-family="system-ui,sans-serif" font-size="19" ` +
+		`font-weight="700" text-anchor="middle">` + strings.Replace(shape, "#<", n+"<", 1) + `</svg>`
+	return answer{Type: "image/svg+xml", Body: []byte(svg), Header: map[string]string{"Cache-Control": "public, max-age=86400"}}, nil
+}

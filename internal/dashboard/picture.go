@@ -1,0 +1,178 @@
+package dashboard
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// snapshot is all locks as they stood at one moment. It is immutable but for its cache of results.
+type snapshot struct {
+	rows    []*row // by name
+	all     counts
+	at      time.Time // the moment at which the states hold
+	next    time.Time // when a state changes by itself; zero = never
+	locks   []*metadata.Record
+	queues  uint64 // fingerprint of the waiters
+	version uint64 // changes with anything that a list shows
+	results results
+}
+
+// find returns the lock with this name, or nil.
+func (s *snapshot) find(name string) *row {
+	i, ok := slices.BinarySearchFunc(s.rows, name, func(r *row, name string) int { return strings.Compare(r.Name, name) })
+	if !ok {
+		return nil
+	}
+	return s.rows[i]
+}
+
+// picture keeps the newest snapshot. Building one costs in proportion to the locks, so it is built when it is asked for and
+// something changed, by one request at a time, and never so often that building takes more than a share of the time.
+type picture struct {
+	config *Config
+	mu     sync.Mutex
+	last   *snapshot
+	rest   time.Time // no new snapshot before this
+}
+
+const (
+	buildShare = 20          // building may take this part of the time
+	maxRest    = time.Second // but a snapshot is never older than this
+)
+
+// snapshot returns the locks as they stand now. While etcd is silent the states stay as they were last known for sure.
+func (p *picture) snapshot() *snapshot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.config.Now()
+	if p.last != nil && now.Before(p.rest) && !now.Before(p.last.at) {
+		return p.last
+	}
+	at := p.moment(now)
+	locks, queues, queued := p.input()
+	if p.last != nil && p.last.current(locks, queued, at.Wall) {
+		return p.last
+	}
+	start := time.Now()
+	p.last = build(p.last, locks, queues, p.config.Policy, at)
+	p.last.queues = queued
+	p.rest = now.Add(min(maxRest, buildShare*time.Since(start)))
+	return p.last
+}
+
+// moment is now, or the end of the time for which the picture can be trusted.
+func (p *picture) moment(now time.Time) staleness.Moment {
+	at := staleness.Moment{Wall: now, Mono: p.config.Clock()}
+	if trusted := p.config.Fresh().Heard.Add(staleAfter); trusted.Before(now) {
+		at.Mono -= now.Sub(trusted)
+		at.Wall = trusted
+	}
+	return at
+}
+
+func (p *picture) input() (locks []*metadata.Record, queues map[string][]metadata.Waiter, queued uint64) {
+	locks = p.config.Locks()
+	if p.config.Queues == nil {
+		return locks, nil, 0
+	}
+	queues = p.config.Queues()
+	for lock, queue := range queues { // in any order, so the fingerprint is a sum
+		h := fnv(fnvStart, uint64(len(lock)), uint64(len(queue)))
+		for _, w := range queue {
+			h = fnv(h, uint64(w.Place))
+		}
+		queued += h
+	}
+	return locks, queues, queued
+}
+
+// current tells whether a snapshot built now would be the same.
+func (s *snapshot) current(locks []*metadata.Record, queued uint64, at time.Time) bool {
+	same := len(locks) == len(s.locks) && (len(locks) == 0 || &locks[0] == &s.locks[0])
+	return same && queued == s.queues && (s.next.IsZero() || at.Before(s.next)) && !at.Before(s.at)
+}
+
+// build makes a snapshot. Rows of the last one that did not change are taken over.
+func build(last *snapshot, locks []*metadata.Record, queues map[string][]metadata.Waiter, p staleness.Policy, at staleness.Moment) *snapshot {
+	s := &snapshot{rows: make([]*row, len(locks)), at: at.Wall, locks: locks, version: fnvStart}
+	var old []*row
+	if last != nil && !at.Wall.Before(last.at) {
+		old = last.rows
+	}
+	for i, lock := range locks {
+		for len(old) > 0 && old[0].Name < lock.Name {
+			old = old[1:]
+		}
+		var before *row
+		if len(old) > 0 {
+			before = old[0]
+		}
+		r := update(before, lock, queues[lock.Name], p, at)
+		s.rows[i] = r
+		s.all.add(r)
+		s.version = fnv(s.version, r.mix)
+		if !r.next.IsZero() && (s.next.IsZero() || r.next.Before(s.next)) {
+			s.next = r.next
+		}
+	}
+	return s
+}
+
+// update returns the row of the lock: the one before if nothing changed.
+func update(before *row, lock *metadata.Record, queue []metadata.Waiter, p staleness.Policy, at staleness.Moment) *row {
+	if before == nil || before.Record != lock || before.waiters != len(queue) || len(queue) > 0 {
+		return newRow(lock, p, at, queue)
+	}
+	if before.next.IsZero() || at.Wall.Before(before.next) {
+		return before
+	}
+	r := *before
+	r.judge(p, at)
+	return &r
+}
+
+// counts sums up locks. Expiring ones are also counted by their state.
+type counts struct {
+	Total, Held, Alerting, Expiring, Expired, Malformed int
+	Waiting                                             int       // waiters
+	Longest                                             time.Time // since when the longest waiter waits
+	Oldest                                              time.Time // first locked_at
+	NextUnlock                                          *row      // alerting or expiring, and the first to be auto-unlocked
+}
+
+func (c *counts) add(r *row) {
+	c.Total++
+	switch r.verdict.State {
+	case staleness.Held:
+		c.Held++
+	case staleness.Alerting:
+		c.Alerting++
+	case staleness.Expired:
+		c.Expired++
+	case staleness.Malformed:
+		c.Malformed++
+	}
+	if r.look == expiring {
+		c.Expiring++
+	}
+	c.Waiting += r.waiters
+	c.Longest = first(c.Longest, r.longest)
+	c.Oldest = first(c.Oldest, r.LockedAt)
+	if (r.look == alerting || r.look == expiring) && !r.verdict.AutoUnlockAt.IsZero() &&
+		(c.NextUnlock == nil || r.verdict.AutoUnlockAt.Before(c.NextUnlock.verdict.AutoUnlockAt)) {
+		c.NextUnlock = r
+	}
+}
+
+// first is the earlier of two instants, of which zero ones do not count.
+func first(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

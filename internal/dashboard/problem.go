@@ -1,0 +1,94 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// problem is an answer that is not what was asked for. It is the only error that says something to the user; any other error
+// is logged and answered with a problem that says nothing.
+type problem struct {
+	Status int    // of HTTP
+	Code   string // stable word for programs
+	Title  string // short, for people
+	Detail string // sentences for people; may quote hostile text
+	Retry  time.Duration
+	Name   string // the lock that was asked for, where there is one
+}
+
+func (p *problem) Error() string { return p.Title + ": " + p.Detail }
+
+// MarshalJSON writes the problem as RFC 9457 wants it.
+func (p *problem) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail,omitempty"`
+		Code   string `json:"code"`
+	}{"about:blank", p.Title, p.Status, p.Detail, p.Code})
+}
+
+// Problems without details.
+var (
+	errNotFound = &problem{Status: http.StatusNotFound, Code: "not_found", Title: "No such page",
+		Detail: "There is nothing at this address."}
+	errMethod = &problem{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Title: "Not possible here",
+		Detail: "This address can only be read."}
+	errCrossOrigin = &problem{Status: http.StatusForbidden, Code: "cross_origin", Title: "Refused",
+		Detail: "The request came from another site."}
+	errInternal = &problem{Status: http.StatusInternalServerError, Code: "internal", Title: "Something broke",
+		Detail: "The dashboard made a mistake. Its log says more."}
+	errBusy = &problem{Status: http.StatusServiceUnavailable, Code: "busy", Title: "Too many requests at once",
+		Detail: "Try again in a moment.", Retry: time.Second}
+)
+
+// fail answers a request with an error. It is the only place where errors become answers.
+func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var p *problem
+	if !errors.As(err, &p) {
+		d.config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("request failed")
+		p = errInternal
+	}
+	a := answer{Status: p.Status, Retry: p.Retry}
+	if p.Code == "not_loaded" {
+		a.Header = map[string]string{"Refresh": strconv.Itoa(int(p.Retry / time.Second))} // works without JavaScript
+	}
+	if d.wantsJSON(r) {
+		a.Type = "application/problem+json"
+		a.Body, err = json.Marshal(p)
+	} else {
+		a.Type = typeHTML
+		a.Body, err = d.render("problem", d.problemPage(r, p))
+	}
+	if err != nil {
+		d.config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("error page failed")
+		a.Type, a.Body = "text/plain; charset=utf-8", []byte(p.Title+"\n")
+	}
+	d.send(w, r, a)
+}
+
+// wantsJSON tells whether a program asked.
+func (d *Dashboard) wantsJSON(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, d.route+"api/")
+}
+
+type problemPage struct {
+	page
+	Problem   *problem
+	Endpoints []string // tried, when nothing was ever loaded
+	Retry     int      // seconds
+}
+
+func (d *Dashboard) problemPage(r *http.Request, p *problem) problemPage {
+	view := problemPage{page: d.page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
+	view.Query = strings.ToValidUTF8(p.Name, "\uFFFD")
+	if p.Code == "not_loaded" {
+		view.Endpoints = d.config.Endpoints
+	}
+	return view
+}

@@ -1,0 +1,162 @@
+package dashboard
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const typeHTML = "text/html; charset=utf-8"
+
+// answer is a response that is complete before its first byte is sent.
+type answer struct {
+	Status int // 0 = 200
+	Type   string
+	Body   []byte
+	ETag   string
+	Retry  time.Duration
+	Header map[string]string // on top of the usual ones, or instead of them
+}
+
+// action answers a request; its error goes to [Dashboard.fail].
+type action func(r *http.Request) (answer, error)
+
+func (d *Dashboard) handle(do action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		a, err := do(r)
+		if err != nil {
+			d.fail(w, r, err)
+			return
+		}
+		d.send(w, r, a)
+	}
+}
+
+// notModified is the answer to a reader that has this version already.
+func (d *Dashboard) notModified(r *http.Request, etag string) (answer, bool) {
+	if etag == "" || !strings.Contains(r.Header.Get("If-None-Match"), etag) {
+		return answer{}, false
+	}
+	return answer{Status: http.StatusNotModified, ETag: etag, Header: d.heard()}, true
+}
+
+// heard tells a reader that has this version already how fresh it still is.
+func (d *Dashboard) heard() map[string]string {
+	return map[string]string{"Mutexdash-Heard": iso(d.config.Fresh().Heard)}
+}
+
+// minGzip is the size from which compressing is worth it.
+const minGzip = 1 << 10
+
+func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a answer) {
+	h := w.Header()
+	for name, value := range a.Header {
+		h.Set(name, value)
+	}
+	if a.ETag != "" {
+		h.Set("ETag", a.ETag)
+	}
+	h.Set("Mutexdash-Version", d.config.Version)
+	if a.Retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(a.Retry/time.Second)))
+	}
+	if a.Status == http.StatusNotModified {
+		w.WriteHeader(a.Status)
+		return
+	}
+	h.Set("Content-Type", a.Type)
+	h.Set("Vary", "Accept-Encoding")
+	if len(a.Body) >= minGzip && acceptsGzip(r) && h.Get("Content-Encoding") == "" {
+		h.Set("Content-Encoding", "gzip")
+		a.Body = compress(a.Body, gzip.BestSpeed)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	if a.Status != 0 {
+		w.WriteHeader(a.Status)
+	}
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(a.Body) // the reader went away: nobody to tell
+	}
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for encoding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(encoding), ";")
+		if name == "gzip" && !strings.HasPrefix(strings.ReplaceAll(weight, " ", ""), "q=0") {
+			return true
+		}
+	}
+	return false
+}
+
+func compress(b []byte, level int) []byte {
+	var out bytes.Buffer
+	z, err := gzip.NewWriterLevel(&out, level)
+	if err != nil {
+		panic(err) // only for a level that does not exist
+	}
+	_, _ = z.Write(b) // a buffer takes everything
+	_ = z.Close()
+	return out.Bytes()
+}
+
+// pages are the templates; each is a file that fills the layout.
+var pages = []string{"list", "lock", "status", "help", "problem"}
+
+// parse reads all templates, once.
+func parse(files fs.FS, u urls) (map[string]*template.Template, error) {
+	shared, err := template.New("").Funcs(functions(u)).ParseFS(files, "layout.html", "parts.html", "icons.html", "rows.html")
+	if err != nil {
+		return nil, err
+	}
+	parsed := map[string]*template.Template{}
+	for _, name := range pages {
+		t, err := shared.Clone()
+		if err == nil {
+			t, err = t.ParseFS(files, name+".html")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("template %s: %w", name, err)
+		}
+		parsed[name] = t
+	}
+	return parsed, nil
+}
+
+// render fills a page into a buffer, so that a template that fails half-way does not become half a page.
+func (d *Dashboard) render(name string, view any) ([]byte, error) {
+	return d.renderPart(name, "layout", view)
+}
+
+func (d *Dashboard) renderPart(name, part string, view any) ([]byte, error) {
+	var b bytes.Buffer
+	if err := d.templates[name].ExecuteTemplate(&b, part, view); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// functions are what templates can call. None of them returns a trusted type: everything is escaped.
+func functions(u urls) template.FuncMap {
+	return template.FuncMap{
+		"to":         u.To,
+		"asset":      u.Asset,
+		"iconURL":    u.Icon,
+		"visible":    visible,
+		"plain":      plain,
+		"plainASCII": plainASCII,
+		"nonASCII":   nonASCII,
+		"short":      short,
+		"utc":        utc,
+		"iso":        iso,
+		"clock":      clock,
+		"thousands":  thousands,
+		"plural":     plural,
+	}
+}

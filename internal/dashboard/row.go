@@ -1,0 +1,111 @@
+package dashboard
+
+import (
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// look is what a lock looks like on the page: its state, or expiring. The words are classes in the style sheet.
+type look string
+
+const (
+	held      = look(staleness.Held)
+	alerting  = look(staleness.Alerting)
+	expiring  = look("expiring") // auto-unlocked within expiringWithin unless the holder extends
+	expired   = look(staleness.Expired)
+	malformed = look(staleness.Malformed)
+)
+
+const expiringWithin = 2 * time.Minute
+
+// urgency orders the looks: what needs a person first comes first.
+func (l look) urgency() int64 {
+	switch l {
+	case expired:
+		return 0
+	case malformed:
+		return 1
+	case expiring:
+		return 2
+	case alerting:
+		return 3
+	}
+	return 4
+}
+
+// row is one lock in the picture: the model of which the list, the lock page and the JSON API show parts. It is immutable.
+type row struct {
+	*metadata.Record
+	verdict staleness.Verdict
+	look    look
+	next    time.Time // when look changes if nobody touches the record; zero = never
+	waiters int
+	longest time.Time // since when the longest waiter waits; zero = nobody
+	text    string    // what words are searched in, lower case
+	mix     uint64    // changes with anything that a list shows
+}
+
+// newRow judges the lock at the moment.
+func newRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, queue []metadata.Waiter) *row {
+	row := &row{Record: r, text: searchText(r), waiters: len(queue)}
+	for _, w := range queue {
+		if since := w.Since.Time; row.longest.IsZero() || since.Before(row.longest) {
+			row.longest = since
+		}
+	}
+	row.judge(p, at)
+	return row
+}
+
+func (r *row) judge(p staleness.Policy, at staleness.Moment) {
+	r.verdict = staleness.Judge(r.Record, p, at)
+	r.look, r.next = look(r.verdict.State), r.verdict.Next
+	if state := r.verdict.State; state == staleness.Held || state == staleness.Alerting {
+		switch soon := r.verdict.AutoUnlockAt.Add(-expiringWithin); {
+		case r.verdict.AutoUnlockAt.IsZero():
+		case !at.Wall.Before(soon):
+			r.look = expiring
+		case r.next.IsZero() || soon.Before(r.next):
+			r.next = soon
+		}
+	}
+	r.mix = fnv(fnvText(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.look.urgency()),
+		uint64(r.waiters), uint64(r.longest.UnixNano()), uint64(len(r.Problems)))
+}
+
+// deadline is the next thing that happens to the lock by itself; zero = nothing.
+func (r *row) deadline() time.Time {
+	if r.look == held && !r.verdict.AlertAt.IsZero() {
+		return r.verdict.AlertAt
+	}
+	return r.verdict.AutoUnlockAt
+}
+
+func searchText(r *metadata.Record) string {
+	return strings.ToLower(strings.Join([]string{r.Name, r.Owner, r.Hostname, r.Purpose}, "\n"))
+}
+
+// The hash that versions what is shown (FNV-1a over whole words). It is the same in every replica.
+const (
+	fnvStart = uint64(14695981039346656037)
+	fnvPrime = uint64(1099511628211)
+)
+
+func fnv(h uint64, values ...uint64) uint64 {
+	for _, v := range values {
+		h = (h ^ v) * fnvPrime
+		h ^= h >> 29
+	}
+	return h
+}
+
+func fnvText(s string) uint64 {
+	h := fnvStart
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * fnvPrime
+	}
+	return h
+}

@@ -1,0 +1,120 @@
+package dashboard
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// statusPage is the state of the dashboard itself, of etcd and of the unlockers.
+type statusPage struct {
+	page
+	Prefix    string
+	Endpoints []string
+	Cause     string
+	Synced    bool
+	Since     *moment
+	Total     int
+	Known     bool // which unlockers run
+	Unlockers []unlockerView
+	Foreign   []string // keys below the prefix that fit no layout
+	ForeignN  int
+	Policy    []fact
+}
+
+type unlockerView struct {
+	ID, Host, Version, Mode string
+	Started                 *moment
+	Arrived                 *moment
+	HeldBack                []string
+}
+
+func (d *Dashboard) status(r *http.Request) (answer, error) {
+	fresh := d.config.Fresh()
+	v := statusPage{page: d.page(r, "status"), Prefix: d.config.Layout.Prefix(), Endpoints: d.config.Endpoints,
+		Cause: fresh.Cause, Synced: fresh.Synced}
+	v.Here, v.JSON, v.Since = "status", d.urls.To("api/v1/status"), v.age(fresh.Since)
+	if s, err := d.loaded(); err == nil {
+		v.Total = s.all.Total
+	}
+	var unlockers []Unlocker
+	unlockers, v.Known = d.unlockers()
+	for _, u := range unlockers {
+		v.Unlockers = append(v.Unlockers, unlockerView{u.ID, u.Hostname, u.Version, u.Mode, v.age(u.StartedAt.Time), v.age(u.Arrived), u.HeldBack})
+	}
+	if d.config.Foreign != nil {
+		v.Foreign, v.ForeignN = d.config.Foreign()
+	}
+	p := d.config.Policy
+	for _, f := range []struct {
+		label string
+		value time.Duration
+	}{{"alert of locks without a readable alert_at", p.DefaultAlertAfter}, {"auto-unlock of locks without a readable deadline", p.DefaultAutoUnlockAfter}} {
+		text := "never"
+		if f.value > 0 {
+			text = short(f.value) + " after they were first seen"
+		}
+		v.Policy = append(v.Policy, fact{f.label, text})
+	}
+	body, err := d.render("status", v)
+	return answer{Type: typeHTML, Body: body}, err
+}
+
+type statusJSON struct {
+	Level     freshness      `json:"level"` // live, delayed, stale, never
+	Synced    bool           `json:"synced"`
+	Cause     *string        `json:"cause"`
+	HeardAt   *string        `json:"heard_at"`
+	HeardIn   *float64       `json:"heard_at_in_seconds"`
+	Revision  string         `json:"revision"`
+	Version   *string        `json:"version"`
+	Unlockers []unlockerJSON `json:"unlockers"`
+	Foreign   *int           `json:"foreign_keys"`
+}
+
+type unlockerJSON struct {
+	ID        string   `json:"id"`
+	Hostname  *string  `json:"hostname"`
+	Version   *string  `json:"version"`
+	Mode      *string  `json:"mode"`
+	StartedAt *string  `json:"started_at"`
+	StartedIn *float64 `json:"started_at_in_seconds"`
+	ArrivedAt *string  `json:"arrived_at"`
+	ArrivedIn *float64 `json:"arrived_at_in_seconds"`
+	HeldBack  []string `json:"held_back"`
+}
+
+func (d *Dashboard) statusAPI(*http.Request) (answer, error) {
+	now, fresh := d.config.Now(), d.config.Fresh()
+	j := statusJSON{Level: fresh.level(now), Synced: fresh.Synced, Cause: known(fresh.Cause),
+		Revision: strconv.FormatInt(fresh.Revision, 10), Version: known(d.config.Version)}
+	j.HeardAt, j.HeardIn = instants(fresh.Heard, now)
+	unlockers, knownUnlockers := d.unlockers()
+	if knownUnlockers {
+		j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
+	}
+	for _, u := range unlockers {
+		v := unlockerJSON{ID: u.ID, Hostname: known(u.Hostname), Version: known(u.Version), Mode: known(u.Mode), HeldBack: append([]string{}, u.HeldBack...)}
+		v.StartedAt, v.StartedIn = instants(u.StartedAt.Time, now)
+		v.ArrivedAt, v.ArrivedIn = instants(u.Arrived, now)
+		j.Unlockers = append(j.Unlockers, v)
+	}
+	if d.config.Foreign != nil {
+		_, total := d.config.Foreign()
+		j.Foreign = &total
+	}
+	return jsonAnswer(j, d.meta(now), "")
+}
+
+// helpPage explains the pages.
+type helpPage struct {
+	page
+	States []look
+}
+
+func (d *Dashboard) help(r *http.Request) (answer, error) {
+	v := helpPage{d.page(r, "help"), []look{held, alerting, expiring, expired, malformed}}
+	v.Here = "help"
+	body, err := d.render("help", v)
+	return answer{Type: typeHTML, Body: body}, err
+}

@@ -1,0 +1,200 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// matcher tells whether a lock fulfils a term.
+type matcher = func(r *row, now time.Time) bool
+
+const maxRegexpBytes = 128
+
+// queryKeys lists the keys, for messages.
+const queryKeys = "name owner host pid hold purpose state held alert unlock expired wait waiters label"
+
+// field is the condition of "key:value".
+func (q *query) field(key, value string) (matcher, error) {
+	if value == "" {
+		return nil, fmt.Errorf("a value is missing after %s:", key)
+	}
+	switch key {
+	case "name":
+		return q.nameTerm(value)
+	case "owner":
+		return anyOf(value, func(r *row) string { return r.Owner }), nil
+	case "host":
+		return anyOf(value, func(r *row) string { return r.Hostname + ":" + strconv.FormatInt(r.PID, 10) }), nil
+	case "purpose":
+		return anyOf(value, func(r *row) string { return r.Purpose }), nil
+	case "hold":
+		value = strings.ToLower(value)
+		return func(r *row, _ time.Time) bool { return strings.HasPrefix(r.UUID, value) }, nil
+	case "pid":
+		pid, err := strconv.ParseInt(value, 10, 64)
+		return func(r *row, _ time.Time) bool { return r.PID == pid }, wrong(err, "pid: wants a number")
+	case "state":
+		return stateTerm(value)
+	case "label":
+		return labelTerm(value)
+	case "waiters":
+		return countTerm(value)
+	case "held", "alert", "unlock", "expired", "wait":
+		q.timed = true
+		return durationTerm(key, value)
+	}
+	return nil, fmt.Errorf(`no such key; there are: %s. Put the term in quotes to search for the text`, queryKeys)
+}
+
+func wrong(err error, text string) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(text)
+}
+
+// anyOf matches when one of the comma-separated values is part of the text, whatever the case.
+func anyOf(value string, text func(*row) string) matcher {
+	wanted := strings.Split(strings.ToLower(value), ",")
+	return func(r *row, _ time.Time) bool {
+		have := strings.ToLower(text(r))
+		for _, w := range wanted {
+			if w != "" && strings.Contains(have, w) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// nameTerm matches names by part, by glob with *, or by /regular expression/.
+func (q *query) nameTerm(value string) (matcher, error) {
+	if len(value) > 2 && value[0] == '/' && value[len(value)-1] == '/' {
+		if q.regexps++; q.regexps > maxRegexps {
+			return nil, fmt.Errorf("only %d regular expressions are allowed", maxRegexps)
+		}
+		return regexpTerm(value[1 : len(value)-1])
+	}
+	if !strings.Contains(value, "*") {
+		return anyOf(value, func(r *row) string { return r.Name }), nil
+	}
+	var globs []*regexp.Regexp
+	for glob := range strings.SplitSeq(strings.ToLower(value), ",") {
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`, `.*`)
+		compiled, err := regexp.Compile(`^(?s:` + pattern + `)$`)
+		if err != nil {
+			return nil, errors.New("the pattern can not be read")
+		}
+		globs = append(globs, compiled)
+	}
+	return func(r *row, _ time.Time) bool {
+		name := strings.ToLower(r.Name)
+		for _, glob := range globs {
+			if glob.MatchString(name) {
+				return true
+			}
+		}
+		return false
+	}, nil
+}
+
+func regexpTerm(pattern string) (matcher, error) {
+	if len(pattern) > maxRegexpBytes {
+		return nil, fmt.Errorf("a regular expression may have %d bytes", maxRegexpBytes)
+	}
+	compiled, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, err
+	}
+	return func(r *row, _ time.Time) bool { return compiled.MatchString(r.Name) }, nil
+}
+
+// stateTerm matches states, and expiring.
+func stateTerm(value string) (matcher, error) {
+	wanted := map[string]bool{}
+	for word := range strings.SplitSeq(value, ",") {
+		switch look(word) {
+		case held, alerting, expiring, expired, malformed:
+			wanted[word] = true
+		default:
+			return nil, fmt.Errorf("no such state: held alerting expiring expired malformed")
+		}
+	}
+	return func(r *row, _ time.Time) bool {
+		return wanted[string(r.verdict.State)] || wanted[string(r.look)]
+	}, nil
+}
+
+// labelTerm matches attributes: "team=core", or "team" for any value.
+func labelTerm(value string) (matcher, error) {
+	name, want, valued := strings.Cut(value, "=")
+	return func(r *row, _ time.Time) bool {
+		have, ok := r.Attributes[name]
+		return ok && (!valued || fmt.Sprint(have) == want)
+	}, nil
+}
+
+// comparison reads ">1h" into its operator and the rest.
+func comparison(s string) (more bool, rest string, ok bool) {
+	more = strings.HasPrefix(s, ">")
+	return more, strings.TrimPrefix(strings.TrimLeft(s, "<>"), "="), more || strings.HasPrefix(s, "<")
+}
+
+func countTerm(value string) (matcher, error) {
+	more, number, ok := comparison(value)
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil {
+		return nil, errors.New("wants a comparison with a number, like waiters:>0")
+	}
+	return func(r *row, _ time.Time) bool { return more && r.waiters > n || !more && r.waiters < n }, nil
+}
+
+func durationTerm(key, value string) (matcher, error) {
+	more, text, ok := comparison(value)
+	want, err := parseDuration(text)
+	if !ok || err != nil {
+		return nil, fmt.Errorf("wants a comparison with a length of time, like %s:>1h30m", key)
+	}
+	return func(r *row, now time.Time) bool {
+		have, known := r.length(key, now)
+		return known && (more && have > want || !more && have < want)
+	}, nil
+}
+
+// length is the length of time that the key compares.
+func (r *row) length(key string, now time.Time) (d time.Duration, known bool) {
+	switch key {
+	case "held":
+		return now.Sub(r.LockedAt), !r.LockedAt.IsZero()
+	case "alert":
+		return r.verdict.AlertAt.Sub(now), !r.verdict.AlertAt.IsZero()
+	case "unlock":
+		return r.verdict.AutoUnlockAt.Sub(now), !r.verdict.AutoUnlockAt.IsZero()
+	case "expired":
+		return now.Sub(r.verdict.AutoUnlockAt), r.verdict.State == staleness.Expired
+	default: // wait
+		return now.Sub(r.longest), !r.longest.IsZero()
+	}
+}
+
+// parseDuration reads 90s, 5m, 1h30m and 2d.
+func parseDuration(s string) (time.Duration, error) {
+	days := 0
+	if whole, rest, ok := strings.Cut(s, "d"); ok {
+		n, err := strconv.Atoi(whole)
+		if err != nil || n < 0 || n > 36500 {
+			return 0, errors.New("bad number of days")
+		}
+		if days, s = n, rest; s == "" {
+			s = "0s"
+		}
+	}
+	d, err := time.ParseDuration(s)
+	return time.Duration(days)*24*time.Hour + d, err
+}

@@ -1,0 +1,92 @@
+package dashboard
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// timeline is the life of a hold as a bar: a drawing for the eye, whose facts the page also says in words.
+type timeline struct {
+	Segments []segment
+	Marks    []mark
+}
+
+// segment is a stretch of the bar; positions are percentages of its width, as SVG wants them.
+type segment struct{ Class, From, Width string }
+
+// mark is a point on the bar.
+type mark struct {
+	Class, At string
+	Label     string
+	Time      *moment
+}
+
+// newTimeline draws a hold. It needs a beginning and an end to have a scale; without them there is none.
+func newTimeline(r *row, at lens) *timeline {
+	start, unlock, alert := r.LockedAt, r.verdict.AutoUnlockAt, r.verdict.AlertAt
+	if start.IsZero() {
+		return nil
+	}
+	from, to := start, at.now
+	for _, t := range []time.Time{alert, unlock} {
+		if t.After(to) {
+			to = t
+		}
+	}
+	if at.now.Before(from) {
+		from = at.now
+	}
+	whole := to.Sub(from)
+	if whole <= 0 {
+		return nil
+	}
+	const margin = 3.0
+	x := func(t time.Time) float64 { return margin + (100-2*margin)*float64(t.Sub(from))/float64(whole) }
+	percent := func(f float64) string { return fmt.Sprintf("%.2f%%", f) }
+	tl := &timeline{}
+	part := func(class string, a, b time.Time) {
+		if a = latest(a, start); b.After(a) {
+			tl.Segments = append(tl.Segments, segment{class, percent(x(a)), percent(x(b) - x(a))})
+		}
+	}
+	// The future is drawn pale: it happens only if nobody moves the deadlines.
+	calmUntil, alertUntil := firstOf(to, alert, unlock), firstOf(to, unlock)
+	part("held", start, calmUntil)
+	if !alert.IsZero() {
+		part("alerting", alert, alertUntil)
+	}
+	if r.verdict.State == staleness.Expired {
+		part("expired", unlock, at.now)
+	}
+	part("future", at.now, to)
+	add := func(class, label string, t time.Time, words *moment) {
+		if !t.IsZero() {
+			tl.Marks = append(tl.Marks, mark{class, percent(x(t)), label, words})
+		}
+	}
+	add("locked", "locked", start, ago(at.age(start), at))
+	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.After(from) && r.Alive.At.Before(to) {
+		add("alive", "last alive", r.Alive.At, ago(at.age(r.Alive.At), at))
+	}
+	add("alert", "alert", alert, at.alert(alert))
+	add("unlock", "auto-unlock", unlock, in(at.unlock(unlock)))
+	tl.Marks = append(tl.Marks, mark{Class: "now", At: percent(x(at.now)), Label: "now"})
+	return tl
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// firstOf is the earliest of the times that are known.
+func firstOf(t time.Time, others ...time.Time) time.Time {
+	for _, other := range others {
+		t = first(t, other)
+	}
+	return t
+}

@@ -1,0 +1,114 @@
+package dashboard
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// urls builds every link of the dashboard, so that all of them carry the prefix under which browsers reach it.
+type urls struct {
+	prefix string // begins and ends with "/"
+	origin string // scheme and host; empty when the external URL does not name them
+	assets string // fingerprint of the embedded assets
+}
+
+// normalPrefix makes "a/b", "/a/b" and "/a/b/" the same.
+func normalPrefix(path string) (string, error) {
+	path = strings.Trim(path, "/")
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "." || part == ".." || part == "" && path != "" || url.PathEscape(part) != part {
+			return "", fmt.Errorf("the path %q must be plain: letters, digits, - and _ between slashes", path)
+		}
+	}
+	if path == "" {
+		return "/", nil
+	}
+	return "/" + path + "/", nil
+}
+
+// To is the link to a page by its path below the prefix, with parameters in pairs of name and value; pairs with an empty value
+// are left out.
+func (u urls) To(path string, pairs ...string) string {
+	var b strings.Builder
+	b.WriteString(u.prefix + path)
+	separator := byte('?')
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			b.WriteByte(separator)
+			b.WriteString(pairs[i] + "=" + queryEscape(pairs[i+1]))
+			separator = '&'
+		}
+	}
+	return b.String()
+}
+
+// queryEscape leaves the characters readable that names are full of and that mean nothing in a query.
+func queryEscape(s string) string {
+	return strings.NewReplacer("%2F", "/", "%3A", ":", "%2C", ",").Replace(url.QueryEscape(s))
+}
+
+// Lock is the link to the page of a lock, or of one hold of it.
+func (u urls) Lock(name, hold string) string { return u.named("lock", name, "hold", hold) }
+
+// Backtrace is the link to a backtrace as plain text.
+func (u urls) Backtrace(name, hold string) string {
+	return u.named("lock/backtrace", name, "hold", hold)
+}
+
+// LockAPI is the link to a lock as JSON, with all there is.
+func (u urls) LockAPI(name string) string {
+	return u.named("api/v1/lock", name, "include", "backtrace,fields")
+}
+
+func (u urls) named(path, name string, pairs ...string) string {
+	key, value := nameParameter(name)
+	return u.To(path, append([]string{key, value}, pairs...)...)
+}
+
+// Asset is the link to an embedded file. It changes with the content of the files, so that browsers may keep them for ever.
+func (u urls) Asset(name string) string { return u.prefix + "assets/" + u.assets + "/" + name }
+
+// Icon is the link to the icon of a tab.
+func (u urls) Icon(i icon) string { return u.To("icon.svg", "look", string(i.Look), "n", i.Text) }
+
+// Absolute is a link with scheme and host, for a command line on another machine.
+func (u urls) Absolute(r *http.Request, link string) string {
+	if u.origin != "" {
+		return u.origin + link
+	}
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
+	return scheme + r.Host + link
+}
+
+// nameParameter is how a lock's name travels. It is never part of a path, where proxies decode and merge slashes; a name that is
+// not UTF-8 travels as base64.
+func nameParameter(name string) (key, value string) {
+	if utf8.ValidString(name) {
+		return "name", name
+	}
+	return "name_b64", base64.RawURLEncoding.EncodeToString([]byte(name))
+}
+
+// nameOf reads the lock's name from a request.
+func nameOf(r *http.Request) (string, error) {
+	values := r.URL.Query()
+	if name := values.Get("name"); name != "" {
+		return name, nil
+	}
+	encoded := values.Get("name_b64")
+	if encoded == "" {
+		return "", &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "No lock named", Detail: "The address must say which lock: ?name=NAME."}
+	}
+	name, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
+	if err != nil {
+		return "", &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Unreadable name", Detail: "name_b64 is not base64url."}
+	}
+	return string(name), nil
+}
