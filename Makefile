@@ -12,6 +12,7 @@ ETCDCTL := $(TOOLS)/etcdctl-3.7.3
 FUZZTIME ?= 5s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 PROGRAMS := unlocker mutexdash mutexctl mutexdev
+LDFLAGS := -s -w $(foreach room,daemon cli,-X github.com/clustermutex/unlocker/internal/$(room).version=$(VERSION))
 
 .PHONY: help
 help: ## list what can be made
@@ -23,7 +24,7 @@ dev: ## everything in one process on an embedded etcd, with demo locks
 
 .PHONY: build
 build: ## all programs, static, into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ $(PROGRAMS:%=./cmd/%)
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS:%=./cmd/%)
 
 .PHONY: test
 test: ## all tests

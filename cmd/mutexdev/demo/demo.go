@@ -1,0 +1,105 @@
+// Package demo is a small company whose services take locks: some in time, one too late, one by hand. It gives a newcomer
+// something to look at, and shows how the client library is used.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// Options say where the company works. All are required.
+type Options struct {
+	Etcd   *clientv3.Client
+	Layout metadata.Layout
+	Speed  float64 // how much faster than usual time goes; 1 is usual
+	Log    zerolog.Logger
+}
+
+// Forgotten is the lock that its holder forgets, again and again: it alerts after 20 seconds and is auto-unlocked a minute after
+// it was taken.
+const Forgotten = "drm/rotate-keys"
+
+// Run lets all services live until ctx ends. It returns when they have given back what they do not forget.
+func Run(ctx context.Context, o Options) error {
+	c := &company{options: o}
+	services := []service{
+		c.service("billing", "billing-7f9c5d-x2lqv", (*pod).invoices),
+		c.service("billing", "billing-7f9c5d-8kw4t", (*pod).invoices),
+		c.service("catalog", "catalog-55d8b-q7xzn", (*pod).imports),
+		c.service("drm", "drm-0", (*pod).rotations),
+		c.service("drm", "drm-1", (*pod).rotations),
+		c.service("search", "search-6b4f9-m2c8d", (*pod).reindex),
+		c.service("nightly", "cron-1", (*pod).dumps),
+		c.service("reports", "legacy-3", (*pod).oldReport),
+	}
+	if err := errors.Join(c.problems...); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	var lives sync.WaitGroup
+	for _, s := range services {
+		lives.Go(func() {
+			for ctx.Err() == nil {
+				if err := s.live(s.pod, ctx); err != nil && ctx.Err() == nil {
+					o.Log.Info().Str("hostname", s.host).Err(err).Msg("demo")
+				}
+				s.rest(ctx, time.Second) // whatever happens, not in a tight loop
+			}
+		})
+	}
+	lives.Wait()
+	var problems []error
+	for _, s := range services {
+		problems = append(problems, s.locks.Close())
+	}
+	return errors.Join(problems...)
+}
+
+type company struct {
+	options  Options
+	problems []error
+}
+
+// service is a pod and how it lives: live does one thing and is called again when it is done.
+type service struct {
+	*pod
+	live func(*pod, context.Context) error
+}
+
+func (c *company) service(owner, host string, live func(*pod, context.Context) error) service {
+	locks, err := mutex.New(c.options.Etcd, mutex.Options{Prefix: c.options.Layout.Prefix(), Owner: owner, Hostname: host, Log: c.options.Log})
+	if err != nil {
+		c.problems = append(c.problems, err)
+	}
+	return service{&pod{Options: c.options, locks: locks, owner: owner, host: host}, live}
+}
+
+// pod is one process of a service.
+type pod struct {
+	Options
+	locks       *mutex.Client
+	owner, host string
+}
+
+// pace is how long something takes that usually takes d.
+func (p *pod) pace(d time.Duration) time.Duration { return time.Duration(float64(d) / p.Speed) }
+
+// rest does nothing, or works, for a while. It returns false when ctx ends before that.
+func (p *pod) rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(p.pace(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,84 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// invoices is a long job that extends its lock in time: every tenant is progress. Two pods take turns, and one always waits.
+func (p *pod) invoices(ctx context.Context) error {
+	l, err := p.acquire(ctx, "billing/invoice-run", "nightly invoices of all tenants",
+		mutex.ExpectedRunTime(p.pace(30*time.Second)), mutex.AutoUnlockAfter(p.pace(90*time.Second)), mutex.Attribute("month", "2026-10"))
+	if err != nil {
+		return err
+	}
+	defer l.Unlock()
+	return p.invoiceTenants(l.Context())
+}
+
+func (p *pod) invoiceTenants(ctx context.Context) error {
+	const tenants = 24
+	for i := range tenants {
+		if !p.rest(ctx, 5*time.Second) {
+			return context.Cause(ctx)
+		}
+		if err := mutex.FromContext(ctx).Alive(ctx, fmt.Sprintf("tenant %d of %d", i+1, tenants)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// imports is a short job that finishes and starts again, for one shop after the other.
+func (p *pod) imports(ctx context.Context) error {
+	for _, shop := range []string{"eu", "us", "asia"} {
+		err := p.locks.Do(ctx, "catalog/import/"+shop, p.importProducts,
+			mutex.Purpose("import of the supplier's price list"), mutex.ExpectedRunTime(p.pace(time.Minute)))
+		if err != nil {
+			return err
+		}
+		p.rest(ctx, 3*time.Second)
+	}
+	return nil
+}
+
+func (p *pod) importProducts(ctx context.Context) error {
+	p.rest(ctx, 12*time.Second)
+	return nil
+}
+
+// rotations forgets its lock, as if the process hung: no progress, no release. People are alerted, then the lock is auto-unlocked,
+// and the other pod, which waited, gets it and does the same.
+func (p *pod) rotations(ctx context.Context) error {
+	l, err := p.acquire(ctx, Forgotten, "rotation of the content keys, step 3: upload to the edge",
+		mutex.ExpectedRunTime(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)), mutex.Attribute("ticket", "DRM-1984"))
+	if err != nil {
+		return err
+	}
+	return p.uploadToEdge(ctx, l)
+}
+
+func (p *pod) uploadToEdge(ctx context.Context, l *mutex.Lock) error {
+	select {
+	case <-l.Lost(): // told a little earlier, so that the work could stop before anybody else gets the lock
+		p.rest(ctx, 15*time.Second) // and this one hangs even longer
+		return context.Cause(l.Context())
+	case <-ctx.Done():
+		return l.Unlock()
+	}
+}
+
+// reindex hangs, too, but its heartbeat goes on: the lock alerts and is not removed until its maximum hold. That is why alive
+// belongs into the work.
+func (p *pod) reindex(ctx context.Context) error {
+	return p.locks.Do(ctx, "search/reindex", p.waitForShard, mutex.Purpose("reindex after a change of the mapping"),
+		mutex.ExpectedRunTime(p.pace(40*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)), mutex.Heartbeat(p.pace(15*time.Minute)))
+}
+
+func (p *pod) waitForShard(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
