@@ -17,13 +17,13 @@ func BuildInfo() Build {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.GoVersion = info.GoVersion
 		b.Version = cmp.Or(b.Version, info.Main.Version)
+		settings := map[string]string{}
 		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision":
-				b.Revision = s.Value
-			case s.Key == "vcs.modified" && s.Value == "true" && b.Revision != "":
-				b.Revision += "-dirty"
-			}
+			settings[s.Key] = s.Value
+		}
+		b.Revision = settings["vcs.revision"]
+		if b.Revision != "" && settings["vcs.modified"] == "true" {
+			b.Revision += "-dirty"
 		}
 	}
 	return Build{cmp.Or(b.Version, "unknown"), cmp.Or(b.Revision, "unknown"), cmp.Or(b.GoVersion, "unknown")}

@@ -1,0 +1,203 @@
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+// serve runs a server on a free port until the returned function ends it.
+func serve(t *testing.T, s *daemon.Server) (address string, stop func() error) {
+	t.Helper()
+	s.Address, s.Log = "127.0.0.1:0", zerolog.Nop()
+	addr, err := s.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stop = func() error {
+		cancel()
+		return <-ended
+	}
+	t.Cleanup(cancel)
+	return addr.String(), stop
+}
+
+func get(t *testing.T, c *http.Client, url string) (int, string) {
+	t.Helper()
+	r, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(b)
+}
+
+func TestProbesFollowReadinessAndLivenessDoesNot(t *testing.T) {
+	ready := &daemon.Readiness{}
+	var problem error
+	ready.Add("view", func() error { return problem })
+	ops := daemon.Ops{Ready: ready, Metrics: daemon.NewRegistry("unlocker"), Log: zerolog.Nop()}
+	address, _ := serve(t, &daemon.Server{Handler: ops.Handler()})
+	expect := func(when string, code int, text string) {
+		t.Helper()
+		for _, path := range []string{"/readyz", "/-/ready"} {
+			if gotCode, got := get(t, http.DefaultClient, "http://"+address+path); gotCode != code || got != text {
+				t.Errorf("%s %s: %d %q, want %d %q", when, path, gotCode, got, code, text)
+			}
+		}
+		for _, path := range []string{"/livez", "/-/healthy"} {
+			if code, _ := get(t, http.DefaultClient, "http://"+address+path); code != http.StatusOK {
+				t.Errorf("%s %s: %d", when, path, code)
+			}
+		}
+	}
+	expect("well", 200, "ready\n")
+	problem = errors.New("the first list is not done")
+	expect("unwell", 503, "not ready: view: the first list is not done\n")
+	problem = nil
+	ready.Drain()
+	expect("at the end", 503, "not ready: shutting down\n")
+}
+
+func TestMetricsAreServedAndProfilesOnlyWhenWanted(t *testing.T) {
+	for _, pprof := range []bool{false, true} {
+		registry := daemon.NewRegistry("unlocker")
+		ops := daemon.Ops{Ready: &daemon.Readiness{}, Metrics: registry, Pprof: pprof, Log: zerolog.Nop()}
+		address, _ := serve(t, &daemon.Server{Handler: ops.Handler()})
+		if _, text := get(t, http.DefaultClient, "http://"+address+"/metrics"); !strings.Contains(text, "unlocker_build_info{goversion=\"go1") {
+			t.Errorf("no build info in the metrics: %.300s", text)
+		}
+		if code, _ := get(t, http.DefaultClient, "http://"+address+"/debug/pprof/cmdline"); (code == 200) != pprof {
+			t.Errorf("profiles wanted: %v, and their answer is %d", pprof, code)
+		}
+		if problems, err := testutil.GatherAndLint(registry, "unlocker_build_info"); err != nil || len(problems) > 0 {
+			t.Error(problems, err)
+		}
+	}
+}
+
+func TestRequestInFlightIsFinishedAndNewOnesAreRefused(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	address, stop := serve(t, &daemon.Server{Drain: 20 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-release
+		fmt.Fprint(w, "finished")
+	})})
+	answer := make(chan string, 1)
+	go func() {
+		r, err := http.Get("http://" + address)
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer r.Body.Close()
+		b, _ := io.ReadAll(r.Body)
+		answer <- string(b)
+	}()
+	<-arrived
+	ended := make(chan error, 1)
+	go func() { ended <- stop() }()
+	for {
+		r, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Head("http://" + address + "/new")
+		if err != nil {
+			break // refused: the end has begun
+		}
+		r.Body.Close()
+	}
+	close(release)
+	if got := <-answer; got != "finished" {
+		t.Errorf("the request in flight got %q", got)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the server ended with %v", err)
+	}
+}
+
+func TestRequestThatDoesNotEndIsCutOff(t *testing.T) {
+	arrived := make(chan struct{})
+	address, stop := serve(t, &daemon.Server{Drain: time.Millisecond, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-r.Context().Done()
+	})})
+	go http.Get("http://" + address)
+	<-arrived
+	if err := stop(); err == nil || !strings.Contains(err.Error(), "still in flight") {
+		t.Errorf("the server ended with %v", err)
+	}
+}
+
+func TestWebConfigurationBringsTLSAndUsers(t *testing.T) {
+	ca := etcdtest.NewCA(t)
+	cert, key := ca.Issue(t, "server")
+	config := filepath.Join(t.TempDir(), "web.yml")
+	// The password is "test".
+	users := "basic_auth_users:\n  alice: $2a$04$LYB8BWBw84czLD2u3iqe0urGcCv4NUdah.KQ/N90/CvJnJCOMZwOu\n"
+	text := fmt.Sprintf("tls_server_config:\n  cert_file: %s\n  key_file: %s\n%s", cert, key, users)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings := daemon.WebSettings{Address: ":1", ConfigFile: config}
+	if err := settings.Check(); err != nil {
+		t.Fatal(err)
+	}
+	address, stop := serve(t, &daemon.Server{ConfigFile: config, Drain: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "in")
+	})})
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}, DisableKeepAlives: true}}
+	if code, _ := get(t, client, "https://"+address); code != http.StatusUnauthorized {
+		t.Errorf("without a password: %d", code)
+	}
+	if code, text := get(t, client, "https://alice:test@"+address); code != http.StatusOK || text != "in" {
+		t.Errorf("with the password: %d %q", code, text)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTakenAddressIsAnError(t *testing.T) {
+	address, _ := serve(t, &daemon.Server{Handler: http.NotFoundHandler()})
+	second := &daemon.Server{Address: address, Handler: http.NotFoundHandler(), Log: zerolog.Nop()}
+	if err := second.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("the second server ended with %v", err)
+	}
+}
+
+func TestOversizedHeaderIsRefused(t *testing.T) {
+	address, _ := serve(t, &daemon.Server{Handler: http.NotFoundHandler()})
+	r, err := http.NewRequest(http.MethodGet, "http://"+address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X", string(bytes.Repeat([]byte("x"), 64<<10)))
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of 64 KiB gets %d", answer.StatusCode)
+	}
+}

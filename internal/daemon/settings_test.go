@@ -1,0 +1,96 @@
+package daemon_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/daemon"
+)
+
+func TestWebSettingsThatCanNotWorkAreRefused(t *testing.T) {
+	junk := filepath.Join(t.TempDir(), "web.yml")
+	if err := os.WriteFile(junk, []byte("nonsense: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for says, s := range map[string]daemon.WebSettings{
+		"form host:port":                {Address: "8080"},
+		"the same address":              {Address: ":80", OpsAddress: ":80"},
+		"form https://host/path":        {Address: ":80", ExternalURL: "locks.example"},
+		"more than scheme":              {Address: ":80", ExternalURL: "https://locks.example/?a=b"},
+		"does not begin with a slash":   {Address: ":80", RoutePrefix: "locks"},
+		"is negative":                   {Address: ":80", ShutdownDelay: -time.Second},
+		"no such file":                  {Address: ":80", ConfigFile: filepath.Join(t.TempDir(), "missing")},
+		"the web configuration " + junk: {Address: ":80", ConfigFile: junk},
+	} {
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: %v, want something about %q", s, err, says)
+		}
+	}
+}
+
+func TestRoutePrefixComesFromTheExternalURLUnlessGiven(t *testing.T) {
+	for _, c := range []struct{ url, prefix, want string }{
+		{"", "", ""},
+		{"https://locks.example", "", ""},
+		{"https://locks.example/", "", ""},
+		{"https://example/locks/", "", "/locks"},
+		{"https://example/locks", "/", ""},
+		{"https://example/locks", "/a/b/", "/a/b"},
+	} {
+		s := daemon.WebSettings{Address: ":80", ExternalURL: c.url, RoutePrefix: c.prefix}
+		if err := s.Check(); err != nil {
+			t.Error(err)
+		}
+		if got := s.Prefix(); got != c.want {
+			t.Errorf("external URL %q and route prefix %q make %q, want %q", c.url, c.prefix, got, c.want)
+		}
+	}
+}
+
+func TestLogIsOneObjectALineWithTimesInUTC(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	log := daemon.Logger(daemon.LogSettings{Level: "info", Format: "auto"}, file)
+	log.Debug().Msg("too quiet")
+	log.Warn().Str("lock", "a\n\x1b[31m").Msg("said")
+	if _, err := file.Seek(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(file)
+	if !lines.Scan() {
+		t.Fatal("nothing is logged")
+	}
+	var entry map[string]string
+	if err := json.Unmarshal(lines.Bytes(), &entry); err != nil {
+		t.Fatalf("%s: %v", lines.Text(), err)
+	}
+	if entry["level"] != "warn" || entry["message"] != "said" || entry["lock"] != "a\n\x1b[31m" {
+		t.Errorf("the entry is %v", entry)
+	}
+	at, err := time.Parse(time.RFC3339, entry["time"])
+	if err != nil || at.Location() != time.UTC || time.Since(at).Abs() > time.Minute {
+		t.Errorf("the time is %q: %v", entry["time"], err)
+	}
+	if lines.Scan() {
+		t.Errorf("more is logged: %s", lines.Text())
+	}
+}
+
+func TestWrongLogSettingsAreRefused(t *testing.T) {
+	for _, s := range []daemon.LogSettings{{Level: "loud", Format: "json"}, {Level: "info", Format: "xml"}, {}} {
+		if s.Check() == nil {
+			t.Errorf("%+v is taken", s)
+		}
+	}
+	if err := (daemon.LogSettings{Level: "info", Format: "auto"}).Check(); err != nil {
+		t.Error(err)
+	}
+}
