@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package cli
+
+import "syscall"
+
+// dieWithParent does nothing: only Linux can do it.
+func dieWithParent(*syscall.SysProcAttr) {}

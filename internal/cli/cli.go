@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/flags"
+)
+
+// Process is what a command line touches of the process that it runs in.
+type Process struct {
+	Args                  []string // without the program's name
+	Stdin, Stdout, Stderr *os.File
+	Now                   func() time.Time
+	Log                   func(level, format string) zerolog.Logger // makes the log, as --log.level and --log.format ask for it
+}
+
+// app is what all commands share.
+type app struct {
+	Process
+	etcd  *etcdconn.Settings
+	locks *flags.LockSettings
+	log   func() zerolog.Logger
+}
+
+// Main runs one command line and returns the exit status of the process. INT and TERM end what the command does.
+func Main(ctx context.Context, p Process) int {
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	root := newRoot(&app{Process: p})
+	root.SetArgs(p.Args)
+	root.SetIn(p.Stdin)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	complain(p.Stderr, cmd, err)
+	return status(err)
+}
+
+// complain writes the one sentence that an error is, and where a usage error is explained.
+func complain(w io.Writer, cmd *cobra.Command, err error) {
+	var (
+		s   *statusError
+		sig signalError
+	)
+	switch {
+	case err == nil, errors.As(err, &s) && s.err == nil, errors.As(err, &sig):
+	case status(err) == ExitUsage:
+		fmt.Fprintf(w, "%s: %s; see \"%s --help\"\n", cmd.CommandPath(), prose(err.Error()), cmd.CommandPath())
+	default:
+		fmt.Fprintf(w, "%s: %s\n", cmd.CommandPath(), prose(err.Error()))
+	}
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mutexctl",
+		Short: "Distributed locks that people can see",
+		Long: `mutexctl takes, shows and ends the locks that are kept in etcd.
+
+Names of locks may hold blanks and slashes: mutexctl show 'billing/invoice run'. What is not printable in a name is shown as an
+escape (\x1b, \u202e, \\); with --escaped a name is read in that form.`,
+		Example: `  mutexctl list
+  mutexctl run nightly/report -- ./report.sh
+  mutexctl show nightly/report`,
+		Args: noCommand,
+	}
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{ExitUsage, err} })
+	a.sharedFlags(root.PersistentFlags())
+	root.AddCommand(
+		newList(a), newShow(a), newWatch(a), newWait(a), newHistory(a), newCheck(a),
+		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
+		newForceUnlock(a), newSweep(a),
+		newVersion(a), newExitCodesTopic(),
+	)
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	wrongArgumentsAreUsage(root)
+	flags.Bind(root, "MUTEXCTL")
+	return root
+}
+
+// sharedFlags defines what all commands ask. A command says itself how it went; the log is for what goes on behind it.
+func (a *app) sharedFlags(fs *pflag.FlagSet) {
+	a.etcd, a.locks = flags.Etcd(fs), flags.Locks(fs)
+	log, level := flags.Log(fs), fs.Lookup("log.level")
+	log.Level, level.DefValue = "warn", "warn"
+	a.log = func() zerolog.Logger { return a.Log(log.Level, log.Format) }
+}
+
+// wrongArgumentsAreUsage gives the argument checks of cobra's own commands the status of a usage error.
+func wrongArgumentsAreUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err != nil && status(err) != ExitUsage {
+				return &statusError{ExitUsage, err}
+			}
+			return err
+		}
+	}
+	for _, c := range cmd.Commands() {
+		wrongArgumentsAreUsage(c)
+	}
+}
+
+func noCommand(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("there is no command %s", visible(args[0]))
+	}
+	return nil
+}
+
+// signalError is why a context ended: the process was told to.
+type signalError struct{ syscall.Signal }
+
+func (e signalError) Error() string { return "ended by the signal " + e.Signal.String() }
+
+// untilSignal returns a context that INT and TERM end, with a signalError as its cause.
+func untilSignal(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case sig := <-signals:
+			cancel(signalError{sig.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
+}
+
+// coloured tells whether the states may be painted: on a terminal of somebody who did not ask for none (no-color.org).
+func (a *app) coloured() bool {
+	return term.IsTerminal(int(a.Stdout.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// interactive tells whether there is a person who can be asked.
+func (a *app) interactive() bool {
+	return term.IsTerminal(int(a.Stdin.Fd())) && term.IsTerminal(int(a.Stderr.Fd()))
+}

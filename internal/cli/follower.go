@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// follower writes the lines of watch.
+type follower struct {
+	options *watchOptions
+	told    map[hold]string // the last event of every hold
+	stale   bool            // it was said that the lines are not up to date
+	wake    chan struct{}
+
+	mu   sync.Mutex
+	ends []end // reported by the view and not yet told
+}
+
+type end struct {
+	record *metadata.Record
+	ending *metadata.Ending
+}
+
+// ended is called by the view, from a goroutine of its own.
+func (f *follower) ended(r *metadata.Record, e *metadata.Ending) {
+	f.mu.Lock()
+	f.ends = append(f.ends, end{r, e})
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (f *follower) takeEnds() []end {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ends := f.ends
+	f.ends = nil
+	return ends
+}
+
+func (f *follower) now() time.Time { return f.options.app.Now() }
+
+// look tells what is new, and returns when the next lock changes its state by itself. The ends are taken before the locks, which
+// then have none that ended.
+func (f *follower) look(locks func() []*metadata.Record) (next time.Time, err error) {
+	for _, e := range f.takeEnds() {
+		if err := f.tellEnd(e); err != nil {
+			return next, err
+		}
+	}
+	now := f.now()
+	for _, r := range locks() {
+		if !f.options.globs.match(r.Name) {
+			continue
+		}
+		v := judge(r, now)
+		if !v.Next.IsZero() && (next.IsZero() || v.Next.Before(next)) {
+			next = v.Next
+		}
+		if err := f.tell(r, string(v.State)); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// tell writes the event unless it is what was told last of this hold.
+func (f *follower) tell(r *metadata.Record, event string) error {
+	if f.told[holdOf(r)] == event {
+		return nil
+	}
+	f.told[holdOf(r)] = event
+	return f.write(r, event, nil)
+}
+
+// tellEnd writes how a hold ended; of one that came and went between two looks also that it was held.
+func (f *follower) tellEnd(e end) error {
+	if !f.options.globs.match(e.record.Name) {
+		return nil
+	}
+	if _, known := f.told[holdOf(e.record)]; !known {
+		if err := f.tell(e.record, string(judge(e.record, f.now()).State)); err != nil {
+			return err
+		}
+	}
+	delete(f.told, holdOf(e.record))
+	return f.write(e.record, "ended", newEndingJSON(e.ending))
+}
+
+// eventJSON is one line of watch for scripts.
+type eventJSON struct {
+	Time   time.Time   `json:"time"`
+	Event  string      `json:"event"`
+	Lock   lockJSON    `json:"lock"`
+	Ending *endingJSON `json:"ending"`
+}
+
+type endingJSON struct {
+	How string  `json:"how"`
+	By  *string `json:"by"`
+	Why *string `json:"why"`
+}
+
+func newEndingJSON(e *metadata.Ending) *endingJSON {
+	if e == nil {
+		return &endingJSON{How: metadata.EndedReleased}
+	}
+	return &endingJSON{How: e.Ended, By: known(e.By), Why: known(e.Why)}
+}
+
+func (f *follower) write(r *metadata.Record, event string, ending *endingJSON) error {
+	now, a := f.now(), f.options.app
+	if f.options.format.json() {
+		return writeJSON(a.Stdout, eventJSON{Time: now.UTC(), Event: event, Lock: newLockJSON(r, 0, now), Ending: ending})
+	}
+	line := fmt.Sprintf("%s  %-9s  %s  ", now.UTC().Format("2006-01-02 15:04:05Z"), event, visible(r.Name))
+	switch {
+	case ending != nil:
+		line += ending.sentence()
+		if !r.LockedAt.IsZero() {
+			line += " after " + age(r.LockedAt, now)
+		}
+		line += ", was held by " + who(r)
+	default:
+		line += "held by " + who(r)
+		if r.Purpose != "" {
+			line += " for " + shortText(r.Purpose)
+		}
+	}
+	_, err := fmt.Fprintln(a.Stdout, line)
+	return err
+}
+
+func who(r *metadata.Record) string { return shortText(r.Owner) + " on " + hostPID(r) }
+
+func (e *endingJSON) sentence() string {
+	words := map[string]string{
+		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked", metadata.EndedForced: "force-unlocked",
+	}[e.How]
+	if words == "" {
+		words = "ended (" + visible(e.How) + ")"
+	}
+	if e.By != nil {
+		words += " by " + visible(*e.By)
+	}
+	if e.Why != nil {
+		words += " (" + prose(*e.Why) + ")"
+	}
+	return words
+}
+
+// briefly is how long the lines may be behind before the person is told: a lost watch is mostly back at once.
+const briefly = 2 * time.Second
+
+// tellFreshness says on stderr when the lines stop to be news, and when they are again.
+func (f *follower) tellFreshness(fresh lockview.Freshness) {
+	switch {
+	case !fresh.Synced && !f.stale && f.now().Sub(fresh.Since) > briefly:
+		fmt.Fprintln(f.options.app.Stderr, "mutexctl watch: not up to date:", prose(fresh.Cause))
+		f.stale = true
+	case fresh.Synced && f.stale:
+		fmt.Fprintln(f.options.app.Stderr, "mutexctl watch: up to date again")
+		f.stale = false
+	}
+}

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// noUUID names, for --uuid, a record that has none.
+const noUUID = "none"
+
+type forceUnlockOptions struct {
+	app            *app
+	names          names
+	uuid           string
+	reason, ticket string
+	yes            bool
+}
+
+func newForceUnlock(a *app) *cobra.Command {
+	o := &forceUnlockOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "force-unlock NAME --reason REASON",
+		Short: "End the hold of somebody else, as an operator",
+		Long: `Remove the record of a lock whatever its deadlines say. The hold ends at once and the next waiter gets the lock. The holder is
+NOT stopped: it may still be working, and learns of the loss when its library looks. Where nothing checks fencing tokens, two
+may work at the same time. To wait for the auto-unlock is safer, where there is one.
+
+On a terminal the record is shown and the lock's name has to be typed. Elsewhere --uuid and --yes are needed: the uuid is that of
+the hold you looked at with show, and another hold is never ended (3). A record without a uuid is named --uuid none.
+
+The ending is written to history, and to the audit trail with the reason, user@host and the source "cli".`,
+		Example: `  mutexctl force-unlock nightly/report --reason 'node-7 is dead, ticket OPS-12'
+  mutexctl force-unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --yes --reason 'node-7 is dead'`,
+		Args:              wants(1, 1, "NAME"),
+		ValidArgsFunction: a.completeNames,
+	}
+	o.names.flag(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you looked at")
+	f.StringVar(&o.reason, "reason", "", "why; people read it in history and audit (required)")
+	f.StringVar(&o.ticket, "ticket", "", "a ticket that belongs to it")
+	f.BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
+	flags.CommandLineOnly(f, "uuid", "reason", "ticket", "yes") // said once, for this one hold
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := o.names.any(args[0])
+		if err != nil {
+			return err
+		}
+		if err := o.check(); err != nil {
+			return err
+		}
+		return o.run(cmd.Context(), name)
+	}
+	return cmd
+}
+
+func (o *forceUnlockOptions) check() error {
+	o.reason = strings.TrimSpace(o.reason)
+	switch {
+	case o.reason == "":
+		return usagef("give a --reason: people will read it in history and audit")
+	case len(o.reason) > metadata.MaxTextBytes || !utf8.ValidString(o.reason) || strings.ContainsFunc(o.reason, unicode.IsControl):
+		return usagef("--reason must be one line of at most %d bytes", metadata.MaxTextBytes)
+	case o.yes && o.uuid == "":
+		return usagef("--yes needs the --uuid of the hold that you looked at with \"mutexctl show\"")
+	case !o.yes && !o.app.interactive():
+		return usagef("there is no terminal to ask on: give --uuid and --yes")
+	}
+	return nil
+}
+
+func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
+	s, err := o.app.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	doc, err := s.get(ctx, name)
+	if err != nil {
+		return err
+	}
+	if o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0) {
+		return heldf("nothing was done: %s is not held by %s, but by %s", visible(name), visible(o.uuid), s.holder(&doc.Record))
+	}
+	if !o.yes {
+		if err := o.confirm(ctx, &doc); err != nil {
+			return err
+		}
+	}
+	if err := o.remove(ctx, s, &doc); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(o.app.Stdout, "force-unlocked %s, which was held by %s\n", visible(name), s.holder(&doc.Record))
+	return err
+}
+
+// confirm shows the record and has the person type the lock's name.
+func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document) error {
+	p := page{now: o.app.Now(), coloured: o.app.coloured()}
+	p.lock(doc)
+	if err := p.write(o.app.Stderr); err != nil {
+		return err
+	}
+	fmt.Fprintf(o.app.Stderr, "\nThe record is deleted; the holder is NOT stopped and may still be working. The next waiter gets the lock at once.\n"+
+		"Type the lock's name to force-unlock it: ")
+	typed, err := readLine(ctx, o.app.Stdin)
+	switch {
+	case err != nil:
+		return err
+	case typed != doc.Name && typed != visible(doc.Name):
+		return errors.New("nothing was done: that is not the lock's name")
+	}
+	return nil
+}
+
+// readLine reads a line of the person; a signal ends the waiting for it.
+func readLine(ctx context.Context, in *os.File) (string, error) {
+	type answer struct {
+		line string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() { // ends with the process at the latest: a read from a terminal can not be given up
+		line, err := bufio.NewReader(in).ReadString('\n')
+		answers <- answer{strings.TrimRight(line, "\r\n"), err}
+	}()
+	select {
+	case a := <-answers:
+		if a.err != nil {
+			return "", errors.New("nothing was done: no name was typed")
+		}
+		return a.line, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metadata.Document) error {
+	now, actor := o.app.Now(), operator()
+	removal := metadata.Removal{
+		Record: &doc.Record,
+		Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, actor, o.reason, now),
+	}
+	action := metadata.Action{
+		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: actor, Source: "cli", Client: "mutexctl " + buildVersion().Version,
+		Action: "force-unlock", Lock: doc.Name, UUID: doc.UUID, Token: doc.Token, Revision: doc.Revision,
+		Holder: s.holder(&doc.Record), Reason: o.reason, Ticket: o.ticket, Result: "success",
+	}
+	asking, cancel := s.request(ctx)
+	defer cancel()
+	err := s.store.ForceUnlock(asking, removal, action)
+	var changed *lockstore.ChangedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &changed) && changed.Now.Token != 0:
+		return heldf("nothing was done: %s is held by %s now", visible(doc.Name), s.holder(&changed.Now.Record))
+	case errors.As(err, &changed):
+		return noLockf("nothing was done: nobody holds %s any more", visible(doc.Name))
+	}
+	return s.explain(ctx, "force-unlock "+visible(doc.Name), err)
+}
+
+// operator is who runs this: the user of the system and the machine.
+func operator() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return userName() + "@" + host
+}

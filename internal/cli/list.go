@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+type listOptions struct {
+	app    *app
+	format *format
+	states []string
+	owners []string
+	globs  globs
+}
+
+func newList(a *app) *cobra.Command {
+	o := &listOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "list [PATTERN...]",
+		Short: "List the locks that are held",
+		Long: `List the locks that are held, by name. A PATTERN selects names: * is any text, also with slashes, ? is one character.
+
+` + lockShape + `
+
+With -o name there is one name a line, in the form that --escaped reads.`,
+		Example: `  mutexctl list
+  mutexctl list 'billing/*' --state alerting,expired
+  mutexctl list -o json | jq -r 'select(.held_seconds > 3600) | .name'
+  mutexctl list -o name | while IFS= read -r n; do mutexctl show --escaped "$n"; done`,
+		Args:    wants(0, -1, "[PATTERN...]"),
+		Aliases: []string{"ls"},
+	}
+	o.format = output(cmd, formatTable, formatJSON, formatName)
+	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only locks in these states: held, alerting, expired, malformed")
+	cmd.Flags().StringSliceVar(&o.owners, "owner", nil, "only locks of these owners")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if o.globs, err = newGlobs(args); err != nil {
+			return err
+		}
+		return o.run(cmd.Context())
+	}
+	return cmd
+}
+
+func (o *listOptions) run(ctx context.Context) error {
+	for _, s := range o.states {
+		if !slices.Contains(staleness.States(), staleness.State(s)) {
+			return usagef("there is no state %s: want held, alerting, expired or malformed", visible(s))
+		}
+	}
+	s, err := o.app.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	shown := slices.DeleteFunc(slices.Clone(all.locks), func(r *metadata.Record) bool { return !o.wanted(r) })
+	switch o.format.value {
+	case formatJSON:
+		return o.json(all, shown)
+	case formatName:
+		return o.names(shown)
+	}
+	return o.table(all, shown)
+}
+
+func (o *listOptions) wanted(r *metadata.Record) bool {
+	state := string(judge(r, o.app.Now()).State)
+	return o.globs.match(r.Name) &&
+		(len(o.states) == 0 || slices.Contains(o.states, state)) &&
+		(len(o.owners) == 0 || slices.Contains(o.owners, r.Owner))
+}
+
+func (o *listOptions) json(all *snapshot, shown []*metadata.Record) error {
+	now := o.app.Now()
+	for _, r := range shown {
+		if err := writeJSON(o.app.Stdout, newLockJSON(r, len(all.waiters[r.Name]), now)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *listOptions) names(shown []*metadata.Record) error {
+	for _, r := range shown {
+		if _, err := fmt.Fprintln(o.app.Stdout, visible(r.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// textColumns is the most that owner, host and purpose take in a table; names are never cut, they are what people copy.
+const textColumns = 40
+
+func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
+	now := o.app.Now()
+	t := table{coloured: o.app.coloured()}
+	t.row("STATE", "LOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING", "PURPOSE")
+	for _, r := range shown {
+		state := judge(r, now).State
+		t.row(string(state), visible(r.Name), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
+			relative(r.AlertAt, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Name])), shortText(r.Purpose))
+		t.paint(statePaint(state))
+	}
+	if len(shown) > 0 {
+		if err := t.write(o.app.Stdout); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(o.app.Stderr, all.summary(len(shown)))
+	return err
+}
+
+func shortText(s string) string {
+	if s == "" {
+		return none
+	}
+	return clip(visible(s), textColumns)
+}
+
+func hostPID(r *metadata.Record) string {
+	host := shortText(r.Hostname)
+	if r.PID != 0 {
+		host += ":" + strconv.FormatInt(r.PID, 10)
+	}
+	return host
+}
+
+func statePaint(s staleness.State) paint {
+	switch s {
+	case staleness.Alerting:
+		return paintYellow
+	case staleness.Expired, staleness.Malformed:
+		return paintRed
+	}
+	return paintNone
+}
+
+// count is "1 lock" or "2 locks".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// summary is the line below a table: it makes an empty list a fact instead of a question.
+func (all *snapshot) summary(shown int) string {
+	parts := []string{count(len(all.locks), "lock") + " held"}
+	if shown != len(all.locks) {
+		parts = append(parts, count(len(all.locks)-shown, "lock")+" not shown")
+	}
+	if all.foreign > 0 {
+		parts = append(parts, count(all.foreign, "key")+" below the prefix that fit no layout")
+	}
+	return strings.Join(parts, ", ") + fmt.Sprintf(" (revision %d)", all.revision)
+}

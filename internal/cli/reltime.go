@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+)
+
+// none stands in a table for what is not known.
+const none = "-"
+
+// span writes a length of time as coarse as people read it: 42s, 12m, 3h 10m, 2d 4h.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch d = d.Abs(); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < day:
+		return fmt.Sprintf("%dh %dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd %dh", d/day, d%day/time.Hour)
+}
+
+// countdown is the time that is left: 1:42 below two minutes, else as span. It is rounded up, so that 0:00 is never early.
+func countdown(d time.Duration) string {
+	if d >= 2*time.Minute {
+		return span(d)
+	}
+	d = (d + time.Second - 1).Truncate(time.Second)
+	return fmt.Sprintf("%d:%02d", d/time.Minute, d%time.Minute/time.Second)
+}
+
+// age is how long ago t was; an instant ahead of our clock is shown as such and not as an age.
+func age(t, now time.Time) string {
+	switch {
+	case t.IsZero():
+		return none
+	case t.After(now.Add(time.Second)):
+		return "in " + span(t.Sub(now))
+	}
+	return span(now.Sub(t))
+}
+
+// relative says when t is or was.
+func relative(t, now time.Time) string {
+	switch {
+	case t.IsZero():
+		return none
+	case t.After(now):
+		return "in " + countdown(t.Sub(now))
+	}
+	return span(now.Sub(t)) + " ago"
+}
+
+// instant writes t in full, with its distance.
+func instant(t, now time.Time) string {
+	if t.IsZero() {
+		return none
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC") + " (" + relative(t, now) + ")"
+}

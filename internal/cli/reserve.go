@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+type reserveOptions struct {
+	app *app
+	takeFlags
+	hold time.Duration
+}
+
+func newReserve(a *app) *cobra.Command {
+	o := &reserveOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "reserve NAME --for DURATION --purpose PURPOSE",
+		Short: "Take a lock without a program that holds it",
+		Long: `Take a lock for some time, for maintenance or from a script that holds it over several commands. Nothing runs and nothing extends
+it: after --for people are alerted and it is auto-unlocked. The uuid of the hold is written to stdout; give it back with it
+(unlock), or put its end off (alive).`,
+		Example: `  mutexctl reserve db/migrate --for 2h --purpose 'maintenance, ticket OPS-12'
+  uuid=$(mutexctl reserve nightly/report --for 10m --purpose 'by hand' --wait 0) || exit
+  ./step-1.sh && mutexctl alive nightly/report --uuid "$uuid" && ./step-2.sh
+  mutexctl unlock nightly/report --uuid "$uuid"`,
+		Args: wants(1, 1, "NAME"),
+	}
+	o.takeFlags.add(cmd, patience{})
+	cmd.Flags().StringVar(&o.owner, "owner", "", "who holds the lock (default: user@host)")
+	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long (required)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := o.names.good(args[0])
+		if err != nil {
+			return err
+		}
+		return o.run(cmd.Context(), name)
+	}
+	return cmd
+}
+
+func (o *reserveOptions) run(ctx context.Context, name string) error {
+	switch {
+	case o.hold <= 0:
+		return usagef("give --for, the time that the lock is reserved")
+	case o.purpose == "":
+		return usagef("give a --purpose: nobody can ask a program what this lock is held for")
+	case o.owner == "":
+		o.owner = operator()
+	}
+	options, err := o.options()
+	if err != nil {
+		return err
+	}
+	s, err := o.app.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	locks, err := s.locks(append(options, mutex.ExpectedRunTime(o.hold), mutex.AutoUnlockAfter(o.hold)))
+	if err != nil {
+		return err
+	}
+	defer locks.Close() // leaves the hold
+	lock, err := s.take(ctx, locks, name, o.wait)
+	if err != nil {
+		return err
+	}
+	now := o.app.Now()
+	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", visible(name), instant(now.Add(o.hold), now))
+	if _, err = fmt.Fprintln(o.app.Stdout, lock.UUID()); err != nil {
+		_ = lock.Unlock() // nobody knows the uuid, so nobody could
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/cli"
+	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"mutexctl": mutexctl})
+}
+
+// mutexctl is cmd/mutexctl.
+func mutexctl() {
+	os.Exit(cli.Main(context.Background(), cli.Process{
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Now: time.Now,
+		Log: func(level, format string) zerolog.Logger {
+			return daemon.Logger(daemon.LogSettings{Level: level, Format: format}, os.Stderr)
+		},
+	}))
+}
+
+// TestScripts runs the scripts in testdata, each with a prefix of its own in one real etcd. Beside the commands of testscript they
+// have those of world.
+func TestScripts(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := server.Client(t)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			w, err := newWorld(e, client)
+			if err != nil {
+				return err
+			}
+			e.Values[worldKey{}] = w
+			e.Setenv("MUTEXCTL_ETCD_ENDPOINTS", server.Endpoint())
+			e.Setenv("MUTEXCTL_LOCKS_PREFIX", w.layout.Prefix())
+			e.Setenv("USER", "ann")
+			e.Defer(w.end)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"put":        in((*world).put),
+			"lock":       in((*world).lock),
+			"start":      in((*world).start),
+			"signal":     in((*world).signal),
+			"finish":     in((*world).finish),
+			"etcd":       in((*world).etcd),
+			"status":     status,
+			"eventually": eventually,
+		},
+	})
+}

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// session is a connection to etcd with all that can be asked over it.
+type session struct {
+	client *clientv3.Client
+	layout metadata.Layout
+	store  *lockstore.Store
+	log    zerolog.Logger
+	app    *app
+}
+
+// open connects and makes sure of it.
+func (a *app) open(ctx context.Context) (*session, error) {
+	s, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prove(ctx); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// connect makes a session without asking etcd anything.
+func (a *app) connect() (*session, error) {
+	layout, err := a.locks.Layout()
+	if err != nil {
+		return nil, &statusError{ExitUsage, err}
+	}
+	if err := a.etcd.Check(); err != nil {
+		return nil, &statusError{ExitUsage, err}
+	}
+	log := a.log()
+	client, err := etcdconn.New(*a.etcd, log)
+	if err != nil {
+		return nil, err
+	}
+	return &session{app: a, log: log, client: client, layout: layout, store: lockstore.New(client, layout, lockstore.WithLog(log))}, nil
+}
+
+// prove makes a first read, so that what is wrong with the connection is said in its own words and at once.
+func (s *session) prove(ctx context.Context) error {
+	asking, cancel := s.request(ctx)
+	defer cancel()
+	err := etcdconn.Prove(asking, s.client, s.layout.Prefix())
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (s *session) close() { _ = s.client.Close() } // nothing is left to be sent
+
+// request bounds one question to etcd.
+func (s *session) request(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.app.etcd.RequestTimeout)
+}
+
+// get reads one lock; a lock that nobody holds is an error.
+func (s *session) get(ctx context.Context, name string) (metadata.Document, error) {
+	asking, cancel := s.request(ctx)
+	defer cancel()
+	doc, _, err := s.store.Get(asking, name)
+	switch {
+	case err != nil:
+		return doc, s.explain(ctx, "read "+visible(name), err)
+	case len(doc.Fields) == 0:
+		return doc, noLockf("nobody holds %s", visible(name))
+	}
+	return doc, nil
+}
+
+// explain puts an error of etcd into words. When the process was told to end, that is the error.
+func (s *session) explain(ctx context.Context, doing string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%s: %s", doing, etcdconn.Explain(err))
+}
+
+// view runs a picture of all locks that keeps itself current, until stop. ended is told of every hold that goes; it may be nil.
+func (s *session) view(ctx context.Context, ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	view = lockview.New(s.layout, lockview.Source{List: s.store.List, Watch: s.store.Watch, Ending: s.store.Ending}, lockview.Options{
+		Ended: ended, Explain: etcdconn.Explain,
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = view.Run(ctx) // ends only with the context
+	}()
+	return view, func() {
+		cancel()
+		<-done
+	}
+}
+
+// locks is the library on this connection, for locks with these options, which it checks.
+func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
+	locks, err := mutex.New(s.client, mutex.Options{Prefix: s.layout.Prefix(), Log: s.log, Now: s.app.Now, Defaults: options})
+	if err != nil {
+		return nil, &statusError{ExitUsage, err}
+	}
+	return locks, nil
+}

@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+type showOptions struct {
+	app    *app
+	format *format
+	names  names
+	raw    bool
+}
+
+func newShow(a *app) *cobra.Command {
+	o := &showOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show all that is known of one lock",
+		Long: `Show all that is known of one lock: who holds it, where, since when, what for, when people are alerted and when it is
+unlocked, its backtrace, what is wrong with its record, and who waits for it. Ends with 4 when nobody holds it.
+
+` + lockShape + `
+  client, backtrace         text
+  waiting                   the waiters in their order: uuid, owner, hostname, pid, purpose, since, timeout_at
+  fields                    with --raw: name, value or value_base64, create_revision, mod_revision of each key`,
+		Example: `  mutexctl show nightly/report
+  mutexctl show nightly/report --raw
+  mutexctl show nightly/report -o json | jq -r .backtrace`,
+		Args:              wants(1, 1, "NAME"),
+		ValidArgsFunction: a.completeNames,
+	}
+	o.format = output(cmd, formatTable, formatJSON)
+	o.names.flag(cmd)
+	cmd.Flags().BoolVar(&o.raw, "raw", false, "also the keys as they are stored")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := o.names.any(args[0])
+		if err != nil {
+			return err
+		}
+		return o.run(cmd.Context(), name)
+	}
+	return cmd
+}
+
+func (o *showOptions) run(ctx context.Context, name string) error {
+	s, err := o.app.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	doc, err := s.get(ctx, name)
+	if err != nil {
+		return err
+	}
+	waiters, err := s.queue(ctx, name)
+	if err != nil {
+		return err
+	}
+	if o.format.json() {
+		return writeJSON(o.app.Stdout, o.json(&doc, waiters))
+	}
+	p := page{now: o.app.Now(), coloured: o.app.coloured()}
+	p.lock(&doc)
+	p.waiters(waiters)
+	p.block("backtrace", doc.Backtrace)
+	if o.raw {
+		p.fields(doc.Fields)
+	}
+	return p.write(o.app.Stdout)
+}
+
+// page is the text about one lock: label and value, line by line.
+type page struct {
+	now      time.Time
+	coloured bool
+	facts    table
+	blocks   []string
+}
+
+func (p *page) write(w io.Writer) error {
+	p.facts.coloured = p.coloured
+	if err := p.facts.write(w); err != nil {
+		return err
+	}
+	for _, line := range p.blocks {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fact adds a line; an unknown value is shown as such.
+func (p *page) fact(label, value string) {
+	if value == "" {
+		value = none
+	}
+	p.facts.row(label, value)
+}
+
+func (p *page) lock(doc *metadata.Document) {
+	state := judge(&doc.Record, p.now).State
+	p.fact("lock", visible(doc.Name))
+	p.facts.rows = append(p.facts.rows, []cell{{text: "state"}, {text: string(state), paint: statePaint(state)}})
+	p.fact("owner", visible(doc.Owner))
+	p.fact("host", visible(doc.Hostname))
+	p.fact("pid", number(doc.PID))
+	p.fact("purpose", visible(doc.Purpose))
+	p.fact("locked", instant(doc.LockedAt, p.now))
+	p.fact("alert", instant(doc.AlertAt, p.now))
+	p.fact("auto-unlock", instant(doc.AutoUnlockAt, p.now))
+	if doc.Alive != nil {
+		p.fact("alive", instant(doc.Alive.At, p.now)+" "+visible(doc.Alive.Progress))
+	}
+	p.fact("uuid", visible(doc.UUID))
+	p.fact("token", number(doc.Token))
+	p.fact("revision", number(doc.Revision))
+	p.fact("client", visible(doc.Client))
+	for _, name := range sorted(doc.Attributes) {
+		p.fact("attribute", visible(name)+" = "+visible(fmt.Sprint(doc.Attributes[name])))
+	}
+	for _, problem := range doc.Problems {
+		p.fact("problem", fmt.Sprintf("%s (%s)", prose(problem.String()), problem.Reason))
+	}
+}
+
+func (p *page) waiters(waiters []metadata.Waiter) {
+	for i, w := range waiters {
+		who := metadata.Record{Hostname: w.Hostname, PID: w.PID}
+		line := fmt.Sprintf("%d. %s on %s since %s", i+1, shortText(w.Owner), hostPID(&who), instant(w.Since.Time, p.now))
+		if w.Purpose != "" {
+			line += ": " + shortText(w.Purpose)
+		}
+		p.fact("waiting", line)
+	}
+}
+
+func (p *page) block(title, text string) {
+	if text == "" {
+		return
+	}
+	p.blocks = append(p.blocks, "", title)
+	for _, line := range lines(text) {
+		p.blocks = append(p.blocks, "  "+line)
+	}
+}
+
+func (p *page) fields(fields []metadata.Field) {
+	p.blocks = append(p.blocks, "", "fields, as stored (create revision, mod revision, value)")
+	for _, f := range fields {
+		p.blocks = append(p.blocks, fmt.Sprintf("  %s  %d  %d  %s", visible(f.Name), f.CreateRevision, f.ModRevision, visible(f.Value)))
+	}
+}
+
+func number(n int64) string {
+	if n == 0 {
+		return none
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// documentJSON is one lock in full.
+type documentJSON struct {
+	lockJSON
+	Client    *string      `json:"client"`
+	Backtrace *string      `json:"backtrace"`
+	Waiting   []waiterJSON `json:"waiting"`
+	Fields    []fieldJSON  `json:"fields,omitempty"`
+}
+
+type waiterJSON struct {
+	UUID      *string    `json:"uuid"`
+	Owner     *string    `json:"owner"`
+	Hostname  *string    `json:"hostname"`
+	PID       *int64     `json:"pid"`
+	Purpose   *string    `json:"purpose"`
+	Since     *time.Time `json:"since"`
+	TimeoutAt *time.Time `json:"timeout_at"`
+}
+
+type fieldJSON struct {
+	Name           string  `json:"name"`
+	Value          *string `json:"value,omitempty"`
+	ValueBase64    string  `json:"value_base64,omitempty"`
+	CreateRevision int64   `json:"create_revision"`
+	ModRevision    int64   `json:"mod_revision"`
+}
+
+func (o *showOptions) json(doc *metadata.Document, waiters []metadata.Waiter) documentJSON {
+	j := documentJSON{
+		lockJSON: newLockJSON(&doc.Record, len(waiters), o.app.Now()),
+		Client:   known(doc.Client), Backtrace: known(doc.Backtrace), Waiting: []waiterJSON{},
+	}
+	for _, w := range waiters {
+		j.Waiting = append(j.Waiting, waiterJSON{
+			UUID: known(w.UUID), Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID), Purpose: known(w.Purpose),
+			Since: known(w.Since.Time), TimeoutAt: known(w.TimeoutAt.Time),
+		})
+	}
+	if o.raw {
+		for _, f := range doc.Fields {
+			j.Fields = append(j.Fields, newFieldJSON(f))
+		}
+	}
+	return j
+}
+
+func newFieldJSON(f metadata.Field) fieldJSON {
+	j := fieldJSON{Name: f.Name, CreateRevision: f.CreateRevision, ModRevision: f.ModRevision}
+	if utf8.ValidString(f.Value) {
+		j.Value = &f.Value
+	} else {
+		j.ValueBase64 = exactly(f.Value)
+	}
+	return j
+}

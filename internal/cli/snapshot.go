@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// snapshot is all locks at one revision.
+type snapshot struct {
+	locks     []*metadata.Record // by name
+	waiters   map[string][]metadata.Waiter
+	unlockers int // that run
+	foreign   int // keys below the prefix that fit no layout
+	revision  int64
+}
+
+// snapshot lists the locks. Records are put together while their keys come in, which are in order, so that only one lock is
+// in memory as a whole.
+func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
+	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
+	g := gatherer{add: func(r *metadata.Record) { all.locks = append(all.locks, r) }}
+	revision, err := s.store.List(ctx, func(kv metadata.KV) {
+		switch key := s.layout.Parse(kv.Key); key.Kind {
+		case metadata.KindField:
+			g.take(key, kv)
+		case metadata.KindTicket:
+			all.waiters[key.Lock] = append(all.waiters[key.Lock], waiter(key, kv))
+		case metadata.KindUnlocker:
+			all.unlockers++
+		case metadata.KindForeign:
+			g.take(key, kv)
+			all.foreign++
+		}
+	})
+	if err != nil {
+		return nil, s.explain(ctx, "list the locks", err)
+	}
+	g.flush()
+	all.revision = revision
+	slices.SortFunc(all.locks, func(a, b *metadata.Record) int { return cmp.Compare(a.Name, b.Name) })
+	for _, w := range all.waiters {
+		inOrder(w)
+	}
+	return all, nil
+}
+
+// gatherer puts the keys of one lock after the other together.
+type gatherer struct {
+	add     func(*metadata.Record)
+	lock    string
+	fields  []metadata.Field
+	foreign []string
+}
+
+func (g *gatherer) take(key metadata.Key, kv metadata.KV) {
+	if key.Lock == "" {
+		return // in no lock's range
+	}
+	if key.Lock != g.lock {
+		g.flush()
+		g.lock = key.Lock
+	}
+	if key.Kind == metadata.KindForeign {
+		g.foreign = append(g.foreign, kv.Key)
+		return
+	}
+	g.fields = append(g.fields, metadata.Field{
+		Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+	})
+}
+
+// flush hands over the lock at work. Foreign keys alone are no lock.
+func (g *gatherer) flush() {
+	if len(g.fields) > 0 {
+		doc := metadata.Decode(g.lock, g.fields, g.foreign...)
+		r := doc.Record // a copy, which does not keep the backtrace
+		g.add(&r)
+	}
+	g.fields, g.foreign = nil, nil
+}
+
+// queue reads who waits for one lock.
+func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, error) {
+	asking, cancel := s.request(ctx)
+	defer cancel()
+	resp, err := s.client.Get(asking, s.layout.Queue(name), clientv3.WithPrefix())
+	if err != nil {
+		return nil, s.explain(ctx, "read who waits for "+visible(name), err)
+	}
+	var waiters []metadata.Waiter
+	for _, kv := range resp.Kvs {
+		if key := s.layout.Parse(string(kv.Key)); key.Kind == metadata.KindTicket {
+			waiters = append(waiters, waiter(key, metadata.KV{Value: kv.Value, CreateRevision: kv.CreateRevision}))
+		}
+	}
+	inOrder(waiters)
+	return waiters, nil
+}
+
+// waiter reads a ticket. One that can not be read still stands in the queue.
+func waiter(key metadata.Key, kv metadata.KV) metadata.Waiter {
+	w := metadata.Waiter{Lock: key.Lock, ID: key.ID, Place: kv.CreateRevision}
+	w.Ticket, _ = metadata.Unmarshal[metadata.Ticket](kv.Value)
+	return w
+}
+
+func inOrder(w []metadata.Waiter) {
+	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Place, b.Place) })
+}

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+type sweepOptions struct {
+	app    *app
+	format *format
+	globs  globs
+	dryRun bool
+	policy staleness.Policy
+}
+
+func newSweep(a *app) *cobra.Command {
+	o := &sweepOptions{app: a, policy: staleness.Policy{MinWarning: staleness.DefaultPolicy().MinWarning}}
+	cmd := &cobra.Command{
+		Use:   "sweep --dry-run [PATTERN...]",
+		Short: "Say which locks the unlocker may remove now",
+		Long: `Say which locks are past their deadline, so that an unlocker with a healthy view and a verified clock removes them now. Nothing is
+removed: that needs somebody who has watched the lock for a while, which is the unlocker, or a person, with force-unlock. A
+PATTERN selects names: * is any text, also with slashes, ? is one character.
+
+JSON: one object per line with name, uuid, token, auto_unlock_at and overdue_seconds.`,
+		Example: `  mutexctl sweep --dry-run
+  mutexctl sweep --dry-run --clock-skew 30s -o json`,
+		Args: wants(0, -1, "[PATTERN...]"),
+	}
+	o.format = output(cmd, formatTable, formatJSON)
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: there is no other way")
+	cmd.Flags().DurationVar(&o.policy.ClockSkew, "clock-skew", staleness.DefaultPolicy().ClockSkew, "as the unlocker's --sweep.clock-skew")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if !o.dryRun {
+			return usagef("give --dry-run: only the unlocker removes locks for their deadlines")
+		}
+		if err := o.policy.Check(); err != nil {
+			return &statusError{ExitUsage, err}
+		}
+		if o.globs, err = newGlobs(args); err != nil {
+			return err
+		}
+		return o.run(cmd.Context())
+	}
+	return cmd
+}
+
+type dueJSON struct {
+	Name           string    `json:"name"`
+	NameBase64     string    `json:"name_base64,omitempty"`
+	UUID           *string   `json:"uuid"`
+	Token          *int64    `json:"token"`
+	AutoUnlockAt   time.Time `json:"auto_unlock_at"`
+	OverdueSeconds float64   `json:"overdue_seconds"`
+}
+
+func (o *sweepOptions) run(ctx context.Context) error {
+	s, err := o.app.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	now := o.app.Now()
+	t, due := table{}, 0
+	t.row("LOCK", "OWNER", "HOST:PID", "AUTO-UNLOCK")
+	for _, r := range all.locks {
+		if !o.globs.match(r.Name) || !o.due(r, now) {
+			continue
+		}
+		due++
+		t.row(visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
+		if o.format.json() {
+			j := dueJSON{r.Name, exactly(r.Name), known(r.UUID), known(r.Token), r.AutoUnlockAt, now.Sub(r.AutoUnlockAt).Seconds()}
+			if err := writeJSON(o.app.Stdout, j); err != nil {
+				return err
+			}
+		}
+	}
+	if due > 0 && !o.format.json() {
+		if err := t.write(o.app.Stdout); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v; nothing was removed\n", count(due, "lock"), len(all.locks), o.policy.ClockSkew)
+	return nil
+}
+
+// due asks for the decision of an unlocker that has watched the lock for ever and that nothing holds back.
+func (o *sweepOptions) due(r *metadata.Record, now time.Time) bool {
+	ideal := staleness.Conditions{LastGap: math.MinInt64, Writable: true, Fresh: true, WallClock: staleness.Verified, Forward: true}
+	seen := *r
+	seen.Seen = metadata.Seen{First: math.MinInt64, Changed: math.MinInt64}
+	return staleness.Decide(&seen, o.policy, ideal, staleness.Moment{Wall: now}).HeldBack == ""
+}

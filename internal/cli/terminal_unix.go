@@ -1,0 +1,61 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is the controlling terminal whose foreground mutexctl is. Only the foreground group may read from it and gets the
+// signals of its keys, so it is lent to the command, which has a group of its own. A nil terminal does nothing.
+type terminal struct {
+	file *os.File
+	own  int // the process group of mutexctl
+}
+
+// openTerminal opens the controlling terminal, or returns nil where there is none or another group is in its foreground.
+func openTerminal() *terminal {
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return nil
+	}
+	t := &terminal{file: file, own: unix.Getpgrp()}
+	if !t.foreground() {
+		file.Close()
+		return nil
+	}
+	return t
+}
+
+func (t *terminal) foreground() bool {
+	group, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == t.own
+}
+
+// lend makes the command that is about to start the foreground of the terminal.
+func (t *terminal) lend(attr *syscall.SysProcAttr) {
+	if t != nil {
+		attr.Foreground, attr.Ctty = true, int(t.file.Fd())
+	}
+}
+
+// give puts the group into the foreground.
+func (t *terminal) give(group int) {
+	if t == nil {
+		return
+	}
+	signal.Ignore(unix.SIGTTOU) // else the kernel stops a background process that does this
+	defer signal.Reset(unix.SIGTTOU)
+	_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) // fails only when the terminal is gone
+}
+
+// takeBack makes mutexctl the foreground again.
+func (t *terminal) takeBack() {
+	if t != nil {
+		t.give(t.own)
+	}
+}

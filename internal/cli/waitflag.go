@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"errors"
+	"time"
+)
+
+// patience is the value of --wait: a duration, 0 for a single try, or forever.
+type patience struct {
+	limit   time.Duration
+	forever bool
+}
+
+func (p *patience) String() string {
+	if p.forever {
+		return "forever"
+	}
+	return p.limit.String()
+}
+
+func (p *patience) Type() string { return "duration" }
+
+func (p *patience) Set(s string) error {
+	if s == "forever" {
+		*p = patience{forever: true}
+		return nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return errors.New("want a time such as 30s or 5m, 0 to try once, or forever")
+	}
+	*p = patience{limit: d}
+	return nil
+}

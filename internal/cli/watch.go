@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+type watchOptions struct {
+	app    *app
+	format *format
+	globs  globs
+}
+
+const watchShape = `JSON: one object per line.
+
+  time      when it was seen, RFC 3339, UTC
+  event     held, alerting, expired, malformed: the lock is in this state from now on, or was when the watch began
+            ended: the hold is over
+  lock      the lock as "mutexctl list" has it
+  ending    with "ended": {how, by, why}; how is released, auto_unlocked or forced; else null`
+
+func newWatch(a *app) *cobra.Command {
+	o := &watchOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "watch [PATTERN...]",
+		Short: "Follow locks as they are taken, alert and end",
+		Long: `Write a line whenever a lock is taken, changes its state, or ends, and why it ended; first one for every lock that is held. A
+PATTERN selects names: * is any text, also with slashes, ? is one character. Ends with Ctrl-C. While etcd can not be reached,
+watch says so on stderr, and goes on by itself.
+
+` + watchShape,
+		Example: `  mutexctl watch
+  mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
+		Args: wants(0, -1, "[PATTERN...]"),
+	}
+	o.format = output(cmd, formatTable, formatJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if o.globs, err = newGlobs(args); err != nil {
+			return err
+		}
+		return o.run(cmd.Context())
+	}
+	return cmd
+}
+
+func (o *watchOptions) run(ctx context.Context) error {
+	s, err := o.app.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	f := &follower{options: o, wake: make(chan struct{}, 1), told: map[hold]string{}}
+	view, stop := s.view(ctx, f.ended)
+	defer stop()
+	return f.follow(ctx, view)
+}
+
+// gather is how long changes are gathered before they are looked at: a look costs as much as there are locks.
+const gather = 100 * time.Millisecond
+
+// follow tells what changes until the context ends, and returns why it did.
+func (f *follower) follow(ctx context.Context, view *lockview.View) error {
+	for ctx.Err() == nil {
+		changed, fresh := view.Changed(), view.Fresh()
+		f.tellFreshness(fresh)
+		next := time.Time{}
+		if fresh.Synced {
+			var err error
+			if next, err = f.look(view.Locks); err != nil {
+				return err
+			}
+		}
+		pause := time.Second // the least often that freshness is looked at
+		if !next.IsZero() {
+			pause = min(pause, max(next.Sub(f.now()), 0)+time.Millisecond)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		case <-f.wake:
+		case <-changed:
+			sleep(ctx, gather)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// hold is the identity of what is followed: not a lock but one hold of it.
+type hold struct {
+	lock  string
+	token int64
+}
+
+func holdOf(r *metadata.Record) hold { return hold{r.Name, r.Token} }

@@ -1,0 +1,181 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// enough is how long anything may take on a busy machine.
+const enough = 30 * time.Second
+
+// world is what a script can reach beside mutexctl: the keys in etcd, and programs that run in the background.
+type world struct {
+	client  *clientv3.Client
+	layout  metadata.Layout
+	env     *testscript.Env
+	running map[string]*exec.Cmd
+}
+
+type worldKey struct{}
+
+func newWorld(e *testscript.Env, client *clientv3.Client) (*world, error) {
+	layout, err := metadata.NewLayout("/" + filepath.Base(e.WorkDir))
+	return &world{client: client, layout: layout, env: e, running: map[string]*exec.Cmd{}}, err
+}
+
+// end ends what a failed script left running.
+func (w *world) end() {
+	for _, c := range w.running {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}
+}
+
+func in(f func(*world, *testscript.TestScript, bool, []string)) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		f(ts.Value(worldKey{}).(*world), ts, neg, args)
+	}
+}
+
+// put KEY VALUE writes a key below the prefix. Both may have the escapes of Go.
+func (w *world) put(ts *testscript.TestScript, _ bool, args []string) {
+	_, err := w.client.Put(context.Background(), w.layout.Prefix()+unquote(ts, args[0]), unquote(ts, args[1]))
+	ts.Check(err)
+}
+
+// lock NAME [FIELD=VALUE...] writes a record by hand, one key a field. Times are relative: alert_at=-5m.
+func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
+	fields := map[string]string{
+		"uuid": "11111111-2222-4333-8444-555555555555", "hostname": "billing-1", "pid": "77", "owner": "billing", "purpose": "monthly invoices",
+		"locked_at": "-10m", "alert_at": "5m", "auto_unlock_at": "20m",
+	}
+	for _, arg := range args[1:] {
+		name, value, _ := strings.Cut(arg, "=")
+		fields[name] = value
+	}
+	name := unquote(ts, args[0])
+	var puts []clientv3.Op
+	for field, value := range fields {
+		if d, err := time.ParseDuration(value); err == nil && strings.HasSuffix(field, "_at") {
+			value = metadata.FormatTime(time.Now().Add(d))
+		}
+		if field != metadata.FieldMetadata { // that is JSON, with escapes of its own
+			value = unquote(ts, value)
+		}
+		if value != "" {
+			puts = append(puts, clientv3.OpPut(w.layout.Field(name, field), value))
+		}
+	}
+	_, err := w.client.Txn(context.Background()).Then(puts...).Commit()
+	ts.Check(err)
+}
+
+// etcd PATTERN looks for a key below the prefix whose "key value", the key without the prefix, matches.
+func (w *world) etcd(ts *testscript.TestScript, neg bool, args []string) {
+	resp, err := w.client.Get(context.Background(), w.layout.Prefix(), clientv3.WithPrefix())
+	ts.Check(err)
+	pattern, found := regexp.MustCompile(args[0]), false
+	for _, kv := range resp.Kvs {
+		line := strings.TrimPrefix(string(kv.Key), w.layout.Prefix()) + " " + string(kv.Value)
+		ts.Logf("%q", line)
+		found = found || pattern.MatchString(line)
+	}
+	if found == neg {
+		ts.Fatalf("etcd %s: found is %v", args[0], found)
+	}
+}
+
+func unquote(ts *testscript.TestScript, s string) string {
+	out, err := strconv.Unquote(`"` + s + `"`)
+	ts.Check(err)
+	return out
+}
+
+// start ID COMMAND... runs a program in the background, with its output in the files ID.out and ID.err.
+func (w *world) start(ts *testscript.TestScript, _ bool, args []string) {
+	path, err := exec.LookPath(args[1])
+	ts.Check(err)
+	c := exec.Command(path, args[2:]...)
+	c.Dir, c.Env = ts.MkAbs("."), append(w.env.Vars, "MUTEX_UUID="+ts.Getenv("MUTEX_UUID"))
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, whoever runs the test
+	out, err := os.Create(ts.MkAbs(args[0] + ".out"))
+	ts.Check(err)
+	defer out.Close()
+	errs, err := os.Create(ts.MkAbs(args[0] + ".err"))
+	ts.Check(err)
+	defer errs.Close()
+	c.Stdout, c.Stderr = out, errs
+	ts.Check(c.Start())
+	w.running[args[0]] = c
+}
+
+// signal ID NUMBER sends a signal.
+func (w *world) signal(ts *testscript.TestScript, _ bool, args []string) {
+	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "KILL": syscall.SIGKILL}
+	ts.Check(w.running[args[0]].Process.Signal(signals[args[1]]))
+}
+
+// finish ID STATUS waits for a program and demands its status.
+func (w *world) finish(ts *testscript.TestScript, _ bool, args []string) {
+	c := w.running[args[0]]
+	delete(w.running, args[0])
+	timer := time.AfterFunc(enough, func() { _ = c.Process.Kill() })
+	defer timer.Stop()
+	err := c.Wait()
+	ts.Logf("%s ended: %v\n%s%s", args[0], err, ts.ReadFile(args[0]+".out"), ts.ReadFile(args[0]+".err"))
+	demand(ts, err, args[1])
+}
+
+// status NUMBER COMMAND... runs a program and demands its status.
+func status(ts *testscript.TestScript, _ bool, args []string) {
+	demand(ts, ts.Exec(args[1], args[2:]...), args[0])
+}
+
+func demand(ts *testscript.TestScript, err error, want string) {
+	got := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	default:
+		ts.Check(err)
+	}
+	if strconv.Itoa(got) != want {
+		ts.Fatalf("the status is %d, want %s", got, want)
+	}
+}
+
+// eventually PATTERN COMMAND... repeats a program until its output matches. With a file's name instead of the command it reads that.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	pattern := regexp.MustCompile("(?m)" + args[0])
+	out := ""
+	for until := time.Now().Add(enough); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		if len(args) == 2 {
+			b, _ := os.ReadFile(ts.MkAbs(args[1]))
+			out = string(b)
+		} else {
+			c := exec.Command(args[1], args[2:]...)
+			c.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+ts.Getenv("MUTEXCTL_ETCD_ENDPOINTS"), "MUTEXCTL_LOCKS_PREFIX="+ts.Getenv("MUTEXCTL_LOCKS_PREFIX"))
+			b, _ := c.CombinedOutput()
+			out = string(b)
+		}
+		if pattern.MatchString(out) != neg {
+			return
+		}
+	}
+	ts.Fatalf("%s did not come in %v, only:\n%s", fmt.Sprint(args), enough, out)
+}
