@@ -101,11 +101,12 @@ func (c *Client) wall() time.Time { return c.opts.Now().Round(0).Truncate(time.M
 
 // try asks for the lock, beginning with bid b, until the answer is definite: a hold, a [*HeldError], a refusal, or the end of ctx.
 func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
-	for {
+	for n := 0; ; n++ {
 		l, err := a.send(ctx, b)
-		if !errors.Is(err, errStale) {
+		if err != errStale {
 			return l, err
 		}
+		pause(ctx, delay(n))
 		if b, err = a.bid(); err != nil {
 			return nil, err
 		}
@@ -132,7 +133,7 @@ func (a *acquisition) send(ctx context.Context, b bid) (*Lock, error) {
 	if r.Succeeded {
 		return a.hold(b, r.Header.Revision, a.draft.AutoUnlockAt)
 	}
-	now := metadata.Decode(a.lock, locktxn.Fields(a.c.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
+	now := a.c.record(a.lock, r, 0)
 	if now.Token != 0 && now.UUID == a.draft.UUID {
 		return a.hold(b, now.Token, now.AutoUnlockAt) // an earlier sending was committed, its answer was lost
 	}

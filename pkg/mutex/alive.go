@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -40,7 +38,7 @@ func (l *Lock) beat() {
 		err := l.extend(ctx, true, "")
 		cancel()
 		next = interval
-		if err != nil {
+		if err != nil && l.watch.Err() == nil {
 			next = min(interval, jitter(MaxRetryDelay))
 			log.Warn().Err(err).Msg("heartbeat failed")
 		}
@@ -75,7 +73,7 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) erro
 		return l.or(err)
 	}
 	if !r.Succeeded {
-		now := metadata.Decode(l.held.Lock, locktxn.Fields(l.c.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
+		now := l.c.record(l.held.Lock, r, 0)
 		if now.Token != l.held.Token || now.UUID != l.held.UUID {
 			return l.gone(ctx, &now)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
@@ -103,4 +104,88 @@ func parallel(b *testing.B, clients, n int, once func(client int) error) {
 		})
 	}
 	wg.Wait()
+}
+
+// BenchmarkHandOver has waiters take turns as fast as they can (target P3): hand-overs per second from one to another, and
+// requests per hold.
+func BenchmarkHandOver(b *testing.B) {
+	for _, waiters := range []int{2, 10} {
+		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
+			server := etcdtest.Start(b)
+			ours := handOvers(b, waiters, "ours", server, func(etcd *clientv3.Client) func() error {
+				locks := newClient(b, etcd)
+				return func() error {
+					l, err := locks.Lock(context.Background(), "a")
+					if err != nil {
+						return err
+					}
+					return l.Unlock()
+				}
+			})
+			theirs := handOvers(b, waiters, "etcd-mutex", server, func(etcd *clientv3.Client) func() error {
+				session, err := concurrency.NewSession(etcd)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { session.Close() })
+				m := concurrency.NewMutex(session, "/etcd/a")
+				return func() error {
+					if err := m.Lock(context.Background()); err != nil {
+						return err
+					}
+					return m.Unlock(context.Background())
+				}
+			})
+			b.ReportMetric(ours/theirs, "x-rate-of-etcd-mutex")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// handOvers lets every waiter, with an etcd client of its own, hold the lock again and again.
+func handOvers(b *testing.B, waiters int, name string, server *etcdtest.Server, prepare func(*clientv3.Client) func() error) float64 {
+	var requests, holds, passed atomic.Int64
+	var last atomic.Int64
+	end := time.Now().Add(min(time.Duration(b.N)*5*time.Millisecond, 3*time.Second))
+	var wg sync.WaitGroup
+	for id := range waiters {
+		etcd := server.Client(b)
+		etcd.KV = &counting{KV: etcd.KV, n: &requests}
+		once := prepare(etcd)
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				if err := once(); err != nil {
+					b.Error(err)
+					return
+				}
+				holds.Add(1)
+				if last.Swap(int64(id)) != int64(id) {
+					passed.Add(1)
+				}
+			}
+		})
+	}
+	began := time.Now()
+	wg.Wait()
+	rate := float64(passed.Load()) / time.Since(began).Seconds()
+	b.ReportMetric(rate, name+"-hand-overs/s")
+	b.ReportMetric(float64(requests.Load())/float64(holds.Load()), name+"-requests/hold")
+	return rate
+}
+
+type counting struct {
+	clientv3.KV
+	n *atomic.Int64
+}
+
+func (c *counting) Txn(ctx context.Context) clientv3.Txn { c.n.Add(1); return c.KV.Txn(ctx) }
+
+func (c *counting) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	c.n.Add(1)
+	return c.KV.Get(ctx, key, opts...)
+}
+
+func (c *counting) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	c.n.Add(1)
+	return c.KV.Delete(ctx, key, opts...)
 }

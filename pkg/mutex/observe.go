@@ -66,13 +66,12 @@ func (l *Lock) ask(ctx context.Context) (*LostError, error) {
 		return nil, err
 	}
 	lost := l.lostError()
-	for _, kv := range r.Responses[0].GetResponseRange().Kvs {
+	for _, kv := range r.keys(0).Kvs {
 		if e, err := metadata.Unmarshal[metadata.Ending](kv.Value); err == nil {
 			lost.Ending = &e
 		}
 	}
-	fields := locktxn.Fields(l.c.layout, (*clientv3.GetResponse)(r.Responses[1].GetResponseRange()))
-	if now := metadata.Decode(l.held.Lock, fields); now.Token != 0 {
+	if now := l.c.record(l.held.Lock, r, 1); now.Token != 0 {
 		lost.Holder = &now
 	}
 	return lost, nil

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // MaxRetryDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this before it
@@ -57,6 +58,19 @@ type answer struct {
 
 	// doubt says that a sending before the last one ended without an answer: it may have been committed, or may be so later.
 	doubt bool
+}
+
+// keys is what the operation with this number read.
+func (a answer) keys(op int) *clientv3.GetResponse {
+	if op >= len(a.Responses) || a.Responses[op].GetResponseRange() == nil {
+		return &clientv3.GetResponse{} // not from etcd
+	}
+	return (*clientv3.GetResponse)(a.Responses[op].GetResponseRange())
+}
+
+// record is the record that the operation with this number read.
+func (c *Client) record(lock string, a answer, op int) metadata.Document {
+	return metadata.Decode(lock, locktxn.Fields(c.layout, a.keys(op)))
 }
 
 // send commits txn, which must be harmless to repeat, and repeats it, byte for byte, until its outcome is known, it is refused

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Unlock ends the handle's context and gives the lock back. It takes no context, because a lock must be given back however the
@@ -47,7 +44,7 @@ func (l *Lock) notReleased(ctx context.Context, r answer) error {
 	lost, err := l.ask(ctx)
 	if err != nil || lost == nil {
 		lost = l.lostError()
-		now := metadata.Decode(l.held.Lock, locktxn.Fields(l.c.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
+		now := l.c.record(l.held.Lock, r, 0)
 		if now.Token != 0 {
 			lost.Holder = &now
 		}
