@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// usage prints what follows the description in --help: every flag with its default and its variables, in groups.
+// usage prints what follows the description in --help: every flag of the command with its default and its variables, in groups,
+// and the names of those that it has from the commands above, which tell of them.
 func usage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
@@ -26,12 +27,13 @@ func usage(c *cobra.Command) error {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", c.Example)
 	}
 	printCommands(&b, c)
-	for _, g := range groups(c) {
+	for _, g := range groups(ownFlags(c)) {
 		fmt.Fprintf(&b, "\n%s:\n", g.title)
 		for _, f := range g.flags {
 			printFlag(&b, c, f)
 		}
 	}
+	printInherited(&b, c)
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\n\"%s [command] --help\" tells more about a command.\n", c.CommandPath())
 	}
@@ -74,6 +76,25 @@ func printFlag(w io.Writer, c *cobra.Command, f *pflag.Flag) {
 	}
 }
 
+func printInherited(w io.Writer, c *cobra.Command) {
+	inherited := groups(inheritedFlags(c))
+	if len(inherited) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nFlags of all commands, as told by \"%s --help\":\n", c.Root().Name())
+	for _, g := range inherited {
+		line := "  " + g.title + ":"
+		for _, f := range g.flags {
+			if len(line)+len(f.Name) > 100 {
+				fmt.Fprintln(w, line)
+				line = "     "
+			}
+			line += " --" + f.Name
+		}
+		fmt.Fprintln(w, line)
+	}
+}
+
 // defaultOf is "" where the default is nothing.
 func defaultOf(f *pflag.Flag) string {
 	switch d := strings.TrimSuffix(strings.TrimPrefix(f.DefValue, "["), "]"); {
@@ -99,15 +120,12 @@ type group struct {
 	flags []*pflag.Flag
 }
 
-// groups are the command's own flags without a dot, then its groups in the order of their definition; those that all our
-// programs have come last.
-func groups(c *cobra.Command) []group {
+// groups sorts flags: those without a dot first, then the groups in the order of their definition, those that all our programs
+// have last.
+func groups(flags []*pflag.Flag) []group {
 	var own, shared []string
 	members := map[string][]*pflag.Flag{}
-	add := func(f *pflag.Flag) {
-		if f.Hidden {
-			return
-		}
+	for _, f := range flags {
 		name, _, dotted := strings.Cut(f.Name, ".")
 		if !dotted {
 			name = ""
@@ -123,12 +141,35 @@ func groups(c *cobra.Command) []group {
 		}
 		members[name] = append(members[name], f)
 	}
-	c.LocalFlags().VisitAll(add)
-	c.InheritedFlags().VisitAll(add)
 	var all []group
 	for _, name := range append(own, shared...) {
 		all = append(all, group{title(name), members[name]})
 	}
+	return all
+}
+
+// ownFlags are those that the command itself defines.
+func ownFlags(c *cobra.Command) []*pflag.Flag { return visible(c.LocalFlags()) }
+
+// inheritedFlags are those that the commands above define for it.
+func inheritedFlags(c *cobra.Command) (all []*pflag.Flag) {
+	c.VisitParents(func(above *cobra.Command) {
+		for _, f := range visible(above.PersistentFlags()) {
+			if c.InheritedFlags().Lookup(f.Name) != nil {
+				all = append(all, f)
+			}
+		}
+	})
+	return all
+}
+
+func visible(fs *pflag.FlagSet) (all []*pflag.Flag) {
+	fs.SortFlags = false
+	fs.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			all = append(all, f)
+		}
+	})
 	return all
 }
 
@@ -151,7 +192,7 @@ func Table(c *cobra.Command) string {
 	c.InitDefaultHelpFlag()
 	var b strings.Builder
 	b.WriteString("| flag | default | environment | meaning |\n|---|---|---|---|\n")
-	for _, g := range groups(c) {
+	for _, g := range groups(append(ownFlags(c), inheritedFlags(c)...)) {
 		for _, f := range g.flags {
 			if f.Name == "help" {
 				continue

@@ -1,0 +1,287 @@
+package flags_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// program is a command with all shared flags and one below it.
+type program struct {
+	root   *cobra.Command
+	out    bytes.Buffer
+	etcd   *etcdconn.Settings
+	locks  *flags.LockSettings
+	log    *daemon.LogSettings
+	web    *daemon.WebSettings
+	policy *staleness.Policy
+	mode   string
+	ran    []string // what RunE saw
+}
+
+func newProgram() *program {
+	p := &program{root: &cobra.Command{Use: "unlocker", Long: "Removes stale locks.", Args: cobra.NoArgs}}
+	run := func(c *cobra.Command, _ []string) error {
+		p.ran = append(p.ran, c.Name()+" "+p.mode)
+		return nil
+	}
+	p.root.RunE = run
+	fs := p.root.PersistentFlags()
+	fs.StringVar(&p.mode, "policy", "", "what to do with stale locks")
+	p.etcd, p.locks, p.log, p.policy = flags.Etcd(fs), flags.Locks(fs), flags.Log(fs), flags.Policy(fs)
+	p.web = flags.Web(fs, daemon.WebSettings{Address: ":10980"})
+	p.root.AddCommand(&cobra.Command{Use: "sweep", Short: "Sweep once", RunE: run, Args: cobra.NoArgs})
+	p.root.SetOut(&p.out)
+	p.root.SetErr(&p.out)
+	return p
+}
+
+func (p *program) execute(t *testing.T, args ...string) error {
+	t.Helper()
+	if p.root.Annotations == nil {
+		flags.Bind(p.root, "UNLOCKER")
+	}
+	return flags.Execute(t.Context(), p.root, args)
+}
+
+func environment(t *testing.T, variables map[string]string) {
+	for name, value := range variables {
+		t.Setenv(name, value)
+	}
+}
+
+func TestDefaultsAreThoseOfTheRooms(t *testing.T) {
+	p := newProgram()
+	if err := p.execute(t); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(etcdconn.Defaults(), *p.etcd); diff != "" {
+		t.Error(diff)
+	}
+	if err := p.etcd.Check(); err != nil {
+		t.Error(err)
+	}
+	if want := (flags.LockSettings{Prefix: "/mutexes/"}); *p.locks != want {
+		t.Errorf("locks are %+v, want %+v", *p.locks, want)
+	}
+	if want := (daemon.LogSettings{Level: "info", Format: "auto"}); *p.log != want || p.log.Check() != nil {
+		t.Errorf("the log is %+v, want %+v", *p.log, want)
+	}
+	want := daemon.WebSettings{Address: ":10980", ShutdownDelay: 5 * time.Second, ShutdownTimeout: 20 * time.Second}
+	if *p.web != want || p.web.Check() != nil {
+		t.Errorf("the web is %+v, want %+v", *p.web, want)
+	}
+	if *p.policy != staleness.DefaultPolicy() {
+		t.Errorf("the policy is %+v", *p.policy)
+	}
+}
+
+func TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault(t *testing.T) {
+	all := map[string]string{"ETCDCTL_ENDPOINTS": "c:1,c:2", "UNLOCKER_ETCD_ENDPOINTS": "b:1,b:2"}
+	for name, c := range map[string]struct {
+		environment map[string]string
+		args        []string
+		want        []string
+	}{
+		"flag":                   {all, []string{"--etcd.endpoints=a:1", "--etcd.endpoints=a:2,a:3"}, []string{"a:1", "a:2", "a:3"}},
+		"own variable":           {all, nil, []string{"b:1", "b:2"}},
+		"etcdctl's variable":     {map[string]string{"ETCDCTL_ENDPOINTS": "c:1,c:2"}, nil, []string{"c:1", "c:2"}},
+		"empty counts as unset":  {map[string]string{"ETCDCTL_ENDPOINTS": "c:1", "UNLOCKER_ETCD_ENDPOINTS": ""}, nil, []string{"c:1"}},
+		"default":                {nil, nil, []string{"127.0.0.1:2379"}},
+		"of a command below too": {all, []string{"sweep"}, []string{"b:1", "b:2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			environment(t, c.environment)
+			p := newProgram()
+			if err := p.execute(t, c.args...); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(p.etcd.Endpoints, c.want) {
+				t.Errorf("endpoints are %v, want %v", p.etcd.Endpoints, c.want)
+			}
+		})
+	}
+}
+
+func TestPasswordGoesWithItsUser(t *testing.T) {
+	for name, c := range map[string]struct {
+		environment          map[string]string
+		args                 []string
+		user, password, file string
+	}{
+		"etcdctl's user:password":             {map[string]string{"ETCDCTL_USER": "root:a:b"}, nil, "root", "a:b", ""},
+		"etcdctl's user and password":         {map[string]string{"ETCDCTL_USER": "root", "ETCDCTL_PASSWORD": "a"}, nil, "root", "a", ""},
+		"own variables":                       {map[string]string{"UNLOCKER_ETCD_USER": "me", "UNLOCKER_ETCD_PASSWORD": "a"}, nil, "me", "a", ""},
+		"own password for etcdctl's user":     {map[string]string{"ETCDCTL_USER": "root:a", "UNLOCKER_ETCD_PASSWORD": "b"}, nil, "root", "b", ""},
+		"file for etcdctl's user":             {map[string]string{"ETCDCTL_USER": "root:a"}, []string{"--etcd.password-file=f"}, "root", "", "f"},
+		"file before passwords":               {map[string]string{"UNLOCKER_ETCD_PASSWORD_FILE": "f", "UNLOCKER_ETCD_PASSWORD": "b", "ETCDCTL_PASSWORD": "c"}, nil, "", "", "f"},
+		"never etcdctl's password for others": {map[string]string{"ETCDCTL_USER": "root:a"}, []string{"--etcd.user=me"}, "me", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			environment(t, c.environment)
+			p := newProgram()
+			if err := p.execute(t, c.args...); err != nil {
+				t.Fatal(err)
+			}
+			if p.etcd.User != c.user || p.etcd.Password != c.password || p.etcd.PasswordFile != c.file {
+				t.Errorf("user %q, password %q, file %q", p.etcd.User, p.etcd.Password, p.etcd.PasswordFile)
+			}
+		})
+	}
+}
+
+func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
+	for says, c := range map[string]struct {
+		environment map[string]string
+		args        []string
+	}{
+		"there is no flag --etcd.endpoint: do you mean --etcd.endpoints?":                       {nil, []string{"--etcd.endpoint=a:1"}},
+		"there is no flag --quite-different":                                                    {nil, []string{"--quite-different"}},
+		"there is no flag -x":                                                                   {nil, []string{"-x"}},
+		"--etcd.user needs a value":                                                             {nil, []string{"--etcd.user"}},
+		`--etcd.dial-timeout can not be "soon": time: invalid duration "soon"`:                  {nil, []string{"--etcd.dial-timeout=soon"}},
+		`--log.level can not be "loud": it is one of trace, debug, info, warn, error`:           {nil, []string{"--log.level=loud"}},
+		`--locks.prefix can not be "/": the lock prefix is empty`:                               {nil, []string{"--locks.prefix=/"}},
+		`the variable ETCDCTL_DIAL_TIMEOUT can not be "soon": time: invalid duration "soon"`:    {map[string]string{"ETCDCTL_DIAL_TIMEOUT": "soon"}, nil},
+		`the variable UNLOCKER_LOG_FORMAT can not be "xml": it is one of auto, json, console`:   {map[string]string{"UNLOCKER_LOG_FORMAT": "xml"}, []string{"sweep"}},
+		`the variable UNLOCKER_WEB_ENABLE_PPROF can not be "maybe": strconv.ParseBool`:          {map[string]string{"UNLOCKER_WEB_ENABLE_PPROF": "maybe"}, nil},
+		`the variable UNLOCKER_SWEEP_CLOCK_SKEW can not be "5": time: missing unit in duration`: {map[string]string{"UNLOCKER_SWEEP_CLOCK_SKEW": "5"}, nil},
+		`unknown command "extra" for "unlocker sweep"`:                                          {nil, []string{"sweep", "extra"}},
+		`unknown command "swoop" for "unlocker"`:                                                {nil, []string{"swoop"}},
+	} {
+		t.Run(says, func(t *testing.T) {
+			environment(t, c.environment)
+			p := newProgram()
+			err := p.execute(t, c.args...)
+			var usage *flags.UsageError
+			if !errors.As(err, &usage) || usage.ExitCode() != 2 {
+				t.Fatalf("the error is %v, want a usage error", err)
+			}
+			if !strings.HasPrefix(err.Error(), says) || !strings.HasPrefix(usage.Hint(), `see "unlocker`) {
+				t.Errorf("it says %q and hints %q, want %q", err, usage.Hint(), says)
+			}
+			if p.out.Len() > 0 || len(p.ran) > 0 {
+				t.Errorf("it ran %v and printed %s", p.ran, &p.out)
+			}
+		})
+	}
+}
+
+func TestErrorOfARunningCommandIsNotOneOfUsage(t *testing.T) {
+	p, broken := newProgram(), errors.New("broken")
+	p.root.RunE = func(*cobra.Command, []string) error { return broken }
+	var usage *flags.UsageError
+	if err := p.execute(t); !errors.Is(err, broken) || errors.As(err, &usage) {
+		t.Errorf("the error is %v (%T)", err, err)
+	}
+}
+
+func TestHooksAndRequiredFlagsSeeTheEnvironment(t *testing.T) {
+	t.Setenv("UNLOCKER_POLICY", "alert-only")
+	p := newProgram()
+	if err := p.root.MarkPersistentFlagRequired("policy"); err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	p.root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		seen = append(seen, "root "+p.mode)
+		return nil
+	}
+	p.root.Commands()[0].PersistentPreRun = func(*cobra.Command, []string) { seen = append(seen, "sweep "+p.mode) }
+	for _, args := range [][]string{nil, {"sweep"}} {
+		if err := p.execute(t, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"root alert-only", "sweep alert-only"}; !slices.Equal(seen, want) || len(p.ran) != 2 {
+		t.Errorf("hooks saw %v, want %v; ran %v", seen, want, p.ran)
+	}
+}
+
+func TestFlagForTheCommandLineOnlyHasNoVariable(t *testing.T) {
+	t.Setenv("UNLOCKER_POLICY", "auto-unlock")
+	p := newProgram()
+	flags.CommandLineOnly(p.root.PersistentFlags(), "policy")
+	if err := p.execute(t); err != nil {
+		t.Fatal(err)
+	}
+	if p.mode != "" {
+		t.Errorf("the variable set the flag to %q", p.mode)
+	}
+}
+
+func TestHelpTellsEveryFlagWithDefaultAndVariableInGroups(t *testing.T) {
+	p := newProgram()
+	if err := p.execute(t, "--help"); err != nil {
+		t.Fatal(err)
+	}
+	help := p.out.String()
+	for _, want := range []string{
+		"\nConnection to etcd:\n      --etcd.endpoints host:port\n",
+		"[default 127.0.0.1:2379; $UNLOCKER_ETCD_ENDPOINTS, $ETCDCTL_ENDPOINTS]",
+		"[$UNLOCKER_ETCD_PASSWORD_FILE, $UNLOCKER_ETCD_PASSWORD, $ETCDCTL_PASSWORD]",
+		"\nHTTP server:\n", "\nLog:\n", "\nLocks:\n", "\nSweep:\n",
+		"[default 1h; $UNLOCKER_SWEEP_DEFAULT_ALERT_AFTER]",
+		"  sweep       Sweep once\n",
+	} {
+		if !strings.Contains(help, want) {
+			t.Errorf("it does not tell %q:\n%s", want, help)
+		}
+	}
+	tellsOnce(t, p, help)
+}
+
+func TestHelpOfACommandBelowNamesTheSharedFlags(t *testing.T) {
+	for _, args := range [][]string{{"sweep", "--help"}, {"help", "sweep"}} {
+		p := newProgram()
+		p.root.Commands()[0].Flags().Bool("now", false, "at once")
+		if err := p.execute(t, args...); err != nil {
+			t.Fatal(err)
+		}
+		help := p.out.String()
+		if want := "      --now\n          at once\n          [$UNLOCKER_NOW]\n"; !strings.Contains(help, want) {
+			t.Errorf("%v does not tell %q:\n%s", args, want, help)
+		}
+		tellsOnce(t, p, help)
+	}
+}
+
+func tellsOnce(t *testing.T, p *program, help string) {
+	t.Helper()
+	p.root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if n := strings.Count(help, " --"+f.Name+" ") + strings.Count(help, " --"+f.Name+"\n"); n != 1 {
+			t.Errorf("--%s is told %d times:\n%s", f.Name, n, help)
+		}
+	})
+}
+
+func TestTableHasARowForEveryFlag(t *testing.T) {
+	p := newProgram()
+	flags.Bind(p.root, "UNLOCKER")
+	table := flags.Table(p.root)
+	if want := "| `--log.level level` | `info` | `UNLOCKER_LOG_LEVEL` | lowest level that is logged"; !strings.Contains(table, want) {
+		t.Errorf("no row %q in\n%s", want, table)
+	}
+	rows := 0
+	p.root.PersistentFlags().VisitAll(func(*pflag.Flag) { rows++ })
+	if got := strings.Count(table, "\n") - 2; got != rows {
+		t.Errorf("%d rows for %d flags", got, rows)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(table), "\n") {
+		if strings.Count(line, "|") != 5 {
+			t.Errorf("%q has not four cells", line)
+		}
+	}
+}
