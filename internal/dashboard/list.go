@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // listRequest is what the parameters of a list ask for; page and API read the same.
@@ -198,7 +200,7 @@ func (d *Dashboard) fillControls(v *listPage, s *snapshot, l listRequest, found 
 		v.Chips = append(v.Chips, chip{t.text, l.link(d.urls, func(l *listRequest) { l.query.text = l.query.without(i) })})
 	}
 	if row := s.find(l.query.text); row != nil {
-		v.Jump = &lockLink{row.Name, d.urls.Lock(row.Name, row.UUID)}
+		v.Jump = &lockLink{clip(row.Name, maxNameShown), d.urls.Lock(row.Name, row.UUID)}
 	}
 	for _, n := range pageLimits {
 		link := choice{Text: strconv.Itoa(n)}
@@ -263,13 +265,13 @@ type rowView struct {
 
 func (d *Dashboard) rowView(r *row, at lens, l listRequest) rowView {
 	v := rowView{
-		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: r.Name, URL: d.urls.Lock(r.Name, r.UUID),
-		Owner: r.Owner, Host: hostPID(r.Hostname, r.PID), Held: at.age(r.LockedAt), Alert: at.alert(r.verdict.AlertAt),
+		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: clip(r.Name, maxNameShown), URL: d.urls.Lock(r.Name, r.UUID),
+		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID), Held: at.age(r.LockedAt), Alert: at.alert(r.verdict.AlertAt),
 		Unlock: at.unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.age(r.longest),
 	}
-	v.Late = !r.verdict.AlertAt.IsZero() && !r.verdict.AlertAt.After(at.now)
-	if v.Odd = !plainASCII(r.Name); !v.Odd {
-		v.Head, v.Tail = middle(r.Name)
+	v.Late = r.look != held && !r.verdict.AlertAt.IsZero() && !r.verdict.AlertAt.After(at.now)
+	if v.Odd = !plainASCII(v.Name); !v.Odd {
+		v.Head, v.Tail = middle(v.Name)
 	}
 	if r.Owner != "" {
 		v.OwnerURL = l.link(d.urls, func(l *listRequest) { l.query.text = l.query.with(fieldTerm("owner", r.Owner)) })
@@ -283,15 +285,25 @@ func (d *Dashboard) rowView(r *row, at lens, l listRequest) rowView {
 	if r.look == held && !l.full {
 		return v
 	}
-	if v.Purpose = r.Purpose; len(r.Problems) > 0 {
-		v.Problem = r.Problems[0].String()
+	if v.Purpose = clip(r.Purpose, maxLineShown); len(r.Problems) > 0 {
+		v.Problem = clip(r.Problems[0].String(), maxLineShown)
+	}
+	if n := len(r.Problems); n > 1 {
+		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	if r.Alive != nil {
-		v.Alive, v.Progress = at.age(r.Alive.At), r.Alive.Progress
+		v.Alive, v.Progress = at.age(r.Alive.At), clip(r.Alive.Progress, maxLineShown)
 	}
 	v.More = v.Purpose != "" || v.Problem != "" || v.Alive != nil
 	return v
 }
+
+// How much of a text a list shows, in bytes. The page of the lock shows all.
+const (
+	maxNameShown = metadata.MaxNameBytes
+	maxWordShown = 80
+	maxLineShown = 240
+)
 
 func hostPID(host string, pid int64) string {
 	if pid == 0 {

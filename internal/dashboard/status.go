@@ -49,7 +49,7 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	for _, f := range []struct {
 		label string
 		value time.Duration
-	}{{"alert of locks without a readable alert_at", p.DefaultAlertAfter}, {"auto-unlock of locks without a readable deadline", p.DefaultAutoUnlockAfter}} {
+	}{{"alert", p.DefaultAlertAfter}, {"auto-unlock", p.DefaultAutoUnlockAfter}} {
 		text := "never"
 		if f.value > 0 {
 			text = short(f.value) + " after they were first seen"

@@ -51,8 +51,17 @@ func queryEscape(s string) string {
 	return strings.NewReplacer("%2F", "/", "%3A", ":", "%2C", ",").Replace(url.QueryEscape(s))
 }
 
-// Lock is the link to the page of a lock, or of one hold of it.
-func (u urls) Lock(name, hold string) string { return u.named("lock", name, "hold", hold) }
+// maxNameInURL is the length of a name that, escaped, still fits a request. Names are at most [metadata.MaxNameBytes] long; a
+// key that somebody wrote by hand can be longer.
+const maxNameInURL = 8 << 10
+
+// Lock is the link to the page of a lock, or of one hold of it; empty for a name that no request can carry.
+func (u urls) Lock(name, hold string) string {
+	if len(name)+len(hold) > maxNameInURL {
+		return ""
+	}
+	return u.named("lock", name, "hold", hold)
+}
 
 // Backtrace is the link to a backtrace as plain text.
 func (u urls) Backtrace(name, hold string) string {

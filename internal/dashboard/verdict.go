@@ -73,7 +73,7 @@ func (d *Dashboard) nextUnlock(text sentence, all counts, l lens) sentence {
 		return text.say(" None of them auto-unlocks.")
 	}
 	return text.say(" Next auto-unlock in ").time(l.unlock(next.verdict.AutoUnlockAt)).say(": ").
-		link(next.Name, d.urls.Lock(next.Name, next.UUID))
+		link(clip(next.Name, maxNameShown), d.urls.Lock(next.Name, next.UUID))
 }
 
 // expiredSentence says that locks should be gone by now, and why they are not where an unlocker tells.
@@ -88,7 +88,7 @@ func (d *Dashboard) expiredSentence(s *snapshot, l lens, unlockers []Unlocker) s
 	if !l.stale {
 		text = text.say(" by ").time(l.age(oldest.verdict.AutoUnlockAt))
 	}
-	text = text.say(": ").link(oldest.Name, d.urls.Lock(oldest.Name, oldest.UUID)).say(". ")
+	text = text.say(": ").link(clip(oldest.Name, maxNameShown), d.urls.Lock(oldest.Name, oldest.UUID)).say(". ")
 	for _, u := range unlockers {
 		if len(u.HeldBack) > 0 {
 			return text.say("Unlocker ").value(u.ID).say(" holds back: ").value(strings.Join(u.HeldBack, ", ")).say(".")

@@ -162,3 +162,14 @@ func middle(s string) (head, tail string) {
 	}
 	return s[:i], s[i:]
 }
+
+// clip shortens a text to at most n bytes and does not cut a character in two.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

@@ -169,7 +169,7 @@ function rows(live, fresh) {
     return;
   }
   table.caption.textContent = other.caption.textContent;
-  const key = (body) => body.querySelector(".name").getAttribute("href"); // names lock and hold
+  const key = (body) => { const name = body.querySelector(".name"); return name.getAttribute("href") || name.textContent; } // names lock and hold
   const have = new Map([...table.tBodies].map((body) => [key(body), body]));
   let at = table.tHead;
   for (const body of [...other.tBodies]) {
