@@ -1,0 +1,163 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// etcd stands for the client of your etcd. In these examples it is one in memory.
+func etcd() *clientv3.Client { return newFake().client() }
+
+func Example() {
+	locks, err := mutex.New(etcd(), mutex.Options{Owner: "billing"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	sendInvoices := func(ctx context.Context) error {
+		for _, customer := range []string{"Acme", "Initech"} {
+			if ctx.Err() != nil { // lost, or the caller's context ended
+				return context.Cause(ctx)
+			}
+			fmt.Println("sent to", customer)
+			if err := mutex.FromContext(ctx).Alive(ctx, "sent to", customer); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err = locks.Do(context.Background(), "invoices/2026-08", sendInvoices,
+		mutex.Purpose("send the invoices of August"),
+		mutex.ExpectedRunTime(10*time.Minute),
+		mutex.AutoUnlockAfter(time.Hour))
+	fmt.Println(err)
+	// Output:
+	// sent to Acme
+	// sent to Initech
+	// <nil>
+}
+
+func ExampleClient_TryLock() {
+	locks, err := mutex.New(etcd(), mutex.Options{Owner: "report", Hostname: "host-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	ctx := context.Background()
+
+	first, err := locks.TryLock(ctx, "books", mutex.Purpose("close the books"), mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer first.Unlock()
+
+	_, err = locks.TryLock(ctx, "books")
+	if held, ok := errors.AsType[*mutex.HeldError](err); ok {
+		fmt.Println("held by", held.Holder.Owner, "to", held.Holder.Purpose)
+	}
+	line, _, _ := strings.Cut(err.Error(), " (pid ")
+	fmt.Println(line, "...")
+	// Output:
+	// held by report to close the books
+	// lock "books" is held by report on host-1 ...
+}
+
+func ExampleLock_Guard() {
+	etcd := etcd()
+	locks, err := mutex.New(etcd, mutex.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	ctx := context.Background()
+	l, err := locks.Lock(ctx, "balance")
+	if err != nil {
+		log.Fatal(err)
+	}
+	write := func(value string) bool {
+		r, err := etcd.Txn(ctx).If(l.Guard()).Then(clientv3.OpPut("/balance", value)).Commit()
+		return err == nil && r.Succeeded
+	}
+	fmt.Println("while the lock is held:", write("100"))
+	l.Unlock()
+	fmt.Println("afterwards:", write("0"))
+	// Output:
+	// while the lock is held: true
+	// afterwards: false
+}
+
+func ExampleLock_Token() {
+	locks, err := mutex.New(etcd(), mutex.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	// A resource that keeps the greatest token it has seen and refuses smaller ones.
+	var greatest int64
+	write := func(token int64) bool {
+		if token < greatest {
+			return false
+		}
+		greatest = token
+		return true
+	}
+	older, _ := locks.Lock(context.Background(), "file")
+	older.Unlock() // think of an auto-unlock that this holder has not noticed yet
+	newer, _ := locks.Lock(context.Background(), "file")
+	defer newer.Unlock()
+	fmt.Println("the new holder:", write(newer.Token()))
+	fmt.Println("the old holder:", write(older.Token()))
+	// Output:
+	// the new holder: true
+	// the old holder: false
+}
+
+func ExampleLock_Context() {
+	etcd := etcd()
+	locks, err := mutex.New(etcd, mutex.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	l, err := locks.Lock(context.Background(), "a")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Unlock()
+
+	// Somebody removes the record by hand.
+	etcd.Txn(context.Background()).Then(clientv3.OpDelete("/mutexes/a/", clientv3.WithPrefix())).Commit()
+
+	<-l.Context().Done()
+	fmt.Println(context.Cause(l.Context()))
+	// Output:
+	// lock "a" was lost: its record is gone, and whoever removed it left no note
+}
+
+func ExampleHeartbeat() {
+	locks, err := mutex.New(etcd(), mutex.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	l, err := locks.Lock(context.Background(), "reindex",
+		mutex.ExpectedRunTime(20*time.Minute),
+		mutex.AutoUnlockAfter(30*time.Second), // free soon after a crash
+		mutex.Heartbeat(2*time.Hour))          // but never held for longer than this
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(l.Unlock())
+	// Output:
+	// <nil>
+}

@@ -1,0 +1,136 @@
+package mutex_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func TestWhatCanNotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
+	etcd := clientv3.NewCtxClient(context.Background()) // without any connection: a request would panic
+	locks, err := mutex.New(etcd, mutex.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, lock string
+		opts       []mutex.Option
+		want       string
+	}{
+		{"an empty name", "", nil, "the lock name is empty"},
+		{"a long name", strings.Repeat("x", 257), nil, "the lock name has 257 bytes, at most 256 are allowed"},
+		{"a control character", "a\nb", nil, "the lock name contains a control character"},
+		{"a name that is no text", "\xff", nil, "the lock name is not valid UTF-8"},
+		{"no run time", "a", opts(mutex.ExpectedRunTime(0)), "the expected run time is 0s, it must be positive"},
+		{"a negative run time", "a", opts(mutex.ExpectedRunTime(-time.Second)), "the expected run time is -1s, it must be positive"},
+		{"an endless run time", "a", opts(mutex.ExpectedRunTime(1 << 62)), "it must be at most 87600h0m0s"},
+		{"no life", "a", opts(mutex.AutoUnlockAfter(0)), "the time until auto-unlock is 0s, it must be positive"},
+		{"a life too short for a network", "a", opts(mutex.AutoUnlockAfter(time.Millisecond)), "the time until auto-unlock is 1ms, it must be at least 100ms"},
+		{"an alert after the auto-unlock", "a", opts(mutex.ExpectedRunTime(2*time.Minute), mutex.AutoUnlockAfter(time.Minute)),
+			"the expected run time of 2m0s is longer than the time until auto-unlock of 1m0s"},
+		{"a margin as long as the life", "a", opts(mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(time.Minute)),
+			"the safety margin of 1m0s leaves nothing of the time until auto-unlock of 1m0s"},
+		{"no margin", "a", opts(mutex.SafetyMargin(0)), "the safety margin is 0s, it must be positive"},
+		{"no maximum hold", "a", opts(mutex.Heartbeat(0)), "the maximum hold of the heartbeat is 0s, it must be positive"},
+		{"a maximum hold shorter than the life", "a", opts(mutex.Heartbeat(time.Minute), mutex.AutoUnlockAfter(time.Hour)),
+			"the heartbeat's maximum hold of 1m0s is shorter than the time until auto-unlock of 1h0m0s"},
+		{"an alert after the maximum hold", "a", opts(mutex.Heartbeat(time.Hour), mutex.ExpectedRunTime(2*time.Hour)),
+			"the expected run time of 2h0m0s is longer than the heartbeat's maximum hold of 1h0m0s"},
+		{"a negative depth", "a", opts(mutex.BacktraceDepth(-1)), "the backtrace depth is -1, it must be between 0 and 1000"},
+		{"an attribute of the protocol's", "a", opts(mutex.Attribute("uuid", "x")), `attribute "uuid": the name belongs to the protocol`},
+		{"an attribute that is no scalar", "a", opts(mutex.Attribute("list", []int{1})), `attribute "list": want text, a number or a boolean, not []int`},
+		{"a purpose that is no text", "a", opts(mutex.Purpose("\xff")), "purpose is not valid UTF-8"},
+		{"a purpose of 2 KiB", "a", opts(mutex.Purpose(strings.Repeat("x", 2048))), "purpose has 2048 bytes, at most 1024 are allowed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := locks.TryLock(context.Background(), c.lock, c.opts...)
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestClientThatCanNotWorkIsRefused(t *testing.T) {
+	etcd := clientv3.NewCtxClient(context.Background())
+	for _, c := range []struct {
+		name string
+		etcd *clientv3.Client
+		opts mutex.Options
+		want string
+	}{
+		{"no etcd", nil, mutex.Options{}, "mutex: no etcd client was given"},
+		{"all of etcd as prefix", etcd, mutex.Options{Prefix: "/"}, "mutex: the lock prefix is empty"},
+		{"a negative timeout", etcd, mutex.Options{RequestTimeout: -1}, "mutex: the request timeout is -1ns, it must be positive"},
+		{"a default that can not work", etcd, mutex.Options{Defaults: opts(mutex.AutoUnlockAfter(-time.Second))}, "mutex: options: the time until auto-unlock is -1s, it must be positive"},
+		{"an owner that is no text", etcd, mutex.Options{Owner: "\xff"}, "mutex: options: owner is not valid UTF-8"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := mutex.New(c.etcd, c.opts); err == nil || err.Error() != c.want {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestDurationsFollowFromEachOther(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		defaults, call    []mutex.Option
+		alert, autoUnlock time.Duration
+	}{
+		{"nothing said", nil, nil, 5 * time.Minute, 15 * time.Minute},
+		{"the run time said", nil, opts(mutex.ExpectedRunTime(time.Hour)), time.Hour, 3 * time.Hour},
+		{"the life said", nil, opts(mutex.AutoUnlockAfter(time.Hour)), 20 * time.Minute, time.Hour},
+		{"the client's default", opts(mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(time.Hour)), nil, time.Minute, time.Hour},
+		{"the call wins", opts(mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(time.Hour)), opts(mutex.ExpectedRunTime(2 * time.Minute)), 2 * time.Minute, time.Hour},
+		{"a heartbeat", nil, opts(mutex.Heartbeat(time.Hour)), time.Minute, time.Minute},
+		{"a heartbeat of seconds", nil, opts(mutex.Heartbeat(10 * time.Second)), 10 * time.Second, 10 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubbleWith(t, mutex.Options{Defaults: c.defaults}, func(t *testing.T, f *fake, locks *mutex.Client) {
+				now := time.Now()
+				l := take(t, locks, "a", c.call...)
+				doc := f.record(t, "a")
+				if d := doc.AlertAt.Sub(now); d != c.alert {
+					t.Errorf("people are alerted after %v, want %v", d, c.alert)
+				}
+				if d := doc.AutoUnlockAt.Sub(now); d != c.autoUnlock {
+					t.Errorf("auto-unlocked after %v, want %v", d, c.autoUnlock)
+				}
+				l.Unlock()
+			})
+		})
+	}
+}
+
+func TestDeepBacktraceIsCutAndNeverAnError(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		var l *mutex.Lock
+		var dive func(depth int)
+		dive = func(depth int) {
+			if depth > 0 {
+				dive(depth - 1)
+				return
+			}
+			l = take(t, locks, "a", mutex.BacktraceDepth(1000))
+		}
+		dive(500)
+		doc := f.record(t, "a")
+		if n := len(doc.Backtrace); n > 16<<10 || n < 8<<10 || !strings.HasSuffix(doc.Backtrace, "\n... cut\n") {
+			t.Errorf("%d bytes, ends with %q", n, doc.Backtrace[n-20:])
+		}
+		l.Unlock()
+		if l = take(t, locks, "a", mutex.BacktraceDepth(0)); f.record(t, "a").Backtrace != "" {
+			t.Error("a backtrace that nobody wanted")
+		}
+		l.Unlock()
+	})
+}
+
+func opts(o ...mutex.Option) []mutex.Option { return o }
