@@ -1,0 +1,143 @@
+package lockview
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// builder makes a picture of a list. Keys of one lock follow each other there, so it never holds more than one lock's values.
+type builder struct {
+	view  *View
+	reuse bool // records that did not change are taken from the view
+	pic   *picture
+	items []item
+
+	lock   string // the one being read
+	fields []metadata.Field
+	strays int
+	stray  string // one of them
+}
+
+// read lists everything.
+func (v *View) read(ctx context.Context, reuse bool) (*builder, int64, error) {
+	b := &builder{view: v, reuse: reuse, pic: newPicture(v.layout, &v.intern)}
+	revision, err := v.src.List(ctx, b.add)
+	if err != nil {
+		return nil, 0, err
+	}
+	b.flush()
+	byName := func(a, b item) int { return strings.Compare(a.name(), b.name()) }
+	if !slices.IsSortedFunc(b.items, byName) { // keys and names sort differently where names have characters before "/"
+		slices.SortFunc(b.items, byName)
+	}
+	return b, revision, nil
+}
+
+func (b *builder) add(kv metadata.KV) {
+	switch key := b.pic.layout.Parse(kv.Key); key.Kind {
+	case metadata.KindField:
+		b.turnTo(key.Lock)
+		b.fields = append(b.fields, metadata.Field{
+			Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+		})
+	case metadata.KindForeign:
+		if key.Lock == "" {
+			b.pic.stray(kv.Key, "", 1, false)
+			return
+		}
+		b.turnTo(key.Lock)
+		b.strays++
+		b.stray = kv.Key
+	case metadata.KindTicket:
+		b.pic.queues.put(waiter(key.Lock, key.ID, kv, b.pic.intern))
+	case metadata.KindUnlocker:
+		if len(b.pic.unlockers) < maxUnlockers {
+			b.pic.unlockers[key.ID] = unlocker(key.ID, kv, time.Time{}, b.pic.intern)
+		}
+	}
+}
+
+func (b *builder) turnTo(lock string) {
+	if b.lock != lock {
+		b.flush()
+		b.lock = lock
+	}
+}
+
+// flush finishes the lock that was read.
+func (b *builder) flush() {
+	held := len(b.fields) > 0
+	if b.strays > 0 {
+		b.pic.stray(b.stray, b.lock, b.strays, held)
+	}
+	if held {
+		it, known := item{}, false
+		if b.reuse {
+			it, known = b.view.unchanged(b.lock, b.fields, b.strays)
+		}
+		if !known {
+			var o *odd
+			if it, o = b.pic.decode(b.lock, b.fields); o != nil {
+				b.pic.odd[it.name()] = o
+			}
+		}
+		b.items = append(b.items, it)
+	}
+	clear(b.fields)
+	b.lock, b.fields, b.strays = "", b.fields[:0], 0
+}
+
+// unchanged returns the view's item of the lock, if these are the keys it was made of.
+func (v *View) unchanged(lock string, fields []metadata.Field, strays int) (item, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	it, held := v.pic.locks.get(lock)
+	known, has := v.pic.strays[lock]
+	if !held || has != (strays > 0) || known != strays {
+		return item{}, false
+	}
+	if o := v.pic.odd[lock]; o != nil {
+		return it, o.madeOf(fields)
+	}
+	return it, plainMadeOf(it.rec, fields)
+}
+
+// madeOf compares by revisions: a key never has two values at one.
+func (o *odd) madeOf(fields []metadata.Field) bool {
+	return o.surplus == 0 && slices.EqualFunc(o.fields, fields, func(k kept, f metadata.Field) bool {
+		return k.Name == f.Name && k.CreateRevision == f.CreateRevision && k.ModRevision == f.ModRevision
+	})
+}
+
+func plainMadeOf(r *metadata.Record, fields []metadata.Field) bool {
+	keys := 4
+	if r.Alive != nil {
+		keys = 5
+	}
+	for _, f := range fields {
+		want := r.Token
+		switch f.Name {
+		case metadata.FieldUUID:
+			if f.CreateRevision != r.Token {
+				return false
+			}
+		case metadata.FieldMetadata:
+		case metadata.FieldAlertAt, metadata.FieldAutoUnlockAt:
+			want = r.DeadlineRevision
+		case metadata.FieldAlive:
+			if want = r.DeadlineRevision; r.Alive == nil {
+				return false
+			}
+		default:
+			return false
+		}
+		if f.ModRevision != want {
+			return false
+		}
+	}
+	return len(fields) == keys
+}

@@ -1,0 +1,152 @@
+package lockview_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func draft(uuid string) metadata.Draft {
+	at := time.Unix(1_553_682_600, 250_000_000)
+	return metadata.Draft{
+		UUID: uuid, Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices", Client: "go/1.0.0",
+		LockedAt: at, AlertAt: at.Add(5 * time.Minute), AutoUnlockAt: at.Add(15 * time.Minute),
+		Backtrace: strings.Repeat("example.com/billing/invoice.(*Run).tenant /src/billing/invoice/run.go:118\n", 30),
+	}
+}
+
+// player turns bytes into what clients, good and bad, do to the keys.
+type player struct {
+	t     testing.TB
+	bytes []byte
+	w     *world
+	uuids int
+}
+
+func (p *player) next(n int) int {
+	if len(p.bytes) == 0 {
+		return 0
+	}
+	b := p.bytes[0]
+	p.bytes = p.bytes[1:]
+	return int(b) % n
+}
+
+var (
+	names  = []string{"a", "a-b", "a/b", "ab", "%", ".x", "é\x01"}
+	fields = []string{
+		metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive, metadata.FieldMetadata, metadata.FieldOwner,
+		metadata.FieldHostname, metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldPurpose, metadata.FieldBacktrace, metadata.FieldClient,
+		"tenant", "team", "zone",
+	}
+	values = []string{
+		"", "1553682600", "1553682600.250", "1553682600.25", "soon", "00000000-0000-4000-8000-000000000001", "1553682700 half done", "1553682700 ",
+		`{}`, `{"owner":"x","pid":3,"locked_at":"1553682600","tenant":41,"team":"core","deep":{"a":1},"ok":true}`, `[]`, "null", "\xff\xfe",
+		`{"owner":7,"hostname":"h` + "\xff" + `","backtrace":"main.go:1\n","alert_at":"1"}`,
+		strings.Repeat("x", 600), strings.Repeat("é", 3000), "a\xff" + strings.Repeat("y", 5000), strings.Repeat("1", 1100), strings.Repeat("z", 70_000),
+		`{"purpose":"` + strings.Repeat("p", 3000) + `","note":` + strings.Repeat("7", 1500) + `,"list":[` + strings.Repeat("1,", 900) + `1]}`,
+		`{"backtrace":"` + strings.Repeat("b", 17_000) + `","` + strings.Repeat("n", 2500) + `":1}`,
+		`{"owner":"o","backtrace":"` + strings.Repeat("b", 700) + "\xff" + `"}`,
+		crowded(60), crowded(70), crowded(300),
+	}
+	strangers = []string{"b/uuid", "UPPER", "x y", ""}
+	outlaws   = []string{"stray", ".unknown/x", "%41/uuid", ".queue/a", ".history/a/b", ".queue/a/b/c"}
+)
+
+func crowded(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"k%03d":"%d"`, i, i)
+	}
+	return `{"owner":"many"` + b.String() + `}`
+}
+
+// turn does one revision of one to three things.
+func (p *player) turn() {
+	var ops []op
+	for range 1 + p.next(3) {
+		ops = append(ops, p.things()...)
+	}
+	seen := map[string]bool{}
+	var allowed []op
+	for _, o := range ops { // etcd takes one put of a key in a transaction, and none in a range that is deleted
+		clash := seen[o.key]
+		for _, other := range allowed {
+			clash = clash || other.prefix && strings.HasPrefix(o.key, other.key) || o.prefix && strings.HasPrefix(other.key, o.key)
+		}
+		if !clash {
+			seen[o.key] = true
+			allowed = append(allowed, o)
+		}
+	}
+	p.w.do(allowed...)
+}
+
+func (p *player) things() []op {
+	name := names[p.next(len(names))]
+	field := layout.Field(name, fields[p.next(len(fields))])
+	value := values[p.next(len(values))]
+	switch p.next(12) {
+	case 0, 1:
+		p.uuids++
+		return lock(p.t, name, uuid(p.uuids))
+	case 2:
+		return []op{removeAll(layout.Record(name))}
+	case 3, 4:
+		at := fmt.Sprintf("15536%05d", p.next(256)*300)
+		ops := []op{put(layout.Field(name, metadata.FieldAlertAt), at), put(layout.Field(name, metadata.FieldAutoUnlockAt), at)}
+		if p.next(3) > 0 {
+			ops = append(ops, put(layout.Field(name, metadata.FieldAlive), at+" tenant 41"))
+		}
+		return ops
+	case 5, 6:
+		return []op{put(field, value)}
+	case 7:
+		return []op{remove(field)}
+	case 8:
+		key := layout.Record(name) + strangers[p.next(len(strangers))]
+		return []op{{key: key, value: "?", remove: p.next(2) == 0}}
+	case 9:
+		key := layout.Ticket(name, fmt.Sprint(p.next(4)))
+		return []op{{key: key, value: `{"uuid":"u","owner":"o","since":"1553682600"}`, remove: p.next(2) == 0}}
+	case 10:
+		key := layout.Prefix() + outlaws[p.next(len(outlaws))]
+		return []op{{key: key, value: "?", remove: p.next(2) == 0}}
+	default:
+		key := layout.Unlocker(fmt.Sprint(p.next(3)))
+		return []op{{key: key, value: `{"id":"1","now":"1553682600"}`, remove: p.next(2) == 0}}
+	}
+}
+
+// FuzzApply holds that any sequence of events gives the picture that a list gives.
+func FuzzApply(f *testing.F) {
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		b := make([]byte, 50+random.IntN(1500))
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w := newWorld()
+		p := &player{t: t, bytes: b, w: w}
+		for range p.next(8) {
+			p.turn()
+		}
+		follower := run(t, w.source(), lockview.Options{})
+		settle(t, follower, w)
+		for len(p.bytes) > 0 {
+			p.turn()
+		}
+		settle(t, follower, w)
+		reader := run(t, w.source(), lockview.Options{})
+		settle(t, reader, w)
+		differ(t, fmt.Sprintf("after %d revisions", w.now()), show(follower), show(reader))
+	})
+}

@@ -1,0 +1,194 @@
+package lockview
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const (
+	// maxKept is how much is kept of a value: more than any limit of a text, so that it decodes to the same text.
+	maxKept = 2 * metadata.MaxTextBytes
+	// maxFields is how many keys are kept of a lock: all fields of the protocol and as many attributes as a record may have.
+	maxFields = metadata.MaxAttributes + 16
+	// attributes is the field of the problem that there are too many of them.
+	attributes = "attributes"
+)
+
+// odd is a lock that is not plain: one that a minimal client wrote key by key, one that somebody repaired by hand, or a hostile
+// one. Its keys are kept, so that the change of one of them makes the same record as reading all of them again. Large values
+// are cut to what the record shows of them.
+type odd struct {
+	fields []kept // sorted by name
+	// surplus counts keys beyond maxFields. They are attributes that would not be shown, but with them gone from memory, the size
+	// and the choice of attributes are not exact any more, until the next list.
+	surplus int
+}
+
+// kept is one key of an odd lock.
+type kept struct {
+	metadata.Field
+	size     int                // bytes of name and value in etcd
+	problems []metadata.Problem // of the value before it was cut
+}
+
+func (o *odd) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(o.fields, name, func(k kept, name string) int { return strings.Compare(k.Name, name) })
+}
+
+func (o *odd) set(k kept) {
+	i, ok := o.find(k.Name)
+	switch {
+	case ok:
+		o.fields[i] = k
+	case len(o.fields) >= maxFields && !protocol(k.Name):
+		o.surplus++
+	default:
+		o.fields = slices.Insert(o.fields, i, k)
+	}
+}
+
+func (o *odd) remove(name string) {
+	if i, ok := o.find(name); ok {
+		o.fields = slices.Delete(o.fields, i, i+1)
+	} else if o.surplus > 0 {
+		o.surplus--
+	}
+}
+
+func (o *odd) size() int {
+	n := 0
+	for _, k := range o.fields {
+		n += k.size
+	}
+	return n
+}
+
+func (o *odd) raw() []metadata.Field {
+	fields := make([]metadata.Field, len(o.fields))
+	for i, k := range o.fields {
+		fields[i] = k.Field
+	}
+	return fields
+}
+
+// record decodes the keys.
+func (o *odd) record(lock string) metadata.Record {
+	rec := metadata.Decode(lock, o.raw()).Record
+	problems := slices.DeleteFunc(rec.Problems, func(p metadata.Problem) bool {
+		return p.Reason == metadata.ReasonTooLarge && p.Field != attributes
+	})
+	for _, k := range o.fields {
+		for _, p := range k.problems {
+			if k.Name == metadata.FieldMetadata && p.Field != k.Name {
+				if _, shadowed := o.find(p.Field); shadowed {
+					continue
+				}
+			}
+			if !slices.Contains(problems, p) {
+				problems = append(problems, p)
+			}
+		}
+	}
+	if size := o.size(); size > metadata.MaxRecordBytes || o.surplus > 0 {
+		problems = append(problems, tooLarge(size))
+	}
+	rec.Problems = problems
+	return rec
+}
+
+func tooLarge(size int) metadata.Problem {
+	return metadata.Problem{
+		Field: "record", Reason: metadata.ReasonTooLarge,
+		Text: fmt.Sprintf("%d bytes, at most %d are allowed", size, metadata.MaxRecordBytes),
+	}
+}
+
+func protocol(field string) bool {
+	switch field {
+	case metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive, metadata.FieldMetadata,
+		metadata.FieldOwner, metadata.FieldHostname, metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldPurpose,
+		metadata.FieldBacktrace, metadata.FieldClient:
+		return true
+	}
+	return false
+}
+
+// keep cuts a key to what is kept of it. No part of a large value is referred to afterwards.
+func keep(f metadata.Field) kept {
+	k := kept{Field: f, size: len(f.Name) + len(f.Value)}
+	switch {
+	case f.Name == metadata.FieldBacktrace:
+		k.Value, k.problems = "", complaints(f)
+	case len(f.Value) <= maxKept/4:
+	case f.Name == metadata.FieldMetadata:
+		k.Value, k.problems = shorten(f.Value), slices.DeleteFunc(complaints(f), func(p metadata.Problem) bool {
+			return p.Reason != metadata.ReasonTooLarge || p.Field == attributes
+		})
+	default:
+		k.Value, k.problems = head(f.Value), complaints(f)
+	}
+	return k
+}
+
+// complaints are the problems of one key alone.
+func complaints(f metadata.Field) []metadata.Problem {
+	problems := metadata.Decode("lock", []metadata.Field{f}).Problems
+	return slices.DeleteFunc(problems, func(p metadata.Problem) bool {
+		return p.Reason == metadata.ReasonMissing || p.Field == "record"
+	})
+}
+
+// shorten leaves out of a metadata document what is too large to be kept. What it returns decodes as document does, but for
+// the problem that something is too large.
+func shorten(document string) string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal([]byte(document), &all) != nil || all == nil {
+		return "" // is no JSON object either
+	}
+	short := make(map[string]json.RawMessage, min(len(all), 2*maxFields))
+	others := 0
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !protocol(name) {
+			if others++; others > maxFields { // one more than can be shown, even if as many as possible have keys of their own
+				continue
+			}
+		}
+		short[head(name)] = shortMember(all[name])
+	}
+	if short[metadata.FieldBacktrace] != nil {
+		short[metadata.FieldBacktrace] = json.RawMessage(`""`)
+	}
+	if !utf8.ValidString(document) {
+		short[metadata.FieldBacktrace] = json.RawMessage("\"\xff\"") // still is not
+	}
+	b, err := json.Marshal(short)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+func shortMember(raw json.RawMessage) json.RawMessage {
+	var text string
+	switch {
+	case raw[0] == '{', raw[0] == '[':
+		return json.RawMessage(`{}`)
+	case len(raw) <= maxKept/4:
+		return raw
+	case raw[0] != '"': // a number too long to be kept as one
+		text = string(raw)
+	default:
+		_ = json.Unmarshal(raw, &text) // it is valid
+	}
+	b, _ := json.Marshal(head(text))
+	return b
+}
+
+// head is the beginning of s as a copy of its own.
+func head(s string) string { return strings.Clone(s[:min(len(s), maxKept)]) }

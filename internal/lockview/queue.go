@@ -1,0 +1,73 @@
+package lockview
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// queues holds the waiters by lock.
+type queues map[string]*queue
+
+// queue is the waiters of one lock. They are put in order when somebody asks, not at every change: a queue may be as long as a
+// hostile writer likes.
+type queue struct {
+	waiters map[string]metadata.Waiter // by ticket
+	sorted  []metadata.Waiter          // never written to; nil when out of date
+}
+
+func (q queues) put(w metadata.Waiter) {
+	if q[w.Lock] == nil {
+		q[w.Lock] = &queue{waiters: map[string]metadata.Waiter{}}
+	}
+	q[w.Lock].waiters[w.ID] = w
+	q[w.Lock].sorted = nil
+}
+
+func (q queues) remove(lock, ticket string) {
+	of := q[lock]
+	if of == nil {
+		return
+	}
+	delete(of.waiters, ticket)
+	of.sorted = nil
+	if len(of.waiters) == 0 {
+		delete(q, lock)
+	}
+}
+
+// of returns the waiters of a lock in order.
+func (q queues) of(lock string) []metadata.Waiter {
+	of := q[lock]
+	if of == nil {
+		return nil
+	}
+	if of.sorted == nil {
+		of.sorted = slices.SortedFunc(maps.Values(of.waiters), func(a, b metadata.Waiter) int {
+			return cmp.Or(cmp.Compare(a.Place, b.Place), strings.Compare(a.ID, b.ID))
+		})
+	}
+	return of.sorted
+}
+
+// waiter reads a ticket. One that can not be read is a waiter all the same, of whom nothing is known but the place.
+func waiter(lock, ticket string, kv metadata.KV, i *interner) metadata.Waiter {
+	t, err := metadata.Unmarshal[metadata.Ticket](kv.Value)
+	if err != nil {
+		t = metadata.Ticket{}
+	}
+	t.UUID = clip(t.UUID)
+	t.Owner, t.Hostname, t.Purpose = i.text(clip(t.Owner)), i.text(clip(t.Hostname)), i.text(clip(t.Purpose))
+	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Place: kv.CreateRevision}
+}
+
+// clip cuts a text of a hostile writer to the longest that the protocol allows.
+func clip(s string) string {
+	if len(s) <= metadata.MaxTextBytes {
+		return s
+	}
+	return strings.ToValidUTF8(strings.Clone(s[:metadata.MaxTextBytes]), "")
+}

@@ -1,0 +1,235 @@
+package lockview_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+var layout = func() metadata.Layout {
+	l, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}()
+
+// world is what etcd would hold, and tell those who watch.
+type world struct {
+	mu       sync.Mutex
+	kvs      map[string]metadata.KV
+	revision int64
+	told     []turn
+	more     chan struct{} // closed when told grows
+	deaf     bool          // what happens is not told
+	lists    int
+}
+
+// turn is one revision.
+type turn struct {
+	revision int64
+	events   []metadata.Event
+}
+
+func newWorld() *world {
+	return &world{kvs: map[string]metadata.KV{}, revision: 1, more: make(chan struct{})}
+}
+
+// op is a put, or a delete of a key or of all keys with a prefix.
+type op struct {
+	key, value     string
+	remove, prefix bool
+}
+
+func put(key, value string) op   { return op{key: key, value: value} }
+func remove(key string) op       { return op{key: key, remove: true} }
+func removeAll(prefix string) op { return op{key: prefix, remove: true, prefix: true} }
+
+// do does all ops in one revision.
+func (w *world) do(ops ...op) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var events []metadata.Event
+	next := w.revision + 1
+	for _, o := range ops {
+		for _, key := range w.matching(o) {
+			if o.remove {
+				delete(w.kvs, key)
+				events = append(events, metadata.Event{KV: metadata.KV{Key: key, ModRevision: next}, Deleted: true})
+				continue
+			}
+			kv := metadata.KV{Key: key, Value: []byte(o.value), CreateRevision: next, ModRevision: next}
+			if old, ok := w.kvs[key]; ok {
+				kv.CreateRevision = old.CreateRevision
+			}
+			w.kvs[key] = kv
+			events = append(events, metadata.Event{KV: kv})
+		}
+	}
+	if len(events) == 0 {
+		return
+	}
+	w.revision = next
+	if !w.deaf {
+		w.told = append(w.told, turn{next, events})
+	}
+	close(w.more)
+	w.more = make(chan struct{})
+}
+
+func (w *world) matching(o op) []string {
+	if !o.remove {
+		return []string{o.key}
+	}
+	var keys []string
+	for key := range w.kvs {
+		if key == o.key || o.prefix && strings.HasPrefix(key, o.key) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// source is the world as a view reads it.
+func (w *world) source() lockview.Source { return lockview.Source{List: w.list, Watch: w.watch} }
+
+func (w *world) list(_ context.Context, each func(metadata.KV)) (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lists++
+	for _, key := range slices.Sorted(maps.Keys(w.kvs)) {
+		if !strings.HasPrefix(key, layout.Histories()) && !strings.HasPrefix(key, layout.Audits()) && !strings.HasPrefix(key, layout.Cancelled("")) {
+			each(w.kvs[key])
+		}
+	}
+	return w.revision, nil
+}
+
+func (w *world) watch(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
+	for next := 0; ; {
+		w.mu.Lock()
+		told, more, revision := w.told[next:], w.more, w.revision
+		w.mu.Unlock()
+		next += len(told)
+		for _, t := range told {
+			if t.revision > after {
+				each(t.revision, t.events)
+			}
+		}
+		each(revision, nil)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-more:
+		}
+	}
+}
+
+func (w *world) now() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.revision
+}
+
+// settle waits until the view shows the world as it is.
+func settle(t testing.TB, v *lockview.View, w *world) {
+	t.Helper()
+	for began := time.Now(); ; runtime.Gosched() {
+		f := v.Fresh()
+		if f.Synced && f.Revision == w.now() {
+			return
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("the view does not get to revision %d: %+v", w.now(), f)
+		}
+	}
+}
+
+// run runs a view until the end of the test.
+func run(t testing.TB, src lockview.Source, o lockview.Options) *lockview.View {
+	t.Helper()
+	v := lockview.New(layout, src, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := v.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		done.Wait()
+	})
+	return v
+}
+
+// lock is the ops that take a lock as the client library does.
+func lock(t testing.TB, name, uuid string, change ...func(*metadata.Draft)) []op {
+	t.Helper()
+	d := draft(uuid)
+	for _, c := range change {
+		c(&d)
+	}
+	fields, err := d.Fields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ops []op
+	for _, f := range fields {
+		ops = append(ops, put(layout.Field(name, f.Name), f.Value))
+	}
+	return ops
+}
+
+// shown is a view's picture in a form that can be compared: without the times of seeing, problems in order.
+type shown struct {
+	Locks     []metadata.Record
+	Queues    map[string][]metadata.Waiter
+	Unlockers []metadata.Presence
+	Foreign   int
+}
+
+func show(v *lockview.View) shown {
+	s := shown{Queues: v.Queues()}
+	_, s.Foreign = v.Foreign()
+	for _, r := range v.Locks() {
+		s.Locks = append(s.Locks, plainly(r))
+	}
+	for _, u := range v.Unlockers() {
+		s.Unlockers = append(s.Unlockers, u.Presence)
+	}
+	return s
+}
+
+func plainly(r *metadata.Record) metadata.Record {
+	c := *r
+	c.Seen = metadata.Seen{}
+	c.Problems = slices.Clone(c.Problems)
+	slices.SortFunc(c.Problems, func(a, b metadata.Problem) int {
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Text, b.Text))
+	})
+	return c
+}
+
+// differ compares two pictures.
+func differ(t testing.TB, what string, got, want shown) {
+	t.Helper()
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func uuid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
