@@ -108,8 +108,8 @@ func (o *aliveOptions) spans(r *metadata.Record) (alert, unlock time.Duration, e
 		}
 		return o.hold, o.hold, nil
 	}
-	if o.hold > 0 {
-		return min(alert, o.hold), o.hold, nil
+	if o.hold > 0 { // people are alerted at the same part of the time
+		return time.Duration(float64(o.hold) * (float64(alert) / float64(unlock))), o.hold, nil
 	}
 	return alert, unlock, nil
 }

@@ -61,7 +61,8 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.close()
-	locks, err := s.locks(append(options, mutex.ExpectedRunTime(o.hold), mutex.AutoUnlockAfter(o.hold)))
+	locks, err := s.locks(append(options, mutex.ExpectedRunTime(o.hold), mutex.AutoUnlockAfter(o.hold),
+		mutex.Attribute("reserved", true))) // the pid is that of a program that has ended
 	if err != nil {
 		return err
 	}

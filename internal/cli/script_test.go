@@ -51,6 +51,8 @@ func TestScripts(t *testing.T) {
 			"put":        in((*world).put),
 			"lock":       in((*world).lock),
 			"start":      in((*world).start),
+			"console":    in((*world).console),
+			"keys":       in((*world).keys),
 			"signal":     in((*world).signal),
 			"finish":     in((*world).finish),
 			"etcd":       in((*world).etcd),

@@ -28,13 +28,14 @@ type world struct {
 	layout  metadata.Layout
 	env     *testscript.Env
 	running map[string]*exec.Cmd
+	screens map[string]*os.File
 }
 
 type worldKey struct{}
 
 func newWorld(e *testscript.Env, client *clientv3.Client) (*world, error) {
 	layout, err := metadata.NewLayout("/" + filepath.Base(e.WorkDir))
-	return &world{client: client, layout: layout, env: e, running: map[string]*exec.Cmd{}}, err
+	return &world{client: client, layout: layout, env: e, running: map[string]*exec.Cmd{}, screens: map[string]*os.File{}}, err
 }
 
 // end ends what a failed script left running.
@@ -169,7 +170,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 			out = string(b)
 		} else {
 			c := exec.Command(args[1], args[2:]...)
-			c.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+ts.Getenv("MUTEXCTL_ETCD_ENDPOINTS"), "MUTEXCTL_LOCKS_PREFIX="+ts.Getenv("MUTEXCTL_LOCKS_PREFIX"))
+			c.Dir, c.Env = ts.MkAbs("."), append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+ts.Getenv("MUTEXCTL_ETCD_ENDPOINTS"), "MUTEXCTL_LOCKS_PREFIX="+ts.Getenv("MUTEXCTL_LOCKS_PREFIX"))
 			b, _ := c.CombinedOutput()
 			out = string(b)
 		}

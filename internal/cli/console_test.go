@@ -1,0 +1,71 @@
+package cli_test
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+// console ID COMMAND... runs a program in the background on a terminal of its own, whose screen is the file ID.out.
+func (w *world) console(ts *testscript.TestScript, _ bool, args []string) {
+	screen, terminal, err := openTerminal()
+	ts.Check(err)
+	defer terminal.Close()
+	path, err := exec.LookPath(args[1])
+	ts.Check(err)
+	out, err := os.Create(ts.MkAbs(args[0] + ".out"))
+	ts.Check(err)
+	_, err = os.Create(ts.MkAbs(args[0] + ".err"))
+	ts.Check(err)
+	c := exec.Command(path, args[2:]...)
+	c.Dir, c.Env = ts.MkAbs("."), append(w.env.Vars, "TERM=xterm", "PS1=shell> ")
+	c.Stdin, c.Stdout, c.Stderr = terminal, terminal, terminal
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	ts.Check(c.Start())
+	w.running[args[0]], w.screens[args[0]] = c, screen
+	go func() {
+		defer out.Close()
+		if _, err := io.Copy(out, screen); err != nil && !errors.Is(err, syscall.EIO) && !errors.Is(err, fs.ErrClosed) {
+			ts.Logf("the screen of %s: %v", args[0], err)
+		}
+	}()
+	ts.Defer(func() { screen.Close() })
+}
+
+// keys ID TEXT types on a console; ^C and ^Z are what they are on a keyboard, and \n is return.
+func (w *world) keys(ts *testscript.TestScript, _ bool, args []string) {
+	text := strings.NewReplacer("^C", "\x03", "^Z", "\x1a", `\n`, "\n").Replace(args[1])
+	_, err := w.screens[args[0]].WriteString(text)
+	ts.Check(err)
+}
+
+// openTerminal returns both ends of a new pseudo terminal.
+func openTerminal() (screen, terminal *os.File, err error) {
+	screen, err = os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := screen.SyscallConn()
+	if err != nil {
+		return nil, nil, err
+	}
+	var number int
+	err = errors.Join(conn.Control(func(fd uintptr) {
+		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
+			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	}), err)
+	if err != nil {
+		return nil, nil, err
+	}
+	terminal, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	return screen, terminal, err
+}
