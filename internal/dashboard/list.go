@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -144,7 +143,7 @@ func (d *Dashboard) listPage(r *http.Request, s *snapshot, l listRequest, found 
 		Problems: l.query.problems, From: w.first + 1, To: w.first + len(w.rows),
 		Clear: l.link(d.urls, func(l *listRequest) { l.query.text = "" }), Limit: l.limit, Full: l.full,
 	}
-	v.Here, v.Query = "list", strings.ToValidUTF8(l.query.text, "\uFFFD")
+	v.Here, v.Query = "list", boxText(l.query.text)
 	if l.order != (order{by: orders[0]}) {
 		v.Sort = l.order.String()
 	}
@@ -199,8 +198,8 @@ func (d *Dashboard) fillControls(v *listPage, s *snapshot, l listRequest, found 
 	for i, t := range l.query.terms {
 		v.Chips = append(v.Chips, chip{t.text, l.link(d.urls, func(l *listRequest) { l.query.text = l.query.without(i) })})
 	}
-	if row := s.find(l.query.text); row != nil {
-		v.Jump = &lockLink{clip(row.Name, maxNameShown), d.urls.Lock(row.Name, row.UUID)}
+	if row := s.find(l.query.text); row != nil && len(l.query.text) <= maxQueryBytes {
+		v.Jump = &lockLink{row.Name, d.urls.Lock(row.Name, row.UUID)}
 	}
 	for _, n := range pageLimits {
 		link := choice{Text: strconv.Itoa(n)}

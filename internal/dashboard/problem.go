@@ -55,7 +55,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p = errInternal
 	}
 	a := answer{Status: p.Status, Retry: p.Retry}
-	if p.Code == "not_loaded" {
+	if p.Code == "not_loaded" && !d.wantsJSON(r) {
 		a.Header = map[string]string{"Refresh": strconv.Itoa(int(p.Retry / time.Second))} // works without JavaScript
 	}
 	if d.wantsJSON(r) {
@@ -86,7 +86,7 @@ type problemPage struct {
 
 func (d *Dashboard) problemPage(r *http.Request, p *problem) problemPage {
 	view := problemPage{page: d.page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
-	view.Query = strings.ToValidUTF8(p.Name, "\uFFFD")
+	view.Query = boxText(p.Name)
 	if p.Code == "not_loaded" {
 		view.Endpoints = d.config.Endpoints
 	}

@@ -173,3 +173,13 @@ func clip(s string, n int) string {
 	}
 	return s[:n] + "…"
 }
+
+// boxText is text for an input of one line: as it was typed, without what no keyboard types there.
+func boxText(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
+}

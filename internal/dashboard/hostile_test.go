@@ -1,0 +1,296 @@
+package dashboard_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/xml"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// hostile is what people and programs have written into names and values.
+func hostile() []string {
+	return []string{
+		`"><script>alert(1)</script>`, `'><img src=x onerror=alert(1)>`, "javascript:alert(1)", "</title><svg onload=alert(1)>", "{{.}}{{template \"x\"}}",
+		"```", "a\x00b", "\x1b[31mred\x1b[2J", "line\nbreak\r\n\ttab", "gnp.\u202egpj.exe", "\u2066isolate\u2069", "zero\u200bwidth\ufeff", "\u061c\u200e\u200f",
+		"\xff\xfe\xfd", "cut \xe2\x82", "\u2028\u2029", " lead and trail ", "\u00a0\u3000", "z\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301algo", "\U000e0041tag",
+		strings.Repeat("long/", 2000), "..", ".", "/", "//", "a/../b", "%2e%2e%2f", "%", "?q=1&name=x#y", "&amp;&lt;", `back\slash`, "-rf", "--", "$(id)`id`", "=1+1",
+		"😀👩‍👩‍👧", "ключ", "\ue000private", "\u0085next", "​",
+	}
+}
+
+// infested is a scene in which each of these is a name and every value.
+func infested() *scene {
+	s := newScene()
+	for i, text := range hostile() {
+		unlock := []time.Duration{time.Hour, time.Minute, -time.Hour}[i%3]
+		s.add(hold{name: text, owner: text, host: text, purpose: text, held: time.Hour, alert: -time.Minute, unlock: unlock, alive: text,
+			backtrace: text + "\n" + `File "` + text + `", line 3`, attributes: map[string]string{"attribute": text}})
+		s.wait(text, text, time.Minute)
+	}
+	s.put("values", metadata.Field{Name: "uuid", Value: hostile()[0]}, metadata.Field{Name: "alert_at", Value: "\x00soon"}, metadata.Field{Name: "auto_unlock_at", Value: ""},
+		metadata.Field{Name: "metadata", Value: "{\"owner\":3,\"<b>\":\"\u202e\"}"}, metadata.Field{Name: "pid", Value: "-1"},
+		metadata.Field{Name: "purpose", Value: strings.Repeat("\x00", 1<<20)}, metadata.Field{Name: "alive", Value: "NaN \x1b"})
+	s.foreign = hostile()
+	s.unlockers[0].HeldBack, s.unlockers[0].ID, s.unlockers[0].Mode = hostile(), hostile()[0], hostile()[9]
+	s.fresh.Cause = hostile()[7]
+	return s
+}
+
+// pages are the addresses of everything that shows text from outside.
+func pages(s *scene) []string {
+	list := []string{"/", "/?density=full&limit=250", "/status", "/help"}
+	for name := range s.documents {
+		parameter := "name=" + url.QueryEscape(name)
+		if !utf8.ValidString(name) {
+			parameter = "name_b64=" + base64.RawURLEncoding.EncodeToString([]byte(name))
+		}
+		list = append(list, "/lock?"+parameter, "/lock?"+parameter+"&hold=%3Cb%3E", "/lock?name=x"+url.QueryEscape(name), "/?q="+url.QueryEscape(name))
+	}
+	return list
+}
+
+func TestHostileTextIsShownAndHarmless(t *testing.T) {
+	s := infested()
+	d := s.dashboard(t)
+	for _, address := range pages(s) {
+		w := get(d, address)
+		if w.Code != 200 && w.Code != 404 {
+			t.Errorf("GET %.80s answers %d", address, w.Code)
+		}
+		checkHarmless(t, address, w.Body.String())
+		if n := w.Body.Len(); n > 1<<20 {
+			t.Errorf("GET %.80s answers with %d bytes", address, n)
+		}
+	}
+}
+
+// checkHarmless reads a page as a browser would, and looks for anything that came from the data and is more than text.
+func checkHarmless(t *testing.T, address, page string) {
+	t.Helper()
+	if !utf8.ValidString(page) {
+		t.Errorf("GET %.80s: the page is not valid UTF-8", address)
+	}
+	inScript := false
+	err := walk(page, func(token xml.Token) {
+		switch e := token.(type) {
+		case xml.StartElement:
+			switch e.Name.Local {
+			case "img", "iframe", "object", "embed", "style", "base", "body x", "b x":
+				t.Errorf("GET %.80s: there is an element %s", address, e.Name.Local)
+			case "script":
+				inScript = true
+			}
+			for _, a := range e.Attr {
+				checkAttribute(t, address, a)
+			}
+		case xml.EndElement:
+			inScript = inScript && e.Name.Local != "script"
+		case xml.CharData:
+			if inScript && strings.TrimSpace(string(e)) != "" {
+				t.Errorf("GET %.80s: there is a script inline", address)
+			}
+			if bad := deceptive(string(e)); bad >= 0 {
+				t.Errorf("GET %.80s: the text has the character %U", address, bad)
+			}
+		}
+	})
+	if err != nil {
+		t.Errorf("GET %.80s: the page is not well-formed: %v", address, err)
+	}
+}
+
+func checkAttribute(t *testing.T, address string, a xml.Attr) {
+	t.Helper()
+	name := strings.ToLower(a.Name.Local)
+	if strings.HasPrefix(name, "on") || name == "style" || name == "srcdoc" {
+		t.Errorf("GET %.80s: there is an attribute %s", address, name)
+	}
+	if (name == "href" || name == "src" || name == "action") && !strings.HasPrefix(a.Value, "/") && !strings.HasPrefix(a.Value, "#") {
+		t.Errorf("GET %.80s: there is a link to %.60s", address, a.Value)
+	}
+	if (name == "href" || name == "src" || name == "action") && strings.HasPrefix(a.Value, "//") {
+		t.Errorf("GET %.80s: there is a link to another host: %.60s", address, a.Value)
+	}
+	if bad := deceptive(a.Value); bad >= 0 && name != "value" { // what was typed stays in the box as it was typed
+		t.Errorf("GET %.80s: the attribute %s has the character %U", address, name, bad)
+	}
+}
+
+// deceptive is the first character in the text that a reader can not see or that changes how others are seen; -1 = none.
+func deceptive(text string) rune {
+	for _, r := range text {
+		if r != '\n' && r != '\t' && r != '…' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co)) {
+			return r
+		}
+	}
+	return -1
+}
+
+func TestEveryHostileNameLeadsToItsLock(t *testing.T) {
+	s := infested()
+	d := s.dashboard(t)
+	found := map[string]bool{}
+	for _, link := range attributes(ok(t, d, "/?limit=250"), "href") {
+		if strings.HasPrefix(link, "/lock?") {
+			ok(t, d, link)
+			u, err := url.Parse(link)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := u.Query().Get("name")
+			if encoded := u.Query().Get("name_b64"); encoded != "" {
+				b, _ := base64.RawURLEncoding.DecodeString(encoded)
+				name = string(b)
+			}
+			found[name] = true
+		}
+	}
+	for name := range s.documents {
+		if len(name) < 8<<10 && !found[name] {
+			t.Errorf("no link leads to the lock %.40q", name)
+		}
+	}
+}
+
+func TestHostileTextIsExactInTheAPI(t *testing.T) {
+	s := infested()
+	d := s.dashboard(t)
+	data, _ := fetch[[]lock](t, d, "/api/v1/locks?limit=1000")
+	if len(data) != len(s.documents) {
+		t.Errorf("the API lists %d of %d locks", len(data), len(s.documents))
+	}
+	for _, l := range data {
+		name := l["name"].(string)
+		if encoded, is := l["name_b64"].(string); is {
+			b, err := base64.RawURLEncoding.DecodeString(encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name = string(b)
+		}
+		document, exists := s.documents[name]
+		if !exists {
+			t.Errorf("the API names a lock %.40q that does not exist", name)
+			continue
+		}
+		if parameters, is := strings.CutPrefix(l["url"].(string), "/lock?"); is {
+			checkFields(t, document, ok(t, d, "/api/v1/lock?include=fields&"+parameters))
+		}
+	}
+}
+
+func checkFields(t *testing.T, document metadata.Document, answer string) {
+	t.Helper()
+	var detail struct {
+		Data struct {
+			Fields []struct {
+				Name     string  `json:"name"`
+				Value    *string `json:"value"`
+				ValueB64 *string `json:"value_b64"`
+			} `json:"fields"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(answer), &detail); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range detail.Data.Fields {
+		if f.Value != nil {
+			got[f.Name] = *f.Value
+		} else if b, err := base64.StdEncoding.DecodeString(*f.ValueB64); err == nil {
+			got[f.Name] = string(b)
+		}
+	}
+	for _, f := range document.Fields {
+		if got[f.Name] != f.Value {
+			t.Errorf("the field %s of %.30q is %.60q, want %.60q", f.Name, document.Name, got[f.Name], f.Value)
+		}
+	}
+}
+
+func TestEscapesCanBeReadBack(t *testing.T) {
+	for text, shown := range map[string]string{
+		"a\x00b\x1b":  `a\x00b\x1b`,
+		"\u202egpj":   `\u202egpj`,
+		"\xff":        `\xff`,
+		" x ":         `\x20x\x20`,
+		"a\u00a0b":    `a\u00a0b`,
+		`C:\new`:      `C:\new`, // nothing to escape: as it is
+		"C:\\new\x00": `C:\\new\x00`,
+		"naïve ключ":  "naïve ключ",
+		"\U000e0041":  `\U000e0041`,
+	} {
+		s := newScene()
+		s.add(hold{name: "n", owner: text, held: time.Minute, alert: time.Hour, unlock: time.Hour})
+		wantWords(t, ok(t, s.dashboard(t), "/lock?name=n"), "Held by "+shown+" for 1m.")
+	}
+}
+
+func TestNamesThatCouldPassForOthersAreMarked(t *testing.T) {
+	s := newScene()
+	s.add(hold{name: "bіlling", held: time.Minute, alert: time.Hour, unlock: time.Hour}) // a Cyrillic і
+	s.add(hold{name: "billing", held: time.Minute, alert: time.Hour, unlock: time.Hour})
+	d := s.dashboard(t)
+	if n := strings.Count(ok(t, d, "/"), "non-ASCII name"); n != 1 {
+		t.Errorf("%d names are marked, want 1", n)
+	}
+	wantWords(t, ok(t, d, "/lock?name="+url.QueryEscape("bіlling")), "non-ASCII name")
+}
+
+func TestCommandsAreSafeToPaste(t *testing.T) {
+	for name, word := range map[string]string{
+		"a/b-1":      "a/b-1",
+		"it's":       `'it'\''s'`,
+		"$(id) `x`":  "'$(id) `x`'",
+		"-rf":        "-- '-rf'",
+		"a\nb":       `$'a\x0ab'`,
+		"\u202ex\\'": `$'\xe2\x80\xaex\\\''`,
+		"ключ":       "'ключ'",
+	} {
+		s := newScene()
+		s.add(hold{name: name, held: time.Minute, alert: time.Hour, unlock: time.Hour})
+		page := ok(t, s.dashboard(t), "/lock?name="+url.QueryEscape(name))
+		wantWords(t, page, "mutexctl show "+strings.Join(strings.Fields(word), " "))
+	}
+}
+
+func FuzzListNeverBreaks(f *testing.F) {
+	for _, q := range append(hostile(), `name:/(/`, `held:>1h -state:held "a b`, `label:x=y`, `unlock:<9999999999d`) {
+		f.Add(q, "urgency", "", "50")
+	}
+	d := busy().dashboard(f)
+	f.Fuzz(func(t *testing.T, q, sort, after, limit string) {
+		v := url.Values{"q": {q}, "sort": {sort}, "after": {after}, "limit": {limit}}
+		w := get(d, "/?"+v.Encode())
+		if w.Code != 200 || !utf8.Valid(w.Body.Bytes()) {
+			t.Errorf("%q answers %d", v, w.Code)
+		}
+		if w := get(d, "/api/v1/locks?"+v.Encode()); w.Code != 200 && w.Code != 400 {
+			t.Errorf("the API answers %q with %d", v, w.Code)
+		}
+	})
+}
+
+func FuzzLockNeverBreaks(f *testing.F) {
+	for _, text := range hostile() {
+		f.Add(text, text, text)
+	}
+	f.Fuzz(func(t *testing.T, name, value, trace string) {
+		s := newScene()
+		s.add(hold{name: name, owner: value, host: value, purpose: value, held: time.Minute, alert: -time.Minute, unlock: time.Hour, backtrace: trace})
+		d := s.dashboard(t)
+		for _, link := range attributes(ok(t, d, "/"), "href") {
+			if strings.HasPrefix(link, "/lock?") {
+				page := ok(t, d, link)
+				checkHarmless(t, link, page)
+			}
+		}
+	})
+}

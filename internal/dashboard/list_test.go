@@ -1,0 +1,298 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestListShowsWhatNeedsAPersonFirst(t *testing.T) {
+	s := busy()
+	s.add(hold{name: "reports/monthly", owner: "reports", held: time.Hour, alert: -time.Hour, unlock: -34 * time.Second})
+	page := ok(t, s.dashboard(t), "/")
+	var order []string
+	for _, m := range regexp.MustCompile(`<tbody class="(\w+)"[^>]*>[\s\S]*?class="name"[^>]*>([^<]+)<`).FindAllStringSubmatch(page, -1) {
+		order = append(order, m[1]+" "+m[2])
+	}
+	want := []string{"expired reports/monthly", "malformed legacy/cron", "expiring billing/invoice-run", "alerting catalog/sync/eu",
+		"held drm/rotate-keys-2", "held drm/rotate-keys"}
+	if !slices.Equal(order, want) {
+		t.Errorf("the rows are %q, want %q", order, want)
+	}
+}
+
+func TestListShowsARowWithItsTimesAndReasons(t *testing.T) {
+	page := ok(t, busy().dashboard(t), "/")
+	wantWords(t, page,
+		"expiring billing/invoice-run billing billing-7f9c:17 22m 14m ago 1:42 under 2 minutes 2 nightly invoices, tenant 41 alive 1m ago: 1842 of 2210",
+		"alerting catalog/sync/eu catalog catalog-55d:17 48m 3m ago 12m 0 full sync",
+		"held drm/rotate-keys-2 drm drm-10:17 3h 10m in 1:30 under 2 minutes 3d 0",
+		`malformed legacy/cron unknown old-box unknown in 1h 1h 0 alert_at: "soon" is not a time`,
+		"5 locks 2 held 2 alerting 1 expiring 0 expired 1 malformed 2 waiting (longest 9m)", "1–5 of 5")
+	if !strings.Contains(page, `<time datetime="2026-11-21T03:14:23.000Z" data-k="unlock"><span aria-hidden="true">1:42</span>`) {
+		t.Error("the countdown has no absolute time in UTC to go on from")
+	}
+	if !strings.Contains(page, "<title>(2!) mutexdash – prod-eu</title>") || !strings.Contains(page, `href="/icon.svg?look=alerting&amp;n=2"`) {
+		t.Error("title and icon of the tab do not say that two locks alert")
+	}
+}
+
+func TestVerdictIsTheFirstSentenceThatApplies(t *testing.T) {
+	expired := hold{name: "reports", held: time.Hour, alert: -time.Hour, unlock: -2 * time.Minute}
+	for name, c := range map[string]struct {
+		change func(*scene)
+		says   string
+	}{
+		"no unlocker": {func(s *scene) { s.unlockers = nil },
+			"No unlocker is running: nothing is alerted or removed. 2 locks alerting."},
+		"expired, and an unlocker says why": {func(s *scene) {
+			s.add(expired)
+			s.unlockers[0].HeldBack = []string{"its clock disagrees"}
+		}, "1 lock expired by 2m: reports. Unlocker eu-1 holds back: its clock disagrees."},
+		"expired, and nobody knows why": {func(s *scene) { s.add(expired) },
+			"1 lock expired by 2m: reports. It should have been removed."},
+		"expired, in its warning time": {func(s *scene) {
+			late := expired
+			late.unlock = -10 * time.Second
+			s.add(late)
+		}, "1 lock expired by 10s: reports. It is about to be removed."},
+		"expired, and nobody removes": {func(s *scene) {
+			s.add(expired)
+			s.unlockers[0].Mode = "alert-only"
+		}, "The unlocker only watches (alert-only): nothing is removed."},
+		"alerting": {func(*scene) {},
+			"2 locks alerting. Next auto-unlock in 1:42 under 2 minutes: billing/invoice-run"},
+		"malformed": {func(s *scene) { s.locks = s.locks[4:] },
+			"1 malformed lock: it cannot alert or auto-unlock by itself."},
+		"quiet": {func(s *scene) { s.locks = s.locks[2:4] },
+			"No locks alerting. 2 held, oldest 3h 10m."},
+		"nothing": {func(s *scene) { s.locks = nil },
+			"No locks held. 0 locks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := busy()
+			c.change(s)
+			wantWords(t, ok(t, s.dashboard(t), "/"), c.says)
+		})
+	}
+}
+
+func TestWaitersAreADashWhereNobodyRecordsThem(t *testing.T) {
+	d := busy().dashboard(t, func(c *dashboard.Config) { c.Queues, c.Waiters = nil, nil })
+	page := ok(t, d, "/")
+	wantWords(t, page, "22m 14m ago 1:42 under 2 minutes – nightly")
+	if strings.Contains(words(page), "waiting") {
+		t.Error("the page counts waiters that it knows nothing of")
+	}
+	data, _ := fetch[[]lock](t, d, "/api/v1/locks")
+	if data[0]["waiters"] != nil {
+		t.Errorf("waiters is %v, want null", data[0]["waiters"])
+	}
+}
+
+func TestEmptyListIsAFactAndNotAFault(t *testing.T) {
+	wantWords(t, ok(t, newScene().dashboard(t), "/"), "No locks held. As of revision 918273 of etcd, 2s ago.")
+	wantWords(t, ok(t, busy().dashboard(t), "/?q=nothing-like-that"), "No lock matches. 5 hidden by this filter. clear")
+}
+
+func TestHeadersSortAndSaySo(t *testing.T) {
+	s := busy()
+	d := s.dashboard(t)
+	page := ok(t, d, "/?sort=-host")
+	if !strings.Contains(page, `<th scope="col" aria-sort="descending"><a href="/?sort=host">Host:pid</a></th>`) {
+		t.Error("the head of the sorted column does not turn the order round")
+	}
+	for by, want := range map[string]string{
+		"name":    "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
+		"-name":   "legacy/cron drm/rotate-keys-2 drm/rotate-keys catalog/sync/eu billing/invoice-run",
+		"host":    "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron", // drm-9 before drm-10
+		"held":    "drm/rotate-keys-2 catalog/sync/eu billing/invoice-run drm/rotate-keys legacy/cron", // unknown last
+		"-held":   "drm/rotate-keys billing/invoice-run catalog/sync/eu drm/rotate-keys-2 legacy/cron",
+		"unlock":  "billing/invoice-run catalog/sync/eu drm/rotate-keys legacy/cron drm/rotate-keys-2",
+		"waiters": "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
+		"owner":   "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
+		"urgency": "legacy/cron billing/invoice-run catalog/sync/eu drm/rotate-keys-2 drm/rotate-keys",
+	} {
+		if got := strings.Join(names(t, d, "/api/v1/locks?sort="+by), " "); got != want {
+			t.Errorf("sorted by %s: %s, want %s", by, got, want)
+		}
+	}
+}
+
+func TestQueryFinds(t *testing.T) {
+	d := busy().dashboard(t)
+	for query, want := range map[string]string{
+		"":                            "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
+		"INVOICE":                     "billing/invoice-run",
+		"tenant":                      "billing/invoice-run",
+		`"invoices, tenant"`:          "billing/invoice-run",
+		`"tenant invoices"`:           "",
+		"drm -keys-2":                 "drm/rotate-keys",
+		"name:drm":                    "drm/rotate-keys drm/rotate-keys-2",
+		"name:drm/*keys":              "drm/rotate-keys",
+		"name:/keys-[0-9]$/":          "drm/rotate-keys-2",
+		"owner:billing,catalog":       "billing/invoice-run catalog/sync/eu",
+		"host:drm-9":                  "drm/rotate-keys",
+		"host:drm-9:17":               "drm/rotate-keys",
+		"pid:17 purpose:sync":         "catalog/sync/eu",
+		"hold:" + uuid("legacy/cron"): "legacy/cron",
+		"state:alerting":              "billing/invoice-run catalog/sync/eu",
+		"state:expiring,malformed":    "billing/invoice-run legacy/cron",
+		"-state:held":                 "billing/invoice-run catalog/sync/eu legacy/cron",
+		"held:>20m":                   "billing/invoice-run catalog/sync/eu drm/rotate-keys-2",
+		"held:<1h -held:<20m":         "billing/invoice-run catalog/sync/eu",
+		"alert:<5m":                   "billing/invoice-run catalog/sync/eu drm/rotate-keys-2",
+		"unlock:<2m":                  "billing/invoice-run",
+		"unlock:>2d":                  "drm/rotate-keys-2",
+		"wait:>30s waiters:>1":        "billing/invoice-run",
+		"label:team=core":             "catalog/sync/eu",
+		"label:team":                  "catalog/sync/eu",
+		"label:team=other":            "",
+		"expired:>0s":                 "",
+	} {
+		if got := strings.Join(names(t, d, "/api/v1/locks?sort=name&q="+url.QueryEscape(query)), " "); got != want {
+			t.Errorf("%q finds %q, want %q", query, got, want)
+		}
+	}
+}
+
+func TestQueryThatCanNotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
+	d := busy().dashboard(t)
+	for term, why := range map[string]string{
+		"color:red":              "no such key; there are: name owner host",
+		"held:1h":                "wants a comparison with a length of time, like held:>1h30m",
+		"unlock:<soon":           "wants a comparison with a length of time",
+		"waiters:>x":             "wants a comparison with a number",
+		"state:gone":             "no such state: held alerting expiring expired malformed",
+		"name:/(/":               "missing closing )",
+		"pid:one":                "wants a number",
+		"owner:":                 "a value is missing after owner:",
+		strings.Repeat("x ", 17): "only the first 16 terms are read",
+		strings.Repeat("x", 513): "the query has",
+		"name:/" + strings.Repeat("x", 129) + "/": "a regular expression may have 128 bytes",
+		"name:/a/ name:/b/ name:/c/":              "only 2 regular expressions are allowed",
+	} {
+		page := ok(t, d, "/?q="+url.QueryEscape(term+" -zzz"))
+		wantWords(t, page, "Left out ", why)
+		w := get(d, "/api/v1/locks?q="+url.QueryEscape(term))
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `"code":"bad_query"`) {
+			t.Errorf("the API answers %q with %d %s", term, w.Code, w.Body)
+		}
+	}
+	page := ok(t, d, "/?q="+url.QueryEscape("color:red drm"))
+	wantWords(t, page, "2 of 5 locks", "drm/rotate-keys")
+}
+
+func TestEveryControlIsALinkThatKeepsTheOthers(t *testing.T) {
+	page := ok(t, busy().dashboard(t), "/?q=drm+held:%3E1m&sort=-held&limit=50")
+	for _, link := range []string{
+		"/?q=held:%3E1m&sort=-held&limit=50",                    // chip: without drm
+		"/?q=drm&sort=-held&limit=50",                           // chip: without held
+		"/?q=drm+held:%3E1m+state:alerting&sort=-held&limit=50", // count
+		"/?q=drm+held:%3E1m&sort=name&limit=50",                 // head
+		"/?q=drm+held:%3E1m&sort=-held&limit=250",               // page size
+		"/?q=drm+held:%3E1m&sort=-held&limit=50&density=full",   // density
+		"/?q=drm+held:%3E1m+owner:drm&sort=-held&limit=50",      // owner of a row
+		"/?sort=-held&limit=50",                                 // clear
+	} {
+		if !slices.Contains(attributes(page, "href"), link) {
+			t.Errorf("there is no link to %s", link)
+		}
+	}
+	if !strings.Contains(page, `<input type="hidden" name="sort" value="-held">`) {
+		t.Error("a new search loses the order")
+	}
+	wantWords(t, ok(t, busy().dashboard(t), "/?q=catalog/sync/eu"), "Go to lock catalog/sync/eu")
+}
+
+func TestPagesShowEveryLockOnceEvenWhileLocksComeAndGo(t *testing.T) {
+	s := newScene()
+	for i := range 230 {
+		s.add(hold{name: fmt.Sprintf("lock-%03d", i), held: time.Minute, alert: time.Hour, unlock: time.Duration(2+i%3) * time.Hour})
+	}
+	all := s.locks
+	for _, by := range []string{"urgency", "-urgency", "name", "-unlock", "owner"} {
+		s.locks = all
+		d := s.dashboard(t)
+		seen, gone := map[string]int{}, map[string]bool{}
+		for address := "/?limit=50&sort=" + by; address != ""; {
+			page := ok(t, d, address)
+			for _, m := range regexp.MustCompile(`class="name" href="[^"]*">([^<]*)<`).FindAllStringSubmatch(page, -1) {
+				seen[m[1]]++
+			}
+			address = link(page, "next")
+			last := s.locks[min(50, len(s.locks)-1)].Name // goes before the next page is asked for
+			gone[last] = true
+			s.locks = slices.DeleteFunc(slices.Clone(s.locks), func(r *metadata.Record) bool { return r.Name == last })
+			s.now = s.now.Add(5 * time.Second)
+			s.fresh.Heard = s.now
+		}
+		for _, r := range all {
+			if n := seen[r.Name]; n != 1 && !gone[r.Name] || n > 1 {
+				t.Errorf("by %s: %s was shown %d times", by, r.Name, n)
+			}
+		}
+		if len(gone) < 4 {
+			t.Errorf("by %s: only %d pages", by, len(gone))
+		}
+	}
+}
+
+// link is the address behind rel="next" or rel="prev"; empty at the ends.
+func link(page, rel string) string {
+	m := regexp.MustCompile(`rel="` + rel + `" href="([^"]*)"`).FindStringSubmatch(page)
+	if m == nil {
+		return ""
+	}
+	return strings.ReplaceAll(m[1], "&amp;", "&")
+}
+
+func TestPagingGoesBackTheWayItCame(t *testing.T) {
+	s := newScene()
+	for i := range 120 {
+		s.add(hold{name: fmt.Sprintf("lock-%03d", i), held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+	}
+	d := s.dashboard(t)
+	first := ok(t, d, "/?limit=50")
+	second := ok(t, d, link(first, "next"))
+	third := ok(t, d, link(second, "next"))
+	wantWords(t, third, "101–120 of 120")
+	if link(third, "next") != "" || link(first, "prev") != "" {
+		t.Error("there is a way beyond the ends")
+	}
+	back := ok(t, d, link(third, "prev"))
+	wantWords(t, back, "51–100 of 120", "lock-050", "lock-099")
+	wantWords(t, ok(t, d, link(back, "prev")), "1–50 of 120", "lock-000")
+	wantWords(t, ok(t, d, "/?limit=50&after=nonsense"), "1–50 of 120")
+	wantWords(t, ok(t, d, strings.Replace(link(first, "next"), "limit=50", "limit=50&sort=name", 1)), "1–50 of 120")
+}
+
+func TestLimitsHold(t *testing.T) {
+	s := newScene()
+	for i := range 1100 {
+		s.add(hold{name: fmt.Sprintf("lock-%04d", i), held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+	}
+	d := s.dashboard(t)
+	if n := strings.Count(ok(t, d, "/?limit=100000"), "<tbody"); n != 250 {
+		t.Errorf("a page shows %d rows, want 250 at most", n)
+	}
+	if n := strings.Count(ok(t, d, "/?limit=-1"), "<tbody"); n != 100 {
+		t.Errorf("a page shows %d rows, want the default of 100", n)
+	}
+	if w := get(d, "/api/v1/locks?limit=1001"); w.Code != http.StatusBadRequest {
+		t.Errorf("the API takes a limit of 1001: %d", w.Code)
+	}
+	data, meta := fetch[[]lock](t, d, "/api/v1/locks?limit=1000")
+	rest, _ := fetch[[]lock](t, d, "/api/v1/locks?limit=1000&after="+meta["next"].(string))
+	if len(data) != 1000 || len(rest) != 100 || meta["total"] != 1100.0 {
+		t.Errorf("the API pages %d and %d of %v", len(data), len(rest), meta["total"])
+	}
+}

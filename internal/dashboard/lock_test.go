@@ -1,0 +1,179 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestLockPageAnswersWhoWhereWhatForAndWhatNext(t *testing.T) {
+	page := ok(t, busy().dashboard(t), "/lock?name=billing/invoice-run")
+	wantWords(t, page,
+		"expiring billing/invoice-run copy Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in 1:42 under 2 minutes.",
+		"nightly invoices, tenant 41 last progress: 1842 of 2210",
+		"locked 22m ago 2026-11-21 02:50:41 UTC", "alert 14m ago 2026-11-21 02:58:41 UTC", "auto-unlock in 1:42 under 2 minutes 2026-11-21 03:14:23 UTC",
+		"hold "+uuid("billing/invoice-run"), "fencing token 918274",
+		"app/jobs/invoice_run.rb:118 in perform", "show 3 runtime frames",
+		"1 catalog catalog-0:1 its turn 9m in 1:00", "2 ops ops-0:1 its turn 1m",
+		"kubectl get pod billing-7f9c", "mutexctl show billing/invoice-run", "etcdctl get --prefix /mutexes/billing%2Finvoice-run/",
+		"/mutexes/billing%2Finvoice-run/uuid 36 bytes, created at revision 918274, changed at 918274 "+uuid("billing/invoice-run"),
+		"This dashboard is read-only.")
+	if strings.Count(page, "<rect") != 3 || strings.Count(page, "<line") != 5 {
+		t.Errorf("the timeline has %d stretches and %d marks", strings.Count(page, "<rect"), strings.Count(page, "<line"))
+	}
+}
+
+func TestLockPageSaysWhatHappensNextInEveryState(t *testing.T) {
+	s := busy()
+	s.add(hold{name: "late", owner: "o", held: time.Hour, alert: -time.Hour, unlock: -34 * time.Second})
+	s.add(hold{name: "ahead", owner: "o", held: -7 * time.Second, alert: time.Hour, unlock: 2 * time.Hour})
+	s.put("headless", metadata.Field{Name: "owner", Value: "nobody"})
+	d := s.dashboard(t)
+	for name, says := range map[string]string{
+		"drm/rotate-keys": "Held by drm on drm-9:17 for 4m. Alert in 6m. Auto-unlock in 16m.",
+		"late":            "Held by o for 1h. Alerting, late: The auto-unlock is late by 34s.",
+		"legacy/cron":     `alert_at "soon" is not a time`,
+		"headless":        "Not held by anybody, but keys of it are there by nobody.",
+		"ahead":           "clock skew +7s: the holder's clock is ahead of this dashboard's.",
+	} {
+		if name == "late" {
+			says = "Held by o for 1h. The auto-unlock is late by 34s."
+		}
+		wantWords(t, ok(t, d, "/lock?name="+name), says)
+	}
+	wantWords(t, ok(t, d, "/lock?name=headless"), "It never unlocks by itself.", "The default policy alerts at 2026-11-21 04:12:41 UTC.",
+		"It is never removed for a deadline that cannot be read: somebody must unlock it.")
+}
+
+func TestBacktracesOfEveryLanguageShowOwnCodeFirst(t *testing.T) {
+	for language, c := range map[string]struct{ trace, first, folded string }{
+		"Ruby": {"/usr/local/bundle/gems/etcd-1/lib/lock.rb:3:in `synchronize'\n" + rubyTrace, "app/jobs/invoice_run.rb:118 in perform", "show 3 runtime frames"},
+		"Python": {`File "/usr/lib/python3.12/contextlib.py", line 137, in __enter__
+File "/srv/app/jobs/invoice.py", line 41, in perform
+File "/srv/venv/lib/python3.12/site-packages/celery/app/trace.py", line 453, in trace_task
+File "/srv/venv/lib/python3.12/site-packages/celery/app/trace.py", line 736, in __protected_call__
+File "<frozen runpy>", line 88, in _run_code`, "/srv/app/jobs/invoice.py:41 in perform", "show 3 runtime frames"},
+		"Go": {`github.com/clustermutex/unlocker/pkg/mutex.(*Client).Lock /root/go/pkg/mod/github.com/clustermutex/unlocker/pkg/mutex/lock.go:77
+shop.example/billing/jobs.(*Runner).Invoices /src/billing/jobs/runner.go:212
+runtime.main /usr/local/go/src/runtime/proc.go:285
+runtime.goexit /usr/local/go/src/runtime/asm_amd64.s:1693`, "/src/billing/jobs/runner.go:212 in shop.example/billing/jobs.(*Runner).Invoices", ""},
+		"Java": {`at com.shop.lock.Mutex.acquire(Mutex.java:80)
+at java.base/java.lang.Thread.run(Thread.java:1583)`, "Mutex.java:80 in com.shop.lock.Mutex.acquire", ""},
+		"JavaScript": {`at acquire (/srv/app/node_modules/mutex/index.js:12:7)
+at async run (file:///srv/app/jobs/invoice.js:31:5)
+at node:internal/process/task_queues:95:5`, "file:///srv/app/jobs/invoice.js:31 in async run", ""},
+		"something else": {"lib/app/run.ex:42: App.Run.perform/1", "lib/app/run.ex:42 in App.Run.perform/1", ""},
+	} {
+		t.Run(language, func(t *testing.T) {
+			s := newScene()
+			s.add(hold{name: "a", held: time.Minute, alert: time.Hour, unlock: time.Hour, backtrace: c.trace})
+			page := ok(t, s.dashboard(t), "/lock?name=a")
+			wantWords(t, page, c.first, c.folded)
+			start := strings.Index(page, `<p class="first">`)
+			if got := words(page[start : start+strings.Index(page[start:], "</p>")]); got != c.first {
+				t.Errorf("the first own frame is %q, want %q", got, c.first)
+			}
+			if raw := ok(t, s.dashboard(t), "/lock/backtrace?name=a"); raw != c.trace {
+				t.Errorf("the raw backtrace is %q", raw)
+			}
+		})
+	}
+}
+
+func TestBacktracesThatAreTooLongOrUnknownAreShownInPart(t *testing.T) {
+	s := newScene()
+	s.add(hold{name: "long", held: time.Minute, alert: time.Hour, unlock: time.Hour, backtrace: strings.Repeat("x\n", 300)})
+	s.add(hold{name: "none", held: time.Minute, alert: time.Hour, unlock: time.Hour})
+	d := s.dashboard(t)
+	wantWords(t, ok(t, d, "/lock?name=long"), "256 frames, 600 bytes; only the first are shown.")
+	wantWords(t, ok(t, d, "/lock?name=none"), "The holder recorded no backtrace.")
+}
+
+func TestBacktracesCanBeSwitchedOff(t *testing.T) {
+	d := busy().dashboard(t, func(c *dashboard.Config) { c.HideBacktraces = true })
+	page := ok(t, d, "/lock?name=billing/invoice-run")
+	api := ok(t, d, "/api/v1/lock?name=billing/invoice-run&include=backtrace,fields")
+	for _, shown := range []string{page, api, ok(t, d, "/")} {
+		if strings.Contains(shown, "invoice_run.rb") {
+			t.Error("a backtrace is shown")
+		}
+	}
+	wantWords(t, page, "Backtraces are switched off on this dashboard.")
+	for _, address := range []string{"/lock/backtrace?name=billing/invoice-run", "/api/v1/lock?name=billing/invoice-run&include=backtrace"} {
+		if w := get(d, address); w.Code != http.StatusForbidden {
+			t.Errorf("%s answers %d", address, w.Code)
+		}
+	}
+}
+
+func TestLockThatIsNotHeldIsNotFound(t *testing.T) {
+	d := busy().dashboard(t)
+	w := get(d, "/lock?name=billing/other")
+	if w.Code != http.StatusNotFound {
+		t.Errorf("it answers %d", w.Code)
+	}
+	wantWords(t, w.Body.String(), "Nobody holds the lock billing/other now.")
+	if !strings.Contains(w.Body.String(), `value="billing/other"`) {
+		t.Error("the search box does not hold the name")
+	}
+	if w := get(d, "/lock"); w.Code != http.StatusBadRequest {
+		t.Errorf("without a name it answers %d", w.Code)
+	}
+	if w := get(d, "/lock?name_b64=%21"); w.Code != http.StatusBadRequest {
+		t.Errorf("with an unreadable name it answers %d", w.Code)
+	}
+}
+
+func TestHoldThatEndedTellsHowAndWhoHoldsTheLockNow(t *testing.T) {
+	s := busy()
+	old := metadata.NewEnding(s.locks[0], metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", s.now.Add(-40*time.Second))
+	old.UUID, old.Owner = "old", "ops"
+	s.endings["old"] = &old
+	d := s.dashboard(t)
+	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=old"),
+		"auto-unlocked billing/invoice-run copy This hold ended 40s ago (auto-unlocked by eu-1). its deadline passed Now: Held by billing on billing-7f9c:17",
+		"owner ops", "ended 40s ago 2026-11-21 03:12:01 UTC")
+	data, _ := fetch[map[string]any](t, d, "/api/v1/lock?name=billing/invoice-run&hold=old")
+	if ended := data["ended"].(map[string]any); ended["how"] != "auto_unlocked" || ended["by"] != "eu-1" || data["hold"] != uuid("billing/invoice-run") {
+		t.Errorf("the API says %v of the old hold, and now %v", ended, data["hold"])
+	}
+	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=unknown"), "The hold that you asked for has ended", "This is the current hold.")
+	delete(s.documents, "billing/invoice-run")
+	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=old"), "Nobody holds the lock now.")
+	if w := get(d, "/lock?name=billing/invoice-run&hold=unknown"); w.Code != http.StatusNotFound {
+		t.Errorf("a hold that left no trace answers %d", w.Code)
+	}
+	wantWords(t, get(d, "/lock?name=catalog/sync/eu&hold=old").Body.String(), "This is the current hold.") // another lock's ending
+}
+
+func TestLockPageShowsTheLastKnownStateWhileEtcdIsAway(t *testing.T) {
+	s := busy()
+	s.away = errAway
+	d := s.dashboard(t)
+	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "etcd did not answer (timeout).", "Held by billing on billing-7f9c:17 for 22m.",
+		"Not read: etcd did not answer (timeout).")
+	w := get(d, "/lock?name=other")
+	if w.Code != http.StatusNotFound {
+		t.Errorf("an unknown lock answers %d", w.Code)
+	}
+	wantWords(t, w.Body.String(), "is not among the last known ones, and etcd could not be asked: timeout.")
+	if w := get(d, "/lock/backtrace?name=billing/invoice-run"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("a backtrace that can not be read answers %d", w.Code)
+	}
+	data, _ := fetch[map[string]any](t, d, "/api/v1/lock?name=billing/invoice-run")
+	if data["unread"] != "timeout" || data["owner"] != "billing" {
+		t.Errorf("the API says %v", data)
+	}
+}
+
+func TestDefaultPolicySetsTheTimesOfALockWithout(t *testing.T) {
+	s := newScene()
+	s.put("bare", metadata.Field{Name: "uuid", Value: uuid("bare")})
+	d := s.dashboard(t, func(c *dashboard.Config) { c.Policy.DefaultAutoUnlockAfter = 2 * time.Hour })
+	wantWords(t, ok(t, d, "/lock?name=bare"), "alert in 1h 2026-11-21 04:12:41 UTC by the default policy",
+		"auto-unlock in 2h 2026-11-21 05:12:41 UTC by the default policy", "The default policy removes it at 2026-11-21 05:12:41 UTC.")
+}

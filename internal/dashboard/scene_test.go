@@ -1,0 +1,291 @@
+package dashboard_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// scene is a world for a dashboard: closures over values that a test changes.
+type scene struct {
+	now       time.Time
+	locks     []*metadata.Record
+	documents map[string]metadata.Document
+	queues    map[string][]metadata.Waiter
+	unlockers []dashboard.Unlocker
+	foreign   []string
+	fresh     dashboard.Freshness
+	away      error // what etcd answers to every read
+	endings   map[string]*metadata.Ending
+	revision  int64
+	log       strings.Builder
+}
+
+// newScene is the night of 21 November 2026, a little after three: nothing is held, one unlocker runs, etcd is well.
+func newScene() *scene {
+	now := time.Date(2026, 11, 21, 3, 12, 41, 0, time.UTC)
+	return &scene{
+		now: now, revision: 918273, documents: map[string]metadata.Document{}, queues: map[string][]metadata.Waiter{},
+		endings:   map[string]*metadata.Ending{},
+		unlockers: []dashboard.Unlocker{{Presence: metadata.Presence{ID: "eu-1", Mode: "auto-unlock"}, Arrived: now}},
+		fresh:     dashboard.Freshness{Synced: true, Revision: 918273, Heard: now.Add(-2 * time.Second)},
+	}
+}
+
+func (s *scene) config() dashboard.Config {
+	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		panic(err)
+	}
+	return dashboard.Config{
+		Locks:     func() []*metadata.Record { return s.locks },
+		Clock:     func() time.Duration { return time.Hour },
+		Queues:    func() map[string][]metadata.Waiter { return s.queues },
+		Waiters:   func(lock string) []metadata.Waiter { return s.queues[lock] },
+		Unlockers: func() []dashboard.Unlocker { return s.unlockers },
+		Foreign:   func() ([]string, int) { return s.foreign, len(s.foreign) },
+		Fresh:     func() dashboard.Freshness { return s.fresh },
+		Document: func(_ context.Context, lock string) (metadata.Document, int64, error) {
+			return s.documents[lock], s.revision, s.away
+		},
+		Ending:  func(_ context.Context, uuid string) (*metadata.Ending, error) { return s.endings[uuid], s.away },
+		Explain: func(err error) string { return err.Error() },
+		Now:     func() time.Time { return s.now },
+		Policy:  staleness.DefaultPolicy(), Log: zerolog.New(&s.log), Layout: layout, Version: "v1", Environment: "prod-eu",
+		Endpoints: []string{"etcd-0:2379"},
+	}
+}
+
+// dashboard is the handler; changes touch the configuration before.
+func (s *scene) dashboard(t testing.TB, changes ...func(*dashboard.Config)) *dashboard.Dashboard {
+	t.Helper()
+	config := s.config()
+	for _, change := range changes {
+		change(&config)
+	}
+	d, err := dashboard.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// hold describes a lock for a scene; times are distances from now, zero ones are left out of the record.
+type hold struct {
+	name, owner, host, purpose string
+	held                       time.Duration // ago
+	alert, unlock              time.Duration // ahead
+	backtrace, alive           string
+	attributes                 map[string]string
+}
+
+// add puts a sound lock into the scene.
+func (s *scene) add(h hold) {
+	fields := []metadata.Field{{Name: "uuid", Value: uuid(h.name)}}
+	put := func(name, value string, ok bool) {
+		if ok {
+			fields = append(fields, metadata.Field{Name: name, Value: value})
+		}
+	}
+	put("owner", h.owner, h.owner != "")
+	put("hostname", h.host, h.host != "")
+	put("pid", "17", h.host != "")
+	put("purpose", h.purpose, h.purpose != "")
+	put("backtrace", h.backtrace, h.backtrace != "")
+	put("locked_at", metadata.FormatTime(s.now.Add(-h.held)), h.held != 0)
+	put("alert_at", metadata.FormatTime(s.now.Add(h.alert)), h.alert != 0)
+	put("auto_unlock_at", metadata.FormatTime(s.now.Add(h.unlock)), h.unlock != 0)
+	put("alive", metadata.FormatAlive(s.now.Add(-time.Minute), h.alive), h.alive != "")
+	for name, value := range h.attributes {
+		put(name, value, true)
+	}
+	s.put(h.name, fields...)
+}
+
+// put puts a lock with exactly these fields into the scene, whatever they are.
+func (s *scene) put(name string, fields ...metadata.Field) {
+	s.revision++
+	for i := range fields {
+		fields[i].CreateRevision, fields[i].ModRevision = s.revision, s.revision
+	}
+	document := metadata.Decode(name, fields)
+	document.Seen = metadata.Seen{First: time.Hour, Changed: time.Hour}
+	s.documents[name] = document
+	s.locks = slices.Clone(s.locks) // a new slice says that something changed
+	s.locks = slices.DeleteFunc(s.locks, func(r *metadata.Record) bool { return r.Name == name })
+	s.locks = append(s.locks, &document.Record)
+	slices.SortFunc(s.locks, func(a, b *metadata.Record) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// uuid is an identity that the name decides.
+func uuid(name string) string {
+	h := uint64(1469598103934665603)
+	for _, c := range []byte(name) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return fmt.Sprintf("%08x-0000-4000-8000-%012x", h>>32, h&0xffffffff)
+}
+
+func (s *scene) wait(lock, owner string, since time.Duration) {
+	queue := s.queues[lock]
+	w := metadata.Waiter{Lock: lock, ID: owner, Place: int64(len(queue) + 1)}
+	w.Owner, w.Hostname, w.PID, w.Purpose = owner, owner+"-0", 1, "its turn"
+	w.Since, w.TimeoutAt = metadata.Time{Time: s.now.Add(-since)}, metadata.Time{Time: s.now.Add(time.Minute)}
+	s.queues[lock] = append(queue, w)
+}
+
+// busy is the night of the mock-up in the design: one lock expiring, two alerting, one malformed, some at peace.
+func busy() *scene {
+	s := newScene()
+	s.add(hold{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c", purpose: "nightly invoices, tenant 41",
+		held: 22 * time.Minute, alert: -14 * time.Minute, unlock: 102 * time.Second, alive: "1842 of 2210", backtrace: rubyTrace})
+	s.add(hold{name: "catalog/sync/eu", owner: "catalog", host: "catalog-55d", purpose: "full sync", held: 48 * time.Minute,
+		alert: -3 * time.Minute, unlock: 12 * time.Minute, attributes: map[string]string{"team": "core"}})
+	s.add(hold{name: "drm/rotate-keys", owner: "drm", host: "drm-9", held: 4 * time.Minute, alert: 6 * time.Minute, unlock: 16 * time.Minute})
+	s.add(hold{name: "drm/rotate-keys-2", owner: "drm", host: "drm-10", held: 190 * time.Minute, alert: 90 * time.Second, unlock: 3 * 24 * time.Hour})
+	s.put("legacy/cron", metadata.Field{Name: "uuid", Value: uuid("legacy/cron")}, metadata.Field{Name: "hostname", Value: "old-box"},
+		metadata.Field{Name: "alert_at", Value: "soon"}, metadata.Field{Name: "auto_unlock_at", Value: metadata.FormatTime(s.now.Add(time.Hour))})
+	s.wait("billing/invoice-run", "catalog", 9*time.Minute)
+	s.wait("billing/invoice-run", "ops", time.Minute)
+	return s
+}
+
+const rubyTrace = `app/jobs/invoice_run.rb:118:in 'perform'
+/usr/local/bundle/gems/sidekiq-7.2.1/lib/sidekiq/processor.rb:202:in 'execute_job'
+/usr/local/bundle/gems/sidekiq-7.2.1/lib/sidekiq/processor.rb:170:in 'process'
+/usr/local/lib/ruby/3.3.0/monitor.rb:238:in 'synchronize'
+`
+
+var errAway = errors.New("timeout")
+
+// get asks the handler; headers come in pairs.
+func get(d http.Handler, url string, headers ...string) *httptest.ResponseRecorder {
+	return ask(d, http.MethodGet, url, headers...)
+}
+
+func ask(d http.Handler, method, url string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, url, nil)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	return w
+}
+
+// ok asks and wants 200.
+func ok(t testing.TB, d http.Handler, url string) string {
+	t.Helper()
+	w := get(d, url)
+	if w.Code != http.StatusOK {
+		t.Fatalf("GET %s answers %d: %s", url, w.Code, words(w.Body.String()))
+	}
+	return w.Body.String()
+}
+
+// fetch asks the API and reads the answer.
+func fetch[T any](t testing.TB, d http.Handler, url string) (data T, meta map[string]any) {
+	t.Helper()
+	var answer struct {
+		Data T              `json:"data"`
+		Meta map[string]any `json:"meta"`
+	}
+	if err := json.Unmarshal([]byte(ok(t, d, url)), &answer); err != nil {
+		t.Fatalf("GET %s: %v", url, err)
+	}
+	return answer.Data, answer.Meta
+}
+
+// lock is a lock in an answer of the API.
+type lock = map[string]any
+
+// names asks the API for a list and returns the names in it.
+func names(t testing.TB, d http.Handler, url string) []string {
+	t.Helper()
+	data, _ := fetch[[]lock](t, d, url)
+	list := make([]string, len(data))
+	for i, l := range data {
+		list[i] = l["name"].(string)
+	}
+	return list
+}
+
+// words is the text of a page in one line, as a reader sees it.
+func words(page string) string {
+	var text strings.Builder
+	walk(page, func(token xml.Token) {
+		if chars, isText := token.(xml.CharData); isText {
+			text.Write(chars)
+			return
+		}
+		switch e := token.(type) { // what does not begin a new word
+		case xml.StartElement:
+			if e.Name.Local == "bdi" || e.Name.Local == "b" || e.Name.Local == "span" && len(e.Attr) > 0 && e.Attr[0].Value == "esc" {
+				return
+			}
+		case xml.EndElement:
+			if e.Name.Local == "bdi" || e.Name.Local == "span" || e.Name.Local == "b" || e.Name.Local == "time" || e.Name.Local == "a" || e.Name.Local == "code" {
+				return
+			}
+		}
+		text.WriteByte(' ')
+	})
+	return strings.Join(strings.Fields(text.String()), " ")
+}
+
+// walk reads HTML and calls each for every token; the error is nil for a page that is well-formed.
+func walk(page string, each func(xml.Token)) error {
+	d := xml.NewDecoder(strings.NewReader(page))
+	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	for {
+		token, err := d.Token()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		each(token)
+	}
+}
+
+// attributes returns the values of an attribute wherever it stands.
+func attributes(page, name string) []string {
+	var values []string
+	walk(page, func(token xml.Token) {
+		if e, is := token.(xml.StartElement); is {
+			for _, a := range e.Attr {
+				if a.Name.Local == name {
+					values = append(values, a.Value)
+				}
+			}
+		}
+	})
+	return values
+}
+
+func wantWords(t testing.TB, page string, sentences ...string) {
+	t.Helper()
+	text := words(page)
+	for _, s := range sentences {
+		if !strings.Contains(text, s) {
+			t.Errorf("the page does not say %q; it says %s", s, text)
+		}
+	}
+}
