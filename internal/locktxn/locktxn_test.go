@@ -1,0 +1,271 @@
+package locktxn_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }
+
+const mine, other = "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11", "00000000-0000-4000-8000-000000000002"
+
+// The times of these tests, in order.
+const (
+	past  = "1553682000"
+	soon  = "1553682600"
+	later = "1553682600.5"
+	last  = "1553683000"
+)
+
+// store is an etcd and the verbs of this package on it.
+type store struct {
+	*testing.T
+	etcd *clientv3.Client
+	l    metadata.Layout
+}
+
+func start(t *testing.T) store {
+	l, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store{t, etcdtest.Start(t).Client(t), l}
+}
+
+func (s store) commit(t locktxn.Txn) *clientv3.TxnResponse {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
+	defer cancel()
+	resp, err := t.Commit(ctx, s.etcd)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return resp
+}
+
+// done wants the transaction to do what it is for.
+func (s store) done(what string, t locktxn.Txn) *clientv3.TxnResponse {
+	s.Helper()
+	resp := s.commit(t)
+	if !resp.Succeeded {
+		s.Fatalf("%s: refused", what)
+	}
+	return resp
+}
+
+// refused wants the transaction to change nothing at all.
+func (s store) refused(what string, t locktxn.Txn) *clientv3.TxnResponse {
+	s.Helper()
+	before := s.keys("")
+	resp := s.commit(t)
+	if resp.Succeeded {
+		s.Errorf("%s: done, want it refused", what)
+	}
+	if after := s.keys(""); !slices.Equal(before, after) {
+		s.Errorf("%s changed\n%s\nto\n%s", what, strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+	return resp
+}
+
+// keys returns "key=value@revision" of all keys with the prefix.
+func (s store) keys(prefix string) []string {
+	s.Helper()
+	resp, err := s.etcd.Get(s.Context(), s.l.Prefix()+prefix, clientv3.WithPrefix())
+	if err != nil {
+		s.Fatal(err)
+	}
+	var keys []string
+	for _, kv := range resp.Kvs {
+		keys = append(keys, fmt.Sprintf("%s=%s@%d", kv.Key, kv.Value, kv.ModRevision))
+	}
+	return keys
+}
+
+func (s store) put(key, value string) {
+	s.Helper()
+	if _, err := s.etcd.Put(s.Context(), key, value); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s store) lease() clientv3.LeaseID {
+	s.Helper()
+	resp, err := s.etcd.Grant(s.Context(), 600)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return resp.ID
+}
+
+func (s store) acquire(lock, uuid string) locktxn.Txn {
+	return locktxn.Acquire(s.l, lock, uuid, []metadata.Field{
+		{Name: metadata.FieldUUID, Value: uuid}, {Name: metadata.FieldAlertAt, Value: past}, {Name: metadata.FieldAutoUnlockAt, Value: soon},
+		{Name: metadata.FieldMetadata, Value: `{"owner":"billing"}`},
+	}, false)
+}
+
+// hold takes the lock.
+func (s store) hold(lock, uuid string) locktxn.Hold {
+	s.Helper()
+	resp := s.done("acquire "+lock, s.acquire(lock, uuid))
+	return locktxn.Hold{Lock: lock, UUID: uuid, Token: resp.Header.Revision}
+}
+
+// record reads the lock as an unlocker sees it.
+func (s store) record(lock string) *metadata.Record {
+	s.Helper()
+	resp, err := s.etcd.Get(s.Context(), s.l.Record(lock), clientv3.WithPrefix())
+	if err != nil {
+		s.Fatal(err)
+	}
+	var foreign []string
+	for _, kv := range resp.Kvs {
+		if s.l.Parse(string(kv.Key)).Kind == metadata.KindForeign {
+			foreign = append(foreign, string(kv.Key))
+		}
+	}
+	d := metadata.Decode(lock, locktxn.Fields(s.l, resp), foreign...)
+	return &d.Record
+}
+
+func (s store) removal(r *metadata.Record, by string) *locktxn.Removal {
+	s.Helper()
+	at := time.Unix(1_553_683_000, 0)
+	return &locktxn.Removal{
+		Removal: metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, by, "deadline passed", at)}, Lease: s.lease(),
+	}
+}
+
+func TestAcquire(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	if r := s.record("a"); r.UUID != mine || r.Token != h.Token || r.Owner != "billing" {
+		t.Errorf("record %+v", r)
+	}
+	resp := s.refused("acquire of a held lock", s.acquire("a", other))
+	if holder := metadata.Decode("a", locktxn.Fields(s.l, (*clientv3.GetResponse)(resp.Responses[0].GetResponseRange()))); holder.UUID != mine || holder.Token != h.Token {
+		t.Errorf("the refused one was told of %+v", holder.Record)
+	}
+	s.refused("the same acquire, sent again", s.acquire("a", mine))
+
+	s.put(s.l.Ticket("b", "0001"), "{}")
+	s.refused("acquire past a queue", s.acquire("b", mine))
+	s.done("acquire that barges", locktxn.Acquire(s.l, "b", mine, []metadata.Field{{Name: metadata.FieldUUID, Value: mine}}, true))
+	s.hold("bb", other) // its queue is another
+}
+
+func TestCancelledAttemptNeverHolds(t *testing.T) {
+	s := start(t)
+	s.commit(locktxn.Cancel(s.l, "a", mine, s.lease())) // nothing to delete yet
+	s.refused("acquire after the cancel", s.acquire("a", mine))
+	s.hold("a", other)
+	s.commit(locktxn.Cancel(s.l, "a", mine, s.lease())) // of an attempt that never got the lock
+	if r := s.record("a"); r.UUID != other {
+		t.Errorf("the cancel of one attempt took the lock from another: %+v", r)
+	}
+
+	s.hold("b", "00000000-0000-4000-8000-000000000003")
+	s.done("cancel of a committed attempt", locktxn.Cancel(s.l, "b", "00000000-0000-4000-8000-000000000003", s.lease()))
+	if left := s.keys("b/"); len(left) > 0 {
+		t.Errorf("the cancelled attempt left %v", left)
+	}
+}
+
+func TestAlive(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	alive := func(h locktxn.Hold, deadline string) locktxn.Txn {
+		return locktxn.Alive(s.l, h, deadline, deadline, deadline+" half done")
+	}
+
+	s.done("alive", alive(h, last))
+	if r := s.record("a"); r.Alive == nil || r.Alive.Progress != "half done" || metadata.FormatTime(r.AutoUnlockAt) != last || metadata.FormatTime(r.AlertAt) != last {
+		t.Errorf("after alive: %+v", r)
+	}
+	s.refused("a late alive with an earlier deadline", alive(h, later))
+	s.refused("the same alive again", alive(h, last))
+	s.refused("alive with another uuid", alive(locktxn.Hold{Lock: "a", UUID: other, Token: h.Token}, "1553684000"))
+	s.refused("alive with another token", alive(locktxn.Hold{Lock: "a", UUID: mine, Token: h.Token + 1}, "1553684000"))
+
+	s.done("release", locktxn.Release(s.l, h))
+	s.refused("alive after the release", alive(h, "1553684000"))
+	if left := s.keys(""); len(left) > 0 {
+		t.Errorf("a late alive created %v", left)
+	}
+	s.hold("a", mine) // the same uuid by mistake: the token still tells them apart
+	s.refused("alive of the hold before", alive(h, "1553684000"))
+}
+
+func TestAlivePassesHalfSeconds(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine) // until soon
+	s.done("alive by half a second", locktxn.Alive(s.l, h, later, later, later))
+	s.refused("alive back by half a second", locktxn.Alive(s.l, h, soon, soon, soon))
+}
+
+func TestRelease(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	s.put(s.l.Field("a", "tenant"), "41") // whoever wrote it: it goes with the record
+	s.done("release", locktxn.Release(s.l, h))
+	s.refused("the same release, sent again", locktxn.Release(s.l, h))
+	next := s.hold("a", other)
+	s.refused("a late release after another took the lock", locktxn.Release(s.l, h))
+	s.refused("a release with the next one's token", locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: mine, Token: next.Token}))
+	s.refused("a release with the next one's uuid", locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: other, Token: h.Token}))
+}
+
+func TestNeighboursSurvive(t *testing.T) {
+	names := []string{"a", "a/b", "ab", "a0", "a.", "%", "A", ".a"}
+	for _, how := range []string{"release", "auto-unlock", "force-unlock", "cancel"} {
+		t.Run(how, func(t *testing.T) {
+			s := start(t)
+			var holds []locktxn.Hold
+			for i, name := range names {
+				holds = append(holds, s.hold(name, fmt.Sprintf("00000000-0000-4000-8000-%012d", i)))
+				s.put(s.l.Ticket(name, "0001"), "{}")
+			}
+			all := len(s.keys(""))
+			s.done(how, map[string]locktxn.Txn{
+				"release":      locktxn.Release(s.l, holds[0]),
+				"auto-unlock":  locktxn.AutoUnlock(s.l, s.removal(s.record("a"), "u1")),
+				"force-unlock": locktxn.ForceUnlock(s.l, s.removal(s.record("a"), "ann")),
+				"cancel":       locktxn.Cancel(s.l, "a", holds[0].UUID, s.lease()),
+			}[how])
+			if left := s.keys("a/"); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+			marks := len(s.keys(".history/")) + len(s.keys(".cancelled/"))
+			if got, want := len(s.keys(""))-marks, all-4; got != want {
+				t.Errorf("%d keys are left, want %d:\n%s", got, want, strings.Join(s.keys(""), "\n"))
+			}
+		})
+	}
+}
+
+func TestFields(t *testing.T) {
+	s := start(t)
+	h := s.hold("a/b", mine)
+	s.put(s.l.Record("a/b")+"x/y", "foreign")
+	resp, err := s.etcd.Get(t.Context(), s.l.Record("a/b"), clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := locktxn.Fields(s.l, resp)
+	if len(fields) != 4 || fields[3] != (metadata.Field{Name: metadata.FieldUUID, Value: mine, CreateRevision: h.Token, ModRevision: h.Token}) {
+		t.Errorf("fields %+v", fields)
+	}
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,202 @@
+package locktxn_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestAutoUnlock(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	judged := s.removal(s.record("a"), "u1")
+
+	s.done("alive", locktxn.Alive(s.l, h, last, last, last))
+	s.refused("auto-unlock after the holder extended", locktxn.AutoUnlock(s.l, judged))
+	s.done("release", locktxn.Release(s.l, h))
+	s.refused("auto-unlock after the release", locktxn.AutoUnlock(s.l, judged))
+	s.hold("a", other)
+	s.refused("auto-unlock after another took the lock", locktxn.AutoUnlock(s.l, judged))
+
+	again := s.removal(s.record("a"), "u1")
+	s.done("auto-unlock", locktxn.AutoUnlock(s.l, again))
+	if got := s.keys(""); len(got) != 1 || !strings.HasPrefix(got[0], s.l.History(other)+"={") {
+		t.Errorf("after the auto-unlock: %v", got)
+	}
+	resp := s.refused("the same auto-unlock, sent again", locktxn.AutoUnlock(s.l, again))
+	if history := resp.Responses[1].GetResponseRange(); len(history.Kvs) != 1 || string(history.Kvs[0].Value) != again.History() {
+		t.Errorf("the second sending can not tell that the first one did it: %v", history)
+	}
+}
+
+// The deadline's revision is compared, not its value: a holder that extends to the same second as another program read counts.
+func TestAutoUnlockComparesTheWriteNotTheTime(t *testing.T) {
+	s := start(t)
+	s.hold("a", mine)
+	judged := s.removal(s.record("a"), "u1")
+	s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), soon)
+	s.refused("auto-unlock after the same time was written again", locktxn.AutoUnlock(s.l, judged))
+}
+
+func TestForceUnlock(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	shown := s.removal(s.record("a"), "ann")
+	audit := clientv3.OpPut(s.l.Audit(time.Unix(1_553_683_000, 0), "1"), "{}", clientv3.WithLease(shown.Lease))
+	shown.Audit = &audit
+	s.done("alive", locktxn.Alive(s.l, h, last, last, last))
+	s.done("force-unlock, though the holder extended", locktxn.ForceUnlock(s.l, shown))
+	if got := s.keys(""); len(got) != 2 {
+		t.Errorf("after the force-unlock: %v", got)
+	}
+	s.hold("a", other)
+	s.refused("force-unlock of the hold that is over", locktxn.ForceUnlock(s.l, shown))
+	s.refused("the same without records", locktxn.ForceUnlockSilently(s.l, shown))
+}
+
+func TestRemovalOfNobodysRecord(t *testing.T) {
+	s := start(t)
+	s.put(s.l.Field("a", metadata.FieldAutoUnlockAt), soon) // no uuid: nobody holds it
+	left := s.removal(s.record("a"), "u1")
+	s.hold("b", mine)
+	s.done("acquire, which the leftovers do not hinder", s.acquire("a", other))
+	s.refused("auto-unlock of what is now held", locktxn.AutoUnlock(s.l, left))
+	s.refused("force-unlock of what is now held", locktxn.ForceUnlock(s.l, left))
+
+	s.put(s.l.Field("c", metadata.FieldAutoUnlockAt), soon)
+	s.done("auto-unlock", locktxn.AutoUnlock(s.l, s.removal(s.record("c"), "u1")))
+	if got := append(s.keys("c/"), s.keys(".history/")...); len(got) > 0 {
+		t.Errorf("left of a record that nobody held: %v", got)
+	}
+}
+
+func TestRemovalSparesForeignKeys(t *testing.T) {
+	s := start(t)
+	s.hold("a", mine)
+	s.put(s.l.Record("a")+"b/uuid", "another program's")
+	s.put(s.l.Record("a")+"UPPER", "another program's")
+	r := s.removal(s.record("a"), "u1")
+	if !r.Record.Foreign() {
+		t.Fatalf("the record does not tell of the foreign keys: %+v", r.Record)
+	}
+	r.Fields = []string{metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldMetadata}
+	s.done("auto-unlock", locktxn.AutoUnlock(s.l, r))
+	if got := s.keys("a/"); len(got) != 2 {
+		t.Errorf("left in the range: %v, want the two foreign keys", got)
+	}
+}
+
+func TestOneChangedHoldSparesNoOther(t *testing.T) {
+	s := start(t)
+	var txns []locktxn.Txn
+	var holds []locktxn.Hold
+	for i, name := range []string{"a", "b", "c"} {
+		holds = append(holds, s.hold(name, "00000000-0000-4000-8000-00000000001"+string(rune('0'+i))))
+		txns = append(txns, locktxn.AutoUnlock(s.l, s.removal(s.record(name), "u1")))
+	}
+	s.done("alive", locktxn.Alive(s.l, holds[1], last, last, last))
+	resp := s.commit(locktxn.Nest(txns))
+	for i, want := range []bool{true, false, true} {
+		if got := resp.Responses[i].GetResponseTxn().Succeeded; got != want {
+			t.Errorf("removal %d: done = %v, want %v", i, got, want)
+		}
+	}
+	if s.record("b").UUID == "" || len(s.keys("a/"))+len(s.keys("c/")) > 0 {
+		t.Errorf("left: %v", s.keys(""))
+	}
+}
+
+func TestHistoryKeyOfAnyUUID(t *testing.T) {
+	for name, uuid := range map[string]string{
+		"empty": "", "of another area": "../.audit/x", "with slashes": "a/b", "upper case": strings.ToUpper(mine), "not UTF-8": "\xff\xfe", "very long": strings.Repeat("u", 2000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			h := s.hold("a", uuid)
+			s.done("auto-unlock", locktxn.AutoUnlock(s.l, s.removal(s.record("a"), "u1")))
+			got := s.keys("")
+			key, value, _ := strings.Cut(strings.Join(got, "\n"), "=")
+			if k := s.l.Parse(key); len(got) != 1 || k.Kind != metadata.KindHistory || k.ID != "hold-"+itoa(h.Token) {
+				t.Fatalf("after the auto-unlock: %v, want a history key of token %d", got, h.Token)
+			}
+			if len(value) > 3000 {
+				t.Errorf("the ending has %d bytes", len(value))
+			}
+		})
+	}
+}
+
+func TestEndingIsNeverTooLarge(t *testing.T) {
+	s := start(t)
+	r := &metadata.Record{Name: "a", UUID: mine, Token: 1, Attributes: map[string]any{}, Alive: &metadata.Alive{Progress: strings.Repeat("\x01", 1000)}}
+	for i := range metadata.MaxAttributes {
+		r.Attributes[strings.Repeat("k", 900)+itoa(int64(i))] = strings.Repeat("\x01", 1000) // six bytes each in JSON
+	}
+	removal := s.removal(r, "u1")
+	if n := len(removal.History()); n > metadata.MaxRecordBytes {
+		t.Errorf("the ending has %d bytes", n)
+	}
+	if e, err := metadata.Unmarshal[metadata.Ending]([]byte(removal.History())); err != nil || e.UUID != mine || e.Attributes != nil {
+		t.Errorf("ending %+v, %v", e, err)
+	}
+}
+
+// Look reads and changes nothing.
+func TestLook(t *testing.T) {
+	s := start(t)
+	h := s.hold("a", mine)
+	r := s.removal(s.record("a"), "u1")
+	resp := s.commit(locktxn.Look(s.l, r.Record))
+	if uuid := resp.Responses[0].GetResponseRange(); len(uuid.Kvs) != 1 || uuid.Kvs[0].CreateRevision != h.Token {
+		t.Errorf("uuid %v", uuid)
+	}
+	if n := resp.Responses[1].GetResponseRange().Count; n != 4 {
+		t.Errorf("%d keys, want 4", n)
+	}
+	s.done("auto-unlock", locktxn.AutoUnlock(s.l, r))
+	resp = s.commit(locktxn.Look(s.l, r.Record))
+	if history := resp.Responses[2].GetResponseRange(); len(history.Kvs) != 1 || string(history.Kvs[0].Value) != r.History() {
+		t.Errorf("history %v", history)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	s := start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	puts := make([]clientv3.Op, 129)
+	for i := range puts {
+		puts[i] = clientv3.OpPut(itoa(int64(i)), "")
+	}
+	late, stop := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer stop()
+	for _, c := range []struct {
+		name                         string
+		commit                       func() error
+		refused, leaseGone, tooLarge bool
+	}{
+		{"too many operations", func() error { _, err := (locktxn.Txn{Then: puts}).Commit(ctx, s.etcd); return err }, true, false, true},
+		{"a request of 1.6 MB", func() error { _, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 1600<<10)); return err }, true, false, true},
+		{"a request of 3 MB", func() error { _, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 3<<20)); return err }, false, false, false}, // never sent, but the code does not tell
+		{"a lease that is gone", func() error { _, err := s.etcd.Put(ctx, "k", "", clientv3.WithLease(4711)); return err }, true, true, false},
+		{"a key put twice", func() error {
+			_, err := (locktxn.Txn{Then: []clientv3.Op{puts[0], puts[0]}}).Commit(ctx, s.etcd)
+			return err
+		}, true, false, false},
+		{"a deadline", func() error { _, err := s.etcd.Put(late, "k", ""); return err }, false, false, false},
+		{"no error", func() error { return nil }, false, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := c.commit()
+			if locktxn.Refused(err) != c.refused || locktxn.LeaseGone(err) != c.leaseGone || locktxn.TooLarge(err) != c.tooLarge {
+				t.Errorf("%v: refused %v, lease gone %v, too large %v", err, locktxn.Refused(err), locktxn.LeaseGone(err), locktxn.TooLarge(err))
+			}
+		})
+	}
+}
