@@ -60,14 +60,16 @@ func (v *View) sync() {
 	v.stats.LastSync = time.Now()
 }
 
-// lose notes that the picture is not followed any more.
-func (v *View) lose(err error) {
+// lose notes that the picture is not followed any more, and tells whether that is news: an outage is one, not each attempt in it.
+func (v *View) lose(err error) (news bool) {
 	cause := v.opt.Explain(err)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.state.synced {
 		v.state.since = time.Now()
 	}
+	news = v.state.synced || v.state.cause != cause
 	v.state.synced, v.state.cause = false, cause
 	v.announce()
+	return news
 }

@@ -30,8 +30,11 @@ func (v *View) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		v.lose(err)
-		v.opt.Log.Warn().Err(err).Str("reason", reason).Msg("the view of the locks is interrupted")
+		event := v.opt.Log.Debug()
+		if v.lose(err) {
+			event = v.opt.Log.Warn()
+		}
+		event.Err(err).Str("reason", reason).Msg("the view of the locks is interrupted")
 		select {
 		case <-ctx.Done():
 			return nil
