@@ -1,0 +1,95 @@
+package etcdconn
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Trouble finds out why etcd can not be used, and says it: to whoever asks, and in the log, each kind of reason once until all is
+// well again. The calls that suffer can not tell: they wait for a connection until their time is over, and then know no more
+// than that.
+type Trouble struct {
+	Etcd   *clientv3.Client
+	Prefix string // to read for a proof
+	// Well tells that etcd can be used, by signs that are there anyway. While it does, etcd is not asked.
+	Well func() bool
+	Log  zerolog.Logger
+
+	mu    sync.Mutex
+	cause string
+	told  map[Class]bool
+}
+
+const (
+	troubleEvery   = time.Second
+	troubleTimeout = 5 * time.Second
+)
+
+// Cause is a sentence, or "" when etcd can be used.
+func (t *Trouble) Cause() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cause
+}
+
+// Run looks every second until ctx ends.
+func (t *Trouble) Run(ctx context.Context) error {
+	ticker := time.NewTicker(troubleEvery)
+	defer ticker.Stop()
+	for {
+		t.look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (t *Trouble) look(ctx context.Context) {
+	if t.Well() {
+		t.over()
+		return
+	}
+	try, cancel := context.WithTimeout(ctx, troubleTimeout)
+	defer cancel()
+	switch err := Prove(try, t.Etcd, t.Prefix); {
+	case ctx.Err() != nil:
+	case err == nil:
+		t.over()
+	default:
+		t.is(err)
+	}
+}
+
+func (t *Trouble) is(err error) {
+	class := Other
+	if e, ok := errors.AsType[*Error](err); ok {
+		class = e.Class
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cause = err.Error()
+	if t.told[class] {
+		return
+	}
+	if t.told == nil {
+		t.told = map[Class]bool{}
+	}
+	t.told[class] = true
+	t.Log.Error().Str("class", string(class)).Msg("etcd can not be used: " + t.cause)
+}
+
+func (t *Trouble) over() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cause != "" {
+		t.Log.Info().Msg("etcd can be used again")
+	}
+	t.cause, t.told = "", nil
+}

@@ -1,0 +1,73 @@
+package etcdconn_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+// book is a log that a test reads while it is written.
+type book struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *book) count(text string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.buf.String(), text)
+}
+
+func TestTroubleIsToldOnceUntilItIsOver(t *testing.T) {
+	server := etcdtest.Start(t)
+	log := &book{}
+	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	trouble := &etcdconn.Trouble{Etcd: c, Prefix: "/m/", Well: func() bool { return false }, Log: zerolog.New(log)}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- trouble.Run(ctx) }()
+
+	for range 2 {
+		told := log.count(`"class":"unreachable"`)
+		server.Stop()
+		until(t, func() bool { return strings.Contains(trouble.Cause(), "etcd is unreachable") })
+		time.Sleep(2500 * time.Millisecond) // looks twice more, and has nothing new to say
+		if n := log.count(`"class":"unreachable"`); n != told+1 {
+			t.Errorf("the log tells %d times that etcd is away, want once", n-told)
+		}
+		over := log.count("can be used again")
+		server.Restart(t)
+		until(t, func() bool { return trouble.Cause() == "" && log.count("can be used again") == over+1 })
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func until(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not happen")
+		}
+	}
+}
