@@ -1,0 +1,58 @@
+package unlocker
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
+)
+
+// check says in one sentence what can not work, before anything is opened.
+func (o options) check() error {
+	if _, err := o.mode(); err != nil {
+		return daemon.Usage(err)
+	}
+	for _, check := range []func() error{o.sweep.Check, o.checkMetrics, o.log.Check, o.etcd.Check, o.web.Check} {
+		if err := check(); err != nil {
+			return daemon.Usage(err)
+		}
+	}
+	return nil
+}
+
+// mode is the policy that was chosen. There is no default: removing locks is nothing to begin by accident, and nothing to
+// wait for in vain.
+func (o options) mode() (sweeper.Mode, error) {
+	switch mode := sweeper.Mode(o.policy); mode {
+	case "":
+		return "", errors.New("--policy is missing: choose alert-only, which removes nothing, or auto-unlock")
+	case sweeper.AlertOnly:
+		if o.dryRun {
+			return "", errors.New("--sweep.dry-run says what auto-unlock would remove, and --policy=alert-only removes nothing: choose one of them")
+		}
+		return mode, nil
+	case sweeper.AutoUnlock:
+		if o.dryRun {
+			return sweeper.DryRun, nil
+		}
+		return mode, nil
+	}
+	return "", fmt.Errorf("--policy can not be %q: it is one of alert-only, auto-unlock", o.policy)
+}
+
+func (o options) checkMetrics() error {
+	_, err := lockmetrics.ParseSeries(o.series)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--metrics.lock-series: %w", err)
+	case o.seriesLimit < 0:
+		return fmt.Errorf("--metrics.lock-series-limit is negative: %d", o.seriesLimit)
+	case o.eventRetention <= 0:
+		return fmt.Errorf("--metrics.event-retention is %v: give a time above 0", o.eventRetention)
+	case o.historyRetention <= 0:
+		return fmt.Errorf("--history.retention is %v: give a time above 0", o.historyRetention)
+	}
+	return nil
+}

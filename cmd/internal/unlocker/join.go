@@ -1,0 +1,152 @@
+package unlocker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
+)
+
+// namespace is the first word of the metrics.
+const namespace = "unlocker"
+
+// rooms are the parts of an unlocker, joined.
+type rooms struct {
+	store   *lockstore.Store
+	view    *lockview.View
+	health  *health
+	trouble *etcdconn.Trouble
+	metrics *lockmetrics.Collector
+	config  sweeper.Config
+	sweeper *sweeper.Sweeper
+}
+
+// join hands each room the functions of the others that it needs.
+func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) {
+	layout, err := o.locks.Layout()
+	if err != nil {
+		return nil, err
+	}
+	r := &rooms{
+		store:  lockstore.New(etcd, layout, lockstore.WithLog(log), lockstore.WithRetention(o.historyRetention)),
+		health: &health{etcd: etcd, timeout: o.etcd.RequestTimeout},
+	}
+	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch, Ending: r.store.Ending}, lockview.Options{
+		Ended:   func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
+		Explain: etcdconn.Explain, Log: log,
+	})
+	r.trouble = &etcdconn.Trouble{
+		Etcd: etcd, Prefix: layout.Prefix(), Well: func() bool { return r.view.Fresh().Synced }, Log: log,
+	}
+	r.metrics = lockmetrics.New(r.measured(o))
+	if r.config, err = r.swept(o, log); err != nil {
+		return nil, err
+	}
+	r.sweeper, err = sweeper.New(r.config)
+	return r, err
+}
+
+// measured joins the metrics to the view.
+func (r *rooms) measured(o options) lockmetrics.Config {
+	view := r.view
+	return lockmetrics.Config{
+		Namespace: namespace, Policy: *o.sweep,
+		Locks: view.Locks, Queues: view.Queues, Clock: view.Clock,
+		Sync: func() lockmetrics.Sync {
+			f := view.Fresh()
+			return lockmetrics.Sync{Listed: !f.Heard.IsZero(), Current: f.Synced, Revision: f.Highest, Heard: f.Heard}
+		},
+		Activity: func() lockmetrics.Activity {
+			s := view.Stats()
+			problems := make(map[string]uint64, len(s.MetadataErrors))
+			for reason, n := range s.MetadataErrors {
+				problems[string(reason)] = n
+			}
+			return lockmetrics.Activity{
+				Resyncs: s.Resyncs, Restarts: s.WatchRestarts, MetadataErrors: problems,
+				Events: map[string]uint64{"put": s.Puts, "delete": s.Deletes},
+			}
+		},
+		Alarms: r.health.alarms,
+		Series: lockmetrics.Series(o.series), SeriesLimit: o.seriesLimit,
+	}
+}
+
+// swept joins the sweeper to the view and the store.
+func (r *rooms) swept(o options, log zerolog.Logger) (sweeper.Config, error) {
+	view, store := r.view, r.store
+	mode, err := o.mode()
+	if err != nil {
+		return sweeper.Config{}, err
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		return sweeper.Config{}, err
+	}
+	id := instance(hostname)
+	return sweeper.Config{
+		ID: id, Hostname: hostname, Version: daemon.BuildInfo().Version, Mode: mode, Policy: *o.sweep, Exclude: o.exclude,
+		Locks: view.Locks, Lock: view.Lock, Clock: view.Clock,
+		Fresh: func() sweeper.Freshness {
+			f := view.Fresh()
+			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.Heard), Revision: f.Revision}
+		},
+		Announce: func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
+			head, err := store.Announce(ctx, p)
+			return head.Revision, head.RaftTerm, explained(err)
+		},
+		Remove:         store.AutoUnlock,
+		Peers:          func() []sweeper.Peer { return peers(view.Unlockers()) },
+		Offsets:        func(ctx context.Context) []time.Duration { return offsets(etcdconn.ClockOffsets(ctx, *o.etcd)) },
+		EventRetention: o.eventRetention,
+		Log:            log.With().Str("instance", id).Logger(),
+	}, nil
+}
+
+// explained is err in words for people; nobody looks into it.
+func explained(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(etcdconn.Explain(err))
+}
+
+// instance names this process, unlike any other that ran or runs on this host.
+func instance(hostname string) string {
+	return strings.ReplaceAll(hostname, "/", "-") + "-" + uuid.NewString()[:8]
+}
+
+// peers are the unlockers whose records were seen to arrive. The age of others is not known.
+func peers(unlockers []lockview.Unlocker) []sweeper.Peer {
+	var known []sweeper.Peer
+	for _, u := range unlockers {
+		if !u.Arrived.IsZero() {
+			known = append(known, sweeper.Peer{ID: u.ID, Now: u.Now.Time, Age: time.Since(u.Arrived)})
+		}
+	}
+	return known
+}
+
+// offsets are those that could be learned.
+func offsets(all []etcdconn.Offset) []time.Duration {
+	var known []time.Duration
+	for _, o := range all {
+		if o.Err == nil {
+			known = append(known, o.Offset)
+		}
+	}
+	return known
+}

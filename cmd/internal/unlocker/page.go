@@ -1,0 +1,105 @@
+package unlocker
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
+)
+
+// page tells people who come to the address of the metrics how this unlocker is. Locks are shown by the dashboard.
+type page struct {
+	rooms *rooms
+	ready *daemon.Readiness
+}
+
+// shown is what the page shows.
+type shown struct {
+	ID, Version string
+	Policy      staleness.Policy
+	Now         time.Time
+	NotReady    string
+	Trouble     string // with etcd
+	Fresh       lockview.Freshness
+	Sweep       sweeper.Status
+	Etcd        *etcdconn.Health // nil until etcd was asked once
+	Unlockers   []lockview.Unlocker
+}
+
+// routes adds the page to the routes of probes and metrics, all of them below prefix.
+func (p *page) routes(ops *http.ServeMux, prefix string) http.Handler {
+	ops.Handle("GET /{$}", p)
+	if prefix == "" {
+		return ops
+	}
+	mux := http.NewServeMux()
+	mux.Handle(prefix+"/", http.StripPrefix(prefix, ops))
+	return mux
+}
+
+func (p *page) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	var body bytes.Buffer
+	if err := statusPage.Execute(&body, p.show()); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	w.Write(body.Bytes())
+}
+
+func (p *page) show() shown {
+	r := p.rooms
+	s := shown{
+		ID: r.config.ID, Version: r.config.Version, Policy: r.config.Policy, Now: time.Now().UTC(),
+		Fresh: r.view.Fresh(), Sweep: r.sweeper.Status(), Etcd: r.health.last.Load(), Unlockers: r.view.Unlockers(), Trouble: r.trouble.Cause(),
+	}
+	if err := p.ready.Check(); err != nil {
+		s.NotReady = err.Error()
+	}
+	return s
+}
+
+var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{
+	"utc":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
+	"short": func(d time.Duration) time.Duration { return d.Round(time.Second) },
+}).Parse(`<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>unlocker {{.ID}}</title></head>
+<body>
+<h1>unlocker {{.ID}}</h1>
+<p>{{with .NotReady}}<strong>Not ready:</strong> {{.}}.{{else}}Ready.{{end}}
+Policy <strong>{{.Sweep.Mode}}</strong>.
+{{- if not .Fresh.Synced}} <strong>The picture of the locks is not current:</strong> {{or .Trouble .Fresh.Cause}}.{{end}}
+{{- if not .Sweep.Writable}} <strong>etcd takes no writes</strong>{{with .Sweep.Failure}}: {{.}}{{end}}.{{end}}
+{{- if not .Sweep.Forward}} <strong>etcd went back to an older state:</strong> nothing is removed until all unlockers were restarted by somebody who knows why.{{end}}
+{{- if .Sweep.Brake}} <strong>Brake:</strong> so many locks are due at once that one is removed each second.{{end}}</p>
+<table>
+<tr><th>locks<td>{{range $state, $n := .Sweep.States}}{{$n}} {{$state}} {{else}}none{{end}}
+<tr><th>due and held back<td>{{range $rule, $n := .Sweep.HeldBack}}{{if $n}}{{$n}} by {{$rule}} {{end}}{{end}}
+<tr><th>due within a minute<td>{{.Sweep.DueSoon}}
+<tr><th>set aside after failures<td>{{.Sweep.SetAside}}
+<tr><th>last gap<td>{{short .Sweep.SinceGap}} ago: {{.Sweep.GapCause}}
+<tr><th>own wall clock<td>{{.Sweep.WallClock}}, {{.Sweep.Offset}} ahead of the others, {{.Sweep.ClockJumps}} jumps; it is {{utc .Now}}
+<tr><th>etcd<td>revision {{.Sweep.Revision}}, {{if .Fresh.Heard.IsZero}}never heard{{else}}heard {{utc .Fresh.Heard}}{{end}}
+{{- with .Etcd}}{{range .Members}}
+<tr><th>member {{.Endpoint}}<td>{{with .Problem}}{{.}}{{else}}{{.Version}}{{if .Leader}}, leads{{end}}, answered in {{.Took}}{{end}}{{end}}
+<tr><th>alarms of etcd<td>{{with .Problem}}not known: {{.}}{{else}}{{range .Alarms}}{{.Kind}} by {{.Member}} {{else}}none{{end}}{{end}}{{end}}
+<tr><th>unlockers<td>{{range .Unlockers}}{{.ID}} ({{.Mode}}) {{end}}
+<tr><th>policy<td>clock skew {{.Policy.ClockSkew}}, warning at least {{.Policy.MinWarning}}; without readable deadlines alert after {{.Policy.DefaultAlertAfter}}, removal after {{.Policy.DefaultAutoUnlockAfter}} (0s = never)
+<tr><th>version<td>{{.Version}}
+</table>
+<p><a href="metrics">metrics</a> · <a href="readyz">readyz</a> · <a href="livez">livez</a></p>
+</body>
+</html>
+`))

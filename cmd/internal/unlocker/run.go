@@ -1,0 +1,84 @@
+package unlocker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
+)
+
+// run joins the rooms and works until ctx ends.
+func run(ctx context.Context, o options) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	log := daemon.Logger(*o.log, os.Stderr)
+	requests := etcdconn.NewRequests(namespace)
+	etcd, err := etcdconn.New(*o.etcd, log, requests.DialOption())
+	if err != nil {
+		return daemon.Usage(err)
+	}
+	defer etcd.Close()
+	r, err := join(o, etcd, log)
+	if err != nil {
+		return daemon.Usage(err)
+	}
+	registry := daemon.NewRegistry(namespace)
+	registry.MustRegister(r.metrics, r.sweeper, requests, lockmetrics.PolicyInfo(namespace, string(r.config.Mode)))
+	ready := &daemon.Readiness{}
+	ready.Add("locks", r.listed)
+	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
+	server := &daemon.Server{
+		Address: o.web.Address, ConfigFile: o.web.ConfigFile, Drain: o.web.ShutdownTimeout, Log: log,
+		Handler: (&page{rooms: r, ready: ready}).routes(ops.Handler(), o.web.Prefix()),
+	}
+	address, err := server.Listen()
+	if err != nil {
+		return err
+	}
+	policy(log.Info(), r.config).Stringer("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
+
+	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
+	group.Add("health of etcd", r.health.Run)
+	group.Add("trouble with etcd", r.trouble.Run)
+	group.Add("view", r.view.Run)
+	group.Add("http", server.Run)
+	group.Add("sweeper", r.sweeper.Run)
+	err = group.Run(ctx)
+	r.leave(log)
+	return err
+}
+
+// policy tells in a log line what is removed, and when.
+func policy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
+	return e.Str("version", c.Version).Str("instance", c.ID).Str("policy", string(c.Mode)).
+		Stringer("clock_skew", c.Policy.ClockSkew).Stringer("min_warning", c.Policy.MinWarning).
+		Stringer("default_alert_after", c.Policy.DefaultAlertAfter).Stringer("default_auto_unlock_after", c.Policy.DefaultAutoUnlockAfter).
+		Strs("exclude", c.Exclude)
+}
+
+// listed is ready when the locks were read once. It stays so when etcd goes away: to be taken out of service would not help.
+func (r *rooms) listed() error {
+	f := r.view.Fresh()
+	if !f.Heard.IsZero() {
+		return nil
+	}
+	return errors.New("not read yet: " + cmp.Or(r.trouble.Cause(), f.Cause))
+}
+
+// leave takes the own presence record away, so that nobody need wait for its end.
+func (r *rooms) leave(log zerolog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := r.store.Leave(ctx, r.config.ID); err != nil {
+		log.Debug().Err(err).Msg("the presence record is left to end by itself")
+	}
+}
