@@ -21,7 +21,7 @@ type caught struct {
 func catch(ctx context.Context) *caught {
 	s := &caught{c: make(chan os.Signal, 8), over: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(ctx)
-	signal.Notify(s.c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(s.c, heeded(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)...)
 	go func() {
 		defer close(s.over)
 		select {

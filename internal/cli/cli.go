@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,7 +41,7 @@ type app struct {
 func Main(ctx context.Context, p Process) int {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	root := newRoot(&app{Process: p})
+	root := Command(p)
 	root.SetArgs(p.Args)
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
@@ -64,6 +66,9 @@ func complain(w io.Writer, cmd *cobra.Command, err error) {
 	}
 }
 
+// Command is the command tree that Main runs, for the documentation to be made of.
+func Command(p Process) *cobra.Command { return newRoot(&app{Process: p}) }
+
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mutexctl",
@@ -86,11 +91,33 @@ escape (\x1b, \u202e, \\); with --escaped a name is read in that form.`,
 		newForceUnlock(a), newSweep(a),
 		newVersion(a), newExitCodesTopic(),
 	)
-	root.InitDefaultCompletionCmd()
-	root.InitDefaultHelpCmd()
+	cobraCommands(root)
 	wrongArgumentsAreUsage(root)
 	flags.Bind(root, "MUTEXCTL")
 	return root
+}
+
+// cobraCommands adds help and completion, and what cobra leaves out of them.
+func cobraCommands(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Example = "  mutexctl help run\n  mutexctl help exit-codes"
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if found, rest, err := root.Find(args); err != nil || found == root && len(rest) > 0 {
+					return usagef("there is no command %s", visible(strings.Join(args, " ")))
+				}
+				return nil
+			}
+		case "completion":
+			c.Example = "  source <(mutexctl completion bash)\n  mutexctl completion zsh >\"${fpath[1]}/_mutexctl\""
+			for _, shell := range c.Commands() {
+				shell.Example = "  mutexctl completion " + shell.Name()
+			}
+		}
+	}
 }
 
 // sharedFlags defines what all commands ask. A command says itself how it went; the log is for what goes on behind it.
@@ -133,7 +160,7 @@ func (e signalError) Error() string { return "ended by the signal " + e.Signal.S
 func untilSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM)...)
 	go func() {
 		select {
 		case sig := <-signals:
@@ -145,6 +172,11 @@ func untilSignal(ctx context.Context) (context.Context, func()) {
 		signal.Stop(signals)
 		cancel(nil)
 	}
+}
+
+// heeded leaves out the signals that whoever started us made us ignore, as nohup does and a shell for what runs in its background.
+func heeded(signals ...os.Signal) []os.Signal {
+	return slices.DeleteFunc(signals, signal.Ignored)
 }
 
 // coloured tells whether the states may be painted: on a terminal of somebody who did not ask for none (no-color.org).

@@ -3,7 +3,6 @@ package cli_test
 import (
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
@@ -16,7 +15,7 @@ import (
 
 // console ID COMMAND... runs a program in the background on a terminal of its own, whose screen is the file ID.out.
 func (w *world) console(ts *testscript.TestScript, _ bool, args []string) {
-	screen, terminal, err := openTerminal()
+	file, terminal, err := openTerminal()
 	ts.Check(err)
 	defer terminal.Close()
 	path, err := exec.LookPath(args[1])
@@ -30,20 +29,26 @@ func (w *world) console(ts *testscript.TestScript, _ bool, args []string) {
 	c.Stdin, c.Stdout, c.Stderr = terminal, terminal, terminal
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	ts.Check(c.Start())
-	w.running[args[0]], w.screens[args[0]] = c, screen
+	s := &screen{file: file, dark: make(chan struct{})}
+	w.running[args[0]], w.screens[args[0]] = c, s
 	go func() {
+		defer close(s.dark)
 		defer out.Close()
-		if _, err := io.Copy(out, screen); err != nil && !errors.Is(err, syscall.EIO) && !errors.Is(err, fs.ErrClosed) {
-			ts.Logf("the screen of %s: %v", args[0], err)
-		}
+		_, _ = io.Copy(out, file) // ends with an error when the last program has left the terminal
 	}()
-	ts.Defer(func() { screen.Close() })
+	ts.Defer(func() { file.Close() })
+}
+
+// screen is the end of a terminal at which the person sits.
+type screen struct {
+	file *os.File
+	dark chan struct{} // closed when all that was written is in the file
 }
 
 // keys ID TEXT types on a console; ^C and ^Z are what they are on a keyboard, and \n is return.
 func (w *world) keys(ts *testscript.TestScript, _ bool, args []string) {
 	text := strings.NewReplacer("^C", "\x03", "^Z", "\x1a", `\n`, "\n").Replace(args[1])
-	_, err := w.screens[args[0]].WriteString(text)
+	_, err := w.screens[args[0]].file.WriteString(text)
 	ts.Check(err)
 }
 

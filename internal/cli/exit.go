@@ -27,7 +27,7 @@ const exitCodes = `mutexctl ends with one of these statuses:
   2    usage: a wrong flag or argument; nothing was asked of etcd
   3    held by another: the lock was not free in time, or the hold is not the one that was named
   4    no such lock: nobody holds it
-  5    lost while running: the lock went away under "run", or under the uuid that was named
+  5    lost while running: the lock went away under the command of "run"
 
 "mutexctl run" passes on the status of its command, whatever it is. What run says on its own account:
 

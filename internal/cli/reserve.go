@@ -31,7 +31,7 @@ it: after --for people are alerted and it is auto-unlocked. The uuid of the hold
 		Args: wants(1, 1, "NAME"),
 	}
 	o.takeFlags.add(cmd, patience{})
-	cmd.Flags().StringVar(&o.owner, "owner", "", "who holds the lock (default: user@host)")
+	cmd.Flags().StringVar(&o.owner, "owner", "", "`name` of who holds the lock (default: user@host)")
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long (required)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := o.names.good(args[0])

@@ -58,7 +58,7 @@ can not be started: see "mutexctl help exit-codes".`,
 	}
 	o.takeFlags.add(cmd, patience{forever: true})
 	f := cmd.Flags()
-	f.StringVar(&o.owner, "owner", "", "who holds the lock (default: the command's name)")
+	f.StringVar(&o.owner, "owner", "", "`name` of who holds the lock (default: the command's)")
 	f.DurationVar(&o.expect, "expect", mutex.DefaultExpectedRunTime, "alert people when the command runs longer")
 	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", time.Minute, "how long after the last extension the lock is auto-unlocked, when this machine dies")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour, "extend the lock for so long; then it is lost and the command is ended")
@@ -177,7 +177,7 @@ func (o *runOptions) lost(lock *mutex.Lock, c *child) error {
 	fmt.Fprintf(o.app.Stderr, "mutexctl run: %v; ending the command, at the latest in %v\n", cause, o.grace)
 	c.end(o.grace)
 	_ = lock.Unlock() // it may still stand: "lost" includes that etcd did not answer in time
-	return lostf("the command was ended: %w", cause)
+	return lostf("the command was ended, because the lock was lost")
 }
 
 // The variables by which a command knows the lock that it runs under.

@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 			}
 			e.Values[worldKey{}] = w
 			e.Setenv("MUTEXCTL_ETCD_ENDPOINTS", server.Endpoint())
+			e.Setenv("ENDPOINT", server.Endpoint())
 			e.Setenv("MUTEXCTL_LOCKS_PREFIX", w.layout.Prefix())
 			e.Setenv("USER", "ann")
 			e.Defer(w.end)

@@ -110,9 +110,16 @@ func (s *session) view(ctx context.Context, ended func(*metadata.Record, *metada
 	}
 }
 
-// locks is the library on this connection, for locks with these options, which it checks.
+// locks is the library on this connection, for locks with these options, which it checks. What it has to say on its own is for
+// those who ask for more than warnings: the command tells the rest.
 func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
-	locks, err := mutex.New(s.client, mutex.Options{Prefix: s.layout.Prefix(), Log: s.log, Now: s.app.Now, Defaults: options})
+	log := zerolog.Nop()
+	if s.log.GetLevel() < zerolog.WarnLevel {
+		log = s.log
+	}
+	locks, err := mutex.New(s.client, mutex.Options{
+		Prefix: s.layout.Prefix(), Log: log, Now: s.app.Now, Defaults: options, RequestTimeout: s.app.etcd.RequestTimeout,
+	})
 	if err != nil {
 		return nil, &statusError{ExitUsage, err}
 	}

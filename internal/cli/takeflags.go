@@ -22,8 +22,8 @@ func (t *takeFlags) add(cmd *cobra.Command, wait patience) {
 	t.wait = wait
 	t.names.flag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&t.purpose, "purpose", "", "what the lock is held for; whoever is alerted reads this first")
-	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute for people to see, as name=value; repeat for more")
+	f.StringVar(&t.purpose, "purpose", "", "`text` that says what the lock is held for; whoever is alerted reads this first")
+	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute for people to see, as `name=value`; repeat for more")
 	f.Var(&t.wait, "wait", "how long to wait for the lock: a time, 0 to try once, or forever")
 }
 

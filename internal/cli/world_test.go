@@ -28,14 +28,14 @@ type world struct {
 	layout  metadata.Layout
 	env     *testscript.Env
 	running map[string]*exec.Cmd
-	screens map[string]*os.File
+	screens map[string]*screen
 }
 
 type worldKey struct{}
 
 func newWorld(e *testscript.Env, client *clientv3.Client) (*world, error) {
 	layout, err := metadata.NewLayout("/" + filepath.Base(e.WorkDir))
-	return &world{client: client, layout: layout, env: e, running: map[string]*exec.Cmd{}, screens: map[string]*os.File{}}, err
+	return &world{client: client, layout: layout, env: e, running: map[string]*exec.Cmd{}, screens: map[string]*screen{}}, err
 }
 
 // end ends what a failed script left running.
@@ -137,6 +137,10 @@ func (w *world) finish(ts *testscript.TestScript, _ bool, args []string) {
 	timer := time.AfterFunc(enough, func() { _ = c.Process.Kill() })
 	defer timer.Stop()
 	err := c.Wait()
+	if screen := w.screens[args[0]]; screen != nil {
+		<-screen.dark
+		delete(w.screens, args[0])
+	}
 	ts.Logf("%s ended: %v\n%s%s", args[0], err, ts.ReadFile(args[0]+".out"), ts.ReadFile(args[0]+".err"))
 	demand(ts, err, args[1])
 }

@@ -1,0 +1,70 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// The command writes the time into a file as long as it lives, and can only be ended by KILL.
+const deaf = `trap "" TERM
+echo ready
+while true; do date +%s.%N >beat.new; mv beat.new beat; sleep 0.02; done`
+
+func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	dir := t.TempDir()
+	var stderr bytes.Buffer
+	run := exec.Command("mutexctl", "run", "l", "--auto-unlock-after", "3s", "--grace", "300ms", "--", "sh", "-c", deaf)
+	run.Dir, run.Stderr = dir, &stderr
+	run.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+proxy.Endpoint(), "MUTEXCTL_ETCD_REQUEST_TIMEOUT=500ms")
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	beat := filepath.Join(dir, "beat")
+	for until := time.Now().Add(enough); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(beat); err == nil {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("the command did not start: %s", &stderr)
+		}
+	}
+	proxy.Stall()
+	err := run.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 5 {
+		t.Errorf("run ended with %v, want status 5", err)
+	}
+	layout, _ := metadata.NewLayout(metadata.DefaultPrefix)
+	doc, _, err := lockstore.New(server.Client(t), layout).Get(context.Background(), "l")
+	if err != nil || doc.Token == 0 {
+		t.Fatalf("the lock that could not be given back is gone: %v", err)
+	}
+	text, err := os.ReadFile(beat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := metadata.ParseTime(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !last.Before(doc.AutoUnlockAt) {
+		t.Errorf("the command lived at %v, the lock could be another's from %v", last, doc.AutoUnlockAt)
+	}
+	t.Logf("the command ended %v before the auto-unlock", doc.AutoUnlockAt.Sub(last))
+	if !strings.Contains(stderr.String(), `lock "l" may be lost`) {
+		t.Errorf("stderr does not tell: %s", &stderr)
+	}
+}
