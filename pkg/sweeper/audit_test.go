@@ -26,7 +26,7 @@ func TestTheAuditLineHasTheWholeRecord(t *testing.T) {
 			r.Attributes = map[string]any{"queue": "night", "shard": json.Number("7"), "retry": true}
 		})
 		r := s.locks["billing/invoice/42"]
-		wait(time.Hour)
+		s.wait(time.Hour)
 		lines := n.log("lock removed")
 		if len(lines) != 1 {
 			t.Fatalf("%d lines", len(lines))
@@ -60,9 +60,9 @@ func TestHostileRecordsCanNotForgeTheLog(t *testing.T) {
 			r.Problems = []metadata.Problem{{Field: hostile, Reason: metadata.ReasonBadValue, Text: hostile}}
 		})
 		s.broken[hostile] = fmt.Errorf("etcd says: %s", hostile)
-		wait(3 * time.Minute)
+		s.wait(3 * time.Minute)
 		delete(s.broken, hostile)
-		wait(6 * time.Minute)
+		s.wait(6 * time.Minute)
 		if len(n.log("the lock is alerting")) != 1 || len(n.log("lock not removed")) != 6 || len(n.log("lock removed")) != 1 {
 			t.Errorf("the log is\n%s", n.logged.String())
 		}
@@ -83,24 +83,46 @@ func TestTheStartOfAnAlertIsToldOnce(t *testing.T) {
 		n := s.join(t)
 		s.take("a", time.Minute, time.Hour)
 		token := s.revision
-		wait(59 * time.Second)
+		s.wait(59 * time.Second)
 		if lines := n.log("the lock is alerting"); len(lines) != 0 {
 			t.Errorf("told before alert_at: %v", lines)
 		}
-		wait(6 * time.Second)
+		s.wait(6 * time.Second)
 		if lines := n.log("the lock is alerting"); len(lines) != 1 || lines[0]["state"] != "alerting" || lines[0]["lock"] != "a" {
 			t.Errorf("logged %v", lines)
 		}
-		wait(10 * time.Minute)
+		s.wait(10 * time.Minute)
 		if lines := n.log("the lock is alerting"); len(lines) != 1 {
 			t.Errorf("told %d times", len(lines))
 		}
 		if _, err := s.alive("a", token, time.Now().Round(0).Add(10*time.Minute), time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		wait(11 * time.Minute)
+		s.wait(11 * time.Minute)
 		if lines := n.log("the lock is alerting"); len(lines) != 2 {
 			t.Errorf("told %d times after an extension", len(lines))
+		}
+	})
+}
+
+func TestAlertsAreToldAsSoonAsTheViewIsComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.take("a", time.Second, time.Hour)
+		s.wait(time.Minute)
+		n := s.join(t, func(n *node, c *sweeper.Config) {
+			locks := c.Locks
+			c.Fresh = func() sweeper.Freshness { return sweeper.Freshness{Synced: n.clock() >= 2*time.Second} }
+			c.Locks = func() []*metadata.Record {
+				if n.clock() < 2*time.Second {
+					return nil
+				}
+				return locks()
+			}
+		})
+		s.wait(2 * time.Second)
+		if lines := n.log("the lock is alerting"); len(lines) != 1 {
+			t.Errorf("logged %v", lines)
 		}
 	})
 }
@@ -109,9 +131,9 @@ func TestAFloodOfAlertsIsCountedNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.takeMany(1000, 2000)
-		wait(10 * time.Second)
+		s.wait(10 * time.Second)
 		n := s.join(t)
-		wait(10 * time.Second)
+		s.wait(10 * time.Second)
 		if lines := n.log("the lock is alerting"); len(lines) != 100 {
 			t.Errorf("%d lines", len(lines))
 		}

@@ -25,9 +25,9 @@ func TestMassExpiryIsRemovedInBatchesOldestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.takeMany(1000, 1500)
-		wait(10 * time.Minute)
+		s.wait(10 * time.Minute)
 		n := s.join(t)
-		wait(minWarning)
+		s.wait(minWarning)
 		if len(s.removed) != 1000 || n.Status().Brake {
 			t.Errorf("%d removed, status %+v", len(s.removed), n.Status())
 		}
@@ -49,7 +49,7 @@ func TestTheBrakeSlowsButNeverStops(t *testing.T) {
 		s := newStore()
 		s.takeMany(100, 40)
 		n := s.join(t)
-		wait(2*time.Minute + skew + 10*time.Second)
+		s.wait(2*time.Minute + skew + 10*time.Second)
 		if got := len(s.removed); got < 9 || got > 12 {
 			t.Errorf("%d removed in the first ten seconds, want one a second", got)
 		}
@@ -64,7 +64,7 @@ func TestTheBrakeSlowsButNeverStops(t *testing.T) {
 				t.Errorf("commit %d removed %v, want the oldest lock", i, commit)
 			}
 		}
-		wait(2 * time.Minute)
+		s.wait(2 * time.Minute)
 		if len(s.removed) != 100 || n.Status().Brake {
 			t.Errorf("%d removed, status %+v", len(s.removed), n.Status())
 		}
@@ -79,11 +79,11 @@ func TestTheBrakeSeesWhatIsComing(t *testing.T) {
 		s := newStore()
 		n := s.join(t)
 		s.takeMany(100, 0)
-		wait(2*time.Minute + skew - time.Minute - 10*time.Second)
+		s.wait(2*time.Minute + skew - time.Minute - 10*time.Second)
 		if n.Status().Brake {
 			t.Error("the brake is on more than a minute ahead")
 		}
-		wait(20 * time.Second)
+		s.wait(20 * time.Second)
 		if !n.Status().Brake {
 			t.Error("the brake is off half a minute ahead")
 		}
@@ -104,12 +104,13 @@ func TestTheBrakeIsOffForFewLocks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStore()
 				s.join(t)
+				s.wait(1200 * time.Millisecond) // so that no scan falls on the moment of the removals
 				s.takeMany(c.expiring, c.others)
-				wait(2*time.Minute + skew + time.Second)
+				s.wait(2*time.Minute + skew + time.Second)
 				if len(s.removed) != c.removedAfterSecond {
 					t.Errorf("%d removed", len(s.removed))
 				}
-				wait(time.Minute)
+				s.wait(time.Minute)
 				if len(s.removed) != c.expiring {
 					t.Errorf("%d removed in the end", len(s.removed))
 				}
@@ -127,7 +128,7 @@ func TestExcludedLocksDoNotEngageTheBrake(t *testing.T) {
 		}
 		n := s.join(t, excluding("spared/*", "due-*"))
 		s.take("a", time.Second, 2*time.Minute, func(*metadata.Record) {})
-		wait(2*time.Minute + skew)
+		s.wait(2*time.Minute + skew)
 		if n.Status().Brake || len(s.removals("a")) != 1 {
 			t.Errorf("status %+v, a removed at %v", n.Status(), s.removals("a"))
 		}

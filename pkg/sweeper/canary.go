@@ -122,7 +122,6 @@ func (o *observer) confirm() {
 	}
 	o.gap(now, gapConfirmed, fmt.Sprintf("from revision %d to %d", c.revision, c.newest))
 	c.revision, c.wentBack = c.newest, false
-	o.wake()
 }
 
 // askMembers compares the wall clock with those of etcd's members until ctx ends.

@@ -1,11 +1,13 @@
 package sweeper_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/staleness"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
 func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
@@ -23,9 +25,9 @@ func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
 					s := newStore()
 					h := s.hold(t, "living", 90*time.Second, 0)
 					n := join(t, s)
-					wait(100 * time.Second)
+					s.wait(100 * time.Second)
 					n.jump(by)
-					wait(10 * time.Hour)
+					s.wait(10 * time.Hour)
 					h.mustHold(t)
 					if got := n.Status().ClockJumps; got != 1 {
 						t.Errorf("%d jumps counted", got)
@@ -44,14 +46,14 @@ func TestAClockThatWasWrongFromTheStartCostsNobodyALock(t *testing.T) {
 					s := newStore()
 					h := s.hold(t, "living", 90*time.Second, 0)
 					s.take("dead", time.Minute, 10*time.Minute)
-					wait(45 * time.Second)
+					s.wait(45 * time.Second)
 					n := s.join(t, ahead(by))
 					if !withMembers {
 						n.leave()
 						n = s.join(t, ahead(by), withoutMembers)
 					}
 					started := time.Now()
-					wait(5 * time.Hour)
+					s.wait(5 * time.Hour)
 					h.mustHold(t)
 					switch at := s.removals("dead"); {
 					case withMembers && len(at) > 0:
@@ -73,19 +75,19 @@ func TestAnUnverifiedClockCostsTimeOnlyAfterARestart(t *testing.T) {
 		n := s.join(t, withoutMembers)
 		s.take("watched from its beginning", time.Second, 5*time.Minute)
 		deadline := time.Now().Add(5 * time.Minute)
-		wait(10 * time.Minute)
+		s.wait(10 * time.Minute)
 		s.mustBeRemovedOnceAt(t, "watched from its beginning", deadline.Add(skew))
 
 		s.take("seen after a restart", time.Second, 5*time.Minute)
-		wait(4 * time.Minute)
+		s.wait(4 * time.Minute)
 		n.leave()
 		n = s.join(t, withoutMembers)
 		restarted := time.Now()
-		wait(2 * time.Minute)
+		s.wait(2 * time.Minute)
 		if got := n.Status(); got.HeldBack[staleness.Clock] != 1 || got.WallClock != staleness.Unverified {
 			t.Errorf("status %+v", got)
 		}
-		wait(time.Hour)
+		s.wait(time.Hour)
 		s.mustBeRemovedOnceAt(t, "seen after a restart", restarted.Add(5*time.Minute))
 	})
 }
@@ -94,18 +96,96 @@ func TestAClockThatGetsVerifiedAllowsRemovalAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.take("a", time.Second, time.Hour)
-		wait(2 * time.Hour)
+		s.wait(2 * time.Hour)
 		n := s.join(t, withoutMembers, withPeers)
-		wait(10 * time.Minute)
+		s.wait(10 * time.Minute)
 		s.mustHave(t, "a")
 		s.join(t, withoutMembers)
 		joined := time.Now()
-		wait(5 * time.Second)
-		if at := s.removals("a"); len(at) != 1 || at[0].Sub(joined) > 2*time.Second {
+		s.wait(5 * time.Second)
+		if at := s.removals("a"); len(at) != 1 || at[0].Sub(joined) > 4*time.Second {
 			t.Errorf("a peer joined at %v, removed at %v", joined, at)
 		}
 		if n.Status().WallClock != staleness.Verified {
 			t.Errorf("status %+v", n.Status())
+		}
+		if lag := gather(t, n)["unlocker_removal_lag_seconds"].GetMetric()[0].GetHistogram().GetSampleSum(); lag > 1 {
+			t.Errorf("lag %v s: it counts from the moment at which the clock was verified", lag)
+		}
+	})
+}
+
+func TestMembersThatDoNotAnswerAreAskedAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		s := newStore()
+		n := s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Offsets = func(context.Context) []time.Duration {
+				if asked++; asked == 1 {
+					return nil
+				}
+				return []time.Duration{time.Second}
+			}
+		})
+		s.wait(12 * time.Second)
+		if got := n.Status(); got.WallClock != staleness.Verified || got.Offset.Round(time.Second) != -time.Second {
+			t.Errorf("%s by %v", got.WallClock, got.Offset)
+		}
+	})
+}
+
+func TestAMembersClockIsNotBelievedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		s := newStore()
+		n := s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Offsets = func(context.Context) []time.Duration {
+				if asked++; asked > 1 {
+					return nil
+				}
+				return []time.Duration{0}
+			}
+		})
+		s.wait(4 * time.Minute)
+		if got := n.Status().WallClock; got != staleness.Verified {
+			t.Errorf("after four minutes: %s", got)
+		}
+		s.wait(2 * time.Minute)
+		if got := n.Status().WallClock; got != staleness.Unverified {
+			t.Errorf("after six minutes: %s", got)
+		}
+	})
+}
+
+func TestAJumpWhileMembersAreAskedSpoilsTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, func(n *node, c *sweeper.Config) {
+			c.Offsets = func(context.Context) []time.Duration {
+				if n.clock() == 0 {
+					n.jump(time.Hour) // the members agreed with the clock as it was before
+				}
+				return []time.Duration{0}
+			}
+		})
+		s.wait(5 * time.Second)
+		if got := n.Status().WallClock; got != staleness.Unverified {
+			t.Errorf("the clock is %s", got)
+		}
+	})
+}
+
+func TestTheTimeSinceAPeersRecordArrivedCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) {
+			c.Peers = func() []sweeper.Peer {
+				return []sweeper.Peer{{ID: "peer", Now: time.Now().Add(-10 * time.Second), Age: 10 * time.Second}}
+			}
+		})
+		s.wait(5 * time.Second)
+		if got := n.Status(); got.WallClock != staleness.Verified || got.Offset != 0 {
+			t.Errorf("%s by %v", got.WallClock, got.Offset)
 		}
 	})
 }
@@ -115,11 +195,11 @@ func TestAWrongClockThatIsSetRightRemovesAgain(t *testing.T) {
 		s := newStore()
 		n := s.join(t, ahead(time.Hour))
 		s.take("a", time.Second, 2*time.Minute)
-		wait(10 * time.Minute)
+		s.wait(10 * time.Minute)
 		s.mustHave(t, "a")
 		n.jump(-time.Hour)
 		right := time.Now()
-		wait(time.Hour)
+		s.wait(time.Hour)
 		if at := s.removals("a"); len(at) != 1 || at[0].Sub(right) < minWarning || at[0].Sub(right) > minWarning+time.Second {
 			t.Errorf("set right at %v, removed at %v", right, at)
 		}
@@ -148,7 +228,7 @@ func TestTheMedianOfOthersIsBelieved(t *testing.T) {
 					s.join(t, withoutMembers, ahead(off))
 				}
 				n := s.join(t, withoutMembers, withPeers, ahead(c.own))
-				wait(10 * time.Second)
+				s.wait(10 * time.Second)
 				if got := n.Status(); got.WallClock != c.want {
 					t.Errorf("the clock is %s by %v, want %s", got.WallClock, got.Offset, c.want)
 				}
@@ -157,15 +237,29 @@ func TestTheMedianOfOthersIsBelieved(t *testing.T) {
 	}
 }
 
+func TestASmallSkewDoesNotAskForMoreThanANetworkCanTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Policy.ClockSkew = 100 * time.Millisecond
+			c.Offsets = func(context.Context) []time.Duration { return []time.Duration{1900 * time.Millisecond} }
+		})
+		s.wait(time.Second)
+		if got := n.Status().WallClock; got != staleness.Verified {
+			t.Errorf("the clock is %s", got)
+		}
+	})
+}
+
 func TestAPeerThatIsGoneIsNotAskedForTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		old := s.join(t, withoutMembers, ahead(time.Hour))
-		wait(10 * time.Second)
+		s.wait(10 * time.Second)
 		old.leave()
-		wait(5 * time.Second)
+		s.wait(5 * time.Second)
 		n := s.join(t, withoutMembers, withPeers) // finds a record that nobody renews
-		wait(3 * time.Second)
+		s.wait(3 * time.Second)
 		if got := n.Status(); got.WallClock != staleness.Unverified {
 			t.Errorf("believes a record of a dead peer: %s by %v", got.WallClock, got.Offset)
 		}

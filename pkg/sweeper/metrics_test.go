@@ -53,8 +53,9 @@ func sample(t *testing.T, n *node, name string, values ...string) float64 {
 
 func TestFixedSeriesExistFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newStore().join(t)
-		wait(0)
+		s := newStore()
+		n := s.join(t)
+		s.wait(0)
 		for _, result := range []string{"success", "conflict", "error", "skipped"} {
 			if got := sample(t, n, "unlocker_removals_total", result); got != 0 {
 				t.Errorf("removals with result %s: %v", result, got)
@@ -81,7 +82,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		s.take("a", time.Second, 2*time.Minute)
 		s.take("b", time.Second, 2*time.Minute)
 		s.broken["b"] = errDown
-		wait(2*time.Minute + skew + 10*time.Second)
+		s.wait(2*time.Minute + skew + 10*time.Second)
 		removedAt := float64(n.store.removals("a")[0].Add(3*time.Second).UnixMilli()) / 1000
 		for name, c := range map[string]struct {
 			got, want float64
@@ -101,7 +102,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		if lag < .0199 || lag > .0201 {
 			t.Errorf("lag %v s, want that of the commit, 20 ms", lag)
 		}
-		wait(time.Hour)
+		s.wait(time.Hour)
 		if got := sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing"); got != -1 {
 			t.Errorf("still there after the retention: %v", got)
 		}
@@ -113,18 +114,22 @@ func TestHeldBackLocksAreCountedByReason(t *testing.T) {
 		s := newStore()
 		n := s.join(t)
 		s.take("a", time.Second, time.Minute)
-		wait(50 * time.Second)
+		s.wait(50 * time.Second)
 		s.set(func() { s.readOnly = true })
-		wait(time.Minute)
+		s.wait(time.Second)
+		if n.Status().Writable {
+			t.Error("writable a second after etcd ran out of space")
+		}
+		s.wait(time.Minute)
 		if got := sample(t, n, "unlocker_removal_held_back", "etcd"); got != 1 {
 			t.Errorf("held back by etcd: %v", got)
 		}
 		s.recover()
-		wait(10 * time.Second)
+		s.wait(10 * time.Second)
 		if got := sample(t, n, "unlocker_removal_held_back", "gap"); got != 1 {
 			t.Errorf("held back by a gap: %v", got)
 		}
-		wait(time.Minute)
+		s.wait(time.Minute)
 		if got := sample(t, n, "unlocker_removal_held_back", "gap"); got != 0 {
 			t.Errorf("removed, and still held back: %v", got)
 		}
@@ -135,11 +140,11 @@ func TestLabelsAreBoundedAndDistinct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.join(t)
-		long := strings.Repeat("é", 100)
+		long := "x" + strings.Repeat("é", 100)
 		for i, name := range []string{long + "1", long + "2", "\xff\xfe", "\xff"} {
 			s.take(name, time.Second, 2*time.Minute, func(r *metadata.Record) { r.Owner, r.Hostname = long+fmt.Sprint(i), "\xffhost" })
 		}
-		wait(10 * time.Minute)
+		s.wait(10 * time.Minute)
 		series := gather(t, n)["unlocker_lock_last_auto_unlock_timestamp_seconds"].GetMetric()
 		if len(series) != 2 {
 			t.Errorf("%d series: names that look the same share one", len(series))
@@ -159,9 +164,9 @@ func TestOnlyTheNewestRemovalsHaveSeries(t *testing.T) {
 		s := newStore()
 		s.delay = time.Millisecond
 		s.takeMany(2500, 5000)
-		wait(10 * time.Minute)
+		s.wait(10 * time.Minute)
 		n := s.join(t)
-		wait(time.Minute)
+		s.wait(time.Minute)
 		if len(s.removed) != 2500 {
 			t.Fatalf("%d removed", len(s.removed))
 		}

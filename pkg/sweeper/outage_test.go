@@ -2,6 +2,7 @@ package sweeper_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,15 +32,15 @@ func TestAnOutageLongerThanEveryTimeToLiveCostsNobodyALock(t *testing.T) {
 				s.join(t, withPeers)
 				h := s.hold(t, "living", 90*time.Second, 0)
 				s.take("dead", time.Second, 100*time.Second)
-				wait(95*time.Second + 300*time.Millisecond)
+				s.wait(95*time.Second + 300*time.Millisecond)
 				fault(s)
-				wait(10 * time.Minute)
+				s.wait(10 * time.Minute)
 				s.mustHave(t, "dead")
 				s.recover()
 				recovered := time.Now()
-				wait(minWarning - time.Second)
-				s.mustHave(t, "dead")
-				wait(time.Hour)
+				s.wait(minWarning)
+				s.mustHave(t, "dead") // the next canary came a moment after the recovery
+				s.wait(time.Hour)
 				h.mustHold(t)
 				if at := s.removals("dead"); len(at) != 1 || at[0].Sub(recovered) > minWarning+2*time.Second {
 					t.Errorf("recovered at %v, the dead holder's lock was removed at %v", recovered, at)
@@ -64,15 +65,15 @@ func TestARestartDuringAnOutageForgetsNothingThatMatters(t *testing.T) {
 		n := s.join(t)
 		h := s.hold(t, "living", 90*time.Second, 0)
 		s.take("dead", time.Second, 100*time.Second)
-		wait(95 * time.Second)
+		s.wait(95 * time.Second)
 		s.stop()
-		wait(5 * time.Minute)
+		s.wait(5 * time.Minute)
 		n.leave()
 		s.join(t)
-		wait(5 * time.Minute)
+		s.wait(5 * time.Minute)
 		s.recover()
 		recovered := time.Now()
-		wait(time.Hour)
+		s.wait(time.Hour)
 		h.mustHold(t)
 		if at := s.removals("dead"); len(at) != 1 || at[0].Sub(recovered) < minWarning || at[0].Sub(recovered) > minWarning+2*time.Second {
 			t.Errorf("recovered at %v, removed at %v", recovered, at)
@@ -100,10 +101,10 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 				s := newStore()
 				n := s.join(t)
 				s.take("a", time.Second, 2*time.Minute)
-				wait(2*time.Minute + 500*time.Millisecond)
+				s.wait(2*time.Minute + 500*time.Millisecond)
 				c.fault(s, n)
 				fault := time.Now()
-				wait(time.Hour)
+				s.wait(time.Hour)
 				at := s.removals("a")
 				if len(at) != 1 || at[0].Sub(fault) < minWarning || at[0].Sub(fault) > minWarning+3*time.Second {
 					t.Errorf("fault at %v, removed at %v", fault, at)
@@ -120,6 +121,19 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 	}
 }
 
+func TestConfirmingWhatDidNotHappenIsHarmless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.take("a", time.Second, 2*time.Minute)
+		deadline := time.Now().Add(2 * time.Minute)
+		s.wait(2 * time.Minute)
+		n.Confirm()
+		s.wait(time.Minute)
+		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
+	})
+}
+
 // A process that was stopped, and a virtual machine that was suspended, find that their canary is late.
 func TestALateCanaryIsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -132,11 +146,11 @@ func TestALateCanaryIsAGap(t *testing.T) {
 			}
 		})
 		s.take("a", time.Second, 2*time.Minute)
-		wait(110 * time.Second)
+		s.wait(110 * time.Second)
 		slow = 6 * time.Second
-		wait(4 * time.Second)
+		s.wait(4 * time.Second)
 		slow = 0
-		wait(time.Minute)
+		s.wait(time.Minute)
 		if at := s.removals("a"); len(at) != 1 || at[0].Sub(n.started) < 110*time.Second+6*time.Second+minWarning {
 			t.Errorf("removed after %v", at[0].Sub(n.started))
 		}
@@ -146,6 +160,69 @@ func TestALateCanaryIsAGap(t *testing.T) {
 		}
 		if !late {
 			t.Error("no gap for a late canary was logged")
+		}
+	})
+}
+
+// A put that never returns is as bad as one that fails.
+func TestACanaryThatHangsHoldsEverythingBack(t *testing.T) {
+	for name, hang := range map[string]func(context.Context){
+		"and heeds its deadline": func(ctx context.Context) { <-ctx.Done() },
+		"and does not":           func(context.Context) { time.Sleep(time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				var hangs atomic.Bool
+				n := s.join(t, func(_ *node, c *sweeper.Config) {
+					c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
+						if hangs.Load() {
+							hang(ctx)
+						}
+						if ctx.Err() != nil {
+							return 0, 0, ctx.Err()
+						}
+						return s.announce(p)
+					}
+				})
+				s.take("a", time.Second, 2*time.Minute)
+				s.wait(119 * time.Second)
+				hangs.Store(true)
+				s.wait(10 * time.Minute)
+				s.mustHave(t, "a")
+				if got := n.Status(); got.Writable || got.HeldBack[staleness.Etcd] != 1 {
+					t.Errorf("status %+v", got)
+				}
+				hangs.Store(false)
+				again := time.Now()
+				s.wait(10 * time.Minute)
+				if at := s.removals("a"); len(at) != 1 || at[0].Sub(again) < minWarning {
+					t.Errorf("hung until %v, removed at %v", again, at)
+				}
+			})
+		})
+	}
+}
+
+func TestTheEndOfTheProcessIsNotAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		var hangs atomic.Bool
+		n := s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Announce = func(ctx context.Context, p metadata.Presence) (int64, uint64, error) {
+				if hangs.Load() {
+					<-ctx.Done()
+					return 0, 0, ctx.Err()
+				}
+				return s.announce(p)
+			}
+		})
+		s.wait(time.Minute)
+		hangs.Store(true)
+		s.wait(time.Second)
+		n.leave()
+		if lines := n.log("gap: the warning time of all locks starts anew"); len(lines) > 0 {
+			t.Errorf("logged %v", lines)
 		}
 	})
 }
@@ -168,16 +245,16 @@ func TestNothingIsRemovedFromAViewThatIsNotFresh(t *testing.T) {
 					}
 				})
 				s.take("a", time.Second, 2*time.Minute)
-				wait(2 * time.Minute)
+				s.wait(2 * time.Minute)
 				isStale = true
-				wait(time.Minute)
+				s.wait(time.Minute)
 				s.mustHave(t, "a")
 				if got := n.Status(); got.HeldBack[staleness.Stale] != 1 || got.Fresh {
 					t.Errorf("status %+v", got)
 				}
 				isStale = false
 				again := time.Now()
-				wait(time.Hour)
+				s.wait(time.Hour)
 				if at := s.removals("a"); len(at) != 1 || at[0].Sub(again) < minWarning-time.Second || at[0].Sub(again) > minWarning+time.Second {
 					t.Errorf("fresh again at %v, removed at %v", again, at)
 				}
@@ -196,9 +273,9 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilAnOperatorConfirms(t *testing.T) 
 				s := newStore()
 				n := s.join(t)
 				s.take("a", time.Second, 2*time.Minute)
-				wait(100 * time.Second)
+				s.wait(100 * time.Second)
 				s.set(func() { restore(s) })
-				wait(10 * time.Hour)
+				s.wait(10 * time.Hour)
 				s.mustHave(t, "a")
 				if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
 					t.Errorf("status %+v", got)
@@ -211,9 +288,8 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilAnOperatorConfirms(t *testing.T) 
 				}
 				n.Confirm()
 				confirmed := time.Now()
-				wait(time.Hour)
+				s.wait(time.Hour)
 				s.mustBeRemovedOnceAt(t, "a", confirmed.Add(minWarning))
-				n.Confirm() // is harmless
 			})
 		})
 	}

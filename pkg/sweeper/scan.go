@@ -27,16 +27,10 @@ type findings struct {
 	brake    bool
 }
 
-// alert identifies the start of one alert.
-type alert struct {
-	token int64
-	at    time.Time
-}
-
 // scan looks at every lock: it counts, tells what began to alert, and queues what may be removed soon.
 func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
 	f := findings{states: map[staleness.State]int{}, heldBack: map[staleness.Rule]int{}}
-	alerting := make(map[string]alert, len(s.alerting))
+	alerting := make(map[string]int64, len(s.alerting))
 	tried := make(map[string]tried, len(s.tried))
 	horizon := now.Mono + 2*s.scanInterval()
 	s.soon = s.soon[:0]
@@ -46,8 +40,8 @@ func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
 		v := staleness.Judge(r, s.cfg.Policy, now)
 		f.states[v.State]++
 		if v.State == staleness.Alerting || v.State == staleness.Expired {
-			alerting[r.Name] = alert{token: r.Token, at: r.AlertAt}
-			if alerting[r.Name] != s.alerting[r.Name] {
+			alerting[r.Name] = r.Token
+			if token, told := s.alerting[r.Name]; !told || token != r.Token {
 				started++
 				s.tellAlert(r, v, now, started)
 			}
@@ -67,7 +61,7 @@ func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
 				f.setAside++
 			}
 		}
-		if at <= horizon && !c.AlertOnly {
+		if at <= horizon && !c.AlertOnly && c.Forward {
 			s.soon = append(s.soon, candidate{at: at, deadline: v.AutoUnlockAt, lock: r.Name})
 		}
 	}

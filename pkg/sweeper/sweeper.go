@@ -23,7 +23,7 @@ type Sweeper struct {
 	nextScan time.Duration
 	soon     queue            // what may be removed before the next scan is over
 	tried    map[string]tried // the few locks with an outcome that is worth remembering
-	alerting map[string]alert // the locks that alert, so that the start of each is told once
+	alerting map[string]int64 // the tokens of the locks that alert, so that the start of each is told once
 	nextSlot time.Duration    // of the brake
 	brake    bool
 

@@ -21,10 +21,10 @@ func TestADeadHoldersLockIsRemovedAtTheExactMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.join(t)
-		wait(40*time.Second + 123*time.Millisecond)
+		s.wait(40*time.Second + 123*time.Millisecond)
 		s.take("a", time.Minute, 2*time.Minute)
 		deadline := time.Now().Add(2 * time.Minute)
-		wait(3 * time.Minute)
+		s.wait(3 * time.Minute)
 		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
 		if got := s.endings["a"]; got.By != n.id || got.Ended != metadata.EndedAutoUnlocked || got.Token == 0 || !strings.Contains(got.Why, "passed 5s ago") {
 			t.Errorf("the ending is %+v", got)
@@ -36,12 +36,12 @@ func TestNothingIsRemovedRightAfterAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.take("a", time.Second, time.Second)
-		wait(time.Hour)
+		s.wait(time.Hour)
 		s.join(t)
 		start := time.Now()
-		wait(minWarning - time.Millisecond)
+		s.wait(minWarning - time.Millisecond)
 		s.mustHave(t, "a")
-		wait(time.Minute)
+		s.wait(time.Minute)
 		s.mustBeRemovedOnceAt(t, "a", start.Add(minWarning))
 	})
 }
@@ -51,10 +51,10 @@ func TestAHolderThatExtendsKeepsItsLock(t *testing.T) {
 		s := newStore()
 		s.join(t)
 		h := s.hold(t, "a", 90*time.Second, 0)
-		wait(time.Hour)
+		s.wait(time.Hour)
 		h.mustHold(t)
 		h.die()
-		wait(90*time.Second + 2*skew)
+		s.wait(90*time.Second + 2*skew)
 		if len(s.removals("a")) != 1 {
 			t.Error("the holder died, and its lock is still there after its deadline and two skews")
 		}
@@ -65,7 +65,7 @@ func TestAnExtensionBetweenLookAndDeleteWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.join(t)
-		wait(minWarning)
+		s.wait(minWarning)
 		s.take("a", time.Minute, 2*time.Minute)
 		token := s.revision
 		for _, name := range []string{"b", "c"} {
@@ -77,7 +77,7 @@ func TestAnExtensionBetweenLookAndDeleteWins(t *testing.T) {
 			}
 			s.onRemove = nil
 		}
-		wait(10 * time.Minute)
+		s.wait(10 * time.Minute)
 		s.mustHave(t, "a")
 		for _, name := range []string{"b", "c"} {
 			if len(s.removals(name)) != 1 {
@@ -87,7 +87,7 @@ func TestAnExtensionBetweenLookAndDeleteWins(t *testing.T) {
 		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "conflict" || lines[0]["lock"] != "a" {
 			t.Errorf("logged %v", lines)
 		}
-		wait(time.Hour)
+		s.wait(time.Hour)
 		if len(s.removals("a")) != 1 {
 			t.Error("a is not removed after its new deadline")
 		}
@@ -99,12 +99,12 @@ func TestTwoSweepersRemoveEachLockOnce(t *testing.T) {
 		s := newStore()
 		s.delay = 3 * time.Millisecond
 		first, second := s.join(t, withPeers), s.join(t, withPeers)
-		wait(minWarning)
+		s.wait(minWarning)
 		names := []string{"a", "b", "c", "d", "e"}
 		for _, name := range names {
 			s.take(name, time.Minute, 2*time.Minute)
 		}
-		wait(time.Hour)
+		s.wait(time.Hour)
 		for _, name := range names {
 			if len(s.removals(name)) != 1 {
 				t.Errorf("%s was removed at %v", name, s.removals(name))
@@ -123,9 +123,9 @@ func TestAReplicaThatDiesCostsNothing(t *testing.T) {
 		second := s.join(t)
 		s.take("a", time.Minute, 2*time.Minute)
 		deadline := time.Now().Add(2 * time.Minute)
-		wait(119 * time.Second)
+		s.wait(119 * time.Second)
 		second.leave()
-		wait(time.Minute)
+		s.wait(time.Minute)
 		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
 	})
 }
@@ -137,7 +137,7 @@ func TestOnlyTheAutoUnlockModeRemoves(t *testing.T) {
 				s := newStore()
 				n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode = mode })
 				s.take("a", time.Minute, 2*time.Minute)
-				wait(time.Hour)
+				s.wait(time.Hour)
 				if s.mustHave(t, "a"); len(s.commits) > 0 {
 					t.Errorf("asked etcd to remove %v", s.commits)
 				}
@@ -158,14 +158,14 @@ func TestADryRunSaysOnceForEachDeadlineWhatItWouldRemove(t *testing.T) {
 		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode = sweeper.DryRun })
 		s.take("a", time.Minute, 2*time.Minute)
 		token := s.revision
-		wait(time.Hour)
+		s.wait(time.Hour)
 		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "skipped" || !strings.Contains(lines[0]["reason"].(string), "dry run") {
 			t.Fatalf("logged %v", lines)
 		}
 		if held, err := s.alive("a", token, time.Now().Round(0), time.Minute); !held || err != nil {
 			t.Fatalf("alive: %v, %v", held, err)
 		}
-		wait(time.Hour)
+		s.wait(time.Hour)
 		if lines := n.log("lock not removed"); len(lines) != 2 {
 			t.Errorf("logged %d lines after a second deadline", len(lines))
 		}
@@ -181,7 +181,7 @@ func TestExcludedLocksAreSparedByName(t *testing.T) {
 		for _, name := range append(spared, removed...) {
 			s.take(name, time.Minute, 2*time.Minute)
 		}
-		wait(time.Hour)
+		s.wait(time.Hour)
 		for _, name := range spared {
 			s.mustHave(t, name)
 		}
@@ -205,7 +205,7 @@ func TestALockWithoutDeadlinesIsRemovedOnlyByPolicy(t *testing.T) {
 				s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) { c.Policy.DefaultAutoUnlockAfter = after })
 				s.take("a", 0, 0, bare)
 				taken := time.Now()
-				wait(5 * time.Hour)
+				s.wait(5 * time.Hour)
 				if after == 0 {
 					s.mustHave(t, "a")
 					return
@@ -225,12 +225,12 @@ func TestAFailingRemovalIsSetAsideAndTriedSlowly(t *testing.T) {
 		n := s.join(t)
 		s.take("bad", time.Minute, 2*time.Minute)
 		s.broken["bad"] = context.DeadlineExceeded
-		wait(2*time.Minute + skew + 31*time.Second)
+		s.wait(2*time.Minute + skew + 31*time.Second)
 		if s.tries["bad"] != 6 {
 			t.Errorf("%d tries in half a minute, want 6", s.tries["bad"])
 		}
 		s.take("good", time.Minute, 2*time.Minute)
-		wait(time.Hour)
+		s.wait(time.Hour)
 		if tries := s.tries["bad"]; tries < 6+10 || tries > 6+13 {
 			t.Errorf("%d tries in an hour, want one in five minutes", tries)
 		}
@@ -241,9 +241,121 @@ func TestAFailingRemovalIsSetAsideAndTriedSlowly(t *testing.T) {
 			t.Error("a failing lock kept another from being removed")
 		}
 		delete(s.broken, "bad")
-		wait(6 * time.Minute)
+		s.wait(6 * time.Minute)
 		if len(s.removals("bad")) != 1 || n.Status().SetAside != 0 {
 			t.Errorf("removed %v, status %+v", s.removals("bad"), n.Status())
+		}
+	})
+}
+
+func TestAnExtensionForgetsOldFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.take("bad", time.Minute, 2*time.Minute)
+		token := s.revision
+		s.broken["bad"] = context.DeadlineExceeded
+		s.wait(5 * time.Minute)
+		if held, err := s.alive("bad", token, time.Now().Round(0), time.Minute); !held || err != nil {
+			t.Fatalf("alive: %v, %v", held, err)
+		}
+		s.wait(time.Minute + skew)
+		lines := n.log("lock not removed")
+		if last := lines[len(lines)-1]; len(lines) != 7 || last["failures"] != 1. {
+			t.Errorf("%d lines, the last one %v", len(lines), last)
+		}
+	})
+}
+
+func TestAConflictIsNotRepeatedUntilTheViewHadTimeToLearn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		tries := 0
+		s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Remove = func(context.Context, []metadata.Removal) []error { tries++; return []error{metadata.ErrChanged} }
+		})
+		s.take("a", time.Second, 2*time.Minute)
+		s.wait(2*time.Minute + skew + 10*time.Second)
+		if tries != 11 {
+			t.Errorf("%d tries in ten seconds", tries)
+		}
+	})
+}
+
+func TestASuccessIsNotRepeatedWhileTheViewIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		tries := 0
+		s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Remove = func(context.Context, []metadata.Removal) []error { tries++; return []error{nil} }
+		})
+		s.take("a", time.Second, 2*time.Minute)
+		s.wait(2*time.Minute + skew + 9*time.Second)
+		if tries != 1 {
+			t.Errorf("%d tries", tries)
+		}
+	})
+}
+
+func TestANewHoldWithoutDeadlinesIsNotTakenForTheOldOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bare := func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt, r.DeadlineRevision = time.Time{}, time.Time{}, 0 }
+		s := newStore()
+		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode, c.Policy.DefaultAutoUnlockAfter = sweeper.DryRun, time.Hour })
+		for range 2 {
+			s.take("a", 0, 0, bare)
+			s.wait(2 * time.Hour)
+			s.release("a")
+		}
+		if lines := n.log("lock not removed"); len(lines) != 2 {
+			t.Errorf("%d lines for two holds", len(lines))
+		}
+	})
+}
+
+func TestAClockThatIsSlewedMovesTheMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.wait(1234 * time.Millisecond)
+		s.take("a", time.Second, 2*time.Minute)
+		deadline := time.Now().Add(2 * time.Minute)
+		s.wait(2*time.Minute + skew - 100*time.Millisecond)
+		n.jump(-300 * time.Millisecond)
+		s.wait(time.Minute)
+		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew+300*time.Millisecond))
+	})
+}
+
+func TestTheMomentIsExactWithAShortWarning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.join(t, func(_ *node, c *sweeper.Config) { c.Policy.MinWarning = time.Second })
+		s.wait(time.Minute + 10*time.Millisecond)
+		for i := range 20 { // each is overdue from its beginning
+			s.wait(time.Duration(i) * 37 * time.Millisecond)
+			s.take("a", -time.Hour, -time.Hour)
+			taken := time.Now()
+			s.wait(3 * time.Second)
+			s.mustBeRemovedOnceAt(t, "a", taken.Add(time.Second))
+			delete(s.removed, "a")
+		}
+	})
+}
+
+func TestAMassExpiryDoesNotBlindTheSweeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.delay = time.Second
+		s.takeMany(64*20, 64*30)
+		n := s.join(t)
+		s.wait(2*time.Minute + skew + 12*time.Second)
+		if got := n.Status().States[staleness.Expired]; got > 64*12 || got < 64*6 {
+			t.Errorf("%d locks are expired as of the last scan, %d are removed", got, len(s.removed))
+		}
+		s.wait(time.Minute)
+		if len(s.removed) != 64*20 {
+			t.Errorf("%d removed", len(s.removed))
 		}
 	})
 }
@@ -255,7 +367,7 @@ func TestAWrongNumberOfAnswersIsAFailure(t *testing.T) {
 			c.Remove = func(context.Context, []metadata.Removal) []error { return nil }
 		})
 		s.take("a", time.Minute, 2*time.Minute)
-		wait(2*time.Minute + skew)
+		s.wait(2*time.Minute + skew)
 		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "error" {
 			t.Errorf("logged %v", lines)
 		}
@@ -273,14 +385,14 @@ func TestTheRemovalInFlightIsFinishedAndNoOtherIsStarted(t *testing.T) {
 		for i := range 300 { // so that the brake is not on
 			s.take(strings.Repeat("y", i+1), time.Hour, time.Hour)
 		}
-		wait(2*time.Minute + skew + 500*time.Millisecond)
+		s.wait(2*time.Minute + skew + 500*time.Millisecond)
 		n.stop()
 		select {
 		case <-n.done:
 			t.Fatal("Run returned while a removal was in flight")
 		default:
 		}
-		wait(time.Hour)
+		s.wait(time.Hour)
 		<-n.done
 		if len(s.commits) != 1 || len(s.commits[0]) != 64 || len(s.removed) != 64 {
 			t.Errorf("%d commits, %d removed", len(s.commits), len(s.removed))

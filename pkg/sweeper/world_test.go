@@ -116,6 +116,12 @@ func (s *store) remove(ctx context.Context, removals []metadata.Removal) []error
 	}
 	time.Sleep(s.delay)
 	errs := make([]error, len(removals))
+	if ctx.Err() != nil {
+		for i := range errs {
+			errs[i] = ctx.Err()
+		}
+		return errs
+	}
 	s.set(func() {
 		names := make([]string, len(removals))
 		for i, r := range removals {
@@ -363,10 +369,13 @@ func (h *holder) mustHold(t *testing.T) {
 	}
 }
 
-// wait lets time pass and everything that is due at its end happen.
-func wait(d time.Duration) {
+// wait lets time pass and everything that is due at its end happen. The mutex orders what the test does itself, before and
+// after, with what the sweepers do, because all of their joints pass it.
+func (s *store) wait(d time.Duration) {
+	s.set(func() {})
 	time.Sleep(d)
 	synctest.Wait()
+	s.set(func() {})
 }
 
 func (s *store) removals(name string) []time.Time {
