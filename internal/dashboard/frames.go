@@ -48,25 +48,25 @@ var frameShapes = []*regexp.Regexp{
 	regexp.MustCompile(`^at (?P<func>[^\s(]+)\((?P<file>[^:()]+\.(?:java|kt|scala|groovy))(?::(?P<line>\d+))?\)$`),
 	// JavaScript: at perform (/srv/app/run.js:12:7), at /srv/app/run.js:12:7
 	regexp.MustCompile(`^at (?:(?P<func>.+) \()?(?P<file>(?:file://|node:|/|\w:\\|[\w@.])[^()]*?):(?P<line>\d+):\d+\)?$`),
-	// Go: main.run /srv/app/run.go:42, main.run (/srv/app/run.go:42), /srv/app/run.go:42 main.run, /srv/app/run.go:42 +0x1d
+	// Go: /srv/app/run.go:42 in main.run, main.run /srv/app/run.go:42, main.run (/srv/app/run.go:42), /srv/app/run.go:42 +0x1d
 	regexp.MustCompile(`^(?P<func>[^\s(][^\s]*?)\s+\(?(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)\)?(?: \+0x[0-9a-f]+)?$`),
-	regexp.MustCompile(`^(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)(?: \+0x[0-9a-f]+|\s+(?P<func>\S+))?$`),
+	regexp.MustCompile(`^(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)(?: \+0x[0-9a-f]+|\s+(?:in )?(?P<func>\S+))?$`),
 	// Anything else that names a file and a line: lib/run.ex:42: App.run/1
-	regexp.MustCompile(`^(?P<file>[\w./@+-]*\w\.\w{1,5}):(?P<line>\d+)(?::\d+)?(?::?\s+(?P<func>.+))?$`),
+	regexp.MustCompile(`^(?P<file>[\w./@+-]*\w\.\w{1,5}):(?P<line>\d+)(?::\d+)?(?::?\s+(?:in )?(?P<func>.+))?$`),
 }
 
 // foreignPlaces are parts of the paths of runtimes and libraries.
 var foreignPlaces = []string{
 	"/gems/", "/lib/ruby/", "<internal:", "/bundler/", "bin/bundle", // Ruby
 	"/site-packages/", "/dist-packages/", "/lib/python", "<frozen ", // Python
-	"/pkg/mod/", "/vendor/", "/usr/local/go/src/", "/usr/lib/go", "/sdk/go", "_cgo_", // Go
+	"/pkg/mod/", "@v", "/vendor/", "/usr/local/go/src/", "/usr/lib/go", "/sdk/go", "_cgo_", // Go
 	"node_modules/", "node:", // JavaScript
 	"/deps/", "/.cargo/", "/rustc/",
 }
 
 // foreignFuncs are the first words of functions of runtimes, libraries and our own client.
 var foreignFuncs = []string{
-	"runtime.", "testing.", "net/http.", "sync.", "reflect.", "github.com/clustermutex/unlocker/pkg/", "github.com/spf13/cobra.",
+	"runtime.", "testing.", "net/http.", "sync.", "reflect.", "context.", "os.", "io.", "database/sql.", "internal/", "github.com/clustermutex/unlocker/pkg/", "github.com/spf13/cobra.",
 	"java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "scala.", "org.springframework.", "org.apache.", "io.netty.",
 }
 

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -294,5 +295,40 @@ func TestLimitsHold(t *testing.T) {
 	rest, _ := fetch[[]lock](t, d, "/api/v1/locks?limit=1000&after="+meta["next"].(string))
 	if len(data) != 1000 || len(rest) != 100 || meta["total"] != 1100.0 {
 		t.Errorf("the API pages %d and %d of %v", len(data), len(rest), meta["total"])
+	}
+}
+
+func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
+	s := crowd(300)
+	grown := s.dashboard(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	for round := range 30 {
+		s.now = s.now.Add(time.Minute) // states change by themselves
+		s.fresh.Heard = s.now
+		s.locks = slices.Clone(s.locks)
+		for range random.IntN(20) {
+			i := random.IntN(len(s.locks))
+			changed := *s.locks[i]
+			switch s.revision++; random.IntN(3) {
+			case 0:
+				s.locks = slices.Delete(s.locks, i, i+1)
+			case 1:
+				changed.AutoUnlockAt, changed.Revision = s.now.Add(time.Duration(random.IntN(9000))*time.Second), s.revision
+				s.locks[i] = &changed
+			default:
+				changed.Name, changed.Revision = changed.Name+"+", s.revision
+				s.locks = slices.Insert(s.locks, i+1, &changed)
+			}
+		}
+		fresh := s.dashboard(t)
+		for _, by := range []string{"urgency", "-urgency", "name", "-name", "unlock", "-held", "host", "waiters"} {
+			address := "/api/v1/locks?limit=1000&sort=" + by
+			if got, want := names(t, grown, address), names(t, fresh, address); !slices.Equal(got, want) {
+				t.Fatalf("round %d, by %s: the lists differ", round, by)
+			}
+			if got, want := get(grown, address).Header().Get("ETag"), get(fresh, address).Header().Get("ETag"); got != want {
+				t.Fatalf("round %d, by %s: the versions differ: two replicas would not agree", round, by)
+			}
+		}
 	}
 }

@@ -69,7 +69,7 @@ func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
 	if record.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); v.row != nil && v.row.Token == record.Token {
 		record.Seen = v.row.Seen
 	}
-	v.row = newRow(record, d.config.Policy, moment, v.waiters)
+	v.row = newRow(record, d.config.Policy, moment, v.waiters, v.row)
 }
 
 func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.Ending {

@@ -57,10 +57,12 @@ File "/srv/app/jobs/invoice.py", line 41, in perform
 File "/srv/venv/lib/python3.12/site-packages/celery/app/trace.py", line 453, in trace_task
 File "/srv/venv/lib/python3.12/site-packages/celery/app/trace.py", line 736, in __protected_call__
 File "<frozen runpy>", line 88, in _run_code`, "/srv/app/jobs/invoice.py:41 in perform", "show 3 runtime frames"},
-		"Go": {`github.com/clustermutex/unlocker/pkg/mutex.(*Client).Lock /root/go/pkg/mod/github.com/clustermutex/unlocker/pkg/mutex/lock.go:77
-shop.example/billing/jobs.(*Runner).Invoices /src/billing/jobs/runner.go:212
-runtime.main /usr/local/go/src/runtime/proc.go:285
-runtime.goexit /usr/local/go/src/runtime/asm_amd64.s:1693`, "/src/billing/jobs/runner.go:212 in shop.example/billing/jobs.(*Runner).Invoices", ""},
+		"Go": {`/src/billing/jobs/runner.go:212 in shop.example/billing/jobs.(*Runner).Invoices
+github.com/acme/cron@v1.2.0/cron.go:9 in github.com/acme/cron.(*Cron).run
+runtime/proc.go:285 in runtime.main
+runtime/asm_amd64.s:1693 in runtime.goexit`, "/src/billing/jobs/runner.go:212 in shop.example/billing/jobs.(*Runner).Invoices", "show 3 runtime frames"},
+		"Go's own format": {`github.com/clustermutex/unlocker/pkg/mutex.(*Client).Lock /root/go/pkg/mod/github.com/clustermutex/unlocker/pkg/mutex/lock.go:77
+main.main /src/billing/main.go:12`, "/src/billing/main.go:12 in main.main", ""},
 		"Java": {`at com.shop.lock.Mutex.acquire(Mutex.java:80)
 at java.base/java.lang.Thread.run(Thread.java:1583)`, "Mutex.java:80 in com.shop.lock.Mutex.acquire", ""},
 		"JavaScript": {`at acquire (/srv/app/node_modules/mutex/index.js:12:7)

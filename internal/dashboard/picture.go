@@ -20,6 +20,7 @@ type snapshot struct {
 	queues  uint64 // fingerprint of the waiters
 	version uint64 // changes with anything that a list shows
 	results results
+	sorted  sortings
 }
 
 // find returns the lock with this name, or nil.
@@ -97,22 +98,25 @@ func (s *snapshot) current(locks []*metadata.Record, queued uint64, at time.Time
 	return same && queued == s.queues && (s.next.IsZero() || at.Before(s.next)) && !at.Before(s.at)
 }
 
-// build makes a snapshot. Rows of the last one that did not change are taken over.
+// build makes a snapshot. Rows of the last one that did not change are taken over, and so is how they were sorted.
 func build(last *snapshot, locks []*metadata.Record, queues map[string][]metadata.Waiter, p staleness.Policy, at staleness.Moment) *snapshot {
 	s := &snapshot{rows: make([]*row, len(locks)), at: at.Wall, locks: locks, version: fnvStart}
 	var old []*row
 	if last != nil && !at.Wall.Before(last.at) {
 		old = last.rows
+		s.sorted.before = last.sorted.finished()
 	}
 	for i, lock := range locks {
 		for len(old) > 0 && old[0].Name < lock.Name {
+			s.sorted.left(old[0])
 			old = old[1:]
 		}
 		var before *row
-		if len(old) > 0 {
-			before = old[0]
+		if len(old) > 0 && old[0].Name == lock.Name {
+			before, old = old[0], old[1:]
 		}
 		r := update(before, lock, queues[lock.Name], p, at)
+		s.sorted.replaced(before, r)
 		s.rows[i] = r
 		s.all.add(r)
 		s.version = fnv(s.version, r.mix)
@@ -120,13 +124,16 @@ func build(last *snapshot, locks []*metadata.Record, queues map[string][]metadat
 			s.next = r.next
 		}
 	}
+	for _, r := range old {
+		s.sorted.left(r)
+	}
 	return s
 }
 
 // update returns the row of the lock: the one before if nothing changed.
 func update(before *row, lock *metadata.Record, queue []metadata.Waiter, p staleness.Policy, at staleness.Moment) *row {
 	if before == nil || before.Record != lock || before.waiters != len(queue) || len(queue) > 0 {
-		return newRow(lock, p, at, queue)
+		return newRow(lock, p, at, queue, before)
 	}
 	if before.next.IsZero() || at.Wall.Before(before.next) {
 		return before

@@ -87,9 +87,9 @@ func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a answer) {
 
 func acceptsGzip(r *http.Request) bool {
 	for encoding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
-		name, weight, _ := strings.Cut(strings.TrimSpace(encoding), ";")
-		if name == "gzip" && !strings.HasPrefix(strings.ReplaceAll(weight, " ", ""), "q=0") {
-			return true
+		name, weight, _ := strings.Cut(strings.ReplaceAll(encoding, " ", ""), ";")
+		if name == "gzip" {
+			return strings.Trim(strings.TrimPrefix(weight, "q="), "0.") != "" || weight == ""
 		}
 	}
 	return false

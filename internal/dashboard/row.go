@@ -48,13 +48,12 @@ type row struct {
 	mix     uint64    // changes with anything that a list shows
 }
 
-// newRow judges the lock at the moment.
-func newRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, queue []metadata.Waiter) *row {
-	row := &row{Record: r, text: searchText(r), waiters: len(queue)}
+// newRow judges the lock at the moment. before is an older row of the lock, or nil.
+func newRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, queue []metadata.Waiter, before *row) *row {
+	row := &row{Record: r, waiters: len(queue)}
+	row.text = searchText(r, before)
 	for _, w := range queue {
-		if since := w.Since.Time; row.longest.IsZero() || since.Before(row.longest) {
-			row.longest = since
-		}
+		row.longest = first(row.longest, w.Since.Time)
 	}
 	row.judge(p, at)
 	return row
@@ -84,7 +83,11 @@ func (r *row) deadline() time.Time {
 	return r.verdict.AutoUnlockAt
 }
 
-func searchText(r *metadata.Record) string {
+// searchText is what words are searched in. Most changes leave it alone: a holder that extends moves only deadlines.
+func searchText(r *metadata.Record, before *row) string {
+	if before != nil && before.Name == r.Name && before.Owner == r.Owner && before.Hostname == r.Hostname && before.Purpose == r.Purpose {
+		return before.text
+	}
 	return strings.ToLower(strings.Join([]string{r.Name, r.Owner, r.Hostname, r.Purpose}, "\n"))
 }
 

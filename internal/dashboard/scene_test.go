@@ -236,11 +236,11 @@ func words(page string) string {
 		}
 		switch e := token.(type) { // what does not begin a new word
 		case xml.StartElement:
-			if e.Name.Local == "bdi" || e.Name.Local == "b" || e.Name.Local == "span" && len(e.Attr) > 0 && e.Attr[0].Value == "esc" {
+			if inline[e.Name.Local] || e.Name.Local == "span" && len(e.Attr) > 0 && e.Attr[0].Value == "esc" {
 				return
 			}
 		case xml.EndElement:
-			if e.Name.Local == "bdi" || e.Name.Local == "span" || e.Name.Local == "b" || e.Name.Local == "time" || e.Name.Local == "a" || e.Name.Local == "code" {
+			if inline[e.Name.Local] || e.Name.Local == "span" {
 				return
 			}
 		}
@@ -248,6 +248,8 @@ func words(page string) string {
 	})
 	return strings.Join(strings.Fields(text.String()), " ")
 }
+
+var inline = map[string]bool{"bdi": true, "b": true, "time": true, "a": true, "code": true}
 
 // walk reads HTML and calls each for every token; the error is nil for a page that is well-formed.
 func walk(page string, each func(xml.Token)) error {

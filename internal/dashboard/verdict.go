@@ -72,8 +72,11 @@ func (d *Dashboard) nextUnlock(text sentence, all counts, l lens) sentence {
 	if next == nil {
 		return text.say(" None of them auto-unlocks.")
 	}
-	return text.say(" Next auto-unlock in ").time(l.unlock(next.verdict.AutoUnlockAt)).say(": ").
-		link(clip(next.Name, maxNameShown), d.urls.Lock(next.Name, next.UUID))
+	name, url, left := clip(next.Name, maxNameShown), d.urls.Lock(next.Name, next.UUID), l.unlock(next.verdict.AutoUnlockAt)
+	if left.Kind == "" {
+		return text.say(" The auto-unlock of ").link(name, url).say(" was due, outcome unknown.")
+	}
+	return text.say(" Next auto-unlock in ").time(left).say(": ").link(name, url)
 }
 
 // expiredSentence says that locks should be gone by now, and why they are not where an unlocker tells.

@@ -1,0 +1,221 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+)
+
+func TestPageSaysHowFreshItIs(t *testing.T) {
+	s := busy()
+	d := s.dashboard(t)
+	for age, says := range map[time.Duration]string{
+		2 * time.Second:  "live, 2s ago",
+		10 * time.Second: "live, 10s ago",
+		14 * time.Second: "14s behind",
+		30 * time.Second: "30s behind",
+		4 * time.Minute:  "4m behind",
+	} {
+		s.fresh.Heard = s.now.Add(-age)
+		page := ok(t, d, "/")
+		wantWords(t, page, says)
+		if isStale := age > 30*time.Second; isStale != strings.Contains(page, `class="stale"`) || isStale != strings.Contains(page, `role="alert"`) {
+			t.Errorf("%v after the last sign of life the page looks stale: %v", age, !isStale)
+		}
+	}
+}
+
+func TestStalePageShowsTheLastKnownStateAndClaimsNoMore(t *testing.T) {
+	s := busy()
+	d := s.dashboard(t)
+	ok(t, d, "/")
+	s.fresh.Synced, s.fresh.Cause = false, "no leader"
+	s.now = s.now.Add(4*time.Minute + 32*time.Second)
+	s.away = errAway
+	page := ok(t, d, "/")
+	wantWords(t, page,
+		"etcd unreachable since 03:12:39 UTC (4m): no leader. Showing the last known state; locks may have changed.",
+		"As of 03:12:39: 2 locks alerting. The auto-unlock of billing/invoice-run was due, outcome unknown.",
+		"expiring billing/invoice-run billing billing-7f9c:17 26m 18m ago outcome unknown",
+		"held drm/rotate-keys-2") // its alert time passed meanwhile: nobody knows whether it is still held
+	if strings.Contains(words(page), "expired billing") {
+		t.Error("a lock is called expired although nobody knows whether it is still held")
+	}
+	if !strings.Contains(page, `href="/icon.svg?look=stale&amp;n=?"`) && !strings.Contains(page, `look=stale`) {
+		t.Error("the icon of the tab does not say that the page is stale")
+	}
+	for _, path := range []string{"/lock?name=billing/invoice-run", "/status", "/help"} {
+		wantWords(t, ok(t, d, path), "etcd unreachable since 03:12:39 UTC")
+	}
+	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "Its deadline passed, outcome unknown.")
+	if _, meta := fetch[[]lock](t, d, "/api/v1/locks"); meta["stale"] != true {
+		t.Errorf("the API says %v", meta)
+	}
+	if !d.Ready() {
+		t.Error("the dashboard is not ready: its picture is worth most now")
+	}
+
+	s.fresh.Heard, s.away = s.now, nil
+	page = ok(t, d, "/")
+	wantWords(t, page, "live, 0s ago", "expired billing/invoice-run")
+	if strings.Contains(page, `role="alert"`) {
+		t.Error("the banner stays although etcd is back")
+	}
+}
+
+func TestNothingLoadedYetIsNotAQuietNight(t *testing.T) {
+	s := newScene()
+	s.fresh = dashboard.Freshness{Cause: "connection refused"}
+	d := s.dashboard(t)
+	if d.Ready() {
+		t.Error("the dashboard is ready with nothing to show")
+	}
+	w := get(d, "/")
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "5" || w.Header().Get("Refresh") != "5" {
+		t.Errorf("it answers %d with %v", w.Code, w.Header())
+	}
+	wantWords(t, w.Body.String(), "The locks could not be loaded from etcd since the dashboard started: connection refused.",
+		"Tried: etcd-0:2379. This page tries again every 5 seconds.")
+	if w := get(d, "/api/v1/locks"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"not_loaded"`) {
+		t.Errorf("the API answers %d %s", w.Code, w.Body)
+	}
+	ok(t, d, "/help")
+	wantWords(t, ok(t, d, "/status"), "no data", "watch broken: connection refused")
+
+	s.fresh = dashboard.Freshness{Synced: true, Heard: s.now, Revision: 1}
+	if ok(t, d, "/"); !d.Ready() {
+		t.Error("the dashboard does not become ready when the locks are loaded")
+	}
+}
+
+func TestUnchangedListIsNotSentAgain(t *testing.T) {
+	s := busy()
+	d := s.dashboard(t)
+	tag := func(address string) string { return get(d, address).Header().Get("ETag") }
+	for _, address := range []string{"/", "/?q=drm", "/?fragment=rows", "/api/v1/locks", "/api/v1/summary", "/api/v1/locks?fields=name"} {
+		before := tag(address)
+		s.now, s.fresh.Heard = s.now.Add(5*time.Second), s.fresh.Heard.Add(5*time.Second)
+		w := get(d, address, "If-None-Match", before)
+		if w.Code != http.StatusNotModified || w.Body.Len() != 0 || w.Header().Get("ETag") != before || w.Header().Get("Mutexdash-Heard") == "" {
+			t.Errorf("%s: nothing changed, and it answers %d", address, w.Code)
+		}
+	}
+	if tag("/") != tag("/?fragment=rows") {
+		t.Error("a page and what follows it have different versions")
+	}
+	seen := map[string]bool{}
+	for _, address := range []string{"/", "/?q=drm", "/?sort=name", "/?density=full", "/api/v1/locks", "/api/v1/locks?fields=name"} {
+		if seen[tag(address)] {
+			t.Errorf("%s has the version of another list", address)
+		}
+		seen[tag(address)] = true
+	}
+}
+
+func TestChangesAreSent(t *testing.T) {
+	for name, change := range map[string]func(*scene){
+		"a lock comes": func(s *scene) { s.add(hold{name: "new", held: time.Second, alert: time.Hour, unlock: time.Hour}) },
+		"a lock goes":  func(s *scene) { s.locks = s.locks[1:] },
+		"a lock is extended": func(s *scene) {
+			s.add(hold{name: "drm/rotate-keys", held: time.Hour, alert: time.Hour, unlock: time.Hour})
+		},
+		"a state changes by itself": func(s *scene) {
+			s.now = s.now.Add(2 * time.Minute)
+			s.fresh.Heard = s.now
+		},
+		"somebody waits": func(s *scene) { s.wait("drm/rotate-keys", "ops", 0) },
+		"the picture becomes stale": func(s *scene) {
+			s.now = s.now.Add(time.Minute)
+		},
+		"an unlocker holds back": func(s *scene) { s.unlockers[0].HeldBack = []string{"clock"} },
+		"the unlocker dies":      func(s *scene) { s.unlockers = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := busy()
+			d := s.dashboard(t)
+			before := get(d, "/").Header().Get("ETag")
+			s.now, s.fresh.Heard = s.now.Add(time.Second), s.fresh.Heard.Add(time.Second)
+			change(s)
+			if w := get(d, "/", "If-None-Match", before); w.Code != http.StatusOK {
+				t.Errorf("it answers %d", w.Code)
+			}
+		})
+	}
+}
+
+func TestListTellsWhenToLookAgain(t *testing.T) {
+	s := busy()
+	_, meta := fetch[[]lock](t, s.dashboard(t), "/api/v1/locks")
+	if want := "2026-11-21T03:14:11.000Z"; meta["next_transition_at"] != want { // drm/rotate-keys-2 alerts
+		t.Errorf("the next change is at %v, want %v", meta["next_transition_at"], want)
+	}
+}
+
+func TestAPISpeaksOfTimeInTwoWays(t *testing.T) {
+	data, meta := fetch[[]lock](t, busy().dashboard(t), "/api/v1/locks?q=invoice")
+	l := data[0]
+	for name, want := range map[string]any{
+		"state": "alerting", "expiring": true, "owner": "billing", "hostname": "billing-7f9c", "pid": 17.0, "token": "918274", "revision": "918274",
+		"locked_at": "2026-11-21T02:50:41.000Z", "locked_at_in_seconds": -1320.0, "auto_unlock_at": "2026-11-21T03:14:23.000Z",
+		"auto_unlock_at_in_seconds": 102.0, "waiters": 2.0, "longest_waiting_since_in_seconds": -540.0, "progress": "1842 of 2210",
+		"url": "/lock?name=billing/invoice-run&hold=" + uuid("billing/invoice-run"),
+	} {
+		if l[name] != want {
+			t.Errorf("%s is %v, want %v", name, l[name], want)
+		}
+	}
+	if meta["as_of"] != "2026-11-21T03:12:41.000Z" || meta["revision"] != "918273" || meta["total"] != 5.0 || meta["matched"] != 1.0 {
+		t.Errorf("the answer is about %v", meta)
+	}
+	data, _ = fetch[[]lock](t, busy().dashboard(t), "/api/v1/locks?q=legacy&fields=name,state,owner,locked_at,problems")
+	if l = data[0]; len(l) != 5 || l["owner"] != nil || l["locked_at"] != nil || l["state"] != "malformed" || len(l["problems"].([]any)) == 0 {
+		t.Errorf("the picked members are %v", l)
+	}
+	summary, _ := fetch[map[string]any](t, busy().dashboard(t), "/api/v1/summary")
+	for name, want := range map[string]any{
+		"verdict": "2 locks alerting. Next auto-unlock in 1:42: billing/invoice-run", "held": 2.0, "alerting": 2.0, "expiring": 1.0, "malformed": 1.0,
+		"waiting": 2.0, "next_auto_unlock": "billing/invoice-run", "next_auto_unlock_at_in_seconds": 102.0,
+	} {
+		if summary[name] != want {
+			t.Errorf("summary: %s is %v, want %v", name, summary[name], want)
+		}
+	}
+}
+
+func TestMetricsCountByRouteAndNeverByName(t *testing.T) {
+	s := busy()
+	d := s.dashboard(t)
+	get(d, "/lock?name=billing/invoice-run")
+	get(d, "/lock?name=secret-name")
+	get(d, "/secret-path")
+	ask(d, "BREW", "/")
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(d)
+	want := `
+# HELP mutexdash_http_requests_total Requests answered, by route.
+# TYPE mutexdash_http_requests_total counter
+mutexdash_http_requests_total{code="200",handler="/lock",method="GET"} 1
+mutexdash_http_requests_total{code="404",handler="/lock",method="GET"} 1
+mutexdash_http_requests_total{code="404",handler="none",method="GET"} 1
+mutexdash_http_requests_total{code="405",handler="none",method="other"} 1
+# HELP mutexdash_locks Locks shown, by state.
+# TYPE mutexdash_locks gauge
+mutexdash_locks{state="alerting"} 2
+mutexdash_locks{state="expired"} 0
+mutexdash_locks{state="held"} 2
+mutexdash_locks{state="malformed"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mutexdash_http_requests_total", "mutexdash_locks"); err != nil {
+		t.Error(err)
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+}

@@ -1,0 +1,268 @@
+package dashboard_test
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// route is a request, and the status that it gets.
+type route struct {
+	name    string
+	method  string
+	path    string // below the prefix
+	status  int
+	headers []string
+}
+
+// routes are all kinds of requests, well-behaved and not.
+func routes(assets string) []route {
+	return []route{
+		{"list", "GET", "", 200, nil},
+		{"list, fragment", "GET", "?fragment=rows", 200, nil},
+		{"list, HEAD", "HEAD", "", 200, nil},
+		{"lock", "GET", "lock?name=billing/invoice-run", 200, nil},
+		{"lock that is not held", "GET", "lock?name=x", 404, nil},
+		{"lock without a name", "GET", "lock", 400, nil},
+		{"backtrace", "GET", "lock/backtrace?name=billing/invoice-run", 200, nil},
+		{"status", "GET", "status", 200, nil},
+		{"help", "GET", "help", 200, nil},
+		{"icon", "GET", "icon.svg?look=alerting&n=2", 200, nil},
+		{"icon with markup", "GET", "icon.svg?look=alerting&n=%3Cb", 404, nil},
+		{"asset", "GET", "assets/" + assets + "/app.css", 200, nil},
+		{"asset of another build", "GET", "assets/000000000000/app.css", 404, nil},
+		{"no such page", "GET", "nothing/here", 404, nil},
+		{"list, API", "GET", "api/v1/locks", 200, nil},
+		{"lock, API", "GET", "api/v1/lock?name=billing/invoice-run&include=backtrace,fields", 200, nil},
+		{"summary, API", "GET", "api/v1/summary", 200, nil},
+		{"status, API", "GET", "api/v1/status", 200, nil},
+		{"bad query, API", "GET", "api/v1/locks?q=nonsense:1", 400, nil},
+		{"no such page, API", "GET", "api/v1/nothing", 404, nil},
+		{"POST to a page", "POST", "lock?name=x", 405, nil},
+		{"DELETE", "DELETE", "lock?name=x", 405, nil},
+		{"POST from another site", "POST", "lock?name=x", 403, []string{"Sec-Fetch-Site", "cross-site"}},
+		{"POST from another origin", "POST", "lock?name=x", 403, []string{"Origin", "https://evil.example"}},
+	}
+}
+
+func TestEveryAnswerCarriesTheSecurityHeaders(t *testing.T) {
+	working := busy().dashboard(t)
+	assets := fingerprint(t, working)
+	unloaded := newScene()
+	unloaded.fresh = dashboard.Freshness{Cause: "connection refused"}
+	broken := busy().dashboard(t, func(c *dashboard.Config) { c.Queues = func() map[string][]metadata.Waiter { panic("a bug") } })
+
+	for _, r := range routes(assets) {
+		w := ask(working, r.method, "/"+r.path, r.headers...)
+		if w.Code != r.status {
+			t.Errorf("%s: %s /%s answers %d, want %d", r.name, r.method, r.path, w.Code, r.status)
+		}
+		checkHeaders(t, r, w)
+	}
+	for _, path := range []string{"", "api/v1/locks", "lock?name=x"} {
+		checkHeaders(t, route{name: "nothing loaded", path: path}, get(unloaded.dashboard(t), "/"+path))
+		w := get(broken, "/"+path)
+		checkHeaders(t, route{name: "a bug", path: path}, w)
+		if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "goroutine") || strings.Contains(w.Body.String(), "a bug") {
+			t.Errorf("a panic is answered with %d %s", w.Code, w.Body)
+		}
+	}
+}
+
+func checkHeaders(t *testing.T, r route, w *httptest.ResponseRecorder) {
+	t.Helper()
+	csp := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
+		"object-src 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types mutexdash"
+	if strings.HasPrefix(r.path, "lock/backtrace") && w.Code == 200 {
+		csp = "sandbox; default-src 'none'; frame-ancestors 'none'"
+	}
+	cache := "no-store"
+	if strings.HasPrefix(r.path, "assets/") && w.Code == 200 {
+		cache = "public, max-age=31536000, immutable"
+	} else if strings.HasPrefix(r.path, "icon.svg") && w.Code == 200 {
+		cache = "public, max-age=86400"
+	}
+	for name, want := range map[string]string{
+		"Content-Security-Policy": csp, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "X-Robots-Tag": "noindex, nofollow",
+		"Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()", "Cache-Control": cache,
+	} {
+		if got := w.Header().Values(name); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %s is %q, want %q", r.name, name, got, want)
+		}
+	}
+	if w.Header().Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("%s: other sites may read the answer", r.name)
+	}
+	kind := w.Header().Get("Content-Type")
+	switch {
+	case strings.HasPrefix(r.path, "api/") && w.Code >= 400:
+		checkProblem(t, r, w, kind)
+	case strings.HasPrefix(r.path, "api/") && kind != "application/json":
+		t.Errorf("%s: the type is %q", r.name, kind)
+	case kind == "":
+		t.Errorf("%s: no Content-Type", r.name)
+	}
+}
+
+func checkProblem(t *testing.T, r route, w *httptest.ResponseRecorder, kind string) {
+	t.Helper()
+	var p struct {
+		Type, Title, Code string
+		Status            int
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || kind != "application/problem+json" || p.Status != w.Code || p.Code == "" || p.Title == "" || p.Type != "about:blank" {
+		t.Errorf("%s: %q %s (%v)", r.name, kind, w.Body, err)
+	}
+}
+
+// fingerprint is the part of the addresses of assets that changes with them.
+func fingerprint(t testing.TB, d http.Handler) string {
+	t.Helper()
+	for _, src := range attributes(ok(t, d, "/help"), "src") {
+		if parts := strings.Split(src, "/"); len(parts) > 2 {
+			return parts[len(parts)-2]
+		}
+	}
+	t.Fatal("no script has an address")
+	return ""
+}
+
+func TestOriginOfTheExternalURLMayPost(t *testing.T) {
+	d := busy().dashboard(t, func(c *dashboard.Config) { c.ExternalURL = "https://locks.example/" })
+	if w := ask(d, "POST", "/lock?name=x", "Origin", "https://locks.example"); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("behind a proxy that changes Host, our own origin gets %d", w.Code)
+	}
+	if w := ask(d, "POST", "/lock?name=x", "Origin", "https://evil.example"); w.Code != http.StatusForbidden {
+		t.Errorf("another origin gets %d", w.Code)
+	}
+}
+
+func TestEveryLinkWorksBelowAnyPrefix(t *testing.T) {
+	for name, c := range map[string]struct{ external, route, links, arrives string }{
+		"at the root":                   {"", "", "/", "/"},
+		"below a path":                  {"https://ops.example/a/b/", "", "/a/b/", "/a/b/"},
+		"below a path, without a host":  {"/a/b", "", "/a/b/", "/a/b/"},
+		"behind a proxy that strips it": {"https://ops.example/a/b", "/", "/a/b/", "/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := busy().dashboard(t, func(config *dashboard.Config) { config.ExternalURL, config.RoutePrefix = c.external, c.route })
+			seen, queue := map[string]bool{}, []string{c.links}
+			for len(queue) > 0 && len(seen) < 300 {
+				link := queue[0]
+				queue = queue[1:]
+				if seen[link] {
+					continue
+				}
+				seen[link] = true
+				w := get(d, c.arrives+strings.TrimPrefix(link, c.links))
+				if w.Code != http.StatusOK {
+					t.Errorf("%s answers %d", link, w.Code)
+				}
+				if strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+					queue = append(queue, linksOf(t, w.Body.String(), c.links)...)
+				}
+			}
+			if len(seen) < 50 {
+				t.Errorf("only %d links were found", len(seen))
+			}
+		})
+	}
+}
+
+// linksOf are the addresses in a page; all must begin with the prefix.
+func linksOf(t *testing.T, page, prefix string) []string {
+	t.Helper()
+	var links []string
+	for _, name := range []string{"href", "src", "action", "data-from", "data-icon"} {
+		for _, link := range attributes(page, name) {
+			if strings.HasPrefix(link, "#") {
+				continue
+			}
+			if !strings.HasPrefix(link, prefix) {
+				t.Errorf("the link %s leaves the prefix %s", link, prefix)
+			}
+			links = append(links, link)
+		}
+	}
+	return links
+}
+
+func TestBareRootAndPrefixWithoutSlashFindTheList(t *testing.T) {
+	d := busy().dashboard(t, func(c *dashboard.Config) { c.ExternalURL = "https://ops.example/a/b/" })
+	for _, path := range []string{"/", "/a/b"} {
+		if w := get(d, path); w.Code != http.StatusFound || w.Header().Get("Location") != "/a/b/" {
+			t.Errorf("%s answers %d %s", path, w.Code, w.Header().Get("Location"))
+		}
+	}
+	if w := get(d, "/a"); w.Code != http.StatusNotFound {
+		t.Errorf("a path above the prefix answers %d", w.Code)
+	}
+}
+
+func TestConfigurationThatCanNotWorkIsRefused(t *testing.T) {
+	for name, change := range map[string]func(*dashboard.Config){
+		"not http":        func(c *dashboard.Config) { c.ExternalURL = "ftp://host/" },
+		"without a host":  func(c *dashboard.Config) { c.ExternalURL = "https:///a" },
+		"with a query":    func(c *dashboard.Config) { c.ExternalURL = "https://host/?a" },
+		"with a user":     func(c *dashboard.Config) { c.ExternalURL = "https://u:p@host/" },
+		"climbing path":   func(c *dashboard.Config) { c.RoutePrefix = "/a/../b" },
+		"pattern as path": func(c *dashboard.Config) { c.RoutePrefix = "/{a}" },
+		"no locks":        func(c *dashboard.Config) { c.Locks = nil },
+	} {
+		config := newScene().config()
+		change(&config)
+		if _, err := dashboard.New(config); err == nil {
+			t.Errorf("%s: it is accepted", name)
+		} else if strings.Contains(err.Error(), "p@host") && !strings.Contains(name, "user") {
+			t.Errorf("%s: the error tells a password: %v", name, err)
+		}
+	}
+}
+
+func TestPagesAreAccessibleInStructure(t *testing.T) {
+	d := busy().dashboard(t)
+	for _, path := range []string{"/", "/lock?name=billing/invoice-run", "/status", "/help", "/nothing"} {
+		page := get(d, path).Body.String()
+		count := map[string]int{}
+		ids := map[string]bool{}
+		err := walk(page, func(token xml.Token) {
+			e, is := token.(xml.StartElement)
+			if !is {
+				return
+			}
+			count[e.Name.Local]++
+			for _, a := range e.Attr {
+				if a.Name.Local == "id" && ids[a.Value] && a.Value != "fresh" {
+					t.Errorf("%s: two elements have the id %s", path, a.Value)
+				} else if a.Name.Local == "id" {
+					ids[a.Value] = true
+				}
+				if e.Name.Local == "html" && a.Name.Local == "lang" {
+					count["lang"]++
+				}
+			}
+		})
+		if err != nil {
+			t.Errorf("%s is not well-formed: %v", path, err)
+		}
+		for _, once := range []string{"h1", "main", "lang", "title", "header"} {
+			if count[once] != 1 && (once != "header" || count[once] == 0) {
+				t.Errorf("%s has %d of %s", path, count[once], once)
+			}
+		}
+	}
+	page := ok(t, d, "/")
+	for _, part := range []string{`<caption`, `<th scope="col"`, `<th scope="row"`, `class="skip" href="#main"`, `aria-live="polite"`, `<label class="vh" for="q">`} {
+		if !strings.Contains(page, part) {
+			t.Errorf("the list has no %s", part)
+		}
+	}
+}
