@@ -164,7 +164,7 @@ func (s *Store) lookAgain(ctx context.Context, batch []removal, cause error) {
 	}
 	resp, err := locktxn.Nest(looks).Commit(ctx, s.etcd)
 	for i, r := range batch {
-		*r.result = fmt.Errorf("auto-unlock %q, outcome unknown: %w", r.Record.Name, cause)
+		*r.result = &unknownError{cause}
 		if err == nil {
 			*r.result = judge(r.Removal, resp.Responses[i].GetResponseTxn(), *r.result)
 		}

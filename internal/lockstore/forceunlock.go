@@ -52,20 +52,37 @@ func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a metadata.
 	}
 	resp, err := s.commitForced(ctx, removal, a)
 	switch {
-	case locktxn.NoSpace(err):
-		s.logAction(a, "etcd is out of space: a lock is removed by force without history and audit")
-		resp, err = locktxn.ForceUnlockSilently(s.layout, removal).Commit(ctx, s.etcd)
-		if err != nil && !locktxn.Refused(err) {
-			return s.lookAgainForced(ctx, removal, fmt.Errorf("outcome unknown: %w", err), true)
-		}
-	case err != nil && !locktxn.Refused(err) && !errors.Is(err, errNotSent):
-		return s.lookAgainForced(ctx, removal, fmt.Errorf("outcome unknown: %w", err), false)
-	}
-	if err != nil {
+	case err == nil:
+		return s.changed(ctx, r, outcome(removal, (*etcdserverpb.TxnResponse)(resp)))
+	case locktxn.Refused(err), errors.Is(err, errNotSent) && !locktxn.NoSpace(err):
 		return err
 	}
-	return s.changed(ctx, r, outcome(removal, (*etcdserverpb.TxnResponse)(resp)))
+	unknown := &unknownError{err}
+	err = s.lookAgainForced(ctx, removal, unknown)
+	if err == unknown && locktxn.NoSpace(unknown) {
+		return s.forceUnlockSilently(ctx, removal, a)
+	}
+	return err
 }
+
+// forceUnlockSilently removes the hold without records. What it does can not be told from a release by the holder, and need not:
+// the hold that the person wanted gone is gone.
+func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a metadata.Action) error {
+	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).Str("actor", a.Actor).Str("source", a.Source).
+		Str("holder", a.Holder).Str("reason", a.Reason).Str("ticket", a.Ticket).
+		Msg("etcd is out of space: a lock is removed by force, without history and audit")
+	_, err := locktxn.ForceUnlockSilently(s.layout, r).Commit(ctx, s.etcd)
+	if err != nil && !locktxn.Refused(err) {
+		err = &unknownError{err}
+	}
+	return err
+}
+
+// unknownError is a request of which nobody knows what became.
+type unknownError struct{ error }
+
+func (e *unknownError) Error() string { return "outcome unknown, look again: " + e.error.Error() }
+func (e *unknownError) Unwrap() error { return e.error }
 
 func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal, a metadata.Action) (*clientv3.TxnResponse, error) {
 	for try := 0; ; try++ {
@@ -88,20 +105,15 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal, a metadata
 	}
 }
 
-// lookAgainForced tells what became of a removal whose answer got lost. One without history can not be told from another's
-// release, and need not: the hold that the person wanted gone is gone.
-func (s *Store) lookAgainForced(ctx context.Context, r *locktxn.Removal, unknown error, silent bool) error {
+// lookAgainForced tells what became of a removal whose answer got lost; it is unknown while the hold is still there.
+func (s *Store) lookAgainForced(ctx context.Context, r *locktxn.Removal, unknown error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	resp, err := locktxn.Look(s.layout, r.Record).Commit(ctx, s.etcd)
 	if err != nil {
 		return unknown
 	}
-	err = judge(r, (*etcdserverpb.TxnResponse)(resp), unknown)
-	if silent && err == metadata.ErrChanged {
-		return nil
-	}
-	return s.changed(ctx, r.Removal, err)
+	return s.changed(ctx, r.Removal, judge(r, (*etcdserverpb.TxnResponse)(resp), unknown))
 }
 
 // changed replaces ErrChanged by what is there now.
@@ -114,9 +126,4 @@ func (s *Store) changed(ctx context.Context, r metadata.Removal, err error) erro
 		return metadata.ErrChanged
 	}
 	return &ChangedError{Now: now}
-}
-
-func (s *Store) logAction(a metadata.Action, message string) {
-	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).Str("actor", a.Actor).Str("source", a.Source).
-		Str("holder", a.Holder).Str("reason", a.Reason).Str("ticket", a.Ticket).Msg(message)
 }

@@ -35,6 +35,8 @@ type Store struct {
 	layout metadata.Layout
 	log    zerolog.Logger
 
+	pulse time.Duration
+
 	history, audit, presence *lease
 
 	worker    sync.Mutex  // one batch of removals at a time: more hurt those who lock meanwhile
@@ -53,10 +55,14 @@ func WithRetention(d time.Duration) Option {
 	return func(s *Store) { s.history.ttl = d + s.history.every }
 }
 
+// WithPulse makes a watch ask etcd for a sign of life so often, instead of every 3 s, and end after three times as long without
+// one.
+func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
+
 // New returns a store that talks through etcd, which the caller closes.
 func New(etcd *clientv3.Client, l metadata.Layout, opts ...Option) *Store {
 	s := &Store{
-		etcd: etcd, layout: l, log: zerolog.Nop(),
+		etcd: etcd, layout: l, log: zerolog.Nop(), pulse: defaultPulse,
 		// Records share leases: one for each would be as much work for etcd as the record, and expire one by one.
 		history:  newLease(etcd, DefaultRetention+time.Hour, time.Hour),
 		audit:    newLease(etcd, auditRetention+time.Hour, time.Hour),

@@ -3,6 +3,7 @@ package lockstore
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -47,16 +48,18 @@ func wentBack(from, to int64) *WatchError {
 	return ended(ReasonWentBack, fmt.Errorf("etcd went back from revision %d to %d: it was restored from an older state", from, to))
 }
 
+// reasonOf classifies an error of a watch. Some of them are errors of etcd that went through a text and lost their type.
 func reasonOf(err error) string {
-	switch {
-	case errors.Is(err, rpctypes.ErrCompacted):
-		return ReasonCompacted
-	case errors.Is(err, rpctypes.ErrNoLeader):
-		return ReasonNoLeader
-	case errors.Is(err, rpctypes.ErrFutureRev):
-		return ReasonWentBack
-	case errors.Is(err, rpctypes.ErrInvalidAuthToken), errors.Is(err, rpctypes.ErrAuthOldRevision):
-		return ReasonToken
+	for _, known := range []struct {
+		err    error
+		reason string
+	}{
+		{rpctypes.ErrCompacted, ReasonCompacted}, {rpctypes.ErrNoLeader, ReasonNoLeader}, {rpctypes.ErrFutureRev, ReasonWentBack},
+		{rpctypes.ErrPermissionDenied, ReasonPermission}, {rpctypes.ErrInvalidAuthToken, ReasonToken}, {rpctypes.ErrAuthOldRevision, ReasonToken},
+	} {
+		if errors.Is(err, known.err) || strings.Contains(err.Error(), known.err.Error()) {
+			return known.reason
+		}
 	}
 	switch locktxn.Code(err) {
 	case codes.PermissionDenied:

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	pulse      = 3 * time.Second  // how often etcd is asked for a sign of life
-	silence    = 10 * time.Second // without one for so long the watch is taken for dead
-	tooOld     = 5_000            // revisions: catching up from further behind costs etcd more than a list
-	maxBacklog = 64 << 20         // bytes that wait for a consumer that is slower than etcd
+	defaultPulse = 3 * time.Second // how often etcd is asked for a sign of life
+	silentPulses = 3               // without one for so many pulses the watch is taken for dead
+	tooOld       = 5_000           // revisions: catching up from further behind costs etcd more than a list
+	maxBacklog   = 64 << 20        // bytes that wait for a consumer that is slower than etcd
 )
 
 // Watch calls each for everything that happens below the prefix after the revision after. A call gets all events of one
@@ -96,7 +96,7 @@ func (w *watch) take(resp clientv3.WatchResponse) error {
 
 // keepAsking asks for signs of life, and ends the watch when none comes.
 func (w *watch) keepAsking(ctx context.Context) {
-	ticker := time.NewTicker(pulse)
+	ticker := time.NewTicker(w.store.pulse)
 	defer ticker.Stop()
 	for {
 		select {
@@ -112,17 +112,18 @@ func (w *watch) keepAsking(ctx context.Context) {
 }
 
 func (w *watch) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, pulse)
+	ctx, cancel := context.WithTimeout(ctx, w.store.pulse)
 	defer cancel()
-	if time.Since(w.heard.Load()) >= pulse {
+	if time.Since(w.heard.Load()) >= w.store.pulse {
 		if err := w.probe(ctx); err != nil {
 			return err
 		}
 	}
-	if quiet := time.Since(w.heard.Load()); quiet >= silence {
-		return ended(ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Second)))
+	if quiet := time.Since(w.heard.Load()); quiet >= silentPulses*w.store.pulse {
+		return ended(ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Millisecond)))
 	}
-	_ = w.watcher.RequestProgress(ctx) // the answer comes as an event; its absence is noticed
+	// Asked in a context with other metadata, another stream would be asked. The answer comes as an event; its absence is noticed.
+	_ = w.watcher.RequestProgress(clientv3.WithRequireLeader(ctx))
 	return nil
 }
 

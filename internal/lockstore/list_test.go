@@ -1,0 +1,160 @@
+package lockstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// olderThan37 is a wire to a server that can not stream.
+func olderThan37() *wire {
+	return &wire{any: func(method string) error {
+		if method == "RangeStream" {
+			return status.Error(codes.Unimplemented, "unknown method RangeStream for service etcdserverpb.KV")
+		}
+		return nil
+	}}
+}
+
+func TestList(t *testing.T) {
+	server := etcdtest.Start(t)
+	for name, client := range map[string]*wire{"of a server that streams": {}, "of an older server": olderThan37()} {
+		t.Run(name, func(t *testing.T) {
+			w := on(t, client.client(t, server))
+			w.hold("a", uuid(1))
+			w.hold("a/b", uuid(2))
+			w.hold(".x", uuid(3))
+			for _, key := range []string{
+				w.l.Ticket("a", "1"), w.l.Unlocker("u1"), w.l.Prefix() + "stray", w.l.Prefix() + ".other/area", w.l.Record("a") + "b/uuid", w.l.Prefix() + "~~/uuid",
+				w.l.History(uuid(9)), w.l.Audit(at, "1"), w.l.Cancelled(uuid(8)), "/mutexes", "/mutexes0", "/other/uuid",
+			} {
+				w.put(key, "{}")
+			}
+			var got []string
+			revision, err := w.List(t.Context(), func(kv metadata.KV) {
+				got = append(got, kv.Key)
+				if kv.ModRevision < kv.CreateRevision || kv.CreateRevision == 0 || len(kv.Value) == 0 {
+					t.Errorf("%+v", kv)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := slices.DeleteFunc(w.keys(w.l.Prefix()), func(key string) bool {
+				return strings.HasPrefix(key, w.l.Histories()) || strings.HasPrefix(key, w.l.Audits()) || strings.HasPrefix(key, w.l.Cancelled(""))
+			})
+			if !slices.Equal(got, want) || len(want) != 3*4+6 {
+				t.Errorf("listed\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			if now := w.put("/other", ""); revision != now-1 {
+				t.Errorf("revision %d, want %d", revision, now-1)
+			}
+		})
+	}
+}
+
+// While a list is read, both locks change in every transaction: a list that mixes revisions shows it.
+func TestListIsOfOneRevision(t *testing.T) {
+	server := etcdtest.Start(t)
+	for name, client := range map[string]*wire{"of a server that streams": {}, "of an older server": olderThan37()} {
+		t.Run(name, func(t *testing.T) {
+			w := on(t, client.client(t, server))
+			first, last := w.l.Prefix()+"!first/uuid", w.l.Prefix()+"~last/uuid"
+			for i := range 50 {
+				w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000)) // more than fits the window of a stream
+			}
+			both := func(value string) {
+				w.put(first, value)
+				w.put(last, value)
+			}
+			both("start")
+			values := map[string]string{}
+			keys := 0
+			if _, err := w.List(t.Context(), func(kv metadata.KV) {
+				if keys++; keys%10 == 0 {
+					both(fmt.Sprint(keys))
+				}
+				values[kv.Key] = string(kv.Value)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if values[first] != "start" || values[last] != "start" {
+				t.Errorf("the list shows %q and %q, want the values of when it began", values[first], values[last])
+			}
+		})
+	}
+}
+
+func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
+	w := start(t)
+	for i := range 200 {
+		w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
+	}
+	keys := 0
+	compact := func(metadata.KV) {
+		if keys++; keys%5 == 0 {
+			if _, err := w.etcd.Compact(t.Context(), w.put("/other", "")); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if _, err := w.List(t.Context(), compact); !errors.Is(err, rpctypes.ErrCompacted) {
+		t.Fatalf("error %v, want that it is compacted", err)
+	}
+	keys = 0
+	if _, err := w.List(t.Context(), compact); err != nil || keys != 200 {
+		t.Errorf("second list: %d keys, %v", keys, err)
+	}
+	if _, err := w.List(t.Context(), func(metadata.KV) {}); err != nil {
+		t.Errorf("third list: %v", err)
+	}
+}
+
+func TestListEndsWithItsContext(t *testing.T) {
+	w := start(t)
+	for i := range 100 {
+		w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := w.List(ctx, func(metadata.KV) { cancel() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that it was cancelled", err)
+	}
+}
+
+func TestGet(t *testing.T) {
+	w := start(t)
+	if d, _, err := w.Get(t.Context(), "a/b"); err != nil || len(d.Fields) > 0 || d.Token != 0 {
+		t.Errorf("lock that nobody holds: %+v, %v", d, err)
+	}
+	r := w.hold("a/b", uuid(1))
+	w.hold("a", uuid(2))
+	d, revision, err := w.Get(t.Context(), "a/b")
+	if err != nil || d.UUID != uuid(1) || d.Token != r.Token || len(d.Fields) != 4 || !strings.HasPrefix(d.Backtrace, "main.main") || d.Problems != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if now := w.put("/other", ""); revision != now-1 {
+		t.Errorf("revision %d, want %d", revision, now-1)
+	}
+}
+
+func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
+	w := start(t)
+	w.hold("a", uuid(1))
+	for i := range 1500 {
+		w.put(w.l.Record("a")+fmt.Sprintf("0/%d", i), "")
+	}
+	d, _, err := w.Get(t.Context(), "a")
+	if err != nil || d.UUID != uuid(1) || d.Owner != "billing" || !d.Foreign() || len(d.Fields) != 4 {
+		t.Errorf("%v %+v", err, d.Record)
+	}
+}

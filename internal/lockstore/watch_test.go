@@ -1,0 +1,309 @@
+package lockstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// fast makes watches notice within a fraction of a second what takes ten by default.
+var fast = lockstore.WithPulse(100 * time.Millisecond)
+
+// watching is a watch that goes on.
+type watching struct {
+	t    testing.TB
+	stop context.CancelFunc
+	done chan error
+
+	mu       sync.Mutex
+	turns    []string // "revision: +key -key"
+	revision int64
+	signs    int
+}
+
+func (w world) watch(after int64) *watching {
+	w.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	g := &watching{t: w, stop: cancel, done: make(chan error, 1)}
+	go func() { g.done <- w.Watch(ctx, after, g.each) }()
+	w.Cleanup(cancel)
+	return g
+}
+
+func (g *watching) each(revision int64, events []metadata.Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if revision < g.revision || revision == g.revision && len(events) > 0 {
+		g.t.Errorf("revision %d after %d", revision, g.revision)
+	}
+	g.revision = revision
+	if len(events) == 0 {
+		g.signs++
+		return
+	}
+	var turn strings.Builder
+	for _, e := range events {
+		if e.ModRevision != revision {
+			g.t.Errorf("event of revision %d in %d", e.ModRevision, revision)
+		}
+		sign := "+"
+		if e.Deleted {
+			sign = "-"
+		}
+		fmt.Fprintf(&turn, "%s%s ", sign, strings.TrimPrefix(e.Key, metadata.DefaultPrefix))
+	}
+	g.turns = append(g.turns, strings.TrimSpace(turn.String()))
+}
+
+func (g *watching) saw() (turns []string, revision int64, signs int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.turns), g.revision, g.signs
+}
+
+// ended waits for the end of the watch and returns the reason.
+func (g *watching) ended() string {
+	g.t.Helper()
+	select {
+	case err := <-g.done:
+		var e *lockstore.WatchError
+		if !errors.As(err, &e) {
+			g.t.Fatalf("the watch ended with %v", err)
+		}
+		return e.Reason()
+	case <-time.After(25 * time.Second):
+		g.t.Fatal("the watch does not end")
+		return ""
+	}
+}
+
+func TestWatchTellsWholeRevisions(t *testing.T) {
+	w := start(t)
+	w.put("/other", "1")
+	before := goleak.IgnoreCurrent()
+	after := w.put(w.l.Prefix()+"before", "1")
+	r := w.hold("a", uuid(1)) // before the watch begins: it is told all the same
+	g := w.watch(after)
+	w.put("/other", "2")
+	w.alive(r, at.Add(time.Hour))
+	if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: "a", UUID: r.UUID, Token: r.Token}).Commit(t.Context(), w.etcd); err != nil {
+		t.Fatal(err)
+	}
+	w.put(w.l.History(uuid(1)), "{}")
+	want := []string{
+		"+a/alert_at +a/auto_unlock_at +a/metadata +a/uuid", "+a/alert_at +a/auto_unlock_at +a/alive",
+		"-a/alert_at -a/alive -a/auto_unlock_at -a/metadata -a/uuid", "+.history/" + uuid(1),
+	}
+	eventually(t, "all revisions", func() bool { turns, _, _ := g.saw(); return len(turns) >= len(want) })
+	if turns, _, _ := g.saw(); !slices.EqualFunc(turns, want, sameKeys) {
+		t.Errorf("told\n%s\nwant\n%s", strings.Join(turns, "\n"), strings.Join(want, "\n"))
+	}
+	g.stop()
+	if err := <-g.done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the cancelled watch ended with %v", err)
+	}
+	goleak.VerifyNone(t, before)
+}
+
+func sameKeys(a, b string) bool {
+	x, y := strings.Fields(a), strings.Fields(b)
+	slices.Sort(x)
+	slices.Sort(y)
+	return slices.Equal(x, y)
+}
+
+func TestWatchOfAnIdleEtcdGivesSignsOfLife(t *testing.T) {
+	w := start(t, fast)
+	revision := w.put("/other", "")
+	g := w.watch(revision)
+	eventually(t, "three signs", func() bool { _, _, signs := g.saw(); return signs >= 3 })
+	other := w.put("/other", "") // not below the prefix
+	eventually(t, "a sign at the newer revision", func() bool { _, now, _ := g.saw(); return now == other })
+}
+
+func TestWatchEndsWhenCompacted(t *testing.T) {
+	w := start(t)
+	after := w.put(w.l.Prefix()+"a", "1")
+	if _, err := w.etcd.Compact(t.Context(), w.put(w.l.Prefix()+"a", "2")+0); err != nil {
+		t.Fatal(err)
+	}
+	if reason := w.watch(after - 1).ended(); reason != lockstore.ReasonCompacted {
+		t.Errorf("reason %q", reason)
+	}
+}
+
+func TestWatchEndsWhenEtcdWentBack(t *testing.T) {
+	w := start(t, fast)
+	now := w.put("/other", "")
+	if reason := w.watch(now + 1000).ended(); reason != lockstore.ReasonWentBack {
+		t.Errorf("reason %q", reason)
+	}
+}
+
+func TestWatchEndsWhenTheNetworkIsSilent(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := etcdtest.NewProxy(t, s.Endpoint())
+	c := (&wire{}).clientOf(t, p.Endpoint())
+	w := on(t, c, fast)
+	g := w.watch(w.put("/other", ""))
+	eventually(t, "a sign of life", func() bool { _, _, signs := g.saw(); return signs > 0 })
+	p.Stall()
+	if reason := g.ended(); reason != lockstore.ReasonSilent {
+		t.Errorf("reason %q", reason)
+	}
+}
+
+func TestWatchGoesOnAfterACutConnection(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := etcdtest.NewProxy(t, s.Endpoint())
+	w := on(t, (&wire{}).clientOf(t, p.Endpoint()))
+	other := on(t, s.Client(t))
+	g := w.watch(w.put("/other", ""))
+	other.put(other.l.Prefix()+"1", "")
+	eventually(t, "the first event", func() bool { turns, _, _ := g.saw(); return len(turns) == 1 })
+	p.Cut()
+	other.put(other.l.Prefix()+"2", "")
+	p.Heal()
+	other.put(other.l.Prefix()+"3", "")
+	eventually(t, "the events from while it was cut", func() bool { turns, _, _ := g.saw(); return len(turns) == 3 })
+}
+
+func TestWatchThatComesBackFarBehindEnds(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := etcdtest.NewProxy(t, s.Endpoint())
+	w := on(t, (&wire{}).clientOf(t, p.Endpoint()))
+	other := on(t, s.Client(t))
+	g := w.watch(w.put("/other", ""))
+	other.put(other.l.Prefix()+"1", "")
+	eventually(t, "the first event", func() bool { turns, _, _ := g.saw(); return len(turns) == 1 })
+	p.Cut()
+	var writers sync.WaitGroup
+	for range 16 {
+		writers.Go(func() {
+			for range 400 {
+				other.put(other.l.Prefix()+"2", "")
+			}
+		})
+	}
+	writers.Wait()
+	p.Heal()
+	if reason := g.ended(); reason != lockstore.ReasonBehind {
+		t.Errorf("reason %q", reason)
+	}
+}
+
+// A view that lists for long is far behind when it begins to watch. It catches up: another list would be as slow.
+func TestWatchThatBeginsFarBehindCatchesUp(t *testing.T) {
+	w := start(t)
+	after := w.put("/other", "")
+	var writers sync.WaitGroup
+	for range 16 {
+		writers.Go(func() {
+			for range 400 {
+				w.put(w.l.Prefix()+"2", "")
+			}
+		})
+	}
+	writers.Wait()
+	g := w.watch(after)
+	eventually(t, "all events", func() bool { turns, _, _ := g.saw(); return len(turns) == 6400 })
+}
+
+func TestWatchEndsWithoutALeader(t *testing.T) {
+	m := etcdtest.Cluster(t, 3)
+	leader := m.Leader(t)
+	stays := (leader + 1) % 3
+	w := on(t, m.ClientOf(t, stays))
+	g := w.watch(w.put("/other", ""))
+	w.put(w.l.Prefix()+"1", "")
+	eventually(t, "the first event", func() bool { turns, _, _ := g.saw(); return len(turns) == 1 })
+	m.Pause(leader)
+	m.Pause((leader + 2) % 3)
+	if reason := g.ended(); reason != lockstore.ReasonNoLeader && reason != lockstore.ReasonSilent {
+		t.Errorf("reason %q", reason)
+	}
+}
+
+// A consumer that stands still costs memory up to a limit, and then the watch.
+func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
+	w := start(t)
+	stuck, release := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	after := w.put("/other", "")
+	var once sync.Once
+	go func() {
+		done <- w.Watch(t.Context(), after, func(int64, []metadata.Event) {
+			once.Do(func() { close(stuck) })
+			<-release
+		})
+	}()
+	big := strings.Repeat("x", 1<<20)
+	w.put(w.l.Prefix()+"a", big)
+	<-stuck
+	for range 80 {
+		w.put(w.l.Prefix()+"a", big)
+	}
+	close(release)
+	var e *lockstore.WatchError
+	if err := <-done; !errors.As(err, &e) || e.Reason() != lockstore.ReasonSlow {
+		t.Errorf("the watch ended with %v", err)
+	}
+}
+
+func TestWatchSurvivesTheEndOfALogin(t *testing.T) {
+	s := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
+	s.AddUser(t, "reader", "secret", metadata.DefaultPrefix, etcdtest.Read)
+	admin := on(t, s.Client(t))
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "reader", Password: "secret", MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	reader := on(t, c)
+	g := reader.watch(admin.put(admin.l.Prefix()+"0", ""))
+	for i := range 4 {
+		time.Sleep(900 * time.Millisecond) // the login ends by itself
+		admin.put(admin.l.Prefix()+"1", "")
+		eventually(t, fmt.Sprintf("event %d", i), func() bool {
+			turns, _, _ := g.saw()
+			select {
+			case err := <-g.done: // as good: whoever watches lists again
+				t.Logf("the watch ended with %v", err)
+				if _, err := reader.List(t.Context(), func(metadata.KV) {}); err != nil {
+					t.Logf("list: %v", err)
+					return false
+				}
+				g = reader.watch(admin.put(admin.l.Prefix()+"0", ""))
+				return true
+			default:
+			}
+			return len(turns) > i
+		})
+	}
+}
+
+func TestWatchEndsWhenTheRightIsTakenAway(t *testing.T) {
+	s := etcdtest.Start(t, etcdtest.Auth())
+	s.AddUser(t, "stranger", "secret", "/elsewhere/", etcdtest.Read)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "stranger", Password: "secret", MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if reason := on(t, c).watch(1).ended(); reason != lockstore.ReasonPermission {
+		t.Errorf("reason %q", reason)
+	}
+}

@@ -1,0 +1,179 @@
+package lockstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }
+
+var at = time.Unix(1_553_682_600, 0).UTC()
+
+func newLayout(t testing.TB) metadata.Layout {
+	t.Helper()
+	l, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// world is an etcd, a store on it, and another client beside it.
+type world struct {
+	testing.TB
+	*lockstore.Store
+	etcd *clientv3.Client
+	l    metadata.Layout
+}
+
+func start(t testing.TB, opts ...lockstore.Option) world {
+	t.Helper()
+	return on(t, etcdtest.Start(t).Client(t), opts...)
+}
+
+func on(t testing.TB, c *clientv3.Client, opts ...lockstore.Option) world {
+	l := newLayout(t)
+	return world{t, lockstore.New(c, l, opts...), c, l}
+}
+
+func (w world) put(key, value string, opts ...clientv3.OpOption) int64 {
+	w.Helper()
+	resp, err := w.etcd.Put(w.Context(), key, value, opts...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return resp.Header.Revision
+}
+
+// hold takes the lock as the client library does, and returns its record.
+func (w world) hold(lock, uuid string, change ...func(*metadata.Draft)) *metadata.Record {
+	w.Helper()
+	d := metadata.Draft{
+		UUID: uuid, Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices",
+		LockedAt: at, AlertAt: at.Add(time.Minute), AutoUnlockAt: at.Add(2 * time.Minute), Backtrace: "main.main main.go:1\n",
+	}
+	for _, c := range change {
+		c(&d)
+	}
+	fields, err := d.Fields()
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := locktxn.Acquire(w.l, lock, uuid, fields, false).Commit(w.Context(), w.etcd); err != nil {
+		w.Fatal(err)
+	}
+	return w.record(lock)
+}
+
+func (w world) record(lock string) *metadata.Record {
+	w.Helper()
+	d, _, err := w.Get(w.Context(), lock)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return &d.Record
+}
+
+func (w world) alive(r *metadata.Record, deadline time.Time) {
+	w.Helper()
+	by := metadata.FormatTime(deadline)
+	resp, err := locktxn.Alive(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}, by, by, by).Commit(w.Context(), w.etcd)
+	if err != nil || !resp.Succeeded {
+		w.Fatalf("alive: %v, %v", resp, err)
+	}
+}
+
+func removal(r *metadata.Record) metadata.Removal {
+	return metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, "u1", "its deadline passed", at.Add(time.Hour))}
+}
+
+func (w world) keys(prefix string) []string {
+	w.Helper()
+	resp, err := w.etcd.Get(w.Context(), prefix, clientv3.WithPrefix())
+	if err != nil {
+		w.Fatal(err)
+	}
+	var keys []string
+	for _, kv := range resp.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}
+
+func uuid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+
+// wire stands between a client and its etcd, and does to requests what a test says.
+type wire struct {
+	mu  sync.Mutex
+	txn func(req *pb.TxnRequest, send func() error) error
+	any func(method string) error
+}
+
+func (w *wire) onTxn(f func(req *pb.TxnRequest, send func() error) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.txn = f
+}
+
+// client is a client with the wire.
+func (w *wire) client(t testing.TB, s *etcdtest.Server) *clientv3.Client {
+	t.Helper()
+	return w.clientOf(t, s.Endpoint())
+}
+
+func (w *wire) clientOf(t testing.TB, endpoint string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: 5 * time.Second,
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(w.unary), grpc.WithChainStreamInterceptor(w.stream)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (w *wire) unary(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	w.mu.Lock()
+	txn := w.txn
+	w.mu.Unlock()
+	do := func() error { return send(ctx, method, req, reply, c, opts...) }
+	if r, ok := req.(*pb.TxnRequest); ok && txn != nil {
+		return txn(r, do)
+	}
+	return do()
+}
+
+func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if w.any != nil {
+		if err := w.any(method[strings.LastIndex(method, "/")+1:]); err != nil {
+			return nil, err
+		}
+	}
+	return open(ctx, d, c, method, opts...)
+}
+
+// eventually waits until f is true.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for began := time.Now(); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
