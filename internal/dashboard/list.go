@@ -126,7 +126,7 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 // fragment share it.
 func (d *Dashboard) listTag(r *http.Request, s *snapshot, l listRequest, found *result) string {
 	asked := r.URL.Path + l.link(d.urls, nil, "after", l.after, "before", l.before, "fields", r.URL.Query().Get("fields"))
-	h := fnv(s.version, found.version, fnvText(asked), fnvText(d.config.Version+d.assets.fingerprint),
+	h := fnv(fnvStart, s.version, found.version, fnvText(asked), fnvText(d.config.Version+d.assets.fingerprint),
 		fnvText(string(d.config.Fresh().level(d.config.Now()))))
 	unlockers, _ := d.unlockers()
 	for _, u := range unlockers {
