@@ -138,18 +138,18 @@ func TestConfirmingWhatDidNotHappenIsHarmless(t *testing.T) {
 func TestALateCanaryIsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		var slow time.Duration
+		var slow atomic.Int64 // nanoseconds
 		n := s.join(t, func(n *node, c *sweeper.Config) {
 			c.Announce = func(_ context.Context, p metadata.Presence) (int64, uint64, error) {
-				time.Sleep(slow) // without regard for its deadline, as a stopped process
+				time.Sleep(time.Duration(slow.Load())) // without regard for its deadline, as a stopped process
 				return s.announce(p)
 			}
 		})
 		s.take("a", time.Second, 2*time.Minute)
 		s.wait(110 * time.Second)
-		slow = 6 * time.Second
+		slow.Store(int64(6 * time.Second))
 		s.wait(4 * time.Second)
-		slow = 0
+		slow.Store(0)
 		s.wait(time.Minute)
 		if at := s.removals("a"); len(at) != 1 || at[0].Sub(n.started) < 110*time.Second+6*time.Second+minWarning {
 			t.Errorf("removed after %v", at[0].Sub(n.started))
@@ -235,10 +235,10 @@ func TestNothingIsRemovedFromAViewThatIsNotFresh(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStore()
-				isStale := false
+				var isStale atomic.Bool
 				n := s.join(t, func(n *node, c *sweeper.Config) {
 					c.Fresh = func() sweeper.Freshness {
-						if isStale {
+						if isStale.Load() {
 							return stale
 						}
 						return n.fresh()
@@ -246,13 +246,13 @@ func TestNothingIsRemovedFromAViewThatIsNotFresh(t *testing.T) {
 				})
 				s.take("a", time.Second, 2*time.Minute)
 				s.wait(2 * time.Minute)
-				isStale = true
+				isStale.Store(true)
 				s.wait(time.Minute)
 				s.mustHave(t, "a")
 				if got := n.Status(); got.HeldBack[staleness.Stale] != 1 || got.Fresh {
 					t.Errorf("status %+v", got)
 				}
-				isStale = false
+				isStale.Store(false)
 				again := time.Now()
 				s.wait(time.Hour)
 				if at := s.removals("a"); len(at) != 1 || at[0].Sub(again) < minWarning-time.Second || at[0].Sub(again) > minWarning+time.Second {
