@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -39,14 +40,20 @@ func launch(c etcdembed.Config) (*process, error) {
 	if p.life, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
+	started := make(chan error)
 	go func() {
-		p.cmd.Wait()
-		close(p.done)
+		defer close(p.done)
+		// A child may be bound to the thread that made it, so that thread stays for as long as the child lives.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		endWithParent(p.cmd)
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.cmd.Wait()
+		}
 	}()
-	return p, nil
+	return p, <-started
 }
 
 // kill works on a paused process too.
