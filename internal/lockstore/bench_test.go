@@ -1,0 +1,109 @@
+package lockstore_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// BenchmarkMassExpiry ends 10,000 locks at once: by AutoUnlock, each guarded and with its history record, and, in the same run,
+// by the expiry of as many leases, which is how etcd itself would do it.
+func BenchmarkMassExpiry(b *testing.B) {
+	const locks = 10_000
+	for b.Loop() {
+		w := start(b)
+		removals := make([]metadata.Removal, locks)
+		b.StopTimer()
+		each(locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
+		b.StartTimer()
+		began := time.Now()
+		for i, err := range w.AutoUnlock(b.Context(), removals) {
+			if err != nil {
+				b.Fatalf("%s: %v", removals[i].Record.Name, err)
+			}
+		}
+		ours := time.Since(began)
+		b.StopTimer()
+		theirs := leaseExpiry(b, w, locks)
+		b.ReportMetric(locks/ours.Seconds(), "locks/s")
+		b.ReportMetric(locks/theirs.Seconds(), "leases/s")
+		b.ReportMetric(theirs.Seconds()/ours.Seconds(), "times")
+		b.StartTimer()
+	}
+}
+
+// leaseExpiry is how long etcd takes for so many keys whose leases end in the same second.
+func leaseExpiry(b *testing.B, w world, n int) time.Duration {
+	const ttl = 20
+	leases := make([]clientv3.LeaseID, n)
+	each(n, func(i int) {
+		resp, err := w.etcd.Grant(b.Context(), ttl)
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		leases[i] = resp.ID
+		w.put(fmt.Sprintf("/leased/%d", i), "", clientv3.WithLease(resp.ID))
+	})
+	each(n, func(i int) { // let them begin together
+		if _, err := w.etcd.KeepAliveOnce(b.Context(), leases[i]); err != nil {
+			b.Error(err)
+		}
+	})
+	events := w.etcd.Watch(b.Context(), "/leased/", clientv3.WithPrefix(), clientv3.WithFilterPut())
+	var first, last time.Time
+	for gone := 0; gone < n; {
+		resp := <-events
+		if first.IsZero() {
+			first = time.Now()
+		}
+		gone, last = gone+len(resp.Events), time.Now()
+	}
+	return last.Sub(first)
+}
+
+// each calls f for 0 to n-1, 64 at a time.
+func each(n int, f func(int)) {
+	var workers sync.WaitGroup
+	for worker := range 64 {
+		workers.Go(func() {
+			for i := worker; i < n; i += 64 {
+				f(i)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// BenchmarkAutoUnlockWithLateExtensions is BenchmarkMassExpiry where one holder in twenty extends in the last moment.
+func BenchmarkAutoUnlockWithLateExtensions(b *testing.B) {
+	const locks = 10_000
+	for b.Loop() {
+		b.StopTimer()
+		w := start(b)
+		removals := make([]metadata.Removal, locks)
+		each(locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
+		each(locks/20, func(i int) {
+			r := removals[i*20].Record
+			by := metadata.FormatTime(at.Add(time.Hour))
+			locktxn.Alive(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}, by, by, by).Commit(b.Context(), w.etcd)
+		})
+		b.StartTimer()
+		began, changed := time.Now(), 0
+		for i, err := range w.AutoUnlock(b.Context(), removals) {
+			if late := i%20 == 0; late != (err == metadata.ErrChanged) || !late && err != nil {
+				b.Fatalf("%s: %v", removals[i].Record.Name, err)
+			} else if late {
+				changed++
+			}
+		}
+		b.ReportMetric(locks/time.Since(began).Seconds(), "locks/s")
+		b.ReportMetric(float64(changed), "extended")
+	}
+}
