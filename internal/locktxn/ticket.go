@@ -1,0 +1,16 @@
+package locktxn
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// RemoveTicket takes the place of a waiter in the queue away, if it is still the one that was seen. There is no put in any branch.
+func RemoveTicket(l metadata.Layout, w metadata.Waiter) Txn {
+	key := l.Ticket(w.Lock, w.ID)
+	return Txn{
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", w.Place)},
+		Then: []clientv3.Op{clientv3.OpDelete(key)},
+	}
+}
