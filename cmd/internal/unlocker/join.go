@@ -111,6 +111,8 @@ func (r *rooms) swept(o options, log zerolog.Logger) (sweeper.Config, error) {
 		Remove:         store.AutoUnlock,
 		Peers:          func() []sweeper.Peer { return peers(view.Unlockers()) },
 		Offsets:        func(ctx context.Context) []time.Duration { return offsets(etcdconn.ClockOffsets(ctx, *o.etcd)) },
+		Queues:         view.Queues,
+		RemoveTicket:   store.RemoveTicket,
 		EventRetention: o.eventRetention,
 		Log:            log.With().Str("instance", id).Logger(),
 	}, nil
