@@ -3,7 +3,7 @@
 // because the checked model breaks without it (docs/protocol.md).
 //
 // An error of a commit says nothing about its outcome, and neither does a failed compare alone: etcd's client may have sent
-// the transaction twice. So every Else branch reads the record, and the caller compares the uuid that it finds.
+// the transaction twice. So the Else branches read the record, and the caller compares the uuid that it finds.
 package locktxn
 
 import (
@@ -37,18 +37,20 @@ func Nest(ts []Txn) Txn {
 // Acquire takes the lock if nobody holds it, nobody queues for it (unless barge is set) and this attempt was not cancelled.
 // Else it reads the record: the holder, or this attempt itself where an earlier send of it committed.
 func Acquire(l metadata.Layout, lock, uuid string, fields []metadata.Field, barge bool) Txn {
+	record := l.Record(lock)
 	t := Txn{
 		If: []clientv3.Cmp{
-			absent(l.Field(lock, metadata.FieldUUID)),
+			absent(record + metadata.FieldUUID),
 			absent(l.Cancelled(uuid)),
 		},
-		Else: []clientv3.Op{read(l, lock)},
+		Then: make([]clientv3.Op, len(fields)),
+		Else: []clientv3.Op{clientv3.OpGet(record, clientv3.WithPrefix())},
 	}
 	if !barge {
 		t.If = append(t.If, absent(l.Queue(lock)).WithPrefix())
 	}
-	for _, f := range fields {
-		t.Then = append(t.Then, clientv3.OpPut(l.Field(lock, f.Name), f.Value))
+	for i, f := range fields {
+		t.Then[i] = clientv3.OpPut(record+f.Name, f.Value)
 	}
 	return t
 }
@@ -90,12 +92,12 @@ func Alive(l metadata.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 	}
 }
 
-// Release gives the lock back. There is no put in any branch, so it works while etcd is out of space.
+// Release gives the lock back. There is no put in any branch, so it works while etcd is out of space. It reads nothing: who must
+// know why it was not held any more needs the history key too, see Ask, and the others need not pay for the branch.
 func Release(l metadata.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
 		Then: []clientv3.Op{remove(l, h.Lock)},
-		Else: []clientv3.Op{read(l, h.Lock)},
 	}
 }
 

@@ -115,24 +115,27 @@ func (d Draft) checkTimes() error {
 
 // document is the JSON that people read, without empty members.
 func (d Draft) document() (string, error) {
-	members := map[string]any{FieldLockedAt: Time{d.LockedAt}}
-	for name, value := range d.Attributes {
-		members[name] = value
+	known, err := encode(struct {
+		Backtrace string `json:"backtrace,omitempty"`
+		Client    string `json:"client,omitempty"`
+		Hostname  string `json:"hostname,omitempty"`
+		LockedAt  string `json:"locked_at"`
+		Owner     string `json:"owner,omitempty"`
+		PID       int    `json:"pid,omitempty"`
+		Purpose   string `json:"purpose,omitempty"`
+	}{cutBacktrace(d.Backtrace), d.Client, d.Hostname, FormatTime(d.LockedAt), d.Owner, d.PID, d.Purpose})
+	if err != nil || len(d.Attributes) == 0 {
+		return known, err
 	}
-	for name, value := range map[string]string{
-		FieldOwner: d.Owner, FieldHostname: d.Hostname, FieldPurpose: d.Purpose, FieldClient: d.Client, FieldBacktrace: cutBacktrace(d.Backtrace),
-	} {
-		if value != "" {
-			members[name] = value
-		}
-	}
-	if d.PID != 0 {
-		members[FieldPID] = d.PID
-	}
+	attributes, err := encode(d.Attributes)
+	return strings.TrimSuffix(known, "}") + "," + strings.TrimPrefix(attributes, "{"), err
+}
+
+func encode(v any) (string, error) {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false) // frames are full of < and &, and people read the key with etcdctl
-	err := encoder.Encode(members)
+	err := encoder.Encode(v)
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
