@@ -70,7 +70,7 @@ func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, 
 	}
 	a := &acquisition{c: c, lock: name, set: set, draft: metadata.Draft{
 		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: os.Getpid(), Purpose: set.purpose,
-		Client: c.about, Attributes: set.attributes, Backtrace: backtrace(set.backtraceDepth),
+		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth),
 	}}
 	b, err := a.bid()
 	return a, b, err

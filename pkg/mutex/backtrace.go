@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // ownModule and ownPackage name this code in build information and in stack frames.
@@ -13,30 +14,62 @@ const (
 	ownPackage = ownModule + "/pkg/mutex."
 )
 
-// backtrace is the call stack of the caller of this package, newest frame first, one frame a line: "file:line in function".
-// runtime.Callers costs a tenth of what debug.Stack does.
-func backtrace(depth int) string {
-	if depth == 0 {
+// ownFrames is the most that this package adds to a stack above its caller.
+const ownFrames = 8
+
+// stack is the places of a call stack of the usual depth. Unused ones are 0.
+type stack [DefaultBacktraceDepth + ownFrames]uintptr
+
+// traces writes call stacks. A program takes its locks in few places, again and again: their text is kept, because finding the
+// names costs several times what finding the places does.
+type traces struct {
+	mu    sync.Mutex
+	known map[stack]string
+}
+
+// maxTraces bounds the memory of a program that takes locks from everywhere.
+const maxTraces = 256
+
+// take is the call stack of the caller of this package, newest frame first, one frame a line: "file:line in function".
+func (t *traces) take(depth int) string {
+	switch {
+	case depth == 0:
 		return ""
+	case depth != DefaultBacktraceDepth:
+		places := make([]uintptr, depth+ownFrames)
+		return frames(places[:runtime.Callers(2, places)], depth)
 	}
-	const own = 8 // at most so many frames are ours
-	pcs := make([]uintptr, depth+own)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	var places stack
+	n := runtime.Callers(2, places[:])
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text, ok := t.known[places]
+	if !ok {
+		text = frames(places[:n], depth)
+		if t.known == nil || len(t.known) >= maxTraces {
+			t.known = map[stack]string{}
+		}
+		t.known[places] = text
+	}
+	return text
+}
+
+func frames(places []uintptr, depth int) string {
 	var b strings.Builder
-	for n := 0; n < depth; {
-		f, more := frames.Next()
-		if skip := n == 0 && strings.HasPrefix(f.Function, ownPackage); !skip && f.Function != "" && f.Function != "runtime.goexit" {
-			b.WriteString(f.File)
-			b.WriteByte(':')
-			b.WriteString(strconv.Itoa(f.Line))
-			b.WriteString(" in ")
-			b.WriteString(f.Function)
-			b.WriteByte('\n')
-			n++
+	more := len(places) > 0
+	for all, n := runtime.CallersFrames(places), 0; more && n < depth; {
+		var f runtime.Frame
+		f, more = all.Next()
+		if n == 0 && strings.HasPrefix(f.Function, ownPackage) || f.Function == "runtime.goexit" {
+			continue
 		}
-		if !more {
-			break
-		}
+		b.WriteString(f.File)
+		b.WriteByte(':')
+		b.WriteString(strconv.Itoa(f.Line))
+		b.WriteString(" in ")
+		b.WriteString(f.Function)
+		b.WriteByte('\n')
+		n++
 	}
 	return b.String()
 }

@@ -23,7 +23,7 @@ const turns = 6
 func BenchmarkUncontended(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
-			etcd := etcdtest.Start(b).Client(b)
+			etcd := etcdtest.Cluster(b, 1).Client(b)
 			locks := newClient(b, etcd)
 			session, err := concurrency.NewSession(etcd)
 			if err != nil {

@@ -44,10 +44,6 @@ func (l *Lock) notReleased(ctx context.Context, r answer) error {
 	lost, err := l.ask(ctx)
 	if err != nil || lost == nil {
 		lost = l.lostError()
-		now := l.c.record(l.held.Lock, r, 0)
-		if now.Token != 0 {
-			lost.Holder = &now
-		}
 	}
 	if r.doubt && lost.Ending == nil {
 		return nil
