@@ -93,7 +93,7 @@ func (o *observer) answered(now, sent time.Duration, highest, revision int64, te
 	}
 	if !c.wentBack && (revision < highest || term < c.term) {
 		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", highest).Uint64("raft_term", term).Uint64("last_raft_term", c.term).
-			Msg("etcd went back: nothing is removed until an operator confirms")
+			Msg("etcd went back to an older state: nothing is removed until an operator confirms it, or restarts this process")
 		c.wentBack = true
 	}
 	c.see(revision)

@@ -280,7 +280,7 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilAnOperatorConfirms(t *testing.T) 
 				if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
 					t.Errorf("status %+v", got)
 				}
-				if lines := n.log("etcd went back: nothing is removed until an operator confirms"); len(lines) != 1 {
+				if lines := n.log("etcd went back to an older state: nothing is removed until an operator confirms it, or restarts this process"); len(lines) != 1 {
 					t.Errorf("logged %d times", len(lines))
 				}
 				if got := s.presence[n.id].HeldBack; len(got) != 1 || got[0] != "revision" {
