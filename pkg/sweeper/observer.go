@@ -92,8 +92,12 @@ func (o *observer) look() (staleness.Conditions, staleness.Moment) {
 	return c, now
 }
 
-// gap records that nothing can be vouched for until now. It is logged when it begins and when its cause changes.
+// gap records that nothing can be vouched for until now. It is logged when it begins and when its cause changes. The one at the
+// start lasts until all was well once.
 func (o *observer) gap(mono time.Duration, cause, detail string) {
+	if o.inGap && o.gapCause == gapStart {
+		cause = gapStart
+	}
 	if !o.inGap || o.gapCause != cause {
 		event := o.cfg.Log.Warn().Str("cause", cause).Stringer("min_warning", o.cfg.Policy.MinWarning)
 		if detail != "" {
