@@ -82,6 +82,7 @@ type listPage struct {
 	Fragment string // address of what changes
 	NextAt   int64  // when a state changes by itself, in milliseconds; 0 = never
 	ETag     string
+	Part     bool // only what changes is asked for, not the page around it
 }
 
 type (
@@ -115,7 +116,7 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 	view := d.listPage(r, s, l, result)
 	view.ETag = etag
 	part := "layout"
-	if r.URL.Query().Get("fragment") == "rows" {
+	if view.Part = r.URL.Query().Get("fragment") == "rows"; view.Part {
 		part = "live"
 	}
 	body, err := d.renderPart("list", part, view)
@@ -267,6 +268,9 @@ func (d *Dashboard) rowView(r *row, at lens, l listRequest) rowView {
 		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: clip(r.Name, maxNameShown), URL: d.urls.Lock(r.Name, r.UUID),
 		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID), Held: at.age(r.LockedAt), Alert: at.alert(r.verdict.AlertAt),
 		Unlock: at.unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.age(r.longest),
+	}
+	if at.stale {
+		v.Version += "-stale" // the countdowns end in other words
 	}
 	v.Late = r.look != held && !r.verdict.AlertAt.IsZero() && !r.verdict.AlertAt.After(at.now)
 	if v.Odd = !plainASCII(v.Name); !v.Odd {

@@ -299,10 +299,10 @@ func TestLimitsHold(t *testing.T) {
 }
 
 func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
-	s := crowd(300)
+	s := crowd(200)
 	grown := s.dashboard(t)
 	random := rand.New(rand.NewPCG(3, 4))
-	for round := range 30 {
+	for round := range 10 {
 		s.now = s.now.Add(time.Minute) // states change by themselves
 		s.fresh.Heard = s.now
 		s.locks = slices.Clone(s.locks)

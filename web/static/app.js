@@ -37,6 +37,9 @@ const words = {
   over: (t) => (t < 120000 ? `+${digits(Math.floor(Math.max(0, t) / 1000))}` : `+${short(t)}`),
 };
 
+// What ears get where the digits change every second.
+const spoken = (t) => (t < -60000 ? "under 2 minutes" : t < 0 ? "under a minute" : `${short(t)} late`);
+
 const onScreen = new WeakSet();
 const watcher = new IntersectionObserver((entries) => {
   for (const e of entries) e.isIntersecting ? onScreen.add(e.target) : onScreen.delete(e.target);
@@ -47,16 +50,17 @@ function findTimes() {
   watcher.disconnect();
   times = [...document.querySelectorAll("time[data-k]")].map((el) => {
     watcher.observe(el);
-    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: el.querySelector("[aria-hidden]") || el };
+    return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: el.querySelector("[aria-hidden]") || el, ears: el.querySelector(".vh") };
   });
 }
 
 function tick() {
   const t = now();
-  for (const { el, at, say, out } of times) {
+  const write = (el, text) => el.textContent === text || (el.textContent = text);
+  for (const { el, at, say, out, ears } of times) {
     if (!onScreen.has(el)) continue;
-    const text = say(t - at);
-    if (out.textContent !== text) out.textContent = text;
+    write(out, say(t - at));
+    if (ears) write(ears, spoken(t - at));
   }
   const clock = $("clock");
   if (clock) clock.textContent = new Date(t).toISOString().slice(11, 19);
@@ -123,12 +127,12 @@ function contact(text) {
   if (!banner) {
     banner = document.createElement("p");
     banner.id = "contact";
-    banner.className = "banner lost";
+    banner.className = "banner contact";
     banner.setAttribute("role", "alert");
     $("alerts").append(banner);
   }
   banner.textContent = text;
-  document.body.classList.add("stale");
+  document.body.classList.add("stale", "lost");
 }
 
 function apply(text, received) {
@@ -143,7 +147,7 @@ function apply(text, received) {
   if ($("icon").getAttribute("href") !== fresh.dataset.icon) $("icon").setAttribute("href", fresh.dataset.icon);
   move(fresh.querySelector("[data-part=fresh]"), $("fresh"));
   const banner = fresh.querySelector("[data-part=banner]"), alerts = $("alerts");
-  if (banner.textContent.trim() ? !alerts.firstElementChild || alerts.firstElementChild.id : alerts.querySelector(".banner:not(.lost)")) alerts.replaceChildren(...banner.childNodes);
+  if (banner.textContent.trim() ? !alerts.firstElementChild || alerts.firstElementChild.id : alerts.querySelector(".banner:not(.contact)")) alerts.replaceChildren(...banner.childNodes);
   announce(live, fresh);
   for (const part of live.querySelectorAll("[data-part]")) {
     const other = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
@@ -169,7 +173,7 @@ function rows(live, fresh) {
     return;
   }
   table.caption.textContent = other.caption.textContent;
-  const key = (body) => { const name = body.querySelector(".name"); return name.getAttribute("href") || name.textContent; } // names lock and hold
+  const key = (body) => body.querySelector(".name").href || body.querySelector(".name").textContent; // names lock and hold
   const have = new Map([...table.tBodies].map((body) => [key(body), body]));
   let at = table.tHead;
   for (const body of [...other.tBodies]) {
