@@ -32,9 +32,10 @@ type Process struct {
 // app is what all commands share.
 type app struct {
 	Process
-	etcd  *etcdconn.Settings
-	locks *flags.LockSettings
-	log   func() zerolog.Logger
+	command string // that runs: "mutexctl run"
+	etcd    *etcdconn.Settings
+	locks   *flags.LockSettings
+	log     func() zerolog.Logger
 }
 
 // Main runs one command line and returns the exit status of the process. INT and TERM end what the command does.
@@ -66,6 +67,11 @@ func complain(w io.Writer, cmd *cobra.Command, err error) {
 	}
 }
 
+// note tells the person on stderr what goes on, in a line that says where it comes from.
+func (a *app) note(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, "%s: %s\n", a.command, prose(fmt.Sprintf(format, args...)))
+}
+
 // Command is the command tree that Main runs, for the documentation to be made of.
 func Command(p Process) *cobra.Command { return newRoot(&app{Process: p}) }
 
@@ -82,6 +88,7 @@ escape (\x1b, \u202e, \\); with --escaped a name is read in that form.`,
   mutexctl show nightly/report`,
 		Args: noCommand,
 	}
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.command = cmd.CommandPath() }
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{ExitUsage, err} })
 	a.sharedFlags(root.PersistentFlags())

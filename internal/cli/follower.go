@@ -162,10 +162,10 @@ const briefly = 2 * time.Second
 func (f *follower) tellFreshness(fresh lockview.Freshness) {
 	switch {
 	case !fresh.Synced && !f.stale && f.now().Sub(fresh.Since) > briefly:
-		fmt.Fprintln(f.options.app.Stderr, "mutexctl watch: not up to date:", prose(fresh.Cause))
+		f.options.app.note("not up to date: %s", fresh.Cause)
 		f.stale = true
 	case fresh.Synced && f.stale:
-		fmt.Fprintln(f.options.app.Stderr, "mutexctl watch: up to date again")
+		f.options.app.note("up to date again")
 		f.stale = false
 	}
 }

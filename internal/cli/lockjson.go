@@ -3,8 +3,11 @@ package cli
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
+	"strconv"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -117,5 +120,24 @@ func exactly(s string) string {
 	return base64.StdEncoding.EncodeToString([]byte(s))
 }
 
-// writeJSON writes v as one line.
-func writeJSON(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }
+// writeJSON writes v as one line. Characters that do not print, which a terminal may obey, become escapes; they mean the same.
+func writeJSON(w io.Writer, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var line []byte
+	for _, r := range string(text) {
+		switch {
+		case strconv.IsPrint(r):
+			line = utf8.AppendRune(line, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			line = fmt.Appendf(line, `\u%04x\u%04x`, high, low)
+		default:
+			line = fmt.Appendf(line, `\u%04x`, r)
+		}
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}

@@ -37,7 +37,7 @@ func age(t, now time.Time) string {
 	case t.IsZero():
 		return none
 	case t.After(now.Add(time.Second)):
-		return "in " + span(t.Sub(now))
+		return "in " + countdown(t.Sub(now))
 	}
 	return span(now.Sub(t))
 }

@@ -47,7 +47,8 @@ after --grace. Where time ran out, both happen before the lock can be auto-unloc
 another at once, and then the token is what protects the data.
 
 When mutexctl itself is killed with KILL, the lock stays until the unlocker removes it, --auto-unlock-after its last extension.
-On Linux the kernel then kills the command, too, but not what the command started.
+On Linux the kernel then kills the command, too, but not what the command started. When mutexctl itself is stopped with STOP,
+nobody watches over the command, which works on: send signals to the command's group instead.
 
 Ends with the command's own status; with 3 when the lock was not free in time, 5 when it was lost, 126 or 127 when the command
 can not be started: see "mutexctl help exit-codes".`,
@@ -150,7 +151,9 @@ func (o *runOptions) supervise(lock *mutex.Lock, cmd *exec.Cmd, signals *caught)
 		case sig := <-signals.c:
 			c.signal(sig)
 		case <-c.done:
-			return o.ended(lock, c.code)
+			err := o.ended(lock, c.code)
+			c.interruptToo()
+			return err
 		case <-lock.Context().Done():
 			return o.lost(lock, c)
 		}
@@ -164,7 +167,7 @@ func (o *runOptions) ended(lock *mutex.Lock, code int) error {
 		return lostf("the command ended with status %d, but %w", code, err)
 	}
 	if err != nil {
-		fmt.Fprintf(o.app.Stderr, "mutexctl run: the lock was not given back, it stays until it is auto-unlocked: %v\n", err)
+		o.app.note("the lock was not given back: %v", err)
 	}
 	if code != ExitOK {
 		return &statusError{status: code}
@@ -174,7 +177,7 @@ func (o *runOptions) ended(lock *mutex.Lock, code int) error {
 
 func (o *runOptions) lost(lock *mutex.Lock, c *child) error {
 	cause := context.Cause(lock.Context())
-	fmt.Fprintf(o.app.Stderr, "mutexctl run: %v; ending the command, at the latest in %v\n", cause, o.grace)
+	o.app.note("%v; ending the command, at the latest in %v", cause, o.grace)
 	c.end(o.grace)
 	_ = lock.Unlock() // it may still stand: "lost" includes that etcd did not answer in time
 	return lostf("the command was ended, because the lock was lost")

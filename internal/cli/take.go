@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -63,7 +62,7 @@ func (s *session) tell(ctx context.Context, name string, held *mutex.HeldError) 
 	told := ""
 	for {
 		if uuid := held.Holder.UUID; held.Holder.Token != 0 && uuid != told {
-			fmt.Fprintf(s.app.Stderr, "mutexctl run: waiting: %v\n", held)
+			s.app.note("waiting: %v", held)
 			told = uuid
 		}
 		select {

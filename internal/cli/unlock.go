@@ -23,15 +23,17 @@ func newUnlock(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unlock NAME --uuid UUID",
 		Short: "Give back a lock that you hold",
-		Long: `Give back a lock on behalf of its holder, who knows its uuid: a script that took it with reserve, or a command below "mutexctl run",
-which has it as MUTEX_UUID and need not say it.
+		Long: `Give back a lock on behalf of its holder, who knows its uuid: mostly a script that took it with reserve. It is what the holder's own
+program does when it is done: nothing is written to history and audit, and no reason is asked for. To end the hold of somebody
+else, use force-unlock.
 
-It is what the holder's own program does when it is done: nothing is written to history and audit, and no reason is asked for.
-To end the hold of somebody else, use force-unlock.
+The lock of "mutexctl run" is given back by run; a command that does it earlier is ended, because its lock is gone.
 
 Only the hold with that uuid is ended: 3 when another holds the lock, 4 when nobody does.`,
 		Example: `  mutexctl unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55
-  mutexctl run db/migrate -- sh -c './migrate.sh && mutexctl unlock db/migrate && ./slow-mail.sh'`,
+
+  export MUTEX_UUID=$(mutexctl reserve db/migrate --for 1h --purpose 'by hand')
+  ./migrate.sh && mutexctl unlock db/migrate`,
 		Args:              wants(1, 1, "NAME"),
 		ValidArgsFunction: a.completeNames,
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,7 +53,7 @@ func (o *waitOptions) run(ctx context.Context, name string) error {
 		timeout = time.After(o.wait.limit)
 	}
 	if o.wait.forever || o.wait.limit > 0 {
-		fmt.Fprintf(o.app.Stderr, "mutexctl wait: %s is held by %s\n", visible(name), s.holder(&doc.Record))
+		o.app.note("%s is held by %s", visible(name), s.holder(&doc.Record))
 	}
 	view, stop := s.view(ctx, nil)
 	defer stop()
