@@ -44,7 +44,7 @@ func start(t *testing.T, extra []string, name string, args ...string) *process {
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("%s %s:\n%s", name, strings.Join(args, " "), p.out)
+			t.Logf("%s %s:\n%s", name, strings.Join(args, " "), p.out.last(60))
 		}
 	})
 	return p
@@ -99,6 +99,16 @@ func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
+}
+
+// last are the last n lines, none of them long.
+func (l *lines) last(n int) string {
+	all := strings.Split(strings.TrimSpace(l.String()), "\n")
+	all = all[max(0, len(all)-n):]
+	for i, line := range all {
+		all[i] = line[:min(len(line), 300)]
+	}
+	return strings.Join(all, "\n")
 }
 
 // objects are the log lines, one JSON object each. Whatever is written to the log, hostile text included, has to be one.

@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+// TestHostileRecordsCrashNothingAndHideNothing writes whatever a hostile client could write. All of it is shown by everybody, the
+// one stale lock among it is removed and nothing else is, and with a default policy for malformed locks these go and nothing else.
+func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	c := etcd.Client(t)
+	write(t, c, merged(keys(malformed()), keys(odd()), keys(map[string]record{"neighbour": sound()}), foreignKeys()))
+	before := protocolKeys(t, c)
+	u := startUnlocker(t, []string{etcd.Endpoint()}, "--metrics.lock-series=all").ready(t)
+	dash := startDashboard(t, etcd.Endpoint())
+	held := len(odd()) + 1
+	shows(t, u.addr, float64(held), "unlocker_locks", "state", "held")
+	shows(t, u.addr, float64(len(malformed())), "unlocker_locks", "state", "malformed")
+	shows(t, u.addr, 0, "unlocker_lock_series_dropped")
+
+	names := slices.Concat(slices.Collect(maps.Keys(malformed())), slices.Collect(maps.Keys(odd())), []string{"neighbour"})
+	checkCommandLine(t, etcd.Endpoint(), names)
+	checkDashboard(t, dash, names)
+
+	stale := `stale </td><script>alert(1)</script>` + "\x1b[31m\n"
+	write(t, c, keys(map[string]record{stale: expired(evil()[0])}))
+	shows(t, u.addr, 1, "unlocker_removals_total", "result", "success")
+	same(t, c, before)
+
+	u.terminate(t)
+	u = startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.default-alert-after=200ms", "--sweep.default-auto-unlock-after=400ms").ready(t)
+	shows(t, u.addr, 0, "unlocker_locks", "state", "malformed")
+	shows(t, u.addr, 0, "unlocker_locks", "state", "expired")
+	for key := range keys(malformed()) {
+		delete(before, key)
+	}
+	same(t, c, before)
+	shows(t, u.addr, float64(held), "unlocker_locks", "state", "held")
+	u.out.objects(t)
+	dash.out.objects(t)
+	if !u.running() || !dash.running() {
+		t.Error("a daemon ended")
+	}
+}
+
+// expired is a record whose deadlines passed, and whose texts are hostile.
+func expired(text string) record {
+	return with("owner", text, "hostname", text, "purpose", text, "alert_at", "1553682600", "auto_unlock_at", "1553682601")
+}
+
+// write puts keys in batches.
+func write(t *testing.T, c *clientv3.Client, all map[string]string) {
+	t.Helper()
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		put(t, c, key, all[key])
+	}
+}
+
+// protocolKeys is everything below the prefix but for what unlockers write.
+func protocolKeys(t *testing.T, c *clientv3.Client) map[string]string {
+	t.Helper()
+	all := stored(t, c, prefix)
+	maps.DeleteFunc(all, func(key, value string) bool {
+		own := strings.HasPrefix(key, prefix+".unlockers/") || strings.HasPrefix(key, prefix+".history/")
+		return own && strings.Contains(value, `"id":"`) || strings.Contains(value, `"auto_unlocked"`)
+	})
+	return all
+}
+
+// same wants exactly these keys.
+func same(t *testing.T, c *clientv3.Client, want map[string]string) {
+	t.Helper()
+	eventually(t, "the keys that are left", func() error {
+		got := protocolKeys(t, c)
+		var problems []error
+		for key, value := range want {
+			if got[key] != value {
+				problems = append(problems, fmt.Errorf("%q is gone or changed", key))
+			}
+		}
+		for key := range got {
+			if _, wanted := want[key]; !wanted {
+				problems = append(problems, fmt.Errorf("%q is left over", key))
+			}
+		}
+		return errors.Join(problems...)
+	})
+}
+
+// checkCommandLine wants every lock in every format, and nothing that a terminal would obey.
+func checkCommandLine(t *testing.T, endpoint string, names []string) {
+	t.Helper()
+	for _, format := range []string{"table", "json", "name"} {
+		o := command(t, "mutexctl", "list", "--output="+format, "--etcd.endpoints="+endpoint)
+		if o.code != 0 {
+			t.Errorf("mutexctl list -o %s: %d: %s", format, o.code, o.errors)
+		}
+		if !utf8.ValidString(o.out) || strings.ContainsFunc(o.out, obeyed) {
+			t.Errorf("mutexctl list -o %s prints what a terminal obeys", format)
+		}
+		if lines := strings.Count(o.out, "\n"); lines < len(names) {
+			t.Errorf("mutexctl list -o %s has %d lines for %d locks", format, lines, len(names))
+		}
+	}
+}
+
+func obeyed(r rune) bool {
+	return r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+}
+
+// checkDashboard wants every lock in the API, and a page that runs nothing.
+func checkDashboard(t *testing.T, d *dashboard, names []string) {
+	t.Helper()
+	body := answers(t, d.addr, "/api/v1/locks?limit=1000", 200)
+	var answer struct {
+		Data []struct{ Name string } `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	shown := map[string]bool{}
+	for _, l := range answer.Data {
+		shown[l.Name] = true
+	}
+	for _, name := range names {
+		if utf8.ValidString(name) && !shown[name] {
+			t.Errorf("the API hides %q", name)
+		}
+	}
+	if len(answer.Data) != len(names) {
+		t.Errorf("the API shows %d locks of %d", len(answer.Data), len(names))
+	}
+	page := answers(t, d.addr, "/?limit=1000", 200)
+	for _, text := range []string{"<script>alert", "<img src=x", "\x1b", "\x00"} {
+		if strings.Contains(page, text) {
+			t.Errorf("the page contains %q", text)
+		}
+	}
+}
+
+// dashboard is a running mutexdash.
+type dashboard struct {
+	*process
+	addr, ops string
+}
+
+func startDashboard(t *testing.T, endpoint string, more ...string) *dashboard {
+	t.Helper()
+	addr, ops := freeAddr(t), freeAddr(t)
+	return &dashboard{addr: addr, ops: ops, process: start(t, nil, "mutexdash", append([]string{
+		"--etcd.endpoints=" + endpoint, "--web.listen-address=" + addr, "--web.ops-address=" + ops, "--web.shutdown-delay=0s",
+	}, more...)...)}
+}
