@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestMain(m *testing.M) {
@@ -60,5 +61,21 @@ func TestScripts(t *testing.T) {
 			"status":     status,
 			"eventually": eventually,
 		},
+	})
+}
+
+// TestScriptsOfUsers runs the scripts in testdata/rights in an etcd where a reader and a writer have rights on one prefix.
+func TestScriptsOfUsers(t *testing.T) {
+	server := etcdtest.Start(t, etcdtest.Auth())
+	server.AddUser(t, "reader", "secret", metadata.DefaultPrefix, etcdtest.Read)
+	server.AddUser(t, "writer", "secret", metadata.DefaultPrefix, etcdtest.ReadWrite)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/rights",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("MUTEXCTL_ETCD_ENDPOINTS", server.Endpoint())
+			e.Setenv("MUTEXCTL_LOG_LEVEL", "error") // the password goes without TLS
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
 	})
 }
