@@ -5,60 +5,13 @@ import (
 	"context"
 	"os"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
+	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 func main() {
 	os.Exit(daemon.Main("mutexdash", func(ctx context.Context) error {
-		return flags.Execute(ctx, command(), os.Args[1:])
+		return flags.Execute(ctx, mutexdash.Command(), os.Args[1:])
 	}))
-}
-
-// options are what the flags say.
-type options struct {
-	etcd   *etcdconn.Settings
-	locks  *flags.LockSettings
-	policy *staleness.Policy
-	log    *daemon.LogSettings
-	web    *daemon.WebSettings
-
-	title          string
-	environment    string
-	hideBacktraces bool
-}
-
-func command() *cobra.Command {
-	var o options
-	cmd := &cobra.Command{
-		Use:   "mutexdash",
-		Short: "the dashboard of distributed locks",
-		Long: `mutexdash serves pages and a JSON API that show the distributed locks of an etcd cluster. It only reads: a role that may read
-the locks' prefix is enough. When etcd is away it stays up and shows the last known state as such.
-
-The pages are on --web.listen-address; probes and metrics, without login, on --web.ops-address.`,
-		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu`,
-		Args:    cobra.NoArgs,
-		Version: daemon.BuildInfo().Version,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
-	}
-	fs := cmd.Flags()
-	o.etcd, o.locks = flags.Etcd(fs), flags.Locks(fs)
-	o.web = flags.Web(fs, daemon.WebSettings{Address: ":8080", OpsAddress: ":10981"})
-	o.look(fs)
-	o.policy, o.log = flags.Policy(fs), flags.Log(fs)
-	flags.Bind(cmd, "MUTEXDASH")
-	return cmd
-}
-
-// look defines the flags of how the pages present themselves.
-func (o *options) look(fs *pflag.FlagSet) {
-	fs.StringVar(&o.title, "web.page-title", "mutexdash", "`text` in the title of every page")
-	fs.StringVar(&o.environment, "web.environment", "", "`name` of the environment, shown on top of every page; one with \"prod\" in it always in the same colour")
-	fs.BoolVar(&o.hideBacktraces, "web.hide-backtraces", false, "do not show where in the code locks were taken")
 }

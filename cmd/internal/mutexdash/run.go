@@ -1,4 +1,4 @@
-package main
+package mutexdash
 
 import (
 	"context"
@@ -114,4 +114,3 @@ func firstError(errs ...error) error {
 	}
 	return nil
 }
-
