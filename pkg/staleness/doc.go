@@ -7,6 +7,10 @@
 // dead never stays. Early is worse than late. Every rule was checked in a model; without any one of them a healthy holder can
 // lose its lock (docs/protocol.md).
 //
+// The bound to rely on: the lock of a dead holder is gone by auto_unlock_at + 2 skews, if it alerted MinWarning before that, the
+// unlocker's wall clock is verified, and there was no gap. After a gap, and for a lock that alerts late, it takes MinWarning
+// from there; with an unverified clock after a restart, the lock's time to live.
+//
 // The package is pure: no clock, no I/O, no etcd. Time is a parameter, and it is two clocks: the wall clock, because the
 // deadlines in a record were written by another machine, and this process's monotonic clock, because a wall clock may jump.
 package staleness

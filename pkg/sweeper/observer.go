@@ -119,8 +119,11 @@ func (o *observer) noGap() {
 func (o *observer) settle(c staleness.Conditions, mono time.Duration) {
 	changed := o.wallClock != c.WallClock
 	if changed {
-		o.cfg.Log.Warn().Str("wall_clock", string(c.WallClock)).Stringer("offset", o.offset.Round(time.Millisecond)).
-			Msg("the wall clock was compared with others")
+		event := o.cfg.Log.Info()
+		if c.WallClock != staleness.Verified {
+			event = o.cfg.Log.Warn()
+		}
+		event.Str("wall_clock", string(c.WallClock)).Stringer("offset", o.offset.Round(time.Millisecond)).Msg("the wall clock was compared with others")
 		o.wake()
 	}
 	if changed || c.WallClock == staleness.Wrong || !c.Writable || !c.Fresh || !c.Forward {
