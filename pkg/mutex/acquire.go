@@ -97,7 +97,7 @@ func (a *acquisition) bid() (bid, error) {
 }
 
 // wall is the time that is written into records.
-func (c *Client) wall() time.Time { return c.opts.Now().Round(0).Truncate(time.Millisecond) }
+func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecond) }
 
 // try asks for the lock, beginning with bid b, until the answer is definite: a hold, a [*HeldError], a refusal, or the end of ctx.
 func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {

@@ -77,9 +77,10 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) erro
 		if now.Token != l.held.Token || now.UUID != l.held.UUID {
 			return l.gone(ctx, &now)
 		}
-		// The deadline in etcd was later or, when an earlier sending was committed, is this one. If it can not be read, the
-		// hold ends at the deadline it had.
-		autoUnlockAt = now.AutoUnlockAt
+		// The deadline in etcd was later or, when an earlier sending was committed, is this one.
+		if autoUnlockAt = now.AutoUnlockAt; autoUnlockAt.IsZero() {
+			return errors.New("somebody removed its auto_unlock_at or made it unreadable")
+		}
 	}
 	l.extendUntil(start.Add(autoUnlockAt.Sub(at) - l.set.safetyMargin))
 	return l.err()

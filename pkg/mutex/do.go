@@ -15,7 +15,11 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Unlock()) }()
+	defer func() {
+		if lost := l.Unlock(); lost != nil {
+			err = errors.Join(err, lost)
+		}
+	}()
 
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))
 	defer cancel(nil)

@@ -57,12 +57,13 @@ func TestHolderBehindADeadNetworkStopsInTime(t *testing.T) {
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
 	locks := newClient(t, connect(t, proxy.Endpoint()))
-	l := take(t, locks, "a", mutex.AutoUnlockAfter(1500*time.Millisecond), mutex.SafetyMargin(500*time.Millisecond))
+	l := take(t, locks, "a", mutex.AutoUnlockAfter(3*time.Second), mutex.SafetyMargin(2*time.Second))
 	proxy.Stall()
 	defer proxy.Heal()
 	<-l.Lost()
-	if at := read(t, server.Client(t), "a").AutoUnlockAt; !time.Now().Before(at) {
-		t.Errorf("the holder stopped at %v, the auto-unlock was due at %v", time.Now(), at)
+	stopped := time.Now()
+	if at := read(t, server.Client(t), "a").AutoUnlockAt; !stopped.Before(at) {
+		t.Errorf("the holder stopped at %v, the auto-unlock was due at %v", stopped, at)
 	}
 	proxy.Heal()
 	if err := l.Unlock(); err != nil {

@@ -9,8 +9,13 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// openTimeout is how long the opening of a watch may take before it is tried on another connection.
-const openTimeout = 3 * time.Second
+const (
+	// openTimeout is how long the opening of a watch may take before it is tried on another stream.
+	openTimeout = 3 * time.Second
+
+	// watchStreams bounds the streams that are tried in turns: etcd's client never closes one that it could not open.
+	watchStreams = 4
+)
 
 // follow watches a key and calls look whenever there may be something new: once the watch is open, with the events that come,
 // and now and then without any (recheck), in case the watch went silent or etcd lost an event. It returns when look says that it
@@ -66,12 +71,12 @@ func (c *Client) followOnce(ctx context.Context, key string, recheck time.Durati
 	}
 }
 
-// stream is a context for a watch that ends with ctx. All watches of a client share one connection to one member; when that one
-// hangs, c.streams is counted up and later watches get another. RequireLeader ends the watches of a member that is cut off from
+// stream is a context for a watch that ends with ctx. All watches of a client share one stream to one member; when that one hangs,
+// c.streams is counted up and later watches get another, most likely to another member. RequireLeader ends the watches of a member that is cut off from
 // its cluster, which would be silent for ever.
 func (c *Client) stream(ctx context.Context) (context.Context, context.CancelFunc) {
 	base := clientv3.WithRequireLeader(context.Background())
-	if n := c.streams.Load(); n > 0 {
+	if n := c.streams.Load() % watchStreams; n > 0 {
 		base = metadata.AppendToOutgoingContext(base, "mutex-stream", strconv.FormatInt(n, 10))
 	}
 	watch, cancel := context.WithCancel(base)

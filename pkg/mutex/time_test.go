@@ -172,6 +172,18 @@ func TestDeadlineThatAnOperatorPutOffIsLearned(t *testing.T) {
 	})
 }
 
+func TestAliveTellsThatTheDeadlineIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.put("/mutexes/a/auto_unlock_at", "soon")
+		err := l.Alive(context.Background())
+		if err == nil || err.Error() != `alive "a": somebody removed its auto_unlock_at or made it unreadable` {
+			t.Errorf("got %v", err)
+		}
+		l.Unlock()
+	})
+}
+
 func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		start := time.Now()
