@@ -51,6 +51,9 @@ func table() []room {
 		{"cmd/mutexdash", []string{"*"}, ""},
 		{"cmd/mutexctl", []string{"*"}, ""},
 		{"cmd/mutexdev", []string{"*"}, ""},
+		{"cmd/internal/unlocker", []string{"*"}, ""},
+		{"cmd/internal/mutexdash", []string{"*"}, ""},
+		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/metadata"}, "the demo services are users: they have what users have"},
 	}
 }
 

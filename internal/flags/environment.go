@@ -126,3 +126,9 @@ func CommandLineOnly(fs *pflag.FlagSet, names ...string) {
 		}
 	}
 }
+
+// WithoutEnvironment lets a command that was bound look at its command line only, because another program of ours tells it all.
+func WithoutEnvironment(c *cobra.Command) *cobra.Command {
+	delete(c.Annotations, prefixAnnotation)
+	return c
+}

@@ -2,12 +2,11 @@ package demo
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"os"
+	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -17,16 +16,18 @@ import (
 // ticketLife is the lease of a ticket: what a waiter that dies costs those behind it.
 const ticketLife = 10 // seconds
 
-// acquire takes a lock, and shows a ticket while it has to wait. The client library waits without one; here tickets only tell
+// do is the client library's Do, and shows a ticket while it has to wait. The library waits without one; here tickets only tell
 // people who waits.
-func (p *pod) acquire(ctx context.Context, name, purpose string, opts ...mutex.Option) (*mutex.Lock, error) {
-	opts = append(opts, mutex.Purpose(purpose))
-	l, err := p.locks.TryLock(ctx, name, opts...)
-	if _, held := errors.AsType[*mutex.HeldError](err); !held {
-		return l, err
+func (p *pod) do(ctx context.Context, lock, purpose string, work func(context.Context) error, opts ...mutex.Option) error {
+	away := func() {}
+	if held, err := p.Etcd.Get(ctx, p.Layout.Field(lock, metadata.FieldUUID), clientv3.WithCountOnly()); err == nil && held.Count > 0 {
+		away = p.showTicket(ctx, lock, purpose)
 	}
-	defer p.showTicket(ctx, name, purpose)()
-	return p.locks.Lock(ctx, name, opts...)
+	defer away()
+	return p.locks.Do(ctx, lock, func(ctx context.Context) error {
+		away()
+		return work(ctx)
+	}, append(opts, mutex.Purpose(purpose))...)
 }
 
 // showTicket puts a ticket into the queue and returns what takes it away. A ticket that can not be shown is no reason not to wait.
@@ -36,26 +37,30 @@ func (p *pod) showTicket(ctx context.Context, lock, purpose string) (away func()
 	if err != nil {
 		return cancel
 	}
-	id := make([]byte, 8)
-	rand.Read(id)
 	now := time.Now()
 	ticket := metadata.Ticket{
-		UUID: "", Owner: p.owner, Hostname: p.host, PID: int64(os.Getpid()), Purpose: purpose,
+		UUID: uuid.NewString(), Owner: p.owner, Hostname: p.host, PID: int64(os.Getpid()), Purpose: purpose,
 		Since: metadata.Time{Time: now}, TimeoutAt: metadata.Time{Time: now.Add(24 * time.Hour)},
 	}
-	_, err = p.Etcd.Put(ctx, p.Layout.Ticket(lock, hex.EncodeToString(id)), metadata.Marshal(ticket), clientv3.WithLease(lease.ID))
-	if err == nil {
-		if alive, err := p.Etcd.KeepAlive(ctx, lease.ID); err == nil {
-			go func() {
-				for range alive { // until ctx ends
-				}
-			}()
-		}
+	if _, err := p.Etcd.Put(ctx, p.Layout.Ticket(lock, ticket.UUID), metadata.Marshal(ticket), clientv3.WithLease(lease.ID)); err == nil {
+		p.keep(ctx, lease.ID)
 	}
-	return func() {
+	return sync.OnceFunc(func() {
 		cancel()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		p.Etcd.Revoke(ctx, lease.ID) // else the ticket goes with its lease
+		if _, err := p.Etcd.Revoke(ctx, lease.ID); err != nil {
+			p.Log.Debug().Err(err).Msg("the ticket goes with its lease")
+		}
+	})
+}
+
+// keep extends the lease until ctx ends.
+func (p *pod) keep(ctx context.Context, lease clientv3.LeaseID) {
+	if answers, err := p.Etcd.KeepAlive(ctx, lease); err == nil {
+		go func() {
+			for range answers { // has to be read
+			}
+		}()
 	}
 }

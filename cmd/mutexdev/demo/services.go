@@ -10,13 +10,8 @@ import (
 
 // invoices is a long job that extends its lock in time: every tenant is progress. Two pods take turns, and one always waits.
 func (p *pod) invoices(ctx context.Context) error {
-	l, err := p.acquire(ctx, "billing/invoice-run", "nightly invoices of all tenants",
+	return p.do(ctx, "billing/invoice-run", "nightly invoices of all tenants", p.invoiceTenants,
 		mutex.ExpectedRunTime(p.pace(30*time.Second)), mutex.AutoUnlockAfter(p.pace(90*time.Second)), mutex.Attribute("month", "2026-10"))
-	if err != nil {
-		return err
-	}
-	defer l.Unlock()
-	return p.invoiceTenants(l.Context())
 }
 
 func (p *pod) invoiceTenants(ctx context.Context) error {
@@ -50,25 +45,18 @@ func (p *pod) importProducts(ctx context.Context) error {
 	return nil
 }
 
-// rotations forgets its lock, as if the process hung: no progress, no release. People are alerted, then the lock is auto-unlocked,
-// and the other pod, which waited, gets it and does the same.
-func (p *pod) rotations(ctx context.Context) error {
-	l, err := p.acquire(ctx, Forgotten, "rotation of the content keys, step 3: upload to the edge",
-		mutex.ExpectedRunTime(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)), mutex.Attribute("ticket", "DRM-1984"))
-	if err != nil {
-		return err
-	}
-	return p.uploadToEdge(ctx, l)
-}
+// rotations hangs while it holds its lock: no progress, no release. People are alerted, then the lock is auto-unlocked, and the
+// other pod, which waited, gets it and does the same.
+func (p *pod) rotations(ctx context.Context) error { return p.rotateKeys(ctx, "2026-11") }
 
-func (p *pod) uploadToEdge(ctx context.Context, l *mutex.Lock) error {
-	select {
-	case <-l.Lost(): // told a little earlier, so that the work could stop before anybody else gets the lock
-		p.rest(ctx, 15*time.Second) // and this one hangs even longer
-		return context.Cause(l.Context())
-	case <-ctx.Done():
-		return l.Unlock()
-	}
+func (p *pod) rotateKeys(ctx context.Context, generation string) error {
+	return p.do(ctx, Forgotten, "rotation of the content keys, step 3: upload to the edge", func(held context.Context) error {
+		<-held.Done()
+		// A sound program stops here, a little before somebody else gets the lock, and gives it back. This one waits for an
+		// answer that never comes.
+		p.rest(ctx, 20*time.Second)
+		return context.Cause(held)
+	}, mutex.ExpectedRunTime(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)), mutex.Attribute("generation", generation))
 }
 
 // reindex hangs, too, but its heartbeat goes on: the lock alerts and is not removed until its maximum hold. That is why alive

@@ -1,0 +1,156 @@
+package mutexdash_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }
+
+// program is a running mutexdash.
+type program struct{ pages, ops string }
+
+// start runs the program until the test ends, and wants it to end well.
+func start(t *testing.T, endpoint string, more ...string) program {
+	t.Helper()
+	p := program{freeAddress(t), freeAddress(t)}
+	args := append([]string{"--etcd.endpoints=" + endpoint, "--web.listen-address=" + p.pages, "--web.ops-address=" + p.ops,
+		"--web.shutdown-delay=0s", "--log.level=error"}, more...)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- flags.Execute(ctx, mutexdash.Command(), args) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the program ended with %v", err)
+		}
+	})
+	return p
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// answers waits until the address answers with the status and a body that has the text.
+func answers(t *testing.T, address string, status int, text string) {
+	t.Helper()
+	last := ""
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		resp, err := http.Get("http://" + address)
+		if err != nil {
+			last = err.Error()
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err == nil && resp.StatusCode == status && strings.Contains(string(body), text) {
+			return
+		}
+		last = fmt.Sprintf("%d %.300s", resp.StatusCode, body)
+	}
+	t.Fatalf("GET %s: want %d with %q, the last answer is %s", address, status, text, last)
+}
+
+// take writes the record of a held lock.
+func take(t *testing.T, c *clientv3.Client, name string) {
+	t.Helper()
+	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields, err := metadata.Draft{
+		UUID: "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003", Owner: "billing", Hostname: "billing-0", PID: 7, Purpose: "invoices",
+		LockedAt: time.Now(), AlertAt: time.Now().Add(time.Hour), AutoUnlockAt: time.Now().Add(2 * time.Hour), Backtrace: "app/run.rb:3:in 'go'",
+	}.Fields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fields {
+		if _, err := c.Put(t.Context(), layout.Field(name, f.Name), f.Value); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestComesUpWithoutEtcdAndRecoversByItself(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	take(t, etcd.Client(t), "nightly/run")
+	etcd.Stop()
+	p := start(t, etcd.Endpoint())
+	answers(t, p.pages+"/", http.StatusServiceUnavailable, "No data yet")
+	answers(t, p.pages+"/api/v1/locks", http.StatusServiceUnavailable, "not_loaded")
+	answers(t, p.ops+"/-/ready", http.StatusServiceUnavailable, "not loaded yet")
+	answers(t, p.ops+"/-/healthy", http.StatusOK, "alive")
+	answers(t, p.ops+"/metrics", http.StatusOK, "mutexdash_last_sync_timestamp_seconds 0")
+	etcd.Restart(t)
+	answers(t, p.pages+"/", http.StatusOK, "nightly/run")
+	answers(t, p.pages+"/lock?name=nightly/run", http.StatusOK, "app/run.rb:3")
+	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="held"} 1`)
+	etcd.Stop()
+	answers(t, p.pages+"/lock?name=nightly/run", http.StatusOK, "etcd did not answer")
+	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+}
+
+func TestRoleThatOnlyReadsThePrefixIsEnough(t *testing.T) {
+	etcd := etcdtest.Start(t, etcdtest.Auth())
+	etcd.AddUser(t, "mutexdash", "secret", metadata.DefaultPrefix, etcdtest.Read)
+	take(t, etcd.Client(t), "nightly/run")
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, etcd.Endpoint(), "--etcd.user=mutexdash", "--etcd.password-file="+password, "--web.external-url=https://ops.example/locks/")
+	answers(t, p.pages+"/locks/lock?name=nightly/run", http.StatusOK, "app/run.rb:3")
+	answers(t, p.pages+"/locks/status", http.StatusOK, "No unlocker is running")
+	take(t, etcd.Client(t), "another")
+	answers(t, p.pages+"/locks/?q=another", http.StatusOK, "billing-0")
+}
+
+func TestWrongFlagsAreOneSentence(t *testing.T) {
+	for args, says := range map[string]string{
+		"--web.listn-address=:1":              "there is no flag --web.listn-address: do you mean --web.listen-address?",
+		"--web.external-url=ftp://x":          `the external URL "ftp://x" is not of the form https://host/path`,
+		"--web.external-url=https://x/a/../b": "must be plain",
+		"--web.ops-address=:8080":             "two listeners have the same address :8080",
+		"--etcd.cacert=/does/not/exist":       "no such file",
+		"--sweep.clock-skew=-1s":              "negative",
+		"--locks.prefix=/":                    "prefix",
+		"--log.level=loud":                    "loud",
+		"--web.config.file=/does/not/exist":   "/does/not/exist",
+		"surplus":                             "surplus",
+	} {
+		err := flags.Execute(t.Context(), mutexdash.Command(), []string{args})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", args, err, says)
+			continue
+		}
+		var coded interface{ ExitCode() int }
+		if !errors.As(err, &coded) || coded.ExitCode() != 2 {
+			t.Errorf("%s: %v does not end with status 2", args, err)
+		}
+	}
+}

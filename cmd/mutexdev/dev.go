@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
+	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
+	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
+	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+func (o *options) check() error {
+	switch {
+	case o.runFor < 0:
+		return fmt.Errorf("--for is %v, it must not be negative", o.runFor)
+	case o.speed < 0.1 || o.speed > 50:
+		return fmt.Errorf("--speed is %v, it must be between 0.1 and 50", o.speed)
+	}
+	return nil
+}
+
+// run starts everything, tells where it is, and ends it in the opposite order.
+func (o *options) run(ctx context.Context, out io.Writer) error {
+	if o.runFor > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.runFor)
+		defer cancel()
+	}
+	log := daemon.Logger(*o.log, os.Stderr)
+	server, endpoint, err := o.startEtcd(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+
+	group := daemon.Group{Log: log, Timeout: 5 * time.Second}
+	group.Add("etcd", server.run)
+	if err := o.addPrograms(&group, endpoint); err != nil {
+		return err
+	}
+	if !o.noDemo {
+		etcd, err := etcdconn.New(settings(endpoint), log)
+		if err != nil {
+			return err
+		}
+		defer etcd.Close()
+		if err := o.addDemo(&group, etcd, log); err != nil {
+			return err
+		}
+	}
+	group.Add("guide", func(ctx context.Context) error {
+		if serving(ctx, o.unlocker.value) && serving(ctx, o.web.value) {
+			fmt.Fprint(out, o.guide(endpoint, server.dir))
+		}
+		<-ctx.Done()
+		return nil
+	})
+	return group.Run(ctx)
+}
+
+// addPrograms adds the unlocker and the dashboard as they are in production: the same commands, told by flags.
+func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
+	var problems []error
+	free := func(a *address) string {
+		address, err := a.free()
+		problems = append(problems, err)
+		return address
+	}
+	o.unlocker.value, o.web.value = free(o.unlocker), free(o.web)
+	p := o.policy()
+	shared := []string{
+		"--etcd.endpoints=" + endpoint, "--log.level=" + o.log.Level, "--log.format=" + o.log.Format, "--web.shutdown-delay=0s",
+		"--sweep.clock-skew=" + p.ClockSkew.String(), "--sweep.min-warning=" + p.MinWarning.String(),
+	}
+	group.Add("unlocker", func(ctx context.Context) error {
+		return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), slices.Concat(shared, []string{
+			"--policy=auto-unlock", "--web.listen-address=" + o.unlocker.value}))
+	})
+	group.Add("mutexdash", func(ctx context.Context) error {
+		return flags.Execute(ctx, flags.WithoutEnvironment(mutexdash.Command()), slices.Concat(shared, []string{
+			"--web.environment=mutexdev", "--web.listen-address=" + o.web.value, "--web.ops-address=127.0.0.1:0"}))
+	})
+	return errors.Join(problems...)
+}
+
+// policy is the usual one, at the speed that was asked for.
+func (o *options) policy() staleness.Policy {
+	p := staleness.DefaultPolicy()
+	p.ClockSkew = time.Duration(float64(p.ClockSkew) / o.speed)
+	p.MinWarning = time.Duration(float64(p.MinWarning) / o.speed)
+	return p
+}
+
+func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, log zerolog.Logger) error {
+	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		return err
+	}
+	group.Add("demo", func(ctx context.Context) error {
+		return demo.Run(ctx, demo.Options{Etcd: etcd, Layout: layout, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel)})
+	})
+	return nil
+}
+
+// serving waits until somebody answers at the address.
+func serving(ctx context.Context, address string) bool {
+	var dialer net.Dialer
+	for ctx.Err() == nil {
+		if c, err := dialer.DialContext(ctx, "tcp", address); err == nil {
+			c.Close()
+			return true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return false
+}
+
+func settings(endpoint string) etcdconn.Settings {
+	s := etcdconn.Defaults()
+	s.Endpoints = []string{endpoint}
+	return s
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"github.com/clustermutex/unlocker/internal/etcdembed"
+)
+
+// etcd is the embedded member and its data.
+type etcd struct {
+	*etcdembed.Server
+	dir  string
+	temp bool // dir is removed at the end
+	lock *fileutil.LockedFile
+}
+
+func (o *options) startEtcd(ctx context.Context) (*etcd, string, error) {
+	endpoint, err := o.etcd.free()
+	if err != nil {
+		return nil, "", err
+	}
+	peer, err := (&address{what: "etcd's peer port", value: "127.0.0.1:0"}).free()
+	if err != nil {
+		return nil, "", err
+	}
+	e := &etcd{dir: o.dataDir, temp: o.dataDir == ""}
+	if err := e.open(); err != nil {
+		return nil, "", err
+	}
+	// What is thrown away need not be safe on disk.
+	e.Server, err = etcdembed.Start(ctx, etcdembed.Config{Dir: e.dir, Client: endpoint, Peer: peer, Throwaway: e.temp})
+	if err != nil {
+		e.clean()
+		return nil, "", err
+	}
+	return e, endpoint, nil
+}
+
+// open makes the directory. One that is in use is refused here: etcd would wait for it without a word.
+func (e *etcd) open() (err error) {
+	if e.temp {
+		e.dir, err = os.MkdirTemp("", "mutexdev-")
+		return err
+	}
+	if err := os.MkdirAll(e.dir, 0o700); err != nil {
+		return err
+	}
+	e.lock, err = fileutil.TryLockFile(filepath.Join(e.dir, "mutexdev.lock"), os.O_CREATE|os.O_WRONLY, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return fmt.Errorf("another mutexdev uses the data in %s", e.dir)
+	}
+	return err
+}
+
+// run waits for the end of ctx; that etcd ends by itself is a failure.
+func (e *etcd) run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-e.Done():
+		return errors.New("etcd ended by itself")
+	}
+}
+
+func (e *etcd) stop() {
+	e.Stop()
+	e.clean()
+}
+
+func (e *etcd) clean() {
+	if e.temp {
+		os.RemoveAll(e.dir)
+	}
+	if e.lock != nil {
+		e.lock.Close()
+	}
+}

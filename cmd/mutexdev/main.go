@@ -1,0 +1,64 @@
+// Mutexdev is everything in one process: an etcd, the unlocker, the dashboard, and demo services that take locks. It is for trying
+// and for developing; it has no passwords, and by default forgets everything at its end.
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/flags"
+)
+
+func main() {
+	os.Exit(daemon.Main("mutexdev", func(ctx context.Context) error {
+		return flags.Execute(ctx, command(), os.Args[1:])
+	}))
+}
+
+// options are what the flags say.
+type options struct {
+	etcd, unlocker, web *address
+	dataDir             string
+	noDemo              bool
+	runFor              time.Duration
+	speed               float64
+	log                 *daemon.LogSettings
+}
+
+func command() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   "mutexdev",
+		Short: "etcd, unlocker, dashboard and demo locks in one process",
+		Long: `mutexdev runs an etcd, the unlocker, the dashboard and demo services that take locks, all in one process, and tells where
+to look. Ctrl-C ends it and, unless a data directory is given, leaves nothing behind. It is for trying and for developing: there are
+no passwords, and it listens on this machine only.`,
+		Example: `  mutexdev
+  mutexdev --no-demo --data-dir /tmp/locks
+  mutexdev --speed 5 --for 2m`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return daemon.Usage(err)
+			}
+			return o.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	fs := cmd.Flags()
+	o.etcd = listenFlag(fs, "etcd.listen-address", "127.0.0.1:2379", "etcd")
+	o.unlocker = listenFlag(fs, "unlocker.listen-address", "127.0.0.1:10980", "the unlocker's metrics and probes")
+	o.web = listenFlag(fs, "web.listen-address", "127.0.0.1:8080", "the dashboard")
+	fs.StringVar(&o.dataDir, "data-dir", "", "`directory` of etcd's data, kept for the next time; without it, a temporary one that is removed at the end")
+	fs.BoolVar(&o.noDemo, "no-demo", false, "no demo services: the bare system, to develop against")
+	fs.DurationVar(&o.runFor, "for", 0, "end after this time; 0 is never")
+	fs.Float64Var(&o.speed, "speed", 1, "how much faster than usual the demo's and the unlocker's times go")
+	o.log = flags.Log(fs)
+	quiet := fs.Lookup("log.level") // what happens to locks is told from warn on
+	o.log.Level, quiet.DefValue = "warn", "warn"
+	flags.Bind(cmd, "MUTEXDEV")
+	return cmd
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
+	"github.com/clustermutex/unlocker/internal/flags"
+)
+
+// started is a mutexdev that runs.
+type started struct {
+	guide chan string
+	ended chan error
+	stop  context.CancelFunc
+}
+
+// Write takes the guide, which is written at once.
+func (s *started) Write(p []byte) (int, error) {
+	s.guide <- string(p)
+	return len(p), nil
+}
+
+func start(t *testing.T, args ...string) *started {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	s := &started{guide: make(chan string, 1), ended: make(chan error, 1), stop: stop}
+	cmd := command()
+	cmd.SetOut(s)
+	go func() {
+		s.ended <- flags.Execute(ctx, cmd, append([]string{
+			"--etcd.listen-address=127.0.0.1:0", "--unlocker.listen-address=127.0.0.1:0", "--web.listen-address=127.0.0.1:0", "--log.level=error",
+		}, args...))
+	}()
+	t.Cleanup(stop)
+	return s
+}
+
+// addresses waits until all is up and returns where.
+func (s *started) addresses(t *testing.T) (dashboard, unlocker string) {
+	t.Helper()
+	select {
+	case guide := <-s.guide:
+		find := func(what string) string {
+			found := regexp.MustCompile(what + ` +http://([0-9.:]+)/`).FindStringSubmatch(guide)
+			if found == nil {
+				t.Fatalf("the guide does not tell where the %s is:\n%s", what, guide)
+			}
+			return found[1]
+		}
+		return find("dashboard"), find("unlocker")
+	case err := <-s.ended:
+		t.Fatalf("it ended: %v", err)
+	}
+	return "", ""
+}
+
+// end is how Ctrl-C ends it.
+func (s *started) end(t *testing.T) {
+	t.Helper()
+	s.stop()
+	select {
+	case err := <-s.ended:
+		if err != nil {
+			t.Errorf("it ended with: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it did not end within 20 s")
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	answer, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// eventually asks until the answer is yes. What it waits for takes seconds at the speed of these tests.
+func eventually(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if yes() {
+			return
+		}
+	}
+	t.Fatalf("not within a minute: %s", what)
+}
+
+func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	t.Setenv("ETCDCTL_CACERT", "/etc/ssl/of/some/other/etcd.pem") // of the newcomer's daily work
+	dev := start(t, "--speed=20")
+	dashboard, unlocker := dev.addresses(t)
+
+	states := map[string]map[string]bool{}
+	eventually(t, "all demo locks were shown, one alerted, one is malformed, somebody waits", func() bool {
+		var page struct {
+			Data []struct {
+				Name, State string
+				Waiters     int
+			}
+		}
+		if err := json.Unmarshal([]byte(get(t, "http://"+dashboard+"/api/v1/locks")), &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range page.Data {
+			if states[l.Name] == nil {
+				states[l.Name] = map[string]bool{}
+			}
+			states[l.Name][l.State] = true
+			if l.Waiters > 0 {
+				states[l.Name]["waited for"] = true
+			}
+		}
+		return states["billing/invoice-run"]["held"] && states["billing/invoice-run"]["waited for"] && states["catalog/import/eu"]["held"] &&
+			states["nightly/database dump"]["held"] && states["reports/weekly"]["malformed"] && states["search/reindex"]["alerting"] &&
+			states[demo.Forgotten]["alerting"]
+	})
+	eventually(t, "the forgotten lock was auto-unlocked", func() bool {
+		metrics := get(t, "http://"+unlocker+"/metrics")
+		return regexp.MustCompile(`(?m)^unlocker_lock_last_auto_unlock_timestamp_seconds{.*lock="` + demo.Forgotten + `"`).MatchString(metrics)
+	})
+	if page := get(t, "http://"+dashboard+"/lock?name="+demo.Forgotten); !strings.Contains(page, "rotateKeys") {
+		t.Error("the page of the forgotten lock does not show from where it was taken")
+	}
+
+	dev.end(t)
+	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestDataInADirectoryAreThereTheNextTime(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	first := start(t, "--speed=20", "--data-dir="+dir)
+	dashboard, _ := first.addresses(t)
+	malformed := func(dashboard string) bool {
+		return strings.Contains(get(t, "http://"+dashboard+"/api/v1/locks"), "reports/weekly")
+	}
+	eventually(t, "there is a lock that nobody takes away", func() bool { return malformed(dashboard) })
+
+	second := start(t, "--data-dir="+dir)
+	if err := <-second.ended; err == nil || !strings.Contains(err.Error(), "another mutexdev uses the data in "+dir) {
+		t.Errorf("a second one on the same data: %v", err)
+	}
+	first.end(t)
+
+	again := start(t, "--no-demo", "--data-dir="+dir)
+	dashboard, _ = again.addresses(t)
+	eventually(t, "the lock is still there", func() bool { return malformed(dashboard) })
+	again.end(t)
+}
+
+func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {
+	dev := start(t, "--no-demo", "--for=1s")
+	dev.addresses(t)
+	if err := <-dev.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatCanNotWorkIsSaidInASentence(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ arg, says string }{
+		"a port that is taken":          {"--web.listen-address=" + taken.Addr().String(), "the dashboard can not listen on " + taken.Addr().String() + ": something else does"},
+		"no time at all":                {"--speed=0", "--speed is 0, it must be between 0.1 and 50"},
+		"an end in the past":            {"--for=-1s", "--for is -1s, it must not be negative"},
+		"a data directory that is none": {"--data-dir=" + file, "not a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := <-start(t, c.arg).ended; err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want a sentence with %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestADefaultThatIsTakenIsReplacedAndTold(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	a := &address{what: "etcd", value: taken.Addr().String(), asked: func() bool { return false }}
+	got, err := a.free()
+	if err != nil || got == taken.Addr().String() || a.taken != taken.Addr().String() {
+		t.Errorf("it got %s, %v, and says that %q was taken", got, err, a.taken)
+	}
+}
