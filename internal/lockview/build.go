@@ -109,7 +109,8 @@ func (v *View) unchanged(lock string, fields []metadata.Field, strays int) (item
 // madeOf compares by revisions: a key never has two values at one.
 func (o *odd) madeOf(fields []metadata.Field) bool {
 	return o.surplus == 0 && slices.EqualFunc(o.fields, fields, func(k kept, f metadata.Field) bool {
-		return k.Name == f.Name && k.CreateRevision == f.CreateRevision && k.ModRevision == f.ModRevision
+		sameHold := k.Name != metadata.FieldUUID || k.CreateRevision == f.CreateRevision
+		return k.Name == f.Name && k.ModRevision == f.ModRevision && sameHold
 	})
 }
 

@@ -106,6 +106,9 @@ func (p *picture) appeared(name string, changes []change) (item, *odd) {
 			fields = append(fields, field(c))
 		}
 	}
+	if _, known := p.strays[name]; p.astray && !known && len(fields) > 0 {
+		p.strays[name] = 0
+	}
 	return p.decode(name, fields)
 }
 
@@ -119,9 +122,6 @@ func field(c change) metadata.Field {
 func (p *picture) decode(name string, fields []metadata.Field) (item, *odd) {
 	if len(fields) == 0 {
 		return item{}, nil
-	}
-	if _, known := p.strays[name]; p.astray && !known {
-		p.strays[name] = 0
 	}
 	size := 0
 	for _, f := range fields {

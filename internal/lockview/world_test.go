@@ -82,7 +82,8 @@ func (w *world) do(ops ...op) {
 		return
 	}
 	w.revision = next
-	if !w.deaf {
+	events = slices.DeleteFunc(events, func(e metadata.Event) bool { return !strings.HasPrefix(e.Key, layout.Prefix()) })
+	if !w.deaf && len(events) > 0 {
 		w.told = append(w.told, turn{next, events})
 	}
 	close(w.more)
@@ -111,11 +112,20 @@ func (w *world) list(_ context.Context, each func(metadata.KV)) (int64, error) {
 	defer w.mu.Unlock()
 	w.lists++
 	for _, key := range slices.Sorted(maps.Keys(w.kvs)) {
-		if !strings.HasPrefix(key, layout.Histories()) && !strings.HasPrefix(key, layout.Audits()) && !strings.HasPrefix(key, layout.Cancelled("")) {
+		if listed(key) {
 			each(w.kvs[key])
 		}
 	}
 	return w.revision, nil
+}
+
+func listed(key string) bool {
+	for _, area := range []string{layout.Histories(), layout.Audits(), layout.Cancelled("")} {
+		if strings.HasPrefix(key, area) {
+			return false
+		}
+	}
+	return strings.HasPrefix(key, layout.Prefix())
 }
 
 func (w *world) watch(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {

@@ -1,0 +1,104 @@
+package lockview_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }
+
+func source(s *lockstore.Store) lockview.Source {
+	return lockview.Source{List: s.List, Watch: s.Watch, Ending: s.Ending}
+}
+
+// holders are clients that take, keep and give back locks on a real etcd.
+type holders struct {
+	testing.TB
+	etcd *clientv3.Client
+}
+
+func (h holders) take(lock, uuid string, change ...func(*metadata.Draft)) locktxn.Hold {
+	h.Helper()
+	d := draft(uuid)
+	for _, c := range change {
+		c(&d)
+	}
+	fields, err := d.Fields()
+	if err != nil {
+		h.Fatal(err)
+	}
+	resp := h.commit(locktxn.Acquire(layout, lock, uuid, fields, true))
+	return locktxn.Hold{Lock: lock, UUID: uuid, Token: resp.Header.Revision}
+}
+
+func (h holders) alive(hold locktxn.Hold, at time.Time) {
+	h.Helper()
+	by := metadata.FormatTime(at)
+	h.commit(locktxn.Alive(layout, hold, by, by, by+" half done"))
+}
+
+func (h holders) release(hold locktxn.Hold) { h.Helper(); h.commit(locktxn.Release(layout, hold)) }
+
+func (h holders) commit(t locktxn.Txn) *clientv3.TxnResponse {
+	h.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	resp, err := t.Commit(ctx, h.etcd)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return resp
+}
+
+func (h holders) put(key, value string) int64 {
+	h.Helper()
+	resp, err := h.etcd.Put(context.Background(), key, value)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return resp.Header.Revision
+}
+
+// until waits until f is true of the view, looking again whenever it changed.
+func until(t testing.TB, v *lockview.View, what string, f func() bool) {
+	t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		changed := v.Changed()
+		if f() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(100 * time.Millisecond): // signs of life do not count as changes
+		case <-late:
+			t.Fatalf("never: %s; %+v", what, v.Fresh())
+		}
+	}
+}
+
+// each calls f for 0 to n-1, 64 at a time.
+func each(n int, f func(int)) {
+	var workers sync.WaitGroup
+	for worker := range 64 {
+		workers.Go(func() {
+			for i := worker; i < n; i += 64 {
+				f(i)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+func name(i int) string { return fmt.Sprintf("billing/invoice/%06d", i) }

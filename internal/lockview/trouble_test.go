@@ -1,0 +1,302 @@
+package lockview_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// reason is an error of a watch with a reason.
+type reason string
+
+func (r reason) Error() string  { return "the watch ended: " + string(r) }
+func (r reason) Reason() string { return string(r) }
+
+func TestFailuresAreNotRepeatedInAHurry(t *testing.T) {
+	for name, c := range map[string]struct {
+		list, watch error
+		cause       string
+	}{
+		"of the list":                          {errors.New("connection refused"), nil, "connection refused"},
+		"of the watch, right after each list":  {nil, reason("compacted"), "compacted"},
+		"of the watch, for a reason not known": {nil, errors.New("cosmic rays"), "cosmic rays"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				lists := 0
+				src := lockview.Source{
+					List: func(ctx context.Context, each func(metadata.KV)) (int64, error) {
+						if lists++; c.list != nil {
+							return 0, c.list
+						}
+						return w.list(ctx, each)
+					},
+					Watch: func(context.Context, int64, func(int64, []metadata.Event)) error { return c.watch },
+				}
+				v := run(t, src, lockview.Options{})
+				time.Sleep(time.Second)
+				if lists < 3 || lists > 8 {
+					t.Errorf("%d lists in the first second", lists)
+				}
+				time.Sleep(time.Minute)
+				if lists < 12 || lists > 35 {
+					t.Errorf("%d lists in a minute", lists)
+				}
+				if f := v.Fresh(); f.Synced || !strings.Contains(f.Cause, c.cause) || f.Heard.IsZero() != (c.list != nil) {
+					t.Errorf("%+v", f)
+				}
+			})
+		})
+	}
+}
+
+func TestFreshness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "a", uuid(1))...)
+		hang, broken := make(chan struct{}), make(chan struct{})
+		src := w.source()
+		src.Watch = func(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
+			select {
+			case <-time.After(2 * time.Second):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			each(after, nil)
+			select {
+			case <-broken:
+				return reason("silent")
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		list := src.List
+		src.List = func(ctx context.Context, each func(metadata.KV)) (int64, error) {
+			<-hang
+			return list(ctx, each)
+		}
+		v := lockview.New(layout, src, lockview.Options{Explain: func(err error) string { return "explained: " + err.Error() }})
+		if f := v.Fresh(); f.Synced || f.Cause == "" || !f.Heard.IsZero() || f.Revision != 0 {
+			t.Errorf("at the beginning: %+v", f)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go v.Run(ctx)
+		hang <- struct{}{}
+		synctest.Wait()
+		read := time.Now()
+		if f := v.Fresh(); !f.Synced || f.Cause != "" || f.Revision != 2 || f.Highest != 2 || !f.Since.Equal(read) || !f.Heard.Equal(read) {
+			t.Errorf("after the list: %+v", f)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		heard := time.Now()
+		time.Sleep(10 * time.Second)
+		if f := v.Fresh(); !f.Synced || !f.Heard.Equal(heard) {
+			t.Errorf("after ten seconds of silence: %+v", f)
+		}
+		time.Sleep(time.Second)
+		if f := v.Fresh(); f.Synced || !f.Since.Equal(heard.Add(10*time.Second)) || !strings.Contains(f.Cause, "11s") {
+			t.Errorf("after eleven: %+v", f)
+		}
+		changed := v.Changed()
+		close(broken)
+		<-changed
+		if f := v.Fresh(); f.Synced || f.Cause != "explained: the watch ended: silent" || len(v.Locks()) != 1 {
+			t.Errorf("after the end of the watch: %+v", f)
+		}
+		hang <- struct{}{}
+		synctest.Wait()
+		if f := v.Fresh(); !f.Synced || f.Cause != "" {
+			t.Errorf("after the next list: %+v", f)
+		}
+		if s := v.Stats(); s.Resyncs[lockview.ReasonStart] != 1 || s.Resyncs["silent"] != 1 || s.WatchRestarts["silent"] != 1 || !s.LastSync.Equal(time.Now()) {
+			t.Errorf("%+v", s)
+		}
+		cancel()
+	})
+}
+
+// A server that loses events is found out by the next periodic list.
+func TestLostEventsAreHealed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "kept", uuid(1))...)
+		w.do(lock(t, "gone", uuid(2))...)
+		w.do(lock(t, "extended", uuid(3))...)
+		w.do(put(layout.Ticket("kept", "1"), "{}"), put(layout.Ticket("kept", "2"), "{}"), put(layout.Prefix()+"stray", ""))
+		src := w.source()
+		src.Ending = func(_ context.Context, id string) (*metadata.Ending, error) {
+			if id != uuid(2) {
+				t.Errorf("asked how %s ended", id)
+			}
+			return &metadata.Ending{UUID: id, Ended: metadata.EndedForced}, nil
+		}
+		var ended []ending
+		v := run(t, src, lockview.Options{RelistEvery: 5 * time.Minute, Ended: func(r *metadata.Record, e *metadata.Ending) {
+			ended = append(ended, ending{r.Name, r.UUID, e.Ended})
+		}})
+		synctest.Wait()
+		kept := v.Lock("kept")
+		w.mu.Lock()
+		w.deaf = true
+		w.mu.Unlock()
+		w.do(removeAll(layout.Record("gone")), put(layout.Field("extended", metadata.FieldAlive), "1553682600"), remove(layout.Ticket("kept", "1")))
+		w.do(lock(t, "new", uuid(4))...)
+		w.do(remove(layout.Prefix()+"stray"), put(layout.Record("new")+"x/y", ""))
+		w.mu.Lock()
+		w.deaf = false
+		w.mu.Unlock()
+		stop := make(chan struct{})
+		defer close(stop)
+		go func() { // signs of life
+			for {
+				select {
+				case <-time.After(3 * time.Second):
+					w.do(put("/other", ""))
+				case <-stop:
+					return
+				}
+			}
+		}()
+		time.Sleep(4 * time.Minute)
+		if v.Lock("gone") == nil || v.Lock("new") != nil {
+			t.Fatal("the events were not lost")
+		}
+		time.Sleep(70 * time.Second)
+		reader := run(t, w.source(), lockview.Options{})
+		synctest.Wait()
+		differ(t, "healed", show(v), show(reader))
+		if v.Lock("kept") != kept {
+			t.Error("a record that did not change was replaced")
+		}
+		if !slices.Equal(ended, []ending{{"gone", uuid(2), "forced"}}) {
+			t.Errorf("ended: %v", ended)
+		}
+		if s := v.Stats(); s.Healed != 3 || s.Resyncs[lockview.ReasonPeriodic] != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// While the list to compare with is read, the watch goes on; what it told counts.
+func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "a", uuid(1))...)
+		w.do(lock(t, "b", uuid(2))...)
+		src := w.source()
+		lists := 0
+		src.List = func(ctx context.Context, each func(metadata.KV)) (int64, error) {
+			var kvs []metadata.KV
+			revision, err := w.list(ctx, func(kv metadata.KV) { kvs = append(kvs, kv) })
+			if lists++; lists == 2 { // the old state is long on its way
+				w.do(removeAll(layout.Record("a")), put(layout.Ticket("b", "1"), "{}"), put(layout.Unlocker("u1"), "{}"), put(layout.Prefix()+"stray", ""))
+				w.do(lock(t, "c", uuid(3))...)
+				w.do(put(layout.Field("b", metadata.FieldAlive), "1553682600"))
+				time.Sleep(time.Minute)
+			}
+			for _, kv := range kvs {
+				each(kv)
+			}
+			return revision, err
+		}
+		v := run(t, src, lockview.Options{RelistEvery: time.Minute})
+		for range 30 {
+			time.Sleep(5 * time.Second)
+			w.do(put("/other", ""))
+		}
+		synctest.Wait()
+		if lists != 2 {
+			t.Errorf("%d lists", lists)
+		}
+		differ(t, "after the comparison", show(v), show(run2(t, w)))
+		if s := v.Stats(); s.Healed != 0 || s.Resyncs[lockview.ReasonPeriodic] != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func run2(t testing.TB, w *world) *lockview.View {
+	v := run(t, w.source(), lockview.Options{})
+	synctest.Wait()
+	return v
+}
+
+// The store was restored from a backup: revisions start again, and what is at them is not what was.
+func TestRestoredStoreIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := newWorld()
+		old.do(lock(t, "a", uuid(1))...)
+		backup := newWorld()
+		backup.do(lock(t, "a", uuid(1))...)
+		by := func(at string) []op {
+			return []op{put(layout.Field("a", metadata.FieldAlertAt), at), put(layout.Field("a", metadata.FieldAutoUnlockAt), at)}
+		}
+		old.do(by("1553683000")...)
+		for range 10 {
+			old.do(put("/other", ""))
+		}
+		backup.do(by("1553684000")...) // at the same revision as in the old one
+		now := old
+		broken := make(chan struct{})
+		src := lockview.Source{
+			List: func(ctx context.Context, each func(metadata.KV)) (int64, error) { return now.list(ctx, each) },
+			Watch: func(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
+				if now == old {
+					<-broken
+					return reason("went_back")
+				}
+				return now.watch(ctx, after, each)
+			},
+		}
+		v := run(t, src, lockview.Options{})
+		synctest.Wait()
+		now = backup
+		close(broken)
+		time.Sleep(time.Second)
+		f := v.Fresh()
+		if !f.Synced || f.Revision != 3 || f.Highest != 13 {
+			t.Errorf("%+v", f)
+		}
+		if at := metadata.FormatTime(v.Lock("a").AutoUnlockAt); at != "1553684000" {
+			t.Errorf("auto_unlock_at %s is not the restored one", at)
+		}
+		backup.do(by("1553685000")...)
+		synctest.Wait()
+		if at := metadata.FormatTime(v.Lock("a").AutoUnlockAt); at != "1553685000" {
+			t.Errorf("auto_unlock_at %s: the view does not follow", at)
+		}
+	})
+}
+
+func TestProblemsAreCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(put(layout.Field("a", metadata.FieldUUID), uuid(1)), put(layout.Field("a", metadata.FieldAlertAt), "soon"), put(layout.Field("a", metadata.FieldAutoUnlockAt), "1553682600"))
+		v := run(t, w.source(), lockview.Options{})
+		synctest.Wait()
+		w.do(put(layout.Field("a", metadata.FieldAlive), "1553682600")) // the problem is the same
+		w.do(remove(layout.Field("a", metadata.FieldAutoUnlockAt)))
+		w.do(put(layout.Field("\x01", metadata.FieldUUID), uuid(2)))
+		synctest.Wait()
+		s := v.Stats()
+		for reason, want := range map[metadata.Reason]uint64{
+			metadata.ReasonBadTime: 1, metadata.ReasonMissing: 3, metadata.ReasonBadName: 1, metadata.ReasonTooLarge: 0,
+		} {
+			if got, known := s.MetadataErrors[reason]; got != want || !known {
+				t.Errorf("%s: %d, want %d", reason, got, want)
+			}
+		}
+		if s.Puts != 2 || s.Deletes != 1 {
+			t.Errorf("%d puts, %d deletes", s.Puts, s.Deletes)
+		}
+	})
+}

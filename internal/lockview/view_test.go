@@ -1,0 +1,316 @@
+package lockview_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// ending is a call of Options.Ended.
+type ending struct {
+	lock, uuid string
+	how        string // "" = released, or nobody could tell
+}
+
+func TestHoldsThatEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "before", uuid(1))...)
+		var ended []ending
+		v := run(t, w.source(), lockview.Options{Ended: func(r *metadata.Record, e *metadata.Ending) {
+			how := ""
+			if e != nil {
+				how = e.Ended
+			}
+			ended = append(ended, ending{r.Name, r.UUID, how})
+		}})
+		synctest.Wait()
+		history := func(name, uuid, how string) op {
+			r := &metadata.Record{Name: name, UUID: uuid}
+			return put(layout.History(uuid), metadata.Marshal(metadata.NewEnding(r, how, "u1", "because", time.Unix(0, 0))))
+		}
+		w.do(lock(t, "a", uuid(2))...)
+		w.do(lock(t, "b", uuid(3))...)
+		w.do(lock(t, "c", uuid(4))...)
+		w.do(put(layout.Field("nobody", metadata.FieldOwner), "x"))
+		w.do(removeAll(layout.Record("before")))
+		w.do(removeAll(layout.Record("a")), history("a", uuid(2), metadata.EndedAutoUnlocked))
+		w.do(removeAll(layout.Record("b")), history("c", uuid(4), metadata.EndedForced), removeAll(layout.Record("c")))
+		w.do(removeAll(layout.Record("nobody")))
+		w.do(lock(t, "d", uuid(5))...)
+		w.do(put(layout.Field("d", metadata.FieldAlive), "1553682600")) // no end
+		w.do(put(layout.Field("d", metadata.FieldUUID), uuid(6)))       // an end, though of a strange kind
+		synctest.Wait()
+		want := []ending{{"before", uuid(1), ""}, {"a", uuid(2), "auto_unlocked"}, {"b", uuid(3), ""}, {"c", uuid(4), "forced"}, {"d", uuid(5), ""}}
+		if !slices.Equal(ended, want) {
+			t.Errorf("ended:\n%v\nwant\n%v", ended, want)
+		}
+		if locks := v.Locks(); len(locks) != 1 || v.Lock("d") != locks[0] || v.Lock("a") != nil {
+			t.Errorf("left: %v", locks)
+		}
+	})
+}
+
+func TestReadersGetTheSameUntilSomethingChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "a", uuid(1))...)
+		w.do(lock(t, "b", uuid(2))...)
+		v := run(t, w.source(), lockview.Options{})
+		synctest.Wait()
+		locks, queues, changed := v.Locks(), v.Queues(), v.Changed()
+		w.do(put("/other", "")) // only a sign of life
+		synctest.Wait()
+		select {
+		case <-changed:
+			t.Error("a sign of life counts as a change")
+		default:
+		}
+		if again := v.Locks(); &again[0] != &locks[0] || v.Changed() != changed {
+			t.Error("nothing changed, but the locks are others")
+		}
+		copied := *locks[1]
+		w.do(put(layout.Field("b", metadata.FieldAlive), "1553682600 half done"), put(layout.Ticket("b", "1"), "{}"))
+		synctest.Wait()
+		select {
+		case <-changed:
+		default:
+			t.Error("a change did not wake those who wait for it")
+		}
+		now := v.Locks()
+		if !reflect.DeepEqual(*locks[1], copied) || now[1] == locks[1] || now[0] != locks[0] {
+			t.Error("a record that was handed out was written to, or one that did not change was replaced")
+		}
+		if now[1].Alive == nil || now[1].Alive.Progress != "half done" || len(queues) != 0 || len(v.Queues()["b"]) != 1 {
+			t.Errorf("%+v, %v", now[1], v.Queues())
+		}
+	})
+}
+
+func TestSeenStamps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "kept", uuid(1))...)
+		w.do(lock(t, "extended", uuid(2))...)
+		w.do(lock(t, "replaced", uuid(3))...)
+		flaky := w.source()
+		fail := make(chan error)
+		watch := flaky.Watch
+		flaky.Watch = func(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
+			ctx, cancel := context.WithCancelCause(ctx)
+			go func() {
+				select {
+				case err := <-fail:
+					cancel(err)
+				case <-ctx.Done():
+				}
+			}()
+			_ = watch(ctx, after, each)
+			return context.Cause(ctx)
+		}
+		v := run(t, flaky, lockview.Options{})
+		seen := func(lock string) metadata.Seen { synctest.Wait(); return v.Lock(lock).Seen }
+		began := seen("kept")
+		time.Sleep(time.Minute)
+		w.do(put(layout.Field("extended", metadata.FieldAlive), "1553682600"))
+		if s := seen("extended"); s.First != began.First || s.Changed-s.First != time.Minute {
+			t.Errorf("after an extension: %+v, began %+v", s, began)
+		}
+		extended := seen("extended")
+
+		time.Sleep(time.Minute)
+		fail <- errors.New("cut")
+		time.Sleep(10 * time.Second)
+		if s := seen("kept"); s != began || seen("extended") != extended {
+			t.Errorf("a list without changes moved %+v to %+v and %+v", began, s, seen("extended"))
+		}
+		w.mu.Lock()
+		w.deaf = true
+		w.mu.Unlock()
+		w.do(put(layout.Field("extended", metadata.FieldAlive), "1553682601"))
+		w.do(removeAll(layout.Record("replaced")))
+		w.do(lock(t, "replaced", uuid(4))...)
+		fail <- errors.New("cut")
+		time.Sleep(10 * time.Second)
+		now := v.Clock()
+		if s := seen("extended"); s.First != extended.First || now-s.Changed > 10*time.Second {
+			t.Errorf("extended while nobody watched: %+v at %v", s, now)
+		}
+		if s := seen("replaced"); s.First != s.Changed || now-s.First > 10*time.Second || v.Lock("replaced").UUID != uuid(4) {
+			t.Errorf("replaced while nobody watched: %+v at %v", s, now)
+		}
+		if seen("kept") != began {
+			t.Errorf("kept: %+v, began %+v", seen("kept"), began)
+		}
+	})
+}
+
+func TestQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		ticket := func(lock, id string) op { return put(layout.Ticket(lock, id), `{"uuid":"`+id+`","owner":"catalog"}`) }
+		w.do(ticket("a", "z"))
+		w.do(ticket("a", "b"))
+		v := run(t, w.source(), lockview.Options{})
+		synctest.Wait()
+		w.do(ticket("a", "a"))
+		w.do(ticket("b", "c"))
+		w.do(put(layout.Ticket("b", "broken"), "{"))
+		w.do(remove(layout.Ticket("a", "b")))
+		w.do(ticket("a", "z")) // written again, keeps its place
+		synctest.Wait()
+		ids := func(lock string) (ids []string) {
+			for _, waiter := range v.Waiters(lock) {
+				ids = append(ids, waiter.ID)
+			}
+			return ids
+		}
+		if a, b := ids("a"), ids("b"); !slices.Equal(a, []string{"z", "a"}) || !slices.Equal(b, []string{"c", "broken"}) || ids("c") != nil {
+			t.Errorf("a: %v, b: %v", a, b)
+		}
+		if all := v.Queues(); len(all) != 2 || len(all["a"]) != 2 || all["a"][0].Owner != "catalog" {
+			t.Errorf("%v", all)
+		}
+	})
+}
+
+func TestUnlockers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		presence := func(id string, revision int64) op {
+			return put(layout.Unlocker(id), metadata.Marshal(metadata.Presence{ID: id, Hostname: "h", Revision: revision}))
+		}
+		w.do(presence("u2", 1))
+		w.do(presence("u1", 1))
+		v := run(t, w.source(), lockview.Options{})
+		synctest.Wait()
+		time.Sleep(time.Second)
+		w.do(presence("u1", 2))
+		synctest.Wait()
+		all := v.Unlockers()
+		if len(all) != 2 || all[0].ID != "u1" || !all[0].Arrived.Equal(time.Now()) || all[0].Revision != 2 || !all[1].Arrived.IsZero() {
+			t.Errorf("%+v", all)
+		}
+		w.do(remove(layout.Unlocker("u1")))
+		synctest.Wait()
+		if all := v.Unlockers(); len(all) != 1 || all[0].ID != "u2" {
+			t.Errorf("%+v", all)
+		}
+	})
+}
+
+// The order must hold through thousands of insertions and deletions at random places.
+func TestLocksStaySorted(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld()
+	v := run(t, w.source(), lockview.Options{})
+	held := map[string]bool{}
+	for range 20 {
+		for range 500 {
+			name := fmt.Sprintf("%c-%d", 'a'+rune(random.IntN(26)), random.IntN(200))
+			if held[name] && random.IntN(3) > 0 {
+				w.do(removeAll(layout.Record(name)))
+				delete(held, name)
+				continue
+			}
+			w.do(put(layout.Field(name, metadata.FieldUUID), uuid(1)))
+			held[name] = true
+		}
+		settle(t, v, w)
+		var names []string
+		for _, r := range v.Locks() {
+			names = append(names, r.Name)
+			if v.Lock(r.Name) != r {
+				t.Fatalf("Lock(%q) is another record", r.Name)
+			}
+		}
+		if len(names) != len(held) || !slices.IsSorted(names) {
+			t.Fatalf("%d locks, want %d, sorted: %v", len(names), len(held), slices.IsSorted(names))
+		}
+	}
+	w.do(removeAll(layout.Prefix()))
+	settle(t, v, w)
+	if n := len(v.Locks()); n != 0 {
+		t.Errorf("%d locks are left", n)
+	}
+}
+
+func TestHostileLocksAreKeptSmall(t *testing.T) {
+	w := newWorld()
+	big := strings.Repeat("x", 1<<20)
+	for i := range 50 {
+		name := fmt.Sprint(i)
+		w.do(put(layout.Field(name, metadata.FieldUUID), uuid(i)), put(layout.Field(name, fields[i%len(fields)]), big))
+		w.do(put(layout.Field(name, metadata.FieldMetadata), `{"owner":"`+big+`","x":["`+big+`"],"`+big+`":1}`))
+		w.do(put(layout.Ticket(name, "1"), `{"owner":"`+big+`"}`), put(layout.Unlocker(name), `{"mode":"`+big+`","held_back":["`+big+`"]}`))
+		w.do(put(layout.Prefix()+big+name, ""), put(layout.Record(name)+big, ""))
+	}
+	before := kept()
+	v := run(t, w.source(), lockview.Options{})
+	settle(t, v, w)
+	if n := (kept() - before) / 50; n > 64<<10 {
+		t.Errorf("after a list %d bytes are kept of a lock with megabytes", n)
+	}
+	for i := range 50 {
+		w.do(put(layout.Field(fmt.Sprint(i), "note"), big))
+		settle(t, v, w)
+		w.mu.Lock() // only the view is to be measured
+		w.told[len(w.told)-1].events, w.kvs[layout.Field(fmt.Sprint(i), "note")] = nil, metadata.KV{}
+		w.mu.Unlock()
+	}
+	if n := (kept() - before) / 50; n > 64<<10 {
+		t.Errorf("after a change %d bytes are kept of a lock with megabytes", n)
+	}
+	runtime.KeepAlive(w)
+}
+
+func kept() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestForeignKeysAreSampledAndCounted(t *testing.T) {
+	w := newWorld()
+	w.do(lock(t, "mine", uuid(1))...)
+	for i := range 15_000 {
+		w.do(put(layout.Record(fmt.Sprintf("lock%d", i))+"not/ours", ""))
+	}
+	v := run(t, w.source(), lockview.Options{})
+	settle(t, v, w)
+	if sample, total := v.Foreign(); total != 15_000 || len(sample) != 100 {
+		t.Errorf("%d foreign keys, a sample of %d", total, len(sample))
+	}
+	w.do(lock(t, "lock1", uuid(2))...)     // one that is known to have a foreign key in its range
+	w.do(lock(t, "lock14999", uuid(3))...) // and one too many to be remembered
+	w.do(put(layout.Record("mine")+"not/ours", ""))
+	settle(t, v, w)
+	for _, name := range []string{"lock1", "lock14999", "mine"} {
+		if !v.Lock(name).Foreign() {
+			t.Errorf("%s does not tell of the foreign key in its range: %+v", name, v.Lock(name))
+		}
+	}
+	w.do(remove(layout.Record("mine") + "not/ours"))
+	settle(t, v, w)
+	if r := v.Lock("mine"); r.Problems != nil {
+		t.Errorf("after the foreign key went: %v", r.Problems)
+	}
+	if _, total := v.Foreign(); total != 15_000 {
+		t.Errorf("%d foreign keys", total)
+	}
+}
