@@ -57,6 +57,11 @@ lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
 
+.PHONY: docs
+docs: ## the generated parts of docs/
+	go run ./cmd/internal/flagdocs > docs/flags.md.new
+	mv docs/flags.md.new docs/flags.md
+
 .PHONY: examples
 examples: build $(ETCDCTL) ## run the etcdctl examples of docs/protocol.md against an etcd
 	.ci/examples $(ETCDCTL)

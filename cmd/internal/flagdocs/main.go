@@ -1,0 +1,37 @@
+// Flagdocs writes docs/flags.md: the flags of the daemons as they define them. Run it with `make docs`.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
+	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
+	"github.com/clustermutex/unlocker/internal/flags"
+)
+
+func main() { write(os.Stdout) }
+
+func write(w io.Writer) {
+	fmt.Fprintf(w, `# Flags of the daemons
+
+<!-- Written by `+"`make docs`"+` from the programs themselves. -->
+
+A flag is taken from, in this order: the command line; the variable of the program; for the connection, the variable of
+etcdctl; the default. An empty variable counts as unset. Passwords are only taken from files and variables, because
+everybody on the machine can read command lines. A wrong flag, an unreadable file or a contradiction ends the program with one sentence
+and exit status 2; an etcd that is away does not: the program stays up, is not ready, and goes on when etcd is back.
+
+## unlocker
+
+%s
+## mutexdash
+
+%s
+## mutexctl
+
+The flags of the connection, the prefix and the log are the same, with variables that begin with `+"`MUTEXCTL_`"+`. Those of its commands are
+told by `+"`mutexctl COMMAND --help`"+`, its exit statuses by `+"`mutexctl help exit-codes`"+`.
+`, flags.Table(unlocker.Command()), flags.Table(mutexdash.Command()))
+}
