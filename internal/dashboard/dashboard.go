@@ -15,6 +15,7 @@ import (
 type Dashboard struct {
 	config    Config
 	picture   picture
+	traces    traces
 	urls      urls
 	route     string // prefix under which requests arrive
 	assets    assets

@@ -127,7 +127,7 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 // fragment share it.
 func (d *Dashboard) listTag(r *http.Request, s *snapshot, l listRequest, found *result) string {
 	asked := r.URL.Path + l.link(d.urls, nil, "after", l.after, "before", l.before, "fields", r.URL.Query().Get("fields"))
-	h := fnv(fnvStart, s.version, found.version, fnvText(asked), fnvText(d.config.Version+d.assets.fingerprint),
+	h := fnv(fnvStart, s.version, found.version, d.traces.current(), fnvText(asked), fnvText(d.config.Version+d.assets.fingerprint),
 		fnvText(string(d.config.Fresh().level(d.config.Now()))))
 	unlockers, _ := d.unlockers()
 	for _, u := range unlockers {
@@ -297,7 +297,10 @@ func (d *Dashboard) rowView(r *row, at lens, l listRequest) rowView {
 	if r.Alive != nil {
 		v.Alive, v.Progress = at.age(r.Alive.At), clip(r.Alive.Progress, maxLineShown)
 	}
-	v.More = v.Purpose != "" || v.Problem != "" || v.Alive != nil
+	if v.Frame = clip(d.traces.of(r).first, maxLineShown); v.Frame != "" {
+		v.Version += "-at"
+	}
+	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil
 	return v
 }
 

@@ -120,7 +120,7 @@ type lockPage struct {
 	Recorded bool // waiters are
 	Commands []command
 	Fields   []fieldView
-	Unread   string
+	Unread   string // why etcd could not be read
 	Ended    *endedView
 	Free     bool   // nobody holds the lock any more
 	Current  string // link to the current hold when another was asked for
@@ -165,7 +165,9 @@ func (d *Dashboard) lockPage(r *http.Request, v *lockView) lockPage {
 	case d.config.HideBacktraces:
 		p.Hidden = "Backtraces are switched off on this dashboard."
 	case v.unread != "":
-		p.Hidden = "Not read: etcd did not answer (" + v.unread + ")."
+		if p.Trace = parseTrace(d.traces.of(row).text); p.Trace == nil {
+			p.Hidden = "Not read: etcd did not answer (" + v.unread + ")."
+		}
 	default:
 		p.Trace = parseTrace(v.document.Backtrace)
 		p.RawTrace = d.urls.Backtrace(row.Name, row.UUID)

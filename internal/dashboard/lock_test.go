@@ -1,9 +1,11 @@
 package dashboard_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
@@ -178,4 +180,35 @@ func TestDefaultPolicySetsTheTimesOfALockWithout(t *testing.T) {
 	d := s.dashboard(t, func(c *dashboard.Config) { c.Policy.DefaultAutoUnlockAfter = 2 * time.Hour })
 	wantWords(t, ok(t, d, "/lock?name=bare"), "alert in 1h 2026-11-21 04:12:41 UTC by the default policy",
 		"auto-unlock in 2h 2026-11-21 05:12:41 UTC by the default policy", "The default policy removes it at 2026-11-21 05:12:41 UTC.")
+}
+
+func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := busy()
+		d := s.dashboard(t)
+		before := get(d, "/").Header().Get("ETag")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- d.Run(ctx) }()
+		time.Sleep(2 * time.Second)
+		page := ok(t, d, "/")
+		wantWords(t, page, "nightly invoices, tenant 41 at app/jobs/invoice_run.rb:118 in perform")
+		if get(d, "/").Header().Get("ETag") == before {
+			t.Error("the version of the list is the same")
+		}
+		s.away = errAway
+		wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "etcd did not answer (timeout).", "app/jobs/invoice_run.rb:118 in perform")
+		s.locks = s.locks[1:]
+		s.now, s.fresh.Heard = s.now.Add(time.Minute), s.now.Add(time.Minute)
+		time.Sleep(5 * time.Second)
+		s.locks = busy().locks
+		s.now, s.fresh.Heard = s.now.Add(time.Minute), s.now.Add(time.Minute)
+		if strings.Contains(ok(t, d, "/"), "invoice_run.rb") {
+			t.Error("the backtrace of a hold that went is still kept")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -89,6 +89,7 @@ func serve(ctx context.Context, o options, view *lockview.View, pages *dashboard
 	}
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("view", view.Run)
+	group.Add("backtraces", pages.Run)
 	group.Add("probes and metrics", back.Run)
 	group.Add("pages", front.Run)
 	return group.Run(ctx)

@@ -1,0 +1,147 @@
+package dashboard
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// traces are the backtraces of locks that need a person. They are not in the picture, because all of them would fill the memory;
+// these few are fetched ahead, so that the list can name the line of code and the page of a lock has it when etcd is away.
+type traces struct {
+	mu      sync.Mutex
+	kept    map[traceKey]kept
+	bytes   int
+	version uint64 // changes with what the list shows of them
+}
+
+// traceKey names a hold.
+type traceKey struct {
+	name  string
+	token int64
+}
+
+type kept struct {
+	text  string
+	first string // the first frame of own code, in one line
+}
+
+const (
+	tracesEvery   = 3 * time.Second
+	traceReadRest = 20 * time.Millisecond // between two reads, so that a big incident does not become one of etcd
+	maxTraces     = 32 << 20              // bytes kept
+)
+
+// Run fetches what pages may need ahead of them, until ctx ends. The dashboard works without it.
+func (d *Dashboard) Run(ctx context.Context) error {
+	for {
+		if !d.config.HideBacktraces && d.config.Fresh().level(d.config.Now()) == live {
+			d.fetchTraces(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(tracesEvery):
+		}
+	}
+}
+
+// fetchTraces reads the backtraces that are wanted and not there, most urgent locks first, and drops those that are not wanted.
+func (d *Dashboard) fetchTraces(ctx context.Context) {
+	s := d.picture.snapshot()
+	wanted := map[traceKey]bool{}
+	var missing []*row
+	for _, r := range s.inOrder(order{by: orders[0]}) {
+		if r.look == held {
+			break
+		}
+		key := traceKey{r.Name, r.Token}
+		if wanted[key] = true; !d.traces.has(key) {
+			missing = append(missing, r)
+		}
+	}
+	d.traces.drop(wanted)
+	for _, r := range missing {
+		if d.traces.full() || !d.fetchTrace(ctx, r) {
+			return
+		}
+	}
+}
+
+// fetchTrace reads one backtrace; false says that there is no use in going on.
+func (d *Dashboard) fetchTrace(ctx context.Context, r *row) bool {
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	document, _, err := d.config.Document(reading, r.Name)
+	if err != nil {
+		return false
+	}
+	if document.Token == r.Token {
+		d.traces.keep(traceKey{r.Name, r.Token}, document.Backtrace)
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(traceReadRest):
+		return true
+	}
+}
+
+func (t *traces) has(key traceKey) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.kept[key]
+	return ok
+}
+
+func (t *traces) full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bytes > maxTraces
+}
+
+// of returns the backtrace of a hold and its first own frame; empty when they were not fetched or not recorded.
+func (t *traces) of(r *row) kept {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.kept[traceKey{r.Name, r.Token}]
+}
+
+func (t *traces) current() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.version
+}
+
+func (t *traces) keep(key traceKey, text string) {
+	k := kept{text: text}
+	if parsed := parseTrace(text); parsed != nil && parsed.First != nil {
+		if k.first = parsed.First.Where(); parsed.First.Func != "" {
+			k.first += " in " + parsed.First.Func
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kept == nil {
+		t.kept = map[traceKey]kept{}
+	}
+	t.kept[key] = k
+	t.bytes += len(text) + len(key.name)
+	if k.first != "" {
+		t.version += fnv(fnvText(key.name), uint64(key.token)) // a sum: the same in every replica
+	}
+}
+
+// drop forgets what is not wanted any more.
+func (t *traces) drop(wanted map[traceKey]bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, k := range t.kept {
+		if !wanted[key] {
+			delete(t.kept, key)
+			if t.bytes -= len(k.text) + len(key.name); k.first != "" {
+				t.version -= fnv(fnvText(key.name), uint64(key.token))
+			}
+		}
+	}
+}
