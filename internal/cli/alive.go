@@ -68,6 +68,9 @@ func (o *aliveOptions) run(ctx context.Context, name, progress string) error {
 	if err := s.stillHeld(&doc, h); err != nil {
 		return err
 	}
+	if doc.AutoUnlockAt.IsZero() {
+		return fmt.Errorf("the record of %s has no readable auto_unlock_at that could be put off", visible(name))
+	}
 	alert, unlock, err := o.spans(&doc.Record)
 	if err != nil {
 		return err
@@ -102,7 +105,7 @@ func (o *aliveOptions) spans(r *metadata.Record) (alert, unlock time.Duration, e
 		base = r.Alive.At
 	}
 	alert, unlock = r.AlertAt.Sub(base), r.AutoUnlockAt.Sub(base)
-	if base.IsZero() || r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero() || alert <= 0 || unlock < alert {
+	if base.IsZero() || r.AlertAt.IsZero() || alert <= 0 || unlock < alert {
 		if o.hold == 0 {
 			return 0, 0, usagef("the record does not tell how long %s was taken for: give --for", visible(r.Name))
 		}

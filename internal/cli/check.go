@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,19 +80,22 @@ func (o *checkOptions) run(ctx context.Context) error {
 	return &statusError{status: v.status()}
 }
 
+// named is how many locks check tells by name.
+const named = 3
+
 // health is what check found.
 type health struct {
 	counts    map[staleness.State]int
 	waiters   int
-	first     []string // sentences about the first locks that need a person
-	overdue   int      // expired for too long
+	ill       map[staleness.State][]string // sentences about locks that need a person
+	overdue   int                          // expired for too long
 	unlockers int
 	alone     bool // there should be an unlocker and is none
 }
 
 func (o *checkOptions) judge(all *snapshot) health {
 	now := o.app.Now()
-	h := health{counts: map[staleness.State]int{}, unlockers: all.unlockers, alone: all.unlockers == 0 && !o.noUnlocker}
+	h := health{counts: map[staleness.State]int{}, ill: map[staleness.State][]string{}, unlockers: all.unlockers, alone: all.unlockers == 0 && !o.noUnlocker}
 	for _, r := range all.locks {
 		if !o.globs.match(r.Name) {
 			continue
@@ -102,8 +106,8 @@ func (o *checkOptions) judge(all *snapshot) health {
 		if state == staleness.Expired && now.Sub(r.AutoUnlockAt) > o.expiredAfter {
 			h.overdue++
 		}
-		if state != staleness.Held && len(h.first) < 3 {
-			h.first = append(h.first, describe(r, state, now))
+		if state != staleness.Held && len(h.ill[state]) < named {
+			h.ill[state] = append(h.ill[state], describe(r, state, now))
 		}
 	}
 	return h
@@ -136,11 +140,13 @@ func (h health) sentence() string {
 	if h.alone {
 		facts = append(facts, "no unlocker runs: nothing is alerted or removed")
 	}
-	if len(h.first) == 0 {
+	ill := slices.Concat(h.ill[staleness.Expired], h.ill[staleness.Malformed], h.ill[staleness.Alerting])
+	if len(ill) == 0 {
 		facts = append(facts, count(h.counts[staleness.Held], "lock")+" held in time")
 	}
-	more := h.counts[staleness.Alerting] + h.counts[staleness.Expired] + h.counts[staleness.Malformed] - len(h.first)
-	if facts = append(facts, h.first...); more > 0 {
+	ill = ill[:min(named, len(ill))]
+	more := h.counts[staleness.Alerting] + h.counts[staleness.Expired] + h.counts[staleness.Malformed] - len(ill)
+	if facts = append(facts, ill...); more > 0 {
 		facts = append(facts, fmt.Sprintf("and %d more", more))
 	}
 	return bar(strings.Join(append(parts, strings.Join(facts, ", ")), ": "))

@@ -24,7 +24,7 @@ func (s *session) take(ctx context.Context, locks *mutex.Client, name string, wa
 		return lock, s.takeError(ctx, name, err)
 	}
 	if held.Holder.UUID != "" && held.Holder.UUID == os.Getenv(envUUID) {
-		return nil, heldf("%s is held by the mutexctl run that started this one, and would be waited for for ever", visible(name))
+		return nil, heldf("%s is held on behalf of this very command (MUTEX_UUID): to wait for it would never end", visible(name))
 	}
 	if !wait.forever && wait.limit == 0 {
 		return nil, heldf("%w", held)

@@ -131,5 +131,5 @@ func (s *session) holder(r *metadata.Record) string {
 	if r.Purpose != "" {
 		line += " (" + shortText(r.Purpose) + ")"
 	}
-	return line + ", uuid " + visible(r.UUID)
+	return line + ", uuid " + shortText(r.UUID)
 }

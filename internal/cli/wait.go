@@ -47,6 +47,8 @@ func (o *waitOptions) run(ctx context.Context, name string) error {
 		return nil
 	case err != nil:
 		return err
+	case doc.Token == 0:
+		return nil
 	}
 	var timeout <-chan time.Time
 	if !o.wait.forever {
@@ -60,7 +62,7 @@ func (o *waitOptions) run(ctx context.Context, name string) error {
 	for {
 		changed := view.Changed()
 		now := view.Lock(name)
-		if view.Fresh().Synced && now == nil {
+		if view.Fresh().Synced && (now == nil || now.Token == 0) {
 			return nil
 		}
 		if now != nil {
