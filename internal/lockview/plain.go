@@ -137,14 +137,14 @@ func unfold(it item) *odd {
 		o.fields[i].size = len(o.fields[i].Name) + len(o.fields[i].Value)
 	}
 	o.set(kept{
-		Field: metadata.Field{Name: metadata.FieldMetadata, Value: document(r), ModRevision: r.Token},
+		Field: metadata.Field{Name: metadata.FieldMetadata, Value: restate(r), ModRevision: r.Token},
 		size:  it.size - o.size(),
 	})
 	return o
 }
 
-// document writes the metadata document that says of the record what the document said from which it was read.
-func document(r *metadata.Record) string {
+// restate writes the metadata document that says of the record what the document said from which it was read.
+func restate(r *metadata.Record) string {
 	members := make(map[string]any, len(r.Attributes)+5)
 	for name, value := range r.Attributes {
 		members[name] = value

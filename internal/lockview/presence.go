@@ -20,10 +20,9 @@ type Unlocker struct {
 }
 
 func unlocker(instance string, kv metadata.KV, arrived time.Time, i *interner) Unlocker {
-	p, err := metadata.Unmarshal[metadata.Presence](kv.Value)
-	if err != nil {
-		p = metadata.Presence{}
-		arrived = time.Time{}
+	p, ok := document[metadata.Presence](kv.Value)
+	if !ok {
+		arrived = time.Time{} // says nothing about that unlocker's clock
 	}
 	p.ID, p.Mode = clip(instance), clip(p.Mode) // the key is what tells unlockers apart
 	p.Hostname, p.Version = i.text(clip(p.Hostname)), i.text(clip(p.Version))

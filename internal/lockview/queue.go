@@ -55,13 +55,22 @@ func (q queues) of(lock string) []metadata.Waiter {
 
 // waiter reads a ticket. One that can not be read is a waiter all the same, of whom nothing is known but the place.
 func waiter(lock, ticket string, kv metadata.KV, i *interner) metadata.Waiter {
-	t, err := metadata.Unmarshal[metadata.Ticket](kv.Value)
-	if err != nil {
-		t = metadata.Ticket{}
-	}
+	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)
 	t.Owner, t.Hostname, t.Purpose = i.text(clip(t.Owner)), i.text(clip(t.Hostname)), i.text(clip(t.Purpose))
 	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Place: kv.CreateRevision}
+}
+
+// document reads one of the protocol's documents, or nothing where it can not be read; ok tells which.
+func document[T metadata.Ticket | metadata.Ending | metadata.Presence](value []byte) (d T, ok bool) {
+	if len(value) > metadata.MaxRecordBytes { // none is so large, and reading it takes time
+		return d, false
+	}
+	read, err := metadata.Unmarshal[T](value)
+	if err != nil {
+		return d, false
+	}
+	return read, true
 }
 
 // clip cuts a text of a hostile writer to the longest that the protocol allows.

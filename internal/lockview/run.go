@@ -142,8 +142,8 @@ func decodeEnding(e *metadata.Event) *metadata.Ending {
 	if e == nil {
 		return nil
 	}
-	ending, err := metadata.Unmarshal[metadata.Ending](e.Value)
-	if err != nil {
+	ending, ok := document[metadata.Ending](e.Value)
+	if !ok {
 		return nil
 	}
 	return &ending

@@ -249,9 +249,10 @@ func TestLocksStaySorted(t *testing.T) {
 }
 
 func TestHostileLocksAreKeptSmall(t *testing.T) {
+	const locks = 20
 	w := newWorld()
 	big := strings.Repeat("x", 1<<20)
-	for i := range 50 {
+	for i := range locks {
 		name := fmt.Sprint(i)
 		w.do(put(layout.Field(name, metadata.FieldUUID), uuid(i)), put(layout.Field(name, fields[i%len(fields)]), big))
 		w.do(put(layout.Field(name, metadata.FieldMetadata), `{"owner":"`+big+`","x":["`+big+`"],"`+big+`":1}`))
@@ -261,17 +262,17 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 	before := kept()
 	v := run(t, w.source(), lockview.Options{})
 	settle(t, v, w)
-	if n := (kept() - before) / 50; n > 64<<10 {
+	if n := (kept() - before) / locks; n > 64<<10 {
 		t.Errorf("after a list %d bytes are kept of a lock with megabytes", n)
 	}
-	for i := range 50 {
+	for i := range locks {
 		w.do(put(layout.Field(fmt.Sprint(i), "note"), big))
 		settle(t, v, w)
 		w.mu.Lock() // only the view is to be measured
 		w.told[len(w.told)-1].events, w.kvs[layout.Field(fmt.Sprint(i), "note")] = nil, metadata.KV{}
 		w.mu.Unlock()
 	}
-	if n := (kept() - before) / 50; n > 64<<10 {
+	if n := (kept() - before) / locks; n > 64<<10 {
 		t.Errorf("after a change %d bytes are kept of a lock with megabytes", n)
 	}
 	runtime.KeepAlive(w)
