@@ -45,8 +45,9 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	var lives sync.WaitGroup
-	for _, s := range services {
+	for i, s := range services {
 		lives.Go(func() {
+			s.rest(ctx, time.Duration(i)*300*time.Millisecond) // nobody waits where all begin at once
 			for ctx.Err() == nil {
 				if err := s.live(s.pod, ctx); err != nil && ctx.Err() == nil {
 					o.Log.Info().Str("hostname", s.host).Err(err).Msg("demo")

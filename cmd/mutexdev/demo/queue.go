@@ -10,28 +10,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // ticketLife is the lease of a ticket: what a waiter that dies costs those behind it.
 const ticketLife = 10 // seconds
 
-// do is the client library's Do, and shows a ticket while it has to wait. The library waits without one; here tickets only tell
-// people who waits.
-func (p *pod) do(ctx context.Context, lock, purpose string, work func(context.Context) error, opts ...mutex.Option) error {
-	away := func() {}
-	if held, err := p.Etcd.Get(ctx, p.Layout.Field(lock, metadata.FieldUUID), clientv3.WithCountOnly()); err == nil && held.Count > 0 {
-		away = p.showTicket(ctx, lock, purpose)
-	}
-	defer away()
-	return p.locks.Do(ctx, lock, func(ctx context.Context) error {
-		away()
-		return work(ctx)
-	}, append(opts, mutex.Purpose(purpose))...)
-}
-
-// showTicket puts a ticket into the queue and returns what takes it away. A ticket that can not be shown is no reason not to wait.
+// showTicket puts a ticket into the queue of a lock that is held, and returns what takes it away. The client library waits without
+// a ticket; here it only tells people who waits, so one that can not be shown is no reason not to wait.
 func (p *pod) showTicket(ctx context.Context, lock, purpose string) (away func()) {
+	held, err := p.Etcd.Get(ctx, p.Layout.Field(lock, metadata.FieldUUID), clientv3.WithCountOnly())
+	if err != nil || held.Count == 0 {
+		return func() {}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	lease, err := p.Etcd.Grant(ctx, ticketLife)
 	if err != nil {

@@ -10,8 +10,14 @@ import (
 
 // invoices is a long job that extends its lock in time: every tenant is progress. Two pods take turns, and one always waits.
 func (p *pod) invoices(ctx context.Context) error {
-	return p.do(ctx, "billing/invoice-run", "nightly invoices of all tenants", p.invoiceTenants,
-		mutex.ExpectedRunTime(p.pace(30*time.Second)), mutex.AutoUnlockAfter(p.pace(90*time.Second)), mutex.Attribute("month", "2026-10"))
+	const lock, purpose = "billing/invoice-run", "nightly invoices of all tenants"
+	waited := p.showTicket(ctx, lock, purpose)
+	defer waited()
+	return p.locks.Do(ctx, lock, func(ctx context.Context) error {
+		waited()
+		return p.invoiceTenants(ctx)
+	}, mutex.Purpose(purpose), mutex.ExpectedRunTime(p.pace(30*time.Second)), mutex.AutoUnlockAfter(p.pace(5*time.Minute)),
+		mutex.Attribute("month", "2026-10"))
 }
 
 func (p *pod) invoiceTenants(ctx context.Context) error {
@@ -30,9 +36,7 @@ func (p *pod) invoiceTenants(ctx context.Context) error {
 // imports is a short job that finishes and starts again, for one shop after the other.
 func (p *pod) imports(ctx context.Context) error {
 	for _, shop := range []string{"eu", "us", "asia"} {
-		err := p.locks.Do(ctx, "catalog/import/"+shop, p.importProducts,
-			mutex.Purpose("import of the supplier's price list"), mutex.ExpectedRunTime(p.pace(time.Minute)))
-		if err != nil {
+		if err := p.importProducts(ctx, shop); err != nil {
 			return err
 		}
 		p.rest(ctx, 3*time.Second)
@@ -40,9 +44,11 @@ func (p *pod) imports(ctx context.Context) error {
 	return nil
 }
 
-func (p *pod) importProducts(ctx context.Context) error {
-	p.rest(ctx, 12*time.Second)
-	return nil
+func (p *pod) importProducts(ctx context.Context, shop string) error {
+	return p.locks.Do(ctx, "catalog/import/"+shop, func(ctx context.Context) error {
+		p.rest(ctx, 12*time.Second)
+		return nil
+	}, mutex.Purpose("import of the supplier's price list"), mutex.ExpectedRunTime(p.pace(time.Minute)))
 }
 
 // rotations hangs while it holds its lock: no progress, no release. People are alerted, then the lock is auto-unlocked, and the
@@ -50,23 +56,26 @@ func (p *pod) importProducts(ctx context.Context) error {
 func (p *pod) rotations(ctx context.Context) error { return p.rotateKeys(ctx, "2026-11") }
 
 func (p *pod) rotateKeys(ctx context.Context, generation string) error {
-	return p.do(ctx, Forgotten, "rotation of the content keys, step 3: upload to the edge", func(held context.Context) error {
+	const purpose = "rotation of the content keys, step 3: upload to the edge"
+	waited := p.showTicket(ctx, Forgotten, purpose)
+	defer waited()
+	return p.locks.Do(ctx, Forgotten, func(held context.Context) error {
+		waited()
 		<-held.Done()
 		// A sound program stops here, a little before somebody else gets the lock, and gives it back. This one waits for an
 		// answer that never comes.
 		p.rest(ctx, 20*time.Second)
 		return context.Cause(held)
-	}, mutex.ExpectedRunTime(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)), mutex.Attribute("generation", generation))
+	}, mutex.Purpose(purpose), mutex.ExpectedRunTime(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)),
+		mutex.Attribute("generation", generation))
 }
 
 // reindex hangs, too, but its heartbeat goes on: the lock alerts and is not removed until its maximum hold. That is why alive
 // belongs into the work.
 func (p *pod) reindex(ctx context.Context) error {
-	return p.locks.Do(ctx, "search/reindex", p.waitForShard, mutex.Purpose("reindex after a change of the mapping"),
-		mutex.ExpectedRunTime(p.pace(40*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)), mutex.Heartbeat(p.pace(15*time.Minute)))
-}
-
-func (p *pod) waitForShard(ctx context.Context) error {
-	<-ctx.Done()
-	return context.Cause(ctx)
+	return p.locks.Do(ctx, "search/reindex", func(ctx context.Context) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, mutex.Purpose("reindex after a change of the mapping"),
+		mutex.ExpectedRunTime(p.pace(40*time.Second)), mutex.AutoUnlockAfter(p.pace(3*time.Minute)), mutex.Heartbeat(p.pace(15*time.Minute)))
 }
