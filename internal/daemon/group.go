@@ -64,7 +64,7 @@ func (g *Group) wait(ctx context.Context, ended <-chan *part) error {
 	case <-ctx.Done():
 	}
 	g.Ready.Drain()
-	g.Log.Info().AnErr("cause", context.Cause(ctx)).Dur("delay", g.Delay).Msg("stopping: not ready any more, working on for the delay")
+	g.Log.Info().AnErr("cause", context.Cause(ctx)).Stringer("delay", g.Delay).Msg("stopping: not ready any more, working on for the delay")
 	select {
 	case p := <-ended:
 		return p.failure()
