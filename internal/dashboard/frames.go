@@ -149,3 +149,16 @@ func (f frame) Where() string {
 	}
 	return f.File + ":" + f.Line
 }
+
+// short is the frame in one line that fits a list: the end of a long path, the function without the path of its package.
+func (f frame) short() string {
+	const most = 40
+	where := f.Where()
+	if parts := strings.Split(where, "/"); len(where) > most && len(parts) > 3 {
+		where = "…/" + strings.Join(parts[len(parts)-3:], "/")
+	}
+	if f.Func == "" {
+		return where
+	}
+	return where + " in " + f.Func[strings.LastIndexByte(f.Func, '/')+1:]
+}

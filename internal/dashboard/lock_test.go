@@ -196,13 +196,16 @@ func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
 		if get(d, "/").Header().Get("ETag") == before {
 			t.Error("the version of the list is the same")
 		}
-		s.away = errAway
+		s.change(func() { s.away = errAway })
 		wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "etcd did not answer (timeout).", "app/jobs/invoice_run.rb:118 in perform")
-		s.locks = s.locks[1:]
-		s.now, s.fresh.Heard = s.now.Add(time.Minute), s.now.Add(time.Minute)
+		later := func(locks []*metadata.Record) func() {
+			return func() {
+				s.locks, s.now, s.fresh.Heard = locks, s.now.Add(time.Minute), s.now.Add(time.Minute)
+			}
+		}
+		s.change(later(s.locks[1:]))
 		time.Sleep(5 * time.Second)
-		s.locks = busy().locks
-		s.now, s.fresh.Heard = s.now.Add(time.Minute), s.now.Add(time.Minute)
+		s.change(later(busy().locks))
 		if strings.Contains(ok(t, d, "/"), "invoice_run.rb") {
 			t.Error("the backtrace of a hold that went is still kept")
 		}

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 
 // scene is a world for a dashboard: closures over values that a test changes.
 type scene struct {
+	mu        sync.Mutex // for tests in which something runs beside them
 	now       time.Time
 	locks     []*metadata.Record
 	documents map[string]metadata.Document
@@ -54,22 +56,40 @@ func (s *scene) config() dashboard.Config {
 		panic(err)
 	}
 	return dashboard.Config{
-		Locks:     func() []*metadata.Record { return s.locks },
+		Locks:     read(s, func() []*metadata.Record { return s.locks }),
 		Clock:     func() time.Duration { return time.Hour },
 		Queues:    func() map[string][]metadata.Waiter { return s.queues },
 		Waiters:   func(lock string) []metadata.Waiter { return s.queues[lock] },
 		Unlockers: func() []dashboard.Unlocker { return s.unlockers },
 		Foreign:   func() ([]string, int) { return s.foreign, len(s.foreign) },
-		Fresh:     func() dashboard.Freshness { return s.fresh },
+		Fresh:     read(s, func() dashboard.Freshness { return s.fresh }),
 		Document: func(_ context.Context, lock string) (metadata.Document, int64, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			return s.documents[lock], s.revision, s.away
 		},
 		Ending:  func(_ context.Context, uuid string) (*metadata.Ending, error) { return s.endings[uuid], s.away },
 		Explain: func(err error) string { return err.Error() },
-		Now:     func() time.Time { return s.now },
+		Now:     read(s, func() time.Time { return s.now }),
 		Policy:  staleness.DefaultPolicy(), Log: zerolog.New(&s.log), Layout: layout, Version: "v1", Environment: "prod-eu",
 		Endpoints: []string{"etcd-0:2379"},
 	}
+}
+
+// read makes a closure safe beside [scene.change].
+func read[T any](s *scene, get func() T) func() T {
+	return func() T {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return get()
+	}
+}
+
+// change changes the scene while something runs beside the test.
+func (s *scene) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
 }
 
 // dashboard is the handler; changes touch the configuration before.

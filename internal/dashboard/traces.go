@@ -116,9 +116,7 @@ func (t *traces) current() uint64 {
 func (t *traces) keep(key traceKey, text string) {
 	k := kept{text: text}
 	if parsed := parseTrace(text); parsed != nil && parsed.First != nil {
-		if k.first = parsed.First.Where(); parsed.First.Func != "" {
-			k.first += " in " + parsed.First.Func
-		}
+		k.first = parsed.First.short()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
