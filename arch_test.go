@@ -51,6 +51,7 @@ func table() []room {
 		{"cmd/mutexdash", []string{"*"}, ""},
 		{"cmd/mutexctl", []string{"*"}, ""},
 		{"cmd/mutexdev", []string{"*"}, ""},
+		{"cmd/internal/joint", []string{"*"}, ""},
 		{"cmd/internal/unlocker", []string{"*"}, ""},
 		{"cmd/internal/mutexdash", []string{"*"}, ""},
 		{"cmd/internal/flagdocs", []string{"*"}, ""},

@@ -10,13 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the dashboard's own; the locks are counted at scrape. None carries the name of a lock.
+// metrics are the dashboard's own; the locks are counted by package lockmetrics. None carries the name of a lock.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	locks    *prometheus.Desc
-	synced   *prometheus.Desc
-	revision *prometheus.Desc
 }
 
 func newMetrics() *metrics {
@@ -28,34 +25,19 @@ func newMetrics() *metrics {
 			Name: "mutexdash_http_request_duration_seconds", Help: "Time to answer a request, by route.",
 			Buckets: []float64{.001, .005, .025, .1, .25, 1, 5},
 		}, []string{"handler", "method"}),
-		locks:    prometheus.NewDesc("mutexdash_locks", "Locks shown, by state.", []string{"state"}, nil),
-		synced:   prometheus.NewDesc("mutexdash_last_sync_timestamp_seconds", "When etcd was last heard; 0 = never.", nil, nil),
-		revision: prometheus.NewDesc("mutexdash_etcd_revision", "Revision of etcd as shown.", nil, nil),
 	}
 }
 
 // Describe is part of [prometheus.Collector].
-func (d *Dashboard) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(d, ch) }
+func (d *Dashboard) Describe(ch chan<- *prometheus.Desc) {
+	d.metrics.requests.Describe(ch)
+	d.metrics.seconds.Describe(ch)
+}
 
 // Collect is part of [prometheus.Collector]: the dashboard is the collector of its metrics.
 func (d *Dashboard) Collect(ch chan<- prometheus.Metric) {
 	d.metrics.requests.Collect(ch)
 	d.metrics.seconds.Collect(ch)
-	fresh := d.config.Fresh()
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	}
-	heard := 0.0
-	if !fresh.Heard.IsZero() {
-		heard = float64(fresh.Heard.UnixMilli()) / 1000
-	}
-	gauge(d.metrics.synced, heard)
-	gauge(d.metrics.revision, float64(fresh.Revision))
-	all := d.picture.snapshot().all
-	gauge(d.metrics.locks, float64(all.Held), string(held))
-	gauge(d.metrics.locks, float64(all.Alerting), string(alerting))
-	gauge(d.metrics.locks, float64(all.Expired), string(expired))
-	gauge(d.metrics.locks, float64(all.Malformed), string(malformed))
 }
 
 // measure counts and times requests by route, never by path: paths are the client's.

@@ -9,43 +9,68 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/cmd/internal/joint"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
+
+// rooms are the parts of a dashboard, joined.
+type rooms struct {
+	layout  metadata.Layout
+	store   *lockstore.Store
+	view    *lockview.View
+	trouble *etcdconn.Trouble
+	pages   *dashboard.Dashboard
+}
 
 // run joins the rooms and serves until ctx ends.
 func run(ctx context.Context, o options) error {
 	if err := firstError(o.etcd.Check(), o.web.Check(), o.policy.Check()); err != nil {
 		return daemon.Usage(err)
 	}
-	layout, err := o.locks.Layout()
-	if err != nil {
-		return daemon.Usage(err)
-	}
 	log := daemon.Logger(*o.log, os.Stderr)
-	requests := etcdconn.NewRequests("mutexdash")
+	requests := etcdconn.NewRequests(namespace)
 	etcd, err := etcdconn.New(*o.etcd, log, requests.DialOption())
 	if err != nil {
 		return daemon.Usage(err)
 	}
 	defer etcd.Close()
-	store := lockstore.New(etcd, layout, lockstore.WithLog(log))
-	view := lockview.New(layout, lockview.Source{List: store.List, Watch: store.Watch},
-		lockview.Options{Explain: etcdconn.Explain, Log: log})
-	pages, err := dashboard.New(config(o, layout, store, view, log))
+	r, err := join(o, etcd, log)
 	if err != nil {
 		return daemon.Usage(err)
 	}
-	return serve(ctx, o, view, pages, log, requests, pages)
+	registry := daemon.NewRegistry(namespace)
+	registry.MustRegister(requests, r.pages, lockmetrics.New(joint.Metrics(namespace, *o.policy, r.view)))
+	return r.serve(ctx, o, registry, log)
+}
+
+// namespace is the first word of the metrics.
+const namespace = "mutexdash"
+
+// join hands each room the functions of the others that it needs.
+func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) {
+	layout, err := o.locks.Layout()
+	if err != nil {
+		return nil, err
+	}
+	r := &rooms{layout: layout, store: lockstore.New(etcd, layout, lockstore.WithLog(log))}
+	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
+		lockview.Options{Explain: etcdconn.Explain, Log: log})
+	r.trouble = joint.Trouble(etcd, layout, r.view, log)
+	r.pages, err = dashboard.New(r.config(o, log))
+	return r, err
 }
 
 // config joins the dashboard to the view and the store.
-func config(o options, layout metadata.Layout, store *lockstore.Store, view *lockview.View, log zerolog.Logger) dashboard.Config {
+func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
+	view := r.view
 	return dashboard.Config{
 		Locks: view.Locks, Clock: view.Clock, Queues: view.Queues, Waiters: view.Waiters, Foreign: view.Foreign,
 		Unlockers: func() []dashboard.Unlocker {
@@ -57,28 +82,26 @@ func config(o options, layout metadata.Layout, store *lockstore.Store, view *loc
 		},
 		Fresh: func() dashboard.Freshness {
 			f := view.Fresh()
-			return dashboard.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since, Cause: f.Cause}
+			return dashboard.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since, Cause: joint.Cause(f, r.trouble)}
 		},
-		Document: store.Get, Ending: store.Ending, Explain: etcdconn.Explain, Now: time.Now,
+		Document: r.store.Get, Ending: r.store.Ending, Explain: etcdconn.Explain, Now: time.Now,
 		Policy: *o.policy, Log: log,
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
-		Version: daemon.BuildInfo().Version, Layout: layout, Endpoints: public(o.etcd.Endpoints), HideBacktraces: o.hideBacktraces,
+		Version: daemon.BuildInfo().Version, Layout: r.layout, Endpoints: public(o.etcd.Endpoints), HideBacktraces: o.hideBacktraces,
 	}
 }
 
 // serve runs the view, the pages and the probes until ctx ends.
-func serve(ctx context.Context, o options, view *lockview.View, pages *dashboard.Dashboard, log zerolog.Logger, metrics ...prometheus.Collector) error {
+func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Registry, log zerolog.Logger) error {
 	ready := &daemon.Readiness{}
 	ready.Add("locks", func() error {
-		if !pages.Ready() {
-			return errors.New("not loaded yet: " + view.Fresh().Cause)
+		if !r.pages.Ready() {
+			return errors.New("not loaded yet: " + joint.Cause(r.view.Fresh(), r.trouble))
 		}
 		return nil
 	})
-	registry := daemon.NewRegistry("mutexdash")
-	registry.MustRegister(metrics...)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
-	front := &daemon.Server{Address: o.web.Address, ConfigFile: o.web.ConfigFile, Handler: pages, Drain: o.web.ShutdownTimeout, Log: log}
+	front := &daemon.Server{Address: o.web.Address, ConfigFile: o.web.ConfigFile, Handler: r.pages, Drain: o.web.ShutdownTimeout, Log: log}
 	back := &daemon.Server{Address: o.web.OpsAddress, Handler: ops.Handler(), Drain: time.Second, Log: log}
 	for _, server := range []*daemon.Server{front, back} {
 		address, err := server.Listen()
@@ -88,8 +111,9 @@ func serve(ctx context.Context, o options, view *lockview.View, pages *dashboard
 		log.Info().Stringer("address", address).Bool("pages", server == front).Msg("listening")
 	}
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
-	group.Add("view", view.Run)
-	group.Add("backtraces", pages.Run)
+	group.Add("trouble with etcd", r.trouble.Run)
+	group.Add("view", r.view.Run)
+	group.Add("backtraces", r.pages.Run)
 	group.Add("probes and metrics", back.Run)
 	group.Add("pages", front.Run)
 	return group.Run(ctx)

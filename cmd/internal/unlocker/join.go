@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/cmd/internal/joint"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
@@ -48,41 +49,15 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 		Ended:   func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
 		Explain: etcdconn.Explain, Log: log,
 	})
-	r.trouble = &etcdconn.Trouble{
-		Etcd: etcd, Prefix: layout.Prefix(), Well: func() bool { return r.view.Fresh().Synced }, Log: log,
-	}
-	r.metrics = lockmetrics.New(r.measured(o))
+	r.trouble = joint.Trouble(etcd, layout, r.view, log)
+	shown := joint.Metrics(namespace, *o.sweep, r.view)
+	shown.Alarms, shown.Series, shown.SeriesLimit = r.health.alarms, lockmetrics.Series(o.series), o.seriesLimit
+	r.metrics = lockmetrics.New(shown)
 	if r.config, err = r.swept(o, log); err != nil {
 		return nil, err
 	}
 	r.sweeper, err = sweeper.New(r.config)
 	return r, err
-}
-
-// measured joins the metrics to the view.
-func (r *rooms) measured(o options) lockmetrics.Config {
-	view := r.view
-	return lockmetrics.Config{
-		Namespace: namespace, Policy: *o.sweep,
-		Locks: view.Locks, Queues: view.Queues, Clock: view.Clock,
-		Sync: func() lockmetrics.Sync {
-			f := view.Fresh()
-			return lockmetrics.Sync{Listed: !f.Heard.IsZero(), Current: f.Synced, Revision: f.Highest, Heard: f.Heard}
-		},
-		Activity: func() lockmetrics.Activity {
-			s := view.Stats()
-			problems := make(map[string]uint64, len(s.MetadataErrors))
-			for reason, n := range s.MetadataErrors {
-				problems[string(reason)] = n
-			}
-			return lockmetrics.Activity{
-				Resyncs: s.Resyncs, Restarts: s.WatchRestarts, MetadataErrors: problems,
-				Events: map[string]uint64{"put": s.Puts, "delete": s.Deletes},
-			}
-		},
-		Alarms: r.health.alarms,
-		Series: lockmetrics.Series(o.series), SeriesLimit: o.seriesLimit,
-	}
 }
 
 // swept joins the sweeper to the view and the store.

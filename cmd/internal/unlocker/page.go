@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/clustermutex/unlocker/cmd/internal/joint"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -25,7 +26,6 @@ type shown struct {
 	Policy      staleness.Policy
 	Now         time.Time
 	NotReady    string
-	Trouble     string // with etcd
 	Fresh       lockview.Freshness
 	Sweep       sweeper.Status
 	Etcd        *etcdconn.Health // nil until etcd was asked once
@@ -62,8 +62,9 @@ func (p *page) show() shown {
 	r := p.rooms
 	s := shown{
 		ID: r.config.ID, Version: r.config.Version, Policy: r.config.Policy, Now: time.Now().UTC(),
-		Fresh: r.view.Fresh(), Sweep: r.sweeper.Status(), Etcd: r.health.last.Load(), Unlockers: r.view.Unlockers(), Trouble: r.trouble.Cause(),
+		Fresh: r.view.Fresh(), Sweep: r.sweeper.Status(), Etcd: r.health.last.Load(), Unlockers: r.view.Unlockers(),
 	}
+	s.Fresh.Cause = joint.Cause(s.Fresh, r.trouble)
 	if err := p.ready.Check(); err != nil {
 		s.NotReady = err.Error()
 	}
@@ -80,7 +81,7 @@ var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{
 <h1>unlocker {{.ID}}</h1>
 <p>{{with .NotReady}}<strong>Not ready:</strong> {{.}}.{{else}}Ready.{{end}}
 Policy <strong>{{.Sweep.Mode}}</strong>.
-{{- if not .Fresh.Synced}} <strong>The picture of the locks is not current:</strong> {{or .Trouble .Fresh.Cause}}.{{end}}
+{{- if not .Fresh.Synced}} <strong>The picture of the locks is not current:</strong> {{.Fresh.Cause}}.{{end}}
 {{- if not .Sweep.Writable}} <strong>etcd takes no writes</strong>{{with .Sweep.Failure}}: {{.}}{{end}}.{{end}}
 {{- if not .Sweep.Forward}} <strong>etcd went back to an older state:</strong> nothing is removed until all unlockers were restarted by somebody who knows why.{{end}}
 {{- if .Sweep.Brake}} <strong>Brake:</strong> so many locks are due at once that one is removed each second.{{end}}</p>

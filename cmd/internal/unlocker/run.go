@@ -1,7 +1,6 @@
 package unlocker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/cmd/internal/joint"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
@@ -71,7 +71,7 @@ func (r *rooms) listed() error {
 	if !f.Heard.IsZero() {
 		return nil
 	}
-	return errors.New("not read yet: " + cmp.Or(r.trouble.Cause(), f.Cause))
+	return errors.New("not read yet: " + joint.Cause(f, r.trouble))
 }
 
 // leave takes the own presence record away, so that nobody need wait for its end.

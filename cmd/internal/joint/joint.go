@@ -1,0 +1,56 @@
+// Package joint fits rooms to each other where several programs do it in the same way.
+package joint
+
+import (
+	"cmp"
+
+	"github.com/rs/zerolog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Metrics joins the metrics to the view. Which locks have series of their own is left to the program.
+func Metrics(namespace string, p staleness.Policy, v *lockview.View) lockmetrics.Config {
+	return lockmetrics.Config{
+		Namespace: namespace, Policy: p,
+		Locks: v.Locks, Queues: v.Queues, Clock: v.Clock,
+		Sync: func() lockmetrics.Sync {
+			f := v.Fresh()
+			return lockmetrics.Sync{Listed: !f.Heard.IsZero(), Current: f.Synced, Revision: f.Highest, Heard: f.Heard}
+		},
+		Activity: func() lockmetrics.Activity { return activity(v.Stats()) },
+	}
+}
+
+func activity(s lockview.Stats) lockmetrics.Activity {
+	return lockmetrics.Activity{
+		Resyncs: s.Resyncs, Restarts: s.WatchRestarts, MetadataErrors: texts(s.MetadataErrors),
+		Events: map[string]uint64{"put": s.Puts, "delete": s.Deletes},
+	}
+}
+
+func texts(counts map[metadata.Reason]uint64) map[string]uint64 {
+	all := make(map[string]uint64, len(counts))
+	for reason, n := range counts {
+		all[string(reason)] = n
+	}
+	return all
+}
+
+// Trouble finds out why etcd can not be used while the view is not current.
+func Trouble(etcd *clientv3.Client, l metadata.Layout, v *lockview.View, log zerolog.Logger) *etcdconn.Trouble {
+	return &etcdconn.Trouble{Etcd: etcd, Prefix: l.Prefix(), Well: func() bool { return v.Fresh().Synced }, Log: log}
+}
+
+// Cause is why the view is not current, in the words of the one who knows best; empty when it is.
+func Cause(f lockview.Freshness, t *etcdconn.Trouble) string {
+	if f.Synced {
+		return ""
+	}
+	return cmp.Or(t.Cause(), f.Cause)
+}
