@@ -15,6 +15,7 @@ import (
 // TestPlainKeysAreAFirstClassLock is the protocol by hand: a lock written with nothing but puts is listed, alerts, and is removed;
 // one that is extended in the last moment is not; neighbours and foreign keys survive.
 func TestPlainKeysAreAFirstClassLock(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
 	const slack = 2 * time.Second // between the deadline and the removal, for who extends in the last moment

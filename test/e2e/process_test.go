@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -172,5 +171,3 @@ func command(t *testing.T, name string, args ...string) outcome {
 	}
 	return outcome{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
 }
-
-func flags(sets ...[]string) []string { return slices.Concat(sets...) }

@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+// obstacle is a reason why etcd can not be used, with the words that tell it.
+type obstacle struct {
+	name string
+	args []string
+	says []string
+}
+
+func obstacles(t *testing.T) []obstacle {
+	t.Helper()
+	plain, secure, guarded := etcdtest.Start(t), etcdtest.Start(t, etcdtest.TLS()), etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth())
+	mutual := etcdtest.Start(t, etcdtest.ClientCerts())
+	guarded.AddUser(t, "stranger", "secret", "/elsewhere/", etcdtest.ReadWrite)
+	other := etcdtest.NewCA(t)
+	cert, key := other.Issue(t, "client")
+	right, wrong := secretFile(t, "secret"), secretFile(t, "wrong")
+	at := func(endpoint string) string { return "--etcd.endpoints=" + endpoint }
+	known := func(password string) []string {
+		return []string{at(guarded.Endpoint()), "--etcd.cacert=" + guarded.CA().File(), "--etcd.user=stranger", "--etcd.password-file=" + password}
+	}
+	return []obstacle{
+		{"the wrong endpoint", []string{at("127.0.0.1:1")}, []string{"unreachable", "127.0.0.1:1", "refused"}},
+		{"a name that nobody knows", []string{at("etcd.invalid:2379")}, []string{"unreachable", "etcd.invalid"}},
+		{"TLS where there is none", []string{at(strings.Replace(plain.Endpoint(), "http:", "https:", 1))}, []string{"TLS"}},
+		{"no TLS where there is some", []string{at(strings.Replace(secure.Endpoint(), "https:", "http:", 1))}, []string{"https://"}},
+		{"a certificate of another authority", []string{at(secure.Endpoint()), "--etcd.cacert=" + other.File()}, []string{"certificate", "authority"}},
+		{"a certificate of another server", []string{at(secure.Endpoint()), "--etcd.cacert=" + secure.CA().File(), "--etcd.server-name=db"}, []string{"certificate", "db"}},
+		{"no client certificate", []string{at(mutual.Endpoint()), "--etcd.cacert=" + mutual.CA().File()}, []string{"client certificate", "none is given"}},
+		{"a wrong client certificate", []string{at(mutual.Endpoint()), "--etcd.cacert=" + mutual.CA().File(), "--etcd.cert=" + cert, "--etcd.key=" + key}, []string{"refuses the client certificate"}},
+		{"no user", []string{at(guarded.Endpoint()), "--etcd.cacert=" + guarded.CA().File()}, []string{"user"}},
+		{"a wrong password", known(wrong), []string{"user and password"}},
+		{"no permission", known(right), []string{"permission", prefix}},
+	}
+}
+
+func secretFile(t *testing.T, password string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestEtcdThatCanNotBeUsedIsOneSentence lets every program talk to an etcd that does not let it. A command ends with the reason; a
+// daemon stays up, is alive and not ready, and says the reason once in its log and to whoever asks whether it is ready.
+func TestEtcdThatCanNotBeUsedIsOneSentence(t *testing.T) {
+	t.Parallel()
+	for _, o := range obstacles(t) {
+		t.Run("mutexctl with "+o.name, func(t *testing.T) {
+			t.Parallel()
+			oneSentence(t, command(t, "mutexctl", append([]string{"list"}, o.args...)...), 1, "mutexctl", o.says...)
+		})
+		t.Run("unlocker with "+o.name, func(t *testing.T) {
+			t.Parallel()
+			addr := freeAddr(t)
+			waits(t, start(t, nil, "unlocker", slices.Concat([]string{"--policy=auto-unlock", "--web.listen-address=" + addr}, o.args)...), addr, o)
+		})
+		t.Run("mutexdash with "+o.name, func(t *testing.T) {
+			t.Parallel()
+			addr := freeAddr(t)
+			waits(t, start(t, nil, "mutexdash", slices.Concat([]string{"--web.listen-address=127.0.0.1:0", "--web.ops-address=" + addr}, o.args)...), addr, o)
+		})
+	}
+}
+
+// waits wants a daemon that waits for etcd and says why.
+func waits(t *testing.T, p *process, addr string, o obstacle) {
+	t.Helper()
+	eventually(t, "the reason", func() error {
+		body := answers(t, addr, "/readyz", 503)
+		return errors.Join(contains(body, o.says...), contains(p.out.String(), o.says...))
+	})
+	answers(t, addr, "/livez", 200)
+	told := 0
+	for _, line := range p.out.objects(t) {
+		message, _ := line["message"].(string)
+		if line["level"] == "error" && contains(message, o.says...) == nil {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("the log tells the reason %d times, want once", told)
+	}
+	if !p.running() {
+		t.Error("the daemon ended")
+	}
+}
+
+func contains(text string, words ...string) error {
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return fmt.Errorf("%.300q does not say %q", text, word)
+		}
+	}
+	return nil
+}
+
+// TestDaemonsOutliveEtcd starts the daemons before etcd and stops it under them. They recover by themselves each time.
+func TestDaemonsOutliveEtcd(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	etcd.Stop()
+	u, d := startUnlocker(t, []string{etcd.Endpoint()}), startDashboard(t, etcd.Endpoint())
+	answers(t, u.addr, "/readyz", 503)
+	answers(t, d.ops, "/readyz", 503)
+	shows(t, u.addr, 0, "unlocker_etcd_up")
+	for range 2 {
+		etcd.Restart(t)
+		shows(t, u.addr, 1, "unlocker_etcd_up")
+		shows(t, d.ops, 1, "mutexdash_etcd_up")
+		answers(t, u.addr, "/readyz", 200)
+		answers(t, d.ops, "/readyz", 200)
+		etcd.Stop()
+		shows(t, u.addr, 0, "unlocker_etcd_up")
+		shows(t, d.ops, 0, "mutexdash_etcd_up")
+		answers(t, u.addr, "/readyz", 200) // what was seen last is better than nothing
+		answers(t, d.ops, "/readyz", 200)
+	}
+	for _, p := range []*process{u.process, d.process} {
+		if code := p.terminate(t); code != 0 {
+			t.Errorf("%s ends with status %d, want 0", p.name, code)
+		}
+	}
+}
+
+// TestAnUnlockerThatMayNotWriteRemovesNothing gives it a role that may only read. That shows on the page and in the metrics.
+func TestAnUnlockerThatMayNotWriteRemovesNothing(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Auth())
+	etcd.AddUser(t, "reader", "secret", prefix, etcdtest.Read)
+	c := etcd.Client(t)
+	write(t, c, keys(map[string]record{"stale": expired("x")}))
+	u := startUnlocker(t, []string{etcd.Endpoint()}, "--etcd.user=reader", "--etcd.password-file="+secretFile(t, "secret")).ready(t)
+	shows(t, u.addr, 1, "unlocker_removal_held_back", "reason", "etcd")
+	eventually(t, "the page", func() error {
+		return contains(answers(t, u.addr, "/", 200), "etcd takes no writes", "permission")
+	})
+	if !exists(t, c, prefix+"stale/uuid") {
+		t.Error("the lock is gone")
+	}
+}
