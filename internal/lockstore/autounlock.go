@@ -29,8 +29,8 @@ type removal struct {
 	result *error
 }
 
-// bytes is about what the removal takes in a request: the name stands in six keys.
-func (r removal) bytes() int { return 500 + len(r.History()) + 6*len(r.Record.Name) }
+// bytes is about what the removal takes in a request: the name stands in seven keys.
+func (r removal) bytes() int { return 600 + len(r.History()) + 7*len(r.Record.Name) }
 
 var errNotSent = errors.New("no lease for the record of it")
 

@@ -49,22 +49,26 @@ func (s *Store) unlisted() []string {
 	return []string{s.layout.Audits(), s.layout.Cancelled(""), s.layout.Histories()}
 }
 
-func (s *Store) listRanges(ctx context.Context, each func(metadata.KV)) (revision int64, err error) {
-	from := s.layout.Prefix()
+func (s *Store) listRanges(ctx context.Context, each func(metadata.KV)) (int64, error) {
+	revision, from := int64(0), s.layout.Prefix()
 	ranges := make([]keyRange, 0, 4)
 	for _, area := range s.unlisted() {
 		ranges = append(ranges, keyRange{from, area})
 		from = metadata.End(area)
 	}
 	for _, r := range append(ranges, keyRange{from, metadata.End(s.layout.Prefix())}) {
-		if revision, err = s.read(ctx, r, revision, each); err != nil {
+		newest, err := s.read(ctx, r, revision, each)
+		if err != nil {
 			return 0, err
+		}
+		if revision == 0 { // later answers tell of a newer one, though they are as of this one
+			revision = newest
 		}
 	}
 	return revision, nil
 }
 
-// read reads one range, at the newest revision where revision is 0.
+// read reads one range as of revision, or of the newest one where that is 0, and returns the newest one.
 func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(metadata.KV)) (int64, error) {
 	if !s.noStreams.Load() {
 		at, err := s.stream(ctx, r, revision, each)
@@ -90,8 +94,7 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 		alive()
 		deliver(chunk.Kvs, each)
 		if chunk.Header != nil { // only the last one has it
-			revision = chunk.Header.Revision
-			return revision, nil
+			return chunk.Header.Revision, nil
 		}
 	}
 	switch {

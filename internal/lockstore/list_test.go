@@ -78,15 +78,17 @@ func TestListIsOfOneRevision(t *testing.T) {
 				w.put(last, value)
 			}
 			both("start")
+			began := w.put("/other", "")
 			values := map[string]string{}
 			keys := 0
-			if _, err := w.List(t.Context(), func(kv metadata.KV) {
-				if keys++; keys%10 == 0 {
+			revision, err := w.List(t.Context(), func(kv metadata.KV) {
+				if keys++; keys%10 == 1 {
 					both(fmt.Sprint(keys))
 				}
 				values[kv.Key] = string(kv.Value)
-			}); err != nil {
-				t.Fatal(err)
+			})
+			if err != nil || revision != began {
+				t.Fatalf("revision %d, want %d, %v", revision, began, err)
 			}
 			if values[first] != "start" || values[last] != "start" {
 				t.Errorf("the list shows %q and %q, want the values of when it began", values[first], values[last])

@@ -3,6 +3,7 @@ package lockview_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,25 +67,24 @@ func crowded(n int) string {
 	return `{"owner":"many"` + b.String() + `}`
 }
 
-// turn does one revision of one to three things.
-func (p *player) turn() {
+// turn does one revision.
+func (p *player) turn() { p.w.do(p.ops()...) }
+
+// ops are one to three things in one revision, as far as etcd takes them in one transaction.
+func (p *player) ops() (allowed []op) {
 	var ops []op
 	for range 1 + p.next(3) {
 		ops = append(ops, p.things()...)
 	}
-	seen := map[string]bool{}
-	var allowed []op
-	for _, o := range ops { // etcd takes one put of a key in a transaction, and none in a range that is deleted
-		clash := seen[o.key]
-		for _, other := range allowed {
-			clash = clash || other.prefix && strings.HasPrefix(o.key, other.key) || o.prefix && strings.HasPrefix(other.key, o.key)
-		}
+	for _, o := range ops { // it takes one put of a key, and none in a range that is deleted
+		clash := slices.ContainsFunc(allowed, func(other op) bool {
+			return o.key == other.key || other.prefix && strings.HasPrefix(o.key, other.key) || o.prefix && strings.HasPrefix(other.key, o.key)
+		})
 		if !clash {
-			seen[o.key] = true
 			allowed = append(allowed, o)
 		}
 	}
-	p.w.do(allowed...)
+	return allowed
 }
 
 func (p *player) things() []op {

@@ -19,7 +19,12 @@ type queue struct {
 	sorted  []metadata.Waiter          // never written to; nil when out of date
 }
 
+// put adds or changes a waiter. One that got the lock keeps its ticket, with a mark: it waits no more.
 func (q queues) put(w metadata.Waiter) {
+	if w.Holding {
+		q.remove(w.Lock, w.ID)
+		return
+	}
 	if q[w.Lock] == nil {
 		q[w.Lock] = &queue{waiters: map[string]metadata.Waiter{}}
 	}

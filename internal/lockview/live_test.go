@@ -1,0 +1,396 @@
+package lockview_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// same waits until the view shows what a view shows that has just begun.
+func same(t testing.TB, v *lockview.View, s *lockstore.Store) {
+	t.Helper()
+	fresh := lockview.New(layout, source(s), lockview.Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { fresh.Run(ctx) })
+	defer done.Wait()
+	defer cancel()
+	until(t, fresh, "a list", func() bool { return fresh.Fresh().Synced })
+	until(t, v, "the newest revision", func() bool { f := v.Fresh(); return f.Synced && f.Revision >= fresh.Fresh().Revision })
+	differ(t, "the view and etcd", show(v), show(fresh))
+}
+
+func TestRunLeavesNothingBehind(t *testing.T) {
+	c := etcdtest.Start(t).Client(t)
+	holders{t, c}.take("a", uuid(1))
+	before := goleak.IgnoreCurrent()
+	v := lockview.New(layout, source(lockstore.New(c, layout)), lockview.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- v.Run(ctx) }()
+	until(t, v, "the lock", func() bool { return v.Lock("a") != nil })
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	goleak.VerifyNone(t, before)
+}
+
+// Two locks change in every transaction, each with keys that belong together. Readers that look all the time must never see one
+// half of it.
+func TestReadersSeeWholeRevisions(t *testing.T) {
+	c := etcdtest.Start(t).Client(t)
+	h, store := holders{t, c}, lockstore.New(c, layout)
+	v := run(t, source(store), lockview.Options{RelistEvery: 50 * time.Millisecond})
+	until(t, v, "the first list", func() bool { return v.Fresh().Synced })
+
+	ctx, stop := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	looks := make([]int, 2)
+	for i := range looks {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				locks := v.Locks()
+				if len(locks) != 0 && len(locks) != 2 {
+					t.Errorf("%d locks, want both or none", len(locks))
+					return
+				}
+				for _, r := range locks {
+					whole := r.Owner == r.UUID && r.AlertAt.Equal(r.AutoUnlockAt) && r.Problems == nil && (r.Alive == nil || r.Alive.At.Equal(r.AlertAt))
+					if !whole || r.UUID != locks[0].UUID || r.Revision != locks[0].Revision {
+						t.Errorf("half of a revision: %+v beside %+v", r, locks[0])
+						return
+					}
+				}
+				looks[i]++
+				if i == 1 {
+					select {
+					case <-v.Changed():
+					case <-time.After(time.Millisecond):
+					}
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		token := h.commit(locktxn.Nest([]locktxn.Txn{h.taking("left", i), h.taking("right", i)})).Header.Revision
+		left, right := locktxn.Hold{Lock: "left", UUID: uuid(i), Token: token}, locktxn.Hold{Lock: "right", UUID: uuid(i), Token: token}
+		by := metadata.FormatTime(time.Unix(int64(1_553_700_000+i), 0))
+		h.commit(locktxn.Nest([]locktxn.Txn{locktxn.Alive(layout, left, by, by, by), locktxn.Alive(layout, right, by, by, by)}))
+		h.commit(locktxn.Nest([]locktxn.Txn{locktxn.Release(layout, left), locktxn.Release(layout, right)}))
+	}
+	stop()
+	readers.Wait()
+	if looks[0] < 300 || looks[1] < 30 {
+		t.Errorf("the readers looked only %v times", looks)
+	}
+	same(t, v, store)
+}
+
+// taking takes a lock whose owner is its uuid.
+func (h holders) taking(lock string, i int) locktxn.Txn {
+	at := metadata.FormatTime(time.Unix(int64(1_553_600_000+i), 0))
+	return locktxn.Acquire(layout, lock, uuid(i), []metadata.Field{
+		{Name: metadata.FieldUUID, Value: uuid(i)}, {Name: metadata.FieldAlertAt, Value: at}, {Name: metadata.FieldAutoUnlockAt, Value: at},
+		{Name: metadata.FieldMetadata, Value: `{"owner":"` + uuid(i) + `"}`},
+	}, true)
+}
+
+// busy runs random clients, good and bad, until stop is called. It prints its seed.
+func busy(t testing.TB, c *clientv3.Client) (stop func()) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for worker := range 4 {
+		random := rand.New(rand.NewPCG(seed, uint64(worker)))
+		clients.Go(func() {
+			p := &player{t: t, uuids: 1_000_000 * worker}
+			for ctx.Err() == nil {
+				p.bytes = make([]byte, 40)
+				for i := range p.bytes {
+					p.bytes[i] = byte(random.Uint32())
+				}
+				ops := p.allowed()
+				try, done := context.WithTimeout(ctx, 5*time.Second)
+				_, _ = c.Txn(try).Then(ops...).Commit() // may fail: members die
+				done()
+			}
+		})
+	}
+	return func() {
+		cancel()
+		clients.Wait()
+	}
+}
+
+// allowed is one revision of the player for a real etcd.
+func (p *player) allowed() (ops []clientv3.Op) {
+	for _, o := range p.ops() {
+		switch {
+		case o.prefix:
+			ops = append(ops, clientv3.OpDelete(o.key, clientv3.WithPrefix()))
+		case o.remove:
+			ops = append(ops, clientv3.OpDelete(o.key))
+		default:
+			ops = append(ops, clientv3.OpPut(o.key, o.value))
+		}
+	}
+	return ops
+}
+
+func TestViewIsEtcdAfterARandomRun(t *testing.T) {
+	c := etcdtest.Start(t).Client(t)
+	store := lockstore.New(c, layout)
+	v := run(t, source(store), lockview.Options{RelistEvery: 200 * time.Millisecond})
+	stop := busy(t, c)
+	time.Sleep(3 * time.Second)
+	stop()
+	same(t, v, store)
+	if s := v.Stats(); s.Healed != 0 || s.Resyncs[lockview.ReasonPeriodic] == 0 || s.Puts < 1000 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// The history is compacted all the time up to the newest revision, and the connection is cut again and again.
+func TestViewSurvivesCompactionAndCuts(t *testing.T) {
+	s := etcdtest.Start(t)
+	admin := s.Client(t)
+	proxy := etcdtest.NewProxy(t, s.Endpoint())
+	store := lockstore.New(through(t, proxy.Endpoint()), layout, lockstore.WithPulse(200*time.Millisecond))
+	v := run(t, source(store), lockview.Options{})
+	until(t, v, "the first list", func() bool { return v.Fresh().Synced })
+	stop := busy(t, admin)
+	for i := range 80 {
+		time.Sleep(50 * time.Millisecond)
+		resp, err := admin.Get(t.Context(), "now")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.Compact(t.Context(), resp.Header.Revision); err != nil {
+			t.Log(err) // nothing was written since the last one
+		}
+		switch i % 20 {
+		case 5:
+			proxy.Cut()
+		case 9:
+			proxy.Heal()
+		}
+	}
+	proxy.Heal()
+	stop()
+	same(t, v, store)
+	if stats := v.Stats(); stats.WatchRestarts["compacted"] == 0 {
+		t.Errorf("no watch was compacted: %+v", stats)
+	}
+}
+
+func through(t testing.TB, endpoint string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// A hold that ended while nobody watched counts as ended, with what its end left in etcd.
+func TestHoldsThatEndWhileCutOff(t *testing.T) {
+	s := etcdtest.Start(t)
+	h := holders{t, s.Client(t)}
+	proxy := etcdtest.NewProxy(t, s.Endpoint())
+	store, direct := lockstore.New(through(t, proxy.Endpoint()), layout, lockstore.WithPulse(100*time.Millisecond)), lockstore.New(h.etcd, layout)
+	var mu sync.Mutex
+	var ended []ending
+	v := run(t, source(store), lockview.Options{Ended: func(r *metadata.Record, e *metadata.Ending) {
+		mu.Lock()
+		defer mu.Unlock()
+		how := ""
+		if e != nil {
+			how = e.Ended
+		}
+		ended = append(ended, ending{r.Name, r.UUID, how})
+	}})
+	released, kept := h.take("released", uuid(1)), h.take("kept", uuid(3))
+	h.take("removed", uuid(2))
+	until(t, v, "all locks", func() bool { return len(v.Locks()) == 3 })
+	proxy.Stall()
+	until(t, v, "the loss", func() bool { return !v.Fresh().Synced })
+	if f := v.Fresh(); f.Cause == "" || len(v.Locks()) != 3 {
+		t.Errorf("%+v", f)
+	}
+	h.release(released)
+	r := v.Lock("removed")
+	if errs := direct.AutoUnlock(t.Context(), []metadata.Removal{{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, "u2", "expired", time.Now())}}); errs[0] != nil {
+		t.Fatal(errs)
+	}
+	if resp, err := h.etcd.Get(t.Context(), "now"); err != nil {
+		t.Fatal(err)
+	} else if _, err := h.etcd.Compact(t.Context(), resp.Header.Revision); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Heal()
+	until(t, v, "the truth", func() bool { return v.Fresh().Synced && len(v.Locks()) == 1 })
+	same(t, v, direct)
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []ending{{"released", uuid(1), ""}, {"removed", uuid(2), "auto_unlocked"}}; !slices.Equal(sorted(ended), sorted(want)) {
+		t.Errorf("ended %v, want %v", ended, want)
+	}
+	if v.Lock("kept").Token != kept.Token {
+		t.Errorf("%+v", v.Lock("kept"))
+	}
+}
+
+func sorted(e []ending) []ending {
+	e = slices.Clone(e)
+	slices.SortFunc(e, func(a, b ending) int { return len(a.lock) - len(b.lock) })
+	return e
+}
+
+func TestViewSurvivesItsMembers(t *testing.T) {
+	m := etcdtest.Cluster(t, 3)
+	c := m.Client(t)
+	store := lockstore.New(c, layout, lockstore.WithPulse(500*time.Millisecond))
+	v := run(t, source(store), lockview.Options{})
+	until(t, v, "the first list", func() bool { return v.Fresh().Synced })
+	stop := busy(t, c)
+	for range 2 {
+		leader := m.Leader(t)
+		m.Kill(leader)
+		time.Sleep(2 * time.Second)
+		m.Restart(leader)
+		m.WaitReady(t)
+		leader = m.Leader(t)
+		m.Pause(leader)
+		time.Sleep(3 * time.Second)
+		m.Resume(leader)
+		m.WaitReady(t)
+	}
+	stop()
+	m.WaitReady(t)
+	same(t, v, store)
+	t.Logf("%+v", v.Stats())
+}
+
+func TestViewSurvivesTheEndOfItsLogin(t *testing.T) {
+	s := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
+	s.AddUser(t, "reader", "secret", layout.Prefix(), etcdtest.Read)
+	h := holders{t, s.Client(t)}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "reader", Password: "secret", MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	proxyless := lockstore.New(c, layout, lockstore.WithPulse(5*time.Second)) // so that nothing keeps the login alive
+	v := run(t, source(proxyless), lockview.Options{RelistEvery: 1500 * time.Millisecond})
+	for i := range 5 {
+		_, _ = h.etcd.Get(t.Context(), "now") // the holder's login ends too: this may fail, and buys a new one
+		hold := h.take("a", uuid(i))
+		until(t, v, "the lock", func() bool { r := v.Lock("a"); return r != nil && r.Token == hold.Token })
+		time.Sleep(1200 * time.Millisecond)
+		_, _ = h.etcd.Get(t.Context(), "now")
+		h.release(hold)
+		until(t, v, "no lock", func() bool { return v.Lock("a") == nil })
+	}
+	t.Logf("%+v", v.Stats())
+}
+
+// An etcd that is restored from a copy of its files goes back in time. The view follows, and tells.
+func TestViewTellsOfARestoredEtcd(t *testing.T) {
+	s := etcdtest.Start(t)
+	h := holders{t, s.Client(t)}
+	store := lockstore.New(s.Client(t), layout, lockstore.WithPulse(100*time.Millisecond))
+	h.take("old", uuid(1))
+	s.Stop()
+	backup := t.TempDir()
+	copyDir(t, backup, s.Dir())
+	s.Restart(t)
+	for i := range 20 {
+		h.take(fmt.Sprintf("new/%d", i), uuid(100+i))
+	}
+	v := run(t, source(store), lockview.Options{})
+	until(t, v, "all locks", func() bool { return len(v.Locks()) == 21 })
+	highest := v.Fresh().Revision
+	s.Stop()
+	if err := os.RemoveAll(s.Dir()); err != nil {
+		t.Fatal(err)
+	}
+	copyDir(t, s.Dir(), backup)
+	s.Restart(t)
+	until(t, v, "the restored state", func() bool { return v.Fresh().Synced && len(v.Locks()) == 1 })
+	if f := v.Fresh(); f.Revision >= f.Highest || f.Highest < highest {
+		t.Errorf("%+v", f)
+	}
+	h.take("after", uuid(500))
+	until(t, v, "what happens after", func() bool { return v.Lock("after") != nil })
+}
+
+func copyDir(t *testing.T, to, from string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(from, path)
+		if d.IsDir() {
+			return os.MkdirAll(filepath.Join(to, rel), 0o700)
+		}
+		in, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		out, err := os.Create(filepath.Join(to, rel))
+		if err != nil {
+			return err
+		}
+		defer out.Close()
+		_, err = io.Copy(out, in)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// All values of the corpus as every field, on a real etcd: nothing is lost beside them, and nothing stops.
+func TestHostileRecordsHideNothing(t *testing.T) {
+	c := etcdtest.Start(t).Client(t)
+	h, store := holders{t, c}, lockstore.New(c, layout)
+	v := run(t, source(store), lockview.Options{})
+	h.take("sound", uuid(1))
+	locks := 1
+	for i, field := range fields {
+		for j, value := range values {
+			h.put(layout.Field(fmt.Sprintf("hostile/%d/%d", i, j), field), value)
+			locks++
+		}
+	}
+	for _, key := range []string{"/mutexes//uuid", "/mutexes/ÿ/uuid", "/mutexes/%41/uuid", "/mutexes/a", "/mutexes/.queue/x", "/mutexes/" + string(make([]byte, 2000)) + "/uuid"} {
+		h.put(key, "x")
+	}
+	until(t, v, "all locks", func() bool { return len(v.Locks()) >= locks })
+	if r := v.Lock("sound"); r == nil || r.Problems != nil {
+		t.Errorf("%+v", r)
+	}
+	same(t, v, store)
+}
