@@ -105,6 +105,18 @@ func TestTheStartOfAnAlertIsToldOnce(t *testing.T) {
 	})
 }
 
+func TestALockThatExpiresWithoutAlertingFirstIsToldToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.take("a", time.Minute, time.Minute)
+		s.wait(65 * time.Second)
+		if lines := n.log("the lock is alerting"); len(lines) != 1 || lines[0]["state"] != "expired" {
+			t.Errorf("logged %v", lines)
+		}
+	})
+}
+
 func TestAlertsAreToldAsSoonAsTheViewIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

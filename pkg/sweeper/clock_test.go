@@ -237,6 +237,19 @@ func TestTheMedianOfOthersIsBelieved(t *testing.T) {
 	}
 }
 
+func TestAPeerThatIsSilentIsNotAskedForTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) {
+			c.Peers = func() []sweeper.Peer { return []sweeper.Peer{{ID: "peer", Now: time.Now(), Age: 16 * time.Second}} }
+		})
+		s.wait(5 * time.Second)
+		if got := n.Status(); got.WallClock != staleness.Unverified {
+			t.Errorf("%s by %v", got.WallClock, got.Offset)
+		}
+	})
+}
+
 func TestASmallSkewDoesNotAskForMoreThanANetworkCanTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
