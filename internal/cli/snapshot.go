@@ -29,7 +29,9 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 		case metadata.KindField:
 			g.take(key, kv)
 		case metadata.KindTicket:
-			all.waiters[key.Lock] = append(all.waiters[key.Lock], waiter(key, kv))
+			if w := waiter(key, kv); !w.Holding {
+				all.waiters[key.Lock] = append(all.waiters[key.Lock], w)
+			}
 		case metadata.KindUnlocker:
 			all.unlockers++
 		case metadata.KindForeign:
@@ -94,8 +96,9 @@ func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, er
 	}
 	var waiters []metadata.Waiter
 	for _, kv := range resp.Kvs {
-		if key := s.layout.Parse(string(kv.Key)); key.Kind == metadata.KindTicket {
-			waiters = append(waiters, waiter(key, metadata.KV{Value: kv.Value, CreateRevision: kv.CreateRevision}))
+		key := s.layout.Parse(string(kv.Key))
+		if w := waiter(key, metadata.KV{Value: kv.Value, CreateRevision: kv.CreateRevision}); key.Kind == metadata.KindTicket && !w.Holding {
+			waiters = append(waiters, w)
 		}
 	}
 	inOrder(waiters)

@@ -37,17 +37,23 @@ func Nest(ts []Txn) Txn {
 // Acquire takes the lock if nobody holds it, nobody queues for it (unless barge is set) and this attempt was not cancelled.
 // Else it reads the record: the holder, or this attempt itself where an earlier send of it committed.
 func Acquire(l metadata.Layout, lock, uuid string, fields []metadata.Field, barge bool) Txn {
+	t := take(l, lock, uuid, fields)
+	if !barge {
+		t.If = append(t.If, absent(l.Tail(lock)))
+	}
+	return t
+}
+
+// take is what every acquisition has in common.
+func take(l metadata.Layout, lock, uuid string, fields []metadata.Field) Txn {
 	record := l.Record(lock)
 	t := Txn{
 		If: []clientv3.Cmp{
 			absent(record + metadata.FieldUUID),
 			absent(l.Cancelled(uuid)),
 		},
-		Then: make([]clientv3.Op, len(fields)),
+		Then: make([]clientv3.Op, len(fields), len(fields)+1),
 		Else: []clientv3.Op{clientv3.OpGet(record, clientv3.WithPrefix())},
-	}
-	if !barge {
-		t.If = append(t.If, absent(l.Queue(lock)).WithPrefix())
 	}
 	for i, f := range fields {
 		t.Then[i] = clientv3.OpPut(record+f.Name, f.Value)
@@ -174,8 +180,11 @@ func ForceUnlockSilently(l metadata.Layout, r *Removal) Txn {
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", r.Record.Token)},
 		Else: []clientv3.Op{read(l, r.Record.Name)},
 	}
+	if metadata.IsUUID(r.Record.UUID) { // whoever stands behind the holder in the queue watches its ticket
+		t.Then = append(t.Then, clientv3.OpDelete(l.Ticket(r.Record.Name, r.Record.UUID)))
+	}
 	if !r.Record.Foreign() {
-		t.Then = []clientv3.Op{remove(l, r.Record.Name)}
+		t.Then = append(t.Then, remove(l, r.Record.Name))
 		return t
 	}
 	for _, field := range r.Fields {

@@ -159,7 +159,7 @@ func TestAcquire(t *testing.T) {
 	}
 	s.refused("the same acquire, sent again", s.acquire("a", mine))
 
-	s.put(s.l.Ticket("b", "0001"), "{}")
+	s.put(s.l.Tail("b"), other)
 	s.refused("acquire past a queue", s.acquire("b", mine))
 	s.done("acquire that barges", locktxn.Acquire(s.l, "b", mine, []metadata.Field{{Name: metadata.FieldUUID, Value: mine}}, true))
 	s.hold("bb", other) // its queue is another

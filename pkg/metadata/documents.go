@@ -16,6 +16,7 @@ type Ticket struct {
 	Purpose   string `json:"purpose,omitempty"`
 	Since     Time   `json:"since"`
 	TimeoutAt Time   `json:"timeout_at"`
+	Holding   bool   `json:"holding,omitempty"` // the ticket of a holder: nobody waits with it any more
 }
 
 // Waiter is a ticket in the queue of a lock. Waiters queue by Place.

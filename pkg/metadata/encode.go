@@ -159,6 +159,9 @@ func FormatAlive(at time.Time, progress string) string {
 	return FormatTime(at) + " " + cut(strings.ToValidUTF8(progress, "�"), MaxTextBytes)
 }
 
+// IsUUID tells whether s is a UUID as this protocol writes them: its 36 characters, hexadecimal digits in lower case.
+func IsUUID(s string) bool { return checkUUID(s) == nil }
+
 // checkUUID wants the 36 characters of a UUID, hexadecimal digits in lower case.
 func checkUUID(s string) error {
 	ok := len(s) == 36

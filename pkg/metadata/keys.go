@@ -21,6 +21,9 @@ const (
 	areaAudit     = ".audit/"
 )
 
+// tail is the last part of a tail's key. No ticket is called so.
+const tail = ".tail"
+
 // Layout builds and takes apart the keys below one prefix. The zero Layout is not usable: see [NewLayout].
 type Layout struct{ prefix string }
 
@@ -50,6 +53,9 @@ func (l Layout) Queue(lock string) string { return l.prefix + areaQueue + Encode
 
 // Ticket is the key of one waiter.
 func (l Layout) Ticket(lock, ticket string) string { return l.Queue(lock) + ticket }
+
+// Tail is the key that names the newest ticket of the lock's queue.
+func (l Layout) Tail(lock string) string { return l.Queue(lock) + tail }
 
 // Cancelled is the key that forbids a late commit of the acquisition with this uuid.
 func (l Layout) Cancelled(uuid string) string { return l.prefix + areaCancelled + uuid }
@@ -95,6 +101,7 @@ type Kind string
 const (
 	KindField     Kind = "field"     // a field of a lock record
 	KindTicket    Kind = "ticket"    // a waiter
+	KindTail      Kind = "tail"      // the end of a queue
 	KindCancelled Kind = "cancelled" // an attempt that was given up
 	KindHistory   Kind = "history"   // an ending
 	KindUnlocker  Kind = "unlocker"  // a presence record
@@ -105,9 +112,9 @@ const (
 // Key is a key taken apart.
 type Key struct {
 	Kind Kind
-	// Lock is the lock's name: of fields, of tickets, and of a foreign key that lies inside the range of a lock's record.
+	// Lock is the lock's name: of fields, of tickets and tails, and of a foreign key that lies inside the range of a lock's record.
 	Lock string
-	// ID is the field's name, the ticket, the uuid, the instance, or the audit entry's time and id.
+	// ID is the field's name, the ticket, the uuid, the instance, or the audit entry's time and id; empty for a tail.
 	ID string
 }
 
@@ -141,6 +148,9 @@ func parseArea(area, id string) Key {
 		lock, err := DecodeName(segment)
 		if err != nil || ticket == "" || strings.Contains(ticket, "/") {
 			return Key{Kind: KindForeign}
+		}
+		if ticket == tail {
+			return Key{Kind: KindTail, Lock: lock}
 		}
 		return Key{Kind: KindTicket, Lock: lock, ID: ticket}
 	}

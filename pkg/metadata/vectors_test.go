@@ -172,6 +172,8 @@ func build(l metadata.Layout, k metadata.Key) string {
 		return l.Field(k.Lock, k.ID)
 	case metadata.KindTicket:
 		return l.Ticket(k.Lock, k.ID)
+	case metadata.KindTail:
+		return l.Tail(k.Lock)
 	case metadata.KindCancelled:
 		return l.Cancelled(k.ID)
 	case metadata.KindHistory:

@@ -1,0 +1,172 @@
+package locktxn_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func attempt(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+
+func fieldsOf(uuid string) []metadata.Field {
+	return []metadata.Field{{Name: metadata.FieldUUID, Value: uuid}, {Name: metadata.FieldAutoUnlockAt, Value: soon}}
+}
+
+func (s store) enqueue(lock, uuid string, lease clientv3.LeaseID) locktxn.Txn {
+	return locktxn.Enqueue(s.l, lock, uuid, fieldsOf(uuid), metadata.Ticket{UUID: uuid}, lease)
+}
+
+// queued puts an attempt in line and wants to be told that before is before it.
+func (s store) queued(lock, uuid, before string, lease clientv3.LeaseID) locktxn.Place {
+	s.Helper()
+	resp := s.commit(s.enqueue(lock, uuid, lease))
+	revision, told := locktxn.Joined(resp)
+	if resp.Succeeded || revision != resp.Header.Revision || told != before {
+		s.Fatalf("in line: got the lock %v, ticket of revision %d behind %q, want %d behind %q", resp.Succeeded, revision, told, resp.Header.Revision, before)
+	}
+	return locktxn.Place{Lock: lock, UUID: uuid, Revision: revision}
+}
+
+func (s store) turn(p locktxn.Place, before string, lease clientv3.LeaseID) locktxn.Txn {
+	return locktxn.TakeTurn(s.l, p, before, fieldsOf(p.UUID), metadata.Ticket{UUID: p.UUID}, lease)
+}
+
+func TestLine(t *testing.T) {
+	s := start(t)
+	lease := s.lease()
+	resp := s.done("enqueue of a free lock", s.enqueue("a", attempt(1), lease))
+	first := locktxn.Hold{Lock: "a", UUID: attempt(1), Token: resp.Header.Revision}
+	if left := s.keys(".queue/"); len(left) > 0 {
+		t.Errorf("a free lock has a queue: %v", left)
+	}
+	two := s.queued("a", attempt(2), "", lease)
+	three := s.queued("a", attempt(3), attempt(2), lease)
+
+	s.refused("a turn while the lock is held", s.turn(two, "", lease))
+	s.done("release", locktxn.Release(s.l, first))
+	s.refused("acquire past the line", locktxn.Acquire(s.l, "a", mine, fieldsOf(mine), false))
+	s.refused("a turn before the one before", s.turn(three, attempt(2), lease))
+	s.refused("a turn with the ticket of another", s.turn(locktxn.Place{Lock: "a", UUID: attempt(2), Revision: three.Revision}, "", lease))
+	resp = s.done("the first one's turn", s.turn(two, "", lease))
+	second := locktxn.Hold{Lock: "a", UUID: attempt(2), Token: resp.Header.Revision}
+
+	s.done("hand-over", locktxn.HandOver(s.l, second))
+	s.refused("the same hand-over, sent again", locktxn.HandOver(s.l, second))
+	resp = s.done("the second one's turn", s.turn(three, attempt(2), lease))
+	s.refused("a late turn of who held it", s.turn(two, "", lease))
+	s.done("hand-over to nobody", locktxn.HandOver(s.l, locktxn.Hold{Lock: "a", UUID: attempt(3), Token: resp.Header.Revision}))
+	if left := s.keys(""); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestEnqueueSentAgain(t *testing.T) {
+	s := start(t)
+	lease := s.lease()
+	h := s.hold("a", mine)
+	place := s.queued("a", attempt(1), "", lease)
+	behind := s.queued("a", attempt(2), attempt(1), lease)
+
+	resp := s.refused("enqueue, sent again", s.enqueue("a", attempt(1), lease))
+	if revision, before := locktxn.Joined(resp); revision != place.Revision || before != "" {
+		t.Errorf("told of a ticket of revision %d behind %q, want %d and not to know", revision, before, place.Revision)
+	}
+	s.done("release", locktxn.Release(s.l, h))
+	s.commit(locktxn.Leave(s.l, behind)) // takes the tail along
+	s.refused("enqueue, sent again, of a lock that is free and has no tail", s.enqueue("a", attempt(1), lease))
+
+	s.done("enqueue that takes a free lock", s.enqueue("b", attempt(3), lease))
+	s.refused("the same, sent again", s.enqueue("b", attempt(3), lease))
+
+	s.commit(locktxn.CancelQueued(s.l, "b", attempt(4), lease))
+	resp = s.refused("enqueue after its cancel", s.enqueue("b", attempt(4), lease))
+	if revision, _ := locktxn.Joined(resp); revision != 0 {
+		t.Errorf("a cancelled attempt has a ticket of revision %d", revision)
+	}
+}
+
+func TestEnqueueWithoutItsLease(t *testing.T) {
+	s := start(t)
+	lease := s.lease()
+	s.hold("a", mine)
+	if _, err := s.etcd.Revoke(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.enqueue("a", attempt(1), lease).Commit(t.Context(), s.etcd); !locktxn.LeaseGone(err) {
+		t.Errorf("want the lease to be missed, got %v", err)
+	}
+	if left := s.keys(".queue/"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestLookAhead(t *testing.T) {
+	s := start(t)
+	lease := s.lease()
+	s.hold("a", mine)
+	one := s.queued("a", attempt(9), "", lease)
+	two := s.queued("a", attempt(2), attempt(9), lease)
+	three := s.queued("a", attempt(5), attempt(2), lease)
+
+	keys := func(resp *clientv3.TxnResponse, n int) (keys []string) {
+		for _, kv := range resp.Responses[n].GetResponseRange().Kvs {
+			keys = append(keys, strings.TrimPrefix(string(kv.Key), s.l.Prefix()))
+		}
+		return keys
+	}
+	want := func(what string, resp *clientv3.TxnResponse, n int, want ...string) {
+		t.Helper()
+		if got := keys(resp, n); strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	resp := s.commit(locktxn.LookAhead(s.l, three, two.UUID))
+	want("own ticket", resp, 0, ".queue/a/"+attempt(5))
+	want("the one before", resp, 1, ".queue/a/"+attempt(2))
+	s.commit(locktxn.Leave(s.l, two))
+	resp = s.commit(locktxn.LookAhead(s.l, three, two.UUID))
+	want("the lock", resp, 1, "a/uuid")
+	want("the newest one before", resp, 2, ".queue/a/"+attempt(9))
+	resp = s.commit(locktxn.LookAhead(s.l, one, ""))
+	want("before the first", resp, 2)
+	resp = s.commit(locktxn.Standing(s.l, three))
+	want("all before", resp, 1, ".queue/a/"+attempt(9))
+	resp = s.commit(locktxn.Queue(s.l, "a"))
+	want("the whole queue", resp, 0, ".queue/a/"+attempt(5), ".queue/a/"+attempt(9))
+	want("the tail", resp, 1, ".queue/a/.tail")
+}
+
+func TestTailBehindWhichNobodyQueues(t *testing.T) {
+	s := start(t)
+	s.put(s.l.Tail("a"), mine)
+	tail := s.commit(locktxn.Queue(s.l, "a")).Responses[1].GetResponseRange().Kvs[0].ModRevision
+	s.put(s.l.Tail("a"), other)
+	s.refused("acquire past another tail than was seen", locktxn.AcquirePast(s.l, "a", mine, fieldsOf(mine), tail))
+	s.done("acquire past the tail", locktxn.AcquirePast(s.l, "a", mine, fieldsOf(mine), tail+1))
+	if left := s.keys(".queue/"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestRemovalTakesTheTicketOfTheHolderAlong(t *testing.T) {
+	for name, remove := range map[string]func(metadata.Layout, *locktxn.Removal) locktxn.Txn{
+		"auto-unlock": locktxn.AutoUnlock, "force-unlock": locktxn.ForceUnlock, "without records": locktxn.ForceUnlockSilently,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			s.hold("a", mine)
+			s.put(s.l.Ticket("a", mine), `{"holding":true}`)
+			s.put(s.l.Ticket("a", other), `{}`)
+			s.put(s.l.Ticket("b", mine), `{}`)
+			s.done(name, remove(s.l, s.removal(s.record("a"), "u1")))
+			if left := s.keys(".queue/"); len(left) != 2 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
