@@ -37,13 +37,18 @@ func loadAssets(files fs.FS) (assets, error) {
 		}
 		sum.Write([]byte(e.Name()))
 		sum.Write(b)
-		a.files[e.Name()] = asset{assetTypes[path.Ext(e.Name())], b, compress(b, gzip.BestCompression)}
+		a.files[e.Name()] = asset{assetType(e.Name()), b, compress(b, gzip.BestCompression)}
 	}
 	a.fingerprint = hex.EncodeToString(sum.Sum(nil))[:12]
 	return a, nil
 }
 
-var assetTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+func assetType(name string) string {
+	if path.Ext(name) == ".css" {
+		return "text/css; charset=utf-8"
+	}
+	return "text/javascript; charset=utf-8"
+}
 
 // asset answers with an embedded file. The address holds the fingerprint, so browsers keep it for ever; one of another build
 // is not there.

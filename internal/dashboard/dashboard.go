@@ -3,7 +3,6 @@ package dashboard
 import (
 	"html/template"
 	"net/http"
-	"strings"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -16,6 +15,7 @@ type Dashboard struct {
 	config    Config
 	picture   picture
 	traces    traces
+	reader    traceReader
 	urls      urls
 	route     string // prefix under which requests arrive
 	assets    assets
@@ -29,7 +29,7 @@ func New(config Config) (*Dashboard, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{config: config, metrics: newMetrics()}
+	d := &Dashboard{config: config, metrics: newMetrics(), reader: newTraceReader()}
 	d.picture.config = &d.config
 	if err := d.prefixes(); err != nil {
 		return nil, err
@@ -95,9 +95,11 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	return mux, nil
 }
 
+func reading(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
 // lost answers requests that fit no route; those for the bare root or the prefix without its slash find their way.
 func (d *Dashboard) lost(w http.ResponseWriter, r *http.Request) {
-	if path := r.URL.Path; d.route != "/" && (path == "/" || path+"/" == d.route) && strings.Contains("GET HEAD", r.Method) {
+	if path := r.URL.Path; d.route != "/" && (path == "/" || path+"/" == d.route) && reading(r) {
 		http.Redirect(w, r, d.urls.prefix, http.StatusFound)
 		return
 	}

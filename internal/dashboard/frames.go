@@ -38,46 +38,52 @@ type trace struct {
 	Bytes     int
 }
 
-// The shapes of a frame in the languages that have clients. A line that fits none is shown as it is.
-var frameShapes = []*regexp.Regexp{
-	// Python: File "app/jobs.py", line 12, in run
-	regexp.MustCompile(`^File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<func>.+))?$`),
-	// Ruby: app/jobs/run.rb:118:in 'perform'
-	regexp.MustCompile(`^(?P<file>[^\s:][^:]*):(?P<line>\d+):in ['\x60](?P<func>[^']*)'$`),
-	// Java: at com.shop.Run.perform(Run.java:42)
-	regexp.MustCompile(`^at (?P<func>[^\s(]+)\((?P<file>[^:()]+\.(?:java|kt|scala|groovy))(?::(?P<line>\d+))?\)$`),
-	// JavaScript: at perform (/srv/app/run.js:12:7), at /srv/app/run.js:12:7
-	regexp.MustCompile(`^at (?:(?P<func>.+) \()?(?P<file>(?:file://|node:|/|\w:\\|[\w@.])[^()]*?):(?P<line>\d+):\d+\)?$`),
-	// Go: /srv/app/run.go:42 in main.run, main.run /srv/app/run.go:42, main.run (/srv/app/run.go:42), /srv/app/run.go:42 +0x1d
-	regexp.MustCompile(`^(?P<func>[^\s(][^\s]*?)\s+\(?(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)\)?(?: \+0x[0-9a-f]+)?$`),
-	regexp.MustCompile(`^(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)(?: \+0x[0-9a-f]+|\s+(?:in )?(?P<func>\S+))?$`),
-	// Anything else that names a file and a line: lib/run.ex:42: App.run/1
-	regexp.MustCompile(`^(?P<file>[\w./@+-]*\w\.\w{1,5}):(?P<line>\d+)(?::\d+)?(?::?\s+(?:in )?(?P<func>.+))?$`),
+// traceReader reads backtraces, whatever language wrote them.
+type traceReader struct {
+	shapes []*regexp.Regexp // of a frame in the languages that have clients; a line that fits none is shown as it is
+	places []string         // parts of the paths of runtimes and libraries
+	funcs  []string         // first words of functions of runtimes, libraries and our own client
 }
 
-// foreignPlaces are parts of the paths of runtimes and libraries.
-var foreignPlaces = []string{
-	"/gems/", "/lib/ruby/", "<internal:", "/bundler/", "bin/bundle", // Ruby
-	"/site-packages/", "/dist-packages/", "/lib/python", "<frozen ", // Python
-	"/pkg/mod/", "@v", "/vendor/", "/usr/local/go/src/", "/usr/lib/go", "/sdk/go", "_cgo_", // Go
-	"node_modules/", "node:", // JavaScript
-	"/deps/", "/.cargo/", "/rustc/",
+func newTraceReader() traceReader {
+	return traceReader{
+		shapes: []*regexp.Regexp{
+			// Python: File "app/jobs.py", line 12, in run
+			regexp.MustCompile(`^File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<func>.+))?$`),
+			// Ruby: app/jobs/run.rb:118:in 'perform'
+			regexp.MustCompile(`^(?P<file>[^\s:][^:]*):(?P<line>\d+):in ['\x60](?P<func>[^']*)'$`),
+			// Java: at com.shop.Run.perform(Run.java:42)
+			regexp.MustCompile(`^at (?P<func>[^\s(]+)\((?P<file>[^:()]+\.(?:java|kt|scala|groovy))(?::(?P<line>\d+))?\)$`),
+			// JavaScript: at perform (/srv/app/run.js:12:7), at /srv/app/run.js:12:7
+			regexp.MustCompile(`^at (?:(?P<func>.+) \()?(?P<file>(?:file://|node:|/|\w:\\|[\w@.])[^()]*?):(?P<line>\d+):\d+\)?$`),
+			// Go: /srv/app/run.go:42 in main.run, main.run /srv/app/run.go:42, main.run (/srv/app/run.go:42), /srv/app/run.go:42 +0x1d
+			regexp.MustCompile(`^(?P<func>[^\s(][^\s]*?)\s+\(?(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)\)?(?: \+0x[0-9a-f]+)?$`),
+			regexp.MustCompile(`^(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)(?: \+0x[0-9a-f]+|\s+(?:in )?(?P<func>\S+))?$`),
+			// Anything else that names a file and a line: lib/run.ex:42: App.run/1
+			regexp.MustCompile(`^(?P<file>[\w./@+-]*\w\.\w{1,5}):(?P<line>\d+)(?::\d+)?(?::?\s+(?:in )?(?P<func>.+))?$`),
+		},
+		places: []string{
+			"/gems/", "/lib/ruby/", "<internal:", "/bundler/", "bin/bundle", // Ruby
+			"/site-packages/", "/dist-packages/", "/lib/python", "<frozen ", // Python
+			"/pkg/mod/", "@v", "/vendor/", "/usr/local/go/src/", "/usr/lib/go", "/sdk/go", "_cgo_", // Go
+			"node_modules/", "node:", // JavaScript
+			"/deps/", "/.cargo/", "/rustc/",
+		},
+		funcs: []string{
+			"runtime.", "testing.", "net/http.", "sync.", "reflect.", "context.", "os.", "io.", "database/sql.", "internal/", "github.com/clustermutex/unlocker/pkg/", "github.com/spf13/cobra.",
+			"java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "scala.", "org.springframework.", "org.apache.", "io.netty.",
+		},
+	}
 }
 
-// foreignFuncs are the first words of functions of runtimes, libraries and our own client.
-var foreignFuncs = []string{
-	"runtime.", "testing.", "net/http.", "sync.", "reflect.", "context.", "os.", "io.", "database/sql.", "internal/", "github.com/clustermutex/unlocker/pkg/", "github.com/spf13/cobra.",
-	"java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "scala.", "org.springframework.", "org.apache.", "io.netty.",
-}
-
-// parseTrace reads a backtrace, whatever language wrote it.
-func parseTrace(text string) *trace {
+// read takes a backtrace apart; nil for an empty one.
+func (t traceReader) read(text string) *trace {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
-	t := &trace{Bytes: len(text)}
+	out := &trace{Bytes: len(text)}
 	if len(text) > maxTraceBytes {
-		text, t.Cut = text[:maxTraceBytes], true
+		text, out.Cut = text[:maxTraceBytes], true
 	}
 	var frames []frame
 	for line := range strings.SplitSeq(text, "\n") {
@@ -85,14 +91,14 @@ func parseTrace(text string) *trace {
 			continue
 		}
 		if len(frames) == maxFrames {
-			t.Cut = true
+			out.Cut = true
 			break
 		}
-		frames = append(frames, parseFrame(line))
+		frames = append(frames, t.frame(line))
 	}
-	t.Frames = len(frames)
-	t.arrange(frames)
-	return t
+	out.Frames = len(frames)
+	out.arrange(frames)
+	return out
 }
 
 // arrange finds the first own frame and folds the foreign ones away. Where no frame is own, all are shown.
@@ -101,18 +107,21 @@ func (t *trace) arrange(frames []frame) {
 	if first >= 0 {
 		t.First = &frames[first]
 	}
-	for from, to := 0, 0; from < len(frames); from = to {
-		foreign := !frames[from].Own
-		for to = from; to < len(frames) && frames[to].Own != foreign; to++ {
+	for len(frames) > 0 {
+		foreign := !frames[0].Own
+		n := slices.IndexFunc(frames, func(f frame) bool { return f.Own == foreign })
+		if n < 0 {
+			n = len(frames)
 		}
-		t.Stretches = append(t.Stretches, stretch{foreign, foreign && first >= 0 && to-from >= minFold, frames[from:to]})
+		t.Stretches = append(t.Stretches, stretch{foreign && first >= 0, foreign && first >= 0 && n >= minFold, frames[:n]})
+		frames = frames[n:]
 	}
 }
 
-func parseFrame(line string) frame {
+func (t traceReader) frame(line string) frame {
 	const longest = 1 << 10 // of a line that is tried: an expression must not eat a page's time
 	f := frame{Text: line}
-	for _, shape := range frameShapes {
+	for _, shape := range t.shapes {
 		if len(line) > longest {
 			break
 		}
@@ -122,19 +131,19 @@ func parseFrame(line string) frame {
 		}
 		f.File, f.Line = m[shape.SubexpIndex("file")], m[shape.SubexpIndex("line")]
 		f.Func = m[shape.SubexpIndex("func")]
-		f.Own = !isForeign(f)
+		f.Own = !t.foreign(f)
 		return f
 	}
 	return f
 }
 
-func isForeign(f frame) bool {
-	for _, place := range foreignPlaces {
+func (t traceReader) foreign(f frame) bool {
+	for _, place := range t.places {
 		if strings.Contains(f.File, place) {
 			return true
 		}
 	}
-	for _, name := range foreignFuncs {
+	for _, name := range t.funcs {
 		if strings.HasPrefix(f.Func, name) {
 			return true
 		}

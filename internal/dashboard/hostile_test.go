@@ -21,7 +21,7 @@ func hostile() []string {
 		"```", "a\x00b", "\x1b[31mred\x1b[2J", "line\nbreak\r\n\ttab", "gnp.\u202egpj.exe", "\u2066isolate\u2069", "zero\u200bwidth\ufeff", "\u061c\u200e\u200f",
 		"\xff\xfe\xfd", "cut \xe2\x82", "\u2028\u2029", " lead and trail ", "\u00a0\u3000", "z\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301algo", "\U000e0041tag",
 		strings.Repeat("long/", 2000), "..", ".", "/", "//", "a/../b", "%2e%2e%2f", "%", "?q=1&name=x#y", "&amp;&lt;", `back\slash`, "-rf", "--", "$(id)`id`", "=1+1",
-		"😀👩‍👩‍👧", "ключ", "\ue000private", "\u0085next", "​",
+		"😀👩‍👩‍👧", "ключ", "\ue000private", "\u0085next", "\u200b",
 	}
 }
 

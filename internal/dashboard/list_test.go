@@ -175,7 +175,7 @@ func TestQueryThatCanNotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
 		"state:gone":             "no such state: held alerting expiring expired malformed",
 		"name:/(/":               "missing closing )",
 		"pid:one":                "wants a number",
-		"owner:":                 "a value is missing after owner:",
+		"owner:":                 "the key owner wants a value",
 		strings.Repeat("x ", 17): "only the first 16 terms are read",
 		strings.Repeat("x", 513): "the query has",
 		"name:/" + strings.Repeat("x", 129) + "/": "a regular expression may have 128 bytes",

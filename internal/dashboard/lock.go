@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,94 +9,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-// readTimeout bounds the one read of etcd behind a lock's page.
-const readTimeout = 2 * time.Second
-
-// lockView is one lock as it was found: the model of its page and of its JSON.
-type lockView struct {
-	*row                       // the current hold; nil when nobody holds the lock
-	document metadata.Document // empty when etcd could not be read
-	revision int64             // of etcd at the read
-	unread   string            // why etcd could not be read; empty when it could
-	waiters  []metadata.Waiter // in order
-	asked    string            // the hold that was asked for, when it is not the current one
-	ending   *metadata.Ending  // of the asked hold, where it is recorded
-}
-
-// find reads a lock: from etcd, or from the picture while etcd does not answer.
-func (d *Dashboard) find(r *http.Request) (*lockView, error) {
-	s, err := d.loaded()
-	if err != nil {
-		return nil, err
-	}
-	name, err := nameOf(r)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-	defer cancel()
-	v := &lockView{row: s.find(name)}
-	if d.config.Waiters != nil {
-		v.waiters = d.config.Waiters(name)
-	}
-	d.read(ctx, v, name)
-	if hold := r.URL.Query().Get("hold"); hold != "" && (v.row == nil || v.UUID != hold) {
-		v.asked = hold
-		v.ending = d.ending(ctx, name, hold)
-	}
-	if v.row == nil && v.ending == nil {
-		return nil, notHeld(name, v)
-	}
-	return v, nil
-}
-
-// read takes the lock from etcd, which knows more than the picture and knows it earlier.
-func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
-	document, revision, err := d.config.Document(ctx, name)
-	if err != nil {
-		v.unread = d.config.Explain(err)
-		return
-	}
-	v.document, v.revision = document, revision
-	if len(document.Fields) == 0 {
-		v.row = nil
-		return
-	}
-	record := &document.Record
-	moment := staleness.Moment{Wall: d.config.Now(), Mono: d.config.Clock()}
-	if record.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); v.row != nil && v.row.Token == record.Token {
-		record.Seen = v.row.Seen
-	}
-	v.row = newRow(record, d.config.Policy, moment, v.waiters, v.row)
-}
-
-func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.Ending {
-	if d.config.Ending == nil {
-		return nil
-	}
-	ending, err := d.config.Ending(ctx, hold)
-	if err != nil {
-		d.config.Log.Warn().Err(err).Str("uuid", plain(hold)).Msg("the ending of a hold could not be read")
-		return nil
-	}
-	if ending != nil && ending.Lock != name {
-		return nil
-	}
-	return ending
-}
-
-func notHeld(name string, v *lockView) error {
-	p := &problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
-		Detail: "Nobody holds the lock " + plain(name) + " now."}
-	if v.asked != "" {
-		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is too old."
-	}
-	if v.unread != "" {
-		p.Detail = "The lock " + plain(name) + " is not among the last known ones, and etcd could not be asked: " + v.unread + "."
-	}
-	return p
-}
 
 // lockPage is the page of one lock.
 type lockPage struct {
@@ -133,16 +44,16 @@ func (d *Dashboard) lock(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	body, err := d.render("lock", d.lockPage(r, v))
+	body, err := d.render("lock", d.lockPage(v))
 	return answer{Type: typeHTML, Body: body}, err
 }
 
-func (d *Dashboard) lockPage(r *http.Request, v *lockView) lockPage {
+func (d *Dashboard) lockPage(v *lockView) lockPage {
 	if v.ending != nil {
-		return d.endedPage(r, v)
+		return d.endedPage(v)
 	}
 	row := v.row
-	p := lockPage{page: d.page(r, row.Name), Name: row.Name, Look: row.look, Purpose: row.Purpose, Problems: row.Problems}
+	p := lockPage{page: d.page(row.Name), Name: row.Name, Look: row.look, Purpose: row.Purpose, Problems: row.Problems}
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(row.Name), d.urls.To("")
 	p.Icon = icon{Look: row.look}
 	p.Unread, p.Recorded = v.unread, d.config.Waiters != nil
@@ -165,11 +76,11 @@ func (d *Dashboard) lockPage(r *http.Request, v *lockView) lockPage {
 	case d.config.HideBacktraces:
 		p.Hidden = "Backtraces are switched off on this dashboard."
 	case v.unread != "":
-		if p.Trace = parseTrace(d.traces.of(row).text); p.Trace == nil {
+		if p.Trace = d.reader.read(d.traces.of(row).text); p.Trace == nil {
 			p.Hidden = "Not read: etcd did not answer (" + v.unread + ")."
 		}
 	default:
-		p.Trace = parseTrace(v.document.Backtrace)
+		p.Trace = d.reader.read(v.document.Backtrace)
 		p.RawTrace = d.urls.Backtrace(row.Name, row.UUID)
 	}
 	p.Waiters = d.waiterViews(v.waiters, p.lens)
@@ -252,55 +163,6 @@ func (d *Dashboard) backtrace(r *http.Request) (answer, error) {
 		Type: "text/plain; charset=utf-8", Body: []byte(v.document.Backtrace),
 		Header: map[string]string{"Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'"},
 	}, nil
-}
-
-// endedView is how a hold ended.
-type endedView struct {
-	Word  string // released, auto_unlocked, forced, for people
-	When  *moment
-	By    string
-	Why   string
-	Owner string
-	Host  string
-	Held  string
-	UUID  string
-}
-
-func (d *Dashboard) endedPage(r *http.Request, v *lockView) lockPage {
-	e := v.ending
-	p := lockPage{page: d.page(r, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.row == nil}
-	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(e.Lock), d.urls.To("")
-	words := map[string]string{metadata.EndedAutoUnlocked: "auto-unlocked", metadata.EndedForced: "force-unlocked", metadata.EndedReleased: "released"}
-	p.Ended = &endedView{Word: words[e.Ended], When: p.age(e.EndedAt.Time), By: e.By, Why: e.Why, Owner: e.Owner,
-		Host: hostPID(e.Hostname, e.PID), UUID: e.UUID}
-	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
-		p.Ended.Held = short(e.EndedAt.Sub(e.LockedAt.Time))
-	}
-	if p.Ended.Word == "" {
-		p.Ended.Word = "ended"
-	}
-	if v.row != nil {
-		p.Current = d.urls.Lock(v.Name, v.UUID)
-		p.Sentence = holderSentence(v.row, p.lens)
-	}
-	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", number64(e.Token)}, {"owner", e.Owner}, {"host", e.Hostname}, {"last progress", e.Progress}} {
-		if f.Value != "" {
-			p.Facts = append(p.Facts, f)
-		}
-	}
-	for _, t := range []struct {
-		label string
-		at    time.Time
-	}{{"locked", e.LockedAt.Time}, {"alert", e.AlertAt.Time}, {"last alive", e.AliveAt.Time}, {"auto-unlock", e.AutoUnlockAt.Time}, {"ended", e.EndedAt.Time}} {
-		if m := p.age(t.at); m != nil {
-			m.Text, m.Kind = m.Text+" ago", ""
-			if t.at.After(p.now) {
-				m.Text = "in " + short(t.at.Sub(p.now))
-			}
-			p.Times = append(p.Times, timeFact{t.label, m, ""})
-		}
-	}
-	return p
 }
 
 // waiterView is one who waits for the lock.

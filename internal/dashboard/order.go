@@ -14,14 +14,19 @@ type order struct {
 	reverse bool
 }
 
-// orders are the columns that a list can be sorted by; the first is the default.
-var orders = []string{"urgency", "name", "owner", "host", "held", "alert", "unlock", "waiters"}
+// mostUrgent is the default order.
+const mostUrgent = "urgency"
+
+// orders are what a list can be sorted by.
+func orders() []string {
+	return []string{mostUrgent, "name", "owner", "host", "held", "alert", "unlock", "waiters"}
+}
 
 // parseOrder reads "unlock" or "-unlock"; anything else is the default order.
 func parseOrder(s string) order {
 	by, reverse := strings.CutPrefix(s, "-")
-	if !slices.Contains(orders, by) {
-		return order{by: orders[0]}
+	if !slices.Contains(orders(), by) {
+		return order{by: mostUrgent}
 	}
 	return order{by, reverse}
 }
@@ -63,9 +68,9 @@ func (o order) position(r *row) position {
 	default:
 		p.Group, p.At = r.look.urgency(), instant(r.deadline())
 	}
-	if p.Text == "" && (o.by == "owner" || o.by == "host") || p.At == math.MaxInt64 && o.by != "urgency" {
+	if p.Text == "" && (o.by == "owner" || o.by == "host") || p.At == math.MaxInt64 && o.by != mostUrgent {
 		p.Group = 1
-	} else if o.reverse && o.by == "urgency" {
+	} else if o.reverse && o.by == mostUrgent {
 		p.Group = -p.Group
 	}
 	return p

@@ -35,7 +35,7 @@ type freshView struct {
 }
 
 // page fills the frame for a page with this title.
-func (d *Dashboard) page(r *http.Request, title string) page {
+func (d *Dashboard) page(title string) page {
 	now, fresh := d.config.Now(), d.config.Fresh()
 	level := fresh.level(now)
 	p := page{
@@ -120,19 +120,29 @@ func iconOf(c counts) icon {
 	return icon{Look: held}
 }
 
-// iconShapes are the icons; # is where the text goes.
-var iconShapes = map[string]string{
-	string(alerting):  `<path d="M16 2 31 30H1z" fill="#B3261E"/><text x="16" y="27" fill="#FFF">#</text>`,
-	string(expired):   `<rect x="2" y="2" width="28" height="28" rx="4" fill="#6A1B9A"/><text x="16" y="23" fill="#FFF">#</text>`,
-	string(expiring):  `<path d="M16 1 31 16 16 31 1 16z" fill="#FFC447"/><text x="16" y="22" fill="#3A2600">#</text>`,
-	string(malformed): `<path d="M6 6 26 26M26 6 6 26" stroke="#7A8794" stroke-width="6" stroke-linecap="round"/>`,
-	string(held):      `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" stroke-linecap="round" stroke-linejoin="round"/>`,
-	"stale":           `<circle cx="16" cy="16" r="15" fill="#FFC447"/><text x="16" y="23" fill="#3A2600">?</text>`,
-	"none":            `<circle cx="16" cy="16" r="11" fill="none" stroke="#7A8794" stroke-width="4"/>`,
+// iconShape is the drawing of an icon; # is where the text goes.
+func iconShape(look string) (svg string, ok bool) {
+	switch look {
+	case string(alerting):
+		svg = `<path d="M16 2 31 30H1z" fill="#B3261E"/><text x="16" y="27" fill="#FFF">#</text>`
+	case string(expired):
+		svg = `<rect x="2" y="2" width="28" height="28" rx="4" fill="#6A1B9A"/><text x="16" y="23" fill="#FFF">#</text>`
+	case string(expiring):
+		svg = `<path d="M16 1 31 16 16 31 1 16z" fill="#FFC447"/><text x="16" y="22" fill="#3A2600">#</text>`
+	case string(malformed):
+		svg = `<path d="M6 6 26 26M26 6 6 26" stroke="#7A8794" stroke-width="6" stroke-linecap="round"/>`
+	case string(held):
+		svg = `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" stroke-linecap="round" stroke-linejoin="round"/>`
+	case "stale":
+		svg = `<circle cx="16" cy="16" r="15" fill="#FFC447"/><text x="16" y="23" fill="#3A2600">?</text>`
+	case "none":
+		svg = `<circle cx="16" cy="16" r="11" fill="none" stroke="#7A8794" stroke-width="4"/>`
+	}
+	return svg, svg != ""
 }
 
 func (d *Dashboard) icon(r *http.Request) (answer, error) {
-	shape, ok := iconShapes[r.URL.Query().Get("look")]
+	shape, ok := iconShape(r.URL.Query().Get("look"))
 	n := r.URL.Query().Get("n")
 	if !ok || len(n) > 2 || strings.Trim(n, "0123456789+?") != "" {
 		return answer{}, errNotFound

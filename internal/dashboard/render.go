@@ -106,17 +106,14 @@ func compress(b []byte, level int) []byte {
 	return out.Bytes()
 }
 
-// pages are the templates; each is a file that fills the layout.
-var pages = []string{"list", "lock", "status", "help", "problem"}
-
-// parse reads all templates, once.
+// parse reads all templates, once. Each page is a file that fills the layout.
 func parse(files fs.FS, u urls) (map[string]*template.Template, error) {
 	shared, err := template.New("").Funcs(functions(u)).ParseFS(files, "layout.html", "parts.html", "icons.html", "rows.html")
 	if err != nil {
 		return nil, err
 	}
 	parsed := map[string]*template.Template{}
-	for _, name := range pages {
+	for _, name := range []string{"list", "lock", "status", "help", "problem"} {
 		t, err := shared.Clone()
 		if err == nil {
 			t, err = t.ParseFS(files, name+".html")

@@ -22,7 +22,7 @@ const queryKeys = "name owner host pid hold purpose state held alert unlock expi
 // field is the condition of "key:value".
 func (q *query) field(key, value string) (matcher, error) {
 	if value == "" {
-		return nil, fmt.Errorf("a value is missing after %s:", key)
+		return nil, fmt.Errorf("the key %s wants a value", key)
 	}
 	switch key {
 	case "name":

@@ -51,7 +51,7 @@ func (d *Dashboard) fetchTraces(ctx context.Context) {
 	s := d.picture.snapshot()
 	wanted := map[traceKey]bool{}
 	var missing []*row
-	for _, r := range s.inOrder(order{by: orders[0]}) {
+	for _, r := range s.inOrder(order{by: mostUrgent}) {
 		if r.look == held {
 			break
 		}
@@ -77,7 +77,7 @@ func (d *Dashboard) fetchTrace(ctx context.Context, r *row) bool {
 		return false
 	}
 	if document.Token == r.Token {
-		d.traces.keep(traceKey{r.Name, r.Token}, document.Backtrace)
+		d.traces.keep(traceKey{r.Name, r.Token}, document.Backtrace, d.reader.read(document.Backtrace))
 	}
 	select {
 	case <-ctx.Done():
@@ -113,9 +113,9 @@ func (t *traces) current() uint64 {
 	return t.version
 }
 
-func (t *traces) keep(key traceKey, text string) {
+func (t *traces) keep(key traceKey, text string, parsed *trace) {
 	k := kept{text: text}
-	if parsed := parseTrace(text); parsed != nil && parsed.First != nil {
+	if parsed != nil && parsed.First != nil {
 		k.first = parsed.First.short()
 	}
 	t.mu.Lock()

@@ -30,9 +30,8 @@ func visible(s string) []span {
 		lead     = len(s) - len(strings.TrimLeft(s, " "))
 		trailing = len(strings.TrimRight(s, " "))
 	)
-	for i, size := 0, 0; i < len(s); i += size {
-		var r rune
-		r, size = utf8.DecodeRuneInString(s[i:])
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
 		if marks++; !unicode.In(r, unicode.Mn, unicode.Me) {
 			marks = 0
 		}
@@ -42,6 +41,7 @@ func visible(s string) []span {
 			out.add(escape(r, s[i:i+size]), true)
 			from = i + size
 		}
+		i += size
 	}
 	out.add(s[from:], false)
 	return out.end()

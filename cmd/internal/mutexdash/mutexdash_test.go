@@ -104,7 +104,7 @@ func TestComesUpWithoutEtcdAndRecoversByItself(t *testing.T) {
 	answers(t, p.pages+"/api/v1/locks", http.StatusServiceUnavailable, "not_loaded")
 	answers(t, p.ops+"/-/ready", http.StatusServiceUnavailable, "not loaded yet")
 	answers(t, p.ops+"/-/healthy", http.StatusOK, "alive")
-	answers(t, p.ops+"/metrics", http.StatusOK, "mutexdash_last_sync_timestamp_seconds 0")
+	answers(t, p.ops+"/metrics", http.StatusOK, "mutexdash_etcd_up 0")
 	etcd.Restart(t)
 	answers(t, p.pages+"/", http.StatusOK, "nightly/run")
 	answers(t, p.pages+"/lock?name=nightly/run", http.StatusOK, "app/run.rb:3")

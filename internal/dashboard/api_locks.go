@@ -1,0 +1,126 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is told.
+func (d *Dashboard) listed(r *http.Request) (s *snapshot, l listRequest, found *result, err error) {
+	if s, err = d.loaded(); err != nil {
+		return
+	}
+	l = parseList(r)
+	v := r.URL.Query()
+	bad := func(text string) error {
+		return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text}
+	}
+	for _, p := range l.query.problems {
+		return s, l, nil, bad(plain(p.Term) + ": " + plain(p.Text) + ".")
+	}
+	if sort := v.Get("sort"); sort != "" && l.order.String() != sort {
+		return s, l, nil, bad("sort: there are " + strings.Join(orders(), ", ") + ", each also with a - before it.")
+	}
+	if limit := v.Get("limit"); limit != "" && (strconv.Itoa(l.limit) != limit || l.limit > maxAPILimit) {
+		return s, l, nil, bad("limit: wants a number from 1 to " + strconv.Itoa(maxAPILimit) + ".")
+	}
+	for _, name := range []string{"after", "before"} {
+		if _, ok := parseCursor(v.Get(name), listID(l.query, l.order)); v.Get(name) != "" && !ok {
+			return s, l, nil, bad(name + ": this cursor belongs to another list.")
+		}
+	}
+	return s, l, s.result(l.query, l.order, d.config.Now()), nil
+}
+
+func (d *Dashboard) locksAPI(r *http.Request) (answer, error) {
+	s, l, found, err := d.listed(r)
+	if err != nil {
+		return answer{}, err
+	}
+	etag := d.listTag(r, s, l, found)
+	if a, ok := d.notModified(r, etag); ok {
+		return a, nil
+	}
+	now := d.config.Now()
+	w := found.window(l.order, listID(l.query, l.order), l.after, l.before, l.limit)
+	data := make([]lockJSON, len(w.rows))
+	for i, row := range w.rows {
+		data[i] = d.lockJSON(row, now)
+	}
+	m := d.meta(now)
+	m.Total, m.Matched, m.Next = &s.all.Total, &found.counts.Total, known(w.next)
+	m.NextAt, _ = instants(s.next, now)
+	if fields := r.URL.Query().Get("fields"); fields != "" {
+		picked, err := pick(data, strings.Split(fields, ","))
+		if err != nil {
+			return answer{}, err
+		}
+		return jsonAnswer(picked, m, etag)
+	}
+	return jsonAnswer(data, m, etag)
+}
+
+// pick keeps the named members of each lock.
+func pick(locks []lockJSON, fields []string) ([]map[string]json.RawMessage, error) {
+	out := make([]map[string]json.RawMessage, len(locks))
+	for i, lock := range locks {
+		b, err := json.Marshal(lock)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(b, &out[i]); err != nil {
+			return nil, err
+		}
+		for name := range out[i] {
+			if !slices.Contains(fields, name) {
+				delete(out[i], name)
+			}
+		}
+	}
+	return out, nil
+}
+
+type summaryJSON struct {
+	Verdict   string   `json:"verdict"`
+	Held      int      `json:"held"`
+	Alerting  int      `json:"alerting"`
+	Expiring  int      `json:"expiring"`
+	Expired   int      `json:"expired"`
+	Malformed int      `json:"malformed"`
+	Waiting   *int     `json:"waiting"`
+	OldestAt  *string  `json:"oldest_locked_at"`
+	OldestIn  *float64 `json:"oldest_locked_at_in_seconds"`
+	LongestAt *string  `json:"longest_waiting_since"`
+	LongestIn *float64 `json:"longest_waiting_since_in_seconds"`
+	NextName  *string  `json:"next_auto_unlock"`
+	NextAt    *string  `json:"next_auto_unlock_at"`
+	NextIn    *float64 `json:"next_auto_unlock_at_in_seconds"`
+}
+
+func (d *Dashboard) summaryAPI(r *http.Request) (answer, error) {
+	s, l, found, err := d.listed(r)
+	if err != nil {
+		return answer{}, err
+	}
+	etag := d.listTag(r, s, l, found)
+	if a, ok := d.notModified(r, etag); ok {
+		return a, nil
+	}
+	now, c := d.config.Now(), found.counts
+	j := summaryJSON{Verdict: d.verdict(s, d.page("").lens).Text.String(), Held: c.Held, Alerting: c.Alerting, Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
+	j.OldestAt, j.OldestIn = instants(c.Oldest, now)
+	j.LongestAt, j.LongestIn = instants(c.Longest, now)
+	if d.config.Queues != nil {
+		j.Waiting = &c.Waiting
+	}
+	if c.NextUnlock != nil {
+		j.NextName = &c.NextUnlock.Name
+		j.NextAt, j.NextIn = instants(c.NextUnlock.verdict.AutoUnlockAt, now)
+	}
+	m := d.meta(now)
+	m.Total, m.Matched = &s.all.Total, &c.Total
+	return jsonAnswer(j, m, etag)
+}

@@ -1,0 +1,56 @@
+package dashboard
+
+import (
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// endedView is how a hold ended.
+type endedView struct {
+	Word  string // released, auto_unlocked, forced, for people
+	When  *moment
+	By    string
+	Why   string
+	Owner string
+	Host  string
+	Held  string
+	UUID  string
+}
+
+func (d *Dashboard) endedPage(v *lockView) lockPage {
+	e := v.ending
+	p := lockPage{page: d.page(e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.row == nil}
+	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(e.Lock), d.urls.To("")
+	words := map[string]string{metadata.EndedAutoUnlocked: "auto-unlocked", metadata.EndedForced: "force-unlocked", metadata.EndedReleased: "released"}
+	p.Ended = &endedView{Word: words[e.Ended], When: p.age(e.EndedAt.Time), By: e.By, Why: e.Why, Owner: e.Owner,
+		Host: hostPID(e.Hostname, e.PID), UUID: e.UUID}
+	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
+		p.Ended.Held = short(e.EndedAt.Sub(e.LockedAt.Time))
+	}
+	if p.Ended.Word == "" {
+		p.Ended.Word = "ended"
+	}
+	if v.row != nil {
+		p.Current = d.urls.Lock(v.Name, v.UUID)
+		p.Sentence = holderSentence(v.row, p.lens)
+	}
+	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", number64(e.Token)}, {"owner", e.Owner}, {"host", e.Hostname}, {"last progress", e.Progress}} {
+		if f.Value != "" {
+			p.Facts = append(p.Facts, f)
+		}
+	}
+	for _, t := range []struct {
+		label string
+		at    time.Time
+	}{{"locked", e.LockedAt.Time}, {"alert", e.AlertAt.Time}, {"last alive", e.AliveAt.Time}, {"auto-unlock", e.AutoUnlockAt.Time}, {"ended", e.EndedAt.Time}} {
+		if m := p.age(t.at); m != nil {
+			m.Text, m.Kind = m.Text+" ago", ""
+			if t.at.After(p.now) {
+				m.Text = "in " + short(t.at.Sub(p.now))
+			}
+			p.Times = append(p.Times, timeFact{t.label, m, ""})
+		}
+	}
+	return p
+}

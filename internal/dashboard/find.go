@@ -1,0 +1,98 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// readTimeout bounds the one read of etcd behind a lock's page.
+const readTimeout = 2 * time.Second
+
+// lockView is one lock as it was found: the model of its page and of its JSON.
+type lockView struct {
+	*row                       // the current hold; nil when nobody holds the lock
+	document metadata.Document // empty when etcd could not be read
+	revision int64             // of etcd at the read
+	unread   string            // why etcd could not be read; empty when it could
+	waiters  []metadata.Waiter // in order
+	asked    string            // the hold that was asked for, when it is not the current one
+	ending   *metadata.Ending  // of the asked hold, where it is recorded
+}
+
+// find reads a lock: from etcd, or from the picture while etcd does not answer.
+func (d *Dashboard) find(r *http.Request) (*lockView, error) {
+	s, err := d.loaded()
+	if err != nil {
+		return nil, err
+	}
+	name, err := nameOf(r)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	v := &lockView{row: s.find(name)}
+	if d.config.Waiters != nil {
+		v.waiters = d.config.Waiters(name)
+	}
+	d.read(ctx, v, name)
+	if hold := r.URL.Query().Get("hold"); hold != "" && (v.row == nil || v.UUID != hold) {
+		v.asked = hold
+		v.ending = d.ending(ctx, name, hold)
+	}
+	if v.row == nil && v.ending == nil {
+		return nil, notHeld(name, v)
+	}
+	return v, nil
+}
+
+// read takes the lock from etcd, which knows more than the picture and knows it earlier.
+func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
+	document, revision, err := d.config.Document(ctx, name)
+	if err != nil {
+		v.unread = d.config.Explain(err)
+		return
+	}
+	v.document, v.revision = document, revision
+	if len(document.Fields) == 0 {
+		v.row = nil
+		return
+	}
+	record := &document.Record
+	moment := staleness.Moment{Wall: d.config.Now(), Mono: d.config.Clock()}
+	if record.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); v.row != nil && v.row.Token == record.Token {
+		record.Seen = v.row.Seen
+	}
+	v.row = newRow(record, d.config.Policy, moment, v.waiters, v.row)
+}
+
+func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.Ending {
+	if d.config.Ending == nil {
+		return nil
+	}
+	ending, err := d.config.Ending(ctx, hold)
+	if err != nil {
+		d.config.Log.Warn().Err(err).Str("uuid", plain(hold)).Msg("the ending of a hold could not be read")
+		return nil
+	}
+	if ending != nil && ending.Lock != name {
+		return nil
+	}
+	return ending
+}
+
+func notHeld(name string, v *lockView) error {
+	p := &problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
+		Detail: "Nobody holds the lock " + plain(name) + " now."}
+	if v.asked != "" {
+		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is too old."
+	}
+	if v.unread != "" {
+		p.Detail = "The lock " + plain(name) + " is not among the last known ones, and etcd could not be asked: " + v.unread + "."
+	}
+	return p
+}

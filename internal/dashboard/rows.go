@@ -1,0 +1,90 @@
+package dashboard
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// rowView is one lock in the list.
+type rowView struct {
+	Look     look
+	Version  string // changes with anything it shows
+	Name     string
+	Head     string // of the name, which may be cut in the middle
+	Tail     string
+	Odd      bool // the name has characters that need care
+	URL      string
+	Owner    string
+	OwnerURL string
+	Host     string
+	HostURL  string
+	Held     *moment
+	Alert    *moment
+	Late     bool // the alert is past
+	Unlock   *moment
+	Waiters  string
+	Longest  *moment
+	More     bool // there is a second line
+	Purpose  string
+	Problem  string
+	Frame    string // of the program's own code, where it is known
+	Alive    *moment
+	Progress string
+}
+
+func (d *Dashboard) rowView(r *row, at lens, l listRequest) rowView {
+	v := rowView{
+		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: clip(r.Name, maxNameShown), URL: d.urls.Lock(r.Name, r.UUID),
+		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID), Held: at.age(r.LockedAt), Alert: at.alert(r.verdict.AlertAt),
+		Unlock: at.unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.age(r.longest),
+	}
+	if at.stale {
+		v.Version += "-stale" // the countdowns end in other words
+	}
+	v.Late = r.look != held && !r.verdict.AlertAt.IsZero() && !r.verdict.AlertAt.After(at.now)
+	if v.Odd = !plainASCII(v.Name); !v.Odd {
+		v.Head, v.Tail = middle(v.Name)
+	}
+	if r.Owner != "" {
+		v.OwnerURL = l.link(d.urls, func(l *listRequest) { l.query.text = l.query.with(fieldTerm("owner", r.Owner)) })
+	}
+	if r.Hostname != "" {
+		v.HostURL = l.link(d.urls, func(l *listRequest) { l.query.text = l.query.with(fieldTerm("host", r.Hostname)) })
+	}
+	if d.config.Queues != nil {
+		v.Waiters = thousands(r.waiters)
+	}
+	if r.look == held && !l.full {
+		return v
+	}
+	if v.Purpose = clip(r.Purpose, maxLineShown); len(r.Problems) > 0 {
+		v.Problem = clip(r.Problems[0].String(), maxLineShown)
+	}
+	if n := len(r.Problems); n > 1 {
+		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
+	}
+	if r.Alive != nil {
+		v.Alive, v.Progress = at.age(r.Alive.At), clip(r.Alive.Progress, maxLineShown)
+	}
+	if v.Frame = clip(d.traces.of(r).first, maxLineShown); v.Frame != "" {
+		v.Version += "-at"
+	}
+	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil
+	return v
+}
+
+// How much of a text a list shows, in bytes. The page of the lock shows all.
+const (
+	maxNameShown = metadata.MaxNameBytes
+	maxWordShown = 80
+	maxLineShown = 240
+)
+
+func hostPID(host string, pid int64) string {
+	if pid == 0 {
+		return host
+	}
+	return host + ":" + strconv.FormatInt(pid, 10)
+}
