@@ -160,7 +160,9 @@ type dashboard struct {
 func startDashboard(t *testing.T, endpoint string, more ...string) *dashboard {
 	t.Helper()
 	addr, ops := freeAddr(t), freeAddr(t)
-	return &dashboard{addr: addr, ops: ops, process: start(t, nil, "mutexdash", append([]string{
+	d := &dashboard{addr: addr, ops: ops, process: start(t, nil, "mutexdash", append([]string{
 		"--etcd.endpoints=" + endpoint, "--web.listen-address=" + addr, "--web.ops-address=" + ops, "--web.shutdown-delay=0s",
 	}, more...)...)}
+	answers(t, ops, "/livez", 200)
+	return d
 }

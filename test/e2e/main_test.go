@@ -6,9 +6,11 @@ package e2e
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
@@ -37,3 +39,15 @@ func run(m *testing.M) int {
 	}
 	return m.Run()
 }
+
+// lookAtSources makes go test run these tests again when a program changed: it remembers which directories a test opened, but
+// knows nothing of what a child process did.
+var lookAtSources = sync.OnceValue(func() error {
+	for _, dir := range []string{"cmd", "internal", "pkg", "web"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(_ string, _ fs.DirEntry, err error) error { return err })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+})

@@ -29,6 +29,9 @@ type process struct {
 // start runs a binary until the test ends. Its environment is empty but for extra, so that nobody's settings get in.
 func start(t *testing.T, extra []string, name string, args ...string) *process {
 	t.Helper()
+	if err := lookAtSources(); err != nil {
+		t.Fatal(err)
+	}
 	p := &process{name: name, out: &lines{}, done: make(chan struct{})}
 	p.cmd = exec.Command(filepath.Join(bin, name), args...)
 	p.cmd.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, extra...)
@@ -160,6 +163,9 @@ type outcome struct {
 // command runs a binary to its end.
 func command(t *testing.T, name string, args ...string) outcome {
 	t.Helper()
+	if err := lookAtSources(); err != nil {
+		t.Fatal(err)
+	}
 	var out, errs bytes.Buffer
 	cmd := exec.Command(filepath.Join(bin, name), args...)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}

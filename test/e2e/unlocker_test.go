@@ -18,14 +18,16 @@ type unlocker struct {
 	addr string
 }
 
-// startUnlocker runs an unlocker that removes locks, with short times.
+// startUnlocker runs an unlocker that removes locks, with short times, and returns when it listens.
 func startUnlocker(t *testing.T, endpoints []string, more ...string) *unlocker {
 	t.Helper()
 	addr := freeAddr(t)
-	return &unlocker{addr: addr, process: start(t, nil, "unlocker", append([]string{
+	u := &unlocker{addr: addr, process: start(t, nil, "unlocker", append([]string{
 		"--policy=auto-unlock", "--sweep.min-warning=" + warning.String(), "--sweep.clock-skew=" + skew.String(),
 		"--etcd.endpoints=" + strings.Join(endpoints, ","), "--web.listen-address=" + addr, "--web.shutdown-delay=0s",
 	}, more...)...)}
+	answers(t, addr, "/livez", 200)
+	return u
 }
 
 // ready waits until the unlocker has read the locks.
