@@ -22,7 +22,7 @@ func label(s string) string {
 			return r
 		}
 		return utf8.RuneError
-	}, s[:min(len(s), 4*maxLabelBytes)])
+	}, strings.ToValidUTF8(s[:min(len(s), 4*maxLabelBytes)], string(utf8.RuneError)))
 	return cut(s, maxLabelBytes)
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -92,9 +93,14 @@ func (m *metrics) forget(most int) {
 	}
 }
 
-// label makes text from outside a label value: valid UTF-8 of at most 128 bytes.
+// label makes text from outside a label value: at most 128 bytes of characters that show.
 func label(s string) string {
-	s = strings.ToValidUTF8(s, string(utf8.RuneError))
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
 	if len(s) <= mostLabelBytes {
 		return s
 	}
