@@ -141,7 +141,7 @@ func (d *Dashboard) listPage(s *snapshot, l listRequest, found *result) listPage
 		Problems: l.query.problems, From: w.first + 1, To: w.first + len(w.rows),
 		Clear: l.link(d.urls, func(l *listRequest) { l.query.text = "" }), Limit: l.limit, Full: l.full,
 	}
-	v.Here, v.Query = "list", boxText(l.query.text)
+	v.Here, v.Query, v.Follows = "list", boxText(l.query.text), true
 	if l.order != (order{by: mostUrgent}) {
 		v.Sort = l.order.String()
 	}

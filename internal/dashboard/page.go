@@ -23,6 +23,7 @@ type page struct {
 	Icon        icon
 	JSON        string // the page as JSON
 	Banner      sentence
+	Follows     bool // the page goes on with the locks by itself
 }
 
 // freshView is how current the page is.

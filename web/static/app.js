@@ -43,6 +43,7 @@ const spoken = (t) => (t < -60000 ? "under 2 minutes" : t < 0 ? "under a minute"
 const onScreen = new WeakSet();
 const watcher = new IntersectionObserver((entries) => {
   for (const e of entries) e.isIntersecting ? onScreen.add(e.target) : onScreen.delete(e.target);
+  if (!paused) tick();
 });
 
 let times = [];
