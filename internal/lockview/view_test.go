@@ -1,8 +1,6 @@
 package lockview_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -104,22 +102,7 @@ func TestSeenStamps(t *testing.T) {
 		w.do(lock(t, "kept", uuid(1))...)
 		w.do(lock(t, "extended", uuid(2))...)
 		w.do(lock(t, "replaced", uuid(3))...)
-		flaky := w.source()
-		fail := make(chan error)
-		watch := flaky.Watch
-		flaky.Watch = func(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
-			ctx, cancel := context.WithCancelCause(ctx)
-			go func() {
-				select {
-				case err := <-fail:
-					cancel(err)
-				case <-ctx.Done():
-				}
-			}()
-			_ = watch(ctx, after, each)
-			return context.Cause(ctx)
-		}
-		v := run(t, flaky, lockview.Options{})
+		v := run(t, w.source(), lockview.Options{})
 		seen := func(lock string) metadata.Seen { synctest.Wait(); return v.Lock(lock).Seen }
 		began := seen("kept")
 		time.Sleep(time.Minute)
@@ -130,18 +113,16 @@ func TestSeenStamps(t *testing.T) {
 		extended := seen("extended")
 
 		time.Sleep(time.Minute)
-		fail <- errors.New("cut")
+		w.cut()
 		time.Sleep(10 * time.Second)
 		if s := seen("kept"); s != began || seen("extended") != extended {
 			t.Errorf("a list without changes moved %+v to %+v and %+v", began, s, seen("extended"))
 		}
-		w.mu.Lock()
-		w.deaf = true
-		w.mu.Unlock()
+		w.setDeaf(true)
 		w.do(put(layout.Field("extended", metadata.FieldAlive), "1553682601"))
 		w.do(removeAll(layout.Record("replaced")))
 		w.do(lock(t, "replaced", uuid(4))...)
-		fail <- errors.New("cut")
+		w.cut()
 		time.Sleep(10 * time.Second)
 		now := v.Clock()
 		if s := seen("extended"); s.First != extended.First || now-s.Changed > 10*time.Second {

@@ -33,6 +33,7 @@ type world struct {
 	told     []turn
 	more     chan struct{} // closed when told grows
 	deaf     bool          // what happens is not told
+	cuts     chan struct{} // closed when watches are cut off
 	lists    int
 }
 
@@ -43,7 +44,22 @@ type turn struct {
 }
 
 func newWorld() *world {
-	return &world{kvs: map[string]metadata.KV{}, revision: 1, more: make(chan struct{})}
+	return &world{kvs: map[string]metadata.KV{}, revision: 1, more: make(chan struct{}), cuts: make(chan struct{})}
+}
+
+// cut ends all watches.
+func (w *world) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.cuts)
+	w.cuts = make(chan struct{})
+}
+
+// setDeaf makes watches not tell of what happens from now on, or tell again.
+func (w *world) setDeaf(deaf bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deaf = deaf
 }
 
 // op is a put, or a delete of a key or of all keys with a prefix.
@@ -128,6 +144,9 @@ func listed(key string) bool {
 }
 
 func (w *world) watch(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
+	w.mu.Lock()
+	cuts := w.cuts
+	w.mu.Unlock()
 	for next := 0; ; {
 		w.mu.Lock()
 		told, more, revision := w.told[next:], w.more, w.revision
@@ -142,6 +161,8 @@ func (w *world) watch(ctx context.Context, after int64, each func(int64, []metad
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-cuts:
+			return reason("connection")
 		case <-more:
 		}
 	}
