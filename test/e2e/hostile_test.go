@@ -32,6 +32,8 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 	shows(t, u.addr, 0, "unlocker_lock_series_dropped")
 
 	names := slices.Concat(slices.Collect(maps.Keys(malformed())), slices.Collect(maps.Keys(odd())), []string{"neighbour"})
+	lint(t, u.addr)
+	lint(t, dash.ops)
 	checkCommandLine(t, etcd.Endpoint(), names)
 	checkDashboard(t, dash, names)
 

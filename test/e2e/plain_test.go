@@ -46,6 +46,7 @@ func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 	put(t, c, prefix+"saved/auto_unlock_at", later, prefix+"saved/alert_at", later)
 
 	gone(t, c, "a")
+	lint(t, u.addr)
 	hides(t, u.addr, "unlocker_lock_alert_at_timestamp_seconds", "lock", "a")
 	shows(t, u.addr, 1, "unlocker_removals_total", "result", "success")
 	time.Sleep(warning + slack + time.Second) // in which the extended lock would go, too, by its old deadline

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -55,6 +56,18 @@ func scrape(t *testing.T, addr string) samples {
 		t.Fatalf("scrape: %v", err)
 	}
 	return families
+}
+
+// lint wants names and help texts as `promtool check metrics` does, of everything that a program shows.
+func lint(t *testing.T, addr string) {
+	t.Helper()
+	problems, err := promlint.New(strings.NewReader(answers(t, addr, "/metrics", http.StatusOK))).Lint()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
 }
 
 // value is the value of a gauge or counter whose labels include these pairs.
