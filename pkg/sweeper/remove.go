@@ -47,6 +47,19 @@ func (s *Sweeper) remember(r *metadata.Record, failures int, next time.Duration)
 	s.tried[r.Name] = tried{token: r.Token, deadline: r.DeadlineRevision, failures: failures, next: next}
 }
 
+// forgetTried forgets the holds that are gone or were extended, and returns how many of the rest are set aside.
+func (s *Sweeper) forgetTried() (setAside int) {
+	for name, t := range s.tried {
+		switch r := s.cfg.Lock(name); {
+		case r == nil || !t.is(r):
+			delete(s.tried, name)
+		case t.failures >= mostFailures:
+			setAside++
+		}
+	}
+	return setAside
+}
+
 // dueLock is a lock that all rules allow to remove.
 type dueLock struct {
 	record    *metadata.Record
@@ -55,17 +68,21 @@ type dueLock struct {
 
 // removeDue removes what is due, batch after batch, until nothing is, the next scan is due, or ctx ends.
 func (s *Sweeper) removeDue(ctx context.Context) {
-	for ctx.Err() == nil {
-		c, now := s.look()
-		if now.Mono >= s.nextScan {
-			return
-		}
-		batch := s.nextBatch(c, now)
-		if len(batch) == 0 {
-			return
-		}
+	for s.cfg.Clock() < s.nextScan && s.removeBatch(ctx) {
+	}
+}
+
+// removeBatch removes one batch of what is due. It tells whether there was one.
+func (s *Sweeper) removeBatch(ctx context.Context) bool {
+	if ctx.Err() != nil || len(s.soon) == 0 {
+		return false
+	}
+	c, now := s.look()
+	batch := s.nextBatch(c, now)
+	if len(batch) > 0 {
 		s.remove(ctx, batch, now)
 	}
+	return len(batch) > 0
 }
 
 // nextBatch takes what is due from the queue and decides anew about each, with the record as it is now.

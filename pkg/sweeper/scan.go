@@ -2,6 +2,7 @@ package sweeper
 
 import (
 	"container/heap"
+	"context"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -27,16 +28,21 @@ type findings struct {
 	brake    bool
 }
 
+// scanChunk is the number of locks after which a scan makes way for what became due meanwhile.
+const scanChunk = 2000
+
 // scan looks at every lock: it counts, tells what began to alert, and queues what may be removed soon.
-func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
+func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
 	f := findings{states: map[staleness.State]int{}, heldBack: map[staleness.Rule]int{}}
 	alerting := make(map[string]int64, len(s.alerting))
-	tried := make(map[string]tried, len(s.tried))
 	horizon := now.Mono + 2*s.scanInterval()
-	s.soon = s.soon[:0]
+	soon := s.spare[:0]
 	started := 0
 	locks := s.cfg.Locks()
-	for _, r := range locks {
+	for i, r := range locks {
+		if i%scanChunk == scanChunk-1 {
+			s.removeBatch(ctx)
+		}
 		v := staleness.Judge(r, s.cfg.Policy, now)
 		f.states[v.State]++
 		if v.State == staleness.Alerting || v.State == staleness.Expired {
@@ -55,18 +61,13 @@ func (s *Sweeper) scan(c staleness.Conditions, now staleness.Moment) {
 		}
 		f.heldBack[d.HeldBack]++
 		at := max(d.At, s.notBefore(r))
-		if t, ok := s.tried[r.Name]; ok && t.is(r) {
-			tried[r.Name] = t
-			if t.failures >= mostFailures {
-				f.setAside++
-			}
-		}
 		if at <= horizon && !c.AlertOnly && c.Forward {
-			s.soon = append(s.soon, candidate{at: at, deadline: v.AutoUnlockAt, lock: r.Name})
+			soon = append(soon, candidate{at: at, deadline: v.AutoUnlockAt, lock: r.Name})
 		}
 	}
+	s.soon, s.spare, s.alerting = soon, s.soon, alerting
 	heap.Init(&s.soon)
-	s.alerting, s.tried = alerting, tried
+	f.setAside = s.forgetTried()
 	s.engageBrake(&f, len(locks))
 	s.publish(f)
 }

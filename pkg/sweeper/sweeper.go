@@ -22,6 +22,7 @@ type Sweeper struct {
 	// Only the goroutine of the sweep touches these.
 	nextScan time.Duration
 	soon     queue            // what may be removed before the next scan is over
+	spare    queue            // its memory for the next time
 	tried    map[string]tried // the few locks with an outcome that is worth remembering
 	alerting map[string]int64 // the tokens of the locks that alert, so that the start of each is told once
 	nextSlot time.Duration    // of the brake
@@ -72,9 +73,9 @@ func (s *Sweeper) sweep(ctx context.Context) {
 		case <-timer.C:
 		}
 		if c, now := s.look(); now.Mono >= s.nextScan {
-			s.scan(c, now)
-			s.removeTickets(ctx, c, now)
 			s.nextScan = now.Mono + s.scanInterval()
+			s.scan(ctx, c, now)
+			s.removeTickets(ctx, c, now)
 		}
 		s.removeDue(ctx)
 		timer.Reset(s.pause())
