@@ -51,6 +51,10 @@ fuzz-short: ## every fuzz test for FUZZTIME (5s)
 fmt: ## format the Go code
 	gofmt -l -w $$(git ls-files '*.go')
 
+.PHONY: spec
+spec: ## check the models of the protocol (Debian packages spin and gcc)
+	spec/run.sh
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint
 	@test -z "$$(gofmt -l $$(git ls-files '*.go') | tee /dev/stderr)"

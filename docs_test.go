@@ -1,0 +1,68 @@
+package unlocker_test
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Links inside the documentation lead somewhere, headings included.
+func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, depth := range []string{"*/*.md", "*/*/*.md"} {
+		deeper, err := filepath.Glob(depth)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, deeper...)
+	}
+	if len(pages) < 10 {
+		t.Fatalf("only these pages were found: %q", pages)
+	}
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, page := range pages {
+		for _, found := range link.FindAllStringSubmatch(read(t, page), -1) {
+			target, heading, _ := strings.Cut(found[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			file := page
+			if target != "" {
+				file = path.Join(path.Dir(page), target)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s links to %s: %v", page, found[1], err)
+			} else if heading != "" && !headings(read(t, file))[heading] {
+				t.Errorf("%s links to %s, where there is no such heading", page, found[1])
+			}
+		}
+	}
+}
+
+// headings are the anchors that a page gets.
+func headings(page string) map[string]bool {
+	anchors := map[string]bool{}
+	dropped := regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
+	for line := range strings.Lines(page) {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
+			title = dropped.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+			anchors[strings.ReplaceAll(title, " ", "-")] = true
+		}
+	}
+	return anchors
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
