@@ -1,0 +1,149 @@
+package sweeper_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
+)
+
+func TestAFailingRemovalIsSetAsideAndTriedSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.take("bad", time.Minute, 2*time.Minute)
+		s.broken["bad"] = context.DeadlineExceeded
+		s.wait(2*time.Minute + skew + 31*time.Second)
+		if s.tries["bad"] != 6 {
+			t.Errorf("%d tries in half a minute, want 6", s.tries["bad"])
+		}
+		s.take("good", time.Minute, 2*time.Minute)
+		s.wait(time.Hour)
+		if tries := s.tries["bad"]; tries < 6+10 || tries > 6+13 {
+			t.Errorf("%d tries in an hour, want one in five minutes", tries)
+		}
+		if n.Status().SetAside != 1 {
+			t.Errorf("status %+v", n.Status())
+		}
+		if len(s.removals("good")) != 1 {
+			t.Error("a failing lock kept another from being removed")
+		}
+		delete(s.broken, "bad")
+		s.wait(6 * time.Minute)
+		if len(s.removals("bad")) != 1 || n.Status().SetAside != 0 {
+			t.Errorf("removed %v, status %+v", s.removals("bad"), n.Status())
+		}
+	})
+}
+
+func TestAnExtensionForgetsOldFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		s.take("bad", time.Minute, 2*time.Minute)
+		token := s.revision
+		s.broken["bad"] = context.DeadlineExceeded
+		s.wait(5 * time.Minute)
+		if held, err := s.alive("bad", token, time.Now().Round(0), time.Minute); !held || err != nil {
+			t.Fatalf("alive: %v, %v", held, err)
+		}
+		s.wait(time.Minute + skew)
+		lines := n.log("lock not removed")
+		if last := lines[len(lines)-1]; len(lines) != 7 || last["failures"] != 1. {
+			t.Errorf("%d lines, the last one %v", len(lines), last)
+		}
+	})
+}
+
+func TestAConflictIsNotRepeatedUntilTheViewHadTimeToLearn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		tries := 0
+		s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Remove = func(context.Context, []metadata.Removal) []error { tries++; return []error{metadata.ErrChanged} }
+		})
+		s.take("a", time.Second, 2*time.Minute)
+		s.wait(2*time.Minute + skew + 10*time.Second)
+		if tries != 11 {
+			t.Errorf("%d tries in ten seconds", tries)
+		}
+	})
+}
+
+func TestASuccessIsNotRepeatedWhileTheViewIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		tries := 0
+		s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Remove = func(context.Context, []metadata.Removal) []error { tries++; return []error{nil} }
+		})
+		s.take("a", time.Second, 2*time.Minute)
+		s.wait(2*time.Minute + skew + 9*time.Second)
+		if tries != 1 {
+			t.Errorf("%d tries", tries)
+		}
+	})
+}
+
+func TestANewHoldWithoutDeadlinesIsNotTakenForTheOldOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bare := func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt, r.DeadlineRevision = time.Time{}, time.Time{}, 0 }
+		s := newStore()
+		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode, c.Policy.DefaultAutoUnlockAfter = sweeper.DryRun, time.Hour })
+		for range 2 {
+			s.take("a", 0, 0, bare)
+			s.wait(2 * time.Hour)
+			s.release("a")
+		}
+		if lines := n.log("lock not removed"); len(lines) != 2 {
+			t.Errorf("%d lines for two holds", len(lines))
+		}
+	})
+}
+
+func TestAWrongNumberOfAnswersIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Remove = func(context.Context, []metadata.Removal) []error { return nil }
+		})
+		s.take("a", time.Minute, 2*time.Minute)
+		s.wait(2*time.Minute + skew)
+		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "error" {
+			t.Errorf("logged %v", lines)
+		}
+	})
+}
+
+func TestTheRemovalInFlightIsFinishedAndNoOtherIsStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.delay = time.Second
+		n := s.join(t)
+		for i := range 200 {
+			s.take(string(rune('a'+i%26))+strings.Repeat("x", i/26), time.Minute, 2*time.Minute)
+		}
+		for i := range 300 { // so that the brake is not on
+			s.take(strings.Repeat("y", i+1), time.Hour, time.Hour)
+		}
+		s.wait(2*time.Minute + skew + 500*time.Millisecond)
+		n.stop()
+		select {
+		case <-n.done:
+			t.Fatal("Run returned while a removal was in flight")
+		default:
+		}
+		s.wait(time.Hour)
+		<-n.done
+		if len(s.commits) != 1 || len(s.commits[0]) != 64 || len(s.removed) != 64 {
+			t.Errorf("%d commits, %d removed", len(s.commits), len(s.removed))
+		}
+		if lines := n.log("lock removed"); len(lines) != 64 {
+			t.Errorf("%d lines for 64 removals", len(lines))
+		}
+	})
+}
