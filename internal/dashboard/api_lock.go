@@ -59,9 +59,10 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	include := strings.Split(r.URL.Query().Get("include"), ",")
-	if d.config.HideBacktraces && slices.Contains(include, "backtrace") && len(include) == 1 {
-		return answer{}, &problem{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here",
-			Detail: "Backtraces are switched off on this dashboard."}
+	if slices.Contains(include, "backtrace") && len(include) == 1 {
+		if err := d.admit(callerOf(r), Backtrace); err != nil {
+			return answer{}, err
+		}
 	}
 	now := d.config.Now()
 	j := lockDetailJSON{Unread: known(v.unread), Client: known(v.document.Client), Queue: make([]waiterJSON, len(v.waiters))}
@@ -74,11 +75,11 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 		j.Queue[i].Since, j.Queue[i].SinceIn = instants(w.Since.Time, now)
 		j.Queue[i].TimeoutAt, j.Queue[i].TimeoutIn = instants(w.TimeoutAt.Time, now)
 	}
-	if slices.Contains(include, "backtrace") && !d.config.HideBacktraces {
+	if slices.Contains(include, "backtrace") && callerOf(r).may(Backtrace) {
 		j.Backtrace = known(v.document.Backtrace)
 	}
 	if slices.Contains(include, "fields") {
-		j.Fields = d.fieldsJSON(v.document.Fields)
+		j.Fields = fieldsJSON(callerOf(r), v.document.Fields)
 	}
 	if v.asked != "" {
 		j.Ended = endedJSON(v, now)
@@ -90,10 +91,10 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 	return jsonAnswer(j, m, "")
 }
 
-func (d *Dashboard) fieldsJSON(fields []metadata.Field) []fieldJSON {
+func fieldsJSON(c caller, fields []metadata.Field) []fieldJSON {
 	var list []fieldJSON
 	for _, f := range fields {
-		if d.hidden(f.Name) {
+		if hidden(c, f.Name) {
 			continue
 		}
 		j := fieldJSON{Name: f.Name, CreateRevision: strconv.FormatInt(f.CreateRevision, 10), ModRevision: strconv.FormatInt(f.ModRevision, 10)}

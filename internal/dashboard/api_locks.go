@@ -110,7 +110,7 @@ func (d *Dashboard) summaryAPI(r *http.Request) (answer, error) {
 		return a, nil
 	}
 	now, c := d.config.Now(), found.counts
-	j := summaryJSON{Verdict: d.verdict(s, d.page("").lens).Text.String(), Held: c.Held, Alerting: c.Alerting, Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
+	j := summaryJSON{Verdict: d.verdict(s, d.lens()).Text.String(), Held: c.Held, Alerting: c.Alerting, Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = instants(c.Oldest, now)
 	j.LongestAt, j.LongestIn = instants(c.Longest, now)
 	if d.config.Queues != nil {

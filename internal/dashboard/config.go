@@ -40,6 +40,11 @@ type Config struct {
 	// Now is the wall clock.
 	Now func() time.Time
 
+	// ForceUnlock removes a hold and records the action, in one transaction. Nil switches force unlock off. Its error is
+	// [metadata.ErrChanged] when that hold is over, [ErrUnknown] when nobody can tell what became of the removal.
+	ForceUnlock func(ctx context.Context, r metadata.Removal, a metadata.Action) error
+
+	Access Access           // who callers are and what they may do
 	Policy staleness.Policy // of the unlocker, for locks without readable deadlines
 	Log    zerolog.Logger
 
@@ -86,8 +91,14 @@ func (c *Config) check() error {
 	if c.Title == "" {
 		c.Title = "mutexdash"
 	}
+	if err := c.Access.check(c.ForceUnlock != nil); err != nil {
+		return fmt.Errorf("dashboard: %w", err)
+	}
 	return nil
 }
+
+// ErrUnknown says that nobody can tell yet whether a hold was removed.
+var ErrUnknown = errors.New("outcome unknown")
 
 // checkExternalURL returns the origin and the path of the external URL; both are empty for an empty one.
 func checkExternalURL(s string) (origin, path string, err error) {

@@ -74,24 +74,24 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		return nil, err
 	}
 	mux := chi.NewRouter()
-	mux.Use(headers, d.measure, d.recovery, d.limit, protect, middleware.GetHead)
+	mux.Use(headers, d.measure, d.recovery, d.limit, d.identify, protect, middleware.GetHead)
 	mux.NotFound(d.lost)
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD")
 		d.fail(w, r, errMethod)
 	})
-	get := func(path string, do action) { mux.Get(d.route+path, d.handle(do)) }
-	get("", d.list)
-	get("lock", d.lock)
-	get("lock/backtrace", d.backtrace)
-	get("status", d.status)
-	get("help", d.help)
-	get("icon.svg", d.icon)
-	get("assets/{fingerprint}/{file}", d.asset)
-	get("api/v1/locks", d.locksAPI)
-	get("api/v1/lock", d.lockAPI)
-	get("api/v1/summary", d.summaryAPI)
-	get("api/v1/status", d.statusAPI)
+	get := func(path string, need Permission, do action) { mux.Get(d.route+path, d.handle(need, do)) }
+	get("", View, d.list)
+	get("lock", View, d.lock)
+	get("lock/backtrace", Backtrace, d.backtrace)
+	get("status", View, d.status)
+	get("help", anybody, d.help)
+	get("icon.svg", anybody, d.icon)
+	get("assets/{fingerprint}/{file}", anybody, d.asset)
+	get("api/v1/locks", View, d.locksAPI)
+	get("api/v1/lock", View, d.lockAPI)
+	get("api/v1/summary", View, d.summaryAPI)
+	get("api/v1/status", View, d.statusAPI)
 	return mux, nil
 }
 

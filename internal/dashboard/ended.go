@@ -18,9 +18,9 @@ type endedView struct {
 	UUID  string
 }
 
-func (d *Dashboard) endedPage(v *lockView) lockPage {
+func (d *Dashboard) endedPage(c caller, v *lockView) lockPage {
 	e := v.ending
-	p := lockPage{page: d.page(e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.row == nil}
+	p := lockPage{page: d.page(c, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.row == nil}
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(e.Lock), d.urls.To("")
 	words := map[string]string{metadata.EndedAutoUnlocked: "auto-unlocked", metadata.EndedForced: "force-unlocked", metadata.EndedReleased: "released"}
 	p.Ended = &endedView{Word: words[e.Ended], When: p.age(e.EndedAt.Time), By: e.By, Why: e.Why, Owner: e.Owner,

@@ -149,12 +149,12 @@ const (
 	maxFieldsBytes = 64 << 10
 )
 
-func (d *Dashboard) fieldViews(doc metadata.Document) []fieldView {
+func (d *Dashboard) fieldViews(c caller, doc metadata.Document) []fieldView {
 	views := make([]fieldView, 0, len(doc.Fields))
 	left := maxFieldsBytes
 	for _, f := range doc.Fields {
 		v := fieldView{Key: f.Name, Value: f.Value, Bytes: len(f.Value), Created: f.CreateRevision, Changed: f.ModRevision}
-		if d.hidden(f.Name) {
+		if hidden(c, f.Name) {
 			continue
 		}
 		if d.config.Layout.Prefix() != "" {
@@ -171,7 +171,7 @@ func (d *Dashboard) fieldViews(doc metadata.Document) []fieldView {
 	return views
 }
 
-// hidden tells whether the field may hold a backtrace where those are switched off.
-func (d *Dashboard) hidden(field string) bool {
-	return d.config.HideBacktraces && (field == metadata.FieldBacktrace || field == metadata.FieldMetadata)
+// hidden tells whether the field may hold a backtrace, and the caller may not see those.
+func hidden(c caller, field string) bool {
+	return !c.may(Backtrace) && (field == metadata.FieldBacktrace || field == metadata.FieldMetadata)
 }

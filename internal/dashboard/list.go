@@ -110,7 +110,7 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 	if a, ok := d.notModified(r, etag); ok {
 		return a, nil
 	}
-	view := d.listPage(s, l, result)
+	view := d.listPage(callerOf(r), s, l, result)
 	view.ETag = etag
 	part := "layout"
 	if view.Part = r.URL.Query().Get("fragment") == "rows"; view.Part {
@@ -125,7 +125,7 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 func (d *Dashboard) listTag(r *http.Request, s *snapshot, l listRequest, found *result) string {
 	asked := r.URL.Path + l.link(d.urls, nil, "after", l.after, "before", l.before, "fields", r.URL.Query().Get("fields"))
 	h := fnv(fnvStart, s.version, found.version, d.traces.current(), fnvText(asked), fnvText(d.config.Version+d.assets.fingerprint),
-		fnvText(string(d.config.Fresh().level(d.config.Now()))))
+		fnvText(string(d.config.Fresh().level(d.config.Now()))), fnvText(fmt.Sprint(callerOf(r).name, callerOf(r).rights)))
 	unlockers, _ := d.unlockers()
 	for _, u := range unlockers {
 		h = fnv(h, fnvText(u.ID), fnvText(u.Mode), fnvText(fmt.Sprint(u.HeldBack)))
@@ -133,11 +133,11 @@ func (d *Dashboard) listTag(r *http.Request, s *snapshot, l listRequest, found *
 	return fmt.Sprintf(`W/"%016x"`, h)
 }
 
-func (d *Dashboard) listPage(s *snapshot, l listRequest, found *result) listPage {
+func (d *Dashboard) listPage(c caller, s *snapshot, l listRequest, found *result) listPage {
 	id := listID(l.query, l.order)
 	w := found.window(l.order, id, l.after, l.before, l.limit)
 	v := listPage{
-		page: d.page(""), Matched: found.counts.Total, Total: s.all.Total,
+		page: d.page(c, ""), Matched: found.counts.Total, Total: s.all.Total,
 		Problems: l.query.problems, From: w.first + 1, To: w.first + len(w.rows),
 		Clear: l.link(d.urls, func(l *listRequest) { l.query.text = "" }), Limit: l.limit, Full: l.full,
 	}
@@ -166,7 +166,7 @@ func (d *Dashboard) listPage(s *snapshot, l listRequest, found *result) listPage
 	d.fillControls(&v, s, l, found)
 	v.Rows = make([]rowView, len(w.rows))
 	for i, row := range w.rows {
-		v.Rows[i] = d.rowView(row, v.lens, l)
+		v.Rows[i] = d.rowView(c, row, v.lens, l)
 	}
 	return v
 }

@@ -44,16 +44,16 @@ func (d *Dashboard) lock(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	body, err := d.render("lock", d.lockPage(v))
+	body, err := d.render("lock", d.lockPage(callerOf(r), v))
 	return answer{Type: typeHTML, Body: body}, err
 }
 
-func (d *Dashboard) lockPage(v *lockView) lockPage {
+func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	if v.ending != nil {
-		return d.endedPage(v)
+		return d.endedPage(c, v)
 	}
 	row := v.row
-	p := lockPage{page: d.page(row.Name), Name: row.Name, Look: row.look, Purpose: row.Purpose, Problems: row.Problems}
+	p := lockPage{page: d.page(c, row.Name), Name: row.Name, Look: row.look, Purpose: row.Purpose, Problems: row.Problems}
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(row.Name), d.urls.To("")
 	p.Icon = icon{Look: row.look}
 	p.Unread, p.Recorded = v.unread, d.config.Waiters != nil
@@ -73,8 +73,8 @@ func (d *Dashboard) lockPage(v *lockView) lockPage {
 		p.Skew = "clock skew +" + short(ahead)
 	}
 	switch {
-	case d.config.HideBacktraces:
-		p.Hidden = "Backtraces are switched off on this dashboard."
+	case d.noBacktraces(c) != "":
+		p.Hidden = d.noBacktraces(c)
 	case v.unread != "":
 		if p.Trace = d.reader.read(d.traces.of(row).text); p.Trace == nil {
 			p.Hidden = "Not read: etcd did not answer (" + v.unread + ")."
@@ -86,7 +86,7 @@ func (d *Dashboard) lockPage(v *lockView) lockPage {
 	p.Waiters = d.waiterViews(v.waiters, p.lens)
 	p.Commands = d.commands(row)
 	p.Unlock = "mutexctl force-unlock " + shell(row.Name)
-	p.Fields = d.fieldViews(v.document)
+	p.Fields = d.fieldViews(c, v.document)
 	return p
 }
 
@@ -149,9 +149,6 @@ func (d *Dashboard) backtrace(r *http.Request) (answer, error) {
 	switch {
 	case err != nil:
 		return answer{}, err
-	case d.config.HideBacktraces:
-		return answer{}, &problem{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here",
-			Detail: "Backtraces are switched off on this dashboard."}
 	case v.unread != "":
 		return answer{}, &problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
 			Detail: "The backtrace could not be read: " + v.unread + ".", Retry: 5 * time.Second}

@@ -24,6 +24,9 @@ type page struct {
 	JSON        string // the page as JSON
 	Banner      sentence
 	Follows     bool // the page goes on with the locks by itself
+	Caller      string
+	Inside      bool // the caller may view locks
+	Audits      bool // the caller may see the audit trail
 }
 
 // freshView is how current the page is.
@@ -35,12 +38,24 @@ type freshView struct {
 	Cause    string
 }
 
+// lens is how locks are to be looked at now.
+func (d *Dashboard) lens() lens {
+	now := d.config.Now()
+	return lens{now: now, stale: d.config.Fresh().level(now) == stale}
+}
+
 // page fills the frame for a page with this title.
-func (d *Dashboard) page(title string) page {
+func (d *Dashboard) page(c caller, title string) page {
 	now, fresh := d.config.Now(), d.config.Fresh()
 	level := fresh.level(now)
+	if !c.may(View) { // who may not look is not told how etcd does either
+		fresh, level = Freshness{}, never
+	}
 	p := page{
 		lens:        lens{now: now, stale: level == stale},
+		Caller:      c.name,
+		Inside:      c.may(View),
+		Audits:      c.may(Audit),
 		Title:       joinTitle(title, d.config.Title, d.config.Environment),
 		Brand:       d.config.Title,
 		Environment: d.config.Environment,

@@ -63,7 +63,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 		a.Body, err = json.Marshal(p)
 	} else {
 		a.Type = typeHTML
-		a.Body, err = d.render("problem", d.problemPage(p))
+		a.Body, err = d.render("problem", d.problemPage(callerOf(r), p))
 	}
 	if err != nil {
 		d.config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("error page failed")
@@ -84,8 +84,8 @@ type problemPage struct {
 	Retry     int      // seconds
 }
 
-func (d *Dashboard) problemPage(p *problem) problemPage {
-	view := problemPage{page: d.page(p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
+func (d *Dashboard) problemPage(c caller, p *problem) problemPage {
+	view := problemPage{page: d.page(c, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
 	view.Query = boxText(p.Name)
 	if p.Code == "not_loaded" {
 		view.Endpoints = d.config.Endpoints

@@ -24,11 +24,15 @@ type answer struct {
 	Header map[string]string // on top of the usual ones, or instead of them
 }
 
-// action answers a request; its error goes to [Dashboard.fail].
+// action answers a request of a caller who has the permission for it; its error goes to [Dashboard.fail].
 type action func(r *http.Request) (answer, error)
 
-func (d *Dashboard) handle(do action) http.HandlerFunc {
+func (d *Dashboard) handle(need Permission, do action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if err := d.admit(callerOf(r), need); err != nil {
+			d.fail(w, r, err)
+			return
+		}
 		a, err := do(r)
 		if err != nil {
 			d.fail(w, r, err)

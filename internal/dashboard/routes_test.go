@@ -19,36 +19,37 @@ type route struct {
 	method  string
 	path    string // below the prefix
 	status  int
+	needs   string // permission
 	headers []string
 }
 
 // routes are all kinds of requests, well-behaved and not.
 func routes(assets string) []route {
 	return []route{
-		{"list", "GET", "", 200, nil},
-		{"list, fragment", "GET", "?fragment=rows", 200, nil},
-		{"list, HEAD", "HEAD", "", 200, nil},
-		{"lock", "GET", "lock?name=billing/invoice-run", 200, nil},
-		{"lock that is not held", "GET", "lock?name=x", 404, nil},
-		{"lock without a name", "GET", "lock", 400, nil},
-		{"backtrace", "GET", "lock/backtrace?name=billing/invoice-run", 200, nil},
-		{"status", "GET", "status", 200, nil},
-		{"help", "GET", "help", 200, nil},
-		{"icon", "GET", "icon.svg?look=alerting&n=2", 200, nil},
-		{"icon with markup", "GET", "icon.svg?look=alerting&n=%3Cb", 404, nil},
-		{"asset", "GET", "assets/" + assets + "/app.css", 200, nil},
-		{"asset of another build", "GET", "assets/000000000000/app.css", 404, nil},
-		{"no such page", "GET", "nothing/here", 404, nil},
-		{"list, API", "GET", "api/v1/locks", 200, nil},
-		{"lock, API", "GET", "api/v1/lock?name=billing/invoice-run&include=backtrace,fields", 200, nil},
-		{"summary, API", "GET", "api/v1/summary", 200, nil},
-		{"status, API", "GET", "api/v1/status", 200, nil},
-		{"bad query, API", "GET", "api/v1/locks?q=nonsense:1", 400, nil},
-		{"no such page, API", "GET", "api/v1/nothing", 404, nil},
-		{"POST to a page", "POST", "lock?name=x", 405, nil},
-		{"DELETE", "DELETE", "lock?name=x", 405, nil},
-		{"POST from another site", "POST", "lock?name=x", 403, []string{"Sec-Fetch-Site", "cross-site"}},
-		{"POST from another origin", "POST", "lock?name=x", 403, []string{"Origin", "https://evil.example"}},
+		{"list", "GET", "", 200, "view", nil},
+		{"list, fragment", "GET", "?fragment=rows", 200, "view", nil},
+		{"list, HEAD", "HEAD", "", 200, "view", nil},
+		{"lock", "GET", "lock?name=billing/invoice-run", 200, "view", nil},
+		{"lock that is not held", "GET", "lock?name=x", 404, "view", nil},
+		{"lock without a name", "GET", "lock", 400, "view", nil},
+		{"backtrace", "GET", "lock/backtrace?name=billing/invoice-run", 200, "backtrace", nil},
+		{"status", "GET", "status", 200, "view", nil},
+		{"help", "GET", "help", 200, "", nil},
+		{"icon", "GET", "icon.svg?look=alerting&n=2", 200, "", nil},
+		{"icon with markup", "GET", "icon.svg?look=alerting&n=%3Cb", 404, "", nil},
+		{"asset", "GET", "assets/" + assets + "/app.css", 200, "", nil},
+		{"asset of another build", "GET", "assets/000000000000/app.css", 404, "", nil},
+		{"no such page", "GET", "nothing/here", 404, "", nil},
+		{"list, API", "GET", "api/v1/locks", 200, "view", nil},
+		{"lock, API", "GET", "api/v1/lock?name=billing/invoice-run&include=backtrace,fields", 200, "view", nil},
+		{"summary, API", "GET", "api/v1/summary", 200, "view", nil},
+		{"status, API", "GET", "api/v1/status", 200, "view", nil},
+		{"bad query, API", "GET", "api/v1/locks?q=nonsense:1", 400, "view", nil},
+		{"no such page, API", "GET", "api/v1/nothing", 404, "", nil},
+		{"POST to a page", "POST", "lock?name=x", 405, "view", nil},
+		{"DELETE", "DELETE", "lock?name=x", 405, "view", nil},
+		{"POST from another site", "POST", "lock?name=x", 403, "view", []string{"Sec-Fetch-Site", "cross-site"}},
+		{"POST from another origin", "POST", "lock?name=x", 403, "view", []string{"Origin", "https://evil.example"}},
 	}
 }
 

@@ -34,7 +34,7 @@ type rowView struct {
 	Progress string
 }
 
-func (d *Dashboard) rowView(r *row, at lens, l listRequest) rowView {
+func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 	v := rowView{
 		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: clip(r.Name, maxNameShown), URL: d.urls.Lock(r.Name, r.UUID),
 		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID), Held: at.age(r.LockedAt), Alert: at.alert(r.verdict.AlertAt),
@@ -68,7 +68,9 @@ func (d *Dashboard) rowView(r *row, at lens, l listRequest) rowView {
 	if r.Alive != nil {
 		v.Alive, v.Progress = at.age(r.Alive.At), clip(r.Alive.Progress, maxLineShown)
 	}
-	if v.Frame = clip(d.traces.of(r).first, maxLineShown); v.Frame != "" {
+	if !c.may(Backtrace) {
+		v.Frame = ""
+	} else if v.Frame = clip(d.traces.of(r).first, maxLineShown); v.Frame != "" {
 		v.Version += "-at"
 	}
 	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil

@@ -31,7 +31,7 @@ type unlockerView struct {
 
 func (d *Dashboard) status(r *http.Request) (answer, error) {
 	fresh := d.config.Fresh()
-	v := statusPage{page: d.page("status"), Prefix: d.config.Layout.Prefix(), Endpoints: d.config.Endpoints,
+	v := statusPage{page: d.page(callerOf(r), "status"), Prefix: d.config.Layout.Prefix(), Endpoints: d.config.Endpoints,
 		Cause: fresh.Cause, Synced: fresh.Synced}
 	v.Here, v.JSON, v.Since = "status", d.urls.To("api/v1/status"), v.age(fresh.Since)
 	if s, err := d.loaded(); err == nil {
@@ -113,7 +113,7 @@ type helpPage struct {
 }
 
 func (d *Dashboard) help(r *http.Request) (answer, error) {
-	v := helpPage{d.page("help"), []look{held, alerting, expiring, expired, malformed}}
+	v := helpPage{d.page(callerOf(r), "help"), []look{held, alerting, expiring, expired, malformed}}
 	v.Here = "help"
 	body, err := d.render("help", v)
 	return answer{Type: typeHTML, Body: body}, err

@@ -78,11 +78,17 @@ func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a m
 	return err
 }
 
+// ErrUnknown is in the chain of an error after which nobody knows whether a forced removal was done, or may still be done.
+var ErrUnknown = errors.New("outcome unknown")
+
 // unknownError is a request of which nobody knows what became.
 type unknownError struct{ error }
 
 func (e *unknownError) Error() string { return "outcome unknown, look again: " + e.error.Error() }
 func (e *unknownError) Unwrap() error { return e.error }
+
+// Is makes it an ErrUnknown.
+func (e *unknownError) Is(target error) bool { return target == ErrUnknown }
 
 func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal, a metadata.Action) (*clientv3.TxnResponse, error) {
 	for try := 0; ; try++ {

@@ -23,6 +23,7 @@ type options struct {
 	title          string
 	environment    string
 	hideBacktraces bool
+	access         accessOptions
 }
 
 // Command returns the program.
@@ -31,8 +32,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mutexdash",
 		Short: "the dashboard of distributed locks",
-		Long: `mutexdash serves pages and a JSON API that show the distributed locks of an etcd cluster. It only reads: a role that may read
-the locks' prefix is enough. When etcd is away it stays up and shows the last known state as such.
+		Long: `mutexdash serves pages and a JSON API that show the distributed locks of an etcd cluster. Unless
+force unlock is switched on it only reads: an etcd role that may read the locks' prefix is enough. When etcd is away it stays up and shows the last known state as such.
 
 The pages are on --web.listen-address; probes and metrics, without login, on --web.ops-address.`,
 		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu`,
@@ -44,6 +45,7 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	o.etcd, o.locks = flags.Etcd(fs), flags.Locks(fs)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":8080", OpsAddress: ":10981"})
 	o.look(fs)
+	o.access.flags(fs)
 	o.policy, o.log = flags.Policy(fs), flags.Log(fs)
 	flags.Bind(cmd, "MUTEXDASH")
 	return cmd

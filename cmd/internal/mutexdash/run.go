@@ -3,6 +3,7 @@ package mutexdash
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"time"
@@ -42,7 +43,11 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	defer etcd.Close()
-	r, err := join(o, etcd, log)
+	access, err := o.access.read(o.web.ConfigFile)
+	if err != nil {
+		return daemon.Usage(err)
+	}
+	r, err := join(o, access, etcd, log)
 	if err != nil {
 		return daemon.Usage(err)
 	}
@@ -55,7 +60,7 @@ func run(ctx context.Context, o options) error {
 const namespace = "mutexdash"
 
 // join hands each room the functions of the others that it needs.
-func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) {
+func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) {
 	layout, err := o.locks.Layout()
 	if err != nil {
 		return nil, err
@@ -64,7 +69,12 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
 		lockview.Options{Explain: etcdconn.Explain, Log: log})
 	r.trouble = joint.Trouble(etcd, layout, r.view, log)
-	r.pages, err = dashboard.New(r.config(o, log))
+	config := r.config(o, log)
+	config.Access = access
+	if o.access.forceUnlock {
+		config.ForceUnlock = r.forceUnlock
+	}
+	r.pages, err = dashboard.New(config)
 	return r, err
 }
 
@@ -89,6 +99,15 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
 		Version: daemon.BuildInfo().Version, Layout: r.layout, Endpoints: public(o.etcd.Endpoints), HideBacktraces: o.hideBacktraces,
 	}
+}
+
+// forceUnlock removes a hold.
+func (r *rooms) forceUnlock(ctx context.Context, removal metadata.Removal, a metadata.Action) error {
+	err := r.store.ForceUnlock(ctx, removal, a)
+	if errors.Is(err, lockstore.ErrUnknown) {
+		return fmt.Errorf("%w: %w", dashboard.ErrUnknown, err)
+	}
+	return err
 }
 
 // serve runs the view, the pages and the probes until ctx ends.

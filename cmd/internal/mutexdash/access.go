@@ -1,0 +1,90 @@
+package mutexdash
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	"gopkg.in/yaml.v3"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+)
+
+// accessOptions are the flags of who may do what.
+type accessOptions struct {
+	identity       string
+	header, groups string
+	proxies        []string
+	permissions    string
+	forceUnlock    bool
+}
+
+func (o *accessOptions) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.identity, "web.identity", "none", "`source` of callers' names: none (everybody may look), basic, mtls, or header set by a trusted proxy")
+	fs.StringVar(&o.header, "web.identity.header", "X-Forwarded-User", "`header` with the name, for identity header")
+	fs.StringVar(&o.groups, "web.identity.groups-header", "", "`header` with the groups of the caller, comma separated, for identity header")
+	fs.StringSliceVar(&o.proxies, "web.trusted-proxies", nil, "`addresses` and networks of the proxies whose headers are believed, comma separated or repeated")
+	fs.StringVar(&o.permissions, "web.permissions-file", "", "YAML `file` that gives view, backtrace, audit and unlock to everyone, users and groups; without it, who has a name may view and see backtraces")
+	fs.BoolVar(&o.forceUnlock, "web.enable-force-unlock", false, "let callers with the permission unlock end holds; needs an identity, a permissions file, and an etcd role that may write")
+}
+
+// read reads the files that the flags name and says what contradicts.
+func (o *accessOptions) read(webConfig string) (dashboard.Access, error) {
+	a := dashboard.Access{Source: dashboard.Source(o.identity), Header: o.header, GroupsHeader: o.groups}
+	var err error
+	if a.TrustedProxies, err = dashboard.ParseProxies(o.proxies); err != nil {
+		return a, err
+	}
+	if o.permissions != "" {
+		if a.Permissions, err = readPermissions(o.permissions); err != nil {
+			return a, fmt.Errorf("the permissions file %s: %w", o.permissions, err)
+		}
+	}
+	switch a.Source {
+	case dashboard.SourceBasic:
+		users, err := readWebConfig(webConfig)
+		if err != nil || len(users.Users) == 0 {
+			return a, errors.Join(errors.New("identity basic needs basic_auth_users in the file of --web.config.file"), err)
+		}
+		a.KnownUser = func(name string) bool {
+			now, err := readWebConfig(webConfig)
+			_, known := now.Users[name]
+			return err == nil && known
+		}
+	case dashboard.SourceMTLS:
+		config, err := readWebConfig(webConfig)
+		if err != nil || config.TLS.ClientAuth != "RequireAndVerifyClientCert" {
+			return a, errors.Join(errors.New("identity mtls needs client_auth_type: RequireAndVerifyClientCert in the file of --web.config.file"), err)
+		}
+	}
+	return a, nil
+}
+
+func readPermissions(file string) (*dashboard.Permissions, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return dashboard.ParsePermissions(text)
+}
+
+// webConfig is the part of the web server's configuration that tells how callers prove who they are.
+type webConfig struct {
+	Users map[string]string `yaml:"basic_auth_users"`
+	TLS   struct {
+		ClientAuth string `yaml:"client_auth_type"`
+	} `yaml:"tls_server_config"`
+}
+
+// readWebConfig reads the file anew each time, as the web server does: a user that was added or taken away counts at once.
+func readWebConfig(file string) (c webConfig, err error) {
+	if file == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = yaml.Unmarshal(text, &c)
+	}
+	return c, err
+}

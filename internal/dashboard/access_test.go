@@ -1,0 +1,194 @@
+package dashboard_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+)
+
+// roles are the permissions of the tests' people: the name says what each may do.
+const roles = `
+everyone: []
+users:
+  viewer: [view]
+  coder: [view, backtrace]
+  auditor: [view, audit]
+  unlocker: [view, unlock]
+  chief: [view, backtrace, audit, unlock]
+groups:
+  on-call: [view, unlock]
+`
+
+func parsed(t testing.TB, file string) *dashboard.Permissions {
+	t.Helper()
+	p, err := dashboard.ParsePermissions([]byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// behindProxy is an access in which a proxy at httptest's address says who asks.
+func behindProxy(t testing.TB) dashboard.Access {
+	return dashboard.Access{
+		Source: dashboard.SourceHeader, Header: "X-Forwarded-User", GroupsHeader: "X-Forwarded-Groups",
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}, Permissions: parsed(t, roles),
+	}
+}
+
+func TestEveryRouteWantsItsPermission(t *testing.T) {
+	d := busy().dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
+	people := map[string][]string{
+		"": nil, "nobody": nil, "viewer": {"view"}, "coder": {"view", "backtrace"}, "auditor": {"view", "audit"}, "unlocker": {"view", "unlock"},
+		"chief": {"view", "backtrace", "audit", "unlock"},
+	}
+	for _, r := range routes(fingerprint(t, d)) {
+		if r.method == "POST" || r.method == "DELETE" {
+			continue // nothing to be seen; who may do what stands with the tests of force unlock
+		}
+		for who, may := range people {
+			w := ask(d, r.method, "/"+r.path, append([]string{"X-Forwarded-User", who}, r.headers...)...)
+			want := r.status
+			switch {
+			case r.needs == "" || strings.Contains(strings.Join(may, " "), r.needs):
+			case who == "":
+				want = http.StatusUnauthorized
+			default:
+				want = http.StatusForbidden
+			}
+			if w.Code != want {
+				t.Errorf("%s for %q: %d, want %d", r.name, who, w.Code, want)
+			}
+			if body := w.Body.String(); want != r.status && (len(may) == 0 && strings.Contains(body, "918273") || strings.Contains(body, "catalog")) {
+				t.Errorf("%s for %q tells something of the locks: %s", r.name, who, words(body))
+			}
+			checkHeaders(t, r, w)
+		}
+	}
+}
+
+func TestBacktracesNeedTheirPermissionWhereverTheyStand(t *testing.T) {
+	s := busy()
+	d := s.dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
+	hidden := s.dashboard(t, func(c *dashboard.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
+	for _, path := range []string{"/?density=full", "/lock?name=billing/invoice-run", "/lock/backtrace?name=billing/invoice-run",
+		"/api/v1/lock?name=billing/invoice-run&include=backtrace,fields", "/api/v1/lock?name=billing/invoice-run&include=backtrace"} {
+		for who, sees := range map[string]bool{"viewer": false, "chief": true} {
+			w := get(d, path, "X-Forwarded-User", who)
+			if got := strings.Contains(w.Body.String(), "invoice_run.rb"); got != sees && path != "/?density=full" {
+				t.Errorf("%s for %s: sees the backtrace is %t", path, who, got)
+			}
+			if w := get(hidden, path, "X-Forwarded-User", who); strings.Contains(w.Body.String(), "invoice_run.rb") {
+				t.Errorf("%s for %s: a backtrace is shown where they are switched off", path, who)
+			}
+		}
+	}
+}
+
+func TestCallerIsWhoTheSourceSays(t *testing.T) {
+	proxy := behindProxy(t)
+	leaf := func(c x509.Certificate) func(*http.Request) {
+		return func(r *http.Request) { r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{&c}}} }
+	}
+	header := func(pairs ...string) func(*http.Request) {
+		return func(r *http.Request) {
+			for i := 0; i+1 < len(pairs); i += 2 {
+				r.Header.Add(pairs[i], pairs[i+1])
+			}
+		}
+	}
+	basic := dashboard.Access{Source: dashboard.SourceBasic, KnownUser: func(name string) bool { return name == "chief" }}
+	mtls := dashboard.Access{Source: dashboard.SourceMTLS, Permissions: parsed(t, "everyone: [view]")}
+	for name, c := range map[string]struct {
+		access dashboard.Access
+		change func(*http.Request)
+		who    string // empty: 401
+	}{
+		"a proxy says so":      {proxy, header("X-Forwarded-User", "chief"), "chief"},
+		"a proxy tells groups": {proxy, header("X-Forwarded-User", "ann", "X-Forwarded-Groups", "a, on-call"), "ann"},
+		"another peer says so": {proxy, func(r *http.Request) { header("X-Forwarded-User", "chief")(r); r.RemoteAddr = "203.0.113.9:1" }, ""},
+		"another peer names the proxy": {proxy, func(r *http.Request) {
+			header("X-Forwarded-User", "chief", "X-Forwarded-For", "192.0.2.1")(r)
+			r.RemoteAddr = "[2001:db8::1]:1"
+		}, ""},
+		"a proxy says it twice":                     {proxy, header("X-Forwarded-User", "chief", "X-Forwarded-User", "viewer"), ""},
+		"a proxy tells groups twice":                {proxy, header("X-Forwarded-User", "ann", "X-Forwarded-Groups", "on-call", "X-Forwarded-Groups", "b"), ""},
+		"a name of control characters":              {proxy, header("X-Forwarded-User", "chief\u202e"), ""},
+		"a name of blanks":                          {proxy, header("X-Forwarded-User", " "), ""},
+		"a name that is too long":                   {proxy, header("X-Forwarded-User", strings.Repeat("a", 300)), ""},
+		"a password was checked":                    {basic, func(r *http.Request) { r.SetBasicAuth("chief", "x") }, "chief"},
+		"a name that the web server does not check": {basic, func(r *http.Request) { r.SetBasicAuth("viewer", "x") }, ""},
+		"no password":                               {basic, func(*http.Request) {}, ""},
+		"a header without a proxy":                  {basic, header("X-Forwarded-User", "chief"), ""},
+		"a certificate with an address":             {mtls, leaf(x509.Certificate{EmailAddresses: []string{"ann@example.org"}, DNSNames: []string{"host"}}), "ann@example.org"},
+		"a certificate with a URI":                  {mtls, leaf(x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "prod", Path: "/ann"}}}), "spiffe://prod/ann"},
+		"a certificate of a host":                   {mtls, leaf(x509.Certificate{DNSNames: []string{"ops-1"}}), "ops-1"},
+		"a certificate with a common name alone":    {mtls, leaf(x509.Certificate{}), ""},
+		"a certificate that nobody verified": {mtls, func(r *http.Request) {
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{DNSNames: []string{"ops-1"}}}}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := busy().dashboard(t, func(config *dashboard.Config) { config.Access = c.access })
+			r := httptest.NewRequest("GET", "/", nil)
+			c.change(r)
+			w := httptest.NewRecorder()
+			d.ServeHTTP(w, r)
+			if c.who == "" {
+				if w.Code != http.StatusUnauthorized {
+					t.Errorf("the answer is %d %s", w.Code, words(w.Body.String()))
+				}
+				return
+			}
+			wantWords(t, w.Body.String(), "signed in as "+c.who)
+		})
+	}
+}
+
+func TestAccessThatContradictsItselfIsOneSentence(t *testing.T) {
+	never := func(string) bool { return false }
+	for says, access := range map[string]dashboard.Access{
+		"trusted proxies":            {Source: dashboard.SourceHeader, Header: "X-User"},
+		"no name of a header":        {Source: dashboard.SourceHeader, Header: "X User", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		"another one for the groups": {Source: dashboard.SourceHeader, Header: "X-User", GroupsHeader: "x-user", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		"lets anybody be anybody":    {Source: dashboard.SourceHeader, Header: "X-User", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("::/0")}},
+		"no identity \"ldap\"":       {Source: "ldap"},
+		"users in the web":           {Source: dashboard.SourceBasic},
+		"other than none":            {Permissions: &dashboard.Permissions{}},
+		"groups":                     {Source: dashboard.SourceBasic, KnownUser: never, Permissions: parsed(t, roles)},
+	} {
+		config := newScene().config()
+		config.Access = access
+		if _, err := dashboard.New(config); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: %v, want %q", access, err, says)
+		}
+	}
+	for says, file := range map[string]string{
+		"only view":          "users: {ann: [veiw]}",
+		"without view":       "users: {ann: [unlock]}",
+		"field user not":     "user: {ann: [view]}",
+		"more than one":      "everyone: [view]\n---\nusers: {ann: [view]}",
+		"cannot unmarshal":   "everyone: 3",
+		"did not find":       "users: [\x00",
+		"already defined":    "users: {ann: [view], ann: [view, unlock]}",
+		"has the permission": "groups: {a: ['']}",
+	} {
+		if _, err := dashboard.ParsePermissions([]byte(file)); err == nil {
+			t.Errorf("%q is accepted, want %q", file, says)
+		} else if !strings.Contains(err.Error(), says) && !strings.Contains(file, "\x00") {
+			t.Errorf("%q: %v, want %q", file, err, says)
+		}
+	}
+	for _, bad := range []string{"*", "10.0.0.0/40", "proxy", ""} {
+		if _, err := dashboard.ParseProxies([]string{bad}); err == nil {
+			t.Errorf("the proxy %q is accepted", bad)
+		}
+	}
+}
