@@ -9,6 +9,7 @@ TOOLS := $(CURDIR)/.tools/bin
 TOOLENV := GOBIN=$(TOOLS) CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-2.15.0
 ETCDCTL := $(TOOLS)/etcdctl-3.7.3
+AXE := .tools/axe/node_modules/axe-core/axe.min.js
 FUZZTIME ?= 5s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 PROGRAMS := unlocker mutexdash mutexctl mutexdev
@@ -38,6 +39,18 @@ race: ## all tests with the race detector
 cover: ## all tests; then coverage by function
 	go test -coverpkg=./... -coverprofile=cover.out ./...
 	go tool cover -func=cover.out
+
+.PHONY: browser
+browser: chromium $(AXE) ## the pages in a real browser (installs Chromium and axe-core where they are missing)
+	go test -tags browser -count=1 ./test/browser
+
+.PHONY: screenshots
+screenshots: chromium $(AXE) ## the pictures in docs/images
+	go test -tags browser -count=1 -run TestPictures ./test/browser -pictures $(CURDIR)/docs/images
+
+.PHONY: chromium
+chromium:
+	@command -v chromium > /dev/null || .ci/need chromium chromium
 
 .PHONY: bench
 bench: ## the Go benchmarks
@@ -86,6 +99,12 @@ $(ETCDCTL):
 	mkdir -p .tools/etcdctl
 	cd .tools/etcdctl && printf 'module etcdctl\n\ngo 1.26.0\n' > go.mod && $(TOOLENV) go get go.etcd.io/etcd/etcdctl/v3@v3.7.3
 	cd .tools/etcdctl && $(TOOLENV) go build -o $@ go.etcd.io/etcd/etcdctl/v3
+
+# The accessibility checks that the browser runs in every page; never part of a program.
+$(AXE):
+	@command -v npm > /dev/null || .ci/need npm npm
+	npm install --silent --no-audit --no-fund --no-save --ignore-scripts --prefix .tools/axe axe-core@4.14.1
+	touch $@
 
 .PHONY: clean
 clean: ## remove what was built, but not the tools

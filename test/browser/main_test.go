@@ -1,0 +1,85 @@
+//go:build browser
+
+// Package browser drives the pages of the real mutexdash with a real Chromium against a real etcd, and looks at them as people
+// do: do they follow, do they keep still while somebody reads, do they say when they are old, can everybody use them.
+//
+// It needs Chromium, axe-core and some time, so it is behind the build tag browser: `make browser`. It also makes the pictures
+// of the documentation: `make screenshots`.
+package browser
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// What is built or found once for all tests.
+var (
+	bin      string          // directory with our programs
+	axe      string          // source of axe-core
+	chromium context.Context // the one browser; every test has a profile of its own in it
+)
+
+var (
+	axeFile  = flag.String("axe", filepath.Join("..", "..", ".tools", "axe", "node_modules", "axe-core", "axe.min.js"), "axe-core, one file")
+	pictures = flag.String("pictures", "", "directory for the pictures of the documentation; without it they are only made and checked")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	end, err := prepare()
+	defer end()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+func prepare() (end func(), err error) {
+	end = func() {}
+	source, err := os.ReadFile(*axeFile)
+	if err != nil {
+		return end, fmt.Errorf("axe-core is missing (make browser installs it): %w", err)
+	}
+	axe = string(source)
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		return end, errors.New("there is no chromium on this machine, and without it nobody has looked at the pages: apt-get install chromium")
+	}
+	if bin, err = os.MkdirTemp("", "mutexdash-browser"); err != nil {
+		return end, err
+	}
+	end = func() { os.RemoveAll(bin) }
+	build := exec.Command("go", "build", "-o", bin, "./cmd/mutexdash", "./cmd/unlocker")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		return end, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	profile := filepath.Join(bin, "profile")
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1300, 800),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true))...)
+	var closeBrowser func()
+	chromium, closeBrowser = chromedp.NewContext(allocator)
+	end = func() {
+		closeBrowser()
+		stop()
+		os.RemoveAll(bin)
+	}
+	if err := chromedp.Do(chromium); err != nil {
+		return end, fmt.Errorf("%s does not start: %w", path, err)
+	}
+	return end, nil
+}

@@ -1,0 +1,69 @@
+//go:build browser
+
+package browser
+
+import (
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// night fills the stage with what a person might find at three in the morning.
+func (s *stage) night() {
+	s.t.Helper()
+	for _, l := range nightLocks {
+		s.hold(l)
+	}
+	s.put("reports/weekly", metadata.FieldUUID, "5f0a2c1e-8d3b-4f7e-9a61-0c2b4d6e8f10", metadata.FieldAlertAt, "soon", metadata.FieldAutoUnlockAt, "2026-11-21 08:00",
+		metadata.FieldHostname, "legacy-3", metadata.FieldOwner, "reports", metadata.FieldPurpose, "weekly report, by a script")
+	s.wait("billing/invoice-run", "billing", "billing-7f9c5d-8kw4t", "invoices of tenant 41, second try", 9*time.Minute+12*time.Second)
+	s.wait("billing/invoice-run", "dunning", "dunning-6bd8f-tz9vk", "reminders need the invoices", 6*time.Minute+40*time.Second)
+	s.wait("billing/invoice-run", "ledger", "ledger-1", "closing of the day", 2*time.Minute+3*time.Second)
+	s.wait("catalog/sync/eu", "search", "search-6b4f9-m2c8d", "reindex after the sync", 4*time.Minute)
+	s.wait("drm/rotate-keys", "drm", "drm-1", "rotation of the content keys", 50*time.Second)
+}
+
+var nightLocks = []lock{
+	{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c5d-x2lqv", purpose: "nightly invoices, tenant 41 of 212", trace: rubyTrace,
+		held: 22*time.Minute + 8*time.Second, alert: -14 * time.Minute, unlock: 102 * time.Second, alive: "tenant 41 of 212",
+		more: []string{"month", "2026-10", "ticket", "BILL-2207", metadata.FieldClient, "mutex-ruby/1.4.2"}},
+	{name: "catalog/sync/eu", owner: "catalog", host: "catalog-55d8b-q7xzn", purpose: "import of the supplier's price list", trace: pythonTrace,
+		held: 48 * time.Minute, alert: -3*time.Minute - 20*time.Second, unlock: 12*time.Minute + 30*time.Second, alive: "9,120 of 41,377 items"},
+	{name: "search/reindex", owner: "search", host: "search-6b4f9-p0d1s", purpose: "reindex after a change of the mapping", trace: goTrace,
+		held: 31 * time.Minute, alert: -46 * time.Second, unlock: 29 * time.Minute},
+	{name: "drm/rotate-keys", owner: "drm", host: "drm-0", purpose: "rotation of the content keys", held: 4*time.Minute + 5*time.Second, alert: 6*time.Minute + 40*time.Second, unlock: 16 * time.Minute},
+	{name: "deploy/storefront", owner: "deploy", host: "runner-17", purpose: "release 2026.11.3", held: 95 * time.Second, alert: 8*time.Minute + 30*time.Second, unlock: 28 * time.Minute},
+	{name: "nightly/database dump", owner: "backup", host: "cron-1", purpose: "dump of the main database", held: 72 * time.Minute, alert: 48*time.Minute + 10*time.Second, unlock: 3 * time.Hour},
+	{name: "media/transcode/48211", owner: "media", host: "transcoder-4", purpose: "trailer, 4 renditions", held: 17 * time.Minute, alert: 43*time.Minute + 10*time.Second, unlock: 2 * time.Hour},
+	{name: "media/transcode/48215", owner: "media", host: "transcoder-9", purpose: "episode 3, 6 renditions", held: 11 * time.Minute, alert: 49*time.Minute + 10*time.Second, unlock: 2 * time.Hour},
+	{name: "migrations/orders", owner: "orders", host: "orders-migrate-5k2zt", purpose: "index on orders.placed_at", held: 3*time.Hour + 10*time.Minute, alert: 50*time.Minute + 20*time.Second, unlock: 5*time.Hour + 30*time.Minute},
+	{name: "crm/export/hubspot", owner: "crm", host: "crm-worker-2", purpose: "nightly export of contacts", held: 40 * time.Second, alert: 4*time.Minute + 30*time.Second, unlock: 20 * time.Minute},
+	{name: "cache/warm/homepage", owner: "storefront", host: "storefront-77c9d-lw8bq", purpose: "after the release", held: 12 * time.Second, alert: 3*time.Minute + 10*time.Second, unlock: 10 * time.Minute},
+}
+
+// Backtraces as the runtimes write them.
+const (
+	rubyTrace = `app/jobs/invoice_run.rb:118:in 'InvoiceRun#perform_tenant'
+app/jobs/invoice_run.rb:64:in 'block in InvoiceRun#perform'
+app/jobs/invoice_run.rb:61:in 'Array#each'
+app/jobs/invoice_run.rb:61:in 'InvoiceRun#perform'
+/usr/local/bundle/gems/mutex-ruby-1.4.2/lib/mutex/lock.rb:88:in 'Mutex::Lock#hold'
+/usr/local/bundle/gems/activejob-7.2.1/lib/active_job/execution.rb:68:in 'ActiveJob::Execution#_perform_job'
+/usr/local/bundle/gems/activesupport-7.2.1/lib/active_support/callbacks.rb:110:in 'ActiveSupport::Callbacks#run_callbacks'
+/usr/local/bundle/gems/activejob-7.2.1/lib/active_job/execution.rb:50:in 'ActiveJob::Execution#perform_now'
+/usr/local/bundle/gems/sidekiq-7.3.2/lib/sidekiq/processor.rb:220:in 'Sidekiq::Processor#execute_job'
+/usr/local/bundle/gems/sidekiq-7.3.2/lib/sidekiq/processor.rb:86:in 'Sidekiq::Processor#process_one'
+/usr/local/bundle/gems/sidekiq-7.3.2/lib/sidekiq/component.rb:10:in 'Sidekiq::Component#watchdog'`
+	pythonTrace = `  File "/srv/catalog/sync/eu.py", line 212, in import_price_list
+    for item in supplier.items():
+  File "/srv/catalog/sync/base.py", line 47, in run
+    self.import_price_list(supplier)
+  File "/usr/lib/python3.12/site-packages/celery/app/trace.py", line 477, in trace_task
+    R = retval = fun(*args, **kwargs)`
+	goTrace = `example.com/search/internal/reindex.(*Indexer).Run
+	/src/search/internal/reindex/indexer.go:91
+example.com/search/cmd/indexer.main
+	/src/search/cmd/indexer/main.go:34
+runtime.main
+	/usr/local/go/src/runtime/proc.go:285`
+)

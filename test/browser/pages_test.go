@@ -1,0 +1,121 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// pages are the addresses of all kinds of pages: those of the navigation, of locks in all states, and what is not there.
+func (s *stage) pages(b *tab) []string {
+	s.t.Helper()
+	b.open(s.url)
+	found := ask[[]string](b, `[...new Set([...document.querySelectorAll("nav a")].map((a) => a.href))]`)
+	if len(found) < 3 {
+		s.t.Fatalf("the navigation has only %q", found)
+	}
+	for _, name := range []string{"billing/invoice-run", "catalog/sync/eu", "drm/rotate-keys", "reports/weekly", "nobody/holds/this", hostileName} {
+		found = append(found, s.url+"lock?name="+url.QueryEscape(name))
+	}
+	return append(found, s.url+"?q=nothing:matches+owner:this", s.url+"?density=full&sort=-held", s.url+"nothing/here")
+}
+
+const hostileName = "<script>alert(1)</script>\u202e\"'\x01{{.}} \u65e5\u672c\u8a9e " + "averylongnamewithoutanyplacewhereitcouldbebrokenaveryveryverylongnameindeed/and/more"
+
+func (s *stage) hostile() {
+	s.hold(lock{name: hostileName, owner: "<img src=x onerror=alert(1)>", host: strings.Repeat("host", 40), purpose: "javascript:alert(1) " + strings.Repeat("long", 60),
+		trace: "<b>nothing</b>\n" + strings.Repeat("x", 500), held: 60e9, alert: -1e9, unlock: 3600e9})
+}
+
+func TestNoPageHasSeriousBarriersInLightAndDark(t *testing.T) {
+	s, b := newStage(t), newTab(t)
+	s.night()
+	s.hostile()
+	s.unlocker("alert-only")
+	for _, theme := range []string{"light", "dark"} {
+		b.theme(theme)
+		for _, page := range s.pages(b) {
+			b.open(page)
+			ask[bool](b, axe+"; true")
+			barriers := ask[[]string](b, `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations
+				.filter((v) => v.impact === "serious" || v.impact === "critical")
+				.map((v) => v.id + " (" + v.impact + "): " + v.help + "\n    " + v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message || "")).join("\n    ")))`)
+			for _, barrier := range barriers {
+				t.Errorf("%s, %s: %s", page, theme, barrier)
+			}
+		}
+	}
+}
+
+func TestNoPageIsWiderThanAPhone(t *testing.T) {
+	s, b := newStage(t), newTab(t)
+	s.night()
+	s.hostile()
+	b.size(360, 740)
+	for _, page := range s.pages(b) {
+		b.open(page)
+		wide := ask[[]string](b, `(() => { const w = document.documentElement.clientWidth, all = [...document.querySelectorAll("body *")];
+			if (document.documentElement.scrollWidth <= w) return [];
+			return [document.documentElement.scrollWidth + " px", ...all.filter((e) => e.getBoundingClientRect().right > w + 1).map((e) => e.outerHTML.slice(0, 140))].slice(0, 6) })()`)
+		if len(wide) > 0 {
+			t.Errorf("%s is wider than 360 px:\n%s", page, strings.Join(wide, "\n"))
+		}
+	}
+}
+
+func TestTargetsAreLargeEnoughForAThumb(t *testing.T) {
+	s, b := newStage(t), newTab(t)
+	s.night()
+	b.size(360, 740)
+	b.open(s.url)
+	small := ask[[]string](b, `[...document.querySelectorAll("nav a, .locks .name, .count, .paging a, .paging button, input:not([type=hidden])")]
+		.map((e) => [e, e.getBoundingClientRect()]).filter(([, r]) => r.height > 0 && r.height < 39).map(([e, r]) => r.height + " " + e.outerHTML.slice(0, 100))`)
+	if len(small) > 0 {
+		t.Errorf("hard to hit:\n%s", strings.Join(small, "\n"))
+	}
+}
+
+func TestBrowserWouldComplain(t *testing.T) {
+	s, b := newStage(t), newTab(t)
+	b.open(s.url)
+	ask[bool](b, `document.body.append(Object.assign(document.createElement("p"), {style: "color: red"})), document.body.lastChild.setAttribute("style", "color: red"), true`)
+	ask[bool](b, `setTimeout(() => { throw new Error("a failing script") }), true`)
+	b.until("both complaints", "true")
+	var all []string
+	for range 100 {
+		if all = append(all, b.troubles()...); len(all) >= 2 {
+			break
+		}
+		ask[bool](b, `new Promise((done) => setTimeout(() => done(true), 20))`)
+	}
+	text := fmt.Sprint(all)
+	if !strings.Contains(text, "Content Security Policy") || !strings.Contains(text, "a failing script") {
+		t.Errorf("a style that the policy forbids and a failing script are heard as %q", all)
+	}
+}
+
+func TestEverythingWorksWithoutScripts(t *testing.T) {
+	s, b := newStage(t), newTab(t)
+	s.night()
+	s.unlocker("alert-only")
+	b.scripts(false)
+	b.open(s.url)
+	if n := ask[int](b, `document.querySelectorAll(".locks tbody").length`); n != 12 {
+		t.Fatalf("%d locks are shown, want 12", n)
+	}
+	if text := ask[string](b, `document.body.innerText`); !strings.Contains(text, "3 locks alerting. Next auto-unlock in 1:") || !strings.Contains(text, "14m ago") {
+		t.Errorf("without scripts the page says %s", text)
+	}
+	if buttons := ask[int](b, `[...document.querySelectorAll("button")].filter((e) => e.checkVisibility()).length`); buttons > 0 {
+		t.Errorf("%d buttons that do nothing are shown", buttons)
+	}
+	b.do(typeInto("#q", "owner:catalog\r"))
+	b.until("the filtered list", `document.querySelectorAll(".locks tbody").length === 1`)
+	b.open(ask[string](b, `document.querySelector(".locks .name").href`))
+	if text := ask[string](b, `document.body.innerText`); !strings.Contains(text, "Held by catalog on catalog-55d8b-q7xzn") || !strings.Contains(text, "/srv/catalog/sync/eu.py:212") {
+		t.Errorf("without scripts the lock page says %s", text)
+	}
+}

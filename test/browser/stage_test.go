@@ -1,0 +1,202 @@
+//go:build browser
+
+package browser
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// patience is how long anything may take before a test fails.
+const patience = 30 * time.Second
+
+// stage is an etcd with locks, and a mutexdash that shows them.
+type stage struct {
+	t      *testing.T
+	etcd   *etcdtest.Server
+	client *clientv3.Client
+	layout metadata.Layout
+	url    string // of the list
+}
+
+// newStage starts an empty etcd and a mutexdash with these flags on top.
+func newStage(t *testing.T, flags ...string) *stage {
+	t.Helper()
+	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{t: t, etcd: etcdtest.Start(t), layout: layout}
+	s.client = s.etcd.Client(t)
+	address, ops := freeAddress(t), freeAddress(t)
+	s.url = "http://" + address + "/"
+	s.start("mutexdash", append([]string{"--etcd.endpoints=" + s.etcd.Endpoint(), "--web.listen-address=" + address, "--web.ops-address=" + ops,
+		"--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
+	s.ready("http://" + ops + "/readyz")
+	return s
+}
+
+// unlocker starts an unlocker, without which the pages say that nothing is removed.
+func (s *stage) unlocker(policy string) {
+	s.t.Helper()
+	ops := freeAddress(s.t)
+	s.start("unlocker", "--etcd.endpoints="+s.etcd.Endpoint(), "--web.listen-address="+ops, "--policy="+policy, "--web.shutdown-delay=0s")
+	s.ready("http://" + ops + "/readyz")
+}
+
+// start runs one of our programs until the test ends.
+func (s *stage) start(program string, flags ...string) {
+	s.t.Helper()
+	var said output
+	cmd := exec.Command(filepath.Join(bin, program), flags...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if s.t.Failed() {
+			s.t.Logf("%s %s:\n%s", program, strings.Join(flags, " "), said.end())
+		}
+	})
+}
+
+func (s *stage) ready(probe string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		resp, err := http.Get(probe)
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%s does not become ready: %v", probe, err)
+		}
+	}
+}
+
+// lock is what a client without a library writes. Times are distances from now; zero ones are left out.
+type lock struct {
+	name, owner, host, purpose, trace string
+	held                              time.Duration // ago
+	alert, unlock                     time.Duration // ahead
+	alive                             string
+	more                              []string // further fields and values
+}
+
+// hold takes a lock and returns the uuid of the hold.
+func (s *stage) hold(l lock) string {
+	s.t.Helper()
+	id, now := uuid.NewString(), time.Now()
+	fields := append([]string{
+		metadata.FieldUUID, id, metadata.FieldOwner, l.owner, metadata.FieldHostname, l.host, metadata.FieldPurpose, l.purpose,
+		metadata.FieldBacktrace, l.trace, metadata.FieldLockedAt, metadata.FormatTime(now.Add(-l.held)),
+	}, l.more...)
+	if l.host != "" {
+		fields = append(fields, metadata.FieldPID, "17")
+	}
+	if l.alert != 0 {
+		fields = append(fields, metadata.FieldAlertAt, metadata.FormatTime(now.Add(l.alert)))
+	}
+	if l.unlock != 0 {
+		fields = append(fields, metadata.FieldAutoUnlockAt, metadata.FormatTime(now.Add(l.unlock)))
+	}
+	if l.alive != "" {
+		fields = append(fields, metadata.FieldAlive, metadata.FormatAlive(now.Add(-40*time.Second), l.alive))
+	}
+	s.put(l.name, fields...)
+	return id
+}
+
+// put writes fields of a lock in one transaction. Empty values are left out.
+func (s *stage) put(name string, fields ...string) {
+	s.t.Helper()
+	var puts []clientv3.Op
+	for i := 0; i < len(fields); i += 2 {
+		if fields[i+1] != "" {
+			puts = append(puts, clientv3.OpPut(s.layout.Field(name, fields[i]), fields[i+1]))
+		}
+	}
+	s.do(puts...)
+}
+
+// release ends a hold.
+func (s *stage) release(name string) {
+	s.t.Helper()
+	s.do(clientv3.OpDelete(s.layout.Record(name), clientv3.WithPrefix()))
+}
+
+// wait queues somebody for a lock, since so long.
+func (s *stage) wait(name, owner, host, purpose string, since time.Duration) {
+	s.t.Helper()
+	now := time.Now()
+	ticket := metadata.Ticket{UUID: uuid.NewString(), Owner: owner, Hostname: host, PID: 17, Purpose: purpose,
+		Since: metadata.Time{Time: now.Add(-since)}, TimeoutAt: metadata.Time{Time: now.Add(20 * time.Minute)}}
+	s.do(clientv3.OpPut(s.layout.Ticket(name, ticket.UUID), metadata.Marshal(ticket)))
+}
+
+func (s *stage) do(ops ...clientv3.Op) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := s.client.Txn(ctx).Then(ops...).Commit(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// output keeps what a program says.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) end() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	text := o.text.String()
+	return text[max(0, len(text)-4000):]
+}
+
+// many are locks that are as they should be.
+func (s *stage) many(n int) {
+	s.t.Helper()
+	for i := range n {
+		s.hold(lock{name: fmt.Sprintf("batch/job-%03d", i), owner: "batch", host: "batch-" + fmt.Sprint(i%7), purpose: "one of many",
+			held: time.Duration(i*i) * time.Second, alert: time.Hour + time.Duration(i)*time.Minute, unlock: 3 * time.Hour})
+	}
+}

@@ -1,0 +1,42 @@
+//go:build browser
+
+package browser
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
+	t.Parallel()
+	s, b := newStage(t), newTab(t)
+	s.night()
+	s.unlocker("alert-only")
+	b.open(s.url)
+	b.until("live", `document.body.className === "live" && document.getElementById("fresh").textContent.includes("live")`)
+
+	s.etcd.Stop()
+	b.until("delayed", `document.body.className === "delayed"`, 40*time.Second)
+	b.until("stale", `document.body.classList.contains("stale") && document.querySelector("#alerts [role=alert]")`, 50*time.Second)
+	if text := ask[string](b, `document.querySelector("#alerts").textContent`); !strings.Contains(text, "etcd unreachable since") || !strings.Contains(text, "locks may have changed") {
+		t.Errorf("the banner says %q", text)
+	}
+	if grey := ask[string](b, `getComputedStyle(document.querySelector(".sheet")).filter + getComputedStyle(document.querySelector(".sheet"), "::after").backgroundImage.slice(0, 9)`); !strings.HasPrefix(grey, "saturate(0.4)repeating") {
+		t.Errorf("the table looks as ever: %q", grey)
+	}
+	if text := ask[string](b, `document.querySelector(".verdict").textContent`); !strings.HasPrefix(text, "As of ") {
+		t.Errorf("the answer does not say of when it is: %q", text)
+	}
+	if icon := ask[string](b, `document.getElementById("icon").href`); !strings.Contains(icon, "look=stale") {
+		t.Errorf("the icon is %s", icon)
+	}
+	if n := ask[int](b, `document.querySelectorAll(".locks tbody").length`); n != 12 {
+		t.Errorf("%d locks are left of the last known state, want 12", n)
+	}
+
+	s.etcd.Restart(t)
+	b.until("live again", `document.body.className === "live" && !document.querySelector("#alerts .banner")`, 40*time.Second)
+	s.hold(lock{name: "after/the/outage", owner: "o", host: "h", held: time.Second, alert: time.Hour, unlock: time.Hour})
+	b.until("a lock taken after that", `document.querySelector(".locks").textContent.includes("after/the/outage")`)
+}

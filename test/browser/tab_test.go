@@ -1,0 +1,187 @@
+//go:build browser
+
+package browser
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// tab is a page in a profile of its own. Whatever a test does in it, at its end nothing may have violated the content security
+// policy, and no script may have failed.
+type tab struct {
+	t       *testing.T
+	ctx     context.Context
+	mu      sync.Mutex
+	trouble []string
+}
+
+func newTab(t *testing.T) *tab {
+	t.Helper()
+	b := &tab{t: t}
+	ctx, end := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
+	t.Cleanup(end)
+	b.ctx = ctx
+	b.check(chromedp.Do(ctx))
+	b.check(chromedp.Listen(ctx, b.listen))
+	b.check(second(chromedp.Call(ctx, log.Enable, cdp.Empty{})))
+	b.check(second(chromedp.Call(ctx, runtime.Enable, cdp.Empty{})))
+	b.size(1300, 800)
+	t.Cleanup(func() {
+		if trouble := b.troubles(); len(trouble) > 0 {
+			t.Errorf("the browser complained:\n%s", strings.Join(trouble, "\n"))
+		}
+	})
+	return b
+}
+
+// listen keeps what the browser complains about. Requests that fail are news, not trouble: some tests pull the plug.
+func (b *tab) listen(event any) {
+	var complaint string
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError && e.Entry.Source != log.EntrySourceNetwork {
+			complaint = e.Entry.Text
+		}
+	case *runtime.EventExceptionThrown:
+		complaint = e.ExceptionDetails.Text
+		if thrown := e.ExceptionDetails.Exception; thrown != nil {
+			complaint += " " + thrown.Description
+		}
+	}
+	if complaint == "" {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trouble = append(b.trouble, complaint)
+}
+
+// troubles are the complaints since it was asked last.
+func (b *tab) troubles() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.trouble
+	b.trouble = nil
+	return all
+}
+
+func (b *tab) check(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// do runs steps, with a limit to how long.
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	b.check(chromedp.Do(ctx, steps...))
+}
+
+func (b *tab) open(url string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(url))
+}
+
+// press types keys as a keyboard does: a key that a script has taken writes no character.
+func (b *tab) press(keys string) {
+	b.t.Helper()
+	for _, r := range keys {
+		events := kb.Encode(r)
+		down, up := *events[0], *events[len(events)-1]
+		down.Type = input.DispatchKeyEventTypeKeyDown
+		if len(events) == 3 {
+			down.Text, down.UnmodifiedText = events[1].Text, events[1].UnmodifiedText
+		}
+		for _, event := range []input.DispatchKeyEventParams{down, up} {
+			b.check(second(chromedp.Call(b.ctx, input.DispatchKeyEvent, event)))
+		}
+	}
+}
+
+// point moves the pointer onto the middle of an element.
+func (b *tab) point(selector string) {
+	b.t.Helper()
+	at := ask[[]float64](b, fmt.Sprintf(`(() => { const r = document.querySelector(%q).getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] })()`, selector))
+	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
+}
+
+// ask evaluates an expression in the page.
+func ask[T any](b *tab, expression string) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatalf("%.200s: %v", expression, err)
+	}
+	return v
+}
+
+// until waits until the expression is true.
+func (b *tab) until(what, expression string, limit ...time.Duration) {
+	b.t.Helper()
+	wait := patience
+	for _, l := range limit {
+		wait = l
+	}
+	for deadline := time.Now().Add(wait); ; time.Sleep(20 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")")) // fails while a page is being replaced
+		cancel()
+		if yes {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%s: not within %v (%v); the page says:\n%s", what, wait, err, ask[string](b, "document.title + '\\n' + document.body.innerText"))
+		}
+	}
+}
+
+// size sets the inside of the window.
+func (b *tab) size(width, height int64) {
+	b.t.Helper()
+	b.check(second(chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride,
+		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600})))
+}
+
+// theme makes the browser prefer light or dark, and no motion, so that a look at the page is not one at an animation.
+func (b *tab) theme(name string) {
+	b.t.Helper()
+	b.check(second(chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}}})))
+}
+
+// scripts switches JavaScript on or off.
+func (b *tab) scripts(on bool) {
+	b.t.Helper()
+	b.check(second(chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})))
+}
+
+// names are the locks in the list, from the top.
+func (b *tab) names() []string {
+	b.t.Helper()
+	return ask[[]string](b, `[...document.querySelectorAll(".locks .name")].map((a) => a.textContent)`)
+}
+
+// typeInto types into a field, also where scripts are off.
+func typeInto(selector, text string) chromedp.Action[chromedp.Void] {
+	return chromedp.SendKeys(selector, text)
+}
