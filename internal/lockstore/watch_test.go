@@ -126,6 +126,7 @@ func sameKeys(a, b string) bool {
 }
 
 func TestWatchOfAnIdleEtcdGivesSignsOfLife(t *testing.T) {
+	t.Parallel()
 	w := start(t, fast)
 	revision := w.put("/other", "")
 	g := w.watch(revision)
@@ -135,6 +136,7 @@ func TestWatchOfAnIdleEtcdGivesSignsOfLife(t *testing.T) {
 }
 
 func TestWatchEndsWhenCompacted(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	after := w.put(w.l.Prefix()+"a", "1")
 	if _, err := w.etcd.Compact(t.Context(), w.put(w.l.Prefix()+"a", "2")+0); err != nil {
@@ -146,6 +148,7 @@ func TestWatchEndsWhenCompacted(t *testing.T) {
 }
 
 func TestWatchEndsWhenEtcdWentBack(t *testing.T) {
+	t.Parallel()
 	w := start(t, fast)
 	now := w.put("/other", "")
 	if reason := w.watch(now + 1000).ended(); reason != lockstore.ReasonWentBack {
@@ -154,6 +157,7 @@ func TestWatchEndsWhenEtcdWentBack(t *testing.T) {
 }
 
 func TestWatchEndsWhenTheNetworkIsSilent(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := etcdtest.NewProxy(t, s.Endpoint())
 	c := (&wire{}).clientOf(t, p.Endpoint())
@@ -167,6 +171,7 @@ func TestWatchEndsWhenTheNetworkIsSilent(t *testing.T) {
 }
 
 func TestWatchGoesOnAfterACutConnection(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := etcdtest.NewProxy(t, s.Endpoint())
 	w := on(t, (&wire{}).clientOf(t, p.Endpoint()))
@@ -182,6 +187,7 @@ func TestWatchGoesOnAfterACutConnection(t *testing.T) {
 }
 
 func TestWatchThatComesBackFarBehindEnds(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := etcdtest.NewProxy(t, s.Endpoint())
 	w := on(t, (&wire{}).clientOf(t, p.Endpoint()))
@@ -207,6 +213,7 @@ func TestWatchThatComesBackFarBehindEnds(t *testing.T) {
 
 // A view that lists for long is far behind when it begins to watch. It catches up: another list would be as slow.
 func TestWatchThatBeginsFarBehindCatchesUp(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	after := w.put("/other", "")
 	var writers sync.WaitGroup
@@ -223,6 +230,7 @@ func TestWatchThatBeginsFarBehindCatchesUp(t *testing.T) {
 }
 
 func TestWatchEndsWithoutALeader(t *testing.T) {
+	t.Parallel()
 	m := etcdtest.Cluster(t, 3)
 	leader := m.Leader(t)
 	stays := (leader + 1) % 3
@@ -239,6 +247,7 @@ func TestWatchEndsWithoutALeader(t *testing.T) {
 
 // A consumer that stands still costs memory up to a limit, and then the watch.
 func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	stuck, release := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
@@ -264,6 +273,7 @@ func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 }
 
 func TestWatchSurvivesTheEndOfALogin(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
 	s.AddUser(t, "reader", "secret", metadata.DefaultPrefix, etcdtest.Read)
 	admin := on(t, s.Client(t))
@@ -296,6 +306,7 @@ func TestWatchSurvivesTheEndOfALogin(t *testing.T) {
 }
 
 func TestWatchEndsWhenTheRightIsTakenAway(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Auth())
 	s.AddUser(t, "stranger", "secret", "/elsewhere/", etcdtest.Read)
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "stranger", Password: "secret", MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})

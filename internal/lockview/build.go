@@ -109,8 +109,7 @@ func (v *View) unchanged(lock string, fields []metadata.Field, strays int) (item
 // madeOf compares by revisions: a key never has two values at one.
 func (o *odd) madeOf(fields []metadata.Field) bool {
 	return o.surplus == 0 && slices.EqualFunc(o.fields, fields, func(k kept, f metadata.Field) bool {
-		sameHold := k.Name != metadata.FieldUUID || k.CreateRevision == f.CreateRevision
-		return k.Name == f.Name && k.ModRevision == f.ModRevision && sameHold
+		return k.Name == f.Name && k.ModRevision == f.ModRevision
 	})
 }
 
@@ -122,11 +121,7 @@ func plainMadeOf(r *metadata.Record, fields []metadata.Field) bool {
 	for _, f := range fields {
 		want := r.Token
 		switch f.Name {
-		case metadata.FieldUUID:
-			if f.CreateRevision != r.Token {
-				return false
-			}
-		case metadata.FieldMetadata:
+		case metadata.FieldUUID, metadata.FieldMetadata:
 		case metadata.FieldAlertAt, metadata.FieldAutoUnlockAt:
 			want = r.DeadlineRevision
 		case metadata.FieldAlive:

@@ -59,6 +59,24 @@ var (
 	outlaws   = []string{"stray", ".unknown/x", "%41/uuid", ".queue/a", ".history/a/b", ".queue/a/b/c"}
 )
 
+// drafts are the ways to write a record with the client library.
+var drafts = []func(*metadata.Draft){
+	func(*metadata.Draft) {},
+	func(d *metadata.Draft) {
+		d.Owner, d.Hostname, d.Purpose, d.PID, d.Client, d.Backtrace = "", "", "", 0, "", ""
+	},
+	func(d *metadata.Draft) {
+		d.Attributes = map[string]any{"tenant": 41, "ok": true, "team": "core", "ratio": 1.5}
+	},
+	func(d *metadata.Draft) { // nearly as large as it may be
+		d.Backtrace = strings.Repeat("main.main main.go:1\n", 1000)
+		d.Attributes = map[string]any{}
+		for i := range 45 {
+			d.Attributes[fmt.Sprintf("k%02d", i)] = strings.Repeat("v", 970+i)
+		}
+	},
+}
+
 func crowded(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -94,11 +112,11 @@ func (p *player) things() []op {
 	switch p.next(12) {
 	case 0, 1:
 		p.uuids++
-		return lock(p.t, name, uuid(p.uuids))
+		return lock(p.t, name, uuid(p.uuids), drafts[p.next(len(drafts))])
 	case 2:
 		return []op{removeAll(layout.Record(name))}
 	case 3, 4:
-		at := fmt.Sprintf("15536%05d", p.next(256)*300)
+		at := fmt.Sprintf("15536%05d", p.next(256)*300) + []string{"", "", "", ".5", ".250", " "}[p.next(6)]
 		ops := []op{put(layout.Field(name, metadata.FieldAlertAt), at), put(layout.Field(name, metadata.FieldAutoUnlockAt), at)}
 		if p.next(3) > 0 {
 			ops = append(ops, put(layout.Field(name, metadata.FieldAlive), at+" tenant 41"))
@@ -145,8 +163,9 @@ func FuzzApply(f *testing.F) {
 			p.turn()
 		}
 		settle(t, follower, w)
+		differ(t, fmt.Sprintf("after %d revisions", w.now()), show(follower), w.truth())
 		reader := run(t, w.source(), lockview.Options{})
 		settle(t, reader, w)
-		differ(t, fmt.Sprintf("after %d revisions", w.now()), show(follower), show(reader))
+		differ(t, fmt.Sprintf("a list after %d revisions", w.now()), show(reader), w.truth())
 	})
 }

@@ -157,6 +157,7 @@ func (p *player) allowed() (ops []clientv3.Op) {
 }
 
 func TestViewIsEtcdAfterARandomRun(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Start(t).Client(t)
 	store := lockstore.New(c, layout)
 	v := run(t, source(store), lockview.Options{RelistEvery: 200 * time.Millisecond})
@@ -171,6 +172,7 @@ func TestViewIsEtcdAfterARandomRun(t *testing.T) {
 
 // The history is compacted all the time up to the newest revision, and the connection is cut again and again.
 func TestViewSurvivesCompactionAndCuts(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	admin := s.Client(t)
 	proxy := etcdtest.NewProxy(t, s.Endpoint())
@@ -214,6 +216,7 @@ func through(t testing.TB, endpoint string) *clientv3.Client {
 
 // A hold that ended while nobody watched counts as ended, with what its end left in etcd.
 func TestHoldsThatEndWhileCutOff(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	h := holders{t, s.Client(t)}
 	proxy := etcdtest.NewProxy(t, s.Endpoint())
@@ -250,6 +253,7 @@ func TestHoldsThatEndWhileCutOff(t *testing.T) {
 	proxy.Heal()
 	until(t, v, "the truth", func() bool { return v.Fresh().Synced && len(v.Locks()) == 1 })
 	same(t, v, direct)
+	until(t, v, "both ends", func() bool { mu.Lock(); defer mu.Unlock(); return len(ended) >= 2 })
 	mu.Lock()
 	defer mu.Unlock()
 	if want := []ending{{"released", uuid(1), ""}, {"removed", uuid(2), "auto_unlocked"}}; !slices.Equal(sorted(ended), sorted(want)) {
@@ -267,6 +271,7 @@ func sorted(e []ending) []ending {
 }
 
 func TestViewSurvivesItsMembers(t *testing.T) {
+	t.Parallel()
 	m := etcdtest.Cluster(t, 3)
 	c := m.Client(t)
 	store := lockstore.New(c, layout, lockstore.WithPulse(500*time.Millisecond))
@@ -292,6 +297,7 @@ func TestViewSurvivesItsMembers(t *testing.T) {
 }
 
 func TestViewSurvivesTheEndOfItsLogin(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
 	s.AddUser(t, "reader", "secret", layout.Prefix(), etcdtest.Read)
 	h := holders{t, s.Client(t)}
@@ -316,6 +322,7 @@ func TestViewSurvivesTheEndOfItsLogin(t *testing.T) {
 
 // An etcd that is restored from a copy of its files goes back in time. The view follows, and tells.
 func TestViewTellsOfARestoredEtcd(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	h := holders{t, s.Client(t)}
 	store := lockstore.New(s.Client(t), layout, lockstore.WithPulse(100*time.Millisecond))

@@ -81,10 +81,6 @@ func (v *View) watch(ctx context.Context) error {
 // apply applies one revision.
 func (v *View) apply(revision int64, events []metadata.Event) {
 	v.mu.Lock()
-	if revision < v.state.revision || len(events) > 0 && revision == v.state.revision {
-		v.mu.Unlock()
-		return // known already
-	}
 	v.hear(revision)
 	v.sync()
 	steps, endings := v.pic.apply(events, time.Now(), v.touch)

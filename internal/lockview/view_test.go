@@ -278,11 +278,11 @@ func TestForeignKeysAreSampledAndCounted(t *testing.T) {
 	if sample, total := v.Foreign(); total != 15_000 || len(sample) != 100 {
 		t.Errorf("%d foreign keys, a sample of %d", total, len(sample))
 	}
-	w.do(lock(t, "lock1", uuid(2))...)     // one that is known to have a foreign key in its range
-	w.do(lock(t, "lock14999", uuid(3))...) // and one too many to be remembered
+	w.do(lock(t, "lock1", uuid(2))...)    // one that is known to have a foreign key in its range
+	w.do(lock(t, "lock9999", uuid(3))...) // and one too many to be remembered
 	w.do(put(layout.Record("mine")+"not/ours", ""))
 	settle(t, v, w)
-	for _, name := range []string{"lock1", "lock14999", "mine"} {
+	for _, name := range []string{"lock1", "lock9999", "mine"} {
 		if !v.Lock(name).Foreign() {
 			t.Errorf("%s does not tell of the foreign key in its range: %+v", name, v.Lock(name))
 		}

@@ -232,6 +232,42 @@ type shown struct {
 	Foreign   int
 }
 
+// truth is what a view has to show of the world, made without any of the view's shortcuts.
+func (w *world) truth() shown {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := shown{Queues: map[string][]metadata.Waiter{}}
+	fields, foreign := map[string][]metadata.Field{}, map[string][]string{}
+	for _, key := range slices.Sorted(maps.Keys(w.kvs)) {
+		kv, k := w.kvs[key], layout.Parse(key)
+		switch {
+		case !listed(key):
+		case k.Kind == metadata.KindField:
+			fields[k.Lock] = append(fields[k.Lock], metadata.Field{
+				Name: k.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+			})
+		case k.Kind == metadata.KindForeign:
+			s.Foreign++
+			foreign[k.Lock] = append(foreign[k.Lock], key)
+		case k.Kind == metadata.KindTicket:
+			t, _ := metadata.Unmarshal[metadata.Ticket](kv.Value)
+			s.Queues[k.Lock] = append(s.Queues[k.Lock], metadata.Waiter{Ticket: t, Lock: k.Lock, ID: k.ID, Place: kv.CreateRevision})
+		case k.Kind == metadata.KindUnlocker:
+			p, _ := metadata.Unmarshal[metadata.Presence](kv.Value)
+			p.ID = k.ID
+			s.Unlockers = append(s.Unlockers, p)
+		}
+	}
+	for _, lock := range slices.Sorted(maps.Keys(fields)) {
+		d := metadata.Decode(lock, fields[lock], foreign[lock]...)
+		s.Locks = append(s.Locks, plainly(&d.Record))
+	}
+	for _, queue := range s.Queues {
+		slices.SortFunc(queue, func(a, b metadata.Waiter) int { return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(a.ID, b.ID)) })
+	}
+	return s
+}
+
 func show(v *lockview.View) shown {
 	s := shown{Queues: v.Queues()}
 	_, s.Foreign = v.Foreign()
@@ -244,10 +280,17 @@ func show(v *lockview.View) shown {
 	return s
 }
 
+// plainly also says only that there are foreign keys, which the view counts and Decode names.
 func plainly(r *metadata.Record) metadata.Record {
 	c := *r
 	c.Seen = metadata.Seen{}
-	c.Problems = slices.Clone(c.Problems)
+	c.Problems = slices.DeleteFunc(slices.Clone(c.Problems), func(p metadata.Problem) bool { return p.Reason == metadata.ReasonUnknownLayout })
+	if r.Foreign() {
+		c.Problems = append(c.Problems, metadata.Problem{Reason: metadata.ReasonUnknownLayout})
+	}
+	if len(c.Problems) == 0 {
+		c.Problems = nil
+	}
 	slices.SortFunc(c.Problems, func(a, b metadata.Problem) int {
 		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Text, b.Text))
 	})

@@ -1,0 +1,63 @@
+package lockview_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// The changes of one lock, one revision after the other, each compared with what reading all its keys gives.
+func TestEveryChangeGivesWhatAListGives(t *testing.T) {
+	key := func(field string) string { return layout.Field("a", field) }
+	heavy, plain := lock(t, "a", uuid(1), drafts[3]), lock(t, "a", uuid(1))
+	extended := func(at string, progress ...string) []op {
+		ops := []op{put(key(metadata.FieldAlertAt), at), put(key(metadata.FieldAutoUnlockAt), at)}
+		for _, p := range progress {
+			ops = append(ops, put(key(metadata.FieldAlive), at+p))
+		}
+		return ops
+	}
+	note := []op{put(key("note"), strings.Repeat("n", 5000))}
+	noNote := []op{remove(key("note"))}
+	one := func(o op) []op { return []op{o} }
+
+	for name, turns := range map[string][][]op{
+		"taken, extended and released":                 {plain, extended("1553683000"), extended("1553683001", " a"), extended("1553683002", ""), one(removeAll(layout.Record("a")))},
+		"sizes count with and without fractions":       {heavy, extended("1553683000.123456789"), note, noNote, extended("1553683000"), note},
+		"sizes count with and without progress":        {heavy, extended("1553683000", " half done"), note, noNote, extended("1553683001", ""), note},
+		"a longer progress makes the record too large": {heavy, note, extended("1553683000", " "+strings.Repeat("p", 1000)), noNote},
+		"progress that is too long":                    {plain, extended("1553683000", " "+strings.Repeat("p", 2000)), extended("1553683000", " "+strings.Repeat("é", 700)), extended("1553683001", " a")},
+		"times with zeros at their end":                {heavy, extended("1553683000.500"), note, extended("1553683000.500", ""), noNote},
+		"a blank without progress":                     {heavy, extended("1553683000", " "), note},
+		"an extension without alive after one with":    {plain, extended("1553683000", " a"), extended("1553683001"), one(remove(key(metadata.FieldAlertAt))), one(remove(key(metadata.FieldAutoUnlockAt)))},
+		"alive alone":        {plain, one(put(key(metadata.FieldAlive), "1553683000")), one(remove(key(metadata.FieldAlive))), one(removeAll(layout.Record("a")))},
+		"one deadline alone": {plain, one(put(key(metadata.FieldAlertAt), "1553683000")), extended("1553683002"), one(put(key(metadata.FieldAutoUnlockAt), "1553683003"))},
+		"a deadline that can not be read, and repaired":       {plain, extended("soon"), extended("1553683002")},
+		"a deadline deleted while alive is called":            {plain, append(extended("1553683000", " a")[1:], remove(key(metadata.FieldAlertAt)))},
+		"the uuid overwritten":                                {plain, one(put(key(metadata.FieldUUID), uuid(2))), note, noNote, extended("1553683000")},
+		"the uuid overwritten with junk and back":             {plain, one(put(key(metadata.FieldUUID), "\xff")), one(put(key(metadata.FieldUUID), uuid(1)))},
+		"the uuid deleted, written again":                     {plain, one(remove(key(metadata.FieldUUID))), one(put(key(metadata.FieldUUID), uuid(2))), extended("1553683000")},
+		"the document rewritten":                              {plain, one(put(key(metadata.FieldMetadata), `{"owner":"other"}`)), extended("1553683000"), one(remove(key(metadata.FieldMetadata)))},
+		"a member of the document shadowed by a key":          {plain, one(put(key(metadata.FieldOwner), "other")), one(put(key(metadata.FieldPID), "no")), one(remove(key(metadata.FieldOwner))), one(remove(key(metadata.FieldPID)))},
+		"members that are too large, shadowed by keys":        {one(put(key(metadata.FieldMetadata), `{"owner":"`+strings.Repeat("o", 3000)+`","x":"`+strings.Repeat("x", 2000)+`"}`)), one(put(key(metadata.FieldOwner), "small")), one(put(key("x"), "small")), one(remove(key(metadata.FieldOwner)))},
+		"keys that are too large, one after the other":        {one(put(key("x"), strings.Repeat("x", 70_000))), one(put(key(metadata.FieldBacktrace), strings.Repeat("b", 20_000))), one(put(key("x"), strings.Repeat("é", 600))), one(remove(key(metadata.FieldBacktrace)))},
+		"a document that is none, twice":                      {plain, one(put(key(metadata.FieldMetadata), strings.Repeat("[", 900))), one(put(key(metadata.FieldMetadata), `{"a":1} {"b":2}`+strings.Repeat(" ", 900)))},
+		"a document with members of the protocol":             {one(put(key(metadata.FieldMetadata), `{"uuid":"x","alive":"y","backtrace":"`+strings.Repeat("b", 900)+`"}`)), one(put(key(metadata.FieldAlive), "1553683000")), one(remove(key(metadata.FieldAlive)))},
+		"more attributes than are shown":                      {one(put(key(metadata.FieldMetadata), crowded(63))), one(put(key("zone"), "1")), one(put(key("tenant"), "1")), one(remove(key("zone")))},
+		"an attribute named like a part of the record":        {one(put(key("name"), strings.Repeat("n", 3000))), one(put(key("attributes"), "\xff")), one(put(key("record"), "\xff"))},
+		"released and taken again in one revision, by pieces": {plain, {remove(key(metadata.FieldAlertAt)), remove(key(metadata.FieldAutoUnlockAt)), remove(key(metadata.FieldMetadata)), put(key(metadata.FieldUUID), uuid(2))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			v := run(t, w.source(), lockview.Options{})
+			settle(t, v, w)
+			for i, turn := range turns {
+				w.do(turn...)
+				settle(t, v, w)
+				differ(t, "after turn "+string(rune('1'+i)), show(v), w.truth())
+			}
+		})
+	}
+}
