@@ -96,8 +96,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkVisible is how long a change takes from the answer of etcd to a reader of the view, with 100,000 locks and 1000 changes
-// a second, and what a reader pays who looks at all locks after every change.
+// BenchmarkVisible is how long a lock takes from the answer of etcd to its holder until a reader of the view sees it, with
+// 100,000 other locks and 1000 locks a second taken and released.
 func BenchmarkVisible(b *testing.B) {
 	c, store := held(b, many)
 	h := holders{b, c}
@@ -135,4 +135,110 @@ func BenchmarkVisible(b *testing.B) {
 	slices.Sort(delays)
 	b.ReportMetric(float64(delays[len(delays)/2].Microseconds()), "us-p50")
 	b.ReportMetric(float64(delays[len(delays)*99/100].Microseconds()), "us-p99")
+}
+
+// BenchmarkBuild is the view's own part of loading, and its memory, without etcd.
+func BenchmarkBuild(b *testing.B) {
+	for _, n := range []int{10_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			src := synthetic(b, n)
+			var before int64
+			var took time.Duration
+			for b.Loop() {
+				before = heap()
+				began := time.Now()
+				v := start(b, src)
+				until(b, v, "all locks", func() bool { return v.Fresh().Synced })
+				took += time.Since(began)
+				if len(v.Locks()) != n {
+					b.Fatal(len(v.Locks()))
+				}
+				b.ReportMetric(float64(heap()-before)/float64(n), "B/lock")
+				runtime.KeepAlive(v)
+			}
+			b.ReportMetric(float64(took.Nanoseconds())/float64(b.N)/float64(n), "ns/lock")
+		})
+	}
+}
+
+// synthetic is a source of n held locks, that makes them as they are read, and tells of changes that are sent to it.
+func synthetic(b *testing.B, n int, turns ...chan turn) lockview.Source {
+	template := lock(b, "x", uuid(0))
+	return lockview.Source{
+		List: func(_ context.Context, each func(metadata.KV)) (int64, error) {
+			for i := range n {
+				for _, o := range template {
+					kv := metadata.KV{Key: layout.Field(name(i), layout.Parse(o.key).ID), Value: []byte(o.value), CreateRevision: int64(i + 1), ModRevision: int64(i + 1)}
+					if layout.Parse(o.key).ID == metadata.FieldUUID {
+						kv.Value = []byte(uuid(i))
+					}
+					each(kv)
+				}
+			}
+			return int64(n), nil
+		},
+		Watch: func(ctx context.Context, _ int64, each func(int64, []metadata.Event)) error {
+			if len(turns) == 0 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			for t := range turns[0] {
+				each(t.revision, t.events)
+			}
+			return ctx.Err()
+		},
+	}
+}
+
+// BenchmarkChange is what one change costs the view, among so many locks: an extension, or taking and releasing a lock; and what
+// it costs a reader to look at all locks after a change.
+func BenchmarkChange(b *testing.B) {
+	extended := func(i int) []metadata.Event {
+		at := fmt.Sprintf("15537%05d", i%100_000)
+		return events(put(layout.Field(name(i), metadata.FieldAlertAt), at), put(layout.Field(name(i), metadata.FieldAutoUnlockAt), at), put(layout.Field(name(i), metadata.FieldAlive), at))
+	}
+	for _, c := range []struct {
+		name string
+		of   func(i int) []metadata.Event
+		look bool
+	}{
+		{"extended", extended, false},
+		{"extended and all locks looked at", extended, true},
+		{"taken", func(i int) []metadata.Event { return events(lock(b, name(i)+"-next", uuid(i))...) }, false},
+	} {
+		for _, n := range []int{10_000, many} {
+			b.Run(fmt.Sprintf("%s among %d", c.name, n), func(b *testing.B) {
+				turns := make(chan turn)
+				defer close(turns)
+				v := start(b, synthetic(b, n, turns))
+				until(b, v, "all locks", func() bool { return v.Fresh().Synced })
+				next := int64(n)
+				b.ReportAllocs()
+				for b.Loop() {
+					next++
+					t := turn{next, c.of(int(next*7919) % n)}
+					for i := range t.events {
+						t.events[i].ModRevision = next
+						if t.events[i].CreateRevision == 0 {
+							t.events[i].CreateRevision = next
+						}
+					}
+					turns <- t
+					if c.look {
+						for v.Fresh().Revision < next {
+							runtime.Gosched()
+						}
+						v.Locks()
+					}
+				}
+			})
+		}
+	}
+}
+
+func events(ops ...op) (events []metadata.Event) {
+	for _, o := range ops {
+		events = append(events, metadata.Event{KV: metadata.KV{Key: o.key, Value: []byte(o.value)}})
+	}
+	return events
 }

@@ -56,7 +56,7 @@ var (
 		crowded(60), crowded(70), crowded(300),
 	}
 	strangers = []string{"b/uuid", "UPPER", "x y", ""}
-	outlaws   = []string{"stray", ".unknown/x", "%41/uuid", ".queue/a", ".history/a/b", ".queue/a/b/c"}
+	outlaws   = []string{"stray", ".unknown/x", "%41/uuid", ".queue/a", ".queue/a/.tail", ".history/a/b", ".queue/a/b/c"}
 )
 
 // drafts are the ways to write a record with the client library.
@@ -131,7 +131,8 @@ func (p *player) things() []op {
 		return []op{{key: key, value: "?", remove: p.next(2) == 0}}
 	case 9:
 		key := layout.Ticket(name, fmt.Sprint(p.next(4)))
-		return []op{{key: key, value: `{"uuid":"u","owner":"o","since":"1553682600"}`, remove: p.next(2) == 0}}
+		ticket := []string{`{"uuid":"u","owner":"o","since":"1553682600"}`, `{"uuid":"u","holding":true}`, "{"}[p.next(3)]
+		return []op{{key: key, value: ticket, remove: p.next(2) == 0}}
 	case 10:
 		key := layout.Prefix() + outlaws[p.next(len(outlaws))]
 		return []op{{key: key, value: "?", remove: p.next(2) == 0}}

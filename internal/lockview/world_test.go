@@ -251,6 +251,9 @@ func (w *world) truth() shown {
 			foreign[k.Lock] = append(foreign[k.Lock], key)
 		case k.Kind == metadata.KindTicket:
 			t, _ := metadata.Unmarshal[metadata.Ticket](kv.Value)
+			if t.Holding {
+				continue
+			}
 			s.Queues[k.Lock] = append(s.Queues[k.Lock], metadata.Waiter{Ticket: t, Lock: k.Lock, ID: k.ID, Place: kv.CreateRevision})
 		case k.Kind == metadata.KindUnlocker:
 			p, _ := metadata.Unmarshal[metadata.Presence](kv.Value)
