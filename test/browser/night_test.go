@@ -24,21 +24,21 @@ func (s *stage) night() {
 }
 
 var nightLocks = []lock{
-	{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c5d-x2lqv", purpose: "nightly invoices, tenant 41 of 212", trace: rubyTrace,
+	{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c5d-x2lqv", pid: "1", purpose: "nightly invoices, tenant 41 of 212", trace: rubyTrace,
 		held: 22*time.Minute + 8*time.Second, alert: -14 * time.Minute, unlock: 102 * time.Second, alive: "tenant 41 of 212",
 		more: []string{"month", "2026-10", "ticket", "BILL-2207", metadata.FieldClient, "mutex-ruby/1.4.2"}},
-	{name: "catalog/sync/eu", owner: "catalog", host: "catalog-55d8b-q7xzn", purpose: "import of the supplier's price list", trace: pythonTrace,
+	{name: "catalog/sync/eu", owner: "catalog", host: "catalog-55d8b-q7xzn", pid: "14", purpose: "import of the supplier's price list", trace: pythonTrace,
 		held: 48 * time.Minute, alert: -3*time.Minute - 20*time.Second, unlock: 12*time.Minute + 30*time.Second, alive: "9,120 of 41,377 items"},
-	{name: "search/reindex", owner: "search", host: "search-6b4f9-p0d1s", purpose: "reindex after a change of the mapping", trace: goTrace,
+	{name: "search/reindex", owner: "search", host: "search-6b4f9-p0d1s", pid: "1", purpose: "reindex after a change of the mapping", trace: goTrace,
 		held: 31 * time.Minute, alert: -46 * time.Second, unlock: 29 * time.Minute},
-	{name: "drm/rotate-keys", owner: "drm", host: "drm-0", purpose: "rotation of the content keys", held: 4*time.Minute + 5*time.Second, alert: 6*time.Minute + 40*time.Second, unlock: 16 * time.Minute},
-	{name: "deploy/storefront", owner: "deploy", host: "runner-17", purpose: "release 2026.11.3", held: 95 * time.Second, alert: 8*time.Minute + 30*time.Second, unlock: 28 * time.Minute},
-	{name: "nightly/database dump", owner: "backup", host: "cron-1", purpose: "dump of the main database", held: 72 * time.Minute, alert: 48*time.Minute + 10*time.Second, unlock: 3 * time.Hour},
-	{name: "media/transcode/48211", owner: "media", host: "transcoder-4", purpose: "trailer, 4 renditions", held: 17 * time.Minute, alert: 43*time.Minute + 10*time.Second, unlock: 2 * time.Hour},
-	{name: "media/transcode/48215", owner: "media", host: "transcoder-9", purpose: "episode 3, 6 renditions", held: 11 * time.Minute, alert: 49*time.Minute + 10*time.Second, unlock: 2 * time.Hour},
-	{name: "migrations/orders", owner: "orders", host: "orders-migrate-5k2zt", purpose: "index on orders.placed_at", held: 3*time.Hour + 10*time.Minute, alert: 50*time.Minute + 20*time.Second, unlock: 5*time.Hour + 30*time.Minute},
-	{name: "crm/export/hubspot", owner: "crm", host: "crm-worker-2", purpose: "nightly export of contacts", held: 40 * time.Second, alert: 4*time.Minute + 30*time.Second, unlock: 20 * time.Minute},
-	{name: "cache/warm/homepage", owner: "storefront", host: "storefront-77c9d-lw8bq", purpose: "after the release", held: 12 * time.Second, alert: 3*time.Minute + 10*time.Second, unlock: 10 * time.Minute},
+	{name: "drm/rotate-keys", owner: "drm", host: "drm-0", pid: "1", purpose: "rotation of the content keys", held: 4*time.Minute + 5*time.Second, alert: 6*time.Minute + 40*time.Second, unlock: 16 * time.Minute},
+	{name: "deploy/storefront", owner: "deploy", host: "runner-17", pid: "20411", purpose: "release 2026.11.3", held: 95 * time.Second, alert: 8*time.Minute + 30*time.Second, unlock: 28 * time.Minute},
+	{name: "nightly/database dump", owner: "backup", host: "cron-1", pid: "31207", purpose: "dump of the main database", held: 72 * time.Minute, alert: 48*time.Minute + 10*time.Second, unlock: 3 * time.Hour},
+	{name: "media/transcode/48211", owner: "media", host: "transcoder-4", pid: "8812", purpose: "trailer, 4 renditions", held: 17 * time.Minute, alert: 43*time.Minute + 10*time.Second, unlock: 2 * time.Hour},
+	{name: "media/transcode/48215", owner: "media", host: "transcoder-9", pid: "9177", purpose: "episode 3, 6 renditions", held: 11 * time.Minute, alert: 49*time.Minute + 10*time.Second, unlock: 2 * time.Hour},
+	{name: "migrations/orders", owner: "orders", host: "orders-migrate-5k2zt", pid: "1", purpose: "index on orders.placed_at", held: 3*time.Hour + 10*time.Minute, alert: 50*time.Minute + 20*time.Second, unlock: 5*time.Hour + 30*time.Minute},
+	{name: "crm/export/hubspot", owner: "crm", host: "crm-worker-2", pid: "4410", purpose: "nightly export of contacts", held: 40 * time.Second, alert: 4*time.Minute + 30*time.Second, unlock: 20 * time.Minute},
+	{name: "cache/warm/homepage", owner: "storefront", host: "storefront-77c9d-lw8bq", pid: "1", purpose: "after the release", held: 12 * time.Second, alert: 3*time.Minute + 10*time.Second, unlock: 10 * time.Minute},
 }
 
 // Backtraces as the runtimes write them.

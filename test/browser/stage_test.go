@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -100,6 +101,7 @@ type lock struct {
 	held                              time.Duration // ago
 	alert, unlock                     time.Duration // ahead
 	alive                             string
+	pid                               string   // 17 where it is left out
 	more                              []string // further fields and values
 }
 
@@ -112,7 +114,7 @@ func (s *stage) hold(l lock) string {
 		metadata.FieldBacktrace, l.trace, metadata.FieldLockedAt, metadata.FormatTime(now.Add(-l.held)),
 	}, l.more...)
 	if l.host != "" {
-		fields = append(fields, metadata.FieldPID, "17")
+		fields = append(fields, metadata.FieldPID, cmp.Or(l.pid, "17"))
 	}
 	if l.alert != 0 {
 		fields = append(fields, metadata.FieldAlertAt, metadata.FormatTime(now.Add(l.alert)))

@@ -1,0 +1,122 @@
+//go:build browser
+
+package browser
+
+import (
+	"bytes"
+	"context"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// TestPictures makes the pictures of the documentation, each of a page that says what it is to show.
+func TestPictures(t *testing.T) {
+	t.Parallel()
+	s, b := newStage(t), newTab(t)
+	s.unlocker("auto-unlock")
+	s.night()
+
+	b.theme("light")
+	b.size(1280, 800)
+	b.open(s.url)
+	b.until("the answer", `document.querySelector(".verdict").textContent.includes("3 locks alerting. Next auto-unlock in 1:")`)
+	b.until("the places in the code", `document.querySelectorAll(".more .at").length === 3`)
+	b.picture("list-light")
+	b.theme("dark")
+	b.picture("list-dark")
+	b.theme("light")
+
+	b.size(390, 780)
+	b.open(s.url)
+	b.picture("phone")
+
+	b.size(1280, 1000)
+	b.open(s.url + "lock?name=billing/invoice-run")
+	b.until("the own code", `document.querySelector(".first").textContent.includes("invoice_run.rb:118")`)
+	b.picture("lock")
+
+	b.size(1280, 800)
+	b.open(s.url)
+	s.etcd.Stop()
+	b.until("stale", `document.body.classList.contains("stale")`, 60*time.Second)
+	b.picture("stale")
+}
+
+// maxPicture is how large a picture may be: they are the first thing that people load.
+const maxPicture = 150 << 10
+
+// picture writes what the tab shows into a file, with few colours.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	ask[bool](b, `document.activeElement.blur() || new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+	raw, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	b.check(err)
+	seen, err := png.Decode(bytes.NewReader(raw))
+	b.check(err)
+	var packed bytes.Buffer
+	b.check((&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&packed, fewColours(seen)))
+	if packed.Len() > maxPicture {
+		b.t.Errorf("%s is %d bytes, want at most %d", name, packed.Len(), maxPicture)
+	}
+	dir := *pictures
+	if dir == "" {
+		dir = b.t.TempDir()
+	}
+	b.check(os.WriteFile(filepath.Join(dir, name+".png"), packed.Bytes(), 0o644))
+}
+
+// fewColours is the picture with 256 colours, and the nearest of them for all others: a page has few, and its letters have shades
+// that nobody misses. The most frequent ones are kept, but of every kind of colour one at least.
+func fewColours(from image.Image) *image.Paletted {
+	area, often := from.Bounds(), map[color.Color]int{}
+	for y := area.Min.Y; y < area.Max.Y; y++ {
+		for x := area.Min.X; x < area.Max.X; x++ {
+			often[from.At(x, y)]++
+		}
+	}
+	kinds := map[[3]uint32]color.Color{}
+	for c, n := range often {
+		if first := kinds[kind(c)]; first == nil || often[first] < n {
+			kinds[kind(c)] = c
+		}
+	}
+	only := map[color.Color]bool{}
+	for _, c := range kinds {
+		only[c] = true
+	}
+	colours := slices.SortedFunc(maps.Keys(often), func(a, b color.Color) int {
+		if only[a] != only[b] && len(only) < 256 {
+			return map[bool]int{true: -1, false: 1}[only[a]]
+		}
+		return often[b] - often[a]
+	})
+	palette := color.Palette(colours[:min(len(colours), 256)])
+	index := map[color.Color]uint8{}
+	for _, c := range colours {
+		index[c] = uint8(palette.Index(c))
+	}
+	to := image.NewPaletted(area, palette)
+	for y := area.Min.Y; y < area.Max.Y; y++ {
+		for x := area.Min.X; x < area.Max.X; x++ {
+			to.SetColorIndex(x, y, index[from.At(x, y)])
+		}
+	}
+	return to
+}
+
+// kind is a colour, roughly.
+func kind(c color.Color) [3]uint32 {
+	r, g, b, _ := c.RGBA()
+	return [3]uint32{r >> 13, g >> 13, b >> 13}
+}
