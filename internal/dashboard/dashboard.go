@@ -3,6 +3,7 @@ package dashboard
 import (
 	"html/template"
 	"net/http"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -21,6 +22,7 @@ type Dashboard struct {
 	assets    assets
 	templates map[string]*template.Template
 	metrics   *metrics
+	rate      rate
 	handler   http.Handler
 }
 
@@ -77,13 +79,16 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	mux.Use(headers, d.measure, d.recovery, d.limit, d.identify, protect, middleware.GetHead)
 	mux.NotFound(d.lost)
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", "GET, HEAD")
+		w.Header().Set("Allow", allowed(mux, r.URL.Path))
 		d.fail(w, r, errMethod)
 	})
+	post := func(path string, do action) { mux.Post(d.route+path, d.handle(anybody, do)) } // which checks for itself, in its order
 	get := func(path string, need Permission, do action) { mux.Get(d.route+path, d.handle(need, do)) }
 	get("", View, d.list)
 	get("lock", View, d.lock)
 	get("lock/backtrace", Backtrace, d.backtrace)
+	get("unlock", View, d.unlockForm)
+	post("unlock", d.unlockPost)
 	get("status", View, d.status)
 	get("help", anybody, d.help)
 	get("icon.svg", anybody, d.icon)
@@ -92,7 +97,19 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get("api/v1/lock", View, d.lockAPI)
 	get("api/v1/summary", View, d.summaryAPI)
 	get("api/v1/status", View, d.statusAPI)
+	post("api/v1/lock/force-unlock", d.unlockAPI)
 	return mux, nil
+}
+
+// allowed are the methods that the path takes.
+func allowed(mux *chi.Mux, path string) string {
+	var methods []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if mux.Match(chi.NewRouteContext(), method, path) {
+			methods = append(methods, method)
+		}
+	}
+	return strings.Replace(strings.Join(methods, ", "), http.MethodGet, "GET, HEAD", 1)
 }
 
 func reading(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }

@@ -18,18 +18,27 @@ type endedView struct {
 	UUID  string
 }
 
+// endedWord is how a hold ended, for people.
+func endedWord(ended string) string {
+	switch ended {
+	case metadata.EndedAutoUnlocked:
+		return "auto-unlocked"
+	case metadata.EndedForced:
+		return "force-unlocked"
+	case metadata.EndedReleased:
+		return "released"
+	}
+	return "ended"
+}
+
 func (d *Dashboard) endedPage(c caller, v *lockView) lockPage {
 	e := v.ending
 	p := lockPage{page: d.page(c, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.row == nil}
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(e.Lock), d.urls.To("")
-	words := map[string]string{metadata.EndedAutoUnlocked: "auto-unlocked", metadata.EndedForced: "force-unlocked", metadata.EndedReleased: "released"}
-	p.Ended = &endedView{Word: words[e.Ended], When: p.age(e.EndedAt.Time), By: e.By, Why: e.Why, Owner: e.Owner,
+	p.Ended = &endedView{Word: endedWord(e.Ended), When: p.age(e.EndedAt.Time), By: e.By, Why: e.Why, Owner: e.Owner,
 		Host: hostPID(e.Hostname, e.PID), UUID: e.UUID}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		p.Ended.Held = short(e.EndedAt.Sub(e.LockedAt.Time))
-	}
-	if p.Ended.Word == "" {
-		p.Ended.Word = "ended"
 	}
 	if v.row != nil {
 		p.Current = d.urls.Lock(v.Name, v.UUID)

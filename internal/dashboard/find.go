@@ -62,12 +62,16 @@ func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
 		v.row = nil
 		return
 	}
-	record := &document.Record
+	v.row = d.rowNow(&document.Record, v.waiters, v.row)
+}
+
+// rowNow judges a record that was just read. before is the row of the picture, or nil.
+func (d *Dashboard) rowNow(r *metadata.Record, waiters []metadata.Waiter, before *row) *row {
 	moment := staleness.Moment{Wall: d.config.Now(), Mono: d.config.Clock()}
-	if record.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); v.row != nil && v.row.Token == record.Token {
-		record.Seen = v.row.Seen
+	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
+		r.Seen = before.Seen
 	}
-	v.row = newRow(record, d.config.Policy, moment, v.waiters, v.row)
+	return newRow(r, d.config.Policy, moment, waiters, before)
 }
 
 func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.Ending {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 )
 
 // policy allows a page what it needs: files of our own, and nothing inline.
@@ -31,13 +32,22 @@ func headers(next http.Handler) http.Handler {
 // crossOrigin refuses requests that would change something and come from another site.
 func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 	protection := http.NewCrossOriginProtection()
-	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.fail(w, r, errCrossOrigin) }))
+	protection.SetDenyHandler(http.HandlerFunc(d.refuseOrigin))
 	if origin := d.urls.origin; origin != "" {
 		if err := protection.AddTrustedOrigin(origin); err != nil {
 			return nil, fmt.Errorf("the external URL can not be an origin: %w", err)
 		}
 	}
 	return protection.Handler, nil
+}
+
+func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
+	d.config.Log.Warn().Str("path", plain(clip(r.URL.Path, maxLogged))).Str("origin", plain(clip(r.Header.Get("Origin"), maxLogged))).
+		Str("actor", callerOf(r).name).Str("client", callerOf(r).client).Msg("a request from another site was refused")
+	if strings.HasSuffix(r.URL.Path, "unlock") {
+		d.metrics.forced.WithLabelValues("denied").Inc()
+	}
+	d.fail(w, r, errCrossOrigin)
 }
 
 // maxRequests is how many requests are served at once; they need no waiting, so more means that something is wrong.

@@ -36,6 +36,8 @@ type lockPage struct {
 	Free     bool   // nobody holds the lock any more
 	Current  string // link to the current hold when another was asked for
 	Back     string
+	Force    string // where the hold can be ended by force
+	NoForce  string // why it can not
 	Unlock   string // how to end the hold on the command line
 }
 
@@ -86,6 +88,15 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	p.Waiters = d.waiterViews(v.waiters, p.lens)
 	p.Commands = d.commands(row)
 	p.Unlock = "mutexctl force-unlock " + shell(row.Name)
+	switch err := d.mayUnlock(c); {
+	case d.config.ForceUnlock == nil:
+	case err != nil:
+		p.NoForce = "Force unlock needs the permission unlock."
+	case p.stale || v.unread != "":
+		p.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
+	default:
+		p.Force = d.urls.Unlock(row.Name, row.UUID)
+	}
 	p.Fields = d.fieldViews(c, v.document)
 	return p
 }

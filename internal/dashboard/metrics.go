@@ -14,10 +14,14 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	forced   *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
-	return &metrics{
+	m := &metrics{
+		forced: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mutexdash_force_unlocks_total", Help: "Force unlocks that were asked for, by result.",
+		}, []string{"result"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mutexdash_http_requests_total", Help: "Requests answered, by route.",
 		}, []string{"handler", "method", "code"}),
@@ -26,18 +30,24 @@ func newMetrics() *metrics {
 			Buckets: []float64{.001, .005, .025, .1, .25, 1, 5},
 		}, []string{"handler", "method"}),
 	}
+	for _, result := range []string{"success", "conflict", "denied", "error"} {
+		m.forced.WithLabelValues(result)
+	}
+	return m
 }
 
 // Describe is part of [prometheus.Collector].
 func (d *Dashboard) Describe(ch chan<- *prometheus.Desc) {
 	d.metrics.requests.Describe(ch)
 	d.metrics.seconds.Describe(ch)
+	d.metrics.forced.Describe(ch)
 }
 
 // Collect is part of [prometheus.Collector]: the dashboard is the collector of its metrics.
 func (d *Dashboard) Collect(ch chan<- prometheus.Metric) {
 	d.metrics.requests.Collect(ch)
 	d.metrics.seconds.Collect(ch)
+	d.metrics.forced.Collect(ch)
 }
 
 // measure counts and times requests by route, never by path: paths are the client's.

@@ -17,7 +17,9 @@ type problem struct {
 	Title  string // short, for people
 	Detail string // sentences for people; may quote hostile text
 	Retry  time.Duration
-	Name   string // the lock that was asked for, where there is one
+	Name   string    // the lock that was asked for, where there is one
+	Link   string    // to what explains it
+	Lock   *lockJSON // as it is now, for programs
 }
 
 func (p *problem) Error() string { return p.Title + ": " + p.Detail }
@@ -25,12 +27,13 @@ func (p *problem) Error() string { return p.Title + ": " + p.Detail }
 // MarshalJSON writes the problem as RFC 9457 wants it.
 func (p *problem) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Detail string `json:"detail,omitempty"`
-		Code   string `json:"code"`
-	}{"about:blank", p.Title, p.Status, p.Detail, p.Code})
+		Type   string    `json:"type"`
+		Title  string    `json:"title"`
+		Status int       `json:"status"`
+		Detail string    `json:"detail,omitempty"`
+		Code   string    `json:"code"`
+		Lock   *lockJSON `json:"lock,omitempty"`
+	}{"about:blank", p.Title, p.Status, p.Detail, p.Code, p.Lock})
 }
 
 // Problems without details.
@@ -38,7 +41,7 @@ var (
 	errNotFound = &problem{Status: http.StatusNotFound, Code: "not_found", Title: "No such page",
 		Detail: "There is nothing at this address."}
 	errMethod = &problem{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Title: "Not possible here",
-		Detail: "This address can only be read."}
+		Detail: "This address does not take such requests."}
 	errCrossOrigin = &problem{Status: http.StatusForbidden, Code: "cross_origin", Title: "Refused",
 		Detail: "The request came from another site."}
 	errInternal = &problem{Status: http.StatusInternalServerError, Code: "internal", Title: "Something broke",

@@ -68,6 +68,9 @@ func (u urls) Backtrace(name, hold string) string {
 	return u.named("lock/backtrace", name, "hold", hold)
 }
 
+// Unlock is the link to the page that asks whether a hold shall be ended by force.
+func (u urls) Unlock(name, hold string) string { return u.named("unlock", name, "hold", hold) }
+
 // LockAPI is the link to a lock as JSON, with all there is.
 func (u urls) LockAPI(name string) string {
 	return u.named("api/v1/lock", name, "include", "backtrace,fields")

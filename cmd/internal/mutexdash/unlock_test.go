@@ -1,0 +1,123 @@
+package mutexdash_test
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const hold = "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003" // of the lock that take takes
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// read reads that lock.
+func read(t *testing.T, c *clientv3.Client) metadata.Document {
+	t.Helper()
+	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, _, err := lockstore.New(c, layout).Get(t.Context(), "nightly/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document
+}
+
+// forceUnlock posts the form for the lock that take took, as the proxy does for a person.
+func forceUnlock(t *testing.T, p program, c *clientv3.Client, who string) (status int, page string) {
+	t.Helper()
+	document := read(t, c)
+	form := url.Values{"hold": {hold}, "token": {strconv.FormatInt(document.Token, 10)}, "revision": {strconv.FormatInt(document.Revision, 10)},
+		"typed": {"nightly/run"}, "reason": {"the pod is dead, node lost"}}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.pages+"/unlock?name=nightly/run&hold="+hold, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("X-Forwarded-User", who)
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestForceUnlockThroughTheWholeProgram(t *testing.T) {
+	permissions := write(t, "permissions.yaml", "everyone: [view]\nusers: {ann@example.org: [unlock, audit]}\n")
+	for name, c := range map[string]struct {
+		right  etcdtest.Right
+		who    string
+		on     bool
+		status int
+		says   string
+	}{
+		"a role that may write":                    {etcdtest.ReadWrite, "ann@example.org", true, http.StatusSeeOther, "Done."},
+		"somebody without the permission":          {etcdtest.ReadWrite, "bob@example.org", true, http.StatusForbidden, "needs the permission unlock"},
+		"a role that only reads":                   {etcdtest.Read, "ann@example.org", true, http.StatusServiceUnavailable, "Nothing was done: etcd denies permission"},
+		"a role that only reads, and no such wish": {etcdtest.Read, "ann@example.org", false, http.StatusForbidden, "switched off"},
+		"a role that may write, and no such wish":  {etcdtest.ReadWrite, "ann@example.org", false, http.StatusForbidden, "switched off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			etcd := etcdtest.Start(t, etcdtest.Auth())
+			etcd.AddUser(t, "mutexdash", "secret", metadata.DefaultPrefix, c.right)
+			root := etcd.Client(t)
+			take(t, root, "nightly/run")
+			args := []string{"--etcd.user=mutexdash", "--etcd.password-file=" + write(t, "password", "secret\n"),
+				"--web.identity=header", "--web.trusted-proxies=127.0.0.1", "--web.permissions-file=" + permissions}
+			if c.on {
+				args = append(args, "--web.enable-force-unlock")
+			}
+			p := start(t, etcd.Endpoint(), args...)
+			answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+			status, page := forceUnlock(t, p, root, c.who)
+			if status != c.status || !strings.Contains(page, c.says) {
+				t.Errorf("the answer is %d %s", status, page)
+			}
+			if held := read(t, root).Token != 0; held != (c.status != http.StatusSeeOther) {
+				t.Errorf("the lock is held is %t", held)
+			}
+			if c.status == http.StatusSeeOther {
+				answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_force_unlocks_total{result="success"} 1`)
+			}
+		})
+	}
+}
+
+func TestPasswordOfTheWebServerIsTheIdentity(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	take(t, etcd.Client(t), "nightly/run")
+	const bcrypt = "$2y$04$/vIqjtJ8pN2dHGIAs4LTqeJ8Yr1IP3uZ9a4Tl9bFo3nPWPCkBIpH2" // of nothing that anybody knows
+	config := write(t, "web.yaml", "basic_auth_users:\n  ann: "+bcrypt+"\n")
+	p := start(t, etcd.Endpoint(), "--web.identity=basic", "--web.config.file="+config)
+	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+	answers(t, p.pages+"/", http.StatusUnauthorized, "Unauthorized")
+	if err := os.WriteFile(config, []byte("basic_auth_users: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	answers(t, "ann:x@"+p.pages+"/", http.StatusUnauthorized, "wants to know who you are")
+}

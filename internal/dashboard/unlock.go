@@ -1,0 +1,231 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// wish is a force unlock that somebody asks for. Hold, Token and Revision say what the person saw: another hold is never removed,
+// the same hold is even if its holder extended it meanwhile.
+type wish struct {
+	Name, Hold     string
+	Token          int64 // create revision of the uuid key
+	Revision       int64 // of the record
+	Reason, Ticket string
+}
+
+// historyID is where the ending of the hold is recorded.
+func (w wish) historyID() string {
+	r := metadata.Record{UUID: w.Hold, Token: w.Token}
+	return r.HistoryID()
+}
+
+// How long texts of a wish may be, in characters.
+const (
+	minReason, maxReason = 10, 500
+	maxTicket            = 100
+)
+
+// complaint is a wish that can be put right by the person who asks; the form is shown again.
+type complaint struct{ Field, Text string }
+
+func (c *complaint) Error() string { return c.Text }
+
+// mayUnlock says whether the caller may force-unlock at all.
+func (d *Dashboard) mayUnlock(c caller) error {
+	if d.config.ForceUnlock == nil {
+		return &problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
+			Detail: "Force unlock is switched off on this dashboard. A person with write access to etcd can use mutexctl force-unlock."}
+	}
+	return d.admit(c, Unlock)
+}
+
+// notStale refuses what should not rest on an old picture.
+func (d *Dashboard) notStale() error {
+	fresh := d.config.Fresh()
+	switch fresh.level(d.config.Now()) {
+	case never:
+		_, err := d.loaded()
+		return err
+	case stale:
+		return &problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
+			Detail: "etcd was last heard at " + clock(fresh.Heard) + " UTC (" + fresh.cause() + "), so what you saw may not be so any more. Nothing was done."}
+	}
+	return nil
+}
+
+// check makes the texts of a wish one line each and refuses what nobody could use later.
+func (w *wish) check() error {
+	w.Reason, w.Ticket = strings.Join(strings.Fields(w.Reason), " "), strings.Join(strings.Fields(w.Ticket), " ")
+	for _, text := range []string{w.Reason, w.Ticket} {
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+			return &complaint{"reason", "Reason and ticket must be plain text."}
+		}
+	}
+	switch n := utf8.RuneCountInString(w.Reason); {
+	case n < minReason || n > maxReason:
+		return &complaint{"reason", fmt.Sprintf("The reason has %d characters; people who look into this later need %d to %d.", n, minReason, maxReason)}
+	case utf8.RuneCountInString(w.Ticket) > maxTicket:
+		return &complaint{"ticket", fmt.Sprintf("The ticket may have %d characters.", maxTicket)}
+	}
+	return nil
+}
+
+// admitUnlock makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
+func (d *Dashboard) admitUnlock(c caller) error {
+	if err := d.mayUnlock(c); err != nil {
+		return err
+	}
+	if err := d.rate.take(c.name, d.config.Now()); err != nil {
+		return err
+	}
+	return d.notStale()
+}
+
+// forceUnlock removes the hold that the person saw, in one transaction that also records it. Nothing is sent twice.
+func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error) {
+	// Who closes the tab now wants an answer less, not another outcome.
+	ctx := context.WithoutCancel(r.Context())
+	document, err := d.readNow(ctx, w.Name)
+	if err != nil {
+		return metadata.Action{}, d.notDone(err)
+	}
+	action := d.newAction(callerOf(r), w, &document.Record)
+	if len(document.Fields) == 0 || document.UUID != w.Hold || document.Token != w.Token {
+		return action, d.conflict(ctx, w, document)
+	}
+	record := document.Record
+	why := action.Reason
+	if action.Ticket != "" {
+		why += " (" + action.Ticket + ")"
+	}
+	ending := metadata.NewEnding(&record, metadata.EndedForced, action.Actor, why, action.At.Time)
+	err = d.config.ForceUnlock(ctx, metadata.Removal{Record: &record, Ending: ending}, action)
+	switch {
+	case err == nil:
+		return action, nil
+	case errors.Is(err, metadata.ErrChanged), errors.Is(err, ErrUnknown):
+		return action, d.lookAgain(ctx, w, &record, ending, err)
+	}
+	return action, d.notDone(err)
+}
+
+// readNow reads the lock from etcd.
+func (d *Dashboard) readNow(ctx context.Context, name string) (metadata.Document, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	document, _, err := d.config.Document(ctx, name)
+	return document, err
+}
+
+func (d *Dashboard) notDone(err error) error {
+	return &problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done", Detail: "Nothing was done: " + strings.TrimSuffix(d.config.Explain(err), ".") + ".",
+		Retry: 5 * time.Second}
+}
+
+// lookAgain tells what became of the hold. It is nil when our removal turns out to have been done.
+func (d *Dashboard) lookAgain(ctx context.Context, w wish, r *metadata.Record, ours metadata.Ending, cause error) error {
+	document, err := d.readNow(ctx, w.Name)
+	there := len(document.Fields) > 0 && document.UUID == w.Hold && document.Token == w.Token
+	switch {
+	case err != nil || there:
+		unknown := &problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown", Link: d.urls.Lock(w.Name, w.Hold),
+			Detail: "etcd did not say whether it was done (" + d.config.Explain(cause) + "). "}
+		if unknown.Detail += "Look at the lock before you try again."; there {
+			unknown.Detail += " The hold is still there, but the request may still be on its way."
+		}
+		return unknown
+	case errors.Is(cause, ErrUnknown):
+		ending := d.ending(ctx, w.Name, r.HistoryID())
+		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By && ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
+			return nil
+		}
+	}
+	return d.conflict(ctx, w, document)
+}
+
+// conflict says who holds the lock now, or how the hold ended.
+func (d *Dashboard) conflict(ctx context.Context, w wish, now metadata.Document) error {
+	p := &problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: w.Name, Link: d.urls.Lock(w.Name, ""),
+		Detail: "Nothing was done. The hold that you saw is over"}
+	if ending := d.ending(ctx, w.Name, w.historyID()); ending != nil {
+		p.Detail += ": " + endedWord(ending.Ended)
+		if ending.By != "" {
+			p.Detail += " by " + plain(ending.By)
+		}
+		p.Detail += " " + short(d.config.Now().Sub(ending.EndedAt.Time)) + " ago"
+	}
+	switch {
+	case len(now.Fields) == 0:
+		p.Detail += ". Nobody holds the lock now."
+	case now.Token == 0:
+		p.Detail += ". Nobody holds the lock now, but keys of it are there."
+	default:
+		p.Detail += ". The lock is now held by " + d.holder(&now.Record) + "."
+		row := d.rowNow(&now.Record, nil, nil)
+		lock := d.lockJSON(row, d.config.Now())
+		p.Lock = &lock
+	}
+	return p
+}
+
+// holder is the holder in one line.
+func (d *Dashboard) holder(r *metadata.Record) string {
+	line := plain(clip(cmp.Or(r.Owner, "somebody"), maxWordShown))
+	if r.Hostname != "" {
+		line += " on " + plain(hostPID(clip(r.Hostname, maxWordShown), r.PID))
+	}
+	if !r.LockedAt.IsZero() {
+		line += " for " + short(d.config.Now().Sub(r.LockedAt))
+	}
+	if r.Purpose != "" {
+		line += " (" + plain(clip(r.Purpose, maxLineShown)) + ")"
+	}
+	return line
+}
+
+func (d *Dashboard) newAction(c caller, w wish, r *metadata.Record) metadata.Action {
+	return metadata.Action{
+		ID: uuid.NewString(), At: metadata.Time{Time: d.config.Now().UTC().Truncate(time.Millisecond)}, Actor: c.name, Source: string(c.source), Client: c.client,
+		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: d.holder(r),
+		Reason: w.Reason, Ticket: w.Ticket, Result: "success",
+	}
+}
+
+// record counts a try and writes it to the log, which is the audit trail of what was not done.
+func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error) {
+	result := "success"
+	var p *problem
+	switch {
+	case err == nil:
+	case errors.As(err, &p) && p.Code == "hold_changed":
+		result = "conflict"
+	case errors.As(err, &p) && (p.Code == "outcome_unknown" || p.Code == "etcd"):
+		result = "error"
+	default:
+		result = "denied"
+	}
+	d.metrics.forced.WithLabelValues(result).Inc()
+	c, event := callerOf(r), d.config.Log.Info()
+	if err != nil {
+		event = d.config.Log.Warn().Str("why", clip(err.Error(), maxLogged))
+	}
+	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.name).Str("source", string(c.source)).
+		Str("client", c.client).Str("user_agent", plain(clip(r.UserAgent(), maxLogged))).Str("lock", plain(clip(w.Name, metadata.MaxNameBytes))).
+		Str("uuid", plain(clip(w.Hold, maxLogged))).Int64("token", w.Token).Int64("revision", w.Revision).Str("holder", a.Holder).
+		Str("reason", plain(clip(w.Reason, 4*maxReason))).Str("ticket", plain(clip(w.Ticket, 4*maxTicket))).Msg("force unlock")
+}
+
+// maxLogged is how much of a text from a request the log takes.
+const maxLogged = 256

@@ -1,0 +1,84 @@
+package dashboard
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// unlockJSON is the body of a force unlock. What it says of the hold is what GET api/v1/lock showed.
+type unlockJSON struct {
+	Name        string      `json:"name"`
+	NameB64     string      `json:"name_b64"`
+	Hold        string      `json:"hold"`
+	Token       json.Number `json:"token"`
+	ModRevision json.Number `json:"mod_revision"` // of the uuid key, which is the token: another word for it
+	Revision    json.Number `json:"revision"`     // of the record; only recorded
+	Reason      string      `json:"reason"`
+	Ticket      string      `json:"ticket"`
+}
+
+type unlockedJSON struct {
+	Result  string `json:"result"`
+	AuditID string `json:"audit_id"`
+}
+
+// unlockAPI is the force unlock for programs. The checks are those of the page, but for the typed name.
+func (d *Dashboard) unlockAPI(r *http.Request) (answer, error) {
+	w, err := readWish(r)
+	if err == nil {
+		err = d.admitUnlock(callerOf(r))
+	}
+	if err == nil {
+		err = w.check()
+	}
+	action := d.newAction(callerOf(r), w, nobody())
+	if err == nil {
+		action, err = d.forceUnlock(r, w)
+	}
+	d.record(r, w, action, err)
+	var wrong *complaint
+	switch {
+	case errors.As(err, &wrong):
+		return answer{}, &problem{Status: http.StatusUnprocessableEntity, Code: "bad_reason", Title: "Not done", Detail: wrong.Text}
+	case err != nil:
+		return answer{}, err
+	}
+	return jsonAnswer(unlockedJSON{"unlocked", action.ID}, d.meta(d.config.Now()), "")
+}
+
+// nobody stands for the holder of a lock that was not looked at.
+func nobody() *metadata.Record { return &metadata.Record{} }
+
+func readWish(r *http.Request) (w wish, err error) {
+	body, err := readBody(r, "application/json")
+	if err != nil {
+		return w, err
+	}
+	var j unlockJSON
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&j); err != nil || decoder.More() {
+		return w, badBody("The body must be one JSON object with name, hold, token and reason, and may have ticket and revision.")
+	}
+	w = wish{Name: j.Name, Hold: j.Hold, Reason: j.Reason, Ticket: j.Ticket}
+	if j.NameB64 != "" {
+		name, err := base64.RawURLEncoding.DecodeString(j.NameB64)
+		if w.Name = string(name); err != nil {
+			return w, badBody("name_b64 is not base64url.")
+		}
+	}
+	var err1, err2 error
+	w.Token, err1 = strconv.ParseInt(string(cmp.Or(j.Token, j.ModRevision)), 10, 64)
+	w.Revision, err2 = strconv.ParseInt(string(cmp.Or(j.Revision, "0")), 10, 64)
+	if w.Name == "" || err1 != nil || err2 != nil {
+		return w, &problem{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request", Detail: "The body must name a lock, and the token of the hold that was seen."}
+	}
+	return w, nil
+}

@@ -1,0 +1,187 @@
+package dashboard
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// maxBody is how large the body of a POST may be.
+const maxBody = 16 << 10
+
+// unlockPage asks a person whether the hold shall be ended by force.
+type unlockPage struct {
+	page
+	Name      string
+	Shown     string // the name in visible characters
+	Look      look
+	Sentence  sentence
+	Purpose   string
+	Alive     *moment
+	Progress  string
+	Frame     string // first of own code, where the caller may see it
+	Host      string
+	Next      *waiterView
+	Waiters   int
+	Recorded  bool // waiters are
+	AutoSoon  *moment
+	Commands  []command
+	Token     int64
+	Revision  int64
+	Hold      string
+	Typed     string
+	Reason    string
+	Ticket    string
+	Wrong     *complaint
+	Action    string // where the form goes
+	Cancel    string
+	MaxReason int
+	MaxTicket int
+}
+
+// unlockForm shows the confirmation page. It changes nothing.
+func (d *Dashboard) unlockForm(r *http.Request) (answer, error) {
+	if err := d.mayUnlock(callerOf(r)); err != nil {
+		return answer{}, err
+	}
+	if err := d.notStale(); err != nil {
+		return answer{}, err
+	}
+	return d.unlockAnswer(r, wish{}, "", nil)
+}
+
+// unlockAnswer is the confirmation page, with what was typed before and what was wrong about it.
+func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong *complaint) (answer, error) {
+	v, err := d.find(r)
+	switch {
+	case err != nil:
+		return answer{}, err
+	case v.unread != "":
+		return answer{}, d.notDone(errors.New(v.unread))
+	case v.row == nil || v.asked != "":
+		asked := r.URL.Query().Get("hold")
+		return answer{}, d.conflict(r.Context(), wish{Name: v.name(), Hold: asked}, v.document)
+	}
+	p := d.unlockPage(callerOf(r), v)
+	p.Typed, p.Reason, p.Ticket, p.Wrong = boxText(name), boxText(typed.Reason), boxText(typed.Ticket), wrong
+	a := answer{Type: typeHTML, Header: map[string]string{
+		// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
+		"Referrer-Policy": "same-origin",
+	}}
+	if wrong != nil {
+		a.Status = http.StatusUnprocessableEntity
+	}
+	a.Body, err = d.render("unlock", p)
+	return a, err
+}
+
+// name is the name of the lock, held or not.
+func (v *lockView) name() string {
+	if v.row != nil {
+		return v.Name
+	}
+	return v.ending.Lock
+}
+
+func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
+	row := v.row
+	p := unlockPage{page: d.page(c, "force unlock "+row.Name), Name: row.Name, Shown: plain(row.Name), Look: row.look, Purpose: row.Purpose,
+		Token: row.Token, Revision: row.Revision, Hold: row.UUID, Host: hostPID(row.Hostname, row.PID), MaxReason: maxReason, MaxTicket: maxTicket}
+	p.Here, p.Icon = "list", icon{Look: row.look}
+	p.Sentence = holderSentence(row, p.lens)
+	p.Action, p.Cancel = d.urls.Unlock(row.Name, row.UUID), d.urls.Lock(row.Name, row.UUID)
+	if row.Alive != nil {
+		p.Alive, p.Progress = p.age(row.Alive.At), row.Alive.Progress
+	}
+	if c.may(Backtrace) {
+		if trace := d.reader.read(v.document.Backtrace); trace != nil && trace.First != nil {
+			p.Frame = trace.First.short()
+		}
+	}
+	if unlock := p.unlock(row.verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "unlock" {
+		p.AutoSoon = unlock
+	}
+	p.Recorded = d.config.Waiters != nil
+	if queue := d.waiterViews(v.waiters, p.lens); len(queue) > 0 {
+		p.Next, p.Waiters = &queue[0], len(queue)
+	}
+	if row.Hostname != "" {
+		p.Commands = d.commands(row)[:2]
+	}
+	return p
+}
+
+// unlockPost does what the confirmation page asked for.
+func (d *Dashboard) unlockPost(r *http.Request) (answer, error) {
+	w, typed, err := d.readForm(r)
+	if err == nil {
+		err = d.admitUnlock(callerOf(r))
+	}
+	if err == nil && typed != w.Name && typed != plain(w.Name) {
+		err = &complaint{"typed", "That is not the name of this lock."}
+	}
+	if err == nil {
+		err = w.check()
+	}
+	if err != nil {
+		d.record(r, w, d.newAction(callerOf(r), w, nobody()), err)
+		var wrong *complaint
+		if errors.As(err, &wrong) {
+			return d.unlockAnswer(r, w, typed, wrong)
+		}
+		return answer{}, err
+	}
+	action, err := d.forceUnlock(r, w)
+	if d.record(r, w, action, err); err != nil {
+		return answer{}, err
+	}
+	return answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
+		Header: map[string]string{"Location": d.urls.Lock(w.Name, w.historyID())}}, nil
+}
+
+// readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every other page.
+func (d *Dashboard) readForm(r *http.Request) (w wish, typed string, err error) {
+	if w.Name, err = nameOf(r); err != nil {
+		return w, "", err
+	}
+	w.Hold = r.URL.Query().Get("hold")
+	body, err := readBody(r, "application/x-www-form-urlencoded")
+	if err != nil {
+		return w, "", err
+	}
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return w, "", badBody("The form can not be read.")
+	}
+	w.Reason, w.Ticket = form.Get("reason"), form.Get("ticket")
+	token, err1 := strconv.ParseInt(form.Get("token"), 10, 64)
+	revision, err2 := strconv.ParseInt(form.Get("revision"), 10, 64)
+	if err1 != nil || err2 != nil || form.Get("hold") != w.Hold {
+		return w, "", badBody("The form does not say which hold it is about.")
+	}
+	w.Token, w.Revision = token, revision
+	return w, form.Get("typed"), nil
+}
+
+// readBody reads the body of a POST of this type.
+func readBody(r *http.Request, kind string) ([]byte, error) {
+	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !strings.EqualFold(got, kind) {
+		return nil, &problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type", Detail: "The body must be " + kind + "."}
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, badBody("The body can not be read.")
+	case len(body) > maxBody:
+		return nil, &problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large", Detail: "The body may have 16 KiB."}
+	}
+	return body, nil
+}
+
+func badBody(text string) error {
+	return &problem{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request", Detail: text}
+}
