@@ -36,15 +36,32 @@ var errNotSent = errors.New("no lease for the record of it")
 
 // AutoUnlock removes stale locks, the first ones first, each only if it is still as it was judged: same hold, same deadline.
 // The results stand in the same order: nil = removed by this call, [metadata.ErrChanged] = the holder moved, which nobody needs
-// to retry; after any other error the lock may be there or not: look again.
+// to retry; after any other error the lock may be there or not: look again. When ctx ends, the batch in flight is seen through.
 func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []error {
 	s.worker.Lock()
 	defer s.worker.Unlock()
 	results := make([]error, len(removals))
+	batches := make(chan []removal, 1) // the next one is made while one is in flight
+	go s.makeBatches(ctx, removals, results, batches)
+	for batch := range batches {
+		if err := context.Cause(ctx); err != nil {
+			fail(batch, err)
+			continue
+		}
+		s.removeAll(ctx, batch)
+	}
+	return results
+}
+
+// makeBatches sends all removals in batches that etcd takes in one transaction.
+func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, results []error, batches chan<- []removal) {
+	defer close(batches)
 	var batch []removal
 	bytes, endings := 0, map[string]bool{}
 	flush := func() {
-		s.removeAll(ctx, batch)
+		if len(batch) > 0 {
+			batches <- batch
+		}
 		batch, bytes, endings = nil, 0, map[string]bool{}
 	}
 	for i, r := range removals {
@@ -65,7 +82,12 @@ func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []e
 		}
 	}
 	flush()
-	return results
+}
+
+func fail(batch []removal, err error) {
+	for _, r := range batch {
+		*r.result = err
+	}
 }
 
 // prepare looks which keys to delete where not all of the record's range is the record's.
@@ -92,9 +114,6 @@ func (s *Store) prepare(ctx context.Context, r metadata.Removal) (*locktxn.Remov
 
 // removeAll commits a batch and fills in its results.
 func (s *Store) removeAll(ctx context.Context, batch []removal) {
-	if len(batch) == 0 {
-		return
-	}
 	resp, err := s.commitAll(ctx, batch)
 	switch {
 	case err == nil:
@@ -107,16 +126,14 @@ func (s *Store) removeAll(ctx context.Context, batch []removal) {
 		s.removeAll(ctx, batch[:half])
 		s.removeAll(ctx, batch[half:])
 	case locktxn.Refused(err), errors.Is(err, errNotSent):
-		for _, r := range batch {
-			*r.result = err
-		}
+		fail(batch, err)
 	default:
 		s.lookAgain(ctx, batch, err)
 	}
 }
 
 func (s *Store) commitAll(ctx context.Context, batch []removal) (*clientv3.TxnResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	for try := 0; ; try++ {
 		lease, err := s.history.current(ctx)

@@ -1,13 +1,16 @@
 package lockstore_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -106,4 +109,62 @@ func BenchmarkAutoUnlockWithLateExtensions(b *testing.B) {
 		b.ReportMetric(locks/time.Since(began).Seconds(), "locks/s")
 		b.ReportMetric(float64(changed), "extended")
 	}
+}
+
+// BenchmarkOthersDuringMassExpiry is what those feel who take and release other locks while 10,000 are removed.
+func BenchmarkOthersDuringMassExpiry(b *testing.B) {
+	const locks = 10_000
+	for b.Loop() {
+		b.StopTimer()
+		w := on(b, etcdtest.Cluster(b, 1).Client(b)) // a process of its own
+		removals := make([]metadata.Removal, locks)
+		each(locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprintf("lock/%05d", i), uuid(i))) })
+		alone := others(w, func() { time.Sleep(2 * time.Second) })
+		b.StartTimer()
+		during := others(w, func() {
+			for _, err := range w.AutoUnlock(b.Context(), removals) {
+				if err != nil {
+					b.Error(err)
+				}
+			}
+		})
+		b.StopTimer()
+		for what, d := range map[string][]time.Duration{"alone": alone, "during": during} {
+			b.ReportMetric(float64(d[len(d)/2].Microseconds())/1000, "ms-p50-"+what)
+			b.ReportMetric(float64(d[len(d)*99/100].Microseconds())/1000, "ms-p99-"+what)
+		}
+		b.StartTimer()
+	}
+}
+
+// others has 16 clients take and release locks of their own until f returns, and returns how long each time took, sorted.
+func others(w world, f func()) (took []time.Duration) {
+	ctx, cancel := context.WithCancel(w.Context())
+	var clients sync.WaitGroup
+	var mu sync.Mutex
+	for client := range 16 {
+		clients.Go(func() {
+			name, id := fmt.Sprintf("other/%d", client), uuid(1_000_000+client)
+			for ctx.Err() == nil {
+				began := time.Now()
+				resp, err := locktxn.Acquire(w.l, name, id, []metadata.Field{{Name: metadata.FieldUUID, Value: id}}, false).Commit(context.Background(), w.etcd)
+				if err != nil || !resp.Succeeded {
+					w.Error(resp, err)
+					return
+				}
+				if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: name, UUID: id, Token: resp.Header.Revision}).Commit(context.Background(), w.etcd); err != nil {
+					w.Error(err)
+					return
+				}
+				mu.Lock()
+				took = append(took, time.Since(began))
+				mu.Unlock()
+			}
+		})
+	}
+	f()
+	cancel()
+	clients.Wait()
+	slices.Sort(took)
+	return took
 }

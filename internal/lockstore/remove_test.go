@@ -160,6 +160,29 @@ func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 	}
 }
 
+func TestAutoUnlockSeesTheBatchInFlightThrough(t *testing.T) {
+	line := &wire{}
+	w := on(t, line.client(t, etcdtest.Start(t)))
+	var removals []metadata.Removal
+	for i := range 200 {
+		removals = append(removals, removal(w.hold(fmt.Sprint(i), uuid(i))))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
+		cancel()
+		return send()
+	})
+	errs := w.AutoUnlock(ctx, removals)
+	for i, err := range errs {
+		if inFlight := i < 64; inFlight && err != nil || !inFlight && err != context.Canceled {
+			t.Errorf("removal %d: %v", i, err)
+		}
+	}
+	if left := len(w.keys(w.l.Prefix())) - len(w.keys(w.l.Histories())); left != 4*(200-64) {
+		t.Errorf("%d keys left", left)
+	}
+}
+
 func TestAutoUnlockWhoseAnswerGotLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		committed bool
