@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,12 +36,27 @@ func loadAssets(files fs.FS) (assets, error) {
 		if err != nil {
 			return a, err
 		}
+		b = compact(b)
 		sum.Write([]byte(e.Name()))
 		sum.Write(b)
 		a.files[e.Name()] = asset{assetType(e.Name()), b, compress(b, gzip.BestCompression)}
 	}
 	a.fingerprint = hex.EncodeToString(sum.Sum(nil))[:12]
 	return a, nil
+}
+
+// compact leaves out what only readers of a source need: indentation, and lines that are nothing but a comment.
+func compact(source []byte) []byte {
+	var kept bytes.Buffer
+	for line := range bytes.Lines(source) {
+		line = bytes.TrimSpace(line)
+		comment := bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("/*")) && bytes.HasSuffix(line, []byte("*/"))
+		if len(line) > 0 && !comment {
+			kept.Write(line)
+			kept.WriteByte('\n')
+		}
+	}
+	return kept.Bytes()
 }
 
 func assetType(name string) string {

@@ -37,13 +37,22 @@ const words = {
   over: (t) => (t < 120000 ? `+${digits(Math.floor(Math.max(0, t) / 1000))}` : `+${short(t)}`),
 };
 
-// What ears get where the digits change every second.
+// What ears get where the digits change every second, and eyes that want no motion.
 const spoken = (t) => (t < -60000 ? "under 2 minutes" : t < 0 ? "under a minute" : `${short(t)} late`);
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+const calm = (text) => text.replace(/^\d+s$/, "under 1m");
+
+const stored = (name, value) => {
+  try {
+    if (value === undefined) return localStorage.getItem(name);
+    value ? localStorage.setItem(name, value) : localStorage.removeItem(name);
+  } catch { /* storage is switched off: for this page only */ }
+};
 
 const onScreen = new WeakSet();
 const watcher = new IntersectionObserver((entries) => {
   for (const e of entries) e.isIntersecting ? onScreen.add(e.target) : onScreen.delete(e.target);
-  if (!paused) tick();
+  if (every) tick();
 });
 
 let times = [];
@@ -53,159 +62,303 @@ function findTimes() {
     watcher.observe(el);
     return { el, at: Date.parse(el.dateTime), say: words[el.dataset.k], out: el.querySelector("[aria-hidden]") || el, ears: el.querySelector(".vh") };
   });
+  if (local) absolutes();
 }
+
+const write = (el, text) => el.textContent === text || (el.textContent = text);
 
 function tick() {
   const t = now();
-  const write = (el, text) => el.textContent === text || (el.textContent = text);
   for (const { el, at, say, out, ears } of times) {
-    if (!onScreen.has(el)) continue;
-    write(out, say(t - at));
+    if (!onScreen.has(el) || el.extended > t) continue;
+    write(out, !still.matches ? say(t - at) : ears ? spoken(t - at) : calm(say(t - at)));
     if (ears) write(ears, spoken(t - at));
   }
-  const clock = $("clock");
-  if (clock) clock.textContent = new Date(t).toISOString().slice(11, 19);
+  write($("clock"), stamp(t).slice(11, still.matches ? 16 : 19));
+  if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, trying again in ${short(retryAt - Date.now())}. What you see may have changed.`);
 }
 
 let timer = 0;
 function run() {
   clearTimeout(timer);
-  if (document.hidden || paused) return;
+  if (document.hidden || !every) return;
   tick();
+  settle();
   timer = setTimeout(run, 1000 - (now() % 1000) + 2);
 }
 
-// The list follows the locks: the same address is asked for again, with the version that is shown.
-const every = 5000;
-let paused = false, etag = "", failures = 0, pollTimer = 0, polling = false, lastContact = Date.now();
+// UTC or local time.
+let local = stored("zone") === "local";
+function stamp(t) {
+  const d = new Date(t);
+  return (local ? new Date(t - d.getTimezoneOffset() * 60000) : d).toISOString().slice(0, 19).replace("T", " ");
+}
+function absolutes() {
+  for (const el of document.querySelectorAll(".abs")) {
+    el.at ??= Date.parse(el.textContent.replace(" UTC", "Z").replace(" ", "T"));
+    write(el, stamp(el.at) + (local ? "" : " UTC"));
+  }
+  for (const el of document.querySelectorAll("time[title]")) el.removeAttribute("title");
+  write($("clock").previousSibling, local ? "local " : "UTC ");
+}
+function nextZone() {
+  local = !local;
+  stored("zone", local && "local");
+  absolutes();
+  tick();
+}
+
+// The page follows: the same address is asked for again, with the version that is shown.
+let every = Number(stored("every")) || 5, before = every, etag = "", failures = 0, pollTimer = 0, polling = false, contacted = Date.now(), retryAt = 0, signedOut = false;
+const list = () => $("live");
+const follows = () => list() || document.querySelector("[data-follows]");
 
 function schedule(ms) {
   clearTimeout(pollTimer);
-  if (!$("live") || paused || document.hidden) return;
-  const next = Number($("live").dataset.next), until = next ? next - now() + 150 : Infinity;
+  if (!follows() || !every || document.hidden || signedOut) return;
+  const next = Number(list()?.dataset.next), until = next ? next - now() + 150 : Infinity;
   if (until > 0) ms = Math.min(ms, until);
-  pollTimer = setTimeout(poll, Math.max(ms, 300));
+  ms = Math.max(ms, 300);
+  retryAt = Date.now() + ms;
+  pollTimer = setTimeout(poll, ms);
 }
 
 async function poll() {
-  const live = $("live");
-  if (!live || polling) return;
+  if (!follows() || polling) return;
   polling = true;
   try {
-    const sent = performance.now();
-    const answer = await fetch(live.dataset.from, {
-      headers: { "If-None-Match": etag || live.dataset.etag }, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(10000),
-    });
-    if (answer.status === 200) apply(await answer.text(), (sent + performance.now()) / 2);
-    else if (answer.status === 304) confirmed(answer.headers.get("Mutexdash-Heard"));
-    else throw new Error(answer.type === "opaqueredirect" || answer.status === 401 ? "signed out" : `status ${answer.status}`);
+    const sent = performance.now(), address = list()?.dataset.from || location.href, headers = {};
+    if (etag || list()) headers["If-None-Match"] = etag || list().dataset.etag;
+    const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(10000) });
+    if (answer.type === "opaqueredirect" || answer.status === 401) return signOut();
+    if (answer.status === 304) confirmed(answer.headers.get("Mutexdash-Heard"));
+    else if (answer.ok || (answer.status === 404 && !list())) apply(await answer.text(), (sent + performance.now()) / 2, answer.headers.get("ETag"));
+    else throw new Error(`status ${answer.status}`);
     failures = 0;
-    lastContact = Date.now();
-    contact("");
-    schedule(every);
-  } catch (e) {
+    contacted = Date.now();
+    banner("lost");
+    schedule(every * 1000 * (0.95 + 0.1 * Math.random()));
+  } catch {
     failures++;
-    const wait = Math.min(30000, 2000 * 2 ** Math.min(failures - 1, 4)) * (0.8 + 0.4 * Math.random());
-    if (e.message === "signed out") contact("Signed out. Reload the page to sign in.");
-    else if (failures > 1) contact(`Lost contact with the dashboard ${short(Date.now() - lastContact)} ago. What you see may have changed.`);
-    schedule(wait);
+    if (failures > 1) {
+      banner("lost", " ", "now", () => poll());
+      document.body.classList.add("stale", "lost");
+    }
+    schedule(Math.min(30000, 2000 * 2 ** Math.min(failures - 1, 4)) * (0.8 + 0.4 * Math.random()));
+    tick();
   } finally {
     polling = false;
   }
+}
+
+function signOut() {
+  signedOut = true;
+  banner("out", "Signed out. What you see is no longer kept up to date.", "reload", () => location.reload());
+  document.body.classList.add("stale", "lost");
 }
 
 // Nothing changed: that is news too, the picture is as fresh as can be.
 function confirmed(when) {
   const heard = document.querySelector("#fresh time");
   if (heard && when) heard.dateTime = when;
-  document.body.className = $("live").dataset.level;
+  document.body.className = list().dataset.level;
   findTimes();
 }
 
-function contact(text) {
-  let banner = $("contact");
-  if (!text) return banner && banner.remove();
-  if (!banner) {
-    banner = document.createElement("p");
-    banner.id = "contact";
-    banner.className = "banner contact";
-    banner.setAttribute("role", "alert");
-    $("alerts").append(banner);
-  }
-  banner.textContent = text;
-  document.body.classList.add("stale", "lost");
+// A banner of our own, above those of the server; without a text it goes.
+function banner(id, text, action, act) {
+  const old = $(id);
+  if (!text || old) return text || old?.parentElement.remove();
+  const p = document.createElement("p"), span = document.createElement("span"), button = document.createElement("button");
+  p.className = "banner contact";
+  p.setAttribute("role", "alert");
+  span.id = id;
+  span.textContent = text;
+  button.textContent = action;
+  button.addEventListener("click", act);
+  p.append(span, button);
+  $("alerts").before(p);
 }
 
-function apply(text, received) {
-  const fresh = new DOMParser().parseFromString(html.createHTML(text), "text/html").getElementById("live");
-  const live = $("live");
-  if (!fresh) throw new Error("signed out");
-  offset = Number(fresh.dataset.now) - performance.timeOrigin - received;
-  etag = fresh.dataset.etag;
-  for (const name of ["now", "next", "etag", "from", "level"]) live.dataset[name] = fresh.dataset[name];
-  document.body.className = fresh.dataset.level;
-  document.title = fresh.dataset.title;
-  if ($("icon").getAttribute("href") !== fresh.dataset.icon) $("icon").setAttribute("href", fresh.dataset.icon);
-  move(fresh.querySelector("[data-part=fresh]"), $("fresh"));
-  const banner = fresh.querySelector("[data-part=banner]"), alerts = $("alerts");
-  if (banner.textContent.trim() ? !alerts.firstElementChild || alerts.firstElementChild.id : alerts.querySelector(".banner:not(.contact)")) alerts.replaceChildren(...banner.childNodes);
-  announce(live, fresh);
-  for (const part of live.querySelectorAll("[data-part]")) {
-    const other = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
-    if (other && !part.hidden && !part.contains(document.activeElement) && !part.isEqualNode(other)) part.replaceWith(other);
-  }
-  rows(live, fresh);
-  if (paused) setPaused(true);
+function apply(text, received, version) {
+  const page = new DOMParser().parseFromString(html.createHTML(text), "text/html");
+  if (list()) return applyList(page.getElementById("live"), received);
+  if (!page.getElementById("main")) return signOut();
+  offset = Number(page.body.dataset.now) - performance.timeOrigin - received;
+  etag = version || "";
+  show(page.body.className, page.title, page.getElementById("icon").getAttribute("href"));
+  alerts(page.getElementById("alerts"));
+  $("fresh").replaceWith(page.getElementById("fresh"));
+  merge($("main"), page.getElementById("main"));
   findTimes();
   tick();
 }
 
-function move(from, to) {
-  const el = from && from.firstElementChild;
-  if (el && to) to.replaceWith(el);
+function show(level, title, icon) {
+  document.body.className = level;
+  document.title = title;
+  if ($("icon").getAttribute("href") !== icon) $("icon").setAttribute("href", icon);
 }
 
-// Rows are replaced only when their version changed, and none while somebody reads or points at the table.
+// The banner of the server is an alert once: it is not put anew while it stays.
+function alerts(from) {
+  if (!from.textContent.trim() !== !$("alerts").textContent.trim()) $("alerts").replaceChildren(...from.childNodes);
+}
+
+// Whether somebody reads here: the focus or a selection is inside.
+function holds(el) {
+  const s = getSelection();
+  return el.contains(document.activeElement) || (!s.isCollapsed && s.containsNode(el, true));
+}
+
+// What changed is replaced, in parts as small as the two pages agree on, but nothing where somebody reads.
+function merge(mine, other) {
+  if (mine.isEqualNode(other)) return;
+  const a = [...mine.children], b = [...other.children];
+  const same = a.length && a.length === b.length && a.every((el, i) => el.tagName === b[i].tagName && el.className === b[i].className);
+  if (same && (mine.id === "main" || mine.className === "halves" || holds(mine))) return a.forEach((el, i) => merge(el, b[i]));
+  if (holds(mine)) return;
+  const open = [...mine.querySelectorAll("details")].map((d) => d.open);
+  other.querySelectorAll("details").forEach((d, i) => (d.open = open[i] ?? d.open));
+  mine.id === "main" ? mine.replaceChildren(...other.childNodes) : mine.replaceWith(other);
+}
+
+function applyList(fresh, received) {
+  const live = list();
+  if (!fresh) return signOut();
+  offset = Number(fresh.dataset.now) - performance.timeOrigin - received;
+  etag = fresh.dataset.etag;
+  if (fresh.dataset.build !== live.dataset.build) banner("build", "There is a new version of this page.", "reload", () => location.reload());
+  for (const name of ["now", "next", "etag", "from", "level"]) live.dataset[name] = fresh.dataset[name];
+  show(fresh.dataset.level, fresh.dataset.title, fresh.dataset.icon);
+  alerts(fresh.querySelector("[data-part=banner]"));
+  $("fresh").replaceWith(fresh.querySelector("[data-part=fresh]").firstElementChild);
+  announce(live, fresh);
+  for (const part of live.querySelectorAll("[data-part]")) {
+    const other = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
+    if (other && !part.hidden && !holds(part) && !part.isEqualNode(other)) part.replaceWith(other);
+  }
+  rows(live, fresh);
+  findTimes();
+  tick();
+}
+
+// Rows are patched where they stand. That they change places, come and go waits while somebody is busy with the table.
+let waiting = null, acted = Date.now(); // the rows that should be there, by key
+const key = (row) => row.querySelector(".name").href || row.querySelector(".name").textContent; // names lock and hold
+const busy = (table) => Date.now() - acted < 60000 && (table.matches(":hover") || holds(table));
+
 function rows(live, fresh) {
   const table = live.querySelector("table.locks"), other = fresh.querySelector("table.locks");
-  if (!table || !other) {
+  if (!table || (!other && !busy(table))) {
     const old = live.querySelector(".sheet, .empty"), now = fresh.querySelector(".sheet, .empty");
-    if (old && now && !old.isEqualNode(now)) old.replaceWith(now);
-    return;
+    if (!old.isEqualNode(now)) old.replaceWith(now);
+    waiting = null;
+    return count(0);
   }
-  table.caption.textContent = other.caption.textContent;
-  const key = (body) => body.querySelector(".name").href || body.querySelector(".name").textContent; // names lock and hold
-  const have = new Map([...table.tBodies].map((body) => [key(body), body]));
+  if (other) table.caption.textContent = other.caption.textContent;
+  waiting = new Map([...(other?.tBodies || [])].map((row) => [key(row), row]));
+  for (const mine of [...table.tBodies]) {
+    const row = waiting.get(key(mine));
+    if (!row) leave(mine, live.querySelector(".filter, [rel]") ? "gone" : "ended");
+    else if (mine.dataset.rev !== row.dataset.rev || mine.left) patch(mine, row);
+  }
+  settle();
+}
+
+function patch(mine, row) {
+  const deadline = (r) => r.rows[0].cells[6].firstElementChild, was = deadline(mine), is = deadline(row);
+  if (was?.dateTime < is?.dateTime) {
+    is.extended = now() + 2000;
+    (is.querySelector("[aria-hidden]") || is).textContent = "extended";
+  }
+  row.classList.add("changed");
+  if (!holds(mine)) return mine.replaceWith(row);
+  mine.className = row.className;
+  mine.dataset.rev = row.dataset.rev;
+  const cells = [...row.rows[0].cells];
+  [...mine.rows[0].cells].forEach((cell, i) => holds(cell) || cell.replaceWith(cells[i]));
+  if (mine.rows[1] && holds(mine.rows[1])) return;
+  mine.rows[1]?.remove();
+  if (row.rows[1]) mine.append(row.rows[1]);
+}
+
+// A row that went stays for ten seconds, so that the eye can follow.
+function leave(row, word) {
+  if (row.left) return;
+  row.left = Date.now();
+  row.className = "gone";
+  const badge = row.querySelector(".badge");
+  badge.className = "badge released";
+  badge.querySelector("use").setAttribute("href", "#i-released");
+  badge.lastChild.textContent = word;
+}
+
+// Puts the rows in order, unless somebody is busy with them; those who press the button or r are not.
+function settle(ready) {
+  const table = list()?.querySelector("table.locks");
+  if (!table) return;
+  const left = [...table.tBodies].filter((row) => row.left);
+  if (!waiting && !left.length) return;
+  const have = new Map([...table.tBodies].filter((row) => !row.left).map((row) => [key(row), row]));
+  if (!ready && busy(table)) return count(waiting && changes(left, have));
+  for (const row of left) if (ready || Date.now() - row.left > 10000) row.remove();
+  const focus = document.activeElement;
   let at = table.tHead;
-  for (const body of [...other.tBodies]) {
-    let mine = have.get(key(body));
-    have.delete(key(body));
-    if (!mine) mine = body;
-    else if (mine.dataset.rev !== body.dataset.rev && !mine.contains(document.activeElement)) {
-      mine.replaceWith(body);
-      body.classList.add("changed");
-      mine = body;
-    }
-    if (at.nextElementSibling !== mine) at.after(mine);
+  for (const [k, row] of waiting || []) {
+    const mine = have.get(k) || row;
+    let next = at.nextElementSibling;
+    while (next?.left) next = next.nextElementSibling;
+    if (next !== mine) at.after(mine);
     at = mine;
   }
-  for (const gone of have.values()) gone.remove();
+  if (focus.isConnected && focus !== document.activeElement) focus.focus({ preventScroll: true });
+  count(0);
+  if (waiting) findTimes();
+  waiting = null;
 }
 
-function announce(live, fresh) {
-  const was = live.querySelector(".verdict").className, is = fresh.querySelector(".verdict");
-  if (was !== is.className) $("news").textContent = is.textContent.trim();
+// How many changes wait: rows that left, rows that came, and that the others change places.
+function changes(left, have) {
+  const to = [...waiting.keys()], stay = to.filter((k) => have.has(k));
+  return left.length + to.length - stay.length + (stay.join() !== [...have.keys()].filter((k) => waiting.has(k)).join());
 }
 
-function setPaused(on) {
-  paused = on;
-  const button = $("pause");
-  if (button) {
-    button.textContent = on ? "go on" : "pause";
-    button.setAttribute("aria-pressed", String(on));
+function count(n) {
+  let button = $("changes");
+  if (!n) return button?.remove();
+  if (!button) {
+    button = document.createElement("button");
+    button.id = "changes";
+    button.addEventListener("click", () => settle(true));
+    $("main").append(button);
   }
-  if (on) clearTimeout(pollTimer);
-  else {
+  write(button, `${n} ${n === 1 ? "change" : "changes"} (r)`);
+}
+
+// Ears hear of it when the answer changes, and not more often than every ten seconds.
+let said = 0, saying = 0;
+function announce(live, fresh) {
+  const was = live.querySelector(".verdict"), is = fresh.querySelector(".verdict");
+  if (was.className === is.className && document.title === live.dataset.title) return;
+  live.dataset.title = document.title;
+  clearTimeout(saying);
+  saying = setTimeout(() => {
+    said = Date.now();
+    write($("news"), is.textContent.trim());
+  }, said + 10000 - Date.now());
+}
+
+function setEvery(seconds) {
+  if (every) before = every;
+  every = seconds;
+  if (seconds) stored("every", seconds);
+  const select = $("every");
+  if (select) select.value = seconds;
+  document.documentElement.classList.toggle("paused", !seconds);
+  document.querySelector(".meta").dataset.paused = `paused at ${stamp(now()).slice(11)}`;
+  clearTimeout(pollTimer);
+  if (seconds) {
     poll();
     run();
   }
@@ -216,59 +369,79 @@ function nextTheme() {
   const root = document.documentElement, next = { undefined: "light", light: "dark", dark: "" }[root.dataset.theme];
   if (next) root.dataset.theme = next;
   else delete root.dataset.theme;
-  try {
-    next ? localStorage.setItem("theme", next) : localStorage.removeItem("theme");
-  } catch { /* storage is switched off: for this page only */ }
+  stored("theme", next);
 }
 
-async function copy(button) {
+async function copy(text, button) {
+  let word = "copied";
   try {
-    await navigator.clipboard.writeText(button.dataset.copy);
-    button.textContent = "copied";
+    await navigator.clipboard.writeText(text);
   } catch {
-    button.textContent = "not possible";
+    word = "not possible";
   }
+  $("news").textContent = word;
+  if (!button) return;
+  button.textContent = word;
   setTimeout(() => (button.textContent = "copy"), 1500);
 }
 
-// Keys. None while typing or with a modifier; none of them changes anything.
+// Keys. None while typing or with a modifier, none where they are switched off; none of them changes anything but the view.
+const names = () => [...document.querySelectorAll(".locks .name")];
+const here = () => document.activeElement.closest?.("tbody")?.querySelector(".name");
 function step(by) {
-  const links = [...document.querySelectorAll(".locks .name")], i = links.indexOf(document.activeElement);
-  const next = links[Math.max(0, Math.min(links.length - 1, i + by))];
-  if (next) next.focus();
+  const links = names();
+  links[Math.max(0, Math.min(links.length - 1, links.indexOf(here()) + by))]?.focus();
+}
+function go(place) {
+  [...document.querySelectorAll("nav a")].find((a) => a.pathname.endsWith("/" + place))?.click();
 }
 
+let prefix = "";
 const keys = {
-  "/": () => { $("q").focus(); $("q").select(); },
+  "/": () => $("q").select(),
   j: () => step(1), k: () => step(-1),
-  p: () => $("pause") && setPaused(!paused), r: () => poll(), t: nextTheme,
-  u: () => $("up") && $("up").click(),
-  "?": () => document.querySelector("nav a:last-child").click(),
+  o: () => here() && open(here().href, "_blank", "noopener"),
+  c: () => (here() ? copy(here().title || here().textContent) : document.querySelector(".lock-head .copy")?.click()),
+  p: () => follows() && setEvery(every ? 0 : before), r: () => (waiting ? settle(true) : poll()),
+  t: nextTheme, z: nextZone, g: () => (prefix = "g"), u: () => ($("up") || document.querySelector(".brand")).click(),
+  gl: () => go(""), gw: () => go("waiting"), gh: () => go("history"), go: () => go("owners"), gs: () => go("status"),
+  "?": () => go("help"),
 };
+for (const n of [1, 2, 3, 4, 5]) keys[n] = () => document.querySelectorAll(".count")[n - 1]?.click();
 
 document.addEventListener("keydown", (e) => {
-  const typing = e.target.closest("input, textarea, select");
+  acted = Date.now();
+  const typing = e.target.closest("input:not([type=checkbox]), textarea, select"), name = prefix + e.key;
   if (e.key === "Escape" && typing) return typing.blur();
-  if (typing || e.ctrlKey || e.metaKey || e.altKey || !Object.hasOwn(keys, e.key)) return;
+  if (typing || e.ctrlKey || e.metaKey || e.altKey || stored("keys") === "off") return;
+  prefix = "";
+  if (!Object.hasOwn(keys, name)) return;
   e.preventDefault();
-  keys[e.key]();
+  keys[name]();
 });
+for (const kind of ["pointermove", "pointerdown"]) document.addEventListener(kind, () => (acted = Date.now()), { passive: true });
 document.addEventListener("click", (e) => {
   const button = e.target.closest("button");
-  if (!button) return;
-  if (button.id === "pause") setPaused(!paused);
-  if (button.id === "theme") nextTheme();
-  if (button.dataset.copy !== undefined) copy(button);
+  if (button?.id === "theme") nextTheme();
+  if (button?.dataset.copy !== undefined) copy(button.dataset.copy, button);
+});
+document.addEventListener("change", (e) => {
+  if (e.target.id === "every") setEvery(Number(e.target.value));
+  if (e.target.id === "keys") stored("keys", e.target.checked ? "" : "off");
 });
 document.addEventListener("mouseover", (e) => {
   const el = e.target.closest("time");
-  if (el && !el.title) el.title = el.dateTime.slice(0, 19).replace("T", " ") + " UTC";
+  if (el && !el.title) el.title = stamp(Date.parse(el.dateTime)) + (local ? "" : " UTC");
 });
 document.addEventListener("visibilitychange", () => {
   run();
   document.hidden ? clearTimeout(pollTimer) : poll();
 });
 
+if ($("every")) $("every").value = every;
+if ($("keys")) $("keys").checked = stored("keys") !== "off";
 findTimes();
 run();
-schedule(every);
+schedule(every * 1000);
+
+export { words, tick }; // for the tests
