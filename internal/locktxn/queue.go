@@ -94,6 +94,11 @@ func LookAhead(l metadata.Layout, p Place, before string) Txn {
 	return t
 }
 
+// LookAtLock is LookAhead of who is known to be the first: it reads its own ticket and the lock's uuid key.
+func LookAtLock(l metadata.Layout, p Place) Txn {
+	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Ticket(p.Lock, p.UUID)), clientv3.OpGet(l.Field(p.Lock, metadata.FieldUUID))}}
+}
+
 // older reads the tickets that are older than p, newest first.
 func older(l metadata.Layout, p Place, opts ...clientv3.OpOption) clientv3.Op {
 	opts = append(opts, clientv3.WithMaxCreateRev(p.Revision-1), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))

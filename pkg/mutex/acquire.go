@@ -18,8 +18,8 @@ import (
 // lock is free.
 const waiterRecheck = 10 * time.Second
 
-// Lock takes the lock, waiting as long as somebody else holds it, until ctx ends: then the error is a [*HeldError] where the
-// holder is known. Without a deadline it waits for ever, through outages of etcd too.
+// Lock takes the lock, waiting in the queue as long as others hold it or came before, until ctx ends: then the error is a
+// [*HeldError] where the holder is known. Without a deadline it waits for ever, through outages of etcd too.
 //
 // Whatever is wrong with the name or the options is an error before etcd is asked.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lock, error) {
@@ -27,15 +27,17 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lock, 
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
 	}
-	l, err := a.try(ctx, b)
-	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
-		return a.wait(ctx, held)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
+	if a.set.barge {
+		return a.barge(ctx, b)
 	}
-	return l, a.explain(err)
+	return a.queue(ctx, b)
 }
 
-// TryLock takes the lock if it is free, else the error is a [*HeldError]. It never waits for a holder, and for etcd no longer than
-// the client's request timeout.
+// TryLock takes the lock if it is free and nobody queues for it, else the error is a [*HeldError]. It never waits for a holder,
+// and for etcd no longer than the client's request timeout.
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lock, error) {
 	a, b, err := c.newAcquisition(name, opts)
 	if err != nil {
@@ -47,13 +49,21 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Loc
 	return l, a.explain(err)
 }
 
-// acquisition is one wish for one lock. Its uuid becomes that of the hold, and changes only when an outcome stayed unknown.
+// acquisition is one wish for one lock. Its uuid becomes that of the hold, and changes when an outcome stayed unknown or a place in
+// the queue was lost.
 type acquisition struct {
 	c     *Client
 	lock  string
 	set   settings
 	draft metadata.Draft // but for the times
-	seen  int64          // etcd's revision at the last answer
+
+	// What etcd said last, and whether an earlier sending may still be committed although there was an answer since.
+	seen  int64 // revision
+	now   metadata.Document
+	doubt bool
+
+	line line
+	told Waiting // by OnWait
 }
 
 // newAcquisition checks all that can be checked without etcd and makes the first bid.
@@ -80,7 +90,8 @@ func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, 
 type bid struct {
 	start time.Time // for the local deadline, on the monotonic clock
 	wall  time.Time // for the record
-	txn   locktxn.Txn
+
+	fields []metadata.Field
 }
 
 func (a *acquisition) bid() (bid, error) {
@@ -92,7 +103,7 @@ func (a *acquisition) bid() (bid, error) {
 	if err != nil {
 		return b, err
 	}
-	b.txn = locktxn.Acquire(a.c.layout, a.lock, a.draft.UUID, fields, true)
+	b.fields = fields
 	return b, nil
 }
 
@@ -102,7 +113,16 @@ func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecon
 // try asks for the lock, beginning with bid b, until the answer is definite: a hold, a [*HeldError], a refusal, or the end of ctx.
 func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
 	for n := 0; ; n++ {
-		l, err := a.send(ctx, b)
+		l, _, err := a.ask(ctx, b, locktxn.Acquire(a.c.layout, a.lock, a.draft.UUID, b.fields, a.set.barge))
+		if l == nil && err == nil {
+			if a.doubt {
+				a.abandon()
+			}
+			if a.now.Token != 0 {
+				return nil, a.heldError()
+			}
+			l, err = a.tryPast(ctx)
+		}
 		if err != errStale {
 			return l, err
 		}
@@ -113,54 +133,93 @@ func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
 	}
 }
 
+// tryPast takes a lock that nobody holds and that was refused: others queue for it, or the end of their queue was left behind when
+// the last one of them died.
+func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
+	r, err := a.c.send(ctx, locktxn.Queue(a.c.layout, a.lock))
+	if err != nil {
+		return nil, err
+	}
+	tail := r.keys(1).Kvs
+	if n := len(r.keys(0).Kvs); n > 0 {
+		held := a.heldError()
+		held.Position = n + 1
+		return nil, held
+	}
+	if len(tail) == 0 || a.set.barge {
+		a.abandon() // the queue is gone; if there was none, this attempt was cancelled by somebody
+		return nil, errStale
+	}
+	b, err := a.bid()
+	if err != nil {
+		return nil, err
+	}
+	l, _, err := a.ask(ctx, b, locktxn.AcquirePast(a.c.layout, a.lock, a.draft.UUID, b.fields, tail[0].ModRevision))
+	if l == nil && err == nil {
+		if a.doubt {
+			a.abandon()
+		}
+		err = a.heldError()
+	}
+	return l, err
+}
+
 // errStale asks for another bid: this one got too old while etcd did not answer, or its uuid was cancelled.
 var errStale = errors.New("the bid is stale")
 
-func (a *acquisition) send(ctx context.Context, b bid) (*Lock, error) {
+// ask sends a transaction that takes the lock or reads the record, and what else it likes, until there is an answer: a hold, or what
+// it read. Where the outcome stays unknown the attempt is over and the acquisition begins another.
+func (a *acquisition) ask(ctx context.Context, b bid, txn locktxn.Txn) (*Lock, answer, error) {
 	fresh, cancel := context.WithTimeout(ctx, a.set.autoUnlockAfter/3)
 	defer cancel()
-	r, err := a.c.send(fresh, b.txn)
+	r, err := a.c.send(fresh, txn)
+	a.doubt = a.doubt || r.doubt
 	if err != nil {
 		if r.doubt {
 			a.abandon()
 		}
 		if fresh.Err() != nil && ctx.Err() == nil {
-			return nil, errStale
+			err = errStale
 		}
-		return nil, err
+		return nil, r, err
 	}
 	a.seen = r.Header.Revision
 	if r.Succeeded {
-		return a.hold(b, r.Header.Revision, a.draft.AutoUnlockAt)
+		l, err := a.hold(b, r.Header.Revision, a.draft.AutoUnlockAt)
+		return l, r, err
 	}
-	now := a.c.record(a.lock, r, 0)
-	if now.Token != 0 && now.UUID == a.draft.UUID {
-		return a.hold(b, now.Token, now.AutoUnlockAt) // an earlier sending was committed, its answer was lost
+	a.now = a.c.record(a.lock, r, 0)
+	if a.now.Token != 0 && a.now.UUID == a.draft.UUID {
+		l, err := a.hold(b, a.now.Token, a.now.AutoUnlockAt) // an earlier sending was committed, its answer was lost
+		return l, r, err
 	}
-	if r.doubt || now.Token == 0 {
-		a.abandon()
-	}
-	if now.Token == 0 {
-		return nil, errStale
-	}
-	return nil, &HeldError{Lock: a.lock, Holder: now, At: a.c.wall()}
+	return nil, r, nil
 }
 
 // abandon leaves a uuid whose sendings may still be committed to the background and goes on with a new one.
 func (a *acquisition) abandon() {
 	a.c.cancelLater(a.lock, a.draft.UUID)
+	if a.line.lease != nil {
+		a.c.drop(a.line.lease)
+	}
+	a.line, a.doubt = line{}, false
 	a.draft.UUID = uuid.NewString()
 }
 
-// wait takes the lock as soon as it is free. held is the answer of the first try.
-func (a *acquisition) wait(ctx context.Context, held *HeldError) (*Lock, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(a.c.ctx, func() { cancel(ErrClosed) })()
+// heldError tells who holds the lock, by the last answer.
+func (a *acquisition) heldError() *HeldError {
+	return &HeldError{Lock: a.lock, Holder: a.now, At: a.c.wall()}
+}
 
-	var l *Lock
-	var err error
-	a.c.follow(ctx, a.c.layout.Field(a.lock, metadata.FieldUUID), waiterRecheck, func(events []*clientv3.Event) bool {
+// barge takes the lock as soon as it is free, whoever else waits for it.
+func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
+	l, err := a.try(ctx, b)
+	held, isHeld := errors.AsType[*HeldError](err)
+	if !isHeld {
+		return l, a.explain(err)
+	}
+	defer a.report(ctx)()
+	a.c.follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
 		if old(events, a.seen) {
 			return false
 		}
@@ -173,7 +232,7 @@ func (a *acquisition) wait(ctx context.Context, held *HeldError) (*Lock, error) 
 			held = newer
 		}
 		return !isHeld
-	}, clientv3.WithFilterPut())
+	}, deleted(a.c.layout.Field(a.lock, metadata.FieldUUID)))
 	switch {
 	case l != nil:
 		return l, nil

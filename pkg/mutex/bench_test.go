@@ -106,10 +106,10 @@ func parallel(b *testing.B, clients, n int, once func(client int) error) {
 	wg.Wait()
 }
 
-// BenchmarkHandOver has waiters take turns as fast as they can (target P3): hand-overs per second from one to another, and
-// requests per hold.
+// BenchmarkHandOver has waiters take turns as fast as they can (target P3): hand-overs per second from one to another, requests and
+// commits per hold, and Jain's index of how evenly the waiters got their turns. Run it with -benchtime=1000x.
 func BenchmarkHandOver(b *testing.B) {
-	for _, waiters := range []int{2, 10} {
+	for _, waiters := range []int{2, 10, 100, 1000} {
 		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
 			server := etcdtest.Start(b)
 			ours := handOvers(b, waiters, "ours", server, func(etcd *clientv3.Client) func() error {
@@ -142,35 +142,85 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// handOvers lets every waiter, with an etcd client of its own, hold the lock again and again.
+// connections bounds the etcd clients of a benchmark, which waiters share.
+const connections = 50
+
+// handOvers lets every waiter hold the lock again and again. What it counts begins when each had its turn once.
 func handOvers(b *testing.B, waiters int, name string, server *etcdtest.Server, prepare func(*clientv3.Client) func() error) float64 {
-	var requests, holds, passed atomic.Int64
-	var last atomic.Int64
-	end := time.Now().Add(min(time.Duration(b.N)*5*time.Millisecond, 3*time.Second))
-	var wg sync.WaitGroup
-	for id := range waiters {
+	var requests, passed, last atomic.Int64
+	var clients []*clientv3.Client
+	for range min(waiters, connections) {
 		etcd := server.Client(b)
 		etcd.KV = &counting{KV: etcd.KV, n: &requests}
-		once := prepare(etcd)
+		clients = append(clients, etcd)
+	}
+	once := make([]func() error, waiters)
+	for id := range waiters {
+		once[id] = prepare(clients[id%len(clients)])
+	}
+	holds := make([]atomic.Int64, waiters)
+	stop := make(chan struct{})
+	var wg, warm sync.WaitGroup
+	warm.Add(waiters)
+	for id := range waiters {
 		wg.Go(func() {
-			for time.Now().Before(end) {
-				if err := once(); err != nil {
+			for first := true; ; first = false {
+				if err := once[id](); err != nil {
 					b.Error(err)
 					return
 				}
-				holds.Add(1)
-				if last.Swap(int64(id)) != int64(id) {
+				holds[id].Add(1)
+				if last.Swap(int64(id+1)) != int64(id+1) {
 					passed.Add(1)
+				}
+				if first {
+					warm.Done()
+				}
+				select {
+				case <-stop:
+					return
+				default:
 				}
 			}
 		})
 	}
-	began := time.Now()
+	warm.Wait()
+	before := measure(b, clients[0], &requests, &passed, holds)
+	time.Sleep(min(time.Duration(b.N)*5*time.Millisecond, 5*time.Second))
+	after := measure(b, clients[0], &requests, &passed, holds)
+	close(stop)
 	wg.Wait()
-	rate := float64(passed.Load()) / time.Since(began).Seconds()
+
+	n, rate := 0.0, float64(after.passed-before.passed)/after.at.Sub(before.at).Seconds()
+	var sum, squares float64
+	for id := range holds {
+		x := float64(after.holds[id] - before.holds[id])
+		n, sum, squares = n+1, sum+x, squares+x*x
+	}
 	b.ReportMetric(rate, name+"-hand-overs/s")
-	b.ReportMetric(float64(requests.Load())/float64(holds.Load()), name+"-requests/hold")
+	b.ReportMetric(float64(after.requests-before.requests)/sum, name+"-requests/hold")
+	b.ReportMetric(float64(after.revision-before.revision)/sum, name+"-commits/hold")
+	b.ReportMetric(sum*sum/(n*squares), name+"-jain")
 	return rate
+}
+
+// counts is how far a benchmark is.
+type counts struct {
+	at                         time.Time
+	requests, passed, revision int64
+	holds                      []int64
+}
+
+func measure(b *testing.B, etcd *clientv3.Client, requests, passed *atomic.Int64, holds []atomic.Int64) counts {
+	r, err := etcd.Get(context.Background(), "x")
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := counts{at: time.Now(), requests: requests.Load(), passed: passed.Load(), revision: r.Header.Revision}
+	for id := range holds {
+		c.holds = append(c.holds, holds[id].Load())
+	}
+	return c
 }
 
 type counting struct {

@@ -126,19 +126,20 @@ func (w *chores) drain(ctx context.Context) int {
 	return len(w.list) + 1 // and the one in work
 }
 
-// cancelLater ends an acquisition whose outcome is unknown: when it is done, nothing is held by this uuid and nothing will be.
+// cancelLater ends an acquisition whose outcome is unknown: when it is done, nothing is held by this uuid and nothing will be, and
+// it stands in no queue.
 func (c *Client) cancelLater(lock, uuid string) {
 	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(cancelLife), do: func(ctx context.Context) error {
 		lease, err := c.markLease(ctx)
 		if err == nil {
-			_, err = c.send(ctx, locktxn.Cancel(c.layout, lock, uuid, lease))
+			_, err = c.send(ctx, locktxn.CancelQueued(c.layout, lock, uuid, lease))
 		}
 		if locktxn.LeaseGone(err) {
 			c.chores.until = time.Time{}
 		}
 		if locktxn.NoSpace(err) {
 			// No mark can be written. What was acquired with the last space is at least given back.
-			c.send(ctx, locktxn.Withdraw(c.layout, lock, uuid))
+			c.send(ctx, locktxn.WithdrawQueued(c.layout, lock, uuid))
 		}
 		return err
 	}})

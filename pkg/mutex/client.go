@@ -55,6 +55,7 @@ type Client struct {
 	cancel  context.CancelCauseFunc
 	streams atomic.Int64 // which of etcd's watch streams to use, see follow
 	chores  chores
+	leases  leases
 	traces  traces
 
 	mu     sync.Mutex
@@ -127,6 +128,7 @@ func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
 	left := c.chores.drain(ctx)
+	c.closeLeases(ctx)
 	c.cancel(ErrClosed)
 	c.wg.Wait()
 	if left > 0 {

@@ -25,6 +25,7 @@
 //     before the auto-unlock when etcd can not be reached, by this machine's own clock that runs on through changes of the time
 //     of day.
 //   - Waiting costs no polling. A waiter learns of a release by a watch, in milliseconds.
+//   - Who waits gets the lock in the order of coming, see Waiting.
 //
 // # What it can not promise
 //
@@ -38,6 +39,17 @@
 //     ones: UPDATE … SET …, token = $1 WHERE id = $2 AND token <= $1.
 //
 // A lock without a fence is good for saving work that should not be done twice; not for what must not.
+//
+// # Waiting
+//
+// [Client.Lock] queues. Each waiter has a ticket in etcd, which people see, and follows the one before it: a release wakes one waiter
+// however many there are, and a hold that was waited for takes four requests at any length of the queue. [OnWait] tells holder and
+// place meanwhile, and so does the [*HeldError] of who gives up.
+//
+// A waiter that dies costs those behind it at most the ten seconds that its lease lives on. One that was cut off for longer has lost
+// its place, knows it, and queues again at the end. When the newest waiter dies or gives up, somebody who comes just while the lock
+// passes from one to the next may get it first; that apart nobody is overtaken, except by those who do not queue: clients that
+// know nothing of it, and [WithoutQueue].
 //
 // # Which durations to choose
 //
@@ -57,7 +69,7 @@
 //
 // Names and options are checked before etcd is asked. Of what etcd says:
 //
-//   - [*HeldError]: somebody else holds it. The text is a line for people, the fields are for programs. From Lock it comes when ctx
+//   - [*HeldError]: somebody else holds it, or is before in the queue. The text is a line for people, the fields are for programs. From Lock it comes when ctx
 //     ends while waiting, and wraps the context's error.
 //   - [*LostError], an [ErrNotHeld]: the hold is over, or may be. From Alive, from Unlock and as the cause of the context.
 //   - [ErrUnlocked], an [ErrNotHeld]: the cause of the context after Unlock.

@@ -19,12 +19,16 @@ var (
 	ErrClosed = errors.New("the lock client is closed")
 )
 
-// HeldError says that somebody else holds the lock. Its text is one line for people: who, where, since when, what for, when
-// people are alerted and when it is auto-unlocked.
+// HeldError says that somebody else holds the lock, or is before in the queue. Its text is one line for people: who, where, since
+// when, what for, when people are alerted and when it is auto-unlocked.
 type HeldError struct {
 	Lock   string
-	Holder metadata.Document // as it was At; whatever the holder's client wrote, so escape it
+	Holder metadata.Document // as it was At; whatever the holder's client wrote, so escape it. Its Token is 0 when the lock was free
 	At     time.Time         // wall clock of this process
+
+	// Position is where in the queue the caller stood when it gave up, 1 for the next one; from TryLock of a free lock for which
+	// others queue it is where the caller would have stood. 0 when that is not known.
+	Position int
 
 	// Err is why the caller did not wait on, usually an error of its context; nil from TryLock, which never waits.
 	Err error
@@ -33,6 +37,12 @@ type HeldError struct {
 // Error is the line.
 func (e *HeldError) Error() string {
 	line := fmt.Sprintf("lock %q is held by %s", e.Lock, describe(&e.Holder.Record, e.At))
+	if e.Holder.Token == 0 {
+		line = fmt.Sprintf("lock %q is free, but others queue for it", e.Lock)
+	}
+	if e.Position > 0 {
+		line += fmt.Sprintf("; place %d in the queue", e.Position)
+	}
 	if e.Err != nil {
 		return fmt.Sprintf("%v: %s", e.Err, line)
 	}

@@ -2,6 +2,7 @@ package mutex_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -76,21 +77,26 @@ func (f *fake) commit(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, e
 }
 
 func (f *fake) apply(t *heldTxn) *clientv3.TxnResponse {
-	r := &clientv3.TxnResponse{Succeeded: !slices.ContainsFunc(t.cmps, func(c clientv3.Cmp) bool { return !f.holds(c) })}
-	ops := t.elseOps
-	if r.Succeeded {
-		ops = t.thenOps
-	}
 	f.revision++
 	var events []*clientv3.Event
-	for _, op := range ops {
-		r.Responses = append(r.Responses, f.do(op, &events))
-	}
+	r := f.run(t.cmps, t.thenOps, t.elseOps, &events)
 	if len(events) == 0 {
 		f.revision--
 	}
 	r.Header = &pb.ResponseHeader{Revision: f.revision}
 	f.tell(events)
+	return (*clientv3.TxnResponse)(r)
+}
+
+func (f *fake) run(cmps []clientv3.Cmp, thenOps, elseOps []clientv3.Op, events *[]*clientv3.Event) *pb.TxnResponse {
+	r := &pb.TxnResponse{Succeeded: !slices.ContainsFunc(cmps, func(c clientv3.Cmp) bool { return !f.holds(c) })}
+	ops := elseOps
+	if r.Succeeded {
+		ops = thenOps
+	}
+	for _, op := range ops {
+		r.Responses = append(r.Responses, f.do(op, events))
+	}
 	return r
 }
 
@@ -111,6 +117,8 @@ func holdsFor(c *pb.Compare, kv *mvccpb.KeyValue) bool {
 		order = bytes.Compare(kv.Value, c.GetValue())
 	case pb.Compare_CREATE:
 		order = int(kv.CreateRevision - c.GetCreateRevision())
+	case pb.Compare_MOD:
+		order = int(kv.ModRevision - c.GetModRevision())
 	default:
 		panic("compare of something else")
 	}
@@ -135,24 +143,34 @@ func (f *fake) inRange(from, end []byte) []string {
 
 func (f *fake) do(op clientv3.Op, events *[]*clientv3.Event) *pb.ResponseOp {
 	switch {
+	case op.IsTxn():
+		cmps, thenOps, elseOps := op.Txn()
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: f.run(cmps, thenOps, elseOps, events)}}
 	case op.IsPut():
 		kv := &mvccpb.KeyValue{Key: op.KeyBytes(), Value: op.ValueBytes(), CreateRevision: f.revision, ModRevision: f.revision}
-		if old := f.keys[string(kv.Key)]; old != nil {
+		old := f.keys[string(kv.Key)]
+		if old != nil {
 			kv.CreateRevision = old.CreateRevision
 		}
 		f.keys[string(kv.Key)] = kv
 		*events = append(*events, &clientv3.Event{Type: clientv3.EventTypePut, Kv: kv})
-		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{}}}
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{PrevKv: old}}}
 	case op.IsDelete():
 		for _, key := range f.inRange(op.KeyBytes(), op.RangeBytes()) {
+			gone := &mvccpb.KeyValue{Key: []byte(key), ModRevision: f.revision}
+			*events = append(*events, &clientv3.Event{Type: clientv3.EventTypeDelete, Kv: gone, PrevKv: f.keys[key]})
 			delete(f.keys, key)
-			*events = append(*events, &clientv3.Event{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: f.revision}})
 		}
 		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{}}}
 	}
 	found := &pb.RangeResponse{}
 	for _, key := range f.inRange(op.KeyBytes(), op.RangeBytes()) {
-		found.Kvs = append(found.Kvs, f.keys[key])
+		if kv := f.keys[key]; op.MaxCreateRev() == 0 || kv.CreateRevision <= op.MaxCreateRev() {
+			found.Kvs = append(found.Kvs, kv)
+		}
+	}
+	if op.MaxCreateRev() != 0 { // such reads want the newest first
+		slices.SortFunc(found.Kvs, func(a, b *mvccpb.KeyValue) int { return cmp.Compare(b.CreateRevision, a.CreateRevision) })
 	}
 	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: found}}
 }
@@ -192,6 +210,16 @@ func (f *fake) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantRespon
 		return nil, ctx.Err()
 	}
 	return &clientv3.LeaseGrantResponse{ID: 1, TTL: ttl}, nil
+}
+
+func (f *fake) KeepAlive(ctx context.Context, _ clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+	alive := make(chan *clientv3.LeaseKeepAliveResponse)
+	context.AfterFunc(ctx, func() { close(alive) })
+	return alive, nil
+}
+
+func (f *fake) Revoke(context.Context, clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	return &clientv3.LeaseRevokeResponse{}, nil
 }
 
 // record is the record of a lock as the fake has it.

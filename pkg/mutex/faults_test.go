@@ -80,7 +80,7 @@ func TestLateCommitOfACancelledAcquisitionIsRefused(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		if len(txn.cmps) == 2 { // its repetitions
+		if len(txn.cmps) == 3 { // its repetitions
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
@@ -291,6 +291,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	etcd := etcdtest.Cluster(t, 1).Client(t) // its own goroutines are in another process
 	watches := spyOnWatches(etcd)
 	count(t, etcd) // connects
+	keepAlives(t, etcd)
 	before := goleak.IgnoreCurrent()
 	locks, err := mutex.New(etcd, mutex.Options{})
 	if err != nil {
@@ -312,6 +313,25 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	}
 	<-kept.Context().Done()
 	goleak.VerifyNone(t, before)
+}
+
+// keepAlives has etcd's client begin to keep leases alive, which it goes on with until it is closed.
+func keepAlives(t testing.TB, etcd *clientv3.Client) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	lease, err := etcd.Grant(ctx, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive, err := etcd.KeepAlive(ctx, lease.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-alive
+	if _, err := etcd.Revoke(ctx, lease.ID); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // connect is an etcd client as etcdtest makes them, of another endpoint.

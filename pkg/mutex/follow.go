@@ -17,17 +17,28 @@ const (
 	watchStreams = 4
 )
 
-// follow watches a key and calls look whenever there may be something new: once the watch is open, with the events that come,
-// and now and then without any (recheck), in case the watch went silent or etcd lost an event. It returns when look says that it
-// has seen enough, or when ctx ends.
+// watched is a key to follow.
+type watched struct {
+	key  string
+	opts []clientv3.OpOption
+}
+
+// deleted follows the deletions of a key; with what it held last, where etcd still knows that.
+func deleted(key string) watched {
+	return watched{key, []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}}
+}
+
+// follow watches one key, or two, and calls look whenever there may be something new: once the watches are open, with the events that
+// come, and now and then without any (recheck), in case a watch went silent or etcd lost an event. It returns when look says that
+// it has seen enough, or when ctx ends.
 //
 // The order is what makes it sound and quick at once. The watch is opened live, without a revision, and look reads only after
 // etcd has confirmed it: so nothing between the two is missed. To read first and to watch from that revision on would miss
 // nothing either, but etcd serves such a watch from a loop that runs every 100 ms.
-func (c *Client) follow(ctx context.Context, key string, recheck time.Duration, look func([]*clientv3.Event) (enough bool), opts ...clientv3.OpOption) {
+func (c *Client) follow(ctx context.Context, recheck time.Duration, look func([]*clientv3.Event) (enough bool), keys ...watched) {
 	for n := 0; ctx.Err() == nil; n++ {
 		began := time.Now()
-		opened, enough := c.followOnce(ctx, key, recheck, look, opts)
+		opened, enough := c.followOnce(ctx, recheck, look, keys)
 		if enough || !opened && ctx.Err() == nil && look(nil) {
 			return
 		}
@@ -38,35 +49,45 @@ func (c *Client) follow(ctx context.Context, key string, recheck time.Duration, 
 	}
 }
 
-// followOnce follows until the watch breaks or look has seen enough.
-func (c *Client) followOnce(ctx context.Context, key string, recheck time.Duration, look func([]*clientv3.Event) bool, opts []clientv3.OpOption) (opened, enough bool) {
+// followOnce follows until a watch breaks or look has seen enough.
+func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look func([]*clientv3.Event) bool, keys []watched) (opened, enough bool) {
 	watch, stop := c.stream(ctx)
 	defer stop()
 	late := time.AfterFunc(openTimeout, stop)
-	events := c.etcd.Watch(watch, key, append(opts, clientv3.WithCreatedNotify())...)
+	var events [2]clientv3.WatchChan
+	for i, w := range keys {
+		events[i] = c.etcd.Watch(watch, w.key, append(w.opts, clientv3.WithCreatedNotify())...)
+	}
 	if !late.Stop() && ctx.Err() == nil {
 		c.streams.Add(1)
 		return false, false
 	}
 	tick := time.NewTimer(jitter(recheck))
 	defer tick.Stop()
-	for {
+	for pending := len(keys); ; {
+		var w clientv3.WatchResponse
+		ok := true
 		select {
 		case <-ctx.Done():
 			return opened, false
-		case w, ok := <-events:
-			if !ok || w.Err() != nil {
-				return opened, false
-			}
-			opened = true
-			if (w.Created || len(w.Events) > 0) && look(w.Events) {
-				return true, true
-			}
+		case w, ok = <-events[0]:
+		case w, ok = <-events[1]:
 		case <-tick.C:
 			if look(nil) {
 				return true, true
 			}
 			tick.Reset(jitter(recheck))
+			continue
+		}
+		if !ok || w.Err() != nil {
+			return opened, false
+		}
+		if w.Created {
+			pending--
+		}
+		opened = pending <= 0
+		if (w.Created && opened || len(w.Events) > 0) && look(w.Events) {
+			return true, true
 		}
 	}
 }

@@ -16,6 +16,9 @@ type Lock struct {
 	set  settings
 	held locktxn.Hold
 
+	lease *lease // of the ticket, for as long as the hold lasts; nil when the lock did not come by the queue
+	doubt bool   // a sending of the acquisition may still be on its way
+
 	start time.Time // monotonic: before the acquisition was sent; wall is the record's time of the same moment
 	wall  time.Time
 
@@ -50,6 +53,16 @@ func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, e
 		until: b.start.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
 		lost:  make(chan struct{}), turn: make(chan struct{}, 1),
 	}
+	l.doubt, a.doubt = a.doubt, false
+	switch at := &a.line; {
+	case at.place.Revision != 0:
+		l.lease = at.lease
+	case at.lease != nil && l.doubt:
+		c.drop(at.lease)
+	case at.lease != nil:
+		c.giveBack(at.lease)
+	}
+	a.line = line{}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, l))
 	l.watch, l.stop = context.WithCancel(context.Background())
 
@@ -127,6 +140,9 @@ func (l *Lock) finish(cause error) (first bool) {
 	l.deadline.Stop()
 	l.watching.Stop()
 	l.detach()
+	if l.lease != nil && cause != ErrUnlocked {
+		l.c.drop(l.lease) // who is next in the queue does not have to wait for this process
+	}
 	return true
 }
 

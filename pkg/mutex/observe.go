@@ -27,7 +27,7 @@ const (
 // observe watches the hold until it is gone or the handle ends.
 func (l *Lock) observe() {
 	key := l.c.layout.Field(l.held.Lock, metadata.FieldUUID)
-	l.c.follow(l.watch, key, holderRecheck, func(events []*clientv3.Event) bool {
+	l.c.follow(l.watch, holderRecheck, func(events []*clientv3.Event) bool {
 		timeout := holderRecheck / 3
 		gone := l.goneBy(events)
 		if gone {
@@ -46,7 +46,7 @@ func (l *Lock) observe() {
 		}
 		l.lose(lost)
 		return true
-	})
+	}, watched{key: key})
 }
 
 // goneBy tells whether one of the events ended the hold. Events older than the hold say nothing: a watch that a slow member opens

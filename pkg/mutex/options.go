@@ -36,6 +36,8 @@ type settings struct {
 	maximumHold     time.Duration // of the heartbeat; 0 = no heartbeat
 	attributes      map[string]any
 	backtraceDepth  int
+	barge           bool
+	onWait          func(Waiting)
 
 	problems []error
 }
@@ -92,6 +94,14 @@ func BacktraceDepth(frames int) Option {
 		s.backtraceDepth = frames
 	}
 }
+
+// WithoutQueue takes the lock as soon as it is free, past those who queue for it: for work that must not wait its turn, such as that
+// of an operator. Many who wait so are all woken at once by a release, and nobody can say who gets the lock.
+func WithoutQueue() Option { return func(s *settings) { s.barge = true } }
+
+// OnWait has f called while [Client.Lock] waits: when the wait begins, and when another look, about once a second, finds another holder
+// or position. The calls come one after the other, from a goroutine of their own, and Lock does not return before the last one did.
+func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } }
 
 // positive notes that a duration is not, or is beyond reason.
 func (s *settings) positive(name string, d time.Duration) time.Duration {

@@ -25,7 +25,8 @@ func (l *Lock) release() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 	defer cancel()
-	r, err := l.c.send(ctx, locktxn.Release(l.c.layout, l.held))
+	r, err := l.c.send(ctx, l.releasing())
+	l.letGo(err == nil && r.Succeeded)
 	if err != nil {
 		if r.doubt {
 			l.releaseLater()
@@ -36,6 +37,27 @@ func (l *Lock) release() error {
 		return nil
 	}
 	return l.notReleased(ctx, r)
+}
+
+func (l *Lock) releasing() locktxn.Txn {
+	if l.lease != nil {
+		return locktxn.HandOver(l.c.layout, l.held)
+	}
+	return locktxn.Release(l.c.layout, l.held)
+}
+
+// letGo ends what the hold leaves behind beside its record.
+func (l *Lock) letGo(definite bool) {
+	switch {
+	case l.lease == nil:
+	case definite && !l.doubt:
+		l.c.giveBack(l.lease)
+	default:
+		l.c.drop(l.lease)
+	}
+	if l.doubt {
+		l.c.cancelLater(l.held.Lock, l.held.UUID)
+	}
 }
 
 // notReleased explains why there was nothing to give back: after a sending without an answer most likely because that one was
@@ -55,7 +77,7 @@ func (l *Lock) notReleased(ctx context.Context, r answer) error {
 func (l *Lock) releaseLater() {
 	until := time.Now().Add(l.set.autoUnlockAfter)
 	l.c.later(chore{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
-		_, err := l.c.send(ctx, locktxn.Release(l.c.layout, l.held))
+		_, err := l.c.send(ctx, l.releasing())
 		return err
 	}})
 }

@@ -1,0 +1,187 @@
+package mutex
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+)
+
+const (
+	// ticketLife is how long the ticket of a waiter outlives its process: what a dead waiter costs those behind it.
+	ticketLife = 10 * time.Second
+
+	// idleLife is how long a lease is kept for the next one who waits.
+	idleLife = 30 * time.Second
+)
+
+// lease carries the ticket of one attempt at a time. It serves another attempt only after a definite end of the one before: a
+// request that is still under way would bring its ticket back to life. Otherwise it is revoked, which refuses such requests.
+type lease struct {
+	id    clientv3.LeaseID
+	ctx   context.Context // ends when it is to be used no more
+	stop  context.CancelFunc
+	gone  chan struct{} // closed when it is not kept alive any more
+	since time.Time     // when it became idle
+	once  sync.Once     // revoke
+}
+
+// leases are those of a client.
+type leases struct {
+	mu    sync.Mutex
+	all   map[*lease]bool
+	idle  []*lease    // serve nobody at the moment; the one that was used last is at the end
+	timer *time.Timer // nil when none is idle
+}
+
+// idleLease is a lease that costs nothing, or nil.
+func (c *Client) idleLease() *lease {
+	p := &c.leases
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n := len(p.idle); n > 0; n-- {
+		l := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		select {
+		case <-l.gone:
+			l.stop()
+			delete(p.all, l)
+		default:
+			return l
+		}
+	}
+	return nil
+}
+
+// newLease asks etcd for a lease and keeps it alive.
+func (c *Client) newLease(ctx context.Context) (*lease, error) {
+	for n := 0; ; n++ {
+		attempt, cancel := context.WithTimeout(ctx, c.slice(ctx))
+		grant, err := c.etcd.Grant(attempt, int64(ticketLife/time.Second))
+		cancel()
+		if err == nil {
+			return c.keep(grant.ID)
+		}
+		if o := judge(err); o == refused || o == full || c.etcd.Ctx().Err() != nil {
+			return nil, fmt.Errorf("a place in the queue: %w", err)
+		}
+		if !pause(ctx, delay(n)) {
+			return nil, fmt.Errorf("etcd did not answer (%w): %w", err, ended(ctx))
+		}
+	}
+}
+
+func (c *Client) keep(id clientv3.LeaseID) (*lease, error) {
+	ctx, stop := context.WithCancel(c.ctx)
+	alive, err := c.etcd.KeepAlive(ctx, id)
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("a place in the queue: %w", err)
+	}
+	l := &lease{id: id, ctx: ctx, stop: stop, gone: make(chan struct{})}
+	c.leases.add(l)
+	if !c.spawn(func() {
+		defer close(l.gone)
+		for range alive { // what is not read is complained about
+		}
+	}) {
+		stop()
+		return nil, ErrClosed
+	}
+	return l, nil
+}
+
+func (p *leases) add(l *lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = map[*lease]bool{}
+	}
+	p.all[l] = true
+}
+
+func (p *leases) remove(l *lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, l)
+}
+
+// giveBack keeps a lease, to which nothing is attached, for the next one who waits.
+func (c *Client) giveBack(l *lease) {
+	if l.ctx.Err() != nil {
+		return // revoked, or about to be
+	}
+	if c.isClosed() {
+		ctx, cancel := context.WithTimeout(context.Background(), noteTimeout)
+		defer cancel()
+		c.revoke(ctx, l)
+		return
+	}
+	p := &c.leases
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.since = time.Now()
+	p.idle = append(p.idle, l)
+	if p.timer == nil {
+		p.timer = time.AfterFunc(idleLife, c.dropIdle)
+	}
+}
+
+// dropIdle revokes the leases that nobody wanted.
+func (c *Client) dropIdle() {
+	p := &c.leases
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.idle) > 0 && time.Since(p.idle[0].since) >= idleLife {
+		c.drop(p.idle[0])
+		p.idle = p.idle[1:]
+	}
+	p.timer = nil
+	if len(p.idle) > 0 {
+		p.timer = time.AfterFunc(idleLife-time.Since(p.idle[0].since), c.dropIdle)
+	}
+}
+
+// drop revokes a lease in the background, with everything that is attached to it or may still come to be.
+func (c *Client) drop(l *lease) {
+	l.once.Do(func() {
+		l.stop()
+		c.later(chore{until: time.Now().Add(ticketLife), do: func(ctx context.Context) error { return c.revoke(ctx, l) }})
+	})
+}
+
+func (c *Client) revoke(ctx context.Context, l *lease) error {
+	l.stop()
+	ctx, cancel := context.WithTimeout(ctx, c.slice(ctx))
+	defer cancel()
+	_, err := c.etcd.Revoke(ctx, l.id)
+	if err == nil || locktxn.LeaseGone(err) {
+		c.leases.remove(l)
+		return nil
+	}
+	return err
+}
+
+// closeLeases revokes the leases of a client that ends, so that nobody has to wait for them, as far as etcd answers: the others end
+// by themselves. A hold needs none: who is next in the queue waits for the lock itself then.
+func (c *Client) closeLeases(ctx context.Context) {
+	p := &c.leases
+	p.mu.Lock()
+	all := slices.Collect(maps.Keys(p.all))
+	p.idle = nil
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.mu.Unlock()
+	for _, l := range all {
+		if c.revoke(ctx, l) != nil {
+			return
+		}
+	}
+}

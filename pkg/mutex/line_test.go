@@ -1,0 +1,135 @@
+package mutex_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// line is a queue before lock "a" of an etcd, one client and one waiter each.
+type line struct {
+	testing.TB
+	server *etcdtest.Server
+	etcd   *clientv3.Client
+}
+
+func newLine(t testing.TB) *line {
+	server := etcdtest.Start(t)
+	q := &line{TB: t, server: server, etcd: server.Client(t)}
+	t.Cleanup(q.nothingLeft)
+	return q
+}
+
+// nothingLeft wants no key, and no lease that would bring one back. It runs after the clients were closed.
+func (q *line) nothingLeft() {
+	q.Helper()
+	etcd := q.server.Client(q.TB)
+	keys, err := etcd.Get(context.Background(), mutex.DefaultPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		q.Fatal(err)
+	}
+	for _, kv := range keys.Kvs {
+		if !strings.Contains(string(kv.Key), "/.cancelled/") && !strings.Contains(string(kv.Key), "/.history/") {
+			q.Errorf("left: %s", kv.Key)
+		}
+	}
+	leases, err := etcd.Leases(context.Background())
+	if err != nil {
+		q.Fatal(err)
+	}
+	for _, l := range leases.Leases {
+		if ttl, err := etcd.TimeToLive(context.Background(), l.ID); err == nil && ttl.GrantedTTL > 0 && ttl.GrantedTTL <= 10 {
+			q.Errorf("a lease is left: %x, %d of %d s", l.ID, ttl.TTL, ttl.GrantedTTL)
+		}
+	}
+}
+
+// client is one more client, with an etcd client of its own.
+func (q *line) client() *mutex.Client { return newClient(q, q.server.Client(q)) }
+
+// waiter is somebody who queues.
+type waiter struct {
+	got    chan *mutex.Lock
+	err    error
+	ticket metadata.Waiter
+	cancel context.CancelFunc
+}
+
+// wait has one more wait with this client, and returns when its ticket is there.
+func (q *line) wait(c *mutex.Client, opts ...mutex.Option) *waiter {
+	q.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	q.Cleanup(cancel)
+	w := &waiter{got: make(chan *mutex.Lock, 1), cancel: cancel}
+	n := len(q.waiting())
+	go func() {
+		l, err := c.Lock(ctx, "a", opts...)
+		w.err = err
+		w.got <- l
+	}()
+	eventually(q, "the ticket", func() bool { return len(q.waiting()) > n })
+	w.ticket = q.waiting()[n]
+	return w
+}
+
+// waiting is who waits, in order.
+func (q *line) waiting() (waiting []metadata.Waiter) {
+	l := layout(q)
+	r, err := q.etcd.Get(context.Background(), l.Queue("a"), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		q.Fatal(err)
+	}
+	for _, kv := range r.Kvs {
+		t, err := metadata.Unmarshal[metadata.Ticket](kv.Value)
+		if key := l.Parse(string(kv.Key)); err == nil && key.Kind == metadata.KindTicket && !t.Holding {
+			waiting = append(waiting, metadata.Waiter{Ticket: t, Lock: "a", ID: key.ID, Place: kv.CreateRevision})
+		}
+	}
+	return waiting
+}
+
+// turn waits until w holds the lock, which must not be before the others gave it back.
+func (q *line) turn(w *waiter) *mutex.Lock {
+	q.Helper()
+	select {
+	case l := <-w.got:
+		if l == nil {
+			q.Fatal(w.err)
+		}
+		return l
+	case <-time.After(30 * time.Second):
+		q.Fatalf("no turn; waiting: %+v", q.waiting())
+	}
+	return nil
+}
+
+func (q *line) unlock(l *mutex.Lock) {
+	q.Helper()
+	if err := l.Unlock(); err != nil {
+		q.Error(err)
+	}
+}
+
+func (q *line) delete(key string) {
+	q.Helper()
+	if _, err := q.etcd.Delete(context.Background(), key, clientv3.WithPrefix()); err != nil {
+		q.Fatal(err)
+	}
+}
+
+// leaseOf is the lease of a ticket.
+func (q *line) leaseOf(w *waiter) clientv3.LeaseID {
+	q.Helper()
+	r, err := q.etcd.Get(context.Background(), layout(q).Ticket("a", w.ticket.ID))
+	if err != nil || len(r.Kvs) != 1 {
+		q.Fatal("the ticket is gone", err)
+	}
+	return clientv3.LeaseID(r.Kvs[0].Lease)
+}

@@ -1,0 +1,320 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func TestFirstComeFirstServed(t *testing.T) {
+	q := newLine(t)
+	clients := []*mutex.Client{q.client(), q.client(), q.client()}
+	first := take(t, clients[0], "a")
+	var waiters []*waiter
+	for i := range 20 {
+		waiters = append(waiters, q.wait(clients[i%3], mutex.Purpose(fmt.Sprint(i))))
+	}
+	if w := q.waiting(); w[7].Purpose != "7" || w[7].Owner != "billing" || w[7].Hostname != "host-1" || w[7].PID == 0 || w[7].Since.IsZero() || !w[7].TimeoutAt.IsZero() {
+		t.Errorf("the ticket says %+v", w[7].Ticket)
+	}
+	last := first
+	for i, w := range waiters {
+		q.unlock(last)
+		l := q.turn(w)
+		if l.Token() <= last.Token() || l.UUID() != w.ticket.UUID {
+			t.Errorf("turn %d: token %d after %d, uuid %s, want that of the ticket %s", i, l.Token(), last.Token(), l.UUID(), w.ticket.UUID)
+		}
+		if n := len(q.waiting()); n != 19-i {
+			t.Errorf("%d wait after turn %d", n, i)
+		}
+		last = l
+	}
+	q.unlock(last)
+}
+
+func TestTryLockDoesNotPassTheQueue(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	foreign := layout(t).Field("a", metadata.FieldUUID)
+	put(t, q.etcd, foreign, "x")
+	w := q.wait(c)
+	_, err := q.client().TryLock(context.Background(), "a")
+	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != "x" {
+		t.Errorf("while it is held: %v", err)
+	}
+	w.cancel()
+	<-w.got
+	// A ticket and a tail of another client in another language, which is slow to take its turn.
+	put(t, q.etcd, layout(t).Ticket("a", "00000000-0000-4000-8000-000000000001"), "{}")
+	put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
+	q.delete(foreign)
+	_, err = c.TryLock(context.Background(), "a")
+	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.Token != 0 || held.Position != 2 {
+		t.Errorf("while others queue: %v", err)
+	}
+	if want := `lock "a" is free, but others queue for it; place 2 in the queue`; err == nil || err.Error() != want {
+		t.Errorf("the error is %v, want %s", err, want)
+	}
+	q.unlock(take(t, c, "a", mutex.WithoutQueue()))
+	q.delete(layout(t).Queue("a"))
+}
+
+func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	for _, value := range []string{"00000000-0000-4000-8000-000000000001", "", "no uuid", strings.Repeat("x", 1<<19)} {
+		put(t, q.etcd, layout(t).Tail("a"), value)
+		q.unlock(take(t, c, "a"))
+		if n := count(t, q.etcd); n != 0 {
+			t.Errorf("%d keys are left by TryLock", n)
+		}
+		put(t, q.etcd, layout(t).Tail("a"), value)
+		l, err := c.Lock(context.Background(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.unlock(l)
+	}
+}
+
+func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	first := take(t, c, "a")
+	one, dead, two, three := q.wait(c), q.wait(q.client()), q.wait(c), q.wait(c)
+	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(dead)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new place", func() bool { w := q.waiting(); return len(w) == 4 && w[3].Place > three.ticket.Place })
+	if again := q.waiting()[3]; again.UUID == dead.ticket.UUID {
+		t.Error("a uuid is used for two tickets")
+	}
+	q.unlock(first)
+	for _, w := range []*waiter{one, two, three, dead} { // the one that lost its place got in line again, at the end
+		q.unlock(q.turn(w))
+	}
+}
+
+func TestNewestWaiterThatDiesTakesTheTailAlong(t *testing.T) {
+	q := newLine(t)
+	c, dying := q.client(), q.client()
+	first := take(t, c, "a")
+	one, two, dead := q.wait(c), q.wait(c), q.wait(dying)
+	dead.cancel()
+	<-dead.got
+	if r, err := q.etcd.Get(context.Background(), layout(t).Tail("a")); err != nil || len(r.Kvs) != 0 {
+		t.Errorf("the tail is %v, %v", r.Kvs, err)
+	}
+	three := q.wait(c) // knows nobody before it, and looks
+	q.unlock(first)
+	for _, w := range []*waiter{one, two, three} {
+		q.unlock(q.turn(w))
+	}
+}
+
+func TestGivingUpTellsThePlaceAndKeepsTheOrder(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	first := take(t, c, "a", mutex.Purpose("the first"))
+	one, two, three := q.wait(c), q.wait(c), q.wait(c)
+	two.cancel()
+	<-two.got
+	held, ok := errors.AsType[*mutex.HeldError](two.err)
+	if !ok || held.Position != 2 || held.Holder.UUID != first.UUID() || !errors.Is(two.err, context.Canceled) {
+		t.Errorf("the one that gave up is told %v", two.err)
+	}
+	if !strings.HasSuffix(two.err.Error(), "; place 2 in the queue") {
+		t.Errorf("the error does not tell the place: %v", two.err)
+	}
+	q.unlock(first)
+	q.unlock(q.turn(one))
+	q.unlock(q.turn(three))
+}
+
+func TestHolderThatKnowsNothingOfTheQueueIsWaitedFor(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	key := layout(t).Field("a", metadata.FieldUUID)
+	put(t, q.etcd, key, "written by a shell")
+	one, two := q.wait(c), q.wait(c)
+	q.delete(key)
+	l := q.turn(one)
+	q.delete(layout(t).Record("a")) // by a person: the one who held it sees that, and lets the next one in
+	if err := l.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
+		t.Errorf("unlock of a hold that was deleted: %v", err)
+	}
+	q.unlock(q.turn(two))
+}
+
+func TestOneWhoBargesIsWaitedFor(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	first := take(t, c, "a")
+	one, two := q.wait(c), q.wait(c)
+	// Release and barge in one transaction: no waiter can come between.
+	uuid := "00000000-0000-4000-8000-000000000009"
+	barge := locktxn.Hold{Lock: "a", UUID: first.UUID(), Token: first.Token()}
+	r, err := q.etcd.Txn(context.Background()).If(locktxn.HeldBy(layout(t), barge)...).Then(
+		clientv3.OpDelete(layout(t).Field("a", metadata.FieldAlertAt)), clientv3.OpPut(layout(t).Field("a", metadata.FieldUUID), uuid)).Commit()
+	if err != nil || !r.Succeeded {
+		t.Fatal("barge", err)
+	}
+	if err := first.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
+		t.Errorf("unlock of a hold that was overwritten: %v", err)
+	}
+	select {
+	case <-one.got:
+		t.Fatal("two hold the lock")
+	case <-time.After(300 * time.Millisecond):
+	}
+	q.delete(layout(t).Record("a"))
+	q.unlock(q.turn(one))
+	q.unlock(q.turn(two))
+}
+
+func TestRemovalOfADeadHolderLetsTheNextOneIn(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	first := take(t, c, "a")
+	one, two := q.wait(c), q.wait(c)
+	q.unlock(first)
+	q.turn(one) // and never gives it back
+	removeWith(t, q.etcd, metadata.EndedAutoUnlocked, "u1", "deadline passed")
+	q.unlock(q.turn(two))
+}
+
+func TestOnWaitTellsHolderAndPlace(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	first := take(t, c, "a", mutex.Purpose("the first"))
+	one := q.wait(c)
+	told := make(chan mutex.Waiting, 100)
+	two := q.wait(c, mutex.OnWait(func(w mutex.Waiting) { told <- w }))
+	if w := <-told; w.Lock != "a" || w.Position != 2 || w.Holder.UUID != first.UUID() || w.Since.IsZero() || w.At.IsZero() {
+		t.Errorf("first told %+v", w)
+	}
+	q.unlock(first)
+	l := q.turn(one)
+	if w := <-told; w.Position != 1 || w.Holder.UUID != l.UUID() {
+		t.Errorf("then told %+v", w)
+	}
+	q.unlock(l)
+	q.unlock(q.turn(two))
+	select {
+	case w := <-told:
+		t.Errorf("told after the wait: %+v", w)
+	default:
+	}
+}
+
+func TestWaiterSaysWhenItGivesUp(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	first := take(t, c, "a")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	done := make(chan error)
+	go func() { _, err := c.Lock(ctx, "a"); done <- err }()
+	eventually(t, "the ticket", func() bool { return len(q.waiting()) == 1 })
+	if d := time.Until(q.waiting()[0].TimeoutAt.Time); d < 59*time.Minute || d > time.Hour {
+		t.Errorf("it says that it gives up in %v", d)
+	}
+	cancel()
+	<-done
+	q.unlock(first)
+}
+
+// An enqueue that etcd commits after its waiter gave up leaves nothing.
+func TestLateEnqueueLeavesNothing(t *testing.T) {
+	q := newLine(t)
+	first := take(t, q.client(), "a")
+	etcd := q.server.Client(t)
+	var late atomic.Pointer[heldTxn]
+	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		if len(txn.cmps) == 4 && len(txn.elseOps) == 2 { // an enqueue
+			late.CompareAndSwap(nil, txn)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return txn.send(ctx)
+	}}
+	c := newClient(t, etcd)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := c.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("want the end of the context, got %v", err)
+	}
+	if err := c.Close(); err != nil { // waits for the clean-up
+		t.Fatal(err)
+	}
+	if _, err := late.Load().send(context.Background()); err != nil && !locktxn.LeaseGone(err) || len(q.waiting()) > 0 {
+		t.Errorf("the late enqueue: %v; waiting: %v", err, q.waiting())
+	}
+	q.unlock(first)
+	if r, err := late.Load().send(context.Background()); err == nil && r.Succeeded {
+		t.Error("the late enqueue took the lock")
+	}
+}
+
+// All wait for one release each: no herd, and the work does not grow with the queue.
+func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
+	for _, waiters := range []int{2, 10, 200} {
+		t.Run(fmt.Sprintf("%d waiters", waiters), func(t *testing.T) {
+			q := newLine(t)
+			var requests atomic.Int64
+			var clients []*mutex.Client
+			for range min(waiters, 10) {
+				etcd := q.server.Client(t)
+				etcd.KV = &counting{KV: etcd.KV, n: &requests}
+				clients = append(clients, newClient(t, etcd))
+			}
+			round := func() (requestsOf, commits float64, order []int64) {
+				first := take(t, q.client(), "a")
+				began, revision := requests.Load(), first.Token()
+				var mu sync.Mutex
+				var wg sync.WaitGroup
+				for i := range waiters {
+					wg.Go(func() {
+						l, err := clients[i%len(clients)].Lock(context.Background(), "a")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						order = append(order, l.Token())
+						mu.Unlock()
+						q.unlock(l)
+					})
+				}
+				eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
+				q.unlock(first)
+				wg.Wait()
+				end, err := q.etcd.Get(context.Background(), "x")
+				if err != nil {
+					t.Fatal(err)
+				}
+				n := float64(waiters)
+				return float64(requests.Load()-began) / n, float64(end.Header.Revision-revision-1) / n, order
+			}
+			round() // the leases are there now
+			perHold, commits, order := round()
+			if perHold > 4.2 || commits > 3.001 {
+				t.Errorf("%.2f requests and %.2f commits a hold", perHold, commits)
+			}
+			if !slices.IsSorted(order) {
+				t.Errorf("tokens in the order of the turns: %v", order)
+			}
+		})
+	}
+}
