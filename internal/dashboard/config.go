@@ -35,6 +35,13 @@ type Config struct {
 	Document func(ctx context.Context, lock string) (metadata.Document, int64, error)
 	// Ending reads how a hold ended when it was not released by its holder; nil = not recorded.
 	Ending func(ctx context.Context, uuid string) (*metadata.Ending, error)
+	// History reads how the last holds ended that others than their holders ended, and Audit what operators did, newest first. Nil:
+	// that is not kept.
+	History func(ctx context.Context, limit int) ([]metadata.Ending, error)
+	Audit   func(ctx context.Context, limit int) ([]metadata.Action, error)
+	// Relists counts how often the picture was read anew because the watch was interrupted, so that holds may have begun and ended
+	// unseen. Nil: that is not known.
+	Relists func() uint64
 	// Explain names the class of an error of etcd for people, such as "timeout" or "permission denied".
 	Explain func(error) string
 	// Now is the wall clock.

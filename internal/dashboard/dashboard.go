@@ -23,6 +23,7 @@ type Dashboard struct {
 	templates map[string]*template.Template
 	metrics   *metrics
 	rate      rate
+	past      past
 	handler   http.Handler
 }
 
@@ -89,6 +90,11 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get("lock/backtrace", Backtrace, d.backtrace)
 	get("unlock", View, d.unlockForm)
 	post("unlock", d.unlockPost)
+	get("waiting", View, d.waiting)
+	get("owners", View, d.owners)
+	get("history", View, d.history)
+	get("audit", Audit, d.audit)
+	get("locks.csv", View, d.csv)
 	get("status", View, d.status)
 	get("help", anybody, d.help)
 	get("icon.svg", anybody, d.icon)
@@ -96,6 +102,8 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get("api/v1/locks", View, d.locksAPI)
 	get("api/v1/lock", View, d.lockAPI)
 	get("api/v1/summary", View, d.summaryAPI)
+	get("api/v1/history", View, d.historyAPI)
+	get("api/v1/audit", Audit, d.auditAPI)
 	get("api/v1/status", View, d.statusAPI)
 	post("api/v1/lock/force-unlock", d.unlockAPI)
 	return mux, nil

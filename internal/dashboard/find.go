@@ -45,7 +45,7 @@ func (d *Dashboard) find(r *http.Request) (*lockView, error) {
 		v.ending = d.ending(ctx, name, hold)
 	}
 	if v.row == nil && v.ending == nil {
-		return nil, notHeld(name, v)
+		return nil, d.notHeld(name, v)
 	}
 	return v, nil
 }
@@ -74,24 +74,25 @@ func (d *Dashboard) rowNow(r *metadata.Record, waiters []metadata.Waiter, before
 	return newRow(r, d.config.Policy, moment, waiters, before)
 }
 
+// ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
 func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.Ending {
 	if d.config.Ending == nil {
-		return nil
+		return d.remembered(name, hold)
 	}
 	ending, err := d.config.Ending(ctx, hold)
 	if err != nil {
 		d.config.Log.Warn().Err(err).Str("uuid", plain(hold)).Msg("the ending of a hold could not be read")
-		return nil
 	}
-	if ending != nil && ending.Lock != name {
-		return nil
+	if err != nil || ending == nil || ending.Lock != name {
+		return d.remembered(name, hold)
 	}
 	return ending
 }
 
-func notHeld(name string, v *lockView) error {
+func (d *Dashboard) notHeld(name string, v *lockView) error {
 	p := &problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
-		Detail: "Nobody holds the lock " + plain(name) + " now."}
+		Detail: "Nobody holds the lock " + plain(name) + " now.", LinkText: "Its history"}
+	p.Link = d.urls.To("history", "q", fieldTerm("name", name))
 	if v.asked != "" {
 		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is too old."
 	}

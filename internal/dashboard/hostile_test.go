@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -40,12 +41,19 @@ func infested() *scene {
 	s.foreign = hostile()
 	s.unlockers[0].HeldBack, s.unlockers[0].ID, s.unlockers[0].Mode = hostile(), hostile()[0], hostile()[9]
 	s.fresh.Cause = hostile()[7]
+	for i, text := range hostile() {
+		record := s.documents[text].Record
+		ending := metadata.NewEnding(&record, metadata.EndedForced, text, text, s.now)
+		s.endings[fmt.Sprint(i)] = &ending
+		s.actions = append(s.actions, metadata.Action{ID: text, At: metadata.Time{Time: s.now}, Actor: text, Source: text, Client: text, Lock: text, UUID: text, Token: int64(i), Holder: text, Reason: text,
+			Ticket: text, Result: text})
+	}
 	return s
 }
 
 // pages are the addresses of everything that shows text from outside.
 func pages(s *scene) []string {
-	list := []string{"/", "/?density=full&limit=250", "/status", "/help"}
+	list := []string{"/", "/?density=full&limit=250", "/status", "/help", "/waiting", "/owners", "/history", "/audit"}
 	for name := range s.documents {
 		parameter := "name=" + url.QueryEscape(name)
 		if !utf8.ValidString(name) {
@@ -58,7 +66,7 @@ func pages(s *scene) []string {
 
 func TestHostileTextIsShownAndHarmless(t *testing.T) {
 	s := infested()
-	d := s.dashboard(t)
+	d := s.dashboard(t, withAudit)
 	for _, address := range pages(s) {
 		w := get(d, address)
 		if w.Code != 200 && w.Code != 404 {

@@ -33,7 +33,9 @@ type lockPage struct {
 	Fields   []fieldView
 	Unread   string // why etcd could not be read
 	Ended    *endedView
-	Free     bool   // nobody holds the lock any more
+	Free     bool // nobody holds the lock any more
+	Past     lockPast
+	Cycles   []cycleView
 	Current  string // link to the current hold when another was asked for
 	Back     string
 	Force    string // where the hold can be ended by force
@@ -46,7 +48,10 @@ func (d *Dashboard) lock(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	body, err := d.render("lock", d.lockPage(callerOf(r), v))
+	p := d.lockPage(callerOf(r), v)
+	p.Past = d.pastOf(r, p.Name, p.lens)
+	p.Cycles = d.cyclesOf(p.Name)
+	body, err := d.render("lock", p)
 	return answer{Type: typeHTML, Body: body}, err
 }
 

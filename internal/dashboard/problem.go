@@ -12,14 +12,15 @@ import (
 // problem is an answer that is not what was asked for. It is the only error that says something to the user; any other error
 // is logged and answered with a problem that says nothing.
 type problem struct {
-	Status int    // of HTTP
-	Code   string // stable word for programs
-	Title  string // short, for people
-	Detail string // sentences for people; may quote hostile text
-	Retry  time.Duration
-	Name   string    // the lock that was asked for, where there is one
-	Link   string    // to what explains it
-	Lock   *lockJSON // as it is now, for programs
+	Status   int    // of HTTP
+	Code     string // stable word for programs
+	Title    string // short, for people
+	Detail   string // sentences for people; may quote hostile text
+	Retry    time.Duration
+	Name     string // the lock that was asked for, where there is one
+	Link     string // to what explains it
+	LinkText string
+	Lock     *lockJSON // as it is now, for programs
 }
 
 func (p *problem) Error() string { return p.Title + ": " + p.Detail }

@@ -37,6 +37,17 @@ func routes(assets string) []route {
 		{"POST of force unlock without a body", "POST", "unlock?name=x", 415, "view", nil},
 		{"POST of force unlock, API", "POST", "api/v1/lock/force-unlock", 415, "view", nil},
 		{"force unlock from another site", "POST", "unlock?name=x", 403, "view", []string{"Sec-Fetch-Site", "cross-site"}},
+		{"waiting", "GET", "waiting", 200, "view", nil},
+		{"waiting, query", "GET", "waiting?q=owner:billing+nonsense:1", 200, "view", nil},
+		{"owners", "GET", "owners", 200, "view", nil},
+		{"history", "GET", "history", 200, "view", nil},
+		{"history with a bad cursor", "GET", "history?after=x", 400, "view", nil},
+		{"audit", "GET", "audit", 200, "audit", nil},
+		{"CSV", "GET", "locks.csv?q=owner:billing", 200, "view", nil},
+		{"CSV with a bad query", "GET", "locks.csv?q=nonsense:1", 400, "view", nil},
+		{"history, API", "GET", "api/v1/history?limit=5", 200, "view", nil},
+		{"history, API, bad time", "GET", "api/v1/history?from=yesterday", 400, "view", nil},
+		{"audit, API", "GET", "api/v1/audit", 200, "audit", nil},
 		{"status", "GET", "status", 200, "view", nil},
 		{"help", "GET", "help", 200, "", nil},
 		{"icon", "GET", "icon.svg?look=alerting&n=2", 200, "", nil},
@@ -58,7 +69,7 @@ func routes(assets string) []route {
 }
 
 func TestEveryAnswerCarriesTheSecurityHeaders(t *testing.T) {
-	working := busy().dashboard(t)
+	working := busy().dashboard(t, withAudit)
 	assets := fingerprint(t, working)
 	unloaded := newScene()
 	unloaded.fresh = dashboard.Freshness{Cause: "connection refused"}
@@ -233,8 +244,8 @@ func TestConfigurationThatCanNotWorkIsRefused(t *testing.T) {
 }
 
 func TestPagesAreAccessibleInStructure(t *testing.T) {
-	d := busy().dashboard(t)
-	for _, path := range []string{"/", "/lock?name=billing/invoice-run", "/status", "/help", "/nothing"} {
+	d := lived(t).dashboard(t, withAudit)
+	for _, path := range []string{"/", "/lock?name=billing/invoice-run", "/status", "/help", "/nothing", "/waiting", "/owners", "/history", "/audit", "/waiting?q=x:1"} {
 		page := get(d, path).Body.String()
 		count := map[string]int{}
 		ids := map[string]bool{}

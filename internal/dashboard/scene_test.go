@@ -35,6 +35,8 @@ type scene struct {
 	fresh     dashboard.Freshness
 	away      error // what etcd answers to every read
 	endings   map[string]*metadata.Ending
+	actions   []metadata.Action
+	relists   uint64
 	revision  int64
 	log       strings.Builder
 }
@@ -68,10 +70,19 @@ func (s *scene) config() dashboard.Config {
 			defer s.mu.Unlock()
 			return s.documents[lock], s.revision, s.away
 		},
-		Ending:  func(_ context.Context, uuid string) (*metadata.Ending, error) { return s.endings[uuid], s.away },
+		Ending: func(_ context.Context, uuid string) (*metadata.Ending, error) { return s.endings[uuid], s.away },
+		History: func(context.Context, int) ([]metadata.Ending, error) {
+			var all []metadata.Ending
+			for _, e := range s.endings {
+				all = append(all, *e)
+			}
+			return all, s.away
+		},
+		Audit:   func(context.Context, int) ([]metadata.Action, error) { return slices.Clone(s.actions), s.away },
+		Relists: func() uint64 { return s.relists },
 		Explain: func(err error) string { return err.Error() },
 		Now:     read(s, func() time.Time { return s.now }),
-		Policy:  staleness.DefaultPolicy(), Log: zerolog.New(&s.log), Layout: layout, Version: "v1", Environment: "prod-eu",
+		Policy:  staleness.DefaultPolicy(), Log: zerolog.New(zerolog.SyncWriter(&s.log)), Layout: layout, Version: "v1", Environment: "prod-eu",
 		Endpoints: []string{"etcd-0:2379"},
 	}
 }
@@ -201,6 +212,7 @@ func get(d http.Handler, url string, headers ...string) *httptest.ResponseRecord
 
 func ask(d http.Handler, method, url string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, url, nil)
+	r.SetBasicAuth("ann", "x") // who is asked for a password gives it
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}

@@ -35,6 +35,7 @@ const (
 // Run fetches what pages may need ahead of them, until ctx ends. The dashboard works without it.
 func (d *Dashboard) Run(ctx context.Context) error {
 	for {
+		d.observe()
 		if !d.config.HideBacktraces && d.config.Fresh().level(d.config.Now()) == live {
 			d.fetchTraces(ctx)
 		}

@@ -67,7 +67,10 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 	}
 	r := &rooms{layout: layout, store: lockstore.New(etcd, layout, lockstore.WithLog(log))}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
-		lockview.Options{Explain: etcdconn.Explain, Log: log})
+		lockview.Options{
+			Explain: etcdconn.Explain, Log: log,
+			Ended: func(lock *metadata.Record, ending *metadata.Ending) { r.pages.Ended(lock, ending) }, // there when the view runs
+		})
 	r.trouble = joint.Trouble(etcd, layout, r.view, log)
 	config := r.config(o, log)
 	config.Access = access
@@ -94,7 +97,16 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 			f := view.Fresh()
 			return dashboard.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since, Cause: joint.Cause(f, r.trouble)}
 		},
-		Document: r.store.Get, Ending: r.store.Ending, Explain: etcdconn.Explain, Now: time.Now,
+		Document: r.store.Get, Ending: r.store.Ending, History: r.store.History, Audit: r.store.Audit,
+		Relists: func() (n uint64) {
+			for reason, lists := range view.Stats().Resyncs {
+				if reason != lockview.ReasonPeriodic {
+					n += lists
+				}
+			}
+			return n
+		},
+		Explain: etcdconn.Explain, Now: time.Now,
 		Policy: *o.policy, Log: log,
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
 		Version: daemon.BuildInfo().Version, Layout: r.layout, Endpoints: public(o.etcd.Endpoints), HideBacktraces: o.hideBacktraces,

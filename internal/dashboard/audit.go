@@ -1,0 +1,80 @@
+package dashboard
+
+import (
+	"net/http"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// auditPage is who ended whose holds.
+type auditPage struct {
+	page
+	Actions  []actionView
+	Matched  int
+	Total    int
+	Text     string
+	Problems []queryProblem
+	Next     string
+	Path     string
+	Clear    string
+}
+
+type actionView struct {
+	At             *moment
+	Actor          string
+	Source, Client string
+	Name, URL      string
+	Holder         string
+	Reason, Ticket string
+	Result         string
+}
+
+func (d *Dashboard) audit(r *http.Request) (answer, error) {
+	p, err := parsePast(r, maxLimit)
+	if err != nil {
+		return answer{}, err
+	}
+	all, err := d.actions(r.Context())
+	if err != nil {
+		return answer{}, d.unread(err)
+	}
+	v := auditPage{page: d.page(callerOf(r), "audit"), Total: len(all), Text: boxText(p.query.text), Problems: p.query.problems,
+		Path: d.urls.To("audit"), Clear: d.urls.To("audit")}
+	v.Here, v.JSON = "audit", d.urls.To("api/v1/audit", "q", p.query.text)
+	found, matched, next := d.foundActions(p, all)
+	v.Matched = matched
+	for _, a := range found {
+		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
+		v.Actions = append(v.Actions, actionView{At: v.since(a.At.Time), Actor: clip(a.Actor, maxLineShown), Source: a.Source, Client: clip(a.Client, maxWordShown), Name: clip(a.Lock, maxNameShown),
+			URL: d.urls.Lock(a.Lock, hold.HistoryID()), Holder: clip(a.Holder, 2*maxLineShown), Reason: clip(a.Reason, 4*maxReason), Ticket: clip(a.Ticket, 4*maxTicket), Result: a.Result})
+	}
+	if next != (pastCursor{}) {
+		v.Next = d.urls.To("audit", "q", p.query.text, "after", next.String())
+	}
+	body, err := d.render("audit", v)
+	return answer{Type: typeHTML, Body: body}, err
+}
+
+// foundActions is one page of the actions that the request asks for. Words are searched in the lock, the actor, the holder and the
+// reason; owner: is the actor, host: the client, purpose: the reason.
+func (d *Dashboard) foundActions(p pastRequest, all []metadata.Action) (list []metadata.Action, matched int, next pastCursor) {
+	for _, a := range all {
+		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Owner: a.Actor, Hostname: a.Client, Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}
+		row := newRow(&r, d.config.Policy, staleness.Moment{Wall: a.At.Time}, nil, nil)
+		if !p.during(a.At.Time) || !p.query.matches(row, a.At.Time) {
+			continue
+		}
+		if matched++; !p.after.behind(a.At.Time, a.Token) {
+			continue
+		}
+		if len(list) == p.limit {
+			if next.at.IsZero() {
+				next = pastCursor{list[len(list)-1].At.Time, list[len(list)-1].Token}
+			}
+			continue
+		}
+		list = append(list, a)
+	}
+	return list, matched, next
+}

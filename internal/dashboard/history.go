@@ -1,0 +1,262 @@
+package dashboard
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// historyPage is what became of holds.
+type historyPage struct {
+	page
+	Endings  []pastView
+	Matched  int
+	Total    int
+	Text     string // the query
+	Problems []queryProblem
+	Unread   string // why etcd could not be asked
+	Since    *moment
+	Next     string
+	Path     string // of the page, where the search goes
+	Clear    string
+}
+
+// pastView is a hold that is over, or a gap in what is known.
+type pastView struct {
+	Gap         bool
+	From, To    string // of the gap
+	Look        look
+	Word        string // released, auto-unlocked, force-unlocked
+	Name        string
+	URL         string
+	Owner, Host string
+	Purpose     string
+	Began       *moment
+	Ended       *moment
+	Held        string
+	Alerted     bool
+	By, Why     string
+	token       int64
+	at          time.Time
+}
+
+func (d *Dashboard) pastView(e *metadata.Ending, at lens) pastView {
+	r := metadata.Record{UUID: e.UUID, Token: e.Token}
+	v := pastView{Look: "released", Word: endedWord(e.Ended), Name: clip(e.Lock, maxNameShown), URL: d.urls.Lock(e.Lock, r.HistoryID()),
+		Owner: clip(e.Owner, maxWordShown), Host: hostPID(clip(e.Hostname, maxWordShown), e.PID), Purpose: clip(e.Purpose, maxLineShown),
+		Began: at.since(e.LockedAt.Time), Ended: at.since(e.EndedAt.Time), By: clip(e.By, maxLineShown), Why: clip(e.Why, maxLineShown),
+		Alerted: !e.AlertAt.IsZero() && e.AlertAt.Before(e.EndedAt.Time), token: e.Token, at: e.EndedAt.Time}
+	switch e.Ended {
+	case metadata.EndedAutoUnlocked:
+		v.Look = expired
+	case metadata.EndedForced:
+		v.Look = alerting
+	}
+	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
+		v.Held = short(e.EndedAt.Sub(e.LockedAt.Time))
+	}
+	return v
+}
+
+// since is an instant in the past: "14m ago".
+func (l lens) since(t time.Time) *moment {
+	m := l.age(t)
+	if m != nil {
+		m.Kind, m.Text = "alert", short(l.now.Sub(t))+" ago"
+		if t.After(l.now) {
+			return l.alert(t)
+		}
+	}
+	return m
+}
+
+// matchesPast tells whether the query finds a hold that is over. Ages and states are those at its end, so that state:alerting
+// finds what had alerted.
+func (d *Dashboard) matchesPast(q *query, e *metadata.Ending) bool {
+	if len(q.terms) == 0 {
+		return true
+	}
+	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID, Purpose: e.Purpose, Attributes: e.Attributes,
+		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
+	return q.matches(newRow(&r, d.config.Policy, staleness.Moment{Wall: e.EndedAt.Time}, nil, nil), e.EndedAt.Time)
+}
+
+// pastRequest is what the parameters of a history ask for.
+type pastRequest struct {
+	query    *query
+	from, to time.Time
+	limit    int
+	after    pastCursor
+}
+
+// pastCursor is the place behind a record in a list that is sorted by time, newest first.
+type pastCursor struct {
+	at    time.Time
+	token int64
+}
+
+func (c pastCursor) String() string {
+	if c.at.IsZero() {
+		return ""
+	}
+	return strconv.FormatInt(c.at.UnixMilli(), 36) + "." + strconv.FormatInt(c.token, 36)
+}
+
+// behind tells whether a record comes after the cursor.
+func (c pastCursor) behind(at time.Time, token int64) bool {
+	a, b := at.UnixMilli(), c.at.UnixMilli()
+	return c.at.IsZero() || a < b || a == b && token < c.token
+}
+
+func parsePast(r *http.Request, most int) (pastRequest, error) {
+	v := r.URL.Query()
+	p := pastRequest{query: parseQuery(v.Get("q")), limit: defaultLimit}
+	bad := func(text string) (pastRequest, error) {
+		return p, &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text}
+	}
+	if text := v.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if p.limit = n; err != nil || n < 1 || n > most {
+			return bad("limit: wants a number from 1 to " + strconv.Itoa(most) + ".")
+		}
+	}
+	for name, t := range map[string]*time.Time{"from": &p.from, "to": &p.to} {
+		if text := v.Get(name); text != "" {
+			at, err := time.Parse(time.RFC3339, text)
+			if *t = at; err != nil {
+				return bad(name + ": wants a time like 2026-11-21T03:00:00Z.")
+			}
+		}
+	}
+	if text := v.Get("after"); text != "" {
+		at, token, ok := cutCursor(text)
+		if p.after = (pastCursor{time.UnixMilli(at).UTC(), token}); !ok {
+			return bad("after: this is no cursor of a history.")
+		}
+	}
+	return p, nil
+}
+
+func cutCursor(text string) (at, token int64, ok bool) {
+	for i, c := range text {
+		if c == '.' {
+			at, err1 := strconv.ParseInt(text[:i], 36, 64)
+			token, err2 := strconv.ParseInt(text[i+1:], 36, 64)
+			return at, token, err1 == nil && err2 == nil
+		}
+	}
+	return 0, 0, false
+}
+
+// during tells whether the request asks for this time.
+func (p pastRequest) during(at time.Time) bool {
+	return (p.from.IsZero() || !at.Before(p.from)) && (p.to.IsZero() || at.Before(p.to))
+}
+
+// found are the endings that the request asks for: one page of them, how many there are, and the cursor of the next page.
+func (d *Dashboard) found(p pastRequest, all []metadata.Ending) (list []metadata.Ending, matched int, next pastCursor) {
+	for i := range all {
+		e := &all[i]
+		if !p.during(e.EndedAt.Time) || !d.matchesPast(p.query, e) {
+			continue
+		}
+		if matched++; !p.after.behind(e.EndedAt.Time, e.Token) {
+			continue
+		}
+		if len(list) == p.limit {
+			if next.at.IsZero() {
+				last := list[len(list)-1]
+				next = pastCursor{last.EndedAt.Time, last.Token}
+			}
+			continue
+		}
+		list = append(list, *e)
+	}
+	return list, matched, next
+}
+
+func (d *Dashboard) history(r *http.Request) (answer, error) {
+	p, err := parsePast(r, maxLimit)
+	if err != nil {
+		return answer{}, err
+	}
+	all, err := d.endings(r.Context())
+	v := historyPage{page: d.page(callerOf(r), "history"), Total: len(all), Text: boxText(p.query.text), Problems: p.query.problems,
+		Path: d.urls.To("history"), Clear: d.urls.To("history")}
+	v.Here, v.JSON = "history", d.urls.To("api/v1/history", "q", p.query.text)
+	if err != nil {
+		v.Unread = d.config.Explain(err)
+	}
+	list, matched, next := d.found(p, all)
+	v.Matched = matched
+	for i := range list {
+		v.Endings = append(v.Endings, d.pastView(&list[i], v.lens))
+	}
+	gaps, since := d.watched()
+	if v.Since = v.since(since); len(p.query.terms) == 0 {
+		v.Endings = withGaps(v.Endings, gaps, p.after.at, next.at)
+	}
+	if next != (pastCursor{}) {
+		v.Next = d.urls.To("history", "q", p.query.text, "after", next.String())
+	}
+	body, err := d.render("history", v)
+	return answer{Type: typeHTML, Body: body}, err
+}
+
+// withGaps puts the gaps between the endings, as far as they belong on a page that goes from one time to another.
+func withGaps(list []pastView, gaps []gap, newest, oldest time.Time) []pastView {
+	for _, g := range gaps {
+		if (newest.IsZero() || g.From.Before(newest)) && (oldest.IsZero() || !g.From.Before(oldest)) {
+			list = append(list, pastView{Gap: true, From: utc(g.From), To: clock(g.To), at: g.From})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b pastView) int { return b.at.Compare(a.at) })
+	return list
+}
+
+// lockPast is what a lock's page shows of its history.
+type lockPast struct {
+	Holds   []pastView
+	More    bool
+	Typical string // p50
+	Longest string // p95
+	N       int    // of which
+	Unread  string
+	URL     string
+}
+
+const (
+	maxLockPast = 50
+	minTypical  = 5 // holds before a percentile says anything
+)
+
+// pastOf is the history of one lock.
+func (d *Dashboard) pastOf(r *http.Request, name string, at lens) lockPast {
+	all, err := d.endings(r.Context())
+	p := lockPast{URL: d.urls.To("history", "q", fieldTerm("name", name))}
+	if err != nil {
+		p.Unread = d.config.Explain(err)
+	}
+	var held []time.Duration
+	for i := range all {
+		e := &all[i]
+		if e.Lock != name {
+			continue
+		}
+		if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
+			held = append(held, e.EndedAt.Sub(e.LockedAt.Time))
+		}
+		if p.More = len(p.Holds) == maxLockPast; !p.More {
+			p.Holds = append(p.Holds, d.pastView(e, at))
+		}
+	}
+	if p.N = len(held); p.N >= minTypical {
+		slices.Sort(held)
+		p.Typical, p.Longest = short(held[p.N/2]), short(held[min(p.N-1, p.N*95/100)])
+	}
+	return p
+}

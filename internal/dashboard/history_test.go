@@ -1,0 +1,248 @@
+package dashboard_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// withAudit lets everybody who comes through the proxy see everything, and names whoever comes.
+func withAudit(c *dashboard.Config) {
+	c.Access = dashboard.Access{Source: dashboard.SourceBasic, KnownUser: func(string) bool { return true },
+		Permissions: &dashboard.Permissions{Everyone: []dashboard.Permission{dashboard.View, dashboard.Backtrace, dashboard.Audit}}}
+}
+
+// over puts a hold that is over into the scene: it began and ended so long ago.
+func (s *scene) over(lock, how, by, why string, began, ended time.Duration) metadata.Ending {
+	s.revision++
+	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision, Owner: "billing", Hostname: "billing-1", PID: 3, Purpose: "nightly invoices",
+		LockedAt: s.now.Add(-began), AlertAt: s.now.Add(-began + 10*time.Minute), AutoUnlockAt: s.now.Add(-ended)}
+	e := metadata.NewEnding(&r, how, by, why, s.now.Add(-ended))
+	if how != metadata.EndedReleased {
+		s.endings[r.UUID] = &e
+	}
+	return e
+}
+
+// lived is the busy night with a past.
+func lived(t testing.TB) *scene {
+	t.Helper()
+	s := busy()
+	s.over(stuck, metadata.EndedForced, "ann@example.org", "the pod is dead, node lost", 3*time.Hour, 2*time.Hour)
+	s.over("catalog/sync/eu", metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", 9*time.Hour, 8*time.Hour)
+	s.actions = []metadata.Action{{ID: "a1", At: metadata.Time{Time: s.now.Add(-2 * time.Hour)}, Actor: "ann@example.org", Source: "header", Client: "198.51.100.7", Action: "force-unlock",
+		Lock: stuck, UUID: uuid("x"), Token: 7, Revision: 9, Holder: "billing on billing-1:3 for 1h", Reason: "the pod is dead, node lost", Ticket: "OPS-12", Result: "success"}}
+	return s
+}
+
+func TestHistoryTellsHowHoldsEnded(t *testing.T) {
+	s := lived(t)
+	d := s.dashboard(t)
+	released := s.over("drm/rotate-keys", metadata.EndedReleased, "", "", time.Hour, 0)
+	ok(t, d, "/history") // the dashboard watches from here on
+	s.now = s.now.Add(time.Minute)
+	s.fresh.Heard = s.now
+	d.Ended(&metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token, Owner: "drm", LockedAt: released.LockedAt.Time}, nil)
+	forced := s.endings[firstKey(s, metadata.EndedForced)]
+	d.Ended(&metadata.Record{Name: forced.Lock, UUID: forced.UUID, Token: forced.Token}, nil) // etcd knows better
+
+	page := ok(t, d, "/history")
+	wantWords(t, page, "released", "drm/rotate-keys", "force-unlocked had alerted "+stuck, "by ann@example.org: the pod is dead, node lost", "auto-unlocked", "by eu-1: its deadline passed",
+		"it began 1m ago", "3 holds")
+	if n := strings.Count(page, "</svg>released"); n != 1 {
+		t.Errorf("%d holds were released, one of them was forced: %s", n, words(page))
+	}
+	for query, want := range map[string][]string{
+		"owner:drm": {"drm/rotate-keys"}, "name:billing/*": {stuck}, "held:>90m": nil, "state:expired": {stuck, "catalog/sync/eu"}, "node": nil, "-owner:drm -catalog": {stuck},
+	} {
+		data, meta := fetch[lock](t, d, "/api/v1/history?q="+url.QueryEscape(query))
+		var got []string
+		for _, h := range data["holds"].([]any) {
+			got = append(got, h.(lock)["name"].(string))
+		}
+		if !slices.Equal(got, want) || meta["matched"] != float64(len(want)) || meta["total"] != 3.0 {
+			t.Errorf("%s finds %v (%v), want %v", query, got, meta, want)
+		}
+	}
+	link := "/lock?name=drm/rotate-keys&hold=" + released.UUID
+	wantWords(t, ok(t, d, link), "This hold ended 0s ago (released).")
+}
+
+func firstKey(s *scene, how string) string {
+	for key, e := range s.endings {
+		if e.Ended == how {
+			return key
+		}
+	}
+	return ""
+}
+
+func TestHistoryOfOneLockTellsWhatIsUsual(t *testing.T) {
+	s := busy()
+	for i := range 20 {
+		s.over(stuck, metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Duration(i+2)*time.Hour, time.Duration(i+1)*time.Hour-time.Duration(i)*time.Minute)
+	}
+	s.over("other", metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", 50*time.Hour, time.Hour)
+	page := ok(t, s.dashboard(t), "/lock?name="+stuck)
+	wantWords(t, page, "Half of the last 20 holds took at most 1h 10m, 95 of 100 at most 1h 19m.")
+	if n := strings.Count(words(page), "its deadline passed"); n != 20 {
+		t.Errorf("%d holds are shown", n)
+	}
+	s.away = errAway
+	d := s.dashboard(t)
+	wantWords(t, ok(t, d, "/lock?name="+stuck), "etcd did not answer (timeout): what stands there may be missing here.")
+	wantWords(t, ok(t, d, "/history"), "etcd did not answer (timeout)")
+	if w := get(d, "/api/v1/history"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("the API answers %d", w.Code)
+	}
+}
+
+func TestHistoryIsHonestAboutGaps(t *testing.T) {
+	s := lived(t)
+	d := s.dashboard(t)
+	ok(t, d, "/history")
+	s.now = s.now.Add(4 * time.Minute)
+	s.fresh.Heard, s.relists = s.now, 1 // the watch broke after 3:12:39, and a list was read anew
+	wantWords(t, ok(t, d, "/history"), "Not watching from 2026-11-21 03:12:39 UTC to 03:16:41: a hold that began and ended in this time is missing.")
+	data, _ := fetch[lock](t, d, "/api/v1/history")
+	if gaps := data["gaps"].([]any); len(gaps) != 1 || gaps[0].(lock)["from"] != "2026-11-21T03:12:39.000Z" {
+		t.Errorf("the gaps are %v", gaps)
+	}
+}
+
+func TestHistoryComesInPagesWithoutLossOrDouble(t *testing.T) {
+	s := busy()
+	for i := range 57 {
+		s.over(fmt.Sprint("lock-", i), metadata.EndedAutoUnlocked, "eu-1", "", time.Hour, time.Duration(i/4)*time.Minute) // four at a time
+	}
+	d := s.dashboard(t)
+	seen := map[string]int{}
+	after := ""
+	for range 20 {
+		data, meta := fetch[lock](t, d, "/api/v1/history?limit=10&after="+after)
+		for _, h := range data["holds"].([]any) {
+			seen[h.(lock)["name"].(string)]++
+		}
+		next, more := meta["next"].(string)
+		if after = next; !more {
+			break
+		}
+	}
+	if len(seen) != 57 {
+		t.Errorf("%d of 57 holds were seen", len(seen))
+	}
+	for name, n := range seen {
+		if n != 1 {
+			t.Errorf("%s was seen %d times", name, n)
+		}
+	}
+	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "from=yesterday", "to=1", "after=%2e", "after=zz", "q=nonsense:1"} {
+		if w := get(d, "/api/v1/history?"+bad); w.Code != http.StatusBadRequest {
+			t.Errorf("%s is answered with %d", bad, w.Code)
+		}
+	}
+	data, _ := fetch[lock](t, d, "/api/v1/history?from=2026-11-21T03:10:41Z&to=2026-11-21T03:11:41Z")
+	if n := len(data["holds"].([]any)); n != 4 {
+		t.Errorf("%d holds ended in that minute", n)
+	}
+}
+
+func TestAuditShowsWhoDidWhat(t *testing.T) {
+	s := lived(t)
+	d := s.dashboard(t, withAudit)
+	wantWords(t, ok(t, d, "/audit"), "2h ago 2026-11-21 01:12:41 UTC ann@example.org header, 198.51.100.7", stuck, "billing on billing-1:3 for 1h", "the pod is dead, node lost OPS-12")
+	wantWords(t, ok(t, d, "/audit?q=bob"), "No action matches. 1 hidden by this search.")
+	if page := ok(t, d, "/api/v1/audit?q=owner:ann"); !strings.Contains(page, `"actor":"ann@example.org"`) || !strings.Contains(page, `"matched":1`) {
+		t.Errorf("the API says %s", page)
+	}
+	if page := ok(t, d, "/help"); !strings.Contains(page, `href="/audit"`) {
+		t.Error("the navigation does not lead to the audit trail")
+	}
+	if page := ok(t, s.dashboard(t), "/help"); strings.Contains(page, `href="/audit"`) {
+		t.Error("the navigation leads to the audit trail of somebody who may not see it")
+	}
+}
+
+func TestWaitingShowsTheLongestWaitFirst(t *testing.T) {
+	s := busy()
+	s.wait("drm/rotate-keys", "catalog", 40*time.Minute)
+	for i := range 8 {
+		s.wait("legacy/cron", fmt.Sprint("worker-", i), time.Duration(i+1)*time.Second)
+	}
+	s.wait("between/holders", "ops", 2*time.Second)
+	page := ok(t, s.dashboard(t), "/waiting")
+	wantWords(t, page, "12 waiters, the longest for 40m.", "catalog catalog-0:1 9m", "and 3 more", "nobody just now")
+	text := words(page)
+	var at []int
+	for _, name := range []string{"drm/rotate-keys", stuck, "legacy/cron", "between/holders"} {
+		at = append(at, strings.Index(text, name))
+	}
+	if !slices.IsSorted(at) || at[0] < 0 {
+		t.Errorf("the order is %v: %s", at, text)
+	}
+	wantWords(t, ok(t, s.dashboard(t), "/waiting?q=owner:drm"), "1 waiter, the longest for 40m.")
+	wantWords(t, ok(t, newScene().dashboard(t), "/waiting"), "Nobody waits.")
+	wantWords(t, ok(t, s.dashboard(t, func(c *dashboard.Config) { c.Queues = nil }), "/waiting"), "Waiters are not recorded.")
+}
+
+func TestProcessesThatWaitForEachOtherAreFound(t *testing.T) {
+	s := newScene()
+	for _, name := range []string{"a", "b", "c", "d"} {
+		s.add(hold{name: "lock-" + name, owner: name, host: name + "-0", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+	}
+	for lock, owner := range map[string]string{"lock-b": "a", "lock-c": "b", "lock-a": "c", "lock-d": "a"} {
+		s.wait(lock, owner, time.Second)
+		s.queues[lock][0].PID = 17 // as the holder of its lock
+	}
+	s.wait("lock-d", "d", time.Second) // for itself, which two jobs of one process do
+	d := s.dashboard(t)
+	want := "These may wait for each other for ever: a on a-0:17 waits for lock-b, held by b on b-0:17 b on b-0:17 waits for lock-c, held by c on c-0:17 c on c-0:17 waits for lock-a, held by a on a-0:17"
+	wantWords(t, ok(t, d, "/waiting"), want)
+	wantWords(t, ok(t, d, "/lock?name=lock-b"), want)
+	if n := strings.Count(ok(t, d, "/waiting"), "for ever"); n != 1 {
+		t.Errorf("there are %d cycles", n)
+	}
+	if strings.Contains(ok(t, d, "/lock?name=lock-d"), "for ever") {
+		t.Error("a lock outside of the cycle warns of it")
+	}
+}
+
+func TestOwnersAreSummedUpTheWorstFirst(t *testing.T) {
+	s := busy()
+	s.add(hold{name: "orphan", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+	page := ok(t, s.dashboard(t), "/owners")
+	wantWords(t, page, "4 owners hold locks.", "billing expiring 1 1 0 0 2 9m 22m", "catalog alerting 1 1 0 0 0 – 48m", "drm held 2 0 0 0 0 – 3h 10m")
+	if !strings.Contains(page, `href="/?q=owner:billing"`) {
+		t.Error("an owner does not lead to its locks")
+	}
+	wantWords(t, ok(t, s.dashboard(t), "/owners?q=owner:drm"), "1 owner holds locks.")
+}
+
+func TestCSVIsHarmlessForSpreadsheets(t *testing.T) {
+	s := infested()
+	s.add(hold{name: "=HYPERLINK(\"http://evil\")", owner: "+1", host: "@sum", purpose: "-2", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+	w := get(s.dashboard(t), "/locks.csv")
+	rows, err := csv.NewReader(w.Body).ReadAll()
+	if err != nil || len(rows) != len(s.locks)+1 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/csv") {
+		t.Fatalf("%d rows of %s: %v", len(rows), w.Header().Get("Content-Type"), err)
+	}
+	for _, row := range rows {
+		for _, text := range row {
+			if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) || deceptive(text) >= 0 {
+				t.Errorf("a cell holds %.60q", text)
+			}
+		}
+	}
+	plain := get(busy().dashboard(t), "/locks.csv?q=owner:drm&sort=name").Body.String()
+	if want := "drm/rotate-keys,held,drm,drm-9,17,,"; strings.Count(plain, "\n") != 3 || !strings.Contains(plain, want) {
+		t.Errorf("the CSV is %s, want %s", plain, want)
+	}
+}

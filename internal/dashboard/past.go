@@ -1,0 +1,147 @@
+package dashboard
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// past is what is known of holds that are over. How the unlocker and operators ended them stands in etcd; that a holder released
+// its lock stands nowhere, so the dashboard remembers what it saw, as long as it lives and within bounds.
+type past struct {
+	mu    sync.Mutex
+	seen  []metadata.Ending // by the watch, oldest first
+	gaps  []gap             // oldest first
+	since time.Time         // when the dashboard began to watch
+
+	heard   time.Time // last sign of life of etcd before a list was read anew
+	relists uint64
+
+	read  sync.Mutex // one reads etcd for all
+	kept  []metadata.Ending
+	stamp time.Time
+}
+
+// gap is a time in which the watch was interrupted: a hold that began and ended in it was not seen.
+type gap struct{ From, To time.Time }
+
+const (
+	maxSeen     = 10_000
+	maxGaps     = 100
+	maxSeenAge  = 7 * 24 * time.Hour
+	maxRecorded = 2000 // endings read from etcd
+	pastEvery   = 5 * time.Second
+)
+
+// Ended tells the dashboard of a hold that went; ending is nil when its holder released it. It is quick.
+func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
+	e := metadata.NewEnding(r, metadata.EndedReleased, "", "", d.config.Now())
+	if ending != nil {
+		e = *ending
+	}
+	e.EndedAt = metadata.Time{Time: e.EndedAt.Truncate(time.Millisecond)}
+	e.Attributes, e.Purpose, e.Progress = nil, clip(e.Purpose, maxLineShown), clip(e.Progress, maxLineShown)
+	d.past.mu.Lock()
+	defer d.past.mu.Unlock()
+	if d.past.seen = append(d.past.seen, e); len(d.past.seen) > maxSeen+maxSeen/10 {
+		d.past.seen = slices.Clone(d.past.seen[len(d.past.seen)-maxSeen:])
+	}
+}
+
+// observe notes gaps in the watch.
+func (d *Dashboard) observe() {
+	fresh, now, p := d.config.Fresh(), d.config.Now(), &d.past
+	if fresh.Heard.IsZero() || d.config.Relists == nil {
+		return
+	}
+	relists := d.config.Relists()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.since.IsZero():
+		p.since = now
+	case relists != p.relists:
+		if p.gaps = append(p.gaps, gap{p.heard, now}); len(p.gaps) > maxGaps {
+			p.gaps = p.gaps[1:]
+		}
+	case !fresh.Synced:
+		return
+	}
+	p.heard, p.relists = fresh.Heard, relists
+}
+
+// recorded reads the endings in etcd, at most once in pastEvery for all who ask. When etcd does not answer, what it said last is
+// returned with the error.
+func (d *Dashboard) recorded(ctx context.Context) ([]metadata.Ending, error) {
+	if d.config.History == nil {
+		return nil, nil
+	}
+	p := &d.past
+	p.read.Lock()
+	defer p.read.Unlock()
+	now := d.config.Now()
+	if age := now.Sub(p.stamp); age >= 0 && age < pastEvery {
+		return p.kept, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
+	endings, err := d.config.History(ctx, maxRecorded)
+	if err == nil {
+		p.kept, p.stamp = endings, now
+	}
+	return p.kept, err
+}
+
+// endings are all holds that are known to be over, newest first. What stands in etcd is exact and wins over what was seen.
+func (d *Dashboard) endings(ctx context.Context) ([]metadata.Ending, error) {
+	recorded, err := d.recorded(ctx)
+	type hold struct {
+		lock  string
+		token int64
+	}
+	all, have := slices.Clone(recorded), make(map[hold]bool, len(recorded))
+	for _, e := range recorded {
+		have[hold{e.Lock, e.Token}] = true
+	}
+	oldest := d.config.Now().Add(-maxSeenAge)
+	d.past.mu.Lock()
+	for _, e := range d.past.seen {
+		if !have[hold{e.Lock, e.Token}] && e.EndedAt.After(oldest) {
+			all = append(all, e)
+		}
+	}
+	d.past.mu.Unlock()
+	slices.SortStableFunc(all, newestFirst)
+	return all, err
+}
+
+func newestFirst(a, b metadata.Ending) int {
+	if c := b.EndedAt.Compare(a.EndedAt.Time); c != 0 {
+		return c
+	}
+	return int(min(max(b.Token-a.Token, -1), 1))
+}
+
+// watched are the gaps and since when the dashboard watches.
+func (d *Dashboard) watched() ([]gap, time.Time) {
+	d.observe()
+	d.past.mu.Lock()
+	defer d.past.mu.Unlock()
+	return slices.Clone(d.past.gaps), d.past.since
+}
+
+// remembered is the ending of a hold as the dashboard saw it, or nil.
+func (d *Dashboard) remembered(name, hold string) *metadata.Ending {
+	d.past.mu.Lock()
+	defer d.past.mu.Unlock()
+	for _, e := range slices.Backward(d.past.seen) {
+		r := metadata.Record{UUID: e.UUID, Token: e.Token}
+		if e.Lock == name && (e.UUID == hold || r.HistoryID() == hold) {
+			return &e
+		}
+	}
+	return nil
+}
