@@ -42,7 +42,7 @@ cover: ## all tests; then coverage by function
 
 .PHONY: browser
 browser: chromium $(AXE) ## the pages in a real browser (installs Chromium and axe-core where they are missing)
-	go test -tags browser -count=1 ./test/browser
+	go test -tags browser -count=1 -parallel 6 ./test/browser
 
 .PHONY: screenshots
 screenshots: chromium $(AXE) ## the pictures in docs/images

@@ -32,7 +32,9 @@ type stage struct {
 	etcd   *etcdtest.Server
 	client *clientv3.Client
 	layout metadata.Layout
-	url    string // of the list
+	url    string               // of the list
+	run    func() (kill func()) // starts mutexdash
+	kill   func()
 }
 
 // newStage starts an empty etcd and a mutexdash with these flags on top.
@@ -46,9 +48,13 @@ func newStage(t *testing.T, flags ...string) *stage {
 	s.client = s.etcd.Client(t)
 	address, ops := freeAddress(t), freeAddress(t)
 	s.url = "http://" + address + "/"
-	s.start("mutexdash", append([]string{"--etcd.endpoints=" + s.etcd.Endpoint(), "--web.listen-address=" + address, "--web.ops-address=" + ops,
-		"--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
-	s.ready("http://" + ops + "/readyz")
+	s.run = func() func() {
+		kill := s.start("mutexdash", append([]string{"--etcd.endpoints=" + s.etcd.Endpoint(), "--web.listen-address=" + address, "--web.ops-address=" + ops,
+			"--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
+		s.ready("http://" + ops + "/readyz")
+		return kill
+	}
+	s.kill = s.run()
 	return s
 }
 
@@ -61,7 +67,7 @@ func (s *stage) unlocker(policy string) {
 }
 
 // start runs one of our programs until the test ends.
-func (s *stage) start(program string, flags ...string) {
+func (s *stage) start(program string, flags ...string) (kill func()) {
 	s.t.Helper()
 	var said output
 	cmd := exec.Command(filepath.Join(bin, program), flags...)
@@ -70,13 +76,17 @@ func (s *stage) start(program string, flags ...string) {
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() {
+	kill = sync.OnceFunc(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
+	})
+	s.t.Cleanup(func() {
+		kill()
 		if s.t.Failed() {
 			s.t.Logf("%s %s:\n%s", program, strings.Join(flags, " "), said.end())
 		}
 	})
+	return kill
 }
 
 func (s *stage) ready(probe string) {

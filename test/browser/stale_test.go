@@ -40,3 +40,33 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 	s.hold(lock{name: "after/the/outage", owner: "o", host: "h", held: time.Second, alert: time.Hour, unlock: time.Hour})
 	b.until("a lock taken after that", `document.querySelector(".locks").textContent.includes("after/the/outage")`)
 }
+
+func TestPageSaysThatTheDashboardIsAwayAndComesBack(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	s.kill()
+	b.until("lost", `document.querySelector("[role=alert] #lost")?.textContent.startsWith("Lost contact with the dashboard") && document.body.classList.contains("stale")`)
+	s.release("a")
+	s.run()
+	ask[bool](b, `(document.querySelector(".contact button").click(), true)`)
+	b.until("found again", `!document.getElementById("lost") && document.body.className === "live" && document.querySelector(".gone .name")?.textContent === "a"`)
+}
+
+func TestPageSaysThatTheLoginHasEndedAndStopsAsking(t *testing.T) {
+	t.Parallel()
+	_, b := four(t)
+	ask[bool](b, `(window.asked = 0, window.fetch = async () => (asked++, new Response("", {status: 401})), true)`)
+	b.until("signed out", `document.querySelector("[role=alert] #out")?.textContent.startsWith("Signed out") && document.body.classList.contains("stale")`)
+	ask[bool](b, `new Promise((done) => setTimeout(() => done(true), 3000))`)
+	if asked := ask[int](b, `asked`); asked != 1 {
+		t.Errorf("a page that is signed out asked %d times", asked)
+	}
+}
+
+func TestPageSaysThatThereIsANewBuild(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	ask[bool](b, `(document.getElementById("live").dataset.build = "older", true)`)
+	s.release("a")
+	b.until("the offer", `document.getElementById("build")?.parentElement.textContent === "There is a new version of this page.reload"`)
+}

@@ -100,9 +100,10 @@ func (b *tab) open(url string) {
 	b.do(chromedp.Navigate(url))
 }
 
-// press types keys as a keyboard does: a key that a script has taken writes no character.
+// press types keys as a keyboard does: a key that a script has taken writes no character. It waits for the scripts.
 func (b *tab) press(keys string) {
 	b.t.Helper()
+	b.until("the page has loaded", `document.readyState === "complete"`)
 	for _, r := range keys {
 		events := kb.Encode(r)
 		down, up := *events[0], *events[len(events)-1]

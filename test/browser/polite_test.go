@@ -1,0 +1,170 @@
+//go:build browser
+
+package browser
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// four is a stage with four locks that sort as they are named, and a tab that shows them.
+func four(t *testing.T) (*stage, *tab) {
+	t.Helper()
+	s, b := newStage(t), newTab(t)
+	for i, name := range []string{"a", "b", "c", "d"} {
+		s.hold(lock{name: name, owner: "o", host: "h", held: time.Minute, alert: time.Duration(i+1) * time.Hour, unlock: 9 * time.Hour})
+	}
+	b.open(s.url)
+	b.until("four locks", `document.querySelectorAll(".locks tbody").length === 4`)
+	b.fast()
+	return s, b
+}
+
+// fast makes the page ask every two seconds.
+func (b *tab) fast() {
+	b.t.Helper()
+	ask[bool](b, `(document.getElementById("every").value = "2", document.getElementById("every").dispatchEvent(new Event("change", {bubbles: true})))`)
+}
+
+func TestRowsKeepTheirPlacesUnderThePointer(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	b.point("tbody:nth-of-type(2) td")
+	s.hold(lock{name: "now", owner: "o", host: "h", held: time.Minute, alert: time.Minute, unlock: 9 * time.Hour})
+	s.put("d", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
+	s.release("c")
+	b.until("three changes wait", `document.getElementById("changes")?.textContent === "3 changes (r)"`)
+	if got := b.names(); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
+		t.Errorf("under the pointer the rows became %q", got)
+	}
+	if looks := ask[string](b, `[...document.querySelectorAll(".locks tbody")].map((e) => e.className.split(" ")[0]).join()`); looks != "held,held,gone,alerting" {
+		t.Errorf("the rows look %s: what is known is shown at once, only not moved", looks)
+	}
+	b.press("r")
+	if got := b.names(); !slices.Equal(got, []string{"d", "now", "a", "b"}) {
+		t.Errorf("after r the rows are %q", got)
+	}
+	if ask[bool](b, `!!document.getElementById("changes")`) {
+		t.Error("the changes still wait")
+	}
+}
+
+func TestRowsMoveOnceThePointerLeaves(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	b.point("tbody:nth-of-type(2) td")
+	s.hold(lock{name: "now", owner: "o", host: "h", held: time.Minute, alert: time.Minute, unlock: 9 * time.Hour})
+	b.until("a change waits", `document.getElementById("changes")?.textContent === "1 change (r)"`)
+	b.point(".brand")
+	b.until("the new row on top", `document.querySelector(".locks .name").textContent === "now" && !document.getElementById("changes")`, 5*time.Second)
+}
+
+func TestRowOfAnEndedHoldStaysForTenSeconds(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	s.release("b")
+	b.until("the row is greyed", `document.querySelector("tbody.gone .badge.released")?.textContent === "ended" && document.querySelector("tbody.gone .name").textContent === "b"`)
+	if got := b.names(); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
+		t.Errorf("the rows are %q", got)
+	}
+	since := time.Now()
+	b.until("the row is gone", `document.querySelectorAll(".locks tbody").length === 3`)
+	if stayed := time.Since(since); stayed < 8*time.Second {
+		t.Errorf("the row went after %v", stayed)
+	}
+}
+
+func TestFocusedRowIsPatchedAroundTheFocus(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	b.press("jj")
+	s.put("b", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
+	b.until("the row alerts", `document.activeElement.closest("tbody")?.className.startsWith("alerting") && document.activeElement.closest("tr").cells[0].textContent === "alerting"`)
+	if name := ask[string](b, `document.activeElement.textContent`); name != "b" {
+		t.Errorf("the focus is on %q, want b", name)
+	}
+	b.press("r")
+	if got, name := b.names(), ask[string](b, `document.activeElement.textContent`); got[0] != "b" || name != "b" {
+		t.Errorf("after r the rows are %q with the focus on %q", got, name)
+	}
+}
+
+func TestDeadlineThatMovesSaysSo(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	s.put("a", metadata.FieldAutoUnlockAt, metadata.FormatTime(time.Now().Add(11*time.Hour)))
+	b.until("the word", `document.querySelector("tbody:nth-of-type(1) td:nth-child(7)").textContent.startsWith("extended")`)
+	b.until("the new deadline", `document.querySelector("tbody:nth-of-type(1) td:nth-child(7)").textContent.startsWith("10h 59m")`)
+}
+
+func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	b.press("p")
+	if text := ask[string](b, `getComputedStyle(document.querySelector(".meta"), "::before").content + document.getElementById("every").selectedOptions[0].text`); !strings.Contains(text, "paused at ") || !strings.HasSuffix(text, "paused") {
+		t.Errorf("a paused page says %q", text)
+	}
+	clock := ask[string](b, `document.getElementById("clock").textContent`)
+	s.release("a")
+	ask[bool](b, `new Promise((done) => setTimeout(() => done(true), 3000))`)
+	if got := b.names(); len(got) != 4 || ask[string](b, `document.getElementById("clock").textContent`) != clock || ask[int](b, `document.querySelectorAll(".gone").length`) != 0 {
+		t.Errorf("a paused page went on: %q", got)
+	}
+	b.press("p")
+	b.until("the page goes on", `document.querySelector(".gone .name")?.textContent === "a"`, 2*time.Second)
+}
+
+func TestLockPageFollowsItsLock(t *testing.T) {
+	t.Parallel()
+	s, b := newStage(t), newTab(t)
+	s.hold(lock{name: "a", owner: "first", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour, trace: goTrace})
+	b.open(s.url + "lock?name=a")
+	ask[bool](b, `(window.here = true, document.querySelector(".raw").closest("details").open = true)`)
+	s.put("a", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)), metadata.FieldAlive, metadata.FormatAlive(time.Now(), "step 2"))
+	b.until("the lock alerts", `document.querySelector(".lock-head").classList.contains("alerting") && document.querySelector(".progress").textContent.includes("step 2")`)
+	if !ask[bool](b, `window.here && document.querySelector(".raw").closest("details").open`) {
+		t.Error("the page was loaded anew, or has closed what was open")
+	}
+	s.release("a")
+	b.until("the end of the hold", `!document.querySelector(".lock-head.alerting")`)
+}
+
+func TestKeys(t *testing.T) {
+	s, b := newStage(t), newTab(t)
+	s.night()
+	b.open(s.url)
+	b.press("2")
+	b.until("alerting ones", `location.search.includes("alerting") && document.querySelector(".count.alerting[aria-current]")`)
+	b.press("2")
+	b.until("all again", `!location.search.includes("alerting") && document.querySelector(".locks")`)
+	b.press("gs")
+	b.until("status", `location.pathname === "/status" && document.getElementById("h-etcd")`)
+	b.press("gl")
+	b.until("the list", `location.pathname === "/" && document.querySelector(".locks")`)
+	b.press("?")
+	b.until("help", `location.pathname === "/help" && document.getElementById("keys")`)
+	theme := func() string {
+		return ask[string](b, `document.documentElement.dataset.theme + " " + getComputedStyle(document.body).backgroundColor`)
+	}
+	b.press("t")
+	if got := theme(); got != "light rgb(255, 255, 255)" {
+		t.Errorf("t gives the theme %s", got)
+	}
+	b.press("t")
+	if got := theme(); got != "dark rgb(18, 24, 31)" {
+		t.Errorf("t again gives the theme %s", got)
+	}
+	b.press("z")
+	if clock := ask[string](b, `document.querySelector(".clock").textContent`); !strings.HasPrefix(clock, "local ") {
+		t.Errorf("z gives the clock %q", clock)
+	}
+	ask[bool](b, `(document.getElementById("keys").click(), true)`)
+	b.press("t")
+	if got := theme(); got != "dark rgb(18, 24, 31)" {
+		t.Errorf("keys are switched off, and t gives the theme %s", got)
+	}
+}

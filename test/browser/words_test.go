@@ -1,0 +1,80 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestServerAndBrowserSayTimeInTheSameWords(t *testing.T) {
+	s, b := newStage(t), newTab(t)
+	for i := range 90 { // distances from seconds to weeks, also passed ones
+		d := time.Duration(float64(3*time.Second) * pow(1.18, i))
+		ahead := d
+		if i%3 == 0 {
+			ahead = -d
+		}
+		s.hold(lock{name: fmt.Sprintf("lock-%02d", i), owner: "o", host: "h", held: d, alert: ahead, unlock: ahead + d/2, alive: "going on"})
+	}
+	s.wait("lock-05", "w", "h", "waits", 3*time.Minute)
+	b.open(s.url)
+	differ := ask[[]string](b, `(async () => {
+		const { words } = await import(document.querySelector("script[type=module]").src);
+		const differ = [], kinds = new Set();
+		for (const address of ["/?density=full", "/lock?name=lock-05", "/lock?name=lock-30", "/lock?name=lock-31", "/lock?name=lock-60"]) {
+			const page = await new Promise((done, failed) => {
+				const ask = Object.assign(new XMLHttpRequest(), { responseType: "document", onload: () => done(ask.response), onerror: failed });
+				ask.open("GET", address);
+				ask.send();
+			});
+			for (const el of page.querySelectorAll("time[data-k]")) {
+				const said = (el.querySelector("[aria-hidden]") || el).textContent, distance = page.body.dataset.now - Date.parse(el.dateTime);
+				kinds.add(el.dataset.k);
+				if (![-1, 0, 1].some((ms) => words[el.dataset.k](distance + ms) === said)) differ.push(el.dataset.k + " " + distance + ": " + said + ", " + words[el.dataset.k](distance));
+			}
+		}
+		return [[...kinds].sort().join(), ...differ];
+	})()`)
+	kinds := strings.Split(differ[0], ",")
+	for _, k := range []string{"age", "alert", "over", "unlock"} {
+		if !slices.Contains(kinds, k) {
+			t.Errorf("no time of the kind %s was compared, only %s", k, kinds)
+		}
+	}
+	for _, d := range differ[1:] {
+		t.Errorf("the server says, the browser says: %s", d)
+	}
+}
+
+func pow(x float64, n int) float64 {
+	y := 1.0
+	for range n {
+		y *= x
+	}
+	return y
+}
+
+func TestSecondsCostLittle(t *testing.T) {
+	s, b := newStage(t), newTab(t)
+	s.many(100)
+	b.open(s.url)
+	b.until("all locks", `document.querySelectorAll(".locks tbody").length === 100`)
+	took := ask[float64](b, `(async () => {
+		const { tick } = await import(document.querySelector("script[type=module]").src), took = [];
+		for (let i = 0; i < 40; i++) {
+			await new Promise((done) => setTimeout(done, 20));
+			const start = performance.now();
+			tick();
+			document.body.offsetHeight;
+			took.push(performance.now() - start);
+		}
+		return took.sort((a, b) => a - b)[20];
+	})()`)
+	if took > 4 {
+		t.Errorf("a second of 100 locks costs %.1f ms, want at most 4", took)
+	}
+}
