@@ -2,7 +2,6 @@ package lockstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -32,7 +31,11 @@ type removal struct {
 // bytes is about what the removal takes in a request: the name stands in seven keys.
 func (r removal) bytes() int { return 600 + len(r.History()) + 7*len(r.Record.Name) }
 
-var errNotSent = errors.New("no lease for the record of it")
+// batch is what travels in one transaction.
+type batch struct {
+	removals []removal
+	lease    clientv3.LeaseID
+}
 
 // AutoUnlock removes stale locks, the first ones first, each only if it is still as it was judged: same hold, same deadline.
 // The results stand in the same order: nil = removed by this call, [metadata.ErrChanged] = the holder moved, which nobody needs
@@ -41,28 +44,34 @@ func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []e
 	s.worker.Lock()
 	defer s.worker.Unlock()
 	results := make([]error, len(removals))
-	batches := make(chan []removal, 1) // the next one is made while one is in flight
+	batches := make(chan batch, 1) // the next one is made while one is in flight
 	go s.makeBatches(ctx, removals, results, batches)
-	for batch := range batches {
+	for b := range batches {
 		if err := context.Cause(ctx); err != nil {
-			fail(batch, err)
+			b.fail(err)
 			continue
 		}
-		s.removeAll(ctx, batch)
+		s.removeAll(ctx, b)
 	}
 	return results
 }
 
 // makeBatches sends all removals in batches that etcd takes in one transaction.
-func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, results []error, batches chan<- []removal) {
+func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, results []error, batches chan<- batch) {
 	defer close(batches)
-	var batch []removal
+	var b batch
 	bytes, endings := 0, map[string]bool{}
 	flush := func() {
-		if len(batch) > 0 {
-			batches <- batch
+		var err error
+		if len(b.removals) == 0 {
+			return
 		}
-		batch, bytes, endings = nil, 0, map[string]bool{}
+		if b.lease, err = s.history.current(ctx, len(b.removals)); err != nil {
+			b.fail(fmt.Errorf("no lease for the history: %w", err))
+		} else {
+			batches <- b
+		}
+		b, bytes, endings = batch{}, 0, map[string]bool{}
 	}
 	for i, r := range removals {
 		prepared, err := s.prepare(ctx, r)
@@ -73,10 +82,10 @@ func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, re
 		next := removal{prepared, &results[i]}
 		// etcd refuses two puts of one key in one transaction, which is what two records with the same uuid come to.
 		id := r.Record.HistoryID()
-		if len(batch) == batchRemovals || bytes+next.bytes() > batchBytes || endings[id] {
+		if len(b.removals) == batchRemovals || bytes+next.bytes() > batchBytes || endings[id] {
 			flush()
 		}
-		batch, bytes, endings[id] = append(batch, next), bytes+next.bytes(), true
+		b.removals, bytes, endings[id] = append(b.removals, next), bytes+next.bytes(), true
 		if len(next.Fields) > 0 {
 			flush() // many operations
 		}
@@ -84,11 +93,14 @@ func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, re
 	flush()
 }
 
-func fail(batch []removal, err error) {
-	for _, r := range batch {
+func (b batch) fail(err error) {
+	for _, r := range b.removals {
 		*r.result = err
 	}
 }
+
+// part is some of the batch.
+func (b batch) part(from, to int) batch { return batch{b.removals[from:to], b.lease} }
 
 // prepare looks which keys to delete where not all of the record's range is the record's.
 func (s *Store) prepare(ctx context.Context, r metadata.Removal) (*locktxn.Removal, error) {
@@ -113,44 +125,47 @@ func (s *Store) prepare(ctx context.Context, r metadata.Removal) (*locktxn.Remov
 }
 
 // removeAll commits a batch and fills in its results.
-func (s *Store) removeAll(ctx context.Context, batch []removal) {
-	resp, err := s.commitAll(ctx, batch)
-	switch {
+func (s *Store) removeAll(ctx context.Context, b batch) {
+	resp, err := s.commitAll(ctx, b)
+	switch n := len(b.removals); {
 	case err == nil:
-		for i, r := range batch {
+		for i, r := range b.removals {
 			*r.result = outcome(r.Removal, resp.Responses[i].GetResponseTxn())
 		}
-	case locktxn.Code(err) == codes.InvalidArgument && len(batch) > 1:
+	case locktxn.Code(err) == codes.InvalidArgument && n > 1:
 		// Too much for this etcd, or something is wrong with one of them, which must not spare the others.
-		half := len(batch) / 2
-		s.removeAll(ctx, batch[:half])
-		s.removeAll(ctx, batch[half:])
-	case locktxn.Refused(err), errors.Is(err, errNotSent):
-		fail(batch, err)
+		s.removeAll(ctx, b.part(0, n/2))
+		s.removeAll(ctx, b.part(n/2, n))
+	case locktxn.Refused(err):
+		b.fail(err)
 	default:
-		s.lookAgain(ctx, batch, err)
+		s.lookAgain(ctx, b, err)
 	}
 }
 
-func (s *Store) commitAll(ctx context.Context, batch []removal) (*clientv3.TxnResponse, error) {
+func (s *Store) commitAll(ctx context.Context, b batch) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	for try := 0; ; try++ {
-		lease, err := s.history.current(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errNotSent, err)
+	resp, err := s.commitWith(ctx, b)
+	if locktxn.LeaseGone(err) {
+		s.history.gone(b.lease)
+		lease, grantErr := s.history.current(ctx, len(b.removals))
+		if grantErr != nil {
+			return nil, err // a refusal: nothing was done
 		}
-		txns := make([]locktxn.Txn, len(batch))
-		for i, r := range batch {
-			r.Lease = lease
-			txns[i] = locktxn.AutoUnlock(s.layout, r.Removal)
-		}
-		resp, err := locktxn.Nest(txns).Commit(ctx, s.etcd)
-		if !locktxn.LeaseGone(err) || try > 0 {
-			return resp, err
-		}
-		s.history.gone(lease)
+		b.lease = lease
+		return s.commitWith(ctx, b)
 	}
+	return resp, err
+}
+
+func (s *Store) commitWith(ctx context.Context, b batch) (*clientv3.TxnResponse, error) {
+	txns := make([]locktxn.Txn, len(b.removals))
+	for i, r := range b.removals {
+		r.Lease = b.lease
+		txns[i] = locktxn.AutoUnlock(s.layout, r.Removal)
+	}
+	return locktxn.Nest(txns).Commit(ctx, s.etcd)
 }
 
 // outcome reads the answer to one removal.
@@ -172,15 +187,15 @@ func isOurs(r *locktxn.Removal, history *etcdserverpb.RangeResponse) bool {
 
 // lookAgain finds out what became of a batch whose answer got lost, by reading: sending it again would be just as safe, but the
 // caller may not want these removals any more.
-func (s *Store) lookAgain(ctx context.Context, batch []removal, cause error) {
+func (s *Store) lookAgain(ctx context.Context, b batch, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	looks := make([]locktxn.Txn, len(batch))
-	for i, r := range batch {
+	looks := make([]locktxn.Txn, len(b.removals))
+	for i, r := range b.removals {
 		looks[i] = locktxn.Look(s.layout, r.Record)
 	}
 	resp, err := locktxn.Nest(looks).Commit(ctx, s.etcd)
-	for i, r := range batch {
+	for i, r := range b.removals {
 		*r.result = &unknownError{cause}
 		if err == nil {
 			*r.result = judge(r.Removal, resp.Responses[i].GetResponseTxn(), *r.result)

@@ -90,13 +90,15 @@ func (e *unknownError) Unwrap() error { return e.error }
 // Is makes it an ErrUnknown.
 func (e *unknownError) Is(target error) bool { return target == ErrUnknown }
 
+var errNotSent = errors.New("no lease for the record of it")
+
 func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal, a metadata.Action) (*clientv3.TxnResponse, error) {
 	for try := 0; ; try++ {
-		history, err := s.history.current(ctx)
+		history, err := s.history.current(ctx, 1)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errNotSent, err)
 		}
-		audit, err := s.audit.current(ctx)
+		audit, err := s.audit.current(ctx, 1)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errNotSent, err)
 		}

@@ -8,6 +8,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+// leaseKeys is how many keys share a lease. A lease of its own for each key would be as much work for etcd as the key. But with
+// users and roles turned on, etcd checks the right to every key of a lease at every put with that lease, and nothing else goes on
+// meanwhile: with one lease for all, removing 10,000 locks took a minute.
+const leaseKeys = 64
+
 // lease is shared by the keys written within a while; then the next lease takes over, and the first ends by itself with its
 // keys. There is nothing to keep alive: a key that is written again moves to the newer lease.
 type lease struct {
@@ -18,26 +23,27 @@ type lease struct {
 	mu      sync.Mutex
 	id      clientv3.LeaseID
 	granted time.Time
+	room    int // for more keys
 }
 
 func newLease(etcd clientv3.Lease, ttl, every time.Duration) *lease {
 	return &lease{etcd: etcd, ttl: ttl, every: every}
 }
 
-// current returns a lease for a key written now.
-func (l *lease) current(ctx context.Context) (clientv3.LeaseID, error) {
+// current returns a lease for n keys written now.
+func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.id != clientv3.NoLease && time.Since(l.granted) < l.every {
-		return l.id, nil
+	if l.id == clientv3.NoLease || time.Since(l.granted) >= l.every || l.room < n {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		resp, err := l.etcd.Grant(ctx, int64(l.ttl.Seconds()))
+		if err != nil {
+			return clientv3.NoLease, err
+		}
+		l.id, l.granted, l.room = resp.ID, time.Now(), leaseKeys
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	resp, err := l.etcd.Grant(ctx, int64(l.ttl.Seconds()))
-	if err != nil {
-		return clientv3.NoLease, err
-	}
-	l.id, l.granted = resp.ID, time.Now()
+	l.room -= n
 	return l.id, nil
 }
 

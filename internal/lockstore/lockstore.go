@@ -63,7 +63,6 @@ func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
 func New(etcd *clientv3.Client, l metadata.Layout, opts ...Option) *Store {
 	s := &Store{
 		etcd: etcd, layout: l, log: zerolog.Nop(), pulse: defaultPulse,
-		// Records share leases: one for each would be as much work for etcd as the record, and expire one by one.
 		history:  newLease(etcd, DefaultRetention+time.Hour, time.Hour),
 		audit:    newLease(etcd, auditRetention+time.Hour, time.Hour),
 		presence: newLease(etcd, presenceTTL, presenceTTL/3),

@@ -22,7 +22,7 @@ func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	for try := 0; ; try++ {
-		lease, err := s.presence.current(ctx)
+		lease, err := s.presence.current(ctx, 0) // it is the same key again
 		if err != nil {
 			return Head{}, fmt.Errorf("announce %s: %w", p.ID, err)
 		}

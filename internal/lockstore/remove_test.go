@@ -174,7 +174,7 @@ func TestAutoUnlockSeesTheBatchInFlightThrough(t *testing.T) {
 	})
 	errs := w.AutoUnlock(ctx, removals)
 	for i, err := range errs {
-		if inFlight := i < 64; inFlight && err != nil || !inFlight && err != context.Canceled {
+		if inFlight := i < 64; inFlight && err != nil || !inFlight && !errors.Is(err, context.Canceled) {
 			t.Errorf("removal %d: %v", i, err)
 		}
 	}
