@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ type fake struct {
 	loseAnswers int           // so many of the next transactions are committed, but not answered
 	latency     time.Duration // of every transaction
 	sent        []time.Time   // transactions, as clients sent them
+	kept        atomic.Int64  // leases
 }
 
 func newFake() *fake {
@@ -213,14 +215,19 @@ func (f *fake) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantRespon
 }
 
 func (f *fake) KeepAlive(ctx context.Context, _ clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+	f.kept.Add(1)
 	alive := make(chan *clientv3.LeaseKeepAliveResponse)
 	context.AfterFunc(ctx, func() { close(alive) })
 	return alive, nil
 }
 
 func (f *fake) Revoke(context.Context, clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	f.kept.Add(-1)
 	return &clientv3.LeaseRevokeResponse{}, nil
 }
+
+// leases is how many leases that were kept alive were not revoked.
+func (f *fake) leases() int64 { return f.kept.Load() }
 
 // record is the record of a lock as the fake has it.
 func (f *fake) record(t testing.TB, lock string) metadata.Document {

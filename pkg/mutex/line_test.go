@@ -18,6 +18,9 @@ type line struct {
 	testing.TB
 	server *etcdtest.Server
 	etcd   *clientv3.Client
+
+	// cutShort says that waiters may give up while etcd grants them a lease, whose number nobody learns then: it ends by itself.
+	cutShort bool
 }
 
 func newLine(t testing.TB) *line {
@@ -45,7 +48,8 @@ func (q *line) nothingLeft() {
 		q.Fatal(err)
 	}
 	for _, l := range leases.Leases {
-		if ttl, err := etcd.TimeToLive(context.Background(), l.ID); err == nil && ttl.GrantedTTL > 0 && ttl.GrantedTTL <= 10 {
+		ttl, err := etcd.TimeToLive(context.Background(), l.ID, clientv3.WithAttachedKeys())
+		if err == nil && ttl.GrantedTTL > 0 && ttl.GrantedTTL <= 10 && !(q.cutShort && len(ttl.Keys) == 0) {
 			q.Errorf("a lease is left: %x, %d of %d s", l.ID, ttl.TTL, ttl.GrantedTTL)
 		}
 	}

@@ -1,9 +1,0 @@
-package mutex_test
-
-import (
-	"testing"
-
-	"github.com/clustermutex/unlocker/internal/etcdtest"
-)
-
-func TestMain(m *testing.M) { etcdtest.Main(m) }
