@@ -101,7 +101,7 @@ func (o *listOptions) names(shown []*metadata.Record) error {
 	return nil
 }
 
-// textColumns is the most that owner, host and purpose take in a table; names are never cut, they are what people copy.
+// textColumns is the most that owner, host and purpose take in a table. Names may take more, they are what people copy.
 const textColumns = 40
 
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {

@@ -22,6 +22,10 @@ const (
 	paintOff    paint = "\x1b[0m"
 )
 
+// cellColumns is the most that a cell takes: one long name must not push the columns of all others off the screen. Where a
+// program reads, and where one lock is shown, names are whole.
+const cellColumns = 80
+
 // table is aligned text for people. The first row is the header.
 type table struct {
 	coloured bool
@@ -31,7 +35,7 @@ type table struct {
 func (t *table) row(texts ...string) {
 	row := make([]cell, len(texts))
 	for i, text := range texts {
-		row[i] = cell{text: text}
+		row[i] = cell{text: clip(text, cellColumns)}
 	}
 	t.rows = append(t.rows, row)
 }
