@@ -16,11 +16,16 @@ type builder struct {
 	pic   *picture
 	items []item
 
-	lock   string // the one being read
-	fields []metadata.Field
-	strays int
-	stray  string // one of them
+	lock    string // the one being read
+	fields  []metadata.Field
+	values  [][]byte // of fields; most need not be looked at
+	surplus int      // more fields than a lock may have
+	strays  int
+	stray   string // one of them
 }
+
+// maxListed is how many fields of one lock are held while it is read.
+const maxListed = 1000
 
 // read lists everything.
 func (v *View) read(ctx context.Context, reuse bool) (*builder, int64, error) {
@@ -41,9 +46,12 @@ func (b *builder) add(kv metadata.KV) {
 	switch key := b.pic.layout.Parse(kv.Key); key.Kind {
 	case metadata.KindField:
 		b.turnTo(key.Lock)
-		b.fields = append(b.fields, metadata.Field{
-			Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
-		})
+		if len(b.fields) >= maxListed && !protocol(key.ID) {
+			b.surplus++
+			return
+		}
+		b.fields = append(b.fields, metadata.Field{Name: key.ID, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision})
+		b.values = append(b.values, kv.Value)
 	case metadata.KindForeign:
 		if key.Lock == "" {
 			b.pic.stray(kv.Key, "", 1, false)
@@ -75,20 +83,28 @@ func (b *builder) flush() {
 		b.pic.stray(b.stray, b.lock, b.strays, held)
 	}
 	if held {
-		it, known := item{}, false
-		if b.reuse {
-			it, known = b.view.unchanged(b.lock, b.fields, b.strays)
-		}
-		if !known {
-			var o *odd
-			if it, o = b.pic.decode(b.lock, b.fields); o != nil {
-				b.pic.odd[it.name()] = o
-			}
-		}
-		b.items = append(b.items, it)
+		b.items = append(b.items, b.item())
 	}
 	clear(b.fields)
-	b.lock, b.fields, b.strays = "", b.fields[:0], 0
+	clear(b.values)
+	b.lock, b.fields, b.values, b.surplus, b.strays = "", b.fields[:0], b.values[:0], 0, 0
+}
+
+// item is the lock that was read.
+func (b *builder) item() item {
+	if b.reuse && b.surplus == 0 {
+		if it, ok := b.view.unchanged(b.lock, b.fields, b.strays); ok {
+			return it
+		}
+	}
+	for i, value := range b.values {
+		b.fields[i].Value = string(value)
+	}
+	it, o := b.pic.decode(b.lock, b.fields, b.surplus)
+	if o != nil {
+		b.pic.odd[it.name()] = o
+	}
+	return it
 }
 
 // unchanged returns the view's item of the lock, if these are the keys it was made of.

@@ -109,7 +109,7 @@ func (p *picture) appeared(name string, changes []change) (item, *odd) {
 	if _, known := p.strays[name]; p.astray && !known && len(fields) > 0 {
 		p.strays[name] = 0
 	}
-	return p.decode(name, fields)
+	return p.decode(name, fields, 0)
 }
 
 func field(c change) metadata.Field {
@@ -118,8 +118,8 @@ func field(c change) metadata.Field {
 	}
 }
 
-// decode makes the item of all keys of a lock, and what else has to be kept of an odd one.
-func (p *picture) decode(name string, fields []metadata.Field) (item, *odd) {
+// decode makes the item of all keys of a lock, but for a surplus, and what else has to be kept of an odd one.
+func (p *picture) decode(name string, fields []metadata.Field, surplus int) (item, *odd) {
 	if len(fields) == 0 {
 		return item{}, nil
 	}
@@ -131,7 +131,7 @@ func (p *picture) decode(name string, fields []metadata.Field) (item, *odd) {
 	if _, has := p.strays[name]; !has && plain(&rec, fields, size) {
 		return p.compact(&rec, size), nil
 	}
-	o := &odd{}
+	o := &odd{surplus: surplus}
 	for _, f := range fields {
 		o.set(keep(f))
 	}

@@ -20,7 +20,9 @@ func (v *View) Run(ctx context.Context) error {
 			began := time.Now()
 			err = v.watch(ctx)
 			reason = reasonOf(err)
-			v.restarted(reason)
+			if ctx.Err() == nil {
+				v.restarted(reason)
+			}
 			if time.Since(began) >= longLived {
 				failures = 0
 			}

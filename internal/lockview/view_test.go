@@ -259,6 +259,41 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
+func TestLockWithTensOfThousandsOfFields(t *testing.T) {
+	w := newWorld()
+	w.do(lock(t, "a", uuid(1))...)
+	for i := range 100 {
+		var ops []op
+		for j := range 300 {
+			ops = append(ops, put(layout.Field("a", fmt.Sprintf("f%d_%d", i, j)), strings.Repeat("x", 500)))
+		}
+		w.do(ops...)
+	}
+	before := kept()
+	v := run(t, w.source(), lockview.Options{})
+	settle(t, v, w)
+	for range 2 {
+		r := v.Lock("a")
+		if r.UUID != uuid(1) || r.Owner != "billing" || len(r.Attributes) != metadata.MaxAttributes || r.Malformed() {
+			t.Fatalf("%+v", r)
+		}
+		if !slices.ContainsFunc(r.Problems, func(p metadata.Problem) bool { return p.Field == "record" && p.Reason == metadata.ReasonTooLarge }) {
+			t.Errorf("problems: %v", r.Problems)
+		}
+		w.do(put(layout.Field("a", metadata.FieldAlive), "1553682600"), put(layout.Field("a", "g"), "1"), remove(layout.Field("a", "f99_299")))
+		settle(t, v, w)
+	}
+	if n := kept() - before; n > 512<<10 {
+		t.Errorf("%d bytes are kept", n)
+	}
+	w.do(removeAll(layout.Record("a")))
+	settle(t, v, w)
+	if v.Lock("a") != nil {
+		t.Errorf("still there: %+v", v.Lock("a"))
+	}
+	runtime.KeepAlive(w)
+}
+
 func kept() int64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -1,0 +1,103 @@
+package lockview_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
+)
+
+// What is written into the range of a dead holder's lock must not keep it; what a living holder writes must.
+func TestWhoKeepsALockByWriting(t *testing.T) {
+	deadlines := func(at time.Time) []op {
+		return []op{
+			put(layout.Field("a", metadata.FieldAlertAt), metadata.FormatTime(at)),
+			put(layout.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(at.Add(time.Second))),
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		write func(locked time.Time, n int) []op // n counts the writes
+		keeps bool
+	}{
+		{"not who writes keys that fit no layout", func(time.Time, int) []op { return []op{put(layout.Record("a")+"invoice/alive", "x")} }, false},
+		{"not who writes attributes", func(time.Time, int) []op { return []op{put(layout.Field("a", "progress"), "x")} }, false},
+		{"not who comes and goes", func(_ time.Time, n int) []op {
+			if n%2 == 0 {
+				return []op{put(layout.Field("a", "note"), "x"), put(layout.Record("a")+"x/y", "")}
+			}
+			return []op{remove(layout.Field("a", "note")), remove(layout.Record("a") + "x/y")}
+		}, false},
+		{"not who writes the deadlines that there are", func(locked time.Time, _ int) []op { return deadlines(locked.Add(time.Second)) }, false},
+		{"a holder whose clock is behind, and that extends", func(_ time.Time, n int) []op {
+			return deadlines(time.Now().Add(-time.Minute + time.Duration(n)*time.Millisecond))
+		}, true},
+		{"a holder that says that it is alive", func(time.Time, int) []op {
+			return []op{put(layout.Field("a", metadata.FieldAlive), metadata.FormatTime(time.Now().Round(0))+" on it")}
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(3 * 365 * 24 * time.Hour) // times of the protocol have ten digits
+				locked := time.Now().Round(0)
+				w := newWorld()
+				w.do(lock(t, "a", uuid(1), func(d *metadata.Draft) {
+					d.LockedAt, d.AlertAt, d.AutoUnlockAt = locked, locked.Add(time.Second), locked.Add(2*time.Second)
+				})...)
+				removed := sweep(t, run(t, w.source(), lockview.Options{}))
+				for n := range 30 {
+					time.Sleep(2 * time.Second)
+					w.do(c.write(locked, n)...)
+					w.do(put("/other", "")) // a sign of life
+					synctest.Wait()
+				}
+				if kept := len(removed) == 0; kept != c.keeps {
+					t.Errorf("kept for a minute: %v", kept)
+				}
+			})
+		})
+	}
+}
+
+// sweep runs an unlocker with a verified clock that warns for three seconds, and returns where it puts what it removes.
+func sweep(t *testing.T, v *lockview.View) chan string {
+	t.Helper()
+	removed := make(chan string, 100)
+	s, err := sweeper.New(sweeper.Config{
+		ID: "u1", Mode: sweeper.AutoUnlock, Policy: staleness.Policy{MinWarning: 3 * time.Second},
+		Locks: v.Locks, Lock: v.Lock, Clock: v.Clock,
+		Fresh: func() sweeper.Freshness {
+			f := v.Fresh()
+			return sweeper.Freshness{Synced: f.Synced, Age: time.Since(f.Heard), Revision: f.Revision}
+		},
+		Announce: func(context.Context, metadata.Presence) (int64, uint64, error) { return 1000, 2, nil },
+		Offsets:  func(context.Context) []time.Duration { return []time.Duration{0} },
+		Remove: func(_ context.Context, removals []metadata.Removal) []error {
+			for _, r := range removals {
+				removed <- r.Record.Name
+			}
+			return make([]error, len(removals))
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return removed
+}
