@@ -63,6 +63,8 @@ type Config struct {
 	Layout         metadata.Layout // of the keys in etcd, for status and hints
 	Endpoints      []string        // of etcd, as people may see them
 	HideBacktraces bool
+	Links          []Link   // on the page of a lock
+	FrameAncestors []string // origins whose pages may show ours in a frame; none by default
 }
 
 // Unlocker is a running unlocker as its presence record tells.
@@ -97,6 +99,9 @@ func (c *Config) check() error {
 	}
 	if c.Title == "" {
 		c.Title = "mutexdash"
+	}
+	if err := checkAncestors(c.FrameAncestors); err != nil {
+		return fmt.Errorf("dashboard: %w", err)
 	}
 	if err := c.Access.check(c.ForceUnlock != nil); err != nil {
 		return fmt.Errorf("dashboard: %w", err)

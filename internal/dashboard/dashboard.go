@@ -77,7 +77,7 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		return nil, err
 	}
 	mux := chi.NewRouter()
-	mux.Use(headers, d.measure, d.recovery, d.limit, d.identify, protect, middleware.GetHead)
+	mux.Use(d.headers, d.measure, d.recovery, d.limit, d.identify, protect, middleware.GetHead)
 	mux.NotFound(d.lost)
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed(mux, r.URL.Path))

@@ -98,6 +98,15 @@ func (d *Dashboard) commands(r *row) []command {
 	return list
 }
 
+// links are the configured links for a lock.
+func (d *Dashboard) links(r *row) []choice {
+	list := make([]choice, len(d.config.Links))
+	for i, l := range d.config.Links {
+		list[i] = choice{l.Text, l.to(r)}
+	}
+	return list
+}
+
 // shell quotes a word for a POSIX shell. What could hide in a terminal is written as an escape of $'…'.
 func shell(word string) string {
 	plainWord := func(c rune) bool {

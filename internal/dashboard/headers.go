@@ -9,16 +9,23 @@ import (
 
 // policy allows a page what it needs: files of our own, and nothing inline.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
-	"base-uri 'none'; object-src 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types mutexdash"
+	"base-uri 'none'; object-src 'none'; frame-ancestors %s; require-trusted-types-for 'script'; trusted-types mutexdash"
 
 // headers puts the security headers on every answer, errors included. They are set, not added: what a web server in front of
 // the handler (exporter-toolkit's headers) has set to the same names is replaced.
-func headers(next http.Handler) http.Handler {
+func (d *Dashboard) headers(next http.Handler) http.Handler {
+	ancestors := "'none'"
+	if len(d.config.FrameAncestors) > 0 {
+		ancestors = strings.Join(d.config.FrameAncestors, " ")
+	}
+	policy := fmt.Sprintf(policy, ancestors)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
+		if len(d.config.FrameAncestors) == 0 {
+			h.Set("X-Frame-Options", "DENY")
+		}
 		h.Set("Referrer-Policy", "no-referrer") // names are in addresses
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")

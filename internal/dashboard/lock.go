@@ -30,6 +30,7 @@ type lockPage struct {
 	Waiters  []waiterView
 	Recorded bool // waiters are
 	Commands []command
+	Links    []choice
 	Fields   []fieldView
 	Unread   string // why etcd could not be read
 	Ended    *endedView
@@ -91,7 +92,7 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 		p.RawTrace = d.urls.Backtrace(row.Name, row.UUID)
 	}
 	p.Waiters = d.waiterViews(v.waiters, p.lens)
-	p.Commands = d.commands(row)
+	p.Commands, p.Links = d.commands(row), d.links(row)
 	p.Unlock = "mutexctl force-unlock " + shell(row.Name)
 	switch err := d.mayUnlock(c); {
 	case d.config.ForceUnlock == nil:

@@ -101,7 +101,7 @@ func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error
 	if err != nil {
 		return metadata.Action{}, d.notDone(err)
 	}
-	action := d.newAction(callerOf(r), w, &document.Record)
+	action := d.newAction(callerOf(r), w, d.holder(&document.Record))
 	if len(document.Fields) == 0 || document.UUID != w.Hold || document.Token != w.Token {
 		return action, d.conflict(ctx, w, document)
 	}
@@ -195,10 +195,10 @@ func (d *Dashboard) holder(r *metadata.Record) string {
 	return line
 }
 
-func (d *Dashboard) newAction(c caller, w wish, r *metadata.Record) metadata.Action {
+func (d *Dashboard) newAction(c caller, w wish, holder string) metadata.Action {
 	return metadata.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: d.config.Now().UTC().Truncate(time.Millisecond)}, Actor: c.name, Source: string(c.source), Client: c.client,
-		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: d.holder(r),
+		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: holder,
 		Reason: w.Reason, Ticket: w.Ticket, Result: "success",
 	}
 }

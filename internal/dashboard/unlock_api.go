@@ -8,8 +8,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // unlockJSON is the body of a force unlock. What it says of the hold is what GET api/v1/lock showed.
@@ -38,7 +36,7 @@ func (d *Dashboard) unlockAPI(r *http.Request) (answer, error) {
 	if err == nil {
 		err = w.check()
 	}
-	action := d.newAction(callerOf(r), w, nobody())
+	action := d.newAction(callerOf(r), w, "")
 	if err == nil {
 		action, err = d.forceUnlock(r, w)
 	}
@@ -52,9 +50,6 @@ func (d *Dashboard) unlockAPI(r *http.Request) (answer, error) {
 	}
 	return jsonAnswer(unlockedJSON{"unlocked", action.ID}, d.meta(d.config.Now()), "")
 }
-
-// nobody stands for the holder of a lock that was not looked at.
-func nobody() *metadata.Record { return &metadata.Record{} }
 
 func readWish(r *http.Request) (w wish, err error) {
 	body, err := readBody(r, "application/json")

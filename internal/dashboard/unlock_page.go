@@ -128,7 +128,7 @@ func (d *Dashboard) unlockPost(r *http.Request) (answer, error) {
 		err = w.check()
 	}
 	if err != nil {
-		d.record(r, w, d.newAction(callerOf(r), w, nobody()), err)
+		d.record(r, w, d.newAction(callerOf(r), w, ""), err)
 		var wrong *complaint
 		if errors.As(err, &wrong) {
 			return d.unlockAnswer(r, w, typed, wrong)

@@ -23,6 +23,8 @@ type options struct {
 	title          string
 	environment    string
 	hideBacktraces bool
+	links          []string
+	ancestors      []string
 	access         accessOptions
 }
 
@@ -56,4 +58,6 @@ func (o *options) look(fs *pflag.FlagSet) {
 	fs.StringVar(&o.title, "web.page-title", "mutexdash", "`text` in the title of every page")
 	fs.StringVar(&o.environment, "web.environment", "", "`name` of the environment, shown on top of every page; one with \"prod\" in it always in the same colour")
 	fs.BoolVar(&o.hideBacktraces, "web.hide-backtraces", false, "do not show where in the code locks were taken")
+	fs.StringArrayVar(&o.links, "web.link", nil, "`NAME=URL` of a link on the page of a lock, repeated for more; the URL is https and may hold {name} {owner} {host} {pid} {hold} {purpose}")
+	fs.StringSliceVar(&o.ancestors, "web.frame-ancestors", nil, "`origins` of pages that may show ours in a frame, such as https://portal.example; none otherwise")
 }

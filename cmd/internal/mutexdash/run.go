@@ -73,7 +73,14 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 		})
 	r.trouble = joint.Trouble(etcd, layout, r.view, log)
 	config := r.config(o, log)
-	config.Access = access
+	config.Access, config.FrameAncestors = access, o.ancestors
+	for _, text := range o.links {
+		link, err := dashboard.ParseLink(text)
+		if err != nil {
+			return nil, err
+		}
+		config.Links = append(config.Links, link)
+	}
 	if o.access.forceUnlock {
 		config.ForceUnlock = r.forceUnlock
 	}

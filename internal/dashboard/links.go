@@ -1,0 +1,72 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Link is a link that operators configure, to logs or a runbook: an https address in which {name}, {owner}, {host}, {pid}, {hold}
+// and {purpose} stand for those of the lock.
+type Link struct {
+	Text     string
+	template string
+}
+
+// linkFields are what a link can name.
+func linkFields() []string { return []string{"name", "owner", "host", "pid", "hold", "purpose"} }
+
+// ParseLink reads "logs=https://logs.example/?q={host}".
+func ParseLink(text string) (Link, error) {
+	name, template, ok := strings.Cut(text, "=")
+	bad := func(why string) (Link, error) { return Link{}, fmt.Errorf("the link %q %s", text, why) }
+	if !ok || strings.TrimSpace(name) == "" {
+		return bad("is not of the form NAME=https://host/path?query")
+	}
+	for _, field := range regexp.MustCompile(`\{[^}]*\}?|\}`).FindAllString(template, -1) {
+		if !slices.Contains(linkFields(), strings.Trim(field, "{}")) || len(field) < 2 || field[len(field)-1] != '}' {
+			return bad("has " + field + ", but there are only {" + strings.Join(linkFields(), "}, {") + "}")
+		}
+	}
+	// Data must not choose where the link leads to.
+	u, err := url.Parse(regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template, "x"))
+	host, _, _ := strings.Cut(strings.TrimPrefix(template, "https://"), "/")
+	host, _, _ = strings.Cut(host, "?")
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(host, "{}#") {
+		return bad("must begin with https:// and a host that is always the same")
+	}
+	return Link{name, template}, nil
+}
+
+// to is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
+func (l Link) to(r *row) string {
+	pid := ""
+	if r.PID != 0 {
+		pid = strconv.FormatInt(r.PID, 10)
+	}
+	escape := func(s string) string {
+		s = clip(s, maxLineShown)
+		if s == "." || s == ".." {
+			return strings.ReplaceAll(s, ".", "%2E")
+		}
+		return strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
+	}
+	return strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname), "{pid}", pid,
+		"{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose)).Replace(l.template)
+}
+
+// checkAncestors refuses what can not stand in frame-ancestors: only 'self' and https origins can.
+func checkAncestors(list []string) error {
+	for _, origin := range list {
+		u, err := url.Parse(origin)
+		switch {
+		case origin == "'self'":
+		case err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || strings.ContainsAny(origin, " ;,'*"):
+			return fmt.Errorf("the frame ancestor %q is neither 'self' nor an origin like https://portal.example", origin)
+		}
+	}
+	return nil
+}
