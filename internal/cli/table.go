@@ -22,8 +22,8 @@ const (
 	paintOff    paint = "\x1b[0m"
 )
 
-// cellColumns is the most that a cell takes: one long name must not push the columns of all others off the screen. Where a
-// program reads, and where one lock is shown, names are whole.
+// cellColumns is the most that a cell with others behind it takes: one long name must not push the columns of all rows off the
+// screen.
 const cellColumns = 80
 
 // table is aligned text for people. The first row is the header.
@@ -35,7 +35,10 @@ type table struct {
 func (t *table) row(texts ...string) {
 	row := make([]cell, len(texts))
 	for i, text := range texts {
-		row[i] = cell{text: clip(text, cellColumns)}
+		if i < len(texts)-1 {
+			text = clip(text, cellColumns)
+		}
+		row[i] = cell{text: text}
 	}
 	t.rows = append(t.rows, row)
 }
