@@ -85,7 +85,7 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 	defer cancel()
 	chunks, err := s.etcd.GetStream(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision))
 	if err != nil {
-		return 0, err
+		return 0, reason(ctx, err)
 	}
 	for chunk := range chunks {
 		if err = chunk.Err(); err != nil {
@@ -97,13 +97,10 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 			return chunk.Header.Revision, nil
 		}
 	}
-	switch {
-	case context.Cause(ctx) != nil:
-		return 0, context.Cause(ctx)
-	case err == nil:
+	if err == nil {
 		err = errors.New("the answer ended before its end")
 	}
-	return 0, err
+	return 0, reason(ctx, err)
 }
 
 func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func(metadata.KV)) (int64, error) {
@@ -112,7 +109,7 @@ func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func
 	for {
 		page, err := s.etcd.Get(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision), clientv3.WithLimit(pageKeys))
 		if err != nil {
-			return 0, err
+			return 0, reason(ctx, err)
 		}
 		alive()
 		deliver(page.Kvs, each)
@@ -156,4 +153,12 @@ func withPatience(parent context.Context) (ctx context.Context, alive func(), ca
 	ctx, stop := context.WithCancelCause(parent)
 	timer := time.AfterFunc(listPatience, func() { stop(fmt.Errorf("nothing came for %v: %w", listPatience, context.DeadlineExceeded)) })
 	return ctx, func() { timer.Reset(listPatience) }, func() { timer.Stop(); stop(nil) }
+}
+
+// reason is why ctx ended, where it did: the error that etcd's client makes of that says less. Otherwise it is err.
+func reason(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }

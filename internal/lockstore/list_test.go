@@ -7,12 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -159,4 +162,38 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 	if err != nil || d.UUID != uuid(1) || d.Owner != "billing" || !d.Foreign() || len(d.Fields) != 4 {
 		t.Errorf("%v %+v", err, d.Record)
 	}
+}
+
+// How long a server stays silent is up to it. What people read in the log is the reason, not that somebody cancelled.
+func TestListSaysThatNothingCame(t *testing.T) {
+	for name, older := range map[string]bool{"of a server that streams": false, "of an older server": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := lockstore.New(&clientv3.Client{KV: &silentKV{older: older}}, newLayout(t))
+				_, err := store.List(t.Context(), func(metadata.KV) {})
+				if err == nil || !strings.Contains(err.Error(), "nothing came for 15s") || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("error %v, want that nothing came for 15s", err)
+				}
+			})
+		})
+	}
+}
+
+// silentKV accepts requests and never answers, and ends them as etcd's client does.
+type silentKV struct {
+	clientv3.KV
+	older bool // it can not stream
+}
+
+func (s *silentKV) GetStream(ctx context.Context, _ string, _ ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	if s.older {
+		return nil, status.Error(codes.Unimplemented, "unknown method RangeStream")
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (s *silentKV) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
