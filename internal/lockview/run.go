@@ -107,27 +107,6 @@ func (v *View) apply(revision int64, events []metadata.Event) {
 	}
 }
 
-// stamp dates the record and counts what is wrong with it. Nobody has seen the record yet. The caller holds mu.
-func (v *View) stamp(s *step) {
-	v.stats.count(s.before.rec, s.after.rec)
-	if s.before.rec != nil || s.after.rec != nil {
-		v.locks = nil
-	}
-	if s.after.rec == nil {
-		return
-	}
-	now := v.Clock()
-	s.after.rec.Seen = metadata.Seen{First: now, Changed: now}
-	if s.before.rec != nil && !s.replaced() {
-		s.after.rec.Seen.First = s.before.rec.Seen.First
-	}
-}
-
-// replaced tells whether there is another hold than before.
-func (s *step) replaced() bool {
-	return s.before.rec.Token != s.after.rec.Token || s.before.rec.UUID != s.after.rec.UUID
-}
-
 // ended returns the hold that ended in this step, or nil.
 func (s *step) ended() *metadata.Record {
 	if s.before.rec == nil || s.before.rec.Token == 0 || s.after.rec != nil && !s.replaced() {

@@ -109,7 +109,7 @@ type Alive struct {
 // other machines' clocks are judged with it (package staleness).
 type Seen struct {
 	First   time.Duration // the hold appeared
-	Changed time.Duration // a key of it changed last; equal to First when none did
+	Changed time.Duration // a deadline, locked_at or the time of alive changed last; equal to First when none did
 }
 
 // Document is all that etcd has of one lock: the record and what is too large to be kept for every lock.

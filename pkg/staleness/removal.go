@@ -12,7 +12,7 @@ type Rule string
 
 // The rules that hold back the removal of a lock that is due; these are the values of the metric label reason.
 const (
-	Gap      Rule = "gap"      // not yet shown as alerting or expired for MinWarning since the last gap or change
+	Gap      Rule = "gap"      // not yet shown as alerting or expired for MinWarning since the last gap or extension
 	Stale    Rule = "stale"    // what is known of etcd is not fresh
 	Etcd     Rule = "etcd"     // etcd takes no writes, so holders can not extend either
 	Clock    Rule = "clock"    // the wall clock disagrees with others, or is unverified and the lock was not watched long enough
@@ -97,8 +97,8 @@ func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
 }
 
 // saneFrom is the moment from which a wrong wall clock of ours could not make the removal early. With an unverified clock that
-// is when the record has been unchanged for its whole time to live on our monotonic clock: a healthy holder would have
-// extended. A clock that is known to be wrong can not be waited out.
+// is when the record has not been extended for its whole time to live on our monotonic clock: a healthy holder would have done
+// so. A clock that is known to be wrong can not be waited out.
 func saneFrom(r *metadata.Record, d deadlines, clock WallClock) time.Duration {
 	switch {
 	case clock == Verified:

@@ -58,7 +58,7 @@ func TestDecide(t *testing.T) {
 		{"until the warning has lasted without a gap", lock(), good(gapAt(110 * sec)), 140*sec - 1, Decision{Gap, 140 * sec}},
 		{"then it is removed", lock(), good(gapAt(110 * sec)), 140 * sec, Decision{"", 140 * sec}},
 		{"nothing is removed right after a restart, however long ago the deadline was", lock(changedAt(time.Hour)), good(gapAt(time.Hour)), time.Hour, Decision{Gap, time.Hour + 30*sec}},
-		{"any change of the record starts the warning anew", lock(changedAt(121 * sec)), good(), 125 * sec, Decision{Gap, 151 * sec}},
+		{"an extension starts the warning anew", lock(changedAt(121 * sec)), good(), 125 * sec, Decision{Gap, 151 * sec}},
 		{"a lock that began to alert late is warned of in full", lock(func(r *metadata.Record) { r.AlertAt = start.Add(118 * sec) }), good(), 125 * sec, Decision{Gap, 148 * sec}},
 		{"a lock that never alerts is warned of as expired", lock(alertLast), good(), 125 * sec, Decision{Gap, 150 * sec}},
 		{"a lock without alert_at is warned of as expired", lock(noAlertAt), good(), 125 * sec, Decision{Gap, 150 * sec}},
