@@ -3,7 +3,6 @@ package lockview_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,12 +39,6 @@ func (h holders) take(lock, uuid string, change ...func(*metadata.Draft)) locktx
 	}
 	resp := h.commit(locktxn.Acquire(layout, lock, uuid, fields, true))
 	return locktxn.Hold{Lock: lock, UUID: uuid, Token: resp.Header.Revision}
-}
-
-func (h holders) alive(hold locktxn.Hold, at time.Time) {
-	h.Helper()
-	by := metadata.FormatTime(at)
-	h.commit(locktxn.Alive(layout, hold, by, by, by+" half done"))
 }
 
 func (h holders) release(hold locktxn.Hold) { h.Helper(); h.commit(locktxn.Release(layout, hold)) }
@@ -86,19 +79,6 @@ func until(t testing.TB, v *lockview.View, what string, f func() bool) {
 			t.Fatalf("never: %s; %+v", what, v.Fresh())
 		}
 	}
-}
-
-// each calls f for 0 to n-1, 64 at a time.
-func each(n int, f func(int)) {
-	var workers sync.WaitGroup
-	for worker := range 64 {
-		workers.Go(func() {
-			for i := worker; i < n; i += 64 {
-				f(i)
-			}
-		})
-	}
-	workers.Wait()
 }
 
 func name(i int) string { return fmt.Sprintf("billing/invoice/%06d", i) }

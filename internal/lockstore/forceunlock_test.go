@@ -1,0 +1,129 @@
+package lockstore_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func action(r *metadata.Record) metadata.Action {
+	return metadata.Action{
+		ID: "1", At: metadata.Time{Time: at}, Actor: "ann", Source: "cli", Action: "force-unlock", Lock: r.Name, UUID: r.UUID, Token: r.Token,
+		Holder: "billing on billing-7f9c", Reason: "the pod is gone for good", Result: "success",
+	}
+}
+
+func TestForceUnlock(t *testing.T) {
+	w := start(t)
+	r := w.hold("a/b", uuid(1))
+	w.alive(r, at.Add(time.Hour)) // the person saw it before
+	if err := w.ForceUnlock(t.Context(), removal(r), action(r)); err != nil {
+		t.Fatal(err)
+	}
+	if left := w.keys(w.l.Record("a/b")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	ending, err := w.Ending(t.Context(), uuid(1))
+	if err != nil || ending == nil || ending.Lock != "a/b" || ending.Token != r.Token {
+		t.Errorf("ending %+v, %v", ending, err)
+	}
+	actions, err := w.Audit(t.Context(), 10)
+	if err != nil || len(actions) != 1 || actions[0] != action(r) {
+		t.Errorf("audit %+v, %v", actions, err)
+	}
+	for _, key := range append(w.keys(w.l.Audits()), w.keys(w.l.Histories())...) {
+		if resp, err := w.etcd.Get(t.Context(), key); err != nil || resp.Kvs[0].Lease == 0 {
+			t.Errorf("%s has no lease", key)
+		}
+	}
+}
+
+func TestForceUnlockOfAHoldThatIsOver(t *testing.T) {
+	w := start(t)
+	r := w.hold("a", uuid(1))
+	w.release(r)
+	err := w.ForceUnlock(t.Context(), removal(r), action(r))
+	var changed *lockstore.ChangedError
+	if !errors.As(err, &changed) || !errors.Is(err, metadata.ErrChanged) || len(changed.Now.Fields) != 0 || !strings.Contains(err.Error(), "nobody holds") {
+		t.Errorf("after a release: %v", err)
+	}
+	next := w.hold("a", uuid(2))
+	err = w.ForceUnlock(t.Context(), removal(r), action(r))
+	if !errors.As(err, &changed) || changed.Now.UUID != uuid(2) || changed.Now.Token != next.Token || !strings.Contains(err.Error(), `"billing"`) {
+		t.Errorf("after another took it: %v", err)
+	}
+	if w.record("a").UUID != uuid(2) || len(w.keys(w.l.Audits())) > 0 || len(w.keys(w.l.Histories())) > 0 {
+		t.Errorf("left: %v", w.keys(w.l.Prefix()))
+	}
+}
+
+func TestForceUnlockInAFullEtcd(t *testing.T) {
+	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
+	var log bytes.Buffer
+	w := on(t, s.Client(t), lockstore.WithLog(zerolog.New(&log)))
+	r := w.hold("a", uuid(1))
+	s.Fill(t, "/fill/")
+	if err := w.ForceUnlock(t.Context(), removal(r), action(r)); err != nil {
+		t.Fatal(err)
+	}
+	if left := w.keys(w.l.Record("a")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	for _, want := range []string{`"actor":"ann"`, `"lock":"a"`, "the pod is gone for good", "out of space"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s: %s", want, log.String())
+		}
+	}
+	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{removal(r)}); errs[0] == nil || errors.Is(errs[0], metadata.ErrChanged) {
+		t.Errorf("auto-unlock in a full etcd: %v", errs)
+	}
+}
+
+func TestForceUnlockWhoseAnswerGotLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		committed, late bool
+		check           func(error) bool
+	}{
+		"though it was done": {true, false, func(err error) bool { return err == nil }},
+		"and which was not done": {false, false, func(err error) bool {
+			return err != nil && !errors.Is(err, metadata.ErrChanged) && strings.Contains(err.Error(), "unknown")
+		}},
+		"while another took it": {false, true, func(err error) bool { return errors.Is(err, metadata.ErrChanged) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line := &wire{}
+			w := on(t, line.client(t, etcdtest.Start(t)))
+			r := w.hold("a", uuid(1))
+			sent := 0
+			line.onTxn(func(req *pb.TxnRequest, send func() error) error {
+				if !writes(req) {
+					return send()
+				}
+				if sent++; c.committed {
+					if err := send(); err != nil {
+						t.Error(err)
+					}
+				}
+				if c.late {
+					line.onTxn(nil)
+					w.release(r)
+					w.hold("a", uuid(2))
+				}
+				return errLost
+			})
+			err := w.ForceUnlock(t.Context(), removal(r), action(r))
+			if !c.check(err) || sent != 1 {
+				t.Errorf("error %v, sent %d times", err, sent)
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package lockstore_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
+	w := start(t)
+	for i := range 5 {
+		r := w.hold("a", uuid(10-i))
+		a := action(r)
+		a.ID, a.At.Time = fmt.Sprint(i), at.Add(time.Duration(i)*time.Minute)
+		if err := w.ForceUnlock(t.Context(), removal(r), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.put(w.l.History("junk"), "{")
+	w.put(w.l.Audit(at, "junk"), "\xff")
+	endings, err := w.History(t.Context(), 4)
+	if err != nil || len(endings) != 3 || endings[0].UUID != uuid(6) || endings[2].UUID != uuid(8) {
+		t.Errorf("history %+v, %v", endings, err)
+	}
+	actions, err := w.Audit(t.Context(), 2)
+	if err != nil || len(actions) != 2 || actions[0].ID != "4" || actions[1].ID != "3" {
+		t.Errorf("audit %+v, %v", actions, err)
+	}
+	if ending, err := w.Ending(t.Context(), uuid(99)); ending != nil || err != nil {
+		t.Errorf("ending of a hold that nobody ended: %+v, %v", ending, err)
+	}
+	if _, err := w.Ending(t.Context(), "junk"); err == nil {
+		t.Error("no error for an ending that can not be read")
+	}
+}
+
+func TestAnnounce(t *testing.T) {
+	w := start(t)
+	p := metadata.Presence{ID: "u1", Now: metadata.Time{Time: at}, Mode: "auto-unlock"}
+	var last lockstore.Head
+	for i := range 3 {
+		p.Revision = int64(i)
+		head, err := w.Announce(t.Context(), p)
+		if err != nil || head.Revision <= last.Revision || head.RaftTerm == 0 {
+			t.Fatalf("%+v after %+v, %v", head, last, err)
+		}
+		last = head
+	}
+	resp, err := w.etcd.Get(t.Context(), w.l.Unlocker("u1"))
+	if err != nil || len(resp.Kvs) != 1 {
+		t.Fatal(resp, err)
+	}
+	if got, err := metadata.Unmarshal[metadata.Presence](resp.Kvs[0].Value); err != nil || got.Revision != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	id := clientv3.LeaseID(resp.Kvs[0].Lease)
+	if ttl, err := w.etcd.TimeToLive(t.Context(), id); err != nil || ttl.GrantedTTL != 15 {
+		t.Errorf("lease %+v, %v", ttl, err)
+	}
+	if _, err := w.etcd.Revoke(t.Context(), id); err != nil { // as after a pause of the process
+		t.Fatal(err)
+	}
+	if _, err := w.Announce(t.Context(), p); err != nil {
+		t.Errorf("after the lease was lost: %v", err)
+	}
+	if err := w.Leave(t.Context(), "u1"); err != nil || len(w.keys(w.l.Unlockers())) > 0 {
+		t.Errorf("after Leave: %v, %v", w.keys(w.l.Unlockers()), err)
+	}
+}
+
+func TestAnnounceFailsInAFullEtcd(t *testing.T) {
+	s := etcdtest.Start(t, etcdtest.Quota(4<<20))
+	w := on(t, s.Client(t))
+	if _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"}); err != nil {
+		t.Fatal(err)
+	}
+	s.Fill(t, "/fill/")
+	if _, err := w.Announce(t.Context(), metadata.Presence{ID: "u1"}); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Errorf("error %v, want that there is no space", err)
+	}
+}
