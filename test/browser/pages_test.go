@@ -20,6 +20,9 @@ func (s *stage) pages(b *tab) []string {
 	for _, name := range []string{"billing/invoice-run", "catalog/sync/eu", "drm/rotate-keys", "reports/weekly", "nobody/holds/this", hostileName} {
 		found = append(found, s.url+"lock?name="+url.QueryEscape(name))
 	}
+	for _, name := range []string{"billing/invoice-run", hostileName} {
+		found = append(found, s.url+"unlock?name="+url.QueryEscape(name))
+	}
 	return append(found, s.url+"?q=nothing:matches+owner:this", s.url+"?density=full&sort=-held", s.url+"nothing/here")
 }
 
@@ -31,7 +34,8 @@ func (s *stage) hostile() {
 }
 
 func TestNoPageHasSeriousBarriersInLightAndDark(t *testing.T) {
-	s, b := newStage(t), newTab(t)
+	s, b := unlockStage(t), newTab(t)
+	b.login("ann@example.org")
 	s.night()
 	s.hostile()
 	s.unlocker("alert-only")
@@ -51,7 +55,8 @@ func TestNoPageHasSeriousBarriersInLightAndDark(t *testing.T) {
 }
 
 func TestNoPageIsWiderThanAPhone(t *testing.T) {
-	s, b := newStage(t), newTab(t)
+	s, b := unlockStage(t), newTab(t)
+	b.login("ann@example.org")
 	s.night()
 	s.hostile()
 	b.size(360, 740)

@@ -21,7 +21,8 @@ import (
 // TestPictures makes the pictures of the documentation, each of a page that says what it is to show.
 func TestPictures(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
+	s, b := unlockStage(t), newTab(t)
+	b.login("ann@example.org")
 	s.unlocker("auto-unlock")
 	s.night()
 
@@ -44,6 +45,12 @@ func TestPictures(t *testing.T) {
 	b.until("the own code", `document.querySelector(".first").textContent.includes("invoice_run.rb:118")`)
 	b.picture("lock")
 
+	b.click(".danger a")
+	b.until("the page that asks", `document.readyState === "complete" && document.querySelector("form.force")`)
+	b.size(1280, 860)
+	b.do(typeInto("#typed", held), typeInto("#reason", "The node of the pod is gone since 02:51, BILL-2207"))
+	b.picture("force-unlock")
+
 	b.size(1280, 800)
 	b.open(s.url)
 	s.etcd.Stop()
@@ -59,7 +66,7 @@ func (b *tab) picture(name string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	ask[bool](b, `document.activeElement.blur() || new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+	ask[bool](b, `document.activeElement.blur() || Promise.all(document.getAnimations().map((a) => a.finished)).then(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))))`)
 	raw, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	b.check(err)
 	seen, err := png.Decode(bytes.NewReader(raw))

@@ -5,6 +5,7 @@ package browser
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -163,11 +164,19 @@ func (b *tab) size(width, height int64) {
 		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600})))
 }
 
-// theme makes the browser prefer light or dark, and no motion, so that a look at the page is not one at an animation.
+// prefer sets what the browser tells pages about its user: pairs of a media feature and its value.
+func (b *tab) prefer(pairs ...string) {
+	b.t.Helper()
+	var features []*emulation.MediaFeature
+	for pair := range slices.Chunk(pairs, 2) {
+		features = append(features, &emulation.MediaFeature{Name: pair[0], Value: pair[1]})
+	}
+	b.check(second(chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})))
+}
+
 func (b *tab) theme(name string) {
 	b.t.Helper()
-	b.check(second(chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}}})))
+	b.prefer("prefers-color-scheme", name)
 }
 
 // scripts switches JavaScript on or off.

@@ -78,3 +78,22 @@ func TestSecondsCostLittle(t *testing.T) {
 		t.Errorf("a second of 100 locks costs %.1f ms, want at most 4", took)
 	}
 }
+
+func TestNothingMovesForThoseWhoWantNoMotion(t *testing.T) {
+	t.Parallel()
+	s, b := newStage(t), newTab(t)
+	s.hold(lock{name: "a", owner: "o", host: "h", held: 5 * time.Second, alert: 50 * time.Second, unlock: 118 * time.Second})
+	b.prefer("prefers-reduced-motion", "reduce")
+	b.open(s.url)
+	b.until("the lock", `document.querySelector(".locks tbody")`)
+	const cells = `[...document.querySelector(".locks tbody tr").cells].slice(4, 7).map((e) => (e.querySelector("[aria-hidden]") || e).textContent).join(", ")`
+	for range 3 {
+		if got := ask[string](b, cells); got != "<1m, in <1m, <2m" {
+			t.Fatalf("the times are %q", got)
+		}
+		ask[bool](b, `new Promise((done) => setTimeout(() => done(true), 1100))`)
+	}
+	if clock := ask[string](b, `document.getElementById("clock").textContent`); len(clock) != len("03:12") {
+		t.Errorf("the clock shows %q", clock)
+	}
+}

@@ -37,10 +37,10 @@ const words = {
   over: (t) => (t < 120000 ? `+${digits(Math.floor(Math.max(0, t) / 1000))}` : `+${short(t)}`),
 };
 
-// What ears get where the digits change every second, and eyes that want no motion.
+// What ears get where the digits change every second.
 const spoken = (t) => (t < -60000 ? "under 2 minutes" : t < 0 ? "under a minute" : `${short(t)} late`);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
-const calm = (text) => text.replace(/^\d+s$/, "under 1m");
+const calm = (text) => text.replace(/\d+s\b/, "<1m").replace(/(\d):\d\d\b/, (_, m) => `<${+m + 1}m`);
 
 const stored = (name, value) => {
   try {
@@ -71,7 +71,7 @@ function tick() {
   const t = now();
   for (const { el, at, say, out, ears } of times) {
     if (!onScreen.has(el) || el.extended > t) continue;
-    write(out, !still.matches ? say(t - at) : ears ? spoken(t - at) : calm(say(t - at)));
+    write(out, still.matches ? calm(say(t - at)) : say(t - at));
     if (ears) write(ears, spoken(t - at));
   }
   write($("clock"), stamp(t).slice(11, still.matches ? 16 : 19));
@@ -137,7 +137,7 @@ async function poll() {
     failures = 0;
     contacted = Date.now();
     banner("lost");
-    schedule(every * 1000 * (0.95 + 0.1 * Math.random()));
+    schedule(Math.max(every, document.body.dataset.least) * 1000 * (0.95 + 0.1 * Math.random()));
   } catch {
     failures++;
     if (failures > 1) {

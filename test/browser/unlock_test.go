@@ -1,0 +1,121 @@
+//go:build browser
+
+package browser
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+// unlockStage is a stage whose mutexdash lets ann end holds.
+func unlockStage(t *testing.T) *stage {
+	t.Helper()
+	permissions := filepath.Join(t.TempDir(), "permissions.yaml")
+	if err := os.WriteFile(permissions, []byte("everyone: [view, backtrace]\nusers: {ann@example.org: [unlock, audit]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return newStage(t, "--web.identity=header", "--web.trusted-proxies=127.0.0.1", "--web.permissions-file="+permissions, "--web.enable-force-unlock")
+}
+
+// login makes the tab come through a proxy that knows who sits before it.
+func (b *tab) login(name string) {
+	b.t.Helper()
+	b.check(second(chromedp.Call(b.ctx, network.Enable, network.EnableParams{})))
+	b.check(second(chromedp.Call(b.ctx, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"X-Forwarded-User": name}})))
+}
+
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.do(chromedp.Click(selector))
+}
+
+const held = "billing/invoice-run"
+
+// confirm opens the page of the lock and goes on to the one that asks.
+func (b *tab) confirm(s *stage) {
+	b.t.Helper()
+	b.open(s.url + "lock?name=" + held)
+	b.click(`.danger a`)
+	b.until("the page that asks", `document.readyState === "complete" && document.querySelector("form.force")`)
+}
+
+// fill fills in the form and sends it off.
+func (b *tab) fill(name, reason string) {
+	b.t.Helper()
+	ask[string](b, `document.getElementById("typed").value = document.getElementById("reason").value = ""`)
+	b.do(typeInto("#typed", name), typeInto("#reason", reason))
+	b.click("button.act")
+	b.until("an answer", `document.readyState === "complete" && !(document.querySelector("form.force") && !document.querySelector(".wrong"))`)
+}
+
+func TestForceUnlockIsRefusedForAnotherNameAndDoneForTheRightOne(t *testing.T) {
+	s, b := unlockStage(t), newTab(t)
+	s.night()
+	b.login("ann@example.org")
+	b.confirm(s)
+	if focus := ask[string](b, `document.activeElement.textContent`); focus != "Cancel" {
+		t.Errorf("the focus is on %q, want Cancel", focus)
+	}
+	b.fill("billing/invoice", "the pod is gone, see the ticket")
+	if text := ask[string](b, `document.querySelector(".wrong").textContent`); !strings.Contains(text, "Nothing was done") {
+		t.Errorf("the wrong name gives %q", text)
+	}
+	if value := ask[string](b, `document.getElementById("reason").value`); value != "the pod is gone, see the ticket" {
+		t.Errorf("the reason is %q after the error", value)
+	}
+	if !s.held(held) {
+		t.Fatal("the wrong name ended the hold")
+	}
+	b.fill(held, "the pod is gone, see the ticket")
+	b.until("the lock page", `location.pathname === "/lock" && document.body.innerText.includes("ann@example.org")`)
+	if s.held(held) {
+		t.Error("the lock is still held")
+	}
+	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, "the pod is gone, see the ticket") {
+		t.Errorf("the lock page does not tell the reason: %s", text)
+	}
+	b.open(s.url + "audit")
+	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, held) || !strings.Contains(text, "ann@example.org") {
+		t.Errorf("the audit says %s", text)
+	}
+}
+
+func TestForceUnlockIsRefusedWhenTheLockChangedHands(t *testing.T) {
+	s, b := unlockStage(t), newTab(t)
+	s.night()
+	b.login("ann@example.org")
+	b.confirm(s)
+	s.release(held)
+	s.hold(lock{name: held, owner: "dunning", host: "dunning-1", purpose: "reminders", held: time.Second, alert: time.Hour, unlock: 2 * time.Hour})
+	b.fill(held, "the pod is gone, see the ticket")
+	b.until("the refusal", `document.body.innerText.includes("Not done")`)
+	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, "dunning") || !s.held(held) {
+		t.Errorf("the lock is held is %t, and the page says %s", s.held(held), text)
+	}
+}
+
+func TestNobodyElseSeesTheWayToForceUnlock(t *testing.T) {
+	s, b := unlockStage(t), newTab(t)
+	s.night()
+	b.login("bob@example.org")
+	b.open(s.url + "lock?name=" + held)
+	if text := ask[string](b, `document.querySelector(".danger").textContent`); ask[bool](b, `!!document.querySelector(".danger a")`) || !strings.Contains(text, "permission unlock") {
+		t.Errorf("bob is told %q", text)
+	}
+}
+
+// held tells whether somebody holds the lock.
+func (s *stage) held(name string) bool {
+	s.t.Helper()
+	resp, err := s.client.Get(s.t.Context(), s.layout.Field(name, "uuid"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return len(resp.Kvs) > 0
+}
