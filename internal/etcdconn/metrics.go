@@ -3,6 +3,7 @@ package etcdconn
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Requests measures the requests of a client to etcd: every one that is sent, repetitions included. Watches and other streams
-// are not requests in this sense. It is a prometheus.Collector.
+// Requests measures the requests of a client to etcd: every one that is sent, repetitions included, and lists that etcd streams.
+// Watches and other streams that both sides keep open are not requests in this sense. It is a prometheus.Collector.
 type Requests struct {
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -31,8 +32,10 @@ func NewRequests(namespace string) *Requests {
 	}
 }
 
-// DialOption lets the client that [New] makes with it be measured.
-func (r *Requests) DialOption() grpc.DialOption { return grpc.WithChainUnaryInterceptor(r.measure) }
+// DialOptions let the client that [New] makes with them be measured.
+func (r *Requests) DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(r.measure), grpc.WithChainStreamInterceptor(r.measureStream)}
+}
 
 // Describe implements prometheus.Collector.
 func (r *Requests) Describe(ch chan<- *prometheus.Desc) {
@@ -47,9 +50,22 @@ func (r *Requests) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (r *Requests) measure(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	start, op := time.Now(), strings.ToLower(path.Base(method)) // "/etcdserverpb.KV/Txn": txn
+	start := time.Now()
 	err := invoke(ctx, method, req, reply, cc, opts...)
+	r.count(method, start, err)
+	return err
+}
+
+// measureStream measures a stream that is one answer in pieces until it ends, as that is when it is known how it went.
+func (r *Requests) measureStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if start := time.Now(); !desc.ClientStreams {
+		opts = append(slices.Clone(opts), grpc.OnFinish(func(err error) { r.count(method, start, err) }))
+	}
+	return open(ctx, desc, cc, method, opts...)
+}
+
+func (r *Requests) count(method string, start time.Time, err error) {
+	op := strings.ToLower(path.Base(method)) // "/etcdserverpb.KV/Txn": txn
 	r.total.WithLabelValues(op, status.Code(err).String()).Inc()
 	r.duration.WithLabelValues(op).Observe(time.Since(start).Seconds())
-	return err
 }

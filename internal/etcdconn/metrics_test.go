@@ -17,7 +17,7 @@ import (
 func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 	server := etcdtest.Start(t)
 	requests := etcdconn.NewRequests("x")
-	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(), requests.DialOption())
+	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(), requests.DialOptions()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +44,58 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
+}
+
+// A list fails on the way more often than at its start, and can take as long as it likes: it is measured until its end.
+func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
+	server := etcdtest.Start(t)
+	requests := etcdconn.NewRequests("x")
+	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(), requests.DialOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := list(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	if err := list(ctx, c, clientv3.WithRev(1000)); err == nil {
+		t.Fatal("etcd listed at a revision that is to come")
+	}
+	watching := c.Watch(ctx, "a", clientv3.WithCreatedNotify())
+	<-watching
+	server.Stop()
+	gone, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer stop()
+	if err := list(gone, c); err == nil {
+		t.Fatal("nobody listed")
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(requests)
+	for code, want := range map[string]float64{"OK": 1, "OutOfRange": 1} {
+		if got := counter(t, registry, "rangestream", code); got != want {
+			t.Errorf("%v lists with code %s, want %v", got, code, want)
+		}
+	}
+	if n := counter(t, registry, "rangestream", "Unavailable") + counter(t, registry, "rangestream", "DeadlineExceeded"); n == 0 {
+		t.Error("a list that found nobody is not counted")
+	}
+	if n, err := testutil.GatherAndCount(registry, "x_etcd_request_duration_seconds"); n != 1 || err != nil {
+		t.Errorf("durations of %d operations, want those of lists only, %v", n, err)
+	}
+}
+
+// list reads everything as a stream.
+func list(ctx context.Context, c *clientv3.Client, opts ...clientv3.OpOption) error {
+	chunks, err := c.GetStream(ctx, "", append(opts, clientv3.WithPrefix())...)
+	if err != nil {
+		return err
+	}
+	for chunk := range chunks {
+		err = chunk.Err()
+	}
+	return err
 }
 
 func counter(t *testing.T, g prometheus.Gatherer, op, code string) float64 {

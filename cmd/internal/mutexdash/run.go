@@ -38,7 +38,7 @@ func run(ctx context.Context, o options) error {
 	}
 	log := daemon.Logger(*o.log, os.Stderr)
 	requests := etcdconn.NewRequests(namespace)
-	etcd, err := etcdconn.New(*o.etcd, log, requests.DialOption())
+	etcd, err := etcdconn.New(*o.etcd, log, requests.DialOptions()...)
 	if err != nil {
 		return daemon.Usage(err)
 	}
