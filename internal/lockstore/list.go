@@ -87,15 +87,19 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 	if err != nil {
 		return 0, reason(ctx, err)
 	}
-	for chunk := range chunks {
+	newest := int64(0)
+	for chunk := range chunks { // to the end, so that the stream is not cut off
 		if err = chunk.Err(); err != nil {
-			continue // it is the last one
+			continue
 		}
 		alive()
 		deliver(chunk.Kvs, each)
 		if chunk.Header != nil { // only the last one has it
-			return chunk.Header.Revision, nil
+			newest = chunk.Header.Revision
 		}
+	}
+	if newest != 0 {
+		return newest, nil
 	}
 	if err == nil {
 		err = errors.New("the answer ended before its end")

@@ -179,6 +179,24 @@ func TestListSaysThatNothingCame(t *testing.T) {
 	}
 }
 
+// Who counts what etcd answered must not find lists that were cut off where nothing was wrong.
+func TestListThatWentWellEndsItsStreams(t *testing.T) {
+	ends := make(chan error, 1000)
+	line := &wire{ended: func(err error) { ends <- err }}
+	w := on(t, line.client(t, etcdtest.Start(t)))
+	w.hold("a", uuid(1))
+	for range 50 {
+		if _, err := w.List(t.Context(), func(metadata.KV) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 50 * 4 { // ranges a list
+		if err := <-ends; err != nil {
+			t.Fatalf("stream %d ended with %v", i, err)
+		}
+	}
+}
+
 // silentKV accepts requests and never answers, and ends them as etcd's client does.
 type silentKV struct {
 	clientv3.KV

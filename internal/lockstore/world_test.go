@@ -3,6 +3,7 @@ package lockstore_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,6 +122,8 @@ type wire struct {
 	mu  sync.Mutex
 	txn func(req *pb.TxnRequest, send func() error) error
 	any func(method string) error
+
+	ended func(error) // told of the end of every stream
 }
 
 func (w *wire) onTxn(f func(req *pb.TxnRequest, send func() error) error) {
@@ -164,6 +167,9 @@ func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientCon
 		if err := w.any(method[strings.LastIndex(method, "/")+1:]); err != nil {
 			return nil, err
 		}
+	}
+	if w.ended != nil {
+		opts = append(slices.Clone(opts), grpc.OnFinish(w.ended))
 	}
 	return open(ctx, d, c, method, opts...)
 }
