@@ -63,8 +63,9 @@ type Config struct {
 	Layout         metadata.Layout // of the keys in etcd, for status and hints
 	Endpoints      []string        // of etcd, as people may see them
 	HideBacktraces bool
-	Links          []Link   // on the page of a lock
-	FrameAncestors []string // origins whose pages may show ours in a frame; none by default
+	MinRefresh     time.Duration // pages look no more often
+	Links          []Link        // on the page of a lock
+	FrameAncestors []string      // origins whose pages may show ours in a frame; none by default
 }
 
 // Unlocker is a running unlocker as its presence record tells.
@@ -99,6 +100,9 @@ func (c *Config) check() error {
 	}
 	if c.Title == "" {
 		c.Title = "mutexdash"
+	}
+	if c.MinRefresh < 0 || c.MinRefresh > time.Minute {
+		return fmt.Errorf("dashboard: pages that refresh every %v at most are not possible: from 0 to 1m", c.MinRefresh)
 	}
 	if err := checkAncestors(c.FrameAncestors); err != nil {
 		return fmt.Errorf("dashboard: %w", err)

@@ -73,6 +73,7 @@ type listPage struct {
 	Prev     string
 	Next     string
 	Limits   []choice
+	Every    []int // seconds between two looks that can be chosen
 	Density  choice
 	Clear    string // the list without filter
 	Sort     string
@@ -162,6 +163,11 @@ func (d *Dashboard) listPage(c caller, s *snapshot, l listRequest, found *result
 	}
 	if !s.next.IsZero() {
 		v.NextAt = s.next.UnixMilli()
+	}
+	for _, seconds := range []int{2, 5, 10, 30, 60} {
+		if float64(seconds) >= v.Least {
+			v.Every = append(v.Every, seconds)
+		}
 	}
 	d.fillControls(&v, s, l, found)
 	v.Rows = make([]rowView, len(w.rows))

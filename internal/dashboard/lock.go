@@ -62,6 +62,7 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	}
 	row := v.row
 	p := lockPage{page: d.page(c, row.Name), Name: row.Name, Look: row.look, Purpose: row.Purpose, Problems: row.Problems}
+	p.Follows = true
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(row.Name), d.urls.To("")
 	p.Icon = icon{Look: row.look}
 	p.Unread, p.Recorded = v.unread, d.config.Waiters != nil

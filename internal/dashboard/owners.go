@@ -38,7 +38,7 @@ func (d *Dashboard) owners(r *http.Request) (answer, error) {
 	}
 	q := parseQuery(r.URL.Query().Get("q"))
 	v := ownersPage{page: d.page(callerOf(r), "owners"), Text: boxText(q.text), Problems: q.problems, Path: d.urls.To("owners"), Clear: d.urls.To("owners")}
-	v.Here = "owners"
+	v.Here, v.Follows = "owners", true
 	all := map[string]*ownerView{}
 	for _, row := range s.result(q, order{by: mostUrgent}, v.now).rows { // so the first one is the worst
 		o := all[row.Owner]

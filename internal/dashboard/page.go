@@ -23,7 +23,8 @@ type page struct {
 	Icon        icon
 	JSON        string // the page as JSON
 	Banner      sentence
-	Follows     bool // the page goes on with the locks by itself
+	Follows     bool    // the page goes on with the locks by itself
+	Least       float64 // seconds between two looks of the page at least
 	Caller      string
 	Inside      bool // the caller may view locks
 	Audits      bool // the caller may see the audit trail
@@ -53,6 +54,7 @@ func (d *Dashboard) page(c caller, title string) page {
 	}
 	p := page{
 		lens:        lens{now: now, stale: level == stale},
+		Least:       d.config.MinRefresh.Seconds(),
 		Caller:      c.name,
 		Inside:      c.may(View),
 		Audits:      c.may(Audit),

@@ -3,6 +3,8 @@
 package mutexdash
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -25,6 +27,7 @@ type options struct {
 	hideBacktraces bool
 	links          []string
 	ancestors      []string
+	minRefresh     time.Duration
 	access         accessOptions
 }
 
@@ -58,6 +61,7 @@ func (o *options) look(fs *pflag.FlagSet) {
 	fs.StringVar(&o.title, "web.page-title", "mutexdash", "`text` in the title of every page")
 	fs.StringVar(&o.environment, "web.environment", "", "`name` of the environment, shown on top of every page; one with \"prod\" in it always in the same colour")
 	fs.BoolVar(&o.hideBacktraces, "web.hide-backtraces", false, "do not show where in the code locks were taken")
+	fs.DurationVar(&o.minRefresh, "web.min-refresh", 2*time.Second, "that pages wait at least before they look again, up to 1m")
 	fs.StringArrayVar(&o.links, "web.link", nil, "`NAME=URL` of a link on the page of a lock, repeated for more; the URL is https and may hold {name} {owner} {host} {pid} {hold} {purpose}")
 	fs.StringSliceVar(&o.ancestors, "web.frame-ancestors", nil, "`origins` of pages that may show ours in a frame, such as https://portal.example; none otherwise")
 }

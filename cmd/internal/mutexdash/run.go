@@ -73,7 +73,7 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 		})
 	r.trouble = joint.Trouble(etcd, layout, r.view, log)
 	config := r.config(o, log)
-	config.Access, config.FrameAncestors = access, o.ancestors
+	config.Access, config.FrameAncestors, config.MinRefresh = access, o.ancestors, o.minRefresh
 	for _, text := range o.links {
 		link, err := dashboard.ParseLink(text)
 		if err != nil {
