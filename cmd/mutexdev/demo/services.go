@@ -10,14 +10,8 @@ import (
 
 // invoices is a long job that extends its lock in time: every tenant is progress. Two pods take turns, and one always waits.
 func (p *pod) invoices(ctx context.Context) error {
-	const lock, purpose = "billing/invoice-run", "nightly invoices of all tenants"
-	waited := p.showTicket(ctx, lock, purpose)
-	defer waited()
-	return p.locks.Do(ctx, lock, func(ctx context.Context) error {
-		waited()
-		return p.invoiceTenants(ctx)
-	}, mutex.Purpose(purpose), mutex.ExpectedRunTime(p.pace(30*time.Second)), mutex.AutoUnlockAfter(p.pace(5*time.Minute)),
-		mutex.Attribute("month", "2026-10"))
+	return p.locks.Do(ctx, "billing/invoice-run", p.invoiceTenants, mutex.Purpose("nightly invoices of all tenants"),
+		mutex.ExpectedRunTime(p.pace(30*time.Second)), mutex.AutoUnlockAfter(p.pace(5*time.Minute)), mutex.Attribute("month", "2026-10"))
 }
 
 func (p *pod) invoiceTenants(ctx context.Context) error {
@@ -56,18 +50,14 @@ func (p *pod) importProducts(ctx context.Context, shop string) error {
 func (p *pod) rotations(ctx context.Context) error { return p.rotateKeys(ctx, "2026-11") }
 
 func (p *pod) rotateKeys(ctx context.Context, generation string) error {
-	const purpose = "rotation of the content keys, step 3: upload to the edge"
-	waited := p.showTicket(ctx, Forgotten, purpose)
-	defer waited()
 	return p.locks.Do(ctx, Forgotten, func(held context.Context) error {
-		waited()
 		<-held.Done()
 		// A sound program stops here, a little before somebody else gets the lock, and gives it back. This one waits for an
 		// answer that never comes.
 		p.rest(ctx, 20*time.Second)
 		return context.Cause(held)
-	}, mutex.Purpose(purpose), mutex.ExpectedRunTime(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)),
-		mutex.Attribute("generation", generation))
+	}, mutex.Purpose("rotation of the content keys, step 3: upload to the edge"),
+		mutex.ExpectedRunTime(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)), mutex.Attribute("generation", generation))
 }
 
 // reindex hangs, too, but its heartbeat goes on: the lock alerts and is not removed until its maximum hold. That is why alive
