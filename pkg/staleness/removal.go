@@ -16,7 +16,7 @@ const (
 	Stale    Rule = "stale"    // what is known of etcd is not fresh
 	Etcd     Rule = "etcd"     // etcd takes no writes, so holders can not extend either
 	Clock    Rule = "clock"    // the wall clock disagrees with others, or is unverified and the lock was not watched long enough
-	Revision Rule = "revision" // etcd went back to an older revision, and the operator has not confirmed that this is right
+	Revision Rule = "revision" // etcd went back to an older revision, and an unlocker runs that saw the later one
 	Brake    Rule = "brake"    // too many locks are due at once
 )
 
@@ -48,7 +48,7 @@ type Conditions struct {
 	Writable  bool      // a put of its own succeeded just now; a read proves nothing: without space etcd still serves those
 	Fresh     bool      // the view is complete and something was heard from etcd just now
 	WallClock WallClock //
-	Forward   bool      // etcd's revision never went back, or the operator confirmed that it did
+	Forward   bool      // etcd's revision never went back, as far as any unlocker knows that runs
 	AlertOnly bool      // the operator wants no removals
 	Excluded  func(lock string) bool
 }

@@ -29,7 +29,7 @@ type canary struct {
 	term     uint64
 	revision int64 // the highest seen
 	wentBack bool  // a lower one was seen after it
-	newest   int64 // of the last successful one
+	behind   bool  // another unlocker that runs saw a later one than the last successful one found
 }
 
 func (c *canary) alive(mono time.Duration) bool { return c.works && mono-c.sent <= canaryLate }
@@ -59,7 +59,7 @@ func (o *observer) run(ctx context.Context) {
 func (o *observer) announce(ctx context.Context) {
 	peers := o.cfg.Peers()
 	sent := o.cfg.moment()
-	presence := o.presence(peers, sent)
+	presence, claimed := o.presence(peers, sent)
 	try, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()
 	revision, term, err := o.cfg.Announce(try, presence)
@@ -75,6 +75,7 @@ func (o *observer) announce(ctx context.Context) {
 		return
 	}
 	o.answered(now, sent.Mono, presence.Revision, revision, term)
+	o.compare(now, claimed, revision)
 }
 
 // answered takes the success of a canary. That etcd went back is judged by what was known when the canary was sent, because
@@ -93,14 +94,29 @@ func (o *observer) answered(now, sent time.Duration, highest, revision int64, te
 	}
 	if !c.wentBack && (revision < highest || term < c.term) {
 		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", highest).Uint64("raft_term", term).Uint64("last_raft_term", c.term).
-			Msg("etcd went back to an older state: nothing is removed until an operator confirms it, or restarts this process")
+			Msg("etcd went back to an older state: nothing is removed until this unlocker is restarted, which confirms it")
 		c.wentBack = true
 	}
 	c.see(revision)
-	c.tried, c.works, c.cause, c.sent, c.term, c.newest = true, true, "", sent, term, revision
+	c.tried, c.works, c.cause, c.sent, c.term = true, true, "", sent, term
 }
 
-func (o *observer) presence(peers []Peer, now staleness.Moment) metadata.Presence {
+// compare takes what others claim to have seen before the canary was sent, which found revision: etcd went back if theirs is
+// later, though it may have done so before this process began. That ends with the process of whoever claims it. So unlockers may be
+// restarted in turn, and a record with nonsense in it does not hold back for longer than somebody writes it anew.
+func (o *observer) compare(now time.Duration, claimed claim, revision int64) {
+	behind := claimed.revision > revision
+	switch {
+	case behind && !o.canary.behind:
+		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", claimed.revision).Str("peer", visible(claimed.peer)).
+			Msg("etcd went back to an older state: nothing is removed while an unlocker runs that saw a later one; its restart confirms it")
+	case !behind && o.canary.behind:
+		o.gap(now, gapConfirmed, "")
+	}
+	o.canary.behind = behind
+}
+
+func (o *observer) presence(peers []Peer, now staleness.Moment) (metadata.Presence, claim) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.clocks.hear(peers, o.cfg.ID, now.Mono)
@@ -108,20 +124,7 @@ func (o *observer) presence(peers []Peer, now staleness.Moment) metadata.Presenc
 		ID: o.cfg.ID, Hostname: o.cfg.Hostname, Version: o.cfg.Version, Mode: string(o.cfg.Mode),
 		StartedAt: metadata.Time{Time: o.started}, Now: metadata.Time{Time: now.Wall}, Revision: o.canary.revision,
 		HeldBack: o.heldBack,
-	}
-}
-
-// confirm accepts the revision to which etcd went back. Holders get the warning time to find their way.
-func (o *observer) confirm() {
-	now := o.cfg.Clock()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	c := &o.canary
-	if !c.wentBack {
-		return
-	}
-	o.gap(now, gapConfirmed, fmt.Sprintf("from revision %d to %d", c.revision, c.newest))
-	c.revision, c.wentBack = c.newest, false
+	}, o.clocks.claimed()
 }
 
 // askMembers compares the wall clock with those of etcd's members until ctx ends.

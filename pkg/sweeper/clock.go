@@ -25,9 +25,26 @@ type clocks struct {
 }
 
 type peerClock struct {
-	said  time.Time // its clock in its last record
-	zero  time.Time // its clock at our zero
-	known bool      // zero is known
+	said     time.Time // its clock in its last record
+	zero     time.Time // its clock at our zero
+	known    bool      // zero is known
+	revision int64     // in its last record
+}
+
+// claim is the highest revision that another unlocker says to have seen.
+type claim struct {
+	peer     string
+	revision int64
+}
+
+// claimed is the highest of the claims of those who are known to live: a record counts from its second value on.
+func (c *clocks) claimed() (highest claim) {
+	for id, peer := range c.peers {
+		if peer.known && peer.revision > highest.revision {
+			highest = claim{id, peer.revision}
+		}
+	}
+	return highest
 }
 
 // hear takes the presence records of the others. A record counts from its second value on: the first may have lain in etcd for
@@ -42,7 +59,7 @@ func (c *clocks) hear(peers []Peer, self string, mono time.Duration) {
 		if before && !clock.said.Equal(p.Now) {
 			clock.zero, clock.known = p.Now.Add(p.Age-mono), true
 		}
-		clock.said = p.Now
+		clock.said, clock.revision = p.Now, p.Revision
 		heard[p.ID] = clock
 	}
 	c.peers = heard

@@ -31,9 +31,10 @@ type Freshness struct {
 
 // Peer is another unlocker's presence record.
 type Peer struct {
-	ID  string
-	Now time.Time     // its clock when it wrote the record
-	Age time.Duration // since the record arrived here, on the monotonic clock
+	ID       string
+	Now      time.Time     // its clock when it wrote the record
+	Age      time.Duration // since the record arrived here, on the monotonic clock
+	Revision int64         // the highest that it had seen when it wrote the record
 }
 
 // Config joins a sweeper to its surroundings. All functions may be called from several goroutines.

@@ -20,7 +20,7 @@ const (
 	gapJump       = "the wall clock jumped"
 	gapIncomplete = "the view of the locks is not complete"
 	gapStale      = "nothing was heard from etcd for a while"
-	gapConfirmed  = "an operator confirmed that etcd went back"
+	gapConfirmed  = "no unlocker runs any more that saw a later state of etcd"
 )
 
 // observer knows whether this process can vouch for having seen what holders did.
@@ -67,7 +67,7 @@ func (o *observer) look() (staleness.Conditions, staleness.Moment) {
 	c := staleness.Conditions{
 		Writable: o.canary.alive(now.Mono),
 		Fresh:    fresh.Synced && fresh.Age <= freshFor,
-		Forward:  !o.canary.wentBack,
+		Forward:  !o.canary.wentBack && !o.canary.behind,
 	}
 	c.WallClock, o.offset = o.clocks.verify(now, o.cfg.Policy.ClockSkew)
 	switch {

@@ -121,19 +121,6 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 	}
 }
 
-func TestConfirmingWhatDidNotHappenIsHarmless(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		n := s.join(t)
-		s.take("a", time.Second, 2*time.Minute)
-		deadline := time.Now().Add(2 * time.Minute)
-		s.wait(2 * time.Minute)
-		n.Confirm()
-		s.wait(time.Minute)
-		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
-	})
-}
-
 // A process that was stopped, and a virtual machine that was suspended, find that their canary is late.
 func TestALateCanaryIsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -258,39 +245,6 @@ func TestNothingIsRemovedFromAViewThatIsNotFresh(t *testing.T) {
 				if at := s.removals("a"); len(at) != 1 || at[0].Sub(again) < minWarning-time.Second || at[0].Sub(again) > minWarning+time.Second {
 					t.Errorf("fresh again at %v, removed at %v", again, at)
 				}
-			})
-		})
-	}
-}
-
-func TestAfterEtcdWentBackNothingIsRemovedUntilAnOperatorConfirms(t *testing.T) {
-	for name, restore := range map[string]func(*store){
-		"a lower revision":                      func(s *store) { s.revision = 1000 },
-		"a lower raft term, the revision ahead": func(s *store) { s.revision, s.term = s.revision+1000, s.term-1 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore()
-				s.revision = 1_000_000
-				n := s.join(t)
-				s.take("a", time.Second, 2*time.Minute)
-				s.wait(100 * time.Second)
-				s.set(func() { restore(s) })
-				s.wait(10 * time.Hour)
-				s.mustHave(t, "a")
-				if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
-					t.Errorf("status %+v", got)
-				}
-				if lines := n.log("etcd went back to an older state: nothing is removed until an operator confirms it, or restarts this process"); len(lines) != 1 {
-					t.Errorf("logged %d times", len(lines))
-				}
-				if got := s.presence[n.id].HeldBack; len(got) != 1 || got[0] != "revision" {
-					t.Errorf("announced as held back: %v", got)
-				}
-				n.Confirm()
-				confirmed := time.Now()
-				s.wait(time.Hour)
-				s.mustBeRemovedOnceAt(t, "a", confirmed.Add(minWarning))
 			})
 		})
 	}

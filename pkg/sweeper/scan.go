@@ -86,7 +86,7 @@ func (s *Sweeper) engageBrake(f *findings, locks int) {
 	}
 	if f.brake != s.brake {
 		s.cfg.Log.Error().Bool("on", f.brake).Int("due", f.dueSoon).Int("locks", locks).
-			Msg("brake: while most of all locks are due within a minute, one is removed each second")
+			Msg("brake: while most of all locks are due within a minute, this unlocker removes one each second")
 	}
 	s.brake = f.brake
 }

@@ -14,11 +14,11 @@ type Status struct {
 	HeldBack map[staleness.Rule]int  // locks that are due, by the rule that holds them back
 	DueSoon  int                     // locks due within a minute that would be removed
 	SetAside int                     // locks whose removal failed so often that it is tried only now and then
-	Brake    bool                    // removals are slowed down to one a second
+	Brake    bool                    // this unlocker's removals are slowed down to one a second
 
 	Writable  bool   // etcd took a write just now
 	Fresh     bool   // the view is complete and fresh
-	Forward   bool   // etcd did not go back, or that was confirmed
+	Forward   bool   // etcd did not go back, as far as this and the other unlockers that run know
 	Failure   string // of the last write
 	WallClock staleness.WallClock
 	Offset    time.Duration // of the wall clock to the median of others'; positive = ours is ahead

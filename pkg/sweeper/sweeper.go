@@ -57,9 +57,6 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// Confirm accepts that etcd went back to an older revision, such as a restored backup. Until then nothing is removed.
-func (s *Sweeper) Confirm() { s.observer.confirm() }
-
 // sweep scans now and then, and in between wakes up at exactly the moments at which removals become allowed.
 func (s *Sweeper) sweep(ctx context.Context) {
 	timer := time.NewTimer(0)

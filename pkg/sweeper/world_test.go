@@ -245,7 +245,7 @@ func (n *node) peers() []sweeper.Peer {
 	var peers []sweeper.Peer
 	for id, p := range n.store.presence {
 		if age := time.Since(n.store.arrived[id]); age < 15*time.Second {
-			peers = append(peers, sweeper.Peer{ID: id, Now: p.Now.Time, Age: age})
+			peers = append(peers, sweeper.Peer{ID: id, Now: p.Now.Time, Age: age, Revision: p.Revision})
 		}
 	}
 	return peers

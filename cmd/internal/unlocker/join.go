@@ -111,7 +111,7 @@ func peers(unlockers []lockview.Unlocker) []sweeper.Peer {
 	var known []sweeper.Peer
 	for _, u := range unlockers {
 		if !u.Arrived.IsZero() {
-			known = append(known, sweeper.Peer{ID: u.ID, Now: u.Now.Time, Age: time.Since(u.Arrived)})
+			known = append(known, sweeper.Peer{ID: u.ID, Now: u.Now.Time, Age: time.Since(u.Arrived), Revision: u.Revision})
 		}
 	}
 	return known

@@ -83,8 +83,8 @@ var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{
 Policy <strong>{{.Sweep.Mode}}</strong>.
 {{- if not .Fresh.Synced}} <strong>The picture of the locks is not current:</strong> {{.Fresh.Cause}}.{{end}}
 {{- if not .Sweep.Writable}} <strong>etcd takes no writes</strong>{{with .Sweep.Failure}}: {{.}}{{end}}.{{end}}
-{{- if not .Sweep.Forward}} <strong>etcd went back to an older state:</strong> nothing is removed until all unlockers were restarted by somebody who knows why.{{end}}
-{{- if .Sweep.Brake}} <strong>Brake:</strong> so many locks are due at once that one is removed each second.{{end}}</p>
+{{- if not .Sweep.Forward}} <strong>etcd went back to an older state:</strong> nothing is removed until all unlockers that saw the later one are restarted, which confirms it.{{end}}
+{{- if .Sweep.Brake}} <strong>Brake:</strong> so many locks are due at once that each unlocker removes one a second.{{end}}</p>
 <table>
 <tr><th>locks<td>{{range $state, $n := .Sweep.States}}{{$n}} {{$state}} {{else}}none{{end}}
 <tr><th>due and held back<td>{{range $rule, $n := .Sweep.HeldBack}}{{if $n}}{{$n}} by {{$rule}} {{end}}{{end}}

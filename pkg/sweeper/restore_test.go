@@ -1,0 +1,136 @@
+package sweeper_test
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
+)
+
+func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
+	for name, restore := range map[string]func(*store){
+		"a lower revision":                      func(s *store) { s.revision = 1000 },
+		"a lower raft term, the revision ahead": func(s *store) { s.revision, s.term = s.revision+1000, s.term-1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				s.revision = 1_000_000
+				n := s.join(t)
+				s.take("a", time.Second, 2*time.Minute)
+				s.wait(100 * time.Second)
+				s.set(func() { restore(s) })
+				s.wait(10 * time.Hour)
+				s.mustHave(t, "a")
+				if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
+					t.Errorf("status %+v", got)
+				}
+				if lines := n.log("etcd went back to an older state: nothing is removed until this unlocker is restarted, which confirms it"); len(lines) != 1 {
+					t.Errorf("logged %d times", len(lines))
+				}
+				if got := s.presence[n.id].HeldBack; len(got) != 1 || got[0] != "revision" {
+					t.Errorf("announced as held back: %v", got)
+				}
+				n.leave()
+				s.join(t)
+				restarted := time.Now()
+				s.wait(time.Hour)
+				s.mustBeRemovedOnceAt(t, "a", restarted.Add(minWarning))
+			})
+		})
+	}
+}
+
+// An unlocker that starts after a backup was restored knows nothing of it, but one that was there before does.
+func TestAnUnlockerKnowsFromOthersThatEtcdWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.revision = 1_000_000
+		old := s.join(t, withPeers)
+		s.take("a", time.Second, 2*time.Minute)
+		s.wait(100 * time.Second)
+		s.set(func() { s.revision = 1000 })
+		n := s.join(t, withPeers)
+		s.wait(10 * time.Hour)
+		s.mustHave(t, "a")
+		if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
+			t.Errorf("status %+v", got)
+		}
+		lines := n.log("etcd went back to an older state: nothing is removed while an unlocker runs that saw a later one; its restart confirms it")
+		if len(lines) != 1 || lines[0]["peer"] != old.id {
+			t.Errorf("logged %v", lines)
+		}
+		old.leave()
+		left := time.Now()
+		s.wait(time.Hour)
+		if at := s.removals("a"); len(at) != 1 || at[0].Sub(left) < minWarning || at[0].Sub(left) > minWarning+20*time.Second {
+			t.Errorf("the one that knew was stopped at %v, removed at %v", left, at)
+		}
+	})
+}
+
+func TestUnlockersThatAreRestartedInTurnConfirmThatEtcdWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.revision = 1_000_000
+		first, second := s.join(t, withPeers), s.join(t, withPeers)
+		s.take("a", time.Second, 2*time.Minute)
+		s.wait(100 * time.Second)
+		s.set(func() { s.revision = 1000 })
+		s.wait(10 * time.Minute)
+		for _, n := range []*node{first, second} {
+			s.join(t, withPeers)
+			s.wait(10 * time.Second)
+			n.leave()
+			s.mustHave(t, "a")
+		}
+		s.wait(time.Minute)
+		if len(s.removals("a")) != 1 {
+			t.Error("all unlockers were restarted, and nothing is removed")
+		}
+	})
+}
+
+func TestRecordsOfNobodyDoNotHoldBack(t *testing.T) {
+	for name, peer := range map[string]sweeper.Peer{
+		"one that was left over":               {ID: "ghost", Age: 20 * time.Second, Revision: 1_000_000},
+		"one that never moves":                 {ID: "ghost", Revision: math.MaxInt64},
+		"one that can not be read":             {ID: "ghost", Revision: math.MinInt64},
+		"the own one of a process before this": {ID: "unlocker-1", Revision: math.MaxInt64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				s.join(t, func(_ *node, c *sweeper.Config) { c.Peers = func() []sweeper.Peer { return []sweeper.Peer{peer} } })
+				s.take("a", time.Second, 2*time.Minute)
+				deadline := time.Now().Add(2 * time.Minute)
+				s.wait(time.Hour)
+				s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
+			})
+		})
+	}
+}
+
+// Somebody who writes nonsense into a presence record holds removals back only while it does.
+func TestAPeerThatLiesDoesNotHoldBackForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.join(t, withPeers)
+		s.take("a", time.Second, 2*time.Minute)
+		for range 300 {
+			s.set(func() {
+				s.presence["liar"], s.arrived["liar"] = metadata.Presence{ID: "liar", Now: metadata.Time{Time: time.Now()}, Revision: math.MaxInt64}, time.Now()
+			})
+			s.wait(time.Second)
+		}
+		s.mustHave(t, "a")
+		s.wait(20*time.Second + minWarning)
+		if len(s.removals("a")) != 1 {
+			t.Error("still held back")
+		}
+	})
+}
