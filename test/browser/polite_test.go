@@ -133,6 +133,19 @@ func TestLockPageFollowsItsLock(t *testing.T) {
 	b.until("the end of the hold", `!document.querySelector(".lock-head.alerting")`)
 }
 
+func TestPagesAboutNowFollow(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.hold(lock{name: "a", owner: "first", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
+	waiting, owners := newTab(t), newTab(t)
+	waiting.open(s.url + "waiting")
+	owners.open(s.url + "owners")
+	s.hold(lock{name: "b", owner: "second", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
+	s.wait("a", "third", "h", "waits", time.Second)
+	waiting.until("the waiter", `document.querySelector("table.queues").textContent.includes("third")`)
+	owners.until("the owner", `document.querySelector("table.owners").textContent.includes("second")`)
+}
+
 func TestKeys(t *testing.T) {
 	s, b := newStage(t), newTab(t)
 	s.night()

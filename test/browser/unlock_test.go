@@ -58,10 +58,13 @@ func TestForceUnlockIsRefusedForAnotherNameAndDoneForTheRightOne(t *testing.T) {
 	s, b := unlockStage(t), newTab(t)
 	s.night()
 	b.login("ann@example.org")
+	b.size(360, 740)
 	b.confirm(s)
+	b.until("the beginning of the page", `scrollY === 0 && document.querySelector(".lock-head h1").getBoundingClientRect().top > 0`)
 	if focus := ask[string](b, `document.activeElement.textContent`); focus != "Cancel" {
 		t.Errorf("the focus is on %q, want Cancel", focus)
 	}
+	b.size(1300, 800)
 	b.fill("billing/invoice", "the pod is gone, see the ticket")
 	if text := ask[string](b, `document.querySelector(".wrong").textContent`); !strings.Contains(text, "Nothing was done") {
 		t.Errorf("the wrong name gives %q", text)

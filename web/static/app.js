@@ -438,6 +438,8 @@ document.addEventListener("visibilitychange", () => {
   document.hidden ? clearTimeout(pollTimer) : poll();
 });
 
+// A page that asks before something is done shows first what would be done, and then its form.
+if (document.querySelector("[autofocus]") && !$("wrong")) requestAnimationFrame(() => scrollTo(0, 0));
 if ($("every")) $("every").value = every;
 if ($("keys")) $("keys").checked = stored("keys") !== "off";
 findTimes();
