@@ -127,6 +127,9 @@ func (v *View) adoptUnlockers(listed map[string]Unlocker, t *touched) {
 	for instance, known := range v.pic.unlockers {
 		now, ok := listed[instance]
 		if t.unlockers[instance] || ok && now.revision == known.revision {
+			if !v.state.synced {
+				known.heard = now.heard // it could not be heard meanwhile
+			}
 			listed[instance] = known // with its time of arrival
 		}
 	}

@@ -118,13 +118,15 @@ func (v *View) Queues() map[string][]metadata.Waiter {
 	return v.queues
 }
 
-// Unlockers returns the unlockers that are alive, sorted by id.
+// Unlockers returns the unlockers that run, sorted by id. A record that can not be read, or that nobody writes any more, is none.
 func (v *View) Unlockers() []Unlocker {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	all := make([]Unlocker, 0, len(v.pic.unlockers))
 	for _, instance := range slices.Sorted(maps.Keys(v.pic.unlockers)) {
-		all = append(all, v.pic.unlockers[instance])
+		if u := v.pic.unlockers[instance]; u.runs(v.state.heard) {
+			all = append(all, u)
+		}
 	}
 	return all
 }

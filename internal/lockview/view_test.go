@@ -191,6 +191,46 @@ func TestUnlockers(t *testing.T) {
 	})
 }
 
+// A record without a lease stays for ever. It must not pass for an unlocker that runs.
+func TestUnlockersThatOnlyLeftARecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		running := func(ids ...string) func(*lockview.View) bool {
+			return func(v *lockview.View) bool {
+				return slices.EqualFunc(v.Unlockers(), ids, func(u lockview.Unlocker, id string) bool { return u.ID == id })
+			}
+		}
+		write := func(id string) {
+			w.do(put(layout.Unlocker(id), metadata.Marshal(metadata.Presence{ID: id, Revision: w.now()})))
+		}
+		w.do(put(layout.Unlocker("junk"), "not json"))
+		write("left")
+		v := run(t, w.source(), lockview.Options{RelistEvery: 20 * time.Second})
+		check := func(when string, ok func(*lockview.View) bool) {
+			t.Helper()
+			synctest.Wait()
+			if !ok(v) {
+				t.Errorf("%s: %+v", when, v.Unlockers())
+			}
+		}
+		check("after the list nobody knows how old the record is", running("left"))
+		for range 30 {
+			time.Sleep(time.Second)
+			write("u1")
+		}
+		check("though a list was compared with, only one still writes", running("u1"))
+		w.do(put(layout.Unlocker("junk"), "not json either"))
+		check("what can not be read is none", running("u1"))
+		w.cut()
+		time.Sleep(5 * time.Second)
+		check("after an interruption all count for a while, as they may have written meanwhile", running("left", "u1"))
+		time.Sleep(20 * time.Second)
+		check("while nothing is heard from etcd nobody is given up", running("left", "u1"))
+		w.do(put(layout.Field("a", "note"), "a sign of life"))
+		check("etcd is there, and nobody writes any more", running())
+	})
+}
+
 // The order must hold through thousands of insertions and deletions at random places.
 func TestLocksStaySorted(t *testing.T) {
 	seed := rand.Uint64()

@@ -277,7 +277,7 @@ func show(v *lockview.View) shown {
 	for _, r := range v.Locks() {
 		s.Locks = append(s.Locks, plainly(r))
 	}
-	for _, u := range v.Unlockers() {
+	for _, u := range v.Records() {
 		s.Unlockers = append(s.Unlockers, u.Presence)
 	}
 	return s
