@@ -73,9 +73,6 @@ func (a *Access) checkHeader() error {
 		return errors.New("identity header needs trusted proxies: otherwise anybody could send the header")
 	}
 	for _, name := range []string{a.Header, a.GroupsHeader} {
-		if name == "" && name == a.GroupsHeader {
-			continue
-		}
 		if strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 			return fmt.Errorf("%q is no name of a header", name)
 		}

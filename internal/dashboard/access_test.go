@@ -74,6 +74,39 @@ func TestEveryRouteWantsItsPermission(t *testing.T) {
 	}
 }
 
+func TestReadingNeverChangesAnything(t *testing.T) {
+	s := lived(t)
+	d, done := operated(t, s)
+	for _, r := range append(routes(fingerprint(t, d)), route{method: "GET", path: unlockLink(s, stuck)[1:]}, route{method: "HEAD", path: unlockLink(s, stuck)[1:]}) {
+		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
+			if w := ask(d, method, "/"+r.path, "X-Forwarded-User", "chief"); w.Code >= 500 || len(*done) != 0 {
+				t.Errorf("%s /%s answers %d and did %v", method, r.path, w.Code, *done)
+			}
+		}
+	}
+	wantForced(t, d, 0, 0, 0, 0)
+}
+
+func TestForceUnlockWantsItsPermissionFromEverybody(t *testing.T) {
+	s := busy()
+	d, done := operated(t, s)
+	form := s.wanted(stuck)
+	form.Set("typed", "wrong") // for those who may: enough to get past the permission
+	for who, status := range map[string][2]int{"": {401, 401}, "nobody": {403, 403}, "viewer": {403, 403}, "coder": {403, 403}, "auditor": {403, 403}, "unlocker": {200, 422}, "chief": {200, 422}} {
+		asked, posted := get(d, unlockLink(s, stuck), "X-Forwarded-User", who).Code, post(d, who, unlockLink(s, stuck), form).Code
+		if [2]int{asked, posted} != status {
+			t.Errorf("%q is answered with %d and %d, want %v", who, asked, posted, status)
+		}
+		api := send(d, who, "/api/v1/lock/force-unlock", "application/json", `{"name":"a","hold":"b","token":1,"reason":"short"}`).Code
+		if api != status[1] {
+			t.Errorf("%q is answered by the API with %d", who, api)
+		}
+	}
+	if len(*done) != 0 {
+		t.Errorf("done were %v", *done)
+	}
+}
+
 func TestBacktracesNeedTheirPermissionWhereverTheyStand(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -20,6 +21,7 @@ type statusPage struct {
 	Foreign   []string // keys below the prefix that fit no layout
 	ForeignN  int
 	Policy    []fact
+	About     []fact // this dashboard
 }
 
 type unlockerView struct {
@@ -45,6 +47,7 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	if d.config.Foreign != nil {
 		v.Foreign, v.ForeignN = d.config.Foreign()
 	}
+	v.About = d.about(callerOf(r))
 	p := d.config.Policy
 	for _, f := range []struct {
 		label string
@@ -58,6 +61,27 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	}
 	body, err := d.render("status", v)
 	return answer{Type: typeHTML, Body: body}, err
+}
+
+// about tells how this dashboard is set up, as far as it helps somebody who wonders what it can do.
+func (d *Dashboard) about(c caller) []fact {
+	force := "off"
+	if d.config.ForceUnlock != nil {
+		force = "on, for callers with the permission unlock"
+	}
+	rights := make([]string, len(c.rights))
+	for i, right := range c.rights {
+		rights[i] = string(right)
+	}
+	list := []fact{{"callers' names", string(d.config.Access.Source)}, {"you may", strings.Join(rights, ", ")}, {"force unlock", force}}
+	if d.config.HideBacktraces {
+		list = append(list, fact{"backtraces", "hidden"})
+	}
+	gaps, since := d.watched()
+	if !since.IsZero() {
+		list = append(list, fact{"watching since", utc(since)}, fact{"gaps since then", thousands(len(gaps))})
+	}
+	return list
 }
 
 type statusJSON struct {
