@@ -66,9 +66,10 @@ type dueLock struct {
 	allowedAt time.Duration
 }
 
-// removeDue removes what is due, batch after batch, until nothing is, the next scan is due, or ctx ends.
+// removeDue removes what is due, batch after batch, until nothing is, the next scan is due, or ctx ends. It removes one batch
+// even if the next scan is due, as it is when the one before took long.
 func (s *Sweeper) removeDue(ctx context.Context) {
-	for s.cfg.Clock() < s.nextScan && s.removeBatch(ctx) {
+	for s.removeBatch(ctx) && s.cfg.Clock() < s.nextScan {
 	}
 }
 

@@ -72,9 +72,11 @@ func (s *Sweeper) sweep(ctx context.Context) {
 		if c, now := s.look(); now.Mono >= s.nextScan {
 			s.nextScan = now.Mono + s.scanInterval()
 			s.scan(ctx, c, now)
-			s.removeTickets(ctx, c, now)
+			s.removeDue(ctx)
+			s.removeTickets(ctx)
+		} else {
+			s.removeDue(ctx)
 		}
-		s.removeDue(ctx)
 		timer.Reset(s.pause())
 	}
 }

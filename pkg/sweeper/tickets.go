@@ -9,39 +9,42 @@ import (
 )
 
 // removeTickets removes the tickets of waiters who said that they would have given up by now, so that they do not stand in the
-// way of those behind. Their leases do not do it: the process of such a waiter lives, but it forgot.
-func (s *Sweeper) removeTickets(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
+// way of those behind. Their leases do not do it: the process of such a waiter lives, but it forgot. All of it takes at most a
+// quarter of the time between two scans, because locks matter more; the next round goes on, and the order is chance.
+func (s *Sweeper) removeTickets(ctx context.Context) {
+	c, now := s.look()
 	watched := now.Mono-c.LastGap >= s.cfg.Policy.MinWarning
 	if s.cfg.Mode != AutoUnlock || !watched || !c.Writable || !c.Fresh || !c.Forward || c.WallClock != staleness.Verified {
 		return
 	}
+	try, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.scanInterval()/4)
+	defer cancel()
 	removed := 0
 	for _, waiters := range s.cfg.Queues() {
 		for _, w := range waiters {
-			overdue := !w.TimeoutAt.IsZero() && !now.Wall.Before(w.TimeoutAt.Add(s.cfg.Policy.ClockSkew))
-			if !overdue || ctx.Err() != nil {
+			if w.TimeoutAt.IsZero() || now.Wall.Before(w.TimeoutAt.Add(s.cfg.Policy.ClockSkew)) {
 				continue
 			}
-			s.removeTicket(ctx, w)
-			if removed++; removed == batchSize {
-				return // the next scan goes on
+			if removed == batchSize || ctx.Err() != nil || try.Err() != nil || !s.removeTicket(try, w) {
+				return
 			}
+			removed++
 		}
 	}
 }
 
-func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
-	defer cancel()
+// removeTicket removes one ticket and tells whether it makes sense to go on with others.
+func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) bool {
 	err := s.cfg.RemoveTicket(ctx, w)
+	if errors.Is(err, metadata.ErrChanged) {
+		return true
+	}
 	event := s.cfg.Log.Warn()
-	switch {
-	case errors.Is(err, metadata.ErrChanged):
-		return
-	case err != nil:
+	if err != nil {
 		event = s.cfg.Log.Error().Str("reason", visible(err.Error()))
 	}
 	event.Str("lock", visible(w.Lock)).Str("owner", visible(w.Owner)).Str("hostname", visible(w.Hostname)).Int64("pid", w.PID).
 		Str("uuid", visible(w.UUID)).Int64("place", w.Place).Str("timeout_at", w.TimeoutAt.UTC().Format("2006-01-02T15:04:05Z07:00")).
 		Bool("removed", err == nil).Msg("a waiter's ticket is past its timeout")
+	return err == nil
 }

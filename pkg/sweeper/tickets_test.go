@@ -2,6 +2,7 @@ package sweeper_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,58 @@ func TestOverdueTicketsAreRemoved(t *testing.T) {
 				after, gone := removed["overdue"]
 				if gone != c.want || len(removed) > 1 || gone && (after < time.Minute+skew || after > time.Minute+skew+5*time.Second) {
 					t.Errorf("removed %v", removed)
+				}
+			})
+		})
+	}
+}
+
+// overdue are queues with so many tickets past their timeout.
+func overdue(n int) func() map[string][]metadata.Waiter {
+	queues := map[string][]metadata.Waiter{}
+	for i := range n {
+		lock := fmt.Sprint("queue-", i)
+		queues[lock] = []metadata.Waiter{{Lock: lock, ID: "forgotten", Ticket: metadata.Ticket{TimeoutAt: metadata.Time{Time: time.Now()}}}}
+	}
+	return func() map[string][]metadata.Waiter { return queues }
+}
+
+func TestTicketsDoNotStandInTheWayOfLocks(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		answer func(context.Context) error
+		most   int // tries within ten minutes
+	}{
+		{"that can not be removed: one failure ends the round", func(context.Context) error { return errDown }, 10*60/5 + 1},
+		{"when etcd hangs", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 10*60/5 + 1},
+		{"when etcd is slow", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }, 10 * 60 / 5 * 14},
+		{"that changed meanwhile", func(context.Context) error { return metadata.ErrChanged }, 10 * 60 / 5 * 64},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				tries := 0
+				n := s.join(t, func(_ *node, cfg *sweeper.Config) {
+					cfg.Queues = overdue(1000)
+					cfg.RemoveTicket = func(ctx context.Context, _ metadata.Waiter) error { tries++; return c.answer(ctx) }
+				})
+				deadline := map[string]time.Time{}
+				for i := range 20 {
+					name := fmt.Sprint("lock-", i)
+					s.take(name, time.Second, time.Minute+time.Duration(i)*10*time.Second)
+					deadline[name] = time.Now().Add(time.Minute + time.Duration(i)*10*time.Second)
+				}
+				s.wait(10 * time.Minute)
+				for name, at := range deadline {
+					if removed := s.removals(name); len(removed) != 1 || removed[0].Sub(at.Add(skew)) > 1500*time.Millisecond {
+						t.Errorf("%s: removed at %v, due at %v", name, removed, at.Add(skew))
+					}
+				}
+				if tries > c.most || tries < 10*60/5-10 {
+					t.Errorf("%d tries, want at most %d", tries, c.most)
+				}
+				if lines := len(n.log("a waiter's ticket is past its timeout")); lines > tries {
+					t.Errorf("%d lines for %d tries", lines, tries)
 				}
 			})
 		})
