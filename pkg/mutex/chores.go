@@ -139,7 +139,7 @@ func (c *Client) cancelLater(lock, uuid string) {
 		}
 		if locktxn.NoSpace(err) {
 			// No mark can be written. What was acquired with the last space is at least given back.
-			c.send(ctx, locktxn.WithdrawQueued(c.layout, lock, uuid))
+			_, _ = c.send(ctx, locktxn.WithdrawQueued(c.layout, lock, uuid))
 		}
 		return err
 	}})

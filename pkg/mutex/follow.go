@@ -66,7 +66,7 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look fun
 	defer tick.Stop()
 	for pending := len(keys); ; {
 		var w clientv3.WatchResponse
-		ok := true
+		var ok bool
 		select {
 		case <-ctx.Done():
 			return opened, false

@@ -120,7 +120,7 @@ func (c *Client) giveBack(l *lease) {
 	if c.isClosed() {
 		ctx, cancel := context.WithTimeout(context.Background(), noteTimeout)
 		defer cancel()
-		c.revoke(ctx, l)
+		_ = c.revoke(ctx, l) // else it ends by itself
 		return
 	}
 	p := &c.leases

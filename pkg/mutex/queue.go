@@ -23,9 +23,6 @@ type line struct {
 	first  bool   // for certain; nobody ever gets in before it
 }
 
-// queued tells whether the acquisition has a ticket, or had one that it did not give back.
-func (l *line) queued() bool { return l.place.Revision != 0 }
-
 var errPlaceLost = errors.New("the place in the queue was lost")
 
 // queue takes the lock, waiting for its turn.
