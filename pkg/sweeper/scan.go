@@ -49,7 +49,7 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 			alerting[r.Name] = r.Token
 			if token, told := s.alerting[r.Name]; !told || token != r.Token {
 				started++
-				s.tellAlert(r, v, now, started)
+				s.tellAlert(r, v, started)
 			}
 		}
 		if v.AutoUnlockAt.IsZero() {
@@ -106,7 +106,7 @@ func (s *Sweeper) publish(f findings) {
 }
 
 // tellAlert counts and logs that a lock started to alert.
-func (s *Sweeper) tellAlert(r *metadata.Record, v staleness.Verdict, now staleness.Moment, started int) {
+func (s *Sweeper) tellAlert(r *metadata.Record, v staleness.Verdict, started int) {
 	s.metrics.alerting.Inc()
 	switch {
 	case started <= mostAlertLines:
