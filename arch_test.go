@@ -31,6 +31,7 @@ func table() []room {
 		{"pkg/metadata", nil, "what a lock is must not depend on anything but the standard library"},
 		{"pkg/staleness", []string{"pkg/metadata"}, "a verdict is values in, value out"},
 		{"pkg/mutex", []string{"pkg/metadata", "internal/locktxn"}, "users of the client library get the client and nothing of our programs"},
+		{"pkg/fencing", nil, "a fence stands at the resource, where there is no etcd and no lock, only a token"},
 		{"pkg/sweeper", []string{"pkg/metadata", "pkg/staleness"}, "the sweeper meets the view and the store in cmd, as functions"},
 		{"web", nil, "templates and assets are files"},
 		{"internal/etcdconn", nil, "a connection knows nothing of locks"},

@@ -1,0 +1,172 @@
+package fencing_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/clustermutex/unlocker/pkg/fencing"
+)
+
+const (
+	update = `UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?`
+	upsert = `INSERT INTO books (id, total, token) VALUES (?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET total = excluded.total, token = excluded.token WHERE books.token <= excluded.token`
+)
+
+// open is a database with one row, the books of "may" at 100 by the holder of token 5.
+func open(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(30000)&_pragma=synchronous(0)&_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	exec(t, db, `CREATE TABLE books (id TEXT PRIMARY KEY, total INTEGER NOT NULL, token INTEGER NOT NULL)`)
+	exec(t, db, `INSERT INTO books VALUES ('may', 100, 5)`)
+	return db
+}
+
+func exec(t testing.TB, db *sql.DB, query string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(context.Background(), query, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func total(t testing.TB, db *sql.DB, id string) (total, token int64) {
+	t.Helper()
+	if err := db.QueryRowContext(context.Background(), `SELECT total, token FROM books WHERE id = ?`, id).Scan(&total, &token); err != nil {
+		t.Fatal(err)
+	}
+	return total, token
+}
+
+func TestStatementThatCarriesItsFence(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		query        string
+		args         []any
+		token        int64
+		refused      bool
+		total, after int64
+	}{
+		{"the same holder", update, []any{200, int64(5), "may", int64(5)}, 5, false, 200, 5},
+		{"the same write again", update, []any{100, int64(5), "may", int64(5)}, 5, false, 100, 5},
+		{"a newer holder", update, []any{200, int64(6), "may", int64(6)}, 6, false, 200, 6},
+		{"a former holder", update, []any{200, int64(4), "may", int64(4)}, 4, true, 100, 5},
+		{"a row that is not there", update, []any{200, int64(6), "june", int64(6)}, 6, true, 100, 5},
+		{"numbered placeholders", `UPDATE books SET total = $1, token = $2 WHERE id = $3 AND token <= $2`, []any{200, int64(6), "may"}, 6, false, 200, 6},
+		{"named placeholders, too old", `UPDATE books SET total = :total, token = :token WHERE id = :id AND token <= :token`,
+			[]any{sql.Named("total", 200), sql.Named("token", int64(4)), sql.Named("id", "may")}, 4, true, 100, 5},
+		{"insert or update by a newer holder", upsert, []any{"may", 200, int64(6)}, 6, false, 200, 6},
+		{"insert or update by a former holder", upsert, []any{"may", 200, int64(4)}, 4, true, 100, 5},
+		{"insert", upsert, []any{"june", 200, int64(4)}, 4, false, 100, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			db := open(t)
+			err := fencing.Exec(t.Context(), db, c.token, c.query, c.args...)
+			if errors.Is(err, fencing.ErrRefused) != c.refused || (err != nil) != c.refused {
+				t.Errorf("got %v", err)
+			}
+			if now, token := total(t, db, "may"); now != c.total || token != c.after {
+				t.Errorf("the row has %d by %d", now, token)
+			}
+		})
+	}
+}
+
+func TestStatementThatFencesNothingIsNotRun(t *testing.T) {
+	db := open(t)
+	if err := fencing.Exec(t.Context(), db, 6, `UPDATE books SET total = ? WHERE id = ?`, 200, "may"); err == nil || errors.Is(err, fencing.ErrRefused) {
+		t.Errorf("without the token: %v", err)
+	}
+	if err := fencing.Exec(t.Context(), db, 0, update, 200, int64(0), "may", int64(0)); !errors.Is(err, fencing.ErrNoToken) {
+		t.Errorf("without a lock: %v", err)
+	}
+	if now, _ := total(t, db, "may"); now != 100 {
+		t.Errorf("the row has %d", now)
+	}
+	if err := fencing.Exec(t.Context(), db, 6, `UPDATE cooks SET token = ?`, int64(6)); err == nil || errors.Is(err, fencing.ErrRefused) {
+		t.Errorf("a statement that is wrong: %v", err)
+	}
+}
+
+func TestTransactionBehindAFence(t *testing.T) {
+	db := open(t)
+	exec(t, db, `CREATE TABLE entries (total INTEGER NOT NULL)`)
+	write := func(token int64) error {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		if err := fencing.Exec(t.Context(), tx, token, `UPDATE books SET token = ? WHERE id = ? AND token <= ?`, token, "may", token); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(t.Context(), `INSERT INTO entries VALUES (?)`, token); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	if err := write(7); err != nil {
+		t.Error(err)
+	}
+	if err := write(6); !errors.Is(err, fencing.ErrRefused) {
+		t.Errorf("a former holder: %v", err)
+	}
+	var entries, by int
+	if err := db.QueryRowContext(t.Context(), `SELECT count(*), max(total) FROM entries`).Scan(&entries, &by); err != nil || entries != 1 || by != 7 {
+		t.Errorf("%d entries, the last by %d, %v", entries, by, err)
+	}
+}
+
+func TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction(t *testing.T) {
+	db := open(t)
+	exec(t, db, `INSERT INTO books VALUES ('june', 100, 5)`)
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fencing.Exec(t.Context(), tx, 6, `UPDATE books SET total = 0, token = ? WHERE token <= ?`, int64(6), int64(6)); err == nil || errors.Is(err, fencing.ErrRefused) {
+		t.Errorf("got %v", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Error(err)
+	}
+	if now, _ := total(t, db, "may"); now != 100 {
+		t.Errorf("the row has %d", now)
+	}
+}
+
+// Holders that all write at once through connections of their own: each accepted write finds no greater token, so the last is the
+// greatest.
+func TestConcurrentStatementsNeverGoBack(t *testing.T) {
+	db := open(t)
+	exec(t, db, `CREATE TABLE seen (before INTEGER, after INTEGER)`)
+	exec(t, db, `CREATE TRIGGER t AFTER UPDATE ON books BEGIN INSERT INTO seen VALUES (old.token, new.token); END`)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := range 10 {
+				token := int64(10 + n*8 + (i*5)%8)
+				if err := fencing.Exec(t.Context(), db, token, update, token, token, "may", token); err != nil && !errors.Is(err, fencing.ErrRefused) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	var back, writes int
+	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FILTER (WHERE after < before), count(*) FROM seen`).Scan(&back, &writes); err != nil || back != 0 || writes == 0 {
+		t.Errorf("%d of %d writes went back, %v", back, writes, err)
+	}
+	if now, token := total(t, db, "may"); now != token || token != 10+9*8+7 {
+		t.Errorf("the row has %d by %d", now, token)
+	}
+}
