@@ -76,8 +76,7 @@ lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint
 
 .PHONY: docs
 docs: ## the generated parts of docs/
-	go run ./cmd/internal/flagdocs > docs/flags.md.new
-	mv docs/flags.md.new docs/flags.md
+	go test ./cmd/internal/flagdocs -count=1 -update
 
 .PHONY: examples
 examples: build $(ETCDCTL) ## run the etcdctl examples of docs/protocol.md against an etcd

@@ -55,7 +55,6 @@ func table() []room {
 		{"cmd/internal/joint", []string{"*"}, ""},
 		{"cmd/internal/unlocker", []string{"*"}, ""},
 		{"cmd/internal/mutexdash", []string{"*"}, ""},
-		{"cmd/internal/flagdocs", []string{"*"}, ""},
 		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/metadata"}, "the demo services are users: they have what users have"},
 	}
 }

@@ -1,20 +1,39 @@
-// Flagdocs writes docs/flags.md: the flags of the daemons as they define them. Run it with `make docs`.
-package main
+// Package flagdocs keeps docs/flags.md: the flags of the daemons as they define them. `make docs` writes it.
+package flagdocs
 
 import (
+	"flag"
 	"fmt"
-	"io"
 	"os"
+	"testing"
 
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/flags"
 )
 
-func main() { write(os.Stdout) }
+var update = flag.Bool("update", false, "write docs/flags.md")
 
-func write(w io.Writer) {
-	fmt.Fprintf(w, `# Flags of the daemons
+const file = "../../../docs/flags.md"
+
+func TestTheFlagsInTheDocumentationAreThoseOfThePrograms(t *testing.T) {
+	now := page()
+	if *update {
+		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(written) != now {
+		t.Error("docs/flags.md is out of date: make docs")
+	}
+}
+
+func page() string {
+	return fmt.Sprintf(`# Flags of the daemons
 
 <!-- Written by `+"`make docs`"+` from the programs themselves. -->
 
