@@ -65,6 +65,13 @@ func TestAnnounce(t *testing.T) {
 	if ttl, err := w.etcd.TimeToLive(t.Context(), id); err != nil || ttl.GrantedTTL != 15 {
 		t.Errorf("lease %+v, %v", ttl, err)
 	}
+	if _, err := w.List(t.Context(), func(kv metadata.KV) {
+		if kv.Lease != int64(id) {
+			t.Errorf("%s is listed with lease %d, want %d", kv.Key, kv.Lease, id)
+		}
+	}); err != nil {
+		t.Error(err)
+	}
 	if _, err := w.etcd.Revoke(t.Context(), id); err != nil { // as after a pause of the process
 		t.Fatal(err)
 	}

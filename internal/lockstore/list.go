@@ -148,7 +148,13 @@ func (s *Store) listAtOnce(ctx context.Context, each func(metadata.KV)) (int64, 
 
 func deliver(kvs []*mvccpb.KeyValue, each func(metadata.KV)) {
 	for _, kv := range kvs {
-		each(metadata.KV{Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision})
+		each(keyValue(kv))
+	}
+}
+
+func keyValue(kv *mvccpb.KeyValue) metadata.KV {
+	return metadata.KV{
+		Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Lease: kv.Lease,
 	}
 }
 

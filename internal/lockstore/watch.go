@@ -186,12 +186,7 @@ func deliverRevisions(resp clientv3.WatchResponse, done int64, each func(int64, 
 func convert(events []*clientv3.Event) []metadata.Event {
 	converted := make([]metadata.Event, len(events))
 	for i, e := range events {
-		converted[i] = metadata.Event{
-			KV: metadata.KV{
-				Key: string(e.Kv.Key), Value: e.Kv.Value, CreateRevision: e.Kv.CreateRevision, ModRevision: e.Kv.ModRevision,
-			},
-			Deleted: e.Type == clientv3.EventTypeDelete,
-		}
+		converted[i] = metadata.Event{KV: keyValue(e.Kv), Deleted: e.Type == clientv3.EventTypeDelete}
 	}
 	return converted
 }

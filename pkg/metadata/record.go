@@ -41,6 +41,7 @@ type KV struct {
 	Value          []byte
 	CreateRevision int64
 	ModRevision    int64
+	Lease          int64 // 0 = the key stays until somebody deletes it
 }
 
 // Event is the change of one key; of a deletion only Key and ModRevision are set.
