@@ -95,7 +95,7 @@ type health struct {
 
 func (o *checkOptions) judge(all *snapshot) health {
 	now := o.app.Now()
-	h := health{counts: map[staleness.State]int{}, ill: map[staleness.State][]string{}, unlockers: all.unlockers, alone: all.unlockers == 0 && !o.noUnlocker}
+	h := health{counts: map[staleness.State]int{}, ill: map[staleness.State][]string{}, unlockers: len(all.unlockers), alone: len(all.unlockers) == 0 && !o.noUnlocker}
 	for _, r := range all.locks {
 		if !o.globs.match(r.Name) {
 			continue

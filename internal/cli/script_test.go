@@ -51,6 +51,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"put":        in((*world).put),
+			"leased":     in((*world).leased),
 			"lock":       in((*world).lock),
 			"start":      in((*world).start),
 			"console":    in((*world).console),

@@ -14,8 +14,8 @@ import (
 type snapshot struct {
 	locks     []*metadata.Record // by name
 	waiters   map[string][]metadata.Waiter
-	unlockers int // that run
-	foreign   int // keys below the prefix that fit no layout
+	unlockers []metadata.Presence // that run
+	foreign   int                 // keys below the prefix that fit no layout
 	revision  int64
 }
 
@@ -33,7 +33,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 				all.waiters[key.Lock] = append(all.waiters[key.Lock], w)
 			}
 		case metadata.KindUnlocker:
-			all.unlockers++
+			all.takeUnlocker(key.ID, kv)
 		case metadata.KindForeign:
 			g.take(key, kv)
 			all.foreign++
@@ -49,6 +49,18 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 		inOrder(w)
 	}
 	return all, nil
+}
+
+// takeUnlocker takes the record of an unlocker. Without a lease it would stay when the unlocker is gone, so it proves nothing.
+func (all *snapshot) takeUnlocker(instance string, kv metadata.KV) {
+	p, err := metadata.Unmarshal[metadata.Presence](kv.Value)
+	switch {
+	case kv.Lease == 0:
+		all.foreign++
+	case err == nil:
+		p.ID = instance // the key tells unlockers apart
+		all.unlockers = append(all.unlockers, p)
+	}
 }
 
 // gatherer puts the keys of one lock after the other together.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
+
+// modeAutoUnlock is the mode of an unlocker that removes locks; the others only watch.
+const modeAutoUnlock = "auto-unlock"
 
 type sweepOptions struct {
 	app    *app
@@ -26,8 +30,9 @@ func newSweep(a *app) *cobra.Command {
 		Use:   "sweep --dry-run [PATTERN...]",
 		Short: "Say which locks the unlocker may remove now",
 		Long: `Say which locks are past their deadline, so that an unlocker with a healthy view and a verified clock removes them now. Nothing is
-removed: that needs somebody who has watched the lock for a while, which is the unlocker, or a person, with force-unlock. A
-PATTERN selects names: * is any text, also with slashes, ? is one character.
+removed: that needs somebody who has watched the lock for a while, which is the unlocker, or a person, with force-unlock. Where
+all unlockers say in etcd that they hold back, or none runs, that is told too. A PATTERN selects names: * is any text, also with
+slashes, ? is one character.
 
 JSON: one object per line with name, uuid, token, auto_unlock_at and overdue_seconds.`,
 		Example: `  mutexctl sweep --dry-run
@@ -93,7 +98,33 @@ func (o *sweepOptions) run(ctx context.Context) error {
 		}
 	}
 	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v; nothing was removed\n", count(due, "lock"), len(all.locks), o.policy.ClockSkew)
+	if text := hindrance(all.unlockers); due > 0 && text != "" {
+		fmt.Fprintln(o.app.Stderr, text)
+	}
 	return nil
+}
+
+// hindrance says why no unlocker removes what is due; empty when one may.
+func hindrance(unlockers []metadata.Presence) string {
+	if len(unlockers) == 0 {
+		return "no unlocker runs, so nothing removes locks"
+	}
+	var all []string
+	for _, u := range unlockers {
+		why := u.HeldBack
+		if u.Mode != modeAutoUnlock {
+			why = []string{shortText(u.Mode)}
+		}
+		if len(why) == 0 {
+			return ""
+		}
+		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), clip(visible(strings.Join(why, ", ")), cellColumns)))
+	}
+	text := "the unlockers hold back: " + strings.Join(all[:min(named, len(all))], ", ")
+	if more := len(all) - named; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // due asks for the decision of an unlocker that has watched the lock for ever and that nothing holds back.

@@ -58,6 +58,14 @@ func (w *world) put(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
+// leased KEY VALUE writes a key below the prefix that lives as long as the test needs it.
+func (w *world) leased(ts *testscript.TestScript, _ bool, args []string) {
+	lease, err := w.client.Grant(context.Background(), int64(10*enough.Seconds()))
+	ts.Check(err)
+	_, err = w.client.Put(context.Background(), w.layout.Prefix()+unquote(ts, args[0]), unquote(ts, args[1]), clientv3.WithLease(lease.ID))
+	ts.Check(err)
+}
+
 // lock NAME [FIELD=VALUE...] writes a record by hand, one key a field. Times are relative: alert_at=-5m.
 func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 	fields := map[string]string{
