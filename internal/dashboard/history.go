@@ -184,7 +184,7 @@ func (d *Dashboard) history(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	all, err := d.endings(r.Context())
+	all, err := d.endings(r.Context(), "")
 	v := historyPage{page: d.page(callerOf(r), "history"), Total: len(all), Text: boxText(p.query.text), Problems: p.query.problems,
 		Path: d.urls.To("history"), Clear: d.urls.To("history")}
 	v.Here, v.JSON = "history", d.urls.To("api/v1/history", "q", p.query.text)
@@ -236,7 +236,7 @@ const (
 
 // pastOf is the history of one lock.
 func (d *Dashboard) pastOf(r *http.Request, name string, at lens) lockPast {
-	all, err := d.endings(r.Context())
+	all, err := d.endings(r.Context(), name)
 	p := lockPast{URL: d.urls.To("history", "q", fieldTerm("name", name))}
 	if err != nil {
 		p.Unread = d.config.Explain(err)
@@ -244,9 +244,6 @@ func (d *Dashboard) pastOf(r *http.Request, name string, at lens) lockPast {
 	var held []time.Duration
 	for i := range all {
 		e := &all[i]
-		if e.Lock != name {
-			continue
-		}
 		if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
 			held = append(held, e.EndedAt.Sub(e.LockedAt.Time))
 		}

@@ -53,7 +53,7 @@ func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	all, err := d.endings(r.Context())
+	all, err := d.endings(r.Context(), "")
 	if err != nil {
 		return answer{}, d.unread(err)
 	}

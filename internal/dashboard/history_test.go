@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"encoding/csv"
 	"fmt"
 	"net/http"
@@ -244,5 +245,39 @@ func TestCSVIsHarmlessForSpreadsheets(t *testing.T) {
 	plain := get(busy().dashboard(t), "/locks.csv?q=owner:drm&sort=name").Body.String()
 	if want := "drm/rotate-keys,held,drm,drm-9,17,,"; strings.Count(plain, "\n") != 3 || !strings.Contains(plain, want) {
 		t.Errorf("the CSV is %s, want %s", plain, want)
+	}
+}
+
+func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
+	s := lived(t)
+	s.away = errAway
+	asked := 0
+	d := s.dashboard(t, func(c *dashboard.Config) {
+		c.History = func(context.Context, int) ([]metadata.Ending, error) { asked++; return nil, errAway }
+	})
+	for range 9 {
+		wantWords(t, ok(t, d, "/lock?name="+stuck), "etcd did not answer")
+	}
+	if asked != 1 {
+		t.Errorf("etcd was asked %d times in the same moment", asked)
+	}
+	s.now = s.now.Add(6 * time.Second)
+	if ok(t, d, "/history"); asked != 2 {
+		t.Errorf("six seconds later etcd was asked %d times in all", asked)
+	}
+}
+
+// The page of a lock on a dashboard that remembers all it can: a viewer's poll must stay cheap.
+func BenchmarkLockPageWithALongPast(b *testing.B) {
+	s := busy()
+	for i := range 2000 {
+		s.over(fmt.Sprint("lock-", i%500), metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Hour, time.Duration(i)*time.Second)
+	}
+	d := s.dashboard(b)
+	for i := range 10_000 {
+		d.Ended(&metadata.Record{Name: fmt.Sprint("lock-", i%500), UUID: uuid(fmt.Sprint(i)), Token: int64(i + 1)}, nil)
+	}
+	for b.Loop() {
+		ok(b, d, "/lock?name="+stuck)
 	}
 }

@@ -22,6 +22,7 @@ type past struct {
 
 	read  sync.Mutex // one reads etcd for all
 	kept  []metadata.Ending
+	err   error // of the last read
 	stamp time.Time
 }
 
@@ -84,33 +85,39 @@ func (d *Dashboard) recorded(ctx context.Context) ([]metadata.Ending, error) {
 	defer p.read.Unlock()
 	now := d.config.Now()
 	if age := now.Sub(p.stamp); age >= 0 && age < pastEvery {
-		return p.kept, nil
+		return p.kept, p.err // a silent etcd is not asked anew by each of them
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	endings, err := d.config.History(ctx, maxRecorded)
 	if err == nil {
-		p.kept, p.stamp = endings, now
+		p.kept = endings
 	}
-	return p.kept, err
+	p.err, p.stamp = err, now
+	return p.kept, p.err
 }
 
-// endings are all holds that are known to be over, newest first. What stands in etcd is exact and wins over what was seen.
-func (d *Dashboard) endings(ctx context.Context) ([]metadata.Ending, error) {
+// endings are the holds of a lock that are known to be over, newest first; "" is all locks. What stands in etcd is exact and wins
+// over what was seen.
+func (d *Dashboard) endings(ctx context.Context, lock string) ([]metadata.Ending, error) {
 	recorded, err := d.recorded(ctx)
 	type hold struct {
 		lock  string
 		token int64
 	}
-	all, have := slices.Clone(recorded), make(map[hold]bool, len(recorded))
-	for _, e := range recorded {
-		have[hold{e.Lock, e.Token}] = true
+	var all []metadata.Ending
+	have := map[hold]bool{}
+	for i := range recorded {
+		if e := &recorded[i]; lock == "" || e.Lock == lock {
+			all, have[hold{e.Lock, e.Token}] = append(all, *e), true
+		}
 	}
 	oldest := d.config.Now().Add(-maxSeenAge)
 	d.past.mu.Lock()
-	for _, e := range d.past.seen {
-		if !have[hold{e.Lock, e.Token}] && e.EndedAt.After(oldest) {
-			all = append(all, e)
+	for i := range d.past.seen {
+		e := &d.past.seen[i]
+		if (lock == "" || e.Lock == lock) && e.EndedAt.After(oldest) && !have[hold{e.Lock, e.Token}] {
+			all = append(all, *e)
 		}
 	}
 	d.past.mu.Unlock()
@@ -137,9 +144,9 @@ func (d *Dashboard) watched() ([]gap, time.Time) {
 func (d *Dashboard) remembered(name, hold string) *metadata.Ending {
 	d.past.mu.Lock()
 	defer d.past.mu.Unlock()
-	for _, e := range slices.Backward(d.past.seen) {
-		r := metadata.Record{UUID: e.UUID, Token: e.Token}
-		if e.Lock == name && (e.UUID == hold || r.HistoryID() == hold) {
+	for i := len(d.past.seen) - 1; i >= 0; i-- {
+		e := d.past.seen[i]
+		if r := (metadata.Record{UUID: e.UUID, Token: e.Token}); e.Lock == name && (e.UUID == hold || r.HistoryID() == hold) {
 			return &e
 		}
 	}
