@@ -73,6 +73,8 @@ func (o *observer) look() (staleness.Conditions, staleness.Moment) {
 	switch {
 	case !o.canary.tried:
 		o.gap(now.Mono, gapStart, "")
+	case !c.Writable && o.canary.works: // this process was stopped, or its put hangs: that says nothing of etcd
+		o.gap(now.Mono, gapLate, "")
 	case !c.Writable:
 		o.gap(now.Mono, gapNoWrites, o.canary.cause)
 	case !fresh.Synced:
