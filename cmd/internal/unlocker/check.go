@@ -3,6 +3,7 @@ package unlocker
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
@@ -14,7 +15,7 @@ func (o options) check() error {
 	if _, err := o.mode(); err != nil {
 		return daemon.Usage(err)
 	}
-	for _, check := range []func() error{o.sweep.Check, o.checkMetrics, o.log.Check, o.etcd.Check, o.web.Check} {
+	for _, check := range []func() error{o.sweep.Check, o.checkExclude, o.checkMetrics, o.log.Check, o.etcd.Check, o.web.Check} {
 		if err := check(); err != nil {
 			return daemon.Usage(err)
 		}
@@ -40,6 +41,13 @@ func (o options) mode() (sweeper.Mode, error) {
 		return mode, nil
 	}
 	return "", fmt.Errorf("--policy can not be %q: it is one of alert-only, auto-unlock", o.policy)
+}
+
+func (o options) checkExclude() error {
+	if slices.Contains(o.exclude, "") {
+		return errors.New("--sweep.exclude is empty: give a glob of lock names, or leave the flag out")
+	}
+	return nil
 }
 
 func (o options) checkMetrics() error {

@@ -2,6 +2,7 @@ package unlocker
 
 import (
 	"bytes"
+	"fmt"
 	"html/template"
 	"net/http"
 	"time"
@@ -71,9 +72,25 @@ func (p *page) show() shown {
 	return s
 }
 
+// clock says how the own wall clock compares.
+func clock(s sweeper.Status) string {
+	offset := s.Offset.Round(time.Millisecond)
+	switch {
+	case s.WallClock == staleness.Unverified:
+		return "unverified: there is nobody to compare it with"
+	case offset > 0:
+		return fmt.Sprintf("%s, %v ahead of the others", s.WallClock, offset)
+	case offset < 0:
+		return fmt.Sprintf("%s, %v behind the others", s.WallClock, -offset)
+	}
+	return fmt.Sprintf("%s, as the others show", s.WallClock)
+}
+
 var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{
 	"utc":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
 	"short": func(d time.Duration) time.Duration { return d.Round(time.Second) },
+	"ms":    func(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) },
+	"clock": clock,
 }).Parse(`<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>unlocker {{.ID}}</title></head>
@@ -82,7 +99,7 @@ var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{
 <p>{{with .NotReady}}<strong>Not ready:</strong> {{.}}.{{else}}Ready.{{end}}
 Policy <strong>{{.Sweep.Mode}}</strong>.
 {{- if not .Fresh.Synced}} <strong>The picture of the locks is not current:</strong> {{.Fresh.Cause}}.{{end}}
-{{- if not .Sweep.Writable}} <strong>etcd takes no writes</strong>{{with .Sweep.Failure}}: {{.}}{{end}}.{{end}}
+{{- if not .Sweep.Writable}} {{with .Sweep.Failure}}<strong>etcd takes no writes:</strong> {{.}}{{else}}<strong>No write into etcd was confirmed lately</strong>{{end}}.{{end}}
 {{- if not .Sweep.Forward}} <strong>etcd went back to an older state:</strong> nothing is removed until all unlockers that saw the later one are restarted, which confirms it.{{end}}
 {{- if .Sweep.Brake}} <strong>Brake:</strong> so many locks are due at once that each unlocker removes one a second.{{end}}</p>
 <table>
@@ -91,10 +108,10 @@ Policy <strong>{{.Sweep.Mode}}</strong>.
 <tr><th>due within a minute<td>{{.Sweep.DueSoon}}
 <tr><th>set aside after failures<td>{{.Sweep.SetAside}}
 <tr><th>last gap<td>{{short .Sweep.SinceGap}} ago: {{.Sweep.GapCause}}
-<tr><th>own wall clock<td>{{.Sweep.WallClock}}, {{.Sweep.Offset}} ahead of the others, {{.Sweep.ClockJumps}} jumps; it is {{utc .Now}}
+<tr><th>own wall clock<td>{{clock .Sweep}}, {{.Sweep.ClockJumps}} jumps; it is {{utc .Now}}
 <tr><th>etcd<td>revision {{.Sweep.Revision}}, {{if .Fresh.Heard.IsZero}}never heard{{else}}heard {{utc .Fresh.Heard}}{{end}}
 {{- with .Etcd}}{{range .Members}}
-<tr><th>member {{.Endpoint}}<td>{{with .Problem}}{{.}}{{else}}{{.Version}}{{if .Leader}}, leads{{end}}, answered in {{.Took}}{{end}}{{end}}
+<tr><th>member {{.Endpoint}}<td>{{with .Problem}}{{.}}{{else}}{{.Version}}{{if .Leader}}, leads{{end}}, answered in {{ms .Took}}{{end}}{{end}}
 <tr><th>alarms of etcd<td>{{with .Problem}}not known: {{.}}{{else}}{{range .Alarms}}{{.Kind}} by {{.Member}} {{else}}none{{end}}{{end}}{{end}}
 <tr><th>unlockers<td>{{range .Unlockers}}{{.ID}} ({{.Mode}}) {{end}}
 <tr><th>policy<td>clock skew {{.Policy.ClockSkew}}, warning at least {{.Policy.MinWarning}}; without readable deadlines alert after {{.Policy.DefaultAlertAfter}}, removal after {{.Policy.DefaultAutoUnlockAfter}} (0s = never)

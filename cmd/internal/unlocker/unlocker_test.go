@@ -1,0 +1,90 @@
+package unlocker_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }
+
+// start runs an unlocker until the test ends, wants it to end well, and returns the address of its page.
+func start(t *testing.T, endpoint string) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = l.Addr().String()
+	l.Close()
+	args := []string{"--policy=auto-unlock", "--etcd.endpoints=" + endpoint, "--web.listen-address=" + address, "--web.shutdown-delay=0s", "--log.level=error"}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- flags.Execute(ctx, unlocker.Command(), args) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the program ended with %v", err)
+		}
+	})
+	return address
+}
+
+// pageShows waits until the page fits the expression, doing something before each look.
+func pageShows(t *testing.T, address, expression string, before func()) {
+	t.Helper()
+	wanted, last := regexp.MustCompile(expression), ""
+	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(100 * time.Millisecond) {
+		before()
+		resp, err := http.Get("http://" + address + "/")
+		if err != nil {
+			last = err.Error()
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if last = string(body); err == nil && wanted.MatchString(last) {
+			return
+		}
+	}
+	t.Fatalf("the page does not fit %q:\n%s", expression, last)
+}
+
+func TestThePageTellsTheClockInWords(t *testing.T) {
+	address := start(t, etcdtest.Start(t).Endpoint())
+	pageShows(t, address, `<td>verified, (as the others show|[0-9.]+m?s (ahead of|behind) the others), 0 jumps;`, func() {})
+}
+
+// An unlocker that was there before a backup was restored tells of a later revision, and goes on telling.
+func TestAnUnlockerThatSawALaterStateOfEtcdIsHeard(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	client := etcd.Client(t)
+	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pageShows(t, start(t, etcd.Endpoint()), "etcd went back to an older state", func() {
+		p := metadata.Presence{ID: "older", Now: metadata.Time{Time: time.Now()}, Revision: 1_000_000}
+		if _, err := client.Put(t.Context(), layout.Unlocker(p.ID), metadata.Marshal(p)); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAnEmptyExclusionIsNamedByItsFlag(t *testing.T) {
+	err := flags.Execute(t.Context(), unlocker.Command(), []string{"--policy=auto-unlock", "--sweep.exclude="})
+	if err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "--sweep.exclude is empty") {
+		t.Errorf("%v", err)
+	}
+}
