@@ -29,10 +29,11 @@ function short(ms) {
 const digits = (s) => `${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")}`;
 const countdown = (ms) => (ms >= 120000 ? short(ms) : digits(Math.ceil(Math.max(0, ms) / 1000)));
 
+// A deadline that is over is due until the server confirms it.
 const words = {
   age: (t) => short(t),
   alert: (t) => (t < 0 ? `in ${countdown(-t)}` : `${short(t)} ago`),
-  unlock: (t) => (t < 0 ? countdown(-t) : "due"), // until the server confirms
+  unlock: (t) => (t < 0 ? countdown(-t) : "due"),
   last: (t) => (t < 0 ? countdown(-t) : "outcome unknown"),
   over: (t) => (t < 120000 ? `+${digits(Math.floor(Math.max(0, t) / 1000))}` : `+${short(t)}`),
 };
@@ -46,7 +47,9 @@ const stored = (name, value) => {
   try {
     if (value === undefined) return localStorage.getItem(name);
     value ? localStorage.setItem(name, value) : localStorage.removeItem(name);
-  } catch { /* storage is switched off: for this page only */ }
+  } catch {
+    // Storage is switched off: for this page only.
+  }
 };
 
 const onScreen = new WeakSet();
@@ -109,7 +112,8 @@ function nextZone() {
 }
 
 // The page follows: the same address is asked for again, with the version that is shown.
-let every = Number(stored("every")) || 5, before = every, etag = "", failures = 0, pollTimer = 0, polling = false, contacted = Date.now(), retryAt = 0, signedOut = false;
+const least = Number(document.body.dataset.least);
+let every = Math.max(Number(stored("every")) || 5, least), before = every, etag = "", failures = 0, pollTimer = 0, polling = false, contacted = Date.now(), retryAt = 0, signedOut = false;
 const list = () => $("live");
 const follows = () => list() || document.querySelector("[data-follows]");
 
@@ -118,7 +122,7 @@ function schedule(ms) {
   if (!follows() || !every || document.hidden || signedOut) return;
   const next = Number(list()?.dataset.next), until = next ? next - now() + 150 : Infinity;
   if (until > 0) ms = Math.min(ms, until);
-  ms = Math.max(ms, 300);
+  ms = Math.max(ms, least * 1000);
   retryAt = Date.now() + ms;
   pollTimer = setTimeout(poll, ms);
 }
@@ -141,8 +145,8 @@ async function poll() {
   } catch {
     failures++;
     if (failures > 1) {
-      banner("lost", " ", "now", () => poll());
-      document.body.classList.add("stale", "lost");
+      banner("lost", " ", "now", poll);
+      document.body.className = "stale lost";
     }
     schedule(Math.min(30000, 2000 * 2 ** Math.min(failures - 1, 4)) * (0.8 + 0.4 * Math.random()));
     tick();
@@ -151,10 +155,11 @@ async function poll() {
   }
 }
 
+const reload = () => location.reload();
 function signOut() {
   signedOut = true;
-  banner("out", "Signed out. What you see is no longer kept up to date.", "reload", () => location.reload());
-  document.body.classList.add("stale", "lost");
+  banner("out", "Signed out. What you see is no longer kept up to date.", "reload", reload);
+  document.body.className = "stale lost";
 }
 
 // Nothing changed: that is news too, the picture is as fresh as can be.
@@ -169,16 +174,15 @@ function confirmed(when) {
 function banner(id, text, action, act) {
   const old = $(id);
   if (!text || old) return text || old?.parentElement.remove();
-  const p = document.createElement("p"), span = document.createElement("span"), button = document.createElement("button");
+  const p = make("p", "", ""), button = make("button", "", action);
   p.className = "banner contact";
-  p.setAttribute("role", "alert");
-  span.id = id;
-  span.textContent = text;
-  button.textContent = action;
+  p.role = "alert";
   button.addEventListener("click", act);
-  p.append(span, button);
+  p.append(make("span", id, text), button);
   $("alerts").before(p);
 }
+
+const make = (tag, id, textContent) => Object.assign(document.createElement(tag), { id, textContent });
 
 function apply(text, received, version) {
   const page = new DOMParser().parseFromString(html.createHTML(text), "text/html");
@@ -197,7 +201,7 @@ function apply(text, received, version) {
 function show(level, title, icon) {
   document.body.className = level;
   document.title = title;
-  if ($("icon").getAttribute("href") !== icon) $("icon").setAttribute("href", icon);
+  if ($("icon").getAttribute("href") !== icon) $("icon").href = icon;
 }
 
 // The banner of the server is an alert once: it is not put anew while it stays.
@@ -228,7 +232,7 @@ function applyList(fresh, received) {
   if (!fresh) return signOut();
   offset = Number(fresh.dataset.now) - performance.timeOrigin - received;
   etag = fresh.dataset.etag;
-  if (fresh.dataset.build !== live.dataset.build) banner("build", "There is a new version of this page.", "reload", () => location.reload());
+  if (fresh.dataset.build !== live.dataset.build) banner("build", "There is a new version of this page.", "reload", reload);
   for (const name of ["now", "next", "etag", "from", "level"]) live.dataset[name] = fresh.dataset[name];
   show(fresh.dataset.level, fresh.dataset.title, fresh.dataset.icon);
   alerts(fresh.querySelector("[data-part=banner]"));
@@ -244,8 +248,10 @@ function applyList(fresh, received) {
 }
 
 // Rows are patched where they stand. That they change places, come and go waits while somebody is busy with the table.
-let waiting = null, acted = Date.now(); // the rows that should be there, by key
-const key = (row) => row.querySelector(".name").href || row.querySelector(".name").textContent; // names lock and hold
+// waiting are the rows that should be there, by key. A key names the lock and the hold.
+let waiting = null, acted = Date.now();
+const named = (row) => row.querySelector(".name");
+const key = (row) => named(row).href || named(row).textContent;
 const busy = (table) => Date.now() - acted < 60000 && (table.matches(":hover") || holds(table));
 
 function rows(live, fresh) {
@@ -328,8 +334,7 @@ function count(n) {
   let button = $("changes");
   if (!n) return button?.remove();
   if (!button) {
-    button = document.createElement("button");
-    button.id = "changes";
+    button = make("button", "changes", "");
     button.addEventListener("click", () => settle(true));
     $("main").append(button);
   }
@@ -387,7 +392,7 @@ async function copy(text, button) {
 
 // Keys. None while typing or with a modifier, none where they are switched off; none of them changes anything but the view.
 const names = () => [...document.querySelectorAll(".locks .name")];
-const here = () => document.activeElement.closest?.("tbody")?.querySelector(".name");
+const here = () => document.activeElement.closest(".locks tbody")?.querySelector(".name");
 function step(by) {
   const links = names();
   links[Math.max(0, Math.min(links.length - 1, links.indexOf(here()) + by))]?.focus();
@@ -446,4 +451,5 @@ findTimes();
 run();
 schedule(every * 1000);
 
-export { words, tick }; // for the tests
+// For the tests.
+export { words, tick };
