@@ -27,12 +27,12 @@ func open(t testing.TB) *sql.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	exec(t, db, `CREATE TABLE books (id TEXT PRIMARY KEY, total INTEGER NOT NULL, token INTEGER NOT NULL)`)
-	exec(t, db, `INSERT INTO books VALUES ('may', 100, 5)`)
+	execute(t, db, `CREATE TABLE books (id TEXT PRIMARY KEY, total INTEGER NOT NULL, token INTEGER NOT NULL)`)
+	execute(t, db, `INSERT INTO books VALUES ('may', 100, 5)`)
 	return db
 }
 
-func exec(t testing.TB, db *sql.DB, query string, args ...any) {
+func execute(t testing.TB, db *sql.DB, query string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(context.Background(), query, args...); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestStatementThatFencesNothingIsNotRun(t *testing.T) {
 
 func TestTransactionBehindAFence(t *testing.T) {
 	db := open(t)
-	exec(t, db, `CREATE TABLE entries (total INTEGER NOT NULL)`)
+	execute(t, db, `CREATE TABLE entries (total INTEGER NOT NULL)`)
 	write := func(token int64) error {
 		tx, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
@@ -128,7 +128,7 @@ func TestTransactionBehindAFence(t *testing.T) {
 
 func TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction(t *testing.T) {
 	db := open(t)
-	exec(t, db, `INSERT INTO books VALUES ('june', 100, 5)`)
+	execute(t, db, `INSERT INTO books VALUES ('june', 100, 5)`)
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -148,8 +148,8 @@ func TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction(t *testing.T) {
 // greatest.
 func TestConcurrentStatementsNeverGoBack(t *testing.T) {
 	db := open(t)
-	exec(t, db, `CREATE TABLE seen (before INTEGER, after INTEGER)`)
-	exec(t, db, `CREATE TRIGGER t AFTER UPDATE ON books BEGIN INSERT INTO seen VALUES (old.token, new.token); END`)
+	execute(t, db, `CREATE TABLE seen (before INTEGER, after INTEGER)`)
+	execute(t, db, `CREATE TRIGGER t AFTER UPDATE ON books BEGIN INSERT INTO seen VALUES (old.token, new.token); END`)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
