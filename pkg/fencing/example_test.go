@@ -1,0 +1,81 @@
+package fencing_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/clustermutex/unlocker/pkg/fencing"
+)
+
+// A server whose books only the newest holder of a lock may write, and two holders; 33 and 34 stand for the tokens of their locks.
+func Example() {
+	books := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		fmt.Println("written by", fencing.FromContext(r.Context()))
+	})
+	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.Named("books")}
+	server := httptest.NewServer(fence.Handler(books))
+	defer server.Close()
+
+	client := &http.Client{Transport: &fencing.Transport{}}
+	write := func(token int64) {
+		ctx := fencing.NewContext(context.Background(), token) // lock.Context(), lock.Token()
+		r, err := http.NewRequestWithContext(ctx, http.MethodPut, server.URL, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer answer.Body.Close()
+		fmt.Println(answer.Status)
+	}
+	write(33)
+	write(34)
+	write(33) // it was paused, and does not know yet
+	// Output:
+	// written by 33
+	// 200 OK
+	// written by 34
+	// 200 OK
+	// 412 Precondition Failed
+}
+
+// A handler that leaves the check to the statement that does the work.
+func ExampleCarry() {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1) // each connection has a memory of its own
+	ctx := context.Background()
+	if _, err := db.ExecContext(ctx, `CREATE TABLE books (id TEXT, total INTEGER, token INTEGER); INSERT INTO books VALUES ('may', 0, 0)`); err != nil {
+		log.Fatal(err)
+	}
+	h := fencing.Carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token := fencing.FromContext(r.Context())
+		err := fencing.Exec(r.Context(), db, token,
+			`UPDATE books SET total = total + 1, token = ? WHERE id = ? AND token <= ?`, token, "may", token)
+		if err != nil {
+			fmt.Println(errors.Is(err, fencing.ErrRefused), err)
+			fencing.Answer(w, err)
+		}
+	}))
+	for _, token := range []int64{33, 34, 33} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil)
+		fencing.Set(r.Header, token)
+		h.ServeHTTP(w, r)
+		fmt.Println(token, w.Code)
+	}
+	// Output:
+	// 33 200
+	// 34 200
+	// true write with token 33: refused by the fence: the row has a greater token, or does not exist
+	// 33 412
+}
