@@ -109,7 +109,7 @@ func (c *Collector) alarms(ch chan<- prometheus.Metric) {
 	}
 	states := map[string]bool{"NOSPACE": false, "CORRUPT": false}
 	for _, alarm := range raised {
-		states[label(alarm)] = true
+		states[metadata.Label(alarm)] = true
 	}
 	for alarm, on := range states {
 		gauge(ch, c.d.alarm, truth(on), alarm)
@@ -118,7 +118,7 @@ func (c *Collector) alarms(ch chan<- prometheus.Metric) {
 
 func counters(ch chan<- prometheus.Metric, d *prometheus.Desc, counts map[string]uint64) {
 	for name, n := range counts {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), label(name))
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), metadata.Label(name))
 	}
 }
 

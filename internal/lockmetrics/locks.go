@@ -52,12 +52,12 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues map[string][]metadata.Waiter) int {
 	taken := make(map[string]bool, len(locks))
 	for _, j := range locks {
-		r, name := j.record, nameLabel(j.record.Name)
+		r, name := j.record, metadata.NameLabel(j.record.Name)
 		if taken[name] {
 			continue
 		}
 		taken[name] = true
-		labels := []string{name, label(r.Owner), label(r.Hostname)}
+		labels := []string{name, metadata.Label(r.Owner), metadata.Label(r.Hostname)}
 		instant(ch, c.d.lockedAt, r.LockedAt, labels...)
 		instant(ch, c.d.alertAt, j.verdict.AlertAt, labels...)
 		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, labels...)

@@ -2,11 +2,8 @@ package sweeper
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,12 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-const (
-	// mostLabelBytes is the length of the longest label value that comes from a record.
-	mostLabelBytes = 128
-	// mostUnlocked bounds the series about removals of single locks; the newest are kept.
-	mostUnlocked = 1000
-)
+// mostUnlocked bounds the series about removals of single locks; the newest are kept.
+const mostUnlocked = 1000
 
 // metrics are the numbers that the sweep itself changes. Which locks exist, and their states, are told by others at scrape.
 type metrics struct {
@@ -70,7 +63,7 @@ func (m *metrics) removed(r *metadata.Record, at time.Time, lag time.Duration) {
 	m.lag.Observe(max(0, lag).Seconds())
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unlocked[lockLabels{label(r.Name), label(r.Owner), label(r.Hostname)}] = at
+	m.unlocked[lockLabels{metadata.NameLabel(r.Name), metadata.Label(r.Owner), metadata.Label(r.Hostname)}] = at
 	if len(m.unlocked) > 2*mostUnlocked {
 		m.forget(mostUnlocked)
 	}
@@ -91,24 +84,6 @@ func (m *metrics) forget(most int) {
 			delete(m.unlocked, labels)
 		}
 	}
-}
-
-// label makes text from outside a label value: at most 128 bytes of characters that show.
-func label(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
-			return r
-		}
-		return utf8.RuneError
-	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
-	if len(s) <= mostLabelBytes {
-		return s
-	}
-	end := mostLabelBytes
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
 }
 
 // Describe implements [prometheus.Collector].

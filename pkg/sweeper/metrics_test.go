@@ -2,6 +2,7 @@ package sweeper_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -141,17 +142,19 @@ func TestLabelsAreBoundedAndDistinct(t *testing.T) {
 		s := newStore()
 		n := s.join(t)
 		long := "x" + strings.Repeat("é", 100)
+		var names []string // as the metrics of the locks write them
 		for i, name := range []string{long + "1", long + "2", "\xff\xfe", "\xff"} {
+			names = append(names, metadata.NameLabel(name))
 			s.take(name, time.Second, 2*time.Minute, func(r *metadata.Record) { r.Owner, r.Hostname = long+fmt.Sprint(i), "\xffhost" })
 		}
 		s.wait(10 * time.Minute)
 		series := gather(t, n)["unlocker_lock_last_auto_unlock_timestamp_seconds"].GetMetric()
-		if len(series) != 2 {
-			t.Errorf("%d series: names that look the same share one", len(series))
+		if len(series) != 4 {
+			t.Errorf("%d series of four locks", len(series))
 		}
 		for _, m := range series {
 			for _, l := range m.GetLabel() {
-				if v := l.GetValue(); len(v) > 128 || !utf8.ValidString(v) {
+				if v := l.GetValue(); len(v) > 128 || !utf8.ValidString(v) || l.GetName() == "lock" && !slices.Contains(names, v) {
 					t.Errorf("label %s=%q", l.GetName(), v)
 				}
 			}

@@ -1,0 +1,52 @@
+package metadata
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxLabelBytes is the length of the longest label.
+const maxLabelBytes = 128
+
+// Label makes the value of a metric's label of text from outside: invalid UTF-8 and characters that do not show (control
+// characters, bidi marks, line separators) become U+FFFD, and it is cut to 128 bytes.
+func Label(s string) string {
+	if isLabel(s) {
+		return s
+	}
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, strings.ToValidUTF8(s[:min(len(s), 4*maxLabelBytes)], string(utf8.RuneError)))
+	return cut(s, maxLabelBytes)
+}
+
+// NameLabel is the label of a lock's name. A name that had to be changed gets a mark computed from the whole name, so that
+// names which differ only in what was lost stay apart, and so that every program writes the same label.
+func NameLabel(name string) string {
+	if isLabel(name) {
+		return name
+	}
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	mark := fmt.Sprintf("~%08x", h.Sum32())
+	return cut(Label(name), maxLabelBytes-len(mark)) + mark
+}
+
+// isLabel tells whether s is a label as it is.
+func isLabel(s string) bool {
+	if len(s) > maxLabelBytes || !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if (r < ' ' || r >= utf8.RuneSelf || r == 0x7f) && !unicode.IsGraphic(r) {
+			return false
+		}
+	}
+	return true
+}
