@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,13 +11,14 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
 	s, b := newStage(t), newTab(t)
 	s.hold(lock{name: "billing/invoice-run", owner: "billing", host: "billing-0", purpose: "nightly invoices", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
 	s.hold(lock{name: "catalog/sync", owner: "catalog", host: "catalog-0", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
-	s.hold(lock{name: "drm/rotate-keys", owner: "drm", host: "drm-0", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+	s.library("drm/rotate-keys")
 	b.open(s.url)
 	b.until("three locks", `document.querySelectorAll(".locks tbody").length === 3`)
 
@@ -37,6 +39,28 @@ func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
 	}
 	b.press("u")
 	b.until("the list again", `document.querySelector(".locks")`)
+	b.open(s.url + "lock?name=drm/rotate-keys")
+	if text := ask[string](b, `document.querySelector(".first").textContent`); !strings.Contains(text, "test/browser/list_test.go") {
+		t.Errorf("the lock of the library was taken at %q", text)
+	}
+}
+
+// library takes a lock as programs in Go do, until the test ends.
+func (s *stage) library(name string) {
+	s.t.Helper()
+	locks, err := mutex.New(s.client, mutex.Options{Prefix: s.layout.Prefix(), Owner: "drm"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	held, err := locks.TryLock(s.t.Context(), name, mutex.Purpose("rotation of the content keys"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := errors.Join(held.Unlock(), locks.Close()); err != nil {
+			s.t.Error(err)
+		}
+	})
 }
 
 func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {

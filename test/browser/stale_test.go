@@ -10,9 +10,12 @@ import (
 
 func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
+	s, b, asking := unlockStage(t), newTab(t), newTab(t)
 	s.night()
 	s.unlocker("alert-only")
+	b.login("bob@example.org")
+	asking.login("ann@example.org")
+	asking.confirm(s)
 	b.open(s.url)
 	b.until("live", `document.body.className === "live" && document.getElementById("fresh").textContent.includes("live")`)
 
@@ -35,8 +38,16 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 		t.Errorf("%d locks are left of the last known state, want 12", n)
 	}
 
+	asking.fill(held, "the pod is gone, see the ticket")
+	if text := ask[string](asking, `document.getElementById("main").innerText`); !strings.Contains(text, "Not while the data is stale") {
+		t.Errorf("a force unlock is answered with %q", text)
+	}
+
 	s.etcd.Restart(t)
 	b.until("live again", `document.body.className === "live" && !document.querySelector("#alerts .banner")`, 40*time.Second)
+	if !s.held(held) {
+		t.Error("the refused force unlock ended the hold")
+	}
 	s.hold(lock{name: "after/the/outage", owner: "o", host: "h", held: time.Second, alert: time.Hour, unlock: time.Hour})
 	b.until("a lock taken after that", `document.querySelector(".locks").textContent.includes("after/the/outage")`)
 }
