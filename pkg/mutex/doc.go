@@ -37,6 +37,7 @@
 //   - In the same etcd, add [Lock.Guard] to the compares of your transaction: it commits only while the lock is held.
 //   - Elsewhere, send [Lock.Token] with every write, let the resource keep the greatest token that it has seen, and refuse smaller
 //     ones: UPDATE … SET …, token = $1 WHERE id = $2 AND token <= $1.
+//     Package fencing does this for SQL and HTTP.
 //
 // A lock without a fence is good for saving work that should not be done twice; not for what must not.
 //
