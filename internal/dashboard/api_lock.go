@@ -46,7 +46,7 @@ type fieldJSON struct {
 type endingJSON struct {
 	Hold  string   `json:"hold"`
 	Owner *string  `json:"owner"`
-	How   string   `json:"how"` // released, auto_unlocked, forced
+	How   *string  `json:"how"` // released, auto_unlocked, forced
 	By    *string  `json:"by"`
 	Why   *string  `json:"why"`
 	At    *string  `json:"at"`
@@ -110,9 +110,9 @@ func fieldsJSON(c caller, fields []metadata.Field) []fieldJSON {
 }
 
 func endedJSON(v *lockView, now time.Time) *endingJSON {
-	j := &endingJSON{Hold: v.asked, How: metadata.EndedReleased}
+	j := &endingJSON{Hold: v.asked}
 	if e := v.ending; e != nil {
-		j.Owner, j.How, j.By, j.Why = known(e.Owner), e.Ended, known(e.By), known(e.Why)
+		j.Owner, j.How, j.By, j.Why = known(e.Owner), known(e.Ended), known(e.By), known(e.Why)
 		j.At, j.AtIn = instants(e.EndedAt.Time, now)
 	}
 	return j

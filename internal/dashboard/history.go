@@ -3,11 +3,9 @@ package dashboard
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // historyPage is what became of holds.
@@ -72,111 +70,6 @@ func (l lens) since(t time.Time) *moment {
 		}
 	}
 	return m
-}
-
-// matchesPast tells whether the query finds a hold that is over. Ages and states are those at its end, so that state:alerting
-// finds what had alerted.
-func (d *Dashboard) matchesPast(q *query, e *metadata.Ending) bool {
-	if len(q.terms) == 0 {
-		return true
-	}
-	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID, Purpose: e.Purpose, Attributes: e.Attributes,
-		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
-	return q.matches(newRow(&r, d.config.Policy, staleness.Moment{Wall: e.EndedAt.Time}, nil, nil), e.EndedAt.Time)
-}
-
-// pastRequest is what the parameters of a history ask for.
-type pastRequest struct {
-	query    *query
-	from, to time.Time
-	limit    int
-	after    pastCursor
-}
-
-// pastCursor is the place behind a record in a list that is sorted by time, newest first.
-type pastCursor struct {
-	at    time.Time
-	token int64
-}
-
-func (c pastCursor) String() string {
-	if c.at.IsZero() {
-		return ""
-	}
-	return strconv.FormatInt(c.at.UnixMilli(), 36) + "." + strconv.FormatInt(c.token, 36)
-}
-
-// behind tells whether a record comes after the cursor.
-func (c pastCursor) behind(at time.Time, token int64) bool {
-	a, b := at.UnixMilli(), c.at.UnixMilli()
-	return c.at.IsZero() || a < b || a == b && token < c.token
-}
-
-func parsePast(r *http.Request, most int) (pastRequest, error) {
-	v := r.URL.Query()
-	p := pastRequest{query: parseQuery(v.Get("q")), limit: defaultLimit}
-	bad := func(text string) (pastRequest, error) {
-		return p, &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text}
-	}
-	if text := v.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if p.limit = n; err != nil || n < 1 || n > most {
-			return bad("limit: wants a number from 1 to " + strconv.Itoa(most) + ".")
-		}
-	}
-	for name, t := range map[string]*time.Time{"from": &p.from, "to": &p.to} {
-		if text := v.Get(name); text != "" {
-			at, err := time.Parse(time.RFC3339, text)
-			if *t = at; err != nil {
-				return bad(name + ": wants a time like 2026-11-21T03:00:00Z.")
-			}
-		}
-	}
-	if text := v.Get("after"); text != "" {
-		at, token, ok := cutCursor(text)
-		if p.after = (pastCursor{time.UnixMilli(at).UTC(), token}); !ok {
-			return bad("after: this is no cursor of a history.")
-		}
-	}
-	return p, nil
-}
-
-func cutCursor(text string) (at, token int64, ok bool) {
-	for i, c := range text {
-		if c == '.' {
-			at, err1 := strconv.ParseInt(text[:i], 36, 64)
-			token, err2 := strconv.ParseInt(text[i+1:], 36, 64)
-			return at, token, err1 == nil && err2 == nil
-		}
-	}
-	return 0, 0, false
-}
-
-// during tells whether the request asks for this time.
-func (p pastRequest) during(at time.Time) bool {
-	return (p.from.IsZero() || !at.Before(p.from)) && (p.to.IsZero() || at.Before(p.to))
-}
-
-// found are the endings that the request asks for: one page of them, how many there are, and the cursor of the next page.
-func (d *Dashboard) found(p pastRequest, all []metadata.Ending) (list []metadata.Ending, matched int, next pastCursor) {
-	for i := range all {
-		e := &all[i]
-		if !p.during(e.EndedAt.Time) || !d.matchesPast(p.query, e) {
-			continue
-		}
-		if matched++; !p.after.behind(e.EndedAt.Time, e.Token) {
-			continue
-		}
-		if len(list) == p.limit {
-			if next.at.IsZero() {
-				last := list[len(list)-1]
-				next = pastCursor{last.EndedAt.Time, last.Token}
-			}
-			continue
-		}
-		list = append(list, *e)
-	}
-	return list, matched, next
 }
 
 func (d *Dashboard) history(r *http.Request) (answer, error) {

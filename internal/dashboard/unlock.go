@@ -121,65 +121,6 @@ func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error
 	return action, d.notDone(err)
 }
 
-// readNow reads the lock from etcd.
-func (d *Dashboard) readNow(ctx context.Context, name string) (metadata.Document, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	document, _, err := d.config.Document(ctx, name)
-	return document, err
-}
-
-func (d *Dashboard) notDone(err error) error {
-	return &problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done", Detail: "Nothing was done: " + strings.TrimSuffix(d.config.Explain(err), ".") + ".",
-		Retry: 5 * time.Second}
-}
-
-// lookAgain tells what became of the hold. It is nil when our removal turns out to have been done.
-func (d *Dashboard) lookAgain(ctx context.Context, w wish, r *metadata.Record, ours metadata.Ending, cause error) error {
-	document, err := d.readNow(ctx, w.Name)
-	there := len(document.Fields) > 0 && document.UUID == w.Hold && document.Token == w.Token
-	switch {
-	case err != nil || there:
-		unknown := &problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown", Link: d.urls.Lock(w.Name, w.Hold),
-			Detail: "etcd did not say whether it was done (" + d.config.Explain(cause) + "). "}
-		if unknown.Detail += "Look at the lock before you try again."; there {
-			unknown.Detail += " The hold is still there, but the request may still be on its way."
-		}
-		return unknown
-	case errors.Is(cause, ErrUnknown):
-		ending := d.ending(ctx, w.Name, r.HistoryID())
-		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By && ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
-			return nil
-		}
-	}
-	return d.conflict(ctx, w, document)
-}
-
-// conflict says who holds the lock now, or how the hold ended.
-func (d *Dashboard) conflict(ctx context.Context, w wish, now metadata.Document) error {
-	p := &problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: w.Name, Link: d.urls.Lock(w.Name, ""),
-		Detail: "Nothing was done. The hold that you saw is over"}
-	if ending := d.ending(ctx, w.Name, w.historyID()); ending != nil {
-		p.Detail += ": " + endedWord(ending.Ended)
-		if ending.By != "" {
-			p.Detail += " by " + plain(ending.By)
-		}
-		p.Detail += " " + short(d.config.Now().Sub(ending.EndedAt.Time)) + " ago"
-	}
-	switch {
-	case len(now.Fields) == 0:
-		p.Detail += ". Nobody holds the lock now."
-	case now.Token == 0:
-		p.Detail += ". Nobody holds the lock now, but keys of it are there."
-	default:
-		p.Detail += ". The lock is now held by " + d.holder(&now.Record) + "."
-		row := d.rowNow(&now.Record, nil, nil)
-		lock := d.lockJSON(row, d.config.Now())
-		p.Lock = &lock
-	}
-	return p
-}
-
 // holder is the holder in one line.
 func (d *Dashboard) holder(r *metadata.Record) string {
 	line := plain(clip(cmp.Or(r.Owner, "somebody"), maxWordShown))
@@ -202,30 +143,3 @@ func (d *Dashboard) newAction(c caller, w wish, holder string) metadata.Action {
 		Reason: w.Reason, Ticket: w.Ticket, Result: "success",
 	}
 }
-
-// record counts a try and writes it to the log, which is the audit trail of what was not done.
-func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error) {
-	result := "success"
-	var p *problem
-	switch {
-	case err == nil:
-	case errors.As(err, &p) && p.Code == "hold_changed":
-		result = "conflict"
-	case errors.As(err, &p) && (p.Code == "outcome_unknown" || p.Code == "etcd"):
-		result = "error"
-	default:
-		result = "denied"
-	}
-	d.metrics.forced.WithLabelValues(result).Inc()
-	c, event := callerOf(r), d.config.Log.Info()
-	if err != nil {
-		event = d.config.Log.Warn().Str("why", clip(err.Error(), maxLogged))
-	}
-	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.name).Str("source", string(c.source)).
-		Str("client", c.client).Str("user_agent", plain(clip(r.UserAgent(), maxLogged))).Str("lock", plain(clip(w.Name, metadata.MaxNameBytes))).
-		Str("uuid", plain(clip(w.Hold, maxLogged))).Int64("token", w.Token).Int64("revision", w.Revision).Str("holder", a.Holder).
-		Str("reason", plain(clip(w.Reason, 4*maxReason))).Str("ticket", plain(clip(w.Ticket, 4*maxTicket))).Msg("force unlock")
-}
-
-// maxLogged is how much of a text from a request the log takes.
-const maxLogged = 256
