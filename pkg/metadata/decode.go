@@ -20,7 +20,21 @@ const maxForeign = 8
 // What it keeps is bounded whatever the keys hold, and no part of a large value is kept alive by a small one; only the
 // document's Fields are as they came.
 func Decode(lock string, fields []Field, foreign ...string) Document {
-	d := decoder{doc: Document{Record: Record{Name: lock}, Fields: slices.Clone(fields)}}
+	d := decoder{}
+	d.decode(lock, fields, foreign)
+	return d.doc
+}
+
+// DecodeRecord is Decode for those who keep the record only: it does not read backtraces, which are the most of what a lock
+// consists of.
+func DecodeRecord(lock string, fields []Field, foreign ...string) Record {
+	d := decoder{brief: true}
+	d.decode(lock, fields, foreign)
+	return d.doc.Record
+}
+
+func (d *decoder) decode(lock string, fields []Field, foreign []string) {
+	d.doc = Document{Record: Record{Name: lock}, Fields: slices.Clone(fields)}
 	slices.SortFunc(d.doc.Fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 	if err := CheckName(lock); err != nil {
 		d.problem("name", ReasonBadName, err.Error())
@@ -35,12 +49,12 @@ func Decode(lock string, fields []Field, foreign ...string) Document {
 		d.doc.Revision = max(d.doc.Revision, f.ModRevision)
 		d.key(f)
 	}
-	return d.doc
 }
 
 type decoder struct {
 	doc        Document
-	attributes int // seen, kept or not
+	attributes int  // seen, kept or not
+	brief      bool // the backtrace need not be read
 }
 
 func (d *decoder) problem(field string, reason Reason, text string) {
@@ -70,7 +84,7 @@ func (d *decoder) key(f Field) {
 
 // members reads the metadata document.
 func (d *decoder) members(value string) {
-	members, ok := object(value)
+	members, ok := object(value, d.brief)
 	if !ok {
 		d.problem(FieldMetadata, ReasonBadValue, "not a JSON object")
 		return

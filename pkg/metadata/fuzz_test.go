@@ -172,6 +172,23 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
+// FuzzDecodeRecord holds that a record read without its backtrace is the same, problems and all.
+func FuzzDecodeRecord(f *testing.F) {
+	for _, s := range []string{
+		`"main.main main.go:1\n\tx\"\\\/\b\f\r"`, `"\u0041"`, `"\q"`, `"\`, `"\"`, `"\\"`, `"\\\""`, `"a"b`, `7`, `{}`, `null`, "\"\n\"", "\"\xff\"", ` "x" `,
+		`"` + strings.Repeat("b", metadata.MaxBacktraceBytes) + `"`, `"` + strings.Repeat("b", metadata.MaxBacktraceBytes+1) + `"`,
+		`"` + strings.Repeat(`\n`, metadata.MaxBacktraceBytes-1) + `"`, `"a","backtrace":"\x"`, `"\x","backtrace":"a"`,
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, backtrace string) {
+		fields := []metadata.Field{{Name: metadata.FieldMetadata, Value: `{"owner":"x","backtrace":` + backtrace + `,"team":"core"}`}}
+		if diff := cmp.Diff(metadata.Decode("a", fields).Record, metadata.DecodeRecord("a", fields)); diff != "" {
+			t.Errorf("%q (-Decode +DecodeRecord):\n%s", backtrace, diff)
+		}
+	})
+}
+
 // oracle is what encoding/json makes of the document, without what is not an attribute.
 func oracle(document string) (map[string]any, bool) {
 	var members map[string]any

@@ -33,7 +33,9 @@ const (
 // It exists because readers decode every lock when they start, and encoding/json takes three times as long to get here. It
 // does only the plain cases itself and leaves the rest (escapes, nesting, bad UTF-8) to encoding/json; a fuzz test holds both
 // side by side. Nothing it returns shares memory with document, so a short text does not keep a long document alive.
-func object(document string) (members []member, ok bool) {
+//
+// Brief leaves the text of a backtrace empty where it is within its limit.
+func object(document string, brief bool) (members []member, ok bool) {
 	s := scanner{rest: document, plain: utf8.ValidString(document)}
 	if !s.skip('{') {
 		return nil, false
@@ -45,8 +47,10 @@ func object(document string) (members []member, ok bool) {
 			return nil, false
 		}
 		m := member{name: name}
-		if m.kind, m.text, ok = s.value(); !ok {
-			return nil, false
+		if unread := brief && name == FieldBacktrace && s.pass(); !unread {
+			if m.kind, m.text, ok = s.value(); !ok {
+				return nil, false
+			}
 		}
 		members = append(members, m)
 		if more = s.skip(','); !more && !s.skip('}') {
@@ -136,27 +140,66 @@ func (s *scanner) nested() (string, bool) {
 
 // text reads a text in quotes.
 func (s *scanner) text() (string, bool) {
-	if !s.skip('"') {
+	text, escaped, ok := s.raw()
+	if !ok {
 		return "", false
 	}
-	escaped := false
-	for i := 0; i < len(s.rest); i++ {
-		switch c := s.rest[i]; {
-		case c == '"':
-			text := s.rest[:i]
-			s.rest = s.rest[i+1:]
-			if s.plain && !escaped {
-				return strings.Clone(text), true
+	if s.plain && !escaped {
+		return strings.Clone(text), true
+	}
+	return s.unescape(text)
+}
+
+// raw reads a text in quotes as it is written.
+func (s *scanner) raw() (text string, escaped, ok bool) {
+	if !s.skip('"') {
+		return "", false, false
+	}
+	end := strings.IndexByte(s.rest, '"')
+	for from := 0; end >= 0; {
+		escape := strings.IndexByte(s.rest[from:end], '\\')
+		if escape < 0 {
+			text, s.rest = s.rest[:end], s.rest[end+1:]
+			return text, escaped, !hasControl(text)
+		}
+		escaped = true
+		if from += escape + 2; from > end { // the quote was escaped
+			if end = strings.IndexByte(s.rest[from:], '"'); end >= 0 {
+				end += from
 			}
-			return s.unescape(text)
-		case c == '\\':
-			escaped = true
-			i++
-		case c < ' ':
-			return "", false
 		}
 	}
-	return "", false
+	return "", false, false
+}
+
+func hasControl(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' {
+			return true
+		}
+	}
+	return false
+}
+
+// pass reads a text without looking at it, if one comes next that needs no looking at: it is sound, and even as it is written it
+// is within the limit of every text that may be passed.
+func (s *scanner) pass() bool {
+	ahead := *s
+	text, _, ok := ahead.raw()
+	if !ok || !s.plain || len(text) > MaxBacktraceBytes {
+		return false
+	}
+	for rest := text; ; {
+		i := strings.IndexByte(rest, '\\')
+		if i < 0 {
+			*s = ahead
+			return true
+		}
+		if strings.IndexByte(`nt"\/rbf`, rest[i+1]) < 0 {
+			return false
+		}
+		rest = rest[i+2:]
+	}
 }
 
 // unescape replaces line feeds and tabs, of which backtraces are full, and leaves every other escape to encoding/json.
