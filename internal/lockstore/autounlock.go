@@ -3,7 +3,6 @@ package lockstore
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -17,8 +16,6 @@ const (
 	// the sweep takes longer (docs/protocol.md). A nested transaction counts as one of the 128 operations that etcd allows.
 	batchRemovals = 64
 	batchBytes    = 1 << 20 // of 1.5 MB that etcd allows
-	// maxFields is how many fields of a record are deleted one by one. The first ones are those that matter.
-	maxFields = 48
 )
 
 // removal is one removal on its way, with the place of its result.
@@ -85,7 +82,7 @@ func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, re
 			flush()
 		}
 		b.removals, bytes, endings[id] = append(b.removals, next), bytes+next.bytes(), true
-		if len(next.Fields) > 0 {
+		if len(next.Ranges) > 0 {
 			flush() // many operations
 		}
 	}
@@ -100,28 +97,6 @@ func (b batch) fail(err error) {
 
 // part is some of the batch.
 func (b batch) part(from, to int) batch { return batch{b.removals[from:to], b.lease} }
-
-// prepare looks which keys to delete where not all of the record's range is the record's.
-func (s *Store) prepare(ctx context.Context, r metadata.Removal) (*locktxn.Removal, error) {
-	next := &locktxn.Removal{Removal: r}
-	if !r.Record.Foreign() {
-		return next, nil
-	}
-	now, _, err := s.Get(ctx, r.Record.Name)
-	if err != nil {
-		return nil, err
-	}
-	if now.Token != r.Record.Token || len(now.Fields) == 0 {
-		return nil, metadata.ErrChanged
-	}
-	next.Fields = []string{metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive, metadata.FieldMetadata}
-	for _, f := range now.Fields {
-		if len(next.Fields) < maxFields && !slices.Contains(next.Fields, f.Name) {
-			next.Fields = append(next.Fields, f.Name)
-		}
-	}
-	return next, nil
-}
 
 // removeAll commits a batch and fills in its results.
 func (s *Store) removeAll(ctx context.Context, b batch) {

@@ -140,14 +140,17 @@ func Ask(l metadata.Layout, h Hold) Txn {
 // person.
 type Removal struct {
 	metadata.Removal
-	// Fields are the record's keys. Only needed where Record.Foreign tells that keys which are not the record's lie in its
-	// range: then exactly these fields are deleted instead of the range.
-	Fields []string
+	// Ranges hold the record's keys. Only needed where Record.Foreign tells that keys which are not the record's lie in its
+	// range: then exactly these ranges are deleted instead of all of it.
+	Ranges []Range
 	Lease  clientv3.LeaseID // of the history key
 	Audit  *clientv3.Op     // the operator's action; nil for the unlocker
 
 	ending string // value of the history key, once it was asked for
 }
+
+// Range is the keys from From on and before To.
+type Range struct{ From, To string }
 
 // AutoUnlock removes the record if it is still the one that was judged: same acquisition, same deadline.
 func AutoUnlock(l metadata.Layout, r *Removal) Txn {
@@ -187,8 +190,8 @@ func ForceUnlockSilently(l metadata.Layout, r *Removal) Txn {
 		t.Then = append(t.Then, remove(l, r.Record.Name))
 		return t
 	}
-	for _, field := range r.Fields {
-		t.Then = append(t.Then, clientv3.OpDelete(l.Field(r.Record.Name, field)))
+	for _, keys := range r.Ranges {
+		t.Then = append(t.Then, clientv3.OpDelete(keys.From, clientv3.WithRange(keys.To)))
 	}
 	return t
 }

@@ -85,7 +85,8 @@ func TestRemovalSparesForeignKeys(t *testing.T) {
 	if !r.Record.Foreign() {
 		t.Fatalf("the record does not tell of the foreign keys: %+v", r.Record)
 	}
-	r.Fields = []string{metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldMetadata}
+	record := s.l.Record("a")
+	r.Ranges = []locktxn.Range{{From: record + "a", To: record + "b"}, {From: record + "c", To: record + "z"}}
 	s.done("auto-unlock", locktxn.AutoUnlock(s.l, r))
 	if got := s.keys("a/"); len(got) != 2 {
 		t.Errorf("left in the range: %v, want the two foreign keys", got)

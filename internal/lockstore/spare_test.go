@@ -1,0 +1,62 @@
+package lockstore_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// What is left of a record alerts for ever: all of it has to go, and nothing that is not its own.
+func TestRemovalAmongForeignKeysIsWhole(t *testing.T) {
+	w := start(t)
+	many := func(format string, n int) (names []string) {
+		for i := range n {
+			names = append(names, fmt.Sprintf(format, i))
+		}
+		return names
+	}
+	// What holding a lock writes lies between the keys "a…" and "v…".
+	cases := map[string]struct{ fields, foreign []string }{
+		"many fields and one foreign key at the end":    {many("f%d", 400), []string{"zz/alive"}},
+		"many fields around foreign keys":               {append(many("a%d", 100), many("v%d", 100)...), []string{"AA", "b/uuid", "m/uuid", "v5/x", "zz/x"}},
+		"many foreign keys in a row":                    {many("f%d", 60), many("f5/%d", 3000)},
+		"more foreign keys than are read, and no other": {nil, many("Z%05d", 10_500)},
+		"more between its fields than go at once":       {many("x%02d", 40), many("x%02d-", 40)},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w.TB = t
+			for _, remove := range []string{"auto-unlock", "force-unlock"} {
+				lock := name + " " + remove
+				w.hold(lock, uuid(1))
+				for _, f := range slices.Concat(c.fields, c.foreign) {
+					w.put(w.l.Record(lock)+f, "x")
+				}
+				r := w.record(lock)
+				var err error
+				if remove == "auto-unlock" {
+					err = w.AutoUnlock(t.Context(), []metadata.Removal{removal(r)})[0]
+				} else {
+					err = w.ForceUnlock(t.Context(), removal(r), action(r))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				left := w.keys(w.l.Record(lock))
+				foreign := 0
+				for _, key := range left {
+					if w.l.Parse(key).Kind == metadata.KindForeign {
+						foreign++
+					} else {
+						t.Errorf("%s left %s", remove, key)
+					}
+				}
+				if foreign != len(c.foreign) {
+					t.Errorf("%s left %d foreign keys, want %d", remove, foreign, len(c.foreign))
+				}
+			}
+		})
+	}
+}
