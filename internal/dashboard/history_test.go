@@ -281,3 +281,23 @@ func BenchmarkLockPageWithALongPast(b *testing.B) {
 		ok(b, d, "/lock?name="+stuck)
 	}
 }
+
+func TestEveryPageSaysWhenItIsOld(t *testing.T) {
+	s := lived(t)
+	s.fresh.Heard, s.fresh.Cause = s.now.Add(-4*time.Minute), "no leader"
+	d := s.dashboard(t, withAudit)
+	for _, path := range []string{"/", "/lock?name=" + stuck, "/waiting", "/owners", "/history", "/audit", "/status"} {
+		page := ok(t, d, path)
+		wantWords(t, page, "etcd unreachable since 03:08:41 UTC (4m): no leader. Showing the last known state")
+		if !strings.Contains(page, `<body class="stale"`) {
+			t.Errorf("%s does not look old", path)
+		}
+	}
+	for _, path := range []string{"/waiting", "/owners"} {
+		unloaded := newScene()
+		unloaded.fresh = dashboard.Freshness{Cause: "connection refused"}
+		if w := get(unloaded.dashboard(t), path); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s answers %d before anything was loaded", path, w.Code)
+		}
+	}
+}
