@@ -52,6 +52,9 @@
 // passes from one to the next may get it first; that apart nobody is overtaken, except by those who do not queue: clients that
 // know nothing of it, and [WithoutQueue].
 //
+// Bound ctx, by a deadline or by what ends it: the wait has no end of its own. While etcd can not be reached, Lock waits for etcd as
+// it would wait for a holder.
+//
 // # Which durations to choose
 //
 // [ExpectedRunTime] is how long the work takes on a bad day. After it people are alerted, and look. [AutoUnlockAfter] is how long
