@@ -25,6 +25,7 @@ type odd struct {
 	// surplus counts keys beyond maxFields. They are attributes that would not be shown, but with them gone from memory, the size
 	// and the choice of attributes are not exact any more, until the next list.
 	surplus int
+	newest  int64 // the highest mod revision that a key ever had
 }
 
 // kept is one key of an odd lock.
@@ -39,12 +40,15 @@ func (o *odd) find(name string) (int, bool) {
 }
 
 func (o *odd) set(k kept) {
+	o.newest = max(o.newest, k.ModRevision)
 	i, ok := o.find(k.Name)
 	switch {
 	case ok:
 		o.fields[i] = k
 	case len(o.fields) >= maxFields && !protocol(k.Name):
-		o.surplus++
+		if k.CreateRevision == k.ModRevision { // else it is there already
+			o.surplus++
+		}
 	default:
 		o.fields = slices.Insert(o.fields, i, k)
 	}
@@ -76,7 +80,7 @@ func (o *odd) raw() []metadata.Field {
 
 // record decodes the keys.
 func (o *odd) record(lock string) metadata.Record {
-	rec := metadata.Decode(lock, o.raw()).Record
+	rec := metadata.DecodeRecord(lock, o.raw())
 	problems := slices.DeleteFunc(rec.Problems, func(p metadata.Problem) bool {
 		return p.Reason == metadata.ReasonTooLarge && p.Field != attributes
 	})

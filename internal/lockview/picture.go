@@ -127,14 +127,15 @@ func (p *picture) decode(name string, fields []metadata.Field, surplus int) (ite
 	for _, f := range fields {
 		size += len(f.Name) + len(f.Value)
 	}
-	rec := metadata.Decode(name, fields).Record
+	rec := metadata.DecodeRecord(name, fields)
 	if _, has := p.strays[name]; !has && plain(&rec, fields, size) {
 		return p.compact(&rec, size), nil
 	}
-	o := &odd{surplus: surplus}
+	o := &odd{}
 	for _, f := range fields {
 		o.set(keep(f))
 	}
+	o.surplus = surplus + len(fields) - len(o.fields)
 	return p.decodeOdd(name, o)
 }
 
