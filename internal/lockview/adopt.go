@@ -45,12 +45,12 @@ func (v *View) adopt(b *builder, t *touched) (gone []*metadata.Record, differed 
 	if t == nil {
 		t = newTouched()
 	}
-	for _, s := range v.adoptLocks(b, t) {
+	steps, differed := v.adoptLocks(b, t)
+	for _, s := range steps {
 		v.stamp(&s)
 		if r := s.ended(); r != nil {
 			gone = append(gone, r)
 		}
-		differed++
 	}
 	v.adoptQueues(b.pic.queues, t)
 	v.adoptUnlockers(b.pic.unlockers, t)
@@ -60,7 +60,7 @@ func (v *View) adopt(b *builder, t *touched) (gone []*metadata.Record, differed 
 	return gone, differed
 }
 
-func (v *View) adoptLocks(b *builder, t *touched) (steps []step) {
+func (v *View) adoptLocks(b *builder, t *touched) (steps []step, differed int) {
 	before, after := v.pic.locks.items(), b.items
 	if len(before) == 0 && len(t.locks) == 0 {
 		v.pic.locks.load(after)
@@ -68,7 +68,7 @@ func (v *View) adoptLocks(b *builder, t *touched) (steps []step) {
 		for _, it := range after {
 			steps = append(steps, step{after: it})
 		}
-		return steps
+		return steps, len(steps)
 	}
 	for len(before) > 0 || len(after) > 0 {
 		var s step
@@ -83,6 +83,9 @@ func (v *View) adoptLocks(b *builder, t *touched) (steps []step) {
 		if s.before.rec == s.after.rec || t.locks[s.name()] {
 			continue
 		}
+		if !v.vague(&s) {
+			differed++
+		}
 		if s.after.rec == nil {
 			v.pic.locks.remove(s.name())
 			delete(v.pic.odd, s.name())
@@ -91,7 +94,18 @@ func (v *View) adoptLocks(b *builder, t *touched) (steps []step) {
 		}
 		steps = append(steps, s)
 	}
-	return steps
+	return steps, differed
+}
+
+// vague tells whether it was known that the picture is not exact about the lock, which a list now makes it, though the watch told
+// everything: the lock has more keys than are kept, or was taken for one with foreign keys.
+func (v *View) vague(s *step) bool {
+	if s.before.rec == nil || s.after.rec == nil || s.replaced() || s.moved() {
+		return false
+	}
+	o := v.pic.odd[s.name()]
+	strays, has := v.pic.strays[s.name()]
+	return o != nil && o.surplus > 0 || has && strays == 0
 }
 
 // order compares the first names of two sorted lists, of which an empty one is last.

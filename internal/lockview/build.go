@@ -20,6 +20,7 @@ type builder struct {
 	fields  []metadata.Field
 	values  [][]byte // of fields; most need not be looked at
 	surplus int      // more fields than a lock may have
+	newest  int64    // the highest mod revision of a field
 	strays  int
 	stray   string // one of them
 }
@@ -46,6 +47,7 @@ func (b *builder) add(kv metadata.KV) {
 	switch key := b.pic.layout.Parse(kv.Key); key.Kind {
 	case metadata.KindField:
 		b.turnTo(key.Lock)
+		b.newest = max(b.newest, kv.ModRevision)
 		if len(b.fields) >= maxListed && !protocol(key.ID) {
 			b.surplus++
 			return
@@ -87,13 +89,14 @@ func (b *builder) flush() {
 	}
 	clear(b.fields)
 	clear(b.values)
-	b.lock, b.fields, b.values, b.surplus, b.strays = "", b.fields[:0], b.values[:0], 0, 0
+	b.lock, b.fields, b.values = "", b.fields[:0], b.values[:0]
+	b.surplus, b.newest, b.strays = 0, 0, 0
 }
 
 // item is the lock that was read.
 func (b *builder) item() item {
-	if b.reuse && b.surplus == 0 {
-		if it, ok := b.view.unchanged(b.lock, b.fields, b.strays); ok {
+	if b.reuse {
+		if it, ok := b.view.unchanged(b); ok {
 			return it
 		}
 	}
@@ -102,31 +105,42 @@ func (b *builder) item() item {
 	}
 	it, o := b.pic.decode(b.lock, b.fields, b.surplus)
 	if o != nil {
+		o.newest = b.newest
 		b.pic.odd[it.name()] = o
 	}
 	return it
 }
 
-// unchanged returns the view's item of the lock, if these are the keys it was made of.
-func (v *View) unchanged(lock string, fields []metadata.Field, strays int) (item, bool) {
+// unchanged returns the view's item of the lock that was read, if its keys are those it was made of.
+func (v *View) unchanged(b *builder) (item, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	it, held := v.pic.locks.get(lock)
-	known, has := v.pic.strays[lock]
-	if !held || has != (strays > 0) || known != strays {
+	it, held := v.pic.locks.get(b.lock)
+	known, has := v.pic.strays[b.lock]
+	if !held || has != (b.strays > 0) || known != b.strays {
 		return item{}, false
 	}
-	if o := v.pic.odd[lock]; o != nil {
-		return it, o.madeOf(fields)
+	if o := v.pic.odd[b.lock]; o != nil {
+		return it, o.madeOf(b)
 	}
-	return it, plainMadeOf(it.rec, fields)
+	return it, b.surplus == 0 && plainMadeOf(it.rec, b.fields)
 }
 
-// madeOf compares by revisions: a key never has two values at one.
-func (o *odd) madeOf(fields []metadata.Field) bool {
-	return o.surplus == 0 && slices.EqualFunc(o.fields, fields, func(k kept, f metadata.Field) bool {
-		return k.Name == f.Name && k.ModRevision == f.ModRevision
-	})
+// madeOf compares by revisions: a key never has two values at one. Of the surplus, which is not kept, their number and the newest
+// revision have to do.
+func (o *odd) madeOf(b *builder) bool {
+	i, surplus := 0, b.surplus
+	for _, f := range b.fields {
+		switch {
+		case i >= maxFields && !protocol(f.Name):
+			surplus++
+		case i == len(o.fields) || o.fields[i].Name != f.Name || o.fields[i].ModRevision != f.ModRevision:
+			return false
+		default:
+			i++
+		}
+	}
+	return i == len(o.fields) && surplus == o.surplus && (surplus == 0 || b.newest == o.newest)
 }
 
 func plainMadeOf(r *metadata.Record, fields []metadata.Field) bool {
