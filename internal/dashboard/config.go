@@ -80,7 +80,8 @@ type Freshness struct {
 	Revision int64     // of etcd, as of the picture
 	Heard    time.Time // last sign of life of etcd; zero: the locks were never loaded
 	Since    time.Time // when Synced last changed
-	Cause    string    // why it is not synced, in words
+	Class    string    // what kind of thing keeps it from being synced, in a word or two; for every page
+	Cause    string    // the same as a sentence, which may name addresses; for the status page
 }
 
 // check fills the gaps and refuses what can not work.

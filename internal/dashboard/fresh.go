@@ -1,6 +1,9 @@
 package dashboard
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // How old the last sign of life of etcd may be.
 const (
@@ -34,10 +37,16 @@ func (f Freshness) level(now time.Time) freshness {
 // age is how long ago etcd was heard; never negative.
 func (f Freshness) age(now time.Time) time.Duration { return max(0, now.Sub(f.Heard)) }
 
-// cause is why the picture is not current, for people.
-func (f Freshness) cause() string {
-	if f.Cause == "" {
-		return "no answer"
+// cause is why nothing was ever loaded, for whoever sets the dashboard up.
+func (f Freshness) cause() string { return cmp.Or(f.Cause, "no answer") }
+
+// why is what follows "etcd unreachable since …": the kind of trouble, where it says more than that.
+func (f Freshness) why() string {
+	switch f.Class {
+	case "unreachable":
+		return ""
+	case "":
+		return ": no answer"
 	}
-	return f.Cause
+	return ": " + f.Class
 }

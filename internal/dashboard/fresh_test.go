@@ -35,7 +35,7 @@ func TestStalePageShowsTheLastKnownStateAndClaimsNoMore(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t)
 	ok(t, d, "/")
-	s.fresh.Synced, s.fresh.Cause = false, "no leader"
+	s.fresh.Synced, s.fresh.Class, s.fresh.Cause = false, "no leader", "etcd has no leader, says etcd-0:2379"
 	s.now = s.now.Add(4*time.Minute + 32*time.Second)
 	s.away = errAway
 	page := ok(t, d, "/")
@@ -44,6 +44,9 @@ func TestStalePageShowsTheLastKnownStateAndClaimsNoMore(t *testing.T) {
 		"As of 03:12:39: 2 locks alerting. The auto-unlock of billing/invoice-run was due, outcome unknown.",
 		"expiring billing/invoice-run billing billing-7f9c:17 26m 18m ago outcome unknown",
 		"held drm/rotate-keys-2") // its alert time passed meanwhile: nobody knows whether it is still held
+	if strings.Contains(page, "says etcd-0:2379") {
+		t.Error("a page for everybody names the address of etcd")
+	}
 	if strings.Contains(words(page), "expired billing") {
 		t.Error("a lock is called expired although nobody knows whether it is still held")
 	}

@@ -284,7 +284,7 @@ func BenchmarkLockPageWithALongPast(b *testing.B) {
 
 func TestEveryPageSaysWhenItIsOld(t *testing.T) {
 	s := lived(t)
-	s.fresh.Heard, s.fresh.Cause = s.now.Add(-4*time.Minute), "no leader"
+	s.fresh.Heard, s.fresh.Class = s.now.Add(-4*time.Minute), "no leader"
 	d := s.dashboard(t, withAudit)
 	for _, path := range []string{"/", "/lock?name=" + stuck, "/waiting", "/owners", "/history", "/audit", "/status"} {
 		page := ok(t, d, path)

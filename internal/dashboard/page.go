@@ -74,7 +74,7 @@ func (d *Dashboard) page(c caller, title string) page {
 	if level == stale {
 		p.Icon = icon{Look: "stale", Text: "?"}
 		p.Banner = say("etcd unreachable since " + p.Fresh.At + " UTC (").time(p.Fresh.Heard).
-			say("): " + fresh.cause() + ". Showing the last known state; locks may have changed.")
+			say(")" + fresh.why() + ". Showing the last known state; locks may have changed.")
 	}
 	return p
 }

@@ -60,7 +60,7 @@ func (d *Dashboard) notStale() error {
 		return err
 	case stale:
 		return &problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
-			Detail: "etcd was last heard at " + clock(fresh.Heard) + " UTC (" + fresh.cause() + "), so what you saw may not be so any more. Nothing was done."}
+			Detail: "etcd was last heard at " + clock(fresh.Heard) + " UTC" + fresh.why() + ", so what you saw may not be so any more. Nothing was done."}
 	}
 	return nil
 }

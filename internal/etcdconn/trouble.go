@@ -21,6 +21,7 @@ type Trouble struct {
 	Log  zerolog.Logger
 
 	mu    sync.Mutex
+	class Class
 	cause string
 	told  map[Class]bool
 }
@@ -35,6 +36,13 @@ func (t *Trouble) Cause() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.cause
+}
+
+// Class is the kind of trouble, or "" when etcd can be used.
+func (t *Trouble) Class() Class {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.class
 }
 
 // Run looks every second until ctx ends.
@@ -74,7 +82,7 @@ func (t *Trouble) is(err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.cause = err.Error()
+	t.class, t.cause = class, err.Error()
 	if t.told[class] {
 		return
 	}
@@ -91,5 +99,5 @@ func (t *Trouble) over() {
 	if t.cause != "" {
 		t.Log.Info().Msg("etcd can be used again")
 	}
-	t.cause, t.told = "", nil
+	t.class, t.cause, t.told = "", "", nil
 }

@@ -102,7 +102,8 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 		},
 		Fresh: func() dashboard.Freshness {
 			f := view.Fresh()
-			return dashboard.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since, Cause: joint.Cause(f, r.trouble)}
+			return dashboard.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
+				Class: string(r.trouble.Class()), Cause: joint.Cause(f, r.trouble)}
 		},
 		Document: r.store.Get, Ending: r.store.Ending, History: r.store.History, Audit: r.store.Audit,
 		Relists: func() (n uint64) {
