@@ -18,7 +18,7 @@ func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
 	s, b := newStage(t), newTab(t)
 	s.hold(lock{name: "billing/invoice-run", owner: "billing", host: "billing-0", purpose: "nightly invoices", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
 	s.hold(lock{name: "catalog/sync", owner: "catalog", host: "catalog-0", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
-	s.library("drm/rotate-keys")
+	s.viaClient("drm/rotate-keys")
 	b.open(s.url)
 	b.until("three locks", `document.querySelectorAll(".locks tbody").length === 3`)
 
@@ -46,7 +46,7 @@ func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
 }
 
 // library takes a lock as programs in Go do, until the test ends.
-func (s *stage) library(name string) {
+func (s *stage) viaClient(name string) {
 	s.t.Helper()
 	locks, err := mutex.New(s.client, mutex.Options{Prefix: s.layout.Prefix(), Owner: "drm"})
 	if err != nil {

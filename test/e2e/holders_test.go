@@ -31,14 +31,14 @@ func startLive(t *testing.T, m *etcdtest.Members) *live {
 	l := &live{stop: cancel}
 	t.Cleanup(func() { cancel(); l.wg.Wait() })
 	for i := range 2 {
-		l.library(t, ctx, m.Client(t), fmt.Sprint("library-", i))
+		l.viaClient(t, ctx, m.Client(t), fmt.Sprint("library-", i))
 		l.byHand(t, ctx, m.Client(t), fmt.Sprint("by-hand-", i))
 	}
 	return l
 }
 
 // library holds a lock as programs in Go do, extending it every half second.
-func (l *live) library(t *testing.T, ctx context.Context, etcd *clientv3.Client, name string) {
+func (l *live) viaClient(t *testing.T, ctx context.Context, etcd *clientv3.Client, name string) {
 	t.Helper()
 	c, err := mutex.New(etcd, mutex.Options{AttemptTimeout: time.Second})
 	if err != nil {
