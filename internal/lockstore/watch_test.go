@@ -190,7 +190,7 @@ func TestWatchThatComesBackFarBehindEnds(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	p := etcdtest.NewProxy(t, s.Endpoint())
-	w := on(t, (&wire{}).clientOf(t, p.Endpoint()))
+	w := on(t, (&wire{}).clientOf(t, p.Endpoint()), lockstore.WithPulse(time.Minute)) // the writing may take longer than silence is borne
 	other := on(t, s.Client(t))
 	g := w.watch(w.put("/other", ""))
 	other.put(other.l.Prefix()+"1", "")

@@ -2,6 +2,7 @@ package lockstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -54,6 +56,9 @@ func on(t testing.TB, c *clientv3.Client, opts ...lockstore.Option) world {
 func (w world) put(key, value string, opts ...clientv3.OpOption) int64 {
 	w.Helper()
 	resp, err := w.etcd.Put(w.Context(), key, value, opts...)
+	for errors.Is(err, rpctypes.ErrInvalidAuthToken) { // the login ended; the client has a new one by now
+		resp, err = w.etcd.Put(w.Context(), key, value, opts...)
+	}
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -120,6 +120,9 @@ func (v *View) unchanged(b *builder) (item, bool) {
 	if !held || has != (b.strays > 0) || known != b.strays {
 		return item{}, false
 	}
+	if it.rec.Foreign() != has { // a list that was adopted while the lock changed counted the foreign keys anew, but left the record
+		return item{}, false
+	}
 	if o := v.pic.odd[b.lock]; o != nil {
 		return it, o.madeOf(b)
 	}

@@ -208,7 +208,11 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	place, known := a.line.place, a.now.Name != ""
 	if place.Revision == 0 || a.doubt {
 		a.leaveLater()
-		if !known {
+		switch {
+		case known:
+		case err == nil, err == errStale, err == errPlaceLost: // only said to this package that it should try again
+			return a.explain(ended(ctx))
+		default:
 			return a.explain(err)
 		}
 		held := a.heldError()
