@@ -9,6 +9,7 @@ TOOLS := $(CURDIR)/.tools/bin
 TOOLENV := GOBIN=$(TOOLS) CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-2.15.0
 ETCDCTL := $(TOOLS)/etcdctl-3.7.3
+GOVULNCHECK := .tools/bin/govulncheck-1.8.0
 AXE := .tools/axe/node_modules/axe-core/axe.min.js
 FUZZTIME ?= 5s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -74,6 +75,10 @@ lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
 
+.PHONY: vulnerabilities
+vulnerabilities: $(GOVULNCHECK) ## known vulnerabilities in what our programs call
+	.ci/vulnerabilities $(GOVULNCHECK)
+
 .PHONY: docs
 docs: ## the generated parts of docs/
 	go test ./cmd/internal/flagdocs -count=1 -update
@@ -92,6 +97,10 @@ tools: $(GOLANGCI_LINT) $(ETCDCTL) ## build the tools
 $(GOLANGCI_LINT):
 	$(TOOLENV) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 	mv $(TOOLS)/golangci-lint $@
+
+$(GOVULNCHECK):
+	$(TOOLENV) go install golang.org/x/vuln/cmd/govulncheck@v1.8.0
+	mv $(TOOLS)/govulncheck $@
 
 # etcdctl's module replaces others, so `go install` refuses it: a module of its own asks for it.
 $(ETCDCTL):
