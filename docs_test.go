@@ -66,3 +66,33 @@ func read(t *testing.T, file string) string {
 	}
 	return string(b)
 }
+
+// The documentation names tests as evidence. Each of them exists.
+func TestTestsNamedInTheDocumentationExist(t *testing.T) {
+	tests := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w+)\(`)
+	err := filepath.WalkDir(".", func(file string, d os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		for _, found := range declared.FindAllStringSubmatch(read(t, file), -1) {
+			tests[found[1]] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil || len(pages) < 5 {
+		t.Fatalf("only these pages were found: %q, %v", pages, err)
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w+)")
+	for _, page := range pages {
+		for _, found := range named.FindAllStringSubmatch(read(t, page), -1) {
+			if !tests[found[1]] {
+				t.Errorf("%s names %s, and there is no such test", page, found[1])
+			}
+		}
+	}
+}
