@@ -18,9 +18,17 @@ type Place struct {
 // Else it reads the record, then answers in a transaction of its own, see [Joined].
 func Enqueue(l metadata.Layout, lock, uuid string, fields []metadata.Field, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
 	t := take(l, lock, uuid, fields)
+	t.If = append(t.If, absent(l.Tail(lock)), absent(l.Ticket(lock, uuid))) // an earlier send may have got in line
+	// An earlier send may also have taken the lock: a holder must not stand in line behind itself.
+	mine := clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)
+	t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{mine}, nil, []clientv3.Op{join(l, lock, uuid, ticket, lease)}))
+	return t
+}
+
+// join puts the ticket and becomes the tail, unless the ticket is there already: then it reads that.
+func join(l metadata.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) clientv3.Op {
 	key := l.Ticket(lock, uuid)
-	t.If = append(t.If, absent(l.Tail(lock)), absent(key)) // an earlier send may have got in line
-	join := clientv3.OpTxn(
+	return clientv3.OpTxn(
 		[]clientv3.Cmp{absent(key), absent(l.Cancelled(uuid))},
 		[]clientv3.Op{
 			clientv3.OpPut(key, metadata.Marshal(ticket), clientv3.WithLease(lease)),
@@ -28,24 +36,19 @@ func Enqueue(l metadata.Layout, lock, uuid string, fields []metadata.Field, tick
 		},
 		[]clientv3.Op{clientv3.OpGet(key)},
 	)
-	// An earlier send may also have taken the lock: a holder must not stand in line behind itself.
-	mine := clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)
-	t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{mine}, nil, []clientv3.Op{join}))
-	return t
 }
 
-// Joined reads the answer of [Enqueue] when it did not take the lock: the create revision of the ticket, 0 where there is none, and
+// Joined reads the answer of [Enqueue], [EnqueueShare] or [Join] when it did not take the lock: the create revision of the ticket, 0 where there is none, and
 // who is before it, empty where that is not known. An answer of this very transaction at a revision, not a repetition's, is what
 // knows it.
 func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
-	if len(r.Responses) < 2 {
+	if len(r.Responses) == 0 {
 		return 0, ""
 	}
-	outer := r.Responses[1].GetResponseTxn()
-	if outer == nil || outer.Succeeded || len(outer.Responses) == 0 {
-		return 0, ""
+	join := r.Responses[len(r.Responses)-1].GetResponseTxn()
+	for join != nil && !join.Succeeded && len(join.Responses) > 0 && join.Responses[0].GetResponseTxn() != nil {
+		join = join.Responses[0].GetResponseTxn() // the transaction in the else branch
 	}
-	join := outer.Responses[0].GetResponseTxn()
 	switch {
 	case join == nil || len(join.Responses) == 0:
 		return 0, ""

@@ -1,0 +1,133 @@
+package locktxn
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Claim is what an acquisition asks for of a lock that several can hold: a share of it, which is a record of its own beside those of
+// the others, or all of it, which is the record of the lock itself.
+type Claim struct {
+	Lock   string // whose queue it stands in
+	Record string // what it writes: a share's record, or that of the lock
+
+	// Counts says that the claim depends on the shares that others have, as they were at the revision Counted: it is refused when
+	// there is one that came later. Readers do not count.
+	Counts  bool
+	Counted int64
+}
+
+// claim is what every acquisition of a share has in common. A share is taken beside other shares, never beside a holder of the lock.
+//
+// Else it reads the record of the lock and those of all shares.
+func claim(l metadata.Layout, c Claim, uuid string, fields []metadata.Field) Txn {
+	t := take(l, c.Record, uuid, fields)
+	if c.Record != c.Lock {
+		t.If = append(t.If, absent(l.Field(c.Lock, metadata.FieldUUID)))
+	}
+	if c.Counts {
+		from, end := l.Shares(c.Lock)
+		t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(from).WithRange(end), "<", c.Counted+1))
+	}
+	t.Else = holders(l, c.Lock)
+	return t
+}
+
+// holders reads the record of the lock and those of all shares.
+func holders(l metadata.Layout, lock string) []clientv3.Op {
+	from, end := l.Shares(lock)
+	return []clientv3.Op{read(l, lock), clientv3.OpGet(from, clientv3.WithRange(end))}
+}
+
+// AcquireShare makes the claim if nobody queues (unless barge is set). Else it reads the holders and the tail.
+func AcquireShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, barge bool) Txn {
+	t := claim(l, c, uuid, fields)
+	if !barge {
+		t.If = append(t.If, absent(l.Tail(c.Lock)))
+	}
+	t.Else = append(t.Else, clientv3.OpGet(l.Tail(c.Lock)))
+	return t
+}
+
+// AcquireSharePast is AcquireShare past a tail behind which nobody queues, and deletes that. It was seen at this mod revision.
+func AcquireSharePast(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, tail int64) Txn {
+	t := claim(l, c, uuid, fields)
+	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Tail(c.Lock)), "=", tail))
+	t.Then = append(t.Then, clientv3.OpDelete(l.Tail(c.Lock)))
+	return t
+}
+
+// EnqueueShare makes the claim as AcquireShare does or else, where others queue already, gets in line behind them in the same
+// transaction. Where nobody queues it reads the holders: there may be room, by another claim.
+//
+// Else it reads the holders, then answers in a transaction of its own, see [Joined].
+func EnqueueShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
+	t := claim(l, c, uuid, fields)
+	t.If = append(t.If, absent(l.Tail(c.Lock)), absent(l.Ticket(c.Lock, uuid)))
+	// An earlier send may have made the claim: a holder must not stand in line behind itself.
+	mine := clientv3.Compare(clientv3.Value(l.Field(c.Record, metadata.FieldUUID)), "=", uuid)
+	queued := clientv3.OpTxn([]clientv3.Cmp{absent(l.Tail(c.Lock))}, nil, []clientv3.Op{join(l, c.Lock, uuid, ticket, lease)})
+	t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{mine}, nil, []clientv3.Op{queued}))
+	return t
+}
+
+// Join gets in line without a look at the holders: there is no room, or too many who look for it at once. It reads the holders and
+// answers as [EnqueueShare] does.
+func Join(l metadata.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
+	return Txn{Then: append(holders(l, lock), join(l, lock, uuid, ticket, lease))}
+}
+
+// TakeShare makes the claim of the first in the queue, and ends its ticket: the next in line is the first then, and there may be room
+// for it too.
+//
+// Else it reads the holders and the ticket: without that, and without a hold, the place is lost.
+func TakeShare(l metadata.Layout, c Claim, p Place, fields []metadata.Field) Txn {
+	t := claim(l, c, p.UUID, fields)
+	ticket := l.Ticket(p.Lock, p.UUID)
+	t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(ticket), "=", p.Revision))
+	t.Then = append(t.Then, leave(l, p.Lock, p.UUID)...)
+	t.Else = append(t.Else, clientv3.OpGet(ticket))
+	return t
+}
+
+// LookAtShares reads what a waiter must know. While who is before it is there: its own ticket and that one's. Otherwise the holders, its
+// own ticket and the newest ticket that is older: none means that it is the first. Who knows that it is needs no look for others.
+func LookAtShares(l metadata.Layout, p Place, before string, first bool) Txn {
+	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
+	t := Txn{Then: append(holders(l, p.Lock), own)}
+	if !first {
+		t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1), clientv3.WithKeysOnly()))
+	}
+	if before != "" {
+		ticket := l.Ticket(p.Lock, before)
+		t.If = []clientv3.Cmp{absent(ticket)}
+		t.Else = []clientv3.Op{own, clientv3.OpGet(ticket, clientv3.WithKeysOnly())}
+	}
+	return t
+}
+
+// StandingShare reads the holders and the keys of who is before p in the queue.
+func StandingShare(l metadata.Layout, p Place) Txn {
+	return Txn{Then: append(holders(l, p.Lock), older(l, p, clientv3.WithKeysOnly()))}
+}
+
+// LeaveShare gives a place in the queue up and reads what [StandingShare] does.
+func LeaveShare(l metadata.Layout, p Place) Txn {
+	t := StandingShare(l, p)
+	t.Then = append(t.Then, leave(l, p.Lock, p.UUID)...)
+	return t
+}
+
+// CancelShare sees to it that no late send of the attempt can commit, and that it stands in no queue. It reads the holders: a record of
+// the attempt that is among them is to be taken back, see [Withdraw]; there will not be another.
+func CancelShare(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
+	t := WithdrawShare(l, lock, uuid)
+	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease)))
+	return t
+}
+
+// WithdrawShare is CancelShare without the mark: the way out when etcd refuses puts for want of space.
+func WithdrawShare(l metadata.Layout, lock, uuid string) Txn {
+	return Txn{Then: append(holders(l, lock), leave(l, lock, uuid)...)}
+}

@@ -1,0 +1,68 @@
+package metadata
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// Attributes of the records of locks that several can hold: semaphores and read-write locks.
+const (
+	AttributeKind    = "kind"    // one of the kinds below
+	AttributePermits = "permits" // of a semaphore: how many this holder has
+	AttributeLimit   = "limit"   // of a semaphore: how many there were for all when this holder took its own
+)
+
+// The kinds of holders, as values of that attribute.
+const (
+	HoldsPermits   = "semaphore" // has permits of a semaphore
+	HoldsShared    = "shared"    // reads under a read-write lock
+	HoldsExclusive = "exclusive" // writes under it, or keeps a semaphore to itself
+)
+
+// maxShareDigits bounds the number of a share, so that it can be read everywhere.
+const maxShareDigits = 9
+
+// ShareName is the name of one share of a lock that several can hold, "pool#3": a lock of its own for everybody but those who take
+// shares. Shares are numbered from 1.
+func ShareName(lock string, number int) string { return lock + "#" + strconv.Itoa(number) }
+
+// ParseShare reads the name of a share.
+func ParseShare(name string) (lock string, number int, ok bool) {
+	i := strings.LastIndexByte(name, '#')
+	if i < 1 || i+1 == len(name) || name[i+1] == '0' || len(name)-i-1 > maxShareDigits {
+		return "", 0, false
+	}
+	for _, c := range []byte(name[i+1:]) {
+		if c < '0' || c > '9' {
+			return "", 0, false
+		}
+		number = number*10 + int(c-'0')
+	}
+	return name[:i], number, true
+}
+
+// Shares is the half-open range of keys that holds the records of all shares of the lock. Records of other locks may lie in it
+// ("pool#3rd floor"), never those of shares of another lock that can be written as "pool#" and a number.
+func (l Layout) Shares(lock string) (from, end string) {
+	shares := l.prefix + EncodeName(lock) + "#"
+	return shares + "1", shares + ":" // the byte after 9
+}
+
+// Permits is how many permits of a semaphore the record holds: 1 unless it says another number, 0 where what it says is none.
+func (r *Record) Permits() int {
+	text := ""
+	switch v := r.Attributes[AttributePermits].(type) {
+	case nil:
+		return 1
+	case json.Number:
+		text = v.String()
+	case string:
+		text = v
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0
+	}
+	return n
+}
