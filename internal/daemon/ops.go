@@ -19,15 +19,20 @@ type Ops struct {
 	Log     zerolog.Logger
 }
 
-// Handler serves /livez and /-/healthy, which are always well and never ask etcd; /readyz and /-/ready; /metrics; and below
-// /debug/pprof/ profiles where they are wanted. Programs add their own routes.
-func (o Ops) Handler() *http.ServeMux {
+// Probes serves /livez and /-/healthy, which are always well and never ask etcd; and /readyz and /-/ready.
+func (o Ops) Probes() *http.ServeMux {
 	mux := http.NewServeMux()
 	alive := func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") }
 	mux.HandleFunc("GET /livez", alive)
 	mux.HandleFunc("GET /-/healthy", alive)
 	mux.Handle("GET /readyz", o.Ready)
 	mux.Handle("GET /-/ready", o.Ready)
+	return mux
+}
+
+// Handler serves the probes; /metrics; and below /debug/pprof/ profiles where they are wanted. Programs add their own routes.
+func (o Ops) Handler() *http.ServeMux {
+	mux := o.Probes()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
 		ErrorLog: stdLogger(o.Log), ErrorHandling: promhttp.ContinueOnError, Registry: o.Metrics,
 		MaxRequestsInFlight: 8, Timeout: 20 * time.Second,

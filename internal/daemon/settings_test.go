@@ -19,7 +19,9 @@ func TestWebSettingsThatCanNotWorkAreRefused(t *testing.T) {
 	}
 	for says, s := range map[string]daemon.WebSettings{
 		"form host:port":                {Address: "8080"},
+		`"10982" is not of the form`:    {Address: ":80", ProbeAddress: "10982"},
 		"the same address":              {Address: ":80", OpsAddress: ":80"},
+		"two listeners":                 {Address: ":81", ProbeAddress: ":81"},
 		"form https://host/path":        {Address: ":80", ExternalURL: "locks.example"},
 		"more than scheme":              {Address: ":80", ExternalURL: "https://locks.example/?a=b"},
 		"does not begin with a slash":   {Address: ":80", RoutePrefix: "locks"},

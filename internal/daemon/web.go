@@ -16,8 +16,10 @@ import (
 type WebSettings struct {
 	Address    string // host:port, host may be empty
 	OpsAddress string // for probes and metrics where they have a listener of their own
+	// ProbeAddress is for probes alone, where those who probe can not log in and the metrics are not for everybody. May be empty.
+	ProbeAddress string
 	// ConfigFile is the exporter-toolkit's web configuration: TLS, client certificates, users with bcrypt passwords. Its
-	// certificates are read again for every connection. The listener of OpsAddress goes without it.
+	// certificates are read again for every connection. The listeners of OpsAddress and ProbeAddress go without it.
 	ConfigFile  string
 	ExternalURL string // under which people reach the server, for links
 	// RoutePrefix is the path that all routes begin with; empty is the path of ExternalURL.
@@ -30,13 +32,15 @@ type WebSettings struct {
 
 // Check says in one sentence what can not work.
 func (s WebSettings) Check() error {
-	for _, address := range []string{s.Address, s.OpsAddress} {
+	for _, address := range []string{s.Address, s.OpsAddress, s.ProbeAddress} {
 		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
 			return fmt.Errorf("the listen address %q is not of the form host:port", address)
 		}
 	}
-	if s.OpsAddress != "" && s.OpsAddress == s.Address {
-		return fmt.Errorf("two listeners have the same address %s", s.Address)
+	for _, other := range []string{s.OpsAddress, s.ProbeAddress} {
+		if other != "" && other == s.Address {
+			return fmt.Errorf("two listeners have the same address %s", s.Address)
+		}
 	}
 	if _, err := s.external(); err != nil {
 		return err

@@ -67,6 +67,7 @@ func runnable(name string) *cobra.Command {
 	o.define(fs)
 	o.locks, o.etcd, o.log = flags.Locks(fs), flags.Etcd(fs), flags.Log(fs)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980", ShutdownDelay: 5 * time.Second, ShutdownTimeout: 20 * time.Second})
+	fs.StringVar(&o.web.ProbeAddress, "web.probe-address", "", "`host:port` to serve probes on as well, and nothing else, without TLS and login")
 	return cmd
 }
 

@@ -44,17 +44,37 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	probes, err := probes(o.web.ProbeAddress, ops)
+	if err != nil {
+		return err
+	}
 	policy(log.Info(), r.config).Stringer("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
 	group.Add("health of etcd", r.health.Run)
 	group.Add("trouble with etcd", r.trouble.Run)
 	group.Add("view", r.view.Run)
+	if probes != nil {
+		group.Add("probes", probes.Run)
+	}
 	group.Add("http", server.Run)
 	group.Add("sweeper", r.sweeper.Run)
 	err = group.Run(ctx)
 	r.leave(log)
 	return err
+}
+
+// probes listens for those who ask whether the program is well and can not log in, as Kubernetes. It is nil without an address.
+func probes(address string, ops daemon.Ops) (*daemon.Server, error) {
+	if address == "" {
+		return nil, nil
+	}
+	s := &daemon.Server{Address: address, Handler: ops.Probes(), Drain: time.Second, Log: ops.Log}
+	at, err := s.Listen()
+	if err == nil {
+		ops.Log.Info().Stringer("address", at).Msg("probes have a listener of their own")
+	}
+	return s, err
 }
 
 // policy tells in a log line what is removed, and when.
