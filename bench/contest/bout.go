@@ -1,0 +1,199 @@
+package contest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/clustermutex/unlocker/bench/stats"
+)
+
+// bout is a turn that is under way.
+type bout struct {
+	work       Work
+	contestant Contestant
+	name       string
+	clients    []Client
+	seats      []seat
+
+	measuring atomic.Bool // else what is done does not count
+	stopping  atomic.Bool
+	waiting   atomic.Int64 // clients that did not have the lock yet
+	started   chan struct{}
+
+	inside, last, violations atomic.Int64
+}
+
+// seat is what one client did.
+type seat struct {
+	done, passed int
+	waits        []time.Duration
+	err          error
+}
+
+// pastStop is how long clients have to end after the turn.
+const pastStop = time.Minute
+
+func (b *bout) run(ctx context.Context) (Turn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	load := Load()
+	b.started = make(chan struct{})
+	b.waiting.Store(int64(len(b.clients)))
+	var all sync.WaitGroup
+	for i := range b.clients {
+		all.Go(func() { b.seats[i].err = b.play(ctx, i) })
+	}
+	b.await(ctx)
+	before, err := b.counters(ctx)
+	if err != nil {
+		return Turn{}, err
+	}
+	began := time.Now()
+	b.measuring.Store(true)
+	rest(ctx, b.work.Length)
+	b.measuring.Store(false)
+	took := time.Since(began)
+	after, err := b.counters(ctx)
+	if err != nil {
+		return Turn{}, err
+	}
+	b.stopping.Store(true)
+	cancel()
+	if err := ended(&all); err != nil {
+		return Turn{}, err
+	}
+	t, err := b.result()
+	t.Seconds, t.Load = took.Seconds(), load
+	if before != nil {
+		d := after.minus(*before)
+		t.Server = &d
+	}
+	return t, err
+}
+
+// await returns when every client had the lock once, or when that takes too long.
+func (b *bout) await(ctx context.Context) {
+	select {
+	case <-b.started:
+	case <-ctx.Done():
+	case <-time.After(b.work.MaxStart):
+	}
+}
+
+func (b *bout) counters(ctx context.Context) (*Counters, error) {
+	if b.contestant.Counters == nil {
+		return nil, nil
+	}
+	c, err := b.contestant.Counters(ctx)
+	return &c, err
+}
+
+// play takes the lock and gives it back until the turn is over.
+func (b *bout) play(ctx context.Context, id int) error {
+	name := b.name
+	if !b.work.Contend {
+		name = fmt.Sprintf("%s-%d", b.name, id)
+	}
+	for first := true; !b.stopping.Load(); first = false {
+		if err := b.once(ctx, id, name); err != nil {
+			if b.stopping.Load() {
+				return nil
+			}
+			b.arrived(first)
+			return err
+		}
+		b.arrived(first)
+	}
+	return nil
+}
+
+func (b *bout) arrived(first bool) {
+	if first && b.waiting.Add(-1) == 0 {
+		close(b.started)
+	}
+}
+
+func (b *bout) once(ctx context.Context, id int, name string) error {
+	began := time.Now()
+	unlock, err := b.clients[id].Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	took, passed := time.Since(began), false
+	if b.work.Contend {
+		if b.inside.Add(1) != 1 {
+			b.violations.Add(1)
+		}
+		passed = b.last.Swap(int64(id+1)) != int64(id+1)
+		b.inside.Add(-1)
+	}
+	if err := unlock(); err != nil {
+		return err
+	}
+	if !b.work.Contend {
+		took = time.Since(began)
+	}
+	if b.measuring.Load() {
+		s := &b.seats[id]
+		s.done++
+		s.waits = append(s.waits, took)
+		if passed {
+			s.passed++
+		}
+	}
+	return nil
+}
+
+func (b *bout) result() (Turn, error) {
+	t := Turn{Contestant: b.contestant.Name, Violations: int(b.violations.Load())}
+	var waits []time.Duration
+	var shares []int
+	var errs []error
+	for i := range b.seats {
+		s := &b.seats[i]
+		t.Done, t.Passed = t.Done+s.done, t.Passed+s.passed
+		if s.done > 0 {
+			t.Served++
+		}
+		waits, shares, errs = append(waits, s.waits...), append(shares, s.done), append(errs, s.err)
+	}
+	t.Jain = stats.Jain(shares)
+	t.P50, t.P99 = milliseconds(stats.Percentile(waits, 50)), milliseconds(stats.Percentile(waits, 99))
+	return t, errors.Join(errs...)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func ended(all *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(pastStop):
+		return fmt.Errorf("clients did not end within %v", pastStop)
+	}
+}
+
+// Load is the machine's load average over the last minute, 0 where it can not be read.
+func Load() (load float64) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	fmt.Sscan(strings.Fields(string(text))[0], &load)
+	return load
+}

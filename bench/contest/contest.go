@@ -1,0 +1,169 @@
+// Package contest has contestants do the same work in turns and compares them. What is noisy on a machine is equally unkind to
+// all of them that way, so the ratios of one run count, and not the absolute figures.
+package contest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Contestant is one kind of lock.
+type Contestant struct {
+	Name string
+
+	// Connect makes a connection, which several clients share. Closing it ends what they left.
+	Connect func(ctx context.Context) (Connection, error)
+
+	// Counters reads how much the server was asked so far; nil where it does not tell.
+	Counters func(ctx context.Context) (Counters, error)
+
+	// Exclusive is false for what only shows the limit of the server and locks nothing.
+	Exclusive bool
+}
+
+// Connection is what a process has once: a connection to the server.
+type Connection interface {
+	// Client is a client of its own right: no two clients hold the same lock.
+	Client(ctx context.Context) (Client, error)
+	Close() error
+}
+
+// Client takes one lock after the other.
+type Client interface {
+	// Lock waits for the lock until ctx ends, and returns what gives it back.
+	Lock(ctx context.Context, name string) (unlock func() error, err error)
+}
+
+// Counters are counts of a server. What it does not count is NaN.
+type Counters struct {
+	Requests float64 // of clients, watches apart
+	Watches  float64 // messages on watch streams: opening, cancelling
+	Commits  float64 // entries of the replicated log
+	CPU      float64 // seconds
+}
+
+func (c Counters) minus(d Counters) Counters {
+	return Counters{c.Requests - d.Requests, c.Watches - d.Watches, c.Commits - d.Commits, c.CPU - d.CPU}
+}
+
+// perConnection is how many clients share a connection.
+const perConnection = 16
+
+// Turn is what one contestant did in one round.
+type Turn struct {
+	Contestant string
+	Round      int
+	Seconds    float64
+	Load       float64 // the machine's load average when it began
+
+	Done       int       // lock and unlock
+	Passed     int       // of these, from another client
+	Violations int       // times that two held the lock at once
+	Served     int       // clients that got the lock at least once
+	Jain       float64   // fairness
+	P50, P99   float64   // milliseconds: of a lock and unlock; of the wait alone where others want the lock
+	Server     *Counters // of the whole turn; nil where the server does not tell
+}
+
+// Rate is what was done in a second: where clients compete, hand-overs from one to another.
+func (t Turn) Rate(handOvers bool) float64 {
+	if handOvers {
+		return float64(t.Passed) / t.Seconds
+	}
+	return float64(t.Done) / t.Seconds
+}
+
+// Work is one workload.
+type Work struct {
+	Name     string
+	Clients  int
+	Contend  bool          // for one lock; else each has its own
+	Length   time.Duration // of what is measured of a turn
+	MaxStart time.Duration // how long all may take to have had the lock once, before that; later ones are not waited for
+}
+
+// Run has all contestants do the work in every round, each round beginning with another one, and returns the turns.
+func Run(ctx context.Context, w Work, contestants []Contestant, rounds int, told func(Turn)) ([]Turn, error) {
+	var turns []Turn
+	for round := range rounds {
+		for i := range contestants {
+			c := contestants[(i+round)%len(contestants)]
+			if w.Contend && !c.Exclusive {
+				continue
+			}
+			t, err := turn(ctx, w, c, fmt.Sprintf("%s-%d-%d", w.Name, round, time.Now().UnixNano()))
+			if err != nil {
+				return turns, fmt.Errorf("%s, %s: %w", w.Name, c.Name, err)
+			}
+			t.Round = round
+			turns = append(turns, t)
+			told(t)
+		}
+	}
+	return turns, nil
+}
+
+func turn(ctx context.Context, w Work, c Contestant, name string) (Turn, error) {
+	clients, end, err := clients(ctx, c, w.Clients)
+	defer end()
+	if err != nil {
+		return Turn{}, err
+	}
+	runtime.GC() // the rubbish of the one before is not this one's
+	b := &bout{work: w, contestant: c, name: name, clients: clients, seats: make([]seat, len(clients))}
+	return b.run(ctx)
+}
+
+// clients are n clients of new connections, and what ends them.
+func clients(ctx context.Context, c Contestant, n int) (all []Client, end func(), err error) {
+	var connections []Connection
+	end = func() {
+		var closing sync.WaitGroup
+		for _, connection := range connections {
+			closing.Go(func() { connection.Close() })
+		}
+		closing.Wait()
+	}
+	for i := range n {
+		if i%perConnection == 0 {
+			connection, err := c.Connect(ctx)
+			if err != nil {
+				return nil, end, err
+			}
+			connections = append(connections, connection)
+		}
+		client, err := connections[len(connections)-1].Client(ctx)
+		if err != nil {
+			return nil, end, err
+		}
+		all = append(all, client)
+	}
+	return all, end, nil
+}
+
+// Of are the turns of a contestant, in the order of the rounds.
+func Of(turns []Turn, contestant string) []Turn {
+	return slices.DeleteFunc(slices.Clone(turns), func(t Turn) bool { return t.Contestant != contestant })
+}
+
+// Printable is t with -1 for what was not counted, as JSON knows no NaN.
+func (t Turn) Printable() Turn {
+	if math.IsNaN(t.Jain) {
+		t.Jain = -1
+	}
+	if t.Server != nil {
+		c := *t.Server
+		for _, x := range []*float64{&c.Requests, &c.Watches, &c.Commits, &c.CPU} {
+			if math.IsNaN(*x) {
+				*x = -1
+			}
+		}
+		t.Server = &c
+	}
+	return t
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
+
+	"github.com/clustermutex/unlocker/bench/contest"
+	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// etcdContestants all use the same server.
+func etcdContestants(etcd *servers.Process) []contest.Contestant {
+	contestant := func(name string, exclusive bool, client func(context.Context, *clientv3.Client, *ends) (contest.Client, error)) contest.Contestant {
+		return contest.Contestant{
+			Name: name, Exclusive: exclusive, Counters: etcdCounters(etcd),
+			Connect: func(context.Context) (contest.Connection, error) {
+				c, err := servers.EtcdClient(etcd.Addr)
+				if err != nil {
+					return nil, err
+				}
+				return &etcdConnection{etcd: c, client: client}, nil
+			},
+		}
+	}
+	return []contest.Contestant{
+		ours(etcd),
+		contestant("raw put and delete", false, func(_ context.Context, c *clientv3.Client, _ *ends) (contest.Client, error) { return raw{c}, nil }),
+		contestant("etcd Mutex, session shared", true, sharedSession),
+		contestant("etcd Mutex, session per lock", true, func(_ context.Context, c *clientv3.Client, _ *ends) (contest.Client, error) {
+			return sessionPerLock{c}, nil
+		}),
+		contestant("etcd lock RPC", true, lockRPC),
+	}
+}
+
+func etcdCounters(etcd *servers.Process) func(context.Context) (contest.Counters, error) {
+	return func(ctx context.Context) (contest.Counters, error) {
+		n, err := servers.ReadEtcd(ctx, etcd.Addr)
+		if err != nil {
+			return contest.Counters{}, err
+		}
+		cpu, err := etcd.CPU()
+		return contest.Counters{Requests: n.Requests, Watches: n.Watches, Commits: n.Commits, CPU: cpu.Seconds()}, err
+	}
+}
+
+// ours is the client library of this repository, with everything that it does by default: the record with owner, host, purpose and
+// backtrace, the queue, the local deadline, the watch of holds that are not short.
+func ours(etcd *servers.Process) contest.Contestant {
+	return contest.Contestant{
+		Name: us, Exclusive: true, Counters: etcdCounters(etcd),
+		Connect: func(context.Context) (contest.Connection, error) {
+			c, err := servers.EtcdClient(etcd.Addr)
+			if err != nil {
+				return nil, err
+			}
+			locks, err := mutex.New(c, mutex.Options{Owner: "bench"})
+			return &ourConnection{c, locks}, err
+		},
+	}
+}
+
+type ourConnection struct {
+	etcd  *clientv3.Client
+	locks *mutex.Client
+}
+
+func (c *ourConnection) Client(context.Context) (contest.Client, error) { return c, nil }
+
+func (c *ourConnection) Lock(ctx context.Context, name string) (func() error, error) {
+	l, err := c.locks.Lock(ctx, name, mutex.Purpose("send the invoices of the month"))
+	if err != nil {
+		return nil, err
+	}
+	return l.Unlock, nil
+}
+
+func (c *ourConnection) Close() error {
+	c.locks.Close()
+	return c.etcd.Close()
+}
+
+// etcdConnection makes clients of the other contestants.
+type etcdConnection struct {
+	etcd   *clientv3.Client
+	client func(context.Context, *clientv3.Client, *ends) (contest.Client, error)
+	ends   ends
+}
+
+func (c *etcdConnection) Client(ctx context.Context) (contest.Client, error) {
+	return c.client(ctx, c.etcd, &c.ends)
+}
+
+func (c *etcdConnection) Close() error {
+	c.ends.all()
+	return c.etcd.Close()
+}
+
+// ends is what is to be done when a connection is closed.
+type ends struct{ list []func() }
+
+func (e *ends) all() {
+	var all sync.WaitGroup
+	for _, end := range e.list {
+		all.Go(end)
+	}
+	all.Wait()
+}
+
+// raw writes one key and deletes it: what any lock in etcd that makes two commits costs at least.
+type raw struct{ etcd *clientv3.Client }
+
+func (r raw) Lock(ctx context.Context, name string) (func() error, error) {
+	key := "/raw/" + name
+	if _, err := r.etcd.Put(ctx, key, "x"); err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, err := r.etcd.Delete(context.Background(), key)
+		return err
+	}, nil
+}
+
+// sharedSession is etcd's own recipe as it is meant: one lease for as long as the client lives. Its key is made of the lease, so
+// clients that compete for one lock need one each.
+func sharedSession(ctx context.Context, etcd *clientv3.Client, e *ends) (contest.Client, error) {
+	s, err := concurrency.NewSession(etcd)
+	if err != nil {
+		return nil, err
+	}
+	e.list = append(e.list, func() { s.Close() })
+	return session{s}, nil
+}
+
+type session struct{ *concurrency.Session }
+
+func (s session) Lock(ctx context.Context, name string) (func() error, error) {
+	m := concurrency.NewMutex(s.Session, "/etcd/"+name)
+	if err := m.Lock(ctx); err != nil {
+		return nil, err
+	}
+	return func() error { return m.Unlock(context.Background()) }, nil
+}
+
+// sessionPerLock is etcd's recipe as it is often used: each lock with a lease of its own.
+type sessionPerLock struct{ etcd *clientv3.Client }
+
+func (p sessionPerLock) Lock(ctx context.Context, name string) (func() error, error) {
+	s, err := concurrency.NewSession(p.etcd)
+	if err != nil {
+		return nil, err
+	}
+	m := concurrency.NewMutex(s, "/etcd/"+name)
+	if err := m.Lock(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return func() error {
+		if err := m.Unlock(context.Background()); err != nil {
+			return err
+		}
+		return s.Close()
+	}, nil
+}
+
+// lockRPC is the lock service inside of etcd: the same recipe, run by the server. The lease is the client's.
+func lockRPC(ctx context.Context, etcd *clientv3.Client, e *ends) (contest.Client, error) {
+	grant, err := etcd.Grant(ctx, 60)
+	if err != nil {
+		return nil, err
+	}
+	alive, err := etcd.KeepAlive(context.Background(), grant.ID)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for range alive { // what is not read is complained about
+		}
+	}()
+	e.list = append(e.list, func() { etcd.Revoke(context.Background(), grant.ID) })
+	return lockService{v3lockpb.NewLockClient(etcd.ActiveConnection()), int64(grant.ID)}, nil
+}
+
+type lockService struct {
+	service v3lockpb.LockClient
+	lease   int64
+}
+
+func (s lockService) Lock(ctx context.Context, name string) (func() error, error) {
+	r, err := s.service.Lock(ctx, &v3lockpb.LockRequest{Name: []byte("/rpc/" + name), Lease: s.lease})
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, err := s.service.Unlock(context.Background(), &v3lockpb.UnlockRequest{Key: r.Key})
+		return err
+	}, nil
+}

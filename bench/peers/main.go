@@ -1,0 +1,205 @@
+// Command peers compares the locks of this repository with others, and with what etcd can do at all, in one run on one machine: all
+// take turns, several times, and the ratios count. docs/benchmarks.md tells how to read what it prints.
+//
+// Every peer has to be there: one that is missing is an error.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/bench/contest"
+	"github.com/clustermutex/unlocker/bench/machine"
+	"github.com/clustermutex/unlocker/bench/servers"
+)
+
+// us is the name of the contestant that the others are compared with.
+const us = "ours"
+
+type options struct {
+	dir     string
+	work    string
+	waiters string
+	only    string
+	rounds  int
+	turn    time.Duration
+	raw     string
+	profile string
+}
+
+func main() {
+	servers.Main()
+	var o options
+	flag.StringVar(&o.dir, "dir", "", "where the servers keep their data; a new directory among the temporary ones when empty")
+	flag.StringVar(&o.work, "work", "latency,throughput,handover", "what to do")
+	flag.StringVar(&o.waiters, "waiters", "2,10,100,1000", "how many wait for one lock in the work handover")
+	flag.StringVar(&o.only, "only", "", "regular expression of the contestants that take part besides ours; all when empty")
+	flag.IntVar(&o.rounds, "rounds", 5, "how often each contestant has its turn")
+	flag.DurationVar(&o.turn, "turn", 2*time.Second, "how long a turn is measured")
+	flag.StringVar(&o.raw, "raw", "", "file for every turn, as a JSON document a line")
+	flag.StringVar(&o.profile, "profile", "", "prefix of files for the CPU profiles of this program and of etcd")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) (err error) {
+	works, err := o.works()
+	if err != nil {
+		return err
+	}
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "bench-peers-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(o.dir)
+	}
+	contestants, end, err := begin(ctx, o)
+	defer end()
+	if err != nil {
+		return err
+	}
+	about, err := machine.Describe(o.dir)
+	if err != nil {
+		return err
+	}
+	fmt.Println(about)
+	if o.profile != "" {
+		f, err := os.Create(o.profile + "client.pprof")
+		if err != nil {
+			return err
+		}
+		pprof.StartCPUProfile(f)
+		defer func() { pprof.StopCPUProfile(); err = errors.Join(err, f.Close()) }()
+	}
+	var verdicts []verdict
+	for _, w := range works {
+		turns, err := contest.Run(ctx, w, contestants, o.rounds, keep(o.raw, w))
+		if err != nil {
+			return err
+		}
+		fmt.Println(table(w, contestants, turns))
+		verdicts = append(verdicts, judge(w, turns)...)
+	}
+	fmt.Println(targets(verdicts))
+	return nil
+}
+
+// works are the workloads that were asked for.
+func (o options) works() (works []contest.Work, err error) {
+	for name := range strings.SplitSeq(o.work, ",") {
+		switch name {
+		case latency:
+			works = append(works, contest.Work{Name: latency, Clients: 1, Length: o.turn, MaxStart: o.turn})
+		case throughput:
+			works = append(works, contest.Work{Name: throughput, Clients: 64, Length: o.turn, MaxStart: o.turn})
+		case handover:
+			for n := range strings.SplitSeq(o.waiters, ",") {
+				waiters, err := strconv.Atoi(n)
+				if err != nil || waiters < 2 {
+					return nil, fmt.Errorf("-waiters: %q is no number of waiters", n)
+				}
+				works = append(works, contest.Work{Name: handover, Clients: waiters, Contend: true, Length: o.turn, MaxStart: 10 * time.Second})
+			}
+		default:
+			return nil, fmt.Errorf("-work: %q is none of %s, %s, %s", name, latency, throughput, handover)
+		}
+	}
+	return works, nil
+}
+
+// The workloads.
+const (
+	latency    = "latency"    // one client, which nobody disturbs
+	throughput = "throughput" // many clients on locks of their own
+	handover   = "handover"   // many clients that want one lock
+)
+
+// begin starts the servers that the contestants need.
+func begin(ctx context.Context, o options) (all []contest.Contestant, end func(), err error) {
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return nil, func() {}, fmt.Errorf("-only: %w", err)
+	}
+	var running []*servers.Process
+	end = func() {
+		for _, p := range running {
+			p.Stop()
+		}
+	}
+	wanted := func(names ...string) bool { return slices.ContainsFunc(names, only.MatchString) }
+	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Profile: o.profile})
+	if err != nil {
+		return nil, end, err
+	}
+	running = append(running, etcd)
+	all = etcdContestants(etcd)
+	for suffix, flush := range map[string]bool{"": false, ", fsync": true} {
+		if !wanted("redislock"+suffix, "redsync"+suffix) {
+			continue
+		}
+		p, err := servers.Redis(ctx, o.dir, flush)
+		if err != nil {
+			return nil, end, err
+		}
+		running, all = append(running, p), append(all, redisContestants(p, suffix)...)
+	}
+	if wanted("ZooKeeper") {
+		p, err := servers.ZooKeeper(ctx, o.dir)
+		if err != nil {
+			return nil, end, err
+		}
+		running, all = append(running, p), append(all, zookeeperContestant(p))
+	}
+	all = slices.DeleteFunc(all, func(c contest.Contestant) bool { return c.Name != us && !wanted(c.Name) })
+	slices.SortStableFunc(all, func(a, b contest.Contestant) int { return strings.Compare(order(a), order(b)) })
+	return all, end, nil
+}
+
+// order keeps those on etcd first, as they come, then the others by name.
+func order(c contest.Contestant) string {
+	if strings.HasPrefix(c.Name, "red") || c.Name == "ZooKeeper" {
+		return c.Name
+	}
+	return ""
+}
+
+// keep writes every turn to a file, and a sign of life to standard error.
+func keep(file string, w contest.Work) func(contest.Turn) {
+	return func(t contest.Turn) {
+		fmt.Fprintf(os.Stderr, "%s of %d: %s: %.0f/s (load %.1f)\n", w.Name, w.Clients, t.Contestant, t.Rate(w.Contend), t.Load)
+		if file == "" {
+			return
+		}
+		line, err := json.Marshal(struct {
+			At   time.Time
+			Work contest.Work
+			Turn contest.Turn
+		}{time.Now(), w, t.Printable()})
+		if err == nil {
+			var f *os.File
+			if f, err = os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
+				_, err = f.Write(append(line, '\n'))
+				err = errors.Join(err, f.Close())
+			}
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "peers: keep raw figures:", err)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/clustermutex/unlocker/bench/contest"
+	"github.com/clustermutex/unlocker/bench/stats"
+)
+
+// table shows a workload: medians over the rounds, and the ratios round by round.
+func table(w contest.Work, contestants []contest.Contestant, turns []contest.Turn) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### %s\n\n", title(w))
+	head := []string{"", "a second", "least–most", "ours ÷ it", "p50 ms", "p99 ms", "requests", "watch msgs", "commits", "server CPU µs"}
+	if w.Contend {
+		head = append(head, "Jain", "served", "violations")
+	}
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
+	ourRates := rates(w, contest.Of(turns, us))
+	for _, c := range contestants {
+		own := contest.Of(turns, c.Name)
+		if len(own) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row(w, c.Name, own, ourRates), " | "))
+	}
+	return b.String()
+}
+
+func title(w contest.Work) string {
+	switch {
+	case w.Contend:
+		return fmt.Sprintf("Hand-over, %d waiters", w.Clients)
+	case w.Clients == 1:
+		return "Latency, one client, nobody else"
+	}
+	return fmt.Sprintf("Throughput, %d clients, each on a lock of its own", w.Clients)
+}
+
+func row(w contest.Work, name string, own []contest.Turn, ourRates []float64) []string {
+	all := rates(w, own)
+	least, most := stats.Spread(all)
+	cells := []string{
+		name, number(stats.Median(all)), number(least) + "–" + number(most), ratio(stats.Median(stats.Ratios(ourRates, all))),
+		number(median(own, func(t contest.Turn) float64 { return t.P50 })), number(median(own, func(t contest.Turn) float64 { return t.P99 })),
+	}
+	for _, count := range []func(contest.Counters) float64{
+		func(c contest.Counters) float64 { return c.Requests }, func(c contest.Counters) float64 { return c.Watches },
+		func(c contest.Counters) float64 { return c.Commits }, func(c contest.Counters) float64 { return c.CPU * 1e6 },
+	} {
+		cells = append(cells, number(each(own, count)))
+	}
+	if w.Contend {
+		violations := 0
+		for _, t := range own {
+			violations += t.Violations
+		}
+		cells = append(cells,
+			ratio(median(own, func(t contest.Turn) float64 { return t.Jain })),
+			number(median(own, func(t contest.Turn) float64 { return float64(t.Served) })), fmt.Sprint(violations))
+	}
+	return cells
+}
+
+func rates(w contest.Work, turns []contest.Turn) (all []float64) {
+	for _, t := range turns {
+		all = append(all, t.Rate(w.Contend))
+	}
+	return all
+}
+
+func median(turns []contest.Turn, of func(contest.Turn) float64) float64 {
+	var xs []float64
+	for _, t := range turns {
+		if x := of(t); !math.IsNaN(x) {
+			xs = append(xs, x)
+		}
+	}
+	return stats.Median(xs)
+}
+
+// each is a count of the server for one lock and unlock.
+func each(turns []contest.Turn, count func(contest.Counters) float64) float64 {
+	return median(turns, func(t contest.Turn) float64 {
+		if t.Server == nil || t.Done == 0 {
+			return math.NaN()
+		}
+		return count(*t.Server) / float64(t.Done)
+	})
+}
+
+func number(x float64) string {
+	switch {
+	case math.IsNaN(x):
+		return "–"
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	case x >= 10:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.2f", x)
+}
+
+func ratio(x float64) string {
+	if math.IsNaN(x) {
+		return "–"
+	}
+	return fmt.Sprintf("%.3g", x)
+}

@@ -1,0 +1,56 @@
+package servers
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestEtcdsMetricsAreSummedByKind(t *testing.T) {
+	got, err := etcdCounts(strings.NewReader(`# HELP grpc_server_started_total Total number of RPCs started on the server.
+grpc_server_started_total{grpc_method="Txn",grpc_service="etcdserverpb.KV",grpc_type="unary"} 40
+grpc_server_started_total{grpc_method="LeaseGrant",grpc_service="etcdserverpb.Lease",grpc_type="unary"} 2
+grpc_server_started_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",grpc_type="bidi_stream"} 1
+grpc_server_msg_received_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",grpc_type="bidi_stream"} 7
+grpc_server_msg_received_total{grpc_method="Txn",grpc_service="etcdserverpb.KV",grpc_type="unary"} 40
+etcd_server_proposals_committed_total 1.5e+06
+`))
+	if want := (EtcdCounts{Requests: 42, Watches: 7, Commits: 1.5e6}); err != nil || got != want {
+		t.Errorf("counts = %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestMetricsOfSomethingElseAreAnError(t *testing.T) {
+	if _, err := etcdCounts(strings.NewReader("go_goroutines 7\n")); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestZooKeepersAnswerIsRead(t *testing.T) {
+	received, logged, err := readCounts(strings.NewReader("Zookeeper version: 3.8.0\nReceived: 12345\nSent: 12344\nZxid: 0x20000000a\nMode: standalone\n"))
+	if err != nil || received != 12345 || logged != 10 {
+		t.Errorf("counts = %v, %v, %v, want 12345, 10", received, logged, err)
+	}
+	if _, _, err := readCounts(strings.NewReader("This ZooKeeper instance is not currently serving requests\n")); err == nil {
+		t.Error("no error of a server that is not ready")
+	}
+}
+
+func TestTheProcessorTimeOfThisProcessCanBeRead(t *testing.T) {
+	if d, err := cpuOf(os.Getpid()); err != nil || d < 0 {
+		t.Errorf("%v, %v", d, err)
+	}
+}
+
+func TestAProgramNameWithBlanksAndParenthesesIsSkipped(t *testing.T) {
+	if got := afterCommand("17 (a) b (c)) S 1 2"); len(got) != 3 || got[0] != "S" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAMissingProgramIsAnErrorThatNamesItsPackage(t *testing.T) {
+	_, err := need("no-such-program", "no-such-package")
+	if err == nil || !strings.Contains(err.Error(), "no-such-package") {
+		t.Errorf("error = %v", err)
+	}
+}

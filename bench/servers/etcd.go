@@ -1,0 +1,126 @@
+package servers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime/pprof"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/clustermutex/unlocker/internal/etcdembed"
+)
+
+// memberVariable carries the configuration to a process that is to be an etcd member.
+const memberVariable = "BENCH_ETCD"
+
+// Main must be called first by every program that uses Etcd. In a process that Etcd started it is the member and does not return.
+func Main() {
+	config, isMember := os.LookupEnv(memberVariable)
+	if !isMember {
+		return
+	}
+	if err := member(config); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func member(config string) error {
+	var c memberConfig
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
+		return err
+	}
+	if c.Profile != "" {
+		f, err := os.Create(c.Profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		pprof.StartCPUProfile(f)
+		defer pprof.StopCPUProfile()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	etcd, err := etcdembed.Start(ctx, c.Config)
+	if err != nil {
+		return err
+	}
+	defer etcd.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-etcd.Done():
+		return fmt.Errorf("etcd stopped by itself")
+	}
+}
+
+// EtcdOptions are what a member may be told; the zero value is usual.
+type EtcdOptions struct {
+	Quota   int64  // bytes that the store may grow to
+	Profile string // prefix of a file for the CPU profile, which is written when the member is stopped
+}
+
+type memberConfig struct {
+	etcdembed.Config
+	Profile string
+}
+
+// Etcd runs one etcd member: this program once more, with the server of the version in go.mod. It flushes its log as in production.
+func Etcd(ctx context.Context, dir string, o EtcdOptions) (*Process, error) {
+	dir, err := room(dir, "etcd")
+	if err != nil {
+		return nil, err
+	}
+	client, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	peer, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	c := memberConfig{Config: etcdembed.Config{Dir: dir + "/data", Client: client, Peer: peer, Quota: o.Quota}}
+	if o.Profile != "" {
+		if c.Profile, err = filepath.Abs(o.Profile + "etcd.pprof"); err != nil {
+			return nil, err
+		}
+	}
+	config, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), memberVariable+"="+string(config))
+	return start(ctx, "etcd", client, dir, cmd, func(ctx context.Context) error {
+		c, err := EtcdClient(client)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err = c.Get(ctx, "ready")
+		return err
+	})
+}
+
+// EtcdClient is configured as our programs do it: no hidden second sending of a request, and a dead connection is noticed.
+func EtcdClient(addr string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints: []string{addr}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
+		DialTimeout: 5 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+	})
+}

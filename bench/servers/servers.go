@@ -1,0 +1,146 @@
+// Package servers runs the servers that the benchmarks compare: each is a process of its own with its data in a directory, on a
+// real disk unless the caller chooses another, and flushes what it acknowledges, unless its name says otherwise.
+package servers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// patience is how long a server may take to start.
+const patience = 60 * time.Second
+
+// Process is a server that runs.
+type Process struct {
+	Name string
+	Addr string // host:port for its clients
+	PID  int
+
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// start runs cmd and waits until ready returns nil. What the server prints goes into a file beside its data.
+func start(ctx context.Context, name, addr, dir string, cmd *exec.Cmd, ready func(context.Context) error) (*Process, error) {
+	log, err := os.Create(filepath.Join(dir, "output"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a benchmark that is killed leaves nothing behind
+	p := &Process{Name: name, Addr: addr, cmd: cmd, done: make(chan struct{})}
+	if err := p.run(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		if err = ready(ctx); err == nil {
+			return p, nil
+		}
+		select {
+		case <-p.done:
+			said, _ := os.ReadFile(log.Name())
+			return nil, fmt.Errorf("start %s: it ended: %s", name, said)
+		case <-ctx.Done():
+			p.Stop()
+			return nil, fmt.Errorf("start %s: %w", name, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// run starts the process from a thread that stays as long as the process: it would be killed with the thread.
+func (p *Process) run() error {
+	started := make(chan error)
+	go func() {
+		defer close(p.done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.cmd.Wait()
+		}
+	}()
+	err := <-started
+	if err == nil {
+		p.PID = p.cmd.Process.Pid
+	}
+	return err
+}
+
+// Stop ends the server: politely, for its last words, but not for long, as nobody needs its data any more.
+func (p *Process) Stop() {
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+		return
+	case <-time.After(5 * time.Second):
+	}
+	p.cmd.Process.Kill()
+	<-p.done
+}
+
+// CPU is the processor time that the server has used.
+func (p *Process) CPU() (time.Duration, error) { return cpuOf(p.PID) }
+
+// need finds a program or says which Debian package has it: a peer that is missing is an error.
+func need(program, debian string) (string, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", fmt.Errorf("%s is missing: it is in the Debian package %s", program, debian)
+	}
+	return path, nil
+}
+
+// room makes a directory for a server.
+func room(dir, name string) (string, error) {
+	path := filepath.Join(dir, name)
+	return path, os.MkdirAll(path, 0o755)
+}
+
+// freeAddr finds an address that nobody listens on.
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+func port(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}
+
+// ticks are the units of a process's times in /proc.
+const ticks = 100
+
+// cpuOf reads user and system time of a process from /proc.
+func cpuOf(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	fields := afterCommand(string(stat))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	user, userErr := strconv.ParseInt(fields[11], 10, 64)
+	system, systemErr := strconv.ParseInt(fields[12], 10, 64)
+	if userErr != nil || systemErr != nil {
+		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, stat)
+	}
+	return time.Duration(user+system) * time.Second / ticks, nil
+}

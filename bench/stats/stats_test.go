@@ -1,0 +1,96 @@
+package stats_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/bench/stats"
+)
+
+func TestMedianIsTheMiddle(t *testing.T) {
+	for _, c := range []struct {
+		of   []float64
+		want float64
+	}{
+		{[]float64{3}, 3},
+		{[]float64{9, 1, 2}, 2},
+		{[]float64{4, 1, 3, 100}, 3.5},
+	} {
+		if got := stats.Median(c.of); got != c.want {
+			t.Errorf("median of %v = %v, want %v", c.of, got, c.want)
+		}
+	}
+	if got := stats.Median(nil); !math.IsNaN(got) {
+		t.Errorf("median of nothing = %v, want NaN", got)
+	}
+}
+
+func TestMedianLeavesTheOrderOfItsInputAlone(t *testing.T) {
+	rounds := []float64{3, 1, 2}
+	stats.Median(rounds)
+	if !slices.Equal(rounds, []float64{3, 1, 2}) {
+		t.Errorf("now %v", rounds)
+	}
+}
+
+func TestSpreadIsTheExtremes(t *testing.T) {
+	if least, most := stats.Spread([]float64{2, 7, 1}); least != 1 || most != 7 {
+		t.Errorf("spread = %v to %v, want 1 to 7", least, most)
+	}
+	if least, _ := stats.Spread(nil); !math.IsNaN(least) {
+		t.Errorf("spread of nothing begins at %v, want NaN", least)
+	}
+}
+
+func TestRatiosPairRoundsAndLeaveOutWhatWasNotMeasured(t *testing.T) {
+	got := stats.Ratios([]float64{10, 20, math.NaN(), 5, 7}, []float64{5, 5, 1, 0})
+	if want := []float64{2, 4}; !slices.Equal(got, want) {
+		t.Errorf("ratios = %v, want %v", got, want)
+	}
+}
+
+func TestPercentileIsANearestRank(t *testing.T) {
+	var ds []time.Duration
+	for i := 100; i >= 1; i-- {
+		ds = append(ds, time.Duration(i))
+	}
+	for p, want := range map[float64]time.Duration{0: 1, 1: 1, 50: 50, 99: 99, 99.5: 100, 100: 100} {
+		if got := stats.Percentile(slices.Clone(ds), p); got != want {
+			t.Errorf("percentile %v = %d, want %d", p, got, want)
+		}
+	}
+	if got := stats.Percentile([]time.Duration{7}, 99); got != 7 {
+		t.Errorf("percentile of one = %d, want 7", got)
+	}
+	if got := stats.Percentile(nil, 50); got != 0 {
+		t.Errorf("percentile of nothing = %d, want 0", got)
+	}
+}
+
+func TestJainIsOneForEqualSharesAndAnNthForOneWinner(t *testing.T) {
+	for _, c := range []struct {
+		of   []int
+		want float64
+	}{
+		{[]int{5, 5, 5, 5}, 1},
+		{[]int{8, 0, 0, 0}, 0.25},
+		{[]int{3, 1}, 0.8},
+	} {
+		if got := stats.Jain(c.of); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("Jain of %v = %v, want %v", c.of, got, c.want)
+		}
+	}
+	if got := stats.Jain([]int{0, 0}); !math.IsNaN(got) {
+		t.Errorf("Jain of nothing = %v, want NaN", got)
+	}
+}
+
+func TestGrowthIsTheExponent(t *testing.T) {
+	for _, c := range []struct{ cost, larger, want float64 }{{1, 1, 0}, {1, 10, 1}, {1, 100, 2}} {
+		if got := stats.Growth(10, c.cost, 100, c.larger); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("from %v to %v: %v, want %v", c.cost, c.larger, got, c.want)
+		}
+	}
+}
