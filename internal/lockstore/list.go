@@ -24,7 +24,7 @@ const (
 	listPatience = 15 * time.Second
 )
 
-// List calls each for every key below the prefix but those of endings, audit and cancelled attempts, in the order of keys, all
+// List calls each for every key below the prefix but those of the areas that [metadata.Layout.Unlisted] names, in the order of keys, all
 // as they were at the revision that it returns. After an error what each got is void.
 //
 // Values are each's to keep. Where compaction overtook a list, the next one is a single request, which nothing overtakes.
@@ -44,15 +44,10 @@ func (s *Store) List(ctx context.Context, each func(metadata.KV)) (revision int6
 // keyRange is half open.
 type keyRange struct{ from, to string }
 
-// unlisted are the areas that List leaves out, in the order of keys.
-func (s *Store) unlisted() []string {
-	return []string{s.layout.Audits(), s.layout.Cancelled(""), s.layout.Histories()}
-}
-
 func (s *Store) listRanges(ctx context.Context, each func(metadata.KV)) (int64, error) {
 	revision, from := int64(0), s.layout.Prefix()
-	ranges := make([]keyRange, 0, 4)
-	for _, area := range s.unlisted() {
+	ranges := make([]keyRange, 0, 6)
+	for _, area := range s.layout.Unlisted() {
 		ranges = append(ranges, keyRange{from, area})
 		from = metadata.End(area)
 	}
@@ -134,7 +129,7 @@ func (s *Store) listAtOnce(ctx context.Context, each func(metadata.KV)) (int64, 
 	if err != nil {
 		return 0, err
 	}
-	unlisted := s.unlisted()
+	unlisted := s.layout.Unlisted()
 	deliver(resp.Kvs, func(kv metadata.KV) {
 		for _, area := range unlisted {
 			if strings.HasPrefix(kv.Key, area) {

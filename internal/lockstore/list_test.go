@@ -39,7 +39,7 @@ func TestList(t *testing.T) {
 			w.hold(".x", uuid(3))
 			for _, key := range []string{
 				w.l.Ticket("a", "1"), w.l.Unlocker("u1"), w.l.Prefix() + "stray", w.l.Prefix() + ".other/area", w.l.Record("a") + "b/uuid", w.l.Prefix() + "~~/uuid",
-				w.l.History(uuid(9)), w.l.Audit(at, "1"), w.l.Cancelled(uuid(8)), "/mutexes", "/mutexes0", "/other/uuid",
+				w.l.History(uuid(9)), w.l.Audit(at, "1"), w.l.Cancelled(uuid(8)), w.l.Period("a"), w.l.Task("invoices", "a/b"), "/mutexes", "/mutexes0", "/other/uuid",
 			} {
 				w.put(key, "{}")
 			}
@@ -54,7 +54,7 @@ func TestList(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := slices.DeleteFunc(w.keys(w.l.Prefix()), func(key string) bool {
-				return strings.HasPrefix(key, w.l.Histories()) || strings.HasPrefix(key, w.l.Audits()) || strings.HasPrefix(key, w.l.Cancelled(""))
+				return slices.ContainsFunc(w.l.Unlisted(), func(area string) bool { return strings.HasPrefix(key, area) })
 			})
 			if !slices.Equal(got, want) || len(want) != 3*4+6 {
 				t.Errorf("listed\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -1,6 +1,7 @@
 package lockview
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -89,7 +90,7 @@ func (p *picture) applyForeign(key metadata.Key, e *metadata.Event) {
 
 // unlisted tells whether key lies in an area that lists leave out, so that it must not be counted here either.
 func (p *picture) unlisted(key string) bool {
-	return strings.HasPrefix(key, p.layout.Histories()) || strings.HasPrefix(key, p.layout.Audits()) || strings.HasPrefix(key, p.layout.Cancelled(""))
+	return slices.ContainsFunc(p.layout.Unlisted(), func(area string) bool { return strings.HasPrefix(key, area) })
 }
 
 func (p *picture) applyUnlocker(instance string, e *metadata.Event, now time.Time) {

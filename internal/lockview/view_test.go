@@ -342,6 +342,19 @@ func kept() int64 {
 	return int64(m.HeapAlloc)
 }
 
+func TestPeriodsAndTasksAreNotForeign(t *testing.T) {
+	w := newWorld()
+	w.do(put(layout.Period("job"), "1553682600 taken"), put(layout.Task("invoices", "42"), "{}"))
+	v := run(t, w.source(), lockview.Options{})
+	settle(t, v, w)
+	w.do(put(layout.Period("job"), "1553686200 taken"), put(layout.Task("invoices", "43"), "{}"), put(layout.Prefix()+".tasks/odd", ""))
+	w.do(remove(layout.Task("invoices", "42")))
+	settle(t, v, w)
+	if sample, total := v.Foreign(); total != 0 {
+		t.Errorf("%d foreign keys: %q", total, sample)
+	}
+}
+
 func TestForeignKeysAreSampledAndCounted(t *testing.T) {
 	w := newWorld()
 	w.do(lock(t, "mine", uuid(1))...)

@@ -135,7 +135,7 @@ func (w *world) list(_ context.Context, each func(metadata.KV)) (int64, error) {
 }
 
 func listed(key string) bool {
-	for _, area := range []string{layout.Histories(), layout.Audits(), layout.Cancelled("")} {
+	for _, area := range layout.Unlisted() {
 		if strings.HasPrefix(key, area) {
 			return false
 		}

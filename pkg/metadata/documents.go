@@ -112,7 +112,7 @@ type Action struct {
 
 // Marshal writes one of this package's documents. Text that is not UTF-8 is written with replacement characters, so that a
 // hostile record can not keep its own ending from being recorded.
-func Marshal[T Ticket | Ending | Presence | Action](document T) string {
+func Marshal[T Ticket | Ending | Presence | Action | Task](document T) string {
 	b, err := json.Marshal(document)
 	if err != nil {
 		return "{}" // only for attributes that Decode never yields
@@ -121,7 +121,7 @@ func Marshal[T Ticket | Ending | Presence | Action](document T) string {
 }
 
 // Unmarshal reads one of this package's documents; members that can not be read are an error.
-func Unmarshal[T Ticket | Ending | Presence | Action](value []byte) (T, error) {
+func Unmarshal[T Ticket | Ending | Presence | Action | Task](value []byte) (T, error) {
 	var document T
 	err := json.Unmarshal(value, &document)
 	return document, err

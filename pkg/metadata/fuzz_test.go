@@ -74,7 +74,7 @@ func FuzzParseTime(f *testing.F) {
 }
 
 func FuzzParseKey(f *testing.F) {
-	for _, c := range []string{"billing/uuid", "a/b/uuid", ".queue/a/1", ".history/x", "a/", "/uuid", "%2E/uuid", ".x/y"} {
+	for _, c := range []string{"billing/uuid", "a/b/uuid", ".queue/a/1", ".history/x", "a/", "/uuid", "%2E/uuid", ".x/y", ".periods/a%2Fb", ".tasks/a/b%2Fc", ".tasks/a%2Fb/c"} {
 		f.Add(metadata.DefaultPrefix + c)
 	}
 	l := layout(f)

@@ -19,6 +19,8 @@ const (
 	areaHistory   = ".history/"
 	areaUnlockers = ".unlockers/"
 	areaAudit     = ".audit/"
+	areaPeriods   = ".periods/"
+	areaTasks     = ".tasks/"
 )
 
 // tail is the last part of a tail's key. No ticket is called so.
@@ -71,6 +73,25 @@ func (l Layout) Audit(at time.Time, id string) string {
 	return l.prefix + areaAudit + FormatTime(at) + "-" + id
 }
 
+// Period is the key of the last period in which the job under this lock was run.
+func (l Layout) Period(lock string) string { return l.prefix + areaPeriods + EncodeName(lock) }
+
+// Tasks is the prefix of the tasks of one set.
+func (l Layout) Tasks(set string) string { return l.prefix + areaTasks + EncodeName(set) + "/" }
+
+// Task is the key of one task.
+func (l Layout) Task(set, task string) string { return l.Tasks(set) + EncodeName(task) }
+
+// Unlisted are the areas, as prefixes in the order of keys, in which nothing says who holds or waits for a lock: who lists the locks
+// leaves them out, with everything that lies in them.
+func (l Layout) Unlisted() []string {
+	areas := []string{areaAudit, areaCancelled, areaHistory, areaPeriods, areaTasks}
+	for i, area := range areas {
+		areas[i] = l.prefix + area
+	}
+	return areas
+}
+
 // Areas of the layout as prefixes, for reading all of one kind.
 func (l Layout) Queues() string    { return l.prefix + areaQueue }
 func (l Layout) Histories() string { return l.prefix + areaHistory }
@@ -106,15 +127,19 @@ const (
 	KindHistory   Kind = "history"   // an ending
 	KindUnlocker  Kind = "unlocker"  // a presence record
 	KindAudit     Kind = "audit"     // an operator's action
+	KindPeriod    Kind = "period"    // the last period in which a job was run
+	KindTask      Kind = "task"      // a task and its state
 	KindForeign   Kind = "foreign"   // nothing of this protocol
 )
 
 // Key is a key taken apart.
 type Key struct {
 	Kind Kind
-	// Lock is the lock's name: of fields, of tickets and tails, and of a foreign key that lies inside the range of a lock's record.
+	// Lock is the lock's name: of fields, of tickets and tails, of periods, of tasks, and of a foreign key that lies inside the range of
+	// a lock's record.
 	Lock string
-	// ID is the field's name, the ticket, the uuid, the instance, or the audit entry's time and id; empty for a tail.
+	// ID is the field's name, the ticket, the uuid, the instance, the audit entry's time and id, or the task's name without its set;
+	// empty for a tail and a period.
 	ID string
 }
 
@@ -143,16 +168,16 @@ func (l Layout) Parse(key string) Key {
 
 // parseArea takes a key of one of the dotted areas apart.
 func parseArea(area, id string) Key {
-	if area == areaQueue {
-		segment, ticket, _ := strings.Cut(id, "/")
-		lock, err := DecodeName(segment)
-		if err != nil || ticket == "" || strings.Contains(ticket, "/") {
-			return Key{Kind: KindForeign}
+	switch area {
+	case areaQueue:
+		return parseQueue(id)
+	case areaPeriods:
+		if lock, err := DecodeName(id); err == nil {
+			return Key{Kind: KindPeriod, Lock: lock}
 		}
-		if ticket == tail {
-			return Key{Kind: KindTail, Lock: lock}
-		}
-		return Key{Kind: KindTicket, Lock: lock, ID: ticket}
+		return Key{Kind: KindForeign}
+	case areaTasks:
+		return parseTask(id)
 	}
 	kind := KindForeign
 	switch area {
@@ -169,6 +194,28 @@ func parseArea(area, id string) Key {
 		return Key{Kind: KindForeign}
 	}
 	return Key{Kind: kind, ID: id}
+}
+
+func parseQueue(id string) Key {
+	segment, ticket, _ := strings.Cut(id, "/")
+	lock, err := DecodeName(segment)
+	if err != nil || ticket == "" || strings.Contains(ticket, "/") {
+		return Key{Kind: KindForeign}
+	}
+	if ticket == tail {
+		return Key{Kind: KindTail, Lock: lock}
+	}
+	return Key{Kind: KindTicket, Lock: lock, ID: ticket}
+}
+
+func parseTask(id string) Key {
+	first, second, _ := strings.Cut(id, "/")
+	set, bad := DecodeName(first)
+	task, err := DecodeName(second)
+	if bad != nil || err != nil || strings.Contains(set, "/") {
+		return Key{Kind: KindForeign}
+	}
+	return Key{Kind: KindTask, Lock: TaskLock(set, task), ID: task}
 }
 
 // fieldName tells whether s matches [a-z][a-z0-9_]{0,62}.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,6 +181,10 @@ func build(l metadata.Layout, k metadata.Key) string {
 		return l.History(k.ID)
 	case metadata.KindUnlocker:
 		return l.Unlocker(k.ID)
+	case metadata.KindPeriod:
+		return l.Period(k.Lock)
+	case metadata.KindTask:
+		return l.Task(strings.TrimSuffix(k.Lock, "/"+k.ID), k.ID)
 	}
 	return l.Audits() + k.ID
 }
