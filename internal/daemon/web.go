@@ -73,12 +73,17 @@ func (s WebSettings) external() (*url.URL, error) {
 	if s.ExternalURL == "" {
 		return nil, nil
 	}
-	u, err := url.Parse(s.ExternalURL)
+	return ParseURL("the external URL", s.ExternalURL)
+}
+
+// ParseURL reads the address of a server, perhaps with a path, which is called what in the error.
+func ParseURL(what, text string) (*url.URL, error) {
+	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("the external URL %q is not of the form https://host/path", s.ExternalURL)
+		return nil, fmt.Errorf("%s %q is not of the form https://host/path", what, text)
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("the external URL %q is more than scheme, host and path", s.ExternalURL)
+		return nil, fmt.Errorf("%s %q is more than scheme, host and path", what, text)
 	}
 	return u, nil
 }

@@ -1,6 +1,8 @@
 package lockmetrics
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -11,5 +13,14 @@ func PolicyInfo(namespace, policy string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "policy_info", Help: "Whether stale locks are removed; always 1.",
 		ConstLabels: prometheus.Labels{"policy": metadata.Label(policy)},
+	}, func() float64 { return 1 })
+}
+
+// DashboardInfo is the constant 1 with the address of the dashboard, for links in alerts. It ends with a slash, so that the rules
+// can add the path of a page.
+func DashboardInfo(namespace, url string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "dashboard_info", Help: "Where people reach the dashboard, if the unlocker was told; always 1.",
+		ConstLabels: prometheus.Labels{"url": strings.TrimSuffix(url, "/") + "/"},
 	}, func() float64 { return 1 })
 }

@@ -93,11 +93,14 @@ func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.Wal
 		return staleness.Unverified, 0
 	}
 	offset := median(ahead)
-	if offset.Abs() > max(skew, leastTolerance) {
+	if offset.Abs() > tolerance(skew) {
 		return staleness.Wrong, offset
 	}
 	return staleness.Verified, offset
 }
+
+// tolerance is how far a clock that is right may be off.
+func tolerance(skew time.Duration) time.Duration { return max(skew, leastTolerance) }
 
 // median of an even number is the middle of the two in the middle: of two that disagree neither is believed.
 func median(of []time.Duration) time.Duration {

@@ -21,7 +21,7 @@ type metrics struct {
 	vec      *prometheus.CounterVec
 	removals struct{ success, conflict, failed, skipped prometheus.Counter }
 
-	heldBack, offset, jumps, lastUnlock *prometheus.Desc
+	heldBack, offset, tolerance, jumps, lastUnlock *prometheus.Desc
 
 	mu       sync.Mutex
 	unlocked map[lockLabels]time.Time
@@ -46,6 +46,8 @@ func newMetrics() *metrics {
 		"Locks that are due and not removed, by the rule that holds them back.", []string{"reason"}, nil)
 	m.offset = prometheus.NewDesc("unlocker_clock_offset_seconds",
 		"Own wall clock minus the median of the other unlockers' and etcd members'; absent while there is nobody to compare with.", nil, nil)
+	m.tolerance = prometheus.NewDesc("unlocker_clock_tolerance_seconds",
+		"Offset of the own wall clock above which it counts as wrong, and nothing is removed.", nil, nil)
 	m.jumps = prometheus.NewDesc("unlocker_clock_jumps_total",
 		"Jumps of the own wall clock against the monotonic clock.", nil, nil)
 	m.lastUnlock = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",
@@ -89,7 +91,7 @@ func (m *metrics) forget(most int) {
 // Describe implements [prometheus.Collector].
 func (s *Sweeper) Describe(ch chan<- *prometheus.Desc) {
 	m := s.metrics
-	for _, desc := range []*prometheus.Desc{m.heldBack, m.offset, m.jumps, m.lastUnlock} {
+	for _, desc := range []*prometheus.Desc{m.heldBack, m.offset, m.tolerance, m.jumps, m.lastUnlock} {
 		ch <- desc
 	}
 	m.alerting.Describe(ch)
@@ -110,6 +112,7 @@ func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
 	if status.WallClock != staleness.Unverified {
 		ch <- prometheus.MustNewConstMetric(m.offset, prometheus.GaugeValue, status.Offset.Seconds())
 	}
+	ch <- prometheus.MustNewConstMetric(m.tolerance, prometheus.GaugeValue, tolerance(s.cfg.Policy.ClockSkew).Seconds())
 	ch <- prometheus.MustNewConstMetric(m.jumps, prometheus.CounterValue, float64(status.ClockJumps))
 	now := s.cfg.Now()
 	m.mu.Lock()

@@ -92,6 +92,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 			"failures":                {sample(t, n, "unlocker_removals_total", "error"), 4},
 			"alerts":                  {sample(t, n, "unlocker_alerting_locks_total"), 2},
 			"offset of the clock":     {sample(t, n, "unlocker_clock_offset_seconds"), 2.999},
+			"what it may be":          {sample(t, n, "unlocker_clock_tolerance_seconds"), 5},
 			"one lag":                 {sample(t, n, "unlocker_removal_lag_seconds"), 1},
 			"the time of the removal": {sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing"), removedAt},
 		} {

@@ -27,8 +27,10 @@ type rooms struct {
 	layout  metadata.Layout
 	store   *lockstore.Store
 	view    *lockview.View
+	health  *joint.Health
 	trouble *etcdconn.Trouble
 	pages   *dashboard.Dashboard
+	metrics *lockmetrics.Collector
 }
 
 // run joins the rooms and serves until ctx ends.
@@ -52,7 +54,7 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	registry := daemon.NewRegistry(namespace)
-	registry.MustRegister(requests, r.pages, lockmetrics.New(joint.Metrics(namespace, *o.policy, r.view)))
+	registry.MustRegister(requests, r.pages, r.metrics)
 	return r.serve(ctx, o, registry, log)
 }
 
@@ -65,13 +67,19 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 	if err != nil {
 		return nil, err
 	}
-	r := &rooms{layout: layout, store: lockstore.New(etcd, layout, lockstore.WithLog(log))}
+	r := &rooms{layout: layout, store: lockstore.New(etcd, layout, lockstore.WithLog(log)), health: joint.NewHealth(etcd, o.etcd.RequestTimeout)}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
 		lockview.Options{
 			Explain: etcdconn.Explain, Log: log,
-			Ended: func(lock *metadata.Record, ending *metadata.Ending) { r.pages.Ended(lock, ending) }, // there when the view runs
+			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // both are there when the view runs
+				r.pages.Ended(lock, ending)
+				r.metrics.Ended(lock, ending)
+			},
 		})
 	r.trouble = joint.Trouble(etcd, layout, r.view, log)
+	shown := joint.Metrics(namespace, *o.policy, r.view)
+	shown.Alarms = r.health.Alarms
+	r.metrics = lockmetrics.New(shown)
 	config := r.config(o, log)
 	config.Access, config.FrameAncestors, config.MinRefresh = access, o.ancestors, o.minRefresh
 	for _, text := range o.links {
@@ -150,6 +158,7 @@ func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Regis
 		log.Info().Stringer("address", address).Bool("pages", server == front).Msg("listening")
 	}
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
+	group.Add("health of etcd", r.health.Run)
 	group.Add("trouble with etcd", r.trouble.Run)
 	group.Add("view", r.view.Run)
 	group.Add("backtraces", r.pages.Run)

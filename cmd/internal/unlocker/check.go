@@ -15,7 +15,7 @@ func (o options) check() error {
 	if _, err := o.mode(); err != nil {
 		return daemon.Usage(err)
 	}
-	for _, check := range []func() error{o.sweep.Check, o.checkExclude, o.checkMetrics, o.log.Check, o.etcd.Check, o.web.Check} {
+	for _, check := range []func() error{o.sweep.Check, o.checkExclude, o.checkMetrics, o.checkHistory, o.checkDashboard, o.log.Check, o.etcd.Check, o.web.Check} {
 		if err := check(); err != nil {
 			return daemon.Usage(err)
 		}
@@ -59,8 +59,24 @@ func (o options) checkMetrics() error {
 		return fmt.Errorf("--metrics.lock-series-limit is negative: %d", o.seriesLimit)
 	case o.eventRetention <= 0:
 		return fmt.Errorf("--metrics.event-retention is %v: give a time above 0", o.eventRetention)
-	case o.historyRetention <= 0:
-		return fmt.Errorf("--history.retention is %v: give a time above 0", o.historyRetention)
 	}
 	return nil
+}
+
+func (o options) checkHistory() error {
+	switch {
+	case o.historyRetention <= 0:
+		return fmt.Errorf("--history.retention is %v: give a time above 0", o.historyRetention)
+	case o.historyMax < 0:
+		return fmt.Errorf("--history.max is negative: %d", o.historyMax)
+	}
+	return nil
+}
+
+func (o options) checkDashboard() error {
+	if o.dashboard == "" {
+		return nil
+	}
+	_, err := daemon.ParseURL("--dashboard.url", o.dashboard)
+	return err
 }

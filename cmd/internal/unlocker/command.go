@@ -32,6 +32,8 @@ type options struct {
 	seriesLimit      int
 	eventRetention   time.Duration
 	historyRetention time.Duration
+	historyMax       int
+	dashboard        string
 }
 
 // Command is the program.
@@ -79,6 +81,8 @@ func (o *options) define(fs *pflag.FlagSet) {
 	fs.IntVar(&o.seriesLimit, "metrics.lock-series-limit", 1000, "`number` of locks that have series of their own at most, the most overdue first")
 	fs.DurationVar(&o.eventRetention, "metrics.event-retention", time.Hour, "that the removal of a lock stays in the metrics")
 	fs.DurationVar(&o.historyRetention, "history.retention", lockstore.DefaultRetention, "that it can be looked up how a lock ended that was removed")
+	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax, "`number` of such endings that are kept at most, the newest ones; 0 is no limit")
+	fs.StringVar(&o.dashboard, "dashboard.url", "", "`URL` under which people reach the dashboard, for links in alerts")
 }
 
 func versionCommand() *cobra.Command {

@@ -28,7 +28,7 @@ const namespace = "unlocker"
 type rooms struct {
 	store   *lockstore.Store
 	view    *lockview.View
-	health  *health
+	health  *joint.Health
 	trouble *etcdconn.Trouble
 	metrics *lockmetrics.Collector
 	config  sweeper.Config
@@ -43,7 +43,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 	}
 	r := &rooms{
 		store:  lockstore.New(etcd, layout, lockstore.WithLog(log), lockstore.WithRetention(o.historyRetention)),
-		health: &health{etcd: etcd, timeout: o.etcd.RequestTimeout},
+		health: joint.NewHealth(etcd, o.etcd.RequestTimeout),
 	}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch, Ending: r.store.Ending}, lockview.Options{
 		Ended:   func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
@@ -51,7 +51,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 	})
 	r.trouble = joint.Trouble(etcd, layout, r.view, log)
 	shown := joint.Metrics(namespace, *o.sweep, r.view)
-	shown.Alarms, shown.Series, shown.SeriesLimit = r.health.alarms, lockmetrics.Series(o.series), o.seriesLimit
+	shown.Alarms, shown.Series, shown.SeriesLimit = r.health.Alarms, lockmetrics.Series(o.series), o.seriesLimit
 	r.metrics = lockmetrics.New(shown)
 	if r.config, err = r.swept(o, log); err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (p *page) show() shown {
 	r := p.rooms
 	s := shown{
 		ID: r.config.ID, Version: r.config.Version, Policy: r.config.Policy, Now: time.Now().UTC(),
-		Fresh: r.view.Fresh(), Sweep: r.sweeper.Status(), Etcd: r.health.last.Load(), Unlockers: r.view.Unlockers(),
+		Fresh: r.view.Fresh(), Sweep: r.sweeper.Status(), Etcd: r.health.Last(), Unlockers: r.view.Unlockers(),
 	}
 	s.Fresh.Cause = joint.Cause(s.Fresh, r.trouble)
 	if err := p.ready.Check(); err != nil {

@@ -33,6 +33,9 @@ func run(ctx context.Context, o options) error {
 	}
 	registry := daemon.NewRegistry(namespace)
 	registry.MustRegister(r.metrics, r.sweeper, requests, lockmetrics.PolicyInfo(namespace, string(r.config.Mode)))
+	if o.dashboard != "" {
+		registry.MustRegister(lockmetrics.DashboardInfo(namespace, o.dashboard))
+	}
 	ready := &daemon.Readiness{}
 	ready.Add("locks", r.listed)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
@@ -58,6 +61,10 @@ func run(ctx context.Context, o options) error {
 		group.Add("probes", probes.Run)
 	}
 	group.Add("http", server.Run)
+	if o.historyMax > 0 && r.config.Mode == sweeper.AutoUnlock { // who adds to the history keeps it short
+		trim := func(ctx context.Context) (int, error) { return r.store.TrimHistory(ctx, o.historyMax) }
+		group.Add("history", (&historian{trim: trim, log: log}).Run)
+	}
 	group.Add("sweeper", r.sweeper.Run)
 	err = group.Run(ctx)
 	r.leave(log)

@@ -88,3 +88,17 @@ func TestAnEmptyExclusionIsNamedByItsFlag(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestWhatCanNotWorkIsNamedByItsFlag(t *testing.T) {
+	for flag, says := range map[string]string{
+		"--history.max=-1":            "--history.max is negative: -1",
+		"--history.retention=0s":      "--history.retention is 0s",
+		"--dashboard.url=locks":       `--dashboard.url "locks" is not of the form https://host/path`,
+		"--dashboard.url=http://a/?q": `--dashboard.url "http://a/?q" is more than scheme, host and path`,
+	} {
+		err := flags.Execute(t.Context(), unlocker.Command(), []string{"--policy=auto-unlock", flag})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", flag, err, says)
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package unlocker
+package joint
 
 import (
 	"context"
@@ -13,15 +13,20 @@ import (
 // healthEvery is how often etcd is asked how it does.
 const healthEvery = 15 * time.Second
 
-// health keeps etcd's own word on how it does, for the metrics and the page. Nothing is decided by it.
-type health struct {
+// Health keeps etcd's own word on how it does, for metrics and pages. Nothing is decided by it.
+type Health struct {
 	etcd    *clientv3.Client
 	timeout time.Duration
 	last    atomic.Pointer[etcdconn.Health]
 }
 
+// NewHealth returns one that knows nothing before Run, and gives etcd so long for each answer.
+func NewHealth(etcd *clientv3.Client, timeout time.Duration) *Health {
+	return &Health{etcd: etcd, timeout: timeout}
+}
+
 // Run asks until ctx ends.
-func (h *health) Run(ctx context.Context) error {
+func (h *Health) Run(ctx context.Context) error {
 	ticker := time.NewTicker(healthEvery)
 	defer ticker.Stop()
 	for {
@@ -34,15 +39,18 @@ func (h *health) Run(ctx context.Context) error {
 	}
 }
 
-func (h *health) ask(ctx context.Context) {
+func (h *Health) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	now := etcdconn.CheckHealth(ctx, h.etcd)
 	h.last.Store(&now)
 }
 
-// alarms are those that etcd has raised, and whether it could be asked.
-func (h *health) alarms() (kinds []string, known bool) {
+// Last is the last answer, nil before the first one.
+func (h *Health) Last() *etcdconn.Health { return h.last.Load() }
+
+// Alarms are those that etcd has raised, and whether it could be asked.
+func (h *Health) Alarms() (kinds []string, known bool) {
 	last := h.last.Load()
 	if last == nil || last.Problem != "" {
 		return nil, false

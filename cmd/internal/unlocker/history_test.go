@@ -1,0 +1,41 @@
+package unlocker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+func TestTheHistoryIsTrimmedEveryMinuteWhateverHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		trims := 0
+		h := historian{log: zerolog.New(&out), trim: func(context.Context) (int, error) {
+			trims++
+			if trims == 2 {
+				return 0, errors.New("etcd is away")
+			}
+			return 7, nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- h.Run(ctx) }()
+		time.Sleep(10*time.Minute + time.Second)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if trims < 10 || trims > 11 {
+			t.Errorf("%d times in ten minutes", trims)
+		}
+		if n := strings.Count(out.String(), "etcd is away"); n != 1 {
+			t.Errorf("the trouble is told %d times:\n%s", n, out.String())
+		}
+	})
+}
