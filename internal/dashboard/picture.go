@@ -17,8 +17,9 @@ type snapshot struct {
 	at      time.Time // the moment at which the states hold
 	next    time.Time // when a state changes by itself; zero = never
 	locks   []*metadata.Record
-	queues  uint64 // fingerprint of the waiters
-	version uint64 // changes with anything that a list shows
+	queues  uint64  // fingerprint of the waiters
+	version uint64  // changes with anything that a list shows
+	changes changes // since the snapshot before
 	results results
 	sorted  sortings
 }
@@ -98,36 +99,71 @@ func (s *snapshot) current(locks []*metadata.Record, queued uint64, at time.Time
 	return same && queued == s.queues && (s.next.IsZero() || at.Before(s.next)) && !at.Before(s.at)
 }
 
-// build makes a snapshot. Rows of the last one that did not change are taken over, and so is how they were sorted.
+// build makes a snapshot. Rows of the last one that did not change are taken over, and so is how they were sorted and found.
 func build(last *snapshot, locks []*metadata.Record, queues map[string][]metadata.Waiter, p staleness.Policy, at staleness.Moment) *snapshot {
-	s := &snapshot{rows: make([]*row, len(locks)), at: at.Wall, locks: locks, version: fnvStart}
+	s := &snapshot{rows: make([]*row, len(locks)), at: at.Wall, locks: locks}
 	var old []*row
 	if last != nil && !at.Wall.Before(last.at) {
 		old = last.rows
-		s.sorted.before = last.sorted.finished()
+		s.sorted.before, s.results.before = last.sorted.finished(), last.results.finished()
 	}
+	var came, went []*row
+	for _, b := range inPieces(len(locks), func(from, to int) built {
+		b := built{rows: s.rows[from:to]}
+		b.build(within(old, locks, from, to), locks[from:to], queues, p, at)
+		return b
+	}) {
+		s.all.sum(&b.all)
+		s.version += b.version
+		s.next = first(s.next, b.next)
+		came, went = append(came, b.came...), append(went, b.went...)
+	}
+	s.changes = newChanges(came, went, len(locks))
+	return s
+}
+
+// within are the old rows whose names lie from one lock to another.
+func within(old []*row, locks []*metadata.Record, from, to int) []*row {
+	place := func(i, end int) int {
+		if i == 0 || i == len(locks) {
+			return end
+		}
+		at, _ := slices.BinarySearchFunc(old, locks[i].Name, func(r *row, name string) int { return strings.Compare(r.Name, name) })
+		return at
+	}
+	return old[place(from, 0):place(to, len(old))]
+}
+
+// built is a piece of a snapshot.
+type built struct {
+	rows       []*row
+	all        counts
+	next       time.Time
+	version    uint64 // a sum, so that it does not depend on the pieces
+	came, went []*row
+}
+
+func (b *built) build(old []*row, locks []*metadata.Record, queues map[string][]metadata.Waiter, p staleness.Policy, at staleness.Moment) {
 	for i, lock := range locks {
 		for len(old) > 0 && old[0].Name < lock.Name {
-			s.sorted.left(old[0])
-			old = old[1:]
+			b.went, old = append(b.went, old[0]), old[1:]
 		}
 		var before *row
 		if len(old) > 0 && old[0].Name == lock.Name {
 			before, old = old[0], old[1:]
 		}
 		r := update(before, lock, queues[lock.Name], p, at)
-		s.sorted.replaced(before, r)
-		s.rows[i] = r
-		s.all.add(r)
-		s.version = fnv(s.version, r.mix)
-		if !r.next.IsZero() && (s.next.IsZero() || r.next.Before(s.next)) {
-			s.next = r.next
+		if r != before {
+			if b.came = append(b.came, r); before != nil {
+				b.went = append(b.went, before)
+			}
 		}
+		b.rows[i] = r
+		b.all.add(r)
+		b.version += r.mix
+		b.next = first(b.next, r.next)
 	}
-	for _, r := range old {
-		s.sorted.left(r)
-	}
-	return s
+	b.went = append(b.went, old...)
 }
 
 // update returns the row of the lock: the one before if nothing changed.
@@ -170,8 +206,22 @@ func (c *counts) add(r *row) {
 	c.Waiting += r.waiters
 	c.Longest = first(c.Longest, r.longest)
 	c.Oldest = first(c.Oldest, r.LockedAt)
-	if (r.look == alerting || r.look == expiring) && !r.verdict.AutoUnlockAt.IsZero() &&
-		(c.NextUnlock == nil || r.verdict.AutoUnlockAt.Before(c.NextUnlock.verdict.AutoUnlockAt)) {
+	if (r.look == alerting || r.look == expiring) && !r.verdict.AutoUnlockAt.IsZero() {
+		c.soonest(r)
+	}
+}
+
+// sum adds the counts of other locks.
+func (c *counts) sum(o *counts) {
+	c.Total, c.Held, c.Alerting, c.Expiring = c.Total+o.Total, c.Held+o.Held, c.Alerting+o.Alerting, c.Expiring+o.Expiring
+	c.Expired, c.Malformed, c.Waiting = c.Expired+o.Expired, c.Malformed+o.Malformed, c.Waiting+o.Waiting
+	c.Longest, c.Oldest = first(c.Longest, o.Longest), first(c.Oldest, o.Oldest)
+	c.soonest(o.NextUnlock)
+}
+
+// soonest notes the row if it is the next to be auto-unlocked.
+func (c *counts) soonest(r *row) {
+	if r != nil && (c.NextUnlock == nil || r.verdict.AutoUnlockAt.Before(c.NextUnlock.verdict.AutoUnlockAt)) {
 		c.NextUnlock = r
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +24,7 @@ const maxResults = 32
 
 // results is the cache of a snapshot: each query is computed once, however many people ask for it at once.
 type results struct {
+	before  map[string]*result // of the snapshot before
 	mu      sync.Mutex
 	entries map[string]*entry
 	order   []string // oldest first
@@ -29,7 +32,8 @@ type results struct {
 
 type entry struct {
 	once   sync.Once
-	result *result
+	timed  bool
+	result atomic.Pointer[result]
 }
 
 // result answers the query, from the cache where it can. Answers that depend on the clock are kept for a second.
@@ -39,8 +43,24 @@ func (s *snapshot) result(q *query, o order, now time.Time) *result {
 		key += now.Format(" 2006-01-02T15:04:05")
 	}
 	e := s.results.entry(key)
-	e.once.Do(func() { e.result = s.compute(q, o, now) })
-	return e.result
+	e.once.Do(func() {
+		e.timed = q.timed
+		e.result.Store(s.compute(key, q, o, now))
+	})
+	return e.result.Load()
+}
+
+// finished are the results that do not depend on the clock.
+func (c *results) finished() map[string]*result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	done := map[string]*result{}
+	for key, e := range c.entries {
+		if r := e.result.Load(); r != nil && !e.timed {
+			done[key] = r
+		}
+	}
+	return done
 }
 
 func (c *results) entry(key string) *entry {
@@ -62,19 +82,34 @@ func (c *results) entry(key string) *entry {
 	return e
 }
 
-func (s *snapshot) compute(q *query, o order, now time.Time) *result {
+// compute finds the rows. What the query found in the snapshot before is only gone through for what changed.
+func (s *snapshot) compute(key string, q *query, o order, now time.Time) *result {
 	if len(q.terms) == 0 {
 		return &result{rows: s.inOrder(o), counts: s.all, version: s.version}
 	}
 	r := &result{version: fnv(fnvStart, uint64(len(s.rows)))}
-	for _, row := range s.inOrder(o) {
-		if q.matches(row, now) {
-			r.counts.add(row)
-			r.version = fnv(r.version, row.mix)
-			r.rows = append(r.rows, row)
-		}
+	if before := s.results.before[key]; before != nil && s.changes.few {
+		r.rows = s.changes.merge(o, before.rows, q.among(s.changes.came, now))
+	} else {
+		r.rows = q.among(s.inOrder(o), now)
+	}
+	for _, row := range r.rows {
+		r.counts.add(row)
+		r.version += row.mix
 	}
 	return r
+}
+
+// among are those of the rows that the query finds.
+func (q *query) among(rows []*row, now time.Time) []*row {
+	return slices.Concat(inPieces(len(rows), func(from, to int) (found []*row) {
+		for _, row := range rows[from:to] {
+			if q.matches(row, now) {
+				found = append(found, row)
+			}
+		}
+		return found
+	})...)
 }
 
 // cursor is a position between two rows of a list, as it travels in a link.

@@ -1,41 +1,19 @@
 package dashboard
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
 )
 
 // sortings are all rows of a snapshot, sorted by what lists were sorted by. From one snapshot to the next few rows change, so a
-// sorting is made from the one before: without the rows that went, and with those that came merged in.
+// sorting is made from the one before.
 type sortings struct {
-	before map[order][]*row  // of the snapshot before
-	came   []*row            // rows that the snapshot before had not
-	went   map[*row]struct{} // rows that only the snapshot before had
+	before map[order][]*row // of the snapshot before
 
 	mu   sync.Mutex
 	done map[order][]*row
-}
-
-// left notes that a lock of the snapshot before is gone.
-func (s *sortings) left(r *row) {
-	if s.before == nil {
-		return
-	}
-	if s.went == nil {
-		s.went = map[*row]struct{}{}
-	}
-	s.went[r] = struct{}{}
-}
-
-// replaced notes that a row took the place of another, which may be nil or the same.
-func (s *sortings) replaced(before, r *row) {
-	if s.before == nil || before == r {
-		return
-	}
-	if s.came = append(s.came, r); before != nil {
-		s.left(before)
-	}
 }
 
 // finished are the sortings that lists have asked for.
@@ -56,8 +34,8 @@ func (s *snapshot) inOrder(o order) []*row {
 		return rows
 	}
 	rows, ok := s.sorted.before[o]
-	if few := len(s.sorted.came)+len(s.sorted.went) < len(s.rows)/4; ok && few {
-		rows = s.sorted.merge(o, rows)
+	if ok && s.changes.few {
+		rows = s.changes.merge(o, rows, s.changes.came)
 	} else {
 		rows = o.sort(s.rows)
 	}
@@ -68,11 +46,31 @@ func (s *snapshot) inOrder(o order) []*row {
 	return rows
 }
 
-func (s *sortings) merge(o order, old []*row) []*row {
-	came := o.sort(s.came)
+// changes are how a snapshot differs from the one before.
+type changes struct {
+	few  bool              // so that it pays to begin with what is known of the snapshot before
+	came []*row            // rows that the snapshot before had not, by name
+	went map[*row]struct{} // rows that only the snapshot before had
+}
+
+// newChanges tells how rows came and went in a snapshot of so many. When many did, they are not worth to be remembered.
+func newChanges(came, went []*row, all int) changes {
+	if len(came)+len(went) >= all/4 {
+		return changes{}
+	}
+	c := changes{few: true, came: came, went: make(map[*row]struct{}, len(went))}
+	for _, r := range went {
+		c.went[r] = struct{}{}
+	}
+	return c
+}
+
+// merge is a sorted list of the snapshot before as it is in this one: without the rows that went, with those that came put in.
+func (c *changes) merge(o order, old, came []*row) []*row {
+	came = o.sort(came)
 	out := make([]*row, 0, len(old)+len(came))
 	for _, r := range old {
-		if _, gone := s.went[r]; gone {
+		if _, gone := c.went[r]; gone {
 			continue
 		}
 		for len(came) > 0 && o.less(came[0], r) {
@@ -88,20 +86,82 @@ func (o order) less(a, b *row) bool {
 	return o.compare(&x, &y) < 0
 }
 
-// sort returns the rows sorted. It computes each position once; comparing rows directly would take twice the time.
+// place is a position in few bytes, because sorting is moving and comparing: a text is told by its rank among all of them, a
+// name by where its row stands among rows that are sorted by name.
+type place struct {
+	at           int64
+	group, index int32
+}
+
+// sort returns rows, which come sorted by name, in this order.
 func (o order) sort(rows []*row) []*row {
-	type place struct {
-		position
-		row *row
-	}
-	places := make([]place, len(rows))
-	for i, row := range rows {
-		places[i] = place{o.position(row), row}
-	}
-	slices.SortFunc(places, func(a, b place) int { return o.compare(&a.position, &b.position) })
+	places, ranks := make([]place, len(rows)), o.ranks(rows)
+	inPieces(len(rows), func(from, to int) struct{} {
+		for i := from; i < to; i++ {
+			p := o.position(rows[i])
+			switch {
+			case ranks != nil:
+				p.At = ranks[p.Text]
+			case o.by == "name":
+				p.At = int64(i)
+			}
+			places[i] = place{p.At, int32(p.Group), int32(i)}
+		}
+		slices.SortFunc(places[from:to], o.comparePlaces)
+		return struct{}{}
+	})
 	sorted := make([]*row, len(rows))
-	for i := range places {
-		sorted[i] = places[i].row
+	for i, p := range o.mergePieces(places) {
+		sorted[i] = rows[p.index]
 	}
 	return sorted
+}
+
+func (o order) comparePlaces(a, b place) int {
+	c := cmp.Compare(a.at, b.at)
+	if o.reverse {
+		c = -c
+	}
+	return cmp.Or(cmp.Compare(a.group, b.group), c, cmp.Compare(a.index, b.index))
+}
+
+// mergePieces makes one sorted list of sorted pieces.
+func (o order) mergePieces(all []place) []place {
+	pieces := piecesOf(len(all))
+	for len(pieces) > 1 {
+		var wider [][2]int
+		out := make([]place, 0, len(all))
+		for pair := range slices.Chunk(pieces, 2) {
+			a, b := all[pair[0][0]:pair[0][1]], []place{}
+			if len(pair) == 2 {
+				b = all[pair[1][0]:pair[1][1]]
+			}
+			wider = append(wider, [2]int{len(out), len(out) + len(a) + len(b)})
+			for len(a) > 0 && len(b) > 0 {
+				if o.comparePlaces(b[0], a[0]) < 0 {
+					out, b = append(out, b[0]), b[1:]
+				} else {
+					out, a = append(out, a[0]), a[1:]
+				}
+			}
+			out = append(append(out, a...), b...)
+		}
+		all, pieces = out, wider
+	}
+	return all
+}
+
+// ranks are the places of the rows' texts among each other; nil for an order without texts.
+func (o order) ranks(rows []*row) map[string]int64 {
+	if o.by != "owner" && o.by != "host" {
+		return nil
+	}
+	ranks := map[string]int64{}
+	for _, r := range rows {
+		ranks[o.position(r).Text] = 0
+	}
+	for i, text := range slices.SortedFunc(maps.Keys(ranks), o.compareText) {
+		ranks[text] = int64(i)
+	}
+	return ranks
 }
