@@ -27,6 +27,9 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lock, 
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
 	}
+	if a.set.conditional() {
+		return nil, fmt.Errorf("lock %q: %w", name, errWaits)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
@@ -42,6 +45,9 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Loc
 	a, b, err := c.newAcquisition(name, opts)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
+	}
+	if a.set.conditional() {
+		return a.tryOn(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
@@ -250,7 +256,7 @@ func old(events []*clientv3.Event, seen int64) bool {
 
 // explain says what was tried, where the error does not say it itself.
 func (a *acquisition) explain(err error) error {
-	if _, isHeld := errors.AsType[*HeldError](err); err == nil || isHeld {
+	if _, isHeld := errors.AsType[*HeldError](err); err == nil || isHeld || errors.Is(err, ErrCondition) || errors.Is(err, ErrNotHeld) {
 		return err
 	}
 	return fmt.Errorf("lock %q: %w", a.lock, err)

@@ -117,7 +117,7 @@ func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
 	lost, err := l.ask(ctx)
 	if err != nil || lost == nil {
 		lost = l.lostError()
-		if now.Token != 0 {
+		if now != nil && now.Token != 0 {
 			lost.Holder = now
 		}
 	}

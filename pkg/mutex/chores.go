@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
@@ -23,11 +21,9 @@ const (
 // chores are requests whose callers did not wait for their outcome: the client repeats them in the background, one after the
 // other, until etcd's answer is definite. There is a goroutine only while there is something to do.
 type chores struct {
-	mu    sync.Mutex
-	list  []chore
-	idle  chan struct{} // closed when the goroutine ends; nil when there is none
-	lease clientv3.LeaseID
-	until time.Time // the lease may be used for new marks until then
+	mu   sync.Mutex
+	list []chore
+	idle chan struct{} // closed when the goroutine ends; nil when there is none
 }
 
 type chore struct {
@@ -135,7 +131,7 @@ func (c *Client) cancelLater(lock, uuid string) {
 			_, err = c.send(ctx, locktxn.CancelQueued(c.layout, lock, uuid, lease))
 		}
 		if locktxn.LeaseGone(err) {
-			c.chores.until = time.Time{}
+			c.marks.forget(lease)
 		}
 		if locktxn.NoSpace(err) {
 			// No mark can be written. What was acquired with the last space is at least given back.
@@ -143,23 +139,4 @@ func (c *Client) cancelLater(lock, uuid string) {
 		}
 		return err
 	}})
-}
-
-// markLease is a lease for the marks of cancelled acquisitions. Many share one; it outlives each by cancelLife. Only the
-// goroutine of the chores calls it.
-func (c *Client) markLease(ctx context.Context) (clientv3.LeaseID, error) {
-	const shared = time.Minute
-	w := &c.chores
-	if time.Now().Before(w.until) {
-		return w.lease, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.slice(ctx))
-	defer cancel()
-	asked := time.Now()
-	grant, err := c.etcd.Grant(ctx, int64((cancelLife+shared)/time.Second))
-	if err != nil {
-		return 0, err
-	}
-	w.lease, w.until = grant.ID, asked.Add(shared)
-	return w.lease, nil
 }

@@ -55,6 +55,7 @@ type Client struct {
 	cancel  context.CancelCauseFunc
 	streams atomic.Int64 // which of etcd's watch streams to use, see follow
 	chores  chores
+	marks   marks
 	leases  leases
 	traces  traces
 

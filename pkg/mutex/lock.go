@@ -34,6 +34,8 @@ type Lock struct {
 	goal     time.Time // when people are to be alerted, wall clock
 	progress string    // the last note
 
+	leaving <-chan struct{} // closed when an UnlockWith is over; nil when there was none
+
 	deadline *time.Timer        // ends the handle at the local deadline
 	watching *time.Timer        // starts the watch of a hold that is not short
 	detach   func() bool        // from the client's context

@@ -44,7 +44,9 @@ func (l *Lock) observe() {
 		if lost == nil {
 			return false
 		}
-		l.lose(lost)
+		if !l.whetherLeft() {
+			l.lose(lost)
+		}
 		return true
 	}, watched{key: key})
 }
@@ -67,15 +69,21 @@ func (l *Lock) ask(ctx context.Context) (*LostError, error) {
 		return nil, err
 	}
 	lost := l.lostError()
-	for _, kv := range r.keys(0).Kvs {
-		if e, err := metadata.Unmarshal[metadata.Ending](kv.Value); err == nil {
-			lost.Ending = &e
-		}
-	}
+	lost.Ending = l.c.ending(r, 0)
 	if now := l.c.record(l.held.Lock, r, 1); now.Token != 0 {
 		lost.Holder = &now
 	}
 	return lost, nil
+}
+
+// ending is the note that the operation with this number read, nil where there is none.
+func (c *Client) ending(r answer, op int) *metadata.Ending {
+	for _, kv := range r.keys(op).Kvs {
+		if e, err := metadata.Unmarshal[metadata.Ending](kv.Value); err == nil {
+			return &e
+		}
+	}
+	return nil
 }
 
 // lostError says that the hold is certainly gone.

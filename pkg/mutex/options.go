@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Durations of a lock for which neither the client nor the call says anything. Where only one of the two is given, the other
@@ -38,6 +40,8 @@ type settings struct {
 	backtraceDepth  int
 	barge           bool
 	onWait          func(Waiting)
+	only            []clientv3.Cmp // conditions and writes of the caller's, see Only and With
+	with            []clientv3.Op
 
 	problems []error
 }

@@ -1,0 +1,114 @@
+package locktxn
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// MaxOps is how many compares, and how many operations in a branch, etcd takes in one transaction unless configured otherwise.
+const MaxOps = 128
+
+// Part is one of the locks of a [Joint] acquisition.
+type Part struct {
+	Lock   string
+	UUID   string
+	Fields []metadata.Field
+	Barge  bool
+	Tail   int64 // mod revision of the end of a queue in which nobody stands; 0 where there was none
+}
+
+// Joint takes all of the locks, or none, where the caller's own compares hold too, and does the caller's writes with it. Each lock has
+// the guards that it has alone, so a late send can be committed only while none of them was cancelled.
+//
+// Else it reads the records in the order of the parts, and then what [Failed] reads.
+func Joint(l metadata.Layout, parts []Part, only []clientv3.Cmp, with []clientv3.Op) Txn {
+	var t Txn
+	for _, p := range parts {
+		one := take(l, p.Lock, p.UUID, p.Fields)
+		switch {
+		case p.Barge:
+		case p.Tail == 0:
+			one.If = append(one.If, absent(l.Tail(p.Lock)))
+		default:
+			one.If = append(one.If, clientv3.Compare(clientv3.ModRevision(l.Tail(p.Lock)), "=", p.Tail))
+			one.Then = append(one.Then, clientv3.OpDelete(l.Tail(p.Lock)))
+		}
+		t.If = append(t.If, one.If...)
+		t.Then = append(t.Then, one.Then...)
+		t.Else = append(t.Else, one.Else...)
+	}
+	return t.on(only, with)
+}
+
+// on makes t depend on compares of the caller's, and does the caller's writes with it. Else etcd tells of each compare whether it
+// holds, in a transaction of its own that reads the keys where it does not.
+func (t Txn) on(only []clientv3.Cmp, with []clientv3.Op) Txn {
+	t.If = append(t.If, only...)
+	t.Then = append(t.Then, with...)
+	for _, c := range only {
+		t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{c}, nil, []clientv3.Op{readCompared(c)}))
+	}
+	return t
+}
+
+// readCompared reads some of what a compare is about.
+func readCompared(c clientv3.Cmp) clientv3.Op {
+	const enough = 10 // of a range
+	opts := []clientv3.OpOption{clientv3.WithLimit(enough)}
+	if end := c.GetCompare().GetRangeEnd(); len(end) > 0 {
+		opts = append(opts, clientv3.WithRange(string(end)))
+	}
+	return clientv3.OpGet(string(c.KeyBytes()), opts...)
+}
+
+// Failed reads which of the caller's compares did not hold when the transaction was not done, and what their keys had then. first is
+// the number of the operations that came before.
+func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetResponse {
+	failed := map[int]*clientv3.GetResponse{}
+	for i := range compares {
+		if first+i >= len(r.Responses) {
+			break
+		}
+		one := r.Responses[first+i].GetResponseTxn()
+		if one == nil || one.Succeeded || len(one.Responses) == 0 {
+			continue
+		}
+		failed[i] = (*clientv3.GetResponse)(one.Responses[0].GetResponseRange())
+	}
+	return failed
+}
+
+// Seal settles an acquisition of which a sending stayed without an answer: after its commit no late one can be committed. It reads
+// the records, which tell whether the acquisition holds the locks, and the ending of the first hold: it may have begun and ended.
+func Seal(l metadata.Layout, parts []Part, lease clientv3.LeaseID) Txn {
+	first := parts[0]
+	t := Txn{Then: make([]clientv3.Op, 0, len(parts)+2)}
+	for _, p := range parts {
+		t.Then = append(t.Then, read(l, p.Lock))
+	}
+	t.Then = append(t.Then, clientv3.OpGet(l.History(first.UUID)))
+	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(first.UUID), first.Lock, clientv3.WithLease(lease)))
+	return t
+}
+
+// Queues reads the keys of the tickets and then the tail, of each lock.
+func Queues(l metadata.Layout, parts []Part) Txn {
+	var t Txn
+	for _, p := range parts {
+		t.Then = append(t.Then, Queue(l, p.Lock).Then...)
+	}
+	return t
+}
+
+// ReleaseWith gives the lock back, as release does, and does the caller's writes with it, if the caller's compares hold too. It leaves
+// a mark under the hold's uuid, with this lease, by which a repetition knows that an earlier sending did it: the writes can not be
+// told from those of others, and the record is gone either way.
+//
+// Else it reads the mark, the record, and then what [Failed] reads.
+func ReleaseWith(l metadata.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, only []clientv3.Cmp, with []clientv3.Op) Txn {
+	t := Txn{If: release.If, Then: append([]clientv3.Op{}, release.Then...)}
+	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(h.UUID), mark, clientv3.WithLease(lease)))
+	t.Else = []clientv3.Op{clientv3.OpGet(l.Cancelled(h.UUID)), read(l, h.Lock)}
+	return t.on(only, with)
+}

@@ -1,0 +1,324 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	locks := newClient(t, etcd)
+	put(t, etcd, "/state", "ready")
+	put(t, etcd, "/old/1", "x")
+	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
+	l, err := locks.TryLock(t.Context(), "a", mutex.Only(ready),
+		mutex.With(clientv3.OpPut("/state", "running"), clientv3.OpDelete("/old/", clientv3.WithPrefix())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := etcd.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithRange("/m"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Kvs; len(got) != 0 {
+		t.Errorf("the deletion was not done: %v", got)
+	}
+	if value, revision := value(t, etcd, "/state"); value != "running" || revision != l.Token() {
+		t.Errorf("the state is %q since %d, want running since %d", value, revision, l.Token())
+	}
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	locks := newClient(t, etcd)
+	put(t, etcd, "/state", "broken")
+	write := mutex.With(clientv3.OpPut("/written", "x"))
+	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
+	there := clientv3.Compare(clientv3.CreateRevision("/state"), ">", 0)
+	absent := clientv3.Compare(clientv3.Version("/nothing"), ">", 0)
+
+	_, err := locks.TryLock(t.Context(), "a", write, mutex.Only(ready, there), mutex.Only(absent))
+	failed, ok := errors.AsType[*mutex.ConditionError](err)
+	if !ok || !errors.Is(err, mutex.ErrCondition) || len(failed.Failed) != 2 || failed.Holder != nil {
+		t.Fatalf("got %v", err)
+	}
+	if kv := failed.Failed[0].Keys; len(kv) != 1 || string(kv[0].Value) != "broken" {
+		t.Errorf("the first that failed had %v", kv)
+	}
+	if want := `lock "a": a condition does not hold: key "/state" is "broken" since revision 2; there is no key "/nothing"`; err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+
+	l := take(t, locks, "a")
+	_, err = locks.TryLock(t.Context(), "a", write, mutex.Only(ready))
+	if failed, _ := errors.AsType[*mutex.ConditionError](err); failed == nil || failed.Holder == nil || failed.Holder.UUID != l.UUID() {
+		t.Errorf("held, and the condition does not hold: %v", err)
+	}
+	_, err = locks.TryLock(t.Context(), "a", write, mutex.Only(there))
+	if held, _ := errors.AsType[*mutex.HeldError](err); held == nil || held.Holder.UUID != l.UUID() {
+		t.Errorf("held, and the condition holds: %v", err)
+	}
+	l.Unlock()
+	if got, _ := value(t, etcd, "/written"); got != "" || count(t, etcd) != 0 {
+		t.Errorf("%q was written, %d keys are left", got, count(t, etcd))
+	}
+}
+
+func TestConditionsOverARange(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	locks := newClient(t, etcd)
+	none := mutex.Only(clientv3.Compare(clientv3.CreateRevision("/jobs/"), "=", 0).WithPrefix())
+	l, err := locks.TryLock(t.Context(), "a", none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Unlock()
+	put(t, etcd, "/jobs/1", "x")
+	put(t, etcd, "/jobs/2", "y")
+	_, err = locks.TryLock(t.Context(), "a", none)
+	failed, _ := errors.AsType[*mutex.ConditionError](err)
+	if failed == nil || len(failed.Failed[0].Keys) != 2 || !strings.Contains(err.Error(), `there are keys from "/jobs/1" on`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConditionsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{}) // without any connection: a request would panic
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := make([]clientv3.Op, 124)
+	for i := range many {
+		many[i] = clientv3.OpPut(fmt.Sprint("/k", i), "")
+	}
+	for _, c := range []struct {
+		name string
+		opt  mutex.Option
+		want string
+	}{
+		{"a read", mutex.With(clientv3.OpGet("/x")), "With takes puts and deletions"},
+		{"a transaction", mutex.With(clientv3.OpTxn(nil, nil, nil)), "With takes puts and deletions"},
+		{"no key", mutex.With(clientv3.OpPut("", "x")), "a write names no key"},
+		{"a condition without a key", mutex.Only(clientv3.Cmp{}), "a condition names no key"},
+		{"a lock of its own", mutex.With(clientv3.OpPut("/mutexes/b/uuid", "x")), `the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`},
+		{"all locks", mutex.With(clientv3.OpDelete("/mut", clientv3.WithPrefix())), `the write to "/mut" lies among the locks`},
+		{"everything", mutex.With(clientv3.OpDelete("\x00", clientv3.WithFromKey())), "lies among the locks"},
+		{"too many writes", mutex.With(many...), "124 conditions or writes, at most 123 fit into the transaction"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := locks.TryLock(context.Background(), "a", c.opt)
+			if err == nil || !strings.HasPrefix(err.Error(), `lock "a": `) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+	for name, waits := range map[string]func() error{
+		"Lock": func() error { _, err := locks.Lock(context.Background(), "a", mutex.With(many[0])); return err },
+		"Do": func() error {
+			return locks.Do(context.Background(), "a", nil, mutex.Only(clientv3.Compare(clientv3.Version("/x"), "=", 1)))
+		},
+	} {
+		t.Run(name+" waits", func(t *testing.T) {
+			if err := waits(); err == nil || !strings.Contains(err.Error(), "Only and With go with TryLock and TryLockAll") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestWritesOfAnAcquisitionWhoseAnswersAreLostAreDoneOnce(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	locks := newClient(t, connect(t, proxy.Endpoint()))
+	take(t, locks, "warm").Unlock()
+	etcd := server.Client(t)
+
+	proxy.DropAnswers()
+	got := make(chan *mutex.Lock)
+	go func() {
+		l, err := locks.TryLock(context.Background(), "a", mutex.With(clientv3.OpPut("/state", "running")))
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	eventually(t, "the commit", func() bool { return read(t, etcd, "a").Token != 0 })
+	first := read(t, etcd, "a")
+	proxy.Heal()
+	l := <-got
+	if l == nil {
+		return
+	}
+	if l.UUID() != first.UUID || l.Token() != first.Token {
+		t.Errorf("the handle says %s token %d, the first sending made %s token %d", l.UUID(), l.Token(), first.UUID, first.Token)
+	}
+	if value, revision := value(t, etcd, "/state"); value != "running" || revision != l.Token() {
+		t.Errorf("the state is %q since %d", value, revision)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// delayed keeps the first transaction of a client back, as a network does that delivers it late.
+func delayed(etcd *clientv3.Client, first func(*heldTxn) bool) *atomic.Pointer[heldTxn] {
+	var late atomic.Pointer[heldTxn]
+	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		if first(txn) && late.CompareAndSwap(nil, txn) {
+			return nil, context.DeadlineExceeded
+		}
+		return txn.send(ctx)
+	}}
+	return &late
+}
+
+func TestWritesAreNotDoneAgainByALateCommitAfterTheUnlock(t *testing.T) {
+	server := etcdtest.Start(t)
+	etcd := server.Client(t)
+	late := delayed(etcd, func(txn *heldTxn) bool { return len(txn.thenOps) == 5 })
+	locks := newClient(t, etcd)
+	l, err := locks.TryLock(t.Context(), "a", mutex.With(clientv3.OpPut("/state", "running")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, etcd, "/state", "done")
+	r, err := late.Load().send(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, _ := value(t, etcd, "/state"); r.Succeeded || state != "done" || read(t, etcd, "a").Token != 0 {
+		t.Errorf("a late sending was committed: the state is %q", state)
+	}
+}
+
+func TestWritesAreNotDoneByALateCommitAfterARefusal(t *testing.T) {
+	server := etcdtest.Start(t)
+	etcd, other := server.Client(t), newClient(t, server.Client(t))
+	holder := take(t, other, "a")
+	late := delayed(etcd, func(txn *heldTxn) bool { return len(txn.thenOps) == 5 })
+	locks := newClient(t, etcd)
+	_, err := locks.TryLock(t.Context(), "a", mutex.With(clientv3.OpPut("/state", "running")))
+	if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld {
+		t.Fatalf("got %v", err)
+	}
+	holder.Unlock()
+	r, err := late.Load().send(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, _ := value(t, etcd, "/state"); r.Succeeded || state != "" {
+		t.Errorf("a sending of a refused acquisition was committed late: the state is %q", state)
+	}
+}
+
+func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
+	server := etcdtest.Start(t)
+	etcd, other := server.Client(t), newClient(t, server.Client(t))
+	holder := take(t, other, "a")
+	sent := 0
+	var late *heldTxn
+	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		switch sent++; sent {
+		case 1:
+			late = txn
+			return nil, context.DeadlineExceeded
+		case 2: // is refused; then the lock becomes free, and the first sending arrives
+			r, err := txn.send(ctx)
+			holder.Unlock()
+			if late, err := late.send(ctx); err != nil || !late.Succeeded {
+				t.Errorf("the late sending: %v, %v", late, err)
+			}
+			return r, err
+		}
+		return txn.send(ctx)
+	}}
+	locks := newClient(t, etcd)
+	l, err := locks.TryLock(t.Context(), "a", mutex.With(clientv3.OpPut("/state", "running")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, revision := value(t, etcd, "/state"); revision != l.Token() || read(t, etcd, "a").UUID != l.UUID() {
+		t.Errorf("token %d, written at %d", l.Token(), revision)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
+	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.set(func() { f.loseAnswers = 1000 })
+		_, err := locks.TryLock(context.Background(), "a", mutex.With(clientv3.OpPut("/state", "running")))
+		if !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if f.record(t, "a").Token == 0 {
+			t.Error("the record is gone already: then it should have been known")
+		}
+		f.set(func() { f.loseAnswers = 0 })
+		time.Sleep(30 * time.Second)
+		if f.record(t, "a").Token != 0 {
+			t.Error("what was given up is still held")
+		}
+	})
+}
+
+func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.set(func() { f.away = true })
+		time.AfterFunc(6*time.Second, func() { f.set(func() { f.away = false }) })
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(9*time.Second), mutex.SafetyMargin(time.Second), mutex.With(clientv3.OpPut("/state", "running")))
+		if d := time.Until(f.record(t, "a").AutoUnlockAt); d < 5*time.Second {
+			t.Errorf("only %v are left of the hold", d)
+		}
+		l.Unlock()
+	})
+}
+
+func TestConditionsDoNotPassTheQueue(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	write := mutex.With(clientv3.OpPut("/x", ""))
+	ticket := "00000000-0000-4000-8000-000000000001"
+	put(t, q.etcd, layout(t).Ticket("a", ticket), "{}")
+	put(t, q.etcd, layout(t).Tail("a"), ticket)
+	_, err := c.TryLock(t.Context(), "a", write)
+	if held, _ := errors.AsType[*mutex.HeldError](err); held == nil || held.Position != 2 {
+		t.Errorf("while others queue: %v", err)
+	}
+	q.unlock(take(t, c, "a", write, mutex.WithoutQueue()))
+	q.delete(layout(t).Ticket("a", ticket)) // the tail is left behind
+	q.unlock(take(t, c, "a", write))
+	if n := count(t, q.etcd); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
+
+// value is what a key has, and since which revision.
+func value(t testing.TB, etcd *clientv3.Client, key string) (string, int64) {
+	t.Helper()
+	r, err := etcd.Get(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Kvs) == 0 {
+		return "", 0
+	}
+	return string(r.Kvs[0].Value), r.Kvs[0].ModRevision
+}

@@ -1,0 +1,109 @@
+package mutex
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+)
+
+// UnlockWith gives the lock back and writes the caller's own keys in the same transaction, if the compares hold too: the writes were
+// done if and only if the lock was held until then. They are puts and deletions outside of the prefix of the locks, as of [With].
+//
+// nil means that both happened. After a [*ConditionError] the lock is held as before, and so it is after any other error but a
+// [*LostError]: then the hold was over before, and nothing was written. After an [ErrUnknown] call it again with the same writes to
+// learn what became of them, or call [Lock.Unlock] to give up.
+//
+// It tries for the client's request timeout. Unlike Unlock it needs an etcd that takes writes.
+func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
+	err := l.unlockWith(writes, only)
+	if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrCondition) {
+		return err
+	}
+	return fmt.Errorf("unlock %q: %w", l.held.Lock, err)
+}
+
+func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
+	release := l.releasing()
+	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1
+	if err := l.c.checkWrites(only, writes, room); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
+	defer cancel()
+	select {
+	case l.turn <- struct{}{}: // an extension that comes after the release would take it for a loss
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return l.or(ctx.Err())
+	}
+	if err := l.err(); err != nil {
+		return err
+	}
+	defer l.leave()()
+	mark := markOf(writes)
+	r, err := l.c.sendMarked(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+		return locktxn.ReleaseWith(l.c.layout, l.held, release, mark, lease, only, writes)
+	})
+	switch {
+	case err != nil && r.doubt:
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	case err != nil:
+		return err
+	case r.Succeeded || l.marked(r, mark):
+		return l.left()
+	}
+	if now := l.c.record(l.held.Lock, r, 1); now.Token == l.held.Token && now.UUID == l.held.UUID {
+		if failed := l.c.failed(l.held.Lock, r, 2, only); failed != nil {
+			return failed
+		}
+		return ErrUnknown // the answer is none of etcd's
+	}
+	return l.or(l.gone(ctx, nil))
+}
+
+// marked tells whether the mark is that of an earlier sending of the same writes.
+func (l *Lock) marked(r answer, mark string) bool {
+	kvs := r.keys(0).Kvs
+	return len(kvs) > 0 && string(kvs[0].Value) == mark
+}
+
+// markOf is the same for the same writes.
+func markOf(writes []clientv3.Op) string {
+	sum := sha256.New()
+	for _, w := range writes {
+		fmt.Fprintf(sum, "%v %q %q %q\n", w.IsPut(), w.KeyBytes(), w.RangeBytes(), w.ValueBytes())
+	}
+	return fmt.Sprintf("released %x", sum.Sum(nil)[:8])
+}
+
+// leave keeps the watch from taking the release for a loss, until the function that it returns is called.
+func (l *Lock) leave() (done func()) {
+	ended := make(chan struct{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leaving = ended
+	return func() { close(ended) }
+}
+
+// left ends the handle of a lock that was given back.
+func (l *Lock) left() error {
+	l.finish(ErrUnlocked)
+	l.unlock.Do(func() { l.letGo(true) })
+	return nil
+}
+
+// whetherLeft waits for a release that is under way, and tells whether the hold was given back by it.
+func (l *Lock) whetherLeft() bool {
+	l.mu.Lock()
+	leaving := l.leaving
+	l.mu.Unlock()
+	if leaving != nil {
+		<-leaving
+	}
+	return l.err() != nil
+}

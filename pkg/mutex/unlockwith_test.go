@@ -1,0 +1,175 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	watches := spyOnWatches(etcd)
+	locks := newClient(t, etcd)
+	l := take(t, locks, "a", mutex.Heartbeat(time.Hour))
+	<-watches // that see the record go
+	put(t, etcd, "/state", "broken")
+
+	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
+	done := []clientv3.Op{clientv3.OpPut("/state", "done"), clientv3.OpPut("/result", "42")}
+	err := l.UnlockWith(done, ready)
+	if failed, _ := errors.AsType[*mutex.ConditionError](err); failed == nil || !strings.Contains(err.Error(), `key "/state" is "broken"`) {
+		t.Fatalf("got %v", err)
+	}
+	if result, _ := value(t, etcd, "/result"); result != "" || l.Context().Err() != nil || read(t, etcd, "a").UUID != l.UUID() {
+		t.Errorf("the condition did not hold, but the result is %q, the context %v", result, context.Cause(l.Context()))
+	}
+	put(t, etcd, "/state", "ready")
+	if err := l.UnlockWith(done, ready); err != nil {
+		t.Fatal(err)
+	}
+	if result, _ := value(t, etcd, "/result"); result != "42" || read(t, etcd, "a").Token != 0 {
+		t.Errorf("the result is %q, the lock is held by %s", result, read(t, etcd, "a").UUID)
+	}
+	if cause := context.Cause(l.Context()); cause != mutex.ErrUnlocked {
+		t.Errorf("the context ended with %v", cause)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Errorf("unlock afterwards: %v", err)
+	}
+	if err := l.UnlockWith(done); err != mutex.ErrUnlocked {
+		t.Errorf("a second time: %v", err)
+	}
+}
+
+func TestReleaseIsNoLossToTheWatch(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	watches := spyOnWatches(etcd)
+	locks := newClient(t, etcd)
+	for range 30 {
+		l := take(t, locks, "a")
+		<-watches
+		if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/x", "")}); err != nil {
+			t.Fatal(err)
+		}
+		if cause := context.Cause(l.Context()); cause != mutex.ErrUnlocked {
+			t.Fatalf("the context ended with %v", cause)
+		}
+	}
+}
+
+func TestLateHolderDoesNotWriteWithItsUnlock(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	locks := newClient(t, etcd)
+	l := take(t, locks, "a")
+	etcd.Delete(t.Context(), "/mutexes/a/", clientv3.WithPrefix())
+	next := take(t, locks, "a")
+	err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")})
+	if lost, _ := errors.AsType[*mutex.LostError](err); lost == nil || !lost.Certain || lost.Holder == nil || lost.Holder.UUID != next.UUID() {
+		t.Errorf("got %v", err)
+	}
+	if state, _ := value(t, etcd, "/state"); state != "" || read(t, etcd, "a").UUID != next.UUID() {
+		t.Errorf("the state is %q", state)
+	}
+	next.Unlock()
+}
+
+func TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce(t *testing.T) {
+	for _, c := range []struct{ name, meanwhile string }{{"nobody wrote since", ""}, {"somebody wrote since", "again"}} {
+		t.Run(c.name, func(t *testing.T) {
+			etcd := etcdtest.Start(t).Client(t)
+			other := etcd.KV
+			sent := 0
+			etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+				r, err := txn.send(ctx)
+				if sent++; sent == 2 { // after the acquisition
+					if c.meanwhile != "" {
+						other.Put(ctx, "/state", c.meanwhile)
+					}
+					return nil, context.DeadlineExceeded
+				}
+				return r, err
+			}}
+			locks := newClient(t, etcd)
+			l := take(t, locks, "a")
+			if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")}); err != nil {
+				t.Errorf("it was done, but the error is %v", err)
+			}
+			if state, _ := value(t, etcd, "/state"); c.meanwhile != "" && state != c.meanwhile {
+				t.Errorf("the state is %q: it was written twice", state)
+			}
+		})
+	}
+}
+
+// Without its mark, an unlock whose first answer was lost could not be told from a removal by somebody else.
+func TestUnlockWithWritesThatSomebodyForestalledIsALoss(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	kv := etcd.KV
+	sent := 0
+	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		if sent++; sent == 2 { // does not arrive
+			kv.Delete(ctx, "/mutexes/a/", clientv3.WithPrefix())
+			return nil, context.DeadlineExceeded
+		}
+		return txn.send(ctx)
+	}}
+	locks := newClient(t, etcd)
+	l := take(t, locks, "a")
+	err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")})
+	if state, _ := value(t, etcd, "/state"); !errors.Is(err, mutex.ErrNotHeld) || state != "" {
+		t.Errorf("the error is %v, the state %q", err, state)
+	}
+}
+
+func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
+	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
+		done := []clientv3.Op{clientv3.OpPut("/state", "done")}
+		l := take(t, locks, "a")
+		f.set(func() { f.away = true })
+		if err := l.UnlockWith(done); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, mutex.ErrUnknown) || l.Context().Err() != nil {
+			t.Errorf("nothing was sent: %v, %v", err, context.Cause(l.Context()))
+		}
+		f.set(func() { f.away, f.loseAnswers = false, 1000 })
+		if err := l.UnlockWith(done); !errors.Is(err, mutex.ErrUnknown) {
+			t.Errorf("nothing was answered: %v", err)
+		}
+		f.set(func() { f.loseAnswers = 0 })
+		if err := l.UnlockWith(done); err != nil {
+			t.Errorf("it had been done: %v", err)
+		}
+		if err := l.Unlock(); err != nil || f.record(t, "a").Token != 0 {
+			t.Errorf("unlock afterwards: %v", err)
+		}
+	})
+}
+
+func TestUnlockWithHandsOverInTheQueue(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	first := take(t, c, "a")
+	second, third := q.wait(c), q.wait(c)
+	q.unlock(first)
+	l := q.turn(second)
+	if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/x", "")}); err != nil {
+		t.Fatal(err)
+	}
+	q.unlock(q.turn(third))
+}
+
+func TestUnlockWithRefusesWhatCanNotWork(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/mutexes/b/uuid", "")})
+		if want := `unlock "a": the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`; err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+		l.Unlock()
+	})
+}
