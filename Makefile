@@ -61,6 +61,17 @@ bench: ## the Go benchmarks
 fuzz-short: ## every fuzz test for FUZZTIME (5s)
 	.ci/fuzz $(FUZZTIME)
 
+.PHONY: chart
+chart: ## the Helm chart: lint, schemas, unit tests; then what it says starts the real programs
+	rm -rf dist/chart
+	cd test/chart && go vet . && go test -count=1 . -rendered $(CURDIR)/dist/chart
+	go test -tags chart -count=1 ./test/deploy -rendered $(CURDIR)/dist/chart
+
+.PHONY: chart-files
+chart-files: ## what the chart has copies of: rules, dashboards, the table of its values
+	cp deploy/prometheus/unlocker.rules.yaml $(wildcard deploy/grafana/*.json) deploy/helm/unlocker/files/
+	cd test/chart && go test -count=1 -run TheTableOfValues . -update
+
 .PHONY: fmt
 fmt: ## format the Go code
 	gofmt -l -w $$(git ls-files '*.go')

@@ -1,0 +1,56 @@
+{{/* A flag as an argument, or nothing where its value is empty: (list "log.level" .Values.log.level). Switches are left out when false. */}}
+{{- define "unlocker.flag" -}}
+{{- $value := index . 1 -}}
+{{- if kindIs "bool" $value }}
+{{- if $value }}
+- --{{ index . 0 }}
+{{- end }}
+{{- else if kindIs "float64" $value }}
+- --{{ index . 0 }}={{ int64 $value }}
+{{- else if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
+- {{ printf "--%s=%v" (index . 0) $value | quote }}
+{{- end }}
+{{- end }}
+
+{{/* The flags of the connection to etcd under the identity of a component: (list . identity). */}}
+{{- define "unlocker.etcdFlags" -}}
+{{- $etcd := (index . 0).Values.etcd -}}
+{{- $identity := index . 1 -}}
+{{- include "unlocker.flag" (list "etcd.endpoints" (include "unlocker.endpoints" (index . 0))) }}
+{{- if or $etcd.ca.secret $etcd.ca.configMap }}
+{{- include "unlocker.flag" (list "etcd.cacert" "/etc/unlocker/etcd/ca.crt") }}
+{{- end }}
+{{- if $identity.clientCert.secret }}
+{{- include "unlocker.flag" (list "etcd.cert" "/etc/unlocker/etcd/tls.crt") }}
+{{- include "unlocker.flag" (list "etcd.key" "/etc/unlocker/etcd/tls.key") }}
+{{- end }}
+{{- include "unlocker.flag" (list "etcd.user" $identity.user) }}
+{{- if $identity.password.secret }}
+{{- include "unlocker.flag" (list "etcd.password-file" "/etc/unlocker/etcd/password") }}
+{{- end }}
+{{- include "unlocker.flag" (list "etcd.server-name" $etcd.serverName) }}
+{{- include "unlocker.flag" (list "etcd.insecure-skip-tls-verify" $etcd.insecureSkipTLSVerify) }}
+{{- include "unlocker.flag" (list "etcd.dial-timeout" $etcd.dialTimeout) }}
+{{- include "unlocker.flag" (list "etcd.request-timeout" $etcd.requestTimeout) }}
+{{- include "unlocker.flag" (list "etcd.keepalive-time" $etcd.keepaliveTime) }}
+{{- include "unlocker.flag" (list "etcd.keepalive-timeout" $etcd.keepaliveTimeout) }}
+{{- include "unlocker.flag" (list "locks.prefix" (index . 0).Values.locks.prefix) }}
+{{- end }}
+
+{{/* The flags that both daemons have besides: (list . component). */}}
+{{- define "unlocker.daemonFlags" -}}
+{{- $sweep := (index . 0).Values.sweep -}}
+{{- $c := index . 1 -}}
+{{- include "unlocker.flag" (list "sweep.clock-skew" $sweep.clockSkew) }}
+{{- include "unlocker.flag" (list "sweep.min-warning" $sweep.minWarning) }}
+{{- include "unlocker.flag" (list "sweep.default-alert-after" $sweep.defaultAlertAfter) }}
+{{- include "unlocker.flag" (list "sweep.default-auto-unlock-after" $sweep.defaultAutoUnlockAfter) }}
+{{- if $c.webConfig.secret }}
+{{- include "unlocker.flag" (list "web.config.file" (printf "/etc/unlocker/web/%s" $c.webConfig.key)) }}
+{{- end }}
+{{- include "unlocker.flag" (list "web.shutdown-delay" (printf "%ds" (int $c.shutdown.delaySeconds))) }}
+{{- include "unlocker.flag" (list "web.shutdown-timeout" (printf "%ds" (int $c.shutdown.timeoutSeconds))) }}
+{{- include "unlocker.flag" (list "web.enable-pprof" $c.enablePprof) }}
+{{- include "unlocker.flag" (list "log.level" (index . 0).Values.log.level) }}
+{{- include "unlocker.flag" (list "log.format" (index . 0).Values.log.format) }}
+{{- end }}

@@ -1,0 +1,47 @@
+{{/* The flags of mutexdash. */}}
+{{- define "unlocker.mutexdashFlags" -}}
+{{- $c := .Values.mutexdash -}}
+{{- include "unlocker.etcdFlags" (list . $c.etcd) }}
+{{- include "unlocker.flag" (list "web.listen-address" ":8080") }}
+{{- include "unlocker.flag" (list "web.ops-address" ":10981") }}
+{{- include "unlocker.flag" (list "web.external-url" (include "unlocker.dashboardURL" .)) }}
+{{- include "unlocker.flag" (list "web.route-prefix" $c.routePrefix) }}
+{{- include "unlocker.flag" (list "web.page-title" $c.pageTitle) }}
+{{- include "unlocker.flag" (list "web.environment" $c.environment) }}
+{{- include "unlocker.flag" (list "web.min-refresh" $c.minRefresh) }}
+{{- range $name, $url := $c.links }}
+{{- include "unlocker.flag" (list "web.link" (printf "%s=%s" $name $url)) }}
+{{- end }}
+{{- range $c.frameAncestors }}
+{{- include "unlocker.flag" (list "web.frame-ancestors" .) }}
+{{- end }}
+{{- include "unlocker.flag" (list "web.hide-backtraces" $c.hideBacktraces) }}
+{{- include "unlocker.flag" (list "web.identity" $c.identity.source) }}
+{{- if eq $c.identity.source "header" }}
+{{- include "unlocker.flag" (list "web.identity.header" $c.identity.header) }}
+{{- include "unlocker.flag" (list "web.identity.groups-header" $c.identity.groupsHeader) }}
+{{- include "unlocker.flag" (list "web.trusted-proxies" (join "," $c.identity.trustedProxies)) }}
+{{- end }}
+{{- if $c.permissions }}
+{{- include "unlocker.flag" (list "web.permissions-file" "/etc/unlocker/permissions/permissions.yaml") }}
+{{- end }}
+{{- include "unlocker.flag" (list "web.enable-force-unlock" $c.forceUnlock) }}
+{{- include "unlocker.daemonFlags" (list . $c) }}
+{{- with $c.extraArgs }}
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end }}
+
+{{/* The container of mutexdash, as in a list. */}}
+{{- define "unlocker.mutexdashContainer" -}}
+name: mutexdash
+image: {{ include "unlocker.image" (list . .Values.image) }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+command: [/usr/bin/mutexdash]
+args:
+  {{- include "unlocker.mutexdashFlags" . | trim | nindent 2 }}
+ports:
+  - {name: pages, containerPort: 8080}
+  - {name: ops, containerPort: 10981}
+{{ include "unlocker.probes" "ops" }}
+{{- end }}

@@ -1,0 +1,92 @@
+{{/* The name of the chart in names of objects. */}}
+{{- define "unlocker.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{/* The name of everything of this release: the release, and the chart where the release does not say it. Short enough for suffixes. */}}
+{{- define "unlocker.fullname" -}}
+{{- $name := include "unlocker.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end }}
+
+{{/* The name of a component's objects: (list . "mutexdash"). The unlocker has the name of the release. */}}
+{{- define "unlocker.componentName" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- include "unlocker.fullname" $root -}}{{ if ne $component "unlocker" }}-{{ $component }}{{ end -}}
+{{- end }}
+
+{{/* What selects the pods of a component, now and in all later versions: (list . "mutexdash"). */}}
+{{- define "unlocker.selector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "unlocker.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{/* Labels of its pods. Those of the version are left out: an upgrade that changes nothing else starts no pod anew. */}}
+{{- define "unlocker.podLabels" -}}
+{{ include "unlocker.selector" . }}
+{{- with (index . 0).Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Labels of an object of a component: (list . "mutexdash"). */}}
+{{- define "unlocker.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "unlocker.selector" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: unlocker
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "unlocker.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "unlocker.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end }}
+
+{{/* An image by digest, or else by tag: (list . image). */}}
+{{- define "unlocker.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Where etcd's members are: those that were given, or the trial's one. */}}
+{{- define "unlocker.endpoints" -}}
+{{- if .Values.etcd.deploy -}}
+{{- printf "%s:2379" (include "unlocker.componentName" (list . "etcd")) -}}
+{{- else -}}
+{{- join "," .Values.etcd.endpoints -}}
+{{- end -}}
+{{- end }}
+
+{{/* The URL of the pages: that which was given, or that of the Ingress or HTTPRoute. */}}
+{{- define "unlocker.dashboardURL" -}}
+{{- $dash := .Values.mutexdash -}}
+{{- if $dash.externalURL -}}
+{{- $dash.externalURL -}}
+{{- else if and $dash.enabled $dash.ingress.enabled -}}
+{{- printf "%s://%s%s" (ternary "https" "http" (ne $dash.ingress.tlsSecret "")) $dash.ingress.host $dash.ingress.path -}}
+{{- else if and $dash.enabled $dash.httpRoute.enabled -}}
+{{- printf "https://%s%s" (first $dash.httpRoute.hostnames) $dash.httpRoute.path -}}
+{{- end -}}
+{{- end }}

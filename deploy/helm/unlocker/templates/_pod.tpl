@@ -1,0 +1,232 @@
+{{/*
+What is the same in the pods of all components: who they are, what they may, where they run.
+(dict "root" . "component" "unlocker" "values" .Values.unlocker "container" the container as YAML
+"permissions" the ConfigMap with the permissions, or "" "annotations" of the pod)
+*/}}
+{{- define "unlocker.pod" -}}
+{{- $root := .root -}}
+{{- $c := .values -}}
+metadata:
+  labels:
+    {{- include "unlocker.podLabels" (list $root .component) | nindent 4 }}
+    {{- with $c.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with merge (dict) $c.podAnnotations .annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  {{- include "unlocker.podSecurity" $root | nindent 2 }}
+  terminationGracePeriodSeconds: {{ add $c.shutdown.delaySeconds $c.shutdown.timeoutSeconds 5 }}
+  {{- with $c.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with $c.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $c.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $c.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $c.topologySpread.topologyKeys }}
+  topologySpreadConstraints:
+    {{- range . }}
+    - topologyKey: {{ . }}
+      maxSkew: 1
+      whenUnsatisfiable: {{ $c.topologySpread.whenUnsatisfiable }}
+      labelSelector:
+        matchLabels:
+          {{- include "unlocker.selector" (list $root $.component) | nindent 10 }}
+      matchLabelKeys: [pod-template-hash]
+    {{- end }}
+  {{- end }}
+  containers:
+    - {{ .container | indent 6 | trim }}
+      env:
+        - name: GOMEMLIMIT # the collector works harder before the kernel kills
+          valueFrom:
+            resourceFieldRef:
+              containerName: {{ .component }}
+              resource: limits.memory
+        {{- with $c.extraEnv }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      securityContext:
+        {{- toYaml $root.Values.securityContext | nindent 8 }}
+      resources:
+        {{- toYaml $c.resources | nindent 8 }}
+      {{- $mounts := include "unlocker.mounts" . }}
+      {{- with $mounts }}
+      volumeMounts:
+        {{- . | nindent 8 }}
+      {{- end }}
+  {{- with include "unlocker.volumes" . }}
+  volumes:
+    {{- . | nindent 4 }}
+  {{- end }}
+{{- end }}
+
+{{/* What the pod is to Kubernetes: nobody. */}}
+{{- define "unlocker.podSecurity" -}}
+serviceAccountName: {{ include "unlocker.serviceAccountName" . }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Whether a component has files from secrets for etcd: (list . identity). */}}
+{{- define "unlocker.hasEtcdFiles" -}}
+{{- $etcd := (index . 0).Values.etcd -}}
+{{- $identity := index . 1 -}}
+{{- if or $etcd.ca.secret $etcd.ca.configMap $identity.clientCert.secret $identity.password.secret }}true{{ end -}}
+{{- end }}
+
+{{/*
+The files for etcd under names of ours, whatever the keys in the secrets are called, and no other keys. A projected volume follows
+its secrets, unlike a subPath. (list . identity)
+*/}}
+{{- define "unlocker.etcdVolume" -}}
+{{- $etcd := (index . 0).Values.etcd -}}
+{{- $identity := index . 1 -}}
+- name: etcd
+  projected:
+    defaultMode: 0440
+    sources:
+      {{- if $etcd.ca.secret }}
+      - secret:
+          name: {{ $etcd.ca.secret }}
+          items:
+            - {key: {{ $etcd.ca.key }}, path: ca.crt}
+      {{- else if $etcd.ca.configMap }}
+      - configMap:
+          name: {{ $etcd.ca.configMap }}
+          items:
+            - {key: {{ $etcd.ca.key }}, path: ca.crt}
+      {{- end }}
+      {{- with $identity.clientCert }}
+      {{- if .secret }}
+      - secret:
+          name: {{ .secret }}
+          items:
+            - {key: {{ .certKey }}, path: tls.crt}
+            - {key: {{ .keyKey }}, path: tls.key}
+      {{- end }}
+      {{- end }}
+      {{- with $identity.password }}
+      {{- if .secret }}
+      - secret:
+          name: {{ .secret }}
+          items:
+            - {key: {{ .key }}, path: password}
+      {{- end }}
+      {{- end }}
+{{- end }}
+
+{{- define "unlocker.volumes" -}}
+{{- if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
+{{ include "unlocker.etcdVolume" (list .root .values.etcd) }}
+{{- end }}
+{{- with .values.webConfig }}
+{{- if .secret }}
+- name: web
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret:
+          name: {{ .secret }}
+      {{- with .tlsSecret }}
+      - secret:
+          name: {{ . }}
+      {{- end }}
+{{- end }}
+{{- end }}
+{{- with .permissions }}
+- name: permissions
+  configMap:
+    name: {{ . }}
+{{- end }}
+{{- with .values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "unlocker.mounts" -}}
+{{- if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
+- {name: etcd, mountPath: /etc/unlocker/etcd, readOnly: true}
+{{- end }}
+{{- if .values.webConfig.secret }}
+- {name: web, mountPath: /etc/unlocker/web, readOnly: true}
+{{- end }}
+{{- if .permissions }}
+- {name: permissions, mountPath: /etc/unlocker/permissions, readOnly: true}
+{{- end }}
+{{- with .values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* A Deployment of replicas that are all active: a new one is ready before an old one goes. (the dict of unlocker.pod) */}}
+{{- define "unlocker.deployment" -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ include "unlocker.componentName" (list .root .component) }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "unlocker.labels" (list .root .component) | nindent 4 }}
+spec:
+  replicas: {{ .values.replicas }}
+  revisionHistoryLimit: 3
+  strategy:
+    type: RollingUpdate
+    rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
+  selector:
+    matchLabels:
+      {{- include "unlocker.selector" (list .root .component) | nindent 6 }}
+  template:
+    {{- include "unlocker.pod" . | nindent 4 }}
+{{- end }}
+
+{{/* Probes of a daemon on the port of that name. Liveness never asks etcd; readiness is the first list of the locks. */}}
+{{- define "unlocker.probes" -}}
+livenessProbe:
+  httpGet: {path: /livez, port: {{ . }}}
+  periodSeconds: 10
+  timeoutSeconds: 3
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: {{ . }}}
+  periodSeconds: 5
+  timeoutSeconds: 3
+  failureThreshold: 2
+{{- end }}
+
+{{/* Budget of a component for maintenance: (dict of root, component, values). */}}
+{{- define "unlocker.budget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "unlocker.componentName" (list .root .component) }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "unlocker.labels" (list .root .component) | nindent 4 }}
+spec:
+  maxUnavailable: {{ .values.podDisruptionBudget.maxUnavailable }}
+  unhealthyPodEvictionPolicy: AlwaysAllow # one that does not work is in nobody's way
+  selector:
+    matchLabels:
+      {{- include "unlocker.selector" (list .root .component) | nindent 6 }}
+{{- end }}

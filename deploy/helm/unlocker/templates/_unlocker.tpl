@@ -1,0 +1,40 @@
+{{/* The flags of unlocker. */}}
+{{- define "unlocker.unlockerFlags" -}}
+{{- $c := .Values.unlocker -}}
+{{- include "unlocker.flag" (list "policy" .Values.policy) }}
+{{- include "unlocker.etcdFlags" (list . $c.etcd) }}
+{{- include "unlocker.flag" (list "sweep.dry-run" .Values.sweep.dryRun) }}
+{{- range .Values.sweep.exclude }}
+{{- include "unlocker.flag" (list "sweep.exclude" .) }}
+{{- end }}
+{{- include "unlocker.flag" (list "metrics.lock-series" $c.metrics.lockSeries) }}
+{{- include "unlocker.flag" (list "metrics.lock-series-limit" $c.metrics.lockSeriesLimit) }}
+{{- include "unlocker.flag" (list "metrics.event-retention" $c.metrics.eventRetention) }}
+{{- include "unlocker.flag" (list "history.retention" $c.history.retention) }}
+{{- include "unlocker.flag" (list "web.listen-address" ":10980") }}
+{{- if $c.webConfig.secret }}
+{{- include "unlocker.flag" (list "web.probe-address" ":10982") }}
+{{- end }}
+{{- include "unlocker.flag" (list "web.external-url" $c.externalURL) }}
+{{- include "unlocker.daemonFlags" (list . $c) }}
+{{- with $c.extraArgs }}
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end }}
+
+{{/* The container of unlocker, as in a list. */}}
+{{- define "unlocker.unlockerContainer" -}}
+{{- $c := .Values.unlocker -}}
+name: unlocker
+image: {{ include "unlocker.image" (list . .Values.image) }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+command: [/usr/bin/unlocker]
+args:
+  {{- include "unlocker.unlockerFlags" . | trim | nindent 2 }}
+ports:
+  - {name: metrics, containerPort: 10980}
+  {{- if $c.webConfig.secret }}
+  - {name: probes, containerPort: 10982} # the others may want a password or a certificate, which a kubelet has not
+  {{- end }}
+{{ include "unlocker.probes" (ternary "probes" "metrics" (ne $c.webConfig.secret "")) }}
+{{- end }}

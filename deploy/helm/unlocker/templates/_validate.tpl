@@ -1,0 +1,101 @@
+{{/* Contradictions between values, each as one sentence. What is wrong in itself is the business of values.schema.json. */}}
+{{- define "unlocker.validate" -}}
+{{- $v := .Values -}}
+{{- if not (or $v.unlocker.enabled $v.mutexdash.enabled) -}}
+{{- fail "nothing is enabled: unlocker.enabled or mutexdash.enabled" -}}
+{{- end -}}
+{{- if and $v.unlocker.enabled (not $v.policy) -}}
+{{- fail "policy is missing: choose alert-only, which removes nothing, or auto-unlock" -}}
+{{- end -}}
+{{- if not (or $v.etcd.endpoints $v.etcd.deploy) -}}
+{{- fail "etcd.endpoints is missing: name the members of your etcd, or try the chart with etcd.deploy=true" -}}
+{{- end -}}
+{{- if and $v.sweep.dryRun (ne $v.policy "auto-unlock") -}}
+{{- fail "sweep.dryRun says what auto-unlock would remove, and policy is not auto-unlock: choose one of them" -}}
+{{- end -}}
+{{- include "unlocker.validateEtcd" . -}}
+{{- include "unlocker.validateIdentity" $v.mutexdash -}}
+{{- include "unlocker.validateRoutes" $v.mutexdash -}}
+{{- if and $v.monitoring.serviceMonitor.enabled $v.monitoring.podMonitor.enabled -}}
+{{- fail "monitoring.serviceMonitor and monitoring.podMonitor would both have every pod scraped twice: enable one of them" -}}
+{{- end -}}
+{{- if and $v.monitoring.prometheusRule.enabled (not $v.unlocker.enabled) -}}
+{{- fail "monitoring.prometheusRule without unlocker.enabled would say for ever that no unlocker runs: install the rules with the unlocker" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "unlocker.validateEtcd" -}}
+{{- $v := .Values -}}
+{{- if and $v.etcd.deploy $v.etcd.endpoints -}}
+{{- fail "etcd.endpoints names your etcd, and etcd.deploy runs another: choose one of them" -}}
+{{- end -}}
+{{- if and $v.etcd.ca.secret $v.etcd.ca.configMap -}}
+{{- fail "etcd.ca.secret and etcd.ca.configMap both name the authority: choose one of them" -}}
+{{- end -}}
+{{- range $name := list "unlocker" "mutexdash" -}}
+{{- $c := index $v $name -}}
+{{- if and $c.etcd.password.secret (not $c.etcd.user) -}}
+{{- fail (printf "%s.etcd.password.secret is given without %s.etcd.user" $name $name) -}}
+{{- end -}}
+{{- if and $c.etcd.user (not $c.etcd.password.secret) -}}
+{{- fail (printf "%s.etcd.user is given without %s.etcd.password.secret" $name $name) -}}
+{{- end -}}
+{{- if and $v.etcd.deploy (or $c.etcd.clientCert.secret $c.etcd.user) -}}
+{{- fail (printf "%s.etcd says who it is, and the etcd of etcd.deploy knows no users" $name) -}}
+{{- end -}}
+{{- if and (or $c.webConfig.tls $c.webConfig.tlsSecret) (not $c.webConfig.secret) -}}
+{{- fail (printf "%s.webConfig.tls and tlsSecret need %s.webConfig.secret: the file in it switches TLS on" $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $v.etcd.endpoints -}}
+{{- if and (hasPrefix "http://" .) (or $v.etcd.ca.secret $v.etcd.ca.configMap $v.unlocker.etcd.clientCert.secret) -}}
+{{- fail (printf "the endpoint %s is without TLS, and certificates are given: say https://, or leave them out" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "unlocker.validateIdentity" -}}
+{{- $source := .identity.source -}}
+{{- if and (has $source (list "basic" "mtls")) (not .webConfig.secret) -}}
+{{- fail (printf "mutexdash.identity.source %s needs mutexdash.webConfig.secret, whose file says who may log in" $source) -}}
+{{- end -}}
+{{- if and (eq $source "header") (not .identity.trustedProxies) -}}
+{{- fail "mutexdash.identity.source header needs mutexdash.identity.trustedProxies: anybody else could send that header" -}}
+{{- end -}}
+{{- if and (ne $source "header") (or .identity.header .identity.groupsHeader .identity.trustedProxies) -}}
+{{- fail "mutexdash.identity has headers or proxies, and its source is not header" -}}
+{{- end -}}
+{{- if .forceUnlock -}}
+{{- if eq $source "none" -}}
+{{- fail "mutexdash.forceUnlock needs to know who asks: set mutexdash.identity.source to basic, mtls or header" -}}
+{{- end -}}
+{{- $may := list -}}
+{{- range list (default (dict) (get .permissions "users")) (default (dict) (get .permissions "groups")) (dict "everyone" (get .permissions "everyone")) -}}
+{{- range $who, $what := . -}}
+{{- if has "unlock" (default list $what) }}{{ $may = append $may $who }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if not $may -}}
+{{- fail "mutexdash.forceUnlock is on, and mutexdash.permissions gives unlock to nobody" -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "unlocker.validateRoutes" -}}
+{{- if .enabled -}}
+{{- if and .ingress.enabled (not .ingress.host) -}}
+{{- fail "mutexdash.ingress needs a host" -}}
+{{- end -}}
+{{- if and .httpRoute.enabled (not (and .httpRoute.parentRefs .httpRoute.hostnames)) -}}
+{{- fail "mutexdash.httpRoute needs parentRefs and hostnames" -}}
+{{- end -}}
+{{- if and .externalURL (not .routePrefix) -}}
+{{- $path := printf "%s/" (trimSuffix "/" (urlParse .externalURL).path) -}}
+{{- range list .ingress .httpRoute -}}
+{{- if and .enabled (ne $path (printf "%s/" (trimSuffix "/" .path))) -}}
+{{- fail (printf "mutexdash.externalURL has the path %s, and what leads to the pages has %s: make them the same, or set mutexdash.routePrefix to the path that arrives" $path .path) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,141 @@
+package chart
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Each row is what somebody may come to write on top of values that work, and what they are told.
+var refused = []struct{ values, says string }{
+	{"polcy: auto-unlock", "additional properties 'polcy' not allowed"},
+	{"policy: delete-all", "at '/policy'"},
+	{"policy: ''", "policy is missing: choose alert-only"},
+	{"policy: null", "policy"},
+	{"etcd: {endpoints: []}", "etcd.endpoints is missing"},
+	{"etcd: {endpoints: etcd:2379}", "at '/etcd/endpoints': got string, want array"},
+	{"etcd: {endpoints: [etcd]}", "at '/etcd/endpoints/0'"},
+	{"etcd: {endpoints: ['ftp://etcd:2379']}", "at '/etcd/endpoints/0'"},
+	{"etcd: {endpoints: ['etcd:2379,other:2379']}", "at '/etcd/endpoints/0'"},
+	{"etcd: {endpoints: [etcd:2379, etcd:2379]}", "at '/etcd/endpoints'"},
+	{"etcd: {deploy: true}", "etcd.endpoints names your etcd, and etcd.deploy runs another"},
+	{"etcd: {deploy: 'yes'}", "at '/etcd/deploy'"},
+	{"etcd: {requestTimeout: 5}", "at '/etcd/requestTimeout'"},
+	{"etcd: {requestTimeout: 5 seconds}", "at '/etcd/requestTimeout'"},
+	{"etcd: {caCert: x}", "additional properties 'caCert'"},
+	{"etcd: {ca: {secret: a, configMap: b}}", "etcd.ca.secret and etcd.ca.configMap both name the authority"},
+	{"etcd: {endpoints: ['http://etcd:2379'], ca: {secret: a}}", "is without TLS, and certificates are given"},
+	{"etcd: {trial: {image: {tag: ''}}}", "at '/etcd/trial/image/tag'"},
+	{"locks: {prefix: ''}", "at '/locks/prefix'"},
+	{"sweep: {dryRun: true}\npolicy: alert-only", "sweep.dryRun says what auto-unlock would remove"},
+	{"sweep: {minWarning: -30s}", "at '/sweep/minWarning'"},
+	{"sweep: {exclude: ['']}", "at '/sweep/exclude/0'"},
+	{"log: {level: loud}", "at '/log/level'"},
+	{"image: {digest: sha256:abc}", "at '/image/digest'"},
+	{"image: {pullPolicy: Sometimes}", "at '/image/pullPolicy'"},
+	{"unlocker: {enabled: false}\nmutexdash: {enabled: false}", "nothing is enabled"},
+	{"unlocker: {replicas: -1}", "at '/unlocker/replicas'"},
+	{"unlocker: {replicas: two}", "at '/unlocker/replicas'"},
+	{"unlocker: {etcd: {user: root}}", "unlocker.etcd.user is given without unlocker.etcd.password.secret"},
+	{"mutexdash: {etcd: {password: {secret: a}}}", "mutexdash.etcd.password.secret is given without mutexdash.etcd.user"},
+	{"mutexdash: {etcd: {password: hunter2}}", "at '/mutexdash/etcd/password': got string, want object"},
+	{"etcd: {deploy: true, endpoints: []}\nunlocker: {etcd: {clientCert: {secret: a}}}", "the etcd of etcd.deploy knows no users"},
+	{"unlocker: {webConfig: {tls: true}}", "need unlocker.webConfig.secret"},
+	{"unlocker: {metrics: {lockSeries: some}}", "at '/unlocker/metrics/lockSeries'"},
+	{"unlocker: {metrics: {lockSeriesLimit: -1}}", "at '/unlocker/metrics/lockSeriesLimit'"},
+	{"unlocker: {extraArgs: [policy=auto-unlock]}", "at '/unlocker/extraArgs/0'"},
+	{"unlocker: {extraVolumeMounts: [{name: a, mountPath: /a, subPath: b}]}", "at '/unlocker/extraVolumeMounts/0'"},
+	{"unlocker: {resources: {limit: {memory: 1Gi}}}", "additional properties 'limit'"},
+	{"unlocker: {shutdown: {timeoutSeconds: 0}}", "at '/unlocker/shutdown/timeoutSeconds'"},
+	{"mutexdash: {service: {port: 70000}}", "at '/mutexdash/service/port'"},
+	{"mutexdash: {podDisruptionBudget: {maxUnavailable: 0}}", "at '/mutexdash/podDisruptionBudget/maxUnavailable'"},
+	{"mutexdash: {podDisruptionBudget: {maxUnavailable: all}}", "at '/mutexdash/podDisruptionBudget/maxUnavailable'"},
+	{"mutexdash: {externalURL: locks.example}", "at '/mutexdash/externalURL'"},
+	{"mutexdash: {links: {logs: 'http://logs.example'}}", "at '/mutexdash/links/logs'"},
+	{"mutexdash: {identity: {source: oauth}}", "at '/mutexdash/identity/source'"},
+	{"mutexdash: {identity: {source: basic}}", "mutexdash.identity.source basic needs mutexdash.webConfig.secret"},
+	{"mutexdash: {identity: {source: mtls}}", "mutexdash.identity.source mtls needs mutexdash.webConfig.secret"},
+	{"mutexdash: {identity: {source: header}}", "needs mutexdash.identity.trustedProxies"},
+	{"mutexdash: {identity: {trustedProxies: [10.0.0.1]}}", "its source is not header"},
+	{"mutexdash: {identity: {source: header, trustedProxies: [proxy.example]}}", "at '/mutexdash/identity/trustedProxies/0'"},
+	{"mutexdash: {forceUnlock: true}", "mutexdash.forceUnlock needs to know who asks"},
+	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}}", "gives unlock to nobody"},
+	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}, permissions: {everyone: [view], users: {ann: [audit]}}}", "gives unlock to nobody"},
+	{"mutexdash: {permissions: {users: {ann: [destroy]}}}", "at '/mutexdash/permissions/users/ann/0'"},
+	{"mutexdash: {ingress: {enabled: true}}", "mutexdash.ingress needs a host"},
+	{"mutexdash: {ingress: {enabled: true, host: a.example, path: locks}}", "at '/mutexdash/ingress/path'"},
+	{"mutexdash: {externalURL: 'https://a.example', ingress: {enabled: true, host: a.example, path: /locks}}", "make them the same"},
+	{"mutexdash: {httpRoute: {hostnames: ['']}}", "at '/mutexdash/httpRoute/hostnames/0'"},
+	{"mutexdash: {httpRoute: {enabled: true, hostnames: [a.example]}}", "mutexdash.httpRoute needs parentRefs and hostnames"},
+	{"monitoring: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}}", "would both have every pod scraped twice"},
+	{"monitoring: {serviceMonitor: {interval: often}}", "at '/monitoring/serviceMonitor/interval'"},
+	{"monitoring: {prometheusRule: {enabled: true, disabled: [UnlockerDawn]}}", "there is no alert UnlockerDawn"},
+	{"monitoring: {prometheusRule: {enabled: true, for: {UnlockerDown: soon}}}", "at '/monitoring/prometheusRule/for/UnlockerDown'"},
+	{"monitoring: {prometheusRule: {enabled: true}}\nunlocker: {enabled: false}", "would say for ever that no unlocker runs"},
+	{"networkPolicy: {pagesFrom: everybody}", "at '/networkPolicy/pagesFrom'"},
+	{"serviceAccount: {name: Locks}", "at '/serviceAccount/name'"},
+}
+
+func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
+	c := load(t)
+	for _, row := range refused {
+		text := "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}\n"
+		base, extra := values(t, text), values(t, row.values)
+		_, err := render(t, c, over(base, extra))
+		if err == nil {
+			t.Errorf("%q is taken", row.values)
+		} else if !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%q: %v\nwant something about %q", row.values, err, row.says)
+		}
+	}
+}
+
+// A sentence in the chart that nothing leads to is not known to be right.
+func TestEverySentenceOfTheChartIsProvoked(t *testing.T) {
+	var said strings.Builder
+	c := load(t)
+	for _, row := range refused {
+		if _, err := render(t, c, over(values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}\n"), values(t, row.values))); err != nil {
+			said.WriteString(err.Error() + "\n")
+		}
+	}
+	sentence := regexp.MustCompile(`fail (?:\(printf )?"([^"]+)"`)
+	found := 0
+	for _, template := range c.Templates {
+		for _, match := range sentence.FindAllStringSubmatch(string(template.Data), -1) {
+			found++
+			// What stands between the parts that are filled in.
+			pattern := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(match[1]), "%s", ".*"))
+			if !pattern.MatchString(said.String()) {
+				t.Errorf("nobody provokes %q", match[1])
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("only %d sentences are found", found)
+	}
+}
+
+func values(t *testing.T, text string) (v map[string]any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), &v); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return v
+}
+
+// over lays values over others, as a second file on the command line does.
+func over(base, extra map[string]any) map[string]any {
+	for name, value := range extra {
+		if inner, ok := value.(map[string]any); ok {
+			if below, ok := base[name].(map[string]any); ok {
+				base[name] = over(below, inner)
+				continue
+			}
+		}
+		base[name] = value
+	}
+	return base
+}

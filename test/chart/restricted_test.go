@@ -1,0 +1,104 @@
+package chart
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+)
+
+// pods are all pods of a release, by the object that makes them.
+func pods(t *testing.T, r release) map[string]corev1.PodTemplateSpec {
+	t.Helper()
+	found := map[string]corev1.PodTemplateSpec{}
+	for _, o := range r.objects {
+		var err error
+		switch o.kind {
+		case "Deployment":
+			var d appsv1.Deployment
+			err = yaml.UnmarshalStrict([]byte(o.text), &d)
+			found[o.name] = d.Spec.Template
+		case "StatefulSet":
+			var s appsv1.StatefulSet
+			err = yaml.UnmarshalStrict([]byte(o.text), &s)
+			found[o.name] = s.Spec.Template
+		case "Pod":
+			var p corev1.Pod
+			err = yaml.UnmarshalStrict([]byte(o.text), &p)
+			found[o.name] = corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
+		case "DaemonSet", "Job", "CronJob", "ReplicaSet":
+			t.Fatalf("%s makes pods that nobody looks at", o.kind)
+		}
+		if err != nil {
+			t.Fatalf("%s %s: %v", o.kind, o.name, err)
+		}
+	}
+	return found
+}
+
+// The judge is the one of Kubernetes' admission.
+func TestEveryPodOfEveryScenarioPassesPodSecurityRestricted(t *testing.T) {
+	judge, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restricted := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	c := load(t)
+	for name, values := range scenarios(t) {
+		all := pods(t, mustRender(t, c, values))
+		if len(all) < 2 {
+			t.Errorf("%s: pods of %q only", name, slices.Sorted(maps.Keys(all)))
+		}
+		for of, pod := range all {
+			for _, result := range judge.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec) {
+				if !result.Allowed {
+					t.Errorf("%s, pod of %s: %s: %s", name, of, result.ForbiddenReason, result.ForbiddenDetail)
+				}
+			}
+			for _, problem := range beyondRestricted(pod.Spec) {
+				t.Errorf("%s, pod of %s: %s", name, of, problem)
+			}
+		}
+	}
+}
+
+// A judge who forgives everything proves nothing.
+func TestTheJudgeOfPodsRefuses(t *testing.T) {
+	judge, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "plain"}}}
+	results := judge.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &metav1.ObjectMeta{}, &spec)
+	if policy.AggregateCheckResults(results).Allowed || len(beyondRestricted(spec)) < 3 {
+		t.Error("a pod without any security passes")
+	}
+}
+
+// beyondRestricted is what we want besides.
+func beyondRestricted(spec corev1.PodSpec) (problems []string) {
+	want := func(ok bool, problem string) {
+		if !ok {
+			problems = append(problems, problem)
+		}
+	}
+	is := func(b *bool, wanted bool) bool { return b != nil && *b == wanted }
+	want(is(spec.AutomountServiceAccountToken, false), "it gets a token of the cluster")
+	want(is(spec.EnableServiceLinks, false), "Services become variables, and those may be taken for flags")
+	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+		s := container.SecurityContext
+		want(s != nil && is(s.ReadOnlyRootFilesystem, true), container.Name+" may write to its root")
+		want(!container.Resources.Limits.Memory().IsZero(), container.Name+" has no limit of memory")
+		want(!container.Resources.Requests.Cpu().IsZero(), container.Name+" asks for no processor")
+		for _, mount := range container.VolumeMounts {
+			want(mount.SubPath == "" && mount.SubPathExpr == "", mount.Name+" is mounted by subPath, which does not follow a changed secret")
+		}
+	}
+	return problems
+}

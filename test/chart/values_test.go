@@ -1,0 +1,169 @@
+package chart
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var update = flag.Bool("update", false, "write the table of values into the chart's README.md")
+
+// setting is one line of values.yaml.
+type setting struct {
+	path, value, comment string
+	whole                bool // a value in itself, not a group of settings
+}
+
+// settings are those of values.yaml in their order.
+func settings(t *testing.T) (all []setting) {
+	t.Helper()
+	text, err := os.ReadFile(directory + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	collect(t, document.Content[0], "", &all)
+	return all
+}
+
+// free are groups whose members are not ours to name: they come as one setting.
+var free = []string{"commonLabels", "resources", "podSecurityContext", "securityContext", "monitoring.grafana.labels"}
+
+func collect(t *testing.T, mapping *yaml.Node, above string, all *[]setting) {
+	t.Helper()
+	for i := 0; i < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		s := setting{path: above + key.Value, comment: comment(key.HeadComment)}
+		s.whole = value.Kind != yaml.MappingNode || len(value.Content) == 0 ||
+			slices.ContainsFunc(free, func(f string) bool { return s.path == f || strings.HasSuffix(s.path, "."+f) })
+		if s.whole {
+			s.value = compact(t, value)
+		}
+		*all = append(*all, s)
+		if !s.whole {
+			collect(t, value, s.path+".", all)
+		}
+	}
+}
+
+// comment is the paragraph next to a key, as one line. What stands before it, as on top of the file, is no part of it.
+func comment(head string) string {
+	paragraphs := strings.Split(head, "\n\n")
+	var lines []string
+	for line := range strings.Lines(paragraphs[len(paragraphs)-1]) {
+		lines = append(lines, strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "#")))
+	}
+	return strings.Join(lines, " ")
+}
+
+func compact(t *testing.T, node *yaml.Node) string {
+	t.Helper()
+	var v any
+	if err := node.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestEveryValueIsExplainedInASentence(t *testing.T) {
+	all := settings(t)
+	if len(all) < 100 {
+		t.Errorf("only %d values are found", len(all))
+	}
+	for _, s := range all {
+		if !strings.HasSuffix(s.comment, ".") {
+			t.Errorf("%s: the comment is %q", s.path, s.comment)
+		}
+	}
+}
+
+// What values.yaml has the schema knows, and the other way around.
+func TestSchemaAndValuesHaveTheSameMembers(t *testing.T) {
+	var schema map[string]any
+	unmarshal(t, directory+"/values.schema.json", &schema)
+	inValues := map[string]bool{}
+	for _, s := range settings(t) {
+		inValues[s.path] = true
+	}
+	inSchema := map[string]bool{}
+	members(schema, schema, "", inValues, inSchema)
+	for path := range inValues {
+		if !inSchema[path] {
+			t.Errorf("%s is in values.yaml and not in the schema", path)
+		}
+	}
+	for path := range inSchema {
+		if !inValues[path] {
+			t.Errorf("%s is in the schema and not in values.yaml", path)
+		}
+	}
+}
+
+// members collects the paths of a schema. It does not go below values that values.yaml has as a whole.
+func members(root, schema map[string]any, above string, inValues, found map[string]bool) {
+	if ref, ok := schema["$ref"].(string); ok {
+		definitions := root["definitions"].(map[string]any)
+		schema = definitions[strings.TrimPrefix(ref, "#/definitions/")].(map[string]any)
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, inner := range properties {
+		path := above + name
+		found[path] = true
+		for below := range inValues {
+			if strings.HasPrefix(below, path+".") {
+				members(root, inner.(map[string]any), path+".", inValues, found)
+				break
+			}
+		}
+	}
+}
+
+const begin, end = "<!-- values: written by `make chart-files` -->\n", "<!-- end of values -->"
+
+func TestTheTableOfValuesIsThatOfTheChart(t *testing.T) {
+	file := directory + "/README.md"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, found := strings.Cut(string(text), begin)
+	_, tail, foundEnd := strings.Cut(rest, end)
+	if !found || !foundEnd {
+		t.Fatalf("%s has no place for the table", file)
+	}
+	now := head + begin + table(t) + end + tail
+	if *update {
+		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if string(text) != now {
+		t.Errorf("%s is out of date: make chart-files", file)
+	}
+}
+
+func table(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("\n| value | default | meaning |\n|---|---|---|\n")
+	for _, s := range settings(t) {
+		value := ""
+		if s.whole {
+			value = "`" + strings.ReplaceAll(s.value, "|", "\\|") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.path, value, strings.ReplaceAll(s.comment, "|", "\\|"))
+	}
+	return b.String() + "\n"
+}
