@@ -70,6 +70,9 @@ type acquisition struct {
 
 	line line
 	told Waiting // by OnWait
+
+	record  string  // what it writes: the record of the lock, or of a share of it
+	holders holders // of a lock that several can hold, as last seen
 }
 
 // newAcquisition checks all that can be checked without etcd and makes the first bid.
@@ -81,10 +84,13 @@ func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, 
 		return nil, bid{}, err
 	}
 	set, err := settle(c.opts.Owner, c.opts.Defaults, opts)
+	if err == nil {
+		err = set.kind.checkName(name)
+	}
 	if err != nil {
 		return nil, bid{}, err
 	}
-	a := &acquisition{c: c, lock: name, set: set, draft: metadata.Draft{
+	a := &acquisition{c: c, lock: name, record: name, set: set, draft: metadata.Draft{
 		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: os.Getpid(), Purpose: set.purpose,
 		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth),
 	}}
@@ -118,6 +124,9 @@ func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecon
 
 // try asks for the lock, beginning with bid b, until the answer is definite: a hold, a [*HeldError], a refusal, or the end of ctx.
 func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
+	if a.set.kind.shared() {
+		return a.tryShare(ctx, b)
+	}
 	for n := 0; ; n++ {
 		l, _, err := a.ask(ctx, b, locktxn.Acquire(a.c.layout, a.lock, a.draft.UUID, b.fields, a.set.barge))
 		if l == nil && err == nil {
@@ -176,17 +185,8 @@ var errStale = errors.New("the bid is stale")
 // ask sends a transaction that takes the lock or reads the record, and what else it likes, until there is an answer: a hold, or what
 // it read. Where the outcome stays unknown the attempt is over and the acquisition begins another.
 func (a *acquisition) ask(ctx context.Context, b bid, txn locktxn.Txn) (*Lock, answer, error) {
-	fresh, cancel := context.WithTimeout(ctx, a.set.autoUnlockAfter/3)
-	defer cancel()
-	r, err := a.c.send(fresh, txn)
-	a.doubt = a.doubt || r.doubt
+	r, err := a.propose(ctx, txn)
 	if err != nil {
-		if r.doubt {
-			a.abandon()
-		}
-		if fresh.Err() != nil && ctx.Err() == nil {
-			err = errStale
-		}
 		return nil, r, err
 	}
 	a.seen = r.Header.Revision
@@ -202,9 +202,30 @@ func (a *acquisition) ask(ctx context.Context, b bid, txn locktxn.Txn) (*Lock, a
 	return nil, r, nil
 }
 
+// propose sends a transaction with a bid for as long as the bid is fresh.
+func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (answer, error) {
+	fresh, cancel := context.WithTimeout(ctx, a.set.autoUnlockAfter/3)
+	defer cancel()
+	r, err := a.c.send(fresh, txn)
+	a.doubt = a.doubt || r.doubt
+	if err != nil {
+		if r.doubt {
+			a.abandon()
+		}
+		if fresh.Err() != nil && ctx.Err() == nil {
+			err = errStale
+		}
+	}
+	return r, err
+}
+
 // abandon leaves a uuid whose sendings may still be committed to the background and goes on with a new one.
 func (a *acquisition) abandon() {
-	a.c.cancelLater(a.lock, a.draft.UUID)
+	if a.set.kind.shared() {
+		a.c.cancelShareLater(a.lock, a.draft.UUID)
+	} else {
+		a.c.cancelLater(a.lock, a.draft.UUID)
+	}
 	if a.line.lease != nil {
 		a.c.drop(a.line.lease)
 	}
@@ -214,7 +235,13 @@ func (a *acquisition) abandon() {
 
 // heldError tells who holds the lock, by the last answer.
 func (a *acquisition) heldError() *HeldError {
-	return &HeldError{Lock: a.lock, Holder: a.now, At: a.c.wall()}
+	held := &HeldError{Lock: a.lock, Holder: a.now, At: a.c.wall()}
+	if a.set.kind.shared() {
+		held.Kind, held.Holders = a.set.kind.name, a.holders.all()
+		held.Limit, held.Weight = a.set.kind.limit, a.set.kind.weight
+		held.Free = a.holders.free(held.Limit)
+	}
+	return held
 }
 
 // barge takes the lock as soon as it is free, whoever else waits for it.
@@ -238,7 +265,7 @@ func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
 			held = newer
 		}
 		return !isHeld
-	}, deleted(a.c.layout.Field(a.lock, metadata.FieldUUID)))
+	}, a.ends()...)
 	switch {
 	case l != nil:
 		return l, nil

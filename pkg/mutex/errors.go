@@ -30,6 +30,13 @@ type HeldError struct {
 	// others queue it is where the caller would have stood. 0 when that is not known.
 	Position int
 
+	// Of a lock that several can hold: Kind is what the caller asked for, one of metadata.HoldsPermits, HoldsShared and HoldsExclusive,
+	// empty for a plain lock. Holders are all of them, the oldest first; Holder is the first of them. Of a semaphore, Free of Limit
+	// permits were free and Weight were asked for.
+	Kind                string
+	Holders             []metadata.Document
+	Free, Limit, Weight int
+
 	// Err is why the caller did not wait on, usually an error of its context; nil from TryLock, which never waits.
 	Err error
 }
@@ -37,7 +44,10 @@ type HeldError struct {
 // Error is the line.
 func (e *HeldError) Error() string {
 	line := fmt.Sprintf("lock %q is held by %s", e.Lock, describe(&e.Holder.Record, e.At))
-	if e.Holder.Token == 0 {
+	switch {
+	case e.Kind != "":
+		line = e.sharing()
+	case e.Holder.Token == 0:
 		line = fmt.Sprintf("lock %q is free, but others queue for it", e.Lock)
 	}
 	if e.Position > 0 {

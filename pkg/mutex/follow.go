@@ -17,7 +17,7 @@ const (
 	watchStreams = 4
 )
 
-// watched is a key to follow.
+// watched is a key to follow, or a range of keys.
 type watched struct {
 	key  string
 	opts []clientv3.OpOption
@@ -28,7 +28,7 @@ func deleted(key string) watched {
 	return watched{key, []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}}
 }
 
-// follow watches one key, or two, and calls look whenever there may be something new: once the watches are open, with the events that
+// follow watches one key, or up to three, and calls look whenever there may be something new: once the watches are open, with the events that
 // come, and now and then without any (recheck), in case a watch went silent or etcd lost an event. It returns when look says that
 // it has seen enough, or when ctx ends.
 //
@@ -54,7 +54,7 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look fun
 	watch, stop := c.stream(ctx)
 	defer stop()
 	late := time.AfterFunc(openTimeout, stop)
-	var events [2]clientv3.WatchChan
+	var events [3]clientv3.WatchChan
 	for i, w := range keys {
 		events[i] = c.etcd.Watch(watch, w.key, append(w.opts, clientv3.WithCreatedNotify())...)
 	}
@@ -72,6 +72,7 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look fun
 			return opened, false
 		case w, ok = <-events[0]:
 		case w, ok = <-events[1]:
+		case w, ok = <-events[2]:
 		case <-tick.C:
 			if look(nil) {
 				return true, true

@@ -12,9 +12,10 @@ import (
 
 // Lock is a lock that this process holds, until [Lock.Unlock] or until it is lost. It is safe for concurrent use.
 type Lock struct {
-	c    *Client
-	set  settings
-	held locktxn.Hold
+	c     *Client
+	set   settings
+	asked string // the name that was asked for; that of the hold is another where it is a share
+	held  locktxn.Hold
 
 	lease *lease // of the ticket, for as long as the hold lasts; nil when the lock did not come by the queue
 	doubt bool   // a sending of the acquisition may still be on its way
@@ -27,6 +28,7 @@ type Lock struct {
 	lost   chan struct{}
 
 	turn chan struct{} // held by whoever extends
+	said int64         // by whoever has the turn: mod revision of the last word about the work that this handle knows; 0 for none
 
 	mu       sync.Mutex
 	cause    error     // why the handle ended; nil while it is held
@@ -35,6 +37,8 @@ type Lock struct {
 	progress string    // the last note
 
 	leaving <-chan struct{} // closed when an UnlockWith is over; nil when there was none
+	alertAt time.Time       // when somebody else with the uuid wants people to be alerted, wall clock: not before
+	beyond  bool            // the alert may come after the auto-unlock, which others put off
 
 	deadline *time.Timer        // ends the handle at the local deadline
 	watching *time.Timer        // starts the watch of a hold that is not short
@@ -50,14 +54,14 @@ type Lock struct {
 func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, error) {
 	c := a.c
 	l := &Lock{
-		c: c, set: a.set, held: locktxn.Hold{Lock: a.lock, UUID: a.draft.UUID, Token: token},
+		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: a.record, UUID: a.draft.UUID, Token: token},
 		start: b.start, wall: b.wall, goal: b.wall.Add(a.set.expectedRunTime),
 		until: b.start.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
 		lost:  make(chan struct{}), turn: make(chan struct{}, 1),
 	}
 	l.doubt, a.doubt = a.doubt, false
 	switch at := &a.line; {
-	case at.place.Revision != 0:
+	case at.place.Revision != 0 && !a.set.kind.shared(): // shares leave the queue when they are taken
 		l.lease = at.lease
 	case at.lease != nil && l.doubt:
 		c.drop(at.lease)
@@ -83,7 +87,7 @@ func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, e
 	return l, nil
 }
 
-// Name is the lock's name.
+// Name is the lock's name: that of the record, which is "pool#2" for a share of the lock "pool", see [Semaphore] and [Shared].
 func (l *Lock) Name() string { return l.held.Lock }
 
 // UUID names this one hold, in the record and in its history.

@@ -40,6 +40,7 @@ type settings struct {
 	backtraceDepth  int
 	barge           bool
 	onWait          func(Waiting)
+	kind            kind
 	only            []clientv3.Cmp // conditions and writes of the caller's, see Only and With
 	with            []clientv3.Op
 
@@ -132,7 +133,7 @@ func settle(owner string, options ...[]Option) (settings, error) {
 		return s, err
 	}
 	s.complete()
-	return s, s.check()
+	return s, errors.Join(s.check(), s.kind.settle(&s.attributes))
 }
 
 func (s *settings) complete() {

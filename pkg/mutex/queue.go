@@ -54,6 +54,9 @@ func (a *acquisition) queue(ctx context.Context, b bid) (l *Lock, err error) {
 // join takes the lock or else gets in line, in one request where there is a lease at hand. Who takes locks that nobody else wants
 // never asks for one.
 func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
+	if a.set.kind.shared() {
+		return a.joinShare(ctx, b)
+	}
 	if a.line.lease == nil {
 		a.line.lease = a.c.idleLease()
 	}
@@ -101,6 +104,9 @@ func (a *acquisition) ticket(ctx context.Context, b bid) metadata.Ticket {
 // await waits until it is this acquisition's turn, and takes the lock. It follows one other ticket, or the lock itself when it is the
 // first, and its own ticket: who lost that does not wait any more.
 func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
+	if a.set.kind.shared() {
+		return a.awaitShare(ctx)
+	}
 	layout := a.c.layout
 	for l == nil && err == nil && ctx.Err() == nil {
 		before, ahead := a.line.before, layout.Field(a.lock, metadata.FieldUUID)
@@ -221,7 +227,11 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	}
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
-	r, err := a.c.send(left, locktxn.Leave(a.c.layout, place))
+	leave := locktxn.Leave
+	if a.set.kind.shared() {
+		leave = locktxn.LeaveShare
+	}
+	r, err := a.c.send(left, leave(a.c.layout, place))
 	if err != nil {
 		a.leaveLater()
 		held := a.heldError()
@@ -229,8 +239,14 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 		return held
 	}
 	a.c.giveBack(a.line.lease)
-	a.now = a.c.record(a.lock, r, 0)
+	tickets := 1
+	if a.set.kind.shared() {
+		tickets = 2
+		a.meet(r)
+	} else {
+		a.now = a.c.record(a.lock, r, 0)
+	}
 	held := a.heldError()
-	held.Position, held.Err = a.c.position(r, 1, a.now.UUID), ended(ctx)
+	held.Position, held.Err = a.c.position(r, tickets, a.now.UUID), ended(ctx)
 	return held
 }

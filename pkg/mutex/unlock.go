@@ -55,7 +55,10 @@ func (l *Lock) letGo(definite bool) {
 	default:
 		l.c.drop(l.lease)
 	}
-	if l.doubt {
+	switch {
+	case l.doubt && l.set.kind.shared():
+		l.c.cancelShareLater(l.asked, l.held.UUID)
+	case l.doubt:
 		l.c.cancelLater(l.held.Lock, l.held.UUID)
 	}
 }

@@ -12,6 +12,13 @@ import (
 
 // describe says in one line who holds a lock, where, since when, what for, when people are alerted and when it is auto-unlocked.
 func describe(r *metadata.Record, now time.Time) string {
+	return who(r, now) +
+		"; " + due(r.AlertAt, now, "people are alerted", "people were alerted", "it is not known when people are alerted") +
+		", " + due(r.AutoUnlockAt, now, "it is auto-unlocked", "its auto-unlock was due", "it has no readable time of auto-unlock")
+}
+
+// who is describe without the deadlines.
+func who(r *metadata.Record, now time.Time) string {
 	var b strings.Builder
 	b.WriteString(or(plain(r.Owner), "an unknown owner"))
 	if r.Hostname != "" {
@@ -26,8 +33,6 @@ func describe(r *metadata.Record, now time.Time) string {
 	if r.Purpose != "" {
 		b.WriteString(" for " + strconv.Quote(clip(r.Purpose)))
 	}
-	b.WriteString("; " + due(r.AlertAt, now, "people are alerted", "people were alerted", "it is not known when people are alerted"))
-	b.WriteString(", " + due(r.AutoUnlockAt, now, "it is auto-unlocked", "its auto-unlock was due", "it has no readable time of auto-unlock"))
 	return b.String()
 }
 

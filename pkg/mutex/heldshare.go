@@ -1,0 +1,73 @@
+package mutex
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// fewHolders is how many of many holders are named in a line.
+const fewHolders = 3
+
+// sharing says in one line why there was no room in a lock that several can hold, or who was before.
+func (e *HeldError) sharing() string {
+	line, queue := fmt.Sprintf("lock %q is %s by ", e.Lock, e.manner()), ", but others queue for it"
+	room := len(e.Holders) == 0 || e.Kind == metadata.HoldsShared && e.manner() == "read"
+	if e.Kind == metadata.HoldsPermits {
+		free := fmt.Sprintf("semaphore %q: %d of %s free", e.Lock, e.Free, plural(e.Limit, "permit"))
+		line, queue = fmt.Sprintf("%s, %d wanted; held by ", free, e.Weight), ""
+		if room = e.Free >= e.Weight; room {
+			return free + ", but others queue for them"
+		}
+	}
+	switch {
+	case len(e.Holders) == 0:
+		return fmt.Sprintf("lock %q is free%s", e.Lock, queue)
+	case len(e.Holders) == 1:
+		line += describe(&e.Holders[0].Record, e.At)
+	default:
+		line += e.several()
+	}
+	if room {
+		return line + queue
+	}
+	return line
+}
+
+// manner is how the lock is held.
+func (e *HeldError) manner() string {
+	if len(e.Holders) > 0 && e.Holders[0].Attributes[metadata.AttributeKind] == metadata.HoldsShared {
+		return "read"
+	}
+	return "held"
+}
+
+// several names a few of the holders, and says when the next of them is auto-unlocked.
+func (e *HeldError) several() string {
+	var said []string
+	for i := range min(len(e.Holders), fewHolders) {
+		said = append(said, who(&e.Holders[i].Record, e.At))
+	}
+	if more := len(e.Holders) - fewHolders; more > 0 {
+		said = append(said, plural(more, "other"))
+	}
+	var next time.Time
+	for i := range e.Holders {
+		if at := e.Holders[i].AutoUnlockAt; !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	line := strings.Join(said[:len(said)-1], ", ") + " and " + said[len(said)-1]
+	return line + "; " + due(next, e.At, "the first of them is auto-unlocked", "the auto-unlock of the first of them was due",
+		"none of them has a readable time of auto-unlock")
+}
+
+// plural is "1 permit" or "2 permits".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,126 @@
+package mutex
+
+import (
+	"maps"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// holders is who had a lock that several can hold, at one revision. Those who gave it back since may have been removed; who came later is
+// not among them. The zero holders are nobody, as before anything is known.
+type holders struct {
+	revision int64
+	writer   metadata.Document         // its Token is 0 when there is none
+	shares   map[int]metadata.Document // by number
+}
+
+// holders is what an answer says: operation op read the record of the lock, the next one those of the shares.
+func (c *Client) holders(lock string, a answer, op int) holders {
+	h := holders{revision: a.Header.Revision, writer: c.record(lock, a, op), shares: map[int]metadata.Document{}}
+	kvs := a.keys(op + 1).Kvs
+	for len(kvs) > 0 {
+		name, n := c.layout.Parse(string(kvs[0].Key)).Lock, 1
+		for n < len(kvs) && c.layout.Parse(string(kvs[n].Key)).Lock == name {
+			n++
+		}
+		if base, number, ok := metadata.ParseShare(name); ok && base == lock {
+			d := metadata.Decode(name, locktxn.Fields(c.layout, &clientv3.GetResponse{Kvs: kvs[:n]}))
+			if d.Token != 0 {
+				h.shares[number] = d
+			}
+		}
+		kvs = kvs[n:]
+	}
+	return h
+}
+
+// gone takes a holder out whose uuid key was deleted.
+func (h *holders) gone(c *Client, lock, key string) {
+	switch k := c.layout.Parse(key); {
+	case k.Kind != metadata.KindField || k.ID != metadata.FieldUUID:
+	case k.Lock == lock:
+		h.writer = metadata.Document{}
+	default:
+		if base, number, ok := metadata.ParseShare(k.Lock); ok && base == lock {
+			delete(h.shares, number)
+		}
+	}
+}
+
+// all are the holders, the oldest first.
+func (h *holders) all() []metadata.Document {
+	all := slices.SortedFunc(maps.Values(h.shares), func(a, b metadata.Document) int { return int(a.Token - b.Token) })
+	if h.writer.Token != 0 {
+		all = slices.Insert(all, 0, h.writer)
+	}
+	return all
+}
+
+// mine is the record of this acquisition, where an earlier sending of it got through.
+func (h *holders) mine(uuid string) (metadata.Document, bool) {
+	for _, d := range h.all() {
+		if d.UUID == uuid {
+			return d, true
+		}
+	}
+	return metadata.Document{}, false
+}
+
+// free is how many of so many permits are left. A record that says nothing about permits has one; one whose number can not be read
+// may have any, so it has all.
+func (h *holders) free(limit int) int {
+	if h.writer.Token != 0 {
+		return 0
+	}
+	free := limit
+	for _, d := range h.shares {
+		n := d.Permits()
+		if n == 0 {
+			n = limit
+		}
+		free -= n
+	}
+	return max(free, 0)
+}
+
+// room tells whether there is room for one more of this kind.
+func (h *holders) room(k kind) bool {
+	switch {
+	case h.writer.Token != 0:
+		return false
+	case k.name == metadata.HoldsPermits:
+		return k.weight <= h.free(k.limit)
+	case k.name == metadata.HoldsExclusive:
+		return len(h.shares) == 0
+	}
+	return true
+}
+
+// vacant is the lowest number without a share, but for so many others that are vacant too.
+func (h *holders) vacant(skip int) int {
+	for n := 1; ; n++ {
+		if _, taken := h.shares[n]; taken {
+			continue
+		}
+		if skip == 0 {
+			return n
+		}
+		skip--
+	}
+}
+
+// claim is what to ask for when these are the holders.
+func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
+	c := locktxn.Claim{Lock: lock, Record: lock, Counts: true, Counted: h.revision}
+	switch k.name {
+	case metadata.HoldsShared:
+		c.Record, c.Counts = metadata.ShareName(lock, h.vacant(skip)), false
+	case metadata.HoldsPermits:
+		c.Record = metadata.ShareName(lock, h.vacant(0))
+	}
+	return c
+}

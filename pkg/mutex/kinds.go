@@ -1,0 +1,125 @@
+package mutex
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// MaxLimit is the greatest number of permits of a semaphore.
+const MaxLimit = 1_000_000
+
+// maxReaders is how many readers a read-write lock must have names for.
+const maxReaders = 99_999
+
+// kind is how a lock is shared with others. The zero kind is the plain lock, which is not.
+type kind struct {
+	name   string // a value of the record's attribute kind; empty for a plain lock
+	limit  int    // of a semaphore
+	weight int    // permits asked for; 0 is 1
+
+	options []string // that chose it, to say which of them contradict each other
+}
+
+// Semaphore takes permits of a semaphore instead of the whole lock: at most limit of them are out at a time, for all clients together.
+// [Weight] says how many, else it is one. All clients should give the same limit; while it changes, in a rolling update, each
+// keeps to its own: none takes a permit that would make it more than that.
+//
+// The permit is a record of its own under the name of the lock, # and the lowest number that is free: [Lock.Name] is "pool#2".
+func Semaphore(limit int) Option {
+	return func(s *settings) {
+		s.kind.name, s.kind.limit = metadata.HoldsPermits, limit
+		s.kind.options = append(s.kind.options, "Semaphore")
+		if limit < 1 || limit > MaxLimit {
+			s.problems = append(s.problems, fmt.Errorf("the limit of the semaphore is %d, it must be between 1 and %d", limit, MaxLimit))
+		}
+	}
+}
+
+// Weight is how many permits of a [Semaphore] are taken, all or none. Whoever needs many waits at the head of the queue until enough
+// are free; those behind wait too, so it gets them.
+func Weight(permits int) Option {
+	return func(s *settings) {
+		s.kind.weight = permits
+		if permits < 1 {
+			s.problems = append(s.problems, fmt.Errorf("the weight is %d permits, it must be at least 1", permits))
+		}
+	}
+}
+
+// Shared takes a read-write lock for reading: beside other readers, not beside a writer. Who comes after a writer that waits, waits
+// behind it, so that readers can not keep a writer out.
+//
+// The reader is a record of its own under the name of the lock, # and a number: [Lock.Name] is "catalogue#2".
+func Shared() Option {
+	return func(s *settings) {
+		s.kind.name = metadata.HoldsShared
+		s.kind.options = append(s.kind.options, "Shared")
+	}
+}
+
+// Exclusive takes a read-write lock for writing: beside nobody. It also keeps all permits of a [Semaphore] to itself. A plain
+// lock of the same name is something else: it does not look at those who share the lock.
+func Exclusive() Option {
+	return func(s *settings) {
+		s.kind.name = metadata.HoldsExclusive
+		s.kind.options = append(s.kind.options, "Exclusive")
+	}
+}
+
+// shared tells that the lock is one of those that several can hold.
+func (k kind) shared() bool { return k.name != "" }
+
+// settle fills in what the options left open, tells people what the record is, and refuses contradictions.
+func (k *kind) settle(attributes *map[string]any) error {
+	switch {
+	case !k.shared() && k.weight != 0:
+		return errors.New("a weight is for a semaphore: add the option Semaphore")
+	case !k.shared():
+		return nil
+	}
+	for _, other := range k.options[1:] {
+		if other != k.options[0] {
+			return fmt.Errorf("the options %s and %s contradict each other: a hold is of one kind", k.options[0], other)
+		}
+	}
+	about := map[string]any{metadata.AttributeKind: k.name}
+	if k.name == metadata.HoldsPermits {
+		k.weight = max(k.weight, 1)
+		if k.weight > k.limit {
+			return fmt.Errorf("the weight is %d permits, the semaphore has only %d", k.weight, k.limit)
+		}
+		about[metadata.AttributePermits], about[metadata.AttributeLimit] = k.weight, k.limit
+	} else if k.weight != 0 {
+		return errors.New("a weight is for a semaphore, not for a read-write lock")
+	}
+	for name := range *attributes {
+		if name == metadata.AttributeKind || name == metadata.AttributePermits || name == metadata.AttributeLimit {
+			return fmt.Errorf("attribute %q: with the option %s the name belongs to the protocol", name, k.options[0])
+		}
+	}
+	maps.Copy(about, *attributes)
+	*attributes = about
+	return nil
+}
+
+// checkName wants a name whose shares have good names too, and are nobody else's.
+func (k kind) checkName(name string) error {
+	if !k.shared() {
+		return nil
+	}
+	if lock, number, ok := metadata.ParseShare(name); ok {
+		return fmt.Errorf("the name ends like that of share %d of the lock %q: choose one that does not end in # and a number", number, lock)
+	}
+	most := maxReaders
+	if k.name == metadata.HoldsPermits {
+		most = k.limit
+	}
+	if room := metadata.MaxNameBytes - len("#"+strconv.Itoa(most)); len(name) > room {
+		return fmt.Errorf("the lock name has %d bytes, at most %d leave room for the numbers of those who share it", len(name), room)
+	}
+	return nil
+}

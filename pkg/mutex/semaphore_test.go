@@ -1,0 +1,203 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	var permits []*mutex.Lock
+	for i := range 3 {
+		l := take(t, c, "a", mutex.Semaphore(3), mutex.Purpose(fmt.Sprint("job ", i+1)))
+		if want := fmt.Sprint("a#", i+1); l.Name() != want {
+			t.Errorf("permit %d is called %s", i+1, l.Name())
+		}
+		permits = append(permits, l)
+	}
+	_, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3))
+	held, ok := errors.AsType[*mutex.HeldError](err)
+	if !ok || held.Kind != metadata.HoldsPermits || held.Free != 0 || held.Limit != 3 || held.Weight != 1 || len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
+		t.Fatalf("the fourth is told %+v", err)
+	}
+	q.unlock(permits[1])
+	again := take(t, c, "a", mutex.Semaphore(3))
+	if again.Name() != "a#2" {
+		t.Errorf("the permit that came back is given out as %s", again.Name())
+	}
+	for _, l := range []*mutex.Lock{permits[0], permits[2], again} {
+		q.unlock(l)
+	}
+}
+
+func TestPermitIsALockForEverybodyElse(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	l := take(t, c, "pool/a", mutex.Semaphore(5), mutex.Weight(2), mutex.Attribute("build", 7))
+	defer q.unlock(l)
+	r := read(t, q.etcd, "pool/a#1")
+	if r.UUID != l.UUID() || r.Token != l.Token() || r.Malformed() || len(r.Problems) > 0 || r.Permits() != 2 {
+		t.Errorf("the record is %+v", r)
+	}
+	if got := fmt.Sprint(r.Attributes); got != "map[build:7 kind:semaphore limit:5 permits:2]" {
+		t.Errorf("attributes: %s", got)
+	}
+	if err := l.Alive(context.Background(), "half"); err != nil {
+		t.Error(err)
+	}
+	if r, err := q.etcd.Txn(context.Background()).If(l.Guard()).Commit(); err != nil || !r.Succeeded {
+		t.Error("the guard does not hold", err)
+	}
+	if mutex.FromContext(l.Context()) != l {
+		t.Error("the context does not lead to the handle")
+	}
+}
+
+func TestWeightsAreTakenAllOrNone(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	two := take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
+	if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3), mutex.Weight(2)); err == nil {
+		t.Fatal("four of three permits are out")
+	}
+	one := take(t, c, "a", mutex.Semaphore(3))
+	q.unlock(two)
+	two = take(t, c, "a", mutex.Semaphore(3), mutex.Weight(2))
+	q.unlock(one)
+	q.unlock(two)
+}
+
+func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
+	q := newLine(t)
+	older, newer := q.client(), q.client()
+	var permits []*mutex.Lock
+	for range 4 {
+		permits = append(permits, take(t, newer, "a", mutex.Semaphore(5)))
+	}
+	if _, err := older.TryLock(context.Background(), "a", mutex.Semaphore(3)); err == nil {
+		t.Fatal("a client that knows of three permits took the fifth")
+	}
+	permits = append(permits, take(t, newer, "a", mutex.Semaphore(5)))
+	w := q.wait(older, mutex.Semaphore(3))
+	for _, l := range permits[:2] {
+		q.unlock(l)
+	}
+	select {
+	case <-w.got:
+		t.Fatal("a client that knows of three permits took the fourth")
+	case <-time.After(200 * time.Millisecond):
+	}
+	q.unlock(permits[2])
+	l := q.turn(w)
+	if l.Name() != "a#1" {
+		t.Errorf("the permit is %s", l.Name())
+	}
+	for _, l := range append(permits[3:], l) {
+		q.unlock(l)
+	}
+}
+
+func TestExclusiveKeepsAllPermitsToItself(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	permit := take(t, c, "a", mutex.Semaphore(3))
+	if _, err := c.TryLock(context.Background(), "a", mutex.Exclusive()); err == nil {
+		t.Fatal("taken beside a permit")
+	}
+	w := q.wait(c, mutex.Exclusive())
+	q.unlock(permit)
+	all := q.turn(w)
+	if all.Name() != "a" {
+		t.Errorf("it is called %s", all.Name())
+	}
+	if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3)); err == nil {
+		t.Fatal("a permit beside it")
+	}
+	q.unlock(all)
+	q.unlock(take(t, c, "a", mutex.Semaphore(3)))
+}
+
+// A lock whose name only looks like a share of this one has nothing to do with it, and a record that tells no number counts as one.
+func TestWhatCountsAsAPermit(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		keys     map[string]string
+		free     bool // for one permit of two
+		freeBoth bool // for both
+	}{
+		{"a lock with a name that begins alike", map[string]string{"a#1st/uuid": "x", "a#1#1/uuid": "x", "a#/uuid": "x", "a#0/uuid": "x", "a#01/uuid": "x"}, true, true},
+		{"a lock with an endless number", map[string]string{"a#1234567890/uuid": "x"}, true, true},
+		{"a record by a shell", map[string]string{"a#7/uuid": "x"}, true, false},
+		{"a record by a shell that says two", map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false},
+		{"a record with a number that is none", map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false},
+		{"what is left of a record without uuid", map[string]string{"a#1/alive": "x"}, true, true},
+		{"a foreign key in between", map[string]string{"a#1/sub/uuid": "x"}, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := newLine(t)
+			locks := q.client()
+			for key, value := range c.keys {
+				put(t, q.etcd, mutex.DefaultPrefix+key, value)
+			}
+			for weight, want := range map[int]bool{1: c.free, 2: c.freeBoth} {
+				l, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(weight))
+				if (err == nil) != want {
+					t.Errorf("%d of 2: %v", weight, err)
+				}
+				if err == nil {
+					q.unlock(l)
+				}
+			}
+			if l, err := locks.TryLock(context.Background(), "a", mutex.Exclusive()); (err == nil) != c.freeBoth {
+				t.Errorf("all: %v", err)
+			} else if err == nil {
+				q.unlock(l)
+			}
+			q.delete(mutex.DefaultPrefix + "a#")
+		})
+	}
+}
+
+func TestKindsThatMakeNoSense(t *testing.T) {
+	long := strings.Repeat("x", 256)
+	for _, c := range []struct {
+		name string
+		opts []mutex.Option
+		want string
+	}{
+		{"a", []mutex.Option{mutex.Semaphore(0)}, `lock "a": the limit of the semaphore is 0, it must be between 1 and 1000000`},
+		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Weight(0)}, `lock "a": the weight is 0 permits, it must be at least 1`},
+		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Weight(4)}, `lock "a": the weight is 4 permits, the semaphore has only 3`},
+		{"a", []mutex.Option{mutex.Weight(1)}, `lock "a": a weight is for a semaphore: add the option Semaphore`},
+		{"a", []mutex.Option{mutex.Shared(), mutex.Weight(1)}, `lock "a": a weight is for a semaphore, not for a read-write lock`},
+		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Shared()}, `lock "a": the options Semaphore and Shared contradict each other: a hold is of one kind`},
+		{"a", []mutex.Option{mutex.Exclusive(), mutex.Semaphore(3)}, `lock "a": the options Exclusive and Semaphore contradict each other: a hold is of one kind`},
+		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Attribute("permits", 2)}, `lock "a": attribute "permits": with the option Semaphore the name belongs to the protocol`},
+		{"a#7", []mutex.Option{mutex.Shared()}, `lock "a#7": the name ends like that of share 7 of the lock "a": choose one that does not end in # and a number`},
+		{long, []mutex.Option{mutex.Semaphore(99)}, `lock "` + long + `": the lock name has 256 bytes, at most 253 leave room for the numbers of those who share it`},
+	} {
+		locks := newClient(t, newFake().client())
+		for _, err := range []error{second(locks.Lock(context.Background(), c.name, c.opts...)), second(locks.TryLock(context.Background(), c.name, c.opts...))} {
+			if err == nil || err.Error() != c.want {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+		}
+	}
+	f := newFake()
+	locks := newClient(t, f.client())
+	if l, err := locks.Lock(context.Background(), long[:253], mutex.Semaphore(99)); err != nil {
+		t.Error(err)
+	} else if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+func second(_ *mutex.Lock, err error) error { return err }
