@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -123,6 +124,38 @@ func TestForceUnlockWhoseAnswerGotLost(t *testing.T) {
 			err := w.ForceUnlock(t.Context(), removal(r), action(r))
 			if !c.check(err) || sent != 1 {
 				t.Errorf("error %v, sent %d times", err, sent)
+			}
+		})
+	}
+}
+
+// etcd that runs out of space in the middle of a transaction does it all the same, and answers that it did not.
+func TestForceUnlockThatAFullEtcdDidAllTheSame(t *testing.T) {
+	for name, then := range map[string]func(w world, line *wire){
+		"and nobody took it since":  func(world, *wire) {},
+		"and another took it since": func(w world, _ *wire) { w.hold("a", uuid(2)) },
+		"and nobody could look again": func(w world, line *wire) {
+			line.onTxn(func(_ *pb.TxnRequest, send func() error) error { line.onTxn(nil); return errLost })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line := &wire{}
+			w := on(t, line.client(t, etcdtest.Start(t)))
+			r := w.hold("a", uuid(1))
+			line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
+				line.onTxn(nil)
+				if err := send(); err != nil {
+					t.Error(err)
+				}
+				then(w, line)
+				return rpctypes.ErrGRPCNoSpace
+			})
+			if err := w.ForceUnlock(t.Context(), removal(r), action(r)); err != nil {
+				t.Errorf("what was done is told as %v", err)
+			}
+			ending, err := w.Ending(t.Context(), uuid(1))
+			if err != nil || ending == nil || w.record("a").UUID == uuid(1) {
+				t.Errorf("ending %+v, %v; the lock is held by %q", ending, err, w.record("a").UUID)
 			}
 		})
 	}
