@@ -1,0 +1,299 @@
+package robustness
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// judgement is everything that is known when a run is over.
+type judgement struct {
+	*stage
+	*ledger
+	found func(rule, format string, args ...any)
+	told  []*told
+	wall  int64 // what to add to a stamp to get nanoseconds of the wall clock
+
+	processes map[string]*child
+	asked     map[string]*question
+	unlocks   map[int64][]*question // by token
+	logs      []logLine
+}
+
+// logLine is a line that an unlocker wrote about a removal.
+type logLine struct {
+	Process              string
+	UUID, Result, Reason string
+	Token                int64
+}
+
+// clock is the wall clock at a stamp.
+func (j *judgement) clock(at int64) time.Time { return time.Unix(0, at+j.wall) }
+
+// judge reads all that was written down and finds what must not be.
+func (s *stage) judge(found func(rule, format string, args ...any), r *report) {
+	j := &judgement{
+		stage: s, ledger: newLedger(found), found: found, wall: time.Now().UnixNano() - stamp(), processes: map[string]*child{},
+		asked: map[string]*question{}, unlocks: map[int64][]*question{},
+	}
+	ctx, cancel := timeout(20 * time.Second)
+	defer cancel()
+	if err := s.recorder.catchUp(ctx); err != nil {
+		found(ruleRun, "%v", err)
+	}
+	changes, err := s.recorder.all()
+	if err != nil {
+		found(ruleRun, "%v", err)
+	}
+	j.readClients()
+	j.readLogs()
+	j.ledger.read(changes)
+	r.Ops, r.Unknown, r.Check = checkLinearizable(j.told, j.holds, found)
+	j.answers()
+	j.removals()
+	j.late()
+	j.beliefs()
+	j.keepersLive()
+	s.resource.check(j.holds, found)
+	j.count(r, len(changes))
+}
+
+func (j *judgement) readClients() {
+	for _, p := range slices.Concat(j.former, j.clients) {
+		j.processes[p.name] = p
+		file := j.notes[p]
+		if file == "" {
+			continue
+		}
+		t, err := readNotes(p.name, file)
+		if err != nil {
+			if !os.IsNotExist(err) { // killed before its first question
+				j.found(ruleRun, "%v", err)
+			}
+			continue
+		}
+		j.told = append(j.told, t)
+		for _, q := range t.questions {
+			j.asked[q.ID] = q
+			if q.Op == opUnlock {
+				j.unlocks[q.Token] = append(j.unlocks[q.Token], q)
+			}
+		}
+		if t.bye != nil && t.bye.Err != "" {
+			j.found(ruleLeft, "goroutines of %s: %s", p.name, t.bye.Err)
+		}
+		if t.bye != nil && t.bye.Said != "" {
+			j.found(ruleLeft, "%s: %s", p.name, t.bye.Said)
+		}
+	}
+}
+
+func (j *judgement) readLogs() {
+	for _, p := range slices.Concat(j.former, j.stage.unlockers) {
+		j.processes[p.name] = p
+		if !strings.HasPrefix(p.name, "unlocker") {
+			continue
+		}
+		f, err := os.Open(p.log)
+		if err != nil {
+			j.found(ruleRun, "%v", err)
+			continue
+		}
+		scanner := bufio.NewScanner(f)
+		scanner.Buffer(nil, 1<<20)
+		for scanner.Scan() {
+			l := logLine{Process: p.name}
+			if json.Unmarshal(scanner.Bytes(), &l) == nil && l.Result != "" {
+				j.logs = append(j.logs, l)
+			}
+			if strings.Contains(scanner.Text(), "panic:") || strings.Contains(scanner.Text(), "DATA RACE") {
+				j.found(ruleRun, "%s: %s", p.name, scanner.Text())
+			}
+		}
+		f.Close()
+	}
+}
+
+// answers wants that etcd knows of every hold that a client was told of.
+func (j *judgement) answers() {
+	known := map[int64]*hold{}
+	for _, h := range j.holds {
+		known[h.token] = h
+	}
+	for _, t := range j.told {
+		for _, q := range t.questions {
+			if !acquires(q.Op) || q.answer.Said != okay {
+				continue
+			}
+			h := known[q.answer.Token]
+			if h == nil || h.uuid != q.answer.UUID || h.lock != q.Lock || h.question != q.ID {
+				j.found(ruleAnswer, "%s was told that it holds %q as %s with token %d; etcd knows %v", q.ID, q.Lock, q.answer.UUID, q.answer.Token, h)
+			}
+		}
+	}
+}
+
+// removals wants that every end of a hold had somebody who may end it, in time, and one entry and one line about it.
+func (j *judgement) removals() {
+	lines := map[int64][]logLine{}
+	for _, l := range j.logs {
+		lines[l.Token] = append(lines[l.Token], l)
+	}
+	for _, h := range j.holds {
+		switch {
+		case h.gone == 0, h.goneBy == "overwritten":
+		case h.ending != nil && h.ending.Ended == metadata.EndedForced:
+			j.oneEntry(h)
+		case h.ending != nil:
+			j.oneEntry(h)
+			j.oneLine(h, lines[h.token])
+			j.early(h)
+		case !h.cancelled:
+			j.released(h)
+		}
+		if h.ending == nil && slices.ContainsFunc(lines[h.token], func(l logLine) bool { return l.Result == "success" }) {
+			j.found(ruleLog, "an unlocker says that it removed %v, which was %s", h, h.goneBy)
+		}
+	}
+}
+
+func (j *judgement) oneEntry(h *hold) {
+	if n := j.endings[h.uuid]; n != 1 {
+		j.found(ruleHistory, "%v has %d entries", h, n)
+	}
+}
+
+// oneLine wants one line of success. An unlocker that was killed had no time for it, and one that got no answer says that it does not
+// know.
+func (j *judgement) oneLine(h *hold, lines []logLine) {
+	said, doubt := 0, false
+	for _, l := range lines {
+		if l.Result == "success" {
+			said++
+		}
+		doubt = doubt || strings.Contains(l.Reason, "outcome unknown")
+	}
+	excused := doubt
+	for _, p := range j.former {
+		excused = excused || p.killed != 0 && p.killed < h.gone+int64(10*time.Second) && p.killed > h.gone-int64(10*time.Second)
+	}
+	if said > 1 || said == 0 && !excused {
+		j.found(ruleLog, "the removal of %v has %d lines", h, said)
+	}
+}
+
+// early checks an auto-unlock against the rules of docs/time.md that can be checked from outside.
+func (j *judgement) early(h *hold) {
+	at := h.ending.EndedAt.Time
+	if due := h.deadline().Add(skew); at.Before(due) {
+		j.found(ruleEarly, "%v was removed at %v, it was due at %v", h, at, due)
+	}
+	// The warning begins anew when the holder extends. The time in the record is the holder's and may be off by the skew; it was
+	// written before the extension was sent.
+	if last := h.writes[len(h.writes)-1].alive; at.Before(last.Add(warning-skew)) && !strings.Contains(h.lock, "slow clock") {
+		j.found(ruleEarly, "%v was removed at %v, its holder extended it at %v", h, at, last)
+	}
+	for _, f := range j.faults {
+		end := j.clock(f.to)
+		outage := f.name == "etcd: all members stand still" || j.Nodes == 1 && f.name == "etcd: member stands still"
+		if outage && f.to-f.from > int64(6*time.Second) && at.After(j.clock(f.from).Add(6*time.Second)) && at.Before(end.Add(warning-time.Second)) {
+			j.found(ruleEarly, "%v was removed at %v, within the warning after the outage that ended at %v", h, at, end)
+		}
+	}
+	for name, p := range j.processes {
+		began := j.clock(p.began)
+		if strings.HasPrefix(name, "unlocker") && strings.Contains(h.ending.By, name) && at.Before(began.Add(warning)) {
+			j.found(ruleEarly, "%v was removed at %v by %s, which began at %v", h, at, name, began)
+		}
+	}
+}
+
+// released wants that a hold which ended without a note was given back by its holder.
+func (j *judgement) released(h *hold) {
+	for _, q := range j.unlocks[h.token] {
+		if q.At <= h.gone {
+			return
+		}
+	}
+	if h.way == byHand || strings.HasPrefix(h.lock, "keeper/") {
+		return
+	}
+	full := slices.ContainsFunc(j.faults, func(f faultDone) bool { return f.name == "etcd: out of space" && f.from < h.gone })
+	if q := j.asked[h.question]; full && (q == nil || q.answer.Token != h.token) {
+		return // an attempt that was given up, taken back without a mark for want of space
+	}
+	if full && strings.Contains(j.forced.String(), h.uuid) {
+		return // forced, without a note for want of space
+	}
+	j.found(ruleRemoval, "%v ended at revision %d, %s after the beginning; its holder did not give it back", h, h.ended, seconds(h.gone, j.began))
+}
+
+// late wants every lock of a dead holder to be gone in time: docs/time.md tells by when. What disturbed an unlocker gives it reason to
+// wait; the bound begins anew after the last disturbance.
+func (j *judgement) late() {
+	const slack = 4 * time.Second // of a machine with two busy cores
+	for _, h := range j.holds {
+		if h.ending == nil || h.ending.Ended != metadata.EndedAutoUnlocked {
+			continue
+		}
+		bound := h.deadline().Add(2*skew + time.Second)
+		if warned := j.clock(h.writes[len(h.writes)-1].at).Add(warning + skew + time.Second); warned.After(bound) {
+			bound = warned
+		}
+		for _, f := range j.faults {
+			if calm := j.clock(f.to).Add(warning + 5*time.Second); f.sweep && f.from < h.gone && calm.After(bound) {
+				bound = calm
+			}
+		}
+		if gone := j.clock(h.gone); gone.After(bound.Add(slack)) {
+			j.found(ruleLate, "%v was gone at %v, by the rules it should have been by %v", h, gone, bound)
+		}
+	}
+}
+
+// beliefs wants that no two clients ever worked as the holder at a time. A process that stands still can not know better, and a hold
+// that a person forces ends under its holder: for these there is the fence.
+func (j *judgement) beliefs() {
+	forced := map[int64]bool{}
+	for _, h := range j.holds {
+		forced[h.token] = h.ending != nil && h.ending.Ended == metadata.EndedForced || strings.Contains(j.forced.String(), h.uuid)
+	}
+	last := map[string]belief{}
+	var all []belief
+	for _, t := range j.told {
+		all = append(all, t.beliefs()...)
+	}
+	slices.SortFunc(all, func(a, b belief) int { return int(min(max(a.from-b.from, -1), 1)) })
+	for _, b := range all {
+		before, isThere := last[b.lock]
+		if isThere && before.to > b.from && !forced[before.token] && !j.stood(before) && !j.stood(b) {
+			j.found(ruleBelief, "%q: %s (token %d) until %s, %s (token %d) from %s on", b.lock, before.uuid, before.token, seconds(before.to, j.began),
+				b.uuid, b.token, seconds(b.from, j.began))
+		}
+		if !isThere || b.to > before.to {
+			last[b.lock] = b
+		}
+	}
+}
+
+func (j *judgement) stood(b belief) bool {
+	p := j.processes[b.process]
+	return p != nil && p.pausedIn(b.from, b.to+int64(time.Second))
+}
+
+// keepersLive wants that nobody ended the hold of a live holder.
+func (j *judgement) keepersLive() {
+	for _, err := range j.keepers.problems {
+		j.found(ruleKeeper, "%v", err)
+	}
+	for _, h := range j.holds {
+		if j.keepers.live[h.uuid] != "" && h.ending != nil {
+			j.found(ruleKeeper, "%v was %s by %s: %s", h, h.ending.Ended, h.ending.By, h.ending.Why)
+		}
+	}
+}

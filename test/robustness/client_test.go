@@ -1,0 +1,364 @@
+package robustness
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/clustermutex/unlocker/pkg/fencing"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// clientVariable carries a clientConfig to a process that is to be a client.
+const clientVariable = "ROBUSTNESS_CLIENT"
+
+// clientConfig is what a client process is told.
+type clientConfig struct {
+	Process   string
+	Seed      uint64
+	Endpoints []string
+	Resource  string // URL of the fenced resource
+	Notes     string // file
+	Locks     []string
+	Workers   int
+
+	User, Password     string
+	CACert, Cert, Key  string
+	Clock              time.Duration // how far the wall clock jumps about
+	ForgedToken        bool          // a mutant: the resource gets a number of the process instead of the token
+	Attempt, Unlock    time.Duration // timeouts
+	ShortLife, LongOne time.Duration // times until auto-unlock
+	Margin             time.Duration
+}
+
+// attributeOp is the attribute of a record that tells which question took the lock, so that etcd's own history can be laid beside what
+// clients were told.
+const attributeOp = "op"
+
+// client makes this process a client, when it was started as one.
+func client() {
+	config, isClient := os.LookupEnv(clientVariable)
+	if !isClient {
+		return
+	}
+	var c clientConfig
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	go func() { // the test is gone when its end of the pipe is
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	if err := c.run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run works until SIGTERM, gives everything back and wants no goroutine to be left.
+func (c clientConfig) run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	before := goleak.IgnoreCurrent()
+	file, err := os.OpenFile(c.Notes, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	p := &process{clientConfig: c, notes: notes{file: file}}
+	etcd, err := c.connect()
+	if err != nil {
+		return err
+	}
+	locks, err := mutex.New(etcd, mutex.Options{
+		Owner: c.Process, AttemptTimeout: c.Attempt, RequestTimeout: c.Unlock, Now: p.now,
+		Defaults: []mutex.Option{mutex.BacktraceDepth(2), mutex.SafetyMargin(c.Margin)},
+	})
+	if err != nil {
+		return err
+	}
+	p.etcd, p.locks = etcd, locks
+	p.work(ctx)
+	closed := locks.Close()
+	etcd.Close()
+	p.http.CloseIdleConnections()
+	bye := line{At: stamp(), Bye: true}
+	if err := goleak.Find(before); err != nil {
+		bye.Err = err.Error()
+	}
+	if closed != nil {
+		bye.Said = closed.Error()
+	}
+	p.notes.write(bye)
+	return nil
+}
+
+func (c clientConfig) connect() (*clientv3.Client, error) {
+	conf := clientv3.Config{
+		Endpoints: c.Endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(), Username: c.User, Password: c.Password,
+		DialTimeout: time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+	}
+	if c.CACert != "" {
+		pem, err := os.ReadFile(c.CACert)
+		if err != nil {
+			return nil, err
+		}
+		conf.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		conf.TLS.RootCAs.AppendCertsFromPEM(pem)
+		conf.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+			return &pair, err
+		}
+	}
+	for { // with a password it wants a token at once, and etcd may be away
+		etcd, err := clientv3.New(conf)
+		if err == nil || c.User == "" {
+			return etcd, err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// process is a client process at work.
+type process struct {
+	clientConfig
+	notes
+	etcd  *clientv3.Client
+	locks *mutex.Client
+	http  http.Client
+
+	numbers atomic.Int64
+	offset  atomic.Int64 // of the wall clock
+}
+
+// now is the wall clock of the process, which jumps about within what time.md allows between two machines.
+func (p *process) now() time.Time { return time.Now().Add(time.Duration(p.offset.Load())) }
+
+func (p *process) work(ctx context.Context) {
+	var wg sync.WaitGroup
+	for i := range p.Workers {
+		w := &worker{process: p, rand: rand.New(rand.NewPCG(p.Seed, uint64(i)))}
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				w.turn(ctx)
+			}
+		})
+	}
+	wg.Go(func() {
+		r := rand.New(rand.NewPCG(p.Seed, 99))
+		for ctx.Err() == nil {
+			if p.Clock > 0 {
+				p.offset.Store(int64(rand.N(2*p.Clock) - p.Clock))
+			}
+			sleep(ctx, time.Second+time.Duration(r.Int64N(int64(2*time.Second))))
+		}
+	})
+	wg.Wait()
+}
+
+// worker takes one lock after the other.
+type worker struct {
+	*process
+	rand *rand.Rand
+}
+
+func (w *worker) chance(percent int) bool { return w.rand.IntN(100) < percent }
+
+func (w *worker) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(w.rand.Int64N(int64(to-from)+1))
+}
+
+// ask writes a question down and returns what writes the answer down.
+func (w *worker) ask(l line) (id string, answer func(line)) {
+	l.ID = w.Process + "-" + strconv.FormatInt(w.numbers.Add(1), 10)
+	l.At = stamp()
+	w.notes.write(l)
+	return l.ID, func(a line) {
+		a.ID, a.At = l.ID, stamp()
+		w.notes.write(a)
+	}
+}
+
+// turn is one acquisition with what follows.
+func (w *worker) turn(ctx context.Context) {
+	name := w.Locks[w.rand.IntN(len(w.Locks))]
+	l := w.acquire(ctx, name)
+	if l == nil {
+		sleep(ctx, w.between(0, 60*time.Millisecond))
+		return
+	}
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		<-l.Context().Done()
+		w.notes.write(line{At: stamp(), Ended: true, UUID: l.UUID(), Token: l.Token()})
+	})
+	defer ended.Wait()
+	forgets := w.chance(2) // a holder that hangs until its time is over
+	for range w.rand.IntN(5) {
+		w.act(l)
+		sleep(l.Context(), w.between(0, 120*time.Millisecond))
+	}
+	if forgets && w.chance(50) {
+		<-l.Context().Done()
+		sleep(ctx, w.between(0, 3*time.Second))
+		w.act(l) // late, by a holder that does not know better
+		w.write(l)
+	}
+	if forgets && w.chance(50) && ctx.Err() == nil {
+		<-l.Context().Done()
+		return
+	}
+	w.unlock(l)
+	if w.chance(20) {
+		w.write(l) // late
+	}
+}
+
+// acquire takes the lock in one of the ways that there are.
+func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
+	op := []string{opTry, opLock, opLock, opLock, opBarge}[w.rand.IntN(5)]
+	life := w.ShortLife
+	if w.chance(50) {
+		life = w.LongOne
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.between(300*time.Millisecond, 4*time.Second))
+	defer cancel()
+	id, answer := w.ask(line{Op: op, Lock: name})
+	options := []mutex.Option{mutex.ExpectedRunTime(life / 4), mutex.AutoUnlockAfter(life), mutex.Attribute(attributeOp, id), mutex.Attribute("way", op)}
+	take := w.locks.Lock
+	switch {
+	case op == opTry:
+		take = w.locks.TryLock
+	case op == opBarge:
+		options = append(options, mutex.WithoutQueue())
+	}
+	l, err := take(ctx, name, options...)
+	answer(acquired(l, err))
+	return l
+}
+
+// acquired says what an acquisition was told. After a refusal earlier sendings of it may still be on their way: only etcd's history
+// knows.
+func acquired(l *mutex.Lock, err error) line {
+	var held *mutex.HeldError
+	switch {
+	case err == nil:
+		return line{Said: okay, UUID: l.UUID(), Token: l.Token(), Until: stamp() + int64(time.Until(l.Deadline()))}
+	case errors.As(err, &held) && held.Holder.Name != "":
+		return line{Said: refused, By: held.Holder.UUID, ByTok: held.Holder.Token, Err: err.Error()}
+	}
+	return line{Said: nothing, Err: err.Error()}
+}
+
+// act is something that holders do.
+func (w *worker) act(l *mutex.Lock) {
+	switch w.rand.IntN(3) {
+	case 0:
+		w.write(l)
+	case 1:
+		w.alive(l)
+	case 2:
+		w.guarded(l)
+	}
+}
+
+func (w *worker) alive(l *mutex.Lock) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.Unlock)
+	defer cancel()
+	_, answer := w.ask(line{Op: opAlive, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
+	err := l.Alive(ctx, "at work")
+	a := over(err)
+	a.Token = l.Token()
+	if err == nil {
+		a.Until = stamp() + int64(time.Until(l.Deadline()))
+	}
+	answer(a)
+}
+
+func (w *worker) unlock(l *mutex.Lock) {
+	_, answer := w.ask(line{Op: opUnlock, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
+	answer(over(l.Unlock()))
+}
+
+// over reads the errors of Alive and Unlock.
+func over(err error) line {
+	var gone *mutex.LostError
+	switch {
+	case err == nil:
+		return line{Said: okay}
+	case errors.As(err, &gone) && gone.Certain:
+		return line{Said: lost, Err: err.Error()}
+	}
+	return line{Said: maybe, Err: err.Error()}
+}
+
+// write writes to the resource behind the fence, which is not told whether the hold still stands: it has the token to go by.
+func (w *worker) write(l *mutex.Lock) {
+	token := l.Token()
+	if w.ForgedToken {
+		token = 1_000_000 + w.numbers.Load()
+	}
+	_, answer := w.ask(line{Op: opWrite, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
+	request, err := http.NewRequest(http.MethodPost, w.Resource+"/"+l.Name(), strings.NewReader(l.UUID()))
+	if err != nil {
+		panic(err)
+	}
+	fencing.Set(request.Header, token)
+	resp, err := w.http.Do(request)
+	if err != nil {
+		answer(line{Said: maybe, Err: err.Error()})
+		return
+	}
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+		answer(line{Said: okay})
+	default:
+		answer(line{Said: refused, Err: resp.Status})
+	}
+}
+
+// guarded writes to a key in the same etcd that only the holder may write.
+func (w *worker) guarded(l *mutex.Lock) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.Attempt)
+	defer cancel()
+	_, answer := w.ask(line{Op: opGuard, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
+	resp, err := w.etcd.Txn(ctx).If(l.Guard()).Then(clientv3.OpPut(resourcePrefix+l.Name(), strconv.FormatInt(l.Token(), 10))).Commit()
+	switch {
+	case err != nil:
+		answer(line{Said: maybe, Err: err.Error()})
+	case resp.Succeeded:
+		answer(line{Said: okay})
+	default:
+		answer(line{Said: lost})
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,187 @@
+package robustness
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// never is the time of an answer that did not come.
+const never = int64(math.MaxInt64)
+
+// stamp is the monotonic clock of the machine in nanoseconds: the same for all processes of a run.
+func stamp() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err)
+	}
+	return ts.Nano()
+}
+
+// What clients ask for.
+const (
+	opTry    = "try"
+	opLock   = "lock"
+	opBarge  = "barge"
+	opAlive  = "alive"
+	opUnlock = "unlock"
+	opWrite  = "write"   // to the resource behind the fence
+	opGuard  = "guarded" // a write in etcd that only the holder may do
+)
+
+// What they are told.
+const (
+	okay    = "ok"
+	refused = "refused" // somebody else holds the lock, or queues for it
+	lost    = "lost"    // the hold is over, for certain
+	maybe   = "maybe"   // anything may have happened
+	nothing = "nothing" // nothing was asked of etcd, or it can not have changed anything
+)
+
+// line is one line of a client's notes: what it asks before it asks, what it was told after that. A client that is killed leaves
+// questions without answers.
+type line struct {
+	ID   string `json:"id"`           // of the question: the process and a number
+	At   int64  `json:"at"`           // stamp, taken before the question is sent or after the answer came
+	Op   string `json:"op,omitempty"` // only of a question
+	Lock string `json:"lock,omitempty"`
+
+	Said string `json:"said,omitempty"` // only of an answer
+	Err  string `json:"err,omitempty"`
+
+	UUID  string `json:"uuid,omitempty"` // the hold that it is about; of an acquisition only in the answer
+	Token int64  `json:"token,omitempty"`
+	By    string `json:"by,omitempty"` // who held the lock instead, by what etcd answered
+	ByTok int64  `json:"by_token,omitempty"`
+	Until int64  `json:"until,omitempty"` // stamp until which the client believes in its hold if nothing comes between
+
+	Ended bool `json:"ended,omitempty"` // not an answer: the context of the hold ended
+	Bye   bool `json:"bye,omitempty"`   // not an answer: the process ended in order
+}
+
+// notes is where a client writes. A line is on its way to the disk before the question is on its way to etcd.
+type notes struct {
+	mu   sync.Mutex
+	file *os.File
+}
+
+func (n *notes) write(l line) {
+	b, err := json.Marshal(l)
+	if err != nil {
+		panic(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, err := n.file.Write(append(b, '\n')); err != nil {
+		fmt.Fprintln(os.Stderr, "notes:", err)
+		os.Exit(1)
+	}
+}
+
+// question is something that a client asked, with the answer.
+type question struct {
+	line
+	answer   line
+	returned int64 // never without an answer
+	process  string
+}
+
+// belief is the time in which a client believed that it held a lock.
+type belief struct {
+	lock, uuid string
+	token      int64
+	from, to   int64
+	process    string
+}
+
+// told is what one client process wrote.
+type told struct {
+	process   string
+	questions []*question
+	ended     map[int64]int64 // when the context of a hold ended, by token
+	bye       *line
+	last      int64 // stamp of the last line
+}
+
+// readNotes reads what a client wrote. The last line of a client that was killed may be half a line.
+func readNotes(process, file string) (*told, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	t := &told{process: process, ended: map[int64]int64{}}
+	open := map[string]*question{}
+	scanner := bufio.NewScanner(f)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		var l line
+		if json.Unmarshal(scanner.Bytes(), &l) != nil {
+			continue
+		}
+		t.last = max(t.last, l.At)
+		switch q := open[l.ID]; {
+		case l.Bye:
+			t.bye = &l
+		case l.Ended:
+			t.ended[l.Token] = l.At
+		case l.Op != "":
+			q := &question{line: l, returned: never, answer: line{Said: maybe}, process: process}
+			open[l.ID] = q
+			t.questions = append(t.questions, q)
+		case q != nil:
+			q.answer = l
+			if l.Said != maybe {
+				q.returned = l.At
+			}
+			delete(open, l.ID)
+		}
+	}
+	return t, scanner.Err()
+}
+
+// beliefs are the times in which the process acted as a holder: from the answer to its acquisition until it began to unlock or its
+// context ended.
+func (t *told) beliefs() (all []belief) {
+	unlocked, until := map[int64]int64{}, map[int64]int64{}
+	for _, q := range t.questions {
+		if q.Op == opUnlock && unlocked[q.Token] == 0 {
+			unlocked[q.Token] = q.At
+		}
+		until[q.answer.Token] = max(until[q.answer.Token], q.answer.Until)
+	}
+	for _, q := range t.questions {
+		if !acquires(q.Op) || q.answer.Said != okay {
+			continue
+		}
+		b := belief{q.Lock, q.answer.UUID, q.answer.Token, q.answer.At, until[q.answer.Token], t.process}
+		for _, end := range []int64{unlocked[b.token], t.ended[b.token]} {
+			if end > 0 {
+				b.to = min(b.to, end)
+			}
+		}
+		if t.bye == nil {
+			b.to = min(b.to, t.last) // killed: it acted on nothing after that
+		}
+		if b.to > b.from {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+func acquires(op string) bool { return op == opTry || op == opLock || op == opBarge }
+
+// seconds writes a stamp for people, counted from the beginning of the run.
+func seconds(at, began int64) string {
+	if at == never || at == 0 {
+		return "never"
+	}
+	return fmt.Sprintf("%.3fs", time.Duration(at-began).Seconds())
+}

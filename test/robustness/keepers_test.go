@@ -1,0 +1,188 @@
+package robustness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// byHand is the way of those who write the keys themselves, as a script would, and know nothing of queues.
+const byHand = "hand"
+
+const (
+	handLife  = 4 * time.Second
+	handEvery = 300 * time.Millisecond
+	handTry   = 700 * time.Millisecond
+)
+
+// keepers hold locks and work all the time. Whatever dies, none of them may lose its lock: what cuts them off cuts the unlockers off
+// as well.
+type keepers struct {
+	layout metadata.Layout
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	problems []error
+	live     map[string]string // lock by uuid
+	pushed   int               // extensions in the last moment
+}
+
+func startKeepers(etcd *clientv3.Client, layout metadata.Layout, seed uint64) *keepers {
+	ctx, stop := context.WithCancel(context.Background())
+	k := &keepers{layout: layout, stop: stop, live: map[string]string{}}
+	k.wg.Go(func() { k.keep(ctx, etcd, "keeper/hand", 0) })
+	k.wg.Go(func() { k.keep(ctx, etcd, "keeper/slow clock", -10*time.Minute) })
+	k.wg.Go(func() { k.library(ctx, etcd, "keeper/library") })
+	k.wg.Go(func() { k.brinkman(ctx, etcd, "brink", rand.New(rand.NewPCG(seed, 7))) })
+	return k
+}
+
+func (k *keepers) complain(format string, args ...any) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.problems = append(k.problems, fmt.Errorf(format, args...))
+}
+
+// byHandHold is a hold of somebody who writes the keys.
+type byHandHold struct {
+	*keepers
+	etcd  *clientv3.Client
+	hold  locktxn.Hold
+	clock time.Duration
+}
+
+// take tries until the lock is its own. It sends the same until it knows, as docs/protocol.md wants.
+func (k *keepers) take(ctx context.Context, etcd *clientv3.Client, lock string, clock time.Duration) *byHandHold {
+	h := &byHandHold{keepers: k, etcd: etcd, hold: locktxn.Hold{Lock: lock, UUID: uuid.NewString()}, clock: clock}
+	for ctx.Err() == nil {
+		now := time.Now().Add(clock)
+		draft := metadata.Draft{
+			UUID: h.hold.UUID, Owner: "keeper", LockedAt: now, AlertAt: now.Add(handLife / 4), AutoUnlockAt: now.Add(handLife),
+			Attributes: map[string]any{attributeOp: lock, "way": byHand},
+		}
+		fields, err := draft.Fields()
+		if err != nil {
+			panic(err)
+		}
+		try, cancel := context.WithTimeout(ctx, handTry)
+		r, err := locktxn.Acquire(k.layout, lock, h.hold.UUID, fields, true).Commit(try, etcd)
+		cancel()
+		if err == nil && r.Succeeded {
+			h.hold.Token = r.Header.Revision
+			return h
+		}
+		if err == nil {
+			record := metadata.Decode(lock, locktxn.Fields(k.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
+			if record.UUID == h.hold.UUID {
+				h.hold.Token = record.Token
+				return h
+			}
+		}
+		sleep(ctx, handEvery)
+	}
+	return nil
+}
+
+// alive extends once: gone is a definite answer.
+func (h *byHandHold) alive(ctx context.Context) (gone bool, err error) {
+	now := time.Now().Add(h.clock)
+	try, cancel := context.WithTimeout(ctx, handTry)
+	defer cancel()
+	r, err := locktxn.Alive(h.layout, h.hold, metadata.FormatTime(now.Add(handLife/4)), metadata.FormatTime(now.Add(handLife)), metadata.FormatAlive(now, "")).Commit(try, h.etcd)
+	if err != nil || r.Succeeded {
+		return false, err
+	}
+	record := metadata.Decode(h.hold.Lock, locktxn.Fields(h.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
+	return record.Token != h.hold.Token, nil
+}
+
+func (h *byHandHold) release() {
+	for range 20 {
+		try, cancel := context.WithTimeout(context.Background(), handTry)
+		_, err := locktxn.Release(h.layout, h.hold).Commit(try, h.etcd)
+		cancel()
+		if err == nil {
+			return
+		}
+		time.Sleep(handEvery)
+	}
+}
+
+// keep extends without end.
+func (k *keepers) keep(ctx context.Context, etcd *clientv3.Client, lock string, clock time.Duration) {
+	h := k.take(ctx, etcd, lock, clock)
+	if h == nil {
+		return
+	}
+	k.mu.Lock()
+	k.live[h.hold.UUID] = lock
+	k.mu.Unlock()
+	for ctx.Err() == nil {
+		if gone, _ := h.alive(ctx); gone {
+			k.complain("%q is lost", lock)
+			return
+		}
+		sleep(ctx, handEvery)
+	}
+	h.release()
+}
+
+// library holds with the heartbeat of the client library, with a life longer than any outage of a run.
+func (k *keepers) library(ctx context.Context, etcd *clientv3.Client, lock string) {
+	c, err := mutex.New(etcd, mutex.Options{Owner: "keeper", AttemptTimeout: handTry})
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	l, err := c.Lock(ctx, lock, mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(30*time.Second), mutex.Attribute(attributeOp, lock))
+	if err != nil {
+		return
+	}
+	k.mu.Lock()
+	k.live[l.UUID()] = lock
+	k.mu.Unlock()
+	select {
+	case <-l.Lost():
+		k.complain("%q: %w", lock, context.Cause(l.Context()))
+	case <-ctx.Done():
+	}
+	if err := l.Unlock(); errors.Is(err, mutex.ErrNotHeld) {
+		k.complain("unlock %q: %w", lock, err)
+	}
+}
+
+// brinkman extends when the unlockers are about to remove its lock. Often it comes too late, which is its own fault.
+func (k *keepers) brinkman(ctx context.Context, etcd *clientv3.Client, lock string, r *rand.Rand) {
+	for ctx.Err() == nil {
+		h := k.take(ctx, etcd, lock, 0)
+		if h == nil {
+			return
+		}
+		for gone := false; !gone && ctx.Err() == nil; {
+			sleep(ctx, handLife+skew-100*time.Millisecond+time.Duration(r.Int64N(int64(250*time.Millisecond))))
+			if gone, _ = h.alive(ctx); !gone {
+				k.mu.Lock()
+				k.pushed++
+				k.mu.Unlock()
+			}
+		}
+		h.release()
+	}
+}
+
+// end gives everything back.
+func (k *keepers) end() {
+	k.stop()
+	k.wg.Wait()
+}

@@ -1,0 +1,365 @@
+package robustness
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// violation is something that the protocol rules out.
+type violation struct {
+	rule, text string
+}
+
+func (v violation) String() string { return v.rule + ": " + v.text }
+
+// The rules. Each names what a mutant of the protocol breaks.
+const (
+	ruleLinear    = "not linearizable"
+	ruleOneRecord = "a held lock was taken"
+	ruleCancelled = "a cancelled attempt got through"
+	ruleQueue     = "the queue was passed"
+	ruleTicket    = "a turn was taken without a place"
+	ruleDeadline  = "a deadline moved back"
+	ruleKeys      = "keys of a hold that is over were written"
+	ruleRemoval   = "a hold was ended by somebody who may not"
+	ruleEarly     = "a lock was removed early"
+	ruleLate      = "a dead holder's lock stayed too long"
+	ruleHistory   = "a removal without exactly one entry in the history"
+	ruleLog       = "a removal without exactly one line in the log"
+	ruleToken     = "a token did not grow"
+	ruleFence     = "the fence let a write of nobody in"
+	ruleGuard     = "a guarded write of a former holder got through"
+	ruleBelief    = "two believed to hold a lock at a time"
+	ruleKeeper    = "a live holder lost its lock"
+	ruleLeft      = "something was left behind"
+	ruleView      = "the dashboard does not show what etcd holds"
+	ruleAnswer    = "a client was told what etcd does not know of"
+	ruleRun       = "the run itself failed"
+)
+
+// hold is one hold as etcd knows it.
+type hold struct {
+	lock, uuid string
+	token      int64
+	question   string // that took it
+	way        string
+	seen       int64 // stamp: when the recorder heard of it
+	writes     []write
+
+	gone      int64 // stamp: when the recorder heard of its end; 0 while it stands
+	goneBy    string
+	ended     int64 // revision
+	ending    *metadata.Ending
+	cancelled bool
+}
+
+// write is one setting of the deadlines.
+type write struct {
+	revision int64
+	at       int64
+	deadline time.Time
+	alive    time.Time
+}
+
+// deadline is the last one.
+func (h *hold) deadline() time.Time { return h.writes[len(h.writes)-1].deadline }
+
+// ticketState is a place in a queue.
+type ticketState struct {
+	created int64
+	holding bool
+}
+
+// ledger goes through etcd's history and knows at each revision what there was.
+type ledger struct {
+	layout metadata.Layout
+	found  func(rule, format string, args ...any)
+
+	holds   []*hold
+	now     map[string]*hold             // by lock
+	fields  map[string]map[string]string // by lock
+	tickets map[string]map[string]ticketState
+	tails   map[string]string
+	marks   map[string]bool // of cancelled attempts
+	endings map[string]int  // entries in the history, by key
+	actions map[string]metadata.Action
+}
+
+func newLedger(found func(rule, format string, args ...any)) *ledger {
+	layout, err := metadata.NewLayout(prefix)
+	if err != nil {
+		panic(err)
+	}
+	return &ledger{
+		layout: layout, found: found, now: map[string]*hold{}, fields: map[string]map[string]string{}, tickets: map[string]map[string]ticketState{},
+		tails: map[string]string{}, marks: map[string]bool{}, endings: map[string]int{}, actions: map[string]metadata.Action{},
+	}
+}
+
+// read goes through all changes, one revision, which is one transaction, after the other.
+func (g *ledger) read(changes []change) {
+	for len(changes) > 0 {
+		n := 1
+		for n < len(changes) && changes[n].revision == changes[0].revision {
+			n++
+		}
+		g.transaction(changes[:n])
+		changes = changes[n:]
+	}
+}
+
+// transaction checks what one transaction did, then does it.
+func (g *ledger) transaction(changes []change) {
+	byKind := map[metadata.Kind][]keyed{}
+	locks := map[string][]keyed{}
+	for _, c := range changes {
+		k := keyed{c, g.layout.Parse(c.key)}
+		if k.Kind == metadata.KindField {
+			locks[k.Lock] = append(locks[k.Lock], k)
+		}
+		byKind[k.Kind] = append(byKind[k.Kind], k)
+	}
+	g.leases(changes)
+	for _, lock := range sorted(locks) {
+		g.record(lock, locks[lock], byKind)
+	}
+	for _, k := range byKind[metadata.KindTicket] {
+		g.ticket(k)
+	}
+	for _, k := range byKind[metadata.KindTail] {
+		g.tails[k.Lock] = k.value
+		if k.deleted {
+			delete(g.tails, k.Lock)
+		}
+	}
+	for _, k := range byKind[metadata.KindCancelled] {
+		g.marks[k.ID] = !k.deleted
+	}
+	for _, k := range byKind[metadata.KindHistory] {
+		if !k.deleted {
+			g.endings[k.ID]++
+		}
+	}
+	for _, k := range byKind[metadata.KindForeign] {
+		g.guarded(k)
+	}
+	g.audits(byKind[metadata.KindAudit])
+}
+
+// keyed is a change with its key taken apart.
+type keyed struct {
+	change
+	metadata.Key
+}
+
+func sorted[V any](m map[string]V) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// leases wants a lease with everything that must not stay for ever.
+func (g *ledger) leases(changes []change) {
+	for _, c := range changes {
+		switch k := g.layout.Parse(c.key); k.Kind {
+		case metadata.KindField, metadata.KindForeign:
+		default:
+			if !c.deleted && !c.lease {
+				g.found(ruleLeft, "%s was written without a lease at revision %d", c.key, c.revision)
+			}
+		}
+	}
+}
+
+// record checks what a transaction did to the record of one lock.
+func (g *ledger) record(lock string, changes []keyed, txn map[metadata.Kind][]keyed) {
+	put, gone := map[string]keyed{}, map[string]keyed{}
+	for _, k := range changes {
+		if k.deleted {
+			gone[k.ID] = k
+		} else {
+			put[k.ID] = k
+		}
+	}
+	switch {
+	case put[metadata.FieldUUID].value != "":
+		g.taken(lock, put, txn)
+	case gone[metadata.FieldUUID].deleted:
+		g.ended(g.now[lock], changes[0].change, txn)
+	case len(put) > 0:
+		g.extended(lock, put)
+	}
+	fields := g.fields[lock]
+	if fields == nil {
+		fields = map[string]string{}
+		g.fields[lock] = fields
+	}
+	for _, k := range changes {
+		if fields[k.ID] = k.value; k.deleted {
+			delete(fields, k.ID)
+		}
+	}
+	if g.now[lock] == nil && len(fields) > 0 {
+		g.found(ruleKeys, "%q has the keys %v and no uuid at revision %d", lock, sorted(fields), changes[0].revision)
+	}
+}
+
+// taken checks an acquisition.
+func (g *ledger) taken(lock string, put map[string]keyed, txn map[metadata.Kind][]keyed) {
+	key := put[metadata.FieldUUID]
+	h := &hold{lock: lock, uuid: key.value, token: key.revision, seen: key.at}
+	if was := g.now[lock]; was != nil {
+		g.found(ruleOneRecord, "%q was held by %s (token %d) when %s took it at revision %d", lock, was.uuid, was.token, h.uuid, h.token)
+		was.gone, was.goneBy, was.ended = key.at, "overwritten", key.revision
+	}
+	var document struct{ Op, Way string }
+	_ = json.Unmarshal([]byte(put[metadata.FieldMetadata].value), &document)
+	h.question, h.way = document.Op, document.Way
+	if g.marks[h.uuid] {
+		g.found(ruleCancelled, "%s took %q at revision %d after its cancel was committed", h.uuid, lock, h.token)
+	}
+	h.writes = append(h.writes, write{h.token, key.at, parseTime(put[metadata.FieldAutoUnlockAt].value), parseTime(put[metadata.FieldLockedAt].value)})
+	g.order(h, txn)
+	g.now[lock] = h
+	g.holds = append(g.holds, h)
+}
+
+// order checks that an acquisition kept to the queue.
+func (g *ledger) order(h *hold, txn map[metadata.Kind][]keyed) {
+	for _, k := range txn[metadata.KindTicket] {
+		if k.deleted || k.Lock != h.lock {
+			continue
+		}
+		mine, had := g.tickets[h.lock][h.uuid]
+		if !had {
+			g.found(ruleTicket, "%s took its turn of %q at revision %d without a ticket", h.uuid, h.lock, h.token)
+		}
+		for id, other := range g.tickets[h.lock] {
+			if id != h.uuid && other.created < mine.created {
+				g.found(ruleQueue, "%s took its turn of %q at revision %d while the older ticket %s was there", h.uuid, h.lock, h.token, id)
+			}
+		}
+		return
+	}
+	tail, queued := g.tails[h.lock]
+	for _, k := range txn[metadata.KindTail] {
+		if k.deleted && k.Lock == h.lock {
+			queued = false // a tail behind which nobody queued
+			if n := len(g.tickets[h.lock]); n > 0 {
+				g.found(ruleQueue, "%s took %q at revision %d past a tail with %d tickets before it", h.uuid, h.lock, h.token, n)
+			}
+		}
+	}
+	if queued && h.way != opBarge && h.way != byHand {
+		g.found(ruleQueue, "%s took %q at revision %d past the queue that ends with %s", h.uuid, h.lock, h.token, tail)
+	}
+}
+
+// extended checks writes to a record that is there.
+func (g *ledger) extended(lock string, put map[string]keyed) {
+	h := g.now[lock]
+	deadline, isThere := put[metadata.FieldAutoUnlockAt]
+	if h == nil || !isThere {
+		return // the first is found by who calls this
+	}
+	w := write{deadline.revision, deadline.at, parseTime(deadline.value), parseTime(put[metadata.FieldAlive].value)}
+	if !w.deadline.After(h.deadline()) {
+		g.found(ruleDeadline, "%s of %q: from %v to %v at revision %d", h.uuid, lock, h.deadline(), w.deadline, w.revision)
+	}
+	h.writes = append(h.writes, w)
+}
+
+// ended notes how a hold ended. Whether it was allowed to is decided when all notes are read.
+func (g *ledger) ended(h *hold, c change, txn map[metadata.Kind][]keyed) {
+	if h == nil {
+		return
+	}
+	h.gone, h.ended, h.goneBy = c.at, c.revision, "released"
+	for _, k := range txn[metadata.KindCancelled] {
+		if !k.deleted && k.ID == h.uuid {
+			h.cancelled, h.goneBy = true, "cancelled"
+		}
+	}
+	for _, k := range txn[metadata.KindHistory] {
+		e, err := metadata.Unmarshal[metadata.Ending]([]byte(k.value))
+		if err != nil || k.deleted || e.UUID != h.uuid || e.Lock != h.lock {
+			continue
+		}
+		h.ending, h.goneBy = &e, e.Ended
+		if e.Token != h.token {
+			g.found(ruleHistory, "the entry of %s says token %d, it was %d", h.uuid, e.Token, h.token)
+		}
+	}
+	delete(g.now, h.lock)
+}
+
+func (g *ledger) ticket(k keyed) {
+	all := g.tickets[k.Lock]
+	if all == nil {
+		all = map[string]ticketState{}
+		g.tickets[k.Lock] = all
+	}
+	if k.deleted {
+		delete(all, k.ID)
+		return
+	}
+	t, _ := metadata.Unmarshal[metadata.Ticket]([]byte(k.value))
+	if _, had := all[k.ID]; !had && g.marks[k.ID] {
+		g.found(ruleCancelled, "%s joined the queue of %q at revision %d after its cancel was committed", k.ID, k.Lock, k.revision)
+	}
+	all[k.ID] = ticketState{k.created, t.Holding}
+}
+
+// guarded checks a write to a key that only the holder may write.
+func (g *ledger) guarded(k keyed) {
+	lock, isResource := cutPrefix(k.key, resourcePrefix)
+	if !isResource || k.deleted {
+		return
+	}
+	token, _ := strconv.ParseInt(k.value, 10, 64)
+	if h := g.now[lock]; h == nil || h.token != token {
+		g.found(ruleGuard, "token %d wrote to the key of %q at revision %d", token, lock, k.revision)
+	}
+}
+
+func (g *ledger) audits(keys []keyed) {
+	for _, k := range keys {
+		if a, err := metadata.Unmarshal[metadata.Action]([]byte(k.value)); err == nil && !k.deleted {
+			g.actions[a.UUID] = a
+		}
+	}
+}
+
+func cutPrefix(s, prefix string) (string, bool) {
+	if len(s) < len(prefix) || s[:len(prefix)] != prefix {
+		return s, false
+	}
+	return s[len(prefix):], true
+}
+
+// parseTime reads the time at the beginning of a value; none where there is none.
+func parseTime(s string) time.Time {
+	for i, c := range s {
+		if c == ' ' {
+			s = s[:i]
+			break
+		}
+	}
+	t, err := metadata.ParseTime(s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+func (h *hold) String() string {
+	return fmt.Sprintf("%q of %s (token %d, taken by %s)", h.lock, h.uuid, h.token, h.question)
+}

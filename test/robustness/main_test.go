@@ -1,0 +1,74 @@
+// Package robustness runs everything at once, breaks it at random, and checks afterwards what happened.
+//
+// A run has real etcd members, real unlockers and a real dashboard, and many client processes that take locks. A seed decides
+// what is broken, when and for how long. Whatever was done is written down in three places that know nothing of each other: by the
+// clients (what they asked and were told), by etcd (every change, in its order) and by a resource behind a fence (whom it let
+// in). The checks compare the three. docs/correctness.md tells what they prove and what they do not.
+//
+//	go test ./test/robustness                                        a few seconds
+//	go test ./test/robustness -run TestRuns -seeds 1,2,3 -for 20s    runs of these seeds
+//	go test ./test/robustness -run TestSoak -soak 1h -timeout 0      one seed after the other
+//	go test ./test/robustness -run TestMutants -mutants all          leaves guards out and wants that to be found
+package robustness
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+// What a command line may ask for.
+var (
+	seedsFlag   = flag.String("seeds", "", "seeds of TestRuns, comma separated; a random one without")
+	forFlag     = flag.Duration("for", 0, "how long the faults of one run go on")
+	nodesFlag   = flag.Int("nodes", 0, "members of etcd, 1 or 3; otherwise the seed decides")
+	setFlag     = flag.String("set", "", "the world of TestRuns: plain, wire, login or certificates; otherwise the seed decides")
+	soakFlag    = flag.Duration("soak", 0, "how long TestSoak goes on")
+	mutantsFlag = flag.String("mutants", "", "mutants of TestMutants, comma separated, or all; one without")
+	keepFlag    = flag.String("keep", "", "directory for histories and logs of runs that found something; a new one below the temporary directory without")
+)
+
+// bin is the directory with the binaries.
+var bin string
+
+func TestMain(m *testing.M) {
+	etcdtest.Member()
+	client()
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if bin, err = os.MkdirTemp("", "unlocker-robustness"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(bin)
+	build := exec.Command("go", "build", "-o", bin, "./cmd/unlocker", "./cmd/mutexdash")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// lookAtSources makes go test run these tests again when a program changed: it remembers which directories a test opened, but
+// knows nothing of what a child process did.
+var lookAtSources = sync.OnceValue(func() error {
+	for _, dir := range []string{"cmd", "internal", "pkg", "web"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(_ string, _ fs.DirEntry, err error) error { return err })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+})

@@ -1,0 +1,181 @@
+package robustness
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// step is one operation on one lock, as the model sees it.
+type step struct {
+	what  string // below
+	by    string // who asked
+	uuid  string
+	token int64
+	maybe bool // it may also not have happened
+}
+
+const (
+	stepTake    = "take"
+	stepRefused = "refused" // the lock is held by uuid, or free where that is empty
+	stepAlive   = "alive"   // uuid still holds it
+	stepLost    = "lost"    // uuid does not hold it
+	stepEnd     = "end"     // uuid's hold ends, by its holder or by somebody else
+)
+
+// lockState is what a lock is: held or not, and how far its tokens are.
+type lockState struct {
+	uuid  string
+	token int64
+	high  int64
+}
+
+// lockModel is a lock as its users understand it. It knows nothing of etcd, records and queues.
+func lockModel() porcupine.Model {
+	return (&porcupine.NondeterministicModel{
+		Init: func() []any { return []any{lockState{}} },
+		Step: func(state, input, _ any) []any {
+			s, in := state.(lockState), input.(step)
+			var after []any
+			if next, allowed := s.after(in); allowed {
+				after = append(after, next)
+			}
+			if in.maybe {
+				after = append(after, s)
+			}
+			return after
+		},
+		Equal: func(a, b any) bool { return a == b },
+		DescribeOperation: func(input, _ any) string {
+			in := input.(step)
+			return fmt.Sprintf("%s: %s %s %d (maybe: %v)", in.by, in.what, in.uuid, in.token, in.maybe)
+		},
+		DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
+	}).ToModel()
+}
+
+// after is the state after a step, where the step is possible.
+func (s lockState) after(in step) (lockState, bool) {
+	mine := s.uuid == in.uuid && s.token == in.token
+	switch in.what {
+	case stepTake:
+		return lockState{in.uuid, in.token, in.token}, s.uuid == "" && in.token > s.high
+	case stepRefused:
+		return s, mine || in.uuid == "" && s.uuid == ""
+	case stepAlive:
+		return s, mine
+	case stepLost:
+		return s, !mine
+	case stepEnd:
+		return lockState{high: s.high}, mine
+	}
+	return s, false
+}
+
+// histories makes one history for each lock: from what clients were told, and from what etcd knows that nobody was told.
+//
+// An acquisition whose answer did not come, or which was refused or given up while an earlier sending of it was under way, may have
+// taken the lock all the same: etcd's history has the hold, and the model may place it anywhere after the question. The end of a
+// hold that its holder was not told of comes from etcd's history, too: the unlocker and the person who forces are clients.
+func histories(all []*told, holds []*hold) map[string][]porcupine.Operation {
+	h := &historian{ops: map[string][]porcupine.Operation{}, holds: map[int64]*hold{}, asked: map[string]*question{}, claimed: map[int64]bool{}, ended: map[int64]bool{}}
+	for _, hold := range holds {
+		h.holds[hold.token] = hold
+	}
+	for _, t := range all {
+		for _, q := range t.questions {
+			h.question(q)
+		}
+	}
+	for _, hold := range holds {
+		h.hold(hold)
+	}
+	return h.ops
+}
+
+type historian struct {
+	ops            map[string][]porcupine.Operation
+	holds          map[int64]*hold
+	asked          map[string]*question
+	claimed, ended map[int64]bool // holds of which a client was told that it got them, or ended them
+}
+
+func (h *historian) add(lock string, from, to int64, s step) {
+	h.ops[lock] = append(h.ops[lock], porcupine.Operation{Input: s, Call: from, Return: to})
+}
+
+func (h *historian) question(q *question) {
+	h.asked[q.ID] = q
+	a := q.answer
+	switch {
+	case acquires(q.Op) && a.Said == okay:
+		h.claimed[a.Token] = true
+		h.add(q.Lock, q.At, a.At, step{stepTake, q.ID, a.UUID, a.Token, false})
+	case acquires(q.Op) && a.Said == refused:
+		h.add(q.Lock, q.At, a.At, step{stepRefused, q.ID, a.By, a.ByTok, false})
+	case q.Op == opAlive && a.Said == okay, q.Op == opGuard && a.Said == okay:
+		h.add(q.Lock, q.At, a.At, step{stepAlive, q.ID, q.UUID, q.Token, false})
+	case q.Op != opWrite && a.Said == lost:
+		h.add(q.Lock, q.At, a.At, step{stepLost, q.ID, q.UUID, q.Token, false})
+	case q.Op == opUnlock && a.Said == okay && !h.ended[q.Token]:
+		h.ended[q.Token] = true
+		h.add(q.Lock, q.At, a.At, step{stepEnd, q.ID, q.UUID, q.Token, false})
+	}
+}
+
+// hold adds what only etcd knows.
+func (h *historian) hold(was *hold) {
+	from := int64(0)
+	if q := h.asked[was.question]; q != nil {
+		from = q.At
+	}
+	if !h.claimed[was.token] {
+		h.add(was.lock, from, never, step{stepTake, was.question, was.uuid, was.token, true})
+	}
+	if was.gone != 0 && !h.ended[was.token] {
+		h.add(was.lock, from, was.gone, step{stepEnd, was.goneBy, was.uuid, was.token, false})
+	}
+}
+
+// checkLinearizable wants an order of each lock's operations that a single lock could have had. It returns how many it checked, how
+// many of them were in doubt, and how long that took.
+func checkLinearizable(all []*told, holds []*hold, found func(rule, format string, args ...any)) (ops, unknown int, took time.Duration) {
+	began := time.Now()
+	for lock, history := range histories(all, holds) {
+		ops += len(history)
+		for _, op := range history {
+			if op.Input.(step).maybe {
+				unknown++
+			}
+		}
+		switch porcupine.CheckOperationsTimeout(lockModel(), history, 20*time.Second) {
+		case porcupine.Illegal:
+			_, info := porcupine.CheckOperationsVerbose(lockModel(), history, 5*time.Second)
+			found(ruleLinear, "the %d operations on %q: %s", len(history), lock, stuck(info))
+		case porcupine.Unknown:
+			found(ruleRun, "the %d operations on %q could not be checked within 20 seconds", len(history), lock)
+		}
+	}
+	return ops, unknown, time.Since(began)
+}
+
+// stuck tells how far the longest order goes, and what is next to it in time.
+func stuck(info porcupine.LinearizationInfo) string {
+	var longest []porcupine.Operation
+	for _, partition := range info.PartialLinearizationsOperations() {
+		for _, order := range partition {
+			if len(order) > len(longest) {
+				longest = order
+			}
+		}
+	}
+	if len(longest) == 0 {
+		return "not one can be first"
+	}
+	text := ""
+	for _, op := range longest[max(0, len(longest)-4):] {
+		text += fmt.Sprintf("%+v; ", op.Input)
+	}
+	return fmt.Sprintf("%d can be put in order, the last of them: %s", len(longest), text)
+}

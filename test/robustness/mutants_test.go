@@ -1,0 +1,160 @@
+package robustness
+
+import (
+	"slices"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// mutant is the protocol with one guard left out. The wire takes it out of the transactions on their way, so that the programs are
+// those that are shipped.
+type mutant struct {
+	name   string
+	about  string   // what is left out
+	drop   guard    // nil: see forged
+	forged bool     // the client shows the resource another number than its token
+	rules  []string // one of them has to be found broken
+}
+
+// guard tells whether a compare is to be left out of a transaction.
+type guard func(t *shape, c *pb.Compare) bool
+
+// mutants has one for each guard of docs/protocol.md that a client of this repository can be seen to need. What is missing here, and why,
+// is told in docs/correctness.md.
+func mutants() []*mutant {
+	return []*mutant{
+		{name: "acquire-held", about: "acquire without C(uuid) = 0", drop: in(stepAcquire, created("uuid")), rules: []string{ruleOneRecord}},
+		{name: "acquire-queue", about: "acquire without C(tail) = 0", drop: in(stepAcquire, created(".tail")), rules: []string{ruleQueue}},
+		{name: "acquire-cancelled", about: "acquire without C(.cancelled/uuid) = 0", drop: in(stepAcquire, area(".cancelled/")), rules: []string{ruleCancelled}},
+		{name: "join-cancelled", about: "join without C(.cancelled/uuid) = 0", drop: in(stepJoin, area(".cancelled/")), rules: []string{ruleCancelled}},
+		{name: "turn-place", about: "take the turn without C(ticket) as put", drop: in(stepTurn, ownTicket), rules: []string{ruleTicket, ruleQueue}},
+		{name: "turn-before", about: "take the turn without C(ticket before) = 0", drop: in(stepTurn, otherTicket), rules: []string{ruleQueue}},
+		{name: "alive-holder", about: "alive without V(uuid) = mine and C(uuid) = T", drop: in(stepAlive, identity), rules: []string{ruleKeys, ruleDeadline, ruleLinear, ruleKeeper}},
+		{name: "alive-forward", about: "alive without V(auto_unlock_at) < new", drop: in(stepAlive, valueOf("auto_unlock_at")), rules: []string{ruleDeadline}},
+		{name: "release-holder", about: "release without V(uuid) = mine and C(uuid) = T", drop: in(stepRelease, identity), rules: []string{ruleRemoval, ruleLinear}},
+		{name: "cancel-holder", about: "cancel without V(uuid) = mine", drop: in(stepCancel, identity), rules: []string{ruleRemoval, ruleLinear}},
+		{name: "sweep-deadline", about: "auto-unlock without M(auto_unlock_at) as seen", drop: in(stepSweep, modified("auto_unlock_at")), rules: []string{ruleEarly, ruleKeeper}},
+		{name: "sweep-blind", about: "auto-unlock without C(uuid) = T and M(auto_unlock_at) as seen", drop: in(stepSweep, anything), rules: []string{ruleEarly, ruleRemoval, ruleHistory, ruleLinear}},
+		{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity), rules: []string{ruleGuard}},
+		{name: "token", about: "a resource that is shown a number of the process instead of T", forged: true, rules: []string{ruleFence}},
+	}
+}
+
+// The steps of the protocol that the wire can tell apart.
+const (
+	stepAcquire = "acquire"
+	stepTurn    = "turn"
+	stepJoin    = "join"
+	stepRelease = "release"
+	stepCancel  = "cancel"
+	stepSweep   = "sweep"
+	stepGuarded = "guarded"
+)
+
+// shape is what a transaction does.
+type shape struct {
+	*pb.TxnRequest
+	puts, deletes []string
+}
+
+func shapeOf(t *pb.TxnRequest) *shape {
+	s := &shape{TxnRequest: t}
+	for _, op := range t.Success {
+		if p := op.GetRequestPut(); p != nil {
+			s.puts = append(s.puts, string(p.Key))
+		}
+		if d := op.GetRequestDeleteRange(); d != nil {
+			s.deletes = append(s.deletes, string(d.Key))
+		}
+	}
+	return s
+}
+
+// step tells which step of the protocol it is.
+func (s *shape) step() string {
+	has := func(keys []string, want func(string) bool) bool { return slices.ContainsFunc(keys, want) }
+	in := func(area string) func(string) bool {
+		return func(key string) bool { return strings.HasPrefix(key, prefix+area) }
+	}
+	field := func(name string) func(string) bool {
+		return func(key string) bool { return strings.HasSuffix(key, "/"+name) && !in(".")(key) }
+	}
+	switch {
+	case has(s.puts, field(metadata.FieldUUID)) && has(s.puts, in(".queue/")):
+		return stepTurn
+	case has(s.puts, field(metadata.FieldUUID)):
+		return stepAcquire
+	case has(s.puts, field(metadata.FieldAutoUnlockAt)):
+		return stepAlive
+	case has(s.puts, in(".queue/")):
+		return stepJoin
+	case has(s.puts, in(".cancelled/")):
+		return stepCancel
+	case has(s.puts, in(".history/")):
+		return stepSweep
+	case has(s.puts, func(key string) bool { return strings.HasPrefix(key, resourcePrefix) }):
+		return stepGuarded
+	case has(s.deletes, func(key string) bool { return strings.HasPrefix(key, prefix) && !in(".")(key) }):
+		return stepRelease
+	}
+	return ""
+}
+
+// strip leaves guards out of a transaction and of those in it, and tells how many.
+func (m *mutant) strip(t *pb.TxnRequest) (dropped int) {
+	s := shapeOf(t)
+	before := len(t.Compare)
+	t.Compare = slices.DeleteFunc(t.Compare, func(c *pb.Compare) bool { return m.drop(s, c) })
+	dropped = before - len(t.Compare)
+	for _, op := range slices.Concat(t.Success, t.Failure) {
+		if inner := op.GetRequestTxn(); inner != nil {
+			dropped += m.strip(inner)
+		}
+	}
+	return dropped
+}
+
+func in(step string, c func(*shape, *pb.Compare) bool) guard {
+	return func(t *shape, cmp *pb.Compare) bool { return t.step() == step && c(t, cmp) }
+}
+
+func anything(*shape, *pb.Compare) bool { return true }
+
+// created is C(key) = 0 of a key that ends so.
+func created(name string) func(*shape, *pb.Compare) bool {
+	return func(_ *shape, c *pb.Compare) bool { return c.Target == pb.Compare_CREATE && last(c) == name }
+}
+
+func modified(name string) func(*shape, *pb.Compare) bool {
+	return func(_ *shape, c *pb.Compare) bool { return c.Target == pb.Compare_MOD && last(c) == name }
+}
+
+func valueOf(name string) func(*shape, *pb.Compare) bool {
+	return func(_ *shape, c *pb.Compare) bool { return c.Target == pb.Compare_VALUE && last(c) == name }
+}
+
+func area(name string) func(*shape, *pb.Compare) bool {
+	return func(_ *shape, c *pb.Compare) bool { return strings.HasPrefix(string(c.Key), prefix+name) }
+}
+
+// identity is what says whose hold it is.
+func identity(_ *shape, c *pb.Compare) bool { return last(c) == metadata.FieldUUID }
+
+// ownTicket is the compare of the ticket that the transaction puts, otherTicket that of the one before.
+func ownTicket(t *shape, c *pb.Compare) bool {
+	return slices.Contains(t.puts, string(c.Key)) && inQueue(c)
+}
+
+func otherTicket(t *shape, c *pb.Compare) bool {
+	return !slices.Contains(t.puts, string(c.Key)) && inQueue(c)
+}
+
+func inQueue(c *pb.Compare) bool { return strings.HasPrefix(string(c.Key), prefix+".queue/") }
+
+func last(c *pb.Compare) string {
+	key := string(c.Key)
+	return key[strings.LastIndexByte(key, '/')+1:]
+}
