@@ -42,6 +42,7 @@ func table() []room {
 		{"internal/lockstore", []string{"pkg/metadata", "internal/locktxn"}, "the store reads and writes; it does not judge"},
 		{"internal/lockview", []string{"pkg/metadata"}, "the picture has one writer, which is handed in as functions"},
 		{"internal/lockmetrics", []string{"pkg/metadata", "pkg/staleness"}, "samples are computed from the picture at scrape"},
+		{"internal/alertpush", []string{"pkg/metadata", "pkg/staleness"}, "alerts are told from the picture, by functions"},
 		{"internal/dashboard", []string{"pkg/metadata", "pkg/staleness", "web"}, "the page meets the view and the store in cmd, as functions"},
 		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "pkg/metadata", "pkg/staleness"}, "flags fill settings, they open nothing"},
 		{"internal/cli", []string{

@@ -1,8 +1,6 @@
 package lockmetrics
 
 import (
-	"strings"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -16,11 +14,11 @@ func PolicyInfo(namespace, policy string) prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// DashboardInfo is the constant 1 with the address of the dashboard, for links in alerts. It ends with a slash, so that the rules
-// can add the path of a page.
+// DashboardInfo is the constant 1 with the address of the dashboard, for links in alerts. It has to end with a slash,
+// as the rules add the path of a page.
 func DashboardInfo(namespace, url string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "dashboard_info", Help: "Where people reach the dashboard, if the unlocker was told; always 1.",
-		ConstLabels: prometheus.Labels{"url": strings.TrimSuffix(url, "/") + "/"},
+		ConstLabels: prometheus.Labels{"url": url},
 	}, func() float64 { return 1 })
 }

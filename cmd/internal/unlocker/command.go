@@ -34,6 +34,7 @@ type options struct {
 	historyRetention time.Duration
 	historyMax       int
 	dashboard        string
+	push             pushOptions
 }
 
 // Command is the program.
@@ -67,6 +68,7 @@ func runnable(name string) *cobra.Command {
 	fs.StringVar(&o.policy, "policy", "", "what to do about stale locks, required: alert-only or auto-unlock")
 	o.sweep = flags.Policy(fs)
 	o.define(fs)
+	o.push.define(fs)
 	o.locks, o.etcd, o.log = flags.Locks(fs), flags.Etcd(fs), flags.Log(fs)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980", ShutdownDelay: 5 * time.Second, ShutdownTimeout: 20 * time.Second})
 	fs.StringVar(&o.web.ProbeAddress, "web.probe-address", "", "`host:port` to serve probes on as well, and nothing else, without TLS and login")

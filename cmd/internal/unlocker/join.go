@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/joint"
+	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
@@ -33,6 +34,7 @@ type rooms struct {
 	metrics *lockmetrics.Collector
 	config  sweeper.Config
 	sweeper *sweeper.Sweeper
+	pusher  *alertpush.Pusher // nil where nobody wants it
 }
 
 // join hands each room the functions of the others that it needs.
@@ -46,7 +48,12 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 		health: joint.NewHealth(etcd, o.etcd.RequestTimeout),
 	}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch, Ending: r.store.Ending}, lockview.Options{
-		Ended:   func(lock *metadata.Record, ending *metadata.Ending) { r.metrics.Ended(lock, ending) },
+		Ended: func(lock *metadata.Record, ending *metadata.Ending) {
+			r.metrics.Ended(lock, ending)
+			if r.pusher != nil {
+				r.pusher.Ended(lock, ending)
+			}
+		},
 		Explain: etcdconn.Explain, Log: log,
 	})
 	r.trouble = joint.Trouble(etcd, layout, r.view, log)
@@ -54,6 +61,9 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 	shown.Alarms, shown.Series, shown.SeriesLimit = r.health.Alarms, lockmetrics.Series(o.series), o.seriesLimit
 	r.metrics = lockmetrics.New(shown)
 	if r.config, err = r.swept(o, log); err != nil {
+		return nil, err
+	}
+	if r.pusher, err = r.push(o, log); err != nil {
 		return nil, err
 	}
 	r.sweeper, err = sweeper.New(r.config)

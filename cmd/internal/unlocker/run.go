@@ -34,7 +34,10 @@ func run(ctx context.Context, o options) error {
 	registry := daemon.NewRegistry(namespace)
 	registry.MustRegister(r.metrics, r.sweeper, requests, lockmetrics.PolicyInfo(namespace, string(r.config.Mode)))
 	if o.dashboard != "" {
-		registry.MustRegister(lockmetrics.DashboardInfo(namespace, o.dashboard))
+		registry.MustRegister(lockmetrics.DashboardInfo(namespace, dashboardURL(o.dashboard)))
+	}
+	if r.pusher != nil {
+		registry.MustRegister(r.pusher)
 	}
 	ready := &daemon.Readiness{}
 	ready.Add("locks", r.listed)
@@ -64,6 +67,9 @@ func run(ctx context.Context, o options) error {
 	if o.historyMax > 0 && r.config.Mode == sweeper.AutoUnlock { // who adds to the history keeps it short
 		trim := func(ctx context.Context) (int, error) { return r.store.TrimHistory(ctx, o.historyMax) }
 		group.Add("history", (&historian{trim: trim, log: log}).Run)
+	}
+	if r.pusher != nil {
+		group.Add("alerts", r.pusher.Run)
 	}
 	group.Add("sweeper", r.sweeper.Run)
 	err = group.Run(ctx)

@@ -91,10 +91,14 @@ func TestAnEmptyExclusionIsNamedByItsFlag(t *testing.T) {
 
 func TestWhatCanNotWorkIsNamedByItsFlag(t *testing.T) {
 	for flag, says := range map[string]string{
-		"--history.max=-1":            "--history.max is negative: -1",
-		"--history.retention=0s":      "--history.retention is 0s",
-		"--dashboard.url=locks":       `--dashboard.url "locks" is not of the form https://host/path`,
-		"--dashboard.url=http://a/?q": `--dashboard.url "http://a/?q" is more than scheme, host and path`,
+		"--history.max=-1":                    "--history.max is negative: -1",
+		"--history.retention=0s":              "--history.retention is 0s",
+		"--alertmanager.url=am:9093":          `--alertmanager.url "am:9093" is not of the form`,
+		"--alertmanager.label=a=b":            "which is missing",
+		"--alertmanager.resend-delay=0s":      "--alertmanager.resend-delay is 0s",
+		"--alertmanager.config.file=/nowhere": "--alertmanager.config.file",
+		"--dashboard.url=locks":               `--dashboard.url "locks" is not of the form https://host/path`,
+		"--dashboard.url=http://a/?q":         `--dashboard.url "http://a/?q" is more than scheme, host and path`,
 	} {
 		err := flags.Execute(t.Context(), unlocker.Command(), []string{"--policy=auto-unlock", flag})
 		if err == nil || !strings.Contains(err.Error(), says) {

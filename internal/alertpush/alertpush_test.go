@@ -1,0 +1,412 @@
+package alertpush_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/clustermutex/unlocker/internal/alertpush"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.lock("billing/run #1")
+		w.holds(r)
+		defer w.start(w.config())()
+		time.Sleep(time.Minute - time.Millisecond)
+		w.wants(w.take())
+		time.Sleep(time.Millisecond)
+		first := w.take()
+		w.wants(first, "warning UnlockerLockAlerting billing/run #1 +4m0s")
+		checkFirst(t, first[0], r)
+		time.Sleep(2*time.Minute + 30*time.Second)
+		w.wants(w.take(), "warning UnlockerLockAlerting billing/run #1 +4m0s", "warning UnlockerLockAlerting billing/run #1 +4m0s")
+
+		extended := *r
+		extended.AlertAt, extended.AutoUnlockAt = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
+		w.holds(&extended)
+		over := w.take()
+		w.wants(over, "warning UnlockerLockAlerting billing/run #1 +0s")
+		if !over[0].StartsAt.Equal(r.AlertAt) {
+			t.Errorf("it began at %v", over[0].StartsAt)
+		}
+		time.Sleep(14*time.Minute + 50*time.Second)
+		if told := w.take(); len(told) != 15 || !told[14].EndsAt.Equal(over[0].EndsAt) {
+			t.Errorf("that it is over is told %d times more, at last with %v", len(told), told[len(told)-1].EndsAt)
+		}
+		time.Sleep(30 * time.Minute)
+		w.wants(w.take())
+	})
+}
+
+func checkFirst(t *testing.T, got posted, r *metadata.Record) {
+	t.Helper()
+	if len(got.Labels) != 3 || !got.StartsAt.Equal(r.AlertAt) {
+		t.Errorf("labels %q since %v", got.Labels, got.StartsAt)
+	}
+	want := map[string]string{
+		"summary":     "Lock billing/run #1 is held longer than its holder expected.",
+		"description": "billing on host-1 took the lock billing/run #1 and was to be done with it at " + r.AlertAt.UTC().Format("2006-01-02 15:04:05Z") + ".",
+		"owner":       "billing", "host": "host-1", "purpose": "nightly invoices", "frame": "main.go:12 in main.run",
+		"dashboard":   "https://locks.example.org/lock?name=billing%2Frun+%231",
+		"runbook_url": "https://github.com/clustermutex/unlocker/blob/main/docs/operations.md#unlockerlockalerting",
+	}
+	for name, value := range want {
+		if got.Annotations[name] != value {
+			t.Errorf("%s is %q, want %q", name, got.Annotations[name], value)
+		}
+	}
+	if len(got.Annotations) != len(want) || got.GeneratorURL != want["dashboard"] {
+		t.Errorf("annotations %q, source %q", got.Annotations, got.GeneratorURL)
+	}
+}
+
+func TestARestartAndAnotherUnlockerTellOfTheSameAlert(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.holds(w.lock("a"))
+		stop := w.start(w.config())
+		defer w.start(w.config())()
+		time.Sleep(90 * time.Second)
+		stop()
+		before := w.take()
+		time.Sleep(10*time.Second + time.Millisecond)
+		defer w.start(w.config())()
+		all := append(before, w.take()...)
+		if len(before) != 2 || len(all) != 3 {
+			t.Fatalf("%d alerts, then %d", len(before), len(all))
+		}
+		for _, p := range all {
+			if fmt.Sprint(p.Labels) != fmt.Sprint(all[0].Labels) || !p.StartsAt.Equal(all[0].StartsAt) {
+				t.Errorf("%v since %v, and %v since %v", p.Labels, p.StartsAt, all[0].Labels, all[0].StartsAt)
+			}
+		}
+	})
+}
+
+func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.T) {
+	for removes, want := range map[bool][]string{
+		true:  {"critical UnlockerLockExpired a +4m0s", "warning UnlockerLockAlerting a +4m0s"},
+		false: {"warning UnlockerLockAlerting a +4m0s"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.holds(w.lock("a"))
+			c := w.config()
+			c.Removes, c.Resend = removes, time.Minute
+			defer w.start(c)()
+			time.Sleep(15*time.Minute - time.Second)
+			if told := w.take(); slices.ContainsFunc(told, func(p posted) bool { return p.Labels["severity"] == "critical" }) {
+				t.Error("critical too early")
+			}
+			time.Sleep(3 * time.Second)
+			got := w.take()
+			slices.SortFunc(got, func(a, b posted) int { return strings.Compare(a.is(), b.is()) })
+			if got = slices.CompactFunc(got, func(a, b posted) bool { return a.is() == b.is() }); true {
+				w.wants(got, want...)
+			}
+		})
+	}
+}
+
+func TestThatALockWasRemovedIsToldForAQuarterOfAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.start(w.config())()
+		time.Sleep(30 * time.Second)
+		r := w.lock("a")
+		ending := metadata.NewEnding(r, metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Now())
+		forced, old := ending, ending
+		forced.Ended, forced.Lock = metadata.EndedForced, "b"
+		old.EndedAt.Time, old.Lock = time.Now().Add(-time.Hour), "c"
+		w.pusher.Ended(r, nil)
+		w.pusher.Ended(r, &forced)
+		w.pusher.Ended(r, &old)
+		w.wants(w.take())
+		w.pusher.Ended(r, &ending)
+		got := w.take()
+		w.wants(got, "warning UnlockerLockAutoUnlocked a +15m0s")
+		if n := got[0].Annotations; n["by"] != "eu-1" || n["why"] != "its deadline passed" || n["owner"] != "billing" || n["purpose"] != "nightly invoices" {
+			t.Errorf("annotations %q", n)
+		}
+		time.Sleep(time.Hour)
+		if told := w.take(); len(told) != 15 || !told[14].EndsAt.Equal(got[0].EndsAt) {
+			t.Errorf("told %d times more", len(told))
+		}
+	})
+}
+
+func TestALockWithoutReadableDeadlinesIsToldAfterAQuarterOfAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.config()
+		c.Policy.DefaultAlertAfter = 0
+		r := w.lock("a", func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt = time.Time{}, time.Time{} })
+		w.holds(r)
+		defer w.start(c)()
+		time.Sleep(15*time.Minute - time.Second)
+		w.wants(w.take())
+		time.Sleep(time.Second)
+		got := w.take()
+		if len(got) == 0 || got[0].is() != "warning UnlockerLockMalformed a +4m0s" || !got[0].StartsAt.Equal(r.LockedAt) {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestWhileAlertmanagerIsAwayTheNewestWordIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.is(func() (int, error) { return 0, errDown })
+		w.holds(w.lock("a"), w.lock("b"))
+		defer w.start(w.config())()
+		time.Sleep(5 * time.Minute)
+		w.holds(w.lock("b", func(r *metadata.Record) { r.AlertAt = r.AlertAt.Add(-5 * time.Minute) }))
+		time.Sleep(time.Minute)
+		if n := w.asked(); n < 10 || n > 25 {
+			t.Errorf("%d requests in five minutes: it does not back off, or does not try", n)
+		}
+		w.is(nil)
+		time.Sleep(30 * time.Second)
+		got := w.take()
+		slices.SortFunc(got, func(a, b posted) int { return strings.Compare(a.Labels["lock"], b.Labels["lock"]) })
+		if len(got) < 2 || got[0].Labels["lock"] != "a" || got[0].EndsAt.After(got[0].at) || !got[len(got)-1].EndsAt.After(got[len(got)-1].at) {
+			t.Errorf("a has to be over and b not: %+v", got)
+		}
+		if n := strings.Count(w.log.String(), "does not take alerts"); n != 1 || !strings.Contains(w.log.String(), "takes alerts again") {
+			t.Errorf("the trouble is told %d times:\n%s", n, w.log.String())
+		}
+	})
+}
+
+func TestARequestThatIsRefusedIsNotSentAgainAsItWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.is(func() (int, error) { return http.StatusBadRequest, nil })
+		w.holds(w.lock("a"))
+		defer w.start(w.config())()
+		time.Sleep(2*time.Minute + 30*time.Second)
+		if n := w.asked(); n != 2 { // when it came, and at the resend since
+			t.Errorf("%d requests", n)
+		}
+		if told := w.log.String(); !strings.Contains(told, "400: no�pe") || strings.Contains(told, "again") {
+			t.Errorf("the log does not tell the answer, or that all is well:\n%s", told)
+		}
+	})
+}
+
+// hanging answers nothing until the request is given up.
+type hanging struct{ host string }
+
+func (h hanging) or(other http.RoundTripper) http.RoundTripper {
+	return transport(func(req *http.Request) (*http.Response, error) {
+		if req.URL.Host == h.host {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}
+		return other.RoundTrip(req)
+	})
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(req *http.Request) (*http.Response, error) { return t(req) }
+
+func TestAnAlertmanagerThatHangsHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.transport = hanging{"hangs:9093"}.or(w.alertmanager)
+		c := w.config()
+		c.URLs = []string{"http://hangs:9093", "http://alertmanager:9093/prefix/"}
+		w.holds(w.lock("a"))
+		defer w.start(c)()
+		time.Sleep(time.Minute)
+		w.wants(w.take(), "warning UnlockerLockAlerting a +4m0s")
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		for url, want := range map[string][2]float64{"http://hangs:9093": {0, 1}, "http://alertmanager:9093/prefix/": {1, 0}} {
+			for i, result := range []string{"success", "error"} {
+				want := fmt.Sprintf("# HELP unlocker_alert_pushes_total Requests that push alerts to an Alertmanager, by result.\n"+
+					"# TYPE unlocker_alert_pushes_total counter\nunlocker_alert_pushes_total{alertmanager=%q,result=%q} %v\n", url, result, want[i])
+				if problem := testutil.CollectAndCompare(only(w.pusher, url, result), strings.NewReader(want), "unlocker_alert_pushes_total"); problem != nil {
+					t.Error(problem)
+				}
+			}
+		}
+	})
+}
+
+// only is a collector with the pushes of one Alertmanager and one result.
+func only(p *alertpush.Pusher, url, result string) prometheus.Collector {
+	families, err := gather(p)
+	if err != nil {
+		panic(err)
+	}
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "unlocker_alert_pushes_total", Help: "Requests that push alerts to an Alertmanager, by result.",
+	}, []string{"alertmanager", "result"})
+	for _, m := range families["unlocker_alert_pushes_total"].GetMetric() {
+		if l := m.GetLabel(); l[0].GetValue() == url && l[1].GetValue() == result {
+			c.WithLabelValues(url, result).Add(m.GetCounter().GetValue())
+		}
+	}
+	return c
+}
+
+func TestTooManyAlertsAreCutAndNoneOfThemIsEndedForThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var locks []*metadata.Record
+		for i := range 1500 {
+			locks = append(locks, w.lock(fmt.Sprintf("%04d", i), func(r *metadata.Record) { r.AlertAt = r.AlertAt.Add(-time.Duration(i) * time.Millisecond) }))
+		}
+		w.holds(locks[:1000]...)
+		defer w.start(w.config())()
+		time.Sleep(61 * time.Second)
+		w.take()
+		w.holds(locks...) // the new ones are overdue for longer, and push others out
+		time.Sleep(62 * time.Second)
+		got := w.take()
+		told := map[string]bool{}
+		for _, p := range got {
+			told[p.Labels["lock"]] = true
+			if !p.EndsAt.After(p.at) {
+				t.Fatalf("%s is over", p.is())
+			}
+		}
+		if !told["1499"] || !told["0500"] {
+			t.Error("the most overdue ones are not told")
+		}
+		families, err := gather(w.pusher)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := families["unlocker_alert_push_left_out"].GetMetric()[0].GetGauge().GetValue(); n != 500 {
+			t.Errorf("%v left out", n)
+		}
+	})
+}
+
+func TestWhatStrangersWroteIsShortAndPrintable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		evil := strings.Repeat("\u202e\x1b[31m\n<b>\xff", 200)
+		w.traces = func(string, string) (string, error) { return "\n" + evil, nil }
+		w.holds(w.lock(evil[:200], func(r *metadata.Record) { r.Owner, r.Hostname, r.Purpose = evil, evil, evil }))
+		defer w.start(w.config())()
+		time.Sleep(time.Minute)
+		got := w.take()
+		if len(got) != 1 {
+			t.Fatalf("%d alerts", len(got))
+		}
+		if n := len(got[0].Labels["lock"]); n > 128 {
+			t.Errorf("the label has %d bytes", n)
+		}
+		for name, value := range got[0].Annotations {
+			if len(value) > 2200 || !utf8.ValidString(value) || strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+				t.Errorf("%s: %d bytes, %q", name, len(value), value)
+			}
+		}
+		if link := got[0].Annotations["dashboard"]; !strings.HasPrefix(link, "https://locks.example.org/lock?name_b64=") {
+			t.Errorf("the link is %q", link)
+		}
+	})
+}
+
+func TestWhereTheLockWasTakenIsReadOnceAndAgainWhenThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		read := w.traces
+		w.readsTraces(func(string, string) (string, error) { return "", errDown })
+		w.holds(w.lock("a"))
+		defer w.start(w.config())()
+		time.Sleep(61 * time.Second)
+		if got := w.take(); len(got) == 0 || got[0].Annotations["frame"] != "" {
+			t.Errorf("%+v", got)
+		}
+		w.readsTraces(read)
+		time.Sleep(10 * time.Minute)
+		if got := w.take(); got[len(got)-1].Annotations["frame"] != "main.go:12 in main.run" {
+			t.Errorf("%+v", got[len(got)-1])
+		}
+		if w.lookups != 1 {
+			t.Errorf("looked up %d times", w.lookups)
+		}
+	})
+}
+
+func TestChangesThatAreNoneOfLocksAreNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.lock("a")
+		w.holds(r)
+		same := w.locks
+		defer w.start(w.config())()
+		time.Sleep(2 * time.Minute)
+		w.take()
+		for range 50 {
+			w.holds(same...) // as when an unlocker writes its presence
+			time.Sleep(time.Second)
+		}
+		if got := w.take(); len(got) > 1 {
+			t.Errorf("told %d times within a minute", len(got))
+		}
+	})
+}
+
+func TestLabelsOfTheOperatorAreInEveryAlertAndReplaceNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.config()
+		c.Labels = map[string]string{"cluster": "eu", "severity": "none"}
+		w.holds(w.lock("a"))
+		defer w.start(c)()
+		time.Sleep(time.Minute)
+		if got := w.take(); len(got) != 1 || fmt.Sprint(got[0].Labels) != "map[alertname:UnlockerLockAlerting cluster:eu lock:a severity:warning]" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestWhatCanNotWorkIsASentence(t *testing.T) {
+	for says, change := range map[string]func(*alertpush.Config){
+		"there is no address":                       func(c *alertpush.Config) { c.URLs = nil },
+		"less than a second":                        func(c *alertpush.Config) { c.Resend = time.Millisecond },
+		"Locks, Changed and Clock are required":     func(c *alertpush.Config) { c.Clock = nil },
+		"push to Alertmanager: there is no address": func(c *alertpush.Config) { c.URLs = nil },
+	} {
+		c := newWorld(t).config()
+		change(&c)
+		if _, err := alertpush.New(c); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
+
+func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
+	p, err := alertpush.New(newWorld(t).config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(p)
+	families, err := registry.Gather()
+	if err != nil || len(families) != 4 {
+		t.Fatalf("%d metrics, %v", len(families), err)
+	}
+	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+}

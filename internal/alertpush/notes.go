@@ -1,0 +1,130 @@
+package alertpush
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/operations.md#"
+
+// maxTextBytes is the longest text of a record that is passed on.
+const maxTextBytes = 512
+
+// holder is who an alert is about.
+type holder struct {
+	lock, owner, host, purpose string
+	frame                      string // where in the code the lock was taken; empty when that is not known
+}
+
+func holderOf(r *metadata.Record, frame string) holder {
+	return holder{r.Name, r.Owner, r.Hostname, r.Purpose, frame}
+}
+
+func (h holder) who() string {
+	who := cmp.Or(text(h.owner), "somebody")
+	if h.host != "" {
+		who += " on " + text(h.host)
+	}
+	return who
+}
+
+// write says what is the matter, for people.
+func (p *Pusher) write(n need, frame string) alert {
+	h, at := holderOf(n.record, frame), n.starts.UTC().Format("2006-01-02 15:04:05Z")
+	a := alert{key: n.key, severity: n.severity, starts: n.starts}
+	switch n.name {
+	case lockAlerting:
+		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is held longer than its holder expected.", text(h.lock)),
+			fmt.Sprintf("%s took the lock %s and was to be done with it at %s.", h.who(), text(h.lock), at))
+	case lockExpired:
+		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and was not removed.", text(h.lock)),
+			fmt.Sprintf("The lock %s of %s was to be removed at %s. Something keeps the unlockers from it.", text(h.lock), h.who(), at))
+	case lockMalformed:
+		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s has no uuid or no readable deadline.", text(h.lock)),
+			fmt.Sprintf("The lock %s belongs to %s. Nobody can tell when it is overdue, and it is not removed, unless the unlockers were given a default.",
+				text(h.lock), h.who()))
+	}
+	return a
+}
+
+// removed is the alert about a lock that an unlocker removed. Its end is known from the beginning.
+func (p *Pusher) removed(e metadata.Ending) alert {
+	h := holder{lock: e.Lock, owner: e.Owner, host: e.Hostname, purpose: e.Purpose}
+	a := alert{
+		key: key{lockAutoUnlocked, metadata.NameLabel(e.Lock)}, severity: "warning",
+		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
+	}
+	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", text(e.Lock)),
+		fmt.Sprintf("%s did not give back the lock %s in time. Find out what became of the holder and of its work: another may be at it now.", h.who(), text(e.Lock)))
+	set(a.notes, "by", text(e.By))
+	set(a.notes, "why", text(e.Why))
+	return a
+}
+
+// notes are the annotations of an alert. What is not known is left out.
+func (p *Pusher) notes(name string, h holder, summary, description string) map[string]string {
+	notes := map[string]string{"summary": summary, "description": description, "runbook_url": runbooks + strings.ToLower(name)}
+	set(notes, "owner", text(h.owner))
+	set(notes, "host", text(h.host))
+	set(notes, "purpose", text(h.purpose))
+	set(notes, "frame", text(h.frame))
+	set(notes, "dashboard", p.link(h.lock))
+	return notes
+}
+
+func set(notes map[string]string, name, value string) {
+	if value != "" {
+		notes[name] = value
+	}
+}
+
+// link is the page of a lock; empty where nobody said where the dashboard is.
+func (p *Pusher) link(lock string) string {
+	if p.c.Dashboard == "" || len(lock) > 8*metadata.MaxNameBytes {
+		return p.c.Dashboard
+	}
+	if !utf8.ValidString(lock) {
+		return p.c.Dashboard + "lock?name_b64=" + base64.RawURLEncoding.EncodeToString([]byte(lock))
+	}
+	return p.c.Dashboard + "lock?name=" + url.QueryEscape(lock)
+}
+
+// text makes a line of what somebody else wrote, that can not pass for anything else.
+func text(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, strings.ToValidUTF8(s[:min(len(s), 4*maxTextBytes)], string(utf8.RuneError)))
+	if len(s) <= maxTextBytes {
+		return s
+	}
+	end := maxTextBytes
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}
+
+// firstFrame is the first line of a backtrace.
+func firstFrame(backtrace string) string {
+	line, _, _ := strings.Cut(strings.TrimLeft(backtrace, "\r\n"), "\n")
+	return strings.TrimSpace(line)
+}
+
+// until is how long it is to t, at most most.
+func until(t, now time.Time, most time.Duration) time.Duration {
+	if t.IsZero() {
+		return most
+	}
+	return max(0, min(most, t.Sub(now)))
+}

@@ -1,0 +1,208 @@
+package alertpush
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	sendTimeout = 10 * time.Second
+	atOnce      = 200 // alerts in one request
+	// forgetAfter is how many times the resend delay an alert lives in Alertmanager when it is not sent again.
+	forgetAfter = 4
+	firstRetry  = time.Second
+	lastRetry   = 30 * time.Second
+)
+
+// peer is one Alertmanager, and what it has not been told yet.
+type peer struct {
+	url, endpoint string
+	c             *Config
+	succeeded     prometheus.Counter
+	failed        prometheus.Counter
+	lastSuccess   prometheus.Gauge
+
+	mu      sync.Mutex
+	waiting map[key]alert // the newest word about each
+	wake    chan struct{} // holds a token when there is some
+}
+
+func newPeer(url string, c *Config, m *metrics) *peer {
+	return &peer{
+		url: url, endpoint: strings.TrimSuffix(url, "/") + "/api/v2/alerts", c: c,
+		succeeded: m.pushes.WithLabelValues(url, "success"), failed: m.pushes.WithLabelValues(url, "error"), lastSuccess: m.lastSuccess.WithLabelValues(url),
+		waiting: map[key]alert{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// tell has alerts sent. It never waits.
+func (p *peer) tell(alerts []alert) {
+	if len(alerts) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range alerts {
+		p.waiting[a.key] = a
+	}
+	signal(p.wake)
+}
+
+// take returns what waits, the alerts that began first before the others.
+func (p *peer) take() []alert {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	alerts := slices.SortedFunc(maps.Values(p.waiting), func(a, b alert) int { return a.starts.Compare(b.starts) })
+	p.waiting = map[key]alert{}
+	return alerts
+}
+
+// giveBack has alerts wait again, unless there is newer word about them.
+func (p *peer) giveBack(alerts []alert) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range alerts {
+		if _, newer := p.waiting[a.key]; !newer {
+			p.waiting[a.key] = a
+		}
+	}
+}
+
+// run sends what waits until ctx ends. What could not be sent is tried again, at first after a second, at last every half a minute.
+func (p *peer) run(ctx context.Context) {
+	failures := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+		}
+		alerts := p.take()
+		if len(alerts) == 0 {
+			continue
+		}
+		err := p.send(ctx, alerts)
+		if ctx.Err() != nil {
+			return
+		}
+		p.tellOnce(failures, err)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		failures++
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(lastRetry, firstRetry<<min(failures-1, 5))):
+		}
+		signal(p.wake)
+	}
+}
+
+// tellOnce logs the first failure and the first success after it.
+func (p *peer) tellOnce(failures int, err error) {
+	switch {
+	case err != nil && failures == 0:
+		p.c.Log.Warn().Err(err).Str("alertmanager", p.url).Msg("Alertmanager does not take alerts")
+	case err == nil && failures > 0:
+		p.c.Log.Info().Str("alertmanager", p.url).Int("failures", failures).Msg("Alertmanager takes alerts again")
+	}
+}
+
+// send sends alerts, and has those wait again that it could not send.
+func (p *peer) send(ctx context.Context, alerts []alert) error {
+	for len(alerts) > 0 {
+		n := min(len(alerts), atOnce)
+		switch err := p.post(ctx, alerts[:n]).(type) {
+		case nil:
+			p.succeeded.Inc()
+			p.lastSuccess.Set(float64(p.c.Now().UnixMilli()) / 1000)
+		case refused: // it would be refused again; the next resend tries anew
+			p.failed.Inc()
+			p.giveBack(alerts[n:])
+			return err
+		default:
+			p.failed.Inc()
+			p.giveBack(alerts)
+			return err
+		}
+		alerts = alerts[n:]
+	}
+	return nil
+}
+
+// refused is an answer that says that the request itself is wrong.
+type refused struct{ error }
+
+// posted is an alert as Alertmanager's API takes it.
+type posted struct {
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	StartsAt     time.Time         `json:"startsAt"`
+	EndsAt       time.Time         `json:"endsAt"`
+	GeneratorURL string            `json:"generatorURL,omitempty"`
+}
+
+func (p *peer) posted(a alert, now time.Time) posted {
+	labels := maps.Clone(p.c.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels["alertname"], labels["lock"], labels["severity"] = a.name, a.lock, a.severity
+	ends := a.ends
+	if ends.IsZero() {
+		ends = now.Add(forgetAfter * p.c.Resend)
+	}
+	return posted{labels, a.notes, a.starts.UTC(), ends.UTC(), a.notes["dashboard"]}
+}
+
+func (p *peer) post(ctx context.Context, alerts []alert) error {
+	now := p.c.Now()
+	body := make([]posted, len(alerts))
+	for i, a := range alerts {
+		body[i] = p.posted(a, now)
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return refused{err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.endpoint, bytes.NewReader(text))
+	if err != nil {
+		return refused{err}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "unlocker")
+	resp, err := p.c.Client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return judgeAnswer(resp)
+}
+
+func judgeAnswer(resp *http.Response) error {
+	if resp.StatusCode/100 == 2 {
+		_, err := io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection can be used again
+		return err
+	}
+	says, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
+	err := fmt.Errorf("it answers %s: %s", resp.Status, text(strings.TrimSpace(string(says))))
+	if resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusRequestEntityTooLarge {
+		return refused{err}
+	}
+	return err
+}

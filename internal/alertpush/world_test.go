@@ -1,0 +1,224 @@
+package alertpush_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/alertpush"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// posted is an alert as it comes over the wire, with the time when it came.
+type posted struct {
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	StartsAt     time.Time         `json:"startsAt"`
+	EndsAt       time.Time         `json:"endsAt"`
+	GeneratorURL string            `json:"generatorURL"`
+
+	at time.Time
+}
+
+// alertmanager is one that keeps what it is told. It is a transport, so that time can stand still.
+type alertmanager struct {
+	mu       sync.Mutex
+	got      []posted
+	requests int
+	answer   func() (status int, err error) // nil: it is well
+}
+
+func (a *alertmanager) RoundTrip(req *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.requests++
+	if a.answer != nil {
+		if status, err := a.answer(); err != nil {
+			return nil, err
+		} else if status != http.StatusOK {
+			return &http.Response{StatusCode: status, Status: fmt.Sprint(status), Body: io.NopCloser(strings.NewReader("no\x00pe"))}, nil
+		}
+	}
+	if req.Method != http.MethodPost || !strings.HasSuffix(req.URL.Path, "/api/v2/alerts") {
+		return nil, fmt.Errorf("%s %s", req.Method, req.URL)
+	}
+	var alerts []posted
+	if err := json.NewDecoder(req.Body).Decode(&alerts); err != nil {
+		return nil, err
+	}
+	for _, p := range alerts {
+		p.at = time.Now()
+		a.got = append(a.got, p)
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(&bytes.Buffer{})}, nil
+}
+
+func (a *alertmanager) is(answer func() (int, error)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answer = answer
+}
+
+func (a *alertmanager) asked() int {
+	synctest.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.requests
+}
+
+// take returns what came since the last call.
+func (a *alertmanager) take() []posted {
+	synctest.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	got := a.got
+	a.got = nil
+	return got
+}
+
+// world is a view with an Alertmanager.
+type world struct {
+	*testing.T
+	*alertmanager
+	began time.Time
+
+	mu      sync.Mutex
+	locks   []*metadata.Record
+	changed chan struct{}
+
+	traces    func(lock, uuid string) (string, error)
+	lookups   int
+	log       bytes.Buffer
+	pusher    *alertpush.Pusher
+	transport http.RoundTripper
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{T: t, alertmanager: &alertmanager{}, began: time.Now(), changed: make(chan struct{}), traces: func(string, string) (string, error) {
+		return "main.go:12 in main.run\nmain.go:3 in main.main\n", nil
+	}}
+}
+
+func (w *world) config() alertpush.Config {
+	transport := w.transport
+	if transport == nil {
+		transport = w.alertmanager
+	}
+	return alertpush.Config{
+		URLs: []string{"http://alertmanager:9093"}, Resend: time.Minute, Dashboard: "https://locks.example.org/", Policy: staleness.DefaultPolicy(), Removes: true,
+		Locks: func() []*metadata.Record {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.locks
+		},
+		Changed: func() <-chan struct{} {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.changed
+		},
+		Clock: func() time.Duration { return time.Since(w.began) },
+		Backtrace: func(_ context.Context, lock, uuid string) (string, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.lookups++
+			return w.traces(lock, uuid)
+		},
+		Client: &http.Client{Transport: transport},
+		Log:    zerolog.New(&w.log),
+	}
+}
+
+// readsTraces says what reading a backtrace gives from now on.
+func (w *world) readsTraces(f func(lock, uuid string) (string, error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.traces, w.lookups = f, 0
+}
+
+// start runs a pusher, and returns what ends it.
+func (w *world) start(c alertpush.Config) (stop func()) {
+	w.Helper()
+	p, err := alertpush.New(c)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.pusher = p
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.Error(err)
+		}
+	}
+}
+
+// holds makes these the locks that are held.
+func (w *world) holds(locks ...*metadata.Record) { // the same slice is the same picture
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.locks = locks
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// lock is one that alerts after a minute and is to be removed after ten.
+func (w *world) lock(name string, change ...func(*metadata.Record)) *metadata.Record {
+	now := time.Now()
+	r := &metadata.Record{
+		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7, Owner: "billing", Hostname: "host-1", Purpose: "nightly invoices",
+		LockedAt: now, AlertAt: now.Add(time.Minute), AutoUnlockAt: now.Add(10 * time.Minute),
+		Seen: metadata.Seen{First: time.Since(w.began), Changed: time.Since(w.began)},
+	}
+	for _, c := range change {
+		c(r)
+	}
+	return r
+}
+
+// is tells what an alert is in short, and for how long it goes on.
+func (p posted) is() string {
+	return fmt.Sprintf("%s %s %s +%v", p.Labels["severity"], p.Labels["alertname"], p.Labels["lock"], p.EndsAt.Sub(p.at))
+}
+
+func (w *world) wants(got []posted, want ...string) {
+	w.Helper()
+	var is []string
+	for _, p := range got {
+		is = append(is, p.is())
+	}
+	if strings.Join(is, "\n") != strings.Join(want, "\n") {
+		w.Errorf("got\n  %s\nwant\n  %s", strings.Join(is, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+var errDown = errors.New("connection refused")
+
+// gather is one scrape.
+func gather(c prometheus.Collector) (map[string]*dto.MetricFamily, error) {
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(c); err != nil {
+		return nil, err
+	}
+	families, err := registry.Gather()
+	byName := map[string]*dto.MetricFamily{}
+	for _, f := range families {
+		byName[f.GetName()] = f
+	}
+	return byName, err
+}
