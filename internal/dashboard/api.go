@@ -58,6 +58,7 @@ type lockJSON struct {
 	WaitingIn    *float64        `json:"longest_waiting_since_in_seconds"`
 	Attributes   map[string]any  `json:"attributes"`
 	Problems     []problemJSON   `json:"problems"`
+	ShareOf      *string         `json:"share_of"` // the lock that several hold, of which this is a part
 	URL          string          `json:"url"`
 }
 
@@ -84,6 +85,9 @@ func (d *Dashboard) lockJSON(r *row, now time.Time) lockJSON {
 	j.AlertAt, j.AlertIn = instants(r.verdict.AlertAt, now)
 	j.AutoUnlockAt, j.AutoUnlockIn = instants(r.verdict.AutoUnlockAt, now)
 	j.WaitingSince, j.WaitingIn = instants(r.longest, now)
+	if r.share != nil {
+		j.ShareOf = known(r.share.lock)
+	}
 	if r.Alive != nil {
 		j.AliveAt, j.AliveIn = instants(r.Alive.At, now)
 		j.Progress = known(r.Alive.Progress)

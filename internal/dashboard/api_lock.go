@@ -15,6 +15,8 @@ import (
 // lockDetailJSON is one lock with all there is.
 type lockDetailJSON struct {
 	*lockJSON              // absent when nobody holds the lock any more
+	Use       *useJSON     `json:"use,omitempty"`     // of a lock that several hold
+	Holders   []lockJSON   `json:"holders,omitempty"` // each of them
 	Queue     []waiterJSON `json:"queue"`
 	Unread    *string      `json:"unread,omitempty"` // why etcd could not be read: what follows is missing
 	Client    *string      `json:"client,omitempty"`
@@ -32,6 +34,17 @@ type waiterJSON struct {
 	SinceIn   *float64 `json:"since_in_seconds"`
 	TimeoutAt *string  `json:"timeout_at"`
 	TimeoutIn *float64 `json:"timeout_at_in_seconds"`
+}
+
+// useJSON is how far a lock that several can hold is taken.
+type useJSON struct {
+	Holders int  `json:"holders"`
+	Permits *int `json:"permits"` // of a semaphore
+	Limit   *int `json:"limit"`
+}
+
+func (u use) json() *useJSON {
+	return &useJSON{Holders: u.holders, Permits: known(u.permits), Limit: known(u.limit)}
 }
 
 // fieldJSON is one key of the record. Values that are not UTF-8 come as base64.
@@ -69,6 +82,12 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 	if v.row != nil {
 		lock := d.lockJSON(v.row, now)
 		j.lockJSON = &lock
+	}
+	for _, r := range v.shares {
+		j.Holders = append(j.Holders, d.lockJSON(r, now))
+	}
+	if len(v.shares) > 0 {
+		j.Use = useOf(v.shares).json()
 	}
 	for i, w := range v.waiters {
 		j.Queue[i] = waiterJSON{Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID), Purpose: known(w.Purpose)}

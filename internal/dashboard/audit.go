@@ -61,7 +61,7 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 func (d *Dashboard) foundActions(p pastRequest, all []metadata.Action) (list []metadata.Action, matched int, next pastCursor) {
 	for _, a := range all {
 		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Owner: a.Actor, Hostname: a.Client, Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}
-		row := newRow(&r, d.config.Policy, staleness.Moment{Wall: a.At.Time}, nil, nil)
+		row := newRow(&r, d.config.Policy, staleness.Moment{Wall: a.At.Time}, line{}, nil)
 		if !p.during(a.At.Time) || !p.query.matches(row, a.At.Time) {
 			continue
 		}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"slices"
 	"strconv"
 )
 
@@ -29,8 +30,12 @@ func (d *Dashboard) fillControls(v *listPage, s *snapshot, l listRequest, found 
 	for i, t := range l.query.terms {
 		v.Chips = append(v.Chips, chip{t.text, l.link(d.urls, func(l *listRequest) { l.query.text = l.query.without(i) })})
 	}
-	if row := s.find(l.query.text); row != nil && len(l.query.text) <= maxQueryBytes {
+	if name := l.query.text; len(name) > maxQueryBytes {
+		v.Jump = nil
+	} else if row := s.find(name); row != nil {
 		v.Jump = &lockLink{row.Name, d.urls.Lock(row.Name, row.UUID)}
+	} else if len(s.shares(name)) > 0 {
+		v.Jump = &lockLink{name, d.urls.Lock(name, "")}
 	}
 	for _, n := range pageLimits() {
 		link := choice{Text: strconv.Itoa(n)}
@@ -43,25 +48,11 @@ func (d *Dashboard) fillControls(v *listPage, s *snapshot, l listRequest, found 
 	if l.full {
 		v.Density = choice{"details only where needed", l.link(d.urls, func(l *listRequest) { l.full = false })}
 	}
-	v.Columns = d.columns(l)
-}
-
-// columns are the heads of the table; each is a link that sorts by it, and the other way round the second time.
-func (d *Dashboard) columns(l listRequest) []column {
-	columns := []struct{ title, short, by string }{
-		{"State", "", "urgency"}, {"Lock", "", "name"}, {"Owner", "", "owner"}, {"Host:pid", "", "host"}, {"Held", "", "held"},
-		{"Alert", "", "alert"}, {"Auto-unlock", "", "unlock"}, {"Waiters", "W", "waiters"},
+	for _, name := range extraColumns() {
+		v.Shown = append(v.Shown, toggle{name, l.link(d.urls, func(l *listRequest) { l.cols = toggled(l.cols, name) }), slices.Contains(l.cols, name)})
 	}
-	out := make([]column, len(columns))
-	for i, c := range columns {
-		o, aria := order{by: c.by}, ""
-		if l.order.by == c.by {
-			aria, o.reverse = "ascending", !l.order.reverse
-			if l.order.reverse {
-				aria = "descending"
-			}
-		}
-		out[i] = column{c.title, c.short, l.link(d.urls, func(l *listRequest) { l.order = o }), aria}
+	v.Group = choice{"group by owner", l.link(d.urls, func(l *listRequest) { l.group = true })}
+	if l.group {
+		v.Group = choice{"one list", l.link(d.urls, func(l *listRequest) { l.group = false })}
 	}
-	return out
 }

@@ -29,20 +29,17 @@ func cycles(s *snapshot, queues map[string][]metadata.Waiter) [][]wait {
 	waits := map[process][]wait{}
 	var order []process
 	for lock, queue := range queues {
-		held := s.find(lock)
-		if held == nil {
-			continue
-		}
-		holder := process{held.Owner, held.Hostname, held.PID}
-		for _, w := range queue {
-			who := process{w.Owner, w.Hostname, w.PID}
-			if !who.known() || !holder.known() || who == holder {
-				continue
+		for _, holder := range holding(s, lock) {
+			for _, w := range queue {
+				who := process{w.Owner, w.Hostname, w.PID}
+				if !who.known() || !holder.known() || who == holder {
+					continue
+				}
+				if waits[who] == nil {
+					order = append(order, who)
+				}
+				waits[who] = append(waits[who], wait{who, lock, holder})
 			}
-			if waits[who] == nil {
-				order = append(order, who)
-			}
-			waits[who] = append(waits[who], wait{who, lock, holder})
 		}
 	}
 	slices.SortFunc(order, process.compare)
@@ -54,6 +51,23 @@ func cycles(s *snapshot, queues map[string][]metadata.Waiter) [][]wait {
 		search.from(p)
 	}
 	return search.found
+}
+
+// holding are the processes without which nobody gets the lock: its holder, or all its readers, because a writer waits for each. Of a
+// semaphore any holder can give what is missing, so that only the last one keeps others waiting for sure.
+func holding(s *snapshot, lock string) []process {
+	rows := s.holders(lock)
+	var all []process
+	for _, r := range rows {
+		p := process{r.Owner, r.Hostname, r.PID}
+		if !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	if len(all) > 1 && rows[0].share != nil && rows[0].share.kind == metadata.HoldsPermits {
+		return nil
+	}
+	return all
 }
 
 // search walks along the waits, each process once.

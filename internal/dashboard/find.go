@@ -14,7 +14,9 @@ const readTimeout = 2 * time.Second
 
 // lockView is one lock as it was found: the model of its page and of its JSON.
 type lockView struct {
-	*row                       // the current hold; nil when nobody holds the lock
+	*row                       // the current hold; nil when nobody holds the lock, or several do
+	lock     string            // the name that was asked for
+	shares   []*row            // those who share the lock now
 	document metadata.Document // empty when etcd could not be read
 	revision int64             // of etcd at the read
 	unread   string            // why etcd could not be read; empty when it could
@@ -35,16 +37,13 @@ func (d *Dashboard) find(r *http.Request) (*lockView, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	v := &lockView{row: s.find(name)}
-	if d.config.Waiters != nil {
-		v.waiters = d.config.Waiters(name)
-	}
+	v := &lockView{row: s.find(name), lock: name, shares: s.shares(name)}
 	d.read(ctx, v, name)
 	if hold := r.URL.Query().Get("hold"); hold != "" && (v.row == nil || v.UUID != hold) {
 		v.asked = hold
 		v.ending = d.ending(ctx, name, hold)
 	}
-	if v.row == nil && v.ending == nil {
+	if v.row == nil && v.ending == nil && len(v.shares) == 0 {
 		return nil, d.notHeld(name, v)
 	}
 	return v, nil
@@ -53,6 +52,12 @@ func (d *Dashboard) find(r *http.Request) (*lockView, error) {
 // read takes the lock from etcd, which knows more than the picture and knows it earlier.
 func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
 	document, revision, err := d.config.Document(ctx, name)
+	if d.config.Waiters != nil {
+		v.waiters = d.config.Waiters(shareOf(&document.Record).queue(name))
+		if err != nil && v.row != nil {
+			v.waiters = d.config.Waiters(v.share.queue(name))
+		}
+	}
 	if err != nil {
 		v.unread = d.config.Explain(err)
 		return
@@ -71,7 +76,7 @@ func (d *Dashboard) rowNow(r *metadata.Record, waiters []metadata.Waiter, before
 	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
 		r.Seen = before.Seen
 	}
-	return newRow(r, d.config.Policy, moment, waiters, before)
+	return newRow(r, d.config.Policy, moment, lineOf(waiters), before)
 }
 
 // ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
@@ -93,6 +98,9 @@ func (d *Dashboard) notHeld(name string, v *lockView) error {
 	p := &problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
 		Detail: "Nobody holds the lock " + plain(name) + " now.", LinkText: "Its history"}
 	p.Link = d.urls.To("history", "q", fieldTerm("name", name))
+	if n := len(v.waiters); n > 0 {
+		p.Detail += " " + plural(n, "waiter is", "waiters are") + " in line."
+	}
 	if v.asked != "" {
 		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is too old."
 	}

@@ -111,5 +111,5 @@ func (d *Dashboard) matchesPast(q *query, e *metadata.Ending) bool {
 	}
 	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID, Purpose: e.Purpose, Attributes: e.Attributes,
 		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
-	return q.matches(newRow(&r, d.config.Policy, staleness.Moment{Wall: e.EndedAt.Time}, nil, nil), e.EndedAt.Time)
+	return q.matches(newRow(&r, d.config.Policy, staleness.Moment{Wall: e.EndedAt.Time}, line{}, nil), e.EndedAt.Time)
 }

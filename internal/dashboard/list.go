@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // listRequest is what the parameters of a list ask for; page and API read the same.
@@ -12,7 +13,9 @@ type listRequest struct {
 	order         order
 	limit         int
 	after, before string
-	full          bool // second lines for every lock
+	full          bool     // second lines for every lock
+	cols          []string // more columns
+	group         bool     // in sections by owner
 }
 
 // Page sizes.
@@ -29,6 +32,7 @@ func parseList(r *http.Request) listRequest {
 	l := listRequest{
 		query: parseQuery(v.Get("q")), order: parseOrder(v.Get("sort")), limit: defaultLimit,
 		after: v.Get("after"), before: v.Get("before"), full: v.Get("density") == "full",
+		cols: parseColumns(v.Get("cols")), group: v.Get("group") == "owner",
 	}
 	if n, err := strconv.Atoi(v.Get("limit")); err == nil && n > 0 {
 		l.limit = n
@@ -53,7 +57,11 @@ func (l listRequest) link(u urls, change func(*listRequest), cursor ...string) s
 	if l.full {
 		density = "full"
 	}
-	return u.To("", append([]string{"q", l.query.text, "sort", sort, "limit", limit, "density", density}, cursor...)...)
+	group := ""
+	if l.group {
+		group = "owner"
+	}
+	return u.To("", append([]string{"q", l.query.text, "sort", sort, "limit", limit, "density", density, "cols", strings.Join(l.cols, ","), "group", group}, cursor...)...)
 }
 
 // listPage is the list of locks.
@@ -67,14 +75,19 @@ type listPage struct {
 	Chips    []chip
 	Problems []queryProblem
 	Jump     *lockLink // the lock whose name was typed
-	Columns  []column
-	Rows     []rowView
+	Sheet    sheet
+	Groups   []groupView // instead of the sheet
+	Owners   int         // all groups
 	From, To int
 	Prev     string
 	Next     string
 	Limits   []choice
 	Every    []int // seconds between two looks that can be chosen
 	Density  choice
+	Group    choice
+	Shown    []toggle // columns that can be added
+	Cols     string
+	Grouped  bool
 	Clear    string // the list without filter
 	Sort     string
 	Limit    int
@@ -96,6 +109,10 @@ type (
 	choice   struct{ Text, URL string }
 	lockLink struct{ Name, URL string }
 	column   struct{ Title, Short, URL, Aria string }
+	toggle   struct {
+		Text, URL string
+		On        bool
+	}
 )
 
 func (d *Dashboard) list(r *http.Request) (answer, error) {
@@ -137,10 +154,14 @@ func (d *Dashboard) listTag(r *http.Request, s *snapshot, l listRequest, found *
 func (d *Dashboard) listPage(c caller, s *snapshot, l listRequest, found *result) listPage {
 	id := listID(l.query, l.order)
 	w := found.window(l.order, id, l.after, l.before, l.limit)
+	if l.group {
+		w = window{}
+	}
 	v := listPage{
 		page: d.page(c, ""), Matched: found.counts.Total, Total: s.all.Total,
 		Problems: l.query.problems, From: w.first + 1, To: w.first + len(w.rows),
 		Clear: l.link(d.urls, func(l *listRequest) { l.query.text = "" }), Limit: l.limit, Full: l.full,
+		Cols: strings.Join(l.cols, ","), Grouped: l.group,
 	}
 	v.Here, v.Query, v.Follows = "list", boxText(l.query.text), true
 	if l.order != (order{by: mostUrgent}) {
@@ -170,9 +191,11 @@ func (d *Dashboard) listPage(c caller, s *snapshot, l listRequest, found *result
 		}
 	}
 	d.fillControls(&v, s, l, found)
-	v.Rows = make([]rowView, len(w.rows))
-	for i, row := range w.rows {
-		v.Rows[i] = d.rowView(c, row, v.lens, l)
+	if l.group {
+		d.groupViews(&v, c, l, found)
+	} else {
+		v.Sheet = d.sheet(c, w.rows, v.lens, l)
+		v.Sheet.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
 	}
 	return v
 }

@@ -332,3 +332,48 @@ func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
 		}
 	}
 }
+
+func TestListHasTheColumnsThatAreAskedFor(t *testing.T) {
+	d := busy().dashboard(t)
+	page := ok(t, d, "/?cols=labels,token,nonsense,purpose")
+	wantWords(t, page, "W Purpose Token Labels", "12m 0 full sync 918275 team=core full sync")
+	for _, link := range []string{"/?cols=purpose,labels", "/?cols=purpose,token,alive,labels", "/?sort=name&cols=purpose,token,labels"} {
+		if !slices.Contains(attributes(page, "href"), link) {
+			t.Errorf("there is no link to %s", link)
+		}
+	}
+	if !strings.Contains(page, `<td colspan="10">`) || !strings.Contains(page, `name="cols" value="purpose,token,labels"`) {
+		t.Error("second lines do not span all columns, or a new search loses them")
+	}
+	wantWords(t, ok(t, d, "/?cols=hold,alive,revision"), uuid("billing/invoice-run")+" 918274 1m")
+}
+
+func TestListInSectionsByOwnerShowsTheWorstFirstAndHidesWhatIsWell(t *testing.T) {
+	s := busy()
+	s.add(hold{name: "reports/monthly", owner: "reports", held: time.Hour, alert: -time.Hour, unlock: -34 * time.Second})
+	d := s.dashboard(t)
+	page := ok(t, d, "/?group=owner")
+	var sections []string
+	for _, m := range regexp.MustCompile(`<details class="group"( open)? data-key="([^"]*)">`).FindAllStringSubmatch(page, -1) {
+		sections = append(sections, m[2]+m[1])
+	}
+	if want := []string{"reports open", " open", "billing open", "catalog open", "drm"}; !slices.Equal(sections, want) {
+		t.Errorf("the sections are %q, want %q", sections, want)
+	}
+	wantWords(t, page, "expired reports 1 lock", "malformed unknown owner 1 lock", "expiring billing 1 lock, 2 waiting", "held drm 2 locks", "drm/rotate-keys-2", "5 owners", "one list")
+	wantWords(t, ok(t, d, "/?group=owner&q=drm"), "2 of 6 locks", "1 owner")
+	wantWords(t, ok(t, d, "/?group=owner&q=nothing"), "No lock matches")
+	if w := get(d, "/?group=owner", "If-None-Match", get(d, "/?group=owner").Header().Get("ETag")); w.Code != http.StatusNotModified {
+		t.Errorf("the same sections are sent again: %d", w.Code)
+	}
+
+	many := crowd(20_000).dashboard(t)
+	page = ok(t, many, "/?group=owner&limit=100")
+	if n := strings.Count(page, "<tbody"); n != 100 {
+		t.Errorf("sections have %d rows in all, want 100", n)
+	}
+	wantWords(t, page, "50 owners", "350 more", "show")
+	if !slices.Contains(attributes(page, "href"), "/?q=owner:service-07") {
+		t.Error("there is no way to the rest of a section")
+	}
+}

@@ -16,6 +16,8 @@ type lockPage struct {
 	Name     string
 	Look     look
 	Sentence sentence
+	Share    string     // what the holder has of a lock that several can hold
+	Whole    *wholeLock // that lock
 	Purpose  string
 	Progress string
 	Timeline *timeline
@@ -49,6 +51,9 @@ func (d *Dashboard) lock(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if v.row == nil && v.ending == nil {
+		return d.shared(r, v)
+	}
 	p := d.lockPage(callerOf(r), v)
 	p.Past = d.pastOf(r, p.Name, p.lens)
 	p.Cycles = d.cyclesOf(p.Name)
@@ -67,6 +72,7 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	p.Icon = icon{Look: row.look}
 	p.Unread, p.Recorded = v.unread, d.config.Waiters != nil
 	p.Sentence = holderSentence(row, p.lens)
+	p.Share, p.Whole = row.share.words(), d.whole(row)
 	if v.asked != "" {
 		p.Current = d.urls.Lock(row.Name, row.UUID)
 	}

@@ -1,10 +1,6 @@
 package dashboard
 
-import (
-	"cmp"
-	"net/http"
-	"slices"
-)
+import "net/http"
 
 // ownersPage is the services that hold locks.
 type ownersPage struct {
@@ -39,27 +35,13 @@ func (d *Dashboard) owners(r *http.Request) (answer, error) {
 	q := parseQuery(r.URL.Query().Get("q"))
 	v := ownersPage{page: d.page(callerOf(r), "owners"), Text: boxText(q.text), Problems: q.problems, Path: d.urls.To("owners"), Clear: d.urls.To("owners")}
 	v.Here, v.Follows = "owners", true
-	all := map[string]*ownerView{}
-	for _, row := range s.result(q, order{by: mostUrgent}, v.now).rows { // so the first one is the worst
-		o := all[row.Owner]
-		if o == nil {
-			o = &ownerView{Name: row.Owner, Look: row.look}
-			all[row.Owner] = o
+	for _, g := range s.result(q, order{by: mostUrgent}, v.now).byOwner() {
+		o := ownerView{Name: clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting, Late: g.late(), Since: v.age(g.Oldest), Wait: v.age(g.Longest)}
+		if g.owner != "" {
+			o.URL = d.urls.To("", "q", fieldTerm("owner", g.owner))
 		}
-		o.add(row)
+		v.Owners = append(v.Owners, o)
 	}
-	for _, o := range all {
-		o.Waiters, o.Late, o.Since, o.Wait = o.Waiting, o.Alerting+o.Expired, v.age(o.Oldest), v.age(o.Longest)
-		if o.Name != "" {
-			o.URL = d.urls.To("", "q", fieldTerm("owner", o.Name))
-		}
-		o.Name = clip(o.Name, maxWordShown)
-		v.Owners = append(v.Owners, *o)
-	}
-	slices.SortFunc(v.Owners, func(a, b ownerView) int {
-		return cmp.Or(cmp.Compare(a.Look.urgency(), b.Look.urgency()), cmp.Compare(b.Late, a.Late), cmp.Compare(b.Waiters, a.Waiters),
-			cmp.Compare(b.Total, a.Total), cmp.Compare(a.Name, b.Name))
-	})
 	v.Total = len(v.Owners)
 	v.More = max(0, v.Total-maxOwners)
 	v.Owners = v.Owners[:v.Total-v.More]

@@ -107,10 +107,14 @@ func build(last *snapshot, locks []*metadata.Record, queues map[string][]metadat
 		old = last.rows
 		s.sorted.before, s.results.before = last.sorted.finished(), last.results.finished()
 	}
+	lines := make(map[string]line, len(queues))
+	for lock, queue := range queues {
+		lines[lock] = lineOf(queue)
+	}
 	var came, went []*row
 	for _, b := range inPieces(len(locks), func(from, to int) built {
 		b := built{rows: s.rows[from:to]}
-		b.build(within(old, locks, from, to), locks[from:to], queues, p, at)
+		b.build(within(old, locks, from, to), locks[from:to], lines, p, at)
 		return b
 	}) {
 		s.all.sum(&b.all)
@@ -143,7 +147,7 @@ type built struct {
 	came, went []*row
 }
 
-func (b *built) build(old []*row, locks []*metadata.Record, queues map[string][]metadata.Waiter, p staleness.Policy, at staleness.Moment) {
+func (b *built) build(old []*row, locks []*metadata.Record, lines map[string]line, p staleness.Policy, at staleness.Moment) {
 	for i, lock := range locks {
 		for len(old) > 0 && old[0].Name < lock.Name {
 			b.went, old = append(b.went, old[0]), old[1:]
@@ -152,7 +156,7 @@ func (b *built) build(old []*row, locks []*metadata.Record, queues map[string][]
 		if len(old) > 0 && old[0].Name == lock.Name {
 			before, old = old[0], old[1:]
 		}
-		r := update(before, lock, queues[lock.Name], p, at)
+		r := update(before, lock, lines, p, at)
 		if r != before {
 			if b.came = append(b.came, r); before != nil {
 				b.went = append(b.went, before)
@@ -167,14 +171,17 @@ func (b *built) build(old []*row, locks []*metadata.Record, queues map[string][]
 }
 
 // update returns the row of the lock: the one before if nothing changed.
-func update(before *row, lock *metadata.Record, queue []metadata.Waiter, p staleness.Policy, at staleness.Moment) *row {
-	if before == nil || before.Record != lock || before.waiters != len(queue) || len(queue) > 0 {
-		return newRow(lock, p, at, queue, before)
+func update(before *row, lock *metadata.Record, lines map[string]line, p staleness.Policy, at staleness.Moment) *row {
+	if before == nil || before.Record != lock {
+		return newRow(lock, p, at, lines[shareOf(lock).queue(lock.Name)], before)
 	}
-	if before.next.IsZero() || at.Wall.Before(before.next) {
+	now := lines[before.share.queue(lock.Name)]
+	same := now.waiters == before.waiters && now.longest.Equal(before.longest)
+	if same && (before.next.IsZero() || at.Wall.Before(before.next)) {
 		return before
 	}
 	r := *before
+	r.line = now
 	r.judge(p, at)
 	return &r
 }
@@ -182,10 +189,11 @@ func update(before *row, lock *metadata.Record, queue []metadata.Waiter, p stale
 // counts sums up locks. Expiring ones are also counted by their state.
 type counts struct {
 	Total, Held, Alerting, Expiring, Expired, Malformed int
-	Waiting                                             int       // waiters
-	Longest                                             time.Time // since when the longest waiter waits
-	Oldest                                              time.Time // first locked_at
-	NextUnlock                                          *row      // alerting or expiring, and the first to be auto-unlocked
+	Waiting                                             int            // waiters
+	Longest                                             time.Time      // since when the longest waiter waits
+	Oldest                                              time.Time      // first locked_at
+	NextUnlock                                          *row           // alerting or expiring, and the first to be auto-unlocked
+	lines                                               map[string]int // waiters by the lock that several hold, so that they count once
 }
 
 func (c *counts) add(r *row) {
@@ -203,7 +211,11 @@ func (c *counts) add(r *row) {
 	if r.look == expiring {
 		c.Expiring++
 	}
-	c.Waiting += r.waiters
+	if r.share == nil || r.share.lock == "" {
+		c.Waiting += r.waiters
+	} else if r.waiters > 0 {
+		c.addLine(r.share.lock, r.waiters)
+	}
 	c.Longest = first(c.Longest, r.longest)
 	c.Oldest = first(c.Oldest, r.LockedAt)
 	if (r.look == alerting || r.look == expiring) && !r.verdict.AutoUnlockAt.IsZero() {
@@ -215,8 +227,24 @@ func (c *counts) add(r *row) {
 func (c *counts) sum(o *counts) {
 	c.Total, c.Held, c.Alerting, c.Expiring = c.Total+o.Total, c.Held+o.Held, c.Alerting+o.Alerting, c.Expiring+o.Expiring
 	c.Expired, c.Malformed, c.Waiting = c.Expired+o.Expired, c.Malformed+o.Malformed, c.Waiting+o.Waiting
+	for lock, waiters := range o.lines {
+		c.Waiting -= waiters // which are in o.Waiting
+		c.addLine(lock, waiters)
+	}
 	c.Longest, c.Oldest = first(c.Longest, o.Longest), first(c.Oldest, o.Oldest)
 	c.soonest(o.NextUnlock)
+}
+
+// addLine counts a line before a lock that several hold.
+func (c *counts) addLine(lock string, waiters int) {
+	if _, counted := c.lines[lock]; counted {
+		return
+	}
+	if c.lines == nil {
+		c.lines = map[string]int{}
+	}
+	c.lines[lock] = waiters
+	c.Waiting += waiters
 }
 
 // soonest notes the row if it is the next to be auto-unlocked.

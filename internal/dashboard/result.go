@@ -17,6 +17,9 @@ type result struct {
 	rows    []*row
 	counts  counts
 	version uint64 // changes with anything that the list shows
+
+	grouping sync.Once
+	groups   []*group
 }
 
 // maxResults is how many results a snapshot keeps.

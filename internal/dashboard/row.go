@@ -42,19 +42,30 @@ type row struct {
 	verdict staleness.Verdict
 	look    look
 	next    time.Time // when look changes if nobody touches the record; zero = never
+	line
+	share *share // how the hold is part of a lock that several can hold; nil for an ordinary one
+	text  string // what words are searched in, lower case
+	mix   uint64 // changes with anything that a list shows
+}
+
+// line is what a list shows of a queue.
+type line struct {
 	waiters int
 	longest time.Time // since when the longest waiter waits; zero = nobody
-	text    string    // what words are searched in, lower case
-	mix     uint64    // changes with anything that a list shows
+}
+
+func lineOf(queue []metadata.Waiter) line {
+	l := line{waiters: len(queue)}
+	for _, w := range queue {
+		l.longest = first(l.longest, w.Since.Time)
+	}
+	return l
 }
 
 // newRow judges the lock at the moment. before is an older row of the lock, or nil.
-func newRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, queue []metadata.Waiter, before *row) *row {
-	row := &row{Record: r, waiters: len(queue)}
+func newRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, waiting line, before *row) *row {
+	row := &row{Record: r, line: waiting, share: shareOf(r)}
 	row.text = searchText(r, before)
-	for _, w := range queue {
-		row.longest = first(row.longest, w.Since.Time)
-	}
 	row.judge(p, at)
 	return row
 }

@@ -26,6 +26,9 @@ type rowView struct {
 	Unlock   *moment
 	Waiters  string
 	Longest  *moment
+	Share    string // what the holder has of a lock that several can hold
+	Extra    []extra
+	Wide     int  // columns that the second line spans
 	More     bool // there is a second line
 	Purpose  string
 	Problem  string
@@ -39,6 +42,7 @@ func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: clip(r.Name, maxNameShown), URL: d.urls.Lock(r.Name, r.UUID),
 		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID), Held: at.age(r.LockedAt), Alert: at.alert(r.verdict.AlertAt),
 		Unlock: at.unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.age(r.longest),
+		Share: r.share.words(), Extra: extras(r, at, l.cols),
 	}
 	if at.stale {
 		v.Version += "-stale" // the countdowns end in other words

@@ -174,11 +174,17 @@ func uuid(name string) string {
 }
 
 func (s *scene) wait(lock, owner string, since time.Duration) {
-	queue := s.queues[lock]
-	w := metadata.Waiter{Lock: lock, ID: owner, Place: int64(len(queue) + 1)}
-	w.Owner, w.Hostname, w.PID, w.Purpose = owner, owner+"-0", 1, "its turn"
-	w.Since, w.TimeoutAt = metadata.Time{Time: s.now.Add(-since)}, metadata.Time{Time: s.now.Add(time.Minute)}
-	s.queues[lock] = append(queue, w)
+	w := s.waiter(lock, owner, owner+"-0", 1)
+	w.Since = metadata.Time{Time: s.now.Add(-since)}
+	s.queues[lock] = append(s.queues[lock], w)
+}
+
+// waiter is the next in the queue of the lock.
+func (s *scene) waiter(lock, owner, host string, pid int64) metadata.Waiter {
+	w := metadata.Waiter{Lock: lock, ID: owner, Place: int64(len(s.queues[lock]) + 1)}
+	w.Owner, w.Hostname, w.PID, w.Purpose = owner, host, pid, "its turn"
+	w.Since, w.TimeoutAt = metadata.Time{Time: s.now}, metadata.Time{Time: s.now.Add(time.Minute)}
+	return w
 }
 
 // busy is the night of the mock-up in the design: one lock expiring, two alerting, one malformed, some at peace.

@@ -56,6 +56,8 @@ func (d *Dashboard) conflict(ctx context.Context, w wish, now metadata.Document)
 		p.Detail += " " + short(d.config.Now().Sub(ending.EndedAt.Time)) + " ago"
 	}
 	switch {
+	case len(now.Fields) == 0 && len(d.picture.snapshot().shares(w.Name)) > 0:
+		p.Detail += ". The lock is now shared: " + useOf(d.picture.snapshot().shares(w.Name)).words() + "."
 	case len(now.Fields) == 0:
 		p.Detail += ". Nobody holds the lock now."
 	case now.Token == 0:

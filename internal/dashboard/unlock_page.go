@@ -27,6 +27,8 @@ type unlockPage struct {
 	Host      string
 	Next      *waiterView
 	Waiters   int
+	Whole     *wholeLock // of which the hold is a part
+	Share     string
 	Recorded  bool // waiters are
 	AutoSoon  *moment
 	Commands  []command
@@ -64,7 +66,7 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 		return answer{}, d.notDone(errors.New(v.unread))
 	case v.row == nil || v.asked != "":
 		asked := r.URL.Query().Get("hold")
-		return answer{}, d.conflict(r.Context(), wish{Name: v.name(), Hold: asked}, v.document)
+		return answer{}, d.conflict(r.Context(), wish{Name: v.lock, Hold: asked}, v.document)
 	}
 	p := d.unlockPage(callerOf(r), v)
 	p.Typed, p.Reason, p.Ticket, p.Wrong = boxText(name), boxText(typed.Reason), boxText(typed.Ticket), wrong
@@ -77,14 +79,6 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 	}
 	a.Body, err = d.render("unlock", p)
 	return a, err
-}
-
-// name is the name of the lock, held or not.
-func (v *lockView) name() string {
-	if v.row != nil {
-		return v.Name
-	}
-	return v.ending.Lock
 }
 
 func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
@@ -106,6 +100,7 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 		p.AutoSoon = unlock
 	}
 	p.Recorded = d.config.Waiters != nil
+	p.Share, p.Whole = row.share.words(), d.whole(row)
 	if queue := d.waiterViews(v.waiters, p.lens); len(queue) > 0 {
 		p.Next, p.Waiters = &queue[0], len(queue)
 	}

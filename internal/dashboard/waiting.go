@@ -29,6 +29,9 @@ type contention struct {
 	Look        look // empty: nobody holds it any more
 	Name, URL   string
 	Owner, Host string
+	Use         string     // how a lock that several hold is taken
+	Sharers     []lockLink // some of them, by host
+	MoreSharers int
 	Held        *moment
 	Longest     *moment
 	N           int
@@ -61,42 +64,57 @@ func (d *Dashboard) waiting(r *http.Request) (answer, error) {
 
 func (d *Dashboard) fillWaiting(v *waitingPage, s *snapshot, q *query, queues map[string][]metadata.Waiter) {
 	type queued struct {
-		row     *row
+		lock    string
+		holders []*row
 		queue   []metadata.Waiter
 		longest time.Time
 	}
 	var all []queued
 	for lock, queue := range queues {
-		held := s.find(lock)
-		if held == nil { // between two holders
-			held = d.rowNow(&metadata.Record{Name: lock}, queue, nil)
+		holders := s.holders(lock)
+		if len(holders) == 0 { // between two holders
+			holders = []*row{d.rowNow(&metadata.Record{Name: lock}, queue, nil)}
 		}
-		if len(queue) == 0 || !q.matches(held, v.now) {
+		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *row) bool { return q.matches(r, v.now) }) {
 			continue
 		}
-		one := queued{row: held, queue: queue}
-		for _, w := range queue {
-			one.longest = first(one.longest, w.Since.Time)
-		}
+		one := queued{lock, holders, queue, lineOf(queue).longest}
 		v.Waiting += len(queue)
 		v.Longest = v.age(first(v.longestAt(), one.longest))
 		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(instant(a.longest), instant(b.longest)), cmp.Compare(len(b.queue), len(a.queue)), cmp.Compare(a.row.Name, b.row.Name))
+		return cmp.Or(cmp.Compare(instant(a.longest), instant(b.longest)), cmp.Compare(len(b.queue), len(a.queue)), cmp.Compare(a.lock, b.lock))
 	})
 	v.More = max(0, len(all)-maxContended)
 	for _, one := range all[:len(all)-v.More] {
-		c := contention{Name: clip(one.row.Name, maxNameShown), URL: d.urls.Lock(one.row.Name, ""), Owner: clip(one.row.Owner, maxWordShown),
-			Host: hostPID(clip(one.row.Hostname, maxWordShown), one.row.PID), Held: v.age(one.row.LockedAt), Longest: v.age(one.longest), N: len(one.queue)}
-		if one.row.Token != 0 {
-			c.Look = one.row.look
-		}
+		c := d.contention(one.lock, one.holders, v.lens)
+		c.Longest, c.N = v.age(one.longest), len(one.queue)
 		views := d.waiterViews(one.queue, v.lens)
 		c.Rest = max(0, len(views)-maxWaitersEach)
 		c.First = views[:len(views)-c.Rest]
 		v.Locks = append(v.Locks, c)
 	}
+}
+
+// contention is the lock and who holds it.
+func (d *Dashboard) contention(lock string, holders []*row, at lens) contention {
+	c := contention{Name: clip(lock, maxNameShown), URL: d.urls.Lock(lock, "")}
+	if r := holders[0]; len(holders) == 1 && r.Name == lock {
+		c.Owner, c.Host, c.Held = clip(r.Owner, maxWordShown), hostPID(clip(r.Hostname, maxWordShown), r.PID), at.age(r.LockedAt)
+		if r.Token != 0 {
+			c.Look = r.look
+		}
+		return c
+	}
+	u := useOf(holders)
+	c.Look, c.Use, c.Held = u.look, u.words(), at.age(u.oldest)
+	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
+		text := hostPID(clip(r.Hostname, maxWordShown), r.PID)
+		c.Sharers = append(c.Sharers, lockLink{cmp.Or(text, r.Name), d.urls.Lock(r.Name, r.UUID)})
+	}
+	c.MoreSharers = len(holders) - len(c.Sharers)
+	return c
 }
 
 func (v *waitingPage) longestAt() time.Time {

@@ -1,0 +1,114 @@
+package dashboard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// sheet is a table of locks.
+type sheet struct {
+	Caption string
+	Columns []column
+	Wide    int // columns that a second line spans
+	Rows    []rowView
+}
+
+func (d *Dashboard) sheet(c caller, rows []*row, at lens, l listRequest) sheet {
+	s := sheet{Columns: d.columns(l), Rows: make([]rowView, len(rows))}
+	s.Wide = len(s.Columns) - 1
+	for i, r := range rows {
+		s.Rows[i] = d.rowView(c, r, at, l)
+		s.Rows[i].Wide = s.Wide
+	}
+	return s
+}
+
+// extra is a cell of a column that was asked for.
+type extra struct {
+	Title string
+	Text  string
+	Time  *moment
+}
+
+// extraColumns are the columns that a list can have on top of its own.
+func extraColumns() []string {
+	return []string{"purpose", "hold", "token", "revision", "alive", "labels"}
+}
+
+// parseColumns reads "purpose,token"; what is no column is left out.
+func parseColumns(text string) []string {
+	var cols []string
+	for _, name := range extraColumns() { // each once, in their order
+		if slices.Contains(strings.Split(text, ","), name) {
+			cols = append(cols, name)
+		}
+	}
+	return cols
+}
+
+func extras(r *row, at lens, cols []string) []extra {
+	list := make([]extra, len(cols))
+	for i, name := range cols {
+		e := extra{Title: name}
+		switch name {
+		case "purpose":
+			e.Text = clip(r.Purpose, maxLineShown)
+		case "hold":
+			e.Text = clip(r.UUID, maxWordShown)
+		case "token":
+			e.Text = number64(r.Token)
+		case "revision":
+			e.Text = number64(r.Revision)
+		case "alive":
+			if r.Alive != nil {
+				e.Time = at.age(r.Alive.At)
+			}
+		case "labels":
+			e.Text = labels(r.Attributes)
+		}
+		list[i] = e
+	}
+	return list
+}
+
+// labels are the attributes in one line.
+func labels(attributes map[string]any) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		all = append(all, name+"="+fmt.Sprint(attributes[name]))
+	}
+	return clip(strings.Join(all, " "), maxLineShown)
+}
+
+// toggled are the columns with one more, or less.
+func toggled(cols []string, name string) []string {
+	if slices.Contains(cols, name) {
+		return slices.DeleteFunc(slices.Clone(cols), func(c string) bool { return c == name })
+	}
+	return parseColumns(strings.Join(append(slices.Clone(cols), name), ","))
+}
+
+// columns are the heads of the table; each is a link that sorts by it, and the other way round the second time.
+func (d *Dashboard) columns(l listRequest) []column {
+	columns := []struct{ title, short, by string }{
+		{"State", "", "urgency"}, {"Lock", "", "name"}, {"Owner", "", "owner"}, {"Host:pid", "", "host"}, {"Held", "", "held"},
+		{"Alert", "", "alert"}, {"Auto-unlock", "", "unlock"}, {"Waiters", "W", "waiters"},
+	}
+	out := make([]column, 0, len(columns)+len(l.cols))
+	for _, c := range columns {
+		o, aria := order{by: c.by}, ""
+		if l.order.by == c.by {
+			aria, o.reverse = "ascending", !l.order.reverse
+			if l.order.reverse {
+				aria = "descending"
+			}
+		}
+		out = append(out, column{c.title, c.short, l.link(d.urls, func(l *listRequest) { l.order = o }), aria})
+	}
+	for _, name := range l.cols {
+		out = append(out, column{Title: strings.ToUpper(name[:1]) + name[1:]})
+	}
+	return out
+}

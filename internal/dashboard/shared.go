@@ -1,0 +1,62 @@
+package dashboard
+
+import (
+	"net/http"
+	"slices"
+)
+
+// sharedPage is the page of a lock that several hold: it has no record of its own.
+type sharedPage struct {
+	page
+	Name     string
+	Look     look // the worst of the holders
+	Use      string
+	Other    int // another limit that a holder believes in
+	Sheet    sheet
+	More     int // holders that are not shown
+	Waiters  []waiterView
+	Recorded bool
+	Asked    bool   // for a hold that is over
+	Past     string // link to the history of all shares
+	Cycles   []cycleView
+	Back     string
+}
+
+// maxSharers is how many holders of one lock a page shows, the most urgent first.
+const maxSharers = 100
+
+func (d *Dashboard) shared(r *http.Request, v *lockView) (answer, error) {
+	c, u := callerOf(r), useOf(v.shares)
+	p := sharedPage{page: d.page(c, v.lock), Name: v.lock, Look: u.look, Use: u.words(), Other: u.otherLimit, Recorded: d.config.Waiters != nil, Asked: v.asked != ""}
+	p.Follows, p.Here, p.Back, p.JSON = true, "list", d.urls.To(""), d.urls.LockAPI(v.lock)
+	p.Past = d.urls.To("history", "q", fieldTerm("name", v.lock+"#*"))
+	if p.Icon.Look != "stale" {
+		p.Icon = icon{Look: u.look}
+	}
+	l := listRequest{query: parseQuery(""), order: order{by: mostUrgent}, limit: defaultLimit}
+	holders := l.order.sort(slices.Clone(v.shares))
+	p.More = max(0, len(holders)-maxSharers)
+	p.Sheet = d.sheet(c, holders[:len(holders)-p.More], p.lens, l)
+	p.Waiters = d.waiterViews(v.waiters, p.lens)
+	p.Cycles = d.cyclesOf(v.lock)
+	body, err := d.render("shared", p)
+	return answer{Type: typeHTML, Body: body}, err
+}
+
+// wholeLock is the lock of which a hold is a part.
+type wholeLock struct {
+	Name, URL string
+	Use       string
+}
+
+// whole is nil for a hold that shares nothing.
+func (d *Dashboard) whole(r *row) *wholeLock {
+	if r.share == nil || r.share.lock == "" {
+		return nil
+	}
+	w := &wholeLock{Name: r.share.lock, URL: d.urls.Lock(r.share.lock, "")}
+	if holders := d.picture.snapshot().shares(r.share.lock); len(holders) > 0 {
+		w.Use = useOf(holders).words()
+	}
+	return w
+}
