@@ -34,6 +34,7 @@ func table() []room {
 		{"pkg/fencing", nil, "a fence stands at the resource, where there is no etcd and no lock, only a token"},
 		{"pkg/sweeper", []string{"pkg/metadata", "pkg/staleness"}, "the sweeper meets the view and the store in cmd, as functions"},
 		{"web", nil, "templates and assets are files"},
+		{"deploy", nil, "what is installed are files"},
 		{"internal/etcdconn", nil, "a connection knows nothing of locks"},
 		{"internal/etcdembed", nil, "an embedded etcd knows nothing of locks"},
 		{"internal/etcdtest", []string{"internal/etcdembed"}, "a test etcd knows nothing of locks, so that every room can use it"},

@@ -1,6 +1,10 @@
 package alertpush
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 type metrics struct {
 	pushes          *prometheus.CounterVec
@@ -8,8 +12,8 @@ type metrics struct {
 	alerts, leftOut prometheus.Gauge
 }
 
-func newMetrics(urls []string) *metrics {
-	m := &metrics{
+func newMetrics() *metrics {
+	return &metrics{
 		pushes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "unlocker_alert_pushes_total", Help: "Requests that push alerts to an Alertmanager, by result.",
 		}, []string{"alertmanager", "result"}),
@@ -23,14 +27,25 @@ func newMetrics(urls []string) *metrics {
 			Name: "unlocker_alert_push_left_out", Help: "Alerts that are not pushed because there are too many.",
 		}),
 	}
-	for _, url := range urls {
-		m.lastSuccess.WithLabelValues(url)
-	}
-	return m
 }
 
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.pushes, m.lastSuccess, m.alerts, m.leftOut}
+}
+
+// counts are the numbers of one Alertmanager.
+type counts struct {
+	succeeded, failed prometheus.Counter
+	last              prometheus.Gauge
+}
+
+func (m *metrics) of(url string) counts {
+	return counts{m.pushes.WithLabelValues(url, "success"), m.pushes.WithLabelValues(url, "error"), m.lastSuccess.WithLabelValues(url)}
+}
+
+func (c counts) success(at time.Time) {
+	c.succeeded.Inc()
+	c.last.Set(float64(at.UnixMilli()) / 1000)
 }
 
 // Describe implements [prometheus.Collector].

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -29,9 +27,7 @@ const (
 type peer struct {
 	url, endpoint string
 	c             *Config
-	succeeded     prometheus.Counter
-	failed        prometheus.Counter
-	lastSuccess   prometheus.Gauge
+	counts        counts
 
 	mu      sync.Mutex
 	waiting map[key]alert // the newest word about each
@@ -41,8 +37,7 @@ type peer struct {
 func newPeer(url string, c *Config, m *metrics) *peer {
 	return &peer{
 		url: url, endpoint: strings.TrimSuffix(url, "/") + "/api/v2/alerts", c: c,
-		succeeded: m.pushes.WithLabelValues(url, "success"), failed: m.pushes.WithLabelValues(url, "error"), lastSuccess: m.lastSuccess.WithLabelValues(url),
-		waiting: map[key]alert{}, wake: make(chan struct{}, 1),
+		counts: m.of(url), waiting: map[key]alert{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -127,14 +122,13 @@ func (p *peer) send(ctx context.Context, alerts []alert) error {
 		n := min(len(alerts), atOnce)
 		switch err := p.post(ctx, alerts[:n]).(type) {
 		case nil:
-			p.succeeded.Inc()
-			p.lastSuccess.Set(float64(p.c.Now().UnixMilli()) / 1000)
+			p.counts.success(p.c.Now())
 		case refused: // it would be refused again; the next resend tries anew
-			p.failed.Inc()
+			p.counts.failed.Inc()
 			p.giveBack(alerts[n:])
 			return err
 		default:
-			p.failed.Inc()
+			p.counts.failed.Inc()
 			p.giveBack(alerts)
 			return err
 		}

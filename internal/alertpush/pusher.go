@@ -65,7 +65,7 @@ func New(c Config) (*Pusher, error) {
 	if c.Client == nil {
 		c.Client = &http.Client{}
 	}
-	p := &Pusher{c: c, metrics: newMetrics(c.URLs), book: book{}, wake: make(chan struct{}, 1)}
+	p := &Pusher{c: c, metrics: newMetrics(), book: book{}, wake: make(chan struct{}, 1)}
 	for _, url := range c.URLs {
 		p.peers = append(p.peers, newPeer(url, &p.c, p.metrics))
 	}

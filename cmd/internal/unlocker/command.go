@@ -52,7 +52,7 @@ locks' prefix is all that it needs in etcd.`
   unlocker --policy=auto-unlock --sweep.dry-run`
 	again := runnable("run") // for those who like to say what they want
 	again.Short = "the same as unlocker alone"
-	cmd.AddCommand(again, versionCommand())
+	cmd.AddCommand(again, rulesCommand(), versionCommand())
 	flags.Bind(cmd, "UNLOCKER")
 	return cmd
 }

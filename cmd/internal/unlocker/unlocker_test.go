@@ -1,11 +1,13 @@
 package unlocker_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -104,5 +106,18 @@ func TestWhatCanNotWorkIsNamedByItsFlag(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", flag, err, says)
 		}
+	}
+}
+
+func TestRulesAreThoseOfTheRepository(t *testing.T) {
+	want, err := os.ReadFile("../../../deploy/prometheus/unlocker.rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd := unlocker.Command()
+	cmd.SetOut(&out)
+	if err := flags.Execute(t.Context(), cmd, []string{"rules"}); err != nil || !bytes.Equal(out.Bytes(), want) {
+		t.Errorf("%d bytes, want %d; %v", out.Len(), len(want), err)
 	}
 }
