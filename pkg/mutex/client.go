@@ -54,10 +54,14 @@ type Client struct {
 	ctx     context.Context // ends with Close; its cause is [ErrClosed]
 	cancel  context.CancelCauseFunc
 	streams atomic.Int64 // which of etcd's watch streams to use, see follow
-	chores  chores
-	marks   marks
-	leases  leases
-	traces  traces
+
+	began       time.Time
+	reconnected atomic.Int64 // when, in nanoseconds since it began
+
+	chores chores
+	marks  marks
+	leases leases
+	traces traces
 
 	mu     sync.Mutex
 	closed bool
@@ -78,7 +82,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
-	c := &Client{etcd: etcd, layout: layout, opts: o, about: library()}
+	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), began: time.Now()}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	if _, _, err := c.newAcquisition("check", nil); err != nil {
 		return nil, fmt.Errorf("mutex: options: %w", err)

@@ -104,10 +104,23 @@ func (c *Client) send(ctx context.Context, txn locktxn.Txn) (a answer, err error
 			}
 		case unknown:
 			a.doubt, refreshes = true, 0
+			c.reconnect()
 			if c.etcd.Ctx().Err() != nil {
 				return a, fmt.Errorf("the etcd client is closed: %w", err)
 			}
 		}
+	}
+}
+
+// reconnect has the connection to etcd tried again now. After a long outage gRPC would wait up to two minutes before it does that by
+// itself, unless the caller's etcd client was told otherwise: longer than unlockers wait for a holder that could not extend.
+func (c *Client) reconnect() {
+	last, now := c.reconnected.Load(), int64(time.Since(c.began))
+	if now-last < int64(MaxRetryDelay/2) || !c.reconnected.CompareAndSwap(last, now) {
+		return // another request has just done it
+	}
+	if conn := c.etcd.ActiveConnection(); conn != nil {
+		conn.ResetConnectBackoff()
 	}
 }
 
