@@ -72,6 +72,23 @@ chart-files: ## what the chart has copies of: rules, dashboards, the table of it
 	cp deploy/prometheus/unlocker.rules.yaml $(wildcard deploy/grafana/*.json) deploy/helm/unlocker/files/
 	cd test/chart && go test -count=1 -run TheTableOfValues . -update
 
+SEEDS ?= 1,2,random
+SOAK ?= 1h
+KEEP ?= $(CURDIR)/.soak
+
+.PHONY: robustness
+robustness: ## everything at once, broken at random: SEEDS (1,2,random), 10 s of faults each
+	go test ./test/robustness -count=1 -v -run TestRuns -seeds $(SEEDS) -for 10s
+
+.PHONY: mutants
+mutants: ## leave out one guard of the protocol after the other; each has to be found
+	go test ./test/robustness -count=1 -v -timeout 0 -run TestMutants -mutants all
+
+.PHONY: soak
+soak: ## the same for SOAK (1h), a new seed every minute; what it finds is kept in KEEP (.soak)
+	mkdir -p $(KEEP)
+	go test ./test/robustness -count=1 -timeout 0 -run TestSoak -soak $(SOAK) -keep $(KEEP)
+
 .PHONY: fmt
 fmt: ## format the Go code
 	gofmt -l -w $$(git ls-files '*.go')
