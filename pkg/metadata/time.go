@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"time"
@@ -48,15 +49,18 @@ func FormatTime(t time.Time) string {
 	case seconds > maxSeconds:
 		seconds, nanos = maxSeconds, 999_999_999
 	}
-	s := fmt.Sprintf("%010d", seconds)
+	b := append(make([]byte, 0, len("1553682600.123456789")), padded(seconds, secondDigits)...)
 	if nanos == 0 {
-		return s
+		return string(b)
 	}
-	fraction := fmt.Sprintf("%09d", nanos)
-	for fraction[len(fraction)-1] == '0' {
-		fraction = fraction[:len(fraction)-1]
-	}
-	return s + "." + fraction
+	return string(bytes.TrimRight(append(append(b, '.'), padded(int64(nanos), 9)...), "0"))
+}
+
+// padded is n with zeros before it.
+func padded(n int64, width int) string {
+	const zeros = "0000000000"
+	digits := strconv.FormatInt(n, 10)
+	return zeros[:width-len(digits)] + digits
 }
 
 // Time is an instant inside a JSON document of the protocol. It is written as a string in the protocol's time format and

@@ -40,11 +40,11 @@ type Lock struct {
 	alertAt time.Time       // when somebody else with the uuid wants people to be alerted, wall clock: not before
 	beyond  bool            // the alert may come after the auto-unlock, which others put off
 
-	deadline *time.Timer        // ends the handle at the local deadline
-	watching *time.Timer        // starts the watch of a hold that is not short
-	detach   func() bool        // from the client's context
-	watch    context.Context    // ends with the handle
-	stop     context.CancelFunc // ends watch
+	timer   *time.Timer        // runs due: first for the watch of a hold that is not short, then at the local deadline
+	watched bool               // the watch was started
+	detach  func() bool        // from the client's context
+	watch   context.Context    // ends with the handle
+	stop    context.CancelFunc // ends watch
 
 	unlock    sync.Once
 	unlockErr error
@@ -72,9 +72,8 @@ func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, e
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, l))
 	l.watch, l.stop = context.WithCancel(context.Background())
 
-	l.mu.Lock() // the timers may fire before they are stored
-	l.deadline = time.AfterFunc(time.Until(l.until), l.expire)
-	l.watching = time.AfterFunc(watchAfter, func() { c.spawn(l.observe) })
+	l.mu.Lock() // the timer may fire before it is stored
+	l.timer = time.AfterFunc(min(time.Until(l.until), watchAfter), l.due)
 	l.detach = context.AfterFunc(c.ctx, func() { l.finish(ErrClosed) })
 	l.mu.Unlock()
 	if a.set.maximumHold > 0 {
@@ -143,8 +142,7 @@ func (l *Lock) finish(cause error) (first bool) {
 		close(l.lost)
 	}
 	l.stop()
-	l.deadline.Stop()
-	l.watching.Stop()
+	l.timer.Stop()
 	l.detach()
 	if l.lease != nil && cause != ErrUnlocked {
 		l.c.drop(l.lease) // who is next in the queue does not have to wait for this process
@@ -160,16 +158,21 @@ func (l *Lock) lose(why *LostError) *LostError {
 	return why
 }
 
-// expire runs when the local deadline is reached. An extension since then has moved it.
-func (l *Lock) expire() {
+// due runs when the hold is not short any more, and when the local deadline is reached. An extension since then has moved that. It is
+// one timer for both, because a timer is much of what a short hold costs.
+func (l *Lock) due() {
 	l.mu.Lock()
-	left := time.Until(l.until)
+	left, watch := time.Until(l.until), !l.watched
+	l.watched = true
 	if left > 0 {
-		l.deadline.Reset(left)
+		l.timer.Reset(left)
 	}
 	l.mu.Unlock()
-	if left <= 0 {
+	switch {
+	case left <= 0:
 		l.lose(&LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
+	case watch:
+		l.c.spawn(l.observe)
 	}
 }
 
@@ -179,7 +182,9 @@ func (l *Lock) extendUntil(t time.Time) {
 	defer l.mu.Unlock()
 	if l.cause == nil && t.After(l.until) {
 		l.until = t
-		l.deadline.Reset(time.Until(t))
+		if l.watched {
+			l.timer.Reset(time.Until(t))
+		}
 	}
 }
 

@@ -147,3 +147,18 @@ func removeWith(t testing.TB, etcd *clientv3.Client, ended, by, why string) {
 		t.Fatal(err, r)
 	}
 }
+
+func TestHoldThatIsExtendedAtOnceIsWatchedAllTheSame(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	watches := spyOnWatches(etcd)
+	l := take(t, newClient(t, etcd), "a")
+	defer l.Unlock()
+	if err := l.Alive(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-watches:
+	case <-time.After(30 * time.Second):
+		t.Error("it is not watched")
+	}
+}
