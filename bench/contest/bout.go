@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/clustermutex/unlocker/bench/stats"
@@ -54,11 +55,12 @@ func (b *bout) run(ctx context.Context) (Turn, error) {
 	if err != nil {
 		return Turn{}, err
 	}
-	began := time.Now()
+	began, used := time.Now(), ownCPU()
 	b.measuring.Store(true)
 	rest(ctx, b.work.Length)
 	b.measuring.Store(false)
 	took := time.Since(began)
+	used = ownCPU() - used
 	after, err := b.counters(ctx)
 	if err != nil {
 		return Turn{}, err
@@ -69,7 +71,7 @@ func (b *bout) run(ctx context.Context) (Turn, error) {
 		return Turn{}, err
 	}
 	t, err := b.result()
-	t.Seconds, t.Load = took.Seconds(), load
+	t.Seconds, t.Load, t.ClientCPU = took.Seconds(), load, used.Seconds()
 	if before != nil {
 		d := after.minus(*before)
 		t.Server = &d
@@ -186,6 +188,15 @@ func ended(all *sync.WaitGroup) error {
 	case <-time.After(pastStop):
 		return fmt.Errorf("clients did not end within %v", pastStop)
 	}
+}
+
+// ownCPU is the processor time that this program has used.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // Load is the machine's load average over the last minute, 0 where it can not be read.

@@ -67,6 +67,7 @@ type Turn struct {
 	Served     int       // clients that got the lock at least once
 	Jain       float64   // fairness
 	P50, P99   float64   // milliseconds: of a lock and unlock; of the wait alone where others want the lock
+	ClientCPU  float64   // seconds that this program used, for all clients together
 	Server     *Counters // of the whole turn; nil where the server does not tell
 }
 

@@ -13,7 +13,7 @@ import (
 func table(w contest.Work, contestants []contest.Contestant, turns []contest.Turn) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s\n\n", title(w))
-	head := []string{"", "a second", "least–most", "ours ÷ it", "p50 ms", "p99 ms", "requests", "watch msgs", "commits", "server CPU µs"}
+	head := []string{"", "a second", "least–most", "ours ÷ it", "p50 ms", "p99 ms", "requests", "watch msgs", "commits", "server CPU µs", "client CPU µs"}
 	if w.Contend {
 		head = append(head, "Jain", "served", "violations")
 	}
@@ -52,6 +52,7 @@ func row(w contest.Work, name string, own []contest.Turn, ourRates []float64) []
 	} {
 		cells = append(cells, number(each(own, count)))
 	}
+	cells = append(cells, number(median(own, func(t contest.Turn) float64 { return t.ClientCPU * 1e6 / float64(t.Done) })))
 	if w.Contend {
 		violations := 0
 		for _, t := range own {
