@@ -61,7 +61,7 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) erro
 	}
 	start, at := time.Now(), l.clock()
 	autoUnlockAt := at.Add(l.set.autoUnlockAfter)
-	if heartbeat {
+	if heartbeat && l.set.maximumHold > 0 {
 		if end := l.wall.Add(l.set.maximumHold); autoUnlockAt.After(end) {
 			autoUnlockAt = end
 		}

@@ -90,6 +90,9 @@ var errWaits = errors.New("Only and With go with TryLock and TryLockAll: to wait
 
 // tryOn takes the lock if the caller's conditions hold.
 func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
+	if a.set.kind.shared() {
+		return nil, a.explain(errors.New("Only and With go with plain locks, not with those that several can hold"))
+	}
 	j := &joint{c: a.c, parts: []*acquisition{a}, only: a.set.only, with: a.set.with}
 	locks, err := j.try(ctx)
 	if err != nil {

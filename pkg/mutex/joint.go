@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -27,12 +26,13 @@ type joint struct {
 	with  []clientv3.Op
 }
 
-// opsOfPart is how much of a transaction one lock takes at most: the keys of its record and the end of its queue.
+// opsOfPart is how much of a transaction one lock takes at most: the keys of its record and the end of its queue. One more has to be
+// left for what tells of each condition whether it holds: etcd counts what is nested on top.
 const opsOfPart = 5
 
 // try asks for the locks until the answer is definite.
 func (j *joint) try(ctx context.Context) ([]*Lock, error) {
-	if err := j.c.checkWrites(j.only, j.with, locktxn.MaxOps-opsOfPart*len(j.parts)); err != nil {
+	if err := j.c.checkWrites(j.only, j.with, locktxn.MaxOps-1-opsOfPart*len(j.parts)); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.c.opts.RequestTimeout)
@@ -206,13 +206,4 @@ func (j *joint) queued(ctx context.Context) error {
 		}
 	}
 	return errStale
-}
-
-// unlockAll gives locks back, the last one first.
-func unlockAll(locks []*Lock) error {
-	var errs []error
-	for _, l := range slices.Backward(locks) {
-		errs = append(errs, l.Unlock())
-	}
-	return errors.Join(errs...)
 }

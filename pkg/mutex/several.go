@@ -1,0 +1,303 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// MaxTogether is how many locks [Client.TryLockAll] takes at most: as many as fit into one transaction of an etcd with its usual limit
+// of 128 operations.
+const MaxTogether = 24
+
+// AttributeTogether is the attribute of a record that tells with which others it was taken.
+const AttributeTogether = "together_with"
+
+// Locks are several locks that were taken together.
+type Locks struct {
+	locks  []*Lock // by name
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// TryLockAll takes all of the locks in one transaction, or none: at no moment does it hold some of them. If one is held, or others
+// queue for it, the error is a [*HeldError] that names the first such. There are at most [MaxTogether]. [Only] and [With] go with it.
+// All locks have the same token.
+func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
+	parts, err := c.newParts(names, opts)
+	if err == nil && len(parts) > MaxTogether {
+		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(parts), MaxTogether)
+	}
+	if err == nil && parts[0].set.kind.shared() {
+		err = errors.New("TryLockAll takes plain locks only: use LockAll")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
+	}
+	j := &joint{c: c, parts: parts, only: parts[0].set.only, with: parts[0].set.with}
+	locks, err := j.try(ctx)
+	if err != nil {
+		return nil, explainAll(names, err)
+	}
+	return together(locks), nil
+}
+
+// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of names, all callers take them
+// in the order of their names, so they do not wait for each other in a circle, as long as each takes all that it needs in one call.
+//
+// It first tries to take them at once, as TryLockAll does. Else those that it has got stay held while it waits for the next: their
+// auto-unlock is put off, the alert is not, and people see what it waits for. When one is lost meanwhile, or the wait ends, all are given
+// back and the error is that of the lock in question.
+func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
+	parts, err := c.newParts(names, opts)
+	if err == nil && parts[0].set.conditional() {
+		err = errWaits
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
+	}
+	if len(parts) <= MaxTogether && !parts[0].set.kind.shared() {
+		j := &joint{c: c, parts: parts}
+		if locks, err := j.try(ctx); err == nil {
+			return together(locks), nil
+		}
+	}
+	locks, err := c.lockInOrder(ctx, parts, opts)
+	if err != nil {
+		return nil, explainAll(names, err)
+	}
+	return together(locks), nil
+}
+
+// newParts is an acquisition of each lock, in the order of names.
+func (c *Client) newParts(names []string, opts []Option) ([]*acquisition, error) {
+	if len(names) == 0 {
+		return nil, errors.New("no lock is named")
+	}
+	sorted := slices.Sorted(slices.Values(names))
+	if n := len(slices.Compact(slices.Clone(sorted))); n < len(sorted) {
+		return nil, errors.New("a name is there twice")
+	}
+	parts := make([]*acquisition, len(sorted))
+	for i, name := range sorted {
+		a, _, err := c.newAcquisition(name, slices.Concat(opts, []Option{heldWith(sorted, i)}))
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", name, err)
+		}
+		parts[i] = a
+	}
+	return parts, nil
+}
+
+// heldWith tells in the record of one lock which others were taken with it.
+func heldWith(names []string, i int) Option {
+	if len(names) == 1 {
+		return nil
+	}
+	others := slices.Delete(slices.Clone(names), i, i+1)
+	text := others[0]
+	for n, name := range others[1:] {
+		more := fmt.Sprintf(" and %d more", len(others)-1-n)
+		if len(text)+len(", ")+len(name)+len(more) > metadata.MaxTextBytes {
+			text += more
+			break
+		}
+		text += ", " + name
+	}
+	return Attribute(AttributeTogether, text)
+}
+
+// lockInOrder takes one lock after the other.
+func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []Option) (locks []*Lock, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var keeping sync.WaitGroup
+	defer func() {
+		cancel(nil)
+		keeping.Wait()
+		if err == nil {
+			err = started(locks)
+		}
+		if err != nil {
+			giveBack := unlockAll(locks)
+			locks, err = nil, errors.Join(err, unlessLost(giveBack, err))
+		}
+	}()
+	names := make([]string, len(parts))
+	for i, a := range parts {
+		names[i] = a.lock
+	}
+	for i, name := range names {
+		for _, l := range locks {
+			l.waitsFor(name)
+		}
+		l, err := c.Lock(ctx, name, slices.Concat(opts, []Option{heldWith(names, i)})...)
+		if err != nil {
+			return locks, lostOr(ctx, err)
+		}
+		locks = append(locks, l)
+		context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+		keeping.Go(func() { l.keep(ctx) })
+	}
+	return locks, nil
+}
+
+// lostOr is the loss for which ctx ended, if it did for one: it says more than that the wait is over.
+func lostOr(ctx context.Context, err error) error {
+	if lost, isLost := context.Cause(ctx).(*LostError); isLost {
+		return lost
+	}
+	return err
+}
+
+// unlessLost leaves out of the errors of giving back what err says already.
+func unlessLost(giveBack, err error) error {
+	if errors.Is(err, ErrNotHeld) {
+		return nil
+	}
+	return giveBack
+}
+
+// keep puts the auto-unlock off until ctx ends, as a heartbeat does.
+func (l *Lock) keep(ctx context.Context) {
+	interval := (l.set.autoUnlockAfter - l.set.safetyMargin) / 3
+	for next := interval; pause(ctx, next); {
+		attempt, cancel := context.WithTimeout(ctx, interval)
+		err := l.extend(attempt, true, "")
+		cancel()
+		next = interval
+		if err != nil {
+			next = min(interval, jitter(MaxRetryDelay))
+		}
+	}
+}
+
+// waitsFor has the next extension tell people what keeps the holder from working.
+func (l *Lock) waitsFor(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.progress = "waits for lock " + strconv.Quote(name)
+}
+
+// started has the durations count from now on, when all locks are there.
+func started(locks []*Lock) error {
+	for _, l := range locks {
+		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.AttemptTimeout)
+		err := l.Alive(ctx)
+		cancel()
+		if errors.Is(err, ErrNotHeld) {
+			return err
+		} // after any other error it stands as it stood
+	}
+	return nil
+}
+
+// together makes one handle of several.
+func together(locks []*Lock) *Locks {
+	ctx := context.Background()
+	for _, l := range slices.Backward(locks) {
+		ctx = context.WithValue(ctx, handleKey{}, l)
+	}
+	g := &Locks{locks: locks}
+	g.ctx, g.cancel = context.WithCancelCause(ctx)
+	for _, l := range locks {
+		context.AfterFunc(l.ctx, func() { g.cancel(context.Cause(l.ctx)) })
+	}
+	return g
+}
+
+// All are the handles, in the order of names.
+func (g *Locks) All() []*Lock { return slices.Clone(g.locks) }
+
+// Names are the names of the locks, sorted.
+func (g *Locks) Names() []string {
+	names := make([]string, len(g.locks))
+	for i, l := range g.locks {
+		names[i] = l.Name()
+	}
+	return names
+}
+
+// Context ends as soon as one of the locks is lost or given back. Its cause is that of [Lock.Context] and names the lock.
+func (g *Locks) Context() context.Context { return g.ctx }
+
+// Deadline is when the context ends unless all locks are extended before.
+func (g *Locks) Deadline() time.Time {
+	return slices.MinFunc(g.locks, func(a, b *Lock) int { return a.Deadline().Compare(b.Deadline()) }).Deadline()
+}
+
+// Guards are the compares for the caller's own transactions in the same etcd: they commit only while all locks are held.
+func (g *Locks) Guards() []clientv3.Cmp {
+	guards := make([]clientv3.Cmp, len(g.locks))
+	for i, l := range g.locks {
+		guards[i] = l.Guard()
+	}
+	return guards
+}
+
+// Tokens are the fencing tokens by the names of the locks.
+func (g *Locks) Tokens() map[string]int64 {
+	tokens := map[string]int64{}
+	for _, l := range g.locks {
+		tokens[l.Name()] = l.Token()
+	}
+	return tokens
+}
+
+// Alive extends all locks, as [Lock.Alive] does. The error joins those of the locks.
+func (g *Locks) Alive(ctx context.Context, progress ...string) error {
+	return each(g.locks, func(l *Lock) error { return l.Alive(ctx, progress...) })
+}
+
+// Unlock gives all locks back, also those after one that was lost. The error joins those of the locks.
+func (g *Locks) Unlock() error {
+	defer g.cancel(ErrUnlocked)
+	return unlockAll(g.locks)
+}
+
+// unlockAll gives locks back.
+func unlockAll(locks []*Lock) error { return each(locks, (*Lock).Unlock) }
+
+// each calls f for all locks at once, so that an etcd that does not answer is waited for once.
+func each(locks []*Lock, f func(*Lock) error) error {
+	errs := make([]error, len(locks))
+	var all sync.WaitGroup
+	for i, l := range locks {
+		all.Go(func() { errs[i] = f(l) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// explainAll says what was tried, where the error does not say it itself.
+func explainAll(names []string, err error) error {
+	if _, isHeld := errors.AsType[*HeldError](err); isHeld || errors.Is(err, ErrCondition) || errors.Is(err, ErrNotHeld) {
+		return err
+	}
+	return fmt.Errorf("lock %s: %w", quoted(names), err)
+}
+
+// quoted is "a", "b" and 3 more.
+func quoted(names []string) string {
+	const most = 5
+	var b strings.Builder
+	for i, name := range names {
+		switch {
+		case i == most:
+			fmt.Fprintf(&b, " and %d more", len(names)-most)
+			return b.String()
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Quote(clip(name)))
+	}
+	return b.String()
+}

@@ -1,0 +1,341 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	locks := newClient(t, etcd)
+	g, err := locks.TryLockAll(t.Context(), []string{"b", "c", "a"}, mutex.Purpose("merge"), mutex.With(clientv3.OpPut("/state", "merging")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := g.Tokens()
+	if tokens["a"] != tokens["b"] || tokens["a"] != tokens["c"] || len(tokens) != 3 {
+		t.Errorf("the tokens are %v", tokens)
+	}
+	if _, revision := value(t, etcd, "/state"); revision != tokens["a"] {
+		t.Errorf("written at %d, not with the acquisition at %d", revision, tokens["a"])
+	}
+	for name, want := range map[string]string{"a": "b, c", "b": "a, c", "c": "a, b"} {
+		if doc := read(t, etcd, name); doc.Token != tokens[name] || doc.Attributes[mutex.AttributeTogether] != want || doc.Purpose != "merge" || len(doc.Problems) > 0 {
+			t.Errorf("%s: %+v", name, doc.Record)
+		}
+	}
+	if r, err := etcd.Txn(t.Context()).If(g.Guards()...).Then(clientv3.OpPut("/x", "")).Commit(); err != nil || !r.Succeeded {
+		t.Errorf("a guarded write: %v, %v", r, err)
+	}
+	if err := g.Alive(t.Context(), "half", "way"); err != nil {
+		t.Error(err)
+	}
+	for _, l := range g.All() {
+		if doc := read(t, etcd, l.Name()); doc.Alive == nil || doc.Alive.Progress != "half way" {
+			t.Errorf("%s: %+v", l.Name(), doc.Alive)
+		}
+	}
+	if err := g.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if cause := context.Cause(g.Context()); cause != mutex.ErrUnlocked || count(t, etcd) != 0 {
+		t.Errorf("the cause is %v, %d keys are left", cause, count(t, etcd))
+	}
+}
+
+func TestAllOrNothing(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	for _, all := range []struct {
+		name string
+		take func(ctx context.Context, names []string, opts ...mutex.Option) (*mutex.Locks, error)
+	}{{"TryLockAll", c.TryLockAll}, {"LockAll", c.LockAll}} {
+		t.Run(all.name, func(t *testing.T) {
+			b := take(t, c, "b")
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			_, err := all.take(ctx, []string{"c", "b", "a"})
+			held, isHeld := errors.AsType[*mutex.HeldError](err)
+			if !isHeld || held.Lock != "b" || held.Holder.UUID != b.UUID() {
+				t.Errorf("got %v", err)
+			}
+			q.unlock(b)
+			eventually(t, "nothing left", func() bool { return count(t, q.etcd) == 0 })
+		})
+	}
+	put(t, q.etcd, layout(t).Ticket("b", "00000000-0000-4000-8000-000000000001"), "{}")
+	put(t, q.etcd, layout(t).Tail("b"), "00000000-0000-4000-8000-000000000001")
+	_, err := c.TryLockAll(t.Context(), []string{"a", "b"})
+	if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Lock != "b" || held.Position != 2 {
+		t.Errorf("while others queue for one of them: %v", err)
+	}
+	q.delete(layout(t).Ticket("b", "00000000-0000-4000-8000-000000000001")) // the tail is left behind
+	g, err := c.TryLockAll(t.Context(), []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSeveralLocksThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{}) // without any connection: a request would panic
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := make([]string, 25)
+	for i := range many {
+		many[i] = fmt.Sprintf("%02d", i)
+	}
+	long := slices.Repeat([]string{strings.Repeat("x", 250)}, 9)
+	for i := range long {
+		long[i] += fmt.Sprint(i)
+	}
+	write := mutex.With(clientv3.OpPut("/x", ""))
+	for _, c := range []struct {
+		name  string
+		take  func(context.Context, []string, ...mutex.Option) (*mutex.Locks, error)
+		names []string
+		opt   mutex.Option
+		want  string
+	}{
+		{"none", locks.LockAll, nil, nil, "no lock is named"},
+		{"none at once", locks.TryLockAll, []string{}, nil, "no lock is named"},
+		{"one twice", locks.LockAll, []string{"b", "a", "b"}, nil, `lock "b", "a", "b": a name is there twice`},
+		{"one twice at once", locks.TryLockAll, []string{"a", "a"}, nil, "a name is there twice"},
+		{"an empty name", locks.LockAll, []string{"a", ""}, nil, `lock "a", "": "": the lock name is empty`},
+		{"a bad option", locks.LockAll, []string{"a"}, mutex.AutoUnlockAfter(0), "the time until auto-unlock is 0s, it must be positive"},
+		{"too many at once", locks.TryLockAll, many, nil,
+			`lock "00", "01", "02", "03", "04" and 20 more: 25 locks, at most 24 fit into one transaction: use LockAll`},
+		{"too many writes", locks.TryLockAll, many[:24], mutex.With(slices.Repeat([]clientv3.Op{clientv3.OpPut("/x", "")}, 8)...),
+			"8 conditions or writes, at most 7 fit into the transaction"},
+		{"writes with a wait", locks.LockAll, []string{"a"}, write, "Only and With go with TryLock and TryLockAll"},
+		{"permits at once", locks.TryLockAll, []string{"a"}, mutex.Semaphore(3), "TryLockAll takes plain locks only: use LockAll"},
+		{"too many long names", locks.TryLockAll, long, mutex.With(clientv3.OpPut("/mutexes/x/y", "")), "lies among the locks"}, // their attribute is cut
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := c.take(context.Background(), c.names, c.opt); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+	_, err = locks.TryLock(context.Background(), "a", mutex.Semaphore(3), write)
+	if err == nil || !strings.Contains(err.Error(), "Only and With go with plain locks") {
+		t.Errorf("writes with permits: %v", err)
+	}
+}
+
+func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	locks := newClient(t, etcd)
+	names := make([]string, mutex.MaxTogether)
+	for i := range names {
+		names[i] = strings.Repeat(string(rune('a'+i)), 250)
+		put(t, etcd, layout(t).Tail(names[i]), "x") // the end of a queue of the dead
+	}
+	writes := make([]clientv3.Op, 7)
+	for i := range writes {
+		writes[i] = clientv3.OpPut(fmt.Sprint("/x", i), "")
+	}
+	g, err := locks.TryLockAll(t.Context(), names, mutex.With(writes...), mutex.Only(clientv3.Compare(clientv3.Version("/y"), "=", 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if doc := read(t, etcd, names[0]); len(doc.Problems) > 0 || !strings.HasSuffix(doc.Attributes[mutex.AttributeTogether].(string), "d, "+names[4]+" and 19 more") {
+		t.Errorf("together with %v, %v", doc.Attributes, doc.Problems)
+	}
+	if err := g.Unlock(); err != nil || count(t, etcd) != 0 {
+		t.Errorf("unlock: %v, %d keys are left", err, count(t, etcd))
+	}
+}
+
+func TestReversedOrdersNeverDeadlock(t *testing.T) {
+	q := newLine(t)
+	names := []string{"a", "b", "c", "d"}
+	var inside [4]atomic.Int32
+	var all sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	for range 4 {
+		c := q.client()
+		all.Go(func() {
+			for range 15 {
+				mine := rand.Perm(4)[:2+rand.IntN(2)] // any two or three, in any order
+				var wanted []string
+				for _, i := range mine {
+					wanted = append(wanted, names[i])
+				}
+				g, err := c.LockAll(ctx, wanted)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, i := range mine {
+					if inside[i].Add(1) != 1 {
+						t.Errorf("two hold lock %s", names[i])
+					}
+				}
+				for _, i := range mine {
+					inside[i].Add(-1)
+				}
+				if err := g.Unlock(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		b := take(t, locks, "b", mutex.AutoUnlockAfter(2*time.Hour))
+		begin := time.Now()
+		got := make(chan *mutex.Locks)
+		go func() {
+			g, err := locks.LockAll(context.Background(), []string{"b", "a"}, mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(3*time.Minute))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- g
+		}()
+		time.Sleep(time.Hour)
+		a := f.record(t, "a")
+		if a.Token == 0 || !a.AutoUnlockAt.After(time.Now()) {
+			t.Errorf("after an hour of waiting the first lock is auto-unlocked at %v, it is %v", a.AutoUnlockAt, time.Now())
+		}
+		if d := a.AlertAt.Sub(begin); d > 2*time.Minute {
+			t.Errorf("the alert was put off by %v", d)
+		}
+		if a.Alive == nil || a.Alive.Progress != `waits for lock "b"` {
+			t.Errorf("people see %+v", a.Alive)
+		}
+		b.Unlock()
+		g := <-got
+		if g == nil {
+			return
+		}
+		if g.Tokens()["a"] != a.Token {
+			t.Error("the first lock was taken twice")
+		}
+		for _, name := range g.Names() {
+			if d := time.Until(f.record(t, name).AlertAt); d != time.Minute {
+				t.Errorf("when all were there, people were to be alerted of %s in %v", name, d)
+			}
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	watches := spyOnWatches(q.etcd)
+	waiting := newClient(t, q.etcd)
+	b := take(t, c, "b")
+	failed := make(chan error)
+	go func() {
+		_, err := waiting.LockAll(context.Background(), []string{"a", "b"})
+		failed <- err
+	}()
+	for key := range watches {
+		if key == "/mutexes/a/uuid" {
+			break
+		}
+	}
+	q.delete("/mutexes/a/")
+	err := <-failed
+	if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Lock != "a" {
+		t.Errorf("got %v", err)
+	}
+	q.unlock(b)
+	eventually(t, "nothing left", func() bool { return count(t, q.etcd) == 0 })
+}
+
+func TestGroupEndsWhenOneIsLost(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	locks := newClient(t, etcd)
+	g, err := locks.LockAll(t.Context(), []string{"a", "b", "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcd.Delete(t.Context(), "/mutexes/b/", clientv3.WithPrefix())
+	<-g.Context().Done()
+	if lost, isLost := context.Cause(g.Context()).(*mutex.LostError); !isLost || lost.Lock != "b" {
+		t.Errorf("the cause is %v", context.Cause(g.Context()))
+	}
+	if err := g.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(err.Error(), `lock "b" was lost`) {
+		t.Errorf("alive: %v", err)
+	}
+	err = g.Unlock()
+	if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Lock != "b" || strings.Contains(err.Error(), "\n") {
+		t.Errorf("unlock: %v", err)
+	}
+	if n := count(t, etcd); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
+
+func TestSeveralLocksWhoseAnswersAreLostAreTheSameHolds(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	locks := newClient(t, connect(t, proxy.Endpoint()))
+	take(t, locks, "warm").Unlock()
+	etcd := server.Client(t)
+	proxy.DropAnswers()
+	got := make(chan *mutex.Locks)
+	go func() {
+		g, err := locks.TryLockAll(context.Background(), []string{"a", "b"})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- g
+	}()
+	eventually(t, "the commit", func() bool { return read(t, etcd, "b").Token != 0 })
+	first := read(t, etcd, "b")
+	proxy.Heal()
+	g := <-got
+	if g == nil {
+		return
+	}
+	if l := g.All()[1]; l.UUID() != first.UUID || l.Token() != first.Token {
+		t.Errorf("the handle says %s token %d, the first sending made %s token %d", l.UUID(), l.Token(), first.UUID, first.Token)
+	}
+	if err := g.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatIsInDoubtIsGivenBackToo(t *testing.T) {
+	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.set(func() { f.loseAnswers = 1000 })
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if _, err := locks.LockAll(ctx, []string{"a", "b"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		f.set(func() { f.loseAnswers = 0 })
+		time.Sleep(time.Minute)
+		for _, name := range []string{"a", "b"} {
+			if f.record(t, name).Token != 0 {
+				t.Errorf("%s is still held", name)
+			}
+		}
+	})
+}
