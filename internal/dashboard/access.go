@@ -34,6 +34,15 @@ type Access struct {
 	KnownUser func(name string) bool
 	// Permissions; nil lets everybody with a name view and see backtraces.
 	Permissions *Permissions
+	// Reread returns the permissions as they are now, where they can change. It is asked at every request.
+	Reread func() *Permissions
+}
+
+func (a *Access) permissions() *Permissions {
+	if a.Permissions != nil && a.Reread != nil {
+		return a.Reread()
+	}
+	return a.Permissions
 }
 
 // check fills the gaps and refuses what contradicts itself. unlock tells that force unlock is switched on.

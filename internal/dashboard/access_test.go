@@ -225,3 +225,47 @@ func TestAccessThatContradictsItselfIsOneSentence(t *testing.T) {
 		}
 	}
 }
+
+func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
+	s := busy()
+	d, done := operated(t, s, func(c *dashboard.Config) {
+		c.Access.Permissions = parsed(t, `{everyone: [view], users: {biller: [unlock owner:bill*, backtrace owner:billing], other: [unlock owner:catalog, backtrace owner:cat*]}}`)
+	})
+	for who, sees := range map[string]bool{"biller": true, "other": false} {
+		for _, path := range []string{"/lock?name=" + stuck, "/lock/backtrace?name=" + stuck, "/api/v1/lock?include=backtrace,fields&name=" + stuck, "/api/v1/lock?include=backtrace&name=" + stuck} {
+			if got := strings.Contains(get(d, path, "X-Forwarded-User", who).Body.String(), "invoice_run.rb"); got != sees {
+				t.Errorf("%s at %s: sees the backtrace is %t", who, path, got)
+			}
+		}
+	}
+	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "other").Body.String(), "You see backtraces of other owners only", "You may force-unlock locks of other owners only")
+	if asked, posted := get(d, unlockLink(s, stuck), "X-Forwarded-User", "other"), post(d, "other", unlockLink(s, stuck), s.wanted(stuck)); asked.Code != http.StatusForbidden || posted.Code != http.StatusForbidden || len(*done) != 0 {
+		t.Errorf("the lock of another owner: %d and %d, done were %v", asked.Code, posted.Code, *done)
+	}
+	if asked, posted := get(d, unlockLink(s, stuck), "X-Forwarded-User", "biller"), post(d, "biller", unlockLink(s, stuck), s.wanted(stuck)); asked.Code != http.StatusOK || posted.Code != http.StatusSeeOther || len(*done) != 1 {
+		t.Errorf("the lock of the owner: %d and %d %s", asked.Code, posted.Code, words(posted.Body.String()))
+	}
+	wantForced(t, d, 1, 0, 1, 0)
+	for _, bad := range []string{"view owner:a", "audit owner:a", "unlock owner:", "unlock  owner:a", "unlock owner:***", "owner:a"} {
+		if _, err := dashboard.ParsePermissions([]byte(`{everyone: [view], users: {ann: ["` + bad + `"]}}`)); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func TestPermissionsThatChangedCountAtOnce(t *testing.T) {
+	now := parsed(t, "users: {ann: [view]}")
+	d := busy().dashboard(t, func(c *dashboard.Config) {
+		c.Access = behindProxy(t)
+		c.Access.Reread = func() *dashboard.Permissions { return now }
+	})
+	for _, c := range []struct {
+		file string
+		want int
+	}{{"users: {ann: [view]}", 200}, {"users: {}", 403}, {"everyone: [view]", 200}} {
+		now = parsed(t, c.file)
+		if got := get(d, "/", "X-Forwarded-User", "ann").Code; got != c.want {
+			t.Errorf("%s: %d, want %d", c.file, got, c.want)
+		}
+	}
+}

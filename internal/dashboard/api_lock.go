@@ -73,7 +73,7 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 	}
 	include := strings.Split(r.URL.Query().Get("include"), ",")
 	if slices.Contains(include, "backtrace") && len(include) == 1 {
-		if err := d.admit(callerOf(r), Backtrace); err != nil {
+		if err := d.admitFor(callerOf(r), Backtrace, v.document.Owner); err != nil {
 			return answer{}, err
 		}
 	}
@@ -94,11 +94,11 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 		j.Queue[i].Since, j.Queue[i].SinceIn = instants(w.Since.Time, now)
 		j.Queue[i].TimeoutAt, j.Queue[i].TimeoutIn = instants(w.TimeoutAt.Time, now)
 	}
-	if slices.Contains(include, "backtrace") && callerOf(r).may(Backtrace) {
+	if slices.Contains(include, "backtrace") && callerOf(r).mayFor(Backtrace, v.document.Owner) {
 		j.Backtrace = known(v.document.Backtrace)
 	}
 	if slices.Contains(include, "fields") {
-		j.Fields = fieldsJSON(callerOf(r), v.document.Fields)
+		j.Fields = fieldsJSON(callerOf(r), &v.document)
 	}
 	if v.asked != "" {
 		j.Ended = endedJSON(v, now)
@@ -110,10 +110,10 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 	return jsonAnswer(j, m, "")
 }
 
-func fieldsJSON(c caller, fields []metadata.Field) []fieldJSON {
+func fieldsJSON(c caller, doc *metadata.Document) []fieldJSON {
 	var list []fieldJSON
-	for _, f := range fields {
-		if hidden(c, f.Name) {
+	for _, f := range doc.Fields {
+		if hidden(c, doc.Owner, f.Name) {
 			continue
 		}
 		j := fieldJSON{Name: f.Name, CreateRevision: strconv.FormatInt(f.CreateRevision, 10), ModRevision: strconv.FormatInt(f.ModRevision, 10)}

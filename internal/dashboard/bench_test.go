@@ -165,29 +165,39 @@ func (s *scene) second(d http.Handler, etags *[len(views)]string, changes, i int
 	}
 }
 
-// TestBudgetOfTimeIsKept looks at the best of some tries, because a machine that does other things, too, says nothing about us.
+// tries is how often something may be too slow: a machine that does other things, too, says nothing about us.
+const tries = 12
+
+// quickest is the time of the first try that is quick enough, or of the best one.
+func quickest(enough time.Duration, try func(i int) time.Duration) time.Duration {
+	best := time.Hour
+	for i := 0; i < tries && best > enough; i++ {
+		best = min(best, try(i))
+	}
+	return best
+}
+
 func TestBudgetOfTimeIsKept(t *testing.T) {
 	for size, n := range []int{10_000, most} {
 		s := crowd(n)
 		d := s.dashboard(t)
 		for _, r := range requests() {
-			best := time.Hour
-			for i := range 4 {
+			best := quickest(slower*r.budget[size], func(i int) time.Duration {
 				address := r.ask(s, i)
 				start := time.Now()
 				ok(t, d, address)
-				best = min(best, time.Since(start))
-			}
+				return time.Since(start)
+			})
 			if best > slower*r.budget[size] {
 				t.Errorf("%s with %d locks takes %v, want at most %v", r.name, n, best, r.budget[size])
 			}
 		}
-		best, etags := time.Hour, [len(views)]string{}
-		for i := range 4 {
+		var etags [len(views)]string
+		best := quickest(slower*500*time.Millisecond, func(i int) time.Duration {
 			start := time.Now()
 			s.second(d, &etags, 100, i)
-			best = min(best, time.Since(start))
-		}
+			return time.Since(start)
+		})
 		if best > slower*500*time.Millisecond {
 			t.Errorf("a second of 50 viewers, %d locks and 100 changes takes %v, want half a second at most", n, best)
 		}

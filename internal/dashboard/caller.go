@@ -20,9 +20,19 @@ type caller struct {
 	why    string // there is no name, though there should be
 }
 
-// may tells whether the caller has the permission.
+// may tells whether the caller has the permission for all locks.
 func (c caller) may(p Permission) bool {
 	return p == anybody || slices.Contains(c.rights, View) && slices.Contains(c.rights, p)
+}
+
+// mayFor tells whether the caller has the permission for the locks of this owner.
+func (c caller) mayFor(p Permission, owner string) bool {
+	return c.may(p) || slices.Contains(c.rights, View) && slices.ContainsFunc(c.rights, func(right Permission) bool { return right.covers(p, owner) })
+}
+
+// maySome tells whether there may be a lock for which the caller has the permission.
+func (c caller) maySome(p Permission) bool {
+	return c.may(p) || slices.Contains(c.rights, View) && slices.ContainsFunc(c.rights, func(right Permission) bool { return right.what() == p })
 }
 
 type callerKey struct{}
@@ -55,13 +65,13 @@ func (d *Dashboard) whoAsks(r *http.Request) caller {
 	case SourceHeader:
 		c.name, groups, c.why = a.headerName(r, peer)
 	}
-	if c.name != "" && a.Permissions == nil {
+	if permissions := a.permissions(); c.name != "" && permissions == nil {
 		c.rights = []Permission{View, Backtrace}
 	} else if c.name != "" {
-		c.rights = a.Permissions.grants(c.name, groups)
+		c.rights = permissions.grants(c.name, groups)
 	}
 	if d.config.HideBacktraces {
-		c.rights = slices.DeleteFunc(slices.Clone(c.rights), func(p Permission) bool { return p == Backtrace })
+		c.rights = slices.DeleteFunc(slices.Clone(c.rights), func(p Permission) bool { return p.what() == Backtrace })
 	}
 	return c
 }

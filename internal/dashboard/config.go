@@ -51,6 +51,9 @@ type Config struct {
 	// [metadata.ErrChanged] when that hold is over, [ErrUnknown] when nobody can tell what became of the removal.
 	ForceUnlock func(ctx context.Context, r metadata.Removal, a metadata.Action) error
 
+	// Notify tells somebody outside of a force unlock, in JSON. Nil: nobody is told. Its error must not hold secrets, such as an address.
+	Notify func(ctx context.Context, notice []byte) error
+
 	Access Access           // who callers are and what they may do
 	Policy staleness.Policy // of the unlocker, for locks without readable deadlines
 	Log    zerolog.Logger
@@ -65,6 +68,8 @@ type Config struct {
 	HideBacktraces bool
 	MinRefresh     time.Duration // pages look no more often
 	Links          []Link        // on the page of a lock
+	Sources        []SourceLink  // of the frames of backtraces
+	HSTS           time.Duration // how long browsers shall come by TLS only, once they did; 0 = not said
 	FrameAncestors []string      // origins whose pages may show ours in a frame; none by default
 }
 
@@ -104,6 +109,9 @@ func (c *Config) check() error {
 	}
 	if c.MinRefresh < 0 || c.MinRefresh > time.Minute {
 		return fmt.Errorf("dashboard: pages that refresh every %v at most are not possible: from 0 to 1m", c.MinRefresh)
+	}
+	if c.HSTS < 0 {
+		return errors.New("dashboard: the time for which browsers shall come by TLS only must not be negative")
 	}
 	if err := checkAncestors(c.FrameAncestors); err != nil {
 		return fmt.Errorf("dashboard: %w", err)

@@ -24,6 +24,7 @@ type Dashboard struct {
 	metrics   *metrics
 	rate      rate
 	past      past
+	notices   chan []byte // that wait to be sent
 	handler   http.Handler
 }
 
@@ -32,7 +33,7 @@ func New(config Config) (*Dashboard, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{config: config, metrics: newMetrics(), reader: newTraceReader()}
+	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices), reader: newTraceReader(config.Sources)}
 	d.picture.config = &d.config
 	if err := d.prefixes(); err != nil {
 		return nil, err

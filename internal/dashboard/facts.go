@@ -163,7 +163,7 @@ func (d *Dashboard) fieldViews(c caller, doc metadata.Document) []fieldView {
 	left := maxFieldsBytes
 	for _, f := range doc.Fields {
 		v := fieldView{Key: f.Name, Value: f.Value, Bytes: len(f.Value), Created: f.CreateRevision, Changed: f.ModRevision}
-		if hidden(c, f.Name) {
+		if hidden(c, doc.Owner, f.Name) {
 			continue
 		}
 		if d.config.Layout.Prefix() != "" {
@@ -181,6 +181,6 @@ func (d *Dashboard) fieldViews(c caller, doc metadata.Document) []fieldView {
 }
 
 // hidden tells whether the field may hold a backtrace, and the caller may not see those.
-func hidden(c caller, field string) bool {
-	return !c.may(Backtrace) && (field == metadata.FieldBacktrace || field == metadata.FieldMetadata)
+func hidden(c caller, owner, field string) bool {
+	return !c.mayFor(Backtrace, owner) && (field == metadata.FieldBacktrace || field == metadata.FieldMetadata)
 }

@@ -49,6 +49,14 @@ func (d *Dashboard) find(r *http.Request) (*lockView, error) {
 	return v, nil
 }
 
+// owner is the owner of the current hold.
+func (v *lockView) owner() string {
+	if v.row == nil {
+		return ""
+	}
+	return v.Owner
+}
+
 // read takes the lock from etcd, which knows more than the picture and knows it earlier.
 func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
 	document, revision, err := d.config.Document(ctx, name)

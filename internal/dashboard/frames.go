@@ -12,7 +12,8 @@ type frame struct {
 	Func string // empty when the line was not understood
 	File string
 	Line string
-	Own  bool // code of the program itself, not of a runtime or library
+	Own  bool   // code of the program itself, not of a runtime or library
+	URL  string // where the code can be read
 }
 
 // stretch is some frames in a row, all of the program's own code or none.
@@ -40,13 +41,15 @@ type trace struct {
 
 // traceReader reads backtraces, whatever language wrote them.
 type traceReader struct {
-	shapes []*regexp.Regexp // of a frame in the languages that have clients; a line that fits none is shown as it is
-	places []string         // parts of the paths of runtimes and libraries
-	funcs  []string         // first words of functions of runtimes, libraries and our own client
+	shapes  []*regexp.Regexp // of a frame in the languages that have clients; a line that fits none is shown as it is
+	places  []string         // parts of the paths of runtimes and libraries
+	sources []SourceLink
+	funcs   []string // first words of functions of runtimes, libraries and our own client
 }
 
-func newTraceReader() traceReader {
+func newTraceReader(sources []SourceLink) traceReader {
 	return traceReader{
+		sources: sources,
 		shapes: []*regexp.Regexp{
 			// Python: File "app/jobs.py", line 12, in run
 			regexp.MustCompile(`^File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<func>.+))?$`),
@@ -132,6 +135,7 @@ func (t traceReader) frame(line string) frame {
 		f.File, f.Line = m[shape.SubexpIndex("file")], m[shape.SubexpIndex("line")]
 		f.Func = m[shape.SubexpIndex("func")]
 		f.Own = !t.foreign(f)
+		f.URL = t.link(f)
 		return f
 	}
 	return f

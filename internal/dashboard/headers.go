@@ -32,6 +32,9 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 		h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()")
 		h.Set("X-Robots-Tag", "noindex, nofollow")
 		h.Set("Cache-Control", "no-store")
+		if d.config.HSTS > 0 && r.TLS != nil { // behind a proxy that ends TLS it is for the proxy to say
+			h.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", int(d.config.HSTS.Seconds())))
+		}
 		next.ServeHTTP(w, r)
 	})
 }

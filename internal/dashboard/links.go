@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -22,23 +23,30 @@ func linkFields() []string { return []string{"name", "owner", "host", "pid", "ho
 // ParseLink reads "logs=https://logs.example/?q={host}".
 func ParseLink(text string) (Link, error) {
 	name, template, ok := strings.Cut(text, "=")
-	bad := func(why string) (Link, error) { return Link{}, fmt.Errorf("the link %q %s", text, why) }
 	if !ok || strings.TrimSpace(name) == "" {
-		return bad("is not of the form NAME=https://host/path?query")
+		return Link{}, fmt.Errorf("the link %q is not of the form NAME=https://host/path?query", text)
 	}
+	if err := checkTemplate(template, linkFields()); err != nil {
+		return Link{}, fmt.Errorf("the link %q %w", text, err)
+	}
+	return Link{name, template}, nil
+}
+
+// checkTemplate wants an https address in which nothing but these fields stands in braces, none of them in the host: data must not
+// choose where the link leads to.
+func checkTemplate(template string, fields []string) error {
 	for _, field := range regexp.MustCompile(`\{[^}]*\}?|\}`).FindAllString(template, -1) {
-		if !slices.Contains(linkFields(), strings.Trim(field, "{}")) || len(field) < 2 || field[len(field)-1] != '}' {
-			return bad("has " + field + ", but there are only {" + strings.Join(linkFields(), "}, {") + "}")
+		if !slices.Contains(fields, strings.Trim(field, "{}")) || len(field) < 2 || field[len(field)-1] != '}' {
+			return fmt.Errorf("has %s, but there are only {%s}", field, strings.Join(fields, "}, {"))
 		}
 	}
-	// Data must not choose where the link leads to.
 	u, err := url.Parse(regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template, "x"))
 	host, _, _ := strings.Cut(strings.TrimPrefix(template, "https://"), "/")
 	host, _, _ = strings.Cut(host, "?")
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(host, "{}#") {
-		return bad("must begin with https:// and a host that is always the same")
+		return errors.New("must begin with https:// and a host that is always the same")
 	}
-	return Link{name, template}, nil
+	return nil
 }
 
 // to is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.

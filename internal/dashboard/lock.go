@@ -88,8 +88,8 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 		p.Skew = "clock skew +" + short(ahead)
 	}
 	switch {
-	case d.noBacktraces(c) != "":
-		p.Hidden = d.noBacktraces(c)
+	case d.noBacktraces(c, row.Owner) != "":
+		p.Hidden = d.noBacktraces(c, row.Owner)
 	case v.unread != "":
 		if p.Trace = d.reader.read(d.traces.of(row).text); p.Trace == nil {
 			p.Hidden = "Not read: etcd did not answer (" + v.unread + ")."
@@ -101,10 +101,12 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	p.Waiters = d.waiterViews(v.waiters, p.lens)
 	p.Commands, p.Links = d.commands(row), d.links(row)
 	p.Unlock = "mutexctl force-unlock " + shell(row.Name)
-	switch err := d.mayUnlock(c); {
+	switch {
 	case d.config.ForceUnlock == nil:
-	case err != nil:
+	case !c.maySome(Unlock):
 		p.NoForce = "Force unlock needs the permission unlock."
+	case !c.mayFor(Unlock, row.Owner):
+		p.NoForce = "You may force-unlock locks of other owners only."
 	case p.stale || v.unread != "":
 		p.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
 	default:
@@ -173,6 +175,8 @@ func (d *Dashboard) backtrace(r *http.Request) (answer, error) {
 	switch {
 	case err != nil:
 		return answer{}, err
+	case d.noBacktraces(callerOf(r), v.owner()) != "":
+		return answer{}, d.admitFor(callerOf(r), Backtrace, v.owner())
 	case v.unread != "":
 		return answer{}, &problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
 			Detail: "The backtrace could not be read: " + v.unread + ".", Retry: 5 * time.Second}

@@ -25,6 +25,36 @@ const (
 
 func permissions() []Permission { return []Permission{View, Backtrace, Audit, Unlock} }
 
+// scope is between a permission and the owner for whose locks alone it is given: "unlock owner:billing".
+const scope = " owner:"
+
+// what is the permission without its scope.
+func (p Permission) what() Permission {
+	what, _, _ := strings.Cut(string(p), scope)
+	return Permission(what)
+}
+
+// covers tells whether a permission with a scope is that one and is given for this owner.
+func (p Permission) covers(what Permission, owner string) bool {
+	have, pattern, scoped := strings.Cut(string(p), scope)
+	return scoped && Permission(have) == what && fits(pattern, owner)
+}
+
+// fits tells whether the text is the pattern, in which * stands for anything.
+func fits(pattern, text string) bool {
+	first, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == text
+	}
+	text, ok := strings.CutPrefix(text, first)
+	for i := 0; ok && i <= len(text); i++ {
+		if fits(rest, text[i:]) {
+			return true
+		}
+	}
+	return false
+}
+
 // Permissions say who may do what. What is not said is denied.
 type Permissions struct {
 	Everyone []Permission            `yaml:"everyone"` // who has a name, whichever
@@ -39,6 +69,7 @@ type Permissions struct {
 //	  ann@example.org: [view, backtrace, audit, unlock]
 //	groups:
 //	  on-call: [view, backtrace, unlock]
+//	  team-billing: [view, backtrace owner:billing-*, unlock owner:billing-*]
 func ParsePermissions(file []byte) (*Permissions, error) {
 	var p Permissions
 	decoder := yaml.NewDecoder(bytes.NewReader(file))
@@ -62,7 +93,11 @@ func (p *Permissions) check() error {
 	}
 	for who, list := range all {
 		for _, one := range list {
-			if !slices.Contains(permissions(), one) {
+			what, pattern, scoped := strings.Cut(string(one), scope)
+			if scoped && (pattern == "" || len(pattern) > 100 || strings.Count(pattern, "*") > 2 || what != string(Unlock) && what != string(Backtrace)) {
+				return fmt.Errorf("%s has the permission %q, but only backtrace and unlock can be given for one owner, as in \"unlock owner:billing-*\"", who, one)
+			}
+			if !slices.Contains(permissions(), one.what()) {
 				return fmt.Errorf("%s has the permission %q, but there are only view, backtrace, audit and unlock", who, one)
 			}
 		}
@@ -85,12 +120,13 @@ func (p *Permissions) grants(name string, groups []string) []Permission {
 
 // anyone tells whether anybody at all has the permission.
 func (p *Permissions) anyone(may Permission) bool {
-	if slices.Contains(p.Everyone, may) {
+	given := func(one Permission) bool { return one.what() == may }
+	if slices.ContainsFunc(p.Everyone, given) {
 		return true
 	}
 	for _, who := range []map[string][]Permission{p.Users, p.Groups} {
 		for _, list := range who {
-			if slices.Contains(list, may) {
+			if slices.ContainsFunc(list, given) {
 				return true
 			}
 		}

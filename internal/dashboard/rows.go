@@ -72,7 +72,7 @@ func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 	if r.Alive != nil {
 		v.Alive, v.Progress = at.age(r.Alive.At), clip(r.Alive.Progress, maxLineShown)
 	}
-	if !c.may(Backtrace) {
+	if !c.mayFor(Backtrace, r.Owner) {
 		v.Frame = ""
 	} else if v.Frame = clip(d.traces.of(r).first, maxLineShown); v.Frame != "" {
 		v.Version += "-at"

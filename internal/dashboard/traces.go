@@ -32,8 +32,11 @@ const (
 	maxTraces     = 32 << 20              // bytes kept
 )
 
-// Run fetches what pages may need ahead of them, until ctx ends. The dashboard works without it.
+// Run fetches what pages may need ahead of them, and sends notices of force unlocks, until ctx ends. The pages work without it.
 func (d *Dashboard) Run(ctx context.Context) error {
+	var notifying sync.WaitGroup
+	notifying.Go(func() { d.notify(ctx) })
+	defer notifying.Wait()
 	for {
 		d.observe()
 		if !d.config.HideBacktraces && d.config.Fresh().level(d.config.Now()) == live {

@@ -105,6 +105,9 @@ func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error
 	if len(document.Fields) == 0 || document.UUID != w.Hold || document.Token != w.Token {
 		return action, d.conflict(ctx, w, document)
 	}
+	if err := d.admitFor(callerOf(r), Unlock, document.Owner); err != nil {
+		return action, err
+	}
 	record := document.Record
 	why := action.Reason
 	if action.Ticket != "" {
@@ -114,11 +117,15 @@ func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error
 	err = d.config.ForceUnlock(ctx, metadata.Removal{Record: &record, Ending: ending}, action)
 	switch {
 	case err == nil:
-		return action, nil
 	case errors.Is(err, metadata.ErrChanged), errors.Is(err, ErrUnknown):
-		return action, d.lookAgain(ctx, w, &record, ending, err)
+		if err := d.lookAgain(ctx, w, &record, ending, err); err != nil {
+			return action, err
+		}
+	default:
+		return action, d.notDone(err)
 	}
-	return action, d.notDone(err)
+	d.tell(w, record.Owner, action)
+	return action, nil
 }
 
 // holder is the holder in one line.

@@ -68,6 +68,9 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 		asked := r.URL.Query().Get("hold")
 		return answer{}, d.conflict(r.Context(), wish{Name: v.lock, Hold: asked}, v.document)
 	}
+	if err := d.admitFor(callerOf(r), Unlock, v.Owner); err != nil {
+		return answer{}, err
+	}
 	p := d.unlockPage(callerOf(r), v)
 	p.Typed, p.Reason, p.Ticket, p.Wrong = boxText(name), boxText(typed.Reason), boxText(typed.Ticket), wrong
 	a := answer{Type: typeHTML, Header: map[string]string{
@@ -91,7 +94,7 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 	if row.Alive != nil {
 		p.Alive, p.Progress = p.age(row.Alive.At), row.Alive.Progress
 	}
-	if c.may(Backtrace) {
+	if c.mayFor(Backtrace, row.Owner) {
 		if trace := d.reader.read(v.document.Backtrace); trace != nil && trace.First != nil {
 			p.Frame = trace.First.short()
 		}

@@ -1,0 +1,87 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// A force unlock can be told to somebody outside, such as the channel of the owner. It happens after the answer, and nothing depends
+// on it: what was done stands in the history and in the audit.
+const (
+	maxNotices    = 64 // that wait; a person does one at a time
+	noticeTimeout = 5 * time.Second
+	noticeTries   = 3
+	noticeRest    = 2 * time.Second // before the second try, twice that before the third
+)
+
+// noticeJSON is what is told.
+type noticeJSON struct {
+	Event  string `json:"event"` // force-unlock
+	ID     string `json:"audit_id"`
+	At     string `json:"at"`
+	Lock   string `json:"lock"`
+	Owner  string `json:"owner"`
+	Holder string `json:"holder"` // in one line
+	Hold   string `json:"hold"`
+	Actor  string `json:"actor"`
+	Reason string `json:"reason"`
+	Ticket string `json:"ticket,omitempty"`
+	URL    string `json:"url,omitempty"` // the page of the hold, where the external URL is known
+}
+
+// tell queues the notice of what was done.
+func (d *Dashboard) tell(w wish, owner string, a metadata.Action) {
+	if d.config.Notify == nil {
+		return
+	}
+	n := noticeJSON{Event: a.Action, ID: a.ID, At: iso(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder, Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket}
+	if d.urls.origin != "" {
+		n.URL = d.urls.origin + d.urls.Lock(w.Name, w.historyID())
+	}
+	body, err := json.Marshal(n)
+	if err == nil {
+		select {
+		case d.notices <- body:
+			return
+		default:
+		}
+	}
+	d.metrics.notices.WithLabelValues("dropped").Inc()
+	d.config.Log.Error().Err(err).Str("audit_id", a.ID).Msg("the notice of a force unlock is not sent: too many wait")
+}
+
+// notify sends what is queued until ctx ends.
+func (d *Dashboard) notify(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case body := <-d.notices:
+			d.sendNotice(ctx, body)
+		}
+	}
+}
+
+func (d *Dashboard) sendNotice(ctx context.Context, body []byte) {
+	var err error
+	for try := range noticeTries {
+		if try > 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(try) * noticeRest):
+			}
+		}
+		sending, cancel := context.WithTimeout(ctx, noticeTimeout)
+		err = d.config.Notify(sending, body)
+		if cancel(); err == nil {
+			d.metrics.notices.WithLabelValues("success").Inc()
+			d.config.Log.Info().RawJSON("notice", body).Msg("a force unlock was told")
+			return
+		}
+	}
+	d.metrics.notices.WithLabelValues("error").Inc()
+	d.config.Log.Error().Err(err).RawJSON("notice", body).Int("tries", noticeTries).Msg("a force unlock could not be told")
+}
