@@ -41,7 +41,7 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 	}
 	v := auditPage{page: d.page(callerOf(r), "audit"), Total: len(all), Text: boxText(p.query.text), Problems: p.query.problems,
 		Path: d.urls.To("audit"), Clear: d.urls.To("audit")}
-	v.Here, v.JSON = "audit", d.urls.To("api/v1/audit", "q", p.query.text)
+	v.Here, v.Follows, v.JSON = "audit", true, d.urls.To("api/v1/audit", "q", p.query.text)
 	found, matched, next := d.foundActions(p, all)
 	v.Matched = matched
 	for _, a := range found {

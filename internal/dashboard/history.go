@@ -80,7 +80,7 @@ func (d *Dashboard) history(r *http.Request) (answer, error) {
 	all, err := d.endings(r.Context(), "")
 	v := historyPage{page: d.page(callerOf(r), "history"), Total: len(all), Text: boxText(p.query.text), Problems: p.query.problems,
 		Path: d.urls.To("history"), Clear: d.urls.To("history")}
-	v.Here, v.JSON = "history", d.urls.To("api/v1/history", "q", p.query.text)
+	v.Here, v.Follows, v.JSON = "history", true, d.urls.To("api/v1/history", "q", p.query.text)
 	if err != nil {
 		v.Unread = d.config.Explain(err)
 	}

@@ -105,12 +105,8 @@ func nameB64(name string) string {
 
 // actions reads the audit trail.
 func (d *Dashboard) actions(ctx context.Context) ([]metadata.Action, error) {
-	if d.config.Audit == nil {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	all, err := d.config.Audit(ctx, maxRecorded)
+	all, err := d.past.actions.get(ctx, d.config.Now(), d.config.Audit)
+	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b metadata.Action) int { return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.Token, a.Token)) })
 	return all, err
 }

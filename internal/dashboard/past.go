@@ -20,10 +20,8 @@ type past struct {
 	heard   time.Time // last sign of life of etcd before a list was read anew
 	relists uint64
 
-	read  sync.Mutex // one reads etcd for all
-	kept  []metadata.Ending
-	err   error // of the last read
-	stamp time.Time
+	recorded recent[metadata.Ending]
+	actions  recent[metadata.Action]
 }
 
 // gap is a time in which the watch was interrupted: a hold that began and ended in it was not seen.
@@ -74,33 +72,45 @@ func (d *Dashboard) observe() {
 	p.heard, p.relists = fresh.Heard, relists
 }
 
-// recorded reads the endings in etcd, at most once in pastEvery for all who ask. When etcd does not answer, what it said last is
-// returned with the error.
-func (d *Dashboard) recorded(ctx context.Context) ([]metadata.Ending, error) {
-	if d.config.History == nil {
+// recent is what etcd said last; one reads it for all who ask.
+type recent[T any] struct {
+	mu    sync.Mutex
+	list  []T
+	err   error // of the last read
+	stamp time.Time
+}
+
+// get reads at most once in pastEvery. When etcd does not answer, what it said last is returned with the error.
+func (k *recent[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T, error) {
+	if read == nil {
 		return nil, nil
 	}
-	p := &d.past
-	p.read.Lock()
-	defer p.read.Unlock()
-	now := d.config.Now()
-	if age := now.Sub(p.stamp); age >= 0 && age < pastEvery {
-		return p.kept, p.err // a silent etcd is not asked anew by each of them
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if age := now.Sub(k.stamp); age >= 0 && age < pastEvery {
+		return k.list, k.err // a silent etcd is not asked anew by each of them
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	endings, err := d.config.History(ctx, maxRecorded)
+	list, err := read(ctx, maxRecorded)
 	if err == nil {
-		p.kept = endings
+		k.list = list
 	}
-	p.err, p.stamp = err, now
-	return p.kept, p.err
+	k.err, k.stamp = err, now
+	return k.list, k.err
+}
+
+// forget makes the next one read again.
+func (k *recent[T]) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stamp = time.Time{}
 }
 
 // endings are the holds of a lock that are known to be over, newest first; "" is all locks. What stands in etcd is exact and wins
 // over what was seen.
 func (d *Dashboard) endings(ctx context.Context, lock string) ([]metadata.Ending, error) {
-	recorded, err := d.recorded(ctx)
+	recorded, err := d.past.recorded.get(ctx, d.config.Now(), d.config.History)
 	type hold struct {
 		lock  string
 		token int64

@@ -74,8 +74,21 @@ func (d *Dashboard) about(c caller) []fact {
 		rights[i] = string(right)
 	}
 	list := []fact{{"callers' names", string(d.config.Access.Source)}, {"you may", strings.Join(rights, ", ")}, {"force unlock", force}}
-	if d.config.HideBacktraces {
-		list = append(list, fact{"backtraces", "hidden"})
+	for _, f := range []struct {
+		label, value string
+		ok           bool
+	}{
+		{"backtraces", "hidden", d.config.HideBacktraces},
+		{"force unlocks", "are told to a webhook", d.config.Notify != nil},
+		{"address", d.urls.origin + d.urls.prefix, d.urls.origin != ""},
+		{"pages refresh", "every " + short(d.config.MinRefresh) + " at most", d.config.MinRefresh >= time.Second},
+		{"in frames of", strings.Join(d.config.FrameAncestors, " "), len(d.config.FrameAncestors) > 0},
+		{"links", plural(len(d.config.Links), "on the page of a lock", "on the page of a lock"), len(d.config.Links) > 0},
+		{"source links", plural(len(d.config.Sources), "prefix", "prefixes"), len(d.config.Sources) > 0},
+	} {
+		if f.ok {
+			list = append(list, fact{f.label, f.value})
+		}
 	}
 	gaps, since := d.watched()
 	if !since.IsZero() {

@@ -124,6 +124,8 @@ func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error
 	default:
 		return action, d.notDone(err)
 	}
+	d.past.recorded.forget() // who did it looks for it next
+	d.past.actions.forget()
 	d.tell(w, record.Owner, action)
 	return action, nil
 }

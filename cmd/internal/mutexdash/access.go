@@ -4,7 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
+	"sync"
+	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
@@ -25,12 +29,12 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.header, "web.identity.header", "X-Forwarded-User", "`header` with the name, for identity header")
 	fs.StringVar(&o.groups, "web.identity.groups-header", "", "`header` with the groups of the caller, comma separated, for identity header")
 	fs.StringSliceVar(&o.proxies, "web.trusted-proxies", nil, "`addresses` and networks of the proxies whose headers are believed, comma separated or repeated")
-	fs.StringVar(&o.permissions, "web.permissions-file", "", "YAML `file` that gives view, backtrace, audit and unlock to everyone, users and groups; without it, who has a name may view and see backtraces")
+	fs.StringVar(&o.permissions, "web.permissions-file", "", "YAML `file` that gives view, backtrace, audit and unlock to everyone, users and groups, read again when it changes; without it, who has a name may view and see backtraces")
 	fs.BoolVar(&o.forceUnlock, "web.enable-force-unlock", false, "let callers with the permission unlock end holds; needs an identity, a permissions file, and an etcd role that may write")
 }
 
 // read reads the files that the flags name and says what contradicts.
-func (o *accessOptions) read(webConfig string) (dashboard.Access, error) {
+func (o *accessOptions) read(webConfig string, log zerolog.Logger) (dashboard.Access, error) {
 	a := dashboard.Access{Source: dashboard.Source(o.identity), Header: o.header, GroupsHeader: o.groups}
 	var err error
 	if a.TrustedProxies, err = dashboard.ParseProxies(o.proxies); err != nil {
@@ -40,6 +44,7 @@ func (o *accessOptions) read(webConfig string) (dashboard.Access, error) {
 		if a.Permissions, err = readPermissions(o.permissions); err != nil {
 			return a, fmt.Errorf("the permissions file %s: %w", o.permissions, err)
 		}
+		a.Reread = rereading(o.permissions, a.Permissions, log)
 	}
 	switch a.Source {
 	case dashboard.SourceBasic:
@@ -69,10 +74,45 @@ func readPermissions(file string) (*dashboard.Permissions, error) {
 	return dashboard.ParsePermissions(text)
 }
 
+// rereadEvery is how often the permissions file is looked at: who loses a permission must not keep it for long.
+const rereadEvery = time.Second
+
+// rereading returns the permissions as the file has them now. While the file can not be read or is wrong, the last sound ones count.
+func rereading(file string, now *dashboard.Permissions, log zerolog.Logger) func() *dashboard.Permissions {
+	var (
+		mu      sync.Mutex
+		looked  = time.Now()
+		trouble string
+	)
+	return func() *dashboard.Permissions {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(looked) < rereadEvery {
+			return now
+		}
+		looked = time.Now()
+		fresh, err := readPermissions(file)
+		switch {
+		case err != nil && err.Error() != trouble:
+			trouble = err.Error()
+			log.Error().Err(err).Str("file", file).Msg("the permissions file can not be used, the last sound one counts")
+		case err == nil && (trouble != "" || !reflect.DeepEqual(fresh, now)):
+			trouble = ""
+			log.Info().Str("file", file).Msg("the permissions were read again")
+		}
+		if err == nil {
+			now = fresh
+		}
+		return now
+	}
+}
+
 // webConfig is the part of the web server's configuration that tells how callers prove who they are.
 type webConfig struct {
 	Users map[string]string `yaml:"basic_auth_users"`
 	TLS   struct {
+		Cert       string `yaml:"cert_file"`
+		Text       string `yaml:"cert"`
 		ClientAuth string `yaml:"client_auth_type"`
 	} `yaml:"tls_server_config"`
 }

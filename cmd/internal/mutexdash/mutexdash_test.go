@@ -132,16 +132,19 @@ func TestRoleThatOnlyReadsThePrefixIsEnough(t *testing.T) {
 
 func TestWrongFlagsAreOneSentence(t *testing.T) {
 	for args, says := range map[string]string{
-		"--web.listn-address=:1":              "there is no flag --web.listn-address: do you mean --web.listen-address?",
-		"--web.external-url=ftp://x":          `the external URL "ftp://x" is not of the form https://host/path`,
-		"--web.external-url=https://x/a/../b": "must be plain",
-		"--web.ops-address=:8080":             "two listeners have the same address :8080",
-		"--etcd.cacert=/does/not/exist":       "no such file",
-		"--sweep.clock-skew=-1s":              "negative",
-		"--locks.prefix=/":                    "prefix",
-		"--log.level=loud":                    "loud",
-		"--web.config.file=/does/not/exist":   "/does/not/exist",
-		"surplus":                             "surplus",
+		"--web.listn-address=:1":               "there is no flag --web.listn-address: do you mean --web.listen-address?",
+		"--web.external-url=ftp://x":           `the external URL "ftp://x" is not of the form https://host/path`,
+		"--web.external-url=https://x/a/../b":  "must be plain",
+		"--web.ops-address=:8080":              "two listeners have the same address :8080",
+		"--etcd.cacert=/does/not/exist":        "no such file",
+		"--sweep.clock-skew=-1s":               "negative",
+		"--locks.prefix=/":                     "prefix",
+		"--log.level=loud":                     "loud",
+		"--web.config.file=/does/not/exist":    "/does/not/exist",
+		"--web.source-link=https://git/{file}": "PREFIX=https://host/path/{file}",
+		"--web.unlock-webhook=ftp://x":         "https://host/path",
+		"--web.hsts=24h":                       "needs a certificate",
+		"surplus":                              "surplus",
 	} {
 		err := flags.Execute(t.Context(), mutexdash.Command(), []string{args})
 		if err == nil || !strings.Contains(err.Error(), says) {

@@ -45,9 +45,12 @@ func run(ctx context.Context, o options) error {
 		return daemon.Usage(err)
 	}
 	defer etcd.Close()
-	access, err := o.access.read(o.web.ConfigFile)
+	access, err := o.access.read(o.web.ConfigFile, log)
 	if err != nil {
 		return daemon.Usage(err)
+	}
+	if config, err := readWebConfig(o.web.ConfigFile); o.hsts > 0 && (err != nil || config.TLS.Cert+config.TLS.Text == "") {
+		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: where a proxy ends TLS, the proxy says it"), err))
 	}
 	r, err := join(o, access, etcd, log)
 	if err != nil {
@@ -82,6 +85,19 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 	r.metrics = lockmetrics.New(shown)
 	config := r.config(o, log)
 	config.Access, config.FrameAncestors, config.MinRefresh = access, o.ancestors, o.minRefresh
+	config.HSTS = o.hsts
+	for _, text := range o.sources {
+		source, err := dashboard.ParseSourceLink(text)
+		if err != nil {
+			return nil, err
+		}
+		config.Sources = append(config.Sources, source)
+	}
+	if o.webhook != "" {
+		if config.Notify, err = webhook(o.webhook); err != nil {
+			return nil, err
+		}
+	}
 	for _, text := range o.links {
 		link, err := dashboard.ParseLink(text)
 		if err != nil {

@@ -3,12 +3,14 @@ package mutexdash_test
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -120,4 +122,73 @@ func TestPasswordOfTheWebServerIsTheIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers(t, "ann:x@"+p.pages+"/", http.StatusUnauthorized, "wants to know who you are")
+}
+
+func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	take(t, etcd.Client(t), "nightly/run")
+	permissions := write(t, "permissions.yaml", "everyone: [view]\n")
+	p := start(t, etcd.Endpoint(), "--web.identity=header", "--web.identity.header=X-User", "--web.trusted-proxies=127.0.0.1", "--web.permissions-file="+permissions)
+	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+	becomes := func(status int) {
+		t.Helper()
+		last := 0
+		for end := time.Now().Add(20 * time.Second); last != status && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.pages+"/audit", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("X-User", "ann")
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			last = resp.StatusCode
+		}
+		if last != status {
+			t.Fatalf("the audit answers %d, want %d", last, status)
+		}
+	}
+	becomes(http.StatusForbidden)
+	for _, c := range []struct {
+		text   string
+		status int
+	}{{"everyone: [view, audit]\n", http.StatusOK}, {"everyone: [all]\n", http.StatusOK}, {"everyone: [view]\n", http.StatusForbidden}} {
+		if err := os.WriteFile(permissions, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		becomes(c.status)
+	}
+}
+
+func TestForceUnlockIsToldToTheWebhook(t *testing.T) {
+	told := make(chan string, 9)
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if told <- r.Method + " " + r.URL.String() + " " + string(body); len(told) == 1 {
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		}
+	}))
+	defer hook.Close()
+	etcd := etcdtest.Start(t)
+	client := etcd.Client(t)
+	take(t, client, "nightly/run")
+	p := start(t, etcd.Endpoint(), "--web.identity=header", "--web.trusted-proxies=127.0.0.1", "--web.enable-force-unlock", "--web.unlock-webhook="+hook.URL+"/hook?key=secret",
+		"--web.permissions-file="+write(t, "permissions.yaml", "users: {ann: [view, unlock]}\n"))
+	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+	if status, page := forceUnlock(t, p, client, "ann"); status != http.StatusSeeOther {
+		t.Fatalf("the answer is %d %s", status, page)
+	}
+	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_notices_total{result="success"} 1`)
+	close(told)
+	n := 0
+	for notice := range told { // a redirect is no answer: it was tried again, and not sent on
+		if n++; !strings.HasPrefix(notice, "POST /hook?key=secret {") || !strings.Contains(notice, `"lock":"nightly/run"`) || !strings.Contains(notice, `"owner":"billing"`) {
+			t.Errorf("told was %s", notice)
+		}
+	}
+	if n != 2 {
+		t.Errorf("it was told %d times, want a second time after the redirect", n)
+	}
 }
