@@ -1,7 +1,7 @@
 {{/*
 What is the same in the pods of all components: who they are, what they may, where they run.
 (dict "root" . "component" "unlocker" "values" .Values.unlocker "container" the container as YAML
-"permissions" the ConfigMap with the permissions, or "" "annotations" of the pod)
+"permissions" the ConfigMap with the permissions, or "" "alertmanager" the secret for it, or "" "annotations" of the pod)
 */}}
 {{- define "unlocker.pod" -}}
 {{- $root := .root -}}
@@ -153,6 +153,12 @@ its secrets, unlike a subPath. (list . identity)
       {{- end }}
 {{- end }}
 {{- end }}
+{{- with .alertmanager }}
+- name: alertmanager
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
 {{- with .permissions }}
 - name: permissions
   configMap:
@@ -169,6 +175,9 @@ its secrets, unlike a subPath. (list . identity)
 {{- end }}
 {{- if .values.webConfig.secret }}
 - {name: web, mountPath: /etc/unlocker/web, readOnly: true}
+{{- end }}
+{{- if .alertmanager }}
+- {name: alertmanager, mountPath: /etc/unlocker/alertmanager, readOnly: true}
 {{- end }}
 {{- if .permissions }}
 - {name: permissions, mountPath: /etc/unlocker/permissions, readOnly: true}

@@ -11,11 +11,22 @@
 {{- include "unlocker.flag" (list "metrics.lock-series-limit" $c.metrics.lockSeriesLimit) }}
 {{- include "unlocker.flag" (list "metrics.event-retention" $c.metrics.eventRetention) }}
 {{- include "unlocker.flag" (list "history.retention" $c.history.retention) }}
+{{- include "unlocker.flag" (list "history.max" $c.history.max) }}
+{{- with $c.alertmanager }}
+{{- include "unlocker.flag" (list "alertmanager.url" (join "," .urls)) }}
+{{- include "unlocker.flag" (list "alertmanager.resend-delay" .resendDelay) }}
+{{- range $name, $value := .labels }}
+{{- include "unlocker.flag" (list "alertmanager.label" (printf "%s=%s" $name $value)) }}
+{{- end }}
+{{- if .httpConfig.secret }}
+{{- include "unlocker.flag" (list "alertmanager.config.file" (printf "/etc/unlocker/alertmanager/%s" .httpConfig.key)) }}
+{{- end }}
+{{- end }}
 {{- include "unlocker.flag" (list "web.listen-address" ":10980") }}
 {{- if $c.webConfig.secret }}
 {{- include "unlocker.flag" (list "web.probe-address" ":10982") }}
 {{- end }}
-{{- include "unlocker.flag" (list "web.external-url" $c.externalURL) }}
+{{- include "unlocker.flag" (list "dashboard.url" (default (include "unlocker.dashboardURL" .) $c.dashboardURL)) }}
 {{- include "unlocker.daemonFlags" (list . $c) }}
 {{- with $c.extraArgs }}
 {{- toYaml . | nindent 0 }}

@@ -13,6 +13,11 @@
 {{- if and $v.sweep.dryRun (ne $v.policy "auto-unlock") -}}
 {{- fail "sweep.dryRun says what auto-unlock would remove, and policy is not auto-unlock: choose one of them" -}}
 {{- end -}}
+{{- with $v.unlocker.alertmanager -}}
+{{- if and (not .urls) (or .resendDelay .labels .httpConfig.secret) -}}
+{{- fail "unlocker.alertmanager says how to alert, and its urls are missing" -}}
+{{- end -}}
+{{- end -}}
 {{- include "unlocker.validateEtcd" . -}}
 {{- include "unlocker.validateIdentity" $v.mutexdash -}}
 {{- include "unlocker.validateRoutes" $v.mutexdash -}}

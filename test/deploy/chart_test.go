@@ -1,0 +1,233 @@
+//go:build chart
+
+package deploy
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var rendered = flag.String("rendered", "", "directory with the rendered scenarios of the chart")
+
+// TestTheProgramsStartAsTheChartSays takes flags, variables, files and probes of every pod of every scenario and starts the programs
+// with them, next to etcds with the users, roles and certificates that the secrets stand for.
+func TestTheProgramsStartAsTheChartSays(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(*rendered, "*.yaml"))
+	if err != nil || len(files) < 12 {
+		t.Fatalf("only %d rendered scenarios in %q (%v): make chart", len(files), *rendered, err)
+	}
+	used := &usedFlags{}
+	t.Cleanup(func() { used.check(t) })
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := readRelease(t, file)
+			for _, pod := range r.daemons {
+				r.run(t, pod, used)
+			}
+			r.helmTest(t)
+			for _, p := range r.running {
+				p.end(t)
+			}
+		})
+	}
+}
+
+// run starts what a pod starts, and probes it.
+func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
+	t.Helper()
+	box := pod.Containers[0]
+	root := r.mount(t, pod)
+	program := path.Base(box.Command[0])
+	if box.Command[0] != "/usr/bin/"+program {
+		t.Errorf("%s is not where the image has it", box.Command[0])
+	}
+	used.add(program, box.Args)
+	ports := map[string]string{} // what a name of a port leads to
+	args := r.translate(box.Args, root)
+	for _, port := range box.Ports {
+		address := freeAddr(t)
+		ports[port.Name] = address
+		before := strings.Join(args, "\n")
+		args = strings.Split(strings.ReplaceAll(before, fmt.Sprintf("address=:%d", port.ContainerPort), "address="+address), "\n")
+		if before == strings.Join(args, "\n") {
+			t.Errorf("no flag of %s has the port %s, %d", program, port.Name, port.ContainerPort)
+		}
+	}
+	args = append(args, "--web.shutdown-delay=0s") // the test has no kubelet to wait for
+	p := start(t, box.environment(t), program, args...)
+	r.running = append(r.running, p)
+	for _, probe := range []probe{box.LivenessProbe, box.ReadinessProbe} {
+		answers(t, p, http.DefaultClient, "http://"+ports[probe.HTTPGet.Port]+probe.HTTPGet.Path, http.StatusOK)
+	}
+	for name, address := range ports {
+		r.visit(t, p, visited{args: args, port: name, address: address})
+	}
+}
+
+// environment is what the container sees.
+func (c container) environment(t *testing.T) (all []string) {
+	t.Helper()
+	for _, e := range c.Env {
+		value := e.Value
+		if e.ValueFrom.ResourceFieldRef.Resource == "limits.memory" {
+			value = bytesOf(t, c.Resources.Limits["memory"])
+		} else if value == "" {
+			t.Errorf("the variable %s comes from somewhere unknown", e.Name)
+		}
+		all = append(all, e.Name+"="+value)
+	}
+	return all
+}
+
+// bytesOf is a quantity of Kubernetes, as it gives it to a container.
+func bytesOf(t *testing.T, quantity string) string {
+	t.Helper()
+	var number int
+	var unit string
+	if _, err := fmt.Sscanf(quantity, "%d%s", &number, &unit); err != nil {
+		t.Fatalf("%q: %v", quantity, err)
+	}
+	return fmt.Sprint(number * map[string]int{"Mi": 1 << 20, "Gi": 1 << 30}[unit])
+}
+
+// helmTest runs what `helm test` runs. An unlocker is seen a moment after it is ready.
+func (r *release) helmTest(t *testing.T) {
+	t.Helper()
+	box := r.test.Containers[0]
+	root := r.mount(t, r.test)
+	if box.Command[0] != "/usr/bin/mutexctl" {
+		t.Fatalf("helm test runs %s", box.Command)
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		check := exec.Command(filepath.Join(bin, "mutexctl"), r.translate(box.Args, root)...)
+		check.Env = []string{}
+		out, err := check.Output()
+		if err == nil && strings.HasPrefix(string(out), "LOCKS OK") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("helm test: %v: %s", err, out)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// translate puts what is here in place of what is in a cluster: files, and where etcd is. All else stays as it was rendered.
+func (r *release) translate(args []string, root string) []string {
+	var here []string
+	for _, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
+		switch {
+		case name == "--etcd.endpoints":
+			arg = name + "=" + r.endpoint
+		case name == "--etcd.server-name":
+			arg = name + "=localhost"
+		case strings.HasPrefix(value, "/etc/unlocker/"):
+			arg = name + "=" + root + value
+		}
+		here = append(here, arg)
+	}
+	return here
+}
+
+// usedFlags are the flags that some scenario gives.
+type usedFlags struct{ seen []string }
+
+func (u *usedFlags) add(program string, args []string) {
+	lock.Lock()
+	defer lock.Unlock()
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		u.seen = append(u.seen, program+" "+name)
+	}
+}
+
+// check wants every flag of the daemons in some scenario: a value that nobody gives is a value that nobody tested.
+func (u *usedFlags) check(t *testing.T) {
+	program := ""
+	row := regexp.MustCompile("^\\| `(--[a-z.-]+)")
+	var missing []string
+	for line := range strings.Lines(read(t, repository+"/docs/flags.md")) {
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			program = strings.TrimSpace(heading)
+		}
+		if found := row.FindStringSubmatch(line); found != nil && !slices.Contains(u.seen, program+" "+found[1]) {
+			missing = append(missing, program+" "+found[1])
+		}
+	}
+	slices.Sort(missing)
+	if known := []string{"unlocker --web.route-prefix"}; !slices.Equal(missing, known) { // probes of a kubelet would miss it
+		t.Errorf("flags that no scenario of the chart gives: %q, want %q only", missing, known)
+	}
+}
+
+// objects are the secrets and ConfigMaps that a volume is made of.
+func (v volume) objects() (all []projection) {
+	all = append(all, v.Projected.Sources...)
+	if v.Secret.Name != "" {
+		all = append(all, projection{Secret: source{Name: v.Secret.Name}})
+	}
+	if v.ConfigMap.Name != "" {
+		all = append(all, projection{ConfigMap: v.ConfigMap})
+	}
+	return all
+}
+
+// mount puts the files of a pod where its container sees them, below a root of its own.
+func (r *release) mount(t *testing.T, pod podSpec) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	volumes := map[string]volume{}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = v
+	}
+	for _, m := range pod.Containers[0].VolumeMounts {
+		v, ok := volumes[m.Name]
+		if !ok {
+			t.Errorf("no volume %s", m.Name)
+		}
+		for _, source := range v.objects() {
+			from := cmp.Or(source.Secret.Name, source.ConfigMap.Name)
+			data, known := r.objects[from]
+			if !known {
+				t.Errorf("the object %q is not known", from)
+			}
+			for to, key := range paths(source, data) {
+				text, ok := data[key]
+				if !ok {
+					t.Errorf("%s has %q and not %s", from, slices.Collect(maps.Keys(data)), key)
+				}
+				write(t, filepath.Join(root, m.MountPath, to), text)
+			}
+		}
+	}
+	return root
+}
+
+// paths are the files that a source makes, with their keys.
+func paths(source projection, data map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, item := range append(source.Secret.Items, source.ConfigMap.Items...) {
+		all[item.Path] = item.Key
+	}
+	if len(all) == 0 {
+		for key := range data {
+			all[key] = key
+		}
+	}
+	return all
+}

@@ -1,0 +1,60 @@
+// Package deploy starts the real programs as deploy/ says they are started: the flags, variables, files and probes of the Helm chart
+// and of the systemd units. Whether those are well written is tested beside them; here stands that they work.
+//
+// What needs the rendered chart has the build tag chart: `make chart` renders it first.
+package deploy
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+const repository = "../.."
+
+// bin is the directory with the programs.
+var bin string
+
+func TestMain(m *testing.M) {
+	etcdtest.Member()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if bin, err = os.MkdirTemp("", "unlocker-deploy"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(bin)
+	build := exec.Command("go", "build", "-o", bin, "./cmd/unlocker", "./cmd/mutexdash", "./cmd/mutexctl")
+	build.Dir = repository
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

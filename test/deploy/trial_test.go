@@ -1,0 +1,58 @@
+//go:build chart
+
+package deploy
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+// asEtcd is a variable that makes this program etcd's own one.
+const asEtcd = "DEPLOY_TEST_ETCD"
+
+// init makes this program what /usr/local/bin/etcd is in the image of the trial.
+func init() {
+	if os.Getenv(asEtcd) != "" {
+		os.Unsetenv(asEtcd) // etcd warns of variables that it does not know
+		etcdmain.Main(os.Args)
+		os.Exit(0)
+	}
+}
+
+// runTrialEtcd starts etcd as the chart does, on ports of its own.
+func runTrialEtcd(t *testing.T, box container) (endpoint string) {
+	t.Helper()
+	if box.Command[0] != "/usr/local/bin/etcd" {
+		t.Errorf("%s is not where the image has it", box.Command[0])
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, peer, root := freeAddr(t), freeAddr(t), t.TempDir()
+	here := strings.NewReplacer("0.0.0.0:2379", client, "127.0.0.1:2380", peer, "=/data/", "="+root+"/data/")
+	var args []string
+	for _, arg := range box.Args {
+		if strings.HasPrefix(arg, "--advertise-client-urls=") {
+			arg = "--advertise-client-urls=http://" + client // the name of the Service is known in the cluster only
+		}
+		args = append(args, here.Replace(arg))
+	}
+	if err := os.MkdirAll(filepath.Join(root, box.VolumeMounts[0].MountPath), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: exec.Command(self, args...), out: &output{}, done: make(chan struct{})}
+	p.cmd.Env = []string{asEtcd + "=1"}
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p.watch(t)
+	for _, probe := range []probe{box.LivenessProbe, box.ReadinessProbe} {
+		answers(t, p, http.DefaultClient, "http://"+client+probe.HTTPGet.Path, 200)
+	}
+	return "http://" + client
+}
