@@ -112,3 +112,8 @@ func ReleaseWith(l metadata.Layout, h Hold, release Txn, mark string, lease clie
 	t.Else = []clientv3.Op{clientv3.OpGet(l.Cancelled(h.UUID)), read(l, h.Lock)}
 	return t.on(only, with)
 }
+
+// LookAtPeriod reads the last period of the job under a lock, and the unlockers that run, whose clocks are witnesses.
+func LookAtPeriod(l metadata.Layout, lock string) Txn {
+	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Period(lock)), clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(), clientv3.WithLimit(100))}}
+}

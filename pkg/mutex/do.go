@@ -21,8 +21,14 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 		}
 	}()
 
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))
-	defer cancel(nil)
-	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
+	ctx, done := l.under(ctx)
+	defer done()
 	return fn(ctx)
+}
+
+// under is ctx for work under the lock: it also ends when that is lost, with the [*LostError] as its cause.
+func (l *Lock) under(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))
+	detach := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+	return ctx, func() { detach(); cancel(nil) }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,6 +25,7 @@ type joint struct {
 	tails []int64
 	only  []clientv3.Cmp
 	with  []clientv3.Op
+	own   []clientv3.Op // of this package, which may write below the prefix
 }
 
 // opsOfPart is how much of a transaction one lock takes at most: the keys of its record and the end of its queue. One more has to be
@@ -32,7 +34,7 @@ const opsOfPart = 5
 
 // try asks for the locks until the answer is definite.
 func (j *joint) try(ctx context.Context) ([]*Lock, error) {
-	if err := j.c.checkWrites(j.only, j.with, locktxn.MaxOps-1-opsOfPart*len(j.parts)); err != nil {
+	if err := j.c.checkWrites(j.only, j.with, locktxn.MaxOps-1-len(j.own)-opsOfPart*len(j.parts)); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.c.opts.RequestTimeout)
@@ -59,7 +61,7 @@ func (j *joint) attempt(ctx context.Context) ([]*Lock, error) {
 	}
 	fresh, cancel := context.WithTimeout(ctx, j.parts[0].set.autoUnlockAfter/3)
 	defer cancel()
-	r, err := j.c.send(fresh, locktxn.Joint(j.c.layout, j.sent(), j.only, j.with))
+	r, err := j.c.send(fresh, locktxn.Joint(j.c.layout, j.sent(), j.only, slices.Concat(j.with, j.own)))
 	switch {
 	case r.doubt:
 		return j.settle(ctx, r, err)

@@ -43,6 +43,7 @@ type settings struct {
 	kind            kind
 	only            []clientv3.Cmp // conditions and writes of the caller's, see Only and With
 	with            []clientv3.Op
+	period          period
 
 	problems []error
 }
@@ -133,7 +134,7 @@ func settle(owner string, options ...[]Option) (settings, error) {
 		return s, err
 	}
 	s.complete()
-	return s, errors.Join(s.check(), s.kind.settle(&s.attributes))
+	return s, errors.Join(s.check(), s.kind.settle(&s.attributes), s.period.check())
 }
 
 func (s *settings) complete() {

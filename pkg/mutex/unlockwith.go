@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -20,16 +21,17 @@ import (
 //
 // It tries for the client's request timeout. Unlike Unlock it needs an etcd that takes writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
-	err := l.unlockWith(writes, only)
+	err := l.unlockWith(writes, nil, only)
 	if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrCondition) {
 		return err
 	}
 	return fmt.Errorf("unlock %q: %w", l.held.Lock, err)
 }
 
-func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
+// unlockWith also does writes of this package's own, which may lie below the prefix.
+func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error {
 	release := l.releasing()
-	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1
+	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1 - len(own)
 	if err := l.c.checkWrites(only, writes, room); err != nil {
 		return err
 	}
@@ -45,6 +47,7 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 		return err
 	}
 	defer l.leave()()
+	writes = slices.Concat(writes, own)
 	mark := markOf(writes)
 	r, err := l.c.sendMarked(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.ReleaseWith(l.c.layout, l.held, release, mark, lease, only, writes)

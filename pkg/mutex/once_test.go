@@ -1,0 +1,437 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// replica is a client with a wall clock of its own.
+func replica(t testing.TB, etcd *clientv3.Client, now func() time.Time) *mutex.Client {
+	t.Helper()
+	c, err := mutex.New(etcd, mutex.Options{Owner: "billing", Hostname: "host-1", Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// job counts its runs.
+type job struct {
+	mu   sync.Mutex
+	runs int
+	err  error
+}
+
+func (j *job) run(context.Context) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.runs++
+	return j.err
+}
+
+func at(clock string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, clock)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func TestJobRunsOncePerPeriod(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	now := at("2026-08-29T10:17:00Z")
+	one, two := replica(t, etcd, func() time.Time { return now }), replica(t, etcd, func() time.Time { return now })
+	var j job
+	var inside metadata.Document
+	ran, err := one.Once(t.Context(), "report", time.Hour, func(ctx context.Context) error {
+		inside = read(t, etcd, "report")
+		return j.run(ctx)
+	}, mutex.Purpose("hourly"))
+	if !ran || err != nil {
+		t.Fatalf("the first call: %v, %v", ran, err)
+	}
+	if inside.Token == 0 || inside.Purpose != "hourly" || inside.Attributes["period"] != "2026-08-29T10:00:00Z" {
+		t.Errorf("while it ran the record was %+v", inside.Record)
+	}
+	for _, clock := range []string{"2026-08-29T10:17:00Z", "2026-08-29T10:59:59.999Z", "2026-08-29T10:00:00Z"} {
+		now = at(clock)
+		for _, c := range []*mutex.Client{one, two} {
+			if ran, err := c.Once(t.Context(), "report", time.Hour, j.run); ran || err != nil {
+				t.Errorf("at %s: %v, %v", clock, ran, err)
+			}
+		}
+	}
+	p, err := two.Period(t.Context(), "report")
+	if want := "taken 2026-08-29T10:17:00Z by billing on host-1, every 1h0m0s"; err != nil || !p.Start.Equal(at("2026-08-29T10:00:00Z")) || p.Words != want {
+		t.Errorf("the period is %+v, %v", p, err)
+	}
+	now = at("2026-08-29T11:00:00Z")
+	if ran, err := two.Once(t.Context(), "report", time.Hour, j.run); !ran || err != nil {
+		t.Errorf("in the next hour: %v, %v", ran, err)
+	}
+	if j.runs != 2 || read(t, etcd, "report").Token != 0 {
+		t.Errorf("%d runs", j.runs)
+	}
+}
+
+func TestBeginningsOfPeriods(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	for i, c := range []struct {
+		every  time.Duration
+		offset time.Duration
+		now    string
+		want   string
+	}{
+		{time.Hour, 0, "2026-08-29T10:17:00+02:00", "2026-08-29T08:00:00Z"},
+		{24 * time.Hour, 90 * time.Minute, "2026-08-29T01:29:59Z", "2026-08-28T01:30:00Z"},
+		{24 * time.Hour, 90 * time.Minute, "2026-08-29T01:30:00Z", "2026-08-29T01:30:00Z"},
+		{7 * 24 * time.Hour, 96 * time.Hour, "2026-08-29T12:00:00Z", "2026-08-24T00:00:00Z"}, // a Monday
+		{time.Second, 0, "2026-08-29T10:17:00.999999999Z", "2026-08-29T10:17:00Z"},
+		{1500 * time.Millisecond, 0, "1970-01-01T00:00:02Z", "1970-01-01T00:00:01.5Z"},
+		{7*time.Hour + 13*time.Minute, 0, "1970-01-01T23:00:00Z", "1970-01-01T21:39:00Z"},
+		{10 * 365 * 24 * time.Hour, 0, "2026-08-29T10:17:00Z", "2019-12-20T00:00:00Z"},
+		{time.Hour, 0, "1970-01-01T00:10:00Z", "1970-01-01T00:00:00Z"},
+	} {
+		t.Run(fmt.Sprint(c.every, " at ", c.now), func(t *testing.T) {
+			one := replica(t, etcd, func() time.Time { return at(c.now) })
+			name := fmt.Sprint("job ", i)
+			ran, err := one.Once(t.Context(), name, c.every, new(job).run, mutex.PeriodOffset(c.offset))
+			p, _ := one.Period(t.Context(), name)
+			if !ran || err != nil || !p.Start.Equal(at(c.want)) {
+				t.Errorf("%v, %v: the period began at %v, want %s", ran, err, p.Start, c.want)
+			}
+		})
+	}
+}
+
+// TestPeriodsWithManyReplicasAndSkewedClocks lets time pass in steps, at each of which all replicas call at once, each with its own
+// clock. Every period runs once, in order.
+func TestPeriodsWithManyReplicasAndSkewedClocks(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	const every = 7 * time.Minute
+	begin := at("2026-08-29T10:00:00Z")
+	var mu sync.Mutex
+	now := begin
+	clock := func(skew time.Duration) func() time.Time {
+		return func() time.Time { mu.Lock(); defer mu.Unlock(); return now.Add(skew) }
+	}
+	skews := []time.Duration{0, time.Second, -time.Second, 20 * time.Second, -9 * time.Minute, -2 * time.Hour, 3 * time.Minute, -25 * time.Second}
+	var replicas []*mutex.Client
+	for _, skew := range skews {
+		replicas = append(replicas, replica(t, etcd, clock(skew)))
+	}
+	var runs []time.Time
+	for step := range 60 {
+		mu.Lock()
+		now = begin.Add(time.Duration(step)*time.Minute + rand.N(time.Minute))
+		mu.Unlock()
+		var all sync.WaitGroup
+		for i, c := range replicas {
+			all.Go(func() {
+				_, err := c.Once(t.Context(), "job", every, func(context.Context) error {
+					p, err := c.Period(t.Context(), "job")
+					mu.Lock()
+					defer mu.Unlock()
+					runs = append(runs, p.Start)
+					return err
+				})
+				_, isHeld := errors.AsType[*mutex.HeldError](err)
+				behind, isPeriod := errors.AsType[*mutex.PeriodError](err)
+				if err != nil && !isHeld && !(isPeriod && skews[i] < time.Minute) {
+					t.Errorf("the replica with skew %v: %v", skews[i], err)
+				}
+				if isPeriod && behind.Taken.Start.Sub(behind.At) < 30*time.Second {
+					t.Errorf("a difference of %v is reported", behind.Taken.Start.Sub(behind.At))
+				}
+			})
+		}
+		all.Wait()
+	}
+	if len(runs) < 8 {
+		t.Errorf("only %d runs", len(runs))
+	}
+	for i, start := range runs[1:] {
+		if start.Sub(runs[i]) != every {
+			t.Errorf("the period after that of %v is that of %v", runs[i], start)
+		}
+	}
+}
+
+func TestManyAtOnceRunItOnce(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	now := at("2026-08-29T10:00:00Z")
+	var j job
+	var all sync.WaitGroup
+	for range 5 {
+		c := replica(t, etcd, func() time.Time { return now })
+		for range 6 {
+			all.Go(func() {
+				if _, err := c.Once(t.Context(), "job", time.Minute, j.run); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if j.runs != 1 {
+		t.Errorf("%d runs", j.runs)
+	}
+}
+
+func TestRunOfAnEarlierPeriodDoesNotUseThisOneUp(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	now := at("2026-08-29T10:00:00Z")
+	one, two := replica(t, etcd, func() time.Time { return now }), replica(t, etcd, func() time.Time { return now })
+	var j job
+	ran, err := one.Once(t.Context(), "job", time.Hour, func(context.Context) error {
+		now = at("2026-08-29T11:30:00Z")
+		ran, err := two.Once(t.Context(), "job", time.Hour, j.run)
+		if _, isHeld := errors.AsType[*mutex.HeldError](err); ran || !isHeld {
+			t.Errorf("while the run of 10:00 holds the lock: %v, %v", ran, err)
+		}
+		return nil
+	})
+	if !ran || err != nil {
+		t.Errorf("%v, %v", ran, err)
+	}
+	if ran, err := two.Once(t.Context(), "job", time.Hour, j.run); !ran || err != nil {
+		t.Errorf("afterwards: %v, %v", ran, err)
+	}
+}
+
+func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	now := at("2026-08-29T10:00:00Z")
+	c := replica(t, etcd, func() time.Time { return now })
+	var j job
+	if ran, err := c.Once(t.Context(), "job", 10*time.Minute, j.run); !ran || err != nil {
+		t.Fatalf("%v, %v", ran, err)
+	}
+	now = at("2026-08-29T09:00:00Z")
+	ran, err := c.Once(t.Context(), "job", 10*time.Minute, j.run)
+	behind, _ := errors.AsType[*mutex.PeriodError](err)
+	if ran || behind == nil || !behind.Taken.Start.Equal(at("2026-08-29T10:00:00Z")) || !behind.Start.Equal(now) {
+		t.Errorf("%v, %v", ran, err)
+	}
+	want := `once "job": the period of 2026-08-29T10:00:00Z is 60 minutes ahead of this machine's clock, and it was taken 2026-08-29T10:00:00Z by billing on host-1, ` +
+		`every 10m0s; no earlier one runs any more, unless its key /mutexes/.periods/job is deleted`
+	if err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if err := c.ResetPeriod(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := c.Period(t.Context(), "job"); err != nil || !p.Start.IsZero() {
+		t.Errorf("after the reset the period is %+v, %v", p, err)
+	}
+	if ran, err := c.Once(t.Context(), "job", 10*time.Minute, j.run); !ran || err != nil {
+		t.Errorf("after the reset: %v, %v", ran, err)
+	}
+}
+
+func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	now := at("2026-08-29T10:00:30Z")
+	c := replica(t, etcd, func() time.Time { return now })
+	announce := func(id string, clock string, life int64) {
+		lease, err := etcd.Grant(t.Context(), 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := metadata.Marshal(metadata.Presence{ID: id, Now: metadata.Time{Time: at(clock)}})
+		if life == 0 {
+			put(t, etcd, layout(t).Unlocker(id), value)
+		} else if _, err := etcd.Put(t.Context(), layout(t).Unlocker(id), value, clientv3.WithLease(lease.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var j job
+	announce("left-over", "2026-08-29T12:00:00Z", 0)
+	announce("behind", "2026-08-29T08:00:00Z", 60)
+	announce("right", "2026-08-29T09:00:00Z", 60)
+	ran, err := c.Once(t.Context(), "job", time.Minute, j.run)
+	ahead, _ := errors.AsType[*mutex.ClockError](err)
+	if ran || ahead == nil || ahead.Unlocker.ID != "right" {
+		t.Fatalf("%v, %v", ran, err)
+	}
+	want := `once "job": by the clock of unlocker right it is 2026-08-29T09:00:00Z, and the period of 2026-08-29T10:00:00Z has not begun; ` +
+		`this machine's clock says 2026-08-29T10:00:30Z`
+	if err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if p, _ := c.Period(t.Context(), "job"); !p.Start.IsZero() {
+		t.Errorf("the period %v is used up", p)
+	}
+	if ran, err := c.Once(t.Context(), "daily", 24*time.Hour, j.run); !ran || err != nil {
+		t.Errorf("a period that has begun by all clocks: %v, %v", ran, err)
+	}
+	now = at("2026-08-29T09:00:45Z")
+	if ran, err := c.Once(t.Context(), "job", time.Minute, j.run); !ran || err != nil {
+		t.Errorf("with the right time: %v, %v", ran, err)
+	}
+}
+
+func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	now := at("2026-08-29T10:00:00Z")
+	c := replica(t, etcd, func() time.Time { return now })
+	broken := errors.New("broken")
+	for _, opts := range [][]mutex.Option{nil, {mutex.PeriodBackOnError()}} {
+		name := fmt.Sprint("job ", len(opts))
+		good, bad := &job{}, &job{err: broken}
+		for range 2 {
+			if ran, err := c.Once(t.Context(), name, time.Hour, bad.run, opts...); ran && err != broken || !ran && err != nil {
+				t.Errorf("%v, %v", ran, err)
+			}
+		}
+		func() {
+			defer func() {
+				if r := recover(); len(opts) > 0 && r != "oh" {
+					t.Errorf("the panic became %v", r)
+				}
+			}()
+			c.Once(t.Context(), name, time.Hour, func(context.Context) error { panic("oh") }, opts...)
+		}()
+		ran, err := c.Once(t.Context(), name, time.Hour, good.run, opts...)
+		if err != nil || ran != (len(opts) > 0) || bad.runs != 1+len(opts) {
+			t.Errorf("%s: %d runs failed, then: %v, %v", name, bad.runs, ran, err)
+		}
+		now = now.Add(time.Hour)
+		c.Once(t.Context(), name, time.Hour, bad.run, opts...)
+		if p, err := c.Period(t.Context(), name); len(opts) > 0 && !p.Start.Equal(now.Add(-time.Hour)) {
+			t.Errorf("after a failure the last period is %v, %v", p, err)
+		}
+		now = now.Add(-time.Hour)
+	}
+	if n := count(t, etcd); n != 2+4 { // the periods, and the marks of four that were given back
+		t.Errorf("%d keys are left", n)
+	}
+}
+
+func TestPeriodThatSomebodyResetIsNotGivenBack(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	now := at("2026-08-29T10:00:00Z")
+	c := replica(t, etcd, func() time.Time { return now })
+	broken := errors.New("broken")
+	ran, err := c.Once(t.Context(), "job", time.Hour, func(ctx context.Context) error {
+		if err := c.ResetPeriod(ctx, "job"); err != nil {
+			t.Error(err)
+		}
+		return broken
+	}, mutex.PeriodBackOnError())
+	if !ran || err != broken || read(t, etcd, "job").Token != 0 {
+		t.Errorf("%v, %v", ran, err)
+	}
+}
+
+func TestKilledRunIsNotRunAgain(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	now := at("2026-08-29T10:00:00Z")
+	one, two := replica(t, etcd, func() time.Time { return now }), replica(t, etcd, func() time.Time { return now })
+	var j job
+	ran, err := one.Once(t.Context(), "job", time.Hour, func(ctx context.Context) error {
+		etcd.Delete(ctx, "/mutexes/job/", clientv3.WithPrefix()) // as the unlocker does when this process died
+		if ran, err := two.Once(ctx, "job", time.Hour, j.run); ran || err != nil {
+			t.Errorf("in the same period: %v, %v", ran, err)
+		}
+		return nil
+	}, mutex.PeriodBackOnError())
+	if !ran || !errors.Is(err, mutex.ErrNotHeld) || j.runs != 0 {
+		t.Errorf("%v, %v", ran, err)
+	}
+}
+
+func TestPeriodWhoseAnswerIsLostIsRunOnce(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	c := newClient(t, connect(t, proxy.Endpoint()))
+	take(t, c, "warm").Unlock()
+	etcd := server.Client(t)
+	var j job
+	done := make(chan bool)
+	proxy.Delay(20 * time.Millisecond) // so that the loss falls into the transaction and not into the read before
+	go func() {
+		ran, err := c.Once(context.Background(), "job", 24*time.Hour, j.run)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- ran
+	}()
+	eventually(t, "the commit", func() bool {
+		if read(t, etcd, "job").Token == 0 {
+			return false
+		}
+		proxy.DropAnswers()
+		return true
+	})
+	proxy.Heal()
+	if ran := <-done; !ran || j.runs != 1 {
+		t.Errorf("%v, %d runs", ran, j.runs)
+	}
+}
+
+func TestJobsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{}) // without any connection: a request would panic
+	if err != nil {
+		t.Fatal(err)
+	}
+	var j job
+	for _, c := range []struct {
+		name  string
+		job   string
+		every time.Duration
+		fn    func(context.Context) error
+		opt   mutex.Option
+		want  string
+	}{
+		{"no name", "", time.Hour, j.run, nil, `once "": the lock name is empty`},
+		{"no period", "a", 0, j.run, nil, "the period is 0s, it must be between 1s and 87600h0m0s"},
+		{"a negative period", "a", -time.Hour, j.run, nil, "the period is -1h0m0s, it must be between"},
+		{"a period for one clock", "a", time.Millisecond, j.run, nil, "the period is 1ms, it must be between"},
+		{"an endless period", "a", 1 << 62, j.run, nil, "it must be between"},
+		{"no function", "a", time.Hour, nil, nil, "there is no function to run"},
+		{"a negative offset", "a", time.Hour, j.run, mutex.PeriodOffset(-1), "the offset of the periods is -1ns, it must not be negative"},
+		{"an offset of a period", "a", time.Hour, j.run, mutex.PeriodOffset(time.Hour), "the offset of the periods is 1h0m0s, it must be shorter than the period of 1h0m0s"},
+		{"permits", "a", time.Hour, j.run, mutex.Semaphore(3), "a job runs under a plain lock"},
+		{"a bad option", "a", time.Hour, j.run, mutex.AutoUnlockAfter(0), "the time until auto-unlock is 0s, it must be positive"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := locks.Once(context.Background(), c.job, c.every, c.fn, c.opt); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+	if _, err := locks.TryLock(context.Background(), "a", mutex.PeriodBackOnError()); err == nil || !strings.Contains(err.Error(), "PeriodOffset and PeriodBackOnError go with Once") {
+		t.Errorf("an option of Once with TryLock: %v", err)
+	}
+}
+
+func TestPeriodThatCanNotBeReadIsTold(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	c := newClient(t, etcd)
+	put(t, etcd, layout(t).Period("job"), "soon")
+	ran, err := c.Once(t.Context(), "job", time.Hour, new(job).run)
+	if ran || err == nil || !strings.Contains(err.Error(), `once "job": the key /mutexes/.periods/job can not be read: "soon" is not a time`) {
+		t.Errorf("%v, %v", ran, err)
+	}
+	if _, err := c.Period(t.Context(), "job"); err == nil {
+		t.Error("Period reads it")
+	}
+}
