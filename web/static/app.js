@@ -222,8 +222,8 @@ function merge(mine, other) {
   const same = a.length && a.length === b.length && a.every((el, i) => el.tagName === b[i].tagName && el.className === b[i].className);
   if (same && (mine.id === "main" || mine.className === "halves" || holds(mine))) return a.forEach((el, i) => merge(el, b[i]));
   if (holds(mine)) return;
-  const open = [...mine.querySelectorAll("details")].map((d) => d.open);
-  other.querySelectorAll("details").forEach((d, i) => (d.open = open[i] ?? d.open));
+  const key = (d, i) => d.dataset.key || i, open = new Map([...mine.querySelectorAll("details")].map((d, i) => [key(d, i), d.open]));
+  other.querySelectorAll("details").forEach((d, i) => (d.open = open.get(key(d, i)) ?? d.open));
   mine.id === "main" ? mine.replaceChildren(...other.childNodes) : mine.replaceWith(other);
 }
 
@@ -254,11 +254,13 @@ const named = (row) => row.querySelector(".name");
 const key = (row) => named(row).href || named(row).textContent;
 const busy = (table) => Date.now() - acted < 60000 && (table.matches(":hover") || holds(table));
 
+const sheet = (el) => el?.querySelector(":scope > .sheet table");
+
 function rows(live, fresh) {
-  const table = live.querySelector("table.locks"), other = fresh.querySelector("table.locks");
+  const table = sheet(live), other = sheet(fresh);
   if (!table || (!other && !busy(table))) {
-    const old = live.querySelector(".sheet, .empty"), now = fresh.querySelector(".sheet, .empty");
-    if (!old.isEqualNode(now)) old.replaceWith(now);
+    const [mine, theirs] = [live, fresh].map((e) => e.querySelector(":scope > .sheet, .empty, .groups"));
+    merge(mine, theirs);
     waiting = null;
     return count(0);
   }
@@ -302,7 +304,7 @@ function leave(row, word) {
 
 // Puts the rows in order, unless somebody is busy with them; those who press the button or r are not.
 function settle(ready) {
-  const table = list()?.querySelector("table.locks");
+  const table = sheet(list());
   if (!table) return;
   const left = [...table.tBodies].filter((row) => row.left);
   if (!waiting && !left.length) return;
@@ -391,7 +393,7 @@ async function copy(text, button) {
 }
 
 // Keys. None while typing or with a modifier, none where they are switched off; none of them changes anything but the view.
-const names = () => [...document.querySelectorAll(".locks .name")];
+const names = () => [...document.querySelectorAll(".locks .name")].filter((a) => a.checkVisibility());
 const here = () => document.activeElement.closest(".locks tbody")?.querySelector(".name");
 function step(by) {
   const links = names();
@@ -443,8 +445,6 @@ document.addEventListener("visibilitychange", () => {
   document.hidden ? clearTimeout(pollTimer) : poll();
 });
 
-// A page that asks before something is done shows first what would be done, and then its form.
-if (document.querySelector("[autofocus]") && !$("wrong")) requestAnimationFrame(() => scrollTo(0, 0));
 if ($("every")) $("every").value = every;
 if ($("keys")) $("keys").checked = stored("keys") !== "off";
 findTimes();
