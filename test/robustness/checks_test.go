@@ -201,7 +201,7 @@ func (j *judgement) early(h *hold) {
 	for _, f := range j.faults {
 		end := j.clock(f.to)
 		outage := f.name == "etcd: all members stand still" || j.Nodes == 1 && f.name == "etcd: member stands still"
-		if outage && f.to-f.from > int64(6*time.Second) && at.After(j.clock(f.from).Add(6*time.Second)) && at.Before(end.Add(warning-time.Second)) {
+		if outage && f.to-f.from > int64(6*time.Second) && at.After(j.clock(f.from).Add(6*time.Second)) && at.Before(end.Add(warning-5*time.Second)) {
 			j.found(ruleEarly, "%v was removed at %v, within the warning after the outage that ended at %v", h, at, end)
 		}
 	}
@@ -220,6 +220,9 @@ func (j *judgement) released(h *hold) {
 			return
 		}
 	}
+	if j.wipedBy(h) {
+		return
+	}
 	if h.way == byHand || strings.HasPrefix(h.lock, "keeper/") {
 		return
 	}
@@ -231,6 +234,13 @@ func (j *judgement) released(h *hold) {
 		return // forced, without a note for want of space
 	}
 	j.found(ruleRemoval, "%v ended at revision %d, %s after the beginning; its holder did not give it back", h, h.ended, seconds(h.gone, j.began))
+}
+
+// wipedBy tells whether somebody deleted the lock by hand while the hold was there.
+func (j *judgement) wipedBy(h *hold) bool {
+	return slices.ContainsFunc(j.wiped, func(w wipe) bool {
+		return w.lock == h.lock && h.gone != 0 && w.from < h.gone && h.gone < w.from+int64(5*time.Second)
+	})
 }
 
 // late wants every lock of a dead holder to be gone in time: docs/time.md tells by when. What disturbed an unlocker gives it reason to
@@ -261,7 +271,7 @@ func (j *judgement) late() {
 func (j *judgement) beliefs() {
 	forced := map[int64]bool{}
 	for _, h := range j.holds {
-		forced[h.token] = h.ending != nil && h.ending.Ended == metadata.EndedForced || strings.Contains(j.forced.String(), h.uuid)
+		forced[h.token] = j.wipedBy(h) || h.ending != nil && h.ending.Ended == metadata.EndedForced || strings.Contains(j.forced.String(), h.uuid)
 	}
 	last := map[string]belief{}
 	var all []belief

@@ -139,6 +139,7 @@ func allFaults(world string, nodes int) []fault {
 		{"unlocker stands still", 3, 6 * time.Second, true, (*stage).pauseUnlocker},
 		{"dashboard killed", 1, 0, false, (*stage).killDash},
 		{"lock forced", 5, 0, false, (*stage).force},
+		{"lock and its queue deleted by hand", 4, 0, false, (*stage).wipe},
 	}
 	if nodes > 1 {
 		all = append(all, fault{"etcd: leader killed", 5, 3 * time.Second, true, (*stage).killLeader}, fault{"etcd: leader changed", 4, 0, true, (*stage).moveLeader})
@@ -267,8 +268,12 @@ func (s *stage) fill() (func(), bool) {
 	return s.makeRoom, true
 }
 
-// makeRoom deletes, compacts, defragments and disarms, again and again until etcd takes writes.
+// makeRoom deletes, compacts, defragments and disarms, again and again until etcd takes writes. It needs all members: one that comes
+// back later with a full disk would raise the alarm again.
 func (s *stage) makeRoom() {
+	for i := range s.down {
+		s.up(i)
+	}
 	s.until("etcd to take writes again", func(ctx context.Context) error {
 		gone, err := s.direct.Delete(ctx, fillPrefix, clientv3.WithPrefix())
 		if err != nil {
@@ -278,9 +283,9 @@ func (s *stage) makeRoom() {
 			sleep(ctx, 20*time.Millisecond)
 		}
 		s.compactTo(ctx, true)
-		for i, e := range s.members.Endpoints() {
-			if !s.down[i] {
-				s.direct.Defragment(ctx, e)
+		for _, e := range s.members.Endpoints() {
+			if _, err := s.direct.Defragment(ctx, e); err != nil {
+				return err
 			}
 		}
 		if _, err := s.direct.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
@@ -408,6 +413,22 @@ func (s *stage) force() (func(), bool) {
 		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Action: "force-unlock", Lock: lock, UUID: shown.UUID, Token: shown.Token, Result: "success",
 	})
 	return nil, true
+}
+
+// wipe deletes everything about a lock in one transaction, as somebody does who has etcdctl and little patience.
+func (s *stage) wipe() (func(), bool) {
+	lock := lockNames()[s.rand.IntN(len(lockNames()))]
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	s.wiped = append(s.wiped, wipe{lock, stamp()})
+	s.direct.Txn(ctx).Then(clientv3.OpDelete(s.layout.Record(lock), clientv3.WithPrefix()), clientv3.OpDelete(s.layout.Queue(lock), clientv3.WithPrefix())).Commit()
+	return nil, true
+}
+
+// wipe is a deletion by hand. It may be done until it was over, or later, where no answer came.
+type wipe struct {
+	lock string
+	from int64
 }
 
 // endTokens makes every token that etcd gave out invalid: a right was changed.

@@ -21,6 +21,7 @@ const byHand = "hand"
 
 const (
 	handLife  = 4 * time.Second
+	brinkLife = 8 * time.Second // it is warned of for long enough when its time is over
 	handEvery = 300 * time.Millisecond
 	handTry   = 700 * time.Millisecond
 )
@@ -60,15 +61,16 @@ type byHandHold struct {
 	etcd  *clientv3.Client
 	hold  locktxn.Hold
 	clock time.Duration
+	life  time.Duration
 }
 
 // take tries until the lock is its own. It sends the same until it knows, as docs/protocol.md wants.
-func (k *keepers) take(ctx context.Context, etcd *clientv3.Client, lock string, clock time.Duration) *byHandHold {
-	h := &byHandHold{keepers: k, etcd: etcd, hold: locktxn.Hold{Lock: lock, UUID: uuid.NewString()}, clock: clock}
+func (k *keepers) take(ctx context.Context, etcd *clientv3.Client, lock string, clock, life time.Duration) *byHandHold {
+	h := &byHandHold{keepers: k, etcd: etcd, hold: locktxn.Hold{Lock: lock, UUID: uuid.NewString()}, clock: clock, life: life}
 	for ctx.Err() == nil {
 		now := time.Now().Add(clock)
 		draft := metadata.Draft{
-			UUID: h.hold.UUID, Owner: "keeper", LockedAt: now, AlertAt: now.Add(handLife / 4), AutoUnlockAt: now.Add(handLife),
+			UUID: h.hold.UUID, Owner: "keeper", LockedAt: now, AlertAt: now.Add(life / 16), AutoUnlockAt: now.Add(life),
 			Attributes: map[string]any{attributeOp: lock, "way": byHand},
 		}
 		fields, err := draft.Fields()
@@ -99,7 +101,7 @@ func (h *byHandHold) alive(ctx context.Context) (gone bool, err error) {
 	now := time.Now().Add(h.clock)
 	try, cancel := context.WithTimeout(ctx, handTry)
 	defer cancel()
-	r, err := locktxn.Alive(h.layout, h.hold, metadata.FormatTime(now.Add(handLife/4)), metadata.FormatTime(now.Add(handLife)), metadata.FormatAlive(now, "")).Commit(try, h.etcd)
+	r, err := locktxn.Alive(h.layout, h.hold, metadata.FormatTime(now.Add(h.life/16)), metadata.FormatTime(now.Add(h.life)), metadata.FormatAlive(now, "")).Commit(try, h.etcd)
 	if err != nil || r.Succeeded {
 		return false, err
 	}
@@ -121,7 +123,7 @@ func (h *byHandHold) release() {
 
 // keep extends without end.
 func (k *keepers) keep(ctx context.Context, etcd *clientv3.Client, lock string, clock time.Duration) {
-	h := k.take(ctx, etcd, lock, clock)
+	h := k.take(ctx, etcd, lock, clock, handLife)
 	if h == nil {
 		return
 	}
@@ -165,12 +167,12 @@ func (k *keepers) library(ctx context.Context, etcd *clientv3.Client, lock strin
 // brinkman extends when the unlockers are about to remove its lock. Often it comes too late, which is its own fault.
 func (k *keepers) brinkman(ctx context.Context, etcd *clientv3.Client, lock string, r *rand.Rand) {
 	for ctx.Err() == nil {
-		h := k.take(ctx, etcd, lock, 0)
+		h := k.take(ctx, etcd, lock, 0, brinkLife)
 		if h == nil {
 			return
 		}
 		for gone := false; !gone && ctx.Err() == nil; {
-			sleep(ctx, handLife+skew-100*time.Millisecond+time.Duration(r.Int64N(int64(250*time.Millisecond))))
+			sleep(ctx, brinkLife+skew-100*time.Millisecond+time.Duration(r.Int64N(int64(250*time.Millisecond))))
 			if gone, _ = h.alive(ctx); !gone {
 				k.mu.Lock()
 				k.pushed++

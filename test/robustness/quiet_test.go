@@ -33,7 +33,7 @@ func (s *stage) comeDown(found func(rule, format string, args ...any)) {
 	began := time.Now()
 	// The longest that anything may take from here on: a ticket's lease, which a new leader of etcd counts anew, or a lock whose
 	// warning just began.
-	const most = 25 * time.Second
+	const most = 35 * time.Second
 	left, err := []string{"not read"}, error(nil)
 	for time.Since(began) < most && (len(left) > 0 || err != nil) {
 		time.Sleep(100 * time.Millisecond)

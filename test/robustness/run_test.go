@@ -250,10 +250,11 @@ func TestMutants(t *testing.T) {
 
 // hunt runs one seed after the other until a mutant is found, for a minute of faults at most.
 func hunt(t *testing.T, m *mutant) {
+	length := length(max(5*time.Second, m.length))
 	for seed, began := uint64(1), time.Now(); ; seed++ {
 		var r *report
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			r = perform(t, config{Seed: seed, For: length(5 * time.Second), Nodes: 1, World: wireWorld, Mutant: m, Without: []string{"everything restarted"}})
+			r = perform(t, config{Seed: seed, For: length, Nodes: 1, World: wireWorld, Mutant: m, Without: []string{"everything restarted"}})
 		})
 		if r == nil {
 			return

@@ -28,10 +28,10 @@ import (
 )
 
 // The times of a run, much shorter than those of production, with the same relations: the warning is longer than the longest pause
-// between two attempts of a holder.
+// between two attempts of a holder and the longest interruption that an unlocker may not notice, 5 s, together.
 const (
 	skew      = 500 * time.Millisecond
-	warning   = 3 * time.Second
+	warning   = 7 * time.Second
 	shortLife = 1500 * time.Millisecond
 	longLife  = 4 * time.Second
 	margin    = 300 * time.Millisecond
@@ -105,6 +105,7 @@ type stage struct {
 	spawned   int
 
 	faults    []faultDone
+	wiped     []wipe
 	counts    map[string]int
 	stopWatch context.CancelFunc
 	wg        sync.WaitGroup
@@ -303,7 +304,9 @@ func (s *stage) startClient() *child {
 }
 
 // lockNames are the locks that clients take. Some of them begin like others.
-func lockNames() []string { return []string{"a", "a/b", "ab", "c", "d", "e", "ü", ".f"} }
+func lockNames() []string {
+	return []string{"a", "a/b", "ab", "c", "d", "e", "ü", ".f", "g", "h", "i", "j"}
+}
 
 // freeAddr is an address on which nobody listens.
 func freeAddr(t testing.TB) string {

@@ -101,8 +101,11 @@ func (w *wire) handle(_ any, from grpc.ServerStream) error {
 		}
 	}
 	ctx := metadata.NewOutgoingContext(from.Context(), md)
-	if method == pb.KV_Txn_FullMethodName {
+	switch method {
+	case pb.KV_Txn_FullMethodName:
 		return w.txn(ctx, from)
+	case pb.Lease_LeaseRevoke_FullMethodName:
+		w.hold(ctx)
 	}
 	return w.pass(ctx, method, from)
 }
@@ -215,6 +218,13 @@ func (w *wire) choose() (fault string, delay time.Duration) {
 		}
 	}
 	return fault, 50*time.Millisecond + time.Duration(w.rand.Int64N(int64(3*time.Second)))
+}
+
+// hold keeps a request back for a while, now and then. A lease that is revoked late lets what was sent with it get through.
+func (w *wire) hold(ctx context.Context) {
+	if fault, delay := w.choose(); fault != "" {
+		sleep(ctx, delay)
+	}
 }
 
 // mutate takes out the guards that the mutant does without.
