@@ -54,7 +54,8 @@ func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
 	if box.Command[0] != "/usr/bin/"+program {
 		t.Errorf("%s is not where the image has it", box.Command[0])
 	}
-	used.add(program, box.Args)
+	environment := r.environment(t, box)
+	used.add(program, box.Args, environment)
 	ports := map[string]string{} // what a name of a port leads to
 	args := r.translate(box.Args, root)
 	for _, port := range box.Ports {
@@ -67,7 +68,7 @@ func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
 		}
 	}
 	args = append(args, "--web.shutdown-delay=0s") // the test has no kubelet to wait for
-	p := start(t, box.environment(t), program, args...)
+	p := start(t, environment, program, args...)
 	r.running = append(r.running, p)
 	for _, probe := range []probe{box.LivenessProbe, box.ReadinessProbe} {
 		answers(t, p, http.DefaultClient, "http://"+ports[probe.HTTPGet.Port]+probe.HTTPGet.Path, http.StatusOK)
@@ -78,10 +79,13 @@ func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
 }
 
 // environment is what the container sees.
-func (c container) environment(t *testing.T) (all []string) {
+func (r *release) environment(t *testing.T, c container) (all []string) {
 	t.Helper()
 	for _, e := range c.Env {
 		value := e.Value
+		if secret := e.ValueFrom.SecretKeyRef; secret.Name != "" {
+			value = r.objects[secret.Name][secret.Key]
+		}
 		if e.ValueFrom.ResourceFieldRef.Resource == "limits.memory" {
 			value = bytesOf(t, c.Resources.Limits["memory"])
 		} else if value == "" {
@@ -147,11 +151,11 @@ func (r *release) translate(args []string, root string) []string {
 // usedFlags are the flags that some scenario gives.
 type usedFlags struct{ seen []string }
 
-func (u *usedFlags) add(program string, args []string) {
+func (u *usedFlags) add(program string, args, environment []string) {
 	lock.Lock()
 	defer lock.Unlock()
-	for _, arg := range args {
-		name, _, _ := strings.Cut(arg, "=")
+	for _, given := range slices.Concat(args, environment) {
+		name, _, _ := strings.Cut(given, "=")
 		u.seen = append(u.seen, program+" "+name)
 	}
 }
@@ -159,13 +163,13 @@ func (u *usedFlags) add(program string, args []string) {
 // check wants every flag of the daemons in some scenario: a value that nobody gives is a value that nobody tested.
 func (u *usedFlags) check(t *testing.T) {
 	program := ""
-	row := regexp.MustCompile("^\\| `(--[a-z.-]+)")
+	row := regexp.MustCompile("^\\| `(--[a-z.-]+)[^|]*\\|[^|]*\\| `([A-Z_]+)`")
 	var missing []string
 	for line := range strings.Lines(read(t, repository+"/docs/flags.md")) {
 		if heading, ok := strings.CutPrefix(line, "## "); ok {
 			program = strings.TrimSpace(heading)
 		}
-		if found := row.FindStringSubmatch(line); found != nil && !slices.Contains(u.seen, program+" "+found[1]) {
+		if found := row.FindStringSubmatch(line); found != nil && !slices.Contains(u.seen, program+" "+found[1]) && !slices.Contains(u.seen, program+" "+found[2]) {
 			missing = append(missing, program+" "+found[1])
 		}
 	}

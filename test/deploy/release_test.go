@@ -49,7 +49,8 @@ type (
 		Env     []struct {
 			Name, Value string
 			ValueFrom   struct {
-				ResourceFieldRef struct{ Resource string } `yaml:"resourceFieldRef"`
+				SecretKeyRef     struct{ Name, Key string } `yaml:"secretKeyRef"`
+				ResourceFieldRef struct{ Resource string }  `yaml:"resourceFieldRef"`
 			} `yaml:"valueFrom"`
 		}
 		Ports []struct {

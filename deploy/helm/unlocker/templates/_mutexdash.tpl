@@ -12,6 +12,10 @@
 {{- range $name, $url := $c.links }}
 {{- include "unlocker.flag" (list "web.link" (printf "%s=%s" $name $url)) }}
 {{- end }}
+{{- range $prefix, $url := $c.sourceLinks }}
+{{- include "unlocker.flag" (list "web.source-link" (printf "%s=%s" $prefix $url)) }}
+{{- end }}
+{{- include "unlocker.flag" (list "web.hsts" $c.hsts) }}
 {{- range $c.frameAncestors }}
 {{- include "unlocker.flag" (list "web.frame-ancestors" .) }}
 {{- end }}
@@ -44,4 +48,15 @@ ports:
   - {name: pages, containerPort: 8080}
   - {name: ops, containerPort: 10981}
 {{ include "unlocker.probes" "ops" }}
+{{- end }}
+
+{{/* Secrets that it takes from variables. */}}
+{{- define "unlocker.mutexdashVariables" -}}
+{{- with .unlockWebhook }}
+{{- if .secret }}
+- name: MUTEXDASH_WEB_UNLOCK_WEBHOOK
+  valueFrom:
+    secretKeyRef: {name: {{ .secret }}, key: {{ .key }}}
+{{- end }}
+{{- end }}
 {{- end }}

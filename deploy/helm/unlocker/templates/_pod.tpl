@@ -1,7 +1,8 @@
 {{/*
 What is the same in the pods of all components: who they are, what they may, where they run.
 (dict "root" . "component" "unlocker" "values" .Values.unlocker "container" the container as YAML
-"permissions" the ConfigMap with the permissions, or "" "alertmanager" the secret for it, or "" "annotations" of the pod)
+"permissions" the ConfigMap with the permissions, or "" "alertmanager" the secret for it, or "" "annotations" of the pod
+"env" more variables as YAML)
 */}}
 {{- define "unlocker.pod" -}}
 {{- $root := .root -}}
@@ -54,6 +55,9 @@ spec:
             resourceFieldRef:
               containerName: {{ .component }}
               resource: limits.memory
+        {{- with .env }}
+        {{- . | nindent 8 }}
+        {{- end }}
         {{- with $c.extraEnv }}
         {{- toYaml . | nindent 8 }}
         {{- end }}

@@ -70,6 +70,12 @@
 {{- if and (ne $source "header") (or .identity.header .identity.groupsHeader .identity.trustedProxies) -}}
 {{- fail "mutexdash.identity has headers or proxies, and its source is not header" -}}
 {{- end -}}
+{{- if and .unlockWebhook.secret (not .forceUnlock) -}}
+{{- fail "mutexdash.unlockWebhook is told of force unlocks, and mutexdash.forceUnlock is off" -}}
+{{- end -}}
+{{- if and .hsts (not .webConfig.tls) -}}
+{{- fail "mutexdash.hsts is for pages by TLS, and mutexdash.webConfig.tls is off" -}}
+{{- end -}}
 {{- if .forceUnlock -}}
 {{- if eq $source "none" -}}
 {{- fail "mutexdash.forceUnlock needs to know who asks: set mutexdash.identity.source to basic, mtls or header" -}}
