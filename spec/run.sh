@@ -58,6 +58,16 @@ breaks queue safety -DLATE_ENQ -DOWN_LEASE -DNO_CANCEL_GUARD
 breaks queue drain -DFAULTS=1 -DN=2 -DNO_SWEEPER
 breaks queue drain -DFAULTS=1 -DN=2 -DLATE_ENQ
 
+# Permits, readers and writers.
+for mix in 1 2 3; do passes permits safety -DFAULTS=2 -DMIX=$mix; done
+passes permits safety -DFAULTS=1 -DMIX=1 -DNO_SLOT_GUARD
+passes permits live -DFAULTS=2 -DMIX=4
+passes permits live -DFAULTS=0 -DMIX=1
+passes permits drain -DFAULTS=2 -DMIX=4
+for mutant in NO_RANGE_GUARD STALE_CLAIM NO_TICKET_GUARD NO_TAIL_GUARD NO_CANCEL_GUARD; do breaks permits safety -DFAULTS=1 -DMIX=1 -D$mutant; done
+for mutant in NO_RANGE_GUARD NO_LOCK_GUARD NO_SLOT_GUARD JOIN_IN_DOUBT; do breaks permits safety -DFAULTS=1 -DMIX=2 -D$mutant; done
+breaks permits drain -DFAULTS=1 -DMIX=4 -DNO_SWEEPER
+
 # When a deadline may be called passed.
 passes grace safety
 passes grace safety -DPROMPT
@@ -79,6 +89,9 @@ if [ "$full" = full ]; then
 	passes queue safety -DFAULTS=2 -DN=4
 	passes queue live -DFAULTS=1
 	passes queue drain -DFAULTS=1
+	for mix in 1 2 3; do passes permits safety -DFAULTS=3 -DMIX=$mix; done
+	for mix in 1 2 3; do passes permits live -DFAULTS=1 -DMIX=$mix; done
+	passes permits drain -DFAULTS=1 -DMIX=1
 fi
 echo "spec: $right passed, $wrong failed"
 [ $wrong = 0 ]
