@@ -85,7 +85,7 @@ func Web(fs *pflag.FlagSet, defaults daemon.WebSettings) *daemon.WebSettings {
 func Policy(fs *pflag.FlagSet) *staleness.Policy {
 	p := staleness.DefaultPolicy()
 	fs.DurationVar(&p.ClockSkew, "sweep.clock-skew", p.ClockSkew, "largest difference between the clocks of two machines")
-	fs.DurationVar(&p.MinWarning, "sweep.min-warning", p.MinWarning, "time that a lock is shown as alerting, without a gap, before it is removed; longer than any holder's retry delay")
+	fs.DurationVar(&p.MinWarning, "sweep.min-warning", p.MinWarning, "time that a lock is shown as alerting, without a gap, before it is removed; longer than any holder's retry delay and 5s more")
 	fs.DurationVar(&p.DefaultAlertAfter, "sweep.default-alert-after", p.DefaultAlertAfter, "time until a lock without a readable alert time alerts, since it was first seen; 0 is never")
 	fs.DurationVar(&p.DefaultAutoUnlockAfter, "sweep.default-auto-unlock-after", p.DefaultAutoUnlockAfter, "time until a lock without a readable deadline is removed, since it was first seen; 0 is never")
 	return &p

@@ -13,8 +13,8 @@ type Policy struct {
 	// this much.
 	ClockSkew time.Duration
 	// MinWarning is how long an unlocker must itself have shown a lock as alerting or expired, without a gap, before it
-	// removes the lock. It must exceed the largest retry delay of the holders: it is the time they get to extend after an
-	// outage.
+	// removes the lock. It must exceed the largest retry delay of the holders by 5 s: it is the time they get to extend after an
+	// outage, less that of an interruption which is too short for an unlocker to notice.
 	MinWarning time.Duration
 	// DefaultAlertAfter raises the alert of a lock without a readable alert_at, counted since the lock was first seen; 0 = never.
 	DefaultAlertAfter time.Duration
