@@ -1,0 +1,225 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Step is one part of a [Client.Pipeline].
+type Step struct {
+	Name string                          // people see it with the lock while the step runs
+	Run  func(ctx context.Context) error // ctx ends when the lock is lost
+}
+
+// StepState is what became of a step.
+type StepState string
+
+// The states of steps.
+const (
+	StepNotRun StepState = "not run"
+	StepDone   StepState = "done"
+	StepFailed StepState = "failed" // it returned an error or panicked
+)
+
+// Stop is why a pipeline did not get to its end.
+type Stop string
+
+// The reasons. The zero value says that it did.
+const (
+	StopNotLocked Stop = "not locked" // the lock was not taken
+	StopLost      Stop = "lost"       // the lock was lost, or may be; the error tells to whom and why
+	StopFailed    Stop = "failed"     // a step returned an error, or etcd refused to confirm the lock
+	StopPanicked  Stop = "panicked"   // a step panicked; the error is a [*PanicError]
+	StopCancelled Stop = "cancelled"  // the caller's context ended, or the client was closed
+)
+
+// StepReport is the result of one step.
+type StepReport struct {
+	Name  string
+	State StepState
+	Took  time.Duration // 0 when it was not run
+	Err   error         // what it returned
+}
+
+// Report is how a pipeline went.
+type Report struct {
+	Lock  string
+	UUID  string // of the hold; empty when the lock was not taken
+	Token int64
+	Steps []StepReport // all of them, in order
+	Stop  Stop         // empty when all steps were done while the lock was held
+	Err   error        // why it stopped
+	Took  time.Duration
+}
+
+// PanicError is the panic of a step.
+type PanicError struct {
+	Value any
+	Stack string
+}
+
+// Error does not show the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Pipeline runs the steps one after the other under the lock, waiting for it as [Client.Lock] does. Before each step it asks etcd
+// whether the lock is still held, which puts alert and auto-unlock off and tells people what comes next: the durations of the options
+// are those of the longest step. It stops at the first step that fails or panics, when ctx ends, and when the lock is lost: then
+// no other step begins, and the context of the one that runs ends.
+//
+// The error is that of the report: nil when all steps were done and the lock was held all the time.
+func (c *Client) Pipeline(ctx context.Context, name string, steps []Step, opts ...Option) (Report, error) {
+	p := &pipeline{ctx: ctx, steps: steps, report: Report{Lock: name, Steps: make([]StepReport, len(steps))}}
+	if err := p.check(); err != nil {
+		return p.report, fmt.Errorf("pipeline %q: %w", name, err)
+	}
+	began := time.Now()
+	defer func() { p.report.Took = time.Since(began) }()
+	l, err := c.Lock(ctx, name, opts...)
+	if err != nil {
+		p.report.Stop, p.report.Err = StopNotLocked, err
+		return p.report, err
+	}
+	p.lock, p.report.UUID, p.report.Token = l, l.UUID(), l.Token()
+	p.run()
+	p.report.Took = time.Since(began)
+	return p.report, p.report.Err
+}
+
+type pipeline struct {
+	ctx    context.Context
+	lock   *Lock
+	steps  []Step
+	report Report
+}
+
+func (p *pipeline) check() error {
+	var err error
+	for i, s := range p.steps {
+		p.report.Steps[i] = StepReport{Name: s.Name, State: StepNotRun}
+		switch {
+		case s.Name == "":
+			err = errors.Join(err, fmt.Errorf("step %d has no name", i+1))
+		case s.Run == nil:
+			err = errors.Join(err, fmt.Errorf("step %q has nothing to run", s.Name))
+		}
+	}
+	if len(p.steps) == 0 {
+		err = errors.New("there are no steps")
+	}
+	if err != nil {
+		p.report.Stop, p.report.Err = StopFailed, err
+	}
+	return err
+}
+
+// run runs the steps and gives the lock back.
+func (p *pipeline) run() {
+	defer func() {
+		if err := p.lock.Unlock(); err != nil && (p.report.Stop == "" || errors.Is(err, ErrNotHeld)) {
+			p.stop(err)
+		}
+	}()
+	ctx, done := p.lock.under(p.ctx)
+	defer done()
+	for i, s := range p.steps {
+		err := context.Cause(ctx)
+		if err == nil {
+			err = p.confirm(ctx, fmt.Sprintf("step %d of %d: %s", i+1, len(p.steps), s.Name))
+		}
+		if err == nil {
+			began := time.Now()
+			err = call(ctx, s.Run)
+			r := &p.report.Steps[i]
+			r.Took, r.State, r.Err = time.Since(began), StepDone, err
+			if err != nil {
+				r.State = StepFailed
+			}
+		}
+		if err != nil {
+			p.stop(err)
+			return
+		}
+	}
+}
+
+// confirm asks etcd whether the lock is held, for as long as it may be.
+func (p *pipeline) confirm(ctx context.Context, progress string) error {
+	err := p.lock.Alive(ctx, progress)
+	if err != nil && !time.Now().Before(p.lock.Deadline()) {
+		<-p.lock.ctx.Done() // about to end, if it did not
+	}
+	return err
+}
+
+// call runs one step. A panic is an error of it.
+func call(ctx context.Context, run func(context.Context) error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: string(debug.Stack())}
+		}
+	}()
+	return run(ctx)
+}
+
+// stop says why, which is not always what the step says: most of them tell only that their context ended.
+func (p *pipeline) stop(err error) {
+	r := &p.report
+	ended := p.lock.err()
+	lost, isLost := ended.(*LostError)
+	_, isPanic := errors.AsType[*PanicError](err)
+	switch {
+	case isLost:
+		r.Stop, r.Err = StopLost, because(lost, err)
+	case errors.Is(err, ErrNotHeld):
+		r.Stop, r.Err = StopLost, err
+	case isPanic:
+		r.Stop, r.Err = StopPanicked, err
+	case ended == ErrClosed:
+		r.Stop, r.Err = StopCancelled, because(ended, err)
+	case p.ctx.Err() != nil:
+		r.Stop, r.Err = StopCancelled, because(context.Cause(p.ctx), err)
+	default:
+		r.Stop, r.Err = StopFailed, err
+	}
+}
+
+// because is the cause with what a step said of it, unless that is the same or only that its context ended.
+func because(cause, err error) error {
+	if errors.Is(err, cause) {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNotHeld) {
+		return cause
+	}
+	return errors.Join(cause, err)
+}
+
+// String is for people: a line for the whole and one for each step.
+func (r Report) String() string {
+	var b strings.Builder
+	done, width := 0, 0
+	for _, s := range r.Steps {
+		width = max(width, len(s.Name))
+		if s.State == StepDone {
+			done++
+		}
+	}
+	fmt.Fprintf(&b, "lock %q: %d of %d steps done in %v", r.Lock, done, len(r.Steps), r.Took.Round(time.Millisecond))
+	if r.Stop != "" {
+		fmt.Fprintf(&b, "; %s: %v", r.Stop, r.Err)
+	}
+	for i, s := range r.Steps {
+		fmt.Fprintf(&b, "\n  %d %-*s  %s", i+1, width, s.Name, s.State)
+		if s.State != StepNotRun {
+			fmt.Fprintf(&b, " after %v", s.Took.Round(time.Millisecond))
+		}
+		if s.Err != nil {
+			fmt.Fprintf(&b, ": %v", s.Err)
+		}
+	}
+	return b.String()
+}
