@@ -55,6 +55,9 @@ func (o *options) tour() string {
   4. catalog/import/...    short jobs that come and go
   5. nightly/database dump held by a shell script: plain keys, no library
   6. reports/weekly        malformed: nobody can read its deadlines, so people have to look
+  7. media/transcoders     a semaphore of three permits, of which a long film wants two: Waiting tells who is next
+  8. catalog/prices        a read-write lock: readers beside each other, then the writer alone
+  9. reports/statistics    a job that two pods try to run and that runs once a minute
 
 `, demo.Forgotten, second(20), second(65), second(40))
 }

@@ -136,7 +136,8 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 		}
 		return states["billing/invoice-run"]["held"] && states["billing/invoice-run"]["waited for"] && states["catalog/import/eu"]["held"] &&
 			states["nightly/database dump"]["held"] && states["reports/weekly"]["malformed"] && states["search/reindex"]["alerting"] &&
-			states[demo.Forgotten]["alerting"]
+			states[demo.Forgotten]["alerting"] && states["media/transcoders#1"]["waited for"] && states["catalog/prices#2"]["held"] && states["catalog/prices"]["held"] &&
+			states["reports/statistics"]["held"]
 	})
 	eventually(t, "the forgotten lock was auto-unlocked", func() bool {
 		metrics := get(t, "http://"+unlocker+"/metrics")

@@ -40,6 +40,14 @@ func Run(ctx context.Context, o Options) error {
 		c.service("search", "search-6b4f9-m2c8d", (*pod).reindex),
 		c.service("nightly", "cron-1", (*pod).dumps),
 		c.service("reports", "legacy-3", (*pod).oldReport),
+		c.service("media", "transcoder-1", (*pod).transcode),
+		c.service("media", "transcoder-2", (*pod).transcode),
+		c.service("media", "transcoder-3", (*pod).transcode),
+		c.service("shop", "shop-77c9d-lw8bq", (*pod).searches),
+		c.service("shop", "shop-77c9d-5k2zt", (*pod).searches),
+		c.service("catalog", "catalog-prices-0", (*pod).reprices),
+		c.service("reports", "reports-0", (*pod).statistics),
+		c.service("reports", "reports-1", (*pod).statistics),
 	}
 	if err := errors.Join(c.problems...); err != nil {
 		return fmt.Errorf("demo: %w", err)

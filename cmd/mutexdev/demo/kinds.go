@@ -1,0 +1,58 @@
+package demo
+
+import (
+	"context"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// transcoders is how many films may be transcoded at a time: the permits of a semaphore.
+const transcoders = 3
+
+// transcode takes one of the permits, or two for a long film. Three pods want more than there are, so that somebody always waits.
+func (p *pod) transcode(ctx context.Context) error {
+	for _, film := range []struct {
+		title  string
+		weight int
+		takes  time.Duration
+	}{{"trailer", 1, 15 * time.Second}, {"feature film, 6 renditions", 2, 40 * time.Second}} {
+		err := p.locks.Do(ctx, "media/transcoders", func(held context.Context) error {
+			p.rest(held, film.takes)
+			return nil
+		}, mutex.Semaphore(transcoders), mutex.Weight(film.weight), mutex.Purpose(film.title), mutex.ExpectedRunTime(p.pace(2*time.Minute)))
+		if err != nil {
+			return err
+		}
+		p.rest(ctx, time.Second)
+	}
+	return nil
+}
+
+// searches reads under a read-write lock, beside other readers.
+func (p *pod) searches(ctx context.Context) error {
+	return p.locks.Do(ctx, "catalog/prices", func(held context.Context) error {
+		p.rest(held, 18*time.Second)
+		return nil
+	}, mutex.Shared(), mutex.Purpose("search with today's prices"), mutex.ExpectedRunTime(p.pace(time.Minute)))
+}
+
+// reprices writes under it: it waits until all readers are done, and readers that come later wait behind it.
+func (p *pod) reprices(ctx context.Context) error {
+	err := p.locks.Do(ctx, "catalog/prices", func(held context.Context) error {
+		p.rest(held, 10*time.Second)
+		return nil
+	}, mutex.Exclusive(), mutex.Purpose("new prices"), mutex.ExpectedRunTime(p.pace(time.Minute)))
+	p.rest(ctx, 25*time.Second)
+	return err
+}
+
+// statistics run once a minute, whichever pod is first, and how long ever they take.
+func (p *pod) statistics(ctx context.Context) error {
+	_, err := p.locks.Once(ctx, "reports/statistics", p.pace(time.Minute), func(held context.Context) error {
+		p.rest(held, 8*time.Second)
+		return nil
+	}, mutex.Purpose("statistics of the last minute"), mutex.ExpectedRunTime(p.pace(30*time.Second)))
+	p.rest(ctx, 4*time.Second)
+	return err
+}
