@@ -57,6 +57,23 @@ chromium:
 bench: ## the Go benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
 
+.PHONY: bench-peers
+bench-peers: peers ## our locks and their peers in turns (installs Redis and ZooKeeper where they are missing); ARGS="-work latency"
+	cd bench && go run ./peers $(ARGS)
+
+.PHONY: bench-scale
+bench-scale: build ## what 10,000 to 1,000,000 locks cost; ARGS="-locks 10000,100000"
+	cd bench && go run ./scale -bin $(CURDIR)/bin $(ARGS)
+
+.PHONY: bench-test
+bench-test: ## go vet, and the tests of the benchmarks' own parts
+	cd bench && go vet ./... && go test ./...
+
+.PHONY: peers
+peers:
+	@.ci/need redis-server redis-server
+	@test -e /usr/share/java/zookeeper.jar || .ci/need /usr/share/zookeeper/bin/zkServer.sh zookeeper
+
 .PHONY: fuzz-short
 fuzz-short: ## every fuzz test for FUZZTIME (5s)
 	.ci/fuzz $(FUZZTIME)

@@ -54,3 +54,9 @@ func TestAMissingProgramIsAnErrorThatNamesItsPackage(t *testing.T) {
 		t.Errorf("error = %v", err)
 	}
 }
+
+func TestTheMemoryOfThisProcessCanBeRead(t *testing.T) {
+	if n, err := memoryOf(os.Getpid()); err != nil || n < 1<<20 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}

@@ -54,7 +54,7 @@ func start(ctx context.Context, name, addr, dir string, cmd *exec.Cmd, ready fun
 		case <-ctx.Done():
 			p.Stop()
 			return nil, fmt.Errorf("start %s: %w", name, err)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
@@ -93,6 +93,9 @@ func (p *Process) Stop() {
 
 // CPU is the processor time that the server has used.
 func (p *Process) CPU() (time.Duration, error) { return cpuOf(p.PID) }
+
+// Memory is how many bytes of memory the server occupies, without those of files that it maps.
+func (p *Process) Memory() (int64, error) { return memoryOf(p.PID) }
 
 // need finds a program or says which Debian package has it: a peer that is missing is an error.
 func need(program, debian string) (string, error) {

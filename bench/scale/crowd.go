@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// crowd is very many locks in one etcd.
+type crowd struct {
+	server *servers.Process
+	etcd   *clientv3.Client
+	layout metadata.Layout
+	tokens []int64 // of every lock, by its number
+}
+
+// alerting is how many of the locks alert, however many there are: those that people have to look at do not become more.
+const alerting = 1000
+
+func newCrowd(server *servers.Process) (*crowd, error) {
+	etcd, err := servers.EtcdClient(server.Addr)
+	if err != nil {
+		return nil, err
+	}
+	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	return &crowd{server: server, etcd: etcd, layout: layout}, err
+}
+
+func name(i int) string { return fmt.Sprintf("service-%02d/tenant-%07d/nightly", i%50, i) }
+func uuid(i int) string { return fmt.Sprintf("4be0643f-1d98-4573-b7cd-%012x", i) }
+
+// trace is a backtrace of the usual length, of which readers that show many locks must not keep anything.
+var trace = strings.Repeat("/srv/app/internal/billing/invoices.go:212 in example.com/shop/internal/billing.(*Runner).Invoices\n", 10)
+
+func draft(i int, alertAt, autoUnlockAt time.Time) metadata.Draft {
+	return metadata.Draft{
+		UUID: uuid(i), Owner: fmt.Sprintf("service-%02d", i%50), Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i%400), PID: i%30000 + 1,
+		Purpose: fmt.Sprintf("invoices of shard %d", i%100), Client: "unlocker-go v1.0.0", Backtrace: trace,
+		LockedAt: time.Now(), AlertAt: alertAt, AutoUnlockAt: autoUnlockAt,
+	}
+}
+
+// batch is how many locks one transaction takes: etcd allows 128 operations.
+const batch = 16
+
+// growTo takes locks until there are n, and tells how etcd stands then.
+func (c *crowd) growTo(ctx context.Context, n int, f figures) error {
+	first := len(c.tokens)
+	c.tokens = append(c.tokens, make([]int64, n-first)...)
+	began, now := time.Now(), time.Now()
+	err := c.take(ctx, first, n, name, func(i int) (alertAt, autoUnlockAt time.Time) {
+		if i < alerting {
+			return now.Add(-time.Duration(i+1) * time.Second), now.Add(24 * time.Hour)
+		}
+		return now.Add(time.Duration(3600+i%7200) * time.Second * 2), now.Add(24 * time.Hour)
+	}, func(i int, token int64) { c.tokens[i] = token })
+	if err != nil {
+		return err
+	}
+	f["generated"] = float64(n-first) / time.Since(began).Seconds()
+	status, err := c.etcd.Status(ctx, c.server.Addr)
+	if err != nil {
+		return err
+	}
+	f["store"] = float64(status.DbSizeInUse) / float64(n)
+	return nil
+}
+
+// take takes the locks from first up to, but without, last, in nested transactions.
+func (c *crowd) take(ctx context.Context, first, last int, name func(int) string, times func(int) (alertAt, autoUnlockAt time.Time), taken func(i int, token int64)) error {
+	var next atomic.Int64
+	next.Store(int64(first))
+	return each(8, func() error {
+		for {
+			from := int(next.Add(batch)) - batch
+			if from >= last || ctx.Err() != nil {
+				return ctx.Err()
+			}
+			to := min(from+batch, last)
+			var txns []locktxn.Txn
+			for i := from; i < to; i++ {
+				alertAt, autoUnlockAt := times(i)
+				fields, err := draft(i, alertAt, autoUnlockAt).Fields()
+				if err != nil {
+					return err
+				}
+				txns = append(txns, locktxn.Acquire(c.layout, name(i), uuid(i), fields, false))
+			}
+			r, err := locktxn.Nest(txns).Commit(ctx, c.etcd)
+			if err != nil {
+				return err
+			}
+			for i, one := range r.Responses {
+				if !one.GetResponseTxn().GetSucceeded() {
+					return fmt.Errorf("lock %q is held already", name(from+i))
+				}
+				taken(from+i, r.Header.Revision)
+			}
+		}
+	})
+}
+
+// calm is the number of a lock that does not alert, another one for every n until all had their turn.
+func (c *crowd) calm(n int) int { return alerting + n*7919%(len(c.tokens)-alerting) }
+
+// extend says that lock i makes progress.
+func (c *crowd) extend(ctx context.Context, i int) (revision int64, err error) {
+	by := metadata.FormatTime(time.Now().Add(25 * time.Hour))
+	hold := locktxn.Hold{Lock: name(i), UUID: uuid(i), Token: c.tokens[i]}
+	r, err := locktxn.Alive(c.layout, hold, by, by, metadata.FormatAlive(time.Now(), "shard 7 of 9")).Commit(ctx, c.etcd)
+	if err != nil {
+		return 0, err
+	}
+	return r.Header.Revision, nil
+}
+
+// each runs f so many times at once and returns the first error.
+func each(workers int, f func() error) error {
+	errs := make(chan error, workers)
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() { errs <- f() })
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

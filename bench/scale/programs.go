@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/bench/servers"
+	"github.com/clustermutex/unlocker/bench/stats"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// The rules of the unlocker here: times that are short enough for a benchmark.
+const (
+	skew       = time.Second
+	minWarning = 2 * time.Second
+)
+
+// unlocker measures the program that alerts and removes: its start, its memory, a scrape, what it uses while nothing happens, and
+// the removal of many locks that are due at once.
+func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
+	addr, err := servers.FreeAddr()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	p, err := servers.Program(ctx, o.dir, filepath.Join(o.bin, "unlocker"), "http://"+addr+"/readyz",
+		"--policy=auto-unlock", "--etcd.endpoints="+c.server.Addr, "--web.listen-address="+addr, "--web.shutdown-delay=0s", "--log.level=error",
+		"--sweep.clock-skew="+skew.String(), "--sweep.min-warning="+minWarning.String())
+	if err != nil {
+		return err
+	}
+	defer p.Stop()
+	f["unlocker ready"] = time.Since(began).Seconds()
+	if err := idle(ctx, p, "unlocker", f); err != nil {
+		return err
+	}
+	took, size, err := ask(ctx, 15, func(int) string { return "http://" + addr + "/metrics" })
+	if err != nil {
+		return err
+	}
+	f["scrape"], f["scrape bytes"] = milliseconds(stats.Percentile(took, 50)), size
+	return c.removal(ctx, f)
+}
+
+// idle measures what a program uses while no lock changes.
+func idle(ctx context.Context, p *servers.Process, name string, f figures) error {
+	const window = 6 * time.Second
+	if err := wait(ctx, 2*time.Second); err != nil { // the rubbish of the start
+		return err
+	}
+	before, err := p.CPU()
+	if err != nil {
+		return err
+	}
+	if err := wait(ctx, window); err != nil {
+		return err
+	}
+	after, err := p.CPU()
+	if err != nil {
+		return err
+	}
+	memory, err := p.Memory()
+	f[name+" idle"], f[name+" memory"] = 100*(after-before).Seconds()/window.Seconds(), float64(memory)/(1<<20)
+	return err
+}
+
+// removal has locks become due at once, too few for the unlocker to think that something is wrong with more than their holders.
+func (c *crowd) removal(ctx context.Context, f figures) error {
+	n := min(10_000, len(c.tokens)/4)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	gone := c.etcd.Watch(ctx, c.layout.Prefix()+"due-", clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	if r := <-gone; r.Err() != nil {
+		return r.Err()
+	}
+	now := time.Now()
+	autoUnlockAt := now.Add(minWarning + time.Duration(n/1000+6)*time.Second)
+	due := func(i int) string { return fmt.Sprintf("due-%05d", i) }
+	err := c.take(ctx, 0, n, due, func(int) (time.Time, time.Time) { return now, autoUnlockAt }, func(int, int64) {})
+	if err != nil {
+		return err
+	}
+	if left := time.Until(autoUnlockAt); left < minWarning {
+		return fmt.Errorf("it took too long to make locks that are due: %v are left", left)
+	}
+	var first, last time.Time
+	for removed := 0; removed < n; {
+		r, ok := <-gone
+		if !ok || r.Err() != nil {
+			return fmt.Errorf("%d of %d were removed: %w", removed, n, ctx.Err())
+		}
+		for _, e := range r.Events {
+			if key := c.layout.Parse(string(e.Kv.Key)); key.Kind == metadata.KindField && key.ID == metadata.FieldUUID {
+				removed++
+			}
+		}
+		if last = time.Now(); first.IsZero() {
+			first = last
+		}
+	}
+	f["first removal"] = milliseconds(first.Sub(autoUnlockAt.Add(skew)))
+	f["removals"] = float64(n) / last.Sub(autoUnlockAt.Add(skew)).Seconds()
+	return nil
+}
+
+// dashboard measures the program that shows: its start, its memory, and what somebody waits for.
+func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
+	addr, err := servers.FreeAddr()
+	if err != nil {
+		return err
+	}
+	ops, err := servers.FreeAddr()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	p, err := servers.Program(ctx, o.dir, filepath.Join(o.bin, "mutexdash"), "http://"+ops+"/readyz",
+		"--etcd.endpoints="+c.server.Addr, "--web.listen-address="+addr, "--web.ops-address="+ops, "--web.shutdown-delay=0s", "--log.level=error")
+	if err != nil {
+		return err
+	}
+	defer p.Stop()
+	f["dashboard ready"] = time.Since(began).Seconds()
+	page := "http://" + addr
+	if _, _, err := ask(ctx, 3, func(int) string { return page + "/" }); err != nil {
+		return err
+	}
+	if err := idle(ctx, p, "dashboard", f); err != nil {
+		return err
+	}
+	for _, w := range []struct {
+		row     string
+		address func(i int) string
+		change  bool
+	}{
+		{"page", func(int) string { return "/" }, false},
+		{"page after a change", func(int) string { return "/" }, true},
+		{"search", func(i int) string { return fmt.Sprintf("/?q=tenant-%05d", i) }, false},
+		{"lock page", func(i int) string { return "/lock?name=" + url.QueryEscape(name(i)) }, false},
+	} {
+		var took []time.Duration
+		for i := range 12 {
+			if w.change {
+				if _, err := c.extend(ctx, c.calm(i)); err != nil {
+					return err
+				}
+				if err := wait(ctx, 1200*time.Millisecond); err != nil { // pictures are a second old at most
+					return err
+				}
+			}
+			one, _, err := ask(ctx, 1, func(int) string { return page + w.address(i) })
+			if err != nil {
+				return err
+			}
+			took = append(took, one...)
+		}
+		f[w.row] = milliseconds(stats.Percentile(took, 95))
+	}
+	return nil
+}
+
+// ask gets an address so often and returns how long each answer took, and the size of the last.
+func ask(ctx context.Context, n int, address func(i int) string) (took []time.Duration, size float64, err error) {
+	for i := range n {
+		began := time.Now()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address(i), nil)
+		if err != nil {
+			return nil, 0, err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return nil, 0, err
+		}
+		body, err := io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			return nil, 0, fmt.Errorf("%s: %s, %v", address(i), resp.Status, err)
+		}
+		took, size = append(took, time.Since(began)), float64(body)
+	}
+	return took, size, nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/clustermutex/unlocker/bench/stats"
+)
+
+// row is a line of the table.
+type row struct {
+	key, title string
+	form       string
+	grows      bool // it is a cost, so its growth says something
+}
+
+func rows() []row {
+	return []row{
+		{"load", "load average at the beginning", "%.1f", false},
+		{"generated", "locks taken a second, 16 a transaction", "%.0f", false},
+		{"store", "etcd's store, bytes a lock", "%.0f", true},
+		{"bare", "bare stream read of all keys, s", "%.2f", true},
+		{"loaded", "view loaded, s", "%.2f", true},
+		{"times bare", "… times the bare read (P6: ≤ 1.5)", "%.2f", false},
+		{"view bytes", "view, bytes a lock (P6: ≤ 350)", "%.0f", true},
+		{"visible p50", "a change visible at 1000/s, p50 ms", "%.2f", true},
+		{"visible p99", "… p99 ms (P6: ≤ 10)", "%.2f", true},
+		{"followed", "extensions a second by 64 clients, all seen by the view", "%.0f", false},
+		{"behind", "… the last one seen after, ms", "%.1f", false},
+		{"unlocker ready", "unlocker ready after, s", "%.2f", true},
+		{"unlocker memory", "… memory, MiB", "%.0f", true},
+		{"unlocker idle", "… idle, % of one processor (P6: ≤ 1)", "%.2f", true},
+		{"scrape", "… scrape, ms (P8: ≤ 50)", "%.1f", true},
+		{"scrape bytes", "… scrape, bytes (P8: ≤ 1 MB)", "%.0f", true},
+		{"first removal", "… first removal after the rules allow it, ms", "%.0f", true},
+		{"removals", "… removals a second, many due at once", "%.0f", false},
+		{"dashboard ready", "dashboard ready after, s", "%.2f", true},
+		{"dashboard memory", "… memory, MiB", "%.0f", true},
+		{"dashboard idle", "… idle, % of one processor (P6: ≤ 1)", "%.2f", true},
+		{"page", "… page, p95 ms", "%.1f", true},
+		{"page after a change", "… page after a change, p95 ms", "%.1f", true},
+		{"search", "… a new search, p95 ms", "%.1f", true},
+		{"lock page", "… page of a lock, p95 ms", "%.1f", true},
+	}
+}
+
+// table shows a column for each size, and how each cost grew over all of them: the exponent of the number of locks.
+func table(sizes []int, columns []figures) string {
+	var b strings.Builder
+	b.WriteString("| |")
+	for _, n := range sizes {
+		fmt.Fprintf(&b, " %d locks |", n)
+	}
+	fmt.Fprintf(&b, " growth |\n|%s\n", strings.Repeat("---|", len(sizes)+2))
+	first, last := 0, len(sizes)-1
+	for _, r := range rows() {
+		fmt.Fprintf(&b, "| %s |", r.title)
+		for _, f := range columns {
+			fmt.Fprintf(&b, " "+r.form+" |", f[r.key])
+		}
+		if a, z := columns[first][r.key], columns[last][r.key]; r.grows && last > first && a > 0 && z > 0 {
+			fmt.Fprintf(&b, " %.2f |\n", stats.Growth(float64(sizes[first]), a, float64(sizes[last]), z))
+		} else {
+			b.WriteString(" |\n")
+		}
+	}
+	return b.String()
+}
