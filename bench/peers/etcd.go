@@ -28,7 +28,8 @@ func etcdContestants(etcd *servers.Process) []contest.Contestant {
 		}
 	}
 	return []contest.Contestant{
-		ours(etcd),
+		ours(etcd, us, 0),
+		ours(etcd, "ours, called 25 deep", 25),
 		contestant("raw put and delete", false, func(_ context.Context, c *clientv3.Client, _ *ends) (contest.Client, error) { return raw{c}, nil }),
 		contestant("etcd Mutex, session shared", true, sharedSession),
 		contestant("etcd Mutex, session per lock", true, func(_ context.Context, c *clientv3.Client, _ *ends) (contest.Client, error) {
@@ -50,17 +51,18 @@ func etcdCounters(etcd *servers.Process) func(context.Context) (contest.Counters
 }
 
 // ours is the client library of this repository, with everything that it does by default: the record with owner, host, purpose and
-// backtrace, the queue, the local deadline, the watch of holds that are not short.
-func ours(etcd *servers.Process) contest.Contestant {
+// backtrace, the queue, the local deadline, the watch of holds that are not short. A backtrace has as many lines as calls lead to the
+// lock, up to 30, so there is one with few, as in a small program, and one with as many as behind a web framework.
+func ours(etcd *servers.Process, name string, depth int) contest.Contestant {
 	return contest.Contestant{
-		Name: us, Exclusive: true, Counters: etcdCounters(etcd),
+		Name: name, Exclusive: true, Counters: etcdCounters(etcd),
 		Connect: func(context.Context) (contest.Connection, error) {
 			c, err := servers.EtcdClient(etcd.Addr)
 			if err != nil {
 				return nil, err
 			}
 			locks, err := mutex.New(c, mutex.Options{Owner: "bench"})
-			return &ourConnection{c, locks}, err
+			return &ourConnection{c, locks, depth}, err
 		},
 	}
 }
@@ -68,11 +70,19 @@ func ours(etcd *servers.Process) contest.Contestant {
 type ourConnection struct {
 	etcd  *clientv3.Client
 	locks *mutex.Client
+	depth int
 }
 
 func (c *ourConnection) Client(context.Context) (contest.Client, error) { return c, nil }
 
 func (c *ourConnection) Lock(ctx context.Context, name string) (func() error, error) {
+	return c.lock(ctx, name, c.depth)
+}
+
+func (c *ourConnection) lock(ctx context.Context, name string, depth int) (func() error, error) {
+	if depth > 0 {
+		return c.lock(ctx, name, depth-1)
+	}
 	l, err := c.locks.Lock(ctx, name, mutex.Purpose("send the invoices of the month"))
 	if err != nil {
 		return nil, err
