@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
+
+// version is set by builds that know it better than Go: -ldflags "-X <package>.version=v1.2.3".
+var version string
 
 type versionJSON struct {
 	Version   string `json:"version"`
@@ -33,15 +37,15 @@ func newVersion(a *app) *cobra.Command {
 	return cmd
 }
 
-// buildVersion is what the Go tool chain wrote into the binary.
+// buildVersion is what the build wrote into the binary.
 func buildVersion() versionJSON {
-	v := versionJSON{Version: "unknown", Revision: "unknown", GoVersion: "unknown"}
+	v := versionJSON{Version: cmp.Or(version, "unknown"), Revision: "unknown", GoVersion: "unknown"}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
 	}
 	v.GoVersion = info.GoVersion
-	if info.Main.Version != "" {
+	if version == "" && info.Main.Version != "" {
 		v.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
