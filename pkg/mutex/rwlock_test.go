@@ -171,7 +171,7 @@ func TestKindsInDisorder(t *testing.T) {
 	q.cutShort = true
 	var taken, refused atomic.Int64
 	var wg sync.WaitGroup
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	for i := range 16 {
 		c := q.client()
