@@ -31,6 +31,7 @@ func table() []room {
 		{"pkg/metadata", nil, "what a lock is must not depend on anything but the standard library"},
 		{"pkg/staleness", []string{"pkg/metadata"}, "a verdict is values in, value out"},
 		{"pkg/mutex", []string{"pkg/metadata", "internal/locktxn"}, "users of the client library get the client and nothing of our programs"},
+		{"pkg/tasks", []string{"pkg/metadata", "pkg/mutex", "internal/locktxn"}, "tasks are built of locks: they know nothing of our programs"},
 		{"pkg/fencing", nil, "a fence stands at the resource, where there is no etcd and no lock, only a token"},
 		{"pkg/sweeper", []string{"pkg/metadata", "pkg/staleness"}, "the sweeper meets the view and the store in cmd, as functions"},
 		{"web", nil, "templates and assets are files"},
@@ -71,7 +72,7 @@ type library struct {
 func libraries() []library {
 	return []library{
 		{"go.etcd.io/etcd/server/v3", below("internal/etcdembed"), "the production binaries must stay free of etcd's server"},
-		{"go.etcd.io/etcd", below("internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/etcdtest", "internal/etcdembed", "internal/cli", "pkg/mutex", "cmd"),
+		{"go.etcd.io/etcd", below("internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/etcdtest", "internal/etcdembed", "internal/cli", "pkg/mutex", "pkg/tasks", "cmd"),
 			"who talks to etcd directly can bypass the guards: use internal/lockstore"},
 		{"github.com/go-chi/chi", below("internal/dashboard"), "routing is the dashboard's business"},
 		{"github.com/spf13", below("internal/cli", "internal/flags", "cmd"), "commands and flags end where the rooms begin: hand in values"},

@@ -82,6 +82,9 @@ func (l Layout) Tasks(set string) string { return l.prefix + areaTasks + EncodeN
 // Task is the key of one task.
 func (l Layout) Task(set, task string) string { return l.Tasks(set) + EncodeName(task) }
 
+// LocksOfTasks is the prefix of the records of the locks of a set's tasks.
+func (l Layout) LocksOfTasks(set string) string { return l.prefix + EncodeName(TaskLock(set, "")) }
+
 // Unlisted are the areas, as prefixes in the order of keys, in which nothing says who holds or waits for a lock: who lists the locks
 // leaves them out, with everything that lies in them.
 func (l Layout) Unlisted() []string {

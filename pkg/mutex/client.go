@@ -119,6 +119,9 @@ func (o *Options) complete() error {
 	return nil
 }
 
+// Prefix is where the locks live in etcd, with its final "/".
+func (c *Client) Prefix() string { return c.layout.Prefix() }
+
 // Close ends the client. It waits, at most for the request timeout, for the clean-up of acquisitions that were given up, and
 // tells how many it could not finish. Holds that were not unlocked stay held until they are auto-unlocked, as when a process
 // dies: their contexts end with [ErrClosed], and their Unlock still works.

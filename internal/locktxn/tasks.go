@@ -1,0 +1,65 @@
+package locktxn
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// ReadTasks reads tasks of a set from this one on, not more than limit, and the keys of the locks of all tasks of the set that are held,
+// as they are at the same moment.
+func ReadTasks(l metadata.Layout, set, from string, limit int64) Txn {
+	first, end := l.Tasks(set), metadata.End(l.Tasks(set))
+	if from != "" {
+		first = from
+	}
+	locks := l.LocksOfTasks(set)
+	return Txn{Then: []clientv3.Op{
+		clientv3.OpGet(first, clientv3.WithRange(end), clientv3.WithLimit(limit)),
+		clientv3.OpGet(locks, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
+	}}
+}
+
+// ReadTask reads one task and the record of its lock.
+func ReadTask(l metadata.Layout, set, task string) Txn {
+	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Task(set, task)), read(l, metadata.TaskLock(set, task))}}
+}
+
+// AddTask adds a task where there is none of that name. Else it reads the one that is there.
+func AddTask(l metadata.Layout, set, task, value string) Txn {
+	key := l.Task(set, task)
+	return Txn{
+		If:   []clientv3.Cmp{absent(key)},
+		Then: []clientv3.Op{clientv3.OpPut(key, value)},
+		Else: []clientv3.Op{clientv3.OpGet(key)},
+	}
+}
+
+// ChangeTask writes a task, or removes it where the value is empty, if it is still the one that was seen and nobody works on it. Else
+// it reads what ReadTask reads.
+func ChangeTask(l metadata.Layout, set, task string, seen int64, value string) Txn {
+	key := l.Task(set, task)
+	t := ReadTask(l, set, task)
+	change := clientv3.OpDelete(key)
+	if value != "" {
+		change = clientv3.OpPut(key, value)
+	}
+	return Txn{
+		If: []clientv3.Cmp{
+			clientv3.Compare(clientv3.ModRevision(key), "=", seen),
+			absent(l.Field(metadata.TaskLock(set, task), metadata.FieldUUID)),
+		},
+		Then: []clientv3.Op{change},
+		Else: t.Then,
+	}
+}
+
+// SaveTask writes the task of a worker that still has it, if it is still the one that was seen. Else it reads what ReadTask reads.
+func SaveTask(l metadata.Layout, set, task string, guard clientv3.Cmp, seen int64, value string) Txn {
+	key := l.Task(set, task)
+	return Txn{
+		If:   []clientv3.Cmp{guard, clientv3.Compare(clientv3.ModRevision(key), "=", seen)},
+		Then: []clientv3.Op{clientv3.OpPut(key, value)},
+		Else: ReadTask(l, set, task).Then,
+	}
+}

@@ -1,0 +1,318 @@
+package tasks_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+	"github.com/clustermutex/unlocker/pkg/tasks"
+)
+
+// workAt makes this test binary a worker that captures a task at the etcd at this address, says which, and hangs.
+const workAt = "TASKS_TEST_WORK_AT"
+
+func TestMain(m *testing.M) {
+	if endpoint := os.Getenv(workAt); endpoint != "" {
+		fmt.Println(work(endpoint))
+		io.Copy(io.Discard, os.Stdin) // until whoever started it ends
+		os.Exit(1)
+	}
+	etcdtest.Main(m)
+}
+
+func work(endpoint string) string {
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop()})
+	if err != nil {
+		return err.Error()
+	}
+	locks, err := mutex.New(etcd, mutex.Options{Owner: "another process"})
+	if err != nil {
+		return err.Error()
+	}
+	s, err := tasks.New(etcd, locks, "invoices", tasks.Options{Worker: "the one that dies"})
+	if err != nil {
+		return err.Error()
+	}
+	captured, err := s.Capture(context.Background(), 1)
+	if err != nil || len(captured) == 0 {
+		return fmt.Sprint("nothing captured: ", err)
+	}
+	return "captured " + captured[0].Name()
+}
+
+func TestTaskOfAKilledWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
+	server := etcdtest.Start(t)
+	etcd := server.Client(t)
+	s := set(t, etcd, tasks.Options{MaxAttempts: 2})
+	add(t, s, "1", "the data")
+	process := exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), workAt+"="+server.Endpoint())
+	if _, err := process.StdinPipe(); err != nil { // ends with this process
+		t.Fatal(err)
+	}
+	out, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "captured 1\n" {
+		t.Fatalf("the other process says %q, %v", line, err)
+	}
+	process.Process.Kill()
+	process.Wait()
+
+	if captured := capture(t, s, 1); len(captured) != 0 {
+		t.Fatal("captured before the auto-unlock")
+	}
+	autoUnlock(t, etcd, "invoices/1")
+	if now := get(t, s, "1"); !now.Stuck || now.By != "the one that dies" {
+		t.Errorf("after the auto-unlock: %+v", now)
+	}
+	captured := capture(t, s, 1)
+	if len(captured) != 1 || captured[0].Attempt() != 2 || captured[0].From() != "new" || captured[0].Data() != "the data" {
+		t.Fatalf("captured %+v", captured)
+	}
+	if err := captured[0].Finish("done", ""); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLateWorkerIsRefused(t *testing.T) {
+	server := etcdtest.Start(t)
+	etcd := server.Client(t)
+	one, two := set(t, server.Client(t), tasks.Options{}), set(t, server.Client(t), tasks.Options{})
+	add(t, one, "1", "")
+	late := capture(t, one, 1)[0]
+	if _, err := etcd.Put(t.Context(), "/fenced", "0"); err != nil {
+		t.Fatal(err)
+	}
+	autoUnlock(t, etcd, "invoices/1") // while it stands still
+	for _, step := range []string{"stuck", "captured again", "done by the other"} {
+		if step == "captured again" {
+			next := capture(t, two, 1)[0]
+			if next.Token() <= late.Token() {
+				t.Errorf("token %d after %d", next.Token(), late.Token())
+			}
+			defer func() {
+				if err := next.Finish("done", ""); err != nil {
+					t.Errorf("the other worker: %v", err)
+				}
+			}()
+		}
+		before := get(t, one, "1")
+		for what, err := range map[string]error{"save": late.Save(t.Context(), "late"), "finish": late.Finish("failed", "late"), "release": late.Release(), "remove": late.FinishAndRemove()} {
+			lost, isLost := errors.AsType[*mutex.LostError](err)
+			if !isLost || lost.Ending == nil || lost.Ending.By != "unlocker-1" {
+				t.Errorf("%s while it is %s: %v", what, step, err)
+			}
+		}
+		if now := get(t, one, "1"); now.Task != before.Task {
+			t.Errorf("while it is %s, the late worker wrote %+v", step, now.Task)
+		}
+	}
+}
+
+// answers stands between a client and etcd's transactions, and loses some of the answers.
+type answers struct {
+	clientv3.KV
+	n    atomic.Int64
+	lose func(n int64) bool
+}
+
+func (a *answers) Txn(ctx context.Context) clientv3.Txn { return &lossy{Txn: a.KV.Txn(ctx), a: a} }
+
+type lossy struct {
+	clientv3.Txn
+	a *answers
+}
+
+func (l *lossy) If(c ...clientv3.Cmp) clientv3.Txn  { l.Txn = l.Txn.If(c...); return l }
+func (l *lossy) Then(o ...clientv3.Op) clientv3.Txn { l.Txn = l.Txn.Then(o...); return l }
+func (l *lossy) Else(o ...clientv3.Op) clientv3.Txn { l.Txn = l.Txn.Else(o...); return l }
+
+func (l *lossy) Commit() (*clientv3.TxnResponse, error) {
+	n := l.a.n.Add(1)
+	r, err := l.Txn.Commit()
+	if l.a.lose(n) {
+		return nil, context.DeadlineExceeded
+	}
+	return r, err
+}
+
+func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
+	for name, every := range map[string]int64{"every second answer": 2, "every third": 3} {
+		t.Run(name, func(t *testing.T) {
+			server := etcdtest.Start(t)
+			etcd := server.Client(t)
+			lost := func(n int64) bool { return n%every != 0 }
+			if every == 3 {
+				lost = func(n int64) bool { return n%every == 0 }
+			}
+			etcd.KV = &answers{KV: etcd.KV, lose: lost}
+			s := set(t, etcd, tasks.Options{})
+			for i := range 5 {
+				add(t, s, fmt.Sprint(i), "")
+			}
+			captured := capture(t, s, 5)
+			if len(captured) != 5 {
+				t.Fatalf("%d captured", len(captured))
+			}
+			for _, task := range captured {
+				if task.Attempt() != 1 {
+					t.Errorf("%s: attempt %d", task.Name(), task.Attempt())
+				}
+				for i := range 3 {
+					if err := task.Save(t.Context(), fmt.Sprint("part ", i)); err != nil {
+						t.Errorf("save: %v", err)
+					}
+				}
+				if err := task.Finish("done", ""); err != nil {
+					t.Errorf("finish: %v", err)
+				}
+			}
+			for _, now := range list(t, s) {
+				if now.State != "done" || now.Data != "part 2" || now.Running {
+					t.Errorf("%+v", now)
+				}
+			}
+		})
+	}
+}
+
+func TestCaptureThroughADeadNetworkLosesNoTask(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	behind, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { behind.Close() })
+	etcd := server.Client(t)
+	s, near := set(t, behind, tasks.Options{}), set(t, etcd, tasks.Options{})
+	add(t, near, "1", "")
+	get(t, s, "1") // connects
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	proxy.Delay(20 * time.Millisecond) // so that the loss falls into the capture and not into the read before
+	failed := make(chan error)
+	go func() {
+		captured, err := s.Capture(ctx, 1)
+		if len(captured) > 0 {
+			err = errors.New("it was captured without an answer")
+		}
+		failed <- err
+	}()
+	patient(t, "the commit", func() bool { return record(t, etcd, "invoices/1").Token != 0 })
+	proxy.DropAnswers()
+	cancel()
+	if err := <-failed; !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if now := get(t, near, "1"); now.State != "in_progress" {
+		t.Errorf("the write came without the lock: %+v", now)
+	}
+	proxy.Heal()
+	patient(t, "the giving back", func() bool { return get(t, near, "1").Stuck })
+	if captured := capture(t, near, 1); len(captured) != 1 || captured[0].Attempt() != 2 {
+		t.Errorf("captured %+v", captured)
+	}
+}
+
+// A save that arrives late must not overwrite one that came after it.
+func TestLateSaveIsRefused(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	var late clientv3.Txn
+	kv := etcd.KV
+	s := set(t, etcd, tasks.Options{})
+	add(t, s, "1", "")
+	task := capture(t, s, 1)[0]
+	if err := task.Save(t.Context(), "part 1"); err != nil {
+		t.Fatal(err)
+	}
+	etcd.KV = &keeping{KV: kv, keep: func(txn clientv3.Txn) bool {
+		if late == nil {
+			late = txn
+			return true
+		}
+		return false
+	}}
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	<-short.Done()
+	if err := task.Save(short, "part 2"); err == nil {
+		t.Fatal("a save without an answer succeeded")
+	}
+	etcd.KV = kv
+	if err := task.Save(t.Context(), "part 3"); err != nil {
+		t.Fatal(err)
+	}
+	if late == nil {
+		t.Fatal("nothing was sent")
+	}
+	if r, err := late.Commit(); err != nil || r.Succeeded {
+		t.Errorf("the late save: %v, %v", r, err)
+	}
+	if now := get(t, s, "1"); !strings.HasSuffix(now.Data, "3") {
+		t.Errorf("the data is %q", now.Data)
+	}
+	task.Release()
+}
+
+// keeping keeps transactions back.
+type keeping struct {
+	clientv3.KV
+	keep func(clientv3.Txn) bool
+}
+
+func (k *keeping) Txn(ctx context.Context) clientv3.Txn {
+	return &kept{Txn: k.KV.Txn(context.WithoutCancel(ctx)), k: k}
+}
+
+type kept struct {
+	clientv3.Txn
+	k *keeping
+}
+
+func (l *kept) If(c ...clientv3.Cmp) clientv3.Txn  { l.Txn = l.Txn.If(c...); return l }
+func (l *kept) Then(o ...clientv3.Op) clientv3.Txn { l.Txn = l.Txn.Then(o...); return l }
+func (l *kept) Else(o ...clientv3.Op) clientv3.Txn { l.Txn = l.Txn.Else(o...); return l }
+
+func (l *kept) Commit() (*clientv3.TxnResponse, error) {
+	if l.k.keep(l.Txn) {
+		return nil, context.DeadlineExceeded
+	}
+	return l.Txn.Commit()
+}
+
+// Whoever reads the locks must not take tasks for foreign keys.
+func TestKeysOfTasksAreKnown(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	s := set(t, etcd, tasks.Options{})
+	add(t, s, "a/b%c", "")
+	r, err := etcd.Get(t.Context(), mutex.DefaultPrefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range r.Kvs {
+		if key := layout(t).Parse(string(kv.Key)); key.Kind != metadata.KindTask || key.Lock != "invoices/a/b%c" || key.ID != "a/b%c" {
+			t.Errorf("%s is %+v", kv.Key, key)
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// StateInProgress is the state of a task that a worker has, and of one that is stuck because its worker is gone.
+const StateInProgress = metadata.StateInProgress
+
+// The states of tasks whose [Options] name no others.
+const (
+	StateNew    = "new"
+	StateDone   = "done"
+	StateFailed = "failed"
+)
+
+// Options are what all tasks of a [Set] have in common. The zero Options are usable.
+type Options struct {
+	// Initial is the state of a task that is added; "new" when empty.
+	Initial string
+
+	// Transitions tell out of which states a task is captured, and into which it may go from each. When nil, "new" and "failed" tasks
+	// are captured and become "done" or "failed".
+	Transitions map[string][]string
+
+	// Failures are the states in which an attempt counts as failed; "failed" when nil. In any other the count of attempts ends.
+	Failures []string
+
+	// MaxAttempts is how often a task is captured without success, at most; 0 for no maximum.
+	MaxAttempts int
+
+	// Lock are the options of the locks of the tasks, such as [mutex.ExpectedRunTime] and [mutex.AutoUnlockAfter].
+	Lock []mutex.Option
+
+	// Worker is who this is, for people; the host name and the process id when empty.
+	Worker string
+
+	// Now is the wall clock that is written into tasks; time.Now when nil.
+	Now func() time.Time
+}
+
+// Set is a set of tasks. It is safe for concurrent use.
+type Set struct {
+	etcd   *clientv3.Client
+	locks  *mutex.Client
+	layout metadata.Layout
+	name   string
+	opts   Options
+}
+
+// New returns the set of tasks with this name, which has no slash. It asks etcd nothing. The etcd client is that of the locks or
+// another of the same etcd.
+func New(etcd *clientv3.Client, locks *mutex.Client, set string, o Options) (*Set, error) {
+	if etcd == nil || locks == nil {
+		return nil, errors.New("tasks: no etcd client or no lock client was given")
+	}
+	if err := metadata.CheckTask(set, "x"); err != nil {
+		return nil, fmt.Errorf("tasks: %w", err)
+	}
+	layout, err := metadata.NewLayout(locks.Prefix())
+	if err != nil {
+		return nil, fmt.Errorf("tasks: %w", err)
+	}
+	if err := o.complete(); err != nil {
+		return nil, fmt.Errorf("tasks %q: %w", set, err)
+	}
+	return &Set{etcd: etcd, locks: locks, layout: layout, name: set, opts: o}, nil
+}
+
+// complete fills in the defaults and refuses contradictions.
+func (o *Options) complete() error {
+	if o.Initial == "" {
+		o.Initial = StateNew
+	}
+	if o.Transitions == nil {
+		o.Transitions = map[string][]string{StateNew: {StateDone, StateFailed}, StateFailed: {StateDone, StateFailed}}
+	}
+	if o.Failures == nil {
+		o.Failures = []string{StateFailed}
+	}
+	if o.Worker == "" {
+		host, _ := os.Hostname() // a machine without a name is no reason not to work
+		o.Worker = fmt.Sprintf("%s (pid %d)", host, os.Getpid())
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o.check()
+}
+
+func (o *Options) check() error {
+	if o.MaxAttempts < 0 {
+		return fmt.Errorf("the maximum of attempts is %d, it must not be negative", o.MaxAttempts)
+	}
+	if _, ok := o.Transitions[o.Initial]; !ok {
+		return fmt.Errorf("no transition leads out of the initial state %q", o.Initial)
+	}
+	for _, from := range slices.Sorted(maps.Keys(o.Transitions)) {
+		if len(o.Transitions[from]) == 0 {
+			return fmt.Errorf("the transition out of state %q leads nowhere", from)
+		}
+		for _, state := range append([]string{from}, o.Transitions[from]...) {
+			switch {
+			case state == "":
+				return errors.New("a state of the transitions is empty")
+			case state == StateInProgress:
+				return fmt.Errorf("the state %q is that of every task while a worker has it", StateInProgress)
+			}
+		}
+	}
+	return nil
+}
+
+// Status is a task as it stands.
+type Status struct {
+	Name string
+	metadata.Task
+	Running   bool // a worker has it
+	Stuck     bool // it is in progress, but its worker is gone
+	Exhausted bool // it would be captured, but was so as often as is allowed
+
+	created, seen int64 // revisions of its key
+	value         string
+}
+
+// Holder is the name of the lock under which a worker has a task.
+func (s *Set) Holder(task string) string { return metadata.TaskLock(s.name, task) }
+
+// Add adds a task in the initial state, with data for its workers, at most 64 KiB of text. It tells whether it did: a task of that name
+// that is there already stays as it is, whatever its state.
+func (s *Set) Add(ctx context.Context, task, data string) (added bool, err error) {
+	if err := s.check(task, data); err != nil {
+		return false, err
+	}
+	now := metadata.Time{Time: s.now()}
+	value := metadata.Marshal(metadata.Task{State: s.opts.Initial, Data: data, By: s.opts.Worker, AddedAt: now, ChangedAt: now})
+	r, err := s.commit(ctx, locktxn.AddTask(s.layout, s.name, task, value))
+	if err != nil {
+		return false, s.explain("add", task, err)
+	}
+	// After an answer that was lost, the task that is there may be this one.
+	return r.Succeeded || r.repeated && r.value(0) == value, nil
+}
+
+// Get reads one task. Its state is empty where there is none.
+func (s *Set) Get(ctx context.Context, task string) (Status, error) {
+	if err := s.check(task, ""); err != nil {
+		return Status{}, err
+	}
+	r, err := s.commit(ctx, locktxn.ReadTask(s.layout, s.name, task))
+	if err != nil {
+		return Status{}, s.explain("read", task, err)
+	}
+	return s.one(task, r), nil
+}
+
+// List reads all tasks of the set, by name.
+func (s *Set) List(ctx context.Context) (all []Status, err error) {
+	err = s.pages(ctx, func(page []Status) bool { all = append(all, page...); return true })
+	if err != nil {
+		return nil, s.explain("list", "", err)
+	}
+	return all, nil
+}
+
+// Remove removes a task, whatever its state, unless a worker has it: then the error is a [*mutex.HeldError].
+func (s *Set) Remove(ctx context.Context, task string) error {
+	return s.change(ctx, "remove", task, func(Status) string { return "" })
+}
+
+// Reset puts a task into this state, one out of which it can be captured, and counts its attempts anew, unless a worker has it: then
+// the error is a [*mutex.HeldError].
+func (s *Set) Reset(ctx context.Context, task, state string) error {
+	if _, ok := s.opts.Transitions[state]; !ok {
+		return s.explain("reset", task, fmt.Errorf("no transition leads out of state %q", state))
+	}
+	return s.change(ctx, "reset", task, func(now Status) string {
+		return metadata.Marshal(metadata.Task{
+			State: state, Data: now.Data, Note: now.Note, By: s.opts.Worker, AddedAt: now.AddedAt, ChangedAt: metadata.Time{Time: s.now()},
+		})
+	})
+}
+
+// ErrNoTask says that there is no such task.
+var ErrNoTask = errors.New("there is no such task")
+
+// change writes a task that nobody works on.
+func (s *Set) change(ctx context.Context, verb, task string, value func(Status) string) error {
+	if err := s.check(task, ""); err != nil {
+		return err
+	}
+	for range 10 { // somebody else may change it, too
+		r, err := s.commit(ctx, locktxn.ReadTask(s.layout, s.name, task))
+		if err != nil {
+			return s.explain(verb, task, err)
+		}
+		now := s.one(task, r)
+		switch {
+		case now.seen == 0:
+			return s.explain(verb, task, ErrNoTask)
+		case now.Running:
+			return &mutex.HeldError{Lock: s.Holder(task), Holder: s.holder(task, r), At: s.now()}
+		}
+		r, err = s.commit(ctx, locktxn.ChangeTask(s.layout, s.name, task, now.seen, value(now)))
+		if err != nil || r.Succeeded {
+			return s.explain(verb, task, err)
+		}
+	}
+	return s.explain(verb, task, errors.New("others change it all the time"))
+}
+
+func (s *Set) check(task, data string) error {
+	if err := metadata.CheckTask(s.name, task); err != nil {
+		return fmt.Errorf("tasks %q: %w", s.name, err)
+	}
+	if len(data) > metadata.MaxDataBytes {
+		return s.explain("write", task, fmt.Errorf("its data has %d bytes, at most %d are allowed", len(data), metadata.MaxDataBytes))
+	}
+	return nil
+}
+
+func (s *Set) now() time.Time { return s.opts.Now().Truncate(time.Millisecond) }
+
+// explain says what was tried.
+func (s *Set) explain(verb, task string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case task == "":
+		return fmt.Errorf("%s tasks of %q: %w", verb, s.name, err)
+	}
+	return fmt.Errorf("%s task %q of %q: %w", verb, task, s.name, err)
+}

@@ -1,0 +1,391 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+	"github.com/clustermutex/unlocker/pkg/tasks"
+)
+
+func TestTaskGoesFromNewToDone(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	s := set(t, etcd, tasks.Options{Worker: "worker 1"})
+	add(t, s, "a/1", "the data")
+	one := capture(t, s, 5)
+	if len(one) != 1 {
+		t.Fatalf("%d captured", len(one))
+	}
+	task := one[0]
+	if task.Name() != "a/1" || task.Data() != "the data" || task.From() != "new" || task.Attempt() != 1 || task.Token() == 0 {
+		t.Errorf("%+v", task)
+	}
+	now := get(t, s, "a/1")
+	if now.State != "in_progress" || !now.Running || now.Stuck || now.By != "worker 1" || now.Attempts != 1 {
+		t.Errorf("while a worker has it: %+v", now)
+	}
+	if doc := record(t, etcd, "invoices/a/1"); doc.UUID != task.Lock().UUID() || fmt.Sprint(doc.Attributes) != "map[task_attempt:1 task_from:new]" {
+		t.Errorf("its lock is %+v", doc.Record)
+	}
+	if again := capture(t, s, 5); len(again) != 0 {
+		t.Error("two have the task")
+	}
+	if err := task.Alive(t.Context(), "half"); err != nil {
+		t.Error(err)
+	}
+	if err := task.Finish("done", "sent"); err != nil {
+		t.Fatal(err)
+	}
+	now = get(t, s, "a/1")
+	if now.State != "done" || now.From != "new" || now.Running || now.Attempts != 0 || now.Note != "sent" || now.Data != "the data" || now.AddedAt.IsZero() {
+		t.Errorf("afterwards: %+v", now)
+	}
+	if cause := context.Cause(task.Context()); cause != mutex.ErrUnlocked || record(t, etcd, "invoices/a/1").Token != 0 {
+		t.Errorf("the context ended with %v", cause)
+	}
+	if again := capture(t, s, 5); len(again) != 0 {
+		t.Error("a task that is done was captured")
+	}
+}
+
+func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
+	server := etcdtest.Start(t)
+	const workers, all = 8, 200
+	first := set(t, server.Client(t), tasks.Options{})
+	for i := range all {
+		add(t, first, fmt.Sprint(i), "")
+	}
+	var mu sync.Mutex
+	times := map[string]int{}
+	var working sync.WaitGroup
+	for i := range workers {
+		s := set(t, server.Client(t), tasks.Options{})
+		working.Go(func() {
+			for {
+				captured, err := s.Capture(context.Background(), 1+i)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, task := range captured {
+					mu.Lock()
+					times[task.Name()]++
+					mu.Unlock()
+					if err := task.Finish("done", ""); err != nil {
+						t.Error(err)
+					}
+				}
+				if left, err := s.Capture(context.Background(), 1); err != nil || len(captured) == 0 && len(left) == 0 {
+					return
+				} else if len(left) == 1 {
+					if err := left[0].Release(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	working.Wait()
+	// Workers stop when they see nothing that is free; what others released then is left.
+	for len(times) < all {
+		captured := capture(t, first, all)
+		if len(captured) == 0 {
+			t.Fatalf("%d tasks were captured, none is left", len(times))
+		}
+		for _, task := range captured {
+			times[task.Name()]++
+			task.Finish("done", "")
+		}
+	}
+	for name, n := range times {
+		if n != 1 {
+			t.Errorf("task %s was done %d times", name, n)
+		}
+	}
+	for _, now := range list(t, first) {
+		if now.State != "done" || now.Attempts != 0 {
+			t.Errorf("%+v", now)
+		}
+	}
+}
+
+func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	s := set(t, etcd, tasks.Options{MaxAttempts: 3})
+	add(t, s, "1", "")
+	for i := range 3 {
+		captured := capture(t, s, 1)
+		if len(captured) != 1 || captured[0].Attempt() != i+1 {
+			t.Fatalf("attempt %d: %+v", i+1, captured)
+		}
+		if err := captured[0].Finish("failed", "no connection"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := get(t, s, "1")
+	if len(capture(t, s, 1)) != 0 || !now.Exhausted || now.State != "failed" || now.Note != "no connection" || now.Attempts != 3 {
+		t.Errorf("after the last attempt: %+v", now)
+	}
+	if err := s.Reset(t.Context(), "1", "new"); err != nil {
+		t.Fatal(err)
+	}
+	captured := capture(t, s, 1)
+	if len(captured) != 1 || captured[0].Attempt() != 1 || captured[0].From() != "new" {
+		t.Fatalf("after the reset: %+v", captured)
+	}
+	for _, c := range []func() error{
+		func() error { return s.Reset(t.Context(), "1", "new") },
+		func() error { return s.Remove(t.Context(), "1") },
+	} {
+		if held, isHeld := errors.AsType[*mutex.HeldError](c()); !isHeld || held.Holder.UUID != captured[0].Lock().UUID() {
+			t.Errorf("while a worker has it: %v", held)
+		}
+	}
+	if err := captured[0].Release(); err != nil {
+		t.Fatal(err)
+	}
+	if now := get(t, s, "1"); now.State != "new" || now.Attempts != 0 {
+		t.Errorf("after the release: %+v", now)
+	}
+	if err := s.Remove(t.Context(), "1"); err != nil {
+		t.Error(err)
+	}
+	for what, err := range map[string]error{"remove": s.Remove(t.Context(), "1"), "reset": s.Reset(t.Context(), "1", "new")} {
+		if !errors.Is(err, tasks.ErrNoTask) {
+			t.Errorf("%s a task that is none: %v", what, err)
+		}
+	}
+}
+
+func TestTransitionsAreThoseOfTheCaller(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	s := set(t, etcd, tasks.Options{
+		Initial:     "uploaded",
+		Transitions: map[string][]string{"uploaded": {"encoded", "broken"}, "encoded": {"published"}},
+		Failures:    []string{"broken"}, MaxAttempts: 2,
+	})
+	add(t, s, "film", "")
+	for _, step := range []struct{ from, wrong, to string }{{"uploaded", "published", "encoded"}, {"encoded", "broken", "published"}} {
+		task := capture(t, s, 1)[0]
+		if task.From() != step.from || task.Attempt() != 1 {
+			t.Errorf("captured from %s, attempt %d", task.From(), task.Attempt())
+		}
+		err := task.Finish(step.wrong, "")
+		if want := fmt.Sprintf(`finish task "film" of "invoices": no transition leads from state %q to %q`, step.from, step.wrong); err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+		if err := task.Finish(step.to, ""); err != nil {
+			t.Error(err)
+		}
+	}
+	if captured := capture(t, s, 1); len(captured) != 0 {
+		t.Error("a task in a final state was captured")
+	}
+}
+
+func TestSavedDataIsThereForTheNextWorker(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	s := set(t, etcd, tasks.Options{})
+	add(t, s, "1", "page 0")
+	task := capture(t, s, 1)[0]
+	for i := range 3 {
+		if err := task.Save(t.Context(), fmt.Sprint("page ", i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	autoUnlock(t, etcd, "invoices/1")
+	if err := task.Save(t.Context(), "page 9"); !errors.Is(err, mutex.ErrNotHeld) {
+		t.Errorf("a worker that lost the task saves: %v", err)
+	}
+	next := capture(t, s, 1)[0]
+	if next.Data() != "page 3" || next.Attempt() != 2 || next.From() != "new" {
+		t.Errorf("the next worker has %q, attempt %d from %s", next.Data(), next.Attempt(), next.From())
+	}
+	if err := next.FinishAndRemove(); err != nil {
+		t.Error(err)
+	}
+	if now := get(t, s, "1"); now.State != "" {
+		t.Errorf("it is still there: %+v", now)
+	}
+}
+
+func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	s := set(t, etcd, tasks.Options{})
+	add(t, s, "1", "")
+	task := capture(t, s, 1)[0]
+	etcd.Delete(t.Context(), layout(t).Task("invoices", "1"))
+	if err := task.Save(t.Context(), "x"); !errors.Is(err, tasks.ErrNoTask) {
+		t.Errorf("save: %v", err)
+	}
+	if err := task.Finish("done", ""); !errors.Is(err, tasks.ErrNoTask) || record(t, etcd, "invoices/1").Token != 0 {
+		t.Errorf("finish: %v", err)
+	}
+	if now := get(t, s, "1"); now.State != "" {
+		t.Errorf("it is there again: %+v", now)
+	}
+}
+
+func TestListSaysWhatBecameOfEachTask(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	s := set(t, etcd, tasks.Options{MaxAttempts: 1})
+	other, err := tasks.New(etcd, client(t, etcd), "invoices 2", tasks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, other, "of another set", "")
+	for _, name := range []string{"failed", "stuck", "running"} {
+		add(t, s, name, "")
+		task := capture(t, s, 1)[0]
+		switch name {
+		case "failed":
+			task.Finish("failed", "")
+		case "stuck":
+			autoUnlock(t, etcd, "invoices/stuck")
+		}
+	}
+	add(t, s, "new", "")
+	etcd.Put(t.Context(), layout(t).Task("invoices", "unreadable"), "soon")
+	var got []string
+	for _, now := range list(t, s) {
+		got = append(got, fmt.Sprintf("%s:%s,%v,%v,%v", now.Name, now.State, now.Running, now.Stuck, now.Exhausted))
+	}
+	want := "failed:failed,false,false,true new:new,false,false,false running:in_progress,true,false,false stuck:in_progress,false,true,true unreadable:unreadable,false,false,false"
+	if strings.Join(got, " ") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
+	}
+	if captured := capture(t, s, 10); len(captured) != 1 || captured[0].Name() != "new" {
+		t.Errorf("captured %+v", captured)
+	}
+}
+
+func TestLargeSetsAreReadInPages(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	s := set(t, etcd, tasks.Options{})
+	var ops []clientv3.Op
+	for i := range 1201 {
+		state := "done"
+		if i == 1200 {
+			state = "new"
+		}
+		ops = append(ops, clientv3.OpPut(layout(t).Task("invoices", fmt.Sprintf("%04d", i)), metadata.Marshal(metadata.Task{State: state})))
+		if len(ops) == 100 || i == 1200 {
+			if _, err := etcd.Txn(t.Context()).Then(ops...).Commit(); err != nil {
+				t.Fatal(err)
+			}
+			ops = nil
+		}
+	}
+	if all := list(t, s); len(all) != 1201 || all[1200].Name != "1200" {
+		t.Errorf("%d tasks", len(all))
+	}
+	if captured := capture(t, s, 10); len(captured) != 1 || captured[0].Name() != "1200" {
+		t.Errorf("captured %+v", captured)
+	}
+}
+
+func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	s := set(t, etcd, tasks.Options{})
+	add(t, s, "1", "x")
+	capture(t, s, 1)
+	if added, err := s.Add(t.Context(), "1", "y"); added || err != nil {
+		t.Errorf("a second time: %v, %v", added, err)
+	}
+	if now := get(t, s, "1"); now.Data != "x" || now.State != "in_progress" {
+		t.Errorf("%+v", now)
+	}
+}
+
+func TestWhatCanNotBeIsRefused(t *testing.T) {
+	etcd := clientv3.NewCtxClient(context.Background()) // without any connection: a request would panic
+	locks, err := mutex.New(etcd, mutex.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, set string
+		opts      tasks.Options
+		want      string
+	}{
+		{"no set", "", tasks.Options{}, "tasks: the name of the set of tasks is empty"},
+		{"a set with a slash", "a/b", tasks.Options{}, `tasks: the set of tasks "a/b" has a slash in its name`},
+		{"a maximum below zero", "a", tasks.Options{MaxAttempts: -1}, `tasks "a": the maximum of attempts is -1, it must not be negative`},
+		{"no way out of the beginning", "a", tasks.Options{Initial: "x"}, `tasks "a": no transition leads out of the initial state "x"`},
+		{"a way to nowhere", "a", tasks.Options{Transitions: map[string][]string{"new": nil}}, `tasks "a": the transition out of state "new" leads nowhere`},
+		{"a state without a name", "a", tasks.Options{Transitions: map[string][]string{"new": {""}}}, `tasks "a": a state of the transitions is empty`},
+		{"a state of ours", "a", tasks.Options{Transitions: map[string][]string{"new": {"in_progress"}}}, `tasks "a": the state "in_progress" is that of every task while a worker has it`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := tasks.New(etcd, locks, c.set, c.opts); err == nil || err.Error() != c.want {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+	if _, err := tasks.New(nil, locks, "a", tasks.Options{}); err == nil {
+		t.Error("no etcd client is accepted")
+	}
+	s, err := tasks.New(etcd, locks, "a", tasks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	_, noName := s.Add(ctx, "", "")
+	_, tooLong := s.Add(ctx, "x", strings.Repeat("x", 64<<10+1))
+	_, noLimit := s.Capture(ctx, 0)
+	for want, err := range map[string]error{
+		`tasks "a": the name of the task is empty`:                                   noName,
+		`write task "x" of "a": its data has 65537 bytes, at most 65536 are allowed`: tooLong,
+		`capture tasks of "a": the limit is 0, it must be at least 1`:                noLimit,
+		`reset task "x" of "a": no transition leads out of state "done"`:             s.Reset(ctx, "x", "done"),
+		`tasks "a": the lock name contains a control character`:                      s.Remove(ctx, "a\n"),
+	} {
+		if err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+}
+
+func TestNothingIsLeftRunning(t *testing.T) {
+	etcd := etcdtest.Cluster(t, 1).Client(t)              // its own goroutines are in another process
+	if _, err := etcd.Get(t.Context(), "x"); err != nil { // connects
+		t.Fatal(err)
+	}
+	before := goleak.IgnoreCurrent()
+	locks, err := mutex.New(etcd, mutex.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := tasks.New(etcd, locks, "invoices", tasks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, s, "1", "")
+	if err := capture(t, s, 1)[0].Finish("done", ""); err != nil {
+		t.Error(err)
+	}
+	if err := locks.Close(); err != nil {
+		t.Error(err)
+	}
+	goleak.VerifyNone(t, before)
+}
+
+// patient waits for something that nothing announces.
+func patient(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}
