@@ -106,6 +106,23 @@ soak: ## the same for SOAK (1h), a new seed every minute; what it finds is kept 
 	mkdir -p $(KEEP)
 	go test ./test/robustness -count=1 -timeout 0 -run TestSoak -soak $(SOAK) -keep $(KEEP)
 
+.PHONY: image-root
+image-root: ## what is in the image, into IMAGE_ROOT
+	@test -n '$(IMAGE_ROOT)' || { echo 'say where: make image-root IMAGE_ROOT=DIR' >&2; exit 1; }
+	mkdir -p $(IMAGE_ROOT)/usr/bin $(IMAGE_ROOT)/etc/ssl/certs $(IMAGE_ROOT)/licenses
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(IMAGE_ROOT)/usr/bin/ ./cmd/unlocker ./cmd/mutexdash ./cmd/mutexctl
+	cp /etc/ssl/certs/ca-certificates.crt $(IMAGE_ROOT)/etc/ssl/certs/
+	cp LICENSE $(IMAGE_ROOT)/licenses/
+	find $(IMAGE_ROOT) -type d -exec chmod 755 {} + && find $(IMAGE_ROOT) -type f -exec chmod go+r-w {} +
+
+.PHONY: image
+image: build ## build the image's last stage twice without a registry, compare, start what is in it
+	.ci/image $(VERSION)
+
+.PHONY: units
+units: ## the systemd units: verify them, and measure what they let through
+	.ci/units
+
 .PHONY: fmt
 fmt: ## format the Go code
 	gofmt -l -w $$(git ls-files '*.go')

@@ -40,6 +40,7 @@ type options struct {
 // Command is the program.
 func Command() *cobra.Command {
 	cmd := runnable("unlocker")
+	cmd.Version = daemon.BuildInfo().Version
 	cmd.Short = "removes distributed locks whose holders are gone"
 	cmd.Long = `unlocker watches the distributed locks of an etcd cluster. It shows them to Prometheus, so that people are alerted about a lock
 whose holder takes longer than it said, and, with --policy=auto-unlock, it removes a lock when the deadline that its holder gave

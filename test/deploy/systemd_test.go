@@ -1,0 +1,136 @@
+package deploy
+
+import (
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+)
+
+// unit is what a service file says, by section and name; a name can stand more than once.
+type unit map[string][]string
+
+func readUnit(t *testing.T, file string) unit {
+	t.Helper()
+	u, section := unit{}, ""
+	for line := range strings.Lines(read(t, file)) {
+		line = strings.TrimSpace(line)
+		name, value, pair := strings.Cut(line, "=")
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "["):
+			section = strings.Trim(line, "[]")
+		case pair:
+			u[section+"."+name] = append(u[section+"."+name], value)
+		default:
+			t.Errorf("%s: %q", file, line)
+		}
+	}
+	return u
+}
+
+func (u unit) one(t *testing.T, name string) string {
+	t.Helper()
+	if len(u[name]) != 1 {
+		t.Fatalf("%s is given %d times", name, len(u[name]))
+	}
+	return u[name][0]
+}
+
+// environmentFile reads an EnvironmentFile as systemd does, as far as ours go.
+func environmentFile(t *testing.T, file string) (all []string) {
+	t.Helper()
+	variable := regexp.MustCompile(`^[A-Z_]+=\S+$`)
+	for line := range strings.Lines(read(t, file)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if !variable.MatchString(line) {
+			t.Errorf("%s: %q", file, line)
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// TestTheProgramsStartAsTheUnitsSay starts them with the variables and credentials of their units and of the examples beside them, next to
+// an etcd that asks for certificates.
+func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
+	// Opened here so that go test runs this again when a program changed.
+	for _, dir := range []string{"cmd", "internal", "pkg", "web"} {
+		if err := filepath.WalkDir(filepath.Join(repository, dir), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
+	etcd.AddUser(t, "unlocker", "", "/mutexes/", etcdtest.ReadWrite)
+	etcd.AddUser(t, "mutexdash", "", "/mutexes/", etcdtest.Read)
+	for program, listeners := range map[string][]string{
+		"unlocker":  {"UNLOCKER_WEB_LISTEN_ADDRESS"},
+		"mutexdash": {"MUTEXDASH_WEB_LISTEN_ADDRESS", "MUTEXDASH_WEB_OPS_ADDRESS"},
+	} {
+		u := readUnit(t, repository+"/deploy/systemd/"+program+".service")
+		if start := u.one(t, "Service.ExecStart"); start != "/usr/local/bin/"+program {
+			t.Errorf("%s starts %s", program, start)
+		}
+		if file := u.one(t, "Service.EnvironmentFile"); file != "/etc/unlocker/"+program+".env" {
+			t.Errorf("%s reads %s", program, file)
+		}
+		environment := slices.Concat(u.environment(t, etcd, program), environmentFile(t, repository+"/deploy/systemd/"+program+".env"))
+		environment = append(environment, strings.ToUpper(program)+"_ETCD_ENDPOINTS="+etcd.Endpoint())
+		address := ""
+		for _, listener := range listeners {
+			if !slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, listener+"=") }) {
+				t.Errorf("%s is not in the example", listener)
+			}
+			address = freeAddr(t)
+			environment = append(environment, listener+"="+address)
+		}
+		p := start(t, environment, program, "--web.shutdown-delay=0s")
+		answers(t, p, http.DefaultClient, "http://"+address+"/readyz", http.StatusOK)
+		answers(t, p, http.DefaultClient, "http://"+address+"/metrics", http.StatusOK)
+		p.end(t)
+	}
+}
+
+// environment is that of the unit, with its credentials in a directory of the test.
+func (u unit) environment(t *testing.T, etcd *etcdtest.Server, program string) (all []string) {
+	t.Helper()
+	credentials := t.TempDir()
+	cert, key := etcd.CA().Issue(t, program)
+	files := map[string]string{"ca.crt": etcd.CA().File(), program + ".crt": cert, program + ".key": key}
+	for _, credential := range u["Service.LoadCredential"] {
+		name, file, _ := strings.Cut(credential, ":")
+		known, ok := files[strings.TrimPrefix(file, "/etc/unlocker/")]
+		if !ok {
+			t.Errorf("the credential %s is not known", credential)
+			continue
+		}
+		write(t, filepath.Join(credentials, name), read(t, known))
+	}
+	for _, line := range u["Service.Environment"] {
+		all = append(all, strings.Fields(strings.ReplaceAll(line, "%d", credentials))...)
+	}
+	return all
+}
+
+func TestTheUnitsGiveTimeToEndAndDoNotRepeatMistakes(t *testing.T) {
+	for _, program := range []string{"unlocker", "mutexdash"} {
+		u := readUnit(t, repository+"/deploy/systemd/"+program+".service")
+		patience, err := time.ParseDuration(u.one(t, "Service.TimeoutStopSec"))
+		if err != nil || patience <= 25*time.Second { // the delay of 5 s and the timeout of 20 s
+			t.Errorf("%s is killed after %v (%v)", program, patience, err)
+		}
+		if status := u.one(t, "Service.RestartPreventExitStatus"); status != fmt.Sprint(2) {
+			t.Errorf("%s: a wrong flag is status 2, and that of the unit %s", program, status)
+		}
+	}
+}
