@@ -2,7 +2,9 @@ package robustness
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -131,7 +133,7 @@ func (j *judgement) answers() {
 				continue
 			}
 			h := known[q.answer.Token]
-			if h == nil || h.uuid != q.answer.UUID || h.lock != q.Lock || h.question != q.ID {
+			if h == nil || h.uuid != q.answer.UUID || h.lock != q.answer.Record || h.question != q.ID {
 				j.found(ruleAnswer, "%s was told that it holds %q as %s with token %d; etcd knows %v", q.ID, q.Lock, q.answer.UUID, q.answer.Token, h)
 			}
 		}
@@ -273,22 +275,34 @@ func (j *judgement) beliefs() {
 	for _, h := range j.holds {
 		forced[h.token] = j.wipedBy(h) || h.ending != nil && h.ending.Ended == metadata.EndedForced || strings.Contains(j.forced.String(), h.uuid)
 	}
-	last := map[string]belief{}
 	var all []belief
 	for _, t := range j.told {
-		all = append(all, t.beliefs()...)
+		for _, b := range t.beliefs() {
+			if !forced[b.token] && !j.stood(b) {
+				all = append(all, b)
+			}
+		}
 	}
-	slices.SortFunc(all, func(a, b belief) int { return int(min(max(a.from-b.from, -1), 1)) })
+	slices.SortFunc(all, func(a, b belief) int { return cmp.Compare(a.from, b.from) })
+	active := map[string][]belief{}
 	for _, b := range all {
-		before, isThere := last[b.lock]
-		if isThere && before.to > b.from && !forced[before.token] && !j.stood(before) && !j.stood(b) {
-			j.found(ruleBelief, "%q: %s (token %d) until %s, %s (token %d) from %s on", b.lock, before.uuid, before.token, seconds(before.to, j.began),
-				b.uuid, b.token, seconds(b.from, j.began))
+		still := slices.DeleteFunc(active[b.lock], func(o belief) bool { return o.to <= b.from })
+		parts := b.part
+		for _, o := range still {
+			parts += o.part
 		}
-		if !isThere || b.to > before.to {
-			last[b.lock] = b
+		if parts > whole(b.lock) {
+			j.found(ruleBelief, "%q: %s (token %d) from %s on, beside %s", b.lock, b.uuid, b.token, seconds(b.from, j.began), describe(still, j.began))
 		}
+		active[b.lock] = append(still, b)
 	}
+}
+
+func describe(all []belief, began int64) (text string) {
+	for _, b := range all {
+		text += fmt.Sprintf("%s (token %d) from %s to %s; ", b.uuid, b.token, seconds(b.from, began), seconds(b.to, began))
+	}
+	return text
 }
 
 func (j *judgement) stood(b belief) bool {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"strconv"
@@ -242,8 +243,12 @@ func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.between(300*time.Millisecond, 4*time.Second))
 	defer cancel()
-	id, answer := w.ask(line{Op: op, Lock: name})
-	options := []mutex.Option{mutex.ExpectedRunTime(life / 4), mutex.AutoUnlockAfter(life), mutex.Attribute(attributeOp, id), mutex.Attribute("way", op)}
+	part, kind := 0, []mutex.Option(nil)
+	if w.chance(25) {
+		name, part, kind = w.part()
+	}
+	id, answer := w.ask(line{Op: op, Lock: name, Part: part})
+	options := append(kind, mutex.ExpectedRunTime(life/4), mutex.AutoUnlockAfter(life), mutex.Attribute(attributeOp, id), mutex.Attribute("way", op))
 	take := w.locks.Lock
 	switch {
 	case op == opTry:
@@ -256,13 +261,25 @@ func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
 	return l
 }
 
+// part chooses a part of a lock that several can hold: some permits of a semaphore, to read, or to write.
+func (w *worker) part() (name string, part int, options []mutex.Option) {
+	switch w.rand.IntN(4) {
+	case 0:
+		return sharedLock, 1, []mutex.Option{mutex.Shared()}
+	case 1:
+		return sharedLock, manyReaders, []mutex.Option{mutex.Exclusive()}
+	}
+	part = 1 + w.rand.IntN(poolLimit-1)
+	return poolLock, part, []mutex.Option{mutex.Semaphore(poolLimit), mutex.Weight(part)}
+}
+
 // acquired says what an acquisition was told. After a refusal earlier sendings of it may still be on their way: only etcd's history
 // knows.
 func acquired(l *mutex.Lock, err error) line {
 	var held *mutex.HeldError
 	switch {
 	case err == nil:
-		return line{Said: okay, UUID: l.UUID(), Token: l.Token(), Until: stamp() + int64(time.Until(l.Deadline()))}
+		return line{Said: okay, Record: l.Name(), UUID: l.UUID(), Token: l.Token(), Until: stamp() + int64(time.Until(l.Deadline()))}
 	case errors.As(err, &held) && held.Holder.Name != "":
 		return line{Said: refused, By: held.Holder.UUID, ByTok: held.Holder.Token, Err: err.Error()}
 	}
@@ -285,7 +302,7 @@ func (w *worker) alive(l *mutex.Lock) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.Unlock)
 	defer cancel()
 	_, answer := w.ask(line{Op: opAlive, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
-	err := l.Alive(ctx, "at work")
+	err := l.Alive(ctx, "at work for", l.UUID())
 	a := over(err)
 	a.Token = l.Token()
 	if err == nil {
@@ -318,7 +335,7 @@ func (w *worker) write(l *mutex.Lock) {
 		token = 1_000_000 + w.numbers.Load()
 	}
 	_, answer := w.ask(line{Op: opWrite, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
-	request, err := http.NewRequest(http.MethodPost, w.Resource+"/"+l.Name(), strings.NewReader(l.UUID()))
+	request, err := http.NewRequest(http.MethodPost, w.Resource+"/"+url.PathEscape(l.Name()), strings.NewReader(l.UUID()))
 	if err != nil {
 		panic(err)
 	}

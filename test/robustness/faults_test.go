@@ -44,6 +44,11 @@ type open struct {
 // breakThings breaks one thing after the other, some of them at the same time, and mends them again.
 func (s *stage) breakThings(ctx context.Context) {
 	faults := slices.DeleteFunc(allFaults(s.World, s.Nodes), func(f fault) bool { return slices.Contains(s.Without, f.name) })
+	for i, f := range faults {
+		if slices.Contains(s.Favour, f.name) {
+			faults[i].weight *= 10
+		}
+	}
 	var now []open
 	for ctx.Err() == nil {
 		now = s.mendSome(now, time.Now())
@@ -399,7 +404,7 @@ func (s *stage) killDash() (func(), bool) {
 
 // force ends a hold as an operator does who looked at it a moment ago.
 func (s *stage) force() (func(), bool) {
-	lock := lockNames()[s.rand.IntN(len(lockNames()))]
+	lock := s.locks()[s.rand.IntN(len(s.locks()))]
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	shown, _, err := s.store.Get(ctx, lock)
@@ -417,7 +422,7 @@ func (s *stage) force() (func(), bool) {
 
 // wipe deletes everything about a lock in one transaction, as somebody does who has etcdctl and little patience.
 func (s *stage) wipe() (func(), bool) {
-	lock := lockNames()[s.rand.IntN(len(lockNames()))]
+	lock := s.locks()[s.rand.IntN(len(s.locks()))]
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	s.wiped = append(s.wiped, wipe{lock, stamp()})

@@ -51,9 +51,12 @@ type line struct {
 	At   int64  `json:"at"`           // stamp, taken before the question is sent or after the answer came
 	Op   string `json:"op,omitempty"` // only of a question
 	Lock string `json:"lock,omitempty"`
+	Part int    `json:"part,omitempty"` // of the lock that is asked for, where several can hold it; see whole
 
 	Said string `json:"said,omitempty"` // only of an answer
 	Err  string `json:"err,omitempty"`
+
+	Record string `json:"record,omitempty"` // of an acquisition: the name under which etcd has it
 
 	UUID  string `json:"uuid,omitempty"` // the hold that it is about; of an acquisition only in the answer
 	Token int64  `json:"token,omitempty"`
@@ -96,9 +99,29 @@ type question struct {
 type belief struct {
 	lock, uuid string
 	token      int64
+	part       int
 	from, to   int64
 	process    string
 }
+
+// whole is how much of a lock there is, in parts: one can have all of it, or several a part each.
+func whole(lock string) int {
+	switch lock {
+	case poolLock:
+		return poolLimit
+	case sharedLock:
+		return manyReaders
+	}
+	return 1
+}
+
+// The locks that several can hold.
+const (
+	poolLock    = "pool" // a semaphore
+	poolLimit   = 4
+	sharedLock  = "book" // readers and writers
+	manyReaders = 1000
+)
 
 // told is what one client process wrote.
 type told struct {
@@ -160,7 +183,7 @@ func (t *told) beliefs() (all []belief) {
 		if !acquires(q.Op) || q.answer.Said != okay {
 			continue
 		}
-		b := belief{q.Lock, q.answer.UUID, q.answer.Token, q.answer.At, until[q.answer.Token], t.process}
+		b := belief{q.Lock, q.answer.UUID, q.answer.Token, max(q.Part, 1), q.answer.At, until[q.answer.Token], t.process}
 		for _, end := range []int64{unlocked[b.token], t.ended[b.token]} {
 			if end > 0 {
 				b.to = min(b.to, end)

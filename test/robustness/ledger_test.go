@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -20,6 +21,7 @@ func (v violation) String() string { return v.rule + ": " + v.text }
 // The rules. Each names what a mutant of the protocol breaks.
 const (
 	ruleLinear    = "not linearizable"
+	rulePermits   = "more was taken of a lock than there is"
 	ruleOneRecord = "a held lock was taken"
 	ruleCancelled = "a cancelled attempt got through"
 	ruleQueue     = "the queue was passed"
@@ -49,6 +51,8 @@ type hold struct {
 	question   string // that took it
 	way        string
 	seen       int64 // stamp: when the recorder heard of it
+	kind       string
+	permits    int
 	writes     []write
 
 	gone      int64 // stamp: when the recorder heard of its end; 0 while it stands
@@ -220,16 +224,44 @@ func (g *ledger) taken(lock string, put map[string]keyed, txn map[metadata.Kind]
 		g.found(ruleOneRecord, "%q was held by %s (token %d) when %s took it at revision %d", lock, was.uuid, was.token, h.uuid, h.token)
 		was.gone, was.goneBy, was.ended = key.at, "overwritten", key.revision
 	}
-	var document struct{ Op, Way string }
+	var document struct {
+		Op, Way, Kind string
+		Permits       int
+	}
 	_ = json.Unmarshal([]byte(put[metadata.FieldMetadata].value), &document)
-	h.question, h.way = document.Op, document.Way
+	h.question, h.way, h.kind, h.permits = document.Op, document.Way, document.Kind, document.Permits
 	if g.marks[h.uuid] {
 		g.found(ruleCancelled, "%s took %q at revision %d after its cancel was committed", h.uuid, lock, h.token)
 	}
 	h.writes = append(h.writes, write{h.token, key.at, parseTime(put[metadata.FieldAutoUnlockAt].value), parseTime(put[metadata.FieldLockedAt].value)})
-	g.order(h, txn)
 	g.now[lock] = h
 	g.holds = append(g.holds, h)
+	if h.kind != "" {
+		g.parts(h)
+		return
+	}
+	g.order(h, txn)
+}
+
+// parts checks that who took a part of a lock left the others what they have.
+func (g *ledger) parts(h *hold) {
+	name := h.lock
+	if base, _, isShare := metadata.ParseShare(name); isShare {
+		name = base
+	}
+	permits, readers := 0, 0
+	for lock, other := range g.now {
+		if base, _, isShare := metadata.ParseShare(lock); isShare && base == name {
+			permits += other.permits
+			readers++
+		}
+	}
+	switch writer := g.now[name]; {
+	case writer != nil && readers > 0:
+		g.found(rulePermits, "%s took %q at revision %d: %d have a part of it beside who has all of it", h.uuid, h.lock, h.token, readers)
+	case h.kind == metadata.HoldsPermits && permits > poolLimit:
+		g.found(rulePermits, "%s took %q at revision %d: %d permits of %d are taken", h.uuid, h.lock, h.token, permits, poolLimit)
+	}
 }
 
 // order checks that an acquisition kept to the queue.
@@ -271,6 +303,9 @@ func (g *ledger) extended(lock string, put map[string]keyed) {
 		return // the first is found by who calls this
 	}
 	w := write{deadline.revision, deadline.at, parseTime(deadline.value), parseTime(put[metadata.FieldAlive].value)}
+	if _, says, _ := strings.Cut(put[metadata.FieldAlive].value, "at work for "); says != "" && says != h.uuid {
+		g.found(ruleKeys, "%s extended %q at revision %d, which %s holds", says, lock, w.revision, h.uuid)
+	}
 	if !w.deadline.After(h.deadline()) {
 		g.found(ruleDeadline, "%s of %q: from %v to %v at revision %d", h.uuid, lock, h.deadline(), w.deadline, w.revision)
 	}

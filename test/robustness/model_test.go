@@ -111,8 +111,8 @@ func (h *historian) question(q *question) {
 	switch {
 	case acquires(q.Op) && a.Said == okay:
 		h.claimed[a.Token] = true
-		h.add(q.Lock, q.At, a.At, step{stepTake, q.ID, a.UUID, a.Token, false})
-	case acquires(q.Op) && a.Said == refused:
+		h.add(a.Record, q.At, a.At, step{stepTake, q.ID, a.UUID, a.Token, false})
+	case acquires(q.Op) && a.Said == refused && q.Part == 0: // who is refused a part is told of one holder of several
 		h.add(q.Lock, q.At, a.At, step{stepRefused, q.ID, a.By, a.ByTok, false})
 	case q.Op == opAlive && a.Said == okay, q.Op == opGuard && a.Said == okay:
 		h.add(q.Lock, q.At, a.At, step{stepAlive, q.ID, q.UUID, q.Token, false})

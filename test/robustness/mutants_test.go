@@ -19,6 +19,7 @@ type mutant struct {
 	forged bool     // the client shows the resource another number than its token
 	rules  []string // one of them has to be found broken
 	length time.Duration
+	favour []string // faults that it takes
 }
 
 // guard tells whether a compare is to be left out of a transaction.
@@ -32,13 +33,14 @@ func mutants() []*mutant {
 		{name: "acquire-queue", about: "acquire without C(tail) = 0", drop: in(stepAcquire, created(".tail")), rules: []string{ruleQueue}},
 		{name: "acquire-cancelled", about: "acquire without C(.cancelled/uuid) = 0", drop: in(stepAcquire, area(".cancelled/")), rules: []string{ruleCancelled}},
 		{name: "join-cancelled", about: "join without C(.cancelled/uuid) = 0", drop: in(stepJoin, area(".cancelled/")), rules: []string{ruleCancelled}},
-		{name: "turn-place", about: "take the turn without C(ticket) as put", drop: in(stepTurn, ownTicket), rules: []string{ruleTicket, ruleQueue}},
+		{name: "turn-place", about: "take the turn without C(ticket) as put", drop: in(stepTurn, ownTicket), rules: []string{ruleTicket, ruleQueue}, favour: []string{"lock and its queue deleted by hand"}},
 		{name: "alive-holder", about: "alive without V(uuid) = mine and C(uuid) = T", drop: in(stepAlive, identity), rules: []string{ruleKeys, ruleDeadline, ruleLinear, ruleKeeper}},
 		{name: "alive-forward", about: "alive without V(auto_unlock_at) < new", drop: in(stepAlive, valueOf("auto_unlock_at")), rules: []string{ruleDeadline}},
 		{name: "release-holder", about: "release without V(uuid) = mine and C(uuid) = T", drop: in(stepRelease, identity), rules: []string{ruleRemoval, ruleLinear}},
 		{name: "cancel-holder", about: "cancel without V(uuid) = mine", drop: in(stepCancel, identity), rules: []string{ruleRemoval, ruleLinear}},
 		{name: "sweep-deadline", about: "auto-unlock without M(auto_unlock_at) as seen", drop: in(stepSweep, modified("auto_unlock_at")), rules: []string{ruleEarly, ruleKeeper}, length: 20 * time.Second},
 		{name: "sweep-blind", about: "auto-unlock without C(uuid) = T and M(auto_unlock_at) as seen", drop: in(stepSweep, anything), rules: []string{ruleEarly, ruleRemoval, ruleHistory, ruleLinear}, length: 20 * time.Second},
+		{name: "part-range", about: "take a part without the compare of all other parts", drop: overRange, rules: []string{rulePermits, ruleBelief}},
 		{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity), rules: []string{ruleGuard}},
 		{name: "token", about: "a resource that is shown a number of the process instead of T", forged: true, rules: []string{ruleFence}},
 	}
@@ -143,6 +145,9 @@ func area(name string) func(*shape, *pb.Compare) bool {
 
 // identity is what says whose hold it is.
 func identity(_ *shape, c *pb.Compare) bool { return last(c) == metadata.FieldUUID }
+
+// overRange is a compare of many keys.
+func overRange(_ *shape, c *pb.Compare) bool { return len(c.RangeEnd) > 0 }
 
 // ownTicket is the compare of the ticket that the transaction puts.
 func ownTicket(t *shape, c *pb.Compare) bool {

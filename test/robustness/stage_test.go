@@ -54,6 +54,8 @@ type config struct {
 	World   string
 	Mutant  *mutant  `json:"-"`
 	Without []string // faults that do not happen
+	Favour  []string // faults that happen ten times as often
+	Locks   int      // how many there are; 0 for all that have a name
 }
 
 // settle lets the seed decide what is open.
@@ -280,7 +282,7 @@ func (s *stage) startClient() *child {
 	name := fmt.Sprintf("client-%d", s.spawned)
 	c := clientConfig{
 		Process: name, Seed: s.rand.Uint64(), Endpoints: way(s.ours, s.wires), Resource: s.resource.addr, Notes: filepath.Join(s.dir, name+".jsonl"),
-		Locks: lockNames(), Workers: 5, Clock: skew * 9 / 10, Attempt: 600 * time.Millisecond, Unlock: 4 * time.Second,
+		Locks: s.locks(), Workers: 5, Clock: skew * 9 / 10, Attempt: 600 * time.Millisecond, Unlock: 4 * time.Second,
 		ShortLife: shortLife, LongOne: longLife, Margin: margin, ForgedToken: s.Mutant != nil && s.Mutant.forged,
 	}
 	switch s.World {
@@ -303,9 +305,13 @@ func (s *stage) startClient() *child {
 	return p
 }
 
-// lockNames are the locks that clients take. Some of them begin like others.
-func lockNames() []string {
-	return []string{"a", "a/b", "ab", "c", "d", "e", "ü", ".f", "g", "h", "i", "j"}
+// locks are the names that clients take. Some of them begin like others.
+func (c config) locks() []string {
+	all := []string{"a", "a/b", "ab", "c", "d", "e", "ü", ".f", "g", "h", "i", "j"}
+	if c.Locks > 0 {
+		return all[:c.Locks]
+	}
+	return all
 }
 
 // freeAddr is an address on which nobody listens.

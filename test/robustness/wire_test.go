@@ -207,6 +207,9 @@ func (w *wire) choose() (fault string, delay time.Duration) {
 	if w.often {
 		n /= 4
 	}
+	if w.mutant != nil {
+		n /= 3
+	}
 	for _, f := range []struct {
 		name string
 		per  int
@@ -222,7 +225,7 @@ func (w *wire) choose() (fault string, delay time.Duration) {
 
 // hold keeps a request back for a while, now and then. A lease that is revoked late lets what was sent with it get through.
 func (w *wire) hold(ctx context.Context) {
-	if fault, delay := w.choose(); fault != "" {
+	if fault, delay := w.choose(); fault != "" || w.mutant != nil && !w.calm.Load() {
 		sleep(ctx, delay)
 	}
 }
