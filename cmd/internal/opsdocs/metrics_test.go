@@ -1,0 +1,122 @@
+package opsdocs
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+const metricsPage = "docs/metrics.md"
+
+func TestTheMetricsInTheDocumentationAreThoseOfThePrograms(t *testing.T) {
+	now := page(scrapes(t))
+	if *update {
+		if err := os.WriteFile(top+metricsPage, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if written := read(t, metricsPage); written != now {
+		t.Errorf("%s is out of date: make docs\n%s", metricsPage, firstDifference(written, now))
+	}
+}
+
+func firstDifference(a, b string) string {
+	old, fresh := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(old), len(fresh)) {
+		if old[i] != fresh[i] {
+			return "- " + old[i] + "\n+ " + fresh[i]
+		}
+	}
+	return fmt.Sprintf("%d lines, now %d", len(old), len(fresh))
+}
+
+func page(got map[string]families) string {
+	return fmt.Sprintf(`# Metrics
+
+<!-- Written by `+"`make docs`"+` from a scrape of the programs themselves. -->
+
+The unlocker serves its metrics at `+"`/metrics`"+` of `+"`--web.listen-address`"+` (`+"`:10980`"+`), the dashboard at that of
+`+"`--web.ops-address`"+` (`+"`:10981`"+`). Besides these there are those of the Go runtime and the process (`+"`go_…`, `process_…`"+`) and of the
+metrics handler (`+"`promhttp_…`"+`). Alert rules, dashboards for Grafana and examples of how to scrape are in [deploy](../deploy); what to do about
+an alert is told in [operations.md](operations.md#alerts).
+
+Times are timestamps in seconds since 1970: the age is `+"`time()`"+` minus the value. A metric about something that is not there, such as the
+oldest lock where none is held, has no sample. Every unlocker tells of every lock, so take the replicas together with `+"`max by`"+`, not with
+`+"`sum`"+`; counters of what an unlocker itself did, such as removals, are added up.
+
+Names of locks, owners and hosts are what clients wrote. As labels they have at most 128 bytes, with characters that do not show
+replaced; a lock's name that had to be changed ends with a mark that tells it from others. Locks have series of their own as
+`+"`--metrics.lock-series`"+` says: by default those that are not simply held, at most 1000, the most overdue first.
+
+Words in a label mean the same in all metrics: the states of locks are told in [protocol.md](protocol.md#what-can-be-wrong-with-a-record), the
+reasons that hold back a removal in [time.md](time.md#the-seven-rules).
+
+## unlocker
+
+%s
+## mutexdash
+
+%s`, table(got["unlocker"]), table(got["mutexdash"]))
+}
+
+func table(all families) string {
+	var b strings.Builder
+	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		f := all[name]
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, strings.ToLower(f.GetType().String()), labels(f), f.GetHelp())
+	}
+	return b.String()
+}
+
+// labels names the labels, with their values where those are words of ours that are all there from the beginning.
+func labels(f *dto.MetricFamily) string {
+	values := map[string][]string{}
+	for _, m := range f.GetMetric() {
+		for _, l := range m.GetLabel() {
+			values[l.GetName()] = append(values[l.GetName()], l.GetValue())
+		}
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		text := "`" + name + "`"
+		if slices.Contains([]string{"state", "result", "reason", "ended", "alarm", "type"}, name) {
+			words := slices.Compact(slices.Sorted(slices.Values(values[name])))
+			text += " = " + strings.Join(words, ", ")
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
+}
+
+// known are the metrics of the page, with their types and labels.
+func known(t *testing.T) map[string]metric {
+	t.Helper()
+	all := map[string]metric{}
+	for line := range strings.Lines(read(t, metricsPage)) {
+		cells := strings.Split(line, " | ")
+		if len(cells) < 4 || !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		m := metric{kind: cells[1], labels: map[string]bool{}}
+		for label := range strings.SplitSeq(cells[2], "; ") {
+			name, _, _ := strings.Cut(label, " = ")
+			m.labels[strings.Trim(name, "` ")] = true
+		}
+		all[strings.Trim(strings.TrimPrefix(cells[0], "| "), "`")] = m
+	}
+	if len(all) < 40 {
+		t.Fatalf("%s has only %d metrics", metricsPage, len(all))
+	}
+	return all
+}
+
+type metric struct {
+	kind   string
+	labels map[string]bool
+}

@@ -1,0 +1,154 @@
+package opsdocs
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/clustermutex/unlocker/deploy"
+)
+
+// rule is an alert of the rule file.
+type rule struct {
+	Alert       string
+	Expr        string
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+func rules(t *testing.T) (all []rule) {
+	t.Helper()
+	var file struct {
+		Groups []struct{ Rules []rule }
+	}
+	if err := yaml.Unmarshal(deploy.Rules, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range file.Groups {
+		all = append(all, g.Rules...)
+	}
+	if len(all) < 15 {
+		t.Fatalf("only %d alerts", len(all))
+	}
+	return all
+}
+
+func TestAlertsSpeakOfMetricsThatThereAre(t *testing.T) {
+	all := known(t)
+	for _, r := range rules(t) {
+		checkQuery(t, all, r.Alert, r.Expr)
+		for name, text := range r.Annotations {
+			for _, metric := range metricName.FindAllString(text, -1) {
+				if _, ok := all[metric]; !ok {
+					t.Errorf("%s: the annotation %s asks for %s, which there is not", r.Alert, name, metric)
+				}
+			}
+		}
+	}
+}
+
+func TestAlertsSayWhatPeopleNeed(t *testing.T) {
+	for _, r := range rules(t) {
+		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) {
+			t.Errorf("%s: the severity is %q", r.Alert, r.Labels["severity"])
+		}
+		for _, name := range []string{"summary", "description"} {
+			if r.Annotations[name] == "" {
+				t.Errorf("%s has no %s", r.Alert, name)
+			}
+		}
+		if want := runbooks + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+			t.Errorf("%s: the runbook is %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
+		}
+		if strings.HasPrefix(r.Alert, "UnlockerLock") && !strings.Contains(r.Annotations["dashboard"], "unlocker_dashboard_info") {
+			t.Errorf("%s has no link to the dashboard", r.Alert)
+		}
+	}
+}
+
+// Every alert has a test that it is quiet and one that it fires. What they say is for promtool: `make alerts`.
+func TestEveryAlertIsTested(t *testing.T) {
+	files, err := filepath.Glob(top + "deploy/prometheus/tests/*.test.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no tests", err)
+	}
+	quiet, fires := map[string]bool{}, map[string]bool{}
+	for _, file := range files {
+		var tests struct {
+			Tests []struct {
+				Alerts []struct {
+					Name string      `yaml:"alertname"`
+					Want []yaml.Node `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			}
+		}
+		if err := yaml.Unmarshal([]byte(read(t, strings.TrimPrefix(filepath.ToSlash(file), top))), &tests); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range tests.Tests {
+			for _, a := range test.Alerts {
+				quiet[a.Name] = quiet[a.Name] || len(a.Want) == 0
+				fires[a.Name] = fires[a.Name] || len(a.Want) > 0
+			}
+		}
+	}
+	for _, r := range rules(t) {
+		if !quiet[r.Alert] || !fires[r.Alert] {
+			t.Errorf("%s: tested to be quiet %v, to fire %v", r.Alert, quiet[r.Alert], fires[r.Alert])
+		}
+	}
+}
+
+const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/operations.md#"
+
+// Every alert has its section in the handbook, with the same parts, and no section is about an alert that there is not.
+func TestEveryAlertHasItsSection(t *testing.T) {
+	sections := map[string]string{}
+	for _, section := range strings.Split(read(t, "docs/operations.md"), "\n### ")[1:] {
+		title, text, _ := strings.Cut(section, "\n")
+		text, _, _ = strings.Cut(text, "\n## ")
+		sections[title] = text
+	}
+	for _, r := range rules(t) {
+		text, ok := sections[r.Alert]
+		if !ok {
+			t.Errorf("docs/operations.md has no section ### %s", r.Alert)
+		}
+		delete(sections, r.Alert)
+		for _, part := range []string{"**Meaning.**", "**Impact.**", "**Diagnosis.**", "**Mitigation.**"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("the section of %s has no %s", r.Alert, part)
+			}
+		}
+	}
+	for title := range sections {
+		if regexp.MustCompile(`^(Unlocker|Mutexdash)[A-Z]`).MatchString(title) {
+			t.Errorf("docs/operations.md has a section about %s, which is no alert", title)
+		}
+	}
+}
+
+// Pushed alerts have the names, the severities and the runbooks of the rules.
+func TestPushedAlertsAreThoseOfTheRules(t *testing.T) {
+	source := read(t, "internal/alertpush/alert.go")
+	names := regexp.MustCompile(`= "(Unlocker\w+)"`).FindAllStringSubmatch(source, -1)
+	if len(names) != 4 {
+		t.Fatalf("found %v", names)
+	}
+	severities := map[string]string{}
+	for _, r := range rules(t) {
+		severities[r.Alert] = r.Labels["severity"]
+	}
+	for _, name := range names {
+		if severities[name[1]] == "" {
+			t.Errorf("%s is pushed, and there is no such rule", name[1])
+		}
+	}
+	if !strings.Contains(read(t, "internal/alertpush/notes.go"), `"`+runbooks+`"`) {
+		t.Error("the runbooks of pushed alerts are elsewhere")
+	}
+}

@@ -1,0 +1,190 @@
+// Package opsdocs keeps what operators read and install true to the programs: docs/metrics.md, which `make docs` writes from a scrape of
+// real daemons; the alert rules, their sections in docs/operations.md, and the dashboards, which may only speak of metrics that exist.
+package opsdocs
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
+	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }
+
+var update = flag.Bool("update", false, "write docs/metrics.md")
+
+const top = "../../../"
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(top + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// families are the metrics of one program by name, without those of Go, the process and the library.
+type families map[string]*dto.MetricFamily
+
+// scrapes runs both daemons on an etcd where everything happens that has a metric, and returns what they tell in the end.
+func scrapes(t *testing.T) map[string]families {
+	t.Helper()
+	etcd := etcdtest.Start(t)
+	client := etcd.Client(t)
+	unlockerAddress, pages, ops := freeAddress(t), freeAddress(t), freeAddress(t)
+	run(t, unlocker.Command(), "--policy=auto-unlock", "--sweep.min-warning=250ms", "--sweep.clock-skew=0s", "--dashboard.url=https://locks.example.org",
+		"--alertmanager.url=http://127.0.0.1:1", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+unlockerAddress)
+	run(t, mutexdash.Command(), "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+pages, "--web.ops-address="+ops)
+	l, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	circle(t, client, l)
+	hold(t, client, l, "dead", "00000000-0000-4000-8000-000000000003", -time.Minute, -time.Second)
+	got := map[string]families{}
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		if resp, err := http.Get("http://" + pages + "/"); err == nil {
+			resp.Body.Close()
+		}
+		got["unlocker"], got["mutexdash"] = scrape(t, unlockerAddress, "unlocker_"), scrape(t, ops, "mutexdash_")
+		missing := missing(got)
+		if len(missing) == 0 {
+			return got
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("these are never there: %q", missing)
+		}
+	}
+}
+
+// late are the metrics that are there when something happened, and not before.
+func late() map[string][]string {
+	return map[string][]string{
+		"unlocker": {
+			"unlocker_locks", "unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_last_auto_unlock_timestamp_seconds", "unlocker_clock_offset_seconds",
+			"unlocker_etcd_alarm", "unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
+		},
+		"mutexdash": {
+			"mutexdash_locks", "mutexdash_http_requests_total", "mutexdash_http_request_duration_seconds", "mutexdash_etcd_alarm",
+			"mutexdash_longest_waiter_timestamp_seconds", "mutexdash_oldest_lock_timestamp_seconds",
+		},
+	}
+}
+
+func missing(got map[string]families) (names []string) {
+	for program, wanted := range late() {
+		for _, name := range wanted {
+			if got[program][name] == nil {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// circle has two holders that wait for each other, overdue.
+func circle(t *testing.T, c *clientv3.Client, l metadata.Layout) {
+	t.Helper()
+	lease, err := c.Grant(t.Context(), 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uuids := [2]string{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
+	for i, lock := range []string{"left", "right"} {
+		hold(t, c, l, lock, uuids[i], -time.Minute, time.Hour)
+		ticket := metadata.Ticket{UUID: "00000000-0000-4000-8000-00000000001" + fmt.Sprint(i), Owner: "billing-" + fmt.Sprint(1-i), Hostname: "host", PID: int64(8 - i), Since: metadata.Time{Time: time.Now()}}
+		put(t, c, l.Ticket(lock, ticket.UUID), metadata.Marshal(ticket), clientv3.WithLease(lease.ID))
+	}
+}
+
+func hold(t *testing.T, c *clientv3.Client, l metadata.Layout, lock, uuid string, alert, unlock time.Duration) {
+	t.Helper()
+	i := map[string]int{"right": 1}[lock]
+	now := time.Now()
+	d := metadata.Draft{
+		UUID: uuid, Owner: "billing-" + fmt.Sprint(i), Hostname: "host", PID: 7 + i,
+		LockedAt: now.Add(-time.Hour), AlertAt: now.Add(alert), AutoUnlockAt: now.Add(unlock),
+	}
+	fields, err := d.Fields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var puts []clientv3.Op
+	for _, f := range fields {
+		puts = append(puts, clientv3.OpPut(l.Field(lock, f.Name), f.Value))
+	}
+	if _, err := c.Txn(t.Context()).Then(puts...).Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(t *testing.T, c *clientv3.Client, key, value string, opts ...clientv3.OpOption) {
+	t.Helper()
+	if _, err := c.Put(t.Context(), key, value, opts...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a program until the test ends, and wants it to end well.
+func run(t *testing.T, cmd *cobra.Command, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- flags.Execute(ctx, flags.WithoutEnvironment(cmd), append(args, "--web.shutdown-delay=0s", "--log.level=error"))
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the program ended with %v", err)
+		}
+	})
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func scrape(t *testing.T, address, prefix string) families {
+	t.Helper()
+	resp, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		return nil
+	}
+	defer resp.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	all, err := parser.TextToMetricFamilies(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range all {
+		if !strings.HasPrefix(name, prefix) {
+			delete(all, name)
+		}
+	}
+	return all
+}
