@@ -161,3 +161,62 @@ func ExampleHeartbeat() {
 	// Output:
 	// <nil>
 }
+
+func ExampleSemaphore() {
+	locks, err := mutex.New(etcd(), mutex.Options{Owner: "transcoder", Hostname: "host-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	ctx := context.Background()
+
+	// Three at a time, wherever they run. A film in 4K counts as two.
+	slots := mutex.Semaphore(3)
+	small, err := locks.Lock(ctx, "transcoding", slots, mutex.Purpose("trailer"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	large, err := locks.Lock(ctx, "transcoding", slots, mutex.Weight(2), mutex.Purpose("feature in 4K"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(small.Name(), "and", large.Name())
+
+	_, err = locks.TryLock(ctx, "transcoding", slots)
+	if held, ok := errors.AsType[*mutex.HeldError](err); ok {
+		fmt.Println(held.Free, "of", held.Limit, "free; the first is held for", held.Holders[0].Purpose)
+	}
+	small.Unlock()
+	large.Unlock()
+	// Output:
+	// transcoding#1 and transcoding#2
+	// 0 of 3 free; the first is held for trailer
+}
+
+func ExampleShared() {
+	locks, err := mutex.New(etcd(), mutex.Options{Owner: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	ctx := context.Background()
+
+	read := func(context.Context) error { fmt.Println("reading"); return nil }
+	write := func(context.Context) error { fmt.Println("writing"); return nil }
+
+	reader, err := locks.Lock(ctx, "catalogue", mutex.Shared())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(locks.Do(ctx, "catalogue", read, mutex.Shared())) // readers do not mind each other
+	_, err = locks.TryLock(ctx, "catalogue", mutex.Exclusive())
+	fmt.Println("a writer meanwhile:", err == nil)
+	reader.Unlock()
+	fmt.Println(locks.Do(ctx, "catalogue", write, mutex.Exclusive()))
+	// Output:
+	// reading
+	// <nil>
+	// a writer meanwhile: false
+	// writing
+	// <nil>
+}

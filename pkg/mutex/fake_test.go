@@ -28,7 +28,7 @@ type fake struct {
 	mu       sync.Mutex
 	revision int64
 	keys     map[string]*mvccpb.KeyValue
-	watches  map[chan clientv3.WatchResponse]string // the key
+	watches  map[chan clientv3.WatchResponse]clientv3.Op // what they read
 
 	away        bool          // requests do not arrive
 	loseAnswers int           // so many of the next transactions are committed, but not answered
@@ -38,7 +38,7 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{keys: map[string]*mvccpb.KeyValue{}, watches: map[chan clientv3.WatchResponse]string{}}
+	return &fake{keys: map[string]*mvccpb.KeyValue{}, watches: map[chan clientv3.WatchResponse]clientv3.Op{}}
 }
 
 // client is an etcd client of f.
@@ -179,21 +179,22 @@ func (f *fake) do(op clientv3.Op, events *[]*clientv3.Event) *pb.ResponseOp {
 
 // tell sends the events to those who watch, unless the network is down: it loses them then.
 func (f *fake) tell(events []*clientv3.Event) {
-	for ch, key := range f.watches {
+	for ch, of := range f.watches {
 		for _, e := range events {
-			if string(e.Kv.Key) == key && !f.away {
+			key, from, end := string(e.Kv.Key), string(of.KeyBytes()), string(of.RangeBytes())
+			if (key == from || key >= from && key < end) && !f.away {
 				ch <- clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: f.revision}, Events: []*clientv3.Event{e}}
 			}
 		}
 	}
 }
 
-func (f *fake) Watch(ctx context.Context, key string, _ ...clientv3.OpOption) clientv3.WatchChan {
+func (f *fake) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ch := make(chan clientv3.WatchResponse, 100)
 	ch <- clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: f.revision}, Created: true}
-	f.watches[ch] = key
+	f.watches[ch] = clientv3.OpGet(key, opts...)
 	context.AfterFunc(ctx, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -201,3 +201,63 @@ func TestKindsThatMakeNoSense(t *testing.T) {
 }
 
 func second(_ *mutex.Lock, err error) error { return err }
+
+func TestPermitIsExtendedAndEndsInTime(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.Semaphore(2), mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(time.Hour))
+		time.Sleep(10 * time.Minute)
+		if err := l.Context().Err(); err != nil {
+			t.Fatal("lost in spite of its heartbeat")
+		}
+		if at := f.record(t, "a#1").AutoUnlockAt; time.Until(at) < 30*time.Second {
+			t.Errorf("the auto-unlock is due at %v, now is %v", at, time.Now())
+		}
+		f.set(func() { f.away = true })
+		<-l.Lost()
+		f.set(func() { f.away = false })
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Who waits learns of the end of a hold although its watches say nothing.
+func TestWaiterForAPermitLooksNowAndThen(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		first := take(t, locks, "a", mutex.Semaphore(1))
+		done := make(chan *mutex.Lock)
+		go func() {
+			l, err := locks.Lock(context.Background(), "a", mutex.Semaphore(1))
+			if err != nil {
+				t.Error(err)
+			}
+			done <- l
+		}()
+		time.Sleep(time.Second)
+		f.set(func() { clear(f.watches) })
+		if err := first.Unlock(); err != nil {
+			t.Error(err)
+		}
+		began := time.Now()
+		l := <-done
+		if d := time.Since(began); d > 10*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
+	locks, err := mutex.New(newFake().client(), mutex.Options{Defaults: []mutex.Option{mutex.Semaphore(3)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	l := take(t, locks, "a", mutex.Weight(3))
+	defer l.Unlock()
+	if l.Name() != "a#1" {
+		t.Error(l.Name())
+	}
+}
