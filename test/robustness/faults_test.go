@@ -43,7 +43,7 @@ type open struct {
 
 // breakThings breaks one thing after the other, some of them at the same time, and mends them again.
 func (s *stage) breakThings(ctx context.Context) {
-	faults := slices.DeleteFunc(allFaults(s.World, s.Nodes), func(f fault) bool { return slices.Contains(s.Without, f.name) })
+	faults := slices.DeleteFunc(allFaults(s.World, s.Nodes), func(f fault) bool { return slices.Contains(s.Without, f.name) || s.Calm && f.sweep })
 	for i, f := range faults {
 		if slices.Contains(s.Favour, f.name) {
 			faults[i].weight *= 10

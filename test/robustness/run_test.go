@@ -254,7 +254,7 @@ func hunt(t *testing.T, m *mutant) {
 	for seed, began := uint64(1), time.Now(); ; seed++ {
 		var r *report
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			r = perform(t, config{Seed: seed, For: length, Nodes: 1, World: wireWorld, Mutant: m, Locks: 4, Without: []string{"everything restarted", "etcd: out of space"}, Favour: m.favour})
+			r = perform(t, config{Seed: seed, For: length, Nodes: 1, World: wireWorld, Mutant: m, Locks: 4, Without: []string{"everything restarted", "etcd: out of space"}, Favour: m.favour, Calm: m.calm})
 		})
 		if r == nil {
 			return

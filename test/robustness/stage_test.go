@@ -55,6 +55,7 @@ type config struct {
 	Mutant  *mutant  `json:"-"`
 	Without []string // faults that do not happen
 	Favour  []string // faults that happen ten times as often
+	Calm    bool     // nothing gives unlockers reason to wait
 	Locks   int      // how many there are; 0 for all that have a name
 }
 

@@ -1,0 +1,109 @@
+package robustness
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// op is an operation of a history that somebody made up.
+func op(from, to int64, what, uuid string, token int64, maybe ...bool) porcupine.Operation {
+	return porcupine.Operation{Call: from, Return: to, Input: step{what: what, uuid: uuid, token: token, maybe: len(maybe) > 0}}
+}
+
+func TestHistoriesThatALockCanHave(t *testing.T) {
+	for name, history := range map[string][]porcupine.Operation{
+		"one after the other": {op(1, 2, stepTake, "a", 1), op(3, 4, stepEnd, "a", 1), op(5, 6, stepTake, "b", 5)},
+		"at the same time":    {op(1, 9, stepTake, "a", 1), op(1, 9, stepTake, "b", 5), op(2, 8, stepEnd, "a", 1)},
+		"refused meanwhile":   {op(1, 2, stepTake, "a", 1), op(1, 4, stepRefused, "a", 1), op(1, 4, stepRefused, "", 0)},
+		"an answer that did not come, and was done": {
+			op(1, never, stepTake, "a", 1, true), op(2, 9, stepEnd, "a", 1), op(7, 8, stepTake, "b", 5),
+		},
+		"an answer that did not come, and was not done": {op(1, never, stepTake, "a", 1, true), op(2, 3, stepTake, "b", 5), op(4, 5, stepAlive, "b", 5)},
+		"done long after nobody waited any more": {
+			op(1, never, stepTake, "a", 3, true), op(2, 3, stepTake, "b", 2), op(4, 5, stepEnd, "b", 2), op(6, 7, stepRefused, "a", 3),
+		},
+		"lost, and learned late": {op(1, 2, stepTake, "a", 1), op(1, 5, stepEnd, "a", 1), op(6, 7, stepTake, "b", 5), op(8, 9, stepLost, "a", 1)},
+	} {
+		if !porcupine.CheckOperations(lockModel(), history) {
+			t.Errorf("%s: refused", name)
+		}
+	}
+}
+
+func TestHistoriesThatNoLockCanHave(t *testing.T) {
+	for name, history := range map[string][]porcupine.Operation{
+		"two holders":       {op(1, 2, stepTake, "a", 1), op(3, 4, stepTake, "b", 5)},
+		"a smaller token":   {op(1, 2, stepTake, "a", 5), op(3, 4, stepEnd, "a", 5), op(5, 6, stepTake, "b", 1)},
+		"refused by nobody": {op(1, 2, stepRefused, "a", 1), op(3, 4, stepTake, "a", 1)},
+		"alive after another took it": {
+			op(1, 2, stepTake, "a", 1), op(3, 4, stepEnd, "a", 1), op(5, 6, stepTake, "b", 5), op(7, 8, stepAlive, "a", 1),
+		},
+		"lost while held":   {op(1, 2, stepTake, "a", 1), op(3, 4, stepLost, "a", 1), op(5, 6, stepAlive, "a", 1)},
+		"ended twice":       {op(1, 2, stepTake, "a", 1), op(3, 4, stepEnd, "a", 1), op(5, 6, stepEnd, "a", 1)},
+		"done before asked": {op(5, never, stepTake, "a", 1, true), op(1, 2, stepEnd, "a", 1)},
+	} {
+		if porcupine.CheckOperations(lockModel(), history) {
+			t.Errorf("%s: taken for that of a lock", name)
+		}
+	}
+}
+
+// put is a transaction of etcd's history that somebody made up.
+func put(revision int64, pairs ...string) (all []change) {
+	for pair := range slices.Chunk(pairs, 2) {
+		all = append(all, change{revision: revision, at: revision, created: revision, lease: true, key: prefix + pair[0], value: pair[1], deleted: pair[1] == ""})
+	}
+	return all
+}
+
+func TestWhatEtcdMustNotHaveDone(t *testing.T) {
+	const a, b = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
+	held := put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010")
+	for rule, history := range map[string][][]change{
+		ruleOneRecord: {held, put(2, "x/uuid", b, "x/auto_unlock_at", "1700000020")},
+		ruleDeadline:  {held, put(2, "x/auto_unlock_at", "1700000009")},
+		ruleKeys:      {put(1, "x/auto_unlock_at", "1700000010")},
+		ruleCancelled: {put(1, ".cancelled/"+a, "x"), put(2, "x/uuid", a, "x/auto_unlock_at", "1700000010")},
+		ruleTicket:    {put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010", ".queue/x/"+a, "{}")},
+		ruleQueue:     {put(1, ".queue/x/"+b, "{}", ".queue/x/.tail", b), put(2, "x/uuid", a, "x/auto_unlock_at", "1700000010")},
+		rulePermits: {
+			put(1, "book/uuid", a, "book/auto_unlock_at", "1700000010", "book/metadata", `{"kind":"exclusive"}`),
+			put(2, "book#1/uuid", b, "book#1/auto_unlock_at", "1700000010", "book#1/metadata", `{"kind":"shared"}`),
+		},
+		ruleGuard: {held, {{revision: 2, key: resourcePrefix + "x", value: "7"}}},
+		ruleLeft:  {{{revision: 1, key: prefix + ".cancelled/" + a, value: "x"}}},
+	} {
+		var found []string
+		g := newLedger(func(rule, format string, args ...any) {
+			found = append(found, violation{rule, fmt.Sprintf(format, args...)}.String())
+		})
+		for _, txn := range history {
+			g.read(txn)
+		}
+		if len(found) != 1 || !strings.HasPrefix(found[0], rule) {
+			t.Errorf("%s: found %q", rule, found)
+		}
+	}
+}
+
+func TestWhatEtcdMayHaveDone(t *testing.T) {
+	const a, b = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
+	g := newLedger(func(rule, format string, args ...any) { t.Errorf(rule+": "+format, args...) })
+	for _, txn := range [][]change{
+		put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010"),
+		put(2, ".queue/x/"+b, "{}", ".queue/x/.tail", b),
+		put(3, "x/auto_unlock_at", "1700000020", "x/alive", "1700000001 at work for "+a),
+		put(4, "x/uuid", "", "x/auto_unlock_at", "", "x/alive", ""),
+		put(5, "x/uuid", b, "x/auto_unlock_at", "1700000030", ".queue/x/"+b, `{"holding":true}`),
+		put(6, "x/uuid", "", "x/auto_unlock_at", "", ".queue/x/"+b, "", ".queue/x/.tail", ""),
+	} {
+		g.read(txn)
+	}
+	if len(g.holds) != 2 || g.holds[0].ended != 4 || g.holds[1].token != 5 || len(g.holds[0].writes) != 2 {
+		t.Errorf("holds %v", g.holds)
+	}
+}
