@@ -1,0 +1,59 @@
+package metadata_test
+
+import (
+	"testing"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestNamesOfShares(t *testing.T) {
+	for name, want := range map[string]struct {
+		lock   string
+		number int
+	}{
+		"a#1": {"a", 1}, "a#999999999": {"a", 999999999}, "a#b#2": {"a#b", 2}, "a/b#10": {"a/b", 10}, ".#1": {".", 1},
+	} {
+		lock, number, ok := metadata.ParseShare(name)
+		if !ok || lock != want.lock || number != want.number {
+			t.Errorf("%s is share %d of %q, %v", name, number, lock, ok)
+		}
+		if back := metadata.ShareName(lock, number); back != name {
+			t.Errorf("%s is written %s", name, back)
+		}
+	}
+	for _, name := range []string{"", "a", "a#", "#1", "a#0", "a#01", "a#1x", "a#-1", "a#+1", "a# 1", "a#1 ", "a#1000000000", "a1", "a#١"} {
+		if lock, number, ok := metadata.ParseShare(name); ok {
+			t.Errorf("%q passes for share %d of %q", name, number, lock)
+		}
+	}
+}
+
+func TestRangeOfSharesHoldsThemAll(t *testing.T) {
+	l := layout(t)
+	for _, lock := range []string{"a", "a/b", ".a", "a%", "a#b"} {
+		from, end := l.Shares(lock)
+		for _, number := range []int{1, 2, 9, 10, 99, 123456789} {
+			key := l.Field(metadata.ShareName(lock, number), metadata.FieldUUID)
+			if key < from || key >= end {
+				t.Errorf("%s lies outside of [%s, %s)", key, from, end)
+			}
+		}
+		for _, other := range []string{lock, lock + "#", lock + "#x", lock + "#0", lock + "#b#1", lock + "1", "b#1"} {
+			if key := l.Field(other, metadata.FieldUUID); key >= from && key < end {
+				t.Errorf("%s lies in [%s, %s)", key, from, end)
+			}
+		}
+	}
+}
+
+func TestPermitsOfARecord(t *testing.T) {
+	for document, want := range map[string]int{
+		`{}`: 1, `{"permits":3}`: 3, `{"permits":"3"}`: 3, `{"permits":null}`: 1,
+		`{"permits":0}`: 0, `{"permits":-1}`: 0, `{"permits":1.5}`: 0, `{"permits":true}`: 0, `{"permits":"many"}`: 0, `{"permits":1e99}`: 0,
+	} {
+		d := metadata.Decode("a#1", []metadata.Field{{Name: metadata.FieldMetadata, Value: document}})
+		if n := d.Permits(); n != want {
+			t.Errorf("%s has %d permits, want %d", document, n, want)
+		}
+	}
+}
