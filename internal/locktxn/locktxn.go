@@ -128,10 +128,11 @@ func Withdraw(l metadata.Layout, lock, uuid string) Txn {
 	}
 }
 
-// Ask asks whether h is held and writes nothing. Else it reads the note of whoever ended it, if there is one, and the record.
+// Ask asks whether h is held, and until when, and writes nothing. Else it reads the note of whoever ended it, if there is one, and the record.
 func Ask(l metadata.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
+		Then: []clientv3.Op{clientv3.OpGet(l.Field(h.Lock, metadata.FieldAutoUnlockAt))},
 		Else: []clientv3.Op{clientv3.OpGet(l.History(h.UUID)), read(l, h.Lock)},
 	}
 }

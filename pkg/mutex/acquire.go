@@ -22,7 +22,7 @@ const waiterRecheck = 10 * time.Second
 // [*HeldError] where the holder is known. Without a deadline it waits for ever, through outages of etcd too.
 //
 // Whatever is wrong with the name or the options is an error before etcd is asked.
-func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lock, error) {
+func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, b, err := c.newAcquisition(name, opts)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
@@ -30,6 +30,10 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lock, 
 	if a.set.conditional() {
 		return nil, fmt.Errorf("lock %q: %w", name, errWaits)
 	}
+	if l, err := a.again(ctx); l != nil || err != nil {
+		return l, err
+	}
+	defer func(began time.Time) { a.waited(began, l, err) }(time.Now())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
@@ -41,17 +45,21 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (*Lock, 
 
 // TryLock takes the lock if it is free and nobody queues for it, else the error is a [*HeldError]. It never waits for a holder,
 // and for etcd no longer than the client's request timeout.
-func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (*Lock, error) {
+func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, b, err := c.newAcquisition(name, opts)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
 	}
+	if l, err := a.again(ctx); l != nil || err != nil {
+		return l, err
+	}
+	defer func(began time.Time) { a.waited(began, l, err) }(time.Now())
 	if a.set.conditional() {
 		return a.tryOn(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
-	l, err := a.try(ctx, b)
+	l, err = a.try(ctx, b)
 	return l, a.explain(err)
 }
 
@@ -62,6 +70,8 @@ type acquisition struct {
 	lock  string
 	set   settings
 	draft metadata.Draft // but for the times
+	at    place          // of the call
+	outer *Lock          // the innermost hold under which it is made
 
 	// What etcd said last, and whether an earlier sending may still be committed although there was an answer since.
 	seen  int64 // revision
@@ -94,6 +104,7 @@ func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, 
 		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: os.Getpid(), Purpose: set.purpose,
 		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth),
 	}}
+	a.at = placeOf(a.draft.Backtrace)
 	b, err := a.bid()
 	return a, b, err
 }
@@ -235,7 +246,7 @@ func (a *acquisition) abandon() {
 
 // heldError tells who holds the lock, by the last answer.
 func (a *acquisition) heldError() *HeldError {
-	held := &HeldError{Lock: a.lock, Holder: a.now, At: a.c.wall()}
+	held := &HeldError{Lock: a.lock, Holder: a.now, At: a.c.wall(), Where: a.c.holds.where(a.now.UUID)}
 	if a.set.kind.shared() {
 		held.Kind, held.Holders = a.set.kind.name, a.holders.all()
 		held.Limit, held.Weight = a.set.kind.limit, a.set.kind.weight

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +19,10 @@ import (
 // nil means that etcd confirmed the hold. A [*LostError] means that it is over; the handle's context has ended then. After any
 // other error the hold stands as it stood, until the deadline it had.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
-	err := l.extend(ctx, false, strings.Join(progress, " "))
+	if err := l.err(); l.of != nil && err != nil {
+		return err
+	}
+	err := l.root().extend(ctx, false, strings.Join(progress, " "))
 	if err == nil || errors.Is(err, ErrNotHeld) {
 		return err
 	}
@@ -28,10 +33,9 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 // and as often as etcd lets it while it fails.
 func (l *Lock) beat() {
 	interval := (l.set.autoUnlockAfter - l.set.safetyMargin) / 3
-	log := l.c.opts.Log.With().Str("lock", l.held.Lock).Str("uuid", l.held.UUID).Logger()
 	for next := interval; pause(l.watch, next); {
 		if time.Since(l.start) >= l.set.maximumHold-l.set.safetyMargin {
-			log.Warn().Dur("maximum_hold", l.set.maximumHold).Msg("the heartbeat ends: the lock was held for its maximum")
+			l.c.line(slog.LevelWarn, "the heartbeat ends: the lock was held for its maximum", l.about(slog.Duration("maximum_hold", l.set.maximumHold))...)
 			return
 		}
 		ctx, cancel := context.WithTimeout(l.watch, interval)
@@ -40,16 +44,20 @@ func (l *Lock) beat() {
 		next = interval
 		if err != nil && l.watch.Err() == nil {
 			next = min(interval, jitter(MaxRetryDelay))
-			log.Warn().Err(err).Msg("heartbeat failed")
+			l.c.line(slog.LevelWarn, "heartbeat failed", l.about(slog.Any("error", err))...)
 		}
 	}
 }
 
 // extend moves the deadlines. Extensions of one hold take turns, so that the last one wins.
-func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) error {
+func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err error) {
 	if err := l.err(); err != nil {
 		return err
 	}
+	if l.set.autoUnlockAfter == 0 {
+		return errors.New("its record does not tell for how long it was taken: adopt it with AutoUnlockAfter")
+	}
+	defer func(began time.Time) { l.extended(began, heartbeat, err) }(time.Now())
 	ctx, cancel := context.WithDeadline(ctx, l.Deadline())
 	defer cancel()
 	defer context.AfterFunc(l.watch, cancel)()
@@ -59,6 +67,20 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) erro
 	case <-ctx.Done():
 		return l.or(context.Cause(ctx))
 	}
+	for range maxOvertaken {
+		again, err := l.say(ctx, heartbeat, progress)
+		if !again {
+			return err
+		}
+	}
+	return errors.New("others with the same uuid extend it all the time")
+}
+
+// maxOvertaken bounds how often a heartbeat begins anew because somebody else with the uuid extended the hold meanwhile.
+const maxOvertaken = 5
+
+// say makes one extension. Of a heartbeat it tells that another one is needed, because it knew less than the record.
+func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again bool, err error) {
 	start, at := time.Now(), l.clock()
 	autoUnlockAt := at.Add(l.set.autoUnlockAfter)
 	if heartbeat && l.set.maximumHold > 0 {
@@ -67,37 +89,107 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) erro
 		}
 	}
 	alertAt, progress := l.note(at, autoUnlockAt, heartbeat, progress)
-	r, err := l.c.send(ctx, locktxn.Alive(l.c.layout, l.held,
-		metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), metadata.FormatAlive(at, progress)))
+	alive := metadata.FormatAlive(at, progress)
+	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
+	if heartbeat {
+		txn = locktxn.Beat(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive, l.said)
+	}
+	r, err := l.c.send(ctx, txn)
+	if err != nil {
+		return false, l.or(err)
+	}
+	if r.Succeeded {
+		l.said = r.Header.Revision
+	} else {
+		now := l.c.record(l.held.Lock, r, 0)
+		if now.Token != l.held.Token || now.UUID != l.held.UUID {
+			return false, l.gone(ctx, &now)
+		}
+		other := l.overtaken(&now, alive)
+		if other && heartbeat {
+			return true, nil
+		}
+		if !heartbeat && !now.AutoUnlockAt.IsZero() && !saidSo(&now, alive) {
+			if err := l.word(ctx, alertAt, progress, alive); err != nil {
+				return false, err
+			}
+		}
+		// The deadline in etcd was later or, when an earlier sending was committed, is this one.
+		if autoUnlockAt = now.AutoUnlockAt; autoUnlockAt.IsZero() {
+			return false, errors.New("somebody removed its auto_unlock_at or made it unreadable")
+		}
+	}
+	l.extendUntil(start.Add(autoUnlockAt.Sub(at) - l.set.safetyMargin))
+	return false, l.err()
+}
+
+// saidSo tells whether the record has this word about the work.
+func saidSo(now *metadata.Document, alive string) bool {
+	return slices.ContainsFunc(now.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive && f.Value == alive })
+}
+
+// word says how the work goes, of a hold that somebody else extended for longer than this handle would.
+func (l *Lock) word(ctx context.Context, alertAt time.Time, progress, alive string) error {
+	r, err := l.c.send(ctx, locktxn.Word(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))
 	if err != nil {
 		return l.or(err)
 	}
 	if !r.Succeeded {
 		now := l.c.record(l.held.Lock, r, 0)
-		if now.Token != l.held.Token || now.UUID != l.held.UUID {
-			return l.gone(ctx, &now)
-		}
-		// The deadline in etcd was later or, when an earlier sending was committed, is this one.
-		if autoUnlockAt = now.AutoUnlockAt; autoUnlockAt.IsZero() {
-			return errors.New("somebody removed its auto_unlock_at or made it unreadable")
-		}
+		return l.gone(ctx, &now)
 	}
-	l.extendUntil(start.Add(autoUnlockAt.Sub(at) - l.set.safetyMargin))
-	return l.err()
+	l.said = r.Header.Revision
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.progress = progress
+	return nil
+}
+
+// overtaken takes over what somebody else with the uuid, such as a script below this process, said of the work since this handle did.
+// What stands in the record because of the word that is just being said is no such thing.
+func (l *Lock) overtaken(now *metadata.Document, said string) bool {
+	i := slices.IndexFunc(now.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
+	if i < 0 {
+		l.said = 0
+		return false
+	}
+	f := now.Fields[i]
+	if f.ModRevision == l.said {
+		return false
+	}
+	if l.said = f.ModRevision; f.Value == said {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.alertAt = now.AlertAt; l.alertAt.After(l.goal) {
+		l.goal = l.alertAt
+	}
+	if now.Alive != nil {
+		l.progress = now.Alive.Progress
+	}
+	return true
 }
 
 // note keeps what an extension says beyond the deadline, and tells when people are to be alerted. A heartbeat repeats what the
-// last Alive said, and an alert never comes after the auto-unlock.
+// last Alive said, whoever did, and puts the alert neither back nor after the auto-unlock.
 func (l *Lock) note(at, autoUnlockAt time.Time, heartbeat bool, progress string) (time.Time, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !heartbeat {
-		l.goal, l.progress = at.Add(l.set.expectedRunTime), progress
+		l.goal, l.progress, l.alertAt = at.Add(l.set.expectedRunTime), progress, time.Time{}
+		if l.beyond {
+			return l.goal, progress
+		}
 	}
-	if l.goal.Before(autoUnlockAt) {
-		return l.goal, l.progress
+	alertAt := autoUnlockAt
+	if l.goal.Before(alertAt) {
+		alertAt = l.goal
 	}
-	return autoUnlockAt, l.progress
+	if alertAt.Before(l.alertAt) {
+		alertAt = l.alertAt
+	}
+	return alertAt, l.progress
 }
 
 // clock is the wall clock for the deadlines of this hold. When that clock is set back while the lock is held, the deadlines still

@@ -3,6 +3,7 @@ package mutex
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -65,7 +66,7 @@ func (c *Client) work() {
 		cancel()
 		switch {
 		case err == nil:
-			c.opts.Log.Debug().Str("lock", do.lock).Str("uuid", do.uuid).Msg("cleaned up")
+			c.line(slog.LevelDebug, "cleaned up", slog.String("lock", do.lock), slog.String("uuid", do.uuid))
 			failed = 0
 		case time.Now().After(do.until):
 			c.giveUp(do, err)
@@ -81,7 +82,8 @@ func (c *Client) work() {
 }
 
 func (c *Client) giveUp(do chore, err error) {
-	c.opts.Log.Warn().Str("lock", do.lock).Str("uuid", do.uuid).Err(err).Msg("not cleaned up: what is left is auto-unlocked in its time")
+	c.line(slog.LevelWarn, "not cleaned up: what is left is auto-unlocked in its time",
+		slog.String("lock", do.lock), slog.String("uuid", do.uuid), slog.Any("error", err))
 }
 
 // next takes the oldest chore, or ends the goroutine.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -37,8 +38,12 @@ type Options struct {
 	RequestTimeout time.Duration
 
 	// Log gets a line for what no caller can be told: holds that were lost, clean-ups in the background. The zero Logger is
-	// silent.
-	Log zerolog.Logger
+	// silent. Logger gets the same, for those who log with slog; either, both or none may be set.
+	Log    zerolog.Logger
+	Logger *slog.Logger
+
+	// Hooks are told what becomes of the locks, for metrics and the like.
+	Hooks Hooks
 
 	// Now is the wall clock that is written into records; time.Now when nil. Local deadlines never use it.
 	Now func() time.Time
@@ -62,6 +67,7 @@ type Client struct {
 	marks  marks
 	leases leases
 	traces traces
+	holds  holds
 
 	mu     sync.Mutex
 	closed bool

@@ -37,6 +37,9 @@ type HeldError struct {
 	Holders             []metadata.Document
 	Free, Limit, Weight int
 
+	// Where is the file and line of this very process that took the hold of Holder; empty when another process did.
+	Where string
+
 	// Err is why the caller did not wait on, usually an error of its context; nil from TryLock, which never waits.
 	Err error
 }
@@ -49,6 +52,9 @@ func (e *HeldError) Error() string {
 		line = e.sharing()
 	case e.Holder.Token == 0:
 		line = fmt.Sprintf("lock %q is free, but others queue for it", e.Lock)
+	}
+	if e.Where != "" && e.Kind == "" {
+		line += "; this very process took it at " + e.Where
 	}
 	if e.Position > 0 {
 		line += fmt.Sprintf("; place %d in the queue", e.Position)
@@ -66,7 +72,7 @@ func (e *HeldError) Unwrap() error { return e.Err }
 type LostError struct {
 	Lock  string
 	UUID  string
-	Token int64
+	Token int64 // 0 from [Client.Adopt], which found no such hold
 
 	// Certain tells that the hold is over. Otherwise its time ran out on this machine's own clock before etcd confirmed an
 	// extension: nobody may rely on it, although it may still stand.
@@ -80,6 +86,8 @@ type LostError struct {
 // Error is one line that says who ended the hold and why, as far as that is known.
 func (e *LostError) Error() string {
 	switch {
+	case e.Token == 0 && e.Certain:
+		return e.notFound()
 	case !e.Certain:
 		return fmt.Sprintf("lock %q may be lost: its time ran out before etcd confirmed an extension", e.Lock)
 	case e.Ending != nil:
@@ -88,6 +96,18 @@ func (e *LostError) Error() string {
 		return fmt.Sprintf("lock %q was lost: it is held by %s", e.Lock, describe(&e.Holder.Record, e.At))
 	}
 	return fmt.Sprintf("lock %q was lost: its record is gone, and whoever removed it left no note", e.Lock)
+}
+
+// notFound is the line about a hold that could not be adopted.
+func (e *LostError) notFound() string {
+	line := fmt.Sprintf("lock %q is not held as %s", e.Lock, plain(e.UUID))
+	if e.Ending != nil {
+		line += ": that hold was " + describeEnding(e.Ending, e.At)
+	}
+	if e.Holder != nil {
+		return line + "; it is held by " + describe(&e.Holder.Record, e.At)
+	}
+	return line + "; nobody holds it"
 }
 
 // Is makes every LostError an [ErrNotHeld].

@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -16,6 +17,11 @@ type Lock struct {
 	set   settings
 	asked string // the name that was asked for; that of the hold is another where it is a share
 	held  locktxn.Hold
+
+	at      place // that took it
+	outer   *Lock // the innermost hold under which it was taken
+	of      *Lock // the handle whose hold this one entered again; nil for that handle itself
+	adopted bool  // another handle took it, and may have a ticket
 
 	lease *lease // of the ticket, for as long as the hold lasts; nil when the lock did not come by the queue
 	doubt bool   // a sending of the acquisition may still be on its way
@@ -35,10 +41,12 @@ type Lock struct {
 	until    time.Time // local deadline, monotonic
 	goal     time.Time // when people are to be alerted, wall clock
 	progress string    // the last note
+	alertAt  time.Time // when somebody else with the uuid wants people to be alerted, wall clock: not before
+	beyond   bool      // the alert may come after the auto-unlock, which others put off
+	inside   int       // handles that entered the hold again and were not unlocked
+	out      bool      // this handle was unlocked
 
 	leaving <-chan struct{} // closed when an UnlockWith is over; nil when there was none
-	alertAt time.Time       // when somebody else with the uuid wants people to be alerted, wall clock: not before
-	beyond  bool            // the alert may come after the auto-unlock, which others put off
 
 	timer   *time.Timer        // runs due: first for the watch of a hold that is not short, then at the local deadline
 	watched bool               // the watch was started
@@ -57,7 +65,7 @@ func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, e
 		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: a.record, UUID: a.draft.UUID, Token: token},
 		start: b.start, wall: b.wall, goal: b.wall.Add(a.set.expectedRunTime),
 		until: b.start.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
-		lost:  make(chan struct{}), turn: make(chan struct{}, 1),
+		at:    a.at, outer: a.outer,
 	}
 	l.doubt, a.doubt = a.doubt, false
 	switch at := &a.line; {
@@ -69,21 +77,39 @@ func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, e
 		c.giveBack(at.lease)
 	}
 	a.line = line{}
+	l.prepare()
+	if err := l.begin(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// prepare makes what a handle needs before anybody has it.
+func (l *Lock) prepare() {
+	l.lost, l.turn = make(chan struct{}), make(chan struct{}, 1)
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, l))
 	l.watch, l.stop = context.WithCancel(context.Background())
+}
+
+// begin starts what goes on as long as the hold does.
+func (l *Lock) begin() error {
+	c := l.c
+	c.holds.add(l)
 
 	l.mu.Lock() // the timer may fire before it is stored
 	l.timer = time.AfterFunc(min(time.Until(l.until), watchAfter), l.due)
 	l.detach = context.AfterFunc(c.ctx, func() { l.finish(ErrClosed) })
 	l.mu.Unlock()
-	if a.set.maximumHold > 0 {
+	if l.set.maximumHold > 0 {
 		c.spawn(l.beat)
 	}
 	if c.isClosed() {
-		l.Unlock()
-		return nil, ErrClosed
+		if !l.adopted {
+			l.Unlock()
+		}
+		return ErrClosed
 	}
-	return l, nil
+	return nil
 }
 
 // Name is the lock's name: that of the record, which is "pool#2" for a share of the lock "pool", see [Semaphore] and [Shared].
@@ -114,6 +140,9 @@ func (l *Lock) Lost() <-chan struct{} { return l.lost }
 // Deadline is when the context ends unless the hold is extended before: the auto-unlock minus the safety margin, on this
 // machine's clock.
 func (l *Lock) Deadline() time.Time {
+	if l.of != nil {
+		return l.of.Deadline()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.until
@@ -121,6 +150,9 @@ func (l *Lock) Deadline() time.Time {
 
 // err is why the handle ended, nil while it is held.
 func (l *Lock) err() error {
+	if l.of != nil {
+		return context.Cause(l.ctx) // of this handle, or of the hold
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cause
@@ -142,8 +174,11 @@ func (l *Lock) finish(cause error) (first bool) {
 		close(l.lost)
 	}
 	l.stop()
-	l.timer.Stop()
-	l.detach()
+	l.c.holds.remove(l)
+	if l.timer != nil { // else it never began
+		l.timer.Stop()
+		l.detach()
+	}
 	if l.lease != nil && cause != ErrUnlocked {
 		l.c.drop(l.lease) // who is next in the queue does not have to wait for this process
 	}
@@ -153,7 +188,8 @@ func (l *Lock) finish(cause error) (first bool) {
 // lose ends the handle because the hold is gone or may be.
 func (l *Lock) lose(why *LostError) *LostError {
 	if l.finish(why) {
-		l.c.opts.Log.Warn().Str("lock", l.held.Lock).Str("uuid", l.held.UUID).Int64("token", l.held.Token).Err(why).Msg("lock lost")
+		l.c.line(slog.LevelWarn, "lock lost", l.about(slog.Any("error", why))...)
+		l.tellLost(why)
 	}
 	return why
 }
@@ -186,6 +222,12 @@ func (l *Lock) extendUntil(t time.Time) {
 			l.timer.Reset(time.Until(t))
 		}
 	}
+}
+
+// putOff moves the local deadline because the record says that the lock is auto-unlocked then.
+func (l *Lock) putOff(autoUnlockAt time.Time) {
+	now := time.Now() // before the wall clock is read, whose times are rounded down
+	l.extendUntil(now.Add(autoUnlockAt.Sub(l.clock()) - time.Millisecond - l.set.safetyMargin))
 }
 
 type handleKey struct{}

@@ -26,10 +26,11 @@ const (
 
 // observe watches the hold until it is gone or the handle ends.
 func (l *Lock) observe() {
-	key := l.c.layout.Field(l.held.Lock, metadata.FieldUUID)
+	from, end := locktxn.Deadlines(l.c.layout, l.held.Lock)
 	l.c.follow(l.watch, holderRecheck, func(events []*clientv3.Event) bool {
 		timeout := holderRecheck / 3
 		gone := l.goneBy(events)
+		l.extendedBy(events)
 		if gone {
 			timeout = noteTimeout
 		} else if len(events) > 0 {
@@ -48,25 +49,48 @@ func (l *Lock) observe() {
 			l.lose(lost)
 		}
 		return true
-	}, watched{key: key})
+	}, watched{from, []clientv3.OpOption{clientv3.WithRange(end)}})
 }
 
 // goneBy tells whether one of the events ended the hold. Events older than the hold say nothing: a watch that a slow member opens
 // begins in the past.
 func (l *Lock) goneBy(events []*clientv3.Event) bool {
+	key := l.c.layout.Field(l.held.Lock, metadata.FieldUUID)
 	for _, e := range events {
-		if e.Kv.ModRevision > l.held.Token && (e.Type == clientv3.EventTypeDelete || string(e.Kv.Value) != l.held.UUID) {
+		if string(e.Kv.Key) == key && e.Kv.ModRevision > l.held.Token && (e.Type == clientv3.EventTypeDelete || string(e.Kv.Value) != l.held.UUID) {
 			return true
 		}
 	}
 	return false
 }
 
+// extendedBy heeds that somebody else who knows the uuid extended the hold: a child process, or the parent that took it.
+func (l *Lock) extendedBy(events []*clientv3.Event) {
+	key := l.c.layout.Field(l.held.Lock, metadata.FieldAutoUnlockAt)
+	for _, e := range events {
+		if e.Type == clientv3.EventTypePut && string(e.Kv.Key) == key && e.Kv.ModRevision > l.held.Token {
+			l.deadlineIs(string(e.Kv.Value))
+		}
+	}
+}
+
+func (l *Lock) deadlineIs(text string) {
+	if t, err := metadata.ParseTime(text); err == nil {
+		l.putOff(t)
+	}
+}
+
 // ask asks etcd whether the hold stands: nil, or how it was lost.
 func (l *Lock) ask(ctx context.Context) (*LostError, error) {
 	r, err := l.c.send(ctx, locktxn.Ask(l.c.layout, l.held))
-	if err != nil || r.Succeeded {
+	if err != nil {
 		return nil, err
+	}
+	if r.Succeeded {
+		for _, kv := range r.keys(0).Kvs {
+			l.deadlineIs(string(kv.Value))
+		}
+		return nil, nil
 	}
 	lost := l.lostError()
 	lost.Ending = l.c.ending(r, 0)

@@ -39,6 +39,7 @@ type settings struct {
 	attributes      map[string]any
 	backtraceDepth  int
 	barge           bool
+	reentrant       bool
 	onWait          func(Waiting)
 	kind            kind
 	only            []clientv3.Cmp // conditions and writes of the caller's, see Only and With

@@ -40,11 +40,16 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 	if err == nil && parts[0].set.kind.shared() {
 		err = errors.New("TryLockAll takes plain locks only: use LockAll")
 	}
+	if err == nil {
+		err = already(ctx, parts)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
 	}
+	began := time.Now()
 	j := &joint{c: c, parts: parts, only: parts[0].set.only, with: parts[0].set.with}
 	locks, err := j.try(ctx)
+	j.waited(began, locks, err)
 	if err != nil {
 		return nil, explainAll(names, err)
 	}
@@ -62,12 +67,17 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	if err == nil && parts[0].set.conditional() {
 		err = errWaits
 	}
+	if err == nil {
+		err = already(ctx, parts)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
 	}
 	if len(parts) <= MaxTogether && !parts[0].set.kind.shared() {
+		began := time.Now()
 		j := &joint{c: c, parts: parts}
 		if locks, err := j.try(ctx); err == nil {
+			j.waited(began, locks, nil)
 			return together(locks), nil
 		}
 	}
@@ -203,7 +213,9 @@ func started(locks []*Lock) error {
 // together makes one handle of several.
 func together(locks []*Lock) *Locks {
 	ctx := context.Background()
+	outer := locks[0].outer
 	for _, l := range slices.Backward(locks) {
+		l.outer, outer = outer, l // who holds one of them holds them all
 		ctx = context.WithValue(ctx, handleKey{}, l)
 	}
 	g := &Locks{locks: locks}

@@ -255,7 +255,7 @@ func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
 		failed <- err
 	}()
 	for key := range watches {
-		if key == "/mutexes/a/uuid" {
+		if key == "/mutexes/a/auto_unlock_at" {
 			break
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Unlock ends the handle's context and gives the lock back. It takes no context, because a lock must be given back however the
@@ -14,12 +15,17 @@ import (
 // nil means that the lock was held until now and is free. A [*LostError] means that it had been lost before: the work may have
 // run while another held the lock. Calling it again does nothing and returns the same.
 func (l *Lock) Unlock() error {
-	l.unlock.Do(func() { l.unlockErr = l.release() })
+	l.unlock.Do(func() { l.unlockErr = l.exit() })
 	return l.unlockErr
 }
 
-func (l *Lock) release() error {
-	l.finish(ErrUnlocked)
+func (l *Lock) release() (err error) {
+	if l.finish(ErrUnlocked) {
+		defer func() { l.released(err) }()
+	}
+	if l.err() == ErrDetached {
+		return nil
+	}
 	if lost, isLost := l.err().(*LostError); isLost && lost.Certain {
 		return lost
 	}
@@ -40,7 +46,7 @@ func (l *Lock) release() error {
 }
 
 func (l *Lock) releasing() locktxn.Txn {
-	if l.lease != nil {
+	if l.lease != nil || l.adopted && metadata.IsUUID(l.held.UUID) {
 		return locktxn.HandOver(l.c.layout, l.held)
 	}
 	return locktxn.Release(l.c.layout, l.held)

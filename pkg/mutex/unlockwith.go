@@ -30,6 +30,9 @@ func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
 
 // unlockWith also does writes of this package's own, which may lie below the prefix.
 func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error {
+	if err := l.alone(); err != nil {
+		return err
+	}
 	release := l.releasing()
 	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1 - len(own)
 	if err := l.c.checkWrites(only, writes, room); err != nil {
@@ -95,7 +98,9 @@ func (l *Lock) leave() (done func()) {
 
 // left ends the handle of a lock that was given back.
 func (l *Lock) left() error {
-	l.finish(ErrUnlocked)
+	if l.finish(ErrUnlocked) {
+		l.released(nil)
+	}
 	l.unlock.Do(func() { l.letGo(true) })
 	return nil
 }

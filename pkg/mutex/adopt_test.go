@@ -1,0 +1,318 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// family is a process that holds lock "a" and its child, each with a connection of its own.
+func family(t *testing.T, opts ...mutex.Option) (etcd *clientv3.Client, parent *mutex.Lock, child *mutex.Client) {
+	server := etcdtest.Start(t)
+	etcd = server.Client(t)
+	return etcd, take(t, newClient(t, etcd), "a", opts...), newClient(t, server.Client(t))
+}
+
+func adopt(t testing.TB, c *mutex.Client, uuid string, opts ...mutex.Option) *mutex.Lock {
+	t.Helper()
+	l, err := c.Adopt(context.Background(), "a", uuid, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestChildHoldsWhatItsParentTook(t *testing.T) {
+	etcd, parent, locks := family(t, mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(30*time.Minute))
+	child := adopt(t, locks, parent.UUID())
+	if child.Name() != "a" || child.UUID() != parent.UUID() || child.Token() != parent.Token() || mutex.FromContext(child.Context()) != child {
+		t.Errorf("the child has %s %s token %d", child.Name(), child.UUID(), child.Token())
+	}
+	if d := child.Deadline().Sub(parent.Deadline()).Abs(); d > 100*time.Millisecond {
+		t.Errorf("the deadlines are %v apart", d)
+	}
+	if err := child.Alive(context.Background(), "2 of 3"); err != nil {
+		t.Fatal(err)
+	}
+	doc := read(t, etcd, "a")
+	if alert, unlock := doc.AlertAt.Sub(doc.Alive.At), doc.AutoUnlockAt.Sub(doc.Alive.At); alert != 10*time.Minute || unlock != 30*time.Minute || doc.Alive.Progress != "2 of 3" {
+		t.Errorf("alert in %v, auto-unlock in %v, %q", alert, unlock, doc.Alive.Progress)
+	}
+	r, err := etcd.Txn(context.Background()).If(child.Guard()).Then(clientv3.OpPut("/x", "1")).Commit()
+	if err != nil || !r.Succeeded {
+		t.Errorf("the guard does not hold: %v", err)
+	}
+	if err := child.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if n := count(t, etcd); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+	<-parent.Lost() // who gives it back does so for both
+	if err := parent.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
+		t.Errorf("the parent's unlock: %v", err)
+	}
+}
+
+func TestHoldOfAnotherIsNotAdopted(t *testing.T) {
+	etcd, parent, locks := family(t, mutex.Purpose("invoices"))
+	const other = "11111111-2222-4333-8444-555555555555"
+	for _, c := range []struct {
+		about, uuid, want string
+		change            func()
+	}{
+		{"it has another uuid", other, `lock "a" is not held as ` + other + "; it is held by billing on host-1", func() {}},
+		{"a person removed it", parent.UUID(), `: that hold was force-unlocked by ann just now: a mistake; nobody holds it`,
+			func() { removeWith(t, etcd, metadata.EndedForced, "ann", "a mistake") }},
+		{"nobody holds the lock", other, `lock "a" is not held as ` + other + "; nobody holds it", func() {}},
+	} {
+		c.change()
+		l, err := locks.Adopt(context.Background(), "a", c.uuid)
+		if _, isLost := errors.AsType[*mutex.LostError](err); l != nil || !isLost || !errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, %v", c.about, l, err)
+		}
+	}
+	for _, bad := range [][2]string{{"", other}, {"a", ""}} {
+		if _, err := locks.Adopt(context.Background(), bad[0], bad[1]); err == nil || errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("adopt %q as %q: %v", bad[0], bad[1], err)
+		}
+	}
+	if _, err := locks.Adopt(context.Background(), "a", other, mutex.AutoUnlockAfter(-1)); err == nil || !strings.Contains(err.Error(), "must be positive") {
+		t.Errorf("a negative time: %v", err)
+	}
+}
+
+func TestEachSeesThatTheOtherExtends(t *testing.T) {
+	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Minute))
+	child := adopt(t, locks, parent.UUID(), mutex.AutoUnlockAfter(time.Hour))
+	if err := child.Alive(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the parent's new deadline", func() bool { return time.Until(parent.Deadline()) > 50*time.Minute })
+	if err := parent.Alive(context.Background(), "half"); err != nil {
+		t.Errorf("an extension that is shorter than the child's: %v", err)
+	}
+	if doc := read(t, etcd, "a"); doc.Alive.Progress != "half" || time.Until(doc.AutoUnlockAt) < 50*time.Minute {
+		t.Errorf("then the record says %+v, auto-unlock in %v", doc.Alive, time.Until(doc.AutoUnlockAt))
+	}
+	again := adopt(t, locks, parent.UUID(), mutex.AutoUnlockAfter(3*time.Hour))
+	if err := again.Alive(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the child's new deadline", func() bool { return time.Until(child.Deadline()) > 2*time.Hour })
+	again.Detach()
+	child.Detach()
+	parent.Unlock()
+}
+
+func TestAdoptedHoldThatIsTakenAwayIsLost(t *testing.T) {
+	etcd, parent, locks := family(t)
+	child := adopt(t, locks, parent.UUID())
+	removeWith(t, etcd, metadata.EndedForced, "ann", "a mistake")
+	<-child.Lost()
+	lost, _ := errors.AsType[*mutex.LostError](context.Cause(child.Context()))
+	if lost == nil || lost.Ending == nil || lost.Ending.By != "ann" || lost.Token == 0 {
+		t.Errorf("the child is told %v", context.Cause(child.Context()))
+	}
+	if err := child.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
+		t.Errorf("alive: %v", err)
+	}
+}
+
+func TestHoldIsHandedOver(t *testing.T) {
+	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
+	parent.Detach()
+	if cause := context.Cause(parent.Context()); cause != mutex.ErrDetached || !errors.Is(cause, mutex.ErrNotHeld) {
+		t.Errorf("the cause is %v", cause)
+	}
+	if err := parent.Unlock(); err != nil || read(t, etcd, "a").UUID != parent.UUID() {
+		t.Errorf("unlock after detach: %v", err)
+	}
+	if err := parent.Alive(context.Background()); !errors.Is(err, mutex.ErrDetached) {
+		t.Errorf("alive after detach: %v", err)
+	}
+	child := adopt(t, locks, parent.UUID())
+	if err := child.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A parent that got the lock by waiting keeps a ticket while it holds; whoever gives the hold back ends that, too.
+func TestAdoptedHoldThatCameByTheQueueIsHandedToTheNextInLine(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	first := take(t, c, "a")
+	one, two := q.wait(c), q.wait(c)
+	q.unlock(first)
+	parent := q.turn(one)
+	child := adopt(t, q.client(), parent.UUID())
+	if err := child.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	q.unlock(q.turn(two))
+	parent.Unlock()
+}
+
+func TestDetachedHoldThatCameByTheQueueIsWaitedFor(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	first := take(t, c, "a")
+	one, two := q.wait(c), q.wait(c)
+	q.unlock(first)
+	parent := q.turn(one)
+	parent.Detach()
+	child := adopt(t, q.client(), parent.UUID())
+	select {
+	case <-two.got:
+		t.Fatal("two hold the lock")
+	case <-time.After(300 * time.Millisecond):
+	}
+	if err := child.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	q.unlock(q.turn(two))
+}
+
+func TestAdoptedHoldKeepsItsTime(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		parent := take(t, locks, "a", mutex.ExpectedRunTime(20*time.Minute), mutex.AutoUnlockAfter(time.Hour), mutex.SafetyMargin(time.Minute))
+		time.Sleep(50 * time.Minute)
+		f.set(func() { f.latency = time.Second })
+		start := time.Now()
+		child := adopt(t, locks, parent.UUID(), mutex.SafetyMargin(time.Minute))
+		if d := child.Deadline().Sub(start); d != 9*time.Minute {
+			t.Errorf("the child has %v from before it asked, want 9m", d)
+		}
+		<-child.Lost()
+		if err := parent.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The clock of the child is behind that of the parent: the record says that it can not be as early as that.
+func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
+	bubbleWith(t, mutex.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Hour) }}, func(t *testing.T, f *fake, slow *mutex.Client) {
+		locks, err := mutex.New(f.client(), mutex.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Close()
+		parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+		child := adopt(t, slow, parent.UUID())
+		if d := time.Until(child.Deadline()); d > time.Hour {
+			t.Errorf("the child believes that it has %v", d)
+		}
+		if err := parent.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestHoldWhoseTimeIsOverIsExtendedByItsAdoption(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		parent := take(t, locks, "a", mutex.ExpectedRunTime(20*time.Minute), mutex.AutoUnlockAfter(time.Hour))
+		alert := f.record(t, "a").AlertAt
+		time.Sleep(3 * time.Hour)
+		child := adopt(t, locks, parent.UUID())
+		if d := time.Until(f.record(t, "a").AutoUnlockAt); d != time.Hour {
+			t.Errorf("auto-unlock in %v", d)
+		}
+		if at := f.record(t, "a").AlertAt; !at.Equal(alert) {
+			t.Errorf("the adoption moved the alert to %v", at)
+		}
+		if err := child.Unlock(); err != nil {
+			t.Error(err)
+		}
+		parent.Unlock()
+	})
+}
+
+func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		const uuid = "11111111-2222-4333-8444-555555555555"
+		f.put("/mutexes/a/uuid", uuid)
+		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(time.Hour)))
+		l := adopt(t, locks, uuid)
+		if err := l.Alive(context.Background()); err == nil || !strings.Contains(err.Error(), "adopt it with AutoUnlockAfter") {
+			t.Errorf("alive: %v", err)
+		}
+		l.Detach()
+		f.put("/mutexes/a/auto_unlock_at", "soon")
+		l = adopt(t, locks, uuid)
+		<-l.Lost()
+		if err := l.Unlock(); err != nil {
+			t.Errorf("unlock: %v", err)
+		}
+		if doc := f.record(t, "a"); len(doc.Fields) > 0 {
+			t.Errorf("the record stays: %+v", doc.Record)
+		}
+	})
+}
+
+// A script below the process says how it goes, as mutexctl alive does: the heartbeat of the process must not unsay it.
+func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.ExpectedRunTime(2*time.Minute), mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(24*time.Hour))
+		time.Sleep(91 * time.Second)
+		script := adopt(t, locks, l.UUID(), mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(time.Minute))
+		if err := script.Alive(context.Background(), "3 of 12"); err != nil {
+			t.Fatal(err)
+		}
+		script.Detach()
+		said := f.record(t, "a").AlertAt
+		if d := time.Until(said); d != 10*time.Minute {
+			t.Fatalf("the script put the alert off by %v", d)
+		}
+		for range 20 {
+			time.Sleep(20 * time.Second)
+			doc := f.record(t, "a")
+			if doc.AlertAt.Before(said) || doc.Alive.Progress != "3 of 12" {
+				t.Fatalf("after %v the heartbeat has set the alert to %v, before %v, and says %q", time.Since(said)+10*time.Minute, doc.AlertAt, said, doc.Alive.Progress)
+			}
+			if d := time.Until(doc.AutoUnlockAt); d < 40*time.Second {
+				t.Fatalf("the heartbeat stopped: auto-unlock in %v", d)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		if at := f.record(t, "a").AlertAt; !at.Equal(said) {
+			t.Errorf("the heartbeat put off the alert to %v, the script wanted %v", at, said)
+		}
+		if err := l.Alive(context.Background(), "done"); err != nil {
+			t.Fatal(err)
+		}
+		if doc := f.record(t, "a"); time.Until(doc.AlertAt) > 2*time.Minute || doc.Alive.Progress != "done" {
+			t.Errorf("then the process itself says: alert in %v, %q", time.Until(doc.AlertAt), doc.Alive.Progress)
+		}
+		l.Unlock()
+	})
+}
+
+// Two heartbeats of one hold, of parent and child, do not take each other for progress.
+func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(24*time.Hour))
+		alert := time.Now().Add(10 * time.Minute)
+		child := adopt(t, locks, l.UUID(), mutex.Heartbeat(time.Hour))
+		time.Sleep(30 * time.Minute)
+		if at := f.record(t, "a").AlertAt; at.After(alert) {
+			t.Errorf("the alert is put off to %v, want %v", at, alert)
+		}
+		if err := context.Cause(child.Context()); err != nil {
+			t.Errorf("the child's handle ended: %v", err)
+		}
+		child.Detach()
+		time.Sleep(30 * time.Minute)
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,213 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Hooks are told what becomes of the locks of a client: for metrics, traces and tests. Each may be nil, and costs nothing then. Package
+// mutexmetrics has some that feed Prometheus.
+//
+// A hook is called by whoever did the thing, without any lock of this package held, so it may use the client; Lock, Alive and Unlock
+// return after it did. Lost, and Extended of a heartbeat, come from goroutines of the client. Hooks of one client may run at the
+// same time. Nothing recovers from a panic in a hook: it ends the program, or unwinds the caller, which then may hold a lock that
+// it does not know of until that is auto-unlocked.
+type Hooks struct {
+	// Acquired is told how each Lock, TryLock and Do ended its wait. It is not told of calls that were refused for their arguments, nor of
+	// [Client.Adopt] and of holds that are entered again, see [Reentrant].
+	Acquired func(Acquired)
+
+	// Extended is told of each Alive and each heartbeat.
+	Extended func(Extended)
+
+	// Lost is told when a handle ends without its holder's doing. Of each handle that ends either this or Released is told.
+	Lost func(Lost)
+
+	// Released is told of each Unlock that gives a hold back, or finds only then that it is gone.
+	Released func(Released)
+}
+
+// Result is how something ended, as a word of a small set: the value of a label.
+type Result string
+
+// The results.
+const (
+	ResultAcquired Result = "acquired"
+	ResultHeld     Result = "held"     // somebody else holds it, or is before in the queue, and it was not waited for
+	ResultGaveUp   Result = "gave_up"  // the caller's context ended, or the client was closed
+	ResultRefused  Result = "refused"  // a condition of the caller's did not hold
+	ResultExtended Result = "extended" // etcd confirmed the hold
+	ResultReleased Result = "released" // it was held until now and is free
+	ResultLost     Result = "lost"     // it had been lost before
+	ResultError    Result = "error"    // etcd did not answer in time or refused
+)
+
+// AcquireResults, ExtendResults and LostReasons are all the words that the hooks use, for who wants to have a series for each from
+// the beginning.
+func AcquireResults() []Result {
+	return []Result{ResultAcquired, ResultHeld, ResultGaveUp, ResultRefused, ResultError}
+}
+
+// ExtendResults are the results of [Extended].
+func ExtendResults() []Result { return []Result{ResultExtended, ResultLost, ResultError} }
+
+// Acquired is the end of a wait for a lock.
+type Acquired struct {
+	Lock   string // as the caller named it
+	Result Result
+	Waited time.Duration // from the call until its end; without a rival it is the round trip to etcd
+	Hold   *Lock         // nil unless acquired
+	Err    error         // nil if acquired
+}
+
+// Extended is an attempt to put off alert and auto-unlock.
+type Extended struct {
+	Hold      *Lock
+	Result    Result
+	Heartbeat bool
+	Took      time.Duration
+	Err       error
+}
+
+// Reason is why a hold was lost, as a word of a small set.
+type Reason string
+
+// The reasons.
+const (
+	ReasonForced       Reason = "forced"        // a person removed it
+	ReasonAutoUnlocked Reason = "auto_unlocked" // an unlocker did, because it was not extended in time
+	ReasonRemoved      Reason = "removed"       // somebody did who left no note
+	ReasonTime         Reason = "time"          // its time ran out here before etcd confirmed an extension; it may still stand
+)
+
+// LostReasons are the reasons of [Lost].
+func LostReasons() []Reason {
+	return []Reason{ReasonForced, ReasonAutoUnlocked, ReasonRemoved, ReasonTime}
+}
+
+// Lost is the end of a handle that its holder did not bring about.
+type Lost struct {
+	Hold   *Lock
+	Reason Reason
+	Held   time.Duration // since the acquisition was sent
+	Err    *LostError
+}
+
+// Released is the end of an Unlock.
+type Released struct {
+	Hold   *Lock
+	Result Result        // released, lost, or error: then the giving back goes on in the background
+	Held   time.Duration // since the acquisition was sent, or since the hold was adopted
+	Err    error
+}
+
+// And are hooks that call h and then others.
+func (h Hooks) And(others Hooks) Hooks {
+	return Hooks{
+		Acquired: both(h.Acquired, others.Acquired), Extended: both(h.Extended, others.Extended),
+		Lost: both(h.Lost, others.Lost), Released: both(h.Released, others.Released),
+	}
+}
+
+func both[E any](f, g func(E)) func(E) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(e E) { f(e); g(e) }
+}
+
+// waited tells the hook how an acquisition that began at this time ended.
+func (a *acquisition) waited(began time.Time, l *Lock, err error) {
+	if hook := a.c.opts.Hooks.Acquired; hook != nil {
+		hook(Acquired{Lock: a.lock, Result: acquireResult(err), Waited: time.Since(began), Hold: l, Err: err})
+	}
+}
+
+// waited tells the hook of each lock that was taken, or of the one for which the others were not.
+func (j *joint) waited(began time.Time, locks []*Lock, err error) {
+	for i, l := range locks {
+		j.parts[i].waited(began, l, nil)
+	}
+	if err == nil {
+		return
+	}
+	failed := j.parts[0]
+	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
+		for _, a := range j.parts {
+			if a.lock == held.Lock {
+				failed = a
+			}
+		}
+	}
+	failed.waited(began, nil, err)
+}
+
+func acquireResult(err error) Result {
+	_, isHeld := errors.AsType[*HeldError](err)
+	switch {
+	case err == nil:
+		return ResultAcquired
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && isHeld, errors.Is(err, ErrClosed):
+		return ResultGaveUp
+	case errors.Is(err, ErrCondition):
+		return ResultRefused
+	case isHeld:
+		return ResultHeld
+	}
+	return ResultError
+}
+
+func (l *Lock) extended(began time.Time, heartbeat bool, err error) {
+	hook := l.c.opts.Hooks.Extended
+	if hook == nil {
+		return
+	}
+	result := ResultError
+	switch {
+	case err == nil:
+		result = ResultExtended
+	case errors.Is(err, ErrNotHeld):
+		result = ResultLost
+	}
+	hook(Extended{Hold: l, Result: result, Heartbeat: heartbeat, Took: time.Since(began), Err: err})
+}
+
+func (l *Lock) tellLost(why *LostError) {
+	if hook := l.c.opts.Hooks.Lost; hook != nil {
+		hook(Lost{Hold: l, Reason: why.Reason(), Held: time.Since(l.start), Err: why})
+	}
+}
+
+// Reason is why the hold was lost, in a word.
+func (e *LostError) Reason() Reason {
+	switch {
+	case !e.Certain:
+		return ReasonTime
+	case e.Ending == nil:
+		return ReasonRemoved
+	case e.Ending.Ended == metadata.EndedAutoUnlocked:
+		return ReasonAutoUnlocked
+	}
+	return ReasonForced
+}
+
+func (l *Lock) released(err error) {
+	hook := l.c.opts.Hooks.Released
+	if hook == nil {
+		return
+	}
+	result := ResultError
+	switch {
+	case err == nil:
+		result = ResultReleased
+	case errors.Is(err, ErrNotHeld):
+		result = ResultLost
+	}
+	hook(Released{Hold: l, Result: result, Held: time.Since(l.start), Err: err})
+}

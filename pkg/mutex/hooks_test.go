@@ -1,0 +1,168 @@
+package mutex_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// diary is what hooks were told, a line each.
+type diary struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (d *diary) write(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, fmt.Sprintf(format, args...))
+}
+
+func (d *diary) want(t *testing.T, lines ...string) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Equal(d.lines, lines) {
+		t.Errorf("the hooks were told\n  %s\nwant\n  %s", strings.Join(d.lines, "\n  "), strings.Join(lines, "\n  "))
+	}
+	d.lines = nil
+}
+
+func (d *diary) hooks() mutex.Hooks {
+	return mutex.Hooks{
+		Acquired: func(e mutex.Acquired) {
+			d.write("%s %s after %v, hold %v, error %v", e.Lock, e.Result, e.Waited, e.Hold != nil, e.Err != nil)
+		},
+		Extended: func(e mutex.Extended) {
+			d.write("%s %s, heartbeat %v, after %v, error %v", e.Hold.Name(), e.Result, e.Heartbeat, e.Took, e.Err != nil)
+		},
+		Lost: func(e mutex.Lost) {
+			d.write("%s lost after %v: %s, certain %v", e.Hold.Name(), e.Held.Round(time.Second), e.Reason, e.Err.Certain)
+		},
+		Released: func(e mutex.Released) {
+			d.write("%s %s after %v, error %v", e.Hold.Name(), e.Result, e.Held.Round(time.Second), e.Err != nil)
+		},
+	}
+}
+
+func TestHooksAreToldTheStoryOfALock(t *testing.T) {
+	var d diary
+	bubbleWith(t, mutex.Options{Hooks: d.hooks()}, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute))
+		locks.TryLock(context.Background(), "a")
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		locks.Lock(ctx, "a")
+		l.Alive(context.Background())
+		l.Unlock()
+		d.want(t, "a acquired after 0s, hold true, error false", "a held after 0s, hold false, error true",
+			"a gave_up after 3s, hold false, error true", "a extended, heartbeat false, after 0s, error false",
+			"a released after 3s, error false")
+
+		l = take(t, locks, "a", mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(10*time.Second), mutex.SafetyMargin(time.Second))
+		time.Sleep(4 * time.Second)
+		f.put("/mutexes/a/uuid", "another")
+		<-l.Lost()
+		l.Unlock()
+		d.want(t, "a acquired after 0s, hold true, error false", "a extended, heartbeat true, after 0s, error false",
+			"a lost after 4s: removed, certain true")
+		f.set(func() { clear(f.keys) })
+
+		l = take(t, locks, "b", mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(time.Second))
+		f.set(func() { f.away = true })
+		<-l.Lost()
+		time.Sleep(time.Second)
+		f.set(func() { f.away = false })
+		l.Unlock()
+		d.want(t, "b acquired after 0s, hold true, error false", "b lost after 59s: time, certain false")
+
+		f.set(func() { f.away = true })
+		locks.TryLock(context.Background(), "c")
+		d.want(t, "c error after 15s, hold false, error true")
+		f.set(func() { f.away = false })
+		locks.TryLock(context.Background(), "")
+		d.want(t)
+	})
+}
+
+func TestHooksMayUseTheClient(t *testing.T) {
+	var locks *mutex.Client
+	hooks := mutex.Hooks{
+		Acquired: func(e mutex.Acquired) {
+			if e.Hold != nil {
+				e.Hold.Alive(context.Background(), "acquired")
+			}
+		},
+		Lost: func(e mutex.Lost) { e.Hold.Unlock() },
+	}
+	bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, c *mutex.Client) {
+		locks = c
+		l := take(t, locks, "a")
+		if p := f.record(t, "a").Alive.Progress; p != "acquired" {
+			t.Errorf("progress is %q", p)
+		}
+		time.Sleep(time.Second)
+		f.put("/mutexes/a/uuid", "another")
+		<-l.Lost()
+	})
+}
+
+func TestHooksAreCalledOneAfterTheOther(t *testing.T) {
+	var first, second diary
+	bubbleWith(t, mutex.Options{Hooks: first.hooks().And(mutex.Hooks{}).And(second.hooks())}, func(t *testing.T, _ *fake, locks *mutex.Client) {
+		take(t, locks, "a").Unlock()
+		want := []string{"a acquired after 0s, hold true, error false", "a released after 0s, error false"}
+		first.want(t, want...)
+		second.want(t, want...)
+	})
+}
+
+func TestPanicOfAHookUnwindsTheCaller(t *testing.T) {
+	bubbleWith(t, mutex.Options{Hooks: mutex.Hooks{Acquired: func(mutex.Acquired) { panic("hook") }}}, func(t *testing.T, f *fake, locks *mutex.Client) {
+		defer func() {
+			if recover() != "hook" {
+				t.Error("the panic went elsewhere")
+			}
+			if f.record(t, "a").Token == 0 {
+				t.Error("the lock is not held")
+			}
+		}()
+		locks.TryLock(context.Background(), "a")
+	})
+}
+
+func TestLossIsLoggedByBothLoggers(t *testing.T) {
+	var plain, structured bytes.Buffer
+	o := mutex.Options{Log: zerolog.New(&plain), Logger: slog.New(slog.NewTextHandler(&structured, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.Heartbeat(time.Minute), mutex.AutoUnlockAfter(30*time.Second))
+		f.set(func() { f.away = true })
+		<-l.Lost()
+		f.set(func() { f.away = false })
+		if err := l.Unlock(); err != nil && !errors.Is(err, mutex.ErrNotHeld) {
+			t.Error(err)
+		}
+		token := fmt.Sprint(l.Token())
+		for _, want := range []string{`"level":"warn","lock":"a","uuid":"` + l.UUID() + `","token":` + token + `,"error":"lock \"a\" may be lost`, `"message":"lock lost"`, `"message":"heartbeat failed"`} {
+			if !strings.Contains(plain.String(), want) {
+				t.Errorf("zerolog has no %s in %s", want, &plain)
+			}
+		}
+		for _, want := range []string{`level=WARN msg="lock lost" lock=a uuid=` + l.UUID() + ` token=` + token + ` error="lock \"a\" may be lost`, `msg="heartbeat failed"`} {
+			if !strings.Contains(structured.String(), want) {
+				t.Errorf("slog has no %s in %s", want, &structured)
+			}
+		}
+	})
+}

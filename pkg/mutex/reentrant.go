@@ -1,0 +1,135 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Reentrant has [Client.Lock], [Client.TryLock] and [Client.Do] use the hold of that lock under which ctx was made, by [Client.Do] or
+// [Lock.Context], where there is one: they return another handle of it at once, and the lock is given back when the last handle was
+// unlocked. The context of the outer handle ends then, too, and not before.
+//
+// The other options of the inner call count for nothing: purpose and times are those of the outer one. Without this option the
+// call fails with an [*AlreadyHeldError].
+func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
+
+// AlreadyHeldError says that the caller waits for itself: its context was made under a hold of the lock that it asks for. With
+// [Reentrant] it would get the same hold once more.
+type AlreadyHeldError struct {
+	Lock  string
+	Where string    // took it: the file and line that called this package
+	Since time.Time // wall clock
+	At    time.Time // of this error, wall clock
+}
+
+// Error is one line.
+func (e *AlreadyHeldError) Error() string {
+	return fmt.Sprintf("lock %q is already held by you at %s, taken %s", e.Lock, e.Where, relative(e.Since, e.At))
+}
+
+// again looks for a hold of the wanted lock among those under which ctx was made, at whatever depth: it is entered again, or the error is an
+// [*AlreadyHeldError]. Without one both are nil.
+func (a *acquisition) again(ctx context.Context) (*Lock, error) {
+	a.outer = FromContext(ctx)
+	for l := a.outer; l != nil; l = l.outer {
+		hold := l.root()
+		if hold.asked != a.lock || hold.c.layout != a.c.layout || hold.c.etcd != a.c.etcd {
+			continue
+		}
+		if a.set.reentrant && hold.covers(a) {
+			if inner := hold.enter(a.outer); inner != nil {
+				return inner, nil
+			}
+			continue
+		}
+		if hold.err() == nil {
+			return nil, &AlreadyHeldError{Lock: a.lock, Where: hold.at.String(), Since: hold.wall, At: a.c.wall()}
+		}
+	}
+	return nil, nil
+}
+
+// covers tells whether who has the hold may do all that the acquisition is for: who reads may not write, and who has two permits has not
+// three.
+func (l *Lock) covers(a *acquisition) bool {
+	has, wants := l.set.kind, a.set.kind
+	switch {
+	case has.name == wants.name:
+		return wants.weight <= has.weight
+	case has.name == metadata.HoldsExclusive:
+		return wants.shared()
+	}
+	return false
+}
+
+// alone is an error unless this handle is the only one of its hold.
+func (l *Lock) alone() error {
+	hold := l.root()
+	hold.mu.Lock()
+	defer hold.mu.Unlock()
+	if l != hold || hold.inside > 0 {
+		return errors.New("the hold was entered again, and other handles rely on it: unlock all but the first one before")
+	}
+	return nil
+}
+
+// already is the error of a caller that holds one of several locks that it wants together.
+func already(ctx context.Context, parts []*acquisition) error {
+	for _, a := range parts {
+		if a.set.reentrant {
+			return errors.New("several locks that are taken together can not be Reentrant")
+		}
+		if _, err := a.again(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// root is the handle that the acquisition made.
+func (l *Lock) root() *Lock {
+	if l.of != nil {
+		return l.of
+	}
+	return l
+}
+
+// enter makes another handle of the hold, nil when it has ended.
+func (l *Lock) enter(outer *Lock) *Lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause != nil || l.out && l.inside == 0 {
+		return nil
+	}
+	l.inside++
+	inner := &Lock{of: l, c: l.c, set: l.set, held: l.held, asked: l.asked, at: l.at, outer: outer, start: l.start, wall: l.wall, lost: l.lost}
+	inner.ctx, inner.cancel = context.WithCancelCause(context.WithValue(l.ctx, handleKey{}, inner))
+	return inner
+}
+
+// exit gives one handle of the hold back, and the hold with the last one.
+func (l *Lock) exit() error {
+	hold := l.root()
+	if l != hold {
+		l.cancel(ErrUnlocked)
+	}
+	hold.mu.Lock()
+	if l == hold {
+		hold.out = true
+	} else {
+		hold.inside--
+	}
+	last := hold.out && hold.inside == 0
+	hold.mu.Unlock()
+	if !last {
+		if lost, isLost := hold.err().(*LostError); isLost {
+			return lost
+		}
+		return nil
+	}
+	return hold.release()
+}

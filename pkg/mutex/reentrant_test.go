@@ -1,0 +1,163 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func TestWhoAsksForItsOwnLockIsToldWhereItTookIt(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *fake, locks *mutex.Client) {
+		nothing := func(context.Context) error { t.Error("it ran"); return nil }
+		for about, again := range map[string]func(context.Context) error{
+			"Lock":    func(ctx context.Context) error { _, err := locks.Lock(ctx, "a"); return err },
+			"TryLock": func(ctx context.Context) error { _, err := locks.TryLock(ctx, "a"); return err },
+			"Do":      func(ctx context.Context) error { return locks.Do(ctx, "a", nothing) },
+			"Do within the hold of another lock": func(ctx context.Context) error {
+				return locks.Do(ctx, "b", func(ctx context.Context) error { return locks.Do(ctx, "a", nothing) })
+			},
+			"Lock under the context of another handle": func(ctx context.Context) error {
+				b, err := locks.Lock(ctx, "b")
+				if err != nil {
+					return err
+				}
+				defer b.Unlock()
+				return locks.Do(b.Context(), "a", nothing)
+			},
+		} {
+			for _, opts := range [][]mutex.Option{nil, {mutex.BacktraceDepth(0)}} {
+				start := time.Now()
+				err := locks.Do(context.Background(), "a", again, opts...)
+				already, ok := errors.AsType[*mutex.AlreadyHeldError](err)
+				if !ok || already.Lock != "a" || time.Since(start) > 0 {
+					t.Errorf("%s: after %v: %v", about, time.Since(start), err)
+					continue
+				}
+				if !regexp.MustCompile(`/reentrant_test\.go:\d+$`).MatchString(already.Where) || !strings.HasPrefix(err.Error(), `lock "a" is already held by you at `+already.Where) {
+					t.Errorf("%s: %v", about, err)
+				}
+			}
+		}
+	})
+}
+
+func TestHoldThatEndedIsNoneOfTheCallers(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		ctx := l.Context()
+		l.Unlock()
+		again, err := locks.Lock(context.WithoutCancel(ctx), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		again.Unlock()
+	})
+}
+
+func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		outer := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+		inner, err := locks.Lock(outer.Context(), "a", mutex.Reentrant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		third, err := locks.TryLock(inner.Context(), "a", mutex.Reentrant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inner.UUID() != outer.UUID() || third.Token() != outer.Token() || inner == outer || mutex.FromContext(inner.Context()) != inner {
+			t.Errorf("the inner handle is of %s, the outer one of %s", inner.UUID(), outer.UUID())
+		}
+		time.Sleep(30 * time.Minute)
+		if err := inner.Alive(context.Background(), "half"); err != nil || time.Until(outer.Deadline()) < 50*time.Minute || inner.Deadline() != outer.Deadline() {
+			t.Errorf("alive through the inner handle: %v, outer deadline in %v", err, time.Until(outer.Deadline()))
+		}
+		for range 2 { // the second call does nothing
+			if err := inner.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+		if context.Cause(inner.Context()) != mutex.ErrUnlocked || outer.Context().Err() != nil || third.Context().Err() != nil {
+			t.Errorf("after the unlock of the inner handle: %v, outer %v, third %v", context.Cause(inner.Context()), context.Cause(outer.Context()), context.Cause(third.Context()))
+		}
+		if err := inner.Alive(context.Background()); !errors.Is(err, mutex.ErrUnlocked) {
+			t.Errorf("alive through an unlocked handle: %v", err)
+		}
+		if err := outer.Unlock(); err != nil || f.record(t, "a").Token == 0 || outer.Context().Err() != nil {
+			t.Errorf("unlock of the outer handle gave the lock back, which another one still has: %v", err)
+		}
+		if err := third.Unlock(); err != nil || f.record(t, "a").Token != 0 || outer.Context().Err() == nil {
+			t.Errorf("the last unlock: %v", err)
+		}
+	})
+}
+
+func TestReentrantDoRunsUnderTheSameHold(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		err := locks.Do(context.Background(), "a", func(ctx context.Context) error {
+			uuid := mutex.FromContext(ctx).UUID()
+			err := locks.Do(ctx, "a", func(ctx context.Context) error {
+				if mutex.FromContext(ctx).UUID() != uuid {
+					t.Error("another hold")
+				}
+				return nil
+			}, mutex.Reentrant())
+			if f.record(t, "a").UUID != uuid {
+				t.Error("the inner Do gave the lock back")
+			}
+			return err
+		}, mutex.Reentrant()) // which means nothing to the first one
+		if err != nil || f.record(t, "a").Token != 0 {
+			t.Errorf("%v; the record is %+v", err, f.record(t, "a").Record)
+		}
+	})
+}
+
+func TestInnerHandleIsLostWithItsHold(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		outer := take(t, locks, "a")
+		inner, err := locks.Lock(outer.Context(), "a", mutex.Reentrant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		f.put("/mutexes/a/uuid", "another")
+		<-inner.Lost()
+		<-inner.Context().Done()
+		if _, isLost := errors.AsType[*mutex.LostError](context.Cause(inner.Context())); !isLost {
+			t.Errorf("the cause is %v", context.Cause(inner.Context()))
+		}
+		if err := inner.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("unlock of the inner handle: %v", err)
+		}
+		if err := outer.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("unlock of the outer handle: %v", err)
+		}
+	})
+}
+
+func TestRefusalTellsWhereThisVeryProcessTookTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		_, err := locks.TryLock(context.Background(), "a")
+		held, ok := errors.AsType[*mutex.HeldError](err)
+		if !ok || !strings.Contains(held.Where, "helpers_test.go:") || !strings.Contains(err.Error(), "; this very process took it at "+held.Where) {
+			t.Errorf("the other goroutine is told %v", err)
+		}
+		other, err := mutex.New(f.client(), mutex.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		_, err = other.TryLock(context.Background(), "a")
+		if held, ok = errors.AsType[*mutex.HeldError](err); !ok || held.Where != "" {
+			t.Errorf("another client is told %v", err)
+		}
+		l.Unlock()
+	})
+}
