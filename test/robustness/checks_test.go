@@ -89,9 +89,6 @@ func (j *judgement) readClients() {
 		if t.bye != nil && t.bye.Err != "" {
 			j.found(ruleLeft, "goroutines of %s: %s", p.name, t.bye.Err)
 		}
-		if t.bye != nil && t.bye.Said != "" {
-			j.found(ruleLeft, "%s: %s", p.name, t.bye.Said)
-		}
 	}
 }
 

@@ -318,6 +318,9 @@ func (g *ledger) ended(h *hold, c change, txn map[metadata.Kind][]keyed) {
 		return
 	}
 	h.gone, h.ended, h.goneBy = c.at, c.revision, "released"
+	if g.marks[h.uuid] { // where the part that an attempt got is not known, the mark comes first
+		h.cancelled, h.goneBy = true, "cancelled"
+	}
 	for _, k := range txn[metadata.KindCancelled] {
 		if !k.deleted && k.ID == h.uuid {
 			h.cancelled, h.goneBy = true, "cancelled"
