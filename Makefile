@@ -154,7 +154,9 @@ ci: ## what CI runs
 	.ci/run
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(ETCDCTL) ## build the tools
+tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(AXE) ## build the tools, and what the modules beside this one are made of
+	cd test/chart && go test -count=1 -run '^$$' .
+	cd bench && go vet ./...
 
 $(GOLANGCI_LINT):
 	$(TOOLENV) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
