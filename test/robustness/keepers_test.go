@@ -39,13 +39,15 @@ type keepers struct {
 	pushed   int               // extensions in the last moment
 }
 
-func startKeepers(etcd *clientv3.Client, layout metadata.Layout, seed uint64) *keepers {
+func startKeepers(etcd *clientv3.Client, layout metadata.Layout, seed uint64, brinkmen int) *keepers {
 	ctx, stop := context.WithCancel(context.Background())
 	k := &keepers{layout: layout, stop: stop, live: map[string]string{}}
 	k.wg.Go(func() { k.keep(ctx, etcd, "keeper/hand", 0) })
 	k.wg.Go(func() { k.keep(ctx, etcd, "keeper/slow clock", -10*time.Minute) })
 	k.wg.Go(func() { k.library(ctx, etcd, "keeper/library") })
-	k.wg.Go(func() { k.brinkman(ctx, etcd, "brink", rand.New(rand.NewPCG(seed, 7))) })
+	for i := range brinkmen {
+		k.wg.Go(func() { k.brinkman(ctx, etcd, fmt.Sprint("brink/", i), rand.New(rand.NewPCG(seed, uint64(7+i)))) })
+	}
 	return k
 }
 

@@ -146,7 +146,11 @@ func setUp(t testing.TB, c config, dir string) *stage {
 	s.wg.Go(func() { s.recorder.run(ctx) })
 	s.resource = newResource(t)
 	theirs := s.client(endpoints(s.theirs))
-	s.keepers = startKeepers(theirs, layout, c.Seed)
+	brinkmen := 1
+	if c.Calm {
+		brinkmen = 8
+	}
+	s.keepers = startKeepers(theirs, layout, c.Seed, brinkmen)
 	t.Cleanup(s.keepers.end)
 	s.store = lockstore.New(theirs, layout, lockstore.WithLog(zerolog.New(&s.forced)))
 	for range 2 {
