@@ -55,6 +55,14 @@
 // Bound ctx, by a deadline or by what ends it: the wait has no end of its own. While etcd can not be reached, Lock waits for etcd as
 // it would wait for a holder.
 //
+// # More than a lock
+//
+//   - [Client.Once] runs a job once per period over all replicas.
+//   - [Client.LockAll] and [Client.TryLockAll] take several locks, all or none.
+//   - [Client.Pipeline] runs steps and asks etcd before each whether the lock is still held.
+//   - [Only] and [With] compare and write keys of the caller's in the transaction that takes the lock, [Lock.UnlockWith] in the one that
+//     gives it back. Package tasks is built of them.
+//
 // # Which durations to choose
 //
 // [ExpectedRunTime] is how long the work takes on a bad day. After it people are alerted, and look. [AutoUnlockAfter] is how long
@@ -77,6 +85,8 @@
 //     ends while waiting, and wraps the context's error.
 //   - [*LostError], an [ErrNotHeld]: the hold is over, or may be. From Alive, from Unlock and as the cause of the context.
 //   - [ErrUnlocked], an [ErrNotHeld]: the cause of the context after Unlock.
+//   - [*ConditionError], an [ErrCondition]: a compare of the caller's own did not hold.
+//   - [ErrUnknown]: etcd did not answer, and the caller's own writes may have been done.
 //   - [ErrClosed]: the client was closed.
 //   - Any other: etcd refused or did not answer in time. After Lock and TryLock the lock is not held. After Alive the hold stands
 //     as before. After Unlock the giving back goes on in the background until the client is closed.

@@ -6,12 +6,11 @@
 //	...
 //	captured, err := invoices.Capture(ctx, 10)
 //	for _, task := range captured {
-//		err := send(task.Context(), task.Data())
-//		if err != nil {
-//			err = task.Finish("failed", err.Error())
-//		} else {
-//			err = task.Finish("done", "")
+//		state, note := tasks.StateDone, ""
+//		if err := send(task.Context(), task.Data()); err != nil {
+//			state, note = tasks.StateFailed, err.Error()
 //		}
+//		err = task.Finish(state, note)
 //	}
 //
 // A task has a state. [Set.Capture] takes it from a state such as "new" to "in_progress", and [Task.Finish] from there to one such as "done"
