@@ -34,6 +34,9 @@ func infested() *scene {
 		s.add(hold{name: text, owner: text, host: text, purpose: text, held: time.Hour, alert: -time.Minute, unlock: unlock, alive: text,
 			backtrace: text + "\n" + `File "` + text + `", line 3`, attributes: map[string]string{"attribute": text}})
 		s.wait(text, text, time.Minute)
+		s.add(hold{name: "x" + text + "#1", owner: text, host: text, held: time.Hour, alert: time.Hour, unlock: time.Hour,
+			attributes: map[string]string{"kind": "semaphore", "permits": text, "limit": text}})
+		s.wait("x"+text, text, time.Minute)
 	}
 	s.put("values", metadata.Field{Name: "uuid", Value: hostile()[0]}, metadata.Field{Name: "alert_at", Value: "\x00soon"}, metadata.Field{Name: "auto_unlock_at", Value: ""},
 		metadata.Field{Name: "metadata", Value: "{\"owner\":3,\"<b>\":\"\u202e\"}"}, metadata.Field{Name: "pid", Value: "-1"},
@@ -53,7 +56,7 @@ func infested() *scene {
 
 // pages are the addresses of everything that shows text from outside.
 func pages(s *scene) []string {
-	list := []string{"/", "/?density=full&limit=250", "/status", "/help", "/waiting", "/owners", "/history", "/audit"}
+	list := []string{"/", "/?density=full&limit=250", "/?group=owner&limit=250", "/?cols=purpose,hold,token,revision,alive,labels&limit=250", "/status", "/help", "/waiting", "/owners", "/history", "/audit"}
 	for name := range s.documents {
 		parameter := "name=" + url.QueryEscape(name)
 		if !utf8.ValidString(name) {

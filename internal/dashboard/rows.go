@@ -51,7 +51,7 @@ func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 	v.Late = r.look != held && !r.verdict.AlertAt.IsZero() && !r.verdict.AlertAt.After(at.now)
 	if v.Odd = !plainASCII(v.Name); !v.Odd {
 		v.Head, v.Tail = middle(v.Name)
-		if i := strings.LastIndexByte(v.Name, '#'); r.share != nil && i > 0 { // there is less room
+		if i := strings.LastIndexByte(v.Name, '#'); r.share != nil && i > 12 { // there is less room
 			v.Head, v.Tail = v.Name[:i], v.Name[i:]
 		}
 	}

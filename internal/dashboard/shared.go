@@ -37,6 +37,10 @@ func (d *Dashboard) shared(r *http.Request, v *lockView) (answer, error) {
 	holders := l.order.sort(slices.Clone(v.shares))
 	p.More = max(0, len(holders)-maxSharers)
 	p.Sheet = d.sheet(c, holders[:len(holders)-p.More], p.lens, l)
+	p.Sheet.Caption = "Holders"
+	for i := range p.Sheet.Columns {
+		p.Sheet.Columns[i].URL, p.Sheet.Columns[i].Aria = "", "" // they are in one order
+	}
 	p.Waiters = d.waiterViews(v.waiters, p.lens)
 	p.Cycles = d.cyclesOf(v.lock)
 	body, err := d.render("shared", p)

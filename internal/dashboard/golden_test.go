@@ -1,0 +1,162 @@
+package dashboard_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+var update = flag.Bool("update", false, "write the pages in testdata as they are now")
+
+// golden are pages in their states: how each looked when somebody looked at it.
+func golden() []struct {
+	name  string
+	scene func(testing.TB) *scene
+	path  string
+} {
+	awhile := func(age time.Duration) func(testing.TB) *scene {
+		return func(t testing.TB) *scene {
+			s := lived(t)
+			s.fresh.Heard, s.fresh.Synced, s.fresh.Class = s.now.Add(-age), false, "no leader"
+			if age > time.Minute {
+				s.away = errAway
+			}
+			return s
+		}
+	}
+	empty := func(testing.TB) *scene { return newScene() }
+	shared := func(testing.TB) *scene { return pool() }
+	odd := func(testing.TB) *scene {
+		s := newScene()
+		s.add(hold{name: "gnp.\u202egpj.exe <b>", owner: `"><script>alert(1)</script>`, host: "a\x00b", purpose: "javascript:alert(1)", held: time.Hour, alert: -time.Minute, unlock: time.Hour,
+			backtrace: "<b>\n" + rubyTrace})
+		return s
+	}
+	return []struct {
+		name  string
+		scene func(testing.TB) *scene
+		path  string
+	}{
+		{"list", lived, "/"},
+		{"list-delayed", awhile(14 * time.Second), "/"},
+		{"list-stale", awhile(4 * time.Minute), "/"},
+		{"list-empty", empty, "/"},
+		{"list-filtered-empty", lived, "/?q=nothing:like+that"},
+		{"list-columns", lived, "/?cols=purpose,hold,token,revision,alive,labels&sort=-held"},
+		{"list-sections", lived, "/?group=owner"},
+		{"list-shared", shared, "/"},
+		{"list-hostile", odd, "/"},
+		{"lock", lived, "/lock?name=" + stuck},
+		{"lock-held", lived, "/lock?name=drm/rotate-keys"},
+		{"lock-malformed", lived, "/lock?name=legacy/cron"},
+		{"lock-stale", awhile(4 * time.Minute), "/lock?name=" + stuck},
+		{"lock-ended", func(t testing.TB) *scene {
+			s := lived(t)
+			e := s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Hour, time.Minute)
+			delete(s.endings, e.UUID)
+			e.UUID = uuid("ended")
+			s.endings[e.UUID] = &e
+			return s
+		}, "/lock?name=" + stuck + "&hold=" + uuid("ended")},
+		{"lock-not-held", lived, "/lock?name=nobody"},
+		{"lock-hostile", odd, "/lock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E"},
+		{"lock-shared", shared, "/lock?name=pool"},
+		{"lock-share", shared, "/lock?name=pool%2310"},
+		{"unlock", lived, "/unlock?name=" + stuck + "&hold=" + uuid(stuck)},
+		{"unlock-hostile", odd, "/unlock?name=gnp.%E2%80%AEgpj.exe+%3Cb%3E&hold=" + uuid("gnp.\u202egpj.exe <b>")},
+		{"unlock-stale", awhile(4 * time.Minute), "/unlock?name=" + stuck + "&hold=" + uuid(stuck)},
+		{"waiting", lived, "/waiting"},
+		{"waiting-shared", shared, "/waiting"},
+		{"waiting-nobody", empty, "/waiting"},
+		{"owners", lived, "/owners"},
+		{"history", lived, "/history"},
+		{"history-empty", empty, "/history"},
+		{"history-stale", awhile(4 * time.Minute), "/history"},
+		{"audit", lived, "/audit"},
+		{"audit-empty", empty, "/audit"},
+		{"status", lived, "/status"},
+		{"status-no-unlocker", func(t testing.TB) *scene {
+			s := lived(t)
+			s.unlockers, s.foreign = nil, []string{"/mutexes/.unknown/x"}
+			return s
+		}, "/status"},
+		{"help", empty, "/help"},
+		{"not-found", empty, "/nothing"},
+		{"not-loaded", func(testing.TB) *scene {
+			s := newScene()
+			s.fresh = dashboard.Freshness{Cause: "connection refused"}
+			return s
+		}, "/"},
+	}
+}
+
+func TestPagesLookAsTheyDidWhenSomebodyLookedAtThem(t *testing.T) {
+	for _, g := range golden() {
+		s := g.scene(t)
+		d, _ := operated(t, s)
+		page := get(d, g.path, "X-Forwarded-User", "chief")
+		checkGolden(t, g.name, fmt.Sprintf("<!-- %d -->\n%s", page.Code, essence(page.Body.String())))
+	}
+	if *update {
+		return
+	}
+	known := map[string]bool{}
+	for _, g := range golden() {
+		known[g.name+".html"] = true
+	}
+	files, err := os.ReadDir("testdata/golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !known[f.Name()] {
+			t.Errorf("testdata/golden/%s belongs to no page", f.Name())
+		}
+	}
+}
+
+// essence is what differs from page to page: the title, the banner, and what is between the navigation and the footer.
+func essence(page string) string {
+	page = regexp.MustCompile(`assets/[0-9a-f]{12}/`).ReplaceAllString(page, "assets/…/")
+	page = regexp.MustCompile(`data-etag="[^"]*"`).ReplaceAllString(page, `data-etag="…"`)
+	var kept []string
+	for _, part := range []string{`<title>.*</title>`, `<body[^>]*>`, `(?s)<div id="alerts">.*</footer>`} {
+		kept = append(kept, regexp.MustCompile(part).FindString(page))
+	}
+	return strings.Join(kept, "\n") + "\n"
+}
+
+func checkGolden(t *testing.T, name, now string) {
+	t.Helper()
+	file := filepath.Join("testdata", "golden", name+".html")
+	if *update {
+		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v (go test ./internal/dashboard -run Look -update writes it)", err)
+	}
+	a, b := strings.Split(string(want), "\n"), strings.Split(now, "\n")
+	for i := range max(len(a), len(b)) {
+		line := func(lines []string) string {
+			if i < len(lines) {
+				return lines[i]
+			}
+			return "(nothing)"
+		}
+		if line(a) != line(b) {
+			t.Errorf("%s, line %d:\n  was %.300s\n  is  %.300s", name, i+1, line(a), line(b))
+			return
+		}
+	}
+}
