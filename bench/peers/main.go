@@ -34,6 +34,7 @@ type options struct {
 	only    string
 	rounds  int
 	turn    time.Duration
+	start   time.Duration
 	raw     string
 	profile string
 }
@@ -47,6 +48,7 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "regular expression of the contestants that take part besides ours; all when empty")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each contestant has its turn")
 	flag.DurationVar(&o.turn, "turn", 2*time.Second, "how long a turn is measured")
+	flag.DurationVar(&o.start, "start", 30*time.Second, "how long a turn may take until all have had the lock once; it is measured from then on")
 	flag.StringVar(&o.raw, "raw", "", "file for every turn, as a JSON document a line")
 	flag.StringVar(&o.profile, "profile", "", "prefix of files for the CPU profiles of this program and of etcd")
 	flag.Parse()
@@ -114,7 +116,7 @@ func (o options) works() (works []contest.Work, err error) {
 				if err != nil || waiters < 2 {
 					return nil, fmt.Errorf("-waiters: %q is no number of waiters", n)
 				}
-				works = append(works, contest.Work{Name: handover, Clients: waiters, Contend: true, Length: o.turn, MaxStart: 10 * time.Second})
+				works = append(works, contest.Work{Name: handover, Clients: waiters, Contend: true, Length: o.turn, MaxStart: o.start})
 			}
 		default:
 			return nil, fmt.Errorf("-work: %q is none of %s, %s, %s", name, latency, throughput, handover)

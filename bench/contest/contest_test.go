@@ -1,0 +1,133 @@
+package contest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/bench/contest"
+)
+
+// memory is a lock in this process.
+type memory struct {
+	mu    sync.Mutex
+	locks map[string]chan struct{}
+	open  bool // it lets everybody in
+}
+
+func (m *memory) Client(context.Context) (contest.Client, error) { return m, nil }
+func (m *memory) Close() error                                   { return nil }
+
+func (m *memory) Lock(ctx context.Context, name string) (func() error, error) {
+	if m.open {
+		return func() error { return nil }, nil
+	}
+	m.mu.Lock()
+	if m.locks[name] == nil {
+		m.locks[name] = make(chan struct{}, 1)
+	}
+	c := m.locks[name]
+	m.mu.Unlock()
+	select {
+	case c <- struct{}{}:
+		return func() error { <-c; return nil }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func contestant(name string, m *memory) contest.Contestant {
+	return contest.Contestant{Name: name, Exclusive: true, Connect: func(context.Context) (contest.Connection, error) { return m, nil }}
+}
+
+func good() *memory { return &memory{locks: map[string]chan struct{}{}} }
+
+var short = contest.Work{Name: "handover", Clients: 20, Contend: true, Length: 50 * time.Millisecond, MaxStart: 10 * time.Second}
+
+func TestContestantsTakeTurnsAndEachRoundBeginsWithAnother(t *testing.T) {
+	var order []string
+	cs := []contest.Contestant{contestant("a", good()), contestant("b", good()), contestant("c", good())}
+	turns, err := contest.Run(t.Context(), short, cs, 3, func(turn contest.Turn) { order = append(order, turn.Contestant) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(order, ""); got != "abcbcacab" {
+		t.Errorf("order %s", got)
+	}
+	for _, turn := range turns {
+		if turn.Violations != 0 || turn.Done == 0 || turn.Served == 0 || turn.Passed > turn.Done || turn.Seconds < 0.05 {
+			t.Errorf("%+v", turn)
+		}
+	}
+	rounds := contest.Of(turns, "b")
+	if len(rounds) != 3 || rounds[0].Round != 0 || rounds[2].Round != 2 {
+		t.Errorf("turns of b: %+v", rounds)
+	}
+}
+
+func TestALockThatLetsTwoInIsCaught(t *testing.T) {
+	turns, err := contest.Run(t.Context(), short, []contest.Contestant{contestant("open", &memory{open: true})}, 1, func(contest.Turn) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if turns[0].Violations == 0 {
+		t.Error("nobody noticed")
+	}
+}
+
+func TestWhatLocksNothingDoesNotCompeteForALock(t *testing.T) {
+	limit := contestant("limit", good())
+	limit.Exclusive = false
+	turns, err := contest.Run(t.Context(), short, []contest.Contestant{limit, contestant("a", good())}, 1, func(contest.Turn) {})
+	if err != nil || len(turns) != 1 || turns[0].Contestant != "a" {
+		t.Errorf("%+v, %v", turns, err)
+	}
+}
+
+func TestClientsThatDoNotCompeteHaveLocksOfTheirOwn(t *testing.T) {
+	m := good()
+	work := short
+	work.Contend = false
+	if _, err := contest.Run(t.Context(), work, []contest.Contestant{contestant("a", m)}, 1, func(contest.Turn) {}); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.locks) != work.Clients {
+		t.Errorf("%d locks for %d clients", len(m.locks), work.Clients)
+	}
+}
+
+type broken struct{ *memory }
+
+func (b broken) Client(context.Context) (contest.Client, error) { return b, nil }
+func (broken) Lock(context.Context, string) (func() error, error) {
+	return nil, errors.New("out of order")
+}
+
+func TestAnErrorOfAContestantEndsTheRunWithItsName(t *testing.T) {
+	c := contest.Contestant{Name: "b", Exclusive: true, Connect: func(context.Context) (contest.Connection, error) { return broken{good()}, nil }}
+	_, err := contest.Run(t.Context(), short, []contest.Contestant{c}, 1, func(contest.Turn) {})
+	if err == nil || !strings.Contains(err.Error(), "b: ") || !strings.Contains(err.Error(), "out of order") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestCountersAreThoseOfTheTurn(t *testing.T) {
+	c, n := contestant("a", good()), 0.0
+	c.Counters = func(context.Context) (contest.Counters, error) { n += 10; return contest.Counters{Requests: n}, nil }
+	turns, err := contest.Run(t.Context(), short, []contest.Contestant{c}, 2, func(contest.Turn) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, turn := range turns {
+		got = append(got, fmt.Sprint(turn.Server.Requests))
+	}
+	if !slices.Equal(got, []string{"10", "10"}) {
+		t.Errorf("requests of the turns %v, want 10 each", got)
+	}
+}
