@@ -53,6 +53,19 @@ screenshots: chromium $(AXE) ## the pictures in docs/images
 chromium:
 	@command -v chromium > /dev/null || .ci/need chromium chromium
 
+.PHONY: alerts
+alerts: prometheus ## from a lock to an alert: rules, Prometheus, Alertmanager and direct push (installs both where they are missing)
+	go test -tags alerts -count=1 -parallel 6 ./test/alerts
+
+.PHONY: alerts-picture
+alerts-picture: prometheus chromium ## the picture of the alerts in docs/images
+	go test -tags alerts -count=1 -run TestFromTheLockToThePerson ./test/alerts -pictures $(CURDIR)/docs/images
+
+.PHONY: prometheus
+prometheus:
+	@command -v promtool > /dev/null || .ci/need promtool prometheus
+	@command -v amtool > /dev/null || .ci/need amtool prometheus-alertmanager
+
 .PHONY: bench
 bench: ## the Go benchmarks
 	go test -run '^$$' -bench . -benchmem ./...

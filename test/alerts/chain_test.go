@@ -1,0 +1,171 @@
+//go:build alerts
+
+package alerts
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFromTheLockToThePerson is the chain with Prometheus.
+func TestFromTheLockToThePerson(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, two, d := w.unlocker(), w.unlocker(), w.dashboard()
+	am := w.alertmanager()
+	prometheus := w.prometheus(am, []string{one.addr, two.addr}, d.ops)
+
+	slow := w.take("billing/invoice run", 3*time.Second, time.Hour)
+	dead := w.take("billing/dead", time.Second, 4*time.Second)
+	w.lock("stuck", -600) // excluded from removal
+
+	checkLink(t, w.wants("firing", "UnlockerLockAlerting", "billing/invoice run"))
+	removed := w.wants("firing", "UnlockerLockAutoUnlocked", "billing/dead")
+	if removed.Labels["owner"] != "billing" || removed.Labels["severity"] != "warning" {
+		t.Errorf("the removal is told as %v", removed)
+	}
+	select {
+	case <-dead.Context().Done():
+	case <-time.After(patience):
+		t.Error("the holder of the removed lock works on")
+	}
+	w.wants("firing", "UnlockerLockExpired", "stuck")
+	eventually(t, "the first deadline is not told beside the second", func() error { return inhibited(am, "UnlockerLockAlerting", "stuck") })
+
+	eventually(t, "the alert ends when the holder extends", func() error {
+		if err := slow.Alive(t.Context(), "still at it"); err != nil {
+			t.Fatal(err)
+		}
+		if !w.told("resolved", "UnlockerLockAlerting", "billing/invoice run") {
+			return fmt.Errorf("it goes on")
+		}
+		return nil
+	})
+	eventually(t, "every panel shows something", func() error {
+		if _, err := get("http://" + d.pages); err != nil {
+			return err
+		}
+		return panels(t, prometheus)
+	})
+	picture(t, prometheus)
+
+	eventually(t, "no unlocker is said to be down while two run", func() error { return quiet(am, "UnlockerDown") })
+	w.forget() // before its first scrape Prometheus may have missed them
+	one.kill()
+	two.kill()
+	down := w.wants("firing", "UnlockerDown", "")
+	if down.Labels["severity"] != "critical" || down.Labels["job"] != "unlocker" || !strings.HasSuffix(down.Annotations["runbook_url"], "#unlockerdown") {
+		t.Errorf("it is told as %v", down)
+	}
+}
+
+// checkLink wants an alert to say who, and to lead to a page that says what for.
+func checkLink(t *testing.T, a alert) {
+	t.Helper()
+	if a.Labels["owner"] != "billing" || a.Labels["hostname"] == "" || a.Annotations["summary"] == "" {
+		t.Errorf("the alert is %v", a)
+	}
+	page, err := get(a.Annotations["dashboard"])
+	if err != nil || !strings.Contains(page, "nightly invoices") || !strings.Contains(page, a.Labels["hostname"]) {
+		t.Errorf("the link %q leads to %v\n%.500s", a.Annotations["dashboard"], err, page)
+	}
+}
+
+// known asks Alertmanager what it knows of a lock.
+func known(am, name, lock string) (found []record, err error) {
+	query := url.Values{"filter": {fmt.Sprintf("alertname=%q", name), fmt.Sprintf("lock=%q", lock)}}
+	body, err := get(am + "/api/v2/alerts?" + query.Encode())
+	if err != nil {
+		return nil, err
+	}
+	return found, json.Unmarshal([]byte(body), &found)
+}
+
+type record struct {
+	StartsAt time.Time
+	EndsAt   time.Time
+	Status   struct{ InhibitedBy []string }
+}
+
+func inhibited(am, name, lock string) error {
+	alerts, err := known(am, name, lock)
+	if err != nil {
+		return err
+	}
+	if len(alerts) != 1 || len(alerts[0].Status.InhibitedBy) == 0 {
+		return fmt.Errorf("Alertmanager knows %+v", alerts)
+	}
+	return nil
+}
+
+// quiet wants Alertmanager to know of no such alert.
+func quiet(am, name string) error {
+	body, err := get(am + "/api/v2/alerts?" + url.Values{"filter": {fmt.Sprintf("alertname=%q", name)}}.Encode())
+	if err == nil && strings.TrimSpace(body) != "[]" {
+		err = fmt.Errorf("Alertmanager knows %s", body)
+	}
+	return err
+}
+
+// panels asks Prometheus every question of the dashboards, in their own words, and tells which panels stay empty.
+func panels(t *testing.T, prometheus string) error {
+	t.Helper()
+	files, err := filepath.Glob(top + "deploy/grafana/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no dashboards", err)
+	}
+	var empty []string
+	asked := 0
+	for _, file := range files {
+		var board struct {
+			Panels []struct {
+				Title   string
+				Targets []struct{ Expr string }
+			}
+		}
+		if err := json.Unmarshal([]byte(read(t, strings.TrimPrefix(filepath.ToSlash(file), top))), &board); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range board.Panels {
+			for _, target := range p.Targets {
+				asked++
+				if n := answers(t, prometheus, target.Expr); n == 0 && !slices.Contains(quietPanels(), p.Title) {
+					empty = append(empty, p.Title)
+				}
+			}
+		}
+	}
+	if len(empty) > 0 || asked < 50 {
+		return fmt.Errorf("of %d questions these have no answer: %q", asked, empty)
+	}
+	return nil
+}
+
+// quietPanels show nothing here: nothing has failed, nobody waits, no alert is pushed.
+func quietPanels() []string {
+	return []string{"Requests that failed", "Longest wait", "Age of the oldest lock, and the longest wait", "Pushed alerts", "Deadlocks"}
+}
+
+// answers is how many series Prometheus answers a query of Grafana with.
+func answers(t *testing.T, prometheus, query string) int {
+	t.Helper()
+	query = strings.NewReplacer("$__rate_interval", "10s", "$cluster", ".*", "$namespace", ".*", "$job", ".*", "$dashjob", ".*").Replace(query)
+	body, err := get(prometheus + "/api/v1/query?query=" + url.QueryEscape(query))
+	if err != nil {
+		t.Errorf("%s: %v", query, err)
+		return -1
+	}
+	var answer struct {
+		Data struct{ Result []any }
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		t.Fatal(err)
+	}
+	return len(answer.Data.Result)
+}

@@ -1,0 +1,61 @@
+//go:build alerts
+
+package alerts
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestPromtoolAcceptsRulesAndTheirTests(t *testing.T) {
+	t.Parallel()
+	promtool := tool(t, "promtool")
+	tells(t, nil, promtool, "check", "rules", "--lint=all", "--lint-fatal", top+"deploy/prometheus/unlocker.rules.yaml")
+	tests, err := filepath.Glob(top + "deploy/prometheus/tests/*.test.yaml")
+	if err != nil || len(tests) < 4 {
+		t.Fatalf("tests %q, %v", tests, err)
+	}
+	tells(t, nil, promtool, append([]string{"test", "rules"}, tests...)...)
+	tells(t, nil, promtool, "check", "config", top+"deploy/prometheus/prometheus.example.yml")
+}
+
+func TestTheExampleOfAlertmanagerSendsAlertsWhereTheyBelong(t *testing.T) {
+	t.Parallel()
+	amtool, example := tool(t, "amtool"), top+"deploy/alertmanager/alertmanager.example.yml"
+	tells(t, nil, amtool, "check-config", example)
+	for labels, receiver := range map[string]string{
+		"alertname=UnlockerDown severity=critical":                      "pager",
+		"alertname=UnlockerLockExpired severity=critical owner=billing": "pager",
+		"alertname=UnlockerLockAlerting severity=warning owner=billing": "billing",
+		"alertname=UnlockerLockAlerting severity=warning owner=search":  "chat",
+		"alertname=MutexdashDown severity=warning":                      "chat",
+		"alertname=UnlockerLockSeriesDropped severity=info":             "nobody",
+	} {
+		args := append([]string{"config", "routes", "test", "--config.file=" + example}, strings.Fields(labels)...)
+		out := strings.Split(strings.TrimSpace(tells(t, nil, amtool, args...)), "\n")
+		if got := out[len(out)-1]; got != receiver && out[0] != receiver {
+			t.Errorf("%s goes to %q, want %q", labels, out, receiver)
+		}
+	}
+}
+
+func TestPromtoolAcceptsTheMetricsOfBothDaemons(t *testing.T) {
+	t.Parallel()
+	promtool, w := tool(t, "promtool"), newWorld(t)
+	w.lock("overdue", -10)
+	u, d := w.unlocker(), w.dashboard()
+	for _, address := range []string{u.addr, d.ops} {
+		eventually(t, "a whole scrape", func() error { return shows(address, "_locks{", "_etcd_alarm{", "_etcd_requests_total{") })
+		body, err := get("http://" + address + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if says := tells(t, []byte(body), promtool, "check", "metrics"); says != "" {
+			t.Errorf("promtool says %s", says)
+		}
+		if len(body) > 100_000 {
+			t.Errorf("a scrape with one lock has %d bytes", len(body))
+		}
+	}
+}

@@ -1,0 +1,92 @@
+//go:build alerts
+
+package alerts
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWithoutPrometheus is the chain where the unlockers themselves tell an Alertmanager, which wants a password.
+func TestWithoutPrometheus(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	am := w.alertmanager("--web.config.file=" + file(t, "web.yml", "basic_auth_users: {unlocker: $2a$04$9e7OoxpTFO4hNkD70yEFW.R99v.ptiqHtPH95ReiPqpn4e5m4MywO}\n"))
+	login := file(t, "http.yml", "basic_auth: {username: unlocker, password: secret}\n")
+	push := []string{"--alertmanager.url=" + am, "--alertmanager.config.file=" + login, "--alertmanager.resend-delay=1s", "--alertmanager.label=cluster=eu"}
+	one, two := w.unlocker(push...), w.unlocker(push...)
+	w.dashboard()
+
+	slow := w.take("billing/invoice run", 2*time.Second, time.Hour)
+	w.take("billing/dead", time.Second, 4*time.Second)
+	a := w.wants("firing", "UnlockerLockAlerting", "billing/invoice run")
+	if n := a.Annotations; n["owner"] != "billing" || n["host"] == "" || n["purpose"] != "nightly invoices" || !strings.Contains(n["frame"], "test/alerts") {
+		t.Errorf("annotations %q", n)
+	}
+	page, err := get(a.Annotations["dashboard"])
+	if err != nil || !strings.Contains(page, "nightly invoices") {
+		t.Errorf("the link %q leads to %v\n%.500s", a.Annotations["dashboard"], err, page)
+	}
+	if a.Labels["cluster"] != "eu" || len(a.Labels) != 4 {
+		t.Errorf("labels %v", a.Labels)
+	}
+	w.wants("firing", "UnlockerLockAutoUnlocked", "billing/dead")
+
+	one.kill() // the other one goes on
+	if err := slow.Alive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.wants("resolved", "UnlockerLockAlerting", "billing/invoice run")
+
+	slow = w.take("billing/second", time.Second, time.Hour)
+	b := w.wants("firing", "UnlockerLockAlerting", "billing/second")
+	if want := slow.Deadline(); b.StartsAt.After(want) {
+		t.Errorf("it began at %v", b.StartsAt)
+	}
+	if err := shows(two.addr, `result="success"} `, "unlocker_alert_push_alerts "); err != nil {
+		t.Error(err)
+	}
+	two.kill() // nobody tells Alertmanager any more, and it forgets
+	w.wants("resolved", "UnlockerLockAlerting", "billing/second")
+}
+
+// TestAlertmanagerMakesOneAlertOfWhatAllUnlockersPush restarts unlockers, too.
+func TestAlertmanagerMakesOneAlertOfWhatAllUnlockersPush(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	am := w.alertmanager()
+	one := w.unlocker("--alertmanager.url="+am, "--alertmanager.resend-delay=1s")
+	w.unlocker("--alertmanager.url="+am, "--alertmanager.resend-delay=1s")
+	began := time.Now()
+	w.take("a", time.Second, time.Hour)
+	w.wants("firing", "UnlockerLockAlerting", "a")
+	one.kill()
+	three := w.unlocker("--alertmanager.url="+am, "--alertmanager.resend-delay=1s")
+	eventually(t, "the new one pushes", func() error {
+		body, err := get("http://" + three.addr + "/metrics")
+		if err == nil && !strings.Contains(body, "unlocker_alert_push_alerts 1") {
+			err = errors.New("it does not know the alert")
+		}
+		if err == nil && strings.Contains(body, `unlocker_alert_pushes_total{alertmanager="`+am+`",result="success"} 0`) {
+			err = errors.New("it has not pushed")
+		}
+		return err
+	})
+	alerts, err := known(am, "UnlockerLockAlerting", "a")
+	if err != nil || len(alerts) != 1 || alerts[0].StartsAt.Before(began) || alerts[0].StartsAt.After(began.Add(3*time.Second)) {
+		t.Errorf("Alertmanager knows %+v, %v", alerts, err)
+	}
+	told := 0
+	w.hook.mu.Lock()
+	for _, a := range w.hook.got {
+		if a.is("firing", "UnlockerLockAlerting", "a") {
+			told++
+		}
+	}
+	w.hook.mu.Unlock()
+	if told != 1 {
+		t.Errorf("people are told %d times", told)
+	}
+}

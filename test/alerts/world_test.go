@@ -1,0 +1,264 @@
+//go:build alerts
+
+package alerts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// world is an etcd, its locks, and who is told.
+type world struct {
+	*testing.T
+	etcd      *etcdtest.Server
+	client    *clientv3.Client
+	dashAddr  string
+	unlockers []*unlocker
+	hook      *hook
+}
+
+func newWorld(t *testing.T) *world {
+	etcd := etcdtest.Start(t)
+	return &world{T: t, etcd: etcd, client: etcd.Client(t), dashAddr: freeAddr(t), hook: newHook(t)}
+}
+
+type unlocker struct {
+	*process
+	addr string
+}
+
+func (w *world) unlocker(more ...string) *unlocker {
+	w.Helper()
+	u := &unlocker{addr: freeAddr(w.T)}
+	u.process = start(w.T, filepath.Join(bin, "unlocker"), append([]string{
+		"--policy=auto-unlock", "--sweep.min-warning=1s", "--sweep.clock-skew=1s", "--sweep.exclude=stuck*", "--dashboard.url=http://" + w.dashAddr,
+		"--etcd.endpoints=" + w.etcd.Endpoint(), "--web.listen-address=" + u.addr, "--web.shutdown-delay=0s",
+	}, more...)...)
+	w.unlockers = append(w.unlockers, u)
+	return u
+}
+
+type dashboard struct {
+	*process
+	pages, ops string
+}
+
+func (w *world) dashboard() *dashboard {
+	w.Helper()
+	d := &dashboard{pages: w.dashAddr, ops: freeAddr(w.T)}
+	d.process = start(w.T, filepath.Join(bin, "mutexdash"), "--etcd.endpoints="+w.etcd.Endpoint(), "--web.listen-address="+d.pages, "--web.ops-address="+d.ops)
+	return d
+}
+
+// take takes a lock as services do.
+func (w *world) take(name string, expect, unlock time.Duration) *mutex.Lock {
+	w.Helper()
+	locks, err := mutex.New(w.client, mutex.Options{Owner: "billing"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	l, err := locks.Lock(w.Context(), name, mutex.Purpose("nightly invoices"), mutex.ExpectedRunTime(expect), mutex.AutoUnlockAfter(unlock))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { locks.Close() })
+	return l
+}
+
+// lock writes a record whose deadline passed so many seconds ago, or will pass.
+func (w *world) lock(name string, deadline int) {
+	w.Helper()
+	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		w.Fatal(err)
+	}
+	at := time.Now().Add(time.Duration(deadline) * time.Second)
+	d := metadata.Draft{
+		UUID: "00000000-0000-4000-8000-000000000001", Owner: "billing", Hostname: "host-1", Purpose: "by hand",
+		LockedAt: at.Add(-time.Hour), AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
+	}
+	fields, err := d.Fields()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, f := range fields {
+		if _, err := w.client.Put(w.Context(), layout.Field(name, f.Name), f.Value); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// alert is one alert in what Alertmanager tells a web hook.
+type alert struct {
+	Status      string
+	Labels      map[string]string
+	Annotations map[string]string
+	StartsAt    time.Time
+}
+
+func (a alert) is(status, name, lock string) bool {
+	return a.Status == status && a.Labels["alertname"] == name && a.Labels["lock"] == lock
+}
+
+// hook is a web hook that keeps what it is told.
+type hook struct {
+	*httptest.Server
+	mu  sync.Mutex
+	got []alert
+}
+
+func newHook(t *testing.T) *hook {
+	h := &hook{}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var told struct{ Alerts []alert }
+		if err := json.NewDecoder(r.Body).Decode(&told); err != nil {
+			t.Errorf("the web hook is told what it can not read: %v", err)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.got = append(h.got, told.Alerts...)
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+// wants waits until the hook was told of an alert, and returns what.
+func (w *world) wants(status, name, lock string) (found alert) {
+	w.Helper()
+	eventually(w.T, fmt.Sprintf("%s of %q is %s", name, lock, status), func() error {
+		w.hook.mu.Lock()
+		defer w.hook.mu.Unlock()
+		for _, a := range slices.Backward(w.hook.got) {
+			if a.is(status, name, lock) {
+				found = a
+				return nil
+			}
+		}
+		return fmt.Errorf("only told of %v", w.hook.summary())
+	})
+	return found
+}
+
+// told tells whether the hook was ever told of the alert.
+func (w *world) told(status, name, lock string) bool {
+	w.hook.mu.Lock()
+	defer w.hook.mu.Unlock()
+	return slices.ContainsFunc(w.hook.got, func(a alert) bool { return a.is(status, name, lock) })
+}
+
+// forget forgets what the hook was told.
+func (w *world) forget() {
+	w.hook.mu.Lock()
+	defer w.hook.mu.Unlock()
+	w.hook.got = nil
+}
+
+func (h *hook) summary() (all []string) {
+	for _, a := range h.got {
+		all = append(all, a.Status+" "+a.Labels["alertname"]+" "+a.Labels["lock"])
+	}
+	return all
+}
+
+// alertmanager runs one that tells the hook at once, with the inhibitions of the example.
+func (w *world) alertmanager(more ...string) (url string) {
+	w.Helper()
+	_, inhibitions, found := strings.Cut(read(w.T, "deploy/alertmanager/alertmanager.example.yml"), "\ninhibit_rules:\n")
+	if !found {
+		w.Fatal("the example has no inhibitions")
+	}
+	config := fmt.Sprintf(`
+route: {receiver: hook, group_by: ['...'], group_wait: 0s, group_interval: 1s, repeat_interval: 1h}
+receivers: [{name: hook, webhook_configs: [{url: %q, send_resolved: true}]}]
+inhibit_rules:
+%s`, w.hook.URL, inhibitions)
+	addr := freeAddr(w.T)
+	start(w.T, tool(w.T, "prometheus-alertmanager", "alertmanager"), append([]string{
+		"--config.file=" + file(w.T, "alertmanager.yml", config), "--storage.path=" + w.TempDir(),
+		"--web.listen-address=" + addr, "--cluster.listen-address=", "--log.level=warn",
+	}, more...)...)
+	return "http://" + addr
+}
+
+// prometheus runs one that scrapes everybody every second, with the shipped rules, but for how long they wait: see hasty.
+func (w *world) prometheus(alertmanager string, unlockers []string, dashboards ...string) (url string) {
+	w.Helper()
+	quoted := func(addresses []string) string {
+		b, _ := json.Marshal(addresses)
+		return string(b)
+	}
+	config := fmt.Sprintf(`
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: [%q]
+alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}
+scrape_configs:
+  - {job_name: unlocker, static_configs: [{targets: %s}]}
+  - {job_name: mutexdash, static_configs: [{targets: %s}]}
+`, file(w.T, "hasty.rules.yaml", hasty(w.T)), strings.TrimPrefix(alertmanager, "http://"), quoted(unlockers), quoted(dashboards))
+	addr := freeAddr(w.T)
+	start(w.T, tool(w.T, "prometheus"), "--config.file="+file(w.T, "prometheus.yml", config), "--storage.tsdb.path="+w.TempDir(),
+		"--web.listen-address="+addr, "--log.level=warn", "--rules.alert.resend-delay=1s")
+	return "http://" + addr
+}
+
+// hasty are the shipped rules, where every "for" and "keep_firing_for" is two seconds and nothing else is different. How long alerts really
+// wait is tested by promtool, which has no need to wait itself. The alerts about single locks have neither, and are untouched.
+func hasty(t *testing.T) string {
+	t.Helper()
+	shipped := read(t, "deploy/prometheus/unlocker.rules.yaml")
+	waits := regexp.MustCompile(`(?m)^(        (?:for|keep_firing_for): )\d+m$`)
+	if n := len(waits.FindAllString(shipped, -1)); n < 10 {
+		t.Fatalf("%d waits in the rules", n)
+	}
+	return waits.ReplaceAllString(shipped, "${1}2s")
+}
+
+func get(url string) (body string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s %.300s", url, resp.Status, b)
+	}
+	return string(b), err
+}
+
+// shows wants texts in the metrics at an address.
+func shows(address string, texts ...string) error {
+	body, err := get("http://" + address + "/metrics")
+	if err != nil {
+		return err
+	}
+	for _, text := range texts {
+		if !strings.Contains(body, text) {
+			return fmt.Errorf("there is no %q in the metrics", text)
+		}
+	}
+	return nil
+}
