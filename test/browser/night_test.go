@@ -20,6 +20,7 @@ func (s *stage) night() {
 	s.wait("billing/invoice-run", "dunning", "dunning-6bd8f-tz9vk", "reminders need the invoices", 6*time.Minute+40*time.Second)
 	s.wait("billing/invoice-run", "ledger", "ledger-1", "closing of the day", 2*time.Minute+3*time.Second)
 	s.wait("catalog/sync/eu", "search", "search-6b4f9-m2c8d", "reindex after the sync", 4*time.Minute)
+	s.wait("media/transcoders", "media", "transcoder-7", "feature film", 70*time.Second)
 	s.wait("drm/rotate-keys", "drm", "drm-1", "rotation of the content keys", 50*time.Second)
 }
 
@@ -34,8 +35,10 @@ var nightLocks = []lock{
 	{name: "drm/rotate-keys", owner: "drm", host: "drm-0", pid: "1", purpose: "rotation of the content keys", held: 4*time.Minute + 5*time.Second, alert: 6*time.Minute + 40*time.Second, unlock: 16 * time.Minute},
 	{name: "deploy/storefront", owner: "deploy", host: "runner-17", pid: "20411", purpose: "release 2026.11.3", held: 95 * time.Second, alert: 8*time.Minute + 30*time.Second, unlock: 28 * time.Minute},
 	{name: "nightly/database dump", owner: "backup", host: "cron-1", pid: "31207", purpose: "dump of the main database", held: 72 * time.Minute, alert: 48*time.Minute + 10*time.Second, unlock: 3 * time.Hour},
-	{name: "media/transcode/48211", owner: "media", host: "transcoder-4", pid: "8812", purpose: "trailer, 4 renditions", held: 17 * time.Minute, alert: 43*time.Minute + 10*time.Second, unlock: 2 * time.Hour},
-	{name: "media/transcode/48215", owner: "media", host: "transcoder-9", pid: "9177", purpose: "episode 3, 6 renditions", held: 11 * time.Minute, alert: 49*time.Minute + 10*time.Second, unlock: 2 * time.Hour},
+	{name: "media/transcoders#1", owner: "media", host: "transcoder-4", pid: "8812", purpose: "trailer, 4 renditions", held: 17 * time.Minute, alert: 43*time.Minute + 10*time.Second, unlock: 2 * time.Hour,
+		more: []string{metadata.AttributeKind, metadata.HoldsPermits, metadata.AttributeLimit, "3"}},
+	{name: "media/transcoders#2", owner: "media", host: "transcoder-9", pid: "9177", purpose: "episode 3, 6 renditions", held: 11 * time.Minute, alert: 49*time.Minute + 10*time.Second, unlock: 2 * time.Hour,
+		more: []string{metadata.AttributeKind, metadata.HoldsPermits, metadata.AttributeLimit, "3", metadata.AttributePermits, "2"}},
 	{name: "migrations/orders", owner: "orders", host: "orders-migrate-5k2zt", pid: "1", purpose: "index on orders.placed_at", held: 3*time.Hour + 10*time.Minute, alert: 50*time.Minute + 20*time.Second, unlock: 5*time.Hour + 30*time.Minute},
 	{name: "crm/export/hubspot", owner: "crm", host: "crm-worker-2", pid: "4410", purpose: "nightly export of contacts", held: 40 * time.Second, alert: 4*time.Minute + 30*time.Second, unlock: 20 * time.Minute},
 	{name: "cache/warm/homepage", owner: "storefront", host: "storefront-77c9d-lw8bq", pid: "1", purpose: "after the release", held: 12 * time.Second, alert: 3*time.Minute + 10*time.Second, unlock: 10 * time.Minute},

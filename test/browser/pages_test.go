@@ -23,7 +23,8 @@ func (s *stage) pages(b *tab) []string {
 	for _, name := range []string{"billing/invoice-run", hostileName} {
 		found = append(found, s.url+"unlock?name="+url.QueryEscape(name))
 	}
-	return append(found, s.url+"?q=nothing:matches+owner:this", s.url+"?density=full&sort=-held", s.url+"nothing/here")
+	return append(found, s.url+"?q=nothing:matches+owner:this", s.url+"?density=full&sort=-held&cols=purpose,hold,labels", s.url+"?group=owner", s.url+"lock?name=media/transcoders",
+		s.url+"nothing/here")
 }
 
 const hostileName = "<script>alert(1)</script>\u202e\"'\x01{{.}} \u65e5\u672c\u8a9e " + "averylongnamewithoutanyplacewhereitcouldbebrokenaveryveryverylongnameindeed/and/more"
