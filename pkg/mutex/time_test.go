@@ -359,6 +359,32 @@ func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
 	})
 }
 
+// Somebody deleted the record by hand and left no note, or the release whose answer was lost was done: who can tell?
+func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.ExpectedRunTime(time.Minute))
+		f.set(func() { f.away = true })
+		<-l.Lost()
+		time.AfterFunc(3*time.Second, func() { f.set(func() { clear(f.keys); f.away = false }) })
+		var lost *mutex.LostError
+		if err := l.Unlock(); !errors.As(err, &lost) || lost.Certain {
+			t.Errorf("unlock: %v", err)
+		}
+	})
+}
+
+func TestUnlockThatCanNotLookWhoEndedTheHoldSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.set(func() { f.loseAnswers = 1 })
+		time.AfterFunc(time.Second, func() { f.set(func() { f.latency = time.Second }) }) // of the second sending
+		time.AfterFunc(2500*time.Millisecond, func() { f.set(func() { f.away = true }) }) // while it is under way
+		if err := l.Unlock(); err == nil || errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("unlock: %v", err)
+		}
+	})
+}
+
 func TestCloseTellsWhatItCouldNotFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

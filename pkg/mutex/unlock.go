@@ -70,16 +70,24 @@ func (l *Lock) letGo(definite bool) {
 }
 
 // notReleased explains why there was nothing to give back: after a sending without an answer most likely because that one was
-// committed; then nobody has left a note about the end of the hold, and nobody needs to.
+// committed; then nobody has left a note about the end of the hold, and nobody needs to. But who had run out of time before is not told
+// that it held the lock until now, and neither is anybody when the note can not be looked for.
 func (l *Lock) notReleased(ctx context.Context, r answer) error {
 	lost, err := l.ask(ctx)
-	if err != nil || lost == nil {
+	before, ranOut := l.err().(*LostError)
+	switch {
+	case err != nil && r.doubt:
+		return fmt.Errorf("unlock %q: it is free, but whether it was held until now is not known: %w", l.held.Lock, err)
+	case err != nil || lost == nil:
 		lost = l.lostError()
 	}
-	if r.doubt && lost.Ending == nil {
-		return nil
+	switch {
+	case !r.doubt || lost.Ending != nil:
+		return lost
+	case ranOut:
+		return before
 	}
-	return lost
+	return nil
 }
 
 // releaseLater goes on giving the lock back, for as long as it would be held.
