@@ -437,3 +437,44 @@ func TestTailThatDanglesHoldsNoShareUp(t *testing.T) {
 	q.unlock(l)
 	q.unlock(one)
 }
+
+// A reader whose turn it is stands still before its claim arrives, and loses its place meanwhile. The claim is late then: a writer waits.
+func TestClaimOfALostPlaceIsRefused(t *testing.T) {
+	q := newLine(t)
+	etcd := q.server.Client(t)
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	var armed atomic.Bool
+	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		if claims(txn) && armed.CompareAndSwap(true, false) {
+			close(reached)
+			<-goOn
+		}
+		return txn.send(ctx)
+	}}
+	slow, err := mutex.New(etcd, mutex.Options{AttemptTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := q.client()
+	first := take(t, c, "a", mutex.Exclusive())
+	late, two := q.wait(slow, mutex.Shared()), q.wait(c, mutex.Shared())
+	armed.Store(true)
+	q.unlock(first)
+	<-reached
+	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(late)); err != nil {
+		t.Fatal(err)
+	}
+	reading := q.turn(two)
+	other := take(t, c, "a", mutex.Shared())
+	writer := q.wait(c, mutex.Exclusive())
+	q.unlock(reading) // now the share that the late claim names is free again
+	close(goOn)
+	eventually(t, "the new place", func() bool { return len(q.waiting()) == 2 })
+	q.unlock(other)
+	q.unlock(q.turn(writer))
+	q.unlock(q.turn(late))
+	if err := slow.Close(); err != nil {
+		t.Error(err)
+	}
+	history(t, q.etcd, "a", false)
+}
