@@ -149,7 +149,7 @@ func (k *keepers) library(ctx context.Context, etcd *clientv3.Client, lock strin
 		panic(err)
 	}
 	defer c.Close()
-	l, err := c.Lock(ctx, lock, mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(30*time.Second), mutex.Attribute(attributeOp, lock))
+	l, err := c.Lock(ctx, lock, mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(2*time.Minute), mutex.Attribute(attributeOp, lock))
 	if err != nil {
 		return
 	}

@@ -60,6 +60,7 @@ type hold struct {
 	ended     int64 // revision
 	ending    *metadata.Ending
 	cancelled bool
+	wiped     bool // deleted by hand, without a note
 }
 
 // write is one setting of the deadlines.

@@ -118,6 +118,8 @@ func (h *historian) question(q *question) {
 		h.add(q.Lock, q.At, a.At, step{stepAlive, q.ID, q.UUID, q.Token, false})
 	case q.Op != opWrite && a.Said == lost:
 		h.add(q.Lock, q.At, a.At, step{stepLost, q.ID, q.UUID, q.Token, false})
+	case q.Op == opUnlock && a.Said == okay && h.holds[q.Token] != nil && h.holds[q.Token].wiped:
+		// A release whose first answer was lost can not tell its own work from that of a person who leaves no note.
 	case q.Op == opUnlock && a.Said == okay && !h.ended[q.Token]:
 		h.ended[q.Token] = true
 		h.add(q.Lock, q.At, a.At, step{stepEnd, q.ID, q.UUID, q.Token, false})

@@ -171,6 +171,7 @@ func TestRuns(t *testing.T) {
 		c.Without = []string{"client killed", "everything restarted"} // the leases of the dead take ten seconds to end
 	}
 	for _, seed := range seeds {
+		c := c
 		c.Seed = seed
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
