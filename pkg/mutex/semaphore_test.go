@@ -261,3 +261,38 @@ func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
 		t.Error(l.Name())
 	}
 }
+
+// What was counted when there was no room does not say that there is some: not for who asks again when something was given back, nor
+// for who has to queue again.
+func TestOldCountIsNoRoom(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	one, two := take(t, c, "a", mutex.Semaphore(2)), take(t, c, "a", mutex.Semaphore(2))
+	lost := q.wait(c, mutex.Semaphore(2))
+	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(lost)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new place", func() bool { w := q.waiting(); return len(w) == 1 && w[0].UUID != lost.ticket.UUID })
+	lost.cancel()
+	<-lost.got
+
+	heavy := make(chan *mutex.Lock)
+	told := make(chan mutex.Waiting, 100)
+	go func() {
+		l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(2), mutex.WithoutQueue(), mutex.OnWait(func(w mutex.Waiting) { told <- w }))
+		if err != nil {
+			t.Error(err)
+		}
+		heavy <- l
+	}()
+	<-told
+	q.unlock(one)
+	select {
+	case <-heavy:
+		t.Error("three of two permits are out")
+	case <-told: // it has looked again
+	}
+	q.unlock(two)
+	q.unlock(<-heavy)
+	history(t, q.etcd, "a", true)
+}
