@@ -10,6 +10,7 @@ TOOLENV := GOBIN=$(TOOLS) CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-2.15.0
 ETCDCTL := $(TOOLS)/etcdctl-3.7.3
 GOVULNCHECK := .tools/bin/govulncheck-1.8.0
+ACTIONLINT := $(TOOLS)/actionlint-1.7.12
 AXE := .tools/axe/node_modules/axe-core/axe.min.js
 FUZZTIME ?= 5s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -92,10 +93,10 @@ fuzz-short: ## every fuzz test for FUZZTIME (5s)
 	.ci/fuzz $(FUZZTIME)
 
 .PHONY: chart
-chart: ## the Helm chart: lint, schemas, unit tests; then what it says starts the real programs
+chart: $(ETCDCTL) ## the Helm chart: lint, schemas, unit tests; then what it says starts the real programs
 	rm -rf dist/chart
 	cd test/chart && go vet . && go test -count=1 . -rendered $(CURDIR)/dist/chart
-	go test -tags chart -count=1 ./test/deploy -rendered $(CURDIR)/dist/chart
+	go test -tags chart -count=1 ./test/deploy -rendered $(CURDIR)/dist/chart -etcdctl $(ETCDCTL)
 
 .PHONY: chart-files
 chart-files: ## what the chart has copies of: rules, dashboards, the table of its values
@@ -135,6 +136,11 @@ image: build ## build the image's last stage twice without a registry, compare, 
 .PHONY: units
 units: ## the systemd units: verify them, and measure what they let through
 	.ci/units
+
+.PHONY: workflows
+workflows: $(ACTIONLINT) ## check the workflows of GitHub
+	@command -v shellcheck > /dev/null || .ci/need shellcheck shellcheck
+	$(ACTIONLINT) .github/workflows/*.yml
 
 .PHONY: fmt
 fmt: ## format the Go code
@@ -178,6 +184,10 @@ $(GOLANGCI_LINT):
 $(GOVULNCHECK):
 	$(TOOLENV) go install golang.org/x/vuln/cmd/govulncheck@v1.8.0
 	mv $(TOOLS)/govulncheck $@
+
+$(ACTIONLINT):
+	$(TOOLENV) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+	mv $(TOOLS)/actionlint $@
 
 # etcdctl's module replaces others, so `go install` refuses it: a module of its own asks for it.
 $(ETCDCTL):
