@@ -3,12 +3,24 @@
 package alerts
 
 import (
+	"context"
 	"flag"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
 )
 
 var pictures = flag.String("pictures", "", "write pictures into this `directory`")
+
+// opened shows what an alert that fires says, and hides the others and the query, on Prometheus' own page.
+const opened = `
+$('.alert-danger.alert_header').each(function() { $(this).next().show() });
+$('div.show-annotations').click(); $('tr.alert-success').hide(); $('.alert_details pre').parent().hide();
+$('#alertsTable > tbody > tr').filter(function() { return !$(this).is('.alert_header,.alert_details') }).hide();
+$('#alertFilters').hide(); $('div.show-annotations').hide(); true`
 
 // picture is what Prometheus shows of the alerts, for the docs.
 func picture(t *testing.T, prometheus string) {
@@ -16,7 +28,29 @@ func picture(t *testing.T, prometheus string) {
 	if *pictures == "" {
 		return
 	}
-	tells(t, nil, tool(t, "chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--user-data-dir="+t.TempDir(), "--window-size=1100,900",
-		"--virtual-time-budget=5000", "--screenshot="+filepath.Join(*pictures, "alerts.png"), prometheus+"/alerts")
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(tool(t, "chromium")), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1200, 900),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true))...)
+	defer stop()
+	tab, end := chromedp.NewContext(allocator)
+	defer end()
+	tab, cancel := context.WithTimeout(tab, time.Minute)
+	defer cancel()
+	shot, err := photograph(tab, prometheus+"/classic/alerts")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(*pictures, "alerts.png"), shot, 0o644)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func photograph(tab context.Context, url string) ([]byte, error) {
+	if err := chromedp.Do(tab, chromedp.Navigate(url)); err != nil {
+		return nil, err
+	}
+	if _, err := chromedp.Run(tab, chromedp.Evaluate[bool](opened)); err != nil {
+		return nil, err
+	}
+	return chromedp.Run(tab, chromedp.CaptureScreenshot())
 }
