@@ -37,6 +37,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
+	a.asking(ctx)
 	if a.set.barge {
 		return a.barge(ctx, b)
 	}

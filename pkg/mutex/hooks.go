@@ -16,6 +16,10 @@ import (
 // same time. Nothing recovers from a panic in a hook: it ends the program, or unwinds the caller, which then may hold a lock that
 // it does not know of until that is auto-unlocked.
 type Hooks struct {
+	// Asking is told when a Lock or Do begins, before etcd is asked. What is told only at its end says nothing of a program that waits for
+	// ever.
+	Asking func(Asking)
+
 	// Acquired is told how each Lock, TryLock and Do ended its wait. It is not told of calls that were refused for their arguments, nor of
 	// [Client.Adopt] and of holds that are entered again, see [Reentrant].
 	Acquired func(Acquired)
@@ -53,6 +57,12 @@ func AcquireResults() []Result {
 
 // ExtendResults are the results of [Extended].
 func ExtendResults() []Result { return []Result{ResultExtended, ResultLost, ResultError} }
+
+// Asking is a Lock or Do that has begun.
+type Asking struct {
+	Lock    string          // as the caller named it
+	Context context.Context // the caller's, but it also ends with the call
+}
 
 // Acquired is the end of a wait for a lock.
 type Acquired struct {
@@ -107,7 +117,7 @@ type Released struct {
 // And are hooks that call h and then others.
 func (h Hooks) And(others Hooks) Hooks {
 	return Hooks{
-		Acquired: both(h.Acquired, others.Acquired), Extended: both(h.Extended, others.Extended),
+		Asking: both(h.Asking, others.Asking), Acquired: both(h.Acquired, others.Acquired), Extended: both(h.Extended, others.Extended),
 		Lost: both(h.Lost, others.Lost), Released: both(h.Released, others.Released),
 	}
 }
@@ -120,6 +130,13 @@ func both[E any](f, g func(E)) func(E) {
 		return f
 	}
 	return func(e E) { f(e); g(e) }
+}
+
+// asking tells the hook that an acquisition begins, which ends no later than ctx.
+func (a *acquisition) asking(ctx context.Context) {
+	if hook := a.c.opts.Hooks.Asking; hook != nil {
+		hook(Asking{Lock: a.lock, Context: ctx})
+	}
 }
 
 // waited tells the hook how an acquisition that began at this time ended.

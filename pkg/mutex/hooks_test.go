@@ -96,6 +96,30 @@ func TestHooksAreToldTheStoryOfALock(t *testing.T) {
 	})
 }
 
+func TestHookIsToldThatALockIsAskedFor(t *testing.T) {
+	var asked []mutex.Asking
+	o := mutex.Options{Hooks: mutex.Hooks{Asking: func(e mutex.Asking) { asked = append(asked, e) }}}
+	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.set(func() { f.away = true })
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		go locks.Lock(ctx, "a")
+		time.Sleep(time.Second)
+		if len(asked) != 1 || asked[0].Lock != "a" || asked[0].Context.Err() != nil {
+			t.Fatalf("the hook was told %v", asked)
+		}
+		f.set(func() { f.away = false })
+		<-asked[0].Context.Done()
+		if ctx.Err() != nil {
+			t.Error("the context ended with the caller's, and not with the call")
+		}
+		locks.Lock(ctx, "")
+		if len(asked) != 1 {
+			t.Error("the hook was told of a call that was refused for its arguments")
+		}
+	})
+}
+
 func TestHooksMayUseTheClient(t *testing.T) {
 	var locks *mutex.Client
 	hooks := mutex.Hooks{
