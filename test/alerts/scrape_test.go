@@ -1,0 +1,128 @@
+//go:build alerts
+
+package alerts
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// The worst night: a hundred thousand locks, each of which alerts. What Prometheus has to take in is bounded, and nothing of it is hidden.
+// Not parallel, because it looks at the time.
+func TestAScrapeStaysSmallAndFastWithAHundredThousandLocks(t *testing.T) {
+	const locks, series = 100_000, 1000
+	w := newWorld(t)
+	w.crowd(locks)
+	u, d := w.unlocker(), w.dashboard()
+	eventually(t, "all locks are seen", func() error {
+		if err := shows(d.ops, fmt.Sprintf(`mutexdash_locks{state="alerting"} %d`, locks)); err != nil {
+			return err
+		}
+		return shows(u.addr, fmt.Sprintf(`unlocker_locks{state="alerting"} %d`, locks), fmt.Sprintf("unlocker_lock_series_dropped %d", locks-series))
+	})
+	for of, address := range map[string]string{"unlocker": u.addr, "mutexdash": d.ops} {
+		body, took := scrape(t, address)
+		if says := tells(t, []byte(body), tool(t, "promtool"), "check", "metrics"); says != "" {
+			t.Errorf("promtool says %s", says)
+		}
+		t.Logf("%s: %d bytes, in %v", of, len(body), took)
+		if len(body) > 1_000_000 {
+			t.Errorf("a scrape of %s has %d bytes", of, len(body))
+		}
+		// The fastest tells what a scrape costs; the others, what else this machine did.
+		if took[0] > 100*time.Millisecond {
+			t.Errorf("a scrape of %s takes %v", of, took)
+		}
+		if n := strings.Count(body, "\nunlocker_lock_alert_at_timestamp_seconds{"); of == "unlocker" && n != series {
+			t.Errorf("%d locks have series of their own, want %d", n, series)
+		}
+	}
+}
+
+// scrape asks as Prometheus does, several times, and tells how long that took, the fastest first.
+func scrape(t *testing.T, address string) (body string, took []time.Duration) {
+	t.Helper()
+	for range 7 {
+		began := time.Now()
+		resp, err := http.Get("http://" + address + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s, %v", resp.Status, err)
+		}
+		body, took = string(b), append(took, time.Since(began).Round(time.Millisecond/10))
+	}
+	slices.Sort(took)
+	return body, took
+}
+
+// batch is how many locks one transaction writes: a record is four keys, and etcd allows 128 operations.
+const batch = 32
+
+// crowd writes so many records of locks that alert and may not be removed yet.
+func (w *world) crowd(locks int) {
+	w.Helper()
+	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var next atomic.Int64
+	var writers sync.WaitGroup
+	for range 8 {
+		writers.Go(func() {
+			for {
+				first := int(next.Add(batch)) - batch
+				if first >= locks || w.Failed() {
+					return
+				}
+				ops, err := records(layout, first, min(first+batch, locks))
+				if err == nil {
+					_, err = w.client.Txn(w.Context()).Then(ops...).Commit()
+				}
+				if err != nil {
+					w.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	if w.Failed() {
+		w.FailNow()
+	}
+}
+
+// records are those of the locks from first up to, but without, last.
+func records(layout metadata.Layout, first, last int) (ops []clientv3.Op, err error) {
+	for i := first; i < last; i++ {
+		fields, err := overdue(i).Fields()
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range fields {
+			ops = append(ops, clientv3.OpPut(layout.Field(fmt.Sprintf("service-%02d/tenant-%06d", i%50, i), f.Name), f.Value))
+		}
+	}
+	return ops, nil
+}
+
+func overdue(i int) metadata.Draft {
+	now := time.Now()
+	return metadata.Draft{
+		UUID: fmt.Sprintf("4be0643f-1d98-4573-b7cd-%012x", i), Owner: fmt.Sprintf("service-%02d", i%50), Hostname: fmt.Sprintf("host-%03d", i%400),
+		Purpose: "nightly invoices", LockedAt: now.Add(-time.Hour), AlertAt: now.Add(-time.Duration(i+1) * time.Millisecond), AutoUnlockAt: now.Add(time.Hour),
+	}
+}
