@@ -168,6 +168,7 @@ func (b *bout) result() (Turn, error) {
 		waits, shares, errs = append(waits, s.waits...), append(shares, s.done), append(errs, s.err)
 	}
 	t.Jain = stats.Jain(shares)
+	t.P10 = milliseconds(stats.Percentile(waits, 10))
 	t.P50, t.P99 = milliseconds(stats.Percentile(waits, 50)), milliseconds(stats.Percentile(waits, 99))
 	return t, errors.Join(errs...)
 }

@@ -61,12 +61,13 @@ type Turn struct {
 	Seconds    float64
 	Load       float64 // the machine's load average when it began
 
-	Done       int       // lock and unlock
-	Passed     int       // of these, from another client
-	Violations int       // times that two held the lock at once
-	Served     int       // clients that got the lock at least once
-	Jain       float64   // fairness
-	P50, P99   float64   // milliseconds: of a lock and unlock; of the wait alone where others want the lock
+	Done       int     // lock and unlock
+	Passed     int     // of these, from another client
+	Violations int     // times that two held the lock at once
+	Served     int     // clients that got the lock at least once
+	Jain       float64 // fairness
+	P10        float64 // milliseconds: of a lock and unlock; of the wait alone where others want the lock. The least disturbed ones
+	P50, P99   float64
 	ClientCPU  float64   // seconds that this program used, for all clients together
 	Server     *Counters // of the whole turn; nil where the server does not tell
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // etcdContestants all use the same server.
-func etcdContestants(etcd *servers.Process) []contest.Contestant {
+func etcdContestants(etcd *servers.Process) (all []contest.Contestant) {
 	contestant := func(name string, exclusive bool, client func(context.Context, *clientv3.Client, *ends) (contest.Client, error)) contest.Contestant {
 		return contest.Contestant{
 			Name: name, Exclusive: exclusive, Counters: etcdCounters(etcd),
@@ -27,7 +27,7 @@ func etcdContestants(etcd *servers.Process) []contest.Contestant {
 			},
 		}
 	}
-	return []contest.Contestant{
+	all = []contest.Contestant{
 		ours(etcd, us, 0),
 		ours(etcd, "ours, called 25 deep", 25),
 		contestant("raw put and delete", false, func(_ context.Context, c *clientv3.Client, _ *ends) (contest.Client, error) { return raw{c}, nil }),
@@ -37,6 +37,10 @@ func etcdContestants(etcd *servers.Process) []contest.Contestant {
 		}),
 		contestant("etcd lock RPC", true, lockRPC),
 	}
+	for _, s := range steps {
+		all = append(all, contestant(s.name, false, s.client))
+	}
+	return all
 }
 
 func etcdCounters(etcd *servers.Process) func(context.Context) (contest.Counters, error) {

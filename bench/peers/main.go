@@ -32,6 +32,7 @@ type options struct {
 	work    string
 	waiters string
 	only    string
+	steps   bool
 	rounds  int
 	turn    time.Duration
 	start   time.Duration
@@ -46,6 +47,7 @@ func main() {
 	flag.StringVar(&o.work, "work", "latency,throughput,handover", "what to do")
 	flag.StringVar(&o.waiters, "waiters", "2,10,100,1000", "how many wait for one lock in the work handover")
 	flag.StringVar(&o.only, "only", "", "regular expression of the contestants that take part besides ours; all when empty")
+	flag.BoolVar(&o.steps, "steps", false, "what each part of our transactions costs, instead of other locks")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each contestant has its turn")
 	flag.DurationVar(&o.turn, "turn", 2*time.Second, "how long a turn is measured")
 	flag.DurationVar(&o.start, "start", 30*time.Second, "how long a turn may take until all have had the lock once; it is measured from then on")
@@ -144,7 +146,9 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 			p.Stop()
 		}
 	}
-	wanted := func(names ...string) bool { return slices.ContainsFunc(names, only.MatchString) }
+	wanted := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return only.MatchString(name) && partOf(name, o.steps) })
+	}
 	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Profile: o.profile})
 	if err != nil {
 		return nil, end, err

@@ -13,7 +13,7 @@ import (
 func table(w contest.Work, contestants []contest.Contestant, turns []contest.Turn) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s\n\n", title(w))
-	head := []string{"", "a second", "least–most", "ours ÷ it", "p50 ms", "p99 ms", "requests", "watch msgs", "commits", "server CPU µs", "client CPU µs"}
+	head := []string{"", "a second", "least–most", "ours ÷ it", "p10 ms", "p50 ms", "p99 ms", "requests", "watch msgs", "commits", "server CPU µs", "client CPU µs"}
 	if w.Contend {
 		head = append(head, "Jain", "served", "violations")
 	}
@@ -44,6 +44,7 @@ func row(w contest.Work, name string, own []contest.Turn, ourRates []float64) []
 	least, most := stats.Spread(all)
 	cells := []string{
 		name, number(stats.Median(all)), number(least) + "–" + number(most), ratio(stats.Median(stats.Ratios(ourRates, all))),
+		number(median(own, func(t contest.Turn) float64 { return t.P10 })),
 		number(median(own, func(t contest.Turn) float64 { return t.P50 })), number(median(own, func(t contest.Turn) float64 { return t.P99 })),
 	}
 	for _, count := range []func(contest.Counters) float64{

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/bench/contest"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// bare are the transactions of our locks, sent by a loop that knows nothing of locks: what any client of the protocol costs at least.
+const bare = "our transactions, bare"
+
+// step is a part of what our transactions do.
+type step struct {
+	name    string
+	keys    int  // of the record, from uuid on
+	short   bool // the document is a byte
+	compare bool
+	ask     bool // the branch that reads the record of whoever holds the lock
+}
+
+// steps lead from the raw limit to our transactions, so that one sees what each part of the protocol costs.
+var steps = []step{
+	{"step: one key, in transactions", 1, false, false, false},
+	{"step: and the two deadlines", 3, false, false, false},
+	{"step: and a document, of a byte", 4, true, false, false},
+	{"step: of the usual size", 4, false, false, false},
+	{"step: and all compares", 4, false, true, false},
+	{bare, 4, false, true, true},
+}
+
+// partOf tells whether a contestant belongs to a run of the steps, or to one of the locks.
+func partOf(name string, run bool) bool {
+	switch name {
+	case us, rawLimit, bare:
+		return true
+	}
+	return run == slices.ContainsFunc(steps, func(s step) bool { return s.name == name })
+}
+
+// stepper is a client that does a step.
+type stepper struct {
+	step
+	etcd   *clientv3.Client
+	layout metadata.Layout
+	draft  metadata.Draft
+}
+
+func (s step) client(_ context.Context, etcd *clientv3.Client, _ *ends) (contest.Client, error) {
+	layout, err := metadata.NewLayout("/steps/")
+	return &stepper{s, etcd, layout, usualDraft()}, err
+}
+
+// usualDraft has the size of what ours writes in these benchmarks.
+func usualDraft() metadata.Draft {
+	now := time.Now()
+	return metadata.Draft{
+		Owner: "bench", Hostname: "localhost", PID: 12345, Purpose: "send the invoices of the month", Client: "unlocker-go v1.0.0",
+		Backtrace: strings.Repeat("/srv/app/internal/billing/invoices.go:212 in example.com/shop/internal/billing.(*Runner).Invoices\n", 6),
+		LockedAt:  now, AlertAt: now.Add(time.Minute), AutoUnlockAt: now.Add(time.Hour),
+	}
+}
+
+func (s *stepper) Lock(ctx context.Context, name string) (func() error, error) {
+	s.draft.UUID = uuid.NewString()
+	fields, err := s.draft.Fields()
+	if err != nil {
+		return nil, err
+	}
+	if s.short {
+		fields[len(fields)-1].Value = "x"
+	}
+	take := locktxn.Acquire(s.layout, name, s.draft.UUID, fields[:s.keys], false)
+	r, err := s.part(take).Commit(ctx, s.etcd)
+	if err != nil {
+		return nil, err
+	}
+	if !r.Succeeded {
+		return nil, fmt.Errorf("somebody holds %q", name)
+	}
+	hold := locktxn.Hold{Lock: name, UUID: s.draft.UUID, Token: r.Header.Revision}
+	return func() error {
+		_, err := s.part(locktxn.Release(s.layout, hold)).Commit(context.Background(), s.etcd)
+		return err
+	}, nil
+}
+
+func (s *stepper) part(t locktxn.Txn) locktxn.Txn {
+	if !s.compare {
+		t.If = nil
+	}
+	if !s.ask {
+		t.Else = nil
+	}
+	return t
+}
