@@ -25,9 +25,11 @@ func operated(t testing.TB, s *scene, changes ...func(*dashboard.Config)) (*dash
 	d := s.dashboard(t, append([]func(*dashboard.Config){func(c *dashboard.Config) {
 		c.Access = behindProxy(t)
 		c.ForceUnlock = func(_ context.Context, r metadata.Removal, a metadata.Action) error {
-			done = append(done, a)
-			s.endings[r.Record.HistoryID()] = &r.Ending
-			delete(s.documents, r.Record.Name)
+			s.change(func() {
+				done = append(done, a)
+				s.endings[r.Record.HistoryID()] = &r.Ending
+				delete(s.documents, r.Record.Name)
+			})
 			return nil
 		}
 	}}, changes...)...)

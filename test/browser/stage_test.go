@@ -6,11 +6,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -175,15 +177,25 @@ func (s *stage) do(ops ...clientv3.Op) {
 	}
 }
 
+// freeAddress is one that nobody listens on, and that no other test gets. Its port lies below those that systems give to outgoing
+// connections, of which a browser has many: otherwise one of them would now and then be quicker than the program.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))
+		if _, given := addresses.LoadOrStore(address, true); given {
+			continue
+		}
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port on 127.0.0.1")
+	return ""
 }
+
+var addresses sync.Map // that were given to tests
 
 // output keeps what a program says.
 type output struct {
