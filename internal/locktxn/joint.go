@@ -80,14 +80,16 @@ func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetR
 }
 
 // Seal settles an acquisition of which a sending stayed without an answer: after its commit no late one can be committed. It reads
-// the records, which tell whether the acquisition holds the locks, and the ending of the first hold: it may have begun and ended.
+// the records, which tell whether the acquisition holds the locks, and then the endings of the holds: one may have begun and ended.
 func Seal(l metadata.Layout, parts []Part, lease clientv3.LeaseID) Txn {
 	first := parts[0]
-	t := Txn{Then: make([]clientv3.Op, 0, len(parts)+2)}
+	t := Txn{Then: make([]clientv3.Op, 0, 2*len(parts)+1)}
 	for _, p := range parts {
 		t.Then = append(t.Then, read(l, p.Lock))
 	}
-	t.Then = append(t.Then, clientv3.OpGet(l.History(first.UUID)))
+	for _, p := range parts {
+		t.Then = append(t.Then, clientv3.OpGet(l.History(p.UUID)))
+	}
 	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(first.UUID), first.Lock, clientv3.WithLease(lease)))
 	return t
 }

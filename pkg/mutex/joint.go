@@ -72,7 +72,7 @@ func (j *joint) attempt(ctx context.Context) ([]*Lock, error) {
 	case r.Succeeded:
 		return j.hold(func(int) (int64, metadata.Document) { return r.Header.Revision, metadata.Document{} })
 	}
-	if j.mine(r) { // etcd's client sent it twice by itself
+	if len(j.held(r)) > 0 { // etcd's client sent it twice by itself
 		return j.settle(ctx, r, nil)
 	}
 	return nil, j.refusal(ctx, r)
@@ -99,12 +99,6 @@ func (j *joint) sent() []locktxn.Part {
 	return parts
 }
 
-// mine tells whether an answer that read the records found this attempt's.
-func (j *joint) mine(r answer) bool {
-	first := j.c.record(j.parts[0].lock, r, 0)
-	return first.Token != 0 && first.UUID == j.parts[0].draft.UUID
-}
-
 // settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or not. r and err
 // are what came of the sendings.
 func (j *joint) settle(ctx context.Context, r answer, err error) ([]*Lock, error) {
@@ -120,13 +114,13 @@ func (j *joint) settle(ctx context.Context, r answer, err error) ([]*Lock, error
 		}
 		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	if j.mine(s) {
+	if mine := j.held(s); len(mine) == len(j.parts) {
 		return j.hold(func(i int) (int64, metadata.Document) {
 			now := j.c.record(j.parts[i].lock, s, i)
 			return now.Token, now
 		})
-	}
-	if lost := j.lostBefore(s, r.TxnResponse != nil && r.Succeeded); lost != nil {
+	} else if lost := j.lostBefore(s, mine, r.TxnResponse != nil && r.Succeeded); lost != nil {
+		j.withdraw(ctx, mine)
 		return nil, lost
 	}
 	switch {
@@ -138,14 +132,35 @@ func (j *joint) settle(ctx context.Context, r answer, err error) ([]*Lock, error
 	return nil, err
 }
 
-// lostBefore tells that the locks were taken, and taken away again, before this process heard of it.
-func (j *joint) lostBefore(s answer, wasHeld bool) error {
-	a := j.parts[0]
-	ending := j.c.ending(s, len(j.parts))
-	if ending == nil && !wasHeld {
-		return nil
+// held are the locks that this attempt holds, by what the operations from the first one on read.
+func (j *joint) held(r answer) (mine []*acquisition) {
+	for i, a := range j.parts {
+		if now := j.c.record(a.lock, r, i); now.Token != 0 && now.UUID == a.draft.UUID {
+			mine = append(mine, a)
+		}
 	}
-	return &LostError{Lock: a.lock, UUID: a.draft.UUID, Certain: true, Ending: ending, At: j.c.wall()}
+	return mine
+}
+
+// lostBefore tells that the locks were taken, and one of them taken away again, before this process heard of it. These are still there.
+func (j *joint) lostBefore(s answer, mine []*acquisition, wasHeld bool) error {
+	for i, a := range j.parts {
+		ending := j.c.ending(s, len(j.parts)+i)
+		if slices.Contains(mine, a) || ending == nil && len(mine) == 0 && !wasHeld {
+			continue
+		}
+		return &LostError{Lock: a.lock, UUID: a.draft.UUID, Certain: true, Ending: ending, At: j.c.wall()}
+	}
+	return nil
+}
+
+// withdraw gives back those of the locks that are held, when others are not any more.
+func (j *joint) withdraw(ctx context.Context, mine []*acquisition) {
+	for _, a := range mine {
+		if _, err := j.c.send(ctx, locktxn.Withdraw(j.c.layout, a.lock, a.draft.UUID)); err != nil {
+			j.c.cancelLater(a.lock, a.draft.UUID)
+		}
+	}
 }
 
 // hold makes the handles. at tells token and, where it was read, the record of each.

@@ -1,0 +1,62 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// The answer of the acquisition is lost, and one of the locks is taken away before it can be asked for again.
+func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
+	for _, c := range []struct {
+		name, lock string
+		then       []clientv3.Op // of whoever took it away
+		forced     bool
+	}{
+		{"the first, by hand", "a", nil, false},
+		{"the last, by hand", "b", nil, false},
+		{"the last, by a person", "b", nil, true},
+		{"the first, and another has it", "a", []clientv3.Op{clientv3.OpPut("/mutexes/a/uuid", "another")}, false},
+		{"the last, and another has it", "b", []clientv3.Op{clientv3.OpPut("/mutexes/b/uuid", "another")}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+				f.set(func() { f.loseAnswers = 1 })
+				lost := make(chan error)
+				go func() {
+					_, err := locks.TryLockAll(context.Background(), []string{"a", "b"})
+					lost <- err
+				}()
+				synctest.Wait()
+				taken := f.record(t, c.lock)
+				if c.forced {
+					f.put(layout(t).History(taken.UUID), metadata.Marshal(metadata.NewEnding(&taken.Record, metadata.EndedForced, "ann", "stuck", time.Now())))
+				}
+				f.set(func() {
+					f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpDelete(layout(t).Record(c.lock), clientv3.WithPrefix())}})
+					f.apply(&heldTxn{thenOps: c.then})
+				})
+				err := <-lost
+				why, isLost := errors.AsType[*mutex.LostError](err)
+				if !isLost || why.Lock != c.lock || why.UUID != taken.UUID || c.forced != (why.Ending != nil) {
+					t.Errorf("the error is %v", err)
+				}
+				time.Sleep(time.Minute)
+				other := map[string]string{"a": "b", "b": "a"}[c.lock]
+				if held := f.record(t, other); held.Token != 0 {
+					t.Errorf("%s is still held", other)
+				}
+				if now := f.record(t, c.lock).UUID; (now != "") != (c.then != nil) {
+					t.Errorf("%s is held as %q", c.lock, now)
+				}
+			})
+		})
+	}
+}
