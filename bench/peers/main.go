@@ -92,14 +92,16 @@ func run(ctx context.Context, o options) (err error) {
 		defer func() { pprof.StopCPUProfile(); err = errors.Join(err, f.Close()) }()
 	}
 	var verdicts []verdict
+	var all []done
 	for _, w := range works {
 		turns, err := contest.Run(ctx, w, contestants, o.rounds, keep(o.raw, w))
 		if err != nil {
 			return err
 		}
 		fmt.Println(table(w, contestants, turns))
-		verdicts = append(verdicts, judge(w, turns)...)
+		verdicts, all = append(verdicts, judge(w, turns)...), append(all, done{w, turns})
 	}
+	fmt.Println(summary(contestants, all))
 	fmt.Println(targets(verdicts))
 	return nil
 }

@@ -29,6 +29,41 @@ func table(w contest.Work, contestants []contest.Contestant, turns []contest.Tur
 	return b.String()
 }
 
+// done is a workload and what came of it.
+type done struct {
+	work  contest.Work
+	turns []contest.Turn
+}
+
+// summary shows all workloads in one table of ratios: how many times as much we do in the same time.
+func summary(contestants []contest.Contestant, all []done) string {
+	var b strings.Builder
+	b.WriteString("### Ours ÷ it, in all workloads\n\n| |")
+	for _, d := range all {
+		fmt.Fprintf(&b, " %s |", short(d.work))
+	}
+	fmt.Fprintf(&b, "\n|%s\n", strings.Repeat("---|", len(all)+1))
+	for _, c := range contestants {
+		fmt.Fprintf(&b, "| %s |", c.Name)
+		for _, d := range all {
+			own, them := rates(d.work, contest.Of(d.turns, us)), rates(d.work, contest.Of(d.turns, c.Name))
+			fmt.Fprintf(&b, " %s |", ratio(stats.Median(stats.Ratios(own, them))))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func short(w contest.Work) string {
+	switch {
+	case w.Contend:
+		return fmt.Sprintf("hand-over, %d", w.Clients)
+	case w.Clients == 1:
+		return "one client"
+	}
+	return fmt.Sprintf("%d clients", w.Clients)
+}
+
 func title(w contest.Work) string {
 	switch {
 	case w.Contend:

@@ -30,6 +30,19 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	}
 }
 
+func TestSummaryHasAColumnForEachWorkload(t *testing.T) {
+	all := []done{
+		{contest.Work{Clients: 1}, turns(map[string][]float64{us: {100, 200}, shared: {50, 100}, rawLimit: {400, 400}})},
+		{contest.Work{Clients: 2, Contend: true}, turns(map[string][]float64{us: {100}, shared: {25}})},
+	}
+	text := summary([]contest.Contestant{{Name: us}, {Name: rawLimit}, {Name: shared}}, all)
+	for _, want := range []string{"| | one client | hand-over, 2 |", "| " + shared + " | 2 | 4 |", "| " + rawLimit + " | 0.375 | – |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no row %q in\n%s", want, text)
+		}
+	}
+}
+
 func TestTargetsAreJudgedByTheMedianRatio(t *testing.T) {
 	for _, c := range []struct {
 		about string

@@ -150,11 +150,14 @@ func (c *crowd) flatOut(ctx context.Context, v *lockview.View, f figures) error 
 	return nil
 }
 
+// patience is how long something may take that should not.
+const patience = 5 * time.Minute
+
 // until waits for something that nothing announces.
 func until(ctx context.Context, is func() bool) error {
-	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(patience); !is(); time.Sleep(100 * time.Microsecond) {
 		if ctx.Err() != nil || time.Now().After(end) {
-			return fmt.Errorf("it did not come within two minutes (%v)", ctx.Err())
+			return fmt.Errorf("it did not come within %v (%v)", patience, ctx.Err())
 		}
 	}
 	return nil

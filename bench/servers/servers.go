@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// patience is how long a server may take to start.
-const patience = 60 * time.Second
+// patience is how long a server may take to start: with a million locks, on a machine that does other things too. One that ends
+// instead is noticed at once.
+const patience = 5 * time.Minute
 
 // Process is a server that runs.
 type Process struct {
