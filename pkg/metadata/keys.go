@@ -100,6 +100,8 @@ func (l Layout) Queues() string    { return l.prefix + areaQueue }
 func (l Layout) Histories() string { return l.prefix + areaHistory }
 func (l Layout) Unlockers() string { return l.prefix + areaUnlockers }
 func (l Layout) Audits() string    { return l.prefix + areaAudit }
+func (l Layout) Periods() string   { return l.prefix + areaPeriods }
+func (l Layout) AllTasks() string  { return l.prefix + areaTasks }
 
 // Records returns the two half-open key ranges that hold every lock record and no other area.
 func (l Layout) Records() [2][2]string {
