@@ -11,7 +11,12 @@ import (
 
 // op is an operation of a history that somebody made up.
 func op(from, to int64, what, uuid string, token int64, maybe ...bool) porcupine.Operation {
-	return porcupine.Operation{Call: from, Return: to, Input: step{what: what, uuid: uuid, token: token, maybe: len(maybe) > 0}}
+	return porcupine.Operation{Call: from, Return: to, Input: step{what: what, uuid: uuid, token: token, part: 1, maybe: len(maybe) > 0}}
+}
+
+// takes is an operation that takes so much of a lock of which there are several parts.
+func takes(from, to int64, part int, uuid string, token int64) porcupine.Operation {
+	return porcupine.Operation{Call: from, Return: to, Input: step{what: stepTake, uuid: uuid, token: token, part: part}}
 }
 
 func TestHistoriesThatALockCanHave(t *testing.T) {
@@ -28,7 +33,7 @@ func TestHistoriesThatALockCanHave(t *testing.T) {
 		},
 		"lost, and learned late": {op(1, 2, stepTake, "a", 1), op(1, 5, stepEnd, "a", 1), op(6, 7, stepTake, "b", 5), op(8, 9, stepLost, "a", 1)},
 	} {
-		if !porcupine.CheckOperations(lockModel(), history) {
+		if !porcupine.CheckOperations(lockModel(1), history) {
 			t.Errorf("%s: refused", name)
 		}
 	}
@@ -46,8 +51,27 @@ func TestHistoriesThatNoLockCanHave(t *testing.T) {
 		"ended twice":       {op(1, 2, stepTake, "a", 1), op(3, 4, stepEnd, "a", 1), op(5, 6, stepEnd, "a", 1)},
 		"done before asked": {op(5, never, stepTake, "a", 1, true), op(1, 2, stepEnd, "a", 1)},
 	} {
-		if porcupine.CheckOperations(lockModel(), history) {
+		if porcupine.CheckOperations(lockModel(1), history) {
 			t.Errorf("%s: taken for that of a lock", name)
+		}
+	}
+}
+
+func TestHistoriesOfASemaphore(t *testing.T) {
+	for name, one := range map[string]struct {
+		fits bool
+		of   []porcupine.Operation
+	}{
+		"as many as there are":           {true, []porcupine.Operation{takes(1, 2, 3, "a", 1), takes(3, 4, 1, "b", 5), op(5, 6, stepRefused, "b", 5)}},
+		"one more, when one was back":    {true, []porcupine.Operation{takes(1, 2, 3, "a", 1), takes(3, 9, 2, "b", 5), op(5, 6, stepEnd, "a", 1)}},
+		"one more than there are":        {false, []porcupine.Operation{takes(1, 2, 3, "a", 1), takes(3, 4, 2, "b", 5), op(5, 6, stepEnd, "a", 1)}},
+		"refused by who has nothing":     {false, []porcupine.Operation{takes(1, 2, 3, "a", 1), op(3, 4, stepRefused, "b", 5), takes(5, 6, 1, "b", 5)}},
+		"refused by nobody while held":   {false, []porcupine.Operation{takes(1, 2, 1, "a", 1), op(3, 4, stepRefused, "", 0)}},
+		"beside who has all":             {false, []porcupine.Operation{takes(1, 2, 4, "a", 1), takes(3, 4, 1, "b", 5)}},
+		"given back by another's return": {false, []porcupine.Operation{takes(1, 2, 1, "a", 1), takes(3, 4, 3, "b", 5), op(5, 6, stepEnd, "a", 1), takes(7, 8, 2, "c", 9)}},
+	} {
+		if porcupine.CheckOperations(lockModel(4), one.of) != one.fits {
+			t.Errorf("%s: wanted %v", name, one.fits)
 		}
 	}
 }
@@ -75,7 +99,22 @@ func TestWhatEtcdMustNotHaveDone(t *testing.T) {
 			put(2, "book#1/uuid", b, "book#1/auto_unlock_at", "1700000010", "book#1/metadata", `{"kind":"shared"}`),
 		},
 		ruleGuard: {held, {{revision: 2, key: resourcePrefix + "x", value: "7"}}},
-		ruleLeft:  {{{revision: 1, key: prefix + ".cancelled/" + a, value: "x"}}},
+		ruleTogether: {
+			put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010", "x/metadata", `{"op":"c-1","way":"try all","names":2}`),
+		},
+		ruleCount: {held, {{revision: 2, key: countPrefix + "x", value: "c-1"}}},
+		rulePeriod: {
+			put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010", "x/metadata", `{"way":"once","period":"2023-11-14T22:13:20Z"}`, ".periods/x", "1700000000 by a"),
+			put(2, "x/uuid", "", "x/auto_unlock_at", "", "x/metadata", ""),
+			put(3, "x/uuid", b, "x/auto_unlock_at", "1700000010", "x/metadata", `{"way":"once","period":"2023-11-14T22:13:20Z"}`, ".periods/x", "1700000000 by b"),
+		},
+		ruleTask: {
+			put(1, ".tasks/x/y", `{"state":"new"}`),
+			put(2, "x%2Fy/uuid", a, "x%2Fy/auto_unlock_at", "1700000010", "x%2Fy/metadata", `{"op":"c-1"}`, ".tasks/x/y", `{"state":"in_progress","by":"c"}`),
+			put(3, "x%2Fy/uuid", "", "x%2Fy/auto_unlock_at", "", "x%2Fy/metadata", ""),
+			put(4, ".tasks/x/y", `{"state":"done","by":"c"}`),
+		},
+		ruleLeft: {{{revision: 1, key: prefix + ".cancelled/" + a, value: "x"}}},
 	} {
 		var found []string
 		g := newLedger(func(rule, format string, args ...any) {
@@ -100,10 +139,15 @@ func TestWhatEtcdMayHaveDone(t *testing.T) {
 		put(4, "x/uuid", "", "x/auto_unlock_at", "", "x/alive", ""),
 		put(5, "x/uuid", b, "x/auto_unlock_at", "1700000030", ".queue/x/"+b, `{"holding":true}`),
 		put(6, "x/uuid", "", "x/auto_unlock_at", "", ".queue/x/"+b, "", ".queue/x/.tail", ""),
+		put(7, "j/uuid", a, "j/auto_unlock_at", "1700000010", "j/metadata", `{"way":"once","period":"2023-11-14T22:13:20Z"}`, ".periods/j", "1700000000 by a"),
+		put(8, "j/uuid", "", "j/auto_unlock_at", "", "j/metadata", "", ".periods/j", ""),
+		put(9, ".tasks/s/t", `{"state":"new"}`),
+		put(10, "s%2Ft/uuid", a, "s%2Ft/auto_unlock_at", "1700000010", "s%2Ft/metadata", `{"op":"c-1"}`, ".tasks/s/t", `{"state":"in_progress","by":"c"}`),
+		put(11, "s%2Ft/uuid", "", "s%2Ft/auto_unlock_at", "", "s%2Ft/metadata", "", ".tasks/s/t", ""),
 	} {
 		g.read(txn)
 	}
-	if len(g.holds) != 2 || g.holds[0].ended != 4 || g.holds[1].token != 5 || len(g.holds[0].writes) != 2 {
+	if len(g.holds) != 4 || g.holds[0].ended != 4 || g.holds[1].token != 5 || len(g.holds[0].writes) != 2 {
 		t.Errorf("holds %v", g.holds)
 	}
 }

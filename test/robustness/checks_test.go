@@ -22,8 +22,8 @@ type judgement struct {
 	wall  int64 // what to add to a stamp to get nanoseconds of the wall clock
 
 	processes map[string]*child
-	asked     map[string]*question
-	unlocks   map[int64][]*question // by token
+	unlocks   map[holdID][]*question
+	toldOf    map[holdID]bool // clients were told that they have them
 	logs      []logLine
 	braked    bool // there was so much to remove that an unlocker did it slowly
 }
@@ -42,7 +42,7 @@ func (j *judgement) clock(at int64) time.Time { return time.Unix(0, at+j.wall) }
 func (s *stage) judge(found func(rule, format string, args ...any), r *report) {
 	j := &judgement{
 		stage: s, ledger: newLedger(found), found: found, wall: time.Now().UnixNano() - stamp(), processes: map[string]*child{},
-		asked: map[string]*question{}, unlocks: map[int64][]*question{},
+		unlocks: map[holdID][]*question{}, toldOf: map[holdID]bool{},
 	}
 	ctx, cancel := timeout(20 * time.Second)
 	defer cancel()
@@ -85,10 +85,15 @@ func (j *judgement) readClients() {
 		}
 		j.told = append(j.told, t)
 		for _, q := range t.questions {
-			j.asked[q.ID] = q
 			if q.Op == opUnlock {
-				j.unlocks[q.Token] = append(j.unlocks[q.Token], q)
+				j.unlocks[q.of()] = append(j.unlocks[q.of()], q)
 			}
+			if acquires(q.Op) && q.answer.Said == okay {
+				j.toldOf[q.answer.of()] = true
+			}
+		}
+		for _, text := range t.wrong {
+			j.found(ruleAnswer, "%s: %s", p.name, text)
 		}
 		if t.bye != nil && t.bye.Err != "" {
 			j.found(ruleLeft, "goroutines of %s: %s", p.name, t.bye.Err)
@@ -125,17 +130,17 @@ func (j *judgement) readLogs() {
 
 // answers wants that etcd knows of every hold that a client was told of.
 func (j *judgement) answers() {
-	known := map[int64]*hold{}
+	known := map[holdID]*hold{}
 	for _, h := range j.holds {
-		known[h.token] = h
+		known[h.id()] = h
 	}
 	for _, t := range j.told {
 		for _, q := range t.questions {
 			if !acquires(q.Op) || q.answer.Said != okay {
 				continue
 			}
-			h := known[q.answer.Token]
-			if h == nil || h.uuid != q.answer.UUID || h.lock != q.answer.Record || h.question != q.ID {
+			h := known[q.answer.of()]
+			if h == nil || h.lock != q.answer.Record || h.question != q.ID {
 				j.found(ruleAnswer, "%s was told that it holds %q as %s with token %d; etcd knows %v", q.ID, q.Lock, q.answer.UUID, q.answer.Token, h)
 			}
 		}
@@ -144,9 +149,9 @@ func (j *judgement) answers() {
 
 // removals wants that every end of a hold had somebody who may end it, in time, and one entry and one line about it.
 func (j *judgement) removals() {
-	lines := map[int64][]logLine{}
+	lines := map[holdID][]logLine{}
 	for _, l := range j.logs {
-		lines[l.Token] = append(lines[l.Token], l)
+		lines[holdID{l.UUID, l.Token}] = append(lines[holdID{l.UUID, l.Token}], l)
 	}
 	for _, h := range j.holds {
 		switch {
@@ -155,12 +160,12 @@ func (j *judgement) removals() {
 			j.oneEntry(h)
 		case h.ending != nil:
 			j.oneEntry(h)
-			j.oneLine(h, lines[h.token])
+			j.oneLine(h, lines[h.id()])
 			j.early(h)
 		case !h.cancelled:
 			j.released(h)
 		}
-		if h.ending == nil && slices.ContainsFunc(lines[h.token], func(l logLine) bool { return l.Result == "success" }) {
+		if h.ending == nil && slices.ContainsFunc(lines[h.id()], func(l logLine) bool { return l.Result == "success" }) {
 			j.found(ruleLog, "an unlocker says that it removed %v, which was %s", h, h.goneBy)
 		}
 	}
@@ -219,7 +224,7 @@ func (j *judgement) early(h *hold) {
 
 // released wants that a hold which ended without a note was given back by its holder.
 func (j *judgement) released(h *hold) {
-	for _, q := range j.unlocks[h.token] {
+	for _, q := range j.unlocks[h.id()] {
 		if q.At <= h.gone {
 			return
 		}
@@ -227,11 +232,14 @@ func (j *judgement) released(h *hold) {
 	if j.wipedBy(h) {
 		return
 	}
+	if (h.way == opAll || h.way == opTryAll) && !j.toldOf[h.id()] {
+		return // given back because another one of several was not to be had
+	}
 	if h.way == byHand || strings.HasPrefix(h.lock, "keeper/") {
 		return
 	}
 	full := slices.ContainsFunc(j.faults, func(f faultDone) bool { return f.name == "etcd: out of space" && f.from < h.gone })
-	if q := j.asked[h.question]; full && (q == nil || q.answer.Token != h.token) {
+	if full && !j.toldOf[h.id()] {
 		return // an attempt that was given up, taken back without a mark for want of space
 	}
 	if full && strings.Contains(j.forced.String(), h.uuid) {
@@ -277,14 +285,14 @@ func (j *judgement) late() {
 // beliefs wants that no two clients ever worked as the holder at a time. A process that stands still can not know better, and a hold
 // that a person forces ends under its holder: for these there is the fence.
 func (j *judgement) beliefs() {
-	forced := map[int64]bool{}
+	forced := map[holdID]bool{}
 	for _, h := range j.holds {
-		forced[h.token] = j.wipedBy(h) || h.ending != nil && h.ending.Ended == metadata.EndedForced || strings.Contains(j.forced.String(), h.uuid)
+		forced[h.id()] = j.wipedBy(h) || h.ending != nil && h.ending.Ended == metadata.EndedForced || strings.Contains(j.forced.String(), h.uuid)
 	}
 	var all []belief
 	for _, t := range j.told {
 		for _, b := range t.beliefs() {
-			if !forced[b.token] && !j.stood(b) {
+			if !forced[holdID{b.uuid, b.token}] && !j.stood(b) {
 				all = append(all, b)
 			}
 		}

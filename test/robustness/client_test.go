@@ -200,6 +200,20 @@ func (w *worker) ask(l line) (id string, answer func(line)) {
 
 // turn is one acquisition with what follows.
 func (w *worker) turn(ctx context.Context) {
+	switch n := w.rand.IntN(100); {
+	case n < 7:
+		w.several(ctx)
+	case n < 12:
+		w.job(ctx)
+	case n < 22:
+		w.task(ctx)
+	default:
+		w.single(ctx)
+	}
+}
+
+// single is what one does with one lock.
+func (w *worker) single(ctx context.Context) {
 	name := w.Locks[w.rand.IntN(len(w.Locks))]
 	l := w.acquire(ctx, name)
 	if l == nil {
@@ -207,16 +221,16 @@ func (w *worker) turn(ctx context.Context) {
 		return
 	}
 	var ended sync.WaitGroup
-	ended.Go(func() {
-		<-l.Context().Done()
-		w.notes.write(line{At: stamp(), Ended: true, UUID: l.UUID(), Token: l.Token()})
-	})
 	defer ended.Wait()
-	forgets := w.chance(2) // a holder that hangs until its time is over
-	for range w.rand.IntN(5) {
-		w.act(l)
-		sleep(l.Context(), w.between(0, 120*time.Millisecond))
+	w.follow(&ended, l)
+	if w.chance(6) {
+		l = w.adopt(&ended, l)
 	}
+	if w.chance(6) {
+		w.again(l)
+	}
+	forgets := w.chance(2) // a holder that hangs until its time is over
+	w.acts(l)
 	if forgets && w.chance(50) {
 		<-l.Context().Done()
 		sleep(ctx, w.between(0, 3*time.Second))
@@ -233,27 +247,73 @@ func (w *worker) turn(ctx context.Context) {
 	}
 }
 
+// complain notes what ought not to be.
+func (w *worker) complain(format string, args ...any) {
+	w.notes.write(line{At: stamp(), Wrong: fmt.Sprintf(format, args...)})
+}
+
+// follow notes when the hold ends, whoever ends it.
+func (w *worker) follow(ended *sync.WaitGroup, l *mutex.Lock) {
+	ended.Go(func() {
+		<-l.Context().Done()
+		if !errors.Is(context.Cause(l.Context()), mutex.ErrDetached) {
+			w.notes.write(line{At: stamp(), Ended: true, UUID: l.UUID(), Token: l.Token()})
+		}
+	})
+}
+
+// acts does some of what holders do.
+func (w *worker) acts(l *mutex.Lock) {
+	for range w.rand.IntN(5) {
+		w.act(l)
+		sleep(l.Context(), w.between(0, 120*time.Millisecond))
+	}
+}
+
+// life is how long a hold lasts without an extension.
+func (w *worker) life() time.Duration {
+	if w.chance(50) {
+		return w.LongOne
+	}
+	return w.ShortLife
+}
+
+// options are those of an acquisition that is asked for by this question in this way.
+func (w *worker) options(id, way string, life time.Duration) []mutex.Option {
+	return []mutex.Option{
+		mutex.ExpectedRunTime(life / 4), mutex.AutoUnlockAfter(life), mutex.Attribute(attributeOp, id), mutex.Attribute("way", way),
+	}
+}
+
 // acquire takes the lock in one of the ways that there are.
 func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
-	op := []string{opTry, opLock, opLock, opLock, opBarge}[w.rand.IntN(5)]
-	life := w.ShortLife
-	if w.chance(50) {
-		life = w.LongOne
-	}
+	op := []string{opTry, opLock, opLock, opLock, opBarge, opCount}[w.rand.IntN(6)]
 	ctx, cancel := context.WithTimeout(ctx, w.between(300*time.Millisecond, 4*time.Second))
 	defer cancel()
-	part, kind := 0, []mutex.Option(nil)
-	if w.chance(25) {
+	part, kind, seen := 0, []mutex.Option(nil), int64(0)
+	switch {
+	case op == opCount:
+		r, err := w.etcd.Get(ctx, countPrefix+name)
+		if err != nil {
+			return nil
+		}
+		for _, kv := range r.Kvs {
+			seen = kv.ModRevision
+		}
+	case w.chance(25):
 		name, part, kind = w.part()
 	}
 	id, answer := w.ask(line{Op: op, Lock: name, Part: part})
-	options := append(kind, mutex.ExpectedRunTime(life/4), mutex.AutoUnlockAfter(life), mutex.Attribute(attributeOp, id), mutex.Attribute("way", op))
+	options := append(kind, w.options(id, op, w.life())...)
 	take := w.locks.Lock
-	switch {
-	case op == opTry:
+	switch op {
+	case opTry:
 		take = w.locks.TryLock
-	case op == opBarge:
+	case opBarge:
 		options = append(options, mutex.WithoutQueue())
+	case opCount:
+		take = w.locks.TryLock
+		options = append(options, mutex.Only(clientv3.Compare(clientv3.ModRevision(countPrefix+name), "=", seen)), mutex.With(clientv3.OpPut(countPrefix+name, id)))
 	}
 	l, err := take(ctx, name, options...)
 	answer(acquired(l, err))
@@ -267,6 +327,9 @@ func (w *worker) part() (name string, part int, options []mutex.Option) {
 		return sharedLock, 1, []mutex.Option{mutex.Shared()}
 	case 1:
 		return sharedLock, manyReaders, []mutex.Option{mutex.Exclusive()}
+	}
+	if w.chance(10) {
+		return poolLock, poolLimit, []mutex.Option{mutex.Exclusive()}
 	}
 	part = 1 + w.rand.IntN(poolLimit-1)
 	return poolLock, part, []mutex.Option{mutex.Semaphore(poolLimit), mutex.Weight(part)}
@@ -303,7 +366,7 @@ func (w *worker) alive(l *mutex.Lock) {
 	_, answer := w.ask(line{Op: opAlive, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
 	err := l.Alive(ctx, "at work for", l.UUID())
 	a := over(err)
-	a.Token = l.Token()
+	a.UUID, a.Token = l.UUID(), l.Token()
 	if err == nil {
 		a.Until = stamp() + int64(time.Until(l.Deadline()))
 	}

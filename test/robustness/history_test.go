@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // never is the time of an answer that did not come.
@@ -29,6 +31,12 @@ const (
 	opTry    = "try"
 	opLock   = "lock"
 	opBarge  = "barge"
+	opCount  = "count"   // only if a key of the client's is as it was, and writes that key
+	opAll    = "all"     // several, one after the other where need be
+	opTryAll = "try all" // several at once
+	opOnce   = "once"    // a job of a period
+	opTask   = "task"    // a task of a set
+	opAdopt  = "adopt"   // another handle of a hold
 	opAlive  = "alive"
 	opUnlock = "unlock"
 	opWrite  = "write"   // to the resource behind the fence
@@ -53,10 +61,13 @@ type line struct {
 	Lock string `json:"lock,omitempty"`
 	Part int    `json:"part,omitempty"` // of the lock that is asked for, where several can hold it; see whole
 
+	Names []string `json:"names,omitempty"` // of a question for several locks
+
 	Said string `json:"said,omitempty"` // only of an answer
 	Err  string `json:"err,omitempty"`
 
 	Record string `json:"record,omitempty"` // of an acquisition: the name under which etcd has it
+	Each   []line `json:"each,omitempty"`   // of an acquisition of several locks: what was told of each
 
 	UUID  string `json:"uuid,omitempty"` // the hold that it is about; of an acquisition only in the answer
 	Token int64  `json:"token,omitempty"`
@@ -64,8 +75,9 @@ type line struct {
 	ByTok int64  `json:"by_token,omitempty"`
 	Until int64  `json:"until,omitempty"` // stamp until which the client believes in its hold if nothing comes between
 
-	Ended bool `json:"ended,omitempty"` // not an answer: the context of the hold ended
-	Bye   bool `json:"bye,omitempty"`   // not an answer: the process ended in order
+	Ended bool   `json:"ended,omitempty"` // not an answer: the context of the hold ended
+	Wrong string `json:"wrong,omitempty"` // not an answer: something that the client saw by itself
+	Bye   bool   `json:"bye,omitempty"`   // not an answer: the process ended in order
 }
 
 // notes is where a client writes. A line is on its way to the disk before the question is on its way to etcd.
@@ -87,6 +99,15 @@ func (n *notes) write(l line) {
 	}
 }
 
+// holdID names a hold. Locks that are taken in one transaction have the same token.
+type holdID struct {
+	uuid  string
+	token int64
+}
+
+// of is the hold that a question or an answer is about.
+func (l line) of() holdID { return holdID{l.UUID, l.Token} }
+
 // question is something that a client asked, with the answer.
 type question struct {
 	line
@@ -106,6 +127,9 @@ type belief struct {
 
 // whole is how much of a lock there is, in parts: one can have all of it, or several a part each.
 func whole(lock string) int {
+	if base, _, isShare := metadata.ParseShare(lock); isShare {
+		lock = base
+	}
 	switch lock {
 	case poolLock:
 		return poolLimit
@@ -127,7 +151,8 @@ const (
 type told struct {
 	process   string
 	questions []*question
-	ended     map[int64]int64 // when the context of a hold ended, by token
+	ended     map[holdID]int64 // when the context of a hold ended
+	wrong     []string
 	bye       *line
 	last      int64 // stamp of the last line
 }
@@ -139,8 +164,8 @@ func readNotes(process, file string) (*told, error) {
 		return nil, err
 	}
 	defer f.Close()
-	t := &told{process: process, ended: map[int64]int64{}}
-	open := map[string]*question{}
+	t := &told{process: process, ended: map[holdID]int64{}}
+	open := map[string][]*question{}
 	scanner := bufio.NewScanner(f)
 	scanner.Buffer(nil, 1<<20)
 	for scanner.Scan() {
@@ -153,15 +178,15 @@ func readNotes(process, file string) (*told, error) {
 		case l.Bye:
 			t.bye = &l
 		case l.Ended:
-			t.ended[l.Token] = l.At
+			t.ended[l.of()] = l.At
+		case l.Wrong != "":
+			t.wrong = append(t.wrong, l.Wrong)
 		case l.Op != "":
-			q := &question{line: l, returned: never, answer: line{Said: maybe}, process: process}
-			open[l.ID] = q
-			t.questions = append(t.questions, q)
+			open[l.ID] = l.each(process)
+			t.questions = append(t.questions, open[l.ID]...)
 		case q != nil:
-			q.answer = l
-			if l.Said != maybe {
-				q.returned = l.At
+			for _, q := range q {
+				q.take(l)
 			}
 			delete(open, l.ID)
 		}
@@ -169,22 +194,52 @@ func readNotes(process, file string) (*told, error) {
 	return t, scanner.Err()
 }
 
+// each is a question for each lock that is asked for.
+func (l line) each(process string) (all []*question) {
+	if len(l.Names) == 0 {
+		return []*question{{line: l, returned: never, answer: line{Said: maybe}, process: process}}
+	}
+	for _, name := range l.Names {
+		one := l
+		one.Lock, one.Names = name, nil
+		all = append(all, one.each(process)...)
+	}
+	return all
+}
+
+// take takes the answer to a question. One for several locks has what was told of this one.
+func (q *question) take(l line) {
+	for _, of := range l.Each {
+		if of.Record == q.Lock {
+			of.ID, of.At = l.ID, l.At
+			l = of
+		}
+	}
+	if q.Lock == "" { // it asked for any
+		q.Lock = l.Record
+	}
+	q.answer = l
+	if l.Said != maybe {
+		q.returned = l.At
+	}
+}
+
 // beliefs are the times in which the process acted as a holder: from the answer to its acquisition until it began to unlock or its
 // context ended.
 func (t *told) beliefs() (all []belief) {
-	unlocked, until := map[int64]int64{}, map[int64]int64{}
+	unlocked, until := map[holdID]int64{}, map[holdID]int64{}
 	for _, q := range t.questions {
-		if q.Op == opUnlock && unlocked[q.Token] == 0 {
-			unlocked[q.Token] = q.At
+		if q.Op == opUnlock && unlocked[q.of()] == 0 {
+			unlocked[q.of()] = q.At
 		}
-		until[q.answer.Token] = max(until[q.answer.Token], q.answer.Until)
+		until[q.answer.of()] = max(until[q.answer.of()], q.answer.Until)
 	}
 	for _, q := range t.questions {
 		if !acquires(q.Op) || q.answer.Said != okay {
 			continue
 		}
-		b := belief{q.Lock, q.answer.UUID, q.answer.Token, max(q.Part, 1), q.answer.At, until[q.answer.Token], t.process}
-		for _, end := range []int64{unlocked[b.token], t.ended[b.token]} {
+		b := belief{q.Lock, q.answer.UUID, q.answer.Token, max(q.Part, 1), q.answer.At, until[q.answer.of()], t.process}
+		for _, end := range []int64{unlocked[q.answer.of()], t.ended[q.answer.of()]} {
 			if end > 0 {
 				b.to = min(b.to, end)
 			}
@@ -199,7 +254,13 @@ func (t *told) beliefs() (all []belief) {
 	return all
 }
 
-func acquires(op string) bool { return op == opTry || op == opLock || op == opBarge }
+func acquires(op string) bool {
+	switch op {
+	case opTry, opLock, opBarge, opCount, opAll, opTryAll, opOnce, opTask:
+		return true
+	}
+	return false
+}
 
 // seconds writes a stamp for people, counted from the beginning of the run.
 func seconds(at, began int64) string {

@@ -3,6 +3,7 @@ package robustness
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +42,10 @@ const (
 	ruleLeft      = "something was left behind"
 	ruleView      = "the dashboard does not show what etcd holds"
 	ruleAnswer    = "a client was told what etcd does not know of"
+	ruleTogether  = "some of several locks were taken"
+	ruleCount     = "a write of an acquisition was done without it, or twice"
+	rulePeriod    = "a period was run twice, or changed by somebody who may not"
+	ruleTask      = "a task was changed by somebody who does not have it"
 	ruleRun       = "the run itself failed"
 )
 
@@ -53,6 +58,8 @@ type hold struct {
 	seen       int64 // stamp: when the recorder heard of it
 	kind       string
 	permits    int
+	names      int // of locks that were asked for together
+	period     string
 	writes     []write
 
 	gone      int64 // stamp: when the recorder heard of its end; 0 while it stands
@@ -69,6 +76,19 @@ type write struct {
 	at       int64
 	deadline time.Time
 	alive    time.Time
+}
+
+func (h *hold) id() holdID { return holdID{h.uuid, h.token} }
+
+// part is how much of the lock it has.
+func (h *hold) part() int {
+	switch h.kind {
+	case metadata.HoldsPermits:
+		return h.permits
+	case metadata.HoldsExclusive:
+		return whole(h.lock)
+	}
+	return 1
 }
 
 // deadline is the last one.
@@ -91,7 +111,9 @@ type ledger struct {
 	tickets map[string]map[string]ticketState
 	tails   map[string]string
 	marks   map[string]bool // of cancelled attempts
-	endings map[string]int  // entries in the history, by key
+	periods map[string]period
+	tasks   map[string]string // states by lock
+	endings map[string]int    // entries in the history, by key
 	actions map[string]metadata.Action
 }
 
@@ -102,7 +124,7 @@ func newLedger(found func(rule, format string, args ...any)) *ledger {
 	}
 	return &ledger{
 		layout: layout, found: found, now: map[string]*hold{}, fields: map[string]map[string]string{}, tickets: map[string]map[string]ticketState{},
-		tails: map[string]string{}, marks: map[string]bool{}, endings: map[string]int{}, actions: map[string]metadata.Action{},
+		tails: map[string]string{}, marks: map[string]bool{}, periods: map[string]period{}, tasks: map[string]string{}, endings: map[string]int{}, actions: map[string]metadata.Action{},
 	}
 }
 
@@ -130,9 +152,11 @@ func (g *ledger) transaction(changes []change) {
 		byKind[k.Kind] = append(byKind[k.Kind], k)
 	}
 	g.leases(changes)
+	was := maps.Clone(g.now)
 	for _, lock := range sorted(locks) {
 		g.record(lock, locks[lock], byKind)
 	}
+	g.together(changes[0].revision)
 	for _, k := range byKind[metadata.KindTicket] {
 		g.ticket(k)
 	}
@@ -152,6 +176,13 @@ func (g *ledger) transaction(changes []change) {
 	}
 	for _, k := range byKind[metadata.KindForeign] {
 		g.guarded(k)
+		g.counted(k)
+	}
+	for _, k := range byKind[metadata.KindPeriod] {
+		g.periodOf(k, was)
+	}
+	for _, k := range byKind[metadata.KindTask] {
+		g.task(k, was)
 	}
 	g.audits(byKind[metadata.KindAudit])
 }
@@ -175,7 +206,7 @@ func sorted[V any](m map[string]V) []string {
 func (g *ledger) leases(changes []change) {
 	for _, c := range changes {
 		switch k := g.layout.Parse(c.key); k.Kind {
-		case metadata.KindField, metadata.KindForeign:
+		case metadata.KindField, metadata.KindForeign, metadata.KindPeriod, metadata.KindTask:
 		default:
 			if !c.deleted && !c.lease {
 				g.found(ruleLeft, "%s was written without a lease at revision %d", c.key, c.revision)
@@ -226,17 +257,19 @@ func (g *ledger) taken(lock string, put map[string]keyed, txn map[metadata.Kind]
 		was.gone, was.goneBy, was.ended = key.at, "overwritten", key.revision
 	}
 	var document struct {
-		Op, Way, Kind string
-		Permits       int
+		Op, Way, Kind, Period string
+		Permits, Names        int
 	}
 	_ = json.Unmarshal([]byte(put[metadata.FieldMetadata].value), &document)
 	h.question, h.way, h.kind, h.permits = document.Op, document.Way, document.Kind, document.Permits
+	h.names, h.period = document.Names, document.Period
 	if g.marks[h.uuid] {
 		g.found(ruleCancelled, "%s took %q at revision %d after its cancel was committed", h.uuid, lock, h.token)
 	}
 	h.writes = append(h.writes, write{h.token, key.at, parseTime(put[metadata.FieldAutoUnlockAt].value), parseTime(put[metadata.FieldLockedAt].value)})
 	g.now[lock] = h
 	g.holds = append(g.holds, h)
+	g.ran(h, txn)
 	if h.kind != "" {
 		g.parts(h)
 		return
@@ -360,7 +393,7 @@ func (g *ledger) ticket(k keyed) {
 // guarded checks a write to a key that only the holder may write.
 func (g *ledger) guarded(k keyed) {
 	lock, isResource := cutPrefix(k.key, resourcePrefix)
-	if !isResource || k.deleted {
+	if !isResource || k.deleted || strings.HasPrefix(k.key, countPrefix) {
 		return
 	}
 	token, _ := strconv.ParseInt(k.value, 10, 64)

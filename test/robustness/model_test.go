@@ -2,9 +2,12 @@ package robustness
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // step is one operation on one lock, as the model sees it.
@@ -13,32 +16,39 @@ type step struct {
 	by    string // who asked
 	uuid  string
 	token int64
+	part  int  // of what can be taken
 	maybe bool // it may also not have happened
 }
 
 const (
 	stepTake    = "take"
-	stepRefused = "refused" // the lock is held by uuid, or free where that is empty
+	stepRefused = "refused" // the lock is held by uuid, perhaps among others, or free where that is empty
 	stepAlive   = "alive"   // uuid still holds it
 	stepLost    = "lost"    // uuid does not hold it
 	stepEnd     = "end"     // uuid's hold ends, by its holder or by somebody else
 )
 
-// lockState is what a lock is: held or not, and how far its tokens are.
+// lockState is what a lock is: who holds it, and how far its tokens are.
 type lockState struct {
-	uuid  string
-	token int64
-	high  int64
+	holders []holder // in the order of their tokens
+	high    int64
 }
 
-// lockModel is a lock as its users understand it. It knows nothing of etcd, records and queues.
-func lockModel() porcupine.Model {
+// holder has a part of a lock, or all of it.
+type holder struct {
+	holdID
+	part int
+}
+
+// lockModel is a lock as its users understand it, of which there are so many parts: one of a mutex, its permits of a semaphore, one for each
+// reader of a lock to read and write. It knows nothing of etcd, records and queues.
+func lockModel(parts int) porcupine.Model {
 	return (&porcupine.NondeterministicModel{
 		Init: func() []any { return []any{lockState{}} },
 		Step: func(state, input, _ any) []any {
 			s, in := state.(lockState), input.(step)
 			var after []any
-			if next, allowed := s.after(in); allowed {
+			if next, allowed := s.after(in, parts); allowed {
 				after = append(after, next)
 			}
 			if in.maybe {
@@ -46,42 +56,55 @@ func lockModel() porcupine.Model {
 			}
 			return after
 		},
-		Equal: func(a, b any) bool { return a == b },
+		Equal: func(a, b any) bool {
+			s, o := a.(lockState), b.(lockState)
+			return s.high == o.high && slices.Equal(s.holders, o.holders)
+		},
 		DescribeOperation: func(input, _ any) string {
 			in := input.(step)
-			return fmt.Sprintf("%s: %s %s %d (maybe: %v)", in.by, in.what, in.uuid, in.token, in.maybe)
+			return fmt.Sprintf("%s: %s %d of it, %s %d (maybe: %v)", in.by, in.what, in.part, in.uuid, in.token, in.maybe)
 		},
 		DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 	}).ToModel()
 }
 
 // after is the state after a step, where the step is possible.
-func (s lockState) after(in step) (lockState, bool) {
-	mine := s.uuid == in.uuid && s.token == in.token
+func (s lockState) after(in step, parts int) (lockState, bool) {
+	taken, mine := 0, -1
+	for i, h := range s.holders {
+		taken += h.part
+		if h.holdID == (holdID{in.uuid, in.token}) {
+			mine = i
+		}
+	}
 	switch in.what {
 	case stepTake:
-		return lockState{in.uuid, in.token, in.token}, s.uuid == "" && in.token > s.high
+		more := append(slices.Clone(s.holders), holder{holdID{in.uuid, in.token}, in.part})
+		return lockState{more, in.token}, taken+in.part <= parts && in.token > s.high
 	case stepRefused:
-		return s, mine || in.uuid == "" && s.uuid == ""
+		return s, mine >= 0 || in.uuid == "" && taken == 0
 	case stepAlive:
-		return s, mine
+		return s, mine >= 0
 	case stepLost:
-		return s, !mine
+		return s, mine < 0
 	case stepEnd:
-		return lockState{high: s.high}, mine
+		if mine < 0 {
+			return s, false
+		}
+		return lockState{slices.Delete(slices.Clone(s.holders), mine, mine+1), s.high}, true
 	}
 	return s, false
 }
 
-// histories makes one history for each lock: from what clients were told, and from what etcd knows that nobody was told.
+// histories makes one history for each lock, with all parts of it: from what clients were told, and from what etcd knows that nobody was told.
 //
 // An acquisition whose answer did not come, or which was refused or given up while an earlier sending of it was under way, may have
 // taken the lock all the same: etcd's history has the hold, and the model may place it anywhere after the question. The end of a
 // hold that its holder was not told of comes from etcd's history, too: the unlocker and the person who forces are clients.
 func histories(all []*told, holds []*hold) map[string][]porcupine.Operation {
-	h := &historian{ops: map[string][]porcupine.Operation{}, holds: map[int64]*hold{}, asked: map[string]*question{}, claimed: map[int64]bool{}, ended: map[int64]bool{}}
+	h := &historian{ops: map[string][]porcupine.Operation{}, holds: map[holdID]*hold{}, asked: map[string]*question{}, claimed: map[holdID]bool{}, ended: map[holdID]bool{}}
 	for _, hold := range holds {
-		h.holds[hold.token] = hold
+		h.holds[hold.id()] = hold
 	}
 	for _, t := range all {
 		for _, q := range t.questions {
@@ -96,12 +119,15 @@ func histories(all []*told, holds []*hold) map[string][]porcupine.Operation {
 
 type historian struct {
 	ops            map[string][]porcupine.Operation
-	holds          map[int64]*hold
+	holds          map[holdID]*hold
 	asked          map[string]*question
-	claimed, ended map[int64]bool // holds of which a client was told that it got them, or ended them
+	claimed, ended map[holdID]bool // holds of which a client was told that it got them, or ended them
 }
 
 func (h *historian) add(lock string, from, to int64, s step) {
+	if base, _, isShare := metadata.ParseShare(lock); isShare {
+		lock = base
+	}
 	h.ops[lock] = append(h.ops[lock], porcupine.Operation{Input: s, Call: from, Return: to})
 }
 
@@ -110,19 +136,19 @@ func (h *historian) question(q *question) {
 	a := q.answer
 	switch {
 	case acquires(q.Op) && a.Said == okay:
-		h.claimed[a.Token] = true
-		h.add(a.Record, q.At, a.At, step{stepTake, q.ID, a.UUID, a.Token, false})
-	case acquires(q.Op) && a.Said == refused && q.Part == 0: // who is refused a part is told of one holder of several
-		h.add(q.Lock, q.At, a.At, step{stepRefused, q.ID, a.By, a.ByTok, false})
-	case q.Op == opAlive && a.Said == okay, q.Op == opGuard && a.Said == okay:
-		h.add(q.Lock, q.At, a.At, step{stepAlive, q.ID, q.UUID, q.Token, false})
+		h.claimed[a.of()] = true
+		h.add(a.Record, q.At, a.At, step{stepTake, q.ID, a.UUID, a.Token, max(q.Part, 1), false})
+	case acquires(q.Op) && a.Said == refused:
+		h.add(q.Lock, q.At, a.At, step{stepRefused, q.ID, a.By, a.ByTok, 0, false})
+	case q.Op == opAlive && a.Said == okay, q.Op == opGuard && a.Said == okay, q.Op == opAdopt && a.Said == okay:
+		h.add(q.Lock, q.At, a.At, step{stepAlive, q.ID, q.UUID, q.Token, 0, false})
 	case q.Op != opWrite && a.Said == lost:
-		h.add(q.Lock, q.At, a.At, step{stepLost, q.ID, q.UUID, q.Token, false})
-	case q.Op == opUnlock && a.Said == okay && h.holds[q.Token] != nil && h.holds[q.Token].wiped:
+		h.add(q.Lock, q.At, a.At, step{stepLost, q.ID, q.UUID, q.Token, 0, false})
+	case q.Op == opUnlock && a.Said == okay && h.holds[q.of()] != nil && h.holds[q.of()].wiped:
 		// A release whose first answer was lost can not tell its own work from that of a person who leaves no note.
-	case q.Op == opUnlock && a.Said == okay && !h.ended[q.Token]:
-		h.ended[q.Token] = true
-		h.add(q.Lock, q.At, a.At, step{stepEnd, q.ID, q.UUID, q.Token, false})
+	case q.Op == opUnlock && a.Said == okay && !h.ended[q.of()]:
+		h.ended[q.of()] = true
+		h.add(q.Lock, q.At, a.At, step{stepEnd, q.ID, q.UUID, q.Token, 0, false})
 	}
 }
 
@@ -132,11 +158,11 @@ func (h *historian) hold(was *hold) {
 	if q := h.asked[was.question]; q != nil {
 		from = q.At
 	}
-	if !h.claimed[was.token] {
-		h.add(was.lock, from, never, step{stepTake, was.question, was.uuid, was.token, true})
+	if !h.claimed[was.id()] {
+		h.add(was.lock, from, never, step{stepTake, was.question, was.uuid, was.token, was.part(), true})
 	}
-	if was.gone != 0 && !h.ended[was.token] {
-		h.add(was.lock, from, was.gone, step{stepEnd, was.goneBy, was.uuid, was.token, false})
+	if was.gone != 0 && !h.ended[was.id()] {
+		h.add(was.lock, from, was.gone, step{stepEnd, was.goneBy, was.uuid, was.token, 0, false})
 	}
 }
 
@@ -151,9 +177,9 @@ func checkLinearizable(all []*told, holds []*hold, found func(rule, format strin
 				unknown++
 			}
 		}
-		switch porcupine.CheckOperationsTimeout(lockModel(), history, 20*time.Second) {
+		switch porcupine.CheckOperationsTimeout(lockModel(whole(lock)), history, 20*time.Second) {
 		case porcupine.Illegal:
-			_, info := porcupine.CheckOperationsVerbose(lockModel(), history, 5*time.Second)
+			_, info := porcupine.CheckOperationsVerbose(lockModel(whole(lock)), history, 5*time.Second)
 			found(ruleLinear, "the %d operations on %q: %s", len(history), lock, stuck(info))
 		case porcupine.Unknown:
 			found(ruleRun, "the %d operations on %q could not be checked within 20 seconds", len(history), lock)

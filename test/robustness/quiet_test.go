@@ -59,7 +59,7 @@ func (s *stage) left() (all []string, err error) {
 	}
 	for _, kv := range resp.Kvs {
 		switch s.layout.Parse(string(kv.Key)).Kind {
-		case metadata.KindHistory, metadata.KindAudit, metadata.KindUnlocker, metadata.KindCancelled:
+		case metadata.KindHistory, metadata.KindAudit, metadata.KindUnlocker, metadata.KindCancelled, metadata.KindPeriod, metadata.KindTask:
 		default:
 			all = append(all, string(kv.Key))
 		}

@@ -60,14 +60,14 @@ func (r *resource) write(_ http.ResponseWriter, q *http.Request) {
 
 // check wants that each write was one of a hold that etcd knows, and that none came after one of a later hold.
 func (r *resource) check(holds []*hold, found func(rule, format string, args ...any)) {
-	known, newest := map[int64]*hold{}, map[string]int64{}
+	known, newest := map[holdID]*hold{}, map[string]int64{}
 	for _, h := range holds {
-		known[h.token] = h
+		known[h.id()] = h
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.in {
-		if h := known[e.token]; h == nil || h.uuid != e.uuid || h.lock != e.lock {
+		if h := known[holdID{e.uuid, e.token}]; h == nil || h.lock != e.lock {
 			found(ruleFence, "%s wrote to %q with token %d, which is not that of a hold", e.uuid, e.lock, e.token)
 		}
 		if e.token < newest[e.lock] {
