@@ -198,7 +198,10 @@ func (j *judgement) oneLine(h *hold, lines []logLine) {
 
 // early checks an auto-unlock against the rules of docs/time.md that can be checked from outside.
 func (j *judgement) early(h *hold) {
-	at := h.ending.EndedAt.Time
+	at, gone := h.ending.EndedAt.Time, j.clock(h.gone)
+	if at.After(gone.Add(time.Second)) || at.Before(gone.Add(-30*time.Second)) {
+		j.found(ruleEarly, "%v was removed at %v by an unlocker whose clock said %v", h, gone, at)
+	}
 	if due := h.deadline().Add(skew); at.Before(due) {
 		j.found(ruleEarly, "%v was removed at %v, it was due at %v", h, at, due)
 	}

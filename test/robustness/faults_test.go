@@ -141,6 +141,7 @@ func allFaults(world string, nodes int) []fault {
 		{"client killed", 4, 0, false, (*stage).killClient},
 		{"client stands still", 5, 6 * time.Second, false, (*stage).pauseClient},
 		{"unlocker killed", 3, 2 * time.Second, true, (*stage).killUnlocker},
+		{"unlocker's clock off", 4, 4 * time.Second, true, (*stage).jumpClock},
 		{"unlocker stands still", 3, 6 * time.Second, true, (*stage).pauseUnlocker},
 		{"dashboard killed", 1, 0, false, (*stage).killDash},
 		{"lock forced", 5, 0, false, (*stage).force},
@@ -327,7 +328,7 @@ func (s *stage) restartAll() (func(), bool) {
 	for i, p := range s.unlockers {
 		p.kill()
 		s.former = append(s.former, p)
-		s.unlockers[i] = s.startUnlocker()
+		s.unlockers[i] = s.startUnlocker(i)
 	}
 	s.killClient()
 	s.killDash()
@@ -383,7 +384,7 @@ func (s *stage) killUnlocker() (func(), bool) {
 	}
 	p.kill()
 	s.former = append(s.former, p)
-	return func() { s.unlockers[i] = s.startUnlocker() }, true
+	return func() { s.unlockers[i] = s.startUnlocker(i) }, true
 }
 
 func (s *stage) pauseUnlocker() (func(), bool) {

@@ -153,8 +153,9 @@ func setUp(t testing.TB, c config, dir string) *stage {
 	s.keepers = startKeepers(theirs, layout, c.Seed, brinkmen)
 	t.Cleanup(s.keepers.end)
 	s.store = lockstore.New(theirs, layout, lockstore.WithLog(zerolog.New(&s.forced)))
-	for range 2 {
-		s.unlockers = append(s.unlockers, s.startUnlocker())
+	s.setClock(0)
+	for i := range 2 {
+		s.unlockers = append(s.unlockers, s.startUnlocker(i))
 	}
 	s.startDash()
 	for range 3 {
@@ -258,12 +259,17 @@ func (s *stage) settings(program string) (env, args []string) {
 	return env, args
 }
 
-func (s *stage) startUnlocker() *child {
+// startUnlocker starts the one or the other. The clock of the first can be set.
+func (s *stage) startUnlocker(i int) *child {
 	s.t.Helper()
 	s.spawned++
 	name, addr := fmt.Sprintf("unlocker-%d", s.spawned), freeAddr(s.t)
 	env, args := s.settings("unlocker")
-	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), env, filepath.Join(bin, "unlocker"), append(args,
+	program := filepath.Join(bin, "unlocker")
+	if i == 0 {
+		program, env = program+"-shifted", append(env, clockVariable+"="+s.clockFile())
+	}
+	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), env, program, append(args,
 		"--policy=auto-unlock", "--sweep.min-warning="+warning.String(), "--sweep.clock-skew="+skew.String(), "--web.listen-address="+addr,
 		"--web.shutdown-delay=0s", "--log.format=json")...)
 	s.addrs[p] = addr
