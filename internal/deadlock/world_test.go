@@ -1,0 +1,83 @@
+package deadlock_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+var night = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+
+// world is who holds and waits. A process is called by the name of its owner.
+type world struct {
+	locks  []*metadata.Record
+	queues map[string][]metadata.Waiter
+}
+
+func newWorld() *world { return &world{queues: map[string][]metadata.Waiter{}} }
+
+func at(minute int) time.Time { return night.Add(time.Duration(minute) * time.Minute) }
+
+// holds has a process hold a lock since a minute of the night.
+func (w *world) holds(lock, owner string, minute int) *metadata.Record {
+	r := &metadata.Record{Name: lock, UUID: "u", Token: 1, Owner: owner, Hostname: owner + "-0", PID: 7, LockedAt: at(minute)}
+	i, _ := slices.BinarySearchFunc(w.locks, lock, func(r *metadata.Record, lock string) int { return strings.Compare(r.Name, lock) })
+	w.locks = slices.Insert(w.locks, i, r)
+	return r
+}
+
+// share is a permit or a reader, by its kind.
+func (w *world) share(lock, owner, kind string, minute int) *metadata.Record {
+	number := 1
+	for slices.ContainsFunc(w.locks, func(r *metadata.Record) bool { return r.Name == metadata.ShareName(lock, number) }) {
+		number++
+	}
+	r := w.holds(metadata.ShareName(lock, number), owner, minute)
+	r.Attributes = map[string]any{metadata.AttributeKind: kind, metadata.AttributeLimit: json.Number("9")}
+	return r
+}
+
+func (w *world) waits(owner, lock string, minute int) {
+	t := metadata.Waiter{Lock: lock, ID: fmt.Sprint(owner, len(w.queues[lock])), Place: int64(len(w.queues[lock]) + 1)}
+	t.Owner, t.Hostname, t.PID, t.Since = owner, owner+"-0", 7, metadata.Time{Time: at(minute)}
+	w.queues[lock] = append(w.queues[lock], t)
+}
+
+func (w *world) find() []deadlock.Circle { return deadlock.Find(w.locks, w.queues) }
+
+// told is a circle in short: "a>y:b b>x:a @5", that a waits for y, held by b, and so on, since minute 5.
+func told(c deadlock.Circle) string {
+	var steps []string
+	for _, w := range c.Waits {
+		var held []string
+		for _, p := range w.Held {
+			held = append(held, p.Owner)
+		}
+		steps = append(steps, w.Who.Owner+">"+w.Lock+":"+strings.Join(held, "+"))
+	}
+	if c.Since.IsZero() {
+		return strings.Join(steps, " ") + " @?"
+	}
+	return fmt.Sprint(strings.Join(steps, " "), " @", int(c.Since.Sub(night)/time.Minute))
+}
+
+func (w *world) wants(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for _, c := range w.find() {
+		got = append(got, told(c))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
+
+func sortLocks(w *world) {
+	slices.SortFunc(w.locks, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
+}
