@@ -52,9 +52,13 @@
 {{- fail (printf "%s.webConfig.tls and tlsSecret need %s.webConfig.secret: the file in it switches TLS on" $name $name) -}}
 {{- end -}}
 {{- end -}}
+{{- $secure := or $v.etcd.ca.secret $v.etcd.ca.configMap $v.etcd.serverName $v.etcd.insecureSkipTLSVerify $v.unlocker.etcd.clientCert.secret $v.mutexdash.etcd.clientCert.secret -}}
 {{- range $v.etcd.endpoints -}}
-{{- if and (hasPrefix "http://" .) (or $v.etcd.ca.secret $v.etcd.ca.configMap $v.unlocker.etcd.clientCert.secret) -}}
+{{- if and (hasPrefix "http://" .) $secure -}}
 {{- fail (printf "the endpoint %s is without TLS, and certificates are given: say https://, or leave them out" .) -}}
+{{- end -}}
+{{- if ne (regexFind "^https?://" .) (regexFind "^https?://" (first $v.etcd.endpoints)) -}}
+{{- fail (printf "the endpoints %s and %s differ in their scheme: give all of them the same" (first $v.etcd.endpoints) .) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
