@@ -102,7 +102,7 @@ func TestWhatEtcdMustNotHaveDone(t *testing.T) {
 		ruleTogether: {
 			put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010", "x/metadata", `{"op":"c-1","way":"try all","names":2}`),
 		},
-		ruleCount: {held, {{revision: 2, key: countPrefix + "x", value: "c-1"}}},
+		ruleCount: {held, {{revision: 2, key: countPrefix + "x", value: "c-1 0"}}},
 		rulePeriod: {
 			put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010", "x/metadata", `{"way":"once","period":"2023-11-14T22:13:20Z"}`, ".periods/x", "1700000000 by a"),
 			put(2, "x/uuid", "", "x/auto_unlock_at", "", "x/metadata", ""),

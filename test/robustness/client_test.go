@@ -226,7 +226,7 @@ func (w *worker) single(ctx context.Context) {
 	if w.chance(6) {
 		l = w.adopt(&ended, l)
 	}
-	if w.chance(6) {
+	if whole(l.Name()) == 1 && w.chance(6) {
 		w.again(l)
 	}
 	forgets := w.chance(2) // a holder that hangs until its time is over
@@ -313,7 +313,7 @@ func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
 		options = append(options, mutex.WithoutQueue())
 	case opCount:
 		take = w.locks.TryLock
-		options = append(options, mutex.Only(clientv3.Compare(clientv3.ModRevision(countPrefix+name), "=", seen)), mutex.With(clientv3.OpPut(countPrefix+name, id)))
+		options = append(options, mutex.Only(clientv3.Compare(clientv3.ModRevision(countPrefix+name), "=", seen)), mutex.With(clientv3.OpPut(countPrefix+name, id+" "+strconv.FormatInt(seen, 10))))
 	}
 	l, err := take(ctx, name, options...)
 	answer(acquired(l, err))

@@ -405,9 +405,12 @@ func (s *stage) killDash() (func(), bool) {
 
 // force ends a hold as an operator does who looked at it a moment ago.
 func (s *stage) force() (func(), bool) {
-	lock := s.locks()[s.rand.IntN(len(s.locks()))]
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
+	lock, held := s.held(ctx)
+	if !held {
+		return nil, false
+	}
 	shown, _, err := s.store.Get(ctx, lock)
 	if err != nil || shown.Token == 0 {
 		return nil, false
@@ -419,6 +422,25 @@ func (s *stage) force() (func(), bool) {
 		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Action: "force-unlock", Lock: lock, UUID: shown.UUID, Token: shown.Token, Result: "success",
 	})
 	return nil, true
+}
+
+// held is a lock that a client holds.
+func (s *stage) held(ctx context.Context) (lock string, found bool) {
+	r, err := s.direct.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return "", false
+	}
+	var all []string
+	for _, kv := range r.Kvs {
+		k := s.layout.Parse(string(kv.Key))
+		if k.Kind == metadata.KindField && k.ID == metadata.FieldUUID && !strings.HasPrefix(k.Lock, "keeper/") && !strings.HasPrefix(k.Lock, "brink/") {
+			all = append(all, k.Lock)
+		}
+	}
+	if len(all) == 0 {
+		return "", false
+	}
+	return all[s.rand.IntN(len(all))], true
 }
 
 // wipe deletes everything about a lock in one transaction, as somebody does who has etcdctl and little patience.

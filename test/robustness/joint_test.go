@@ -1,6 +1,7 @@
 package robustness
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,9 +39,14 @@ func (g *ledger) counted(k keyed) {
 	if !isCount || k.deleted {
 		return
 	}
-	if h := g.now[lock]; h == nil || h.token != k.revision || h.question != k.value {
-		g.found(ruleCount, "%s wrote %s at revision %d and did not take %q with that, which %v has", k.value, k.key, k.revision, lock, h)
+	by, seen, _ := strings.Cut(k.value, " ")
+	if h := g.now[lock]; h == nil || h.token != k.revision || h.question != by {
+		g.found(ruleCount, "%s wrote %s at revision %d and did not take %q with that, which %v has", by, k.key, k.revision, lock, h)
 	}
+	if was := strconv.FormatInt(g.counts[lock], 10); seen != was {
+		g.found(ruleCount, "%s took %q at revision %d on condition that its key was written at %s, and it was at %s", by, lock, k.revision, seen, was)
+	}
+	g.counts[lock] = k.revision
 }
 
 // periodOf checks that periods only go forward, each with a hold of its own, or back in the end of that hold.

@@ -113,6 +113,7 @@ type ledger struct {
 	marks   map[string]bool // of cancelled attempts
 	periods map[string]period
 	tasks   map[string]string // states by lock
+	counts  map[string]int64  // revisions by lock
 	endings map[string]int    // entries in the history, by key
 	actions map[string]metadata.Action
 }
@@ -124,7 +125,7 @@ func newLedger(found func(rule, format string, args ...any)) *ledger {
 	}
 	return &ledger{
 		layout: layout, found: found, now: map[string]*hold{}, fields: map[string]map[string]string{}, tickets: map[string]map[string]ticketState{},
-		tails: map[string]string{}, marks: map[string]bool{}, periods: map[string]period{}, tasks: map[string]string{}, endings: map[string]int{}, actions: map[string]metadata.Action{},
+		tails: map[string]string{}, marks: map[string]bool{}, periods: map[string]period{}, tasks: map[string]string{}, counts: map[string]int64{}, endings: map[string]int{}, actions: map[string]metadata.Action{},
 	}
 }
 

@@ -42,6 +42,10 @@ func mutants() []*mutant {
 		{name: "sweep-deadline", about: "auto-unlock without M(auto_unlock_at) as seen", drop: in(stepSweep, modified("auto_unlock_at")), rules: []string{ruleEarly, ruleKeeper}, length: 20 * time.Second, calm: true},
 		{name: "sweep-blind", about: "auto-unlock without C(uuid) = T and M(auto_unlock_at) as seen", drop: in(stepSweep, anything), rules: []string{ruleEarly, ruleRemoval, ruleHistory, ruleLinear}, length: 20 * time.Second, calm: true},
 		{name: "part-range", about: "take a part without the compare of all other parts", drop: overRange, rules: []string{rulePermits, ruleBelief}},
+		{name: "part-lock", about: "take a part without C(uuid) = 0 of the lock itself", drop: in(stepAcquire, lockItself), rules: []string{rulePermits, ruleBelief, ruleLinear}},
+		{name: "condition", about: "acquire without the compares of the caller's", drop: in(stepAcquire, callers), rules: []string{ruleCount}},
+		{name: "period", about: "take a period without M(period) as seen", drop: in(stepAcquire, area(".periods/")), rules: []string{rulePeriod}},
+		{name: "task", about: "take a task without M(task) as seen", drop: in(stepAcquire, area(".tasks/")), rules: []string{ruleTask}},
 		{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity), rules: []string{ruleGuard}},
 		{name: "token", about: "a resource that is shown a number of the process instead of T", forged: true, rules: []string{ruleFence}},
 	}
@@ -146,6 +150,14 @@ func area(name string) func(*shape, *pb.Compare) bool {
 
 // identity is what says whose hold it is.
 func identity(_ *shape, c *pb.Compare) bool { return last(c) == metadata.FieldUUID }
+
+// lockItself is the compare that nobody holds the lock, in the taking of a part.
+func lockItself(t *shape, c *pb.Compare) bool {
+	return created("uuid")(t, c) && !slices.Contains(t.puts, string(c.Key))
+}
+
+// callers is a compare of what lies outside of the protocol.
+func callers(_ *shape, c *pb.Compare) bool { return !strings.HasPrefix(string(c.Key), prefix) }
 
 // overRange is a compare of many keys.
 func overRange(_ *shape, c *pb.Compare) bool { return len(c.RangeEnd) > 0 }
