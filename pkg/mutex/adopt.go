@@ -36,11 +36,11 @@ func (c *Client) Adopt(ctx context.Context, name, uuid string, opts ...Option) (
 }
 
 func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*Lock, error) {
-	switch {
+	switch err := metadata.CheckName(name); {
 	case c.isClosed():
 		return nil, ErrClosed
-	case name == "":
-		return nil, errors.New("the lock name is empty")
+	case err != nil:
+		return nil, err
 	case uuid == "":
 		return nil, errors.New("the uuid of the hold is empty")
 	}

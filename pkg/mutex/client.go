@@ -129,7 +129,7 @@ func (o *Options) complete() error {
 func (c *Client) Prefix() string { return c.layout.Prefix() }
 
 // Close ends the client. It waits, at most for the request timeout, for the clean-up of acquisitions that were given up, and
-// tells how many it could not finish. Holds that were not unlocked stay held until they are auto-unlocked, as when a process
+// tells how many it could not finish, and as long at most for hooks that still run. Holds that were not unlocked stay held until they are auto-unlocked, as when a process
 // dies: their contexts end with [ErrClosed], and their Unlock still works.
 func (c *Client) Close() error {
 	c.mu.Lock()
@@ -144,11 +144,23 @@ func (c *Client) Close() error {
 	left := c.chores.drain(ctx)
 	c.closeLeases(ctx)
 	c.cancel(ErrClosed)
-	c.wg.Wait()
+	c.rest()
 	if left > 0 {
 		return fmt.Errorf("mutex: close: the outcome of %d requests is unknown: what they left is auto-unlocked in its time", left)
 	}
 	return nil
+}
+
+// rest waits for what the client runs in the background, but not for ever: a hook there may be what closes it.
+func (c *Client) rest() {
+	ended := make(chan struct{})
+	go func() { c.wg.Wait(); close(ended) }()
+	late := time.NewTimer(c.opts.RequestTimeout)
+	defer late.Stop()
+	select {
+	case <-ended:
+	case <-late.C:
+	}
 }
 
 // spawn runs f in a goroutine that Close waits for, unless the client is closed.

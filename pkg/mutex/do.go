@@ -3,6 +3,7 @@ package mutex
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Do runs fn while it holds the lock, waiting for it as [Client.Lock] does. The context of fn ends with ctx and when the lock is
@@ -11,6 +12,9 @@ import (
 // The error is that of fn, joined with that of the lock: nil means that fn succeeded and that the lock was held all the time. The
 // lock is given back when fn returns or panics.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) (err error) {
+	if fn == nil {
+		return fmt.Errorf("lock %q: there is no function to run", name)
+	}
 	l, err := c.Lock(ctx, name, opts...)
 	if err != nil {
 		return err

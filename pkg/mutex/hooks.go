@@ -13,21 +13,22 @@ import (
 //
 // A hook is called by whoever did the thing, without any lock of this package held, so it may use the client; Lock, Alive and Unlock
 // return after it did. Lost, and Extended of a heartbeat, come from goroutines of the client. Hooks of one client may run at the
-// same time. Nothing recovers from a panic in a hook: it ends the program, or unwinds the caller, which then may hold a lock that
-// it does not know of until that is auto-unlocked.
+// same time. Nothing recovers from a panic in a hook: it ends the program, or unwinds the caller. A lock that Acquired was told of is
+// given back then, as nobody will ever have its handle.
 type Hooks struct {
 	// Asking is told when a Lock or Do begins, before etcd is asked. What is told only at its end says nothing of a program that waits for
 	// ever.
 	Asking func(Asking)
 
-	// Acquired is told how each Lock, TryLock and Do ended its wait. It is not told of calls that were refused for their arguments, nor of
-	// [Client.Adopt] and of holds that are entered again, see [Reentrant].
+	// Acquired is told how each Lock, TryLock and Do ended its wait, and each [Client.Once] that had something to do. It is not told of
+	// calls that were refused for their arguments, nor of [Client.Adopt] and of holds that are entered again, see [Reentrant].
 	Acquired func(Acquired)
 
 	// Extended is told of each Alive and each heartbeat.
 	Extended func(Extended)
 
-	// Lost is told when a handle ends without its holder's doing. Of each handle that ends either this or Released is told.
+	// Lost is told when a handle ends without its holder's doing. Of each handle that ends either this or Released is told, but for those
+	// that end with [Lock.Detach] or [Client.Close].
 	Lost func(Lost)
 
 	// Released is told of each Unlock that gives a hold back, or finds only then that it is gone.
@@ -142,12 +143,28 @@ func (a *acquisition) asking(ctx context.Context) {
 // waited tells the hook how an acquisition that began at this time ended.
 func (a *acquisition) waited(began time.Time, l *Lock, err error) {
 	if hook := a.c.opts.Hooks.Acquired; hook != nil {
+		defer unlessTold(l)()
 		hook(Acquired{Lock: a.lock, Result: acquireResult(err), Waited: time.Since(began), Hold: l, Err: err})
+	}
+}
+
+// unlessTold gives the locks back in the function that it returns, when a hook panics: nobody will ever have their handles.
+func unlessTold(locks ...*Lock) func() {
+	return func() {
+		if value := recover(); value != nil {
+			for _, l := range locks {
+				if l != nil {
+					l.Unlock()
+				}
+			}
+			panic(value)
+		}
 	}
 }
 
 // waited tells the hook of each lock that was taken, or of the one for which the others were not.
 func (j *joint) waited(began time.Time, locks []*Lock, err error) {
+	defer unlessTold(locks...)()
 	for i, l := range locks {
 		j.parts[i].waited(began, l, nil)
 	}

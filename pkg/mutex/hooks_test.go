@@ -152,17 +152,69 @@ func TestHooksAreCalledOneAfterTheOther(t *testing.T) {
 	})
 }
 
-func TestPanicOfAHookUnwindsTheCaller(t *testing.T) {
-	bubbleWith(t, mutex.Options{Hooks: mutex.Hooks{Acquired: func(mutex.Acquired) { panic("hook") }}}, func(t *testing.T, f *fake, locks *mutex.Client) {
-		defer func() {
-			if recover() != "hook" {
-				t.Error("the panic went elsewhere")
+func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
+	names, nothing := []string{"a", "b"}, func(context.Context) error { return nil }
+	for about, call := range map[string]func(context.Context, *mutex.Client){
+		"Lock":       func(ctx context.Context, c *mutex.Client) { c.Lock(ctx, "a") },
+		"TryLock":    func(ctx context.Context, c *mutex.Client) { c.TryLock(ctx, "a") },
+		"Do":         func(ctx context.Context, c *mutex.Client) { c.Do(ctx, "a", nothing) },
+		"LockAll":    func(ctx context.Context, c *mutex.Client) { c.LockAll(ctx, names) },
+		"TryLockAll": func(ctx context.Context, c *mutex.Client) { c.TryLockAll(ctx, names) },
+		"Once":       func(ctx context.Context, c *mutex.Client) { c.Once(ctx, "a", time.Hour, nothing) },
+		"LockAll, one after the other": func(ctx context.Context, c *mutex.Client) {
+			c.LockAll(ctx, names, mutex.Shared())
+		},
+	} {
+		hooks := mutex.Hooks{Acquired: func(e mutex.Acquired) {
+			if e.Lock == "b" || about != "LockAll, one after the other" {
+				panic("hook")
 			}
-			if f.record(t, "a").Token == 0 {
-				t.Error("the lock is not held")
+		}}
+		t.Run(about, func(t *testing.T) {
+			bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, locks *mutex.Client) {
+				defer func() {
+					if recover() != "hook" {
+						t.Error("the panic went elsewhere")
+					}
+					for _, name := range []string{"a", "b", "a#1", "b#1"} {
+						if f.record(t, name).Token != 0 {
+							t.Errorf("%s is held, and nobody knows", name)
+						}
+					}
+				}()
+				call(context.Background(), locks)
+			})
+		})
+	}
+}
+
+// A program that ends itself when it loses a lock.
+func TestHookMayCloseTheClient(t *testing.T) {
+	var locks *mutex.Client
+	var closed chan struct{}
+	hooks := mutex.Hooks{Lost: func(mutex.Lost) { locks.Close(); close(closed) }}
+	bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, c *mutex.Client) {
+		locks, closed = c, make(chan struct{})
+		take(t, locks, "a")
+		time.Sleep(time.Second)
+		f.put("/mutexes/a/uuid", "another")
+		<-closed
+	})
+}
+
+func TestHooksAreToldOfRunsThatAreOncePerPeriod(t *testing.T) {
+	var d diary
+	bubbleWith(t, mutex.Options{Hooks: d.hooks()}, func(t *testing.T, f *fake, locks *mutex.Client) {
+		for range 2 {
+			if _, err := locks.Once(context.Background(), "a", time.Hour, func(context.Context) error { return nil }); err != nil {
+				t.Error(err)
 			}
-		}()
-		locks.TryLock(context.Background(), "a")
+		}
+		d.want(t, "a acquired after 0s, hold true, error false", "a released after 0s, error false")
+		l := take(t, locks, "b")
+		locks.Once(context.Background(), "b", time.Hour, func(context.Context) error { return nil })
+		l.Unlock()
+		d.want(t, "b acquired after 0s, hold true, error false", "b held after 0s, hold false, error true", "b released after 0s, error false")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -171,9 +172,8 @@ func (o *once) take(ctx context.Context) (*Lock, error) {
 		if err != nil || !due {
 			return nil, err
 		}
-		l, err := o.try(ctx, start, now, seen)
-		failed, isCondition := errors.AsType[*ConditionError](err)
-		if !isCondition || !o.forestalled(failed) {
+		l, forestalled, err := o.try(ctx, start, now, seen)
+		if !forestalled {
 			return l, err
 		}
 		if !pause(ctx, delay(n)) {
@@ -210,7 +210,8 @@ func (o *once) after(value string, start, now time.Time) (bool, error) {
 	case last.Start.After(now.Add(clockTolerance)):
 		return false, &PeriodError{Lock: o.lock, Start: start, Taken: last, At: now, Key: key}
 	}
-	o.c.opts.Log.Debug().Str("lock", o.lock).Time("period", last.Start).Str("by", plain(last.Words)).Msg("the period is taken")
+	o.c.line(slog.LevelDebug, "the period is taken",
+		slog.String("lock", o.lock), slog.String("period", instant(last.Start)), slog.String("by", plain(last.Words)))
 	return false, nil
 }
 
@@ -229,21 +230,27 @@ func (o *once) begun(start, now time.Time, r answer) error {
 	return &ClockError{Lock: o.lock, Start: start, Unlocker: latest, At: now}
 }
 
-func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (*Lock, error) {
+// try takes the period and the lock, or tells that somebody else took a period meanwhile.
+func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (l *Lock, forestalled bool, err error) {
 	key := o.c.layout.Period(o.lock)
 	taken := metadata.FormatPeriod(metadata.Period{Start: start, Words: o.words(now)})
 	a, _, err := o.c.newAcquisition(o.lock, append([]Option{Attribute("period", instant(start))}, o.opts...))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	j := &joint{c: o.c, parts: []*acquisition{a}, only: a.set.only, with: a.set.with}
 	j.only = append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", seen)}, j.only...)
 	j.own = []clientv3.Op{clientv3.OpPut(key, taken)}
+	began := time.Now()
 	locks, err := j.try(ctx)
-	if err != nil {
-		return nil, err
+	if failed, isCondition := errors.AsType[*ConditionError](err); isCondition && o.forestalled(failed) {
+		return nil, true, nil
 	}
-	return locks[0], nil
+	j.waited(began, locks, err)
+	if err != nil {
+		return nil, false, err
+	}
+	return locks[0], false, nil
 }
 
 // words tell people who took a period.

@@ -135,7 +135,7 @@ func settle(owner string, options ...[]Option) (settings, error) {
 		return s, err
 	}
 	s.complete()
-	return s, errors.Join(s.check(), s.kind.settle(&s.attributes), s.period.check())
+	return s, errors.Join(s.check(), s.kind.settle(&s.attributes), s.period.check(), s.checkReentrant())
 }
 
 func (s *settings) complete() {

@@ -56,6 +56,34 @@ func TestWhatCanNotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 	}
 }
 
+func TestCallsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{}) // without any connection: a request would panic
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, long := context.Background(), strings.Repeat("x", 257)
+	nothing := func(context.Context) error { return nil }
+	const uuid = "11111111-2222-4333-8444-555555555555"
+	for want, call := range map[string]func() error{
+		`lock "a": there is no function to run`:                    func() error { return locks.Do(ctx, "a", nil) },
+		`lock "": the lock name is empty`:                          func() error { return locks.Do(ctx, "", nothing) },
+		`adopt "": the lock name is empty`:                         func() error { _, err := locks.Adopt(ctx, "", uuid); return err },
+		`adopt "a": the uuid of the hold is empty`:                 func() error { _, err := locks.Adopt(ctx, "a", ""); return err },
+		`adopt "` + long + `": the lock name has 257 bytes`:        func() error { _, err := locks.Adopt(ctx, long, uuid); return err },
+		`adopt "a\nb": the lock name contains a control character`: func() error { _, err := locks.Adopt(ctx, "a\nb", uuid); return err },
+		`period of "": the lock name is empty`:                     func() error { _, err := locks.Period(ctx, ""); return err },
+		`period of "a\n": the lock name contains a control`:        func() error { return locks.ResetPeriod(ctx, "a\n") },
+		`lock "a": Only and With can not be Reentrant: a hold that is entered again is not taken again`: func() error {
+			_, err := locks.TryLock(ctx, "a", mutex.Reentrant(), mutex.With(clientv3.OpPut("/x", "")))
+			return err
+		},
+	} {
+		if err := call(); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+}
+
 func TestClientThatCanNotWorkIsRefused(t *testing.T) {
 	etcd := clientv3.NewCtxClient(context.Background())
 	for _, c := range []struct {

@@ -77,10 +77,9 @@ func (c *Client) Pipeline(ctx context.Context, name string, steps []Step, opts .
 		return p.report, fmt.Errorf("pipeline %q: %w", name, err)
 	}
 	began := time.Now()
-	defer func() { p.report.Took = time.Since(began) }()
 	l, err := c.Lock(ctx, name, opts...)
 	if err != nil {
-		p.report.Stop, p.report.Err = StopNotLocked, err
+		p.report.Stop, p.report.Err, p.report.Took = StopNotLocked, err, time.Since(began)
 		return p.report, err
 	}
 	p.lock, p.report.UUID, p.report.Token = l, l.UUID(), l.Token()

@@ -17,6 +17,14 @@ import (
 // call fails with an [*AlreadyHeldError].
 func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 
+// checkReentrant refuses what would not be done where the hold is there already.
+func (s *settings) checkReentrant() error {
+	if s.reentrant && s.conditional() {
+		return errors.New("Only and With can not be Reentrant: a hold that is entered again is not taken again")
+	}
+	return nil
+}
+
 // AlreadyHeldError says that the caller waits for itself: its context was made under a hold of the lock that it asks for. With
 // [Reentrant] it would get the same hold once more.
 type AlreadyHeldError struct {

@@ -130,10 +130,14 @@ func heldWith(names []string, i int) Option {
 func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []Option) (locks []*Lock, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var keeping sync.WaitGroup
+	done := false // else somebody's hook panics
 	defer func() {
 		cancel(nil)
 		keeping.Wait()
-		if err == nil {
+		switch {
+		case !done:
+			unlockAll(locks)
+		case err == nil:
 			err = started(locks)
 		}
 		if err != nil {
@@ -151,12 +155,14 @@ func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []O
 		}
 		l, err := c.Lock(ctx, name, slices.Concat(opts, []Option{heldWith(names, i)})...)
 		if err != nil {
+			done = true
 			return locks, lostOr(ctx, err)
 		}
 		locks = append(locks, l)
 		context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
 		keeping.Go(func() { l.keep(ctx) })
 	}
+	done = true
 	return locks, nil
 }
 
@@ -199,15 +205,14 @@ func (l *Lock) waitsFor(name string) {
 
 // started has the durations count from now on, when all locks are there.
 func started(locks []*Lock) error {
-	for _, l := range locks {
+	return each(locks, func(l *Lock) error {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.AttemptTimeout)
-		err := l.Alive(ctx)
-		cancel()
-		if errors.Is(err, ErrNotHeld) {
+		defer cancel()
+		if err := l.Alive(ctx); errors.Is(err, ErrNotHeld) {
 			return err
-		} // after any other error it stands as it stood
-	}
-	return nil
+		}
+		return nil // after any other error it stands as it stood
+	})
 }
 
 // together makes one handle of several.
