@@ -17,7 +17,8 @@ import (
 //
 // nil means that both happened. After a [*ConditionError] the lock is held as before, and so it is after any other error but a
 // [*LostError]: then the hold was over before, and nothing was written. After an [ErrUnknown] call it again with the same writes to
-// learn what became of them, or call [Lock.Unlock] to give up.
+// learn what became of them, or call [Lock.Unlock] to give up. It may be a ConditionError at the same time: the condition did not hold
+// when etcd answered, but an earlier sending stayed without an answer, and may yet be done if the condition comes to hold.
 //
 // It tries for the client's request timeout. Unlike Unlock it needs an etcd that takes writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
@@ -64,10 +65,14 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 		return l.left()
 	}
 	if now := l.c.record(l.held.Lock, r, 1); now.Token == l.held.Token && now.UUID == l.held.UUID {
-		if failed := l.c.failed(l.held.Lock, r, 2, only); failed != nil {
+		switch failed := l.c.failed(l.held.Lock, r, 2, only); {
+		case failed == nil:
+			return ErrUnknown // the answer is none of etcd's
+		case r.doubt: // an earlier sending may still come, and find that they hold
+			return fmt.Errorf("%w: %w", ErrUnknown, failed)
+		default:
 			return failed
 		}
-		return ErrUnknown // the answer is none of etcd's
 	}
 	return l.or(l.gone(ctx, nil))
 }

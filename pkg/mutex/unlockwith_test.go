@@ -150,6 +150,35 @@ func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
 	})
 }
 
+// The first sending is still on its way when the second one is refused: the condition may hold when it arrives.
+func TestUnlockWithWhoseConditionFailsInDoubtIsUnknown(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	kv := etcd.KV
+	var late *heldTxn
+	sent := 0
+	etcd.KV = &txns{KV: kv, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		if sent++; sent == 2 {
+			late = txn
+			return nil, context.DeadlineExceeded
+		}
+		return txn.send(ctx)
+	}}
+	locks := newClient(t, etcd)
+	l := take(t, locks, "a")
+	ready := clientv3.Compare(clientv3.Value("/ready"), "=", "yes")
+	err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")}, ready)
+	if !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, mutex.ErrCondition) {
+		t.Errorf("the error is %v", err)
+	}
+	put(t, etcd, "/ready", "yes")
+	if r, err := late.send(t.Context()); err != nil || !r.Succeeded {
+		t.Errorf("the late sending: %v", err)
+	}
+	if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")}, ready); err != nil {
+		t.Errorf("it was done, but the error is %v", err)
+	}
+}
+
 func TestUnlockWithHandsOverInTheQueue(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
