@@ -8,111 +8,117 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 type aliveOptions struct {
-	app   *app
-	names names
-	uuid  string
-	hold  time.Duration
+	app      *app
+	own      ownHold
+	hold     time.Duration
+	progress string
 }
 
 func newAlive(a *app) *cobra.Command {
 	o := &aliveOptions{app: a}
 	cmd := &cobra.Command{
-		Use:   "alive NAME --uuid UUID [PROGRESS...]",
+		Use:   "alive [NAME [PROGRESS...]]",
 		Short: "Put off alert and auto-unlock of a lock that you hold",
 		Long: `Say that the work under a lock makes progress: alert and auto-unlock are put off, by as much as at the last time, or until --for
 from now. The words of progress are shown to people. Deadlines never move back.
 
-"mutexctl run" extends its lock by itself and repeats its own deadlines; there this is not needed.
+Below "mutexctl run" neither NAME nor --uuid are needed: run tells them in MUTEX_NAME and MUTEX_UUID. It extends its lock by itself
+while the command lives, but only alive puts the alert off, and tells people how far the work is.
 
-Ends with 3 when another holds the lock, 4 when nobody does.`,
-		Example: `  mutexctl alive nightly/report --uuid "$uuid" 3 of 12 files done
+Ends with 3 when another holds the lock, 4 when nobody does; the message says who ended the hold and why, where that is known.`,
+		Example: `  mutexctl run nightly/report --expect 10m -- sh -c './step-1 && mutexctl alive --progress "1 of 2 steps" && ./step-2'
+  mutexctl alive nightly/report --uuid "$uuid" 3 of 12 files done
   mutexctl alive db/migrate --uuid "$uuid" --for 1h`,
-		Args:              wants(1, -1, "NAME"),
+		Args:              wants(0, -1, "[NAME [PROGRESS...]]"),
 		ValidArgsFunction: a.completeNames,
 	}
-	o.names.flag(cmd)
-	uuidFlag(cmd, &o.uuid)
+	o.own.flags(cmd)
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long from now (default: as at the last time)")
+	cmd.Flags().StringVar(&o.progress, "progress", "", "`text` that tells people how far the work is; the same as PROGRESS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.any(args[0])
-		if err != nil {
+		if cmd.Flags().Changed("for") {
+			if err := times(map[string]time.Duration{"for": o.hold}); err != nil {
+				return err
+			}
+		}
+		if err := o.own.read(args, ""); err != nil {
 			return err
 		}
-		switch {
-		case o.uuid == "":
-			return usagef("give the --uuid of your hold")
-		case o.hold < 0:
-			return usagef("--for is %v, it must be positive", o.hold)
+		if len(args) > 1 {
+			o.progress = strings.TrimSpace(o.progress + " " + strings.Join(args[1:], " "))
 		}
-		return o.run(cmd.Context(), name, strings.Join(args[1:], " "))
+		return o.run(cmd.Context())
 	}
 	return cmd
 }
 
-func (o *aliveOptions) run(ctx context.Context, name, progress string) error {
-	s, err := o.app.open(ctx)
+func (o *aliveOptions) run(ctx context.Context) error {
+	s, err := o.app.connect()
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	doc, err := s.get(ctx, name)
+	var options []mutex.Option
+	if o.hold > 0 {
+		options = append(options, mutex.AutoUnlockAfter(o.hold))
+	}
+	locks, err := s.locks(options) // which checks them
 	if err != nil {
 		return err
 	}
-	h := locktxn.Hold{Lock: name, UUID: o.uuid, Token: doc.Token}
-	if err := s.stillHeld(&doc, h); err != nil {
+	defer locks.Close()
+	if err := s.prove(ctx); err != nil {
 		return err
 	}
-	if doc.AutoUnlockAt.IsZero() {
-		return fmt.Errorf("the record of %s has no readable auto_unlock_at that could be put off", visible(name))
-	}
-	alert, unlock, err := o.spans(&doc.Record)
+	lock, err := s.adopt(ctx, locks, &o.own, options...)
 	if err != nil {
 		return err
 	}
-	now := o.app.Now()
-	asking, cancel := s.request(ctx)
-	defer cancel()
-	resp, err := locktxn.Alive(s.layout, h, metadata.FormatTime(now.Add(alert)), metadata.FormatTime(now.Add(unlock)),
-		metadata.FormatAlive(now, progress)).Commit(asking, s.client)
-	if err != nil {
-		return s.explain(ctx, "extend "+visible(name)+" (it may have been done)", err)
-	}
-	if resp.Succeeded {
-		_, err := fmt.Fprintf(o.app.Stdout, "extended %s until %s\n", visible(name), instant(now.Add(unlock), now))
+	defer lock.Detach()
+	if err := o.extendable(ctx, s, lock); err != nil {
 		return err
 	}
-	doc, err = s.get(ctx, name)
-	if err != nil {
-		return err
+	now := o.app.Now().Truncate(time.Millisecond) // as times are written
+	if err := lock.Alive(ctx, o.progress); err != nil {
+		return s.holdError(ctx, "extend "+visible(lock.Name()), err)
 	}
-	if err := s.stillHeld(&doc, h); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(o.app.Stdout, "%s is held until %s, which is later\n", visible(name), instant(doc.AutoUnlockAt, now))
-	return err
+	return o.tell(ctx, s, lock, now)
 }
 
-// spans are how far from now the deadlines will be: as far as the holder set them when it wrote them last.
-func (o *aliveOptions) spans(r *metadata.Record) (alert, unlock time.Duration, err error) {
-	base := r.LockedAt
-	if r.Alive != nil && !r.Alive.At.IsZero() {
-		base = r.Alive.At
+// extendable tells whether the record says enough for its deadlines to be put off.
+func (o *aliveOptions) extendable(ctx context.Context, s *session, lock *mutex.Lock) error {
+	doc, err := s.get(ctx, lock.Name())
+	switch {
+	case err != nil:
+		return err
+	case doc.AutoUnlockAt.IsZero():
+		return fmt.Errorf("the record of %s has no readable auto_unlock_at that could be put off", visible(doc.Name))
+	case o.hold == 0 && unknownSpan(&doc.Record):
+		return usagef("the record does not tell how long %s was taken for: give --for", visible(doc.Name))
 	}
-	alert, unlock = r.AlertAt.Sub(base), r.AutoUnlockAt.Sub(base)
-	if base.IsZero() || r.AlertAt.IsZero() || alert <= 0 || unlock < alert {
-		if o.hold == 0 {
-			return 0, 0, usagef("the record does not tell how long %s was taken for: give --for", visible(r.Name))
-		}
-		return o.hold, o.hold, nil
+	return nil
+}
+
+// unknownSpan tells that nobody can know by how much to put deadlines off.
+func unknownSpan(r *metadata.Record) bool {
+	return r.AlertAt.IsZero() || r.LockedAt.IsZero() && (r.Alive == nil || r.Alive.At.IsZero())
+}
+
+// tell says until when the lock is held now, by what etcd has.
+func (o *aliveOptions) tell(ctx context.Context, s *session, lock *mutex.Lock, now time.Time) error {
+	doc, err := s.get(ctx, lock.Name())
+	if err != nil {
+		return err
 	}
-	if o.hold > 0 { // people are alerted at the same part of the time
-		return time.Duration(float64(o.hold) * (float64(alert) / float64(unlock))), o.hold, nil
+	line := fmt.Sprintf("extended %s until %s", visible(lock.Name()), instant(doc.AutoUnlockAt, now))
+	if o.hold > 0 && doc.AutoUnlockAt.Sub(now) > o.hold+time.Second {
+		line = fmt.Sprintf("%s is held until %s, which is later", visible(lock.Name()), instant(doc.AutoUnlockAt, now))
 	}
-	return alert, unlock, nil
+	_, err = fmt.Fprintln(o.app.Stdout, line)
+	return err
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,33 +23,53 @@ const (
 )
 
 type checkOptions struct {
-	app          *app
-	globs        globs
-	expiredAfter time.Duration
-	noUnlocker   bool
+	app                        *app
+	globs                      globs
+	timeout, expiredAfter      time.Duration
+	clockDifference            time.Duration
+	noUnlocker                 bool
+	warnAlerting, critAlerting int
+	warnWaiting, critWaiting   int
 }
+
+// off is the threshold that nothing passes.
+const off = -1
 
 func newCheck(a *app) *cobra.Command {
 	o := &checkOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "check [PATTERN...]",
-		Short: "Check the locks, as a plugin for Nagios and Icinga",
-		Long: `Look at the locks once and say in one line how they are, with performance data.
+		Short: "Check locks and unlockers, as a plugin for Nagios and Icinga",
+		Long: `Look at the locks and at the unlockers once and say in one line how they are, with performance data.
 
-  0 OK        all locks are held in time
-  1 WARNING   a lock is alerting or malformed
-  2 CRITICAL  a lock is expired and still there after --expired-after, or no unlocker runs
-  3 UNKNOWN   etcd can not be asked
+  0 OK        all locks are held in time, and an unlocker watches over them
+  1 WARNING   a lock is alerting or malformed (--warn-alerting), too many wait (--warn-waiting), no unlocker that may remove locks is
+              able to at the moment, or the clock of an unlocker differs from the one here
+  2 CRITICAL  a lock is expired and still there after --expired-after, too many alert or wait (--crit-alerting, --crit-waiting), or no
+              unlocker runs: the record that each of them writes every second is gone 15 seconds after its end
+  3 UNKNOWN   etcd can not be asked, did not answer within --timeout, or an argument is wrong
 
-These are not the statuses of the other commands. A PATTERN selects names: * is any text, also with slashes, ? is one character.`,
+These are not the statuses of the other commands. Thresholds are the greatest numbers that are still in order, as in plugins; -1 is no
+threshold. A PATTERN selects the names of locks: * is any text, also with slashes, ? is one character.`,
 		Example: `  mutexctl check
-  mutexctl check 'billing/*' --no-unlocker`,
+  mutexctl check 'billing/*' --no-unlocker --crit-alerting 5
+  mutexctl check --timeout 5s --warn-waiting 20 --crit-waiting 100`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
-	cmd.Flags().DurationVar(&o.expiredAfter, "expired-after", 5*time.Minute, "how long a lock may be expired")
-	cmd.Flags().BoolVar(&o.noUnlocker, "no-unlocker", false, "do not look whether an unlocker runs")
+	f := cmd.Flags()
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take to answer everything")
+	f.DurationVar(&o.expiredAfter, "expired-after", 5*time.Minute, "critical when a lock is expired for longer")
+	f.IntVar(&o.warnAlerting, "warn-alerting", 0, "warn when more locks are alerting or malformed")
+	f.IntVar(&o.critAlerting, "crit-alerting", off, "critical when more locks are alerting or malformed")
+	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more wait for locks")
+	f.IntVar(&o.critWaiting, "crit-waiting", off, "critical when more wait for locks")
+	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not look at the unlockers")
+	f.DurationVar(&o.clockDifference, "clock-difference", 30*time.Second, "warn when an unlocker's clock differs by more from the one here")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.globs, err = newGlobs(args); err != nil {
+			return err
+		}
+		if err := o.check(); err != nil {
 			return err
 		}
 		return o.run(cmd.Context())
@@ -56,28 +77,73 @@ These are not the statuses of the other commands. A PATTERN selects names: * is 
 	return cmd
 }
 
-func (o *checkOptions) run(ctx context.Context) error {
-	s, err := o.app.open(ctx)
-	if status(err) == ExitUsage {
+func (o *checkOptions) check() error {
+	for name, n := range map[string]int{
+		"warn-alerting": o.warnAlerting, "crit-alerting": o.critAlerting, "warn-waiting": o.warnWaiting, "crit-waiting": o.critWaiting,
+	} {
+		if n < off {
+			return usagef("--%s is %d, it must not be negative, or -1 for no threshold", name, n)
+		}
+	}
+	switch {
+	case crossed(o.warnAlerting, o.critAlerting):
+		return usagef("--warn-alerting is %d, it must not be greater than --crit-alerting, which is %d", o.warnAlerting, o.critAlerting)
+	case crossed(o.warnWaiting, o.critWaiting):
+		return usagef("--warn-waiting is %d, it must not be greater than --crit-waiting, which is %d", o.warnWaiting, o.critWaiting)
+	case o.expiredAfter < 0:
+		return usagef("--expired-after is %v, it must not be negative", o.expiredAfter)
+	}
+	return times(map[string]time.Duration{"timeout": o.timeout, "clock-difference": o.clockDifference})
+}
+
+func crossed(warn, crit int) bool { return warn != off && crit != off && warn > crit }
+
+// asPlugin says what kept check from looking at all where plugins say it: on stdout, with the status of a plugin.
+func (a *app) asPlugin(cmd *cobra.Command, err error) error {
+	if cmd.Name() != "check" || status(err) != ExitUsage || isPluginStatus(err) {
 		return err
 	}
-	var all *snapshot
-	if err == nil {
-		defer s.close()
-		all, err = s.snapshot(ctx)
-	}
-	if err != nil {
-		fmt.Fprintf(o.app.Stdout, "LOCKS UNKNOWN: %s\n", bar(prose(err.Error())))
-		return &statusError{status: pluginUnknown}
+	return a.unknown(err)
+}
+
+// isPluginStatus tells whether the error is a verdict of check, which has said it already.
+func isPluginStatus(err error) bool {
+	s, ok := errors.AsType[*statusError](err)
+	return ok && s.err == nil
+}
+
+func (a *app) unknown(err error) error {
+	fmt.Fprintf(a.Stdout, "LOCKS UNKNOWN: %s\n", bar(prose(err.Error())))
+	return &statusError{status: pluginUnknown}
+}
+
+func (o *checkOptions) run(ctx context.Context) error {
+	patient, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("etcd did not answer within %v", o.timeout))
+	defer cancel()
+	all, err := o.look(patient)
+	switch {
+	case err != nil && patient.Err() != nil:
+		return o.app.unknown(context.Cause(patient))
+	case err != nil:
+		return o.app.unknown(err)
 	}
 	v := o.judge(all)
-	if _, err := fmt.Fprintf(o.app.Stdout, "LOCKS %s | %s\n", v.sentence(), v.performance()); err != nil {
+	if _, err := fmt.Fprintf(o.app.Stdout, "LOCKS %s | %s\n", v.sentence(), v.performance(o)); err != nil {
 		return err
 	}
-	if v.status() == pluginOK {
+	if v.status == pluginOK {
 		return nil
 	}
-	return &statusError{status: v.status()}
+	return &statusError{status: v.status}
+}
+
+func (o *checkOptions) look(ctx context.Context) (*snapshot, error) {
+	s, err := o.app.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	return s.snapshot(ctx)
 }
 
 // named is how many locks check tells by name.
@@ -85,32 +151,92 @@ const named = 3
 
 // health is what check found.
 type health struct {
+	status    int
 	counts    map[staleness.State]int
 	waiters   int
-	ill       map[staleness.State][]string // sentences about locks that need a person
-	overdue   int                          // expired for too long
 	unlockers int
-	alone     bool // there should be an unlocker and is none
+	facts     []string                     // what is wrong beside single locks
+	ill       map[staleness.State][]string // sentences about locks that need a person
 }
 
-func (o *checkOptions) judge(all *snapshot) health {
+// is makes the health as bad as this, at least.
+func (h *health) is(status int) { h.status = max(h.status, status) }
+
+// found adds what is wrong.
+func (h *health) found(status int, format string, args ...any) {
+	h.is(status)
+	h.facts = append(h.facts, fmt.Sprintf(format, args...))
+}
+
+func (o *checkOptions) judge(all *snapshot) *health {
+	h := &health{counts: map[staleness.State]int{}, ill: map[staleness.State][]string{}, unlockers: len(all.unlockers)}
+	if !o.noUnlocker {
+		o.judgeUnlockers(h, all.unlockers)
+	}
+	o.judgeLocks(h, all)
+	for lock, waiters := range all.waiters {
+		if o.globs.match(lock) {
+			h.waiters += len(waiters)
+		}
+	}
+	switch {
+	case beyond(h.waiters, o.critWaiting):
+		h.found(pluginCritical, "%d wait for locks", h.waiters)
+	case beyond(h.waiters, o.warnWaiting):
+		h.found(pluginWarning, "%d wait for locks", h.waiters)
+	}
+	return h
+}
+
+func beyond(n, threshold int) bool { return threshold != off && n > threshold }
+
+// presenceLife is how old the time in the record of an unlocker that runs can be.
+const presenceLife = 15 * time.Second
+
+func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
+	if len(all) == 0 {
+		h.found(pluginCritical, "no unlocker runs: nothing is alerted or removed")
+		return
+	}
+	if slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == modeAutoUnlock }) {
+		if text := hindrance(all); text != "" {
+			h.found(pluginWarning, "%s", text)
+		}
+	}
 	now := o.app.Now()
-	h := health{counts: map[staleness.State]int{}, ill: map[staleness.State][]string{}, unlockers: len(all.unlockers), alone: len(all.unlockers) == 0 && !o.noUnlocker}
+	for _, p := range all {
+		behind := now.Sub(p.Now.Time)
+		switch {
+		case p.Now.IsZero():
+		case -behind > o.clockDifference:
+			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID), span(behind))
+		case behind > o.clockDifference+presenceLife:
+			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID), span(behind))
+		}
+	}
+}
+
+func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
+	now := o.app.Now()
 	for _, r := range all.locks {
 		if !o.globs.match(r.Name) {
 			continue
 		}
 		state := judge(r, now).State
 		h.counts[state]++
-		h.waiters += len(all.waiters[r.Name])
 		if state == staleness.Expired && now.Sub(r.AutoUnlockAt) > o.expiredAfter {
-			h.overdue++
+			h.is(pluginCritical)
 		}
 		if state != staleness.Held && len(h.ill[state]) < named {
 			h.ill[state] = append(h.ill[state], describe(r, state, now))
 		}
 	}
-	return h
+	switch n := h.counts[staleness.Alerting] + h.counts[staleness.Malformed]; {
+	case beyond(n, o.critAlerting):
+		h.is(pluginCritical)
+	case beyond(n, o.warnAlerting):
+		h.is(pluginWarning)
+	}
 }
 
 func describe(r *metadata.Record, state staleness.State, now time.Time) string {
@@ -124,22 +250,9 @@ func describe(r *metadata.Record, state staleness.State, now time.Time) string {
 	return text + " (" + who(r) + ")"
 }
 
-func (h health) status() int {
-	switch {
-	case h.alone, h.overdue > 0:
-		return pluginCritical
-	case h.counts[staleness.Alerting] > 0, h.counts[staleness.Malformed] > 0:
-		return pluginWarning
-	}
-	return pluginOK
-}
-
-func (h health) sentence() string {
-	parts := []string{map[int]string{pluginOK: "OK", pluginWarning: "WARNING", pluginCritical: "CRITICAL"}[h.status()]}
-	var facts []string
-	if h.alone {
-		facts = append(facts, "no unlocker runs: nothing is alerted or removed")
-	}
+// sentence is what the person reads who was called.
+func (h *health) sentence() string {
+	facts := h.facts
 	ill := slices.Concat(h.ill[staleness.Expired], h.ill[staleness.Malformed], h.ill[staleness.Alerting])
 	if len(ill) == 0 {
 		facts = append(facts, count(h.counts[staleness.Held], "lock")+" held in time")
@@ -149,15 +262,30 @@ func (h health) sentence() string {
 	if facts = append(facts, ill...); more > 0 {
 		facts = append(facts, fmt.Sprintf("and %d more", more))
 	}
-	return bar(strings.Join(append(parts, strings.Join(facts, ", ")), ": "))
+	return bar([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(facts, ", "))
 }
 
-func (h health) performance() string {
+// performance is the data for graphs: label=value;warn;crit;min;max.
+func (h *health) performance(o *checkOptions) string {
+	datum := func(label string, n, warn, crit int) string {
+		return fmt.Sprintf("%s=%d;%s;%s;0;", label, n, threshold(warn), threshold(crit))
+	}
 	var data []string
 	for _, state := range staleness.States() {
-		data = append(data, fmt.Sprintf("%s=%d;;;0;", state, h.counts[state]))
+		warn, crit := off, off
+		if state == staleness.Alerting {
+			warn, crit = o.warnAlerting, o.critAlerting
+		}
+		data = append(data, datum(string(state), h.counts[state], warn, crit))
 	}
-	return strings.Join(append(data, fmt.Sprintf("waiters=%d;;;0;", h.waiters), fmt.Sprintf("unlockers=%d;;;0;", h.unlockers)), " ")
+	return strings.Join(append(data, datum("waiters", h.waiters, o.warnWaiting, o.critWaiting), datum("unlockers", h.unlockers, off, off)), " ")
+}
+
+func threshold(n int) string {
+	if n == off {
+		return ""
+	}
+	return fmt.Sprint(n)
 }
 
 // bar keeps text from beginning the performance data.

@@ -114,7 +114,7 @@ func (c *child) suspend() {
 // interruptToo ends mutexctl and its own group by INT, as Ctrl-C does without a group in between, where that is how the command
 // ended in the terminal's foreground: a shell that runs a script must not go on with the next line. The lock is given back by now.
 func (c *child) interruptToo() {
-	if c.tty != nil && c.code == exitSignal+int(unix.SIGINT) {
+	if c != nil && c.tty != nil && c.code == exitSignal+int(unix.SIGINT) {
 		signal.Reset(unix.SIGINT)
 		_ = unix.Kill(0, unix.SIGINT)
 	}

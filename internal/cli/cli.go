@@ -36,18 +36,21 @@ type app struct {
 	etcd    *etcdconn.Settings
 	locks   *flags.LockSettings
 	log     func() zerolog.Logger
+	quiet   bool // says nothing that is only good to know
 }
 
 // Main runs one command line and returns the exit status of the process. INT and TERM end what the command does.
 func Main(ctx context.Context, p Process) int {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	root := Command(p)
+	a := &app{Process: p}
+	root := newRoot(a)
 	root.SetArgs(p.Args)
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	cmd, err := root.ExecuteContextC(ctx)
+	err = a.asPlugin(cmd, err)
 	complain(p.Stderr, cmd, err)
 	return status(err)
 }
@@ -72,6 +75,13 @@ func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "%s: %s\n", a.command, prose(fmt.Sprintf(format, args...)))
 }
 
+// mention is a note about what is in order.
+func (a *app) mention(format string, args ...any) {
+	if !a.quiet {
+		a.note(format, args...)
+	}
+}
+
 // Command is the command tree that Main runs, for the documentation to be made of.
 func Command(p Process) *cobra.Command { return newRoot(&app{Process: p}) }
 
@@ -93,9 +103,9 @@ escape (\x1b, \u202e, \\); with --escaped a name is read in that form.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{ExitUsage, err} })
 	a.sharedFlags(root.PersistentFlags())
 	root.AddCommand(
-		newList(a), newShow(a), newWatch(a), newWait(a), newHistory(a), newCheck(a),
+		newList(a), newShow(a), newWatch(a), newWait(a), newHistory(a), newPeriods(a), newTasks(a), newCheck(a),
 		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
-		newForceUnlock(a), newSweep(a),
+		newForceUnlock(a), newResetPeriod(a), newSweep(a),
 		newVersion(a), newExitCodesTopic(),
 	)
 	cobraCommands(root)

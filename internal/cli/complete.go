@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,8 +10,18 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// completeNames offers the shell the names of the locks that are held. Names that could drive the terminal are left out.
+// completeNames offers the shell the names of the locks that are held, each holder of a shared one by its own. Names that could drive
+// the terminal are left out.
 func (a *app) completeNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name} })
+}
+
+// completeLocks also offers the names of the locks that are shared.
+func (a *app) completeLocks(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name, queueOf(r)} })
+}
+
+func (a *app) complete(cmd *cobra.Command, args []string, begun string, of func(*metadata.Record) []string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -28,9 +39,12 @@ func (a *app) completeNames(cmd *cobra.Command, args []string, begun string) ([]
 	}
 	var offers []string
 	for _, r := range all.locks {
-		if metadata.CheckName(r.Name) == nil && visible(r.Name) == r.Name && strings.HasPrefix(r.Name, begun) {
-			offers = append(offers, r.Name)
+		for _, name := range of(r) {
+			if metadata.CheckName(name) == nil && visible(name) == name && strings.HasPrefix(name, begun) {
+				offers = append(offers, name)
+			}
 		}
 	}
-	return offers, cobra.ShellCompDirectiveNoFileComp
+	slices.Sort(offers)
+	return slices.Compact(offers), cobra.ShellCompDirectiveNoFileComp
 }

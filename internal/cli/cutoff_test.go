@@ -68,3 +68,23 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 		t.Errorf("stderr does not tell: %s", &stderr)
 	}
 }
+
+func TestAnEtcdThatDoesNotAnswerIsUnknownToNagios(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	proxy.Stall()
+	check := exec.Command("mutexctl", "check", "--timeout", "300ms")
+	check.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+proxy.Endpoint())
+	began := time.Now()
+	said, err := check.Output()
+	exit, isExit := errors.AsType[*exec.ExitError](err)
+	if !isExit || exit.ExitCode() != 3 {
+		t.Errorf("check ended with %v, want status 3", err)
+	}
+	if want := "LOCKS UNKNOWN: etcd did not answer within 300ms\n"; string(said) != want {
+		t.Errorf("check says %q, want %q", said, want)
+	}
+	if took := time.Since(began); took > enough/2 {
+		t.Errorf("it took %v", took)
+	}
+}

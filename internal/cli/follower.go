@@ -137,7 +137,13 @@ func (f *follower) write(r *metadata.Record, event string, ending *endingJSON) e
 	return err
 }
 
-func who(r *metadata.Record) string { return shortText(r.Owner) + " on " + hostPID(r) }
+func who(r *metadata.Record) string {
+	text := shortText(r.Owner) + " on " + hostPID(r)
+	if words := partOf(r.Name, r.Attributes).words(); words != "" {
+		text += " as " + words
+	}
+	return text
+}
 
 func (e *endingJSON) sentence() string {
 	words := map[string]string{

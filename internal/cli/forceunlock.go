@@ -39,7 +39,8 @@ NOT stopped: it may still be working, and learns of the loss when its library lo
 may work at the same time. To wait for the auto-unlock is safer, where there is one.
 
 On a terminal the record is shown and the lock's name has to be typed. Elsewhere --uuid and --yes are needed: the uuid is that of
-the hold you looked at with show, and another hold is never ended (3). A record without a uuid is named --uuid none.
+the hold you looked at with show, and another hold is never ended (3). A record without a uuid is named --uuid none. Of a semaphore or
+read-write lock one holder is ended at a time, by its own name: pool#2.
 
 The ending is written to history, and to the audit trail with the reason, user@host and the source "cli".`,
 		Example: `  mutexctl force-unlock nightly/report --reason 'node-7 is dead, ticket OPS-12'
@@ -90,7 +91,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 	defer s.close()
 	doc, err := s.get(ctx, name)
 	if err != nil {
-		return err
+		return s.orShares(ctx, name, err)
 	}
 	if o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0) {
 		return heldf("nothing was done: %s is not held by %s, but by %s", visible(name), visible(o.uuid), s.holder(&doc.Record))
@@ -105,6 +106,22 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 	}
 	_, err = fmt.Fprintf(o.app.Stdout, "force-unlocked %s, which was held by %s\n", visible(name), s.holder(&doc.Record))
 	return err
+}
+
+// orShares names the holders of a shared lock to who took it for one.
+func (s *session) orShares(ctx context.Context, name string, err error) error {
+	if status(err) != ExitNoLock {
+		return err
+	}
+	shares, failed := s.shares(ctx, name)
+	if failed != nil || len(shares) == 0 {
+		return err
+	}
+	var each []string
+	for _, r := range shares {
+		each = append(each, visible(r.Name))
+	}
+	return noLockf("nothing was done: %s is shared; name one of its holders: %s", visible(name), clip(strings.Join(each, ", "), 2*cellColumns))
 }
 
 // confirm shows the record and has the person type the lock's name.
@@ -140,7 +157,7 @@ func readLine(ctx context.Context, in *os.File) (string, error) {
 	select {
 	case a := <-answers:
 		if a.err != nil {
-			return "", errors.New("nothing was done: no name was typed")
+			return "", errors.New("nothing was done: nothing was typed")
 		}
 		return a.line, nil
 	case <-ctx.Done():

@@ -61,7 +61,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 	}
 	now := o.app.Now()
 	t := table{}
-	t.row("ENDED", "LOCK", "HOW", "BY", "WHY", "OWNER", "HOST:PID", "HELD")
+	t.row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "WHY", "OWNER", "HOST:PID", "HELD")
 	for _, e := range all {
 		if !o.globs.match(e.Lock) {
 			continue
@@ -73,12 +73,13 @@ func (o *historyOptions) run(ctx context.Context) error {
 			continue
 		}
 		who := metadata.Record{Hostname: e.Hostname, PID: e.PID}
-		t.row(relative(e.EndedAt.Time, now), visible(e.Lock), shortText(e.Ended), shortText(e.By), shortText(e.Why),
+		t.row(relative(e.EndedAt.Time, now), visible(e.Lock), orNone(partOf(e.Lock, e.Attributes).words()), shortText(e.Ended), shortText(e.By), shortText(e.Why),
 			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
 	}
 	if len(t.rows) == 1 {
 		return nil
 	}
+	t.dropEmpty("HELD AS")
 	return t.write(o.app.Stdout)
 }
 

@@ -28,6 +28,9 @@ func newList(a *app) *cobra.Command {
 		Short: "List the locks that are held",
 		Long: `List the locks that are held, by name. A PATTERN selects names: * is any text, also with slashes, ? is one character.
 
+Of a semaphore or read-write lock each holder is a line of its own, such as pool#2; HELD AS tells what it has. WAITING are those in the
+line of the whole lock.
+
 ` + lockShape + `
 
 With -o name there is one name a line, in the form that --escaped reads.`,
@@ -40,6 +43,7 @@ With -o name there is one name a line, in the form that --escaped reads.`,
 	}
 	o.format = output(cmd, formatTable, formatJSON, formatName)
 	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only locks in these states: held, alerting, expired, malformed")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"held", "alerting", "expired", "malformed"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringSliceVar(&o.owners, "owner", nil, "only locks of these owners")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.globs, err = newGlobs(args); err != nil {
@@ -85,7 +89,7 @@ func (o *listOptions) wanted(r *metadata.Record) bool {
 func (o *listOptions) json(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	for _, r := range shown {
-		if err := writeJSON(o.app.Stdout, newLockJSON(r, len(all.waiters[r.Name]), now)); err != nil {
+		if err := writeJSON(o.app.Stdout, newLockJSON(r, len(all.waiters[queueOf(r)]), now)); err != nil {
 			return err
 		}
 	}
@@ -107,13 +111,14 @@ const textColumns = 40
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	t := table{coloured: o.app.coloured()}
-	t.row("STATE", "LOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING", "PURPOSE")
+	t.row("STATE", "LOCK", "HELD AS", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING", "PURPOSE")
 	for _, r := range shown {
 		state := judge(r, now).State
-		t.row(string(state), visible(r.Name), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
-			relative(r.AlertAt, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Name])), shortText(r.Purpose))
+		t.row(string(state), visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
+			relative(r.AlertAt, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[queueOf(r)])), shortText(r.Purpose))
 		t.paint(statePaint(state))
 	}
+	t.dropEmpty("HELD AS")
 	if len(shown) > 0 {
 		if err := t.write(o.app.Stdout); err != nil {
 			return err
@@ -128,6 +133,13 @@ func shortText(s string) string {
 		return none
 	}
 	return clip(visible(s), textColumns)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return none
+	}
+	return s
 }
 
 func hostPID(r *metadata.Record) string {

@@ -26,7 +26,10 @@ const lockShape = `JSON: one object per line. Members are added over time and ne
   progress                  the note of the last sign of life
   attributes                an object of text, numbers and booleans
   problems                  a list of {field, reason, text}; empty for a sound record
-  waiters                   how many wait for the lock`
+  waiters                   how many wait for the lock; of a share, for the lock that is shared
+  kind                      semaphore, shared or exclusive for a lock that several can hold, null for an ordinary one
+  share_of                  the lock of which this is a share: "pool" for "pool#2"; null for a whole lock
+  permits, limit            of a semaphore: how many this holder has, of how many for all`
 
 // lockJSON is one lock for scripts. Shape and order of the members are a promise.
 type lockJSON struct {
@@ -51,6 +54,10 @@ type lockJSON struct {
 	Attributes          map[string]any `json:"attributes"`
 	Problems            []problemJSON  `json:"problems"`
 	Waiters             int            `json:"waiters"`
+	Kind                *string        `json:"kind"`
+	ShareOf             *string        `json:"share_of"`
+	Permits             *int           `json:"permits"`
+	Limit               *int           `json:"limit"`
 }
 
 type problemJSON struct {
@@ -68,6 +75,8 @@ func newLockJSON(r *metadata.Record, waiters int, now time.Time) lockJSON {
 		AlertInSeconds: until(r.AlertAt, now), AutoUnlockInSeconds: until(r.AutoUnlockAt, now),
 		Attributes: r.Attributes, Problems: newProblemsJSON(r.Problems), Waiters: waiters,
 	}
+	p := partOf(r.Name, r.Attributes)
+	j.Kind, j.ShareOf, j.Permits, j.Limit = known(p.kind), known(p.of), known(p.permits), known(p.limit)
 	if r.Alive != nil {
 		j.AliveAt, j.Progress = known(r.Alive.At), known(r.Alive.Progress)
 	}

@@ -13,7 +13,7 @@ import (
 type reserveOptions struct {
 	app *app
 	takeFlags
-	hold time.Duration
+	hold, expect time.Duration
 }
 
 func newReserve(a *app) *cobra.Command {
@@ -22,17 +22,24 @@ func newReserve(a *app) *cobra.Command {
 		Use:   "reserve NAME --for DURATION --purpose PURPOSE",
 		Short: "Take a lock without a program that holds it",
 		Long: `Take a lock for some time, for maintenance or from a script that holds it over several commands. Nothing runs and nothing extends
-it: after --for people are alerted and it is auto-unlocked. The uuid of the hold is written to stdout; give it back with it
-(unlock), or put its end off (alive).`,
+it: after --for it is auto-unlocked, and people are alerted then, or after --expect. The uuid of the hold is written to stdout; give
+it back with it (unlock), or put its end off (alive).
+
+With --semaphore permits are reserved, with --exclusive a whole semaphore or read-write lock; then the name to go on with is that of
+the share, such as pool#2, or simply that of the lock.
+
+Ends with 3 when the lock was not free within --wait, which is not to wait at all unless you say so.`,
 		Example: `  mutexctl reserve db/migrate --for 2h --purpose 'maintenance, ticket OPS-12'
   uuid=$(mutexctl reserve nightly/report --for 10m --purpose 'by hand' --wait 0) || exit
   ./step-1.sh && mutexctl alive nightly/report --uuid "$uuid" && ./step-2.sh
-  mutexctl unlock nightly/report --uuid "$uuid"`,
+  mutexctl unlock nightly/report --uuid "$uuid"
+  mutexctl reserve transcoding --exclusive --wait 30m --for 1h --purpose 'nobody else meanwhile, OPS-13'`,
 		Args: wants(1, 1, "NAME"),
 	}
 	o.takeFlags.add(cmd, patience{})
 	cmd.Flags().StringVar(&o.owner, "owner", "", "`name` of who holds the lock (default: user@host)")
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long (required)")
+	cmd.Flags().DurationVar(&o.expect, "expect", 0, "alert people after this time (default: as --for)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := o.names.good(args[0])
 		if err != nil {
@@ -43,16 +50,33 @@ it: after --for people are alerted and it is auto-unlocked. The uuid of the hold
 	return cmd
 }
 
-func (o *reserveOptions) run(ctx context.Context, name string) error {
+// check refuses what makes no sense before etcd is asked, and fills in what was left open.
+func (o *reserveOptions) check() error {
 	switch {
-	case o.hold <= 0:
+	case o.hold == 0:
 		return usagef("give --for, the time that the lock is reserved")
+	case o.hold < 0:
+		return usagef("--for is %v, it must be positive", o.hold)
 	case o.purpose == "":
 		return usagef("give a --purpose: nobody can ask a program what this lock is held for")
-	case o.owner == "":
+	case o.expect == 0 && !o.given.Changed("expect"):
+		o.expect = o.hold
+	case o.expect <= 0:
+		return usagef("--expect is %v, it must be positive", o.expect)
+	case o.expect > o.hold:
+		return usagef("--expect is %v, it must not be longer than --for, which is %v: people are alerted before the auto-unlock", o.expect, o.hold)
+	}
+	if o.owner == "" {
 		o.owner = operator()
 	}
-	options, err := o.options()
+	return nil
+}
+
+func (o *reserveOptions) run(ctx context.Context, name string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	options, err := o.options(name)
 	if err != nil {
 		return err
 	}
@@ -61,18 +85,18 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.close()
-	locks, err := s.locks(append(options, mutex.ExpectedRunTime(o.hold), mutex.AutoUnlockAfter(o.hold),
+	locks, err := s.locks(append(options, mutex.ExpectedRunTime(o.expect), mutex.AutoUnlockAfter(o.hold),
 		mutex.Attribute("reserved", true))) // the pid is that of a program that has ended
 	if err != nil {
 		return err
 	}
 	defer locks.Close() // leaves the hold
-	lock, err := s.take(ctx, locks, name, o.wait)
+	lock, err := s.take(ctx, locks, name, &o.takeFlags)
 	if err != nil {
 		return err
 	}
 	now := o.app.Now()
-	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", visible(name), instant(now.Add(o.hold), now))
+	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", visible(lock.Name()), instant(now.Add(o.hold), now))
 	if _, err = fmt.Fprintln(o.app.Stdout, lock.UUID()); err != nil {
 		_ = lock.Unlock() // nobody knows the uuid, so nobody could
 	}

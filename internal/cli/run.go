@@ -17,6 +17,7 @@ import (
 type runOptions struct {
 	app *app
 	takeFlags
+	periodFlags
 	expect          time.Duration
 	autoUnlockAfter time.Duration
 	maxHold         time.Duration
@@ -30,13 +31,21 @@ func newRun(a *app) *cobra.Command {
 		Short: "Run a command while holding a lock",
 		Long: `Take the lock, run the command, give the lock back, and end with the command's status.
 
-While the lock is held by another, run waits (--wait) and says on stderr who holds it, once per holder. While the command runs,
-the lock is extended, for --max-hold at most. People are alerted when the command runs longer than --expect: that it is alive
-does not put the alert off.
+While the lock is held by another, run waits (--wait) in line and says on stderr who holds it and how many are before. While the
+command runs, the lock is extended, for --max-hold at most. People are alerted when the command runs longer than --expect: that
+it is alive does not put the alert off, only "mutexctl alive" does.
 
-The command has MUTEX_NAME, MUTEX_UUID and MUTEX_TOKEN in its environment. The token grows with every acquisition of any lock:
-whoever writes to a store that several machines share should hand it along, and the store should refuse a smaller one than it
-has seen. Without that no lock in the world can keep a machine that was paused from writing late.
+With --semaphore N at most N run at a time on all machines together; all should give the same N. With --shared many read at a time,
+with --exclusive one writes and nobody reads. All of them wait in one line.
+
+With --once-per 1h the command is run once an hour over all machines: start it on each of them, as often as you like. Hours begin at
+the full hour in UTC, days at midnight; --period-offset moves them. The hour is used up when the command begins, even when it
+fails, unless --back-on-error is given. Where it is used up already, run says by whom on stderr and ends with 0 (--skip-status).
+
+The command has MUTEX_NAME, MUTEX_UUID and MUTEX_TOKEN in its environment, so that "mutexctl alive" below it needs no arguments. The
+token grows with every acquisition of any lock: whoever writes to a store that several machines share should hand it along, and
+the store should refuse a smaller one than it has seen. Without that no lock in the world can keep a machine that was paused
+from writing late.
 
 The command is the leader of a process group of its own, and of the terminal where there is one. HUP, INT, QUIT, TERM, USR1 and
 USR2 are passed on to the group; the lock is given back when the command has ended, whatever ended it. What the command leaves
@@ -50,20 +59,24 @@ When mutexctl itself is killed with KILL, the lock stays until the unlocker remo
 On Linux the kernel then kills the command, too, but not what the command started. When mutexctl itself is stopped with STOP,
 nobody watches over the command, which works on: send signals to the command's group instead.
 
-Ends with the command's own status; with 3 when the lock was not free in time, 5 when it was lost, 126 or 127 when the command
-can not be started: see "mutexctl help exit-codes".`,
+Ends with the command's own status; with 3 when the lock was not free in time and the command was not started, 5 when the lock was
+lost, 126 or 127 when the command can not be started: see "mutexctl help exit-codes".`,
 		Example: `  mutexctl run nightly/report -- ./report.sh
   mutexctl run nightly/report --wait 0 --purpose 'monthly report, ticket OPS-12' -- ./report.sh --month 7
-  mutexctl run db/migrate --expect 20m --max-hold 2h --attr build=1234 -- ./migrate.sh`,
+  mutexctl run db/migrate --expect 20m --max-hold 2h --attr build=1234 -- ./migrate.sh
+  mutexctl run transcoding --semaphore 3 -- ffmpeg -i in.mov out.mp4
+  */5 * * * *  mutexctl run daily/report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # in the crontab of each replica`,
 		Args: wants(2, -1, "NAME -- COMMAND"),
 	}
 	o.takeFlags.add(cmd, patience{forever: true})
 	f := cmd.Flags()
+	o.periodFlags.add(f)
 	f.StringVar(&o.owner, "owner", "", "`name` of who holds the lock (default: the command's)")
 	f.DurationVar(&o.expect, "expect", mutex.DefaultExpectedRunTime, "alert people when the command runs longer")
 	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", time.Minute, "how long after the last extension the lock is auto-unlocked, when this machine dies")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour, "extend the lock for so long; then it is lost and the command is ended")
 	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between TERM and KILL when the lock is lost")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing while waiting, nor that the period is used up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {
 			return usagef("want the name, then --, then the command: mutexctl run NAME -- COMMAND")
@@ -79,28 +92,49 @@ can not be started: see "mutexctl help exit-codes".`,
 
 // options are the lock's as the library wants them. The hold counts as lost so early that TERM, grace and KILL are over when
 // the lock can be auto-unlocked.
-func (o *runOptions) options(command string) ([]mutex.Option, error) {
-	err := times(map[string]time.Duration{
-		"expect": o.expect, "auto-unlock-after": o.autoUnlockAfter, "max-hold": o.maxHold, "grace": o.grace,
-	})
-	if err != nil {
+func (o *runOptions) options(name, command string) ([]mutex.Option, error) {
+	if err := o.checkTimes(); err != nil {
 		return nil, err
 	}
-	margin := o.grace + time.Second
-	switch {
-	case o.autoUnlockAfter < 2*margin:
-		return nil, usagef("--auto-unlock-after is %v, with a --grace of %v it must be at least %v", o.autoUnlockAfter, o.grace, 2*margin)
-	case o.maxHold < o.autoUnlockAfter:
-		return nil, usagef("--max-hold is %v, it must not be shorter than --auto-unlock-after, which is %v", o.maxHold, o.autoUnlockAfter)
-	case o.maxHold < o.expect:
-		return nil, usagef("--max-hold is %v, it must not be shorter than --expect, which is %v", o.maxHold, o.expect)
+	if err := o.periodFlags.check(&o.takeFlags); err != nil {
+		return nil, err
 	}
 	if o.owner == "" {
 		o.owner = filepath.Base(command)
 	}
-	options, err := o.takeFlags.options()
+	options, err := o.takeFlags.options(name)
 	return append(options, mutex.ExpectedRunTime(o.expect), mutex.AutoUnlockAfter(o.autoUnlockAfter),
-		mutex.SafetyMargin(margin), mutex.Heartbeat(o.maxHold)), err
+		mutex.SafetyMargin(o.margin()), mutex.Heartbeat(o.maxHold)), err
+}
+
+func (o *runOptions) margin() time.Duration { return o.grace + time.Second }
+
+func (o *runOptions) checkTimes() error {
+	err := times(map[string]time.Duration{
+		"expect": o.expect, "auto-unlock-after": o.autoUnlockAfter, "max-hold": o.maxHold, "grace": o.grace,
+	})
+	switch {
+	case err != nil:
+		return err
+	case o.autoUnlockAfter < 2*o.margin():
+		return usagef("--auto-unlock-after is %v, with a --grace of %v it must be at least %v", o.autoUnlockAfter, o.grace, 2*o.margin())
+	case o.maxHold < o.autoUnlockAfter:
+		return usagef("--max-hold is %v, it must not be shorter than --auto-unlock-after, which is %v", o.maxHold, o.autoUnlockAfter)
+	case o.maxHold < o.expect:
+		return usagef("--max-hold is %v, it must not be shorter than --expect, which is %v", o.maxHold, o.expect)
+	}
+	return nil
+}
+
+// job is one run: what is run, under which lock, and who sends it signals.
+type job struct {
+	*runOptions
+	s       *session
+	locks   *mutex.Client
+	name    string
+	path    string
+	argv    []string
+	signals *caught
 }
 
 func (o *runOptions) run(ctx context.Context, name string, argv []string) error {
@@ -108,7 +142,7 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 	if err != nil {
 		return err
 	}
-	options, err := o.options(path)
+	options, err := o.options(name, path)
 	if err != nil {
 		return err
 	}
@@ -124,62 +158,77 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 		return err
 	}
 	defer locks.Close() // waits for the clean-up where the waiting was given up
-	lock, err := s.take(signals.ctx, locks, name, o.wait)
-	if err != nil {
-		return err
+	j := &job{runOptions: o, s: s, locks: locks, name: name, path: path, argv: argv, signals: signals}
+	if o.every != 0 {
+		return j.once()
 	}
-	if err := signals.hand(); err != nil {
-		_ = lock.Unlock() // we are leaving; what could not be given back is auto-unlocked
-		return err
-	}
-	return o.supervise(lock, &exec.Cmd{
-		Path: path, Args: argv, Env: lockEnvironment(lock),
-		Stdin: o.app.Stdin, Stdout: o.app.Stdout, Stderr: o.app.Stderr,
-	}, signals)
+	return j.always()
 }
 
-// supervise runs the command for as long as the lock is held.
-func (o *runOptions) supervise(lock *mutex.Lock, cmd *exec.Cmd, signals *caught) error {
-	held := func() bool { return lock.Context().Err() == nil && time.Now().Before(lock.Deadline()) }
-	c, err := startChild(cmd, held)
+// always runs the command as soon as the lock can be had.
+func (j *job) always() error {
+	lock, err := j.s.take(j.signals.ctx, j.locks, j.name, &j.takeFlags)
 	if err != nil {
-		_ = lock.Unlock() // the reason why nothing was run is what the caller needs; the lock is auto-unlocked at the latest
 		return err
+	}
+	c, err := j.work(lock)
+	err = j.outcome(err, lock.Unlock())
+	c.interruptToo()
+	return err
+}
+
+// work starts the command and returns when it has ended, by itself or because the lock was lost. Its error without a text is the
+// command's status; the child is nil where it was not started.
+func (j *job) work(lock *mutex.Lock) (*child, error) {
+	if err := j.signals.hand(); err != nil {
+		return nil, err
+	}
+	held := func() bool { return lock.Context().Err() == nil && time.Now().Before(lock.Deadline()) }
+	c, err := startChild(&exec.Cmd{
+		Path: j.path, Args: j.argv, Env: lockEnvironment(lock),
+		Stdin: j.app.Stdin, Stdout: j.app.Stdout, Stderr: j.app.Stderr,
+	}, held)
+	if err != nil {
+		return nil, err
 	}
 	for {
 		select {
-		case sig := <-signals.c:
+		case sig := <-j.signals.c:
 			c.signal(sig)
 		case <-c.done:
-			err := o.ended(lock, c.code)
-			c.interruptToo()
-			return err
+			return c, passedOn(c.code)
 		case <-lock.Context().Done():
-			return o.lost(lock, c)
+			return c, j.lost(lock, c)
 		}
 	}
 }
 
-// ended gives the lock back after the command ended by itself. The command's status counts, unless the lock was lost under it.
-func (o *runOptions) ended(lock *mutex.Lock, code int) error {
-	err := lock.Unlock()
-	if errors.Is(err, mutex.ErrNotHeld) {
-		return lostf("the command ended with status %d, but %w", code, err)
+// passedOn is the command's status as ours.
+func passedOn(code int) error {
+	if code == ExitOK {
+		return nil
 	}
-	if err != nil {
-		o.app.note("the lock was not given back: %v", err)
-	}
-	if code != ExitOK {
-		return &statusError{status: code}
-	}
-	return nil
+	return &statusError{status: code}
 }
 
-func (o *runOptions) lost(lock *mutex.Lock, c *child) error {
-	cause := context.Cause(lock.Context())
-	o.app.note("%v; ending the command, at the latest in %v", cause, o.grace)
-	c.end(o.grace)
-	_ = lock.Unlock() // it may still stand: "lost" includes that etcd did not answer in time
+// outcome is how the run ended, by how the work and the giving back of the lock did. The command's status counts, unless the lock
+// was lost under it.
+func (j *job) outcome(work, unlock error) error {
+	s, isStatus := errors.AsType[*statusError](work)
+	switch {
+	case work != nil && (!isStatus || s.err != nil), unlock == nil:
+		return work // the lock is auto-unlocked at the latest
+	case errors.Is(unlock, mutex.ErrNotHeld):
+		return lostf("the command ended with status %d, but %w", status(work), unlock)
+	}
+	j.app.note("the lock was not given back: %v", unlock)
+	return work
+}
+
+// lost ends the command. The lock may still stand: "lost" includes that etcd did not answer in time.
+func (j *job) lost(lock *mutex.Lock, c *child) error {
+	j.app.note("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
+	c.end(j.grace)
 	return lostf("the command was ended, because the lock was lost")
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 type showOptions struct {
@@ -29,15 +30,21 @@ func newShow(a *app) *cobra.Command {
 		Long: `Show all that is known of one lock: who holds it, where, since when, what for, when people are alerted and when it is
 unlocked, its backtrace, what is wrong with its record, and who waits for it. Ends with 4 when nobody holds it.
 
+Of a semaphore or read-write lock all holders are shown, with how many permits are free; one of them in full by its own name, such as
+pool#2.
+
 ` + lockShape + `
+                            of a whole semaphore or read-write lock the state is the worst of its holders, permits are those that
+                            are taken, and what only a single hold has is null
   client, backtrace         text
   waiting                   the waiters in their order: uuid, owner, hostname, pid, purpose, since, timeout_at
+  holders                   of a lock that several hold now: each of them, as in "mutexctl list"; else absent
   fields                    with --raw: name, value or value_base64, create_revision, mod_revision of each key`,
 		Example: `  mutexctl show nightly/report
   mutexctl show nightly/report --raw
   mutexctl show nightly/report -o json | jq -r .backtrace`,
 		Args:              wants(1, 1, "NAME"),
-		ValidArgsFunction: a.completeNames,
+		ValidArgsFunction: a.completeLocks,
 	}
 	o.format = output(cmd, formatTable, formatJSON)
 	o.names.flag(cmd)
@@ -59,18 +66,27 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 	}
 	defer s.close()
 	doc, err := s.get(ctx, name)
-	if err != nil {
+	if err != nil && status(err) != ExitNoLock {
 		return err
 	}
-	waiters, err := s.queue(ctx, name)
+	holders, failed := s.shares(ctx, name)
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil && len(holders) == 0:
+		return err
+	case err != nil:
+		doc.Name = name
+	}
+	waiters, err := s.queue(ctx, queueOf(&doc.Record))
 	if err != nil {
 		return err
 	}
 	if o.format.json() {
-		return writeJSON(o.app.Stdout, o.json(&doc, waiters))
+		return writeJSON(o.app.Stdout, o.json(&doc, holders, waiters))
 	}
 	p := page{now: o.app.Now(), coloured: o.app.coloured()}
-	p.lock(&doc)
+	p.whole(&doc, holders)
 	p.waiters(waiters)
 	p.block("backtrace", doc.Backtrace)
 	if o.raw {
@@ -108,10 +124,50 @@ func (p *page) fact(label, value string) {
 	p.facts.row(label, value)
 }
 
-func (p *page) lock(doc *metadata.Document) {
-	state := judge(&doc.Record, p.now).State
-	p.fact("lock", visible(doc.Name))
+func (p *page) state(state staleness.State) {
 	p.facts.rows = append(p.facts.rows, []cell{{text: "state"}, {text: string(state), paint: statePaint(state)}})
+}
+
+// whole shows a lock with all who have it together.
+func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
+	if len(doc.Fields) > 0 {
+		p.lock(doc)
+	} else {
+		p.fact("lock", visible(doc.Name))
+		p.state(worst(holders, p.now))
+	}
+	if len(holders) > 0 {
+		p.fact("kind", useOf(holders).words())
+	}
+	for _, r := range holders {
+		state := judge(r, p.now).State
+		line := fmt.Sprintf("%s %s: %s", visible(r.Name), state, who(r))
+		if r.Purpose != "" {
+			line += " for " + shortText(r.Purpose)
+		}
+		p.fact("holder", fmt.Sprintf("%s, since %s, auto-unlock %s", line, relative(r.LockedAt, p.now), relative(r.AutoUnlockAt, p.now)))
+	}
+}
+
+// worst is the state of the holder that is worst off.
+func worst(holders []*metadata.Record, now time.Time) staleness.State {
+	state := staleness.Held
+	for _, r := range holders {
+		if next := judge(r, now).State; slices.Index(staleness.States(), next) > slices.Index(staleness.States(), state) {
+			state = next
+		}
+	}
+	return state
+}
+
+func (p *page) lock(doc *metadata.Document) {
+	p.fact("lock", visible(doc.Name))
+	p.state(judge(&doc.Record, p.now).State)
+	if share := partOf(doc.Name, doc.Attributes); share.of != "" {
+		p.fact("kind", share.words()+" of "+visible(share.of))
+	} else if share.kind != "" {
+		p.fact("kind", share.words())
+	}
 	p.fact("owner", visible(doc.Owner))
 	p.fact("host", visible(doc.Hostname))
 	p.fact("pid", number(doc.PID))
@@ -184,6 +240,7 @@ type documentJSON struct {
 	Client    *string      `json:"client"`
 	Backtrace *string      `json:"backtrace"`
 	Waiting   []waiterJSON `json:"waiting"`
+	Holders   []lockJSON   `json:"holders,omitempty"`
 	Fields    []fieldJSON  `json:"fields,omitempty"`
 }
 
@@ -205,10 +262,21 @@ type fieldJSON struct {
 	ModRevision    int64   `json:"mod_revision"`
 }
 
-func (o *showOptions) json(doc *metadata.Document, waiters []metadata.Waiter) documentJSON {
+func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record, waiters []metadata.Waiter) documentJSON {
+	now := o.app.Now()
 	j := documentJSON{
-		lockJSON: newLockJSON(&doc.Record, len(waiters), o.app.Now()),
+		lockJSON: newLockJSON(&doc.Record, len(waiters), now),
 		Client:   known(doc.Client), Backtrace: known(doc.Backtrace), Waiting: []waiterJSON{},
+	}
+	for _, r := range holders {
+		j.Holders = append(j.Holders, newLockJSON(r, len(waiters), now))
+	}
+	if len(doc.Fields) == 0 {
+		u := useOf(holders)
+		j.State, j.Kind, j.Limit, j.Problems = string(worst(holders, now)), known(u.kind), known(u.limit), []problemJSON{}
+		if u.limit > 0 {
+			j.Permits = &u.permits
+		}
 	}
 	for _, w := range waiters {
 		j.Waiting = append(j.Waiting, waiterJSON{

@@ -44,11 +44,15 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	}
 	g.flush()
 	all.revision = revision
-	slices.SortFunc(all.locks, func(a, b *metadata.Record) int { return cmp.Compare(a.Name, b.Name) })
+	byName(all.locks)
 	for _, w := range all.waiters {
 		inOrder(w)
 	}
 	return all, nil
+}
+
+func byName(locks []*metadata.Record) {
+	slices.SortFunc(locks, func(a, b *metadata.Record) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // takeUnlocker takes the record of an unlocker. Without a lease it would stay when the unlocker is gone, so it proves nothing.

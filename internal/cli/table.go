@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -41,6 +42,19 @@ func (t *table) row(texts ...string) {
 		row[i] = cell{text: text}
 	}
 	t.rows = append(t.rows, row)
+}
+
+// dropEmpty takes out the column with this header when nothing is in it.
+func (t *table) dropEmpty(header string) {
+	column := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == header })
+	for _, row := range t.rows[1:] {
+		if row[column].text != none {
+			return
+		}
+	}
+	for i, row := range t.rows {
+		t.rows[i] = slices.Delete(row, column, column+1)
+	}
 }
 
 // paint colours the first cell of the last row.

@@ -4,49 +4,51 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// lookAgain is how often a waiting run looks who holds the lock, to tell the person in front of it. It is no part of the waiting.
-const lookAgain = 2 * time.Second
-
 // take takes the lock, waiting for it as long as is wanted.
-func (s *session) take(ctx context.Context, locks *mutex.Client, name string, wait patience) (*mutex.Lock, error) {
+func (s *session) take(ctx context.Context, locks *mutex.Client, name string, t *takeFlags) (*mutex.Lock, error) {
 	if err := s.prove(ctx); err != nil {
 		return nil, err
 	}
 	lock, err := locks.TryLock(ctx, name)
-	var held *mutex.HeldError
-	if !errors.As(err, &held) {
+	held, isHeld := errors.AsType[*mutex.HeldError](err)
+	if !isHeld {
 		return lock, s.takeError(ctx, name, err)
 	}
-	if held.Holder.UUID != "" && held.Holder.UUID == os.Getenv(envUUID) {
-		return nil, heldf("%s is held on behalf of this very command (MUTEX_UUID): to wait for it would never end", visible(name))
+	if err := t.worthWaiting(held); err != nil {
+		return nil, err
 	}
-	if !wait.forever && wait.limit == 0 {
-		return nil, heldf("%w", held)
-	}
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := t.wait.bound(ctx)
 	defer stop()
-	if !wait.forever {
-		ctx, stop = context.WithTimeout(ctx, wait.limit)
-		defer stop()
-	}
-	go s.tell(ctx, name, held)
-	lock, err = locks.Lock(ctx, name)
+	tell := &teller{tell: func(w mutex.Waiting) { s.app.mention("waiting: %v", t.standing(w)) }}
+	defer tell.stop()
+	lock, err = locks.Lock(ctx, name, mutex.OnWait(tell.hear))
 	return lock, s.takeError(ctx, name, err)
+}
+
+// worthWaiting is why nobody should wait for the lock: it is not wanted, or would never end.
+func (t *takeFlags) worthWaiting(held *mutex.HeldError) error {
+	switch {
+	case waitsForItself(held, os.Getenv(envUUID)):
+		return heldf("%s is held on behalf of this very command (MUTEX_UUID): to wait for it would never end", visible(held.Lock))
+	case t.wait.none():
+		return heldf("%w", held)
+	}
+	return nil
 }
 
 // takeError says why the lock was not taken: held by another in time, the options made no sense, or etcd.
 func (s *session) takeError(ctx context.Context, name string, err error) error {
-	var held *mutex.HeldError
+	held, isHeld := errors.AsType[*mutex.HeldError](err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &held) && errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case isHeld && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		held.Err = nil
 		return heldf("gave up waiting: %w", held)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -55,30 +57,44 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 	return s.explain(ctx, "take "+visible(name), err)
 }
 
-// tell says who holds the lock, once per holder, until the context ends.
-func (s *session) tell(ctx context.Context, name string, held *mutex.HeldError) {
-	tick := time.NewTicker(lookAgain)
-	defer tick.Stop()
-	told := ""
-	for {
-		if uuid := held.Holder.UUID; held.Holder.Token != 0 && uuid != told {
-			s.app.note("waiting: %v", held)
-			told = uuid
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		if doc, err := s.look(ctx, name); err == nil {
-			held = &mutex.HeldError{Lock: name, Holder: doc, At: s.app.Now()}
-		}
+// tellEvery is how long the person in front of a long line is left in peace.
+const tellEvery = 3 * time.Second
+
+// teller tells how a wait stands: at once when it began, then what is newest, at most once in a while.
+type teller struct {
+	tell func(mutex.Waiting)
+
+	mu     sync.Mutex
+	newest mutex.Waiting
+	last   time.Time
+	later  *time.Timer // tells the newest; nil when that was told
+	over   bool
+}
+
+// hear is called with news.
+func (t *teller) hear(w mutex.Waiting) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.newest = w
+	if t.later == nil && !t.over {
+		t.later = time.AfterFunc(max(0, tellEvery-time.Since(t.last)), t.due)
 	}
 }
 
-func (s *session) look(ctx context.Context, name string) (metadata.Document, error) {
-	asking, cancel := s.request(ctx)
-	defer cancel()
-	doc, _, err := s.store.Get(asking, name)
-	return doc, err
+func (t *teller) due() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.later, t.last = nil, time.Now(); !t.over {
+		t.tell(t.newest)
+	}
+}
+
+// stop ends the telling; nothing is told after it returned.
+func (t *teller) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	if t.later != nil {
+		t.later.Stop()
+	}
 }

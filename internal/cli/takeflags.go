@@ -2,11 +2,14 @@ package cli
 
 import (
 	"os/user"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -16,6 +19,8 @@ type takeFlags struct {
 	owner, purpose string
 	attributes     []string
 	wait           patience
+	barge          bool
+	kindFlags
 }
 
 func (t *takeFlags) add(cmd *cobra.Command, wait patience) {
@@ -25,15 +30,23 @@ func (t *takeFlags) add(cmd *cobra.Command, wait patience) {
 	f.StringVar(&t.purpose, "purpose", "", "`text` that says what the lock is held for; whoever is alerted reads this first")
 	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute for people to see, as `name=value`; repeat for more")
 	f.Var(&t.wait, "wait", "how long to wait for the lock: a time, 0 to try once, or forever")
+	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, past those who wait in line")
+	t.kindFlags.add(f)
 }
 
 // options are the lock's as the library wants them, but for the times. The values of attributes stay text: a build number like
 // 0017 must not lose its zeros.
-func (t *takeFlags) options() ([]mutex.Option, error) {
-	options := []mutex.Option{
+func (t *takeFlags) options(name string) ([]mutex.Option, error) {
+	options, err := t.kindFlags.options(name)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options,
 		mutex.Owner(t.owner), mutex.Purpose(t.purpose),
 		mutex.BacktraceDepth(0), // it would lead into mutexctl
-		mutex.Attribute("user", userName()),
+		mutex.Attribute("user", userName()))
+	if t.barge {
+		options = append(options, mutex.WithoutQueue())
 	}
 	for _, pair := range t.attributes {
 		name, text, ok := strings.Cut(pair, "=")
@@ -43,6 +56,91 @@ func (t *takeFlags) options() ([]mutex.Option, error) {
 		options = append(options, mutex.Attribute(name, text))
 	}
 	return options, nil
+}
+
+// kindFlags choose how the lock is shared with others; without them it is not.
+type kindFlags struct {
+	semaphore, weight int
+	shared, exclusive bool
+	given             *pflag.FlagSet
+}
+
+func (k *kindFlags) add(f *pflag.FlagSet) {
+	k.given = f
+	f.IntVar(&k.semaphore, "semaphore", 0, "the lock is a semaphore with so many permits for all together; take one of them")
+	f.IntVar(&k.weight, "weight", 0, "with --semaphore: take so many permits, all or none (default: 1)")
+	f.BoolVar(&k.shared, "shared", false, "the lock is a read-write lock; take it for reading, beside other readers")
+	f.BoolVar(&k.exclusive, "exclusive", false, "take the read-write lock for writing, or the whole semaphore, beside nobody")
+}
+
+// kind is the kind of hold that is asked for, empty for an ordinary lock.
+func (k *kindFlags) kind() string {
+	switch {
+	case k.given.Changed("semaphore"):
+		return metadata.HoldsPermits
+	case k.shared:
+		return metadata.HoldsShared
+	case k.exclusive:
+		return metadata.HoldsExclusive
+	}
+	return ""
+}
+
+// options checks the flags and the name that goes with them.
+func (k *kindFlags) options(name string) ([]mutex.Option, error) {
+	kind := k.kind()
+	switch {
+	case kind == metadata.HoldsPermits && k.shared, kind == metadata.HoldsPermits && k.exclusive, k.shared && k.exclusive:
+		return nil, usagef("--semaphore, --shared and --exclusive contradict each other: give one of them")
+	case kind != metadata.HoldsPermits && k.given.Changed("weight"):
+		return nil, usagef("--weight is a number of permits: it goes with --semaphore")
+	case kind == "":
+		return nil, nil
+	}
+	if err := k.checkName(name); err != nil {
+		return nil, err
+	}
+	switch kind {
+	case metadata.HoldsShared:
+		return []mutex.Option{mutex.Shared()}, nil
+	case metadata.HoldsExclusive:
+		return []mutex.Option{mutex.Exclusive()}, nil
+	}
+	return k.permits()
+}
+
+func (k *kindFlags) permits() ([]mutex.Option, error) {
+	if !k.given.Changed("weight") {
+		k.weight = 1
+	}
+	switch {
+	case k.semaphore < 1 || k.semaphore > mutex.MaxLimit:
+		return nil, usagef("--semaphore is %d, it must be between 1 and %d", k.semaphore, mutex.MaxLimit)
+	case k.weight < 1:
+		return nil, usagef("--weight is %d, it must be at least 1", k.weight)
+	case k.weight > k.semaphore:
+		return nil, usagef("--weight is %d, the semaphore has only %s", k.weight, count(k.semaphore, "permit"))
+	}
+	return []mutex.Option{mutex.Semaphore(k.semaphore), mutex.Weight(k.weight)}, nil
+}
+
+// maxReaders is up to where the library wants room for the numbers of readers.
+const maxReaders = 99_999
+
+// checkName refuses what the library would, before etcd is asked for the first time.
+func (k *kindFlags) checkName(name string) error {
+	if of, number, ok := metadata.ParseShare(name); ok {
+		return usagef("the name %s is that of share %d of %s: give the name without # and number", visible(name), number, visible(of))
+	}
+	most := maxReaders
+	if k.kind() == metadata.HoldsPermits {
+		most = max(k.semaphore, 1)
+	}
+	room := metadata.MaxNameBytes - len("#"+strconv.Itoa(most))
+	if len(name) > room {
+		return usagef("the lock name has %d bytes, at most %d leave room for the numbers of those who share it", len(name), room)
+	}
+	return nil
 }
 
 // times checks durations of the command line before etcd is asked.

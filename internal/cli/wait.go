@@ -2,9 +2,12 @@ package cli
 
 import (
 	"context"
-	"time"
+	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type waitOptions struct {
@@ -19,12 +22,17 @@ func newWait(a *app) *cobra.Command {
 		Use:   "wait NAME",
 		Short: "Wait until nobody holds a lock",
 		Long: `Wait until nobody holds a lock, without taking it: another may take it at the next moment. Ends with 3 when it is still held
-after --wait.`,
-		Example: `  mutexctl wait db/migrate --wait 10m && ./start.sh`,
-		Args:    wants(1, 1, "NAME"), ValidArgsFunction: a.completeNames,
+after --wait.
+
+A semaphore or read-write lock is free when nobody has a permit, reads or writes; to wait for one of its holders name that:
+pool#2. Those who wait in line for the lock do not count.`,
+		Example: `  mutexctl wait db/migrate --wait 10m && ./start.sh
+  mutexctl wait transcoding   # until all permits are back`,
+		Args: wants(1, 1, "NAME"), ValidArgsFunction: a.completeLocks,
 	}
 	o.names.flag(cmd)
 	cmd.Flags().Var(&o.wait, "wait", "how long to wait: a time, 0 to look once, or forever")
+	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "do not say who holds it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := o.names.any(args[0])
 		if err != nil {
@@ -41,38 +49,68 @@ func (o *waitOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.close()
-	doc, err := s.get(ctx, name)
+	holders, err := s.holdersOf(ctx, name)
 	switch {
-	case status(err) == ExitNoLock:
-		return nil
 	case err != nil:
 		return err
-	case doc.Token == 0:
+	case len(holders) == 0:
 		return nil
+	case o.wait.none():
+		return heldf("gave up waiting: %s", s.heldBy(name, holders))
 	}
-	var timeout <-chan time.Time
-	if !o.wait.forever {
-		timeout = time.After(o.wait.limit)
+	ctx, stop := o.wait.bound(ctx)
+	defer stop()
+	return s.untilFree(ctx, name, false, s.heldBy(name, holders))
+}
+
+// holdersOf reads who holds the lock, alone or with others. Litter without a uuid is nobody's.
+func (s *session) holdersOf(ctx context.Context, name string) ([]*metadata.Record, error) {
+	doc, err := s.get(ctx, name)
+	if err != nil && status(err) != ExitNoLock {
+		return nil, err
 	}
-	if o.wait.forever || o.wait.limit > 0 {
-		o.app.note("%s is held by %s", visible(name), s.holder(&doc.Record))
+	shares, err := s.shares(ctx, name)
+	if doc.Token != 0 {
+		shares = append([]*metadata.Record{&doc.Record}, shares...)
 	}
+	return shares, err
+}
+
+// heldBy is one line about who holds the lock.
+func (s *session) heldBy(name string, holders []*metadata.Record) string {
+	line := fmt.Sprintf("%s is held by %s", visible(name), s.holder(holders[0]))
+	if more := len(holders) - 1; more > 0 {
+		line += " and " + count(more, "other")
+	}
+	return line
+}
+
+// untilFree follows the lock until nobody holds it or any share of it and, if so asked, nobody queues for it. It says first how things
+// stand.
+func (s *session) untilFree(ctx context.Context, name string, queueToo bool, standing string) error {
+	s.app.mention("waiting: %s", standing)
 	view, stop := s.view(ctx, nil)
 	defer stop()
 	for {
 		changed := view.Changed()
-		now := view.Lock(name)
-		if view.Fresh().Synced && (now == nil || now.Token == 0) {
-			return nil
+		holders := sharesOf(name, view.Locks())
+		if r := view.Lock(name); r != nil && r.Token != 0 {
+			holders = append(holders, r)
 		}
-		if now != nil {
-			doc.Record = *now
+		queued := queueToo && len(view.Waiters(name)) > 0
+		switch {
+		case !view.Fresh().Synced:
+		case len(holders) == 0 && !queued:
+			return nil
+		case len(holders) > 0:
+			standing = s.heldBy(name, holders)
 		}
 		select {
 		case <-changed:
-		case <-timeout:
-			return heldf("gave up waiting: %s is held by %s", visible(name), s.holder(&doc.Record))
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return heldf("gave up waiting: %s", standing)
+			}
 			return context.Cause(ctx)
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"time"
 )
@@ -31,4 +32,15 @@ func (p *patience) Set(s string) error {
 	}
 	*p = patience{limit: d}
 	return nil
+}
+
+// none tells that there is to be no wait.
+func (p *patience) none() bool { return !p.forever && p.limit == 0 }
+
+// bound is a context that ends with the patience.
+func (p *patience) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if p.forever {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, p.limit)
 }

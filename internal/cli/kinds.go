@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// part is how a hold is one of several of the same lock: "pool#2" has permits of the semaphore pool, or reads under the read-write
+// lock pool. The zero part is an ordinary lock.
+type part struct {
+	of             string // the lock that is shared; empty for a hold that has the whole lock to itself
+	kind           string
+	permits, limit int // of a semaphore; 0 is not known
+}
+
+// partOf reads the record. The name alone proves nothing: anybody may call a lock "build#7".
+func partOf(name string, attributes map[string]any) part {
+	kind, _ := attributes[metadata.AttributeKind].(string)
+	of, _, numbered := metadata.ParseShare(name)
+	switch {
+	case kind == metadata.HoldsPermits && numbered:
+		permits := 1
+		if said, ok := attributes[metadata.AttributePermits]; ok {
+			permits = wholeNumber(said)
+		}
+		return part{of, kind, permits, wholeNumber(attributes[metadata.AttributeLimit])}
+	case kind == metadata.HoldsShared && numbered:
+		return part{of: of, kind: kind}
+	case kind == metadata.HoldsExclusive && !numbered:
+		return part{kind: kind}
+	}
+	return part{}
+}
+
+// wholeNumber reads an attribute of a record, or of an ending, which has floating point numbers; 0 where it is none.
+func wholeNumber(v any) int {
+	text := ""
+	switch v := v.(type) {
+	case float64:
+		text = strconv.FormatFloat(v, 'f', -1, 64)
+	case json.Number:
+		text = v.String()
+	case string:
+		text = v
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// words say what the holder has: "2 of 5 permits", "reader", "exclusive"; empty for an ordinary lock.
+func (p part) words() string {
+	switch {
+	case p.kind == metadata.HoldsPermits && p.limit > 0:
+		return fmt.Sprintf("%d of %s", p.permits, count(p.limit, "permit"))
+	case p.kind == metadata.HoldsPermits:
+		return count(p.permits, "permit")
+	case p.kind == metadata.HoldsShared:
+		return "reader"
+	}
+	return p.kind
+}
+
+// queueOf is the name of the lock in whose line those wait who want what the record holds.
+func queueOf(r *metadata.Record) string { return cmp.Or(partOf(r.Name, r.Attributes).of, r.Name) }
+
+// sharesOf are the records of those who share the lock, out of records that are sorted by name. Whoever takes a share counts them by
+// their names, whatever else they say.
+func sharesOf(lock string, all []*metadata.Record) []*metadata.Record {
+	var shares []*metadata.Record
+	from, _ := slices.BinarySearchFunc(all, lock+"#", func(r *metadata.Record, name string) int { return cmp.Compare(r.Name, name) })
+	for _, r := range all[from:] {
+		if !strings.HasPrefix(r.Name, lock+"#") {
+			break
+		}
+		if of, _, ok := metadata.ParseShare(r.Name); ok && of == lock && r.Token != 0 {
+			shares = append(shares, r)
+		}
+	}
+	slices.SortFunc(shares, func(a, b *metadata.Record) int { return cmp.Compare(a.Token, b.Token) })
+	return shares
+}
+
+// use is how far a lock that several can hold is taken.
+type use struct {
+	kind                    string
+	holders, permits, limit int
+}
+
+func useOf(holders []*metadata.Record) use {
+	u := use{holders: len(holders)}
+	for _, r := range holders {
+		p := partOf(r.Name, r.Attributes)
+		u.kind = cmp.Or(u.kind, p.kind)
+		u.limit = max(u.limit, p.limit)
+		u.permits += r.Permits()
+	}
+	return u
+}
+
+// words say it: "5 of 8 permits taken by 3 holders, 3 free".
+func (u use) words() string {
+	switch {
+	case u.kind == metadata.HoldsShared:
+		return "read-write lock, " + count(u.holders, "reader")
+	case u.limit == 0:
+		return count(u.holders, "holder")
+	}
+	return fmt.Sprintf("semaphore, %d of %s taken by %s, %d free", u.permits, count(u.limit, "permit"), count(u.holders, "holder"), u.free(u.limit))
+}
+
+func (u use) free(limit int) int { return max(limit-u.permits, 0) }
+
+// standing is how things stand for who waits, in the words of who is refused.
+func (k *kindFlags) standing(w mutex.Waiting) *mutex.HeldError {
+	held := &mutex.HeldError{Lock: w.Lock, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position, Kind: k.kind()}
+	if held.Kind == metadata.HoldsPermits {
+		held.Limit, held.Weight = k.semaphore, max(k.weight, 1)
+		records := make([]*metadata.Record, len(w.Holders))
+		for i := range w.Holders {
+			records[i] = &w.Holders[i].Record
+		}
+		if u := useOf(records); len(records) == 0 || records[0].Name != w.Lock {
+			held.Free = u.free(k.semaphore)
+		}
+	}
+	return held
+}
+
+// waitsForItself tells whether the wait can not end before the hold with this uuid does, on whose behalf this command runs.
+func waitsForItself(held *mutex.HeldError, uuid string) bool {
+	if uuid == "" {
+		return false
+	}
+	if held.Holder.UUID == uuid && (held.Kind == "" || held.Holder.Name == held.Lock) {
+		return true
+	}
+	for i := range held.Holders {
+		mine := &held.Holders[i]
+		if mine.UUID != uuid {
+			continue
+		}
+		return held.Kind == metadata.HoldsExclusive || held.Kind == metadata.HoldsPermits && held.Weight > held.Limit-mine.Permits()
+	}
+	return false
+}

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// periodFlags are what run asks about commands that are run once per period.
+type periodFlags struct {
+	every       time.Duration // 0: always
+	offset      time.Duration
+	backOnError bool
+	skipStatus  int
+	given       *pflag.FlagSet
+}
+
+func (p *periodFlags) add(f *pflag.FlagSet) {
+	p.given = f
+	f.DurationVar(&p.every, "once-per", 0, "run the command once in each period of this length, over all machines")
+	f.DurationVar(&p.offset, "period-offset", 0, "with --once-per: periods begin so much after the full hour, or midnight UTC")
+	f.BoolVar(&p.backOnError, "back-on-error", false, "with --once-per: a command that fails does not use the period up")
+	f.IntVar(&p.skipStatus, "skip-status", ExitOK, "with --once-per: the exit status when the period is used up already")
+}
+
+// The periods that clocks of several machines can tell apart, and that fit their times.
+const (
+	shortestPeriod = time.Second
+	longestPeriod  = 10 * 365 * 24 * time.Hour
+)
+
+// check refuses what makes no sense before etcd is asked.
+func (p *periodFlags) check(t *takeFlags) error {
+	once := p.given.Changed("once-per")
+	for _, name := range []string{"period-offset", "back-on-error", "skip-status"} {
+		if !once && p.given.Changed(name) {
+			return usagef("--%s goes with --once-per", name)
+		}
+	}
+	switch {
+	case !once:
+		return nil
+	case p.every < shortestPeriod || p.every > longestPeriod:
+		return usagef("--once-per is %v, it must be between %v and %v", p.every, shortestPeriod, longestPeriod)
+	case p.offset < 0 || p.offset >= p.every:
+		return usagef("--period-offset is %v, it must be shorter than --once-per, which is %v, and not negative", p.offset, p.every)
+	case p.skipStatus < 0 || p.skipStatus > 255:
+		return usagef("--skip-status is %d, it must be between 0 and 255", p.skipStatus)
+	case t.kind() != "":
+		return usagef("--once-per runs one command at a time, so it does not go with --semaphore, --shared and --exclusive")
+	}
+	return nil
+}
+
+// next is the beginning of the first period after the one that began at this time.
+func (p *periodFlags) next(start time.Time) time.Time {
+	past := (start.UnixNano() - int64(p.offset)) % int64(p.every)
+	return start.Add(p.every - time.Duration(past))
+}
+
+// once runs the command unless its period is used up. While an earlier run has the lock it waits, and then looks again.
+func (j *job) once() error {
+	if err := j.s.prove(j.signals.ctx); err != nil {
+		return err
+	}
+	ctx, stop := j.wait.bound(j.signals.ctx)
+	defer stop()
+	for {
+		var (
+			c         *child
+			work, own error
+		)
+		ran, err := j.locks.Once(j.signals.ctx, j.name, j.every, func(held context.Context) error {
+			c, work = j.work(mutex.FromContext(held))
+			if own = work; c != nil && !j.backOnError {
+				own = nil // it began, so the period is used up
+			}
+			return own
+		}, mutex.PeriodOffset(j.offset), mutex.PeriodBackOnError())
+		held, isHeld := errors.AsType[*mutex.HeldError](err)
+		switch {
+		case ran:
+			err = j.outcome(work, beside(err, own))
+			c.interruptToo()
+			return err
+		case err == nil:
+			return j.skipped()
+		case !isHeld:
+			return j.periodError(err)
+		}
+		if err := j.worthWaiting(held); err != nil {
+			return err
+		}
+		if err := j.s.untilFree(ctx, j.name, true, held.Error()); err != nil {
+			return err
+		}
+	}
+}
+
+// periodError says why the period could not be asked for, or that a clock is wrong.
+func (j *job) periodError(err error) error {
+	_, isPeriod := errors.AsType[*mutex.PeriodError](err)
+	_, isClock := errors.AsType[*mutex.ClockError](err)
+	if isPeriod || isClock {
+		return fmt.Errorf("%w; see \"mutexctl help periods\"", err)
+	}
+	return j.s.explain(j.signals.ctx, "take the period of "+visible(j.name), err)
+}
+
+// beside is what was joined to the error.
+func beside(err, to error) error {
+	if err == to {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	var others []error
+	for _, e := range joined.Unwrap() {
+		if e != to {
+			others = append(others, e)
+		}
+	}
+	return errors.Join(others...)
+}
+
+// skipped says who has run the command in this period, and when it is run next.
+func (j *job) skipped() error {
+	period, err := j.locks.Period(j.signals.ctx, j.name)
+	switch {
+	case err != nil && j.signals.ctx.Err() != nil:
+		return context.Cause(j.signals.ctx)
+	case err != nil:
+		j.app.mention("not run: the period is used up; by whom can not be read: %v", err)
+	default:
+		j.app.mention("not run: %s", j.used(period))
+	}
+	return passedOn(j.skipStatus)
+}
+
+func (j *job) used(period metadata.Period) string {
+	next := j.next(period.Start)
+	return fmt.Sprintf("the period that began %s is used up, %s; the next one begins %s",
+		instant(period.Start, j.app.Now()), period.Words, instant(next, j.app.Now()))
+}

@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+type periodsOptions struct {
+	app    *app
+	format *format
+	globs  globs
+}
+
+func newPeriods(a *app) *cobra.Command {
+	o := &periodsOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "periods [PATTERN...]",
+		Short: "Show when jobs that run once per period ran last",
+		Long: `Show the last period of every job that runs once per period ("mutexctl run --once-per", Client.Once): when the period began, who used
+it up and when, and whether it runs now. A PATTERN selects names: * is any text, also with slashes, ? is one character.
+
+A period that begins in the future was used up by a machine whose clock was wrong; the job does not run before it. Mend the clock, then
+forget the period with reset-period.
+
+JSON: one object per line.
+
+  name        the lock of the job
+  began_at    when the last period began that was used up, RFC 3339, UTC; null where the value can not be read
+  words       who used it up, when, and how long the periods are, for people
+  running     whether the lock is held now`,
+		Example: `  mutexctl periods
+  mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'`,
+		Args: wants(0, -1, "[PATTERN...]"),
+	}
+	o.format = output(cmd, formatTable, formatJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if o.globs, err = newGlobs(args); err != nil {
+			return err
+		}
+		return o.run(cmd.Context())
+	}
+	return cmd
+}
+
+type periodJSON struct {
+	Name       string     `json:"name"`
+	NameBase64 string     `json:"name_base64,omitempty"`
+	BeganAt    *time.Time `json:"began_at"`
+	Words      string     `json:"words"`
+	Running    bool       `json:"running"`
+}
+
+func (o *periodsOptions) run(ctx context.Context) error {
+	s, err := o.app.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	held := all.held()
+	var found []periodJSON
+	err = s.store.Area(ctx, s.layout.Periods(), all.revision, func(kv metadata.KV) {
+		key := s.layout.Parse(kv.Key)
+		if key.Kind != metadata.KindPeriod || !o.globs.match(key.Lock) {
+			return
+		}
+		period, err := metadata.ParsePeriod(string(kv.Value))
+		if err != nil {
+			period.Words = string(kv.Value)
+		}
+		found = append(found, periodJSON{key.Lock, exactly(key.Lock), known(period.Start), period.Words, held[key.Lock]})
+	})
+	if err != nil {
+		return s.explain(ctx, "list the periods", err)
+	}
+	return o.write(found)
+}
+
+func (o *periodsOptions) write(found []periodJSON) error {
+	t, now := table{}, o.app.Now()
+	t.row("LOCK", "LAST PERIOD BEGAN", "NOW", "USED UP")
+	for _, p := range found {
+		if o.format.json() {
+			if err := writeJSON(o.app.Stdout, p); err != nil {
+				return err
+			}
+			continue
+		}
+		began, running := "unreadable", none
+		if p.BeganAt != nil {
+			began = instant(*p.BeganAt, now)
+		}
+		if p.Running {
+			running = "running"
+		}
+		t.row(visible(p.Name), began, running, prose(p.Words))
+	}
+	if len(t.rows) > 1 {
+		if err := t.write(o.app.Stdout); err != nil {
+			return err
+		}
+	}
+	if !o.format.json() {
+		fmt.Fprintln(o.app.Stderr, count(len(found), "job"))
+	}
+	return nil
+}
+
+// held are the names of the locks that somebody holds.
+func (all *snapshot) held() map[string]bool {
+	held := make(map[string]bool, len(all.locks))
+	for _, r := range all.locks {
+		held[r.Name] = r.Token != 0
+	}
+	return held
+}
+
+type resetPeriodOptions struct {
+	app   *app
+	names names
+	yes   bool
+}
+
+func newResetPeriod(a *app) *cobra.Command {
+	o := &resetPeriodOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "reset-period NAME",
+		Short: "Let a job run again in a period that is used up",
+		Long: `Forget the last period in which a job was run ("mutexctl run --once-per", Client.Once), whenever it was: the next call runs the job, in
+this period once more if need be. It mends what a wrong clock did, or a run that came to nothing.
+
+On a terminal it asks; elsewhere --yes is needed. What was forgotten is written to stdout. Ends with 4 when there is no such period.`,
+		Example: `  mutexctl periods 'daily/*'
+  mutexctl reset-period daily/report --yes`,
+		Args: wants(1, 1, "NAME"),
+	}
+	o.names.flag(cmd)
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
+	flags.CommandLineOnly(cmd.Flags(), "yes")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := o.names.good(args[0])
+		switch {
+		case err != nil:
+			return err
+		case !o.yes && !o.app.interactive():
+			return usagef("there is no terminal to ask on: give --yes")
+		}
+		return o.run(cmd.Context(), name)
+	}
+	return cmd
+}
+
+func (o *resetPeriodOptions) run(ctx context.Context, name string) error {
+	s, err := o.app.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	locks, err := s.locks(nil)
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	period, err := locks.Period(ctx, name)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil: // it can not be read, which is one more reason to forget it
+		period.Words = err.Error()
+	case period.Start.IsZero():
+		return noLockf("no period of %s is used up", visible(name))
+	}
+	text := fmt.Sprintf("%s began %s, %s", visible(name), instant(period.Start, o.app.Now()), prose(period.Words))
+	if !o.yes {
+		fmt.Fprintf(o.app.Stderr, "The last period of %s.\nIf it is forgotten, the next call runs the job. Type yes to forget it: ", text)
+		if typed, err := readLine(ctx, o.app.Stdin); err != nil {
+			return err
+		} else if typed != "yes" {
+			return errors.New("nothing was done")
+		}
+	}
+	if err := locks.ResetPeriod(ctx, name); err != nil {
+		return s.explain(ctx, "reset the period of "+visible(name), err)
+	}
+	_, err = fmt.Fprintf(o.app.Stdout, "forgot the period of %s\n", text)
+	return err
+}

@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// stateStuck is what people call a task in progress that nobody works on.
+const stateStuck = "stuck"
+
+type tasksOptions struct {
+	app    *app
+	format *format
+	states []string
+	set    string
+	globs  globs
+}
+
+func newTasks(a *app) *cobra.Command {
+	o := &tasksOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "tasks [SET [PATTERN...]]",
+		Short: "Show the tasks that workers take from etcd, and which are stuck",
+		Long: `Without SET, count the tasks of every set by their states; with it, list its tasks. A PATTERN selects names: * is any text, also
+with slashes, ? is one character.
+
+A task is stuck when it is in progress but nobody holds its lock: its worker died, and the lock was auto-unlocked or force-unlocked.
+The next worker that looks takes it again. Who works on a task is shown by: mutexctl show SET/TASK
+
+JSON: one object per line.
+
+  set, task, lock           the names of the set, of the task in it, and of the lock under which somebody works on it
+  state                     as the workers say, or in_progress; stuck tells that nobody works on it
+  stuck, attempts           attempts are those without success
+  by, note                  who changed it last, and what was said
+  added_at, changed_at      RFC 3339, UTC`,
+		Example: `  mutexctl tasks
+  mutexctl tasks invoices --state stuck,failed
+  mutexctl tasks invoices '2026-08/*' -o json | jq -r 'select(.attempts > 3) | .task'`,
+		Args: wants(0, -1, "[SET [PATTERN...]]"),
+	}
+	o.format = output(cmd, formatTable, formatJSON)
+	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only tasks in these states; also: stuck")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if len(args) > 0 {
+			o.set, args = args[0], args[1:]
+			if err := metadata.CheckTask(o.set, "x"); err != nil {
+				return &statusError{ExitUsage, err}
+			}
+		}
+		if o.globs, err = newGlobs(args); err != nil {
+			return err
+		}
+		return o.run(cmd.Context())
+	}
+	return cmd
+}
+
+type taskJSON struct {
+	Set       string     `json:"set"`
+	Task      string     `json:"task"`
+	Lock      string     `json:"lock"`
+	State     string     `json:"state"`
+	Stuck     bool       `json:"stuck"`
+	Attempts  int        `json:"attempts"`
+	By        *string    `json:"by"`
+	Note      *string    `json:"note"`
+	AddedAt   *time.Time `json:"added_at"`
+	ChangedAt *time.Time `json:"changed_at"`
+}
+
+// standing is the state as people see it.
+func (t *taskJSON) standing() string {
+	if t.Stuck {
+		return stateStuck
+	}
+	return t.State
+}
+
+func (o *tasksOptions) run(ctx context.Context) error {
+	s, err := o.app.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	found, err := o.read(ctx, s)
+	switch {
+	case err != nil:
+		return err
+	case o.format.json():
+		for _, t := range found {
+			if err := writeJSON(o.app.Stdout, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	case o.set == "":
+		return o.sets(found)
+	}
+	return o.table(found)
+}
+
+// read reads the tasks as of the same revision as the locks: a task that is finished meanwhile is not stuck.
+func (o *tasksOptions) read(ctx context.Context, s *session) (found []taskJSON, err error) {
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held, area := all.held(), s.layout.AllTasks()
+	if o.set != "" {
+		area = s.layout.Tasks(o.set)
+	}
+	err = s.store.Area(ctx, area, all.revision, func(kv metadata.KV) {
+		key := s.layout.Parse(kv.Key)
+		if key.Kind != metadata.KindTask || !o.globs.match(key.ID) {
+			return
+		}
+		if t := newTaskJSON(key, kv.Value, held[key.Lock]); o.wanted(&t) {
+			found = append(found, t)
+		}
+	})
+	if err != nil {
+		return nil, s.explain(ctx, "list the tasks", err)
+	}
+	return found, nil
+}
+
+func newTaskJSON(key metadata.Key, value []byte, running bool) taskJSON {
+	t, err := metadata.Unmarshal[metadata.Task](value)
+	if err != nil {
+		t.State, t.Note = "unreadable", err.Error()
+	}
+	return taskJSON{
+		Set: strings.TrimSuffix(key.Lock, "/"+key.ID), Task: key.ID, Lock: key.Lock,
+		State: t.State, Stuck: t.State == metadata.StateInProgress && !running, Attempts: t.Attempts, By: known(t.By), Note: known(t.Note),
+		AddedAt: known(t.AddedAt.Time), ChangedAt: known(t.ChangedAt.Time),
+	}
+}
+
+func (o *tasksOptions) wanted(t *taskJSON) bool {
+	return len(o.states) == 0 || slices.Contains(o.states, t.State) || t.Stuck && slices.Contains(o.states, stateStuck)
+}
+
+// sets writes how many tasks of each set are in which state.
+func (o *tasksOptions) sets(found []taskJSON) error {
+	type line struct{ set, state string }
+	counts, oldest := map[line]int{}, map[line]time.Time{}
+	for i := range found {
+		l := line{found[i].Set, found[i].standing()}
+		counts[l]++
+		if at := found[i].ChangedAt; at != nil && (oldest[l].IsZero() || at.Before(oldest[l])) {
+			oldest[l] = *at
+		}
+	}
+	lines := make([]line, 0, len(counts))
+	for l := range counts {
+		lines = append(lines, l)
+	}
+	slices.SortFunc(lines, func(a, b line) int { return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.state, b.state)) })
+	t, now := table{coloured: o.app.coloured()}, o.app.Now()
+	t.row("STATE", "SET", "TASKS", "LONGEST FOR")
+	for _, l := range lines {
+		t.row(shortText(l.state), visible(l.set), strconv.Itoa(counts[l]), age(oldest[l], now))
+		t.paint(taskPaint(l.state))
+	}
+	return o.finish(&t, len(found))
+}
+
+func (o *tasksOptions) table(found []taskJSON) error {
+	t, now := table{coloured: o.app.coloured()}, o.app.Now()
+	t.row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
+	for i := range found {
+		f := &found[i]
+		t.row(shortText(f.standing()), visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts), shortText(orZero(f.By)), shortText(orZero(f.Note)))
+		t.paint(taskPaint(f.standing()))
+	}
+	return o.finish(&t, len(found))
+}
+
+func (o *tasksOptions) finish(t *table, found int) error {
+	if len(t.rows) > 1 {
+		if err := t.write(o.app.Stdout); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(o.app.Stderr, count(found, "task"))
+	return nil
+}
+
+func taskPaint(state string) paint {
+	if state == stateStuck || state == "unreadable" {
+		return paintRed
+	}
+	return paintNone
+}
+
+// orZero is the value, or the zero value where it is not known.
+func orZero[T any](v *T) T {
+	if v == nil {
+		return *new(T)
+	}
+	return *v
+}
