@@ -4,142 +4,76 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// process is one program as records and tickets name it. Programs that do not say who they are can not be told apart.
-type process struct {
-	owner, host string
-	pid         int64
-}
+const (
+	maxCycles      = 10
+	maxCycleSteps  = 20
+	maxHoldersStep = 5 // who are named in one step
+)
 
-// wait is one step of a cycle: a process waits for a lock that another one holds.
-type wait struct {
-	who  process
-	lock string
-	held process // by whom
-}
-
-const maxCycles = 10
-
-// cycles finds processes that wait for each other: each holds what the one before waits for. They need not be stuck, because a
-// process can do several things at once, but nobody else will find it out for them. A process that waits for itself is left out:
-// two jobs of one worker do that all day.
-func cycles(s *snapshot, queues map[string][]metadata.Waiter) [][]wait {
-	waits := map[process][]wait{}
-	var order []process
-	for lock, queue := range queues {
-		for _, holder := range holding(s, lock) {
-			for _, w := range queue {
-				who := process{w.Owner, w.Hostname, w.PID}
-				if !who.known() || !holder.known() || who == holder {
-					continue
-				}
-				if waits[who] == nil {
-					order = append(order, who)
-				}
-				waits[who] = append(waits[who], wait{who, lock, holder})
-			}
-		}
-	}
-	slices.SortFunc(order, process.compare)
-	for _, list := range waits {
-		slices.SortFunc(list, func(a, b wait) int { return strings.Compare(a.lock, b.lock) })
-	}
-	search := search{waits: waits, done: map[process]bool{}}
-	for _, p := range order {
-		search.from(p)
-	}
-	return search.found
-}
-
-// holding are the processes without which nobody gets the lock: its holder, or all its readers, because a writer waits for each. Of a
-// semaphore any holder can give what is missing, so that only the last one keeps others waiting for sure.
-func holding(s *snapshot, lock string) []process {
-	rows := s.holders(lock)
-	var all []process
-	for _, r := range rows {
-		p := process{r.Owner, r.Hostname, r.PID}
-		if !slices.Contains(all, p) {
-			all = append(all, p)
-		}
-	}
-	if len(all) > 1 && rows[0].share != nil && rows[0].share.kind == metadata.HoldsPermits {
-		return nil
-	}
-	return all
-}
-
-// search walks along the waits, each process once.
-type search struct {
-	waits map[process][]wait
-	done  map[process]bool
-	path  []wait
-	found [][]wait
-}
-
-func (s *search) from(p process) {
-	if s.done[p] || len(s.found) == maxCycles {
-		return
-	}
-	s.done[p] = true
-	for _, w := range s.waits[p] {
-		s.path = append(s.path, w)
-		if begin := slices.IndexFunc(s.path, func(earlier wait) bool { return earlier.who == w.held }); begin >= 0 && len(s.found) < maxCycles {
-			s.found = append(s.found, slices.Clone(s.path[begin:]))
-		} else {
-			s.from(w.held)
-		}
-		s.path = s.path[:len(s.path)-1]
-	}
-}
-
-func (p process) known() bool { return p.host != "" && p.pid != 0 }
-
-func (p process) compare(q process) int {
-	if c := strings.Compare(p.owner, q.owner); c != 0 {
-		return c
-	}
-	if c := strings.Compare(p.host, q.host); c != 0 {
-		return c
-	}
-	return int(min(max(p.pid-q.pid, -1), 1))
+// cycles are processes that wait for each other, as far as a page shows them, the oldest first.
+func cycles(s *snapshot, queues map[string][]metadata.Waiter) []deadlock.Circle {
+	found := deadlock.Find(s.locks, queues)
+	return found[:min(len(found), maxCycles)]
 }
 
 // cycleView is a cycle for people: who waits for which lock of whom.
-type cycleView []cycleStep
+type cycleView struct {
+	Steps []cycleStep
+	More  int // steps that are not shown
+	Since *moment
+}
 
 type cycleStep struct{ Who, Lock, URL, Held string }
 
-func (d *Dashboard) cycleViews(found [][]wait) []cycleView {
+func (d *Dashboard) cycleViews(found []deadlock.Circle) []cycleView {
 	var views []cycleView
+	at := d.lens()
 	for _, c := range found {
-		var v cycleView
-		for _, w := range c {
-			v = append(v, cycleStep{w.who.shown(), clip(w.lock, maxNameShown), d.urls.Lock(w.lock, ""), w.held.shown()})
+		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.age(c.Since)}
+		for _, w := range c.Waits[:len(c.Waits)-v.More] {
+			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), clip(w.Lock, maxNameShown), d.urls.Lock(w.Lock, ""), heldBy(w.Held)})
 		}
 		views = append(views, v)
 	}
 	return views
 }
 
-func (p process) shown() string {
-	host := hostPID(clip(p.host, maxWordShown), p.pid)
-	if p.owner == "" {
-		return host
+// heldBy names the holders of the lock that are in the cycle.
+func heldBy(all []deadlock.Process) string {
+	var names []string
+	for _, p := range all[:min(len(all), maxHoldersStep)] {
+		names = append(names, shownProcess(p))
 	}
-	return clip(p.owner, maxWordShown) + " on " + host
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, plural(more, "other", "others"))
+	}
+	return strings.Join(names, " and ")
 }
 
-// cyclesOf are the cycles that the lock is part of.
+func shownProcess(p deadlock.Process) string {
+	host := hostPID(clip(p.Host, maxWordShown), p.PID)
+	if p.Owner == "" {
+		return host
+	}
+	return clip(p.Owner, maxWordShown) + " on " + host
+}
+
+// cyclesOf are the cycles that the lock, or the one that it is a share of, is part of.
 func (d *Dashboard) cyclesOf(lock string) []cycleView {
 	s, err := d.loaded()
 	if err != nil || d.config.Queues == nil {
 		return nil
 	}
-	var with [][]wait
-	for _, c := range cycles(s, d.config.Queues()) {
-		if slices.ContainsFunc(c, func(w wait) bool { return w.lock == lock }) {
+	if r := s.find(lock); r != nil {
+		lock = r.share.queue(lock)
+	}
+	var with []deadlock.Circle
+	for _, c := range deadlock.Find(s.locks, d.config.Queues()) {
+		if len(with) < maxCycles && slices.ContainsFunc(c.Waits, func(w deadlock.Wait) bool { return w.Lock == lock }) {
 			with = append(with, c)
 		}
 	}

@@ -103,13 +103,30 @@ func TestWaitingNamesAllWhoShareTheLock(t *testing.T) {
 func TestPermitsThatOthersCanGiveBackAreNoCycle(t *testing.T) {
 	s := pool() // media-0 has a permit; its neighbour waits for one and holds what media-0 wants
 	s.add(hold{name: "wanted", owner: "hungry", host: "hungry-0", held: time.Minute, alert: time.Hour, unlock: time.Hour})
-	w := s.waiter("wanted", "media", "media-0", 17)
-	s.queues["pool"][0].PID = 17
-	s.queues["wanted"] = append(s.queues["wanted"], w)
+	s.wants("hungry", "hungry-0", "pool")
+	s.wants("media", "media-0", "wanted")
 	if page := ok(t, s.dashboard(t), "/waiting"); strings.Contains(page, "for ever") {
 		t.Errorf("two other holders could give a permit back, and it is a cycle: %s", words(page))
 	}
-	s.queues["catalogue"][0].Owner, s.queues["catalogue"][0].Hostname, s.queues["catalogue"][0].PID = "hungry", "hungry-0", 17
-	s.queues["wanted"] = append(s.queues["wanted"], s.waiter("wanted", "shop", "shop-2", 17))
-	wantWords(t, ok(t, s.dashboard(t), "/waiting"), "for ever", "hungry on hungry-0:17 waits for catalogue, held by shop on shop-2:17", "shop on shop-2:17 waits for wanted")
+	s.wants("media", "media-1", "wanted")
+	s.wants("batch", "batch-1", "wanted")
+	d := s.dashboard(t)
+	for _, url := range []string{"/waiting", "/lock?name=pool", "/lock?name=pool%231", "/lock?name=wanted"} {
+		wantWords(t, ok(t, d, url), "for ever", "hungry on hungry-0:17 waits for pool, held by batch on batch-1:17 and media on media-0:17 and media on media-1:17",
+			"media on media-1:17 waits for wanted, held by hungry on hungry-0:17")
+	}
+}
+
+func TestOneReaderWhoWaitsForAWriterIsACycle(t *testing.T) {
+	s := pool()
+	s.add(hold{name: "wanted", owner: "hungry", host: "hungry-0", held: time.Minute, alert: time.Hour, unlock: time.Hour})
+	s.wants("hungry", "hungry-0", "catalogue")
+	s.wants("shop", "shop-2", "wanted")
+	wantWords(t, ok(t, s.dashboard(t), "/waiting"), "for ever", "hungry on hungry-0:17 waits for catalogue, held by shop on shop-2:17 shop on shop-2:17 waits for wanted",
+		"For 0s so far. Nobody ends it for them: one has to give up, or to lose a lock.")
+}
+
+// wants has a process that may hold locks wait for one.
+func (s *scene) wants(owner, host, lock string) {
+	s.queues[lock] = append(s.queues[lock], s.waiter(lock, owner, host, 17))
 }
