@@ -46,6 +46,9 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 		return err
 	}
 	f["scrape"], f["scrape bytes"] = milliseconds(stats.Percentile(took, 50)), size
+	if err := c.lag(ctx, f); err != nil {
+		return err
+	}
 	return c.removal(ctx, f)
 }
 
@@ -74,40 +77,64 @@ func idle(ctx context.Context, p *servers.Process, name string, f figures) error
 // removal has locks become due at once, too few for the unlocker to think that something is wrong with more than their holders.
 func (c *crowd) removal(ctx context.Context, f figures) error {
 	n := min(10_000, len(c.tokens)/4)
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
-	defer cancel()
-	gone := c.etcd.Watch(ctx, c.layout.Prefix()+"due-", clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
-	if r := <-gone; r.Err() != nil {
-		return r.Err()
-	}
-	now := time.Now()
-	autoUnlockAt := now.Add(minWarning + time.Duration(n/1000+6)*time.Second)
-	due := func(i int) string { return fmt.Sprintf("due-%05d", i) }
-	err := c.take(ctx, 0, n, due, func(int) (time.Time, time.Time) { return now, autoUnlockAt }, func(int, int64) {})
+	autoUnlockAt := time.Now().Add(minWarning + time.Duration(n/1000+6)*time.Second)
+	removed, err := c.removals(ctx, "due", n, func(int) time.Time { return autoUnlockAt })
 	if err != nil {
 		return err
 	}
-	if left := time.Until(autoUnlockAt); left < minWarning {
-		return fmt.Errorf("it took too long to make locks that are due: %v are left", left)
+	first, last := removed[0], removed[0]
+	for _, late := range removed {
+		first, last = min(first, late), max(last, late)
 	}
-	var first, last time.Time
-	for removed := 0; removed < n; {
+	f["first removal"], f["removals"] = milliseconds(first), float64(n)/last.Seconds()
+	return nil
+}
+
+// lag has locks become due one after the other.
+func (c *crowd) lag(ctx context.Context, f figures) error {
+	const n, apart = 300, 20 * time.Millisecond
+	began := time.Now().Add(minWarning + 4*time.Second)
+	removed, err := c.removals(ctx, "one", n, func(i int) time.Time { return began.Add(time.Duration(i) * apart) })
+	f["removal p50"], f["removal p99"] = milliseconds(stats.Percentile(removed, 50)), milliseconds(stats.Percentile(removed, 99))
+	return err
+}
+
+// removals takes n locks and returns how long after the rules allow it each is seen to be gone.
+func (c *crowd) removals(ctx context.Context, kind string, n int, autoUnlockAt func(i int) time.Time) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	gone := c.etcd.Watch(ctx, c.layout.Prefix()+kind+"-", clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	if r := <-gone; r.Err() != nil {
+		return nil, r.Err()
+	}
+	now := time.Now()
+	due := func(i int) string { return fmt.Sprintf("%s-%05d", kind, i) }
+	err := c.take(ctx, 0, n, due, func(i int) (time.Time, time.Time) { return now, autoUnlockAt(i) }, func(int, int64) {})
+	if err != nil {
+		return nil, err
+	}
+	if left := time.Until(autoUnlockAt(0)); left < minWarning {
+		return nil, fmt.Errorf("it took too long to make locks that are due: %v are left", left)
+	}
+	var late []time.Duration
+	for len(late) < n {
 		r, ok := <-gone
 		if !ok || r.Err() != nil {
-			return fmt.Errorf("%d of %d were removed: %w", removed, n, ctx.Err())
+			return nil, fmt.Errorf("%d of %d were removed: %w", len(late), n, ctx.Err())
 		}
 		for _, e := range r.Events {
-			if key := c.layout.Parse(string(e.Kv.Key)); key.Kind == metadata.KindField && key.ID == metadata.FieldUUID {
-				removed++
+			key := c.layout.Parse(string(e.Kv.Key))
+			if key.Kind != metadata.KindField || key.ID != metadata.FieldUUID {
+				continue
 			}
-		}
-		if last = time.Now(); first.IsZero() {
-			first = last
+			var i int
+			if _, err := fmt.Sscanf(key.Lock, kind+"-%05d", &i); err != nil {
+				return nil, err
+			}
+			late = append(late, time.Since(autoUnlockAt(i).Add(skew)))
 		}
 	}
-	f["first removal"] = milliseconds(first.Sub(autoUnlockAt.Add(skew)))
-	f["removals"] = float64(n) / last.Sub(autoUnlockAt.Add(skew)).Seconds()
-	return nil
+	return late, nil
 }
 
 // dashboard measures the program that shows: its start, its memory, and what somebody waits for.
