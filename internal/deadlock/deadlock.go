@@ -78,6 +78,15 @@ func (c Circle) Processes() []Process {
 	return slices.Compact(all)
 }
 
+// Labels are locks and processes as labels of an alert: short, printable, and other ones for other circles.
+func (c Circle) Labels() (locks, holders string) {
+	var names []string
+	for _, p := range c.Processes() {
+		names = append(names, p.String())
+	}
+	return metadata.NameLabel(strings.Join(c.Locks(), ", ")), metadata.NameLabel(strings.Join(names, ", "))
+}
+
 // Find returns the circles, the oldest first. locks are sorted by name. It costs in proportion to those who wait and to the holders of what they
 // wait for, whatever else is held.
 func Find(locks []*metadata.Record, queues map[string][]metadata.Waiter) []Circle {

@@ -2,6 +2,7 @@ package deadlock_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -234,6 +235,23 @@ func TestNamesAreToldInOrderAndOnce(t *testing.T) {
 	c := w.find()[0]
 	if got := fmt.Sprint(c.Locks(), c.Processes()); got != "[w x y] [c-0:7 a on a-0:7 b on b-0:7]" {
 		t.Error(got)
+	}
+}
+
+func TestLabelsAreShortAndOtherOnesForOtherCircles(t *testing.T) {
+	labels := func(last string) (locks, holders string) {
+		w := newWorld()
+		long := strings.Repeat("x", 200) + last
+		w.holds(long, "a\x1b", 1)
+		w.holds("y", "b", 1)
+		w.waits("b", long, 2)
+		w.waits("a\x1b", "y", 2)
+		return w.find()[0].Labels()
+	}
+	one, who := labels("1")
+	other, _ := labels("2")
+	if one == other || len(one) > 128 || !strings.HasPrefix(one, "xxx") || !strings.HasPrefix(who, "a\ufffd on a\ufffd-0:7, b on b-0:7~") {
+		t.Errorf("%q, %q and %q", one, other, who)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -22,6 +23,8 @@ type Config struct {
 	Sync     func() Sync
 	Activity func() Activity
 	Alarms   func() ([]string, bool) // alarms that etcd has raised; false when that is not known
+
+	Deadlocks func() []deadlock.Circle // processes that wait for each other, the oldest circle first
 
 	Series      Series // which locks get series of their own; none when empty
 	SeriesLimit int    // how many at most
@@ -76,6 +79,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if sync.Listed {
 		queues := c.waiters(ch)
 		c.locks(ch, now, queues)
+		c.deadlocks(ch)
 	}
 	if c.c.Activity != nil {
 		c.activity(ch, c.c.Activity())

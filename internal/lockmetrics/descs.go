@@ -6,6 +6,8 @@ import "github.com/prometheus/client_golang/prometheus"
 type descs struct {
 	locks, waiters, oldest, longestWaiter *prometheus.Desc
 
+	deadlocks, deadlockSince *prometheus.Desc
+
 	lockedAt, alertAt, autoUnlockAt, lockWaiters, dropped *prometheus.Desc
 
 	up, alarm, revision, lastSync *prometheus.Desc
@@ -22,6 +24,9 @@ func newDescs(namespace string) descs {
 		waiters:       d("waiters", "Those who wait for a lock, over all locks."),
 		oldest:        d("oldest_lock_timestamp_seconds", "When the lock that is held for the longest time was taken, by its holder's clock."),
 		longestWaiter: d("longest_waiter_timestamp_seconds", "Since when the one waits who has waited for the longest time, by that waiter's clock."),
+
+		deadlocks:     d("deadlocks", "Circles of processes that hold locks and wait for each other's."),
+		deadlockSince: d("deadlock_since_timestamp_seconds", "When the last process of the circle began to wait, or took what another one waits for, by their clocks.", "locks", "holders"),
 
 		lockedAt:     d("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock.", "lock", "owner", "hostname"),
 		alertAt:      d("lock_alert_at_timestamp_seconds", "When people are to be alerted about the lock.", "lock", "owner", "hostname"),
@@ -43,7 +48,7 @@ func newDescs(namespace string) descs {
 
 func (d descs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		d.locks, d.waiters, d.oldest, d.longestWaiter,
+		d.locks, d.waiters, d.oldest, d.longestWaiter, d.deadlocks, d.deadlockSince,
 		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockWaiters, d.dropped,
 		d.up, d.alarm, d.revision, d.lastSync,
 		d.resyncs, d.events, d.restarts, d.metadataErrors,

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -43,6 +44,7 @@ func everything(w *world) []prometheus.Collector {
 	w.queues = map[string][]metadata.Waiter{"late": {{Ticket: metadata.Ticket{Since: metadata.Time{Time: now}}}}}
 	config := w.config()
 	config.Alarms = func() ([]string, bool) { return nil, true }
+	config.Deadlocks = func() []deadlock.Circle { return []deadlock.Circle{circle("a", "b", now)} }
 	config.Activity = func() lockmetrics.Activity {
 		one := map[string]uint64{"x": 1}
 		return lockmetrics.Activity{Resyncs: one, Events: one, Restarts: one, MetadataErrors: one}
@@ -57,7 +59,7 @@ func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 19; len(families) != want {
+	if want := 21; len(families) != want {
 		t.Errorf("%d metrics, want all %d", len(families), want)
 	}
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()

@@ -62,7 +62,7 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		instant(ch, c.d.alertAt, j.verdict.AlertAt, labels...)
 		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, labels...)
 		if queues != nil {
-			gauge(ch, c.d.lockWaiters, float64(len(queues[r.Name])), name)
+			gauge(ch, c.d.lockWaiters, float64(len(queues[r.Queue()])), name)
 		}
 	}
 	return len(taken)

@@ -66,3 +66,13 @@ func (r *Record) Permits() int {
 	}
 	return n
 }
+
+// Queue is the name of the lock in whose line those wait who want what the record holds: its own, or that of the lock that it is a share of.
+// A name alone makes no share: anybody may call a lock "build#7".
+func (r *Record) Queue() string {
+	kind, _ := r.Attributes[AttributeKind].(string)
+	if lock, _, ok := ParseShare(r.Name); ok && (kind == HoldsPermits || kind == HoldsShared) {
+		return lock
+	}
+	return r.Name
+}

@@ -57,3 +57,15 @@ func TestPermitsOfARecord(t *testing.T) {
 		}
 	}
 }
+
+func TestSharesQueueBeforeTheirLock(t *testing.T) {
+	for _, c := range []struct{ name, document, want string }{
+		{"a#1", `{"kind":"semaphore"}`, "a"}, {"a#2", `{"kind":"shared"}`, "a"}, {"a", `{"kind":"exclusive"}`, "a"},
+		{"a#1", `{}`, "a#1"}, {"a#1", `{"kind":"exclusive"}`, "a#1"}, {"a#x", `{"kind":"shared"}`, "a#x"}, {"a", `{"kind":7}`, "a"},
+	} {
+		d := metadata.Decode(c.name, []metadata.Field{{Name: metadata.FieldMetadata, Value: c.document}})
+		if got := d.Queue(); got != c.want {
+			t.Errorf("who wants what %s with %s holds waits for %s, want %s", c.name, c.document, got, c.want)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/joint"
 	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -32,6 +33,7 @@ type rooms struct {
 	health  *joint.Health
 	trouble *etcdconn.Trouble
 	metrics *lockmetrics.Collector
+	circles func() []deadlock.Circle // processes that wait for each other
 	config  sweeper.Config
 	sweeper *sweeper.Sweeper
 	pusher  *alertpush.Pusher // nil where nobody wants it
@@ -58,6 +60,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 	})
 	r.trouble = joint.Trouble(etcd, layout, r.view, log)
 	shown := joint.Metrics(namespace, *o.sweep, r.view)
+	r.circles = shown.Deadlocks
 	shown.Alarms, shown.Series, shown.SeriesLimit = r.health.Alarms, lockmetrics.Series(o.series), o.seriesLimit
 	r.metrics = lockmetrics.New(shown)
 	if r.config, err = r.swept(o, log); err != nil {

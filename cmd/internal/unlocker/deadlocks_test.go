@@ -1,0 +1,111 @@
+package unlocker
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/deadlock"
+)
+
+func circleOf(owners ...string) deadlock.Circle {
+	var c deadlock.Circle
+	process := func(i int) deadlock.Process {
+		return deadlock.Process{Owner: owners[i%len(owners)], Host: "host", PID: 7}
+	}
+	for i := range owners {
+		c.Waits = append(c.Waits, deadlock.Wait{Who: process(i), Lock: "of-" + process(i+1).Owner, Held: []deadlock.Process{process(i + 1)}})
+	}
+	c.Since = time.Unix(1_700_000_000, 0)
+	return c
+}
+
+// lines are what was logged, in short.
+func lines(t *testing.T, log *bytes.Buffer) (all []string) {
+	t.Helper()
+	for line := range strings.Lines(log.String()) {
+		var o struct{ Level, Message, Locks string }
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o.Level+" "+o.Locks)
+	}
+	log.Reset()
+	return all
+}
+
+func TestACircleThatStaysIsToldOnceAndThatItIsOverOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var circles []deadlock.Circle
+		w := &watchman{circles: func() []deadlock.Circle { return circles }, log: zerolog.New(&log)}
+		go w.Run(t.Context())
+		after := func(d time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if got := lines(t, &log); !slices.Equal(got, want) {
+				t.Errorf("told %q, want %q", got, want)
+			}
+		}
+		time.Sleep(time.Second)
+		after(lookEvery)
+		circles = []deadlock.Circle{circleOf("a", "b")}
+		after(lookEvery)
+		circles = []deadlock.Circle{circleOf("c", "d")} // another one: the first was there for a moment
+		after(lookEvery)
+		after(lookEvery, "warn of-c, of-d")
+		after(time.Hour)
+		circles = append(circles, circleOf("e", "f", "g"))
+		after(2*lookEvery, "warn of-e, of-f, of-g")
+		circles = circles[1:]
+		after(lookEvery, "info of-c, of-d")
+		circles = nil
+		after(lookEvery, "info of-e, of-f, of-g")
+		after(time.Hour)
+	})
+}
+
+func TestTheLineSaysWhoWaitsForWhatAndSinceWhen(t *testing.T) {
+	var log bytes.Buffer
+	c := circleOf("a", "b\n")
+	c.Waits[0].Held = append(c.Waits[0].Held, deadlock.Process{Owner: "c"})
+	logger := zerolog.New(&log)
+	tell(logger.Warn(), c).Str("waits", waits(c)).Send()
+	for _, want := range []string{`"since":"2023-11-14T22:13:20Z"`, `"holders":"a on host:7, b� on host:7~`,
+		`a on host:7 waits for of-b�, held by b� on host:7 and 1 more; b� on host:7 waits for of-a, held by a on host:7`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("it does not say %s: %s", want, log.String())
+		}
+	}
+}
+
+// Who writes a thousand circles must not fill the log.
+func TestManyCirclesAreNotAllTold(t *testing.T) {
+	var log bytes.Buffer
+	var circles []deadlock.Circle
+	for i := range 1000 {
+		circles = append(circles, circleOf(fmt.Sprint("a", i), fmt.Sprint("b", i)))
+	}
+	w := &watchman{circles: func() []deadlock.Circle { return circles }, log: zerolog.New(&log), seen: map[string]deadlock.Circle{}, told: map[string]deadlock.Circle{}}
+	for range 3 {
+		w.look()
+	}
+	if n := len(lines(t, &log)); n != maxTold {
+		t.Errorf("%d lines", n)
+	}
+	owners := make([]string, 1000)
+	for i := range owners {
+		owners[i] = strings.Repeat(fmt.Sprint(i), 500)
+	}
+	if n := len(waits(circleOf(owners...))); n > 5000 {
+		t.Errorf("a line of %d bytes", n)
+	}
+}
