@@ -35,13 +35,14 @@ func launch(t testing.TB, name, log string, env []string, program string, args .
 	p := &child{name: name, log: log, cmd: exec.Command(program, args...), done: make(chan struct{}), began: stamp()}
 	p.cmd.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = file, file
+	endWithParent(p.cmd)
 	if p.life, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	started := make(chan error)
 	go func() {
 		defer close(p.done)
-		runtime.LockOSThread() // a child may be bound to the thread that made it
+		runtime.LockOSThread() // a child is bound to the thread that made it, see endWithParent
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		started <- err
