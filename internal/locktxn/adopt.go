@@ -42,7 +42,7 @@ func Deadlines(l metadata.Layout, lock string) (from, end string) {
 }
 
 // Forbid keeps a late send of an acquisition that was committed once already from being committed again, after its hold was given
-// back. It does not end the hold. The mark lives as long as the lease.
+// back; and one of [AddTask], after the task was done and removed. It does not end the hold. The mark lives as long as the lease.
 func Forbid(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease))}}
 }

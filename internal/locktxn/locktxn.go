@@ -226,7 +226,7 @@ func Fields(l metadata.Layout, resp *clientv3.GetResponse) []metadata.Field {
 	for _, kv := range resp.Kvs {
 		if key := l.Parse(string(kv.Key)); key.Kind == metadata.KindField {
 			fields = append(fields, metadata.Field{
-				Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+				Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version,
 			})
 		}
 	}

@@ -22,6 +22,19 @@ func Refused(err error) bool {
 	return is(err, rpctypes.ErrTooManyRequests)
 }
 
+// Postponed tells whether etcd did not do what was asked, but may when it is asked again: it is overloaded, or the token that the user's
+// password bought is not valid any more. Of the latter etcd's client errs once, and gets another one.
+func Postponed(err error) bool {
+	for _, again := range []error{
+		rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
+	} {
+		if errors.Is(err, again) {
+			return true
+		}
+	}
+	return false
+}
+
 // NoSpace tells whether etcd refuses puts until somebody makes room and disarms its alarm. It may have done this last one.
 func NoSpace(err error) bool { return is(err, rpctypes.ErrNoSpace) }
 

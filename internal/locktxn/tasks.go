@@ -25,11 +25,12 @@ func ReadTask(l metadata.Layout, set, task string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Task(set, task)), read(l, metadata.TaskLock(set, task))}}
 }
 
-// AddTask adds a task where there is none of that name. Else it reads the one that is there.
-func AddTask(l metadata.Layout, set, task, value string) Txn {
+// AddTask adds a task where there is none of that name, unless this attempt is forbidden, see [Forbid]. Else it reads the one that is
+// there.
+func AddTask(l metadata.Layout, set, task, attempt, value string) Txn {
 	key := l.Task(set, task)
 	return Txn{
-		If:   []clientv3.Cmp{absent(key)},
+		If:   []clientv3.Cmp{absent(key), absent(l.Cancelled(attempt))},
 		Then: []clientv3.Op{clientv3.OpPut(key, value)},
 		Else: []clientv3.Op{clientv3.OpGet(key)},
 	}

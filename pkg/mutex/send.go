@@ -36,14 +36,9 @@ const (
 
 // judge is the one place that reads errors of commits. What is not known for certain to be a refusal is unknown.
 func judge(err error) outcome {
-	for _, again := range []error{
-		rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
-	} {
-		if errors.Is(err, again) {
-			return postponed
-		}
-	}
 	switch {
+	case locktxn.Postponed(err):
+		return postponed
 	case locktxn.NoSpace(err):
 		return full
 	case locktxn.Refused(err):

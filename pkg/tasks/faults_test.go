@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -273,6 +274,79 @@ func TestLateSaveIsRefused(t *testing.T) {
 		t.Errorf("the data is %q", now.Data)
 	}
 	task.Release()
+}
+
+// An add that arrives late must not bring a task back that was done meanwhile.
+func TestLateAddIsRefused(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	kv := etcd.KV
+	s := set(t, etcd, tasks.Options{})
+	var late clientv3.Txn
+	etcd.KV = &keeping{KV: kv, keep: func(txn clientv3.Txn) bool {
+		first := late == nil
+		if first {
+			late = txn
+		}
+		return first
+	}}
+	add(t, s, "1", "")
+	if err := capture(t, s, 1)[0].FinishAndRemove(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := late.Commit(); err != nil || r.Succeeded {
+		t.Errorf("the late add: %v, %v", r, err)
+	}
+	if all := list(t, s); len(all) > 0 {
+		t.Errorf("it is to be done again: %+v", all)
+	}
+}
+
+// Of a user whose token ran out while it was idle etcd's client errs once, and gets another one.
+func TestTokenThatRanOutIsNoError(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	kv := etcd.KV
+	for _, refusal := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty, rpctypes.ErrTooManyRequests} {
+		s := set(t, etcd, tasks.Options{})
+		for about, call := range map[string]func() error{
+			"add":     func() error { _, err := s.Add(t.Context(), refusal.Error(), ""); return err },
+			"list":    func() error { _, err := s.List(t.Context()); return err },
+			"capture": func() error { _, err := s.Capture(t.Context(), 1); return err },
+		} {
+			etcd.KV = &refusing{KV: kv, next: refusal}
+			if err := call(); err != nil {
+				t.Errorf("%s: %v", about, err)
+			}
+			etcd.KV = kv
+		}
+	}
+}
+
+// refusing refuses the next transaction.
+type refusing struct {
+	clientv3.KV
+	next error
+}
+
+func (r *refusing) Txn(ctx context.Context) clientv3.Txn {
+	refusal := r.next
+	r.next = nil
+	return &refused{Txn: r.KV.Txn(ctx), with: refusal}
+}
+
+type refused struct {
+	clientv3.Txn
+	with error
+}
+
+func (r *refused) If(c ...clientv3.Cmp) clientv3.Txn  { r.Txn = r.Txn.If(c...); return r }
+func (r *refused) Then(o ...clientv3.Op) clientv3.Txn { r.Txn = r.Txn.Then(o...); return r }
+func (r *refused) Else(o ...clientv3.Op) clientv3.Txn { r.Txn = r.Txn.Else(o...); return r }
+
+func (r *refused) Commit() (*clientv3.TxnResponse, error) {
+	if r.with != nil {
+		return nil, r.with
+	}
+	return r.Txn.Commit()
 }
 
 // keeping keeps transactions back.

@@ -43,28 +43,56 @@ func (a answer) value(op int) string {
 }
 
 // commit sends a transaction that is harmless to repeat, and repeats it until there is an answer.
-func (s *Set) commit(ctx context.Context, txn locktxn.Txn) (answer, error) {
+func (s *Set) commit(ctx context.Context, txn locktxn.Txn) (a answer, err error) {
+	a.repeated, err = s.insist(ctx, func(ctx context.Context) (err error) {
+		a.TxnResponse, err = txn.Commit(ctx, s.etcd)
+		return err
+	})
+	return a, err
+}
+
+// insist asks etcd until there is an answer. It tells whether an earlier sending stayed without one.
+func (s *Set) insist(ctx context.Context, ask func(context.Context) error) (repeated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var a answer
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
 	for delay := 20 * time.Millisecond; ; delay = min(2*delay, time.Second) {
 		try, done := context.WithTimeout(ctx, attempt)
-		r, err := txn.Commit(try, s.etcd)
+		err := ask(try)
 		done()
-		if err == nil {
-			a.TxnResponse = r
-			return a, nil
+		switch {
+		case err == nil:
+			return repeated, nil
+		case locktxn.Postponed(err):
+		case locktxn.Refused(err), locktxn.NoSpace(err), s.etcd.Ctx().Err() != nil:
+			return repeated, err
+		default:
+			repeated = true
 		}
-		if locktxn.Refused(err) || locktxn.NoSpace(err) || s.etcd.Ctx().Err() != nil {
-			return a, err
-		}
-		a.repeated = true
 		select {
 		case <-ctx.Done():
-			return a, fmt.Errorf("etcd did not answer (%w): %w", err, context.Cause(ctx))
+			return repeated, fmt.Errorf("etcd did not answer (%w): %w", err, context.Cause(ctx))
 		case <-time.After(delay):
 		}
 	}
+}
+
+// forbidden is how long etcd remembers that an attempt must not be committed any more, in seconds: none is under way for longer.
+const forbidden = 600
+
+// forbid sees to it that no late sending of an Add is committed any more: the task may be done and removed by then.
+func (s *Set) forbid(ctx context.Context, task, attempt string) error {
+	var lease *clientv3.LeaseGrantResponse
+	_, err := s.insist(ctx, func(ctx context.Context) (err error) {
+		lease, err = s.etcd.Grant(ctx, forbidden)
+		return err
+	})
+	if err == nil {
+		_, err = s.commit(ctx, locktxn.Forbid(s.layout, s.Holder(task), attempt, lease.ID))
+	}
+	return err
 }
 
 // pages reads the set until each wants no more.

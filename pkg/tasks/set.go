@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -139,14 +140,18 @@ type Status struct {
 func (s *Set) Holder(task string) string { return metadata.TaskLock(s.name, task) }
 
 // Add adds a task in the initial state, with data for its workers, at most 64 KiB of text. It tells whether it did: a task of that name
-// that is there already stays as it is, whatever its state.
+// that is there already stays as it is, whatever its state. After an error it may have been added, or may be yet.
 func (s *Set) Add(ctx context.Context, task, data string) (added bool, err error) {
 	if err := s.check(task, data); err != nil {
 		return false, err
 	}
 	now := metadata.Time{Time: s.now()}
 	value := metadata.Marshal(metadata.Task{State: s.opts.Initial, Data: data, By: s.opts.Worker, AddedAt: now, ChangedAt: now})
-	r, err := s.commit(ctx, locktxn.AddTask(s.layout, s.name, task, value))
+	attempt := uuid.NewString()
+	r, err := s.commit(ctx, locktxn.AddTask(s.layout, s.name, task, attempt, value))
+	if err == nil && r.repeated {
+		err = s.forbid(ctx, task, attempt)
+	}
 	if err != nil {
 		return false, s.explain("add", task, err)
 	}

@@ -23,6 +23,8 @@ type Task struct {
 	name    string
 	lock    *mutex.Lock
 	created int64
+	from    string // the state out of which it was captured
+	attempt int
 
 	mu    sync.Mutex
 	doc   metadata.Task // as it stands in etcd
@@ -79,17 +81,17 @@ func (s *Set) capture(ctx context.Context, now Status) (*Task, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &Task{set: s, name: now.Name, lock: l, created: now.created, doc: doc, seen: l.Token()}, nil
+	return &Task{set: s, name: now.Name, lock: l, created: now.created, from: doc.From, attempt: doc.Attempts, doc: doc, seen: l.Token()}, nil
 }
 
 // Name is the name of the task.
 func (t *Task) Name() string { return t.name }
 
 // From is the state out of which it was captured; of a task that was stuck, the one before.
-func (t *Task) From() string { return t.doc.From }
+func (t *Task) From() string { return t.from }
 
 // Attempt is how often it was captured without success, with this time.
-func (t *Task) Attempt() int { return t.doc.Attempts }
+func (t *Task) Attempt() int { return t.attempt }
 
 // Data is what [Set.Add] or the last [Task.Save] wrote, of this worker or an earlier one.
 func (t *Task) Data() string {
@@ -116,8 +118,8 @@ func (t *Task) Alive(ctx context.Context, progress ...string) error {
 // A worker that lost the task is refused with a [*mutex.LostError]: its state is another worker's business now. After a
 // [mutex.ErrUnknown] call it again with the same arguments.
 func (t *Task) Finish(state, note string) error {
-	if !slices.Contains(t.set.opts.Transitions[t.doc.From], state) {
-		return t.set.explain("finish", t.name, fmt.Errorf("no transition leads from state %q to %q", t.doc.From, state))
+	if !slices.Contains(t.set.opts.Transitions[t.from], state) {
+		return t.set.explain("finish", t.name, fmt.Errorf("no transition leads from state %q to %q", t.from, state))
 	}
 	return t.end("finish", func(doc *metadata.Task) {
 		doc.State, doc.Note = state, note

@@ -219,6 +219,29 @@ func TestSavedDataIsThereForTheNextWorker(t *testing.T) {
 	}
 }
 
+func TestTaskIsSafeForConcurrentUse(t *testing.T) {
+	s := set(t, etcdtest.Start(t).Client(t), tasks.Options{})
+	add(t, s, "1", "")
+	task := capture(t, s, 1)[0]
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if err := task.Save(t.Context(), "part"); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Go(func() {
+			if task.From() != tasks.StateNew || task.Attempt() != 1 || task.Finish("nowhere", "") == nil {
+				t.Errorf("from %s, attempt %d", task.From(), task.Attempt())
+			}
+		})
+	}
+	all.Wait()
+	if err := task.Finish(tasks.StateDone, ""); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	s := set(t, etcd, tasks.Options{})
