@@ -94,20 +94,21 @@ type Presence struct {
 
 // Action is the value of an audit key: what an operator did.
 type Action struct {
-	ID       string `json:"id"`
-	At       Time   `json:"at"`
-	Actor    string `json:"actor"`
-	Source   string `json:"source"` // where the identity came from: cli, basic, mtls, header
-	Client   string `json:"client,omitempty"`
-	Action   string `json:"action"` // force-unlock
-	Lock     string `json:"lock"`
-	UUID     string `json:"uuid"`
-	Token    int64  `json:"token"`
-	Revision int64  `json:"revision"` // the record's revision as the person saw it
-	Holder   string `json:"holder"`   // one line
-	Reason   string `json:"reason"`
-	Ticket   string `json:"ticket,omitempty"`
-	Result   string `json:"result"` // success, conflict, denied, error
+	ID        string `json:"id"`
+	At        Time   `json:"at"`
+	Actor     string `json:"actor"`
+	Source    string `json:"source"` // where the identity came from: cli, basic, mtls, header
+	Client    string `json:"client,omitempty"`
+	UserAgent string `json:"user_agent,omitempty"` // program of the person, as it calls itself
+	Action    string `json:"action"`               // force-unlock
+	Lock      string `json:"lock"`
+	UUID      string `json:"uuid"`
+	Token     int64  `json:"token"`
+	Revision  int64  `json:"revision"` // the record's revision as the person saw it
+	Holder    string `json:"holder"`   // one line
+	Reason    string `json:"reason"`
+	Ticket    string `json:"ticket,omitempty"`
+	Result    string `json:"result"` // success, conflict, denied, error
 }
 
 // Marshal writes one of this package's documents. Text that is not UTF-8 is written with replacement characters, so that a

@@ -56,6 +56,7 @@ type Field struct {
 	Value          string
 	CreateRevision int64
 	ModRevision    int64
+	Version        int64 // how often the key was written since it was created; 0 = not known
 }
 
 // Record is what readers keep of every held lock.
