@@ -199,7 +199,7 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		return
 	}
 	if slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == modeAutoUnlock }) {
-		if text := hindrance(all); text != "" {
+		if text := hindrance(lasting(all)); text != "" {
 			h.found(pluginWarning, "%s", text)
 		}
 	}
@@ -214,6 +214,15 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID), span(behind))
 		}
 	}
+}
+
+// lasting leaves out the hold-backs that are over in a moment by themselves, when people have been warned for long enough.
+func lasting(all []metadata.Presence) []metadata.Presence {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].HeldBack = slices.DeleteFunc(slices.Clone(all[i].HeldBack), func(rule string) bool { return rule == string(staleness.Gap) })
+	}
+	return all
 }
 
 func (o *checkOptions) judgeLocks(h *health, all *snapshot) {

@@ -31,15 +31,18 @@ const exitCodes = `mutexctl ends with one of these statuses:
 
 "mutexctl run" passes on the status of its command, whatever it is. What run says on its own account:
 
+  0    with --once-per: the period is used up already, the command was not started; --skip-status makes it another one
+  1    etcd, as above; with --once-per also a clock that is wrong; the command was not started
   3    the lock was not free within --wait; the command was not started
   5    the lock was lost; the command was ended (also when it then ended well)
   126  the command is there and can not be started; the lock was not taken
   127  there is no such command; the lock was not taken
   128+n  the command was ended by signal n, or mutexctl was while it waited (130 is Ctrl-C, 143 is TERM)
 
-"mutexctl check" is a plugin for Nagios and Icinga and has their statuses: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+"mutexctl check" is a plugin for Nagios and Icinga and has their statuses: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN, which is also
+that of a wrong argument.
 
-A command that may itself end with 3 or 5 can be told apart by what run says on stderr: each line of its own begins with
+A command that may itself end with one of these can be told apart by what run says on stderr: each line of its own begins with
 "mutexctl run:".`
 
 func newExitCodesTopic() *cobra.Command {
@@ -48,7 +51,7 @@ func newExitCodesTopic() *cobra.Command {
 		Short: "The exit statuses of all commands",
 		Long:  exitCodes,
 		Example: `  # take the lock if it is free, and tell apart why the command did not run
-  mutexctl run --wait 0 nightly/report -- ./report.sh
+  mutexctl run nightly/report --wait 0 -- ./report.sh
   case $? in
     3) echo "somebody else is at it" ;;
     5) echo "the lock was lost" ;;
