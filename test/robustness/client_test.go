@@ -48,6 +48,7 @@ type clientConfig struct {
 	Attempt, Unlock    time.Duration // timeouts
 	ShortLife, LongOne time.Duration // times until auto-unlock
 	Margin             time.Duration
+	Plain              bool // one plain lock at a time, and little patience
 }
 
 // attributeOp is the attribute of a record that tells which question took the lock, so that etcd's own history can be laid beside what
@@ -201,6 +202,8 @@ func (w *worker) ask(l line) (id string, answer func(line)) {
 // turn is one acquisition with what follows.
 func (w *worker) turn(ctx context.Context) {
 	switch n := w.rand.IntN(100); {
+	case w.Plain:
+		w.single(ctx)
 	case n < 7:
 		w.several(ctx)
 	case n < 12:
@@ -278,6 +281,14 @@ func (w *worker) life() time.Duration {
 	return w.ShortLife
 }
 
+// patience is how long an acquisition may take.
+func (w *worker) patience() time.Duration {
+	if w.Plain {
+		return w.between(200*time.Millisecond, time.Second)
+	}
+	return w.between(300*time.Millisecond, 4*time.Second)
+}
+
 // options are those of an acquisition that is asked for by this question in this way.
 func (w *worker) options(id, way string, life time.Duration) []mutex.Option {
 	return []mutex.Option{
@@ -288,7 +299,7 @@ func (w *worker) options(id, way string, life time.Duration) []mutex.Option {
 // acquire takes the lock in one of the ways that there are.
 func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
 	op := []string{opTry, opLock, opLock, opLock, opBarge, opCount}[w.rand.IntN(6)]
-	ctx, cancel := context.WithTimeout(ctx, w.between(300*time.Millisecond, 4*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, w.patience())
 	defer cancel()
 	part, kind, seen := 0, []mutex.Option(nil), int64(0)
 	switch {
@@ -300,7 +311,7 @@ func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
 		for _, kv := range r.Kvs {
 			seen = kv.ModRevision
 		}
-	case w.chance(25):
+	case !w.Plain && w.chance(25):
 		name, part, kind = w.part()
 	}
 	id, answer := w.ask(line{Op: op, Lock: name, Part: part})

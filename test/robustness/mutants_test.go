@@ -20,6 +20,8 @@ type mutant struct {
 	rules  []string // one of them has to be found broken
 	length time.Duration
 	favour []string // faults that it takes
+	late   []string // steps that come late more often than not, see wire
+	plain  bool     // clients only take plain locks, and do not wait for long
 	calm   bool     // the unlockers have to be at work
 }
 
@@ -33,9 +35,9 @@ func mutants() []*mutant {
 		{name: "acquire-held", about: "acquire without C(uuid) = 0", drop: in(stepAcquire, created("uuid")), rules: []string{ruleOneRecord}},
 		{name: "acquire-queue", about: "acquire without C(tail) = 0", drop: in(stepAcquire, created(".tail")), rules: []string{ruleQueue}},
 		{name: "acquire-cancelled", about: "acquire without C(.cancelled/uuid) = 0", drop: in(stepAcquire, area(".cancelled/")), rules: []string{ruleCancelled}},
-		{name: "join-cancelled", about: "join without C(.cancelled/uuid) = 0", drop: in(stepJoin, area(".cancelled/")), rules: []string{ruleCancelled}},
+		{name: "join-cancelled", about: "join without C(.cancelled/uuid) = 0", drop: in(stepJoin, area(".cancelled/")), rules: []string{ruleCancelled}, late: []string{stepAcquire, stepJoin}, plain: true},
 		{name: "turn-place", about: "take the turn without C(ticket) as put", drop: in(stepTurn, ownTicket), rules: []string{ruleTicket, ruleQueue}, favour: []string{"lock and its queue deleted by hand"}},
-		{name: "alive-holder", about: "alive without V(uuid) = mine and C(uuid) = T", drop: in(stepAlive, identity), rules: []string{ruleKeys, ruleDeadline, ruleLinear, ruleKeeper}},
+		{name: "alive-holder", about: "alive without V(uuid) = mine and C(uuid) = T", drop: in(stepAlive, identity), rules: []string{ruleKeys, ruleDeadline, ruleLinear, ruleKeeper}, late: []string{stepAlive}, plain: true},
 		{name: "alive-forward", about: "alive without V(auto_unlock_at) < new", drop: in(stepAlive, valueOf("auto_unlock_at")), rules: []string{ruleDeadline}},
 		{name: "release-holder", about: "release without V(uuid) = mine and C(uuid) = T", drop: in(stepRelease, identity), rules: []string{ruleRemoval, ruleLinear}},
 		{name: "cancel-holder", about: "cancel without V(uuid) = mine", drop: in(stepCancel, identity), rules: []string{ruleRemoval, ruleLinear}},
@@ -43,9 +45,9 @@ func mutants() []*mutant {
 		{name: "sweep-blind", about: "auto-unlock without C(uuid) = T and M(auto_unlock_at) as seen", drop: in(stepSweep, anything), rules: []string{ruleEarly, ruleRemoval, ruleHistory, ruleLinear}, length: 20 * time.Second, calm: true},
 		{name: "part-range", about: "take a part without the compare of all other parts", drop: overRange, rules: []string{rulePermits, ruleBelief}},
 		{name: "part-lock", about: "take a part without C(uuid) = 0 of the lock itself", drop: in(stepAcquire, lockItself), rules: []string{rulePermits, ruleBelief, ruleLinear}},
-		{name: "condition", about: "acquire without the compares of the caller's", drop: in(stepAcquire, callers), rules: []string{ruleCount}},
-		{name: "period", about: "take a period without M(period) as seen", drop: in(stepAcquire, area(".periods/")), rules: []string{rulePeriod}},
-		{name: "task", about: "take a task without M(task) as seen", drop: in(stepAcquire, area(".tasks/")), rules: []string{ruleTask}},
+		{name: "condition", about: "acquire without the compares of the caller's", drop: in(stepAcquire, callers), rules: []string{ruleCount}, late: []string{stepAcquire}},
+		{name: "period", about: "take a period without M(period) as seen", drop: in(stepAcquire, area(".periods/")), rules: []string{rulePeriod}, late: []string{stepAcquire}},
+		{name: "task", about: "take a task without M(task) as seen", drop: in(stepAcquire, area(".tasks/")), rules: []string{ruleTask}, late: []string{stepAcquire}},
 		{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity), rules: []string{ruleGuard}},
 		{name: "token", about: "a resource that is shown a number of the process instead of T", forged: true, rules: []string{ruleFence}},
 	}

@@ -295,6 +295,7 @@ func (s *stage) startClient() *child {
 		Process: name, Seed: s.rand.Uint64(), Endpoints: way(s.ours, s.wires), Resource: s.resource.addr, Notes: filepath.Join(s.dir, name+".jsonl"),
 		Locks: s.locks(), Workers: 5, Clock: skew * 9 / 10, Attempt: 600 * time.Millisecond, Unlock: 4 * time.Second,
 		ShortLife: shortLife, LongOne: longLife, Margin: margin, ForgedToken: s.Mutant != nil && s.Mutant.forged,
+		Plain: s.Mutant != nil && s.Mutant.plain,
 	}
 	switch s.World {
 	case loginWorld:

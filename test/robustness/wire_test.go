@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -154,13 +155,13 @@ func (w *wire) txn(ctx context.Context, from grpc.ServerStream) error {
 	if err := from.RecvMsg(in); err != nil {
 		return err
 	}
-	in = w.mutate(in)
+	in, step := w.mutate(in)
 	send := func(ctx context.Context) (*frame, error) {
 		out := &frame{}
 		err := w.to.Invoke(ctx, pb.KV_Txn_FullMethodName, in, out)
 		return out, err
 	}
-	fault, delay := w.choose()
+	fault, delay := w.choose(step)
 	switch fault {
 	case "late":
 		w.later(ctx, delay, send)
@@ -196,14 +197,17 @@ func (w *wire) later(ctx context.Context, delay time.Duration, send func(context
 	})
 }
 
-// choose decides what happens to a transaction: mostly nothing.
-func (w *wire) choose() (fault string, delay time.Duration) {
+// choose decides what happens to a transaction that makes this step: mostly nothing.
+func (w *wire) choose(step string) (fault string, delay time.Duration) {
 	if w.calm.Load() {
 		return "", 0
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.rand.IntN(1000)
+	if w.mutant != nil && slices.Contains(w.mutant.late, step) && w.rand.IntN(3) == 0 {
+		n = 0
+	}
 	if w.often {
 		n /= 4
 	}
@@ -225,30 +229,31 @@ func (w *wire) choose() (fault string, delay time.Duration) {
 
 // hold keeps a request back for a while, now and then. A lease that is revoked late lets what was sent with it get through.
 func (w *wire) hold(ctx context.Context) {
-	if fault, delay := w.choose(); fault != "" || w.mutant != nil && !w.calm.Load() {
+	if fault, delay := w.choose(""); fault != "" || w.mutant != nil && !w.calm.Load() {
 		sleep(ctx, delay)
 	}
 }
 
-// mutate takes out the guards that the mutant does without.
-func (w *wire) mutate(in *frame) *frame {
+// mutate takes out the guards that the mutant does without, and tells what the transaction is about.
+func (w *wire) mutate(in *frame) (out *frame, step string) {
 	if w.mutant == nil || w.mutant.drop == nil {
-		return in
+		return in, ""
 	}
 	txn, codec := &pb.TxnRequest{}, encoding.GetCodecV2("proto")
 	if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(in.bytes)}, txn); err != nil {
-		return in
+		return in, ""
 	}
+	step = shapeOf(txn).step()
 	if n := w.mutant.strip(txn); n > 0 {
 		w.mu.Lock()
 		w.counts["guards left out"] += n
 		w.mu.Unlock()
 	}
-	out, err := codec.Marshal(txn)
+	bytes, err := codec.Marshal(txn)
 	if err != nil {
-		return in
+		return in, step
 	}
-	return &frame{out.Materialize()}
+	return &frame{bytes.Materialize()}, step
 }
 
 // done waits until nothing is under way and returns what was done to transactions.
