@@ -25,16 +25,18 @@ type step struct {
 	short   bool // the document is a byte
 	compare bool
 	ask     bool // the branch that reads the record of whoever holds the lock
+	limit   bool // a time limit for each request, which the server hears of
 }
 
 // steps lead from the raw limit to our transactions, so that one sees what each part of the protocol costs.
 var steps = []step{
-	{"step: one key, in transactions", 1, false, false, false},
-	{"step: and the two deadlines", 3, false, false, false},
-	{"step: and a document, of a byte", 4, true, false, false},
-	{"step: of the usual size", 4, false, false, false},
-	{"step: and all compares", 4, false, true, false},
-	{bare, 4, false, true, true},
+	{"step: one key, in transactions", 1, false, false, false, false},
+	{"step: and the two deadlines", 3, false, false, false, false},
+	{"step: and a document, of a byte", 4, true, false, false, false},
+	{"step: of the usual size", 4, false, false, false, false},
+	{"step: and all compares", 4, false, true, false, false},
+	{bare, 4, false, true, true, false},
+	{"step: and time limits", 4, false, true, true, true},
 }
 
 // partOf tells whether a contestant belongs to a run of the steps, or to one of the locks.
@@ -79,6 +81,8 @@ func (s *stepper) Lock(ctx context.Context, name string) (func() error, error) {
 		fields[len(fields)-1].Value = "x"
 	}
 	take := locktxn.Acquire(s.layout, name, s.draft.UUID, fields[:s.keys], false)
+	ctx, cancel := s.within(ctx)
+	defer cancel()
 	r, err := s.part(take).Commit(ctx, s.etcd)
 	if err != nil {
 		return nil, err
@@ -88,9 +92,18 @@ func (s *stepper) Lock(ctx context.Context, name string) (func() error, error) {
 	}
 	hold := locktxn.Hold{Lock: name, UUID: s.draft.UUID, Token: r.Header.Revision}
 	return func() error {
-		_, err := s.part(locktxn.Release(s.layout, hold)).Commit(context.Background(), s.etcd)
+		ctx, cancel := s.within(context.Background())
+		defer cancel()
+		_, err := s.part(locktxn.Release(s.layout, hold)).Commit(ctx, s.etcd)
 		return err
 	}, nil
+}
+
+func (s *stepper) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !s.limit {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, 2*time.Second)
 }
 
 func (s *stepper) part(t locktxn.Txn) locktxn.Txn {
