@@ -30,6 +30,7 @@ var (
 	forFlag     = flag.Duration("for", 0, "how long the faults of one run go on")
 	nodesFlag   = flag.Int("nodes", 0, "members of etcd, 1 or 3; otherwise the seed decides")
 	setFlag     = flag.String("set", "", "the world of TestRuns: plain, wire, login or certificates; otherwise the seed decides")
+	withoutFlag = flag.String("without", "", "faults that do not happen, comma separated")
 	soakFlag    = flag.Duration("soak", 0, "how long TestSoak goes on")
 	mutantsFlag = flag.String("mutants", "", "mutants of TestMutants, comma separated, or all; one without")
 	keepFlag    = flag.String("keep", "", "directory for histories and logs of runs that found something; a new one below the temporary directory without")

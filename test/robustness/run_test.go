@@ -139,7 +139,8 @@ func complain(t *testing.T, r *report) {
 		t.Error(v)
 	}
 	if len(r.Violations) > 0 {
-		t.Errorf("kept in %s; once more: go test ./test/robustness -count=1 -run TestRuns -seeds %d -for %v -nodes %d -set %s", r.Dir, r.Seed, r.For, r.Nodes, r.World)
+		t.Errorf("kept in %s; once more: go test ./test/robustness -count=1 -run TestRuns -seeds %d -for %v -nodes %d -set %s -without '%s'",
+			r.Dir, r.Seed, r.For, r.Nodes, r.World, strings.Join(r.Without, ","))
 	}
 }
 
@@ -151,11 +152,16 @@ func length(standard time.Duration) time.Duration {
 	return standard
 }
 
+// commas are the parts of a list.
+func commas(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+}
+
 // TestRuns breaks things for a while, for each seed.
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	seeds := []uint64{}
-	for _, text := range strings.FieldsFunc(*seedsFlag, func(r rune) bool { return r == ',' }) {
+	for _, text := range commas(*seedsFlag) {
 		if text == "random" {
 			text = strconv.Itoa(rand.IntN(1_000_000))
 		}
@@ -165,7 +171,7 @@ func TestRuns(t *testing.T) {
 		}
 		seeds = append(seeds, seed)
 	}
-	c := config{For: length(4 * time.Second), Nodes: *nodesFlag, World: *setFlag}
+	c := config{For: length(4 * time.Second), Nodes: *nodesFlag, World: *setFlag, Without: commas(*withoutFlag)}
 	if len(seeds) == 0 {
 		seeds, c.Nodes, c.World = append(seeds, rand.Uint64N(1_000_000)), 1, wireWorld
 		c.Without = []string{"client killed", "everything restarted"} // the leases of the dead take ten seconds to end
