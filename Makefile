@@ -109,7 +109,7 @@ KEEP ?= $(CURDIR)/.soak
 
 .PHONY: robustness
 robustness: ## everything at once, broken at random: SEEDS (1,2,random), 10 s of faults each
-	go test ./test/robustness -count=1 -v -run TestRuns -seeds $(SEEDS) -for 10s
+	go test ./test/robustness -count=1 -v -run TestRuns -seeds $(SEEDS) -for 10s -keep $(KEEP)
 
 .PHONY: mutants
 mutants: ## leave out one guard of the protocol after the other; each has to be found
