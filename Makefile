@@ -12,6 +12,7 @@ ETCDCTL := $(TOOLS)/etcdctl-3.7.3
 GOVULNCHECK := .tools/bin/govulncheck-1.8.0
 ACTIONLINT := $(TOOLS)/actionlint-1.7.12
 AXE := .tools/axe/node_modules/axe-core/axe.min.js
+BOARDS := .tools/boards/installed
 FUZZTIME ?= 5s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 PROGRAMS := unlocker mutexdash mutexctl mutexdev
@@ -61,6 +62,12 @@ alerts: prometheus ## from a lock to an alert: rules, Prometheus, Alertmanager a
 .PHONY: alerts-picture
 alerts-picture: prometheus chromium ## the picture of the alerts in docs/images
 	go test -tags alerts -count=1 -run TestFromTheLockToThePerson ./test/alerts -pictures $(CURDIR)/docs/images
+
+.PHONY: boards
+boards: prometheus chromium $(BOARDS) ## the pictures of Grafana's dashboards in docs/images, drawn by Grafana's panels from five minutes of the demo
+	cp test/alerts/boards/board.cjs .tools/boards/ && cd .tools/boards && node_modules/.bin/esbuild board.cjs --bundle --log-level=error --outfile=dist/board.js \
+		--define:process.env.NODE_ENV='"production"' --define:global=window --loader:.ttf=dataurl --loader:.svg=dataurl
+	go test -tags alerts,boards -count=1 -run TestPicturesOfTheDashboards ./test/alerts -pictures $(CURDIR)/docs/images -bundle $(CURDIR)/.tools/boards/dist/board.js
 
 .PHONY: prometheus
 prometheus:
@@ -200,6 +207,12 @@ $(AXE):
 	@command -v npm > /dev/null || .ci/need npm npm
 	npm install --silent --no-audit --no-fund --no-save --ignore-scripts --prefix .tools/axe axe-core@4.14.1
 	touch $@
+
+# Grafana's panels, for the pictures of the dashboards only.
+$(BOARDS): test/alerts/boards/package.json
+	@command -v npm > /dev/null || .ci/need npm npm
+	mkdir -p .tools/boards && cp $< .tools/boards/
+	cd .tools/boards && npm install --silent --no-audit --no-fund --ignore-scripts && touch installed
 
 .PHONY: clean
 clean: ## remove what was built, but not the tools

@@ -28,20 +28,29 @@ func picture(t *testing.T, prometheus string) {
 	if *pictures == "" {
 		return
 	}
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(tool(t, "chromium")), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1200, 900),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true))...)
-	defer stop()
-	tab, end := chromedp.NewContext(allocator)
+	tab, end := browser(t, 1200, 900)
 	defer end()
-	tab, cancel := context.WithTimeout(tab, time.Minute)
-	defer cancel()
 	shot, err := photograph(tab, prometheus+"/classic/alerts")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(*pictures, "alerts.png"), shot, 0o644)
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// browser is a tab of a Chromium with nothing in it.
+func browser(t *testing.T, width, height int) (tab context.Context, end func()) {
+	t.Helper()
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(tool(t, "chromium")), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(width, height),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true))...)
+	tab, closeTab := chromedp.NewContext(allocator)
+	tab, cancel := context.WithTimeout(tab, time.Minute)
+	return tab, func() {
+		cancel()
+		closeTab()
+		stop()
 	}
 }
 

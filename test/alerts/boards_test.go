@@ -1,0 +1,122 @@
+//go:build boards
+
+package alerts
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+var (
+	bundle = flag.String("bundle", "", "`file` with test/alerts/boards, as one script: make boards")
+	during = flag.Duration("during", 4*time.Minute, "how long the demo is watched before the pictures are taken")
+)
+
+// TestPicturesOfTheDashboards shows deploy/grafana with the demo's locks: the panels are those of Grafana's libraries, the numbers those that
+// a real Prometheus scraped from real programs.
+func TestPicturesOfTheDashboards(t *testing.T) {
+	if *bundle == "" || *pictures == "" {
+		t.Fatal("run this by make boards")
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./cmd/mutexdev")
+	build.Dir = top
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	prometheus := watchedDemo(t)
+	time.Sleep(*during)
+	for board, rows := range map[string]int{"locks": 31, "unlocker": 28} {
+		shot, err := drawn(t, page(t, board, prometheus, rows))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(*pictures, "grafana-"+board+".png"), shot, 0o644)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", board, err)
+		}
+	}
+}
+
+// watchedDemo is a Prometheus that scrapes a demo with the labels that a cluster would give it.
+func watchedDemo(t *testing.T) (prometheus string) {
+	t.Helper()
+	etcd, unlocker, ops := freeAddr(t), freeAddr(t), freeAddr(t)
+	start(t, filepath.Join(bin, "mutexdev"), "--speed=2", "--etcd.listen-address="+etcd, "--unlocker.listen-address="+unlocker, "--web.listen-address="+freeAddr(t))
+	start(t, filepath.Join(bin, "mutexdash"), "--etcd.endpoints="+etcd, "--web.listen-address="+freeAddr(t), "--web.ops-address="+ops)
+	config := fmt.Sprintf(`
+global: {scrape_interval: 2s, scrape_timeout: 2s}
+scrape_configs:
+  - {job_name: unlocker, static_configs: [{targets: [%q], labels: {cluster: eu, namespace: locking}}]}
+  - {job_name: mutexdash, static_configs: [{targets: [%q], labels: {cluster: eu, namespace: locking}}]}
+`, unlocker, ops)
+	addr := freeAddr(t)
+	start(t, tool(t, "prometheus"), "--config.file="+file(t, "prometheus.yml", config), "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+addr, "--log.level=warn")
+	return "http://" + addr
+}
+
+// page serves the upper rows of a dashboard.
+func page(t *testing.T, name, prometheus string, rows int) (url string) {
+	t.Helper()
+	var board struct {
+		Panels []json.RawMessage `json:"panels"`
+	}
+	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/"+name+".json")), &board); err != nil {
+		t.Fatal(err)
+	}
+	upper := board.Panels[:0]
+	for _, raw := range board.Panels {
+		var p struct{ GridPos struct{ Y int } }
+		if err := json.Unmarshal(raw, &p); err != nil {
+			t.Fatal(err)
+		}
+		if p.GridPos.Y < rows {
+			upper = append(upper, raw)
+		}
+	}
+	board.Panels = upper
+	picture, err := json.Marshal(map[string]any{"board": board, "prometheus": prometheus, "seconds": int(during.Seconds()) - 10, "width": 1400})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="board.css"><body style="margin: 0"><div id="board"></div>`+
+			`<script>window.picture = %s</script><script src="board.js"></script>`, picture)
+	})
+	mux.Handle("GET /", http.FileServer(http.Dir(filepath.Dir(*bundle))))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// drawn is the picture of a page that says when it is complete.
+func drawn(t *testing.T, url string) (shot []byte, err error) {
+	t.Helper()
+	tab, end := browser(t, 1400, 900)
+	defer end()
+	if err := chromedp.Do(tab, chromedp.Navigate(url)); err != nil {
+		return nil, err
+	}
+	said := ""
+	for said == "" && tab.Err() == nil {
+		if said, err = chromedp.Run(tab, chromedp.Evaluate[string](`window.drawn ?? ""`)); err != nil {
+			return nil, err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if said != "yes" {
+		return nil, fmt.Errorf("the page says %s (%w)", strings.TrimSpace(said), context.Cause(tab))
+	}
+	return chromedp.Run(tab, chromedp.FullScreenshot(100))
+}
