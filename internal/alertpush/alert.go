@@ -15,6 +15,7 @@ const (
 	lockExpired      = "UnlockerLockExpired"
 	lockAutoUnlocked = "UnlockerLockAutoUnlocked"
 	lockMalformed    = "UnlockerLockMalformed"
+	deadlocked       = "UnlockerDeadlock"
 )
 
 // The slack of the alerts, as in the rules.
@@ -22,10 +23,11 @@ const (
 	expiredFor   = 5 * time.Minute  // past the deadline before it is critical that the lock is still there
 	malformedFor = 15 * time.Minute // since it was first seen
 	removedFor   = 15 * time.Minute // that the removal of a lock is told
+	deadlockFor  = time.Minute      // that processes wait for each other
 )
 
-// key is what tells alerts apart.
-type key struct{ name, lock string }
+// key is what tells alerts apart: the lock or, of processes that wait for each other, all the locks and who holds them.
+type key struct{ name, lock, locks, holders string }
 
 // alert is one alert as it is now.
 type alert struct {
@@ -54,7 +56,7 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, tell func(need)
 	v := staleness.Judge(r, p.c.Policy, now)
 	next = v.Next
 	about := func(name, severity string, starts time.Time) {
-		tell(need{key{name, metadata.NameLabel(r.Name)}, severity, starts, r})
+		tell(need{key{name: name, lock: metadata.NameLabel(r.Name)}, severity, starts, r})
 	}
 	switch seen := now.Mono - r.Seen.First; {
 	case v.State == staleness.Malformed && seen < malformedFor:

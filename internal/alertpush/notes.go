@@ -59,7 +59,7 @@ func (p *Pusher) write(n need, frame string) alert {
 func (p *Pusher) removed(e metadata.Ending) alert {
 	h := holder{lock: e.Lock, owner: e.Owner, host: e.Hostname, purpose: e.Purpose}
 	a := alert{
-		key: key{lockAutoUnlocked, metadata.NameLabel(e.Lock)}, severity: "warning",
+		key: key{name: lockAutoUnlocked, lock: metadata.NameLabel(e.Lock)}, severity: "warning",
 		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
 	}
 	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", text(e.Lock)),

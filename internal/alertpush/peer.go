@@ -154,7 +154,12 @@ func (p *peer) posted(a alert, now time.Time) posted {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels["alertname"], labels["lock"], labels["severity"] = a.name, a.lock, a.severity
+	labels["alertname"], labels["severity"] = a.name, a.severity
+	for name, value := range map[string]string{"lock": a.lock, "locks": a.locks, "holders": a.holders} {
+		if value != "" || name == "lock" && a.locks == "" {
+			labels[name] = value
+		}
+	}
 	ends := a.ends
 	if ends.IsZero() {
 		ends = now.Add(forgetAfter * p.c.Resend)

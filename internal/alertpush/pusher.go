@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -31,6 +32,8 @@ type Config struct {
 	Changed func() <-chan struct{} // is closed when Locks changed
 	Clock   func() time.Duration   // the monotonic clock that stamped Record.Seen
 	Now     func() time.Time       // the wall clock; time.Now when nil
+	// Deadlocks are the processes that wait for each other, the oldest circle first. Nil: nobody asks.
+	Deadlocks func() []deadlock.Circle
 	// Backtrace reads where in the code the lock was taken by the hold with this uuid; empty when it is not known. Nil: nobody asks.
 	Backtrace func(ctx context.Context, lock, uuid string) (string, error)
 
@@ -45,9 +48,10 @@ type Pusher struct {
 	metrics *metrics
 
 	// Only Run touches these.
-	book book
-	seen []*metadata.Record // at the last look
-	next time.Time          // when there may be something new though nothing changed; zero = never
+	book  book
+	seen  []*metadata.Record // at the last look
+	stuck []deadlock.Circle  // at the last look
+	next  time.Time          // when there may be something new though nothing changed; zero = never
 
 	mu    sync.Mutex
 	ended []metadata.Ending // since the last look
@@ -151,14 +155,15 @@ func (p *Pusher) wait(ctx context.Context, changed <-chan struct{}, d time.Durat
 // look finds out what there is to say, and tells the peers all of it or what is new. It returns when to look again if nothing changes.
 func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	now := staleness.Moment{Wall: p.c.Now(), Mono: p.c.Clock()}
-	locks, ended := p.c.Locks(), p.takeEnded()
-	if due := !p.next.IsZero() && !now.Wall.Before(p.next); !again && !due && len(ended) == 0 && identical(locks, p.seen) {
+	locks, ended, stuck := p.c.Locks(), p.takeEnded(), p.circles()
+	if due := !p.next.IsZero() && !now.Wall.Before(p.next); !again && !due && len(ended) == 0 && identical(locks, p.seen) && alike(stuck, p.stuck) {
 		return p.next // something else changed
 	}
 	p.book.open()
 	var needs []need
 	needs, p.next = p.needs(locks, now)
 	news := p.enter(ctx, needs)
+	news = append(news, p.enterCircles(stuck, now.Wall)...)
 	for _, e := range ended {
 		news = append(news, p.book.enter(p.removed(e), e.UUID))
 	}
@@ -166,7 +171,7 @@ func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	if again {
 		news = p.book.all()
 	}
-	p.seen = locks
+	p.seen, p.stuck = locks, stuck
 	p.metrics.alerts.Set(float64(p.book.going(now.Wall)))
 	for _, peer := range p.peers {
 		peer.tell(news)

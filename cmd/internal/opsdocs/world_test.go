@@ -80,11 +80,11 @@ func late() map[string][]string {
 	return map[string][]string{
 		"unlocker": {
 			"unlocker_locks", "unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_last_auto_unlock_timestamp_seconds", "unlocker_clock_offset_seconds",
-			"unlocker_etcd_alarm", "unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
+			"unlocker_etcd_alarm", "unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds", "unlocker_deadlock_since_timestamp_seconds",
 		},
 		"mutexdash": {
 			"mutexdash_locks", "mutexdash_http_requests_total", "mutexdash_http_request_duration_seconds", "mutexdash_etcd_alarm",
-			"mutexdash_longest_waiter_timestamp_seconds", "mutexdash_oldest_lock_timestamp_seconds",
+			"mutexdash_longest_waiter_timestamp_seconds", "mutexdash_oldest_lock_timestamp_seconds", "mutexdash_deadlock_since_timestamp_seconds",
 		},
 	}
 }

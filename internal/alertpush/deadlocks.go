@@ -1,0 +1,79 @@
+package alertpush
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/deadlock"
+)
+
+// mostCircles is how many circles of processes are told at once, the oldest ones; mostSteps how many waits of each.
+const mostCircles, mostSteps = 20, 10
+
+// circles are those that are told of, or will be soon.
+func (p *Pusher) circles() []deadlock.Circle {
+	if p.c.Deadlocks == nil {
+		return nil
+	}
+	all := p.c.Deadlocks()
+	return all[:min(len(all), mostCircles)]
+}
+
+// alike tells whether two looks have found the same.
+func alike(a, b []deadlock.Circle) bool {
+	return slices.EqualFunc(a, b, func(a, b deadlock.Circle) bool {
+		return a.Since.Equal(b.Since) && slices.EqualFunc(a.Waits, b.Waits, func(a, b deadlock.Wait) bool { return a.Who == b.Who && a.Lock == b.Lock })
+	})
+}
+
+// enterCircles notes in the book which circles have been there for long enough, and returns what is new in it.
+func (p *Pusher) enterCircles(circles []deadlock.Circle, now time.Time) (news []alert) {
+	for _, c := range circles {
+		if c.Since.IsZero() {
+			continue // nobody says for how long
+		}
+		if due := c.Since.Add(deadlockFor); now.Before(due) {
+			p.next = earlier(p.next, due)
+			continue
+		}
+		a := p.stuckAlert(c)
+		if before := p.book[a.key]; before == nil || !before.same(a) {
+			news = append(news, a)
+		}
+		p.book.enter(a, "")
+	}
+	return news
+}
+
+// stuckAlert is the alert about processes that wait for each other.
+func (p *Pusher) stuckAlert(c deadlock.Circle) alert {
+	locks, holders := c.Labels()
+	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}
+	a.notes = map[string]string{
+		"summary":     "Processes wait for each other's locks: " + text(locks) + ".",
+		"description": told(c) + " None of them gets on until one gives up, or one of their locks is removed at its deadline, unless they do several things at once.",
+		"runbook_url": runbooks + strings.ToLower(deadlocked),
+	}
+	if p.c.Dashboard != "" {
+		a.notes["dashboard"] = p.c.Dashboard + "waiting"
+	}
+	return a
+}
+
+// told says who waits for what, a sentence for each.
+func told(c deadlock.Circle) string {
+	var sentences []string
+	for _, w := range c.Waits[:min(len(c.Waits), mostSteps)] {
+		held := text(w.Held[0].String())
+		if others := len(w.Held) - 1; others > 0 {
+			held += fmt.Sprintf(" and %d more", others)
+		}
+		sentences = append(sentences, fmt.Sprintf("%s waits for %s, held by %s.", text(w.Who.String()), text(w.Lock), held))
+	}
+	if more := len(c.Waits) - len(sentences); more > 0 {
+		sentences = append(sentences, fmt.Sprintf("There are %d more in the circle.", more))
+	}
+	return strings.Join(sentences, " ")
+}
