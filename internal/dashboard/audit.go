@@ -24,6 +24,7 @@ type actionView struct {
 	At             *moment
 	Actor          string
 	Source, Client string
+	Agent          string // the person's program
 	Name, URL      string
 	Holder         string
 	Reason, Ticket string
@@ -46,7 +47,7 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 	v.Matched = matched
 	for _, a := range found {
 		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
-		v.Actions = append(v.Actions, actionView{At: v.since(a.At.Time), Actor: clip(a.Actor, maxLineShown), Source: a.Source, Client: clip(a.Client, maxWordShown), Name: clip(a.Lock, maxNameShown),
+		v.Actions = append(v.Actions, actionView{At: v.since(a.At.Time), Actor: clip(a.Actor, maxLineShown), Source: a.Source, Client: clip(a.Client, maxWordShown), Agent: clip(a.UserAgent, maxWordShown), Name: clip(a.Lock, maxNameShown),
 			URL: d.urls.Lock(a.Lock, hold.HistoryID()), Holder: clip(a.Holder, 2*maxLineShown), Reason: clip(a.Reason, 4*maxReason), Ticket: clip(a.Ticket, 4*maxTicket), Result: a.Result})
 	}
 	if next != (pastCursor{}) {

@@ -15,6 +15,8 @@ import (
 type caller struct {
 	name   string // empty when nobody told
 	client string // address, as far as it can be known
+	agent  string // program, as it calls itself
+	origin string // scheme and host by which it came
 	source Source
 	rights []Permission
 	why    string // there is no name, though there should be
@@ -53,7 +55,7 @@ func (d *Dashboard) identify(next http.Handler) http.Handler {
 func (d *Dashboard) whoAsks(r *http.Request) caller {
 	a := &d.config.Access
 	peer := peerOf(r)
-	c := caller{source: a.Source, client: a.clientOf(r, peer)}
+	c := caller{source: a.Source, client: a.clientOf(r, peer), agent: plain(clip(r.UserAgent(), maxLogged)), origin: d.urls.originFor(r)}
 	var groups []string
 	switch a.Source {
 	case SourceNone:

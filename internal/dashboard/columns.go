@@ -16,11 +16,11 @@ type sheet struct {
 }
 
 func (d *Dashboard) sheet(c caller, rows []*row, at lens, l listRequest) sheet {
-	s := sheet{Columns: d.columns(l), Rows: make([]rowView, len(rows))}
+	s, view := sheet{Columns: d.columns(l), Rows: make([]rowView, len(rows))}, l.view(d.urls)
 	s.Wide = len(s.Columns) - 1
 	for i, r := range rows {
 		s.Rows[i] = d.rowView(c, r, at, l)
-		s.Rows[i].Wide = s.Wide
+		s.Rows[i].Wide, s.Rows[i].URL = s.Wide, d.urls.LockFrom(r.Name, r.UUID, view)
 	}
 	return s
 }

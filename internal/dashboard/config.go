@@ -29,6 +29,8 @@ type Config struct {
 	Unlockers func() []Unlocker
 	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
 	Foreign func() (sample []string, total int)
+	// Members returns what each endpoint of etcd said of itself last. Nil, or no member: that is not known.
+	Members func() []Member
 	// Fresh tells how current all of the above is.
 	Fresh func() Freshness
 	// Document reads one lock from etcd, with the revision it was read at. No Fields: nobody holds it.
@@ -65,6 +67,7 @@ type Config struct {
 	Version        string
 	Layout         metadata.Layout // of the keys in etcd, for status and hints
 	Endpoints      []string        // of etcd, as people may see them
+	Settings       []Setting       // flags that are not at their default, without secrets
 	HideBacktraces bool
 	MinRefresh     time.Duration // pages look no more often
 	Links          []Link        // on the page of a lock
@@ -78,6 +81,18 @@ type Unlocker struct {
 	metadata.Presence
 	Arrived time.Time // when the record was seen, on our clock
 }
+
+// Member is an endpoint of etcd.
+type Member struct {
+	Endpoint    string // as people may see it
+	Role        string // leader, follower, learner; empty when it did not answer
+	Version     string
+	Size, Quota int64 // bytes of its store, and how many it may grow to; 0 = not known
+	Problem     string
+}
+
+// Setting is a flag and its value.
+type Setting struct{ Name, Value string }
 
 // Freshness tells how current the picture of the locks is.
 type Freshness struct {

@@ -34,7 +34,7 @@ func endedWord(ended string) string {
 func (d *Dashboard) endedPage(c caller, v *lockView) lockPage {
 	e := v.ending
 	p := lockPage{page: d.page(c, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.row == nil}
-	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(e.Lock), d.urls.To("")
+	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(e.Lock), d.urls.Back(v.view)
 	p.Ended = &endedView{Word: endedWord(e.Ended), When: p.age(e.EndedAt.Time), By: e.By, Why: e.Why, Owner: e.Owner,
 		Host: hostPID(e.Hostname, e.PID), UUID: e.UUID}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {

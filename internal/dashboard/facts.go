@@ -24,12 +24,22 @@ type timeFact struct {
 func facts(r *row, v *lockView) []fact {
 	list := []fact{
 		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", number64(r.PID)}, {"hold", r.UUID}, {"fencing token", number64(r.Token)},
-		{"record revision", number64(r.Revision)}, {"written by", v.document.Client},
+		{"record revision", number64(r.Revision)}, {"written by", v.document.Client}, {"extended", extended(v.document.Fields)},
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
 	}
 	return slices.DeleteFunc(list, func(f fact) bool { return f.Value == "" })
+}
+
+// extended is how often the holder moved the deadline: each time writes its key once more.
+func extended(fields []metadata.Field) string {
+	for _, f := range fields {
+		if f.Name == metadata.FieldAutoUnlockAt && f.Version > 1 {
+			return plural(int(f.Version-1), "time", "times")
+		}
+	}
+	return ""
 }
 
 // number64 is a number that 0 stands for the lack of.

@@ -16,6 +16,7 @@ const readTimeout = 2 * time.Second
 type lockView struct {
 	*row                       // the current hold; nil when nobody holds the lock, or several do
 	lock     string            // the name that was asked for
+	view     string            // of the list, that led here
 	shares   []*row            // those who share the lock now
 	document metadata.Document // empty when etcd could not be read
 	revision int64             // of etcd at the read
@@ -37,7 +38,7 @@ func (d *Dashboard) find(r *http.Request) (*lockView, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	v := &lockView{row: s.find(name), lock: name, shares: s.shares(name)}
+	v := &lockView{row: s.find(name), lock: name, view: d.urls.fromView(r), shares: s.shares(name)}
 	d.read(ctx, v, name)
 	if hold := r.URL.Query().Get("hold"); hold != "" && (v.row == nil || v.UUID != hold) {
 		v.asked = hold

@@ -113,22 +113,23 @@ func (d *Dashboard) actions(ctx context.Context) ([]metadata.Action, error) {
 
 // actionJSON is an entry of the audit trail.
 type actionJSON struct {
-	ID       string   `json:"id"`
-	At       *string  `json:"at"`
-	AtIn     *float64 `json:"at_in_seconds"`
-	Actor    string   `json:"actor"`
-	Source   string   `json:"source"`
-	Client   *string  `json:"client"`
-	Action   string   `json:"action"`
-	Name     string   `json:"name"`
-	NameB64  string   `json:"name_b64,omitempty"`
-	Hold     *string  `json:"hold"`
-	Token    *string  `json:"token"`
-	Revision string   `json:"revision"` // of the record as the person saw it
-	Holder   string   `json:"holder"`
-	Reason   string   `json:"reason"`
-	Ticket   *string  `json:"ticket"`
-	Result   string   `json:"result"`
+	ID        string   `json:"id"`
+	At        *string  `json:"at"`
+	AtIn      *float64 `json:"at_in_seconds"`
+	Actor     string   `json:"actor"`
+	Source    string   `json:"source"`
+	Client    *string  `json:"client"`
+	UserAgent *string  `json:"user_agent"`
+	Action    string   `json:"action"`
+	Name      string   `json:"name"`
+	NameB64   string   `json:"name_b64,omitempty"`
+	Hold      *string  `json:"hold"`
+	Token     *string  `json:"token"`
+	Revision  string   `json:"revision"` // of the record as the person saw it
+	Holder    string   `json:"holder"`
+	Reason    string   `json:"reason"`
+	Ticket    *string  `json:"ticket"`
+	Result    string   `json:"result"`
 }
 
 func (d *Dashboard) auditAPI(r *http.Request) (answer, error) {
@@ -146,7 +147,7 @@ func (d *Dashboard) auditAPI(r *http.Request) (answer, error) {
 	now, list := d.config.Now(), []actionJSON{}
 	found, matched, next := d.foundActions(p, all)
 	for _, a := range found {
-		j := actionJSON{ID: a.ID, Actor: a.Actor, Source: a.Source, Client: known(a.Client), Action: a.Action, Name: a.Lock, NameB64: nameB64(a.Lock), Hold: known(a.UUID),
+		j := actionJSON{ID: a.ID, Actor: a.Actor, Source: a.Source, Client: known(a.Client), UserAgent: known(a.UserAgent), Action: a.Action, Name: a.Lock, NameB64: nameB64(a.Lock), Hold: known(a.UUID),
 			Token: known(number64(a.Token)), Revision: strconv.FormatInt(a.Revision, 10), Holder: a.Holder, Reason: a.Reason, Ticket: known(a.Ticket), Result: a.Result}
 		j.At, j.AtIn = instants(a.At.Time, now)
 		list = append(list, j)

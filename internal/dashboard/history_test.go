@@ -39,7 +39,7 @@ func lived(t testing.TB) *scene {
 	s := busy()
 	s.over(stuck, metadata.EndedForced, "ann@example.org", "the pod is dead, node lost", 3*time.Hour, 2*time.Hour)
 	s.over("catalog/sync/eu", metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", 9*time.Hour, 8*time.Hour)
-	s.actions = []metadata.Action{{ID: "a1", At: metadata.Time{Time: s.now.Add(-2 * time.Hour)}, Actor: "ann@example.org", Source: "header", Client: "198.51.100.7", Action: "force-unlock",
+	s.actions = []metadata.Action{{ID: "a1", At: metadata.Time{Time: s.now.Add(-2 * time.Hour)}, Actor: "ann@example.org", Source: "header", Client: "198.51.100.7", UserAgent: "curl/8.5.0", Action: "force-unlock",
 		Lock: stuck, UUID: uuid("x"), Token: 7, Revision: 9, Holder: "billing on billing-1:3 for 1h", Reason: "the pod is dead, node lost", Ticket: "OPS-12", Result: "success"}}
 	return s
 }
@@ -159,7 +159,7 @@ func TestHistoryComesInPagesWithoutLossOrDouble(t *testing.T) {
 func TestAuditShowsWhoDidWhat(t *testing.T) {
 	s := lived(t)
 	d := s.dashboard(t, withAudit)
-	wantWords(t, ok(t, d, "/audit"), "2h ago 2026-11-21 01:12:41 UTC ann@example.org header, 198.51.100.7", stuck, "billing on billing-1:3 for 1h", "the pod is dead, node lost OPS-12")
+	wantWords(t, ok(t, d, "/audit"), "2h ago 2026-11-21 01:12:41 UTC ann@example.org header, 198.51.100.7 curl/8.5.0 "+stuck, "billing on billing-1:3 for 1h", "the pod is dead, node lost OPS-12")
 	wantWords(t, ok(t, d, "/audit?q=bob"), "No action matches. 1 hidden by this search.")
 	if page := ok(t, d, "/api/v1/audit?q=owner:ann"); !strings.Contains(page, `"actor":"ann@example.org"`) || !strings.Contains(page, `"matched":1`) {
 		t.Errorf("the API says %s", page)

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -44,11 +45,15 @@ func infested() *scene {
 	s.foreign = hostile()
 	s.unlockers[0].HeldBack, s.unlockers[0].ID, s.unlockers[0].Mode = hostile(), hostile()[0], hostile()[9]
 	s.fresh.Cause = hostile()[7]
+	for _, text := range hostile() {
+		s.members = append(s.members, dashboard.Member{Endpoint: text, Role: text, Version: text, Problem: text})
+		s.settings = append(s.settings, dashboard.Setting{Name: text, Value: text})
+	}
 	for i, text := range hostile() {
 		record := s.documents[text].Record
 		ending := metadata.NewEnding(&record, metadata.EndedForced, text, text, s.now)
 		s.endings[fmt.Sprint(i)] = &ending
-		s.actions = append(s.actions, metadata.Action{ID: text, At: metadata.Time{Time: s.now}, Actor: text, Source: text, Client: text, Lock: text, UUID: text, Token: int64(i), Holder: text, Reason: text,
+		s.actions = append(s.actions, metadata.Action{ID: text, At: metadata.Time{Time: s.now}, Actor: text, Source: text, Client: text, UserAgent: text, Lock: text, UUID: text, Token: int64(i), Holder: text, Reason: text,
 			Ticket: text, Result: text})
 	}
 	return s

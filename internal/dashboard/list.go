@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -27,8 +28,9 @@ const (
 
 func pageLimits() []int { return []int{50, 100, maxLimit} }
 
-func parseList(r *http.Request) listRequest {
-	v := r.URL.Query()
+func parseList(r *http.Request) listRequest { return parseListValues(r.URL.Query()) }
+
+func parseListValues(v url.Values) listRequest {
 	l := listRequest{
 		query: parseQuery(v.Get("q")), order: parseOrder(v.Get("sort")), limit: defaultLimit,
 		after: v.Get("after"), before: v.Get("before"), full: v.Get("density") == "full",
@@ -62,6 +64,12 @@ func (l listRequest) link(u urls, change func(*listRequest), cursor ...string) s
 		group = "owner"
 	}
 	return u.To("", append([]string{"q", l.query.text, "sort", sort, "limit", limit, "density", density, "cols", strings.Join(l.cols, ","), "group", group}, cursor...)...)
+}
+
+// view are the parameters of the list that are not at their default, for the way back to it.
+func (l listRequest) view(u urls) string {
+	_, parameters, _ := strings.Cut(l.link(u, nil, "after", l.after, "before", l.before), "?")
+	return parameters
 }
 
 // listPage is the list of locks.
@@ -175,6 +183,7 @@ func (d *Dashboard) listPage(c caller, s *snapshot, l listRequest, found *result
 	}
 	v.Fragment = l.link(d.urls, nil, "after", l.after, "before", l.before, "fragment", "rows")
 	v.JSON = d.urls.To("api/v1/locks", "q", l.query.text, "sort", v.Sort)
+	v.CSV = d.urls.To("locks.csv", "q", l.query.text, "sort", v.Sort)
 	v.Verdict = d.verdict(s, v.lens)
 	if v.Icon.Look != "stale" {
 		v.Icon = iconOf(s.all)

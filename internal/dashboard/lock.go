@@ -68,7 +68,7 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	row := v.row
 	p := lockPage{page: d.page(c, row.Name), Name: row.Name, Look: row.look, Purpose: row.Purpose, Problems: row.Problems}
 	p.Follows = true
-	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(row.Name), d.urls.To("")
+	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(row.Name), d.urls.Back(v.view)
 	p.Icon = icon{Look: row.look}
 	p.Unread, p.Recorded = v.unread, d.config.Waiters != nil
 	p.Sentence = holderSentence(row, p.lens)
@@ -110,7 +110,7 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	case p.stale || v.unread != "":
 		p.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
 	default:
-		p.Force = d.urls.Unlock(row.Name, row.UUID)
+		p.Force = d.urls.Unlock(row.Name, row.UUID, v.view)
 	}
 	p.Fields = d.fieldViews(c, v.document)
 	return p

@@ -3,6 +3,8 @@ package dashboard_test
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +17,7 @@ import (
 func TestLockPageAnswersWhoWhereWhatForAndWhatNext(t *testing.T) {
 	page := ok(t, busy().dashboard(t), "/lock?name=billing/invoice-run")
 	wantWords(t, page,
-		"expiring billing/invoice-run copy Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in 1:42 under 2 minutes.",
+		"expiring billing/invoice-run Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in 1:42 under 2 minutes.",
 		"nightly invoices, tenant 41 last progress: 1842 of 2210",
 		"locked 22m ago 2026-11-21 02:50:41 UTC", "alert 14m ago 2026-11-21 02:58:41 UTC", "auto-unlock in 1:42 under 2 minutes 2026-11-21 03:14:23 UTC",
 		"hold "+uuid("billing/invoice-run"), "fencing token 918274",
@@ -139,7 +141,7 @@ func TestHoldThatEndedTellsHowAndWhoHoldsTheLockNow(t *testing.T) {
 	s.endings["old"] = &old
 	d := s.dashboard(t)
 	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=old"),
-		"auto-unlocked billing/invoice-run copy This hold ended 40s ago (auto-unlocked by eu-1). its deadline passed Now: Held by billing on billing-7f9c:17",
+		"auto-unlocked billing/invoice-run This hold ended 40s ago (auto-unlocked by eu-1). its deadline passed Now: Held by billing on billing-7f9c:17",
 		"owner ops", "ended 40s ago 2026-11-21 03:12:01 UTC")
 	data, _ := fetch[map[string]any](t, d, "/api/v1/lock?name=billing/invoice-run&hold=old")
 	if ended := data["ended"].(map[string]any); ended["how"] != "auto_unlocked" || ended["by"] != "eu-1" || data["hold"] != uuid("billing/invoice-run") {
@@ -214,4 +216,49 @@ func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestLockPageSaysHowOftenTheDeadlineWasMoved(t *testing.T) {
+	s := busy()
+	d := s.dashboard(t)
+	if page := words(ok(t, d, "/lock?name="+stuck)); strings.Contains(page, "extended") {
+		t.Errorf("the page tells of extensions of which nothing is known: %s", page)
+	}
+	for i, f := range s.documents[stuck].Fields {
+		if f.Name == metadata.FieldAutoUnlockAt {
+			s.documents[stuck].Fields[i].Version = 15
+		}
+	}
+	wantWords(t, ok(t, d, "/lock?name="+stuck), "extended 14 times")
+}
+
+func TestLockPageLeadsBackToTheViewOfTheListThatLedToIt(t *testing.T) {
+	d, _ := operated(t, busy())
+	view := "/?q=state:alerting+owner:billing&sort=-held&density=full"
+	page := func(link string) string { return get(d, link, "X-Forwarded-User", "chief").Body.String() }
+	lock := ""
+	for _, link := range attributes(page(view), "href") {
+		if strings.HasPrefix(link, "/lock?name="+stuck) && strings.Contains(link, "&from=") {
+			lock = link
+		}
+	}
+	if links := attributes(page(lock), "href"); !slices.Contains(links, view) {
+		t.Fatalf("from %s the page %s leads to %q", view, lock, links)
+	}
+	unlock := strings.Replace(lock, "/lock?", "/unlock?", 1)
+	if !slices.Contains(attributes(page(lock), "href"), unlock) || !slices.Contains(attributes(page(unlock), "href"), lock) {
+		t.Errorf("the page that asks loses the way back")
+	}
+	for _, from := range []string{"q=%zz", "//evil.example", "https://evil.example/?q=x", "sort=<b>&limit=-1", strings.Repeat("q", 5000)} {
+		for _, link := range attributes(page("/lock?name="+stuck+"&from="+url.QueryEscape(from)), "href") {
+			if strings.Contains(link, "evil") || strings.Contains(link, "zz") || strings.Contains(link, "<") {
+				t.Errorf("from=%.20s makes the link %s", from, link)
+			}
+		}
+	}
+	for _, link := range attributes(page("/"), "href") {
+		if strings.Contains(link, "from=") {
+			t.Errorf("the list as it always is makes the longer link %s", link)
+		}
+	}
 }

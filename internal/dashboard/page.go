@@ -22,12 +22,14 @@ type page struct {
 	Now         int64 // the same in milliseconds, by which the browser's clock is corrected
 	Icon        icon
 	JSON        string // the page as JSON
+	CSV         string // and as a table for other programs
 	Banner      sentence
 	Follows     bool    // the page goes on with the locks by itself
 	Least       float64 // seconds between two looks of the page at least
 	Caller      string
-	Inside      bool // the caller may view locks
-	Audits      bool // the caller may see the audit trail
+	Origin      string // by which the caller reached the page
+	Inside      bool   // the caller may view locks
+	Audits      bool   // the caller may see the audit trail
 }
 
 // freshView is how current the page is.
@@ -37,6 +39,14 @@ type freshView struct {
 	At       string // time of day of the last sign of life
 	Revision int64
 	Cause    string
+}
+
+// Curl is the command that gets the page as JSON; what a caller needs to be known by is for the caller to add.
+func (p page) Curl() string {
+	if p.JSON == "" {
+		return ""
+	}
+	return "curl -s " + shell(p.Origin+p.JSON)
 }
 
 // lens is how locks are to be looked at now.
@@ -56,6 +66,7 @@ func (d *Dashboard) page(c caller, title string) page {
 		lens:        lens{now: now, stale: level == stale},
 		Least:       d.config.MinRefresh.Seconds(),
 		Caller:      c.name,
+		Origin:      c.origin,
 		Inside:      c.may(View),
 		Audits:      c.may(Audit),
 		Title:       joinTitle(title, d.config.Title, d.config.Environment),

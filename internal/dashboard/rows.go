@@ -40,7 +40,7 @@ type rowView struct {
 
 func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 	v := rowView{
-		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: clip(r.Name, maxNameShown), URL: d.urls.Lock(r.Name, r.UUID),
+		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: clip(r.Name, maxNameShown),
 		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID), Held: at.age(r.LockedAt), Alert: at.alert(r.verdict.AlertAt),
 		Unlock: at.unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.age(r.longest),
 		Share: r.share.words(), Extra: extras(r, at, l.cols),

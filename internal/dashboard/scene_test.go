@@ -38,6 +38,8 @@ type scene struct {
 	actions   []metadata.Action
 	relists   uint64
 	revision  int64
+	members   []dashboard.Member
+	settings  []dashboard.Setting
 	log       strings.Builder
 }
 
@@ -63,6 +65,7 @@ func (s *scene) config() dashboard.Config {
 		Queues:    func() map[string][]metadata.Waiter { return s.queues },
 		Waiters:   func(lock string) []metadata.Waiter { return s.queues[lock] },
 		Unlockers: func() []dashboard.Unlocker { return s.unlockers },
+		Members:   func() []dashboard.Member { return s.members },
 		Foreign:   func() ([]string, int) { return s.foreign, len(s.foreign) },
 		Fresh:     read(s, func() dashboard.Freshness { return s.fresh }),
 		Document: func(_ context.Context, lock string) (metadata.Document, int64, error) {
@@ -83,7 +86,7 @@ func (s *scene) config() dashboard.Config {
 		Explain: func(err error) string { return err.Error() },
 		Now:     read(s, func() time.Time { return s.now }),
 		Policy:  staleness.DefaultPolicy(), Log: zerolog.New(zerolog.SyncWriter(&s.log)), Layout: layout, Version: "v1", Environment: "prod-eu",
-		Endpoints: []string{"etcd-0:2379"},
+		Endpoints: []string{"etcd-0:2379"}, Settings: s.settings,
 	}
 }
 
@@ -267,17 +270,22 @@ func names(t testing.TB, d http.Handler, url string) []string {
 // words is the text of a page in one line, as a reader sees it.
 func words(page string) string {
 	var text strings.Builder
+	script := false // inside of a button that only scripts show
 	walk(page, func(token xml.Token) {
 		if chars, isText := token.(xml.CharData); isText {
-			text.Write(chars)
+			if !script {
+				text.Write(chars)
+			}
 			return
 		}
 		switch e := token.(type) { // what does not begin a new word
 		case xml.StartElement:
+			script = e.Name.Local == "button" && strings.HasSuffix(classOf(e), " js")
 			if inline[e.Name.Local] || e.Name.Local == "span" && len(e.Attr) > 0 && e.Attr[0].Value == "esc" {
 				return
 			}
 		case xml.EndElement:
+			script = false
 			if inline[e.Name.Local] || e.Name.Local == "span" {
 				return
 			}
@@ -288,6 +296,15 @@ func words(page string) string {
 }
 
 var inline = map[string]bool{"bdi": true, "b": true, "time": true, "a": true, "code": true}
+
+func classOf(e xml.StartElement) string {
+	for _, a := range e.Attr {
+		if a.Name.Local == "class" {
+			return a.Value
+		}
+	}
+	return ""
+}
 
 // walk reads HTML and calls each for every token; the error is nil for a page that is well-formed.
 func walk(page string, each func(xml.Token)) error {

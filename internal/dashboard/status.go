@@ -11,7 +11,9 @@ import (
 type statusPage struct {
 	page
 	Prefix    string
-	Endpoints []string
+	Endpoints []string // where the members are not known
+	Members   []memberView
+	Settings  []Setting
 	Cause     string
 	Synced    bool
 	Since     *moment
@@ -23,6 +25,8 @@ type statusPage struct {
 	Policy    []fact
 	About     []fact // this dashboard
 }
+
+type memberView struct{ Endpoint, Role, Version, Store, Problem string }
 
 type unlockerView struct {
 	ID, Host, Version, Mode string
@@ -47,7 +51,10 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	if d.config.Foreign != nil {
 		v.Foreign, v.ForeignN = d.config.Foreign()
 	}
-	v.About = d.about(callerOf(r))
+	if v.Members = d.members(); len(v.Members) > 0 {
+		v.Endpoints = nil
+	}
+	v.About, v.Settings = d.about(callerOf(r)), d.config.Settings
 	p := d.config.Policy
 	for _, f := range []struct {
 		label string
@@ -62,6 +69,27 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	body, err := d.render("status", v)
 	return answer{Type: typeHTML, Body: body}, err
 }
+
+// members are the endpoints of etcd for people.
+func (d *Dashboard) members() []memberView {
+	if d.config.Members == nil {
+		return nil
+	}
+	var views []memberView
+	for _, m := range d.config.Members() {
+		v := memberView{Endpoint: m.Endpoint, Role: m.Role, Version: m.Version, Problem: m.Problem}
+		if m.Size > 0 {
+			v.Store = megabytes(m.Size)
+		}
+		if m.Size > 0 && m.Quota > 0 {
+			v.Store += " of " + megabytes(m.Quota)
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+func megabytes(n int64) string { return thousands(int((n+1<<20-1)>>20)) + " MiB" }
 
 // about tells how this dashboard is set up, as far as it helps somebody who wonders what it can do.
 func (d *Dashboard) about(c caller) []fact {
@@ -106,7 +134,17 @@ type statusJSON struct {
 	Revision  string         `json:"revision"`
 	Version   *string        `json:"version"`
 	Unlockers []unlockerJSON `json:"unlockers"`
+	Members   []memberJSON   `json:"members"`
 	Foreign   *int           `json:"foreign_keys"`
+}
+
+type memberJSON struct {
+	Endpoint string  `json:"endpoint"`
+	Role     *string `json:"role"` // leader, follower, learner
+	Version  *string `json:"version"`
+	Size     *int64  `json:"store_bytes"`
+	Quota    *int64  `json:"quota_bytes"`
+	Problem  *string `json:"problem"`
 }
 
 type unlockerJSON struct {
@@ -135,6 +173,11 @@ func (d *Dashboard) statusAPI(*http.Request) (answer, error) {
 		v.StartedAt, v.StartedIn = instants(u.StartedAt.Time, now)
 		v.ArrivedAt, v.ArrivedIn = instants(u.Arrived, now)
 		j.Unlockers = append(j.Unlockers, v)
+	}
+	if d.config.Members != nil {
+		for _, m := range d.config.Members() {
+			j.Members = append(j.Members, memberJSON{m.Endpoint, known(m.Role), known(m.Version), known(m.Size), known(m.Quota), known(m.Problem)})
+		}
 	}
 	if d.config.Foreign != nil {
 		_, total := d.config.Foreign()

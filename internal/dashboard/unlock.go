@@ -147,7 +147,7 @@ func (d *Dashboard) holder(r *metadata.Record) string {
 
 func (d *Dashboard) newAction(c caller, w wish, holder string) metadata.Action {
 	return metadata.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: d.config.Now().UTC().Truncate(time.Millisecond)}, Actor: c.name, Source: string(c.source), Client: c.client,
+		ID: uuid.NewString(), At: metadata.Time{Time: d.config.Now().UTC().Truncate(time.Millisecond)}, Actor: c.name, Source: string(c.source), Client: c.client, UserAgent: c.agent,
 		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: holder,
 		Reason: w.Reason, Ticket: w.Ticket, Result: "success",
 	}

@@ -90,7 +90,7 @@ func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error
 		event = d.config.Log.Warn().Str("why", clip(err.Error(), maxLogged))
 	}
 	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.name).Str("source", string(c.source)).
-		Str("client", c.client).Str("user_agent", plain(clip(r.UserAgent(), maxLogged))).Str("lock", plain(clip(w.Name, metadata.MaxNameBytes))).
+		Str("client", c.client).Str("user_agent", c.agent).Str("lock", plain(clip(w.Name, metadata.MaxNameBytes))).
 		Str("uuid", plain(clip(w.Hold, maxLogged))).Int64("token", w.Token).Int64("revision", w.Revision).Str("holder", a.Holder).
 		Str("reason", plain(clip(w.Reason, 4*maxReason))).Str("ticket", plain(clip(w.Ticket, 4*maxTicket))).Msg("force unlock")
 }

@@ -90,7 +90,7 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 		Token: row.Token, Revision: row.Revision, Hold: row.UUID, Host: hostPID(row.Hostname, row.PID), MaxReason: maxReason, MaxTicket: maxTicket}
 	p.Here, p.Icon = "list", icon{Look: row.look}
 	p.Sentence = holderSentence(row, p.lens)
-	p.Action, p.Cancel = d.urls.Unlock(row.Name, row.UUID), d.urls.Lock(row.Name, row.UUID)
+	p.Action, p.Cancel = d.urls.Unlock(row.Name, row.UUID, v.view), d.urls.LockFrom(row.Name, row.UUID, v.view)
 	if row.Alive != nil {
 		p.Alive, p.Progress = p.age(row.Alive.At), row.Alive.Progress
 	}
@@ -138,7 +138,7 @@ func (d *Dashboard) unlockPost(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	return answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
-		Header: map[string]string{"Location": d.urls.Lock(w.Name, w.historyID())}}, nil
+		Header: map[string]string{"Location": d.urls.LockFrom(w.Name, w.historyID(), d.urls.fromView(r))}}, nil
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every other page.

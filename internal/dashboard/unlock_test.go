@@ -89,12 +89,12 @@ func TestForceUnlockAsksFirstAndThenDoesIt(t *testing.T) {
 		t.Fatalf("looking at the page did %v", *done)
 	}
 
-	w = post(d, "chief", link, form, "X-Forwarded-For", "198.51.100.7")
+	w = post(d, "chief", link, form, "X-Forwarded-For", "198.51.100.7", "User-Agent", "a browser\x1b")
 	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != strings.Replace(link, "unlock?", "lock?", 1) {
 		t.Fatalf("the answer is %d %v %s", w.Code, w.Header(), words(w.Body.String()))
 	}
 	a := (*done)[0]
-	if a.Actor != "chief" || a.Source != "header" || a.Client != "198.51.100.7" || a.Lock != stuck || a.UUID != uuid(stuck) || fmt.Sprint(a.Token) != form.Get("token") ||
+	if a.Actor != "chief" || a.Source != "header" || a.Client != "198.51.100.7" || a.UserAgent != `a browser\x1b` || a.Lock != stuck || a.UUID != uuid(stuck) || fmt.Sprint(a.Token) != form.Get("token") ||
 		a.Reason != form.Get("reason") || a.Ticket != "OPS-12" || a.Result != "success" || !strings.Contains(a.Holder, "billing on billing-7f9c:17 for 22m") {
 		t.Errorf("recorded is %+v", a)
 	}

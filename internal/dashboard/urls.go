@@ -63,13 +63,45 @@ func (u urls) Lock(name, hold string) string {
 	return u.named("lock", name, "hold", hold)
 }
 
+// LockFrom is the same for a list, to whose view the page of the lock leads back.
+func (u urls) LockFrom(name, hold, view string) string {
+	link := u.Lock(name, hold)
+	if link == "" || view == "" || len(view) > maxViewBytes {
+		return link
+	}
+	return link + "&from=" + queryEscape(view)
+}
+
+// Back is the list in the view that a page was reached from.
+func (u urls) Back(view string) string {
+	if view == "" {
+		return u.To("")
+	}
+	return u.To("") + "?" + view
+}
+
+// fromView is the view of the list that led to a page. Whatever the address says, it is nothing else than a view.
+func (u urls) fromView(r *http.Request) string {
+	view := r.URL.Query().Get("from")
+	v, err := url.ParseQuery(view)
+	if err != nil || view == "" || len(view) > maxViewBytes {
+		return ""
+	}
+	return parseListValues(v).view(u)
+}
+
+// maxViewBytes is how long the parameters of a view may be.
+const maxViewBytes = 4 << 10
+
 // Backtrace is the link to a backtrace as plain text.
 func (u urls) Backtrace(name, hold string) string {
 	return u.named("lock/backtrace", name, "hold", hold)
 }
 
 // Unlock is the link to the page that asks whether a hold shall be ended by force.
-func (u urls) Unlock(name, hold string) string { return u.named("unlock", name, "hold", hold) }
+func (u urls) Unlock(name, hold, view string) string {
+	return u.named("unlock", name, "hold", hold, "from", view)
+}
 
 // LockAPI is the link to a lock as JSON, with all there is.
 func (u urls) LockAPI(name string) string {
@@ -87,16 +119,15 @@ func (u urls) Asset(name string) string { return u.prefix + "assets/" + u.assets
 // Icon is the link to the icon of a tab.
 func (u urls) Icon(i icon) string { return u.To("icon.svg", "look", string(i.Look), "n", i.Text) }
 
-// Absolute is a link with scheme and host, for a command line on another machine.
-func (u urls) Absolute(r *http.Request, link string) string {
+// originFor is the scheme and host that make a link one for a command line on another machine.
+func (u urls) originFor(r *http.Request) string {
 	if u.origin != "" {
-		return u.origin + link
+		return u.origin
 	}
-	scheme := "http://"
 	if r.TLS != nil {
-		scheme = "https://"
+		return "https://" + r.Host
 	}
-	return scheme + r.Host + link
+	return "http://" + r.Host
 }
 
 // nameParameter is how a lock's name travels. It is never part of a path, where proxies decode and merge slashes; a name that is

@@ -78,7 +78,7 @@ function tick() {
     if (ears) write(ears, spoken(t - at));
   }
   write($("clock"), stamp(t).slice(11, still.matches ? 16 : 19));
-  if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, trying again in ${short(retryAt - Date.now())}. What you see may have changed.`);
+  if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, retrying in ${short(retryAt - Date.now())}.`);
 }
 
 let timer = 0;
@@ -158,7 +158,7 @@ async function poll() {
 const reload = () => location.reload();
 function signOut() {
   signedOut = true;
-  banner("out", "Signed out. What you see is no longer kept up to date.", "reload", reload);
+  banner("out", "Signed out.", "reload", reload);
   document.body.className = "stale lost";
 }
 
@@ -388,9 +388,13 @@ async function copy(text, button) {
   }
   $("news").textContent = word;
   if (!button) return;
+  button.was ??= button.textContent;
   button.textContent = word;
-  setTimeout(() => (button.textContent = "copy"), 1500);
+  setTimeout(() => (button.textContent = button.was), 1500);
 }
+
+// A button that does not say what it copies stands beside a name, or in a section with lines.
+const near = (button) => [...button.closest("th, section").querySelectorAll(".name, .trace li")].map((e) => e.title || e.textContent).join("\n");
 
 // Keys. None while typing or with a modifier, none where they are switched off; none of them changes anything but the view.
 const names = () => [...document.querySelectorAll(".locks .name")].filter((a) => a.checkVisibility());
@@ -408,7 +412,7 @@ const keys = {
   "/": () => $("q").select(),
   j: () => step(1), k: () => step(-1),
   o: () => here() && open(here().href, "_blank", "noopener"),
-  c: () => (here() ? copy(here().title || here().textContent) : document.querySelector(".lock-head .copy")?.click()),
+  c: () => (document.querySelector(":focus ~ .copy") || document.querySelector(".lock-head .copy"))?.click(),
   p: () => follows() && setEvery(every ? 0 : before), r: () => (waiting ? settle(true) : poll()),
   t: nextTheme, z: nextZone, g: () => (prefix = "g"), u: () => ($("up") || document.querySelector(".brand")).click(),
   gl: () => go(""), gw: () => go("waiting"), gh: () => go("history"), go: () => go("owners"), gs: () => go("status"),
@@ -430,7 +434,7 @@ for (const kind of ["pointermove", "pointerdown"]) document.addEventListener(kin
 document.addEventListener("click", (e) => {
   const button = e.target.closest("button");
   if (button?.id === "theme") nextTheme();
-  if (button?.dataset.copy !== undefined) copy(button.dataset.copy, button);
+  if (button?.matches(".copy")) copy(button.dataset.copy || near(button), button);
 });
 document.addEventListener("change", (e) => {
   if (e.target.id === "every") setEvery(Number(e.target.value));

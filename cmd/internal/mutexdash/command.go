@@ -3,12 +3,14 @@
 package mutexdash
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -32,6 +34,7 @@ type options struct {
 	hsts           time.Duration
 	webhook        string
 	access         accessOptions
+	given          []dashboard.Setting
 }
 
 // Command returns the program.
@@ -47,7 +50,10 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu`,
 		Args:    cobra.NoArgs,
 		Version: daemon.BuildInfo().Version,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.given = given(cmd.Flags())
+			return run(cmd.Context(), o)
+		},
 	}
 	fs := cmd.Flags()
 	o.etcd, o.locks = flags.Etcd(fs), flags.Locks(fs)
@@ -70,4 +76,22 @@ func (o *options) look(fs *pflag.FlagSet) {
 	fs.StringVar(&o.webhook, "web.unlock-webhook", "", "`URL` that is told of every force unlock, by POST of JSON; it may hold a secret, so rather give it as variable")
 	fs.DurationVar(&o.hsts, "web.hsts", 0, "`time` for which browsers that came by TLS shall come by nothing else, such as 8760h; needs TLS in the file of --web.config.file; 0 says nothing")
 	fs.StringSliceVar(&o.ancestors, "web.frame-ancestors", nil, "`origins` of pages that may show ours in a frame, such as https://portal.example; none otherwise")
+}
+
+// given are the flags that are not at their default, wherever they come from. What may hold a secret is left out.
+func given(fs *pflag.FlagSet) []dashboard.Setting {
+	var list []dashboard.Setting
+	fs.VisitAll(func(f *pflag.Flag) {
+		value := f.Value.String()
+		switch {
+		case value == f.DefValue || f.Name == "help" || f.Name == "version":
+			return
+		case f.Name == "web.unlock-webhook":
+			value = "(secret)"
+		case f.Name == "etcd.endpoints":
+			value = strings.Join(public(strings.Split(strings.Trim(value, "[]"), ",")), ",")
+		}
+		list = append(list, dashboard.Setting{Name: f.Name, Value: value})
+	})
+	return list
 }

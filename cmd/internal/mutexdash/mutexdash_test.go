@@ -193,3 +193,20 @@ func TestContradictionsAboutCallersAreOneSentence(t *testing.T) {
 		}
 	}
 }
+
+func TestStatusTellsTheFlagsButNoSecrets(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	t.Setenv("MUTEXDASH_WEB_UNLOCK_WEBHOOK", "https://chat.example/hooks/wholly-secret")
+	p := start(t, etcd.Endpoint(), "--web.environment=prod-eu")
+	answers(t, p.pages+"/status", http.StatusOK, "web.environment")
+	answers(t, p.pages+"/status", http.StatusOK, "(secret)")
+	answers(t, p.pages+"/status", http.StatusOK, "<dt>leader</dt>")
+	resp, err := http.Get("http://" + p.pages + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if page, err := io.ReadAll(resp.Body); err != nil || strings.Contains(string(page), "wholly-secret") {
+		t.Errorf("the page tells a secret (%v): %s", err, page)
+	}
+}

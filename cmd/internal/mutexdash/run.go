@@ -124,6 +124,7 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 			}
 			return alive
 		},
+		Members: func() []dashboard.Member { return members(r.health.Last()) },
 		Fresh: func() dashboard.Freshness {
 			f := view.Fresh()
 			return dashboard.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
@@ -141,7 +142,7 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 		Explain: etcdconn.Explain, Now: time.Now,
 		Policy: *o.policy, Log: log,
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
-		Version: daemon.BuildInfo().Version, Layout: r.layout, Endpoints: public(o.etcd.Endpoints), HideBacktraces: o.hideBacktraces,
+		Version: daemon.BuildInfo().Version, Layout: r.layout, Endpoints: public(o.etcd.Endpoints), Settings: o.given, HideBacktraces: o.hideBacktraces,
 	}
 }
 
@@ -181,6 +182,28 @@ func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Regis
 	group.Add("probes and metrics", back.Run)
 	group.Add("pages", front.Run)
 	return group.Run(ctx)
+}
+
+// members are the endpoints of etcd as pages show them.
+func members(h *etcdconn.Health) []dashboard.Member {
+	if h == nil {
+		return nil
+	}
+	var list []dashboard.Member
+	for _, m := range h.Members {
+		shown := dashboard.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size, Quota: m.Quota, Problem: m.Problem}
+		switch {
+		case m.Problem != "":
+		case m.Leader:
+			shown.Role = "leader"
+		case m.Learner:
+			shown.Role = "learner"
+		default:
+			shown.Role = "follower"
+		}
+		list = append(list, shown)
+	}
+	return list
 }
 
 // public are the endpoints as anybody may see them, without a user or password that was written into one.
