@@ -100,6 +100,7 @@ func (j *job) once() error {
 		if err := j.s.untilFree(ctx, j.name, true, held.Error()); err != nil {
 			return err
 		}
+		sleep(ctx, gather) // whoever takes it at every chance must not keep us and etcd busy
 	}
 }
 
