@@ -1,0 +1,82 @@
+package alertpush_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/deadlock"
+)
+
+// circle is two processes that wait for each other.
+func circle(since time.Time) deadlock.Circle {
+	a, b := deadlock.Process{Owner: "billing", Host: "host-1", PID: 7}, deadlock.Process{Owner: "search", Host: "host-2", PID: 8}
+	return deadlock.Circle{Since: since, Waits: []deadlock.Wait{
+		{Who: a, Lock: "orders", Held: []deadlock.Process{b}, Since: since}, {Who: b, Lock: "stock", Held: []deadlock.Process{a, a}, Since: since},
+	}}
+}
+
+func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.holds(w.lock("orders"))
+		var circles []deadlock.Circle
+		c := w.config()
+		c.Deadlocks = func() []deadlock.Circle { // as the view, which has a lock of its own
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return circles
+		}
+		are := func(now ...deadlock.Circle) {
+			w.mu.Lock()
+			circles = now
+			close(w.changed)
+			w.changed = make(chan struct{})
+			w.mu.Unlock()
+		}
+		defer w.start(c)()
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		are(circle(began))
+		time.Sleep(49 * time.Second)
+		are(circle(began), circle(time.Time{})) // nobody says since when
+		time.Sleep(500 * time.Millisecond)
+		w.wants(w.take())
+		time.Sleep(10*time.Second + 600*time.Millisecond)
+		got := w.take()
+		var stuck []posted
+		for _, p := range got {
+			if p.Labels["alertname"] == "UnlockerDeadlock" {
+				stuck = append(stuck, p)
+			}
+		}
+		if len(stuck) != 1 {
+			t.Fatalf("told %v", got)
+		}
+		checkCircle(t, stuck[0], began)
+		are()
+		time.Sleep(2 * time.Second)
+		over := w.take()
+		if len(over) != 1 || over[0].Labels["locks"] != "orders, stock" || over[0].EndsAt.After(over[0].at) {
+			t.Errorf("that it is over is told as %+v", over)
+		}
+	})
+}
+
+func checkCircle(t *testing.T, got posted, began time.Time) {
+	t.Helper()
+	if l := got.Labels; len(l) != 4 || l["locks"] != "orders, stock" || l["holders"] != "billing on host-1:7, search on host-2:8" || l["severity"] != "warning" || !got.StartsAt.Equal(began) {
+		t.Errorf("labels %q since %v", l, got.StartsAt)
+	}
+	for name, want := range map[string]string{
+		"summary": "Processes wait for each other's locks: orders, stock.",
+		"description": "billing on host-1:7 waits for orders, held by search on host-2:8. search on host-2:8 waits for stock, held by billing on host-1:7 and 1 more. " +
+			"None of them gets on until one gives up, or one of their locks is removed at its deadline, unless they do several things at once.",
+		"dashboard":   "https://locks.example.org/waiting",
+		"runbook_url": "https://github.com/clustermutex/unlocker/blob/main/docs/operations.md#unlockerdeadlock",
+	} {
+		if got.Annotations[name] != want {
+			t.Errorf("%s is %q, want %q", name, got.Annotations[name], want)
+		}
+	}
+}
