@@ -234,7 +234,7 @@ func together(locks []*Lock) *Locks {
 // All are the handles, in the order of names.
 func (g *Locks) All() []*Lock { return slices.Clone(g.locks) }
 
-// Names are the names of the locks, sorted.
+// Names are the names of the locks, in the order in which they were taken: [Lock.Name], which is "pool#2" for a share.
 func (g *Locks) Names() []string {
 	names := make([]string, len(g.locks))
 	for i, l := range g.locks {
@@ -260,7 +260,7 @@ func (g *Locks) Guards() []clientv3.Cmp {
 	return guards
 }
 
-// Tokens are the fencing tokens by the names of the locks.
+// Tokens are the fencing tokens by [Locks.Names].
 func (g *Locks) Tokens() map[string]int64 {
 	tokens := map[string]int64{}
 	for _, l := range g.locks {
