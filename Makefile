@@ -180,7 +180,7 @@ ci: ## what CI runs
 	.ci/run
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(AXE) ## build the tools, and what the modules beside this one are made of
+tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) ## build the tools, and what the modules beside this one are made of
 	cd test/chart && go test -count=1 -run '^$$' .
 	cd bench && go vet ./...
 
