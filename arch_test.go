@@ -32,11 +32,16 @@ func table() []room {
 		{"pkg/staleness", []string{"pkg/metadata"}, "a verdict is values in, value out"},
 		{"pkg/mutex", []string{"pkg/metadata", "internal/locktxn"}, "users of the client library get the client and nothing of our programs"},
 		{"pkg/tasks", []string{"pkg/metadata", "pkg/mutex", "internal/locktxn"}, "tasks are built of locks: they know nothing of our programs"},
+		{"pkg/mutexmetrics", []string{"pkg/metadata", "pkg/mutex"}, "metrics of the client come by its hooks"},
+		{"pkg/mutexlog", []string{"pkg/mutex"}, "the log of the client comes by its hooks"},
+		{"pkg/locktest", []string{"pkg/metadata", "pkg/mutex", "internal/lockstore", "internal/etcdtest", "internal/etcdmemory"},
+			"users' tests get what happens to locks, and nothing of our programs"},
 		{"pkg/fencing", nil, "a fence stands at the resource, where there is no etcd and no lock, only a token"},
 		{"pkg/sweeper", []string{"pkg/metadata", "pkg/staleness"}, "the sweeper meets the view and the store in cmd, as functions"},
 		{"web", nil, "templates and assets are files"},
 		{"deploy", nil, "what is installed are files"},
 		{"internal/etcdconn", nil, "a connection knows nothing of locks"},
+		{"internal/etcdmemory", nil, "an etcd in memory knows nothing of locks"},
 		{"internal/etcdembed", nil, "an embedded etcd knows nothing of locks"},
 		{"internal/etcdtest", []string{"internal/etcdembed"}, "a test etcd knows nothing of locks, so that every room can use it"},
 		{"internal/daemon", nil, "a daemon's frame knows nothing of locks"},
@@ -73,7 +78,7 @@ type library struct {
 func libraries() []library {
 	return []library{
 		{"go.etcd.io/etcd/server/v3", below("internal/etcdembed"), "the production binaries must stay free of etcd's server"},
-		{"go.etcd.io/etcd", below("internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/etcdtest", "internal/etcdembed", "internal/cli", "pkg/mutex", "pkg/tasks", "cmd"),
+		{"go.etcd.io/etcd", below("internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/etcdtest", "internal/etcdembed", "internal/etcdmemory", "internal/cli", "pkg/mutex", "pkg/tasks", "pkg/locktest", "cmd"),
 			"who talks to etcd directly can bypass the guards: use internal/lockstore"},
 		{"github.com/go-chi/chi", below("internal/dashboard"), "routing is the dashboard's business"},
 		{"github.com/spf13", below("internal/cli", "internal/flags", "cmd"), "commands and flags end where the rooms begin: hand in values"},
@@ -81,11 +86,11 @@ func libraries() []library {
 			return strings.HasSuffix(file, "metrics.go") || below("internal/lockmetrics", "internal/daemon", "cmd")(file)
 		}, "metrics of a room stand in its metrics.go"},
 		{"github.com/rs/zerolog/log", nowhere, "the global logger hides who logs: hand in a zerolog.Logger"},
-		{"log/slog", below("pkg/mutex", "internal/daemon"), "hand in a zerolog.Logger"}, // users of the library have the one or the other
-		{"log", below("internal/daemon"), "hand in a zerolog.Logger"},                   // daemon translates for net/http
+		{"log/slog", below("pkg/mutex", "pkg/mutexlog", "internal/daemon"), "hand in a zerolog.Logger"}, // users of the library have the one or the other
+		{"log", below("internal/daemon"), "hand in a zerolog.Logger"},                                   // daemon translates for net/http
 		{"math/rand/v2", everywhere, ""},
 		{"math/rand", nowhere, "use math/rand/v2"},
-		{"testing", below("internal/etcdtest"), "programs that contain the testing package have its flags"},
+		{"testing", below("internal/etcdtest", "pkg/locktest"), "programs that contain the testing package have its flags"},
 		{"text/template", nowhere, "names and backtraces are hostile: html/template escapes them"},
 	}
 }
@@ -166,7 +171,7 @@ func TestProductionBinariesStaySmall(t *testing.T) {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
 	for _, dep := range strings.Fields(string(out)) {
-		for _, unwanted := range []string{"testing", "go.etcd.io/etcd/server/v3", module + "/internal/etcdembed", module + "/internal/etcdtest"} {
+		for _, unwanted := range []string{"testing", "go.etcd.io/etcd/server/v3", module + "/internal/etcdembed", module + "/internal/etcdtest", module + "/internal/etcdmemory"} {
 			if dep == unwanted || strings.HasPrefix(dep, unwanted+"/") {
 				t.Errorf("a production binary contains %s", dep)
 			}

@@ -1,0 +1,249 @@
+// Package etcdmemory is an etcd in memory, for tests with a clock of their own: in a bubble of testing/synctest there are no sockets, and
+// so no real etcd.
+//
+// Keys, transactions, revisions, watches and leases are as etcd has them: a test gives the same requests to both and compares the
+// answers. There is one member that never fails, without disk, users, limits of space, alarms and compaction; what is not there
+// is refused with an error. Clients are those of package clientv3, and each can be cut off.
+package etcdmemory
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Server keeps the keys. It has no goroutines of its own; timers of leases may outlive their use.
+type Server struct {
+	mu       sync.Mutex
+	revision int64
+	keys     map[string]*mvccpb.KeyValue // values are never changed, only replaced
+	history  []*mvccpb.Event             // all that ever happened, in its order
+	leases   map[clientv3.LeaseID]*lease
+	granted  clientv3.LeaseID
+	streams  map[*stream]bool
+}
+
+// New returns an etcd without keys.
+func New() *Server {
+	return &Server{
+		revision: 1, keys: map[string]*mvccpb.KeyValue{},
+		leases: map[clientv3.LeaseID]*lease{}, streams: map[*stream]bool{},
+	}
+}
+
+// Link is the network between one client and the server.
+type Link struct {
+	server *Server
+	client *clientv3.Client
+
+	mu     sync.Mutex
+	healed chan struct{} // closed while the link is whole
+}
+
+// Connect makes a client. Close it: its watches and leases have goroutines.
+func (s *Server) Connect() *Link {
+	l := &Link{server: s, healed: make(chan struct{})}
+	close(l.healed)
+	l.client = clientv3.NewCtxClient(context.Background())
+	l.client.KV = clientv3.NewKVFromKVClient(&kv{link: l}, l.client)
+	l.client.Watcher = newWatcher(l)
+	l.client.Lease = newLeaseKeeper(l)
+	return l
+}
+
+// Client is the client of the link.
+func (l *Link) Client() *clientv3.Client { return l.client }
+
+// Cut has all requests fail and watches silent, until Heal.
+func (l *Link) Cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.whole() {
+		l.healed = make(chan struct{})
+	}
+}
+
+// Heal ends a cut. Watches go on with what they missed.
+func (l *Link) Heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.whole() {
+		close(l.healed)
+	}
+}
+
+func (l *Link) whole() bool {
+	select {
+	case <-l.healed:
+		return true
+	default:
+		return false
+	}
+}
+
+// up is closed while the link is whole.
+func (l *Link) up() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.healed
+}
+
+// pass is the error of a request that does not arrive.
+func (l *Link) pass(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	select {
+	case <-l.up():
+		return nil
+	default:
+		return status.Error(codes.Unavailable, "the client is cut off")
+	}
+}
+
+// change is one write transaction: all its changes have the same revision.
+type change struct {
+	s        *Server
+	revision int64
+	events   []*mvccpb.Event
+	before   map[string]*mvccpb.KeyValue // of the keys that were changed
+}
+
+func (s *Server) begin() *change {
+	return &change{s: s, revision: s.revision + 1, before: map[string]*mvccpb.KeyValue{}}
+}
+
+// happened notes what was done to a key. Its previous value is that before the transaction, not that of an earlier operation in it.
+func (c *change) happened(what mvccpb.Event_EventType, kv, old *mvccpb.KeyValue) {
+	if _, again := c.before[string(kv.Key)]; !again {
+		c.before[string(kv.Key)] = old
+	}
+	e := &mvccpb.Event{Type: what, Kv: kv}
+	if kv.CreateRevision != kv.ModRevision { // else it is new
+		e.PrevKv = c.before[string(kv.Key)]
+	}
+	c.events = append(c.events, e)
+}
+
+// commit counts the revision if anything was changed, and tells those who watch.
+func (c *change) commit() {
+	if len(c.events) == 0 {
+		return
+	}
+	c.s.revision = c.revision
+	c.s.history = append(c.s.history, c.events...)
+	for st := range c.s.streams {
+		st.tell(c.events)
+	}
+}
+
+// now is the revision that an answer from within the change has.
+func (c *change) now() int64 {
+	if len(c.events) > 0 {
+		return c.revision
+	}
+	return c.s.revision
+}
+
+func (c *change) put(key, value []byte, id clientv3.LeaseID) {
+	old := c.s.keys[string(key)]
+	kv := &mvccpb.KeyValue{Key: key, Value: value, Lease: int64(id), CreateRevision: c.revision, ModRevision: c.revision, Version: 1}
+	if old != nil {
+		kv.CreateRevision, kv.Version = old.CreateRevision, old.Version+1
+	}
+	c.s.attach(string(key), old, id)
+	c.s.keys[string(key)] = kv
+	c.happened(mvccpb.Event_PUT, kv, old)
+}
+
+func (c *change) remove(key string) {
+	old := c.s.keys[key]
+	c.s.attach(key, old, 0)
+	delete(c.s.keys, key)
+	c.happened(mvccpb.Event_DELETE, &mvccpb.KeyValue{Key: []byte(key), ModRevision: c.revision}, old)
+}
+
+// in is what lies in a range, in the order of keys. A range without an end is one key, and one that ends with a zero byte has no end.
+func in(keys map[string]*mvccpb.KeyValue, from, end []byte) []*mvccpb.KeyValue {
+	if len(end) == 0 {
+		if kv := keys[string(from)]; kv != nil {
+			return []*mvccpb.KeyValue{kv}
+		}
+		return nil
+	}
+	var found []*mvccpb.KeyValue
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if inRange(key, from, end) {
+			found = append(found, keys[key])
+		}
+	}
+	return found
+}
+
+func inRange(key string, from, end []byte) bool {
+	switch {
+	case len(end) == 0:
+		return key == string(from)
+	case len(end) == 1 && end[0] == 0:
+		return key >= string(from)
+	}
+	return key >= string(from) && key < string(end)
+}
+
+// at is the keys as they were at a revision.
+func (s *Server) at(revision int64) map[string]*mvccpb.KeyValue {
+	if revision == 0 || revision == s.revision {
+		return s.keys
+	}
+	keys := map[string]*mvccpb.KeyValue{}
+	for _, e := range s.history {
+		switch {
+		case e.Kv.ModRevision > revision:
+			return keys
+		case e.Type == mvccpb.Event_DELETE:
+			delete(keys, string(e.Kv.Key))
+		default:
+			keys[string(e.Kv.Key)] = e.Kv
+		}
+	}
+	return keys
+}
+
+// lease has its keys deleted when it ends.
+type lease struct {
+	id    clientv3.LeaseID
+	ttl   time.Duration
+	until time.Time
+	timer *time.Timer
+	keys  map[string]bool
+}
+
+// attach moves a key from the lease of its old value to another one, or to none.
+func (s *Server) attach(key string, old *mvccpb.KeyValue, id clientv3.LeaseID) {
+	if old != nil {
+		if l := s.leases[clientv3.LeaseID(old.Lease)]; l != nil {
+			delete(l.keys, key)
+		}
+	}
+	if l := s.leases[id]; l != nil {
+		l.keys[key] = true
+	}
+}
+
+// end ends a lease and deletes its keys in one transaction.
+func (s *Server) end(l *lease) {
+	delete(s.leases, l.id)
+	l.timer.Stop()
+	c := s.begin()
+	for _, key := range slices.Sorted(maps.Keys(l.keys)) {
+		c.remove(key)
+	}
+	c.commit()
+}

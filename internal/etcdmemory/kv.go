@@ -1,0 +1,244 @@
+package etcdmemory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// kv is the part of etcd's interface that is about keys.
+type kv struct{ link *Link }
+
+func (k *kv) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
+	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: r}}}})
+	if err != nil {
+		return nil, err
+	}
+	answer := resp.Responses[0].GetResponseRange()
+	answer.Header = resp.Header
+	return answer, nil
+}
+
+func (k *kv) Put(ctx context.Context, r *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
+	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: r}}}})
+	if err != nil {
+		return nil, err
+	}
+	answer := resp.Responses[0].GetResponsePut()
+	answer.Header = resp.Header
+	return answer, nil
+}
+
+func (k *kv) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest, _ ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}}})
+	if err != nil {
+		return nil, err
+	}
+	answer := resp.Responses[0].GetResponseDeleteRange()
+	answer.Header = resp.Header
+	return answer, nil
+}
+
+func (k *kv) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
+	return k.txn(ctx, r)
+}
+
+func (k *kv) RangeStream(context.Context, *pb.RangeRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[pb.RangeStreamResponse], error) {
+	return nil, status.Error(codes.Unimplemented, "an etcd in memory does not stream")
+}
+
+func (k *kv) Compact(context.Context, *pb.CompactionRequest, ...grpc.CallOption) (*pb.CompactionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "an etcd in memory does not forget")
+}
+
+func (k *kv) txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := k.link.pass(ctx); err != nil {
+		return nil, err
+	}
+	if err := check(r, maxOps); err != nil {
+		return nil, err
+	}
+	if err := checkOverlap(r); err != nil {
+		return nil, err
+	}
+	s := k.link.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.begin()
+	p := s.plan(r)
+	if err := s.checkPlan(p); err != nil {
+		return nil, err
+	}
+	resp := c.run(p)
+	c.commit()
+	resp.Header.Revision = s.revision
+	return resp, nil
+}
+
+// plan is a transaction of which is known whether its compares hold. All of them, nested ones included, look at the keys as they were
+// before anything was written.
+type plan struct {
+	succeeded bool
+	ops       []*pb.RequestOp
+	nested    map[int]*plan // by the number of the operation
+}
+
+func (s *Server) plan(r *pb.TxnRequest) *plan {
+	p := &plan{succeeded: true, ops: r.Success, nested: map[int]*plan{}}
+	for _, c := range r.Compare {
+		if !s.holds(c) {
+			p.succeeded, p.ops = false, r.Failure
+		}
+	}
+	for i, op := range p.ops {
+		if nested := op.GetRequestTxn(); nested != nil {
+			p.nested[i] = s.plan(nested)
+		}
+	}
+	return p
+}
+
+// holds tells whether a compare holds for each key of its range. Where there is no key it looks at an empty one, which has no value.
+func (s *Server) holds(c *pb.Compare) bool {
+	kvs := in(s.keys, c.Key, c.RangeEnd)
+	if len(kvs) == 0 {
+		return c.Target != pb.Compare_VALUE && holdsFor(c, &mvccpb.KeyValue{})
+	}
+	return !slices.ContainsFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !holdsFor(c, kv) })
+}
+
+func holdsFor(c *pb.Compare, kv *mvccpb.KeyValue) bool {
+	order := 0
+	switch c.Target {
+	case pb.Compare_VALUE:
+		order = bytes.Compare(kv.Value, c.GetValue())
+	case pb.Compare_CREATE:
+		order = cmp.Compare(kv.CreateRevision, c.GetCreateRevision())
+	case pb.Compare_MOD:
+		order = cmp.Compare(kv.ModRevision, c.GetModRevision())
+	case pb.Compare_VERSION:
+		order = cmp.Compare(kv.Version, c.GetVersion())
+	case pb.Compare_LEASE:
+		order = cmp.Compare(kv.Lease, c.GetLease())
+	}
+	switch c.Result {
+	case pb.Compare_EQUAL:
+		return order == 0
+	case pb.Compare_NOT_EQUAL:
+		return order != 0
+	case pb.Compare_GREATER:
+		return order > 0
+	}
+	return order < 0
+}
+
+// checkPlan refuses what only the state of the keys and leases can tell to be wrong.
+func (s *Server) checkPlan(p *plan) error {
+	for i, op := range p.ops {
+		put, read := op.GetRequestPut(), op.GetRequestRange()
+		switch {
+		case p.nested[i] != nil:
+			if err := s.checkPlan(p.nested[i]); err != nil {
+				return err
+			}
+		case put != nil && put.Lease != 0 && s.leases[clientv3.LeaseID(put.Lease)] == nil:
+			return rpctypes.ErrGRPCLeaseNotFound
+		case read != nil && read.Revision > s.revision:
+			return rpctypes.ErrGRPCFutureRev
+		}
+	}
+	return nil
+}
+
+func (c *change) run(p *plan) *pb.TxnResponse {
+	resp := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: p.succeeded}
+	for i, op := range p.ops {
+		var r pb.ResponseOp
+		switch {
+		case p.nested[i] != nil:
+			r.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: c.run(p.nested[i])}
+		case op.GetRequestPut() != nil:
+			r.Response = &pb.ResponseOp_ResponsePut{ResponsePut: c.doPut(op.GetRequestPut())}
+		case op.GetRequestDeleteRange() != nil:
+			r.Response = &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: c.doDelete(op.GetRequestDeleteRange())}
+		default:
+			r.Response = &pb.ResponseOp_ResponseRange{ResponseRange: c.doRange(op.GetRequestRange())}
+		}
+		resp.Responses = append(resp.Responses, &r)
+	}
+	return resp
+}
+
+func (c *change) doPut(r *pb.PutRequest) *pb.PutResponse {
+	old := c.s.keys[string(r.Key)]
+	c.put(r.Key, r.Value, clientv3.LeaseID(r.Lease))
+	resp := &pb.PutResponse{Header: &pb.ResponseHeader{Revision: c.revision}}
+	if r.PrevKv {
+		resp.PrevKv = old
+	}
+	return resp
+}
+
+func (c *change) doDelete(r *pb.DeleteRangeRequest) *pb.DeleteRangeResponse {
+	resp := &pb.DeleteRangeResponse{Header: &pb.ResponseHeader{}}
+	for _, kv := range in(c.s.keys, r.Key, r.RangeEnd) {
+		resp.Deleted++
+		if r.PrevKv {
+			resp.PrevKvs = append(resp.PrevKvs, kv)
+		}
+		c.remove(string(kv.Key))
+	}
+	resp.Header.Revision = c.now()
+	return resp
+}
+
+func (c *change) doRange(r *pb.RangeRequest) *pb.RangeResponse {
+	found := in(c.s.at(r.Revision), r.Key, r.RangeEnd)
+	resp := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: c.now()}, Count: int64(len(found))}
+	if r.CountOnly {
+		return resp
+	}
+	for _, kv := range found {
+		if within(kv.ModRevision, r.MinModRevision, r.MaxModRevision) && within(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision) {
+			resp.Kvs = append(resp.Kvs, kv)
+		}
+	}
+	order(resp.Kvs, r)
+	if n := int(r.Limit); n > 0 && len(resp.Kvs) > n {
+		resp.Kvs, resp.More = resp.Kvs[:n], true
+	}
+	if r.KeysOnly {
+		for i, kv := range resp.Kvs {
+			resp.Kvs[i] = &mvccpb.KeyValue{Key: kv.Key, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version}
+		}
+	}
+	return resp
+}
+
+func within(n, least, most int64) bool { return n >= least && (most == 0 || n <= most) }
+
+// order sorts as asked for. Without an order, but by something else than the key, it is ascending.
+func order(kvs []*mvccpb.KeyValue, r *pb.RangeRequest) {
+	by := map[pb.RangeRequest_SortTarget]func(a, b *mvccpb.KeyValue) int{
+		pb.RangeRequest_KEY:     func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) },
+		pb.RangeRequest_VERSION: func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.Version, b.Version) },
+		pb.RangeRequest_CREATE:  func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) },
+		pb.RangeRequest_MOD:     func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.ModRevision, b.ModRevision) },
+		pb.RangeRequest_VALUE:   func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Value, b.Value) },
+	}[r.SortTarget]
+	slices.SortStableFunc(kvs, func(a, b *mvccpb.KeyValue) int {
+		if r.SortOrder == pb.RangeRequest_DESCEND {
+			a, b = b, a
+		}
+		return by(a, b)
+	})
+}

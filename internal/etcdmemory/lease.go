@@ -1,0 +1,171 @@
+package etcdmemory
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// firstAnswer is how long a lease is tried to be kept before the first answer tells its life.
+const firstAnswer = 5 * time.Second
+
+// leaseKeeper is the part of etcd's client that is about leases. That of clientv3 ticks twice a second, which is much where days pass at
+// once.
+type leaseKeeper struct {
+	link *Link
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+var _ clientv3.Lease = (*leaseKeeper)(nil)
+
+func newLeaseKeeper(l *Link) *leaseKeeper {
+	k := &leaseKeeper{link: l}
+	k.ctx, k.stop = context.WithCancel(context.Background())
+	return k
+}
+
+func (k *leaseKeeper) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	if err := k.pass(ctx); err != nil {
+		return nil, err
+	}
+	s := k.link.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.granted++
+	l := &lease{id: s.granted, ttl: max(time.Duration(ttl), 1) * time.Second, keys: map[string]bool{}}
+	s.leases[l.id] = l
+	l.timer = time.AfterFunc(l.ttl, func() { s.expire(l) })
+	l.until = time.Now().Add(l.ttl)
+	return &clientv3.LeaseGrantResponse{ResponseHeader: s.header(), ID: l.id, TTL: int64(l.ttl / time.Second)}, nil
+}
+
+func (s *Server) header() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: s.revision} }
+
+// expire ends a lease unless it was kept alive meanwhile.
+func (s *Server) expire(l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.leases[l.id] == nil:
+	case time.Now().Before(l.until):
+		l.timer.Reset(time.Until(l.until))
+	default:
+		s.end(l)
+	}
+}
+
+func (k *leaseKeeper) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	if err := k.pass(ctx); err != nil {
+		return nil, err
+	}
+	s := k.link.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.leases[id]
+	if l == nil {
+		return nil, rpctypes.ErrLeaseNotFound
+	}
+	s.end(l)
+	return &clientv3.LeaseRevokeResponse{Header: s.header()}, nil
+}
+
+func (k *leaseKeeper) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	if err := k.pass(ctx); err != nil {
+		return nil, err
+	}
+	s := k.link.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.leases[id]
+	if l == nil {
+		return nil, rpctypes.ErrLeaseNotFound
+	}
+	l.until = time.Now().Add(l.ttl)
+	l.timer.Reset(l.ttl)
+	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: s.header(), ID: id, TTL: int64(l.ttl / time.Second)}, nil
+}
+
+// KeepAlive keeps the lease until ctx ends, the client is closed or the lease is over; then the channel is closed.
+func (k *leaseKeeper) KeepAlive(ctx context.Context, id clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+	if k.ctx.Err() != nil {
+		return nil, clientv3.ErrKeepAliveHalted{Reason: k.ctx.Err()}
+	}
+	alive := make(chan *clientv3.LeaseKeepAliveResponse, 16)
+	k.wg.Go(func() {
+		defer close(alive)
+		k.keep(ctx, id, alive)
+	})
+	return alive, nil
+}
+
+func (k *leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<- *clientv3.LeaseKeepAliveResponse) {
+	last, ttl := time.Now(), firstAnswer
+	for next := time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.ctx.Done():
+			return
+		case <-time.After(next):
+		}
+		r, err := k.KeepAliveOnce(ctx, id)
+		switch {
+		case err == nil:
+			last, ttl = time.Now(), time.Duration(r.TTL)*time.Second
+			next = ttl / 3
+			select {
+			case alive <- r:
+			default: // nobody reads
+			}
+		case err == rpctypes.ErrLeaseNotFound, time.Since(last) >= ttl:
+			return
+		default:
+			next = 500 * time.Millisecond
+		}
+	}
+}
+
+func (k *leaseKeeper) TimeToLive(ctx context.Context, id clientv3.LeaseID, _ ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+	if err := k.pass(ctx); err != nil {
+		return nil, err
+	}
+	s := k.link.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &clientv3.LeaseTimeToLiveResponse{ResponseHeader: s.header(), ID: id, TTL: -1}
+	if l := s.leases[id]; l != nil {
+		r.TTL, r.GrantedTTL = int64(time.Until(l.until)/time.Second), int64(l.ttl/time.Second)
+	}
+	return r, nil
+}
+
+func (k *leaseKeeper) Leases(ctx context.Context) (*clientv3.LeaseLeasesResponse, error) {
+	if err := k.pass(ctx); err != nil {
+		return nil, err
+	}
+	s := k.link.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &clientv3.LeaseLeasesResponse{ResponseHeader: s.header()}
+	for id := range s.leases {
+		r.Leases = append(r.Leases, clientv3.LeaseStatus{ID: id})
+	}
+	return r, nil
+}
+
+// Close ends the keeping alive of all leases, which then end by themselves.
+func (k *leaseKeeper) Close() error {
+	k.stop()
+	k.wg.Wait()
+	return nil
+}
+
+func (k *leaseKeeper) pass(ctx context.Context) error {
+	return clientv3.ContextError(ctx, k.link.pass(ctx))
+}

@@ -1,0 +1,258 @@
+package locktest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/clustermutex/unlocker/pkg/locktest"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// onBoth runs a test with a real etcd and with one in memory, and looks for goroutines that are left.
+func onBoth(t *testing.T, test func(t *testing.T, s *locktest.Server)) {
+	t.Run("real", func(t *testing.T) {
+		before := goleak.IgnoreCurrent()
+		t.Run("", func(t *testing.T) { test(t, locktest.New(t)) })
+		goleak.VerifyNone(t, before)
+	})
+	t.Run("in memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, locktest.NewInMemory(t)) })
+	})
+}
+
+func take(t *testing.T, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {
+	t.Helper()
+	l, err := c.TryLock(context.Background(), name, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestSomebodyElseHoldsTheLock(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		locks := s.Client(mutex.Options{Owner: "billing"})
+		theirs := s.Hold("a", mutex.Purpose("dinner"))
+		_, err := locks.TryLock(t.Context(), "a")
+		held, isHeld := errors.AsType[*mutex.HeldError](err)
+		if !isHeld || held.Holder.Owner != "stranger" || held.Holder.Hostname != "elsewhere" || held.Holder.Purpose != "dinner" {
+			t.Fatalf("the error is %v", err)
+		}
+
+		got := make(chan error)
+		go func() { got <- locks.Do(context.Background(), "a", func(context.Context) error { return nil }) }()
+		s.AwaitWaiters("a", 1)
+		if w := s.Waiters("a"); w[0].Owner != "billing" {
+			t.Errorf("the waiter is %+v", w[0])
+		}
+		theirs.Unlock()
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+		s.AssertFree("a")
+		s.AssertNothingLeft()
+	})
+}
+
+func TestLockIsLostInTheMiddle(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		locks := s.Client(mutex.Options{})
+		for take1, c := range map[string]struct {
+			remove func()
+			reason mutex.Reason
+			says   string
+		}{
+			"by a person":    {func() { s.ForceUnlock("a", "wrong month") }, mutex.ReasonForced, "wrong month"},
+			"by an unlocker": {func() { s.Expire("a") }, mutex.ReasonAutoUnlocked, "its time is up"},
+		} {
+			l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+			if d := s.AssertHeld("a"); d.UUID != l.UUID() {
+				t.Errorf("%s: the holder is %s", take1, d.UUID)
+			}
+			c.remove()
+			<-l.Context().Done()
+			lost, isLost := errors.AsType[*mutex.LostError](context.Cause(l.Context()))
+			if !isLost || lost.Reason() != c.reason || !strings.Contains(lost.Error(), c.says) {
+				t.Errorf("lost %s: %v", take1, context.Cause(l.Context()))
+			}
+			s.AssertFree("a")
+		}
+	})
+}
+
+func TestWaiterGetsTheLockOfADeadHolder(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		locks := s.Client(mutex.Options{Owner: "billing"})
+		s.Hold("a")
+		got := make(chan *mutex.Lock)
+		go func() {
+			l, err := locks.Lock(context.Background(), "a")
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		s.AwaitWaiters("a", 1)
+		s.Expire("a")
+		l := <-got
+		if d := s.AwaitHeld("a"); d.Owner != "billing" {
+			t.Errorf("the holder is %s", d.Owner)
+		}
+		go l.Unlock()
+		s.AwaitFree("a")
+	})
+}
+
+func TestEtcdIsAway(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		locks := s.Client(mutex.Options{RequestTimeout: 300 * time.Millisecond})
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(400*time.Millisecond))
+		s.Cut()
+		if _, err := locks.TryLock(t.Context(), "b"); err == nil || errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("without etcd: %v", err)
+		}
+		<-l.Lost()
+		if lost, _ := context.Cause(l.Context()).(*mutex.LostError); lost == nil || lost.Reason() != mutex.ReasonTime {
+			t.Errorf("the cause is %v", context.Cause(l.Context()))
+		}
+		s.AssertHeld("a") // for others, who have to wait for its auto-unlock
+		s.Hold("c")
+		s.Heal()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := locks.Do(ctx, "b", func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTimePassesAtOnceInABubble(t *testing.T) {
+	began := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.NewInMemory(t)
+		locks := s.Client(mutex.Options{})
+		beats := take(t, locks, "beats", mutex.Heartbeat(24*time.Hour), mutex.AutoUnlockAfter(time.Minute))
+		sleeps := take(t, locks, "sleeps", mutex.AutoUnlockAfter(time.Hour), mutex.SafetyMargin(time.Minute))
+		time.Sleep(59*time.Minute - time.Second)
+		if sleeps.Context().Err() != nil {
+			t.Error("the context ended before the deadline")
+		}
+		time.Sleep(time.Second)
+		<-sleeps.Lost()
+		time.Sleep(20 * time.Hour)
+		if err := beats.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+	if d := time.Since(began); d > 10*time.Minute {
+		t.Errorf("a day took %v", d)
+	}
+}
+
+func TestOtherPrefixesAreOtherLocks(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *locktest.Server) {
+		other := s.Under("/other")
+		take(t, other.Client(mutex.Options{}), "a")
+		s.AssertFree("a")
+		if d := other.AssertHeld("a"); d.Token == 0 {
+			t.Error("no token")
+		}
+	})
+}
+
+func TestProgramsMakeTheirOwnConnection(t *testing.T) {
+	s := locktest.New(t)
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	for _, c := range []*clientv3.Client{etcd, s.Etcd()} {
+		locks, err := mutex.New(c, mutex.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := take(t, locks, "a")
+		s.AssertHeld("a")
+		l.Unlock()
+		locks.Close()
+	}
+}
+
+// witness is a test that is to fail.
+type witness struct {
+	testing.TB
+	said []string
+}
+
+func (w *witness) Errorf(format string, args ...any) {
+	w.said = append(w.said, fmt.Sprintf(format, args...))
+}
+func (w *witness) Error(args ...any)                 { w.said = append(w.said, fmt.Sprint(args...)) }
+func (w *witness) Fatalf(format string, args ...any) { w.Errorf(format, args...); runtime.Goexit() }
+func (w *witness) Fatal(args ...any)                 { w.Error(args...); runtime.Goexit() }
+func (w *witness) FailNow()                          { runtime.Goexit() }
+
+func TestAssertionsCanFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &witness{TB: t}
+		s := locktest.NewInMemory(w)
+		s.Hold("held", mutex.Purpose("dinner"))
+		locks := s.Client(mutex.Options{})
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go locks.Lock(ctx, "held")
+		s.AwaitWaiters("held", 1)
+		for name, c := range map[string]struct {
+			do   func()
+			says string
+		}{
+			"free":      {func() { s.AssertHeld("free") }, `lock "free" is free`},
+			"held":      {func() { s.AssertFree("held") }, `lock "held" is held by "stranger" on "elsewhere"`},
+			"purpose":   {func() { s.AssertFree("held") }, `for "dinner", taken at`},
+			"left":      {func() { s.AssertNothingLeft() }, `lock "held" is held by`},
+			"waits":     {func() { s.AssertNothingLeft() }, `a place in the queue for lock "held" is left`},
+			"twice":     {func() { s.Hold("held") }, `lock "held" is held by stranger`},
+			"force":     {func() { s.ForceUnlock("free", "x") }, `lock "free" is free`},
+			"expire":    {func() { s.Expire("free") }, `lock "free" is free`},
+			"nobody":    {func() { s.AwaitHeld("free") }, `waited 30s in vain for that lock "free" is held`},
+			"somebody":  {func() { s.AwaitFree("held") }, `waited 30s in vain for that lock "held" is free`},
+			"too few":   {func() { s.AwaitWaiters("held", 2) }, `2 waiters for lock "held"`},
+			"endpoint":  {func() { s.Endpoint() }, "an etcd in memory has no endpoint"},
+			"options":   {func() { s.Client(mutex.Options{RequestTimeout: -1}) }, "it must be positive"},
+			"no prefix": {func() { s.Under("/") }, "the lock prefix is empty"},
+		} {
+			w.said = nil
+			done := make(chan struct{})
+			go func() { defer close(done); c.do() }()
+			<-done
+			if !strings.Contains(strings.Join(w.said, "\n"), c.says) {
+				t.Errorf("%s: said %q, want %q", name, w.said, c.says)
+			}
+		}
+	})
+}
+
+// BenchmarkStart is what a test pays for its etcd.
+func BenchmarkStart(b *testing.B) {
+	b.Run("real", func(b *testing.B) {
+		for b.Loop() {
+			locktest.New(b)
+		}
+	})
+	b.Run("in memory", func(b *testing.B) {
+		for b.Loop() {
+			locktest.NewInMemory(b)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package locktest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Holder is the record of a held lock, nil when nobody holds it.
+func (s *Server) Holder(name string) *metadata.Document {
+	s.t.Helper()
+	doc, _, err := s.store.Get(context.Background(), name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if doc.Token == 0 {
+		return nil
+	}
+	return &doc
+}
+
+// Waiters are those who wait for the lock, in the order in which they get it.
+func (s *Server) Waiters(name string) []metadata.Waiter {
+	s.t.Helper()
+	var waiters []metadata.Waiter
+	for _, kv := range s.get(s.layout.Queue(name)) {
+		key := s.layout.Parse(string(kv.Key))
+		ticket, err := metadata.Unmarshal[metadata.Ticket](kv.Value)
+		if key.Kind == metadata.KindTicket && err == nil && !ticket.Holding {
+			waiters = append(waiters, metadata.Waiter{Ticket: ticket, Lock: key.Lock, ID: key.ID, Place: kv.CreateRevision})
+		}
+	}
+	slices.SortFunc(waiters, func(a, b metadata.Waiter) int { return cmp.Compare(a.Place, b.Place) })
+	return waiters
+}
+
+// AssertHeld fails the test if nobody holds the lock; then the record is empty. Otherwise the record tells who does, and what for.
+func (s *Server) AssertHeld(name string) metadata.Document {
+	s.t.Helper()
+	holder := s.Holder(name)
+	if holder == nil {
+		s.t.Errorf("locktest: lock %q is free", name)
+		return metadata.Document{}
+	}
+	return *holder
+}
+
+// AssertFree fails the test if somebody holds the lock.
+func (s *Server) AssertFree(name string) {
+	s.t.Helper()
+	if holder := s.Holder(name); holder != nil {
+		s.t.Errorf("locktest: lock %q is held by %s", name, who(holder))
+	}
+}
+
+// AssertNothingLeft fails the test if anybody holds or waits for any lock: what a program that has ended must not leave behind.
+func (s *Server) AssertNothingLeft() {
+	s.t.Helper()
+	left := map[string]bool{}
+	for _, kv := range s.get(s.layout.Prefix(), clientv3.WithKeysOnly()) {
+		switch key := s.layout.Parse(string(kv.Key)); {
+		case key.Kind == metadata.KindField && !left[key.Lock]:
+			left[key.Lock] = true
+			s.AssertFree(key.Lock)
+		case key.Kind == metadata.KindTicket:
+			s.t.Errorf("locktest: a place in the queue for lock %q is left", key.Lock)
+		}
+	}
+}
+
+// get reads the keys with a prefix.
+func (s *Server) get(prefix string, opts ...clientv3.OpOption) []*mvccpb.KeyValue {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := s.others.Get(ctx, prefix, append(opts, clientv3.WithPrefix())...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.Kvs
+}
+
+func who(d *metadata.Document) string {
+	line := fmt.Sprintf("%q on %q (pid %d)", d.Owner, d.Hostname, d.PID)
+	if d.Purpose != "" {
+		line += fmt.Sprintf(" for %q", d.Purpose)
+	}
+	if d.Backtrace != "" {
+		line += ", taken at\n\t" + strings.ReplaceAll(strings.TrimSpace(d.Backtrace), "\n", "\n\t")
+	}
+	return line
+}
+
+// AwaitHeld waits until somebody holds the lock, and fails the test if nobody does for long.
+func (s *Server) AwaitHeld(name string) metadata.Document {
+	s.t.Helper()
+	var holder *metadata.Document
+	s.await(fmt.Sprintf("that lock %q is held", name), func() bool { holder = s.Holder(name); return holder != nil })
+	return *holder
+}
+
+// AwaitFree waits until nobody holds the lock.
+func (s *Server) AwaitFree(name string) {
+	s.t.Helper()
+	s.await(fmt.Sprintf("that lock %q is free", name), func() bool { return s.Holder(name) == nil })
+}
+
+// AwaitWaiters waits until so many wait for the lock.
+func (s *Server) AwaitWaiters(name string, n int) {
+	s.t.Helper()
+	s.await(fmt.Sprintf("%d waiters for lock %q", n, name), func() bool { return len(s.Waiters(name)) == n })
+}
+
+// await looks again whenever something changes. No time passes meanwhile, but that of those who change it.
+func (s *Server) await(what string, come func() bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.Background()), patience)
+	defer cancel()
+	for r := range s.others.Watch(ctx, s.layout.Prefix(), clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {
+		if r.Err() != nil {
+			s.t.Fatalf("locktest: %v", r.Err())
+		}
+		if come() {
+			return
+		}
+	}
+	s.t.Fatalf("locktest: waited %v in vain for %s", patience, what)
+}

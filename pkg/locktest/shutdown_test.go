@@ -1,0 +1,150 @@
+package locktest_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/clustermutex/unlocker/pkg/locktest"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// In docs/client.md from here …
+
+// serve works until the first SIGTERM, which ends the context of the work. The second one ends the process.
+func serve(locks *mutex.Client, work func(context.Context, *mutex.Client) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the next signal does what signals do
+
+	err := work(ctx, locks) // returns when all that it has started has ended
+	return errors.Join(err, locks.Close())
+}
+
+// … to here
+
+// service is a program: it works under two locks and waits for a third one.
+func service(endpoint string, stubborn bool) error {
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	defer etcd.Close()
+	locks, err := mutex.New(etcd, mutex.Options{Owner: "service"})
+	if err != nil {
+		return err
+	}
+	return serve(locks, func(ctx context.Context, locks *mutex.Client) error {
+		var jobs sync.WaitGroup
+		for _, name := range []string{"import", "export", "taken"} {
+			jobs.Go(func() {
+				locks.Do(ctx, name, func(ctx context.Context) error {
+					<-ctx.Done()
+					fmt.Println("told to stop")
+					if stubborn {
+						select {}
+					}
+					return nil
+				})
+			})
+		}
+		jobs.Wait()
+		return nil
+	})
+}
+
+const serviceVariable = "LOCKTEST_SERVICE"
+
+func TestMain(m *testing.M) {
+	kind, endpoint, isService := strings.Cut(os.Getenv(serviceVariable), " ")
+	if !isService {
+		os.Exit(m.Run())
+	}
+	if err := service(endpoint, kind == "stubborn"); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// start runs the service as a process of its own, and returns when it works.
+func start(t *testing.T, s *locktest.Server, kind string) (*exec.Cmd, io.Reader) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), serviceVariable+"="+kind+" "+s.Endpoint())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	s.AwaitHeld("import")
+	s.AwaitHeld("export")
+	s.AwaitWaiters("taken", 1)
+	return cmd, out
+}
+
+func terminate(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestServiceThatIsToldToStopLeavesNothing(t *testing.T) {
+	s := locktest.New(t)
+	taken := s.Hold("taken")
+	cmd, _ := start(t, s, "obedient")
+	terminate(t, cmd)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the service ended with %v", err)
+	}
+	taken.Unlock()
+	s.AssertNothingLeft()
+}
+
+func TestSecondSignalKillsAServiceThatDoesNotStop(t *testing.T) {
+	s := locktest.New(t)
+	s.Hold("taken")
+	cmd, out := start(t, s, "stubborn")
+	terminate(t, cmd)
+	for told, lines := 0, bufio.NewScanner(out); told < 2 && lines.Scan(); told++ {
+	}
+	s.AssertHeld("import") // it may still write: nobody else can have the lock
+	terminate(t, cmd)
+	exit, _ := errors.AsType[*exec.ExitError](cmd.Wait())
+	if exit == nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("the service ended with %v, want the signal", exit)
+	}
+	s.AssertHeld("import") // until its auto-unlock
+}
+
+func TestGuideShowsThisCode(t *testing.T) {
+	code, err := os.ReadFile("shutdown_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, err := os.ReadFile("../../docs/client.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(code), "from here …\n\n")
+	shown, _, _ := strings.Cut(rest, "\n// … to here")
+	if shown == "" || !strings.Contains(string(guide), shown) {
+		t.Errorf("docs/client.md does not show\n%s", shown)
+	}
+}

@@ -1,0 +1,71 @@
+// Package mutexlog writes a line for each thing that becomes of a lock, by the hooks of package mutex.
+//
+//	locks, err := mutex.New(etcd, mutex.Options{Owner: "billing", Logger: logger, Hooks: mutexlog.Hooks(logger)})
+//
+// It tells what a caller is told, too: acquired, extended, given back and refused at level debug, given up at info, and what went wrong at
+// warn. What no caller is told, such as the loss of a lock and failing heartbeats, stands in the lines of Options.Logger: set both.
+//
+// Who logs with zerolog makes a logger of it: slog.New(zerolog.NewSlogHandler(log)).
+package mutexlog
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// Hooks write to the logger. Where there are others, join them: mutexlog.Hooks(l).And(others).
+func Hooks(l *slog.Logger) mutex.Hooks {
+	return mutex.Hooks{
+		Acquired: func(e mutex.Acquired) { acquired(l, e) },
+		Extended: func(e mutex.Extended) { extended(l, e) },
+		Released: func(e mutex.Released) { released(l, e) },
+	}
+}
+
+func acquired(l *slog.Logger, e mutex.Acquired) {
+	waited := slog.Duration("waited", e.Waited)
+	switch e.Result {
+	case mutex.ResultAcquired:
+		write(l, slog.LevelDebug, "lock acquired", nil, append(about(e.Hold), waited)...)
+	case mutex.ResultHeld, mutex.ResultRefused:
+		write(l, slog.LevelDebug, "lock not acquired", e.Err, slog.String("lock", e.Lock), waited)
+	case mutex.ResultGaveUp:
+		write(l, slog.LevelInfo, "gave up waiting for a lock", e.Err, slog.String("lock", e.Lock), waited)
+	default:
+		write(l, slog.LevelWarn, "lock not acquired", e.Err, slog.String("lock", e.Lock), waited)
+	}
+}
+
+func extended(l *slog.Logger, e mutex.Extended) {
+	switch {
+	case e.Result == mutex.ResultExtended:
+		write(l, slog.LevelDebug, "lock extended", nil, append(about(e.Hold), slog.Bool("heartbeat", e.Heartbeat))...)
+	case e.Result == mutex.ResultError && !e.Heartbeat:
+		write(l, slog.LevelWarn, "lock not extended", e.Err, about(e.Hold)...)
+	}
+}
+
+func released(l *slog.Logger, e mutex.Released) {
+	attributes := append(about(e.Hold), slog.Duration("held", e.Held))
+	switch e.Result {
+	case mutex.ResultReleased:
+		write(l, slog.LevelDebug, "lock given back", nil, attributes...)
+	case mutex.ResultLost:
+		write(l, slog.LevelWarn, "lock was lost before it was given back", e.Err, attributes...)
+	default:
+		write(l, slog.LevelWarn, "lock not given back yet", e.Err, attributes...)
+	}
+}
+
+func about(h *mutex.Lock) []slog.Attr {
+	return []slog.Attr{slog.String("lock", h.Name()), slog.String("uuid", h.UUID()), slog.Int64("token", h.Token())}
+}
+
+func write(l *slog.Logger, level slog.Level, message string, err error, attributes ...slog.Attr) {
+	if err != nil {
+		attributes = append(attributes, slog.Any("error", err))
+	}
+	l.LogAttrs(context.Background(), level, message, attributes...)
+}

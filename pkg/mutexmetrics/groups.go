@@ -1,0 +1,46 @@
+package mutexmetrics
+
+import (
+	"sync"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// groups finds the series of a lock's group, and makes them for a new one while there is room.
+type groups struct {
+	of   func(lock string) string
+	most int
+	make func(group string) *series
+
+	mu    sync.RWMutex
+	known map[string]*series
+}
+
+// series are those of the lock with this name. A share of a lock is in the group of that lock.
+func (g *groups) series(name string) *series {
+	if lock, _, isShare := metadata.ParseShare(name); isShare {
+		name = lock
+	}
+	group := metadata.Label(g.of(name))
+	g.mu.RLock()
+	s := g.known[group]
+	g.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	return g.add(group)
+}
+
+func (g *groups) add(group string) *series {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.known) >= g.most && g.known[group] == nil {
+		group = Other
+	}
+	s := g.known[group]
+	if s == nil {
+		s = g.make(group)
+		g.known[group] = s
+	}
+	return s
+}

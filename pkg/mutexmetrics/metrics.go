@@ -1,0 +1,202 @@
+package mutexmetrics
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// Other is the group of the locks for whose own group there was no room.
+const Other = "other"
+
+// DefaultMaxGroups is the number of groups unless [Options] say otherwise.
+const DefaultMaxGroups = 20
+
+// Options change what is told. The zero Options are usable.
+type Options struct {
+	// Group makes the value of the label "group" of a lock's name, as the caller named it; of a permit "pool#2" that is "pool". It must be
+	// safe for concurrent use. Without it there is no such label.
+	Group func(lock string) string
+
+	// MaxGroups is how many different groups get series of their own, in the order in which they come; [DefaultMaxGroups] when zero. The
+	// locks of all later ones are in the group [Other].
+	MaxGroups int
+
+	// Buckets of the histograms, in seconds; those of DefaultWaitBuckets and DefaultHoldBuckets when nil.
+	WaitBuckets, HoldBuckets []float64
+}
+
+// DefaultWaitBuckets reach from a round trip to etcd to an hour.
+func DefaultWaitBuckets() []float64 {
+	return []float64{.001, .0025, .005, .01, .025, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600}
+}
+
+// DefaultHoldBuckets reach from a hundredth of a second to a day.
+func DefaultHoldBuckets() []float64 {
+	return []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
+}
+
+// Metrics is a [prometheus.Collector] that hooks feed.
+type Metrics struct {
+	acquisitions, extensions, lost, releases *prometheus.CounterVec
+	waiting, held                            *prometheus.GaugeVec
+	wait, hold                               *prometheus.HistogramVec
+
+	groups groups
+}
+
+// series are those of one group.
+type series struct {
+	acquisitions, extensions, lost, releases counts
+	waiting, held                            prometheus.Gauge
+	wait, hold                               prometheus.Observer
+}
+
+var _ prometheus.Collector = (*Metrics)(nil)
+
+// New returns metrics in which nothing has happened yet. Register them, and give their [Metrics.Hooks] to the clients.
+func New(o Options) *Metrics {
+	var labels []string
+	if o.Group != nil {
+		labels = []string{"group"}
+	}
+	m := &Metrics{
+		acquisitions: counter("mutex_acquisitions_total", "Attempts to take a lock, by how they ended.", labels, "result"),
+		extensions:   counter("mutex_extensions_total", "Attempts to put alert and auto-unlock of a held lock off, by how they ended.", labels, "result"),
+		lost:         counter("mutex_lost_total", "Locks that were lost while they were held, by reason.", labels, "reason"),
+		releases:     counter("mutex_releases_total", "Locks that were given back, by how that ended.", labels, "result"),
+		waiting:      gauge("mutex_waiting", "Calls that wait for a lock, or for etcd's answer.", labels),
+		held:         gauge("mutex_held", "Locks that are held.", labels),
+		wait:         histogram("mutex_wait_seconds", "Time until a lock was taken or the caller gave up.", labels, o.WaitBuckets, DefaultWaitBuckets()),
+		hold:         histogram("mutex_hold_seconds", "Time from taking a lock until it was given back or lost.", labels, o.HoldBuckets, DefaultHoldBuckets()),
+	}
+	m.groups = groups{of: o.Group, most: o.MaxGroups, known: map[string]*series{}, make: m.group}
+	if o.MaxGroups <= 0 {
+		m.groups.most = DefaultMaxGroups
+	}
+	if o.Group == nil {
+		only := m.series()
+		m.groups.of, m.groups.make = func(string) string { return "" }, func(string) *series { return only }
+	}
+	return m
+}
+
+func counter(name, help string, labels []string, by string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(labels[:len(labels):len(labels)], by))
+}
+
+func gauge(name, help string, labels []string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, labels []string, buckets, standard []float64) *prometheus.HistogramVec {
+	if buckets == nil {
+		buckets = standard
+	}
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+func (m *Metrics) group(name string) *series { return m.series(name) }
+
+// series makes all series with these values of the first labels.
+func (m *Metrics) series(labels ...string) *series {
+	released := []mutex.Result{mutex.ResultReleased, mutex.ResultLost, mutex.ResultError}
+	return &series{
+		acquisitions: counters(m.acquisitions, labels, mutex.AcquireResults()),
+		extensions:   counters(m.extensions, labels, mutex.ExtendResults()),
+		lost:         counters(m.lost, labels, mutex.LostReasons()),
+		releases:     counters(m.releases, labels, released),
+		waiting:      m.waiting.WithLabelValues(labels...), held: m.held.WithLabelValues(labels...),
+		wait: m.wait.WithLabelValues(labels...), hold: m.hold.WithLabelValues(labels...),
+	}
+}
+
+// counts are counters by the word that is their last label.
+type counts map[string]prometheus.Counter
+
+// add counts one; a word that is none of the known ones is not counted, as it would be a series that nobody has asked for.
+func (c counts) add(word string) {
+	if counter, ok := c[word]; ok {
+		counter.Inc()
+	}
+}
+
+func counters[W ~string](vec *prometheus.CounterVec, labels []string, words []W) counts {
+	all := counts{}
+	for _, w := range words {
+		all[string(w)] = vec.WithLabelValues(append(labels[:len(labels):len(labels)], string(w))...)
+	}
+	return all
+}
+
+// Describe implements [prometheus.Collector].
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.all() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.all() {
+		c.Collect(ch)
+	}
+}
+
+func (m *Metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.acquisitions, m.wait, m.waiting, m.held, m.hold, m.extensions, m.lost, m.releases}
+}
+
+// Hooks feed the metrics. Where there are others, join them: metrics.Hooks().And(others).
+func (m *Metrics) Hooks() mutex.Hooks {
+	return mutex.Hooks{Asking: m.asking, Acquired: m.acquired, Extended: m.extended, Lost: m.lose, Released: m.released}
+}
+
+func (m *Metrics) asking(e mutex.Asking) {
+	during(e.Context, m.groups.series(e.Lock).waiting)
+}
+
+// during counts something until its context ends: in whatever way, and of some no hook is told.
+func during(ctx context.Context, g prometheus.Gauge) {
+	g.Inc()
+	context.AfterFunc(ctx, g.Dec)
+}
+
+func (m *Metrics) acquired(e mutex.Acquired) {
+	s := m.groups.series(e.Lock)
+	s.acquisitions.add(string(e.Result))
+	if e.Result == mutex.ResultAcquired || e.Result == mutex.ResultGaveUp {
+		s.wait.Observe(e.Waited.Seconds())
+	}
+	if e.Hold != nil {
+		during(e.Hold.Context(), s.held)
+	}
+}
+
+func (m *Metrics) extended(e mutex.Extended) {
+	m.groups.series(e.Hold.Name()).extensions.add(string(e.Result))
+}
+
+func (m *Metrics) lose(e mutex.Lost) { m.groups.series(e.Hold.Name()).ended(e.Reason, e.Held) }
+
+func (m *Metrics) released(e mutex.Released) {
+	s := m.groups.series(e.Hold.Name())
+	s.releases.add(string(e.Result))
+	var reason mutex.Reason
+	if lost, isLost := errors.AsType[*mutex.LostError](e.Err); isLost {
+		reason = lost.Reason()
+	}
+	s.ended(reason, e.Held)
+}
+
+// ended is the end of a hold; without a reason it was not lost.
+func (s *series) ended(reason mutex.Reason, held time.Duration) {
+	s.hold.Observe(held.Seconds())
+	if reason != "" {
+		s.lost.add(string(reason))
+	}
+}
