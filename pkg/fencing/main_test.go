@@ -3,6 +3,7 @@ package fencing_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -15,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// holderVariable makes this test binary a holder: it has the endpoint of etcd and the URL of the site.
+// holderVariable makes this test binary a holder: it has the endpoint of etcd, the URL of the site and the time until auto-unlock.
 const holderVariable = "FENCING_TEST_HOLDER"
 
 func TestMain(m *testing.M) {
@@ -23,15 +24,19 @@ func TestMain(m *testing.M) {
 	if !ok {
 		os.Exit(m.Run())
 	}
-	endpoint, url, _ := strings.Cut(world, " ")
-	if err := hold(endpoint, url); err != nil {
+	parts := strings.Fields(world)
+	life, err := time.ParseDuration(parts[2])
+	if err == nil {
+		err = hold(parts[0], parts[1], life)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 // hold takes a lock, looks at it a last time, and writes to both pages when it is told to. It prints what it sees.
-func hold(endpoint, url string) error {
+func hold(endpoint, url string, life time.Duration) error {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop()})
 	if err != nil {
 		return err
@@ -42,7 +47,7 @@ func hold(endpoint, url string) error {
 		return err
 	}
 	defer locks.Close()
-	l, err := locks.TryLock(context.Background(), "page")
+	l, err := locks.TryLock(context.Background(), "page", mutex.AutoUnlockAfter(life))
 	if err != nil {
 		return err
 	}
@@ -63,6 +68,7 @@ func hold(endpoint, url string) error {
 	select {
 	case <-l.Lost():
 		fmt.Fprintln(os.Stdout, context.Cause(l.Context()))
+		fmt.Fprintln(os.Stdout, "not held any more:", errors.Is(l.Alive(context.Background()), mutex.ErrNotHeld))
 		return nil
 	case <-time.After(30 * time.Second):
 		return fmt.Errorf("the loss was not noticed")

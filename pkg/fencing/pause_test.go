@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,41 +16,78 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// A process that is stopped between its last look at the lock and its write, for real.
+// A process that is stopped between its last look at the lock and its write, for real: until a person takes the lock away, and for
+// longer than its deadline.
 func TestLateWriteOfAStoppedProcess(t *testing.T) {
-	server, s := etcdtest.Start(t), serve(t)
-	etcd := server.Client(t)
-	h := startHolder(t, server.Endpoint(), s.url)
-	var token int64
-	if _, err := fmt.Sscanf(h.line(t), "held %d", &token); err != nil {
+	for _, c := range []struct {
+		name     string
+		life     time.Duration
+		takeAway func(testing.TB, *clientv3.Client, string)
+		lost     string
+	}{
+		{"until somebody takes the lock away", time.Hour, forceUnlock, `lock "page" was lost: force-unlocked by ann`},
+		{"for longer than its deadline", time.Second, autoUnlock, `lock "page" `}, // its own clock tells it first, or etcd
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server, s := etcdtest.Start(t), serve(t)
+			etcd := server.Client(t)
+			h := startHolder(t, server.Endpoint(), s.url, c.life)
+			var token int64
+			if _, err := fmt.Sscanf(h.line(t), "held %d", &token); err != nil {
+				t.Fatal(err)
+			}
+			h.stop(t)
+			h.tell(t, "write\n") // it would, if it could
+			c.takeAway(t, etcd, "page")
+			next := take(t, etcd, "next", "page")
+			for _, name := range []string{"open", "fenced"} {
+				if err := putPage(s.url+"/"+name, next.Token(), "next"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if next.Token() <= token || s.open.read() != "next" || s.fenced.read() != "next" {
+				t.Fatalf("tokens %d, %d; pages %q, %q", token, next.Token(), s.open.read(), s.fenced.read())
+			}
+			h.signal(t, syscall.SIGCONT)
+			for _, want := range []string{"open 200", "fenced 412", c.lost, "not held any more: true"} {
+				if got := h.line(t); !strings.HasPrefix(got, want) {
+					t.Errorf("the holder says %q, want %q", got, want)
+				}
+			}
+			if s.open.read() != "late" || s.fenced.read() != "next" {
+				t.Errorf("without a fence %q was written last, behind one %q", s.open.read(), s.fenced.read())
+			}
+			if err := next.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// autoUnlock does what an unlocker does with a lock whose time is up, as soon as it is.
+func autoUnlock(t testing.TB, etcd *clientv3.Client, name string) {
+	t.Helper()
+	l, err := metadata.NewLayout(mutex.DefaultPrefix)
+	if err != nil {
 		t.Fatal(err)
 	}
-	h.stop(t)
-	h.tell(t, "write\n") // it would, if it could
-	forceUnlock(t, etcd, "page")
-	next := take(t, etcd, "next", "page")
-	for _, name := range []string{"open", "fenced"} {
-		if err := putPage(s.url+"/"+name, next.Token(), "next"); err != nil {
-			t.Fatal(err)
-		}
+	store := lockstore.New(etcd, l)
+	doc, _, err := store.Get(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if next.Token() <= token || s.open.read() != "next" || s.fenced.read() != "next" {
-		t.Fatalf("tokens %d, %d; pages %q, %q", token, next.Token(), s.open.read(), s.fenced.read())
-	}
-	h.signal(t, syscall.SIGCONT)
-	for _, want := range []string{"open 200", "fenced 412", `lock "page" was lost: force-unlocked by ann`} {
-		if got := h.line(t); !strings.HasPrefix(got, want) {
-			t.Errorf("the holder says %q, want %q", got, want)
-		}
-	}
-	if s.open.read() != "late" || s.fenced.read() != "next" {
-		t.Errorf("without a fence %q was written last, behind one %q", s.open.read(), s.fenced.read())
-	}
-	if err := next.Unlock(); err != nil {
-		t.Error(err)
+	<-time.After(time.Until(doc.AutoUnlockAt)) // the process that stands still has no clock to be wound
+	ending := metadata.NewEnding(&doc.Record, metadata.EndedAutoUnlocked, "unlocker-1", "its time was up", time.Now())
+	if err := errors.Join(store.AutoUnlock(t.Context(), []metadata.Removal{{Record: &doc.Record, Ending: ending}})...); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -61,7 +99,7 @@ type holder struct {
 	errors bytes.Buffer
 }
 
-func startHolder(t *testing.T, endpoint, url string) *holder {
+func startHolder(t *testing.T, endpoint, url string, life time.Duration) *holder {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -69,7 +107,7 @@ func startHolder(t *testing.T, endpoint, url string) *holder {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // whatever happens, it does not stay
 	h := &holder{cmd: exec.CommandContext(ctx, self)}
-	h.cmd.Env = append(os.Environ(), holderVariable+"="+endpoint+" "+url)
+	h.cmd.Env = append(os.Environ(), holderVariable+"="+endpoint+" "+url+" "+life.String())
 	h.cmd.Stderr = &h.errors
 	out, err := h.cmd.StdoutPipe()
 	if err != nil {
