@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -74,6 +75,7 @@ func TestHooksAreToldTheStoryOfALock(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		f.put("/mutexes/a/uuid", "another")
 		<-l.Lost()
+		synctest.Wait() // the hook is told after that
 		l.Unlock()
 		d.want(t, "a acquired after 0s, hold true, error false", "a extended, heartbeat true, after 0s, error false",
 			"a lost after 4s: removed, certain true")
