@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// holder is a client of its own, as another process would have it, that holds a lock.
+func holder(t *testing.T, etcd *clientv3.Client, owner, lock string) *mutex.Client {
+	t.Helper()
+	c, err := mutex.New(etcd, mutex.Options{Owner: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := c.Lock(t.Context(), lock, mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(2*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// wait has a client wait for a lock until the context ends.
+func wait(ctx context.Context, t *testing.T, c *mutex.Client, lock string) <-chan error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Lock(ctx, lock, mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(2*time.Minute))
+		ended <- err
+	}()
+	return ended
+}
+
+// Two who wait for each other are counted and named, until one of them gives up. Nobody else ends it.
+func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	one, two := startUnlocker(t, []string{etcd.Endpoint()}), startUnlocker(t, []string{etcd.Endpoint()})
+	billing, search := holder(t, etcd.Client(t), "billing", "stock"), holder(t, etcd.Client(t), "search", "orders")
+	impatient, giveUp := context.WithCancel(t.Context())
+	patient, end := context.WithCancel(t.Context())
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := fmt.Sprintf("billing on %s:%d, search on %[1]s:%[2]d", host, os.Getpid())
+	gaveUp, waits := wait(impatient, t, billing, "orders"), wait(patient, t, search, "stock")
+
+	const since = "unlocker_deadlock_since_timestamp_seconds"
+	var began []float64
+	for _, u := range []*unlocker{one, two} {
+		shows(t, u.addr, 1, "unlocker_deadlocks")
+		at, err := scrape(t, u.addr).value(since, "locks", "orders, stock", "holders", names)
+		if began = append(began, at); err != nil || time.Since(time.UnixMicro(int64(at*1e6))) > patience {
+			t.Errorf("it is since %v, %v", at, err)
+		}
+		eventually(t, "the circle is told in the log", func() error { return logged(t, u, "warn") })
+	}
+	if began[0] != began[1] {
+		t.Errorf("two unlockers do not tell the same: %v", began)
+	}
+	giveUp()
+	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+		t.Errorf("who gave up is told %v", err)
+	}
+	for _, u := range []*unlocker{one, two} {
+		shows(t, u.addr, 0, "unlocker_deadlocks")
+		hides(t, u.addr, since)
+		eventually(t, "that it is over is told in the log", func() error { return logged(t, u, "info") })
+	}
+	select {
+	case err := <-waits:
+		t.Errorf("somebody ended the wait of the other one: %v", err)
+	default:
+	}
+	end()
+	<-waits
+}
+
+// logged wants one line of this level about the circle.
+func logged(t *testing.T, u *unlocker, level string) error {
+	t.Helper()
+	n := 0
+	for _, o := range u.out.objects(t) {
+		if o["locks"] == "orders, stock" && o["level"] == level {
+			n++
+		}
+	}
+	if n != 1 {
+		return fmt.Errorf("it is told %d times", n)
+	}
+	return nil
+}
