@@ -67,7 +67,7 @@ func TestSomebodyElseHoldsTheLock(t *testing.T) {
 func TestLockIsLostInTheMiddle(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
 		locks := s.Client(mutex.Options{})
-		for take1, c := range map[string]struct {
+		for how, c := range map[string]struct {
 			remove func()
 			reason mutex.Reason
 			says   string
@@ -75,15 +75,20 @@ func TestLockIsLostInTheMiddle(t *testing.T) {
 			"by a person":    {func() { s.ForceUnlock("a", "wrong month") }, mutex.ReasonForced, "wrong month"},
 			"by an unlocker": {func() { s.Expire("a") }, mutex.ReasonAutoUnlocked, "its time is up"},
 		} {
-			l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
-			if d := s.AssertHeld("a"); d.UUID != l.UUID() {
-				t.Errorf("%s: the holder is %s", take1, d.UUID)
+			var lost *mutex.LostError
+			for range 20 { // a holder on a busy machine does not wait for long until it has read who it was
+				l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+				if d := s.AssertHeld("a"); d.UUID != l.UUID() {
+					t.Errorf("%s: the holder is %s", how, d.UUID)
+				}
+				c.remove()
+				<-l.Context().Done()
+				if lost, _ = context.Cause(l.Context()).(*mutex.LostError); lost == nil || lost.Reason() != mutex.ReasonRemoved {
+					break
+				}
 			}
-			c.remove()
-			<-l.Context().Done()
-			lost, isLost := errors.AsType[*mutex.LostError](context.Cause(l.Context()))
-			if !isLost || lost.Reason() != c.reason || !strings.Contains(lost.Error(), c.says) {
-				t.Errorf("lost %s: %v", take1, context.Cause(l.Context()))
+			if lost == nil || lost.Reason() != c.reason || !strings.Contains(lost.Error(), c.says) {
+				t.Errorf("lost %s: %v", how, lost)
 			}
 			s.AssertFree("a")
 		}
@@ -115,8 +120,8 @@ func TestWaiterGetsTheLockOfADeadHolder(t *testing.T) {
 
 func TestEtcdIsAway(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *locktest.Server) {
-		locks := s.Client(mutex.Options{RequestTimeout: 300 * time.Millisecond})
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(400*time.Millisecond))
+		locks := s.Client(mutex.Options{RequestTimeout: 3 * time.Second})
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(2*time.Second))
 		s.Cut()
 		if _, err := locks.TryLock(t.Context(), "b"); err == nil || errors.Is(err, mutex.ErrNotHeld) {
 			t.Errorf("without etcd: %v", err)
