@@ -25,13 +25,15 @@ type watchman struct {
 	circles func() []deadlock.Circle
 	log     zerolog.Logger
 
-	seen map[string]deadlock.Circle // at the last look
-	told map[string]deadlock.Circle
+	seen, told map[string]deadlock.Circle // at the last look; in the log, and not over
+}
+
+func newWatchman(circles func() []deadlock.Circle, log zerolog.Logger) *watchman {
+	return &watchman{circles: circles, log: log, told: map[string]deadlock.Circle{}}
 }
 
 // Run looks until ctx ends.
 func (w *watchman) Run(ctx context.Context) error {
-	w.seen, w.told = map[string]deadlock.Circle{}, map[string]deadlock.Circle{}
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {

@@ -2,10 +2,12 @@ package unlocker
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,34 +44,46 @@ func lines(t *testing.T, log *bytes.Buffer) (all []string) {
 }
 
 func TestACircleThatStaysIsToldOnceAndThatItIsOverOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		var circles []deadlock.Circle
-		w := &watchman{circles: func() []deadlock.Circle { return circles }, log: zerolog.New(&log)}
-		go w.Run(t.Context())
-		after := func(d time.Duration, want ...string) {
-			t.Helper()
-			time.Sleep(d)
-			synctest.Wait()
-			if got := lines(t, &log); !slices.Equal(got, want) {
-				t.Errorf("told %q, want %q", got, want)
-			}
+	var log bytes.Buffer
+	var circles []deadlock.Circle
+	w := newWatchman(func() []deadlock.Circle { return circles }, zerolog.New(&log))
+	looks := func(n int, want ...string) {
+		t.Helper()
+		for range n {
+			w.look()
 		}
-		time.Sleep(time.Second)
-		after(lookEvery)
-		circles = []deadlock.Circle{circleOf("a", "b")}
-		after(lookEvery)
-		circles = []deadlock.Circle{circleOf("c", "d")} // another one: the first was there for a moment
-		after(lookEvery)
-		after(lookEvery, "warn of-c, of-d")
-		after(time.Hour)
-		circles = append(circles, circleOf("e", "f", "g"))
-		after(2*lookEvery, "warn of-e, of-f, of-g")
-		circles = circles[1:]
-		after(lookEvery, "info of-c, of-d")
-		circles = nil
-		after(lookEvery, "info of-e, of-f, of-g")
-		after(time.Hour)
+		if got := lines(t, &log); !slices.Equal(got, want) {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+	looks(1)
+	circles = []deadlock.Circle{circleOf("a", "b")}
+	looks(1)
+	circles = []deadlock.Circle{circleOf("c", "d")} // another one: the first was there for a moment
+	looks(1)
+	looks(1, "warn of-c, of-d")
+	looks(100)
+	circles = append(circles, circleOf("e", "f", "g"))
+	looks(2, "warn of-e, of-f, of-g")
+	circles = circles[1:]
+	looks(1, "info of-c, of-d")
+	circles = nil
+	looks(1, "info of-e, of-f, of-g")
+	looks(100)
+}
+
+func TestItIsLookedEveryFiveSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looks atomic.Int32
+		w := newWatchman(func() []deadlock.Circle { looks.Add(1); return nil }, zerolog.Nop())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		time.Sleep(time.Minute + time.Second)
+		cancel()
+		if err := <-ended; err != nil || looks.Load() != 12 {
+			t.Errorf("%d looks in a minute, %v", looks.Load(), err)
+		}
 	})
 }
 
@@ -94,7 +108,7 @@ func TestManyCirclesAreNotAllTold(t *testing.T) {
 	for i := range 1000 {
 		circles = append(circles, circleOf(fmt.Sprint("a", i), fmt.Sprint("b", i)))
 	}
-	w := &watchman{circles: func() []deadlock.Circle { return circles }, log: zerolog.New(&log), seen: map[string]deadlock.Circle{}, told: map[string]deadlock.Circle{}}
+	w := newWatchman(func() []deadlock.Circle { return circles }, zerolog.New(&log))
 	for range 3 {
 		w.look()
 	}
