@@ -73,7 +73,7 @@ func (t *teller) heldBy(lock int) *held {
 func (t *teller) since(lock int) (since time.Time) {
 	c := &t.locks[lock]
 	for _, h := range c.alone {
-		if t.stuck[h.who] && (since.IsZero() || h.since.Before(since)) {
+		if t.stuck(h.who) && (since.IsZero() || h.since.Before(since)) {
 			since = h.since
 		}
 	}

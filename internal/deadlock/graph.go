@@ -13,13 +13,16 @@ type graph struct {
 	processes []node
 	index     map[Process]int
 	locks     []contended
+	turn      int // of the marks
 }
 
 // node is a process.
 type node struct {
 	Process
 	waits []wait
-	holds bool // a lock that somebody waits for
+	holds int // the last lock that was noted that it holds and somebody waits for, counted from 1
+	stuck int // in this turn
+	place place
 }
 
 type wait struct {
@@ -33,7 +36,12 @@ type contended struct {
 	alone   []hold
 	permits []hold // of a semaphore
 	nobody  bool   // somebody who can not be told from others has permits, too: they may be given back at any time
+	kept    kept
+	place   place
 }
+
+// kept is by how many processes a lock is kept in a turn.
+type kept struct{ turn, alone, permits int }
 
 type hold struct {
 	who   int
@@ -89,7 +97,7 @@ func kindOf(r *metadata.Record) string {
 }
 
 func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Record) {
-	c, holds := contended{name: lock}, map[int]bool{}
+	c, number := contended{name: lock}, len(g.locks)+1
 	for _, r := range holders {
 		who, known := g.process(Process{r.Owner, r.Hostname, r.PID})
 		switch permits := r.Name != lock && kindOf(r) == metadata.HoldsPermits; {
@@ -101,13 +109,13 @@ func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Re
 		default:
 			c.alone = append(c.alone, hold{who, r.LockedAt})
 		}
-		holds[who], g.processes[who].holds = true, true
+		g.processes[who].holds = number
 	}
 	for i := range queue {
 		w := &queue[i]
 		who, known := g.process(Process{w.Owner, w.Hostname, w.PID})
-		if known && !holds[who] {
-			g.processes[who].waitFor(len(g.locks), w.Since.Time)
+		if known && g.processes[who].holds != number {
+			g.processes[who].waitFor(number-1, w.Since.Time)
 		}
 	}
 	g.locks = append(g.locks, c)
@@ -141,7 +149,7 @@ func (n *node) waitFor(lock int, since time.Time) {
 // everybody who both waits and holds: nobody else is part of a circle.
 func (g *graph) everybody() (all []int) {
 	for i := range g.processes {
-		if p := &g.processes[i]; len(p.waits) > 0 && p.holds {
+		if p := &g.processes[i]; len(p.waits) > 0 && p.holds > 0 {
 			all = append(all, i)
 		}
 	}

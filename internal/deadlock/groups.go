@@ -3,9 +3,9 @@ package deadlock
 // groups are those of the processes who wait for each other, directly or by way of others of the group, two or more: the strongly connected
 // components of the graph in which processes lead to the locks that they wait for, and locks to those who keep them (Tarjan).
 func (p *part) groups(among []int) [][]int {
-	w := walk{part: p, seen: map[int]*place{}}
+	w := walk{part: p}
 	for _, who := range among {
-		if w.seen[who] == nil {
+		if w.at(who).turn != p.turn {
 			w.visit(who)
 		}
 	}
@@ -15,34 +15,41 @@ func (p *part) groups(among []int) [][]int {
 // walk goes along the graph. Locks have negative numbers in it, from -1 down.
 type walk struct {
 	*part
-	seen  map[int]*place
+	met   int // nodes
 	path  []int
 	found [][]int
 }
 
-// place is where on the walk a node was met, and the first one that is reached from it.
+// place is where on the walk of this turn a node was met, and the first one that is reached from it.
 type place struct {
-	met, low int
-	done     bool
+	turn, met, low int
+	done           bool
 }
 
-func (w *walk) visit(n int) *place {
-	at := &place{met: len(w.seen), low: len(w.seen)}
-	w.seen[n] = at
+func (w *walk) at(n int) *place {
+	if n < 0 {
+		return &w.locks[-1-n].place
+	}
+	return &w.processes[n].place
+}
+
+func (w *walk) visit(n int) {
+	here := w.at(n)
+	*here = place{turn: w.turn, met: w.met, low: w.met}
+	w.met++
 	w.path = append(w.path, n)
 	w.each(n, func(next int) {
-		there := w.seen[next]
-		if there == nil {
-			there = w.visit(next)
+		there := w.at(next)
+		if there.turn != w.turn {
+			w.visit(next)
 		}
 		if !there.done {
-			at.low = min(at.low, there.low)
+			here.low = min(here.low, there.low)
 		}
 	})
-	if at.low == at.met {
+	if here.low == here.met {
 		w.close(n)
 	}
-	return at
 }
 
 // each calls f for what n leads to.
@@ -66,7 +73,7 @@ func (w *walk) close(n int) {
 	for last := n + 1; last != n; {
 		last = w.path[len(w.path)-1]
 		w.path = w.path[:len(w.path)-1]
-		if w.seen[last].done = true; last >= 0 {
+		if w.at(last).done = true; last >= 0 {
 			group = append(group, last)
 		}
 	}

@@ -19,23 +19,22 @@ func (g *graph) knots(among []int, depth int) (found [][]int) {
 	return found
 }
 
-// part is the graph as it is when all processes but some get on and give back what they hold.
+// part is the graph as it is when all processes but some get on and give back what they hold. There is one at a time: the marks of the next
+// one overwrite it, which costs nothing for those who are not part of that.
 type part struct {
 	*graph
-	stuck map[int]bool
-	kept  map[int]*kept // locks
+	turn int
 }
-
-// kept is by how many of the stuck a lock is kept.
-type kept struct{ alone, permits int }
 
 func (g *graph) only(among []int) *part {
-	p := &part{g, make(map[int]bool, len(among)), map[int]*kept{}}
+	g.turn++
 	for _, who := range among {
-		p.stuck[who] = true
+		g.processes[who].stuck = g.turn
 	}
-	return p
+	return &part{g, g.turn}
 }
+
+func (p *part) stuck(who int) bool { return p.processes[who].stuck == p.turn }
 
 // keeps tells whether nobody gets the lock: somebody who is stuck has it for himself or reads, or all permits are with those.
 func (p *part) keeps(lock int) bool { return p.count(lock).alone > 0 || p.exhausted(lock) }
@@ -46,18 +45,18 @@ func (p *part) exhausted(lock int) bool {
 	return len(c.permits) > 0 && !c.nobody && p.count(lock).permits == len(c.permits)
 }
 
+// count is by how many of the stuck the lock is kept.
 func (p *part) count(lock int) *kept {
-	k := p.kept[lock]
-	if k == nil {
-		k = &kept{p.ofStuck(p.locks[lock].alone), p.ofStuck(p.locks[lock].permits)}
-		p.kept[lock] = k
+	k := &p.locks[lock].kept
+	if k.turn != p.turn {
+		*k = kept{p.turn, p.ofStuck(p.locks[lock].alone), p.ofStuck(p.locks[lock].permits)}
 	}
 	return k
 }
 
 func (p *part) ofStuck(holds []hold) (n int) {
 	for _, h := range holds {
-		if p.stuck[h.who] {
+		if p.stuck(h.who) {
 			n++
 		}
 	}
@@ -72,7 +71,7 @@ func (p *part) keepers(lock int) (all []int) {
 		holds = append(holds[:len(holds):len(holds)], c.permits...)
 	}
 	for _, h := range holds {
-		if p.stuck[h.who] {
+		if p.stuck(h.who) {
 			all = append(all, h.who)
 		}
 	}
