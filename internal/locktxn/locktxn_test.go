@@ -263,7 +263,7 @@ func TestFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	fields := locktxn.Fields(s.l, resp)
-	if len(fields) != 4 || fields[3] != (metadata.Field{Name: metadata.FieldUUID, Value: mine, CreateRevision: h.Token, ModRevision: h.Token}) {
+	if len(fields) != 4 || fields[3] != (metadata.Field{Name: metadata.FieldUUID, Value: mine, CreateRevision: h.Token, ModRevision: h.Token, Version: 1}) {
 		t.Errorf("fields %+v", fields)
 	}
 }
