@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestKilledWaiterCostsItsLeaseAtMost(t *testing.T) {
+	t.Parallel()
 	q := newLine(t)
 	c := q.client()
 	first := take(t, c, "a")

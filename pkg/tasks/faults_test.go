@@ -247,16 +247,13 @@ func TestLateSaveIsRefused(t *testing.T) {
 	if err := task.Save(t.Context(), "part 1"); err != nil {
 		t.Fatal(err)
 	}
-	etcd.KV = &keeping{KV: kv, keep: func(txn clientv3.Txn) bool {
-		if late == nil {
-			late = txn
-			return true
-		}
-		return false
-	}}
-	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	short, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	<-short.Done()
+	etcd.KV = &keeping{KV: kv, keep: func(txn clientv3.Txn) bool {
+		late = txn
+		cancel()
+		return true
+	}}
 	if err := task.Save(short, "part 2"); err == nil {
 		t.Fatal("a save without an answer succeeded")
 	}
@@ -304,7 +301,8 @@ func TestLateAddIsRefused(t *testing.T) {
 // Of a user whose token ran out while it was idle etcd's client errs once, and gets another one.
 func TestTokenThatRanOutIsNoError(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	kv := etcd.KV
+	refuses := &refusing{KV: etcd.KV}
+	etcd.KV = refuses
 	for _, refusal := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty, rpctypes.ErrTooManyRequests} {
 		s := set(t, etcd, tasks.Options{})
 		for about, call := range map[string]func() error{
@@ -312,11 +310,13 @@ func TestTokenThatRanOutIsNoError(t *testing.T) {
 			"list":    func() error { _, err := s.List(t.Context()); return err },
 			"capture": func() error { _, err := s.Capture(t.Context(), 1); return err },
 		} {
-			etcd.KV = &refusing{KV: kv, next: refusal}
+			refuses.next.Store(&refusal)
 			if err := call(); err != nil {
 				t.Errorf("%s: %v", about, err)
 			}
-			etcd.KV = kv
+			if refuses.next.Swap(nil) != nil {
+				t.Errorf("%s: %v was not met", about, refusal)
+			}
 		}
 	}
 }
@@ -324,18 +324,16 @@ func TestTokenThatRanOutIsNoError(t *testing.T) {
 // refusing refuses the next transaction.
 type refusing struct {
 	clientv3.KV
-	next error
+	next atomic.Pointer[error]
 }
 
 func (r *refusing) Txn(ctx context.Context) clientv3.Txn {
-	refusal := r.next
-	r.next = nil
-	return &refused{Txn: r.KV.Txn(ctx), with: refusal}
+	return &refused{Txn: r.KV.Txn(ctx), with: r.next.Swap(nil)}
 }
 
 type refused struct {
 	clientv3.Txn
-	with error
+	with *error
 }
 
 func (r *refused) If(c ...clientv3.Cmp) clientv3.Txn  { r.Txn = r.Txn.If(c...); return r }
@@ -344,7 +342,7 @@ func (r *refused) Else(o ...clientv3.Op) clientv3.Txn { r.Txn = r.Txn.Else(o...)
 
 func (r *refused) Commit() (*clientv3.TxnResponse, error) {
 	if r.with != nil {
-		return nil, r.with
+		return nil, *r.with
 	}
 	return r.Txn.Commit()
 }
