@@ -38,7 +38,7 @@ func (k *leaseKeeper) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGran
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.granted++
-	l := &lease{id: s.granted, ttl: max(time.Duration(ttl), 1) * time.Second, keys: map[string]bool{}}
+	l := &lease{id: s.granted, ttl: time.Duration(max(ttl, 1)) * time.Second, keys: map[string]bool{}}
 	s.leases[l.id] = l
 	l.timer = time.AfterFunc(l.ttl, func() { s.expire(l) })
 	l.until = time.Now().Add(l.ttl)

@@ -136,7 +136,7 @@ func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []O
 		keeping.Wait()
 		switch {
 		case !done:
-			unlockAll(locks)
+			_ = unlockAll(locks) // the panic is what is told
 		case err == nil:
 			err = started(locks)
 		}

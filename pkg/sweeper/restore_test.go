@@ -24,7 +24,7 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
 				s.take("a", time.Second, 2*time.Minute)
 				s.wait(100 * time.Second)
 				s.set(func() { restore(s) })
-				s.wait(10 * time.Hour)
+				s.wait(long)
 				s.mustHave(t, "a")
 				if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
 					t.Errorf("status %+v", got)
@@ -55,7 +55,7 @@ func TestAnUnlockerKnowsFromOthersThatEtcdWentBack(t *testing.T) {
 		s.wait(100 * time.Second)
 		s.set(func() { s.revision = 1000 })
 		n := s.join(t, withPeers)
-		s.wait(10 * time.Hour)
+		s.wait(long)
 		s.mustHave(t, "a")
 		if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
 			t.Errorf("status %+v", got)

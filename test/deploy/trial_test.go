@@ -17,7 +17,7 @@ import (
 const asEtcd = "DEPLOY_TEST_ETCD"
 
 // init makes this program what /usr/local/bin/etcd is in the image of the trial.
-func init() {
+func init() { //nolint:gochecknoinits // TestMain is in a file without this tag
 	if os.Getenv(asEtcd) != "" {
 		os.Unsetenv(asEtcd) // etcd warns of variables that it does not know
 		etcdmain.Main(os.Args)

@@ -169,10 +169,6 @@ func ownTicket(t *shape, c *pb.Compare) bool {
 	return slices.Contains(t.puts, string(c.Key)) && inQueue(c)
 }
 
-func otherTicket(t *shape, c *pb.Compare) bool {
-	return !slices.Contains(t.puts, string(c.Key)) && inQueue(c)
-}
-
 func inQueue(c *pb.Compare) bool { return strings.HasPrefix(string(c.Key), prefix+".queue/") }
 
 func last(c *pb.Compare) string {
