@@ -107,11 +107,13 @@ func TestHookIsToldThatALockIsAskedFor(t *testing.T) {
 		defer cancel()
 		go locks.Lock(ctx, "a")
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(asked) != 1 || asked[0].Lock != "a" || asked[0].Context.Err() != nil {
 			t.Fatalf("the hook was told %v", asked)
 		}
 		f.set(func() { f.away = false })
 		<-asked[0].Context.Done()
+		synctest.Wait()
 		if ctx.Err() != nil {
 			t.Error("the context ended with the caller's, and not with the call")
 		}
@@ -231,6 +233,7 @@ func TestLossIsLoggedByBothLoggers(t *testing.T) {
 		if err := l.Unlock(); err != nil && !errors.Is(err, mutex.ErrNotHeld) {
 			t.Error(err)
 		}
+		synctest.Wait() // for those who write to the buffers
 		token := fmt.Sprint(l.Token())
 		for _, want := range []string{`"level":"warn","lock":"a","uuid":"` + l.UUID() + `","token":` + token + `,"error":"lock \"a\" may be lost`, `"message":"lock lost"`, `"message":"heartbeat failed"`} {
 			if !strings.Contains(plain.String(), want) {

@@ -343,7 +343,7 @@ func TestNothingOfKindsIsLeftRunning(t *testing.T) {
 		t.Error(err)
 	}
 	<-kept.Context().Done()
-	goleak.VerifyNone(t, before)
+	nothingLeft(t, before)
 }
 
 func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,12 +140,12 @@ func TestAliveWithoutAnAnswerLeavesTheDeadlineWhereItWas(t *testing.T) {
 }
 
 func TestClockThatIsSetBackMovesNoDeadlineBack(t *testing.T) {
-	var wrong time.Duration
-	o := mutex.Options{Now: func() time.Time { return time.Now().Add(wrong) }}
+	var wrong atomic.Int64
+	o := mutex.Options{Now: func() time.Time { return time.Now().Add(time.Duration(wrong.Load())) }}
 	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
 		time.Sleep(5 * time.Minute)
-		wrong = -time.Hour
+		wrong.Store(int64(-time.Hour))
 		if err := l.Alive(context.Background()); err != nil {
 			t.Fatal(err)
 		}
