@@ -44,7 +44,7 @@ func startKeepers(etcd *clientv3.Client, layout metadata.Layout, seed uint64, br
 	k := &keepers{layout: layout, stop: stop, live: map[string]string{}}
 	k.wg.Go(func() { k.keep(ctx, etcd, "keeper/hand", 0) })
 	k.wg.Go(func() { k.keep(ctx, etcd, "keeper/slow clock", -10*time.Minute) })
-	k.wg.Go(func() { k.library(ctx, etcd, "keeper/library") })
+	k.wg.Go(func() { k.heartbeat(ctx, etcd, "keeper/library") })
 	for i := range brinkmen {
 		k.wg.Go(func() { k.brinkman(ctx, etcd, fmt.Sprint("brink/", i), rand.New(rand.NewPCG(seed, uint64(7+i)))) })
 	}
@@ -143,7 +143,7 @@ func (k *keepers) keep(ctx context.Context, etcd *clientv3.Client, lock string, 
 }
 
 // library holds with the heartbeat of the client library, with a life longer than any outage of a run.
-func (k *keepers) library(ctx context.Context, etcd *clientv3.Client, lock string) {
+func (k *keepers) heartbeat(ctx context.Context, etcd *clientv3.Client, lock string) {
 	c, err := mutex.New(etcd, mutex.Options{Owner: "keeper", AttemptTimeout: handTry})
 	if err != nil {
 		panic(err)
