@@ -142,7 +142,7 @@ func (k *keepers) keep(ctx context.Context, etcd *clientv3.Client, lock string, 
 	h.release()
 }
 
-// library holds with the heartbeat of the client library, with a life longer than any outage of a run.
+// heartbeat holds with the heartbeat of the client library, with a life longer than any outage of a run.
 func (k *keepers) heartbeat(ctx context.Context, etcd *clientv3.Client, lock string) {
 	c, err := mutex.New(etcd, mutex.Options{Owner: "keeper", AttemptTimeout: handTry})
 	if err != nil {
