@@ -159,7 +159,7 @@ spec: ## check the models of the protocol (Debian packages spin and gcc)
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## gofmt, go vet, golangci-lint
-	@test -z "$$(gofmt -l $$(git ls-files '*.go') | tee /dev/stderr)"
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
 
