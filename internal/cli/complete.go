@@ -18,7 +18,7 @@ func (a *app) completeNames(cmd *cobra.Command, args []string, begun string) ([]
 
 // completeLocks also offers the names of the locks that are shared.
 func (a *app) completeLocks(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name, queueOf(r)} })
+	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name, r.Queue()} })
 }
 
 func (a *app) complete(cmd *cobra.Command, args []string, begun string, of func(*metadata.Record) []string) ([]string, cobra.ShellCompDirective) {

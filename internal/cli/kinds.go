@@ -2,10 +2,8 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -20,41 +18,10 @@ type part struct {
 	permits, limit int // of a semaphore; 0 is not known
 }
 
-// partOf reads the record. The name alone proves nothing: anybody may call a lock "build#7".
+// partOf reads the attributes of a record, or of an ending.
 func partOf(name string, attributes map[string]any) part {
-	kind, _ := attributes[metadata.AttributeKind].(string)
-	of, _, numbered := metadata.ParseShare(name)
-	switch {
-	case kind == metadata.HoldsPermits && numbered:
-		permits := 1
-		if said, ok := attributes[metadata.AttributePermits]; ok {
-			permits = wholeNumber(said)
-		}
-		return part{of, kind, permits, wholeNumber(attributes[metadata.AttributeLimit])}
-	case kind == metadata.HoldsShared && numbered:
-		return part{of: of, kind: kind}
-	case kind == metadata.HoldsExclusive && !numbered:
-		return part{kind: kind}
-	}
-	return part{}
-}
-
-// wholeNumber reads an attribute of a record, or of an ending, which has floating point numbers; 0 where it is none.
-func wholeNumber(v any) int {
-	text := ""
-	switch v := v.(type) {
-	case float64:
-		text = strconv.FormatFloat(v, 'f', -1, 64)
-	case json.Number:
-		text = v.String()
-	case string:
-		text = v
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
+	s := metadata.ShareOf(name, attributes)
+	return part{s.Lock, s.Kind, s.Permits, s.Limit}
 }
 
 // words say what the holder has: "2 of 5 permits", "reader", "exclusive"; empty for an ordinary lock.
@@ -69,9 +36,6 @@ func (p part) words() string {
 	}
 	return p.kind
 }
-
-// queueOf is the name of the lock in whose line those wait who want what the record holds.
-func queueOf(r *metadata.Record) string { return cmp.Or(partOf(r.Name, r.Attributes).of, r.Name) }
 
 // sharesOf are the records of those who share the lock, out of records that are sorted by name. Whoever takes a share counts them by
 // their names, whatever else they say.

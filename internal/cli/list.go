@@ -89,7 +89,7 @@ func (o *listOptions) wanted(r *metadata.Record) bool {
 func (o *listOptions) json(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	for _, r := range shown {
-		if err := writeJSON(o.app.Stdout, newLockJSON(r, len(all.waiters[queueOf(r)]), now)); err != nil {
+		if err := writeJSON(o.app.Stdout, newLockJSON(r, len(all.waiters[r.Queue()]), now)); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	for _, r := range shown {
 		state := judge(r, now).State
 		t.row(string(state), visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
-			relative(r.AlertAt, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[queueOf(r)])), shortText(r.Purpose))
+			relative(r.AlertAt, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])), shortText(r.Purpose))
 		t.paint(statePaint(state))
 	}
 	t.dropEmpty("HELD AS")

@@ -78,7 +78,7 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 	case err != nil:
 		doc.Name = name
 	}
-	waiters, err := s.queue(ctx, queueOf(&doc.Record))
+	waiters, err := s.queue(ctx, doc.Queue())
 	if err != nil {
 		return err
 	}

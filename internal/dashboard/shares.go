@@ -1,10 +1,8 @@
 package dashboard
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,35 +17,13 @@ type share struct {
 	permits, limit int // of a semaphore; a limit of 0 is not known
 }
 
-// shareOf is nil for an ordinary lock. Names alone prove nothing: anybody may call a lock "build#7".
+// shareOf is nil for an ordinary lock.
 func shareOf(r *metadata.Record) *share {
-	kind, _ := r.Attributes[metadata.AttributeKind].(string)
-	lock, _, numbered := metadata.ParseShare(r.Name)
-	switch {
-	case kind == metadata.HoldsPermits && numbered:
-		return &share{lock, kind, r.Permits(), limitOf(r)}
-	case kind == metadata.HoldsShared && numbered:
-		return &share{lock: lock, kind: kind}
-	case kind == metadata.HoldsExclusive && !numbered:
-		return &share{kind: kind}
+	s := metadata.ShareOf(r.Name, r.Attributes)
+	if s.Kind == "" {
+		return nil
 	}
-	return nil
-}
-
-// limitOf is how many permits the semaphore has, as this holder knew it.
-func limitOf(r *metadata.Record) int {
-	text := ""
-	switch v := r.Attributes[metadata.AttributeLimit].(type) {
-	case json.Number:
-		text = v.String()
-	case string:
-		text = v
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
+	return &share{s.Lock, s.Kind, s.Permits, s.Limit}
 }
 
 // words say what the holder has: "2 of 5 permits", "reader", "alone"; empty for an ordinary lock.

@@ -49,30 +49,62 @@ func (l Layout) Shares(lock string) (from, end string) {
 	return shares + "1", shares + ":" // the byte after 9
 }
 
+// Share is what a hold has of a lock that several can hold. The zero Share is that of an ordinary lock.
+type Share struct {
+	Lock           string // of which it is a share; empty for a hold that has the whole lock to itself
+	Kind           string // HoldsPermits, HoldsShared or HoldsExclusive
+	Permits, Limit int    // of a semaphore; 0 is not known
+}
+
+// ShareOf reads the attributes of a record, or of an ending, which has floating point numbers. A name alone makes no share: anybody may
+// call a lock "build#7".
+func ShareOf(name string, attributes map[string]any) Share {
+	kind, _ := attributes[AttributeKind].(string)
+	lock, _, numbered := ParseShare(name)
+	switch {
+	case kind == HoldsPermits && numbered:
+		return Share{lock, kind, permits(attributes), wholeNumber(attributes[AttributeLimit])}
+	case kind == HoldsShared && numbered:
+		return Share{Lock: lock, Kind: kind}
+	case kind == HoldsExclusive && !numbered:
+		return Share{Kind: kind}
+	}
+	return Share{}
+}
+
 // Permits is how many permits of a semaphore the record holds: 1 unless it says another number, 0 where what it says is none.
-func (r *Record) Permits() int {
-	text := ""
-	switch v := r.Attributes[AttributePermits].(type) {
-	case nil:
+func (r *Record) Permits() int { return permits(r.Attributes) }
+
+// Queue is the name of the lock in whose line those wait who want what the record holds: its own, or that of the lock that it is a share of.
+func (r *Record) Queue() string {
+	if s := ShareOf(r.Name, r.Attributes); s.Lock != "" {
+		return s.Lock
+	}
+	return r.Name
+}
+
+func permits(attributes map[string]any) int {
+	said, ok := attributes[AttributePermits]
+	if !ok || said == nil {
 		return 1
+	}
+	return wholeNumber(said)
+}
+
+// wholeNumber is 0 for what is none.
+func wholeNumber(v any) int {
+	text := ""
+	switch v := v.(type) {
+	case float64:
+		text = strconv.FormatFloat(v, 'f', -1, 64)
 	case json.Number:
 		text = v.String()
 	case string:
 		text = v
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
+	if err != nil || n < 0 {
 		return 0
 	}
 	return n
-}
-
-// Queue is the name of the lock in whose line those wait who want what the record holds: its own, or that of the lock that it is a share of.
-// A name alone makes no share: anybody may call a lock "build#7".
-func (r *Record) Queue() string {
-	kind, _ := r.Attributes[AttributeKind].(string)
-	if lock, _, ok := ParseShare(r.Name); ok && (kind == HoldsPermits || kind == HoldsShared) {
-		return lock
-	}
-	return r.Name
 }
