@@ -127,16 +127,32 @@ func (c *child) signal(sig os.Signal) {
 	}
 }
 
-// end ends the whole group: TERM, the grace, KILL. What the command left behind in its group goes with it. One that sleeps gets
-// no grace: it would have to wake up for it, after its time.
+// end ends the whole group: TERM, the grace, KILL. What the command left behind in its group goes with it, after the same grace: a
+// shell dies at once of a TERM, and the program that it runs may still have to tidy up. A command that sleeps gets no grace: it
+// would have to wake up for it, after its time.
 func (c *child) end(grace time.Duration) {
 	if !c.asleep.Load() {
 		c.signal(unix.SIGTERM)
-		select {
-		case <-c.done:
-		case <-time.After(grace):
-		}
+		c.untilGone(time.After(grace))
 	}
 	c.signal(unix.SIGKILL)
 	<-c.done
+}
+
+// untilGone blocks until the command and all others of its group have ended, or enough.
+func (c *child) untilGone(enough <-chan time.Time) {
+	select {
+	case <-c.done:
+	case <-enough:
+		return
+	}
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for unix.Kill(-c.cmd.Process.Pid, 0) != unix.ESRCH { // nothing tells who is not the parent of the others
+		select {
+		case <-again.C:
+		case <-enough:
+			return
+		}
+	}
 }
