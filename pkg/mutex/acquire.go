@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/google/uuid"
@@ -102,7 +101,7 @@ func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, 
 		return nil, bid{}, err
 	}
 	a := &acquisition{c: c, lock: name, record: name, set: set, draft: metadata.Draft{
-		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: os.Getpid(), Purpose: set.purpose,
+		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: c.pid, Purpose: set.purpose,
 		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth),
 	}}
 	a.at = placeOf(a.draft.Backtrace)
@@ -216,15 +215,14 @@ func (a *acquisition) ask(ctx context.Context, b bid, txn locktxn.Txn) (*Lock, a
 
 // propose sends a transaction with a bid for as long as the bid is fresh.
 func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (answer, error) {
-	fresh, cancel := context.WithTimeout(ctx, a.set.autoUnlockAfter/3)
-	defer cancel()
-	r, err := a.c.send(fresh, txn)
+	began, fresh := time.Now(), a.set.autoUnlockAfter/3
+	r, err := a.c.sendFor(ctx, fresh, txn)
 	a.doubt = a.doubt || r.doubt
 	if err != nil {
 		if r.doubt {
 			a.abandon()
 		}
-		if fresh.Err() != nil && ctx.Err() == nil {
+		if time.Since(began) >= fresh && ctx.Err() == nil {
 			err = errStale
 		}
 	}

@@ -55,6 +55,7 @@ type Client struct {
 	layout metadata.Layout
 	opts   Options
 	about  string // client member of the records
+	pid    int
 
 	ctx     context.Context // ends with Close; its cause is [ErrClosed]
 	cancel  context.CancelCauseFunc
@@ -88,7 +89,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
-	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), began: time.Now()}
+	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid(), began: time.Now()}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	if _, _, err := c.newAcquisition("check", nil); err != nil {
 		return nil, fmt.Errorf("mutex: options: %w", err)

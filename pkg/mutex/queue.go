@@ -3,7 +3,6 @@ package mutex
 import (
 	"context"
 	"errors"
-	"os"
 
 	"github.com/google/uuid"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -92,7 +91,7 @@ func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 // ticket is what others see of this waiter.
 func (a *acquisition) ticket(ctx context.Context, b bid) metadata.Ticket {
 	t := metadata.Ticket{
-		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(os.Getpid()), Purpose: a.draft.Purpose,
+		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID), Purpose: a.draft.Purpose,
 		Since: metadata.Time{Time: b.wall},
 	}
 	if end, ok := ctx.Deadline(); ok {

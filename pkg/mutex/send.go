@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -70,18 +71,27 @@ func (c *Client) record(lock string, a answer, op int) metadata.Document {
 
 // send commits txn, which must be harmless to repeat, and repeats it, byte for byte, until its outcome is known, it is refused
 // or ctx ends. Attempts get a third of the time left, so that a member that hangs leaves time for the others.
-func (c *Client) send(ctx context.Context, txn locktxn.Txn) (a answer, err error) {
+func (c *Client) send(ctx context.Context, txn locktxn.Txn) (answer, error) {
+	return c.sendFor(ctx, time.Duration(math.MaxInt64), txn)
+}
+
+// sendFor is send for so long at most. It is cheaper than a context that ends then, which only a second attempt needs.
+func (c *Client) sendFor(ctx context.Context, most time.Duration, txn locktxn.Txn) (a answer, err error) {
+	began := time.Now()
 	var last error
 	for n, refreshes := 0, 0; ; n++ {
+		if n == 1 && most != math.MaxInt64 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, began.Add(most))
+			defer cancel()
+		}
 		if n > 0 && !pause(ctx, delay(n-1)) {
 			return a, fmt.Errorf("etcd did not answer (%w): %w", last, ended(ctx))
 		}
 		if ctx.Err() != nil {
 			return a, ended(ctx)
 		}
-		attempt, cancel := context.WithTimeout(ctx, c.slice(ctx))
-		resp, err := txn.Commit(attempt, c.etcd)
-		cancel()
+		resp, err := c.once(ctx, min(c.slice(ctx), max(most/3, leastAttempt), most), txn)
 		if err == nil {
 			a.TxnResponse = resp
 			return a, nil
@@ -106,6 +116,25 @@ func (c *Client) send(ctx context.Context, txn locktxn.Txn) (a answer, err error
 		}
 	}
 }
+
+// once is one attempt, of so long at most.
+func (c *Client) once(ctx context.Context, most time.Duration, txn locktxn.Txn) (*clientv3.TxnResponse, error) {
+	attempt, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := time.AfterFunc(most, func() { cancel(context.DeadlineExceeded) })
+	defer limit.Stop()
+	resp, err := txn.Commit(private{attempt}, c.etcd)
+	if err != nil && context.Cause(attempt) == context.DeadlineExceeded {
+		err = context.DeadlineExceeded
+	}
+	return resp, err
+}
+
+// private is a context whose deadline etcd is not told of. It would be a header that is another one in every request, and a timer on
+// the other side, for nothing: etcd has a limit of its own, and a request is cancelled there when it is given up here.
+type private struct{ context.Context }
+
+func (private) Deadline() (none time.Time, ok bool) { return none, false }
 
 // reconnect has the connection to etcd tried again now. After a long outage gRPC would wait up to two minutes before it does that by
 // itself, unless the caller's etcd client was told otherwise: longer than unlockers wait for a holder that could not extend.
