@@ -106,7 +106,7 @@ func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.End
 func (d *Dashboard) notHeld(name string, v *lockView) error {
 	p := &problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
 		Detail: "Nobody holds the lock " + plain(name) + " now.", LinkText: "Its history"}
-	p.Link = d.urls.To("history", "q", fieldTerm("name", name))
+	p.Link = d.urls.To("history", "q", exactly("name", name))
 	if n := len(v.waiters); n > 0 {
 		p.Detail += " " + plural(n, "waiter is", "waiters are") + " in line."
 	}

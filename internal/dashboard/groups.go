@@ -68,7 +68,7 @@ func (d *Dashboard) groupViews(v *listPage, c caller, l listRequest, found *resu
 		view := groupView{Owner: clip(g.owner, maxWordShown), Look: g.look, N: g.Total, Waits: g.Waiting, Open: g.look != held}
 		if g.owner != "" {
 			view.URL = l.link(d.urls, func(l *listRequest) {
-				l.query.text, l.group = l.query.with(fieldTerm("owner", g.owner)), false
+				l.query.text, l.group = l.query.with(exactly("owner", g.owner)), false
 			})
 		}
 		rows := g.rows[:min(len(g.rows), left)]

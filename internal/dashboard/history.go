@@ -27,7 +27,6 @@ type historyPage struct {
 type pastView struct {
 	Gap         bool
 	From, To    string // of the gap
-	Look        look
 	Word        string // released, auto-unlocked, force-unlocked
 	Name        string
 	URL         string
@@ -44,16 +43,10 @@ type pastView struct {
 
 func (d *Dashboard) pastView(e *metadata.Ending, at lens) pastView {
 	r := metadata.Record{UUID: e.UUID, Token: e.Token}
-	v := pastView{Look: "released", Word: endedWord(e.Ended), Name: clip(e.Lock, maxNameShown), URL: d.urls.Lock(e.Lock, r.HistoryID()),
+	v := pastView{Word: endedWord(e.Ended), Name: clip(e.Lock, maxNameShown), URL: d.urls.Lock(e.Lock, r.HistoryID()),
 		Owner: clip(e.Owner, maxWordShown), Host: hostPID(clip(e.Hostname, maxWordShown), e.PID), Purpose: clip(e.Purpose, maxLineShown),
 		Began: at.since(e.LockedAt.Time), Ended: at.since(e.EndedAt.Time), By: clip(e.By, maxLineShown), Why: clip(e.Why, maxLineShown),
 		Alerted: !e.AlertAt.IsZero() && e.AlertAt.Before(e.EndedAt.Time), token: e.Token, at: e.EndedAt.Time}
-	switch e.Ended {
-	case metadata.EndedAutoUnlocked:
-		v.Look = expired
-	case metadata.EndedForced:
-		v.Look = alerting
-	}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = short(e.EndedAt.Sub(e.LockedAt.Time))
 	}
@@ -130,7 +123,7 @@ const (
 // pastOf is the history of one lock.
 func (d *Dashboard) pastOf(r *http.Request, name string, at lens) lockPast {
 	all, err := d.endings(r.Context(), name)
-	p := lockPast{URL: d.urls.To("history", "q", fieldTerm("name", name))}
+	p := lockPast{URL: d.urls.To("history", "q", exactly("name", name))}
 	if err != nil {
 		p.Unread = d.config.Explain(err)
 	}

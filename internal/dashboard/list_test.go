@@ -141,6 +141,12 @@ func TestQueryFinds(t *testing.T) {
 		"name:drm/*keys":              "drm/rotate-keys",
 		"name:/keys-[0-9]$/":          "drm/rotate-keys-2",
 		"owner:billing,catalog":       "billing/invoice-run catalog/sync/eu",
+		"owner:=Billing":              "billing/invoice-run",
+		"owner:=bill":                 "",
+		"name:=drm/rotate-keys":       "drm/rotate-keys",
+		"host:=drm-9":                 "drm/rotate-keys",
+		"host:=drm-9:17":              "drm/rotate-keys",
+		"host:=drm-":                  "",
 		"host:drm-9":                  "drm/rotate-keys",
 		"host:drm-9:17":               "drm/rotate-keys",
 		"pid:17 purpose:sync":         "catalog/sync/eu",
@@ -201,7 +207,7 @@ func TestEveryControlIsALinkThatKeepsTheOthers(t *testing.T) {
 		"/?q=drm+held:%3E1m&sort=name&limit=50",                 // head
 		"/?q=drm+held:%3E1m&sort=-held&limit=250",               // page size
 		"/?q=drm+held:%3E1m&sort=-held&limit=50&density=full",   // density
-		"/?q=drm+held:%3E1m+owner:drm&sort=-held&limit=50",      // owner of a row
+		"/?q=drm+held:%3E1m+owner:=drm&sort=-held&limit=50",     // owner of a row
 		"/?sort=-held&limit=50",                                 // clear
 	} {
 		if !slices.Contains(attributes(page, "href"), link) {
@@ -212,6 +218,25 @@ func TestEveryControlIsALinkThatKeepsTheOthers(t *testing.T) {
 		t.Error("a new search loses the order")
 	}
 	wantWords(t, ok(t, busy().dashboard(t), "/?q=catalog/sync/eu"), "Go to lock catalog/sync/eu")
+}
+
+func TestLinkOfAnOwnerOrHostLeadsToItsLocksAlone(t *testing.T) {
+	s := newScene()
+	for _, owner := range []string{"api", "api-gateway", "api,web", "an api"} {
+		for _, lock := range []string{"/a", "/b"} {
+			s.add(hold{name: owner + lock, owner: owner, host: owner, held: time.Minute, alert: -time.Minute, unlock: time.Hour})
+		}
+	}
+	d := s.dashboard(t)
+	for _, page := range []string{"/", "/?group=owner", "/owners"} {
+		links := slices.DeleteFunc(attributes(ok(t, d, page), "href"), func(link string) bool { return !strings.Contains(link, ":=") })
+		if slices.Sort(links); len(slices.Compact(slices.Clone(links))) < 4 {
+			t.Errorf("%s has only the links %q", page, links)
+		}
+		for _, link := range links {
+			wantWords(t, ok(t, d, link), "2 of 8 locks")
+		}
+	}
 }
 
 func TestPagesShowEveryLockOnceEvenWhileLocksComeAndGo(t *testing.T) {
@@ -373,7 +398,7 @@ func TestListInSectionsByOwnerShowsTheWorstFirstAndHidesWhatIsWell(t *testing.T)
 		t.Errorf("sections have %d rows in all, want 100", n)
 	}
 	wantWords(t, page, "50 owners", "350 more", "show")
-	if !slices.Contains(attributes(page, "href"), "/?q=owner:service-07") {
+	if !slices.Contains(attributes(page, "href"), "/?q=owner:=service-07") {
 		t.Error("there is no way to the rest of a section")
 	}
 }

@@ -38,7 +38,7 @@ func (d *Dashboard) owners(r *http.Request) (answer, error) {
 	for _, g := range s.result(q, order{by: mostUrgent}, v.now).byOwner() {
 		o := ownerView{Name: clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting, Late: g.late(), Since: v.age(g.Oldest), Wait: v.age(g.Longest)}
 		if g.owner != "" {
-			o.URL = d.urls.To("", "q", fieldTerm("owner", g.owner))
+			o.URL = d.urls.To("", "q", exactly("owner", g.owner))
 		}
 		v.Owners = append(v.Owners, o)
 	}

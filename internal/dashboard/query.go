@@ -140,12 +140,15 @@ func (q *query) with(added string) string {
 	return strings.Join(append(kept, added), " ")
 }
 
-// fieldTerm is the term that finds exactly this value, quoted where it must be.
-func fieldTerm(key, value string) string {
+// exactly is the term that finds this value and no other, and fieldTerm one that is looked for.
+func exactly(key, value string) string   { return key + ":=" + quoted(value) }
+func fieldTerm(key, value string) string { return key + ":" + quoted(value) }
+
+func quoted(value string) string {
 	if strings.ContainsAny(value, " \t\r\n") {
-		return key + `:"` + value + `"`
+		return `"` + value + `"`
 	}
-	return key + ":" + value
+	return value
 }
 
 // dropping is the text of the query without this term.

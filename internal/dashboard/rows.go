@@ -56,10 +56,10 @@ func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 		}
 	}
 	if r.Owner != "" {
-		v.OwnerURL = l.link(d.urls, func(l *listRequest) { l.query.text = l.query.with(fieldTerm("owner", r.Owner)) })
+		v.OwnerURL = l.link(d.urls, func(l *listRequest) { l.query.text = l.query.with(exactly("owner", r.Owner)) })
 	}
 	if r.Hostname != "" {
-		v.HostURL = l.link(d.urls, func(l *listRequest) { l.query.text = l.query.with(fieldTerm("host", r.Hostname)) })
+		v.HostURL = l.link(d.urls, func(l *listRequest) { l.query.text = l.query.with(exactly("host", r.Hostname)) })
 	}
 	if d.config.Queues != nil {
 		v.Waiters = thousands(r.waiters)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ func (q *query) field(key, value string) (matcher, error) {
 	case "owner":
 		return anyOf(value, func(r *row) string { return r.Owner }), nil
 	case "host":
-		return anyOf(value, func(r *row) string { return r.Hostname + ":" + strconv.FormatInt(r.PID, 10) }), nil
+		return hostTerm(value), nil
 	case "purpose":
 		return anyOf(value, func(r *row) string { return r.Purpose }), nil
 	case "hold":
@@ -59,18 +60,29 @@ func wrong(err error, text string) error {
 	return errors.New(text)
 }
 
-// anyOf matches when one of the comma-separated values is part of the text, whatever the case.
-func anyOf(value string, text func(*row) string) matcher {
-	wanted := strings.Split(strings.ToLower(value), ",")
-	return func(r *row, _ time.Time) bool {
-		have := strings.ToLower(text(r))
-		for _, w := range wanted {
-			if w != "" && strings.Contains(have, w) {
-				return true
-			}
+// anyOf matches when one of the comma-separated values is part of one of the texts, or when a text is the value after "=", whatever
+// the case.
+func anyOf(value string, texts ...func(*row) string) matcher {
+	value, exact := strings.CutPrefix(strings.ToLower(value), "=")
+	wanted := strings.Split(value, ",")
+	fits := func(have string) bool {
+		if exact {
+			return have == value
 		}
-		return false
+		return slices.ContainsFunc(wanted, func(w string) bool { return w != "" && strings.Contains(have, w) })
 	}
+	return func(r *row, _ time.Time) bool {
+		return slices.ContainsFunc(texts, func(text func(*row) string) bool { return fits(strings.ToLower(text(r))) })
+	}
+}
+
+// hostTerm matches hosts with their process, or without when it is the whole host that is asked for.
+func hostTerm(value string) matcher {
+	full := func(r *row) string { return hostPID(r.Hostname, r.PID) }
+	if !strings.HasPrefix(value, "=") {
+		return anyOf(value, full)
+	}
+	return anyOf(value, full, func(r *row) string { return r.Hostname })
 }
 
 // nameTerm matches names by part, by glob with *, or by /regular expression/.
@@ -81,7 +93,7 @@ func (q *query) nameTerm(value string) (matcher, error) {
 		}
 		return regexpTerm(value[1 : len(value)-1])
 	}
-	if !strings.Contains(value, "*") {
+	if !strings.Contains(value, "*") || value[0] == '=' {
 		return anyOf(value, func(r *row) string { return r.Name }), nil
 	}
 	var globs []*regexp.Regexp

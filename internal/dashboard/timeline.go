@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -20,7 +21,8 @@ type segment struct{ Class, From, Width string }
 type mark struct {
 	Class, At string
 	Label     string
-	Time      *moment
+	Time      *moment // nil for now
+	when      time.Time
 }
 
 // newTimeline draws a hold. It needs a beginning and an end to have a scale; without them there is none.
@@ -42,8 +44,7 @@ func newTimeline(r *row, at lens) *timeline {
 	if whole <= 0 {
 		return nil
 	}
-	const margin = 3.0
-	x := func(t time.Time) float64 { return margin + (100-2*margin)*float64(t.Sub(from))/float64(whole) }
+	x := func(t time.Time) float64 { return 100 * float64(t.Sub(from)) / float64(whole) }
 	percent := func(f float64) string { return fmt.Sprintf("%.2f%%", f) }
 	tl := &timeline{}
 	part := func(class string, a, b time.Time) {
@@ -63,7 +64,7 @@ func newTimeline(r *row, at lens) *timeline {
 	part("future", at.now, to)
 	add := func(class, label string, t time.Time, words *moment) {
 		if !t.IsZero() {
-			tl.Marks = append(tl.Marks, mark{class, percent(x(t)), label, words})
+			tl.Marks = append(tl.Marks, mark{class, percent(x(t)), label, words, t})
 		}
 	}
 	add("locked", "locked", start, ago(at.age(start), at))
@@ -72,7 +73,8 @@ func newTimeline(r *row, at lens) *timeline {
 	}
 	add("alert", "alert", alert, at.alert(alert))
 	add("unlock", "auto-unlock", unlock, in(at.unlock(unlock)))
-	tl.Marks = append(tl.Marks, mark{Class: "now", At: percent(x(at.now)), Label: "now"})
+	add("now", "now", at.now, nil)
+	slices.SortStableFunc(tl.Marks, func(a, b mark) int { return a.when.Compare(b.when) })
 	return tl
 }
 

@@ -48,7 +48,7 @@ func (u urls) To(path string, pairs ...string) string {
 
 // queryEscape leaves the characters readable that names are full of and that mean nothing in a query.
 func queryEscape(s string) string {
-	return strings.NewReplacer("%2F", "/", "%3A", ":", "%2C", ",").Replace(url.QueryEscape(s))
+	return strings.NewReplacer("%2F", "/", "%3A", ":", "%2C", ",", "%3D", "=").Replace(url.QueryEscape(s))
 }
 
 // maxNameInURL is the length of a name that, escaped, still fits a request. Names are at most [metadata.MaxNameBytes] long; a

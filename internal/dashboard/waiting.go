@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -52,7 +53,7 @@ func (d *Dashboard) waiting(r *http.Request) (answer, error) {
 	q := parseQuery(r.URL.Query().Get("q"))
 	v := waitingPage{page: d.page(callerOf(r), "waiting"), Known: d.config.Queues != nil, Text: boxText(q.text), Problems: q.problems,
 		Path: d.urls.To("waiting"), Clear: d.urls.To("waiting")}
-	v.Follows, v.Here, v.JSON = true, "waiting", d.urls.To("api/v1/locks", "q", "waiters:>0", "sort", "waiters")
+	v.Follows, v.Here, v.JSON = true, "waiting", d.urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.text), "sort", "waiters")
 	if v.Known {
 		queues := d.config.Queues()
 		d.fillWaiting(&v, s, q, queues)
