@@ -36,6 +36,7 @@ type options struct {
 	rounds  int
 	turn    time.Duration
 	start   time.Duration
+	flush   time.Duration
 	raw     string
 	profile string
 }
@@ -51,6 +52,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each contestant has its turn")
 	flag.DurationVar(&o.turn, "turn", 2*time.Second, "how long a turn is measured")
 	flag.DurationVar(&o.start, "start", 30*time.Second, "how long a turn may take until all have had the lock once; it is measured from then on")
+	flag.DurationVar(&o.flush, "flush", 0, "by how much etcd's flushes take longer than on this disk; needs strace, and leaves out the servers that are not etcd")
 	flag.StringVar(&o.raw, "raw", "", "file for every turn, as a JSON document a line")
 	flag.StringVar(&o.profile, "profile", "", "prefix of files for the CPU profiles of this program and of etcd")
 	flag.Parse()
@@ -83,6 +85,9 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	fmt.Println(about)
+	if o.flush > 0 {
+		fmt.Printf("- but etcd's flushes take %v longer\n\n", o.flush)
+	}
 	if o.profile != "" {
 		f, err := os.Create(o.profile + "client.pprof")
 		if err != nil {
@@ -148,17 +153,18 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 			p.Stop()
 		}
 	}
+	others := o.flush == 0
 	wanted := func(names ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return only.MatchString(name) && partOf(name, o.steps) })
 	}
-	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Profile: o.profile})
+	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Profile: o.profile, Flush: o.flush})
 	if err != nil {
 		return nil, end, err
 	}
 	running = append(running, etcd)
 	all = etcdContestants(etcd)
 	for suffix, flush := range map[string]bool{"": false, ", fsync": true} {
-		if !wanted("redislock"+suffix, "redsync"+suffix) {
+		if !others || !wanted("redislock"+suffix, "redsync"+suffix) {
 			continue
 		}
 		p, err := servers.Redis(ctx, o.dir, flush)
@@ -167,7 +173,7 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 		}
 		running, all = append(running, p), append(all, redisContestants(p, suffix)...)
 	}
-	if wanted("ZooKeeper") {
+	if others && wanted("ZooKeeper") {
 		p, err := servers.ZooKeeper(ctx, o.dir)
 		if err != nil {
 			return nil, end, err

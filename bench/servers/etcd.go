@@ -65,8 +65,9 @@ func member(config string) error {
 
 // EtcdOptions are what a member may be told; the zero value is usual.
 type EtcdOptions struct {
-	Quota   int64  // bytes that the store may grow to
-	Profile string // prefix of a file for the CPU profile, which is written when the member is stopped
+	Quota   int64         // bytes that the store may grow to
+	Profile string        // prefix of a file for the CPU profile, which is written when the member is stopped
+	Flush   time.Duration // by how much each flush of its log takes longer than here, as on a slower disk
 }
 
 type memberConfig struct {
@@ -103,6 +104,11 @@ func Etcd(ctx context.Context, dir string, o EtcdOptions) (*Process, error) {
 		return nil, err
 	}
 	cmd := exec.Command(self)
+	if o.Flush > 0 {
+		if cmd, err = slowFlush(o.Flush, self); err != nil {
+			return nil, err
+		}
+	}
 	cmd.Env = append(os.Environ(), memberVariable+"="+string(config))
 	return start(ctx, "etcd", client, dir, cmd, func(ctx context.Context) error {
 		c, err := EtcdClient(client)
@@ -115,6 +121,17 @@ func Etcd(ctx context.Context, dir string, o EtcdOptions) (*Process, error) {
 		_, err = c.Get(ctx, "ready")
 		return err
 	})
+}
+
+// slowFlush runs a program of which each fdatasync takes longer. It is stopped at that call only, and is the process that is started:
+// its tracer is another one.
+func slowFlush(by time.Duration, program string) (*exec.Cmd, error) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		return nil, fmt.Errorf("a slower disk: %w", err)
+	}
+	delay := fmt.Sprintf("inject=fdatasync:delay_exit=%d", by.Microseconds())
+	return exec.Command(strace, "-D", "-f", "-qqq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", delay, program), nil
 }
 
 // EtcdClient is configured as our programs do it: no hidden second sending of a request, and a dead connection is noticed.
