@@ -54,8 +54,8 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 
 // idle measures what a program uses while no lock changes.
 func idle(ctx context.Context, p *servers.Process, name string, f figures) error {
-	const window = 6 * time.Second
-	if err := wait(ctx, 2*time.Second); err != nil { // the rubbish of the start
+	const window = 20 * time.Second
+	if err := wait(ctx, 15*time.Second); err != nil { // the rubbish of the start, and the backtraces that are read ahead
 		return err
 	}
 	before, err := p.CPU()
