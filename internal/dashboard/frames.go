@@ -12,6 +12,7 @@ type frame struct {
 	Func string // empty when the line was not understood
 	File string
 	Line string
+	Code string // what stands in that line, where the runtime told
 	Own  bool   // code of the program itself, not of a runtime or library
 	URL  string // where the code can be read
 }
@@ -45,11 +46,14 @@ type traceReader struct {
 	places  []string         // parts of the paths of runtimes and libraries
 	sources []SourceLink
 	funcs   []string // first words of functions of runtimes, libraries and our own client
+
+	arguments *regexp.Regexp // of a call, as Go writes them
 }
 
 func newTraceReader(sources []SourceLink) traceReader {
 	return traceReader{
-		sources: sources,
+		sources:   sources,
+		arguments: regexp.MustCompile(`\([^()*]*\)$`),
 		shapes: []*regexp.Regexp{
 			// Python: File "app/jobs.py", line 12, in run
 			regexp.MustCompile(`^File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<func>.+))?$`),
@@ -89,8 +93,9 @@ func (t traceReader) read(text string) *trace {
 		text, out.Cut = text[:maxTraceBytes], true
 	}
 	var frames []frame
-	for line := range strings.SplitSeq(text, "\n") {
-		if line = strings.Trim(line, " \t\r"); line == "" {
+	for raw := range strings.SplitSeq(text, "\n") {
+		line := strings.Trim(raw, " \t\r")
+		if line == "" || len(frames) > 0 && raw[0] <= ' ' && t.completes(line, &frames[len(frames)-1]) {
 			continue
 		}
 		if len(frames) == maxFrames {
@@ -139,6 +144,22 @@ func (t traceReader) frame(line string) frame {
 		return f
 	}
 	return f
+}
+
+// completes tells whether an indented line belongs to the frame above: Go writes the function above its place, Python the source below.
+func (t traceReader) completes(line string, above *frame) bool {
+	switch f := t.frame(line); {
+	case f.File == "" && above.Code == "" && strings.HasPrefix(above.Text, `File "`):
+		above.Code = line
+	case f.File == "" && above.Code != "" && strings.Trim(line, "~^ ") == "": // a mark below the source
+	case f.File != "" && f.Func == "" && above.File == "":
+		f.Text, f.Func = above.Text+" "+line, t.arguments.ReplaceAllString(above.Text, "")
+		f.Own = !t.foreign(f)
+		*above = f
+	default:
+		return false
+	}
+	return true
 }
 
 func (t traceReader) foreign(f frame) bool {

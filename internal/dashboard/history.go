@@ -25,6 +25,7 @@ type historyPage struct {
 
 // pastView is a hold that is over, or a gap in what is known.
 type pastView struct {
+	Own         bool // on the page of its lock, whose name would say nothing new
 	Gap         bool
 	From, To    string // of the gap
 	Word        string // released, auto-unlocked, force-unlocked
@@ -134,7 +135,9 @@ func (d *Dashboard) pastOf(r *http.Request, name string, at lens) lockPast {
 			held = append(held, e.EndedAt.Sub(e.LockedAt.Time))
 		}
 		if p.More = len(p.Holds) == maxLockPast; !p.More {
-			p.Holds = append(p.Holds, d.pastView(e, at))
+			view := d.pastView(e, at)
+			view.Own = true
+			p.Holds = append(p.Holds, view)
 		}
 	}
 	if p.N = len(held); p.N >= minTypical {

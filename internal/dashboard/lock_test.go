@@ -67,6 +67,18 @@ runtime/proc.go:285 in runtime.main
 runtime/asm_amd64.s:1693 in runtime.goexit`, "/src/billing/jobs/runner.go:212 in shop.example/billing/jobs.(*Runner).Invoices", "show 3 runtime frames"},
 		"Go's own format": {`github.com/clustermutex/unlocker/pkg/mutex.(*Client).Lock /root/go/pkg/mod/github.com/clustermutex/unlocker/pkg/mutex/lock.go:77
 main.main /src/billing/main.go:12`, "/src/billing/main.go:12 in main.main", ""},
+		"Python's own format": {`  File "/srv/app/sync.py", line 212, in import_all
+    for item in supplier.items():
+                ^^^^^^^^^^^^^^^^
+  File "/usr/lib/python3.12/site-packages/celery/app/trace.py", line 477, in trace_task
+    R = retval = fun(*args, **kwargs)`, "/srv/app/sync.py:212 in import_all for item in supplier.items():", "2 frames"},
+		"Go's stack": {`goroutine 7 [running]:
+runtime/debug.Stack()
+	/usr/local/go/src/runtime/debug/stack.go:26 +0x5e
+example.com/search/reindex.(*Indexer).Run(0xc000012345, {0x0, 0x1})
+	/src/search/reindex/indexer.go:91 +0x1d
+main.main()
+	/src/search/main.go:34`, "/src/search/reindex/indexer.go:91 in example.com/search/reindex.(*Indexer).Run", "4 frames"},
 		"Java": {`at com.shop.lock.Mutex.acquire(Mutex.java:80)
 at java.base/java.lang.Thread.run(Thread.java:1583)`, "Mutex.java:80 in com.shop.lock.Mutex.acquire", ""},
 		"JavaScript": {`at acquire (/srv/app/node_modules/mutex/index.js:12:7)

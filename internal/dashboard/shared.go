@@ -33,7 +33,7 @@ func (d *Dashboard) shared(r *http.Request, v *lockView) (answer, error) {
 	if p.Icon.Look != "stale" {
 		p.Icon = icon{Look: u.look}
 	}
-	l := listRequest{query: parseQuery(""), order: order{by: mostUrgent}, limit: defaultLimit}
+	l := listRequest{query: parseQuery(""), order: order{by: mostUrgent}, limit: defaultLimit, full: true}
 	holders := l.order.sort(slices.Clone(v.shares))
 	p.More = max(0, len(holders)-maxSharers)
 	p.Sheet = d.sheet(c, holders[:len(holders)-p.More], p.lens, l)

@@ -39,6 +39,7 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	fresh := d.config.Fresh()
 	v := statusPage{page: d.page(callerOf(r), "status"), Prefix: d.config.Layout.Prefix(), Endpoints: d.config.Endpoints,
 		Cause: fresh.Cause, Synced: fresh.Synced}
+	v.Follows = true
 	v.Here, v.JSON, v.Since = "status", d.urls.To("api/v1/status"), v.age(fresh.Since)
 	if s, err := d.loaded(); err == nil {
 		v.Total = s.all.Total

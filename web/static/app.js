@@ -1,5 +1,5 @@
 // What the page does by itself: time ticks on, the list follows the locks, a few keys. Everything works without it.
-// Text only is ever written, except for whole answers of our own server, which the policy "mutexdash" lets through.
+// Only text is written, and whole answers of our own server, which the policy "mutexdash" lets through.
 
 const html = self.trustedTypes
   ? trustedTypes.createPolicy("mutexdash", { createHTML: (s) => s })
@@ -291,7 +291,7 @@ function patch(mine, row) {
   if (row.rows[1]) mine.append(row.rows[1]);
 }
 
-// A row that went stays for ten seconds, so that the eye can follow.
+// A row that went stays for ten seconds: the eye can follow.
 function leave(row, word) {
   if (row.left) return;
   row.left = Date.now();
@@ -343,7 +343,7 @@ function count(n) {
   write(button, `${n} ${n === 1 ? "change" : "changes"} (r)`);
 }
 
-// Ears hear of it when the answer changes, and not more often than every ten seconds.
+// Ears hear of it when the answer changes, every ten seconds at most.
 let said = 0, saying = 0;
 function announce(live, fresh) {
   const was = live.querySelector(".verdict"), is = fresh.querySelector(".verdict");
@@ -353,7 +353,7 @@ function announce(live, fresh) {
   saying = setTimeout(() => {
     said = Date.now();
     write($("news"), is.textContent.trim());
-  }, said + 10000 - Date.now());
+  }, Math.max(0, said + 10000 - Date.now()));
 }
 
 function setEvery(seconds) {
@@ -387,13 +387,12 @@ async function copy(text, button) {
     word = "not possible";
   }
   $("news").textContent = word;
-  if (!button) return;
   button.was ??= button.textContent;
   button.textContent = word;
   setTimeout(() => (button.textContent = button.was), 1500);
 }
 
-// A button that does not say what it copies stands beside a name, or in a section with lines.
+// A button that does not say what it copies stands beside it.
 const near = (button) => [...button.closest("th, section").querySelectorAll(".name, .trace li")].map((e) => e.title || e.textContent).join("\n");
 
 // Keys. None while typing or with a modifier, none where they are switched off; none of them changes anything but the view.
