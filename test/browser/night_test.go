@@ -5,6 +5,9 @@ package browser
 import (
 	"time"
 
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -22,6 +25,38 @@ func (s *stage) night() {
 	s.wait("catalog/sync/eu", "search", "search-6b4f9-m2c8d", "reindex after the sync", 4*time.Minute)
 	s.wait("media/transcoders", "media", "transcoder-7", "feature film", 70*time.Second)
 	s.wait("drm/rotate-keys", "drm", "drm-1", "rotation of the content keys", 50*time.Second)
+}
+
+// circle adds two processes that wait for each other.
+func (s *stage) circle() {
+	s.t.Helper()
+	s.hold(lock{name: "shop/stock", owner: "orders", host: "orders-0", purpose: "reservation", held: 3 * time.Minute, alert: 20 * time.Minute, unlock: time.Hour})
+	s.hold(lock{name: "shop/prices", owner: "pricing", host: "pricing-2", purpose: "campaign of the week", held: 4 * time.Minute, alert: 20 * time.Minute, unlock: time.Hour})
+	s.wait("shop/prices", "orders", "orders-0", "price of an order", 170*time.Second)
+	s.wait("shop/stock", "pricing", "pricing-2", "what is left of it", 150*time.Second)
+}
+
+// nights are runs of the invoices that are over, as a dashboard knows them that has watched for a week.
+func (s *stage) nights() {
+	s.t.Helper()
+	for i, e := range []metadata.Ending{
+		{Hostname: "billing-7f9c5d-x2lqv", Ended: metadata.EndedReleased},
+		{Hostname: "billing-7f9c5d-8kw4t", Ended: metadata.EndedReleased},
+		{Hostname: "billing-5b7d4c-m9hrc", Ended: metadata.EndedForced, By: "bob@example.org", Why: "its node was taken out of the cluster (BILL-2190)"},
+		{Hostname: "billing-5b7d4c-m9hrc", Ended: metadata.EndedReleased},
+		{Hostname: "billing-5b7d4c-zt4wd", Ended: metadata.EndedAutoUnlocked, By: "unlocker-7c9d8-2xk5p", Why: "its auto_unlock_at passed 14s ago and its holder did not extend it"},
+		{Hostname: "billing-5b7d4c-zt4wd", Ended: metadata.EndedReleased},
+	} {
+		began := time.Now().Add(-time.Duration(i+1)*24*time.Hour - 11*time.Minute)
+		took := time.Duration(6+i%3) * time.Minute
+		if e.Ended != metadata.EndedReleased {
+			took = time.Duration(13+3*i) * time.Minute
+		}
+		e.Lock, e.UUID, e.Token, e.Owner, e.PID, e.Purpose = "billing/invoice-run", uuid.NewString(), int64(i+1), "billing", 1, "nightly invoices"
+		e.LockedAt, e.EndedAt = metadata.Time{Time: began}, metadata.Time{Time: began.Add(took)}
+		e.AlertAt, e.AutoUnlockAt = metadata.Time{Time: began.Add(8 * time.Minute)}, metadata.Time{Time: began.Add(24 * time.Minute)}
+		s.do(clientv3.OpPut(s.layout.History(e.UUID), metadata.Marshal(e)))
+	}
 }
 
 var nightLocks = []lock{

@@ -25,6 +25,7 @@ func TestPictures(t *testing.T) {
 	b.login("ann@example.org")
 	s.unlocker("auto-unlock")
 	s.night()
+	s.nights()
 
 	b.theme("light")
 	b.size(1280, 800)
@@ -43,6 +44,8 @@ func TestPictures(t *testing.T) {
 	b.size(1280, 1000)
 	b.open(s.url + "lock?name=billing/invoice-run")
 	b.until("the own code", `document.querySelector(".first").textContent.includes("invoice_run.rb:118")`)
+	b.until("how long it takes usually", `document.getElementById("h-past").closest("section").textContent.includes("Half of the last 6 holds")`)
+	b.whole()
 	b.picture("lock")
 
 	b.click(".danger a")
@@ -51,11 +54,30 @@ func TestPictures(t *testing.T) {
 	b.do(typeInto("#typed", held), typeInto("#reason", "The node of the pod is gone since 02:51, BILL-2207"))
 	b.picture("force-unlock")
 
-	b.size(1280, 800)
+	b.open(s.url + "lock?name=media/transcoders")
+	b.until("the holders", `document.querySelectorAll(".locks tbody").length === 2`)
+	b.whole()
+	b.picture("semaphore")
+
+	s.circle()
+	b.open(s.url + "waiting")
+	b.until("the circle", `document.querySelector(".cycle li:nth-child(2)")`)
+	b.whole()
+	b.picture("waiting")
+
 	b.open(s.url)
+	b.until("the list", `document.querySelectorAll(".locks tbody").length === 14`)
 	s.etcd.Stop()
 	b.until("stale", `document.body.classList.contains("stale")`, 60*time.Second)
+	b.whole()
 	b.picture("stale")
+}
+
+// whole makes the window as high as the page.
+func (b *tab) whole() {
+	b.t.Helper()
+	b.size(1280, 400)
+	b.size(1280, ask[int64](b, `document.documentElement.scrollHeight`))
 }
 
 // maxPicture is how large a picture may be: they are the first thing that people load.

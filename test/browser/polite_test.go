@@ -181,3 +181,24 @@ func TestKeys(t *testing.T) {
 		t.Errorf("keys are switched off, and t gives the theme %s", got)
 	}
 }
+
+func TestEarsHearOfChangesEveryTenSecondsAtMost(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	alerts := func(name string) {
+		s.put(name, metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
+	}
+	if text := ask[string](b, `document.querySelector("#news[aria-live=polite]").textContent`); text != "" {
+		t.Errorf("before anything happens it is said %q", text)
+	}
+	alerts("c")
+	b.until("the news", `document.getElementById("news").textContent.includes("1 lock alerting.")`)
+	first := time.Now()
+	alerts("a")
+	b.until("the row", `document.querySelectorAll("tbody.alerting").length === 2`)
+	alerts("d")
+	b.until("more news", `document.getElementById("news").textContent.includes("3 locks alerting.")`)
+	if soon := time.Since(first); soon < 9*time.Second {
+		t.Errorf("the next news comes after %v: ears hear of nothing else then", soon)
+	}
+}

@@ -30,7 +30,7 @@ const patience = 30 * time.Second
 
 // stage is an etcd with locks, and a mutexdash that shows them.
 type stage struct {
-	t      *testing.T
+	t      testing.TB
 	etcd   *etcdtest.Server
 	client *clientv3.Client
 	layout metadata.Layout
@@ -40,7 +40,7 @@ type stage struct {
 }
 
 // newStage starts an empty etcd and a mutexdash with these flags on top.
-func newStage(t *testing.T, flags ...string) *stage {
+func newStage(t testing.TB, flags ...string) *stage {
 	t.Helper()
 	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *stage) do(ops ...clientv3.Op) {
 
 // freeAddress is one that nobody listens on, and that no other test gets. Its port lies below those that systems give to outgoing
 // connections, of which a browser has many: otherwise one of them would now and then be quicker than the program.
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))

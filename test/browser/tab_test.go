@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -23,13 +24,13 @@ import (
 // tab is a page in a profile of its own. Whatever a test does in it, at its end nothing may have violated the content security
 // policy, and no script may have failed.
 type tab struct {
-	t       *testing.T
+	t       testing.TB
 	ctx     context.Context
 	mu      sync.Mutex
 	trouble []string
 }
 
-func newTab(t *testing.T) *tab {
+func newTab(t testing.TB) *tab {
 	t.Helper()
 	b := &tab{t: t}
 	ctx, end := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
@@ -172,6 +173,19 @@ func (b *tab) prefer(pairs ...string) {
 		features = append(features, &emulation.MediaFeature{Name: pair[0], Value: pair[1]})
 	}
 	b.check(second(chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})))
+}
+
+// slow makes scripts, layout and painting take so many times as long.
+func (b *tab) slow(times float64) {
+	b.t.Helper()
+	b.check(second(chromedp.Call(b.ctx, emulation.SetCPUThrottlingRate, emulation.SetCPUThrottlingRateParams{Rate: times})))
+}
+
+// forgetful makes the tab load every file anew.
+func (b *tab) forgetful() {
+	b.t.Helper()
+	b.check(second(chromedp.Call(b.ctx, network.Enable, network.EnableParams{})))
+	b.check(second(chromedp.Call(b.ctx, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true})))
 }
 
 func (b *tab) theme(name string) {

@@ -14,13 +14,13 @@ import (
 )
 
 // unlockStage is a stage whose mutexdash lets ann end holds.
-func unlockStage(t *testing.T) *stage {
+func unlockStage(t *testing.T, flags ...string) *stage {
 	t.Helper()
 	permissions := filepath.Join(t.TempDir(), "permissions.yaml")
 	if err := os.WriteFile(permissions, []byte("everyone: [view, backtrace]\nusers: {ann@example.org: [unlock, audit]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return newStage(t, "--web.identity=header", "--web.trusted-proxies=127.0.0.1", "--web.permissions-file="+permissions, "--web.enable-force-unlock")
+	return newStage(t, append(flags, "--web.identity=header", "--web.trusted-proxies=127.0.0.1", "--web.permissions-file="+permissions, "--web.enable-force-unlock")...)
 }
 
 // login makes the tab come through a proxy that knows who sits before it.

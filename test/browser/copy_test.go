@@ -1,0 +1,56 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// copies clicks a button that copies and returns what it copied.
+func (b *tab) copies(selector string) string {
+	b.t.Helper()
+	ask[bool](b, fmt.Sprintf(`(Object.defineProperty(navigator, "clipboard", {configurable: true, value: {writeText: async (text) => { window.copied = text }}}),
+		document.querySelector(%q).click(), true)`, selector))
+	b.until("the button says so", fmt.Sprintf(`document.querySelector(%q).textContent === "copied"`, selector))
+	return ask[string](b, `window.copied`)
+}
+
+func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
+	t.Parallel()
+	s, b := newStage(t), newTab(t)
+	s.night()
+	for _, c := range []struct{ page, button, want string }{
+		{"?q=owner:billing", ".locks .copy", held},
+		{"?q=owner:billing", ".meta .copy", "curl -s '" + s.url + "api/v1/locks?q=owner:billing'"},
+		{"lock?name=" + held, ".lock-head .copy", held},
+		{"lock?name=" + held, ".commands .copy", "kubectl get pod billing-7f9c5d-x2lqv"},
+		{"lock?name=catalog/sync/eu", "[aria-labelledby=h-trace] .copy", "/srv/catalog/sync/eu.py:212 in import_price_list\n    for item in supplier.items():\n" +
+			"/srv/catalog/sync/base.py:47 in run\n    self.import_price_list(supplier)\n" +
+			"/usr/lib/python3.12/site-packages/celery/app/trace.py:477 in trace_task\n    R = retval = fun(*args, **kwargs)"},
+	} {
+		b.open(s.url + c.page)
+		b.until("the scripts", `document.readyState === "complete"`)
+		if got := b.copies(c.button); got != c.want {
+			t.Errorf("%s on %s copies %q, want %q", c.button, c.page, got, c.want)
+		}
+	}
+	b.until("the word comes back", `document.querySelector("[aria-labelledby=h-trace] .copy").textContent === "copy"`)
+}
+
+func TestButtonThatCopiesIsOutOfTheWayOfRows(t *testing.T) {
+	t.Parallel()
+	s, b := newStage(t), newTab(t)
+	s.night()
+	b.open(s.url + "?q=owner:billing")
+	const seen = `getComputedStyle(document.querySelector(".locks .copy")).opacity`
+	if ask[string](b, seen) != "0" {
+		t.Error("the button is shown where nobody points at")
+	}
+	b.point(".locks tbody .name")
+	b.until("the button under the pointer", seen+` === "1"`)
+	if text := ask[string](b, `(getSelection().selectAllChildren(document.querySelector(".locks tbody tr")), getSelection().toString())`); !strings.HasPrefix(text, "expiring\t"+held+"\tbilling\t") {
+		t.Errorf("a selected row is %q, want cells with tabs between them", text)
+	}
+}
