@@ -9,6 +9,8 @@ TOOLS := $(CURDIR)/.tools/bin
 TOOLENV := GOBIN=$(TOOLS) CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-2.15.0
 ETCDCTL := $(TOOLS)/etcdctl-3.7.3
+ETCDUTL := $(TOOLS)/etcdutl-3.7.3
+ETCD_3_6 := $(TOOLS)/etcd-3.6.16
 GOVULNCHECK := .tools/bin/govulncheck-1.8.0
 ACTIONLINT := $(TOOLS)/actionlint-1.7.12
 AXE := .tools/axe/node_modules/axe-core/axe.min.js
@@ -118,6 +120,12 @@ KEEP ?= $(CURDIR)/.soak
 robustness: ## everything at once, broken at random: SEEDS (1,2,random), 10 s of faults each
 	go test ./test/robustness -count=1 -v -run TestRuns -seeds $(SEEDS) -for 10s -keep $(KEEP)
 
+.PHONY: faults
+faults: $(ETCDUTL) $(ETCD_3_6) ## faults that need more than Go: restored backups, an upgrade of etcd, disks that hang (installs strace where it is missing)
+	@command -v strace > /dev/null || .ci/need strace strace
+	go test -tags robustness -count=1 -v -parallel 4 -run 'TestARestore|TestEtcdIsUpgraded|TestTheDisk|TestTheOnlyDisk|TestAMemberThatDies' \
+		./test/robustness -etcdutl $(ETCDUTL) -etcd-3.6 $(ETCD_3_6)
+
 .PHONY: mutants
 mutants: ## leave out one guard of the protocol after the other; each has to be found
 	go test ./test/robustness -count=1 -v -timeout 0 -run TestMutants -mutants all
@@ -196,11 +204,16 @@ $(ACTIONLINT):
 	$(TOOLENV) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 	mv $(TOOLS)/actionlint $@
 
-# etcdctl's module replaces others, so `go install` refuses it: a module of its own asks for it.
-$(ETCDCTL):
-	mkdir -p .tools/etcdctl
-	cd .tools/etcdctl && printf 'module etcdctl\n\ngo 1.26.0\n' > go.mod && $(TOOLENV) go get go.etcd.io/etcd/etcdctl/v3@v3.7.3
-	cd .tools/etcdctl && $(TOOLENV) go build -o $@ go.etcd.io/etcd/etcdctl/v3
+# The modules of etcd's programs replace others, so `go install` refuses them: a module of its own asks for each.
+$(ETCDCTL) $(ETCDUTL): $(TOOLS)/%-3.7.3:
+	mkdir -p .tools/$*
+	cd .tools/$* && printf 'module $*\n\ngo 1.26.0\n' > go.mod && $(TOOLENV) go get go.etcd.io/etcd/$*/v3@v3.7.3
+	cd .tools/$* && $(TOOLENV) go build -o $@ go.etcd.io/etcd/$*/v3
+
+$(ETCD_3_6): $(TOOLS)/etcd-%:
+	mkdir -p .tools/etcd
+	cd .tools/etcd && printf 'module etcd\n\ngo 1.26.0\n' > go.mod && $(TOOLENV) go get go.etcd.io/etcd/server/v3@v$*
+	cd .tools/etcd && $(TOOLENV) go build -o $@ go.etcd.io/etcd/server/v3
 
 # The accessibility checks that the browser runs in every page; never part of a program.
 $(AXE):

@@ -22,6 +22,7 @@ type Config struct {
 	Peer   string // host:port to serve the other members on
 	// Cluster is etcd's --initial-cluster, name=url,name=url. Empty makes a cluster of one.
 	Cluster string
+	Joins   bool // the cluster runs already, and has been told of this new member
 
 	Cert, Key string // files; with them clients are served with TLS
 	ClientCA  string // file; with it clients need a certificate that it signed
@@ -102,6 +103,9 @@ func (c Config) embed() *embed.Config {
 	if c.Cluster == "" {
 		conf.InitialCluster = conf.InitialClusterFromName(conf.Name)
 		conf.TickMs, conf.ElectionMs = 10, 100 // nobody else votes: do not wait a second for it
+	}
+	if c.Joins {
+		conf.ClusterState = embed.ClusterStateFlagExisting
 	}
 	conf.ClientTLSInfo = transport.TLSInfo{CertFile: c.Cert, KeyFile: c.Key}
 	if c.ClientCA != "" {

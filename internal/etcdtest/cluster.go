@@ -72,22 +72,25 @@ type Members struct {
 	t     testing.TB
 	opts  options
 	ca    *CA
+	dir   string
+	made  int // members that ever were
 	confs []etcdembed.Config
-	procs []*process
+	// programs are the paths of other etcds that members run with; empty for this one.
+	programs []string
+	procs    []*process
 }
 
 // Cluster runs n members and returns when all of them answer. The package's TestMain must call Main.
 func Cluster(t testing.TB, n int, opts ...Option) *Members {
 	t.Helper()
-	m := &Members{t: t, opts: collect(opts), procs: make([]*process, n)}
+	m := &Members{t: t, opts: collect(opts), dir: t.TempDir(), procs: make([]*process, n), programs: make([]string, n)}
 	if m.opts.tls {
 		m.ca = NewCA(t)
 	}
-	dir := t.TempDir()
 	var peers []string
 	for i := range n {
-		c := m.opts.config(t, m.ca, dir, fmt.Sprintf("m%d", i))
-		m.confs = append(m.confs, c)
+		c := m.config(t)
+		m.confs, m.programs[i] = append(m.confs, c), m.opts.program
 		peers = append(peers, c.Name+"=http://"+c.Peer)
 	}
 	t.Cleanup(m.end)
@@ -101,6 +104,13 @@ func Cluster(t testing.TB, n int, opts ...Option) *Members {
 		m.opts.users = true
 	}
 	return m
+}
+
+// config is that of a new member.
+func (m *Members) config(t testing.TB) etcdembed.Config {
+	t.Helper()
+	m.made++
+	return m.opts.config(t, m.ca, m.dir, fmt.Sprintf("m%d", m.made-1))
 }
 
 // Endpoints are the members' URLs for clients.
@@ -143,6 +153,16 @@ func (m *Members) Restart(i int) {
 	m.Kill(i)
 	m.launch(i)
 	m.listens(i)
+}
+
+// PID is the number of the process of member i.
+func (m *Members) PID(i int) int { return m.procs[i].cmd.Process.Pid }
+
+// Upgrade has member i go on with this test's own etcd, on the same data, where it was that of Program until now.
+func (m *Members) Upgrade(i int) {
+	m.t.Helper()
+	m.programs[i] = ""
+	m.Restart(i)
 }
 
 // Leader is the number of the member that leads, waiting for an election where there is none.
@@ -191,7 +211,7 @@ func (m *Members) status(ctx context.Context, t testing.TB, i int) (*clientv3.St
 
 func (m *Members) launch(i int) {
 	m.t.Helper()
-	p, err := launch(m.confs[i])
+	p, err := launch(m.confs[i], m.programs[i])
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -16,8 +16,9 @@ import (
 type Option func(*options)
 
 type options struct {
-	tls, clientCerts, auth bool
+	tls, clientCerts, auth, fsync bool
 
+	program   string
 	users     bool // auth is on by now: clients need to say who they are
 	quota     int64
 	tokenTTL  uint
@@ -42,6 +43,13 @@ func TokenTTL(seconds uint) Option { return func(o *options) { o.tokenTTL = seco
 // SnapshotCount is the number of changes after which a member writes a snapshot and forgets its log.
 func SnapshotCount(n uint64) Option { return func(o *options) { o.snapshots = n } }
 
+// Fsync makes members wait for the disk before they answer, as in production.
+func Fsync() Option { return func(o *options) { o.fsync = true } }
+
+// Program runs the members of a Cluster with the etcd at this path, of another version for instance, until Upgrade. Of the other
+// options it knows none.
+func Program(path string) Option { return func(o *options) { o.program = path } }
+
 func collect(opts []Option) (o options) {
 	for _, opt := range opts {
 		opt(&o)
@@ -52,7 +60,7 @@ func collect(opts []Option) (o options) {
 func (o options) config(t testing.TB, ca *CA, dir, name string) etcdembed.Config {
 	c := etcdembed.Config{
 		Name: name, Dir: filepath.Join(dir, name), Client: freeAddr(t), Peer: freeAddr(t),
-		Quota: o.quota, TokenTTL: o.tokenTTL, SnapshotCount: o.snapshots, Throwaway: true,
+		Quota: o.quota, TokenTTL: o.tokenTTL, SnapshotCount: o.snapshots, Throwaway: !o.fsync,
 	}
 	if ca != nil {
 		c.Cert, c.Key = ca.Issue(t, name)

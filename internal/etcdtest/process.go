@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdembed"
 )
 
-// process is a member that runs in a process of its own: this test binary once more.
+// process is a member that runs in a process of its own: this test binary once more, or another etcd.
 type process struct {
 	cmd  *exec.Cmd
 	life io.Closer // closed when this process ends, in whatever way: the member ends with it
@@ -23,19 +23,13 @@ type process struct {
 	out    bytes.Buffer // read only after done
 }
 
-func launch(c etcdembed.Config) (*process, error) {
-	config, err := json.Marshal(c)
-	if err != nil {
+func launch(c etcdembed.Config, program string) (p *process, err error) {
+	p = &process{done: make(chan struct{})}
+	if program != "" {
+		p.cmd = exec.Command(program, flags(c)...)
+	} else if p.cmd, err = itself(c); err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	p := &process{done: make(chan struct{})}
-	// Without Main in TestMain it would run the tests again, and those start members: match none.
-	p.cmd = exec.Command(self, "-test.run=^$")
-	p.cmd.Env = append(os.Environ(), memberVariable+"="+string(config))
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	if p.life, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -54,6 +48,32 @@ func launch(c etcdembed.Config) (*process, error) {
 		}
 	}()
 	return p, <-started
+}
+
+// itself is this test binary as a member.
+func itself(c etcdembed.Config) (*exec.Cmd, error) {
+	config, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	// Without Main in TestMain it would run the tests again, and those start members: match none.
+	cmd := exec.Command(self, "-test.run=^$")
+	cmd.Env = append(os.Environ(), memberVariable+"="+string(config))
+	return cmd, nil
+}
+
+// flags say to an etcd what a Config says to etcdembed, but for TLS, users and limits.
+func flags(c etcdembed.Config) []string {
+	client, peer := "http://"+c.Client, "http://"+c.Peer
+	return []string{
+		"--name=" + c.Name, "--data-dir=" + c.Dir, "--initial-cluster=" + c.Cluster, "--unsafe-no-fsync", "--log-level=error",
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+	}
 }
 
 // kill works on a paused process too.

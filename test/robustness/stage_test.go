@@ -11,6 +11,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -98,6 +100,7 @@ type stage struct {
 	// Holders go one way to etcd, unlockers and the dashboard another.
 	ours, theirs   []*etcdtest.Proxy
 	wires, theirsW []*wire
+	given          []string // what the programs are told of etcd instead, where it is not empty
 
 	unlockers []*child
 	dash      *child
@@ -117,17 +120,7 @@ type stage struct {
 // setUp starts everything.
 func setUp(t testing.TB, c config, dir string) *stage {
 	t.Helper()
-	if err := lookAtSources(); err != nil {
-		t.Fatal(err)
-	}
-	layout, err := metadata.NewLayout(prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &stage{
-		t: t, config: c, dir: dir, began: stamp(), rand: rand.New(rand.NewPCG(c.Seed, 2)), layout: layout, down: make([]bool, c.Nodes),
-		addrs: map[*child]string{}, notes: map[*child]string{}, counts: map[string]int{},
-	}
+	s := newStage(t, c, dir)
 	s.members = etcdtest.Cluster(t, c.Nodes, s.options()...)
 	s.issue()
 	for i, e := range s.members.Endpoints() {
@@ -150,9 +143,9 @@ func setUp(t testing.TB, c config, dir string) *stage {
 	if c.Calm {
 		brinkmen = 8
 	}
-	s.keepers = startKeepers(theirs, layout, c.Seed, brinkmen)
+	s.keepers = startKeepers(theirs, s.layout, c.Seed, brinkmen)
 	t.Cleanup(s.keepers.end)
-	s.store = lockstore.New(theirs, layout, lockstore.WithLog(zerolog.New(&s.forced)))
+	s.store = lockstore.New(theirs, s.layout, lockstore.WithLog(zerolog.New(&s.forced)))
 	s.setClock(0)
 	for i := range 2 {
 		s.unlockers = append(s.unlockers, s.startUnlocker(i))
@@ -162,6 +155,22 @@ func setUp(t testing.TB, c config, dir string) *stage {
 		s.clients = append(s.clients, s.startClient())
 	}
 	return s
+}
+
+// newStage is a stage on which nothing runs.
+func newStage(t testing.TB, c config, dir string) *stage {
+	t.Helper()
+	if err := lookAtSources(); err != nil {
+		t.Fatal(err)
+	}
+	layout, err := metadata.NewLayout(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stage{
+		t: t, config: c, dir: dir, began: stamp(), rand: rand.New(rand.NewPCG(c.Seed, 2)), layout: layout, down: make([]bool, c.Nodes),
+		addrs: map[*child]string{}, notes: map[*child]string{}, counts: map[string]int{},
+	}
 }
 
 func (s *stage) options() []etcdtest.Option {
@@ -247,7 +256,11 @@ func (s *stage) issue() {
 
 // settings are the flags and variables with which our programs reach etcd.
 func (s *stage) settings(program string) (env, args []string) {
-	args = []string{"--etcd.endpoints=" + strings.Join(way(s.theirs, s.theirsW), ",")}
+	to := s.given
+	if len(to) == 0 {
+		to = way(s.theirs, s.theirsW)
+	}
+	args = []string{"--etcd.endpoints=" + strings.Join(to, ",")}
 	switch s.World {
 	case loginWorld:
 		args = append(args, "--etcd.user="+etcdtest.RootUser)
@@ -259,8 +272,8 @@ func (s *stage) settings(program string) (env, args []string) {
 	return env, args
 }
 
-// startUnlocker starts the one or the other. The clock of the first can be set.
-func (s *stage) startUnlocker(i int) *child {
+// startUnlocker starts the one or the other. The clock of the first can be set. What more says goes before what they are told else.
+func (s *stage) startUnlocker(i int, more ...string) *child {
 	s.t.Helper()
 	s.spawned++
 	name, addr := fmt.Sprintf("unlocker-%d", s.spawned), freeAddr(s.t)
@@ -269,9 +282,10 @@ func (s *stage) startUnlocker(i int) *child {
 	if i == 0 {
 		program, env = program+"-shifted", append(env, clockVariable+"="+s.clockFile())
 	}
-	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), env, program, append(args,
-		"--policy=auto-unlock", "--sweep.min-warning="+warning.String(), "--sweep.clock-skew="+skew.String(), "--web.listen-address="+addr,
-		"--web.shutdown-delay=0s", "--log.format=json")...)
+	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), env, program, slices.Concat(args, []string{
+		"--policy=auto-unlock", "--sweep.min-warning=" + warning.String(), "--sweep.clock-skew=" + skew.String(), "--web.listen-address=" + addr,
+		"--web.shutdown-delay=0s", "--log.format=json",
+	}, more)...)
 	s.addrs[p] = addr
 	return p
 }
@@ -326,13 +340,17 @@ func (c config) locks() []string {
 	return all
 }
 
-// freeAddr is an address on which nobody listens.
+// freeAddr is an address on which nobody listens. Its port lies below those that systems give to outgoing connections: one of these would
+// take it before the program does that it is for.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port on 127.0.0.1")
+	return ""
 }

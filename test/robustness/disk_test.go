@@ -1,0 +1,255 @@
+//go:build robustness
+
+package robustness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// onFlush does something to a process whenever it flushes a file to its disk, as strace's option inject says it, until end is called or
+// the process is dead.
+func onFlush(t testing.TB, pid int, what string) (over <-chan struct{}, end func()) {
+	t.Helper()
+	const calls = "fdatasync,fsync"
+	strace := exec.Command("strace", "-f", "-qqq", "-o", os.DevNull, "-p", strconv.Itoa(pid), "-e", "trace="+calls, "-e", "inject="+calls+":"+what)
+	var out strings.Builder
+	strace.Stdout, strace.Stderr = &out, &out
+	endWithParent(strace)
+	if err := strace.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		strace.Wait()
+		close(done)
+	}()
+	end = sync.OnceFunc(func() {
+		strace.Process.Signal(syscall.SIGTERM)
+		<-done
+	})
+	t.Cleanup(end)
+	for !traced(t, pid) {
+		select {
+		case <-done:
+			t.Fatalf("strace: %s", &out)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return done, end
+}
+
+// traced tells whether all threads of a process have somebody who traces them.
+func traced(t testing.TB, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatal("no such process: ", pid, err)
+	}
+	for _, file := range threads {
+		status, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(status), "TracerPid:\t0\n") {
+			return false
+		}
+	}
+	return true
+}
+
+// hang lets the disk of a member hang: what is flushed to it takes a minute, or until mend is called.
+func hang(t testing.TB, m *etcdtest.Members, i int) (mend func()) {
+	t.Helper()
+	_, mend = onFlush(t, m.PID(i), "delay_enter="+strconv.FormatInt(time.Minute.Microseconds(), 10))
+	return mend
+}
+
+// TestTheDiskOfTheLeaderHangs has a member that is well but for its disk: it answers pings, and no request. Another one leads, and
+// whoever asks the one that hangs asks another after an attempt. Unlockers that are told of it remove nothing meanwhile, as each of
+// their canaries that goes there is a gap.
+func TestTheDiskOfTheLeaderHangs(t *testing.T) {
+	t.Parallel()
+	m := etcdtest.Cluster(t, 3, etcdtest.Fsync())
+	s := newScene(t, m.Endpoints()...)
+	s.programs()
+	s.work(s.client(s.given))
+	leader := m.Leader(t)
+	mend := hang(t, m, leader)
+	from := time.Now()
+	ctx, cancel := timeout(time.Second)
+	defer cancel()
+	if _, err := m.ClientOf(t, leader).Put(ctx, "/elsewhere", ""); err == nil {
+		t.Error("a member writes although its disk hangs")
+	}
+	s.stale("dead", time.Second)
+	s.passes(5, 12*time.Second)
+	t.Logf("the disk hung for %v", time.Since(from).Round(time.Millisecond))
+	mend()
+	m.WaitReady(t)
+	s.stillServed(s.client(s.given), "dead too")
+	s.gone("dead")
+	s.shown()
+	s.nobodyLost()
+	s.removedOnce(from.Add(warning), "dead", "dead too")
+}
+
+// passes takes and gives back a free lock so many times, which may take so long each.
+func (s *stage) passes(times int, most time.Duration) {
+	s.t.Helper()
+	c, longest := s.locker("busy"), time.Duration(0)
+	for range times {
+		began := time.Now()
+		l, err := c.TryLock(context.Background(), "busy")
+		if err == nil {
+			err = l.Unlock()
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		longest = max(longest, time.Since(began))
+	}
+	if s.t.Logf("a free lock took %v at most", longest.Round(time.Millisecond)); longest > most {
+		s.t.Errorf("a free lock took %v", longest)
+	}
+}
+
+// TestTheOnlyDiskHangs is an etcd that answers nobody for longer than holders have.
+func TestTheOnlyDiskHangs(t *testing.T) {
+	t.Parallel()
+	m := etcdtest.Cluster(t, 1, etcdtest.Fsync())
+	s := newScene(t, m.Endpoints()...)
+	s.programs()
+	s.work(s.client(s.given))
+	library := s.locker("library")
+	held, err := library.Lock(t.Context(), "held", mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(3*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stale("dead", time.Second)
+	mend := hang(t, m, 0)
+	ctx, cancel := timeout(2 * time.Second)
+	defer cancel()
+	began := time.Now()
+	if _, err := library.TryLock(ctx, "another"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 4*time.Second {
+		t.Errorf("who tries to lock is told after %v: %v", time.Since(began), err)
+	}
+	lost := lostFor(t, held)
+	for _, p := range s.unlockers { // the locks of the dead, of who is cut off, and of two whose holders live
+		s.heldBack(p, staleness.Etcd, 4)
+	}
+	mended := time.Now()
+	mend()
+	s.stillServed(s.client(s.given), "dead too")
+	s.gone("dead", "held")
+	s.nobodyLost()
+	s.removedOnce(mended.Add(warning), "dead", "dead too", "held")
+	if due := s.allEndings()["held"][0].AutoUnlockAt; lost.Certain || lost.At.After(due.Time) {
+		t.Errorf("the holder that is cut off stops at %v, for certain: %v; its deadline is %v", lost.At, lost.Certain, due)
+	}
+	s.shown()
+}
+
+// TestAMemberThatDiesBetweenItsLogAndItsAnswer kills the only member at the very moment when a transaction is in its log and nobody was
+// told. What was asked for is done once, and whoever asked learns it.
+func TestAMemberThatDiesBetweenItsLogAndItsAnswer(t *testing.T) {
+	t.Parallel()
+	m := etcdtest.Cluster(t, 1, etcdtest.Fsync())
+	settled(t, m)
+	proxy := etcdtest.NewProxy(t, m.Endpoints()[0])
+	s := newScene(t, proxy.Endpoint())
+	s.direct = m.Client(t)
+	c, err := mutex.New(s.client(s.given), mutex.Options{RequestTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var l *mutex.Lock
+	dies := func(ask func() error) (told <-chan error) {
+		t.Helper()
+		over, _ := onFlush(t, m.PID(0), "signal=KILL")
+		answer := make(chan error, 1)
+		go func() { answer <- ask() }()
+		<-over
+		proxy.Cut() // nobody asks again until we looked
+		m.Restart(0)
+		m.WaitReady(t)
+		return answer
+	}
+	ends := func(told <-chan error) {
+		t.Helper()
+		select {
+		case err := <-told:
+			t.Errorf("told while nobody could answer: %v", err)
+		default:
+		}
+		proxy.Heal()
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+	}
+
+	told := dies(func() (err error) {
+		l, err = c.TryLock(context.Background(), "a", mutex.AutoUnlockAfter(time.Hour))
+		return err
+	})
+	token := s.tokens()["a"]
+	if ends(told); l == nil || l.Token() != token {
+		t.Fatalf("etcd has token %d; who asked has %+v", token, l)
+	}
+
+	told = dies(func() error { return l.Alive(context.Background(), "half") })
+	alive := s.read(s.layout.Field("a", metadata.FieldAlive))
+	if ends(told); len(alive) != 1 || !strings.HasSuffix(string(alive[0].Value), " half") {
+		t.Errorf("etcd has %v", alive)
+	}
+	if now := s.read(s.layout.Field("a", metadata.FieldAlive)); now[0].Version != 1 {
+		t.Errorf("written %d times", now[0].Version)
+	}
+
+	told = dies(l.Unlock)
+	if held := s.tokens(); len(held) != 0 {
+		t.Errorf("etcd has %v", held)
+	}
+	ends(told)
+}
+
+// settled waits until a member wrote all that it writes by itself: the version of its cluster comes last.
+func settled(t testing.TB, m *etcdtest.Members) {
+	t.Helper()
+	for began := time.Now(); version(t, m) == "not_decided"; time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > 40*time.Second {
+			t.Fatal("the cluster has no version")
+		}
+	}
+	time.Sleep(time.Second) // and that goes to the disk by itself, too
+}
+
+// version is the version of etcd that all members of a cluster have in common.
+func version(t testing.TB, m *etcdtest.Members) string {
+	t.Helper()
+	r, err := http.Get(m.Endpoints()[0] + "/version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	var version struct{ Etcdcluster string }
+	if err := json.NewDecoder(r.Body).Decode(&version); err != nil {
+		t.Fatal(err)
+	}
+	return version.Etcdcluster
+}

@@ -1,0 +1,250 @@
+//go:build robustness
+
+package robustness
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/fencing"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+var etcdutl = flag.String("etcdutl", "", "path of etcd's own tool for backups")
+
+// life is that of the holds of those who do not come back. They are still there when the backup is restored.
+const life = 10 * time.Second
+
+// backup is an etcd of which a backup is made and restored under everybody who uses it.
+type backup struct {
+	*stage
+	etcd  *etcdtest.Server
+	file  string
+	had   map[string]int64 // the holds in the backup
+	locks *mutex.Client
+
+	kept, late   *mutex.Lock        // held when the backup was made and ever since; taken since
+	early, tardy <-chan *mutex.Lock // who waited for the lock of a dead holder when the backup was made; who did so since
+}
+
+// newBackup starts an etcd that had so many elections, and everybody who uses it. A restored one begins with the first.
+func newBackup(t *testing.T, elections int, flags ...string) *backup {
+	t.Helper()
+	b := &backup{etcd: etcdtest.Start(t)}
+	for range elections {
+		b.etcd.Restart(t)
+	}
+	b.stage = newScene(t, b.etcd.Endpoint())
+	b.file = filepath.Join(b.dir, "backup.db")
+	b.locks = b.locker("billing")
+	b.programs(flags...)
+	return b
+}
+
+func (b *backup) take(lock string, opts ...mutex.Option) *mutex.Lock {
+	b.t.Helper()
+	ctx, cancel := timeout(40 * time.Second)
+	defer cancel()
+	l, err := b.locks.Lock(ctx, lock, opts...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return l
+}
+
+// make makes the backup in the midst of everything, and goes on for a while.
+func (b *backup) make() {
+	b.t.Helper()
+	b.kept = b.take("kept", mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(time.Minute))
+	returned := b.take("returned", mutex.AutoUnlockAfter(life))
+	b.stale("dead", life)
+	b.early = b.wait(b.locks, "dead", 1)
+	b.had = b.tokens()
+	b.save()
+	b.tardy = b.wait(b.locks, "dead", 2)
+	for _, l := range []*mutex.Lock{returned, b.take("passing"), b.take("passing too")} {
+		if err := l.Unlock(); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	for range 1000 { // what others do: more than is done in the first seconds after a restore
+		if _, err := b.direct.Put(context.Background(), "/elsewhere", ""); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	b.late = b.take("late", mutex.AutoUnlockAfter(time.Minute))
+}
+
+func (b *backup) save() {
+	b.t.Helper()
+	ctx, cancel := timeout(20 * time.Second)
+	defer cancel()
+	from, err := b.direct.Snapshot(ctx)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.Create(b.file)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if err = errors.Join(err, to.Close()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// restore puts the backup into the place of what is there, and returns when etcd was away last.
+func (b *backup) restore(flags ...string) (away time.Time) {
+	b.t.Helper()
+	b.etcd.Stop()
+	if err := os.RemoveAll(b.etcd.Dir()); err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := timeout(time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, *etcdutl, append([]string{"snapshot", "restore", b.file, "--data-dir=" + b.etcd.Dir()}, flags...)...)
+	if out, err := command.CombinedOutput(); err != nil {
+		b.t.Fatalf("etcdutl snapshot restore: %v\n%s", err, out)
+	}
+	away = time.Now()
+	b.etcd.Restart(b.t)
+	if now := b.tokens(); !maps.Equal(now, b.had) {
+		b.t.Errorf("restored %v, the backup had %v", now, b.had)
+	}
+	return away
+}
+
+// goesOn wants everybody to go on after a restore: who waited before the backup was made comes first, and who did so since after that.
+func (b *backup) goesOn() {
+	b.t.Helper()
+	before := b.kept.Token()
+	for _, waiter := range []<-chan *mutex.Lock{b.early, b.tardy} {
+		select {
+		case l := <-waiter:
+			if l.Token() <= before {
+				b.t.Errorf("a token of %d after one of %d", l.Token(), before)
+			}
+			before = l.Token()
+			if err := l.Unlock(); err != nil {
+				b.t.Error(err)
+			}
+		case <-time.After(40 * time.Second):
+			b.t.Fatal("who waits does not get the lock of the dead holder")
+		}
+	}
+	b.gone("dead", "returned")
+	if err := b.kept.Alive(context.Background()); err != nil {
+		b.t.Error(err)
+	}
+	if err := b.kept.Unlock(); err != nil {
+		b.t.Error(err)
+	}
+	b.shown()
+}
+
+// asDocumented are the flags with which docs/operations.md restores a backup.
+func asDocumented() []string { return []string{"--bump-revision=1000000000", "--mark-compacted"} }
+
+// short is the warning of unlockers where no holder needs a longer one.
+const short = 3 * time.Second
+
+func briefly() string { return "--sweep.min-warning=" + short.String() }
+
+// TestARestoreWithRaisedRevisionsIsAGap restores a backup as docs/operations.md wants it done.
+func TestARestoreWithRaisedRevisionsIsAGap(t *testing.T) {
+	t.Parallel()
+	b := newBackup(t, 0)
+	b.work(b.client(b.given))
+	b.make()
+	away := b.restore(asDocumented()...)
+	if lost := lostFor(t, b.late); !lost.Certain {
+		t.Errorf("the hold that the backup does not know: %v", lost)
+	}
+	b.shown()
+	for _, p := range b.unlockers {
+		b.metric(p, `unlocker_watch_restarts_total{reason="compacted"}`, 1)
+	}
+	if next := b.take("late"); next.Token() < 1_000_000_000 {
+		t.Errorf("a token of %d after one of %d", next.Token(), b.late.Token())
+	}
+	b.goesOn()
+	b.nobodyLost()
+	b.removedOnce(away.Add(warning), "dead", "returned")
+	for _, p := range b.unlockers {
+		if says(t, p, "older state") {
+			t.Errorf("%s takes a raised revision for one that went back", p.name)
+		}
+	}
+}
+
+// TestARestoreThatLowersTheRaftTermWaitsForARestart does the same to an etcd that had elections, as every one that is not young. An
+// unlocker that saw a later term does not go by the revision alone: a restored etcd may have written past it.
+func TestARestoreThatLowersTheRaftTermWaitsForARestart(t *testing.T) {
+	t.Parallel()
+	b := newBackup(t, 3, briefly())
+	b.make()
+	b.restore(asDocumented()...)
+	if lost := lostFor(t, b.late); !lost.Certain {
+		t.Errorf("the hold that the backup does not know: %v", lost)
+	}
+	b.waitForConfirmation()
+	confirmed := time.Now()
+	b.restartUnlocker(0, briefly())
+	b.goesOn()
+	b.removedOnce(confirmed.Add(short), "dead", "returned")
+}
+
+// waitForConfirmation wants both unlockers to remove nothing and to say why.
+func (b *backup) waitForConfirmation() {
+	b.t.Helper()
+	for _, p := range b.unlockers {
+		b.heldBack(p, staleness.Revision, 2)
+		if !says(b.t, p, "etcd went back to an older state") {
+			b.t.Errorf("%s does not say what happened", p.name)
+		}
+	}
+	b.removedOnce(time.Time{})
+}
+
+// TestARestoreWithoutRaisedRevisionsWaitsForRestarts restores a backup without what docs/operations.md wants, and then does what it
+// says about that.
+func TestARestoreWithoutRaisedRevisionsWaitsForRestarts(t *testing.T) {
+	t.Parallel()
+	b := newBackup(t, 0, briefly())
+	b.make()
+	fence := fencing.NewMemory(0)
+	leave, err := fence.Enter(t.Context(), "books", b.late.Token())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	b.restore()
+	lost, is := errors.AsType[*mutex.LostError](b.late.Alive(t.Context()))
+	if !is || !lost.Certain {
+		t.Errorf("the hold that the backup does not know: %v", lost)
+	}
+	again := b.take("late", mutex.AutoUnlockAfter(time.Minute))
+	if _, err := fence.Enter(t.Context(), "books", again.Token()); again.Token() > b.late.Token() || !errors.Is(err, fencing.ErrRefused) {
+		t.Errorf("a token of %d after one of %d, and the fence says %v", again.Token(), b.late.Token(), err)
+	}
+	b.shown()
+	var confirmed time.Time
+	for i := range b.unlockers { // the first that is restarted learns from the other
+		b.waitForConfirmation()
+		confirmed = time.Now()
+		b.restartUnlocker(i, briefly())
+	}
+	b.goesOn()
+	b.removedOnce(confirmed.Add(short), "dead", "returned")
+}
