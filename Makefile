@@ -49,6 +49,10 @@ cover: ## all tests; then coverage by function
 browser: chromium $(AXE) ## the pages in a real browser (installs Chromium and axe-core where they are missing)
 	go test -tags browser -count=1 -parallel 6 ./test/browser
 
+.PHONY: browser-bench
+browser-bench: chromium $(AXE) ## how long somebody who opens the list looks at nothing, in a real browser
+	go test -tags browser -run '^$$' -bench FirstPaint -benchtime 20x ./test/browser
+
 .PHONY: screenshots
 screenshots: chromium $(AXE) ## the pictures in docs/images
 	go test -tags browser -count=1 -run TestPictures ./test/browser -pictures $(CURDIR)/docs/images
