@@ -3,6 +3,7 @@ package dashboard
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,11 @@ func (d *Dashboard) listed(r *http.Request) (s *snapshot, l listRequest, found *
 	}
 	if limit := v.Get("limit"); limit != "" && (strconv.Itoa(l.limit) != limit || l.limit > maxAPILimit) {
 		return s, l, nil, bad("limit: wants a number from 1 to " + strconv.Itoa(maxAPILimit) + ".")
+	}
+	for name := range strings.SplitSeq(v.Get("fields"), ",") {
+		if name != "" && !slices.Contains(lockFields(), name) {
+			return s, l, nil, bad("fields: there are " + strings.Join(lockFields(), ", ") + ".")
+		}
 	}
 	for _, name := range []string{"after", "before"} {
 		if _, ok := parseCursor(v.Get(name), listID(l.query, l.order)); v.Get(name) != "" && !ok {
@@ -61,6 +67,16 @@ func (d *Dashboard) locksAPI(r *http.Request) (answer, error) {
 		return jsonAnswer(picked, m, etag)
 	}
 	return jsonAnswer(data, m, etag)
+}
+
+// lockFields are the names of the members of a lock.
+func lockFields() []string {
+	lock := reflect.TypeFor[lockJSON]()
+	names := make([]string, lock.NumField())
+	for i := range names {
+		names[i], _, _ = strings.Cut(lock.Field(i).Tag.Get("json"), ",")
+	}
+	return names
 }
 
 // pick keeps the named members of each lock.

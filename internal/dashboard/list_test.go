@@ -194,8 +194,24 @@ func TestQueryThatCanNotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
 			t.Errorf("the API answers %q with %d %s", term, w.Code, w.Body)
 		}
 	}
+	if long := ok(t, d, "/?density=full&q=-"+strings.Repeat("x", 30_000)); len(long) > 50_000 {
+		t.Errorf("a query that is far too long makes a page of %d bytes", len(long))
+	}
 	page := ok(t, d, "/?q="+url.QueryEscape("color:red drm"))
 	wantWords(t, page, "2 of 5 locks", "drm/rotate-keys")
+}
+
+func TestAPISaysWhatItCanNotRead(t *testing.T) {
+	d := busy().dashboard(t)
+	for parameter, why := range map[string]string{
+		"sort=colour": "there are urgency", "limit=0": "a number from 1 to 1000", "limit=1001": "a number from 1 to 1000", "after=x": "belongs to another list",
+		"fields=name,colour": "there are name, name_b64, state",
+	} {
+		w := get(d, "/api/v1/locks?"+parameter)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `"code":"bad_query"`) || !strings.Contains(w.Body.String(), why) {
+			t.Errorf("%s is answered with %d %s", parameter, w.Code, w.Body)
+		}
+	}
 }
 
 func TestEveryControlIsALinkThatKeepsTheOthers(t *testing.T) {

@@ -16,7 +16,7 @@ const (
 
 // query is the parsed text of the query box: terms that a lock must all match.
 type query struct {
-	text     string // as typed
+	text     string // as typed, as far as it is read
 	terms    []term
 	problems []queryProblem
 	timed    bool // the answer depends on the clock
@@ -36,13 +36,14 @@ type queryProblem struct{ Term, Text string }
 // parseQuery reads a query. It never fails: what can not be read is left out and listed in problems, so that the page still
 // shows what the rest finds.
 func parseQuery(text string) *query {
-	q := &query{text: text}
+	q := &query{}
 	if len(text) > maxQueryBytes {
 		q.problem(text[:20]+"…", fmt.Sprintf("the query has %d bytes, at most %d are read", len(text), maxQueryBytes))
 		for text = text[:maxQueryBytes]; !utf8.RuneStart(text[len(text)-1]); {
 			text = text[:len(text)-1]
 		}
 	}
+	q.text = text // a hundred links carry it on
 	for rest := text; ; {
 		var token string
 		if token, rest = nextToken(rest); token == "" {
