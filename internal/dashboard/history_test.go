@@ -99,8 +99,8 @@ func TestHistoryOfOneLockTellsWhatIsUsual(t *testing.T) {
 	}
 	s.away = errAway
 	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/lock?name="+stuck), "etcd did not answer (timeout): what stands there may be missing here.")
-	wantWords(t, ok(t, d, "/history"), "etcd did not answer (timeout)")
+	wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: timeout. What stands there may be missing here.")
+	wantWords(t, ok(t, d, "/history"), "Not read from etcd: timeout.")
 	if w := get(d, "/api/v1/history"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("the API answers %d", w.Code)
 	}
@@ -256,7 +256,7 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 		c.History = func(context.Context, int) ([]metadata.Ending, error) { asked++; return nil, errAway }
 	})
 	for range 9 {
-		wantWords(t, ok(t, d, "/lock?name="+stuck), "etcd did not answer")
+		wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: ")
 	}
 	if asked != 1 {
 		t.Errorf("etcd was asked %d times in the same moment", asked)

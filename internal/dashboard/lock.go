@@ -92,7 +92,7 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 		p.Hidden = d.noBacktraces(c, row.Owner)
 	case v.unread != "":
 		if p.Trace = d.reader.read(d.traces.of(row).text); p.Trace == nil {
-			p.Hidden = "Not read: etcd did not answer (" + v.unread + ")."
+			p.Hidden = "Not read from etcd: " + v.unread + "."
 		}
 	default:
 		p.Trace = d.reader.read(v.document.Backtrace)

@@ -172,8 +172,8 @@ func TestLockPageShowsTheLastKnownStateWhileEtcdIsAway(t *testing.T) {
 	s := busy()
 	s.away = errAway
 	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "etcd did not answer (timeout).", "Held by billing on billing-7f9c:17 for 22m.",
-		"Not read: etcd did not answer (timeout).")
+	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "Not read from etcd: timeout. What follows", "Held by billing on billing-7f9c:17 for 22m.",
+		"Not read from etcd: timeout. Waiting")
 	w := get(d, "/lock?name=other")
 	if w.Code != http.StatusNotFound {
 		t.Errorf("an unknown lock answers %d", w.Code)
@@ -211,7 +211,7 @@ func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
 			t.Error("the version of the list is the same")
 		}
 		s.change(func() { s.away = errAway })
-		wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "etcd did not answer (timeout).", "app/jobs/invoice_run.rb:118 in perform")
+		wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "Not read from etcd: timeout. What follows", "app/jobs/invoice_run.rb:118 in perform")
 		later := func(locks []*metadata.Record) func() {
 			return func() {
 				s.locks, s.now, s.fresh.Heard = locks, s.now.Add(time.Minute), s.now.Add(time.Minute)
