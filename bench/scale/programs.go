@@ -31,7 +31,7 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 	}
 	began := time.Now()
 	p, err := servers.Program(ctx, o.dir, filepath.Join(o.bin, "unlocker"), "http://"+addr+"/readyz",
-		"--policy=auto-unlock", "--etcd.endpoints="+c.server.Addr, "--web.listen-address="+addr, "--web.shutdown-delay=0s", "--log.level=error",
+		"--policy=auto-unlock", "--etcd.endpoints="+c.server.Addr, "--web.listen-address="+addr, "--web.shutdown-delay=0s", "--log.level=warn",
 		"--sweep.clock-skew="+skew.String(), "--sweep.min-warning="+minWarning.String())
 	if err != nil {
 		return err

@@ -20,8 +20,10 @@ const (
 	// pageKeys is the size of a page for servers that can not stream. They count what remains for every page, so that small pages take
 	// quadratic time.
 	pageKeys = 10_000
-	// listPatience is how long a list may stand still.
+	// listPatience is how long a list may stand still: a member that hangs costs no more. But a member may also need longer to begin,
+	// with millions of keys on a slow disk, so lists that stood still make the next ones wait longer.
 	listPatience = 15 * time.Second
+	maxPatience  = 16 * listPatience
 )
 
 // List calls each for every key below the prefix but those of the areas that [metadata.Layout.Unlisted] names, in the order of keys, all
@@ -35,6 +37,11 @@ func (s *Store) List(ctx context.Context, each func(metadata.KV)) (revision int6
 		revision, err = s.listRanges(ctx, each)
 	}
 	s.atOnce.Store(errors.Is(err, rpctypes.ErrCompacted))
+	if _, still := errors.AsType[standstill](err); still {
+		s.stalls.Add(1)
+	} else if err == nil {
+		s.stalls.Store(0)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("list %s: %w", s.layout.Prefix(), err)
 	}
@@ -76,7 +83,7 @@ func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(
 }
 
 func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each func(metadata.KV)) (int64, error) {
-	ctx, alive, cancel := withPatience(ctx)
+	ctx, alive, cancel := withPatience(ctx, s.patience())
 	defer cancel()
 	chunks, err := s.etcd.GetStream(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision))
 	if err != nil {
@@ -103,7 +110,7 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 }
 
 func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func(metadata.KV)) (int64, error) {
-	ctx, alive, cancel := withPatience(ctx)
+	ctx, alive, cancel := withPatience(ctx, s.patience())
 	defer cancel()
 	for {
 		page, err := s.etcd.Get(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision), clientv3.WithLimit(pageKeys))
@@ -123,7 +130,7 @@ func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func
 }
 
 func (s *Store) listAtOnce(ctx context.Context, each func(metadata.KV)) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 4*listPatience)
+	ctx, cancel := context.WithTimeout(ctx, 4*s.patience())
 	defer cancel()
 	resp, err := s.etcd.Get(ctx, s.layout.Prefix(), clientv3.WithPrefix())
 	if err != nil {
@@ -153,11 +160,29 @@ func keyValue(kv *mvccpb.KeyValue) metadata.KV {
 	}
 }
 
-// withPatience returns a context that ends when alive was not called for a while.
-func withPatience(parent context.Context) (ctx context.Context, alive func(), cancel context.CancelFunc) {
+// patience is how long the next list may stand still: twice as long after each but the first that did.
+func (s *Store) patience() time.Duration {
+	patience := listPatience
+	for n := s.stalls.Load(); n > 1 && patience < maxPatience; n-- {
+		patience *= 2
+	}
+	return patience
+}
+
+// standstill is that a list came no further for so long.
+type standstill time.Duration
+
+func (e standstill) Error() string {
+	return fmt.Sprintf("nothing came for %v: %v", time.Duration(e), context.DeadlineExceeded)
+}
+
+func (standstill) Unwrap() error { return context.DeadlineExceeded }
+
+// withPatience returns a context that ends when alive was not called for so long.
+func withPatience(parent context.Context, patience time.Duration) (ctx context.Context, alive func(), cancel context.CancelFunc) {
 	ctx, stop := context.WithCancelCause(parent)
-	timer := time.AfterFunc(listPatience, func() { stop(fmt.Errorf("nothing came for %v: %w", listPatience, context.DeadlineExceeded)) })
-	return ctx, func() { timer.Reset(listPatience) }, func() { timer.Stop(); stop(nil) }
+	timer := time.AfterFunc(patience, func() { stop(standstill(patience)) })
+	return ctx, func() { timer.Reset(patience) }, func() { timer.Stop(); stop(nil) }
 }
 
 // reason is why ctx ended, where it did: the error that etcd's client makes of that says less. Otherwise it is err.

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -179,6 +181,22 @@ func TestListSaysThatNothingCame(t *testing.T) {
 	}
 }
 
+// A member that hangs must not cost much, but one that is only slow must not be given up for ever.
+func TestListsThatStoodStillMakeTheNextOnesWaitLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &silentKV{older: true}
+		store := lockstore.New(&clientv3.Client{KV: server}, newLayout(t))
+		for n, want := range []time.Duration{15, 15, 30, 60, 120, 240, 240, 0, 15, 15, 30} {
+			server.speaks = want == 0
+			began := time.Now()
+			_, err := store.List(t.Context(), func(metadata.KV) {})
+			if took := time.Since(began); took != want*time.Second || (err == nil) != server.speaks {
+				t.Errorf("list %d ended after %v with %v, want %v", n+1, took, err, want*time.Second)
+			}
+		}
+	})
+}
+
 // Who counts what etcd answered must not find lists that were cut off where nothing was wrong.
 func TestListThatWentWellEndsItsStreams(t *testing.T) {
 	ends := make(chan error, 1000)
@@ -197,10 +215,11 @@ func TestListThatWentWellEndsItsStreams(t *testing.T) {
 	}
 }
 
-// silentKV accepts requests and never answers, and ends them as etcd's client does.
+// silentKV accepts requests and does not answer, and ends them as etcd's client does.
 type silentKV struct {
 	clientv3.KV
-	older bool // it can not stream
+	older  bool // it can not stream
+	speaks bool // it answers, that there is nothing
 }
 
 func (s *silentKV) GetStream(ctx context.Context, _ string, _ ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
@@ -212,6 +231,9 @@ func (s *silentKV) GetStream(ctx context.Context, _ string, _ ...clientv3.OpOpti
 }
 
 func (s *silentKV) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if s.speaks {
+		return &clientv3.GetResponse{Header: &etcdserverpb.ResponseHeader{Revision: 1}}, nil
+	}
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

@@ -39,9 +39,10 @@ type Store struct {
 
 	history, audit, presence *lease
 
-	worker    sync.Mutex  // one batch of removals at a time: more hurt those who lock meanwhile
-	noStreams atomic.Bool // the server is older than 3.7
-	atOnce    atomic.Bool // the last list lost a race against compaction
+	worker    sync.Mutex   // one batch of removals at a time: more hurt those who lock meanwhile
+	noStreams atomic.Bool  // the server is older than 3.7
+	atOnce    atomic.Bool  // the last list lost a race against compaction
+	stalls    atomic.Int32 // lists in a row that stood still
 }
 
 // Option changes a Store from its defaults.
