@@ -112,9 +112,9 @@ func endpoint(c etcdembed.Config) string {
 	return "http://" + c.Client
 }
 
-// freeAddr finds an address that nobody listens on. Its port lies below those that systems give to outgoing connections, so that
+// FreeAddr finds an address that nobody listens on. Its port lies below those that systems give to outgoing connections, so that
 // a member that is down finds it free when it comes back.
-func freeAddr(t testing.TB) string {
+func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))
@@ -127,7 +127,7 @@ func freeAddr(t testing.TB) string {
 	return ""
 }
 
-// portTaken tells that another process was quicker between freeAddr and the listening.
+// portTaken tells that another process was quicker between FreeAddr and the listening.
 func portTaken(err error) bool {
 	return strings.Contains(fmt.Sprint(err), syscall.EADDRINUSE.Error())
 }

@@ -59,7 +59,7 @@ func collect(opts []Option) (o options) {
 
 func (o options) config(t testing.TB, ca *CA, dir, name string) etcdembed.Config {
 	c := etcdembed.Config{
-		Name: name, Dir: filepath.Join(dir, name), Client: freeAddr(t), Peer: freeAddr(t),
+		Name: name, Dir: filepath.Join(dir, name), Client: FreeAddr(t), Peer: FreeAddr(t),
 		Quota: o.quota, TokenTTL: o.tokenTTL, SnapshotCount: o.snapshots, Throwaway: !o.fsync,
 	}
 	if ca != nil {

@@ -6,15 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,61 +16,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-// onFlush does something to a process whenever it flushes a file to its disk, as strace's option inject says it, until end is called or
-// the process is dead.
-func onFlush(t testing.TB, pid int, what string) (over <-chan struct{}, end func()) {
-	t.Helper()
-	const calls = "fdatasync,fsync"
-	strace := exec.Command("strace", "-f", "-qqq", "-o", os.DevNull, "-p", strconv.Itoa(pid), "-e", "trace="+calls, "-e", "inject="+calls+":"+what)
-	var out strings.Builder
-	strace.Stdout, strace.Stderr = &out, &out
-	endWithParent(strace)
-	if err := strace.Start(); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		strace.Wait()
-		close(done)
-	}()
-	end = sync.OnceFunc(func() {
-		strace.Process.Signal(syscall.SIGTERM)
-		<-done
-	})
-	t.Cleanup(end)
-	for !traced(t, pid) {
-		select {
-		case <-done:
-			t.Fatalf("strace: %s", &out)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	return done, end
-}
-
-// traced tells whether all threads of a process have somebody who traces them.
-func traced(t testing.TB, pid int) bool {
-	t.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-	if err != nil || len(threads) == 0 {
-		t.Fatal("no such process: ", pid, err)
-	}
-	for _, file := range threads {
-		status, err := os.ReadFile(file)
-		if err == nil && strings.Contains(string(status), "TracerPid:\t0\n") {
-			return false
-		}
-	}
-	return true
-}
-
-// hang lets the disk of a member hang: what is flushed to it takes a minute, or until mend is called.
-func hang(t testing.TB, m *etcdtest.Members, i int) (mend func()) {
-	t.Helper()
-	_, mend = onFlush(t, m.PID(i), "delay_enter="+strconv.FormatInt(time.Minute.Microseconds(), 10))
-	return mend
-}
 
 // TestTheDiskOfTheLeaderHangs has a member that is well but for its disk: it answers pings, and no request. Another one leads, and
 // whoever asks the one that hangs asks another after an attempt. Unlockers that are told of it remove nothing meanwhile, as each of
@@ -181,7 +119,7 @@ func TestAMemberThatDiesBetweenItsLogAndItsAnswer(t *testing.T) {
 	var l *mutex.Lock
 	dies := func(ask func() error) (told <-chan error) {
 		t.Helper()
-		over, _ := onFlush(t, m.PID(0), "signal=KILL")
+		over := onFlush(t, m.PID(0), "signal=KILL").done
 		answer := make(chan error, 1)
 		go func() { answer <- ask() }()
 		<-over

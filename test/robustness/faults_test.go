@@ -156,6 +156,9 @@ func allFaults(world string, nodes int) []fault {
 	case certificatesWorld:
 		all = append(all, fault{"certificates replaced", 8, 0, true, (*stage).rotate})
 	}
+	if *disksFlag {
+		all = append(all, fault{"etcd: disk hangs", 10, 4 * time.Second, true, (*stage).hangDisk})
+	}
 	return all
 }
 

@@ -9,6 +9,7 @@
 //	go test ./test/robustness -run TestRuns -seeds 1,2,3 -for 20s    runs of these seeds
 //	go test ./test/robustness -run TestSoak -soak 1h -timeout 0      one seed after the other
 //	go test ./test/robustness -run TestMutants -mutants all          leaves guards out and wants that to be found
+//	make faults                                                      single faults that need more than Go
 package robustness
 
 import (
@@ -31,6 +32,7 @@ var (
 	nodesFlag   = flag.Int("nodes", 0, "members of etcd, 1 or 3; otherwise the seed decides")
 	setFlag     = flag.String("set", "", "the world of TestRuns: plain, wire, login or certificates; otherwise the seed decides")
 	withoutFlag = flag.String("without", "", "faults that do not happen, comma separated")
+	disksFlag   = flag.Bool("disks", false, "disks hang in runs, too; needs strace")
 	soakFlag    = flag.Duration("soak", 0, "how long TestSoak goes on")
 	mutantsFlag = flag.String("mutants", "", "mutants of TestMutants, comma separated, or all; one without")
 	keepFlag    = flag.String("keep", "", "directory for histories and logs of runs that found something; a new one below the temporary directory without")

@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -175,6 +173,9 @@ func newStage(t testing.TB, c config, dir string) *stage {
 
 func (s *stage) options() []etcdtest.Option {
 	options := []etcdtest.Option{etcdtest.Quota(quota)}
+	if *disksFlag {
+		options = append(options, etcdtest.Fsync())
+	}
 	switch s.World {
 	case loginWorld:
 		options = append(options, etcdtest.Auth(), etcdtest.TokenTTL(2))
@@ -276,7 +277,7 @@ func (s *stage) settings(program string) (env, args []string) {
 func (s *stage) startUnlocker(i int, more ...string) *child {
 	s.t.Helper()
 	s.spawned++
-	name, addr := fmt.Sprintf("unlocker-%d", s.spawned), freeAddr(s.t)
+	name, addr := fmt.Sprintf("unlocker-%d", s.spawned), etcdtest.FreeAddr(s.t)
 	env, args := s.settings("unlocker")
 	program := filepath.Join(bin, "unlocker")
 	if i == 0 {
@@ -293,10 +294,10 @@ func (s *stage) startUnlocker(i int, more ...string) *child {
 func (s *stage) startDash() {
 	s.t.Helper()
 	s.spawned++
-	name, addr := fmt.Sprintf("mutexdash-%d", s.spawned), freeAddr(s.t)
+	name, addr := fmt.Sprintf("mutexdash-%d", s.spawned), etcdtest.FreeAddr(s.t)
 	env, args := s.settings("mutexdash")
 	s.dash = launch(s.t, name, filepath.Join(s.dir, name+".log"), env, filepath.Join(bin, "mutexdash"), append(args,
-		"--sweep.min-warning="+warning.String(), "--sweep.clock-skew="+skew.String(), "--web.listen-address="+addr, "--web.ops-address="+freeAddr(s.t),
+		"--sweep.min-warning="+warning.String(), "--sweep.clock-skew="+skew.String(), "--web.listen-address="+addr, "--web.ops-address="+etcdtest.FreeAddr(s.t),
 		"--web.shutdown-delay=0s")...)
 	s.addrs[s.dash] = addr
 }
@@ -338,19 +339,4 @@ func (c config) locks() []string {
 		return all[:c.Locks]
 	}
 	return all
-}
-
-// freeAddr is an address on which nobody listens. Its port lies below those that systems give to outgoing connections: one of these would
-// take it before the program does that it is for.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port on 127.0.0.1")
-	return ""
 }
