@@ -32,6 +32,7 @@ type Config struct {
 	SnapshotCount uint64
 	// Throwaway trades the safety of the data for speed: no fsync, cheap password hashes. For tests only.
 	Throwaway bool
+	Fsync     bool // with Throwaway: all the same, wait for the disk
 
 	Log *zap.Logger `json:"-"` // nil is silence
 }
@@ -120,7 +121,7 @@ func (c Config) embed() *embed.Config {
 		conf.SnapshotCount = c.SnapshotCount
 	}
 	if c.Throwaway {
-		conf.UnsafeNoFsync = true
+		conf.UnsafeNoFsync = !c.Fsync
 		conf.BcryptCost = 4
 	}
 	log := c.Log

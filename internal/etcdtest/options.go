@@ -60,7 +60,7 @@ func collect(opts []Option) (o options) {
 func (o options) config(t testing.TB, ca *CA, dir, name string) etcdembed.Config {
 	c := etcdembed.Config{
 		Name: name, Dir: filepath.Join(dir, name), Client: FreeAddr(t), Peer: FreeAddr(t),
-		Quota: o.quota, TokenTTL: o.tokenTTL, SnapshotCount: o.snapshots, Throwaway: !o.fsync,
+		Quota: o.quota, TokenTTL: o.tokenTTL, SnapshotCount: o.snapshots, Throwaway: true, Fsync: o.fsync,
 	}
 	if ca != nil {
 		c.Cert, c.Key = ca.Issue(t, name)

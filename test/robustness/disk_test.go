@@ -18,8 +18,8 @@ import (
 )
 
 // TestTheDiskOfTheLeaderHangs has a member that is well but for its disk: it answers pings, and no request. Another one leads, and
-// whoever asks the one that hangs asks another after an attempt. Unlockers that are told of it remove nothing meanwhile, as each of
-// their canaries that goes there is a gap.
+// whoever asks the one that hangs asks another after an attempt. Nothing needs to be removed meanwhile: to an unlocker, each of its canaries
+// that goes there is a gap.
 func TestTheDiskOfTheLeaderHangs(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Fsync())
