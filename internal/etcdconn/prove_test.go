@@ -1,12 +1,16 @@
 package etcdconn_test
 
 import (
+	"context"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
@@ -133,5 +137,32 @@ func TestAnswersOfEtcdHaveAClass(t *testing.T) {
 		if got := etcdconn.Classify(err); got != class {
 			t.Errorf("%v is %q, want %q", err, got, class)
 		}
+	}
+}
+
+// To answer with one key of a range, etcd counts all others, which takes it half a second with a million locks.
+func TestProveHasEtcdCountNothing(t *testing.T) {
+	var reply *pb.RangeResponse
+	answered := func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := invoke(ctx, method, req, resp, conn, opts...)
+		if r, isRange := resp.(*pb.RangeResponse); isRange {
+			reply = r
+		}
+		return err
+	}
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{etcdtest.Start(t).Endpoint()}, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(answered)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, key := range []string{"/m/1", "/m/2", "/m/3"} {
+		if _, err := c.Put(t.Context(), key, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := etcdconn.Prove(limit(t, 10*time.Second), c, "/m/"); err != nil || reply == nil || reply.Count != 0 {
+		t.Errorf("error %v, answer %v", err, reply)
 	}
 }
