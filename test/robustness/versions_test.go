@@ -108,7 +108,7 @@ func (s *stage) newer() (ticket string) {
 	s.t.Helper()
 	ticket = uuid.NewString()
 	now := metadata.FormatTime(time.Now())
-	s.write(append(s.record("new", uuid.NewString(), 4*time.Second),
+	s.write(append(s.record("new", uuid.NewString(), 8*time.Second),
 		clientv3.OpPut(s.layout.Field("new", "metadata"), `{"owner":"billing","locked_at":"`+now+`","region":"eu","where":{"rack":4},"lanes":[1,2]}`),
 		clientv3.OpPut(s.layout.Field("new", "priority"), "7"),
 		clientv3.OpPut(s.layout.Record("new")+"stages/1", "extract"),
