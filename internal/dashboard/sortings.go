@@ -118,11 +118,15 @@ func (o order) sort(rows []*row) []*row {
 }
 
 func (o order) comparePlaces(a, b place) int {
-	c := cmp.Compare(a.at, b.at)
-	if o.reverse {
-		c = -c
+	switch {
+	case a.group != b.group:
+		return cmp.Compare(a.group, b.group)
+	case a.at == b.at:
+		return cmp.Compare(a.index, b.index)
+	case o.reverse:
+		return cmp.Compare(b.at, a.at)
 	}
-	return cmp.Or(cmp.Compare(a.group, b.group), c, cmp.Compare(a.index, b.index))
+	return cmp.Compare(a.at, b.at)
 }
 
 // mergePieces makes one sorted list of sorted pieces.
