@@ -1,13 +1,19 @@
 package lockstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -80,6 +86,36 @@ func TestAnnounce(t *testing.T) {
 	}
 	if err := w.Leave(t.Context(), "u1"); err != nil || len(w.keys(w.l.Unlockers())) > 0 {
 		t.Errorf("after Leave: %v, %v", w.keys(w.l.Unlockers()), err)
+	}
+}
+
+// A member whose disk hangs still answers the pings of its clients, so they go on asking it in turn.
+func TestAnnounceGoesPastAMemberThatHangs(t *testing.T) {
+	for what, hangs := range map[string]func(req any) bool{
+		"a put":           func(req any) bool { _, is := req.(*pb.PutRequest); return is },
+		"a lease's grant": func(req any) bool { _, is := req.(*pb.LeaseGrantRequest); return is },
+	} {
+		var asked atomic.Int32
+		first := func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if hangs(req) && asked.Add(1) == 1 {
+				<-ctx.Done()
+				return status.FromContextError(ctx.Err()).Err()
+			}
+			return send(ctx, method, req, reply, c, opts...)
+		}
+		c, err := clientv3.New(clientv3.Config{
+			Endpoints: []string{etcdtest.Start(t).Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
+			DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(first)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if head, err := on(t, c).Announce(ctx, metadata.Presence{ID: "u1"}); err != nil || head.Revision == 0 || asked.Load() != 2 {
+			t.Errorf("%s hangs: %+v, %v after %d of them", what, head, err, asked.Load())
+		}
 	}
 }
 

@@ -30,21 +30,32 @@ func newLease(etcd clientv3.Lease, ttl, every time.Duration) *lease {
 	return &lease{etcd: etcd, ttl: ttl, every: every}
 }
 
-// current returns a lease for n keys written now.
+// current returns a lease for n keys written now. Who needs a new one does not keep others from getting one, too, at another member.
 func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
+	if id := l.take(n); id != clientv3.NoLease {
+		return id, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := l.etcd.Grant(ctx, int64(l.ttl.Seconds()))
+	if err != nil {
+		return clientv3.NoLease, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.id, l.granted, l.room = resp.ID, time.Now(), leaseKeys-n
+	return l.id, nil
+}
+
+// take takes room for n keys in the lease that there is.
+func (l *lease) take(n int) clientv3.LeaseID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.id == clientv3.NoLease || time.Since(l.granted) >= l.every || l.room < n {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		resp, err := l.etcd.Grant(ctx, int64(l.ttl.Seconds()))
-		if err != nil {
-			return clientv3.NoLease, err
-		}
-		l.id, l.granted, l.room = resp.ID, time.Now(), leaseKeys
+		return clientv3.NoLease
 	}
 	l.room -= n
-	return l.id, nil
+	return l.id
 }
 
 // gone makes current grant a new lease: somebody revoked this one, or etcd was restored from an older state.

@@ -3,6 +3,7 @@ package lockstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -18,23 +19,60 @@ type Head struct {
 
 // Announce writes the presence record of a running unlocker, which goes away 10 to 15 s after the last one. It fails where etcd
 // takes no writes: then holders can not extend their locks either.
+//
+// After half of the time it writes once more, which goes to another member: one that hangs must not look like an etcd that does.
 func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	for try := 0; ; try++ {
-		lease, err := s.presence.current(ctx, 0) // it is the same key again
-		if err != nil {
-			return Head{}, fmt.Errorf("announce %s: %w", p.ID, err)
-		}
-		resp, err := s.etcd.Put(ctx, s.layout.Unlocker(p.ID), metadata.Marshal(p), clientv3.WithLease(lease))
-		switch {
-		case err == nil:
-			return Head{Revision: resp.Header.Revision, RaftTerm: resp.Header.RaftTerm}, nil
-		case !locktxn.LeaseGone(err) || try > 0:
-			return Head{}, fmt.Errorf("announce %s: %w", p.ID, err)
-		}
-		s.presence.gone(lease)
+	end, _ := ctx.Deadline()
+	late := time.NewTimer(time.Until(end) / 2)
+	defer late.Stop()
+	type answer struct {
+		head Head
+		err  error
 	}
+	answers := make(chan answer, 3) // nobody waits for the slower ones
+	pending := 0
+	write := func() {
+		pending++
+		go func() {
+			head, err := s.announce(ctx, p)
+			answers <- answer{head, err}
+		}()
+	}
+	write()
+	for leases := 1; ; {
+		select {
+		case <-late.C:
+			write()
+		case a := <-answers:
+			pending--
+			switch {
+			case a.err == nil:
+				return a.head, nil
+			case locktxn.LeaseGone(a.err) && leases > 0:
+				leases--
+				write()
+			case pending == 0:
+				return Head{}, fmt.Errorf("announce %s: %w", p.ID, a.err)
+			}
+		}
+	}
+}
+
+func (s *Store) announce(ctx context.Context, p metadata.Presence) (Head, error) {
+	lease, err := s.presence.current(ctx, 0) // it is the same key again
+	if err != nil {
+		return Head{}, err
+	}
+	resp, err := s.etcd.Put(ctx, s.layout.Unlocker(p.ID), metadata.Marshal(p), clientv3.WithLease(lease))
+	if err != nil {
+		if locktxn.LeaseGone(err) {
+			s.presence.gone(lease)
+		}
+		return Head{}, err
+	}
+	return Head{Revision: resp.Header.Revision, RaftTerm: resp.Header.RaftTerm}, nil
 }
 
 // Leave deletes the presence record of an unlocker that ends.
