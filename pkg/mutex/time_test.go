@@ -408,3 +408,16 @@ func TestCloseTellsWhatItCouldNotFinish(t *testing.T) {
 		}
 	})
 }
+
+func TestUnlockThatHasToAskWhatHappenedTakesNoLongerForThat(t *testing.T) {
+	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
+		l := take(t, locks, "a")
+		f.set(func() { clear(f.keys); f.latency = 4 * time.Second })
+		time.AfterFunc(time.Second, func() { f.set(func() { f.away = true }) }) // the release is under way
+		began := time.Now()
+		err := l.Unlock()
+		if took := time.Since(began); !errors.Is(err, mutex.ErrNotHeld) || took != 5*time.Second {
+			t.Errorf("unlock ended after %v with %v", took, err)
+		}
+	})
+}

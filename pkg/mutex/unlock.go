@@ -29,6 +29,7 @@ func (l *Lock) release() (err error) {
 	if lost, isLost := l.err().(*LostError); isLost && lost.Certain {
 		return lost
 	}
+	end := time.Now().Add(l.c.opts.RequestTimeout)
 	r, err := l.c.sendFor(context.Background(), l.c.opts.RequestTimeout, l.releasing())
 	l.letGo(err == nil && r.Succeeded)
 	if err != nil {
@@ -40,7 +41,7 @@ func (l *Lock) release() (err error) {
 	if r.Succeeded {
 		return nil
 	}
-	return l.notReleased(r)
+	return l.notReleased(end, r)
 }
 
 func (l *Lock) releasing() locktxn.Txn {
@@ -70,8 +71,8 @@ func (l *Lock) letGo(definite bool) {
 // notReleased explains why there was nothing to give back: after a sending without an answer most likely because that one was
 // committed; then nobody has left a note about the end of the hold, and nobody needs to. But who had run out of time before is not told
 // that it held the lock until now, and neither is anybody when the note can not be looked for.
-func (l *Lock) notReleased(r answer) error {
-	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
+func (l *Lock) notReleased(end time.Time, r answer) error {
+	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	lost, err := l.ask(ctx)
 	before, ranOut := l.err().(*LostError)
