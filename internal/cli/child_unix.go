@@ -149,9 +149,20 @@ func (c *child) untilGone(enough <-chan time.Time) {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for unix.Kill(-c.cmd.Process.Pid, 0) != unix.ESRCH { // nothing tells who is not the parent of the others
+		c.bury()
 		select {
 		case <-again.C:
 		case <-enough:
+			return
+		}
+	}
+}
+
+// bury takes note of the dead of the group whose parents died before them, where mutexctl is who inherits them, as the first process of
+// a container: nobody else would, and they would count as alive.
+func (c *child) bury() {
+	for {
+		if pid, err := unix.Wait4(-c.cmd.Process.Pid, nil, unix.WNOHANG, nil); err != unix.EINTR && pid <= 0 {
 			return
 		}
 	}

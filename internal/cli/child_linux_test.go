@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// As the first process of a container, mutexctl inherits what its command leaves behind.
+func TestTheDeadOfACommandAreNotWaitedFor(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+	cmd := exec.Command("sh", "-c", "sleep 600 & sleep 600 & echo ready; wait")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := startChild(cmd, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	c.end(20 * time.Second)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("a command that dies at once took %v to end", took)
+	}
+}
