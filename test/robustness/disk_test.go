@@ -18,8 +18,7 @@ import (
 )
 
 // TestTheDiskOfTheLeaderHangs has a member that is well but for its disk: it answers pings, and no request. Another one leads, and
-// whoever asks the one that hangs asks another after an attempt. Nothing needs to be removed meanwhile: to an unlocker, each of its canaries
-// that goes there is a gap.
+// whoever asks the one that hangs asks another after an attempt: unlockers, too, so that the lock of a dead holder goes meanwhile.
 func TestTheDiskOfTheLeaderHangs(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Fsync())
@@ -36,11 +35,11 @@ func TestTheDiskOfTheLeaderHangs(t *testing.T) {
 	}
 	s.stale("dead", time.Second)
 	s.passes(5, 12*time.Second)
+	s.gone("dead")
 	t.Logf("the disk hung for %v", time.Since(from).Round(time.Millisecond))
 	mend()
 	m.WaitReady(t)
 	s.stillServed(s.client(s.given), "dead too")
-	s.gone("dead")
 	s.shown()
 	s.nobodyLost()
 	s.removedOnce(from.Add(warning), "dead", "dead too")
