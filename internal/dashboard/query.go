@@ -146,7 +146,7 @@ func exactly(key, value string) string   { return key + ":=" + quoted(value) }
 func fieldTerm(key, value string) string { return key + ":" + quoted(value) }
 
 func quoted(value string) string {
-	if strings.ContainsAny(value, " \t\r\n") {
+	if value = unquote(value); strings.ContainsAny(value, " \t\r\n") {
 		return `"` + value + `"`
 	}
 	return value

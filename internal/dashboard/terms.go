@@ -61,13 +61,13 @@ func wrong(err error, text string) error {
 }
 
 // anyOf matches when one of the comma-separated values is part of one of the texts, or when a text is the value after "=", whatever
-// the case.
+// the case. A query has no way to say a quote, so those in an exact text do not count.
 func anyOf(value string, texts ...func(*row) string) matcher {
 	value, exact := strings.CutPrefix(strings.ToLower(value), "=")
 	wanted := strings.Split(value, ",")
 	fits := func(have string) bool {
 		if exact {
-			return have == value
+			return unquote(have) == value
 		}
 		return slices.ContainsFunc(wanted, func(w string) bool { return w != "" && strings.Contains(have, w) })
 	}
