@@ -149,6 +149,9 @@ func (w *wire) pass(ctx context.Context, method string, from grpc.ServerStream) 
 	}
 }
 
+// errBroken is what a client is told when its connection breaks.
+var errBroken = status.Error(codes.Unavailable, "error reading from server: EOF")
+
 // txn passes on a transaction, or does not.
 func (w *wire) txn(ctx context.Context, from grpc.ServerStream) error {
 	in := &frame{}
@@ -167,6 +170,11 @@ func (w *wire) txn(ctx context.Context, from grpc.ServerStream) error {
 		w.later(ctx, delay, send)
 		<-ctx.Done()
 		return status.FromContextError(ctx.Err()).Err()
+	case "overtaken": // the client goes on at once, and what it asked for is over when this comes
+		w.later(ctx, delay, send)
+		return errBroken
+	case "held back": // the client waits for it, and others are first
+		sleep(ctx, delay/6)
 	case "answer lost":
 		if _, err := send(ctx); err != nil {
 			return err
@@ -175,7 +183,7 @@ func (w *wire) txn(ctx context.Context, from grpc.ServerStream) error {
 		return status.FromContextError(ctx.Err()).Err()
 	case "broken off":
 		send(ctx)
-		return status.Error(codes.Unavailable, "error reading from server: EOF")
+		return errBroken
 	case "sent twice":
 		send(ctx)
 	}
@@ -205,9 +213,6 @@ func (w *wire) choose(step string) (fault string, delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.rand.IntN(1000)
-	if w.mutant != nil && slices.Contains(w.mutant.late, step) && w.rand.IntN(3) == 0 {
-		n = 0
-	}
 	if w.often {
 		n /= 4
 	}
@@ -223,6 +228,9 @@ func (w *wire) choose(step string) (fault string, delay time.Duration) {
 			w.counts["transaction "+fault]++
 			break
 		}
+	}
+	if w.mutant != nil && slices.Contains(w.mutant.late, step) && w.rand.IntN(3) == 0 {
+		fault = []string{"late", "overtaken", "held back"}[w.rand.IntN(3)]
 	}
 	return fault, 50*time.Millisecond + time.Duration(w.rand.Int64N(int64(3*time.Second)))
 }
