@@ -48,7 +48,7 @@ func mutants() []*mutant {
 		{name: "condition", about: "acquire without the compares of the caller's", drop: in(stepAcquire, callers), rules: []string{ruleCount}, late: []string{stepAcquire}},
 		{name: "period", about: "take a period without M(period) as seen", drop: in(stepAcquire, area(".periods/")), rules: []string{rulePeriod}, late: []string{stepAcquire}},
 		{name: "task", about: "take a task without M(task) as seen", drop: in(stepAcquire, area(".tasks/")), rules: []string{ruleTask}, late: []string{stepAcquire}},
-		{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity), rules: []string{ruleGuard}},
+		{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity), rules: []string{ruleGuard}, late: []string{stepGuarded}, plain: true},
 		{name: "token", about: "a resource that is shown a number of the process instead of T", forged: true, rules: []string{ruleFence}},
 	}
 }
