@@ -3,6 +3,8 @@ package cli_test
 import (
 	"context"
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +34,7 @@ func mutexctl() {
 // TestScripts runs the scripts in testdata, each with a prefix of its own in one real etcd. Beside the commands of testscript they
 // have those of world.
 func TestScripts(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // else what the tests start ignores it where they were started so, as nohup does
 	server := etcdtest.Start(t)
 	client := server.Client(t)
 	testscript.Run(t, testscript.Params{
