@@ -125,7 +125,7 @@ func busy(t testing.TB, c *clientv3.Client) (stop func()) {
 				}
 				ops := p.allowed()
 				try, done := context.WithTimeout(t.Context(), 5*time.Second) // not ctx: what is under way at the end would be committed after it
-				_, _ = c.Txn(try).Then(ops...).Commit() // may fail: members die
+				_, _ = c.Txn(try).Then(ops...).Commit()                      // may fail: members die
 				done()
 			}
 		})
