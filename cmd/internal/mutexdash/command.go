@@ -70,11 +70,11 @@ func (o *options) look(fs *pflag.FlagSet) {
 	fs.StringVar(&o.title, "web.page-title", "mutexdash", "`text` in the title of every page")
 	fs.StringVar(&o.environment, "web.environment", "", "`name` of the environment, shown on top of every page; one with \"prod\" in it always in the same colour")
 	fs.BoolVar(&o.hideBacktraces, "web.hide-backtraces", false, "do not show where in the code locks were taken")
-	fs.DurationVar(&o.minRefresh, "web.min-refresh", 2*time.Second, "that pages wait at least before they look again, up to 1m")
+	fs.DurationVar(&o.minRefresh, "web.min-refresh", 2*time.Second, "least time that pages wait before they look again, up to 1m")
 	fs.StringArrayVar(&o.links, "web.link", nil, "`NAME=URL` of a link on the page of a lock, repeated for more; the URL is https and may hold {name} {owner} {host} {pid} {hold} {purpose}")
 	fs.StringArrayVar(&o.sources, "web.source-link", nil, "`PREFIX=URL` that leads from a frame of a backtrace to its code, repeated for more; for files whose path begins with PREFIX, which may be empty; the URL is https and holds {file}, without PREFIX, and {line}")
 	fs.StringVar(&o.webhook, "web.unlock-webhook", "", "`URL` that is told of every force unlock, by POST of JSON; it may hold a secret, so rather give it as variable")
-	fs.DurationVar(&o.hsts, "web.hsts", 0, "`time` for which browsers that came by TLS shall come by nothing else, such as 8760h; needs TLS in the file of --web.config.file; 0 says nothing")
+	fs.DurationVar(&o.hsts, "web.hsts", 0, "time for which browsers that came by TLS shall come by nothing else, such as 8760h; needs TLS in the file of --web.config.file; 0 says nothing")
 	fs.StringSliceVar(&o.ancestors, "web.frame-ancestors", nil, "`origins` of pages that may show ours in a frame, such as https://portal.example; none otherwise")
 }
 

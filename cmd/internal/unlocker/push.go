@@ -28,7 +28,7 @@ type pushOptions struct {
 
 func (o *pushOptions) define(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.urls, "alertmanager.url", nil, "`URL` of an Alertmanager that alerts about locks are pushed to, without Prometheus; comma separated or repeated for more")
-	fs.DurationVar(&o.resend, "alertmanager.resend-delay", time.Minute, "that pushed alerts are sent again after; Alertmanager ends those that it does not hear of for four times as long")
+	fs.DurationVar(&o.resend, "alertmanager.resend-delay", time.Minute, "time after which pushed alerts are sent again; Alertmanager ends those that it does not hear of for four times as long")
 	fs.StringArrayVar(&o.labels, "alertmanager.label", nil, "`NAME=VALUE` of a label that every pushed alert gets, such as cluster=eu; repeatable")
 	fs.StringVar(&o.configFile, "alertmanager.config.file", "", "`file` with user, token and TLS for the Alertmanagers, in the format of Prometheus' http_config")
 }
