@@ -52,7 +52,7 @@ func (s WebSettings) Check() error {
 		return errors.New("a time for the shutdown is negative")
 	}
 	if err := web.Validate(s.ConfigFile); err != nil {
-		return fmt.Errorf("the web configuration %s: %w", s.ConfigFile, err)
+		return fmt.Errorf("the web configuration %s (--web.config.file): %w", s.ConfigFile, err)
 	}
 	return nil
 }

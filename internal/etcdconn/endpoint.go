@@ -55,15 +55,15 @@ func (s Settings) targets() ([]target, error) {
 func (s Settings) tlsSetting() string {
 	switch {
 	case s.CACert != "":
-		return "a CA certificate"
+		return "a CA certificate (--etcd.cacert)"
 	case s.Cert != "":
-		return "a client certificate"
+		return "a client certificate (--etcd.cert)"
 	case s.Key != "":
-		return "a client key"
+		return "a client key (--etcd.key)"
 	case s.ServerName != "":
-		return "a server name"
+		return "a server name (--etcd.server-name)"
 	case s.InsecureSkipVerify:
-		return "leave to skip the verification of certificates"
+		return "leave to skip the verification of certificates (--etcd.insecure-skip-tls-verify)"
 	}
 	return ""
 }

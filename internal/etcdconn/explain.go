@@ -112,7 +112,9 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 	case has(refusedCertificate):
 		return Certificate, refusedCertificate + ": it is not signed by the authority that etcd trusts, or has expired"
 	case has("client certificate"):
-		return Certificate, reason // of ours: a file that can not be loaded any more
+		return Certificate, strings.TrimPrefix(reason, handshakeFailed) // of ours: a file that cannot be loaded any more
+	case has("etcd CA "):
+		return Certificate, strings.TrimPrefix(reason, handshakeFailed) // of ours, too
 	case has("x509: certificate signed by unknown authority"):
 		return Certificate, "etcd's certificate is signed by an authority that we do not trust: give the right CA certificate"
 	case has("x509: "):
@@ -130,6 +132,9 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 	}
 	return Unreachable, "the connection to etcd is lost: " + reason
 }
+
+// handshakeFailed is what gRPC puts before the error of a handshake.
+const handshakeFailed = "transport: authentication handshake failed: "
 
 // connectionError digs the reason out of `latest balancer error: connection error: desc = "reason"`.
 func connectionError(text string) string {

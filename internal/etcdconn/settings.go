@@ -65,11 +65,11 @@ func (s Settings) Check() error {
 func (s Settings) checkUser() error {
 	switch {
 	case s.Password != "" && s.PasswordFile != "":
-		return errors.New("the etcd password is given twice: as itself and as a file")
+		return errors.New("the etcd password is given twice: as itself and as a file (--etcd.password-file)")
 	case s.User == "" && s.PasswordFile != "":
-		return errors.New("an etcd password file is given, but no user")
+		return errors.New("an etcd password file is given, but no user: give --etcd.user")
 	case s.User == "" && s.Password != "":
-		return errors.New("an etcd password is given, but no user")
+		return errors.New("an etcd password is given, but no user: give --etcd.user")
 	case s.User == "":
 		return nil
 	}
@@ -112,17 +112,17 @@ func (s Settings) withDefaults() Settings {
 func (s Settings) password() (string, error) {
 	if s.PasswordFile == "" {
 		if s.Password == "" {
-			return "", fmt.Errorf("the etcd user %q has no password: give a password file", s.User)
+			return "", fmt.Errorf("the etcd user %q has no password: give --etcd.password-file", s.User)
 		}
 		return s.Password, nil
 	}
 	b, err := os.ReadFile(s.PasswordFile)
 	if err != nil {
-		return "", fmt.Errorf("read the etcd password: %w", err)
+		return "", fmt.Errorf("read the etcd password (--etcd.password-file): %w", err)
 	}
 	password := strings.TrimRight(string(b), "\r\n")
 	if password == "" {
-		return "", fmt.Errorf("the etcd password file %s is empty", s.PasswordFile)
+		return "", fmt.Errorf("the etcd password file %s (--etcd.password-file) is empty", s.PasswordFile)
 	}
 	return password, nil
 }
@@ -141,9 +141,9 @@ func (s Settings) tlsConfig() (*tls.Config, error) {
 	case s.Cert == "" && s.Key == "":
 		return conf, nil
 	case s.Key == "":
-		return nil, fmt.Errorf("the etcd client certificate %s is given without its key", s.Cert)
+		return nil, fmt.Errorf("the etcd client certificate %s is given without its key: give --etcd.key", s.Cert)
 	case s.Cert == "":
-		return nil, fmt.Errorf("the etcd client key %s is given without its certificate", s.Key)
+		return nil, fmt.Errorf("the etcd client key %s is given without its certificate: give --etcd.cert", s.Key)
 	}
 	if _, err := s.certificate(nil); err != nil {
 		return nil, err
@@ -159,11 +159,11 @@ func (s Settings) authorities() (*x509.CertPool, error) {
 	}
 	pem, err := os.ReadFile(s.CACert)
 	if err != nil {
-		return nil, fmt.Errorf("read the etcd CA certificate: %w", err)
+		return nil, fmt.Errorf("read the etcd CA certificate (--etcd.cacert): %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("the etcd CA file %s holds no certificate in PEM form", s.CACert)
+		return nil, fmt.Errorf("the etcd CA file %s (--etcd.cacert) holds no certificate in PEM form", s.CACert)
 	}
 	return pool, nil
 }
@@ -171,7 +171,7 @@ func (s Settings) authorities() (*x509.CertPool, error) {
 func (s Settings) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(s.Cert, s.Key)
 	if err != nil {
-		return nil, fmt.Errorf("load the etcd client certificate %s and key %s: %w", s.Cert, s.Key, err)
+		return nil, fmt.Errorf("load the etcd client certificate %s (--etcd.cert) and key %s (--etcd.key): %w", s.Cert, s.Key, err)
 	}
 	return &pair, nil
 }

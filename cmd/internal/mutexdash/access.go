@@ -42,7 +42,7 @@ func (o *accessOptions) read(webConfig string, log zerolog.Logger) (dashboard.Ac
 	}
 	if o.permissions != "" {
 		if a.Permissions, err = readPermissions(o.permissions); err != nil {
-			return a, fmt.Errorf("the permissions file %s: %w", o.permissions, err)
+			return a, fmt.Errorf("the permissions file %s (--web.permissions-file): %w", o.permissions, err)
 		}
 		a.Reread = rereading(o.permissions, a.Permissions, log)
 	}
