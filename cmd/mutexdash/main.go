@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	os.Exit(daemon.Main("mutexdash", func(ctx context.Context) error {
+	os.Exit(daemon.Main("mutexdash", daemon.Reloadable(func(ctx context.Context) error {
 		return flags.Execute(ctx, mutexdash.Command(), os.Args[1:])
-	}))
+	})))
 }

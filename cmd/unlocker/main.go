@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	os.Exit(daemon.Main("unlocker", func(ctx context.Context) error {
+	os.Exit(daemon.Main("unlocker", daemon.Reloadable(func(ctx context.Context) error {
 		return flags.Execute(ctx, unlocker.Command(), os.Args[1:])
-	}))
+	})))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // New makes a client without waiting for etcd: an unreachable one is no error. What the client notices by itself goes to log.
-// More options are for those who look on, see Requests.
+// More options are for those who look on, see Requests and Connections.
 func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Client, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (s Settings) dialOptions(scheme string) []grpc.DialOption {
 		grpc.WithChainStreamInterceptor(login.stream),
 	}
 	if scheme == "https" {
-		options = append(options, grpc.WithTransportCredentials(security{s}))
+		options = append(options, grpc.WithTransportCredentials(security{settings: s}))
 	}
 	return options
 }

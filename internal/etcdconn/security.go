@@ -12,9 +12,13 @@ import (
 )
 
 // security makes TLS connections by the files as they are at that moment, so that rotated certificates need no restart.
-type security struct{ settings Settings }
+type security struct {
+	settings Settings
+	kept     *Connections // nil where nobody renews them
+}
 
 func (s security) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	files := s.settings.files() // before they are used: what changes meanwhile counts as newer
 	conf, err := s.settings.tlsConfig()
 	if err != nil {
 		return nil, nil, err
@@ -38,6 +42,9 @@ func (s security) ClientHandshake(ctx context.Context, authority string, raw net
 			verdict = refusedCertificate
 		}
 		conn = &judged{Conn: conn, verdict: verdict}
+	}
+	if err == nil && s.kept != nil {
+		conn = s.kept.keep(conn, files)
 	}
 	return conn, info, err
 }

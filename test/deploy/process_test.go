@@ -3,6 +3,7 @@ package deploy
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os/exec"
@@ -127,4 +128,18 @@ func ask(client *http.Client, url string, status int) error {
 		return fmt.Errorf("%s: %s, want %d", url, resp.Status, status)
 	}
 	return nil
+}
+
+// contains wants a text in what a URL answers.
+func contains(url, text string) error {
+	resp, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && !strings.Contains(string(body), text) {
+		err = fmt.Errorf("%s does not say %q", url, text)
+	}
+	return err
 }

@@ -84,7 +84,12 @@ func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
 		if file := u.one(t, "Service.EnvironmentFile"); file != "/etc/unlocker/"+program+".env" {
 			t.Errorf("%s reads %s", program, file)
 		}
-		environment := slices.Concat(u.environment(t, etcd, program), environmentFile(t, repository+"/deploy/systemd/"+program+".env"))
+		etc := t.TempDir()
+		cert, key := etcd.CA().Issue(t, program)
+		for name, from := range map[string]string{"ca.crt": etcd.CA().File(), program + ".crt": cert, program + ".key": key} {
+			write(t, filepath.Join(etc, name), read(t, from))
+		}
+		environment := u.environment(t, etc, program)
 		environment = append(environment, strings.ToUpper(program)+"_ETCD_ENDPOINTS="+etcd.Endpoint())
 		address := ""
 		for _, listener := range listeners {
@@ -101,23 +106,21 @@ func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
 	}
 }
 
-// environment is that of the unit, with its credentials in a directory of the test.
-func (u unit) environment(t *testing.T, etcd *etcdtest.Server, program string) (all []string) {
+// environment is that of the unit and of the example beside it, where etc stands for /etc/unlocker. What the unit loads as a credential is a copy,
+// as systemd makes it at the start.
+func (u unit) environment(t *testing.T, etc, program string) (all []string) {
 	t.Helper()
 	credentials := t.TempDir()
-	cert, key := etcd.CA().Issue(t, program)
-	files := map[string]string{"ca.crt": etcd.CA().File(), program + ".crt": cert, program + ".key": key}
 	for _, credential := range u["Service.LoadCredential"] {
 		name, file, _ := strings.Cut(credential, ":")
-		known, ok := files[strings.TrimPrefix(file, "/etc/unlocker/")]
-		if !ok {
-			t.Errorf("the credential %s is not known", credential)
-			continue
-		}
-		write(t, filepath.Join(credentials, name), read(t, known))
+		write(t, filepath.Join(credentials, name), read(t, strings.ReplaceAll(file, "/etc/unlocker", etc)))
 	}
 	for _, line := range u["Service.Environment"] {
 		all = append(all, strings.Fields(strings.ReplaceAll(line, "%d", credentials))...)
+	}
+	all = append(all, environmentFile(t, repository+"/deploy/systemd/"+program+".env")...)
+	for i := range all {
+		all[i] = strings.ReplaceAll(all[i], "/etc/unlocker", etc)
 	}
 	return all
 }

@@ -42,7 +42,7 @@ func (o *accessOptions) read(webConfig string, log zerolog.Logger) (dashboard.Ac
 	}
 	if o.permissions != "" {
 		if a.Permissions, err = readPermissions(o.permissions); err != nil {
-			return a, fmt.Errorf("the permissions file %s (--web.permissions-file): %w", o.permissions, err)
+			return a, err
 		}
 		a.Reread = rereading(o.permissions, a.Permissions, log)
 	}
@@ -67,11 +67,15 @@ func (o *accessOptions) read(webConfig string, log zerolog.Logger) (dashboard.Ac
 }
 
 func readPermissions(file string) (*dashboard.Permissions, error) {
+	var p *dashboard.Permissions
 	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		p, err = dashboard.ParsePermissions(text)
 	}
-	return dashboard.ParsePermissions(text)
+	if err != nil {
+		return nil, fmt.Errorf("the permissions file %s (--web.permissions-file): %w", file, err)
+	}
+	return p, nil
 }
 
 // rereadEvery is how often the permissions file is looked at: who loses a permission must not keep it for long.

@@ -31,6 +31,7 @@ type rooms struct {
 	trouble *etcdconn.Trouble
 	pages   *dashboard.Dashboard
 	metrics *lockmetrics.Collector
+	reload  daemon.Reload
 }
 
 // run joins the rooms and serves until ctx ends.
@@ -40,7 +41,8 @@ func run(ctx context.Context, o options) error {
 	}
 	log := daemon.Logger(*o.log, os.Stderr)
 	requests := etcdconn.NewRequests(namespace)
-	etcd, err := etcdconn.New(*o.etcd, log, requests.DialOptions()...)
+	connections := etcdconn.NewConnections(*o.etcd)
+	etcd, err := etcdconn.New(*o.etcd, log, append(requests.DialOptions(), connections.DialOptions()...)...)
 	if err != nil {
 		return daemon.Usage(err)
 	}
@@ -58,7 +60,17 @@ func run(ctx context.Context, o options) error {
 	}
 	registry := daemon.NewRegistry(namespace)
 	registry.MustRegister(requests, r.pages, r.metrics)
+	r.reload = daemon.Reload{Check: o.files, Use: connections.Renew, Log: log}
 	return r.serve(ctx, o, registry, log)
+}
+
+// files says in one sentence what is wrong with the files that are read again.
+func (o options) files() error {
+	if err := firstError(o.etcd.Check(), o.web.Check()); err != nil || o.access.permissions == "" {
+		return err
+	}
+	_, err := readPermissions(o.access.permissions)
+	return err
 }
 
 // namespace is the first word of the metrics.
@@ -175,6 +187,7 @@ func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Regis
 		log.Info().Stringer("address", address).Bool("pages", server == front).Msg("listening")
 	}
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
+	group.Add("reload", r.reload.Run)
 	group.Add("health of etcd", r.health.Run)
 	group.Add("trouble with etcd", r.trouble.Run)
 	group.Add("view", r.view.Run)

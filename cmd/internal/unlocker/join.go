@@ -37,6 +37,8 @@ type rooms struct {
 	config  sweeper.Config
 	sweeper *sweeper.Sweeper
 	pusher  *alertpush.Pusher // nil where nobody wants it
+
+	alertmanager renewable // what the pusher talks by
 }
 
 // join hands each room the functions of the others that it needs.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/common/config"
@@ -68,7 +69,16 @@ func (o pushOptions) pairs() (map[string]string, error) {
 	return labels, nil
 }
 
-// client is what talks to the Alertmanagers. Passwords and certificates are read anew when they are needed.
+// renewable sends requests as the newest of its clients does.
+type renewable struct {
+	now atomic.Pointer[http.Client]
+}
+
+func (r *renewable) RoundTrip(request *http.Request) (*http.Response, error) {
+	return r.now.Load().Transport.RoundTrip(request)
+}
+
+// client is what talks to the Alertmanagers. Files with passwords and certificates are read anew when they are needed.
 func (o pushOptions) client() (*http.Client, error) {
 	settings := config.DefaultHTTPClientConfig
 	if o.configFile != "" {
@@ -98,6 +108,9 @@ func (r *rooms) push(o options, log zerolog.Logger) (*alertpush.Pusher, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.alertmanager.now.Store(client)
+	stays := *client
+	stays.Transport = &r.alertmanager
 	return alertpush.New(alertpush.Config{
 		URLs: o.push.urls, Resend: o.push.resend, Labels: labels, Dashboard: dashboardURL(o.dashboard), Policy: *o.sweep,
 		Removes: r.config.Mode == sweeper.AutoUnlock,
@@ -109,7 +122,7 @@ func (r *rooms) push(o options, log zerolog.Logger) (*alertpush.Pusher, error) {
 			}
 			return d.Backtrace, nil
 		},
-		Client: client, Log: log,
+		Client: &stays, Log: log,
 	})
 }
 

@@ -22,7 +22,8 @@ func run(ctx context.Context, o options) error {
 	}
 	log := daemon.Logger(*o.log, os.Stderr)
 	requests := etcdconn.NewRequests(namespace)
-	etcd, err := etcdconn.New(*o.etcd, log, requests.DialOptions()...)
+	connections := etcdconn.NewConnections(*o.etcd)
+	etcd, err := etcdconn.New(*o.etcd, log, append(requests.DialOptions(), connections.DialOptions()...)...)
 	if err != nil {
 		return daemon.Usage(err)
 	}
@@ -57,6 +58,7 @@ func run(ctx context.Context, o options) error {
 	policy(log.Info(), r.config).Stringer("address", address).Str("prefix", o.locks.Prefix).Msg("unlocker starts")
 
 	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
+	group.Add("reload", o.reload(r, connections, log).Run)
 	group.Add("health of etcd", r.health.Run)
 	group.Add("trouble with etcd", r.trouble.Run)
 	group.Add("view", r.view.Run)
