@@ -140,3 +140,38 @@ func TestTheSchemaIsClosedAtEveryDepth(t *testing.T) {
 		t.Errorf("only %d groups are found", closed)
 	}
 }
+
+// Whoever mirrors all images says so once, in a parent chart.
+func TestTheRegistryOfAParentChartCounts(t *testing.T) {
+	c := load(t)
+	for text, want := range map[string]string{
+		"{}":                             "ghcr.io/clustermutex/unlocker:" + c.AppVersion(),
+		"{global: {imageRegistry: foo}}": "foo/clustermutex/unlocker:" + c.AppVersion(),
+		"{global: {imageRegistry: ''}}":  "ghcr.io/clustermutex/unlocker:" + c.AppVersion(),
+		"{global: {storageClass: fast}}": "ghcr.io/clustermutex/unlocker:" + c.AppVersion(), // of others
+		"{global: {imageRegistry: 'm:5000'}, image: {repository: mirrored/unlocker, tag: a}}":                                             "m:5000/mirrored/unlocker:a",
+		"{global: {imageRegistry: m/proxy}, image: {repository: 'localhost/unlocker', digest: 'sha256:" + strings.Repeat("a", 64) + "'}}": "m/proxy/unlocker@sha256:" + strings.Repeat("a", 64),
+	} {
+		r := mustRender(t, c, over(values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}"), values(t, text)))
+		images := 0
+		for name, pod := range pods(t, r) {
+			images++
+			if got := pod.Spec.Containers[0].Image; got != want {
+				t.Errorf("%s: the image of %s is %s, want %s", text, name, got, want)
+			}
+		}
+		if images != 3 {
+			t.Errorf("%s: %d images", text, images)
+		}
+	}
+	r := mustRender(t, c, values(t, `{policy: alert-only, etcd: {endpoints: [etcd:2379]}, image: {pullSecrets: [one]}, global: {imagePullSecrets: [two, {name: three}]}}`))
+	for name, pod := range pods(t, r) {
+		var got []string
+		for _, secret := range pod.Spec.ImagePullSecrets {
+			got = append(got, secret.Name)
+		}
+		if strings.Join(got, " ") != "one two three" {
+			t.Errorf("%s has the secrets %q", name, got)
+		}
+	}
+}

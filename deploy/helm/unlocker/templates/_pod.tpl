@@ -83,10 +83,10 @@ automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
   {{- toYaml .Values.podSecurityContext | nindent 2 }}
-{{- with .Values.image.pullSecrets }}
+{{- with concat .Values.image.pullSecrets (default list .Values.global.imagePullSecrets) }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ ternary . (get (ternary (dict) . (kindIs "string" .)) "name") (kindIs "string" .) }}
   {{- end }}
 {{- end }}
 {{- end }}

@@ -4,6 +4,12 @@
 {{- if not (or $v.unlocker.enabled $v.mutexdash.enabled) -}}
 {{- fail "nothing is enabled: unlocker.enabled or mutexdash.enabled" -}}
 {{- end -}}
+{{- range $name := list "unlocker" "mutexdash" -}}
+{{- $c := index $v $name -}}
+{{- if and $c.enabled (eq (int $c.replicas) 0) -}}
+{{- fail (printf "%s.replicas is 0: nothing of it would run, and nothing would say so; set %s.enabled to false, or stop it for a while with kubectl scale" $name $name) -}}
+{{- end -}}
+{{- end -}}
 {{- if and $v.unlocker.enabled (not $v.policy) -}}
 {{- fail "policy is missing: choose alert-only, which removes nothing, or auto-unlock" -}}
 {{- end -}}
