@@ -6,21 +6,29 @@ import (
 	"testing"
 )
 
-// The values of docs/kubernetes.md build on each other, as somebody does who follows it from top to bottom.
-func TestTheValuesOfTheGuideInstall(t *testing.T) {
+// guideValues are the values of docs/kubernetes.md, in their order.
+func guideValues(t *testing.T) (all []string) {
+	t.Helper()
 	page, err := os.ReadFile(repository + "/docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```yaml\n# values.yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) < 6 {
-		t.Errorf("only %d blocks of values are found", len(blocks))
+	for _, block := range regexp.MustCompile("(?s)```yaml\n# values.yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		all = append(all, block[1])
 	}
+	if len(all) < 6 {
+		t.Errorf("only %d blocks of values are found", len(all))
+	}
+	return all
+}
+
+// They build on each other, as somebody does who follows the guide from top to bottom.
+func TestTheValuesOfTheGuideInstall(t *testing.T) {
 	c, all := load(t), map[string]any{}
-	for _, block := range blocks {
-		all = over(all, values(t, block[1]))
+	for _, block := range guideValues(t) {
+		all = over(all, values(t, block))
 		if _, err := render(t, c, all); err != nil {
-			t.Errorf("%v, by\n%s", err, block[1])
+			t.Errorf("%v, by\n%s", err, block)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package deploy
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,49 +26,121 @@ var etcdctl = flag.String("etcdctl", "", "etcd's command")
 // user may do then.
 func TestTheRolesOfTheGuideAreRight(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts())
-	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(read(t, repository+"/docs/kubernetes.md"), -1)
-	if len(blocks) != 2 {
+	blocks := commands(read(t, repository+"/docs/kubernetes.md"))
+	if len(blocks) != 3 {
 		t.Fatalf("the guide has %d blocks of commands", len(blocks))
 	}
-	path := t.TempDir()
-	if err := os.Symlink(*etcdctl, filepath.Join(path, "etcdctl")); err != nil {
-		t.Fatal(err)
-	}
 	cert, key := etcd.CA().Issue(t, "root")
-	for _, block := range blocks {
-		script := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", block[1])
-		script.Env = []string{"PATH=" + path + ":" + os.Getenv("PATH"), "ETCDCTL_ENDPOINTS=" + etcd.Endpoint(),
-			"ETCDCTL_CACERT=" + etcd.CA().File(), "ETCDCTL_CERT=" + cert, "ETCDCTL_KEY=" + key}
-		if out, err := script.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s\n%s", err, out, block[1])
-		}
-	}
-	for user, may := range map[string]struct{ read, write, elsewhere bool }{
+	environment := []string{"ETCDCTL_ENDPOINTS=" + etcd.Endpoint(), "ETCDCTL_CACERT=" + etcd.CA().File(), "ETCDCTL_CERT=" + cert, "ETCDCTL_KEY=" + key}
+	everybody := map[string]may{
 		"unlocker":  {true, true, false},
 		"mutexdash": {true, false, false},
 		"billing":   {true, true, false},
 		"stranger":  {false, false, false},
 		"root":      {true, true, true},
-	} {
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint()}, TLS: etcd.ClientTLS(t, user), Logger: zap.NewNop()})
-		if err != nil {
-			t.Fatal(err)
+	}
+	look := func() {
+		t.Helper()
+		for user, may := range everybody {
+			may.check(t, user, clientv3.Config{Endpoints: []string{etcd.Endpoint()}, TLS: etcd.ClientTLS(t, user)})
 		}
-		_, readErr := c.Get(t.Context(), "/mutexes/", clientv3.WithPrefix())
-		_, writeErr := c.Put(t.Context(), "/mutexes/"+user, "")
-		_, elsewhereErr := c.Put(t.Context(), "/mutexes", "")
-		for what, got := range map[string]struct {
-			err error
-			may bool
-		}{"read": {readErr, may.read}, "write": {writeErr, may.write}, "write elsewhere": {elsewhereErr, may.elsewhere}} {
-			if (got.err == nil) != got.may || got.err != nil && !denied(got.err) {
-				t.Errorf("%s: %s: %v, want it allowed: %v", user, what, got.err, got.may)
-			}
+	}
+	runs(t, t.TempDir(), environment, blocks[:2]...)
+	look()
+	runs(t, t.TempDir(), environment, blocks[2]) // force unlock
+	everybody["mutexdash"] = may{true, true, false}
+	look()
+}
+
+// TestTheRightsOfTheHandbookAreRight runs those of docs/operations.md against an etcd without users. The password stays between the file and etcd.
+func TestTheRightsOfTheHandbookAreRight(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	_, page, _ := strings.Cut(read(t, repository+"/docs/operations.md"), "\n### Rights\n")
+	page, _, _ = strings.Cut(page, "\n### ")
+	blocks := commands(page)
+	if len(blocks) != 4 {
+		t.Fatalf("the section has %d blocks of commands", len(blocks))
+	}
+	etc := t.TempDir()
+	write(t, filepath.Join(etc, "root.password"), "secret\n")
+	environment := []string{"ETCDCTL_ENDPOINTS=" + etcd.Endpoint()}
+	runs(t, etc, environment, blocks[:2]...)
+	environment = append(environment, "ETCDCTL_USER=root", "ETCDCTL_PASSWORD=secret")
+	if strings.Count(blocks[2], "user add unlocker ") != 1 {
+		t.Fatalf("the users with certificates are made by\n%s", blocks[2])
+	}
+	// One of them is made once more below, with a password.
+	runs(t, etc, environment, strings.NewReplacer("user add unlocker ", "user add other ", "grant-role unlocker ", "grant-role other ").Replace(blocks[2]))
+	here := strings.NewReplacer("/etc/unlocker", etc, "-g unlocker", "-g "+fmt.Sprint(os.Getgid())).Replace(blocks[3])
+	seen := runs(t, etc, environment, here)
+
+	file := filepath.Join(etc, "unlocker.password")
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("the file of the password has the mode %v, %v", info.Mode(), err)
+	}
+	password := strings.TrimSpace(read(t, file))
+	if len(password) < 32 || strings.Contains(seen, password) || strings.Contains(seen, "secret") {
+		t.Errorf("the password %q, and the commands were\n%s", password, seen)
+	}
+	may{true, true, false}.check(t, "unlocker", clientv3.Config{Endpoints: []string{etcd.Endpoint()}, Username: "unlocker", Password: password})
+	may{true, true, true}.check(t, "root", clientv3.Config{Endpoints: []string{etcd.Endpoint()}, Username: "root", Password: "secret"})
+	may{}.check(t, "nobody", clientv3.Config{Endpoints: []string{etcd.Endpoint()}})
+}
+
+// commands are the blocks of a page that are to be run.
+func commands(page string) (blocks []string) {
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(page, -1) {
+		blocks = append(blocks, block[1])
+	}
+	return blocks
+}
+
+// runs runs blocks of commands in a directory, and returns the arguments of every etcdctl, as everybody on the machine sees them.
+func runs(t *testing.T, directory string, environment []string, blocks ...string) string {
+	t.Helper()
+	path := t.TempDir()
+	seen := filepath.Join(path, "seen")
+	wrapper := fmt.Sprintf("#!/bin/sh\nprintf '%%s ' \"$@\" >> %s\nexec %s \"$@\"\n", seen, *etcdctl)
+	if err := os.WriteFile(filepath.Join(path, "etcdctl"), []byte(wrapper), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range blocks {
+		script := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", block)
+		script.Dir = directory
+		script.Env = append([]string{"PATH=" + path + ":" + os.Getenv("PATH")}, environment...)
+		if out, err := script.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s\n%s", err, out, block)
 		}
-		c.Close()
+	}
+	return read(t, seen)
+}
+
+// may is what somebody is allowed.
+type may struct{ read, write, elsewhere bool }
+
+// check tries all of it.
+func (m may) check(t *testing.T, who string, config clientv3.Config) {
+	t.Helper()
+	config.Logger = zap.NewNop()
+	c, err := clientv3.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, readErr := c.Get(t.Context(), "/mutexes/", clientv3.WithPrefix())
+	_, writeErr := c.Put(t.Context(), "/mutexes/"+who, "")
+	_, elsewhereErr := c.Put(t.Context(), "/mutexes", "")
+	for what, got := range map[string]struct {
+		err error
+		may bool
+	}{"read": {readErr, m.read}, "write": {writeErr, m.write}, "write elsewhere": {elsewhereErr, m.elsewhere}} {
+		if (got.err == nil) != got.may || got.err != nil && !denied(got.err) {
+			t.Errorf("%s: %s: %v, want it allowed: %v", who, what, got.err, got.may)
+		}
 	}
 }
 
 func denied(err error) bool {
-	return errors.Is(err, rpctypes.ErrPermissionDenied) || strings.Contains(err.Error(), "permission denied")
+	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) || strings.Contains(err.Error(), "permission denied")
 }

@@ -137,3 +137,28 @@ func TestTheUnitsGiveTimeToEndAndDoNotRepeatMistakes(t *testing.T) {
 		}
 	}
 }
+
+// Whoever installs the units by the handbook has their users, and all of their files.
+func TestTheUnitsRunAsUsersThatAreMade(t *testing.T) {
+	users, page := read(t, repository+"/deploy/systemd/unlocker.sysusers.conf"), read(t, repository+"/docs/operations.md")
+	for _, program := range []string{"unlocker", "mutexdash"} {
+		u := readUnit(t, repository+"/deploy/systemd/"+program+".service")
+		for _, name := range []string{"Service.User", "Service.Group"} {
+			if who := u.one(t, name); who != program || !strings.Contains(users, "\nu "+who+" ") {
+				t.Errorf("%s is %s, and the users are\n%s", name, who, users)
+			}
+		}
+		if !strings.Contains(page, "install -m 640 -g "+program+" "+program+".crt "+program+".key /etc/unlocker/\n") {
+			t.Errorf("the handbook does not install the files of %s for its user", program)
+		}
+	}
+	files, err := filepath.Glob(repository + "/deploy/systemd/*")
+	if err != nil || len(files) != 5 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, file := range files {
+		if !strings.Contains(page, " deploy/systemd/"+filepath.Base(file)+" ") {
+			t.Errorf("the handbook does not install %s", file)
+		}
+	}
+}
