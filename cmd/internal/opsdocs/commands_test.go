@@ -1,6 +1,9 @@
 package opsdocs
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -52,5 +55,33 @@ func TestFlagsInTheHandbookExist(t *testing.T) {
 		if !strings.Contains(known, "`"+flag[1]+" ") && !strings.Contains(known, "`"+flag[1]+"`") {
 			t.Errorf("there is no flag %s", flag[1])
 		}
+	}
+}
+
+// What a file of deploy sends its reader to is there.
+func TestPagesNamedInDeployExist(t *testing.T) {
+	named := regexp.MustCompile(`[\w./-]+\.md\b`)
+	found := 0
+	err := filepath.WalkDir(top+"deploy", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(file, ".json") || strings.HasSuffix(file, ".md") {
+			return err
+		}
+		for _, page := range named.FindAllString(read(t, strings.TrimPrefix(filepath.ToSlash(file), top)), -1) {
+			found++
+			if _, after, link := strings.Cut(page, "/blob/main/"); link {
+				page = after
+			}
+			place := top + page
+			if !strings.Contains(page, "/") {
+				place = filepath.Join(filepath.Dir(file), page)
+			}
+			if _, err := os.Stat(place); err != nil {
+				t.Errorf("%s names %s, and there is no such page", file, page)
+			}
+		}
+		return nil
+	})
+	if err != nil || found < 10 {
+		t.Errorf("%d pages are named, %v", found, err)
 	}
 }

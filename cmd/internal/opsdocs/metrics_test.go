@@ -2,8 +2,11 @@ package opsdocs
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -119,4 +122,47 @@ func known(t *testing.T) map[string]metric {
 type metric struct {
 	kind   string
 	labels map[string]bool
+}
+
+// A metric that no scrape of the test shows is found in the source: every name that a program registers is on the page.
+func TestEveryMetricOfTheSourceIsInTheDocumentation(t *testing.T) {
+	all := known(t)
+	plain := regexp.MustCompile(`(?:Name:|NewDesc\()\s*"((?:unlocker|mutexdash)_[a-z0-9_]+)"`)
+	shared := regexp.MustCompile(`(?:Name:|\bd\()\s*"([a-z0-9_]+)",`) // after a namespace
+	found := 0
+	for _, dir := range []string{"internal", "cmd/internal", "pkg/sweeper"} {
+		err := filepath.WalkDir(top+dir, func(file string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			source := read(t, strings.TrimPrefix(filepath.ToSlash(file), top))
+			if !strings.Contains(source, "prometheus/client_golang") {
+				return nil
+			}
+			for _, name := range plain.FindAllStringSubmatch(source, -1) {
+				found++
+				if _, ok := all[name[1]]; !ok {
+					t.Errorf("%s has %s, which %s does not tell", file, name[1], metricsPage)
+				}
+			}
+			for _, name := range shared.FindAllStringSubmatch(source, -1) {
+				if plain.MatchString(name[0]) {
+					continue
+				}
+				found++
+				_, unlocker := all["unlocker_"+name[1]]
+				_, mutexdash := all["mutexdash_"+name[1]]
+				if !unlocker && !mutexdash {
+					t.Errorf("%s has a metric %s, which %s does not tell", file, name[1], metricsPage)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found < len(all)/2 {
+		t.Errorf("only %d names are found in the source", found)
+	}
 }

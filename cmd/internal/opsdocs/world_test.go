@@ -52,7 +52,8 @@ func scrapes(t *testing.T) map[string]families {
 	unlockerAddress, pages, ops := freeAddress(t), freeAddress(t), freeAddress(t)
 	run(t, unlocker.Command(), "--policy=auto-unlock", "--sweep.min-warning=250ms", "--sweep.clock-skew=0s", "--dashboard.url=https://locks.example.org",
 		"--alertmanager.url=http://127.0.0.1:1", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+unlockerAddress)
-	run(t, mutexdash.Command(), "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+pages, "--web.ops-address="+ops)
+	run(t, mutexdash.Command(), "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+pages, "--web.ops-address="+ops,
+		"--web.unlock-webhook=http://127.0.0.1:1")
 	l, err := metadata.NewLayout(metadata.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
