@@ -8,7 +8,7 @@ type descs struct {
 
 	deadlocks, deadlockSince *prometheus.Desc
 
-	lockedAt, alertAt, autoUnlockAt, lockWaiters, dropped *prometheus.Desc
+	lockedAt, alertAt, autoUnlockAt, lockInfo, lockWaiters, dropped *prometheus.Desc
 
 	up, alarm, revision, lastSync *prometheus.Desc
 
@@ -31,6 +31,7 @@ func newDescs(namespace string) descs {
 		lockedAt:     d("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock.", "lock", "owner", "hostname"),
 		alertAt:      d("lock_alert_at_timestamp_seconds", "When people are to be alerted about the lock.", "lock", "owner", "hostname"),
 		autoUnlockAt: d("lock_auto_unlock_at_timestamp_seconds", "When the lock is to be removed.", "lock", "owner", "hostname"),
+		lockInfo:     d("lock_info", "What the lock was taken for, in its holder's words; always 1.", "lock", "purpose"),
 		lockWaiters:  d("lock_waiters", "Those who wait for the lock.", "lock"),
 		dropped:      d("lock_series_dropped", "Locks that have no series of their own because of the limit."),
 
@@ -49,7 +50,7 @@ func newDescs(namespace string) descs {
 func (d descs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		d.locks, d.waiters, d.oldest, d.longestWaiter, d.deadlocks, d.deadlockSince,
-		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockWaiters, d.dropped,
+		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockInfo, d.lockWaiters, d.dropped,
 		d.up, d.alarm, d.revision, d.lastSync,
 		d.resyncs, d.events, d.restarts, d.metadataErrors,
 	} {

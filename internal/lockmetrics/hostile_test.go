@@ -1,6 +1,7 @@
 package lockmetrics_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestHostileTextBecomesShortPrintableLabelsAndEveryLockStaysVisible(t *testi
 	w := newWorld()
 	for _, name := range hostile {
 		r := lock(name, -time.Minute)
-		r.Owner, r.Hostname = name, name
+		r.Owner, r.Hostname, r.Purpose = name, name, name
 		w.locks = append(w.locks, r)
 	}
 	families := gather(t, lockmetrics.New(w.config()))
@@ -51,7 +52,11 @@ func TestHostileTextBecomesShortPrintableLabelsAndEveryLockStaysVisible(t *testi
 	if len(series) != len(hostile) {
 		t.Errorf("%d series for %d locks", len(series), len(hostile))
 	}
-	for _, m := range series {
+	purposes := families["unlocker_lock_info"].GetMetric()
+	if want := len(hostile) - 1; len(purposes) != want { // one is empty
+		t.Errorf("%d purposes of %d locks that have one", len(purposes), want)
+	}
+	for _, m := range slices.Concat(series, purposes) {
 		for _, l := range m.GetLabel() {
 			v := l.GetValue()
 			if len(v) > 128 || !utf8.ValidString(v) || strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsGraphic(r) }) {

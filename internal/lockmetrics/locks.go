@@ -61,6 +61,9 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 		instant(ch, c.d.lockedAt, r.LockedAt, labels...)
 		instant(ch, c.d.alertAt, j.verdict.AlertAt, labels...)
 		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, labels...)
+		if r.Purpose != "" {
+			gauge(ch, c.d.lockInfo, 1, name, metadata.Label(r.Purpose))
+		}
 		if queues != nil {
 			gauge(ch, c.d.lockWaiters, float64(len(queues[r.Queue()])), name)
 		}

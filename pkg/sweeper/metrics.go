@@ -24,14 +24,20 @@ type metrics struct {
 	heldBack, offset, tolerance, jumps, lastUnlock *prometheus.Desc
 
 	mu       sync.Mutex
-	unlocked map[lockLabels]time.Time
+	unlocked map[lockLabels]removal
 }
 
 // lockLabels identify a removed lock for people; no uuid, which would make every removal a series of its own.
 type lockLabels struct{ lock, owner, hostname string }
 
+// removal is the last one under these labels. Its purpose does not tell series apart, or every hold could make one.
+type removal struct {
+	at      time.Time
+	purpose string
+}
+
 func newMetrics() *metrics {
-	m := &metrics{unlocked: map[lockLabels]time.Time{}}
+	m := &metrics{unlocked: map[lockLabels]removal{}}
 	m.alerting = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "unlocker_alerting_locks_total", Help: "Locks that started to alert.",
 	})
@@ -51,7 +57,7 @@ func newMetrics() *metrics {
 	m.jumps = prometheus.NewDesc("unlocker_clock_jumps_total",
 		"Jumps of the own wall clock against the monotonic clock.", nil, nil)
 	m.lastUnlock = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",
-		"When this unlocker removed a lock of this name; kept for a while.", []string{"lock", "owner", "hostname"}, nil)
+		"When this unlocker removed a lock of this name; kept for a while.", []string{"lock", "owner", "hostname", "purpose"}, nil)
 	m.removals.success = m.vec.WithLabelValues("success")
 	m.removals.conflict = m.vec.WithLabelValues("conflict")
 	m.removals.failed = m.vec.WithLabelValues("error")
@@ -65,7 +71,8 @@ func (m *metrics) removed(r *metadata.Record, at time.Time, lag time.Duration) {
 	m.lag.Observe(max(0, lag).Seconds())
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unlocked[lockLabels{metadata.NameLabel(r.Name), metadata.Label(r.Owner), metadata.Label(r.Hostname)}] = at
+	labels := lockLabels{metadata.NameLabel(r.Name), metadata.Label(r.Owner), metadata.Label(r.Hostname)}
+	m.unlocked[labels] = removal{at, metadata.Label(r.Purpose)}
 	if len(m.unlocked) > 2*mostUnlocked {
 		m.forget(mostUnlocked)
 	}
@@ -74,15 +81,15 @@ func (m *metrics) removed(r *metadata.Record, at time.Time, lag time.Duration) {
 // forget keeps the newest most.
 func (m *metrics) forget(most int) {
 	times := make([]time.Time, 0, len(m.unlocked))
-	for _, at := range m.unlocked {
-		times = append(times, at)
+	for _, last := range m.unlocked {
+		times = append(times, last.at)
 	}
 	if len(times) <= most {
 		return
 	}
 	slices.SortFunc(times, func(a, b time.Time) int { return b.Compare(a) })
-	for labels, at := range m.unlocked {
-		if at.Before(times[most-1]) {
+	for labels, last := range m.unlocked {
+		if last.at.Before(times[most-1]) {
 			delete(m.unlocked, labels)
 		}
 	}
@@ -118,12 +125,13 @@ func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget(mostUnlocked)
-	for labels, at := range m.unlocked {
-		if now.Sub(at) > s.cfg.EventRetention {
+	for labels, last := range m.unlocked {
+		if now.Sub(last.at) > s.cfg.EventRetention {
 			delete(m.unlocked, labels)
 			continue
 		}
-		ch <- prometheus.MustNewConstMetric(m.lastUnlock, prometheus.GaugeValue, float64(at.UnixMilli())/1000, labels.lock, labels.owner, labels.hostname)
+		ch <- prometheus.MustNewConstMetric(m.lastUnlock, prometheus.GaugeValue, float64(last.at.UnixMilli())/1000,
+			labels.lock, labels.owner, labels.hostname, last.purpose)
 	}
 }
 

@@ -80,7 +80,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		s := newStore()
 		s.delay = 20 * time.Millisecond
 		n := s.join(t, ahead(3*time.Second))
-		s.take("a", time.Second, 2*time.Minute)
+		s.take("a", time.Second, 2*time.Minute, func(r *metadata.Record) { r.Purpose = "nightly invoices" })
 		s.take("b", time.Second, 2*time.Minute)
 		s.broken["b"] = errDown
 		s.wait(2*time.Minute + skew + 10*time.Second)
@@ -94,7 +94,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 			"offset of the clock":     {sample(t, n, "unlocker_clock_offset_seconds"), 2.999},
 			"what it may be":          {sample(t, n, "unlocker_clock_tolerance_seconds"), 5},
 			"one lag":                 {sample(t, n, "unlocker_removal_lag_seconds"), 1},
-			"the time of the removal": {sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing"), removedAt},
+			"the time of the removal": {sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing", "nightly invoices"), removedAt},
 		} {
 			if c.got != c.want {
 				t.Errorf("%s: %v, want %v", name, c.got, c.want)
@@ -105,7 +105,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 			t.Errorf("lag %v s, want that of the commit, 20 ms", lag)
 		}
 		s.wait(time.Hour)
-		if got := sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing"); got != -1 {
+		if got := sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing", "nightly invoices"); got != -1 {
 			t.Errorf("still there after the retention: %v", got)
 		}
 	})
@@ -146,7 +146,11 @@ func TestLabelsAreBoundedAndDistinct(t *testing.T) {
 		var names []string // as the metrics of the locks write them
 		for i, name := range []string{long + "1", long + "2", "\xff\xfe", "\xff"} {
 			names = append(names, metadata.NameLabel(name))
-			s.take(name, time.Second, 2*time.Minute, func(r *metadata.Record) { r.Owner, r.Hostname = long+fmt.Sprint(i), "\xffhost" })
+			s.take(name, time.Second, 2*time.Minute, func(r *metadata.Record) {
+				r.Owner = long + fmt.Sprint(i)
+				r.Hostname = "\xffhost"
+				r.Purpose = "\xff" + strings.Repeat(long, 4)
+			})
 		}
 		s.wait(10 * time.Minute)
 		series := gather(t, n)["unlocker_lock_last_auto_unlock_timestamp_seconds"].GetMetric()

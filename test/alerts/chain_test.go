@@ -27,7 +27,7 @@ func TestFromTheLockToThePerson(t *testing.T) {
 
 	checkLink(t, w.wants("firing", "UnlockerLockAlerting", "billing/invoice run"))
 	removed := w.wants("firing", "UnlockerLockAutoUnlocked", "billing/dead")
-	if removed.Labels["owner"] != "billing" || removed.Labels["severity"] != "warning" {
+	if removed.Labels["owner"] != "billing" || removed.Labels["severity"] != "warning" || removed.Annotations["purpose"] != "nightly invoices" {
 		t.Errorf("the removal is told as %v", removed)
 	}
 	select {
@@ -35,7 +35,9 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the holder of the removed lock works on")
 	}
-	w.wants("firing", "UnlockerLockExpired", "stuck")
+	if stuck := w.wants("firing", "UnlockerLockExpired", "stuck"); stuck.Annotations["purpose"] != "by hand" {
+		t.Errorf("what is stuck is for %q", stuck.Annotations["purpose"])
+	}
 	eventually(t, "the first deadline is not told beside the second", func() error { return inhibited(am, "UnlockerLockAlerting", "stuck") })
 
 	eventually(t, "the alert ends when the holder extends", func() error {
@@ -65,10 +67,10 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	}
 }
 
-// checkLink wants an alert to say who, and to lead to a page that says what for.
+// checkLink wants an alert to say who, and what for, and to lead to a page that has the rest.
 func checkLink(t *testing.T, a alert) {
 	t.Helper()
-	if a.Labels["owner"] != "billing" || a.Labels["hostname"] == "" || a.Annotations["summary"] == "" {
+	if a.Labels["owner"] != "billing" || a.Labels["hostname"] == "" || a.Annotations["summary"] == "" || a.Annotations["purpose"] != "nightly invoices" {
 		t.Errorf("the alert is %v", a)
 	}
 	page, err := get(a.Annotations["dashboard"])

@@ -4,7 +4,9 @@ package alerts
 
 import (
 	"errors"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -50,6 +52,24 @@ func TestWithoutPrometheus(t *testing.T) {
 	}
 	two.kill() // nobody tells Alertmanager any more, and it forgets
 	w.wants("resolved", "UnlockerLockAlerting", "billing/second")
+}
+
+// TestAReloadTakesTheNewLoginOfAlertmanager changes the password in the file that --alertmanager.config.file names.
+func TestAReloadTakesTheNewLoginOfAlertmanager(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	am := w.alertmanager("--web.config.file=" + file(t, "web.yml", "basic_auth_users: {unlocker: $2a$04$9e7OoxpTFO4hNkD70yEFW.R99v.ptiqHtPH95ReiPqpn4e5m4MywO}\n"))
+	login := file(t, "http.yml", "basic_auth: {username: unlocker, password: former}\n")
+	u := w.unlocker("--alertmanager.url="+am, "--alertmanager.config.file="+login, "--alertmanager.resend-delay=1s")
+	w.take("a", time.Second, time.Hour)
+	eventually(t, "the former password is refused", func() error { return shows(u.addr, `result="error"} 1`) })
+	if err := os.WriteFile(login, []byte("basic_auth: {username: unlocker, password: secret}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	w.wants("firing", "UnlockerLockAlerting", "a")
 }
 
 // TestAlertmanagerMakesOneAlertOfWhatAllUnlockersPush restarts unlockers, too.

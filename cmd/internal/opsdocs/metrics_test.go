@@ -52,7 +52,7 @@ Times are timestamps in seconds since 1970: the age is `+"`time()`"+` minus the 
 oldest lock where none is held, has no sample. Every unlocker tells of every lock, so take the replicas together with `+"`max by`"+`, not with
 `+"`sum`"+`; counters of what an unlocker itself did, such as removals, are added up.
 
-Names of locks, owners and hosts are what clients wrote. As labels they have at most 128 bytes, with characters that do not show
+Names of locks, owners, hosts and purposes are what clients wrote. As labels they have at most 128 bytes, with characters that do not show
 replaced; a lock's name that had to be changed ends with a mark that tells it from others. Locks have series of their own as
 `+"`--metrics.lock-series`"+` says: by default those that are not simply held, at most 1000, the most overdue first.
 

@@ -80,7 +80,7 @@ func scrapes(t *testing.T) map[string]families {
 func late() map[string][]string {
 	return map[string][]string{
 		"unlocker": {
-			"unlocker_locks", "unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_last_auto_unlock_timestamp_seconds", "unlocker_clock_offset_seconds",
+			"unlocker_locks", "unlocker_lock_info", "unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_last_auto_unlock_timestamp_seconds", "unlocker_clock_offset_seconds",
 			"unlocker_etcd_alarm", "unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds", "unlocker_deadlock_since_timestamp_seconds",
 		},
 		"mutexdash": {
@@ -121,7 +121,7 @@ func hold(t *testing.T, c *clientv3.Client, l metadata.Layout, lock, uuid string
 	i := map[string]int{"right": 1}[lock]
 	now := time.Now()
 	d := metadata.Draft{
-		UUID: uuid, Owner: "billing-" + fmt.Sprint(i), Hostname: "host", PID: 7 + i,
+		UUID: uuid, Owner: "billing-" + fmt.Sprint(i), Hostname: "host", PID: 7 + i, Purpose: "invoices",
 		LockedAt: now.Add(-time.Hour), AlertAt: now.Add(alert), AutoUnlockAt: now.Add(unlock),
 	}
 	fields, err := d.Fields()

@@ -1,0 +1,32 @@
+package lockmetrics_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockmetrics"
+)
+
+// Alerts tell what a lock is for. It comes from a series beside those of the lock, bounded as they are, and with no label that a hold changes.
+func TestThePurposeHasASeriesWhereTheLockHasSome(t *testing.T) {
+	w := newWorld()
+	for i := range 20 {
+		r := lock(fmt.Sprintf("late-%02d", i), -time.Minute*time.Duration(20-i))
+		r.Purpose = "nightly invoices"
+		w.locks = append(w.locks, r)
+	}
+	calm, silent := lock("calm", time.Hour), lock("silent", -time.Hour)
+	calm.Purpose = "nobody needs to know"
+	w.locks = append(w.locks, calm, silent)
+	config := w.config()
+	config.SeriesLimit = 3
+	expect(t, lockmetrics.New(config), `
+# HELP unlocker_lock_info What the lock was taken for, in its holder's words; always 1.
+# TYPE unlocker_lock_info gauge
+unlocker_lock_info{lock="late-00",purpose="nightly invoices"} 1
+unlocker_lock_info{lock="late-01",purpose="nightly invoices"} 1
+`, "unlocker_lock_info")
+	config.Series = lockmetrics.SeriesNone
+	expect(t, lockmetrics.New(config), "", "unlocker_lock_info")
+}
