@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Connections are the TLS connections of one client. New ones are made with the files as they are at that moment; those that exist keep what
-// they were made with until Renew.
+// Connections are the TLS connections of one client. New ones are made with the files as they are at that moment; those
+// that exist keep what they were made with until Renew.
 type Connections struct {
 	settings Settings
 
@@ -39,8 +39,8 @@ func (c *Connections) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithTransportCredentials(security{c.settings, c})}
 }
 
-// Renew ends the connections that were made with other files than there are now, and returns how many. The client connects again by itself;
-// requests that are under way may fail. The caller has checked the settings before.
+// Renew ends the connections that were made with other files than there are now, and returns how many. The client
+// connects again by itself; requests that are under way may fail. The caller has checked the settings before.
 func (c *Connections) Renew() int {
 	now := c.settings.files()
 	var old []*connection

@@ -171,7 +171,8 @@ func (s Settings) authorities() (*x509.CertPool, error) {
 func (s Settings) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(s.Cert, s.Key)
 	if err != nil {
-		return nil, fmt.Errorf("load the etcd client certificate %s (--etcd.cert) and key %s (--etcd.key): %w", s.Cert, s.Key, err)
+		return nil, fmt.Errorf("load the etcd client certificate %s (--etcd.cert) and key %s (--etcd.key): %w",
+			s.Cert, s.Key, err)
 	}
 	return &pair, nil
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 )
 
-// Alerts tell what a lock is for. It comes from a series beside those of the lock, bounded as they are, and with no label that a hold changes.
+// Alerts tell what a lock is for. It comes from a series beside those of the lock, bounded as they are, and with no
+// label that a hold changes.
 func TestThePurposeHasASeriesWhereTheLockHasSome(t *testing.T) {
 	w := newWorld()
 	for i := range 20 {

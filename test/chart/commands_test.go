@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// pages are where operators find commands. They are about the release "locks" in the namespace "locking", as the guide installs it.
+// pages are where operators find commands. They are about the release "locks" in the namespace "locking", as the guide
+// installs it.
 var pages = []string{"docs/operations.md", "docs/kubernetes.md", "deploy/helm/unlocker/README.md"}
 
 func page(t *testing.T, file string) string {

@@ -52,7 +52,8 @@ func TestTheRolesOfTheGuideAreRight(t *testing.T) {
 	look()
 }
 
-// TestTheRightsOfTheHandbookAreRight runs those of docs/operations.md against an etcd without users. The password stays between the file and etcd.
+// TestTheRightsOfTheHandbookAreRight runs those of docs/operations.md against an etcd without users. The password stays
+// between the file and etcd.
 func TestTheRightsOfTheHandbookAreRight(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	_, page, _ := strings.Cut(read(t, repository+"/docs/operations.md"), "\n### Rights\n")
@@ -96,7 +97,8 @@ func commands(page string) (blocks []string) {
 	return blocks
 }
 
-// runs runs blocks of commands in a directory, and returns the arguments of every etcdctl, as everybody on the machine sees them.
+// runs runs blocks of commands in a directory, and returns the arguments of every etcdctl, as everybody on the machine
+// sees them.
 func runs(t *testing.T, directory string, environment []string, blocks ...string) string {
 	t.Helper()
 	path := t.TempDir()

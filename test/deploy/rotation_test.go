@@ -61,7 +61,8 @@ func (p *process) reload(t *testing.T, u unit) {
 	}
 }
 
-// installed starts a program as its unit says, with the files of somebody's certificate, and returns the directory that stands for /etc/unlocker.
+// installed starts a program as its unit says, with the files of somebody's certificate, and returns the directory that
+// stands for /etc/unlocker.
 func installed(t *testing.T, etcd *etcdtest.Server, endpoint, program, as string) (p *process, u unit, etc, address string) {
 	t.Helper()
 	u = readUnit(t, repository+"/deploy/systemd/"+program+".service")
@@ -79,7 +80,8 @@ func installed(t *testing.T, etcd *etcdtest.Server, endpoint, program, as string
 	return start(t, environment, program, "--web.shutdown-delay=0s"), u, etc, address
 }
 
-// Certificates that the unit names are those that lie in /etc/unlocker now, not those that lay there when the program started.
+// Certificates that the unit names are those that lie in /etc/unlocker now, not those that lay there when the program
+// started.
 func TestACertificateThatIsRenewedUnderARunningUnitIsUsed(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())

@@ -106,8 +106,8 @@ func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
 	}
 }
 
-// environment is that of the unit and of the example beside it, where etc stands for /etc/unlocker. What the unit loads as a credential is a copy,
-// as systemd makes it at the start.
+// environment is that of the unit and of the example beside it, where etc stands for /etc/unlocker. What the unit loads
+// as a credential is a copy, as systemd makes it at the start.
 func (u unit) environment(t *testing.T, etc, program string) (all []string) {
 	t.Helper()
 	credentials := t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli"
 )
 
-// The kind of a value ("duration", or the word in backticks) stands beside the flag, in --help and in docs/flags.md. So the help may not rely on it as
-// its first word.
+// The kind of a value ("duration", or the word in backticks) stands beside the flag, in --help and in docs/flags.md. So
+// the help may not rely on it as its first word.
 func TestTheHelpOfEveryFlagIsASentenceByItself(t *testing.T) {
 	found := 0
 	for _, root := range []*cobra.Command{unlocker.Command(), mutexdash.Command(), cli.Command(cli.Process{})} {
