@@ -31,7 +31,10 @@ func TestTheRolesOfTheGuideAreRight(t *testing.T) {
 		t.Fatalf("the guide has %d blocks of commands", len(blocks))
 	}
 	cert, key := etcd.CA().Issue(t, "root")
-	environment := []string{"ETCDCTL_ENDPOINTS=" + etcd.Endpoint(), "ETCDCTL_CACERT=" + etcd.CA().File(), "ETCDCTL_CERT=" + cert, "ETCDCTL_KEY=" + key}
+	environment := []string{
+		"ETCDCTL_ENDPOINTS=" + etcd.Endpoint(),
+		"ETCDCTL_CACERT=" + etcd.CA().File(), "ETCDCTL_CERT=" + cert, "ETCDCTL_KEY=" + key,
+	}
 	everybody := map[string]may{
 		"unlocker":  {true, true, false},
 		"mutexdash": {true, false, false},
@@ -71,7 +74,8 @@ func TestTheRightsOfTheHandbookAreRight(t *testing.T) {
 		t.Fatalf("the users with certificates are made by\n%s", blocks[2])
 	}
 	// One of them is made once more below, with a password.
-	runs(t, etc, environment, strings.NewReplacer("user add unlocker ", "user add other ", "grant-role unlocker ", "grant-role other ").Replace(blocks[2]))
+	other := strings.NewReplacer("user add unlocker ", "user add other ", "grant-role unlocker ", "grant-role other ")
+	runs(t, etc, environment, other.Replace(blocks[2]))
 	here := strings.NewReplacer("/etc/unlocker", etc, "-g unlocker", "-g "+fmt.Sprint(os.Getgid())).Replace(blocks[3])
 	seen := runs(t, etc, environment, here)
 
@@ -84,9 +88,10 @@ func TestTheRightsOfTheHandbookAreRight(t *testing.T) {
 	if len(password) < 32 || strings.Contains(seen, password) || strings.Contains(seen, "secret") {
 		t.Errorf("the password %q, and the commands were\n%s", password, seen)
 	}
-	may{true, true, false}.check(t, "unlocker", clientv3.Config{Endpoints: []string{etcd.Endpoint()}, Username: "unlocker", Password: password})
-	may{true, true, true}.check(t, "root", clientv3.Config{Endpoints: []string{etcd.Endpoint()}, Username: "root", Password: "secret"})
-	may{}.check(t, "nobody", clientv3.Config{Endpoints: []string{etcd.Endpoint()}})
+	endpoints := []string{etcd.Endpoint()}
+	may{true, true, false}.check(t, "unlocker", clientv3.Config{Endpoints: endpoints, Username: "unlocker", Password: password})
+	may{true, true, true}.check(t, "root", clientv3.Config{Endpoints: endpoints, Username: "root", Password: "secret"})
+	may{}.check(t, "nobody", clientv3.Config{Endpoints: endpoints})
 }
 
 // commands are the blocks of a page that are to be run.

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 )
 
@@ -63,10 +61,13 @@ func (p *process) reload(t *testing.T, u unit) {
 
 // installed starts a program as its unit says, with the files of somebody's certificate, and returns the directory that
 // stands for /etc/unlocker.
-func installed(t *testing.T, etcd *etcdtest.Server, endpoint, program, as string) (p *process, u unit, etc, address string) {
+func installed(
+	t *testing.T, etcd *etcdtest.Server, endpoint, program, as string,
+) (p *process, u unit, etc, address string) {
 	t.Helper()
 	u = readUnit(t, repository+"/deploy/systemd/"+program+".service")
-	etc, address = t.TempDir(), freeAddr(t)
+	etc = t.TempDir()
+	address = freeAddr(t)
 	cert, key := etcd.CA().Issue(t, as)
 	for name, from := range map[string]string{"ca.crt": etcd.CA().File(), program + ".crt": cert, program + ".key": key} {
 		write(t, filepath.Join(etc, name), read(t, from))
@@ -75,7 +76,8 @@ func installed(t *testing.T, etcd *etcdtest.Server, endpoint, program, as string
 	if program == "unlocker" {
 		environment = append(environment, "UNLOCKER_WEB_LISTEN_ADDRESS="+address)
 	} else {
-		environment = append(environment, "MUTEXDASH_WEB_LISTEN_ADDRESS="+freeAddr(t), "MUTEXDASH_WEB_OPS_ADDRESS="+address)
+		pages := "MUTEXDASH_WEB_LISTEN_ADDRESS=" + freeAddr(t)
+		environment = append(environment, pages, "MUTEXDASH_WEB_OPS_ADDRESS="+address)
 	}
 	return start(t, environment, program, "--web.shutdown-delay=0s"), u, etc, address
 }
@@ -143,7 +145,9 @@ func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Auth())
 	etcd.AddUser(t, "mutexdash", "first", "/mutexes/", etcdtest.Read)
-	proxy, web, etc := etcdtest.NewProxy(t, etcd.Endpoint()), etcdtest.NewCA(t), t.TempDir()
+	proxy := etcdtest.NewProxy(t, etcd.Endpoint())
+	web := etcdtest.NewCA(t)
+	etc := t.TempDir()
 	cert, key := web.Issue(t, "pages")
 	in := func(name string) string { return filepath.Join(etc, name) }
 	write(t, in("web.yml"), "tls_server_config: {cert_file: pages.crt, key_file: pages.key}")
@@ -152,9 +156,11 @@ func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
 	write(t, in("pages.crt"), read(t, cert))
 	write(t, in("pages.key"), read(t, key))
 	address, ops := freeAddr(t), freeAddr(t)
-	p := start(t, nil, "mutexdash", "--etcd.endpoints="+proxy.Endpoint(), "--etcd.user=mutexdash", "--etcd.password-file="+in("password"),
-		"--web.listen-address="+address, "--web.ops-address="+ops, "--web.config.file="+in("web.yml"), "--web.shutdown-delay=0s",
-		"--web.identity=header", "--web.identity.header=X-User", "--web.trusted-proxies=127.0.0.1", "--web.permissions-file="+in("permissions.yaml"))
+	p := start(t, nil, "mutexdash", "--web.shutdown-delay=0s",
+		"--etcd.endpoints="+proxy.Endpoint(), "--etcd.user=mutexdash", "--etcd.password-file="+in("password"),
+		"--web.listen-address="+address, "--web.ops-address="+ops, "--web.config.file="+in("web.yml"),
+		"--web.identity=header", "--web.identity.header=X-User", "--web.trusted-proxies=127.0.0.1",
+		"--web.permissions-file="+in("permissions.yaml"))
 	answers(t, p, http.DefaultClient, "http://"+ops+"/readyz", http.StatusOK)
 
 	status, before := visit(t, web, address)
@@ -177,7 +183,7 @@ func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy.Cut()
-	if _, err := etcd.Client(t).Put(t.Context(), "/mutexes/later/uuid", "00000000-0000-4000-8000-000000000001", clientv3.WithPrevKV()); err != nil {
+	if _, err := etcd.Client(t).Put(t.Context(), "/mutexes/later/uuid", "00000000-0000-4000-8000-000000000001"); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Heal()
@@ -188,7 +194,8 @@ func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
 // visit is ann's look at the pages, and the number of the certificate that they have.
 func visit(t *testing.T, ca *etcdtest.CA, address string) (status int, serial *big.Int) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
+	trust := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true}}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/", nil)
 	if err != nil {
 		t.Fatal(err)

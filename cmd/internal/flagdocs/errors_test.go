@@ -36,8 +36,12 @@ func TestAFileThatCannotBeUsedIsToldWithItsFlag(t *testing.T) {
 		"--etcd.user":          {"--etcd.password-file=" + junk},
 	}
 	web := map[string][]string{"--web.config.file": {"--web.config.file=" + junk}}
-	permissions := map[string][]string{"--web.permissions-file": {"--web.identity=header", "--web.trusted-proxies=127.0.0.1", "--web.permissions-file=" + missing}}
-	push := map[string][]string{"--alertmanager.config.file": {"--alertmanager.url=http://a:1", "--alertmanager.config.file=" + missing}}
+	permissions := map[string][]string{
+		"--web.permissions-file": {"--web.identity=header", "--web.trusted-proxies=127.0.0.1", "--web.permissions-file=" + missing},
+	}
+	push := map[string][]string{
+		"--alertmanager.config.file": {"--alertmanager.url=http://a:1", "--alertmanager.config.file=" + missing},
+	}
 	for _, p := range []struct {
 		program func() *cobra.Command
 		args    []string
