@@ -231,6 +231,9 @@ func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (answer, err
 
 // abandon leaves a uuid whose sendings may still be committed to the background and goes on with a new one.
 func (a *acquisition) abandon() {
+	if a.line.lease != nil {
+		a.c.leaveLater(a.lock, a.draft.UUID)
+	}
 	if a.set.kind.shared() {
 		a.c.cancelShareLater(a.lock, a.draft.UUID)
 	} else {
