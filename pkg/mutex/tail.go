@@ -16,10 +16,9 @@ import (
 const maxLeaves = 5
 
 // leave gives up what an attempt has in the queue, if anything, and answers with what the operations read meanwhile.
-func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.Op) (answer, error) {
+func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.Op) (r answer, err error) {
 	for range maxLeaves {
-		r, err := c.send(ctx, locktxn.Leave(c.layout, lock, uuid, read...))
-		if err != nil || !r.Succeeded {
+		if r, err = c.send(ctx, locktxn.Leave(c.layout, lock, uuid, read...)); err != nil || !r.Succeeded {
 			return r, err
 		}
 		before := locktxn.Newest(c.layout, r.keys(len(read)).Kvs, uuid)
@@ -34,7 +33,8 @@ func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.
 			return r, err
 		}
 	}
-	return c.send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+	_, err = c.send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+	return r, err
 }
 
 // leaveLater is leave in the background, of an attempt whose lease is revoked after that.

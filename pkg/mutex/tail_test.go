@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -211,4 +212,26 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 	if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// While etcd refuses puts the tail can not be put back: the ticket goes all the same, and who still waits restores the tail later.
+func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
+	q := &line{TB: t, server: server, etcd: server.Client(t)}
+	first := take(t, q.client(), "a")
+	one, two := q.wait(q.client()), q.wait(q.client())
+	server.Fill(t, "/fill/")
+	two.cancel()
+	<-two.got
+	if held, ok := errors.AsType[*mutex.HeldError](two.err); !ok || held.Position != 2 || held.Holder.UUID != first.UUID() {
+		t.Errorf("the one that gave up is told %v", two.err)
+	}
+	if w := q.waiting(); len(w) != 1 || w[0].UUID != one.ticket.UUID {
+		t.Errorf("waiting: %+v", w)
+	}
+	server.Drain(t, "/fill/")
+	eventually(t, "the tail", func() bool { uuid, lease := q.tail(); return uuid == one.ticket.UUID && lease == q.leaseOf(one) })
+	q.unlock(first)
+	q.unlock(q.turn(one))
 }
