@@ -3,21 +3,25 @@
  * A share is a record of its own, numbered from 1; the writer is the record of the lock. Who wants a share reads who holds what, at a
  * revision, and claims the lowest free number if there is room. The claim is refused when a share was created after that revision.
  * Releases only make room, so what was counted is never too little. Who finds no room queues; the first in the queue follows the
- * ends of holds, and its claim deletes its own ticket. How waiters learn that they are the first is in queue.pml.
+ * ends of holds, and its claim deletes its own ticket. How waiters learn that they are the first is in queue.pml, and so is why the tail
+ * is put back as it is.
  *
  *   P1 limit    whoever takes permits finds no more of them out, its own included, than its own limit
  *   P2 rw       no share beside a writer, no writer beside anybody
  *   P3 cancel   after a committed cancel no late claim of that attempt commits
  *   P4 fifo     nobody is served while an older ticket is there; a newcomer only when nobody queues, or the tail was lost
  *   P5 once     an attempt never has two records, and overwrites nobody's
- *   live (ltl)  a live waiter is served or learns that it lost its place
+ *   live (ltl)  a live waiter is served or learns that it lost its place; with STREAM nor do those who come again and again, without
+ *               queueing, keep a writer or many permits from it for ever
  *   drain (ltl) no record and no ticket stays for ever
  *
  * Clients by MIX: 1 a semaphore of 2 with a heavy weight; 2 two readers and a writer; 3 limits of 2 and 3, and a writer; 4 two
  * readers. Variants that must FAIL: NO_RANGE_GUARD (P1), STALE_CLAIM (a claim without room by the last count, P1), NO_LOCK_GUARD
  * (P2), NO_SLOT_GUARD (P5), NO_TICKET_GUARD (P4), NO_TAIL_GUARD (P4), NO_CANCEL_GUARD (P3), JOIN_IN_DOUBT (whoever does not know what
- * became of its claim queues with the same uuid, P5), NO_SWEEPER (drain). For permits and the writer NO_SLOT_GUARD passes: the range
- * says as much.
+ * became of its claim queues with the same uuid, P5), NO_SWEEPER (drain), DROP_TAIL (whoever leaves as the tail deletes it, P4), NO_HEAL
+ * (nobody puts a missing tail back, live with STREAM). For permits and the writer NO_SLOT_GUARD passes: the range says as much.
+ *
+ * STREAM: client 1 never queues, and takes a share again whenever it can.
  */
 #ifndef FAULTS
 #define FAULTS 2        /* crashes, lost leases, late commits, removals, in all */
@@ -60,7 +64,7 @@ byte share[NID];                /* who holds the share */
 byte tail = 0;
 byte wr[NID];                   /* create revision of the ticket, 0: absent */
 bool leased[NID], dead[NID], waiting[NID], cancelled[NID];
-bool taillost = 0;              /* ghost: the newest waiter lost ticket and tail while older ones waited */
+bool taillost = 0;              /* ghost: the newest waiter lost ticket and tail while older ones waited, and nobody put a tail back yet */
 
 /* What a client counted: who was the writer, who had the shares, and which shares were created since (that is what the compare of the
  * range tells, of those that are there). */
@@ -148,9 +152,46 @@ inline t_claim(c_, k_, f_, q_, ok_) {
 	fi
 }
 
+/* Whoever takes its turn is the first: as the tail it is the only one. */
 inline t_leave(c_) {
 	wr[c_] = 0;
 	if :: tail == c_ -> tail = 0 :: else -> skip fi
+}
+
+/* The newest ticket but c's own. */
+inline newest(c_, n_) {
+	n_ = 0;
+	if :: c_ != 1 && wr[1] -> n_ = 1 :: else -> skip fi;
+	if :: c_ != 2 && wr[2] && (!n_ || wr[2] > wr[n_]) -> n_ = 2 :: else -> skip fi;
+#if N > 2
+	if :: c_ != 3 && wr[3] && (!n_ || wr[3] > wr[n_]) -> n_ = 3 :: else -> skip fi;
+#endif
+}
+
+/* give up: If V(tail)=mine, C(ticket before)=as read Then delete the ticket, put the tail with that ticket's lease
+ * where there is no ticket before: If V(tail)=mine Then delete ticket and tail; where the tail is another's: delete the ticket */
+inline t_quit(c_, n_, ok_) {
+	ok_ = 1;
+	if
+	:: tail != c_ -> wr[c_] = 0
+#ifdef DROP_TAIL
+	:: tail == c_ -> wr[c_] = 0; tail = 0;
+#ifdef NO_HEAL
+		taillost = taillost || !NOTICKET        /* as the rule was: P4 left this out */
+#endif
+#else
+	:: tail == c_ && (n_ == 0 || (wr[n_] && leased[n_])) -> wr[c_] = 0; tail = n_
+#endif
+	:: else -> ok_ = 0
+	fi
+}
+
+/* put the tail back: If C(tail)=0, C(newest ticket)=as read Then put the tail with that ticket's lease */
+inline t_heal(n_) {
+	if
+	:: n_ && !tail && wr[n_] && leased[n_] -> tail = n_; taillost = 0
+	:: else -> skip
+	fi
 }
 
 inline t_expire(c_) {   /* the lease ends: ticket and tail go */
@@ -202,7 +243,7 @@ inline ended(c_) {
 #endif
 
 proctype Client(byte c) {
-	byte k = 1, tries = 0;
+	byte k = 1, tries = 0, n = 0;
 	bool ok = 0, doubt = 0;
 	d_step { leased[c] = 1; waiting[c] = 1; fresh[c] = PRESENT };    /* at first it guesses that nobody holds the lock */
 
@@ -235,9 +276,17 @@ wait:	skip;
 	if
 	:: !wr[c] -> goto lost
 	:: wr[c] && !OLDER(c) -> goto look
+#ifndef NO_HEAL
+	:: wr[c] && !tail -> goto heal
+#endif
 	:: d_step { faults > 0 -> faults--; dead[c] = 1 }; goto gone
-	:: d_step { faults > 0 -> faults-- }; goto cancel
+	:: d_step { faults > 0 -> faults-- }; goto quit
 	fi;
+
+heal:	skip;           /* nothing keeps newcomers behind this waiter */
+	d_step { newest(0, n) };
+	d_step { t_heal(n); n = 0 };
+	goto wait;
 
 look:	skip;
 	d_step { count(c) };    /* its watches are open */
@@ -246,8 +295,14 @@ head:	skip;
 	:: !wr[c] && !HAS(c) -> goto lost
 	:: HAS(c) -> goto held                  /* a late claim got through */
 	:: wr[c] && ROOM(c, seenw[c], seen[c].has) -> goto take
+#ifdef NO_HEAL
 	:: wr[c] && !ROOM(c, seenw[c], seen[c].has) && NEWS(c) -> d_step { ended(c) }; goto head
+#else
+	:: wr[c] && !ROOM(c, seenw[c], seen[c].has) && NEWS(c) && tail -> d_step { ended(c) }; goto head
+	:: wr[c] && !tail -> goto heal          /* however many events there are, it looks now and then */
+#endif
 	:: d_step { faults > 0 -> faults--; dead[c] = 1 }; goto gone
+	:: d_step { faults > 0 -> faults-- }; goto quit
 	fi;
 
 take:	skip;
@@ -255,9 +310,15 @@ take:	skip;
 	if
 	:: d_step { t_claim(c, k, fresh[c], 1, ok); if :: !ok -> count(c) :: else -> skip fi }
 	:: d_step { faults > 0 && !la[c] -> faults--; la[c] = 1; la_q[c] = 1; la_k[c] = k; la_fresh[c] = fresh[c]; doubt = 1; ok = 0 }
-	:: d_step { faults > 0 -> faults--; t_claim(c, k, fresh[c], 1, ok) }; goto cancel
+	:: d_step { faults > 0 -> faults--; t_claim(c, k, fresh[c], 1, ok); doubt = 1 }; goto quit
 	fi;
-	if :: ok -> goto held :: else -> goto head fi;
+	if
+	:: ok -> goto held
+#ifndef NO_HEAL
+	:: !ok && wr[c] && !tail -> goto heal   /* somebody passed the queue */
+#endif
+	:: else -> goto head
+	fi;
 
 held:	skip;
 	waiting[c] = 0;
@@ -268,15 +329,34 @@ held:	skip;
 	fi;
 	if :: doubt -> goto cancel :: else -> goto gone fi;
 
+quit:	skip;           /* leaves the queue, cancels where an answer was lost */
+	d_step { newest(c, n) };
+	d_step { t_quit(c, n, ok); n = 0; if :: ok && !doubt -> waiting[c] = 0 :: else -> skip fi };
+	if :: !ok -> goto quit :: ok && !doubt -> goto gone :: else -> skip fi;
 cancel:	skip;
 	d_step { cancelled[c] = 1; t_expire(c); waiting[c] = 0; ok = HAS(c) };
 	if :: ok -> d_step { t_remove(c) } :: else -> skip fi;
 	goto gone;
 lost:	skip;
+	d_step { newest(c, n) };
+	d_step { t_quit(c, n, ok); n = 0 };
+	if :: !ok -> goto lost :: else -> skip fi;
 	d_step { waiting[c] = 0; t_expire(c); if :: doubt -> ok = 1 :: else -> ok = 0 fi };
 	if :: ok -> goto cancel :: else -> skip fi;
 gone:	skip
 }
+
+#ifdef STREAM
+/* Takes a share, gives it back, and comes again. */
+proctype Stream(byte c) {
+	byte k = 1;
+	bool ok = 0;
+end:	do
+	:: d_step { !tail && ROOM(c, writer, share) -> k = LOWEST(share); t_claim(c, k, 0, 0, ok) };
+		d_step { t_remove(c) }
+	od
+}
+#endif
 
 proctype Lease() {
 end:	do
@@ -310,6 +390,7 @@ end:	do
 #endif
 	:: d_step { share[1] && faults > 0 -> faults--; unshare(1) }
 	:: d_step { writer && faults > 0 -> faults--; writer = 0 }
+	:: d_step { wr[2] && faults > 0 -> faults--; wr[2] = 0 }        /* a ticket is overdue; a tail stays behind */
 #endif
 	:: false
 	od
@@ -330,7 +411,12 @@ init {
 #ifdef LTL
 		run Beat();
 #endif
+#ifdef STREAM
+		run Stream(1);
+		for (i : 2 .. N) { run Client(i) }
+#else
 		for (i : 1 .. N) { run Client(i) }
+#endif
 		for (i : 1 .. N) { run Late(i) }
 		run Lease();
 		run Sweeper();

@@ -5,16 +5,25 @@
  * lock was handed over: acquire. When it goes without the mark, its owner died or gave up in mid-queue: scan for the newest older
  * ticket. Without anybody before it the waiter is the head and watches the record.
  *
+ * The tail is all that keeps newcomers behind the queue. A waiter that leaves as the tail puts the tail back to the ticket before it, in
+ * the transaction that deletes its own ticket. Where nobody could do that, because the newest waiter died, a waiter that finds no tail
+ * puts one back.
+ *
  *   Q1 fifo     a queueing client takes the lock only when no older waiter's ticket is there
  *   Q2 mutex    only when no record is there
  *   Q3 cancel   after a committed cancel no late acquire of that attempt commits
- *   Q4 barge    a newcomer passes the queue only after the newest waiter lost its ticket (its tail went along)
- *   live (ltl)  a live waiter gets the lock or learns that it lost its place; no run ends with a waiter asleep
+ *   Q4 barge    a newcomer passes the queue only while there is no tail because the newest waiter lost its lease
+ *   live (ltl)  a live waiter gets the lock or learns that it lost its place; no run ends with a waiter asleep; with POLL nor does a
+ *               newcomer that tries again and again, without queueing, keep the lock from it for ever
  *   drain (ltl) no ticket, tail or record of a dead or absent client stays
  *
  * Variants that must FAIL: NO_MARK (a vanished predecessor is taken for a hand-over), NO_TICKET_GUARD, NO_TAIL_GUARD, NO_SCAN (a
  * waiter without predecessor believes that it is the head), NO_LEASE, NO_SWEEPER, NO_CANCEL_GUARD, EDGE (wait for the record's
- * deletion without looking first), LATE_ENQ without OWN_LEASE
+ * deletion without looking first), LATE_ENQ without OWN_LEASE, DROP_TAIL (whoever leaves as the tail deletes it, Q4), NO_HEAL (nobody
+ * puts a missing tail back, live with POLL), QUIT_BLIND and HEAL_UNSEEN (the tail is put back to a ticket that may be gone, drain),
+ * HEAL_BLIND (the tail is put back although there is one, Q1)
+ *
+ * HELD: a client that knows nothing of the queue has the lock at first. POLL: it takes the lock again whenever it can.
  */
 #ifndef N
 #define N 3
@@ -22,18 +31,24 @@
 #ifndef FAULTS
 #define FAULTS 2        /* crashes, lost leases, lost answers, late commits, in all */
 #endif
-#define NID (N+1)
+#define OTHER (N+1)     /* who does not queue */
+#define NID (N+2)
 
 byte faults = FAULTS;
 byte rev = 0;
 byte lk = 0;                    /* who holds; 0: nobody */
+#ifdef EDGE
 byte lkdel = 0;                 /* how many times a record was removed */
+#define REMOVED lkdel++
+#else
+#define REMOVED skip
+#endif
 byte tail = 0;
 byte wr[NID];                   /* create revision of the ticket, 0: absent */
 bool mark[NID];                 /* the ticket bears the holder's mark; stays readable after the deletion, as watch events do */
 bool leased[NID];               /* the attempt's lease lives */
 bool dead[NID], waiting[NID], cancelled[NID], queued[NID];
-bool taillost = 0;              /* ghost: the newest waiter lost ticket and tail while older ones waited */
+bool taillost = 0;              /* ghost: the newest waiter lost ticket and tail while older ones waited, and nobody put a tail back yet */
 bool la_p[NID]; byte la_pred[NID];      /* acquire with open outcome */
 bool le_p[NID];                 /* try-or-enqueue with open outcome */
 
@@ -94,14 +109,61 @@ inline t_acquire(c_, p_) {
 
 /* If V(uuid)=mine Then delete record, ticket; nested If V(tail)=mine Then delete tail */
 inline t_release(c_) {
-	if :: lk == c_ -> lk = 0; lkdel++; wr[c_] = 0; if :: tail == c_ -> tail = 0 :: else -> skip fi
+	if :: lk == c_ -> lk = 0; REMOVED; wr[c_] = 0; if :: tail == c_ -> tail = 0 :: else -> skip fi
+	:: else -> skip
+	fi
+}
+
+/* The newest ticket but c's own. */
+inline newest(c_, n_, i_) {
+	n_ = 0; i_ = 1;
+	do
+	:: i_ <= N ->
+		if :: i_ != c_ && wr[i_] && (!n_ || wr[i_] > wr[n_]) -> n_ = i_ :: else -> skip fi;
+		i_++
+	:: else -> break
+	od;
+	i_ = 0
+}
+
+/* leave: If V(tail)=mine, C(ticket before)=as read Then delete the ticket, put the tail with that ticket's lease
+ * where there is no ticket before: If V(tail)=mine Then delete ticket and tail; where the tail is another's: delete the ticket */
+inline t_leave(c_, n_, ok_) {
+	ok_ = 1;
+	if
+	:: tail != c_ -> wr[c_] = 0
+#ifdef DROP_TAIL
+	:: tail == c_ -> wr[c_] = 0; tail = 0;
+#ifdef NO_HEAL
+		taillost = taillost || !NOWAITER        /* as the rule was: Q4 left this out */
+#endif
+#elif defined(QUIT_BLIND)
+	:: tail == c_ && (n_ == 0 || leased[n_]) -> wr[c_] = 0; tail = n_
+#else
+	:: tail == c_ && (n_ == 0 || (wr[n_] && leased[n_])) -> wr[c_] = 0; tail = n_
+#endif
+	:: else -> ok_ = 0
+	fi
+}
+
+/* put the tail back: If C(tail)=0, C(newest ticket)=as read Then put the tail with that ticket's lease */
+inline t_heal(n_) {
+	if
+#ifdef HEAL_BLIND
+	:: n_ && wr[n_] && leased[n_] ->
+#elif defined(HEAL_UNSEEN)
+	:: n_ && !tail && leased[n_] ->
+#else
+	:: n_ && !tail && wr[n_] && leased[n_] ->
+#endif
+		tail = n_; taillost = 0
 	:: else -> skip
 	fi
 }
 
 /* cancel: record if mine, ticket, mark the attempt; the tail stays on the lease, which is revoked after a lost answer */
 inline t_cancel(c_) {
-	if :: lk == c_ -> lk = 0; lkdel++ :: else -> skip fi;
+	if :: lk == c_ -> lk = 0; REMOVED :: else -> skip fi;
 	wr[c_] = 0;
 	cancelled[c_] = 1;
 	taillost = taillost || (tail == c_ && !NOWAITER);
@@ -124,16 +186,20 @@ inline t_expire(d_) {   /* the lease ends: ticket and tail go */
 }
 
 proctype Client(byte c) {
-	byte pred = 0, d = 0, seen = 0;
+	byte pred = 0, d = 0;
+	bool ok = 0, doubt = 0;
+#ifdef EDGE
+	byte seen = 0;
+#endif
 	d_step { leased[c] = 1; waiting[c] = 1 };
 	if
 	:: d_step { t_enqueue(c, pred) };
 		if :: lk == c -> goto held :: else -> skip fi
 	:: d_step { faults > 0 -> faults--; dead[c] = 1; t_enqueue(c, pred) }; goto gone
 #ifdef LATE_ENQ
-	:: d_step { faults > 0 -> faults--; le_p[c] = 1 }; goto cancel
+	:: d_step { faults > 0 -> faults--; le_p[c] = 1; doubt = 1 }; goto quit
 #endif
-	:: d_step { faults > 0 -> faults--; t_enqueue(c, pred) }; goto cancel   /* answer lost, gives up */
+	:: d_step { faults > 0 -> faults--; t_enqueue(c, pred); doubt = 1 }; goto quit  /* answer lost, gives up */
 	fi;
 	if :: pred == 0 -> goto scan :: else -> skip fi;
 
@@ -146,8 +212,11 @@ wait:	skip;           /* behind pred; both tickets are watched */
 #else
 		if :: mark[pred] -> goto take :: else -> goto scan fi
 #endif
+#ifndef NO_HEAL
+	:: wr[c] && !tail -> goto heal
+#endif
 	:: d_step { faults > 0 -> faults--; dead[c] = 1 }; goto gone
-	:: d_step { faults > 0 -> faults-- }; goto cancel
+	:: d_step { faults > 0 -> faults-- }; goto quit
 	fi;
 
 scan:	skip;
@@ -164,7 +233,10 @@ scan:	skip;
 		:: else -> break
 		od;
 #endif
-		d = 0; seen = lkdel
+		d = 0;
+#ifdef EDGE
+		seen = lkdel
+#endif
 	};
 	if :: !wr[c] -> goto lost :: pred && wr[c] -> goto wait :: else -> goto head fi;
 
@@ -176,18 +248,36 @@ head:	skip;           /* nobody before me: the record is watched */
 #else
 	:: wr[c] && !lk -> goto take
 #endif
+#ifndef NO_HEAL
+	:: wr[c] && !tail -> goto heal
+#endif
 	:: d_step { faults > 0 -> faults--; dead[c] = 1 }; goto gone
+	:: d_step { faults > 0 -> faults-- }; goto quit
 	fi;
 
+heal:	skip;           /* nothing keeps newcomers behind this waiter */
+	d_step { newest(0, pred, d) };
+	d_step { t_heal(pred); pred = 0 };
+	goto scan;
+
 take:	if
-	:: d_step { t_acquire(c, pred); seen = lkdel };
+	:: d_step { t_acquire(c, pred);
+#ifdef EDGE
+		seen = lkdel
+#endif
+		};
 		if
 		:: lk == c -> goto held
 		:: lk != c && !wr[c] -> goto lost
-		:: else -> pred = 0; goto head
+#ifndef NO_HEAL
+		:: lk != c && wr[c] && !tail -> pred = 0; goto heal      /* somebody passed the queue */
+		:: lk != c && wr[c] && tail -> pred = 0; goto head
+#else
+		:: lk != c && wr[c] -> pred = 0; goto head
+#endif
 		fi
-	:: d_step { faults > 0 -> faults--; t_acquire(c, pred) }; goto cancel
-	:: d_step { faults > 0 && !la_p[c] -> faults--; la_p[c] = 1; la_pred[c] = pred }; goto cancel
+	:: d_step { faults > 0 -> faults--; t_acquire(c, pred); doubt = 1 }; goto quit
+	:: d_step { faults > 0 && !la_p[c] -> faults--; la_p[c] = 1; la_pred[c] = pred; doubt = 1 }; goto quit
 	fi;
 
 held:	waiting[c] = 0;
@@ -197,11 +287,16 @@ held:	waiting[c] = 0;
 	:: d_step { faults > 0 -> faults--; dead[c] = 1 }; goto gone
 	fi;
 
-cancel:	skip;
+quit:	skip;           /* leaves the queue, cancels where an answer was lost */
+	d_step { newest(c, pred, d) };
+	d_step { t_leave(c, pred, ok); pred = 0; if :: ok && !doubt -> waiting[c] = 0 :: else -> skip fi };
+	if :: !ok -> goto quit :: ok && !doubt -> goto gone :: else -> skip fi;
 	d_step { t_cancel(c); waiting[c] = 0 };
 	goto gone;
 lost:	skip;           /* revokes its lease: a tail may still hang on it */
-	d_step { waiting[c] = 0; t_expire(c) };
+	d_step { newest(c, pred, d) };
+	d_step { t_leave(c, pred, ok); pred = 0; if :: ok -> waiting[c] = 0; t_expire(c) :: else -> skip fi };
+	if :: !ok -> goto lost :: else -> skip fi;
 gone:	skip
 }
 
@@ -239,12 +334,29 @@ end:	do
 proctype Sweeper() {
 end:	do
 #ifndef NO_SWEEPER
-	:: d_step { lk && (dead[lk] || cancelled[lk]) -> wr[lk] = 0; lk = 0; lkdel++ }
-	:: d_step { lk && faults > 0 -> faults--; wr[lk] = 0; lk = 0; lkdel++ }
+	:: d_step { lk && (dead[lk] || cancelled[lk]) -> wr[lk] = 0; lk = 0; REMOVED }
+	:: d_step { lk && lk != OTHER && faults > 0 -> faults--; wr[lk] = 0; lk = 0; REMOVED }
+	:: d_step { wr[1] && !mark[1] && faults > 0 -> faults--; wr[1] = 0 }    /* a ticket is overdue; a tail stays behind */
+	:: d_step { wr[2] && !mark[2] && faults > 0 -> faults--; wr[2] = 0 }
 #endif
 	:: false
 	od
 }
+
+#if defined(HELD) || defined(POLL)
+/* Who knows nothing of the queue, or never waits in it. */
+proctype Other() {
+#ifdef HELD
+	d_step { lk = 0; REMOVED };
+#endif
+#ifdef POLL
+end:	do
+	:: d_step { !lk && !tail -> assert(NOWAITER || taillost); lk = OTHER };         /* Q4 */
+		d_step { lk = 0; REMOVED }
+	od
+#endif
+}
+#endif
 
 #ifdef LTL
 bool beat = 0;
@@ -265,6 +377,12 @@ init {
 		for (i : 1 .. N) { run Late(i) }
 		run Lease();
 		run Sweeper();
+#if defined(HELD) || defined(POLL)
+		run Other();
+#endif
+#ifdef HELD
+		lk = OTHER;
+#endif
 		i = 0
 	}
 }

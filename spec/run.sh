@@ -58,6 +58,16 @@ breaks queue safety -DLATE_ENQ -DOWN_LEASE -DNO_CANCEL_GUARD
 breaks queue drain -DFAULTS=1 -DN=2 -DNO_SWEEPER
 breaks queue drain -DFAULTS=1 -DN=2 -DLATE_ENQ
 
+# The same with a third one who passes the queue wherever it can: starvation. The last of them is the rule of once: whoever left as the tail
+# deleted it, and nobody put one back.
+passes queue safety -DFAULTS=2 -DN=2 -DPOLL -DHELD
+passes queue live -DFAULTS=2 -DN=2 -DPOLL -DHELD
+breaks queue safety -DFAULTS=1 -DN=2 -DPOLL -DHELD -DDROP_TAIL
+breaks queue safety -DFAULTS=1 -DN=4 -DHELD -DHEAL_BLIND
+breaks queue drain -DFAULTS=1 -DN=2 -DHELD -DQUIT_BLIND
+breaks queue live -DFAULTS=1 -DN=2 -DPOLL -DHELD -DNO_HEAL
+breaks queue live -DFAULTS=1 -DN=2 -DPOLL -DHELD -DNO_HEAL -DDROP_TAIL
+
 # Permits, readers and writers.
 for mix in 1 2 3; do passes permits safety -DFAULTS=2 -DMIX=$mix; done
 passes permits safety -DFAULTS=1 -DMIX=1 -DNO_SLOT_GUARD
@@ -67,6 +77,14 @@ passes permits drain -DFAULTS=2 -DMIX=4
 for mutant in NO_RANGE_GUARD STALE_CLAIM NO_TICKET_GUARD NO_TAIL_GUARD NO_CANCEL_GUARD; do breaks permits safety -DFAULTS=1 -DMIX=1 -D$mutant; done
 for mutant in NO_RANGE_GUARD NO_LOCK_GUARD NO_SLOT_GUARD JOIN_IN_DOUBT; do breaks permits safety -DFAULTS=1 -DMIX=2 -D$mutant; done
 breaks permits drain -DFAULTS=1 -DMIX=4 -DNO_SWEEPER
+
+# Starvation of a heavy weight and of a writer, as above.
+for mix in 1 2; do
+	passes permits live -DFAULTS=1 -DMIX=$mix -DSTREAM
+	breaks permits live -DFAULTS=1 -DMIX=$mix -DSTREAM -DNO_HEAL
+	breaks permits live -DFAULTS=1 -DMIX=$mix -DSTREAM -DNO_HEAL -DDROP_TAIL
+done
+breaks permits safety -DFAULTS=1 -DMIX=2 -DSTREAM -DDROP_TAIL
 
 # When a deadline may be called passed.
 passes grace safety
@@ -89,6 +107,7 @@ if [ "$full" = full ]; then
 	passes queue safety -DFAULTS=2 -DN=4
 	passes queue live -DFAULTS=1
 	passes queue drain -DFAULTS=1
+	breaks queue drain -DFAULTS=2 -DHELD -DHEAL_UNSEEN
 	for mix in 1 2 3; do passes permits safety -DFAULTS=3 -DMIX=$mix; done
 	for mix in 1 2 3; do passes permits live -DFAULTS=1 -DMIX=$mix; done
 	passes permits drain -DFAULTS=1 -DMIX=1

@@ -69,6 +69,37 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 	}
 }
 
+// An etcd that refuses connections is waited for as a holder is: the command runs when it is back.
+func TestRunWaitsForAnEtcdThatIsAway(t *testing.T) {
+	server := etcdtest.Start(t)
+	server.Stop()
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	run := exec.Command("mutexctl", "run", "l", "--wait", "120s", "--", "true")
+	run.Stderr = said
+	run.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+server.Endpoint())
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(enough); ; time.Sleep(10 * time.Millisecond) {
+		if text, err := os.ReadFile(said.Name()); err == nil && strings.Contains(string(text), "refused") {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("it does not say that it waits")
+		}
+	}
+	server.Restart(t)
+	err = run.Wait()
+	text, _ := os.ReadFile(said.Name())
+	if err != nil || strings.Count(string(text), "\n") != 1 || !strings.Contains(string(text), "mutexctl run: waiting: etcd is unreachable") {
+		t.Errorf("run ended with %v and said:\n%s", err, text)
+	}
+}
+
 func TestAnEtcdThatDoesNotAnswerIsUnknownToNagios(t *testing.T) {
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())

@@ -66,11 +66,15 @@ func (p *periodFlags) next(start time.Time) time.Time {
 
 // once runs the command unless its period is used up. While an earlier run has the lock it waits, and then looks again.
 func (j *job) once() error {
-	if err := j.s.prove(j.signals.ctx); err != nil {
-		return err
-	}
 	ctx, stop := j.wait.bound(j.signals.ctx)
 	defer stop()
+	asking := ctx
+	if j.wait.none() {
+		asking = j.signals.ctx
+	}
+	if err := j.s.reach(asking, j.wait); err != nil {
+		return err
+	}
 	for {
 		var (
 			c         *child

@@ -31,8 +31,8 @@ func newRun(a *app) *cobra.Command {
 		Short: "Run a command while holding a lock",
 		Long: `Take the lock, run the command, give the lock back, and end with the command's status.
 
-While the lock is held by another, run waits (--wait) in line and says on stderr who holds it and how many are before. While the
-command runs, the lock is extended, for --max-hold at most. People are alerted when the command runs longer than --expect: that
+While the lock is held by another, run waits (--wait) in line and says on stderr who holds it and how many are before. Where --wait is
+given, an etcd that can not be reached is waited for, too. While the command runs, the lock is extended, for --max-hold at most. People are alerted when the command runs longer than --expect: that
 it is alive does not put the alert off, only "mutexctl alive" does.
 
 With --semaphore N at most N run at a time on all machines together; all should give the same N. With --shared many read at a time,

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -62,6 +64,40 @@ func (s *session) prove(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// reach is prove. Whoever asked to wait waits for an etcd that is away, too, until ctx ends, and is told so once.
+func (s *session) reach(ctx context.Context, wait patience) error {
+	var away error
+	for {
+		err := s.prove(ctx)
+		switch {
+		case err == nil || !wait.outlasts():
+			return err
+		case away != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return fmt.Errorf("gave up waiting: %w", away)
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return errors.New("gave up waiting: etcd did not answer in time")
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !isAway(err):
+			return err
+		case away == nil:
+			s.app.mention("waiting: %v", err)
+		}
+		away = err
+		sleep(ctx, time.Second)
+		s.client.ActiveConnection().ResetConnectBackoff() // else gRPC would soon try it once in two minutes
+	}
+}
+
+// isAway reports whether etcd may answer if it is asked again.
+func isAway(err error) bool {
+	switch etcdconn.Classify(err) {
+	case etcdconn.Unreachable, etcdconn.Timeout, etcdconn.NoLeader, etcdconn.Overloaded:
+		return true
+	}
+	return false
 }
 
 func (s *session) close() { _ = s.client.Close() } // nothing is left to be sent

@@ -7,24 +7,32 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // take takes the lock, waiting for it as long as is wanted.
 func (s *session) take(ctx context.Context, locks *mutex.Client, name string, t *takeFlags) (*mutex.Lock, error) {
-	if err := s.prove(ctx); err != nil {
+	if !t.wait.none() {
+		var stop context.CancelFunc
+		ctx, stop = t.wait.bound(ctx)
+		defer stop()
+	}
+	if err := s.reach(ctx, t.wait); err != nil {
 		return nil, err
 	}
 	lock, err := locks.TryLock(ctx, name)
 	held, isHeld := errors.AsType[*mutex.HeldError](err)
-	if !isHeld {
+	switch {
+	case isHeld:
+		if err := t.worthWaiting(held); err != nil {
+			return nil, err
+		}
+	case err == nil || !t.wait.outlasts() || ctx.Err() != nil || !isAway(err):
 		return lock, s.takeError(ctx, name, err)
+	default: // etcd went away just now, and the lock is waited for through that
+		s.app.mention("waiting: %s", etcdconn.Explain(err))
 	}
-	if err := t.worthWaiting(held); err != nil {
-		return nil, err
-	}
-	ctx, stop := t.wait.bound(ctx)
-	defer stop()
 	tell := &teller{tell: func(w mutex.Waiting) { s.app.mention("waiting: %v", t.standing(w)) }}
 	defer tell.stop()
 	lock, err = locks.Lock(ctx, name, mutex.OnWait(tell.hear))

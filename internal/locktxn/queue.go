@@ -1,6 +1,9 @@
 package locktxn
 
 import (
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -68,7 +71,8 @@ func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 // TakeTurn takes the lock for the first in the queue. before is who was before it, and is gone; empty for nobody. The ticket
 // stays, with the mark of a holder: its deletion hands the lock over.
 //
-// Else it reads the record and the ticket: without the ticket the place is lost.
+// Else it reads the record, the ticket and the tail: without the ticket the place is lost, without the tail newcomers pass the queue,
+// see [RestoreTail].
 func TakeTurn(l metadata.Layout, p Place, before string, fields []metadata.Field, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
 	t := take(l, p.Lock, p.UUID, fields)
 	key := l.Ticket(p.Lock, p.UUID)
@@ -78,28 +82,35 @@ func TakeTurn(l metadata.Layout, p Place, before string, fields []metadata.Field
 	}
 	ticket.Holding, ticket.TimeoutAt = true, metadata.Time{}
 	t.Then = append(t.Then, clientv3.OpPut(key, metadata.Marshal(ticket), clientv3.WithLease(lease)))
-	t.Else = append(t.Else, clientv3.OpGet(key))
+	t.Else = append(t.Else, clientv3.OpGet(key), tailKey(l, p.Lock))
 	return t
 }
 
-// LookAhead reads what a waiter must know. While who is before it is there: both tickets, its own first. Otherwise its own ticket,
-// the lock's uuid key and the newest ticket that is older than its own: none means that it is the first.
+// LookAhead reads what a waiter must know. While who is before it is there: both tickets, its own first, and the tail. Otherwise its own
+// ticket, the lock's uuid key, the tail and the newest ticket that is older than its own: none means that it is the first.
 //
 // The last of these reads the whole queue in etcd, so it is for those who do not know who is before them.
 func LookAhead(l metadata.Layout, p Place, before string) Txn {
-	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
-	t := Txn{Then: []clientv3.Op{own, clientv3.OpGet(l.Field(p.Lock, metadata.FieldUUID)), older(l, p, clientv3.WithLimit(1))}}
+	t := LookAtLock(l, p)
+	own, tail := t.Then[0], t.Then[2]
+	t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1)))
 	if before != "" {
 		ticket := l.Ticket(p.Lock, before)
 		t.If = []clientv3.Cmp{absent(ticket)}
-		t.Else = []clientv3.Op{own, clientv3.OpGet(ticket)}
+		t.Else = []clientv3.Op{own, clientv3.OpGet(ticket), tail}
 	}
 	return t
 }
 
-// LookAtLock is LookAhead of who is known to be the first: it reads its own ticket and the lock's uuid key.
+// LookAtLock is LookAhead of who is known to be the first: it reads its own ticket, the lock's uuid key and the tail.
 func LookAtLock(l metadata.Layout, p Place) Txn {
-	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Ticket(p.Lock, p.UUID)), clientv3.OpGet(l.Field(p.Lock, metadata.FieldUUID))}}
+	own, uuid := clientv3.OpGet(l.Ticket(p.Lock, p.UUID)), clientv3.OpGet(l.Field(p.Lock, metadata.FieldUUID))
+	return Txn{Then: []clientv3.Op{own, uuid, tailKey(l, p.Lock)}}
+}
+
+// tailKey reads whether there is a tail.
+func tailKey(l metadata.Layout, lock string) clientv3.Op {
+	return clientv3.OpGet(l.Tail(lock), clientv3.WithKeysOnly())
 }
 
 // older reads the tickets that are older than p, newest first.
@@ -114,10 +125,106 @@ func tickets(l metadata.Layout, lock string, opts ...clientv3.OpOption) clientv3
 	return clientv3.OpGet(queue+"/", append(opts, clientv3.WithRange(clientv3.GetPrefixRangeEnd(queue)))...)
 }
 
-// Leave gives a place in the queue up, of a waiter or of one that held the lock, and reads what a person who waited wants to know:
-// the record and the keys of who is before it.
-func Leave(l metadata.Layout, p Place) Txn {
-	return Txn{Then: append([]clientv3.Op{read(l, p.Lock), older(l, p, clientv3.WithKeysOnly())}, leave(l, p.Lock, p.UUID)...)}
+// Leave gives the place of a waiter up, unless it is the tail, and reads the rest. As the tail it reads the rest, then the two newest
+// tickets: whoever leaves as the tail puts the tail back to the ticket before it, see [Newest] and [LeaveAsTail].
+func Leave(l metadata.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
+	return Txn{
+		If:   []clientv3.Cmp{isTail(l, lock, uuid)},
+		Then: slices.Concat(rest, []clientv3.Op{newest(l, lock, 2)}),
+		Else: slices.Concat(rest, []clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}),
+	}
+}
+
+// Last is the newest ticket of a queue, which its tail names. The zero Last is none.
+type Last struct {
+	UUID     string
+	Revision int64 // create revision of the ticket
+	Lease    clientv3.LeaseID
+}
+
+// Newest is the newest of the tickets in an answer, which has the newest first, but for the ticket of this uuid.
+func Newest(l metadata.Layout, tickets []*mvccpb.KeyValue, but string) Last {
+	for _, kv := range tickets {
+		if id := l.Parse(string(kv.Key)).ID; id != but {
+			return Last{UUID: id, Revision: kv.CreateRevision, Lease: clientv3.LeaseID(kv.Lease)}
+		}
+	}
+	return Last{}
+}
+
+// LeaveAsTail gives the place of the newest waiter up and puts the tail back to the ticket before it, with the lease of that ticket. Without
+// one the queue is empty then, and the tail goes.
+//
+// When it fails one of the two is not what it was. When it is refused because the lease is gone, so is the ticket before it, or about to be.
+func LeaveAsTail(l metadata.Layout, lock, uuid string, before Last) Txn {
+	t := Txn{If: []clientv3.Cmp{isTail(l, lock, uuid)}, Then: []clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}}
+	if before.Revision == 0 {
+		t.Then = append(t.Then, clientv3.OpDelete(l.Tail(lock)))
+		return t
+	}
+	t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(l.Ticket(lock, before.UUID)), "=", before.Revision))
+	t.Then = append(t.Then, clientv3.OpPut(l.Tail(lock), before.UUID, clientv3.WithLease(before.Lease)))
+	return t
+}
+
+// LeaveBare gives the place of a waiter up, and the tail where that is its own: the way out when etcd refuses puts for want of space.
+// Newcomers pass the queue until one of those who wait restores the tail.
+func LeaveBare(l metadata.Layout, lock, uuid string) Txn {
+	return Txn{Then: leave(l, lock, uuid)}
+}
+
+// LookForTail reads the tail and the newest ticket.
+func LookForTail(l metadata.Layout, lock string) Txn {
+	return Txn{Then: []clientv3.Op{tailKey(l, lock), newest(l, lock, 1)}}
+}
+
+// RestoreTail puts a tail where there is none, although somebody waits: the newest waiter died, and its lease took the tail along. The newest
+// ticket is the one that was seen as such: whoever joined since put a tail.
+func RestoreTail(l metadata.Layout, lock string, last Last) Txn {
+	return Txn{
+		If: []clientv3.Cmp{
+			absent(l.Tail(lock)),
+			clientv3.Compare(clientv3.CreateRevision(l.Ticket(lock, last.UUID)), "=", last.Revision),
+		},
+		Then: []clientv3.Op{clientv3.OpPut(l.Tail(lock), last.UUID, clientv3.WithLease(last.Lease))},
+	}
+}
+
+// Known is what a waiter knows of the holders of a lock.
+type Known struct {
+	Lock     string
+	Token    int64 // of the record of the lock; 0 where there was none
+	Shares   bool  // several can hold it
+	Revision int64 // at which they were read
+}
+
+// StandingStill asks whether a waiter knows all: as long as the holders are the same, or fewer of those who have a share, it counts the keys of
+// the shares where several can hold the lock, else it reads the holders. In both cases it then counts each of these tickets: 1 or 0.
+func StandingStill(l metadata.Layout, k Known, tickets []string) Txn {
+	t := Txn{
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, metadata.FieldUUID)), "=", k.Token)},
+		Else: []clientv3.Op{read(l, k.Lock)},
+	}
+	if k.Shares {
+		from, end := l.Shares(k.Lock)
+		t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(from).WithRange(end), "<", k.Revision+1))
+		t.Then = append(t.Then, clientv3.OpGet(from, clientv3.WithRange(end), clientv3.WithCountOnly()))
+		t.Else = holders(l, k.Lock)
+	}
+	for _, uuid := range tickets {
+		count := clientv3.OpGet(l.Ticket(k.Lock, uuid), clientv3.WithCountOnly())
+		t.Then, t.Else = append(t.Then, count), append(t.Else, count)
+	}
+	return t
+}
+
+// newest reads so many of the newest tickets, the newest first. Without their values etcd would not tell their leases.
+func newest(l metadata.Layout, lock string, n int64) clientv3.Op {
+	return tickets(l, lock, clientv3.WithLimit(n), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))
+}
+
+func isTail(l metadata.Layout, lock, uuid string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(l.Tail(lock)), "=", uuid)
 }
 
 // Standing reads the record and the keys of who is before p in the queue.
@@ -125,12 +232,11 @@ func Standing(l metadata.Layout, p Place) Txn {
 	return Txn{Then: []clientv3.Op{read(l, p.Lock), older(l, p, clientv3.WithKeysOnly())}}
 }
 
-// leave deletes the ticket, and the tail if that is the attempt's own.
+// leave deletes the ticket, and the tail if that is the attempt's own: then nobody else waits, where the attempt is the first.
 func leave(l metadata.Layout, lock, uuid string) []clientv3.Op {
-	tail := l.Tail(lock)
 	return []clientv3.Op{
 		clientv3.OpDelete(l.Ticket(lock, uuid)),
-		clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(tail), "=", uuid)}, []clientv3.Op{clientv3.OpDelete(tail)}, nil),
+		clientv3.OpTxn([]clientv3.Cmp{isTail(l, lock, uuid)}, []clientv3.Op{clientv3.OpDelete(l.Tail(lock))}, nil),
 	}
 }
 
@@ -141,7 +247,7 @@ func HandOver(l metadata.Layout, h Hold) Txn {
 	return t
 }
 
-// CancelQueued is Cancel of an attempt that may stand in line.
+// CancelQueued is Cancel of an attempt that may stand in line. It has tried to leave before: a tail of its own is one that came late.
 func CancelQueued(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	t := Cancel(l, lock, uuid, lease)
 	t.Then = append(t.Then, leave(l, lock, uuid)...)

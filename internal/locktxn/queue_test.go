@@ -77,7 +77,7 @@ func TestEnqueueSentAgain(t *testing.T) {
 		t.Errorf("told of a ticket of revision %d behind %q, want %d and not to know", revision, before, place.Revision)
 	}
 	s.done("release", locktxn.Release(s.l, h))
-	s.commit(locktxn.Leave(s.l, behind)) // takes the tail along
+	s.commit(locktxn.LeaveBare(s.l, "a", behind.UUID)) // takes the tail along
 	s.refused("enqueue, sent again, of a lock that is free and has no tail", s.enqueue("a", attempt(1), lease))
 
 	s.done("enqueue that takes a free lock", s.enqueue("b", attempt(3), lease))
@@ -128,17 +128,66 @@ func TestLookAhead(t *testing.T) {
 	resp := s.commit(locktxn.LookAhead(s.l, three, two.UUID))
 	want("own ticket", resp, 0, ".queue/a/"+attempt(5))
 	want("the one before", resp, 1, ".queue/a/"+attempt(2))
-	s.commit(locktxn.Leave(s.l, two))
+	s.commit(locktxn.Leave(s.l, "a", two.UUID))
 	resp = s.commit(locktxn.LookAhead(s.l, three, two.UUID))
 	want("the lock", resp, 1, "a/uuid")
-	want("the newest one before", resp, 2, ".queue/a/"+attempt(9))
+	want("the tail", resp, 2, ".queue/a/.tail")
+	want("the newest one before", resp, 3, ".queue/a/"+attempt(9))
 	resp = s.commit(locktxn.LookAhead(s.l, one, ""))
-	want("before the first", resp, 2)
+	want("before the first", resp, 3)
 	resp = s.commit(locktxn.Standing(s.l, three))
 	want("all before", resp, 1, ".queue/a/"+attempt(9))
 	resp = s.commit(locktxn.Queue(s.l, "a"))
 	want("the whole queue", resp, 0, ".queue/a/"+attempt(5), ".queue/a/"+attempt(9))
 	want("the tail", resp, 1, ".queue/a/.tail")
+}
+
+func TestTailIsPutBack(t *testing.T) {
+	s := start(t)
+	lease, other := s.lease(), s.lease()
+	s.hold("a", mine)
+	s.queued("a", attempt(9), "", other)
+	s.queued("a", attempt(2), attempt(9), lease)
+	s.queued("a", attempt(5), attempt(2), lease)
+	tail := func() (string, clientv3.LeaseID) {
+		t.Helper()
+		r, err := s.etcd.Get(t.Context(), s.l.Tail("a"))
+		if err != nil || len(r.Kvs) != 1 {
+			t.Fatal("the tail", r, err)
+		}
+		return string(r.Kvs[0].Value), clientv3.LeaseID(r.Kvs[0].Lease)
+	}
+	before := func(resp *clientv3.TxnResponse, op int, but string) locktxn.Last {
+		return locktxn.Newest(s.l, resp.Responses[op].GetResponseRange().Kvs, but)
+	}
+
+	resp := s.done("leave as the tail", locktxn.Leave(s.l, "a", attempt(5), locktxn.LookForTail(s.l, "a").Then[0]))
+	two := before(resp, 1, attempt(5))
+	if len(s.keys(".queue/a/"+attempt(5))) != 1 || two.UUID != attempt(2) || two.Lease != lease {
+		t.Errorf("the tail has left, or the one before it is %+v", two)
+	}
+	s.commit(locktxn.Leave(s.l, "a", attempt(2))) // in the middle
+	s.refused("put the tail back to who left meanwhile", locktxn.LeaveAsTail(s.l, "a", attempt(5), two))
+	resp = s.done("leave as the tail", locktxn.Leave(s.l, "a", attempt(5)))
+	nine := before(resp, 0, attempt(5))
+	s.done("put the tail back", locktxn.LeaveAsTail(s.l, "a", attempt(5), nine))
+	s.refused("put it back again", locktxn.LeaveAsTail(s.l, "a", attempt(5), nine))
+	if uuid, of := tail(); uuid != attempt(9) || of != other {
+		t.Errorf("the tail is %s with lease %x", uuid, of)
+	}
+
+	s.refused("restore a tail that is there", locktxn.RestoreTail(s.l, "a", nine))
+	s.commit(locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(s.l.Tail("a"))}})
+	seen := before(s.commit(locktxn.LookForTail(s.l, "a")), 1, "")
+	s.refused("restore the tail of a ticket that is gone", locktxn.RestoreTail(s.l, "a", two))
+	s.done("restore the tail", locktxn.RestoreTail(s.l, "a", seen))
+	if uuid, of := tail(); uuid != attempt(9) || of != other {
+		t.Errorf("the tail is %s with lease %x", uuid, of)
+	}
+	s.done("leave as the only one", locktxn.LeaveAsTail(s.l, "a", attempt(9), locktxn.Last{}))
+	if left := s.keys(".queue/"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
 }
 
 func TestTailBehindWhichNobodyQueues(t *testing.T) {

@@ -40,6 +40,9 @@ func holders(l metadata.Layout, lock string) []clientv3.Op {
 	return []clientv3.Op{read(l, lock), clientv3.OpGet(from, clientv3.WithRange(end))}
 }
 
+// Holders reads the record of the lock and those of all shares.
+func Holders(l metadata.Layout, lock string) Txn { return Txn{Then: holders(l, lock)} }
+
 // AcquireShare makes the claim if nobody queues (unless barge is set). Else it reads the holders and the tail.
 func AcquireShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, barge bool) Txn {
 	t := claim(l, c, uuid, fields)
@@ -81,28 +84,30 @@ func Join(l metadata.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 // TakeShare makes the claim of the first in the queue, and ends its ticket: the next in line is the first then, and there may be room
 // for it too.
 //
-// Else it reads the holders and the ticket: without that, and without a hold, the place is lost.
+// Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the place is lost; without the tail newcomers
+// pass the queue, see [RestoreTail].
 func TakeShare(l metadata.Layout, c Claim, p Place, fields []metadata.Field) Txn {
 	t := claim(l, c, p.UUID, fields)
 	ticket := l.Ticket(p.Lock, p.UUID)
 	t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(ticket), "=", p.Revision))
 	t.Then = append(t.Then, leave(l, p.Lock, p.UUID)...)
-	t.Else = append(t.Else, clientv3.OpGet(ticket))
+	t.Else = append(t.Else, clientv3.OpGet(ticket), tailKey(l, p.Lock))
 	return t
 }
 
-// LookAtShares reads what a waiter must know. While who is before it is there: its own ticket and that one's. Otherwise the holders, its
-// own ticket and the newest ticket that is older: none means that it is the first. Who knows that it is needs no look for others.
+// LookAtShares reads what a waiter must know. While who is before it is there: its own ticket, that one's and the tail. Otherwise the holders,
+// its own ticket, the tail and the newest ticket that is older: none means that it is the first. Who knows that it is needs no look for
+// others.
 func LookAtShares(l metadata.Layout, p Place, before string, first bool) Txn {
-	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
-	t := Txn{Then: append(holders(l, p.Lock), own)}
+	own, tail := clientv3.OpGet(l.Ticket(p.Lock, p.UUID)), tailKey(l, p.Lock)
+	t := Txn{Then: append(holders(l, p.Lock), own, tail)}
 	if !first {
 		t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1), clientv3.WithKeysOnly()))
 	}
 	if before != "" {
 		ticket := l.Ticket(p.Lock, before)
 		t.If = []clientv3.Cmp{absent(ticket)}
-		t.Else = []clientv3.Op{own, clientv3.OpGet(ticket, clientv3.WithKeysOnly())}
+		t.Else = []clientv3.Op{own, clientv3.OpGet(ticket, clientv3.WithKeysOnly()), tail}
 	}
 	return t
 }
@@ -110,13 +115,6 @@ func LookAtShares(l metadata.Layout, p Place, before string, first bool) Txn {
 // StandingShare reads the holders and the keys of who is before p in the queue.
 func StandingShare(l metadata.Layout, p Place) Txn {
 	return Txn{Then: append(holders(l, p.Lock), older(l, p, clientv3.WithKeysOnly()))}
-}
-
-// LeaveShare gives a place in the queue up and reads what [StandingShare] does.
-func LeaveShare(l metadata.Layout, p Place) Txn {
-	t := StandingShare(l, p)
-	t.Then = append(t.Then, leave(l, p.Lock, p.UUID)...)
-	return t
 }
 
 // CancelShare sees to it that no late send of the attempt can commit, and that it stands in no queue. It reads the holders: a record of

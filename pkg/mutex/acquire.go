@@ -35,8 +35,13 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	defer func(began time.Time) { a.waited(began, l, err) }(time.Now())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
 	a.asking(ctx)
+	done, ok := c.beginWait()
+	if !ok {
+		return nil, a.explain(ErrClosed)
+	}
+	defer done()
+	defer context.AfterFunc(c.waits, func() { cancel(ErrClosed) })()
 	if a.set.barge {
 		return a.barge(ctx, b)
 	}
@@ -231,6 +236,9 @@ func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (answer, err
 
 // abandon leaves a uuid whose sendings may still be committed to the background and goes on with a new one.
 func (a *acquisition) abandon() {
+	if a.line.lease != nil {
+		a.c.leaveLater(a.lock, a.draft.UUID)
+	}
 	if a.set.kind.shared() {
 		a.c.cancelShareLater(a.lock, a.draft.UUID)
 	} else {

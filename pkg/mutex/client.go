@@ -59,6 +59,8 @@ type Client struct {
 
 	ctx     context.Context // ends with Close; its cause is [ErrClosed]
 	cancel  context.CancelCauseFunc
+	waits   context.Context // ends when Close begins: who waits for a lock leaves the queue while there are still the means
+	giveUps context.CancelCauseFunc
 	streams atomic.Int64 // which of etcd's watch streams to use, see follow
 
 	began       time.Time
@@ -70,9 +72,11 @@ type Client struct {
 	traces traces
 	holds  holds
 
-	mu     sync.Mutex
-	closed bool
-	wg     sync.WaitGroup // goroutines of holds and chores
+	mu      sync.Mutex
+	closing bool           // nothing is taken any more
+	closed  bool           // nothing is begun in the background any more
+	waiting sync.WaitGroup // calls that wait for a lock
+	wg      sync.WaitGroup // goroutines of holds and chores
 }
 
 // New returns a client of the locks that etcd keeps below the prefix. It asks etcd nothing. The etcd client stays the caller's:
@@ -91,6 +95,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	}
 	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid(), began: time.Now()}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
 	if _, _, err := c.newAcquisition("check", nil); err != nil {
 		return nil, fmt.Errorf("mutex: options: %w", err)
 	}
@@ -129,19 +134,25 @@ func (o *Options) complete() error {
 // Prefix is where the locks live in etcd, with its final "/".
 func (c *Client) Prefix() string { return c.layout.Prefix() }
 
-// Close ends the client. It waits, at most for the request timeout, for the clean-up of acquisitions that were given up, and
-// tells how many it could not finish, and as long at most for hooks that still run. Holds that were not unlocked stay held until they are auto-unlocked, as when a process
+// Close ends the client. Those who wait for a lock leave the queue, and their calls end with [ErrClosed]. It waits, at most for the request
+// timeout, for them and for the clean-up of acquisitions that were given up, and tells how many it could not finish, and as long at most for
+// hooks that still run. Holds that were not unlocked stay held until they are auto-unlocked, as when a process
 // dies: their contexts end with [ErrClosed], and their Unlock still works.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	first := !c.closed
-	c.closed = true
+	first := !c.closing
+	c.closing = true
 	c.mu.Unlock()
 	if !first {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
+	c.giveUps(ErrClosed)
+	ends(ctx, &c.waiting)
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
 	left := c.chores.drain(ctx)
 	c.closeLeases(ctx)
 	c.cancel(ErrClosed)
@@ -154,14 +165,30 @@ func (c *Client) Close() error {
 
 // rest waits for what the client runs in the background, but not for ever: a hook there may be what closes it.
 func (c *Client) rest() {
+	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
+	defer cancel()
+	ends(ctx, &c.wg)
+}
+
+// ends waits until all have ended, or ctx has.
+func ends(ctx context.Context, all *sync.WaitGroup) {
 	ended := make(chan struct{})
-	go func() { c.wg.Wait(); close(ended) }()
-	late := time.NewTimer(c.opts.RequestTimeout)
-	defer late.Stop()
+	go func() { all.Wait(); close(ended) }()
 	select {
 	case <-ended:
-	case <-late.C:
+	case <-ctx.Done():
 	}
+}
+
+// beginWait counts one more call that waits for a lock, until done, unless the client is closed.
+func (c *Client) beginWait() (done func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return nil, false
+	}
+	c.waiting.Add(1)
+	return c.waiting.Done, true
 }
 
 // spawn runs f in a goroutine that Close waits for, unless the client is closed.
@@ -175,8 +202,9 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
+// isClosed reports whether Close has begun.
 func (c *Client) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.closed
+	return c.closing
 }

@@ -45,12 +45,12 @@
 //
 // [Client.Lock] queues. Each waiter has a ticket in etcd, which people see, and follows the one before it: a release wakes one waiter
 // however many there are, and a hold that was waited for takes four requests at any length of the queue. [OnWait] tells holder and
-// place meanwhile, and so does the [*HeldError] of who gives up.
+// place meanwhile, by one small request a second at most, and so does the [*HeldError] of who gives up.
 //
 // A waiter that dies costs those behind it at most the ten seconds that its lease lives on. One that was cut off for longer has lost
-// its place, knows it, and queues again at the end. When the newest waiter dies or gives up, somebody who comes just while the lock
-// passes from one to the next may get it first; that apart nobody is overtaken, except by those who do not queue: clients that
-// know nothing of it, and [WithoutQueue].
+// its place, knows it, and queues again at the end. When the newest waiter dies, those who come before one of the others notices, within ten
+// seconds, may get the lock first; that apart nobody is overtaken, except by those who do not queue: clients that know nothing of it, and
+// [WithoutQueue]. Readers and light permits can not keep out a writer or a heavy weight that waits, however often they come.
 //
 // Bound ctx, by a deadline or by what ends it: the wait has no end of its own. While etcd can not be reached, Lock waits for etcd as
 // it would wait for a holder.

@@ -166,6 +166,11 @@ func (f *fake) do(op clientv3.Op, events *[]*clientv3.Event) *pb.ResponseOp {
 		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{}}}
 	}
 	found := &pb.RangeResponse{}
+	defer func() {
+		if op.IsCountOnly() {
+			found.Count, found.Kvs = int64(len(found.Kvs)), nil
+		}
+	}()
 	for _, key := range f.inRange(op.KeyBytes(), op.RangeBytes()) {
 		if kv := f.keys[key]; op.MaxCreateRev() == 0 || kv.CreateRevision <= op.MaxCreateRev() {
 			found.Kvs = append(found.Kvs, kv)
@@ -251,4 +256,15 @@ func (f *fake) put(key, value string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpPut(key, value)}})
+}
+
+// remove deletes keys as somebody else.
+func (f *fake) remove(keys ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ops []clientv3.Op
+	for _, key := range keys {
+		ops = append(ops, clientv3.OpDelete(key))
+	}
+	f.apply(&heldTxn{thenOps: ops})
 }

@@ -159,18 +159,21 @@ func (a *acquisition) lookAhead(ctx context.Context) (*Lock, error) {
 		return nil, err
 	}
 	a.seen = r.Header.Revision
-	switch older := r.keys(2).Kvs; {
+	switch older := r.keys(3).Kvs; {
 	case len(r.keys(0).Kvs) == 0:
 		return nil, errPlaceLost
 	case !r.Succeeded: // who was before it still is
+		a.keepTail(ctx, r, 2)
 		return nil, nil
 	case len(older) > 0:
 		a.line.before = a.c.layout.Parse(string(older[0].Key)).ID
+		a.keepTail(ctx, r, 2)
 		return nil, nil
 	}
 	a.line.first = true
 	if len(r.keys(1).Kvs) > 0 {
 		a.line.before = ""
+		a.keepTail(ctx, r, 2)
 		return nil, nil
 	}
 	return a.takeTurn(ctx)
@@ -192,6 +195,7 @@ func (a *acquisition) takeTurn(ctx context.Context) (*Lock, error) {
 	}
 	// Somebody who does not queue came between, or the ticket of a holder ended before its hold.
 	a.line.first, a.line.before = true, ""
+	a.keepTail(ctx, r, 2)
 	return nil, nil
 }
 
@@ -202,7 +206,8 @@ func (a *acquisition) leaveLater() {
 		return
 	}
 	if a.line.lease != nil {
-		a.c.drop(a.line.lease) // and with it the ticket, and the tail, and what is still under way
+		a.c.leaveLater(a.lock, a.draft.UUID)
+		a.c.drop(a.line.lease) // and with it what is still under way
 	}
 	a.line = line{}
 	a.draft.UUID = uuid.NewString()
@@ -226,11 +231,11 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	}
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
-	leave := locktxn.Leave
+	standing := locktxn.Standing
 	if a.set.kind.shared() {
-		leave = locktxn.LeaveShare
+		standing = locktxn.StandingShare
 	}
-	r, err := a.c.send(left, leave(a.c.layout, place))
+	r, err := a.c.leave(left, a.lock, a.draft.UUID, standing(a.c.layout, place).Then...)
 	if err != nil {
 		a.leaveLater()
 		held := a.heldError()

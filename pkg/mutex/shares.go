@@ -254,20 +254,26 @@ func (a *acquisition) lookForRoom(ctx context.Context) (*Lock, error) {
 		if len(r.keys(0).Kvs) == 0 {
 			return nil, errPlaceLost
 		}
+		a.keepTail(ctx, r, 2)
 		return nil, nil
 	}
 	a.meet(r)
 	if l, err := a.foundLate(); l != nil || err != nil {
 		return l, err
 	}
-	switch older := r.keys(3).Kvs; {
+	switch older := r.keys(4).Kvs; {
 	case len(r.keys(2).Kvs) == 0:
 		return nil, errPlaceLost
 	case len(older) > 0:
 		a.line.before = a.c.layout.Parse(string(older[0].Key)).ID
+		a.keepTail(ctx, r, 3)
 		return nil, nil
 	}
 	a.line.first, a.line.before = true, ""
+	if !a.holders.room(a.set.kind) {
+		a.keepTail(ctx, r, 3)
+		return nil, nil
+	}
 	return a.takeShare(ctx)
 }
 
@@ -297,7 +303,9 @@ func (a *acquisition) takeShare(ctx context.Context) (*Lock, error) {
 			return l, err
 		case len(r.keys(2).Kvs) == 0:
 			return nil, errPlaceLost
-		case n >= maxClaims && !pause(ctx, delay(n)): // others come past the queue
+		}
+		a.keepTail(ctx, r, 3)
+		if n >= maxClaims && !pause(ctx, delay(n)) { // others come past the queue
 			return nil, nil
 		}
 	}

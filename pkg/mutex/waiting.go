@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -10,8 +11,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// reportEvery is how often a waiter with [OnWait] looks how the queue stands.
+// reportEvery is how often a waiter with [OnWait] looks how the queue stands, at most.
 const reportEvery = time.Second
+
+// A look asks for so many of the tickets before it, however many there are: the nearest to their turns, and in turn some of the others.
+const (
+	nearTickets = 4
+	farTickets  = 4
+)
 
 // Waiting is how the wait for a lock stands.
 type Waiting struct {
@@ -30,12 +37,12 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	place := a.line.place
-	place.Lock = a.lock
+	v := &standing{c: a.c, place: a.line.place, kind: a.set.kind}
+	v.place.Lock = a.lock
 	var done sync.WaitGroup
 	done.Go(func() {
-		for again := true; again; again = pause(ctx, jitter(reportEvery)) {
-			w, err := a.c.standing(ctx, place, a.set.kind)
+		for again := true; again; again = pause(ctx, reportEvery+rand.N(reportEvery/2)) {
+			w, err := v.look(ctx)
 			news := w.Position != a.told.Position || w.Holder.Token != a.told.Holder.Token || !sameHolds(w.Holders, a.told.Holders) || a.told.At.IsZero()
 			if err != nil || !news || ctx.Err() != nil {
 				continue
@@ -50,27 +57,97 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// standing asks how things stand for whoever has this place, which may be none.
-func (c *Client) standing(ctx context.Context, p locktxn.Place, k kind) (Waiting, error) {
-	standing, tickets := locktxn.Standing, 1
-	if k.shared() {
-		standing, tickets = locktxn.StandingShare, 2
-	}
-	r, err := c.send(ctx, standing(c.layout, p))
+// standing is what a waiter with [OnWait] knows of the holders and of those before it. It reads the queue once. From then on a look asks whether
+// the holders are the same and for a few tickets, so that its work does not grow with the queue. Who has taken a turn tells that all who
+// were before it are gone; those who give up far ahead are noticed when it is their turn to be asked for.
+type standing struct {
+	c     *Client
+	place locktxn.Place // none has a Revision of 0
+	kind  kind
+
+	seen   int64 // revision at which the holders were read; 0 before the first look
+	writer int64 // token of the record of the lock, then
+	keys   int   // of shares, then
+	now    Waiting
+	ahead  []string // tickets before it that may still be there, the oldest first
+	far    int      // which of the far ones is asked for next
+}
+
+// look asks how things stand for whoever has this place.
+func (v *standing) look(ctx context.Context) (Waiting, error) {
+	probes := v.probes()
+	r, err := v.c.send(ctx, v.question(probes))
 	if err != nil {
 		return Waiting{}, err
 	}
-	w := Waiting{Lock: p.Lock, Holder: c.record(p.Lock, r, 0), At: c.wall()}
-	if k.shared() {
-		h := c.holders(p.Lock, r, 0)
-		if w.Holders = h.all(); len(w.Holders) > 0 {
-			w.Holder = w.Holders[0]
+	tickets := len(r.Responses) - len(probes)
+	switch {
+	case v.seen == 0:
+		older := r.keys(tickets - 1).Kvs
+		for _, kv := range slices.Backward(older) {
+			v.ahead = append(v.ahead, v.c.layout.Parse(string(kv.Key)).ID)
+		}
+		v.read(r)
+	case !r.Succeeded:
+		v.read(r)
+	case v.kind.shared() && int(r.keys(0).Count) != v.keys: // somebody gave a share back
+		if r, err := v.c.send(ctx, locktxn.Holders(v.c.layout, v.place.Lock)); err == nil {
+			v.read(r)
 		}
 	}
-	if p.Revision != 0 {
-		w.Position = c.position(r, tickets, w.Holder.UUID)
+	for i, uuid := range probes {
+		if r.keys(tickets+i).Count == 0 {
+			v.ahead = slices.DeleteFunc(v.ahead, func(other string) bool { return other == uuid })
+		}
 	}
-	return w, nil
+	v.now.At = v.c.wall()
+	if v.place.Revision != 0 {
+		v.now.Position = len(v.ahead) + 1
+	}
+	return v.now, nil
+}
+
+// question is what to ask at the next look.
+func (v *standing) question(probes []string) locktxn.Txn {
+	switch {
+	case v.seen == 0 && v.kind.shared():
+		return locktxn.StandingShare(v.c.layout, v.place)
+	case v.seen == 0:
+		return locktxn.Standing(v.c.layout, v.place)
+	}
+	known := locktxn.Known{Lock: v.place.Lock, Token: v.writer, Shares: v.kind.shared(), Revision: v.seen}
+	return locktxn.StandingStill(v.c.layout, known, probes)
+}
+
+// probes are the tickets to ask for.
+func (v *standing) probes() []string {
+	near := min(nearTickets, len(v.ahead))
+	probes := slices.Clone(v.ahead[:near])
+	far := v.ahead[near:]
+	for range min(farTickets, len(far)) {
+		v.far++
+		probes = append(probes, far[v.far%len(far)])
+	}
+	return probes
+}
+
+// read takes the holders from an answer, which tells them first.
+func (v *standing) read(r answer) {
+	v.seen = r.Header.Revision
+	v.now = Waiting{Lock: v.place.Lock, Position: v.now.Position, Holder: v.c.record(v.place.Lock, r, 0)}
+	v.writer = v.now.Holder.Token
+	if v.kind.shared() {
+		v.keys = len(r.keys(1).Kvs)
+		h := v.c.holders(v.place.Lock, r, 0)
+		if v.now.Holders = h.all(); len(v.now.Holders) > 0 {
+			v.now.Holder = v.now.Holders[0]
+		}
+	}
+	for _, holder := range append(v.now.Holders, v.now.Holder) {
+		if i := slices.Index(v.ahead, holder.UUID); i >= 0 {
+			v.ahead = v.ahead[i+1:]
+		}
+	}
 }
 
 func sameHolds(a, b []metadata.Document) bool {

@@ -1,0 +1,61 @@
+package mutex
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+)
+
+// The tail of a queue keeps newcomers behind those who wait. So whoever leaves as the tail puts it back to the ticket before it, and
+// where nobody could, because the newest waiter died, one of the others does when it finds out.
+
+// maxLeaves is how often a waiter tries to put the tail back while those before it leave, too.
+const maxLeaves = 5
+
+// leave gives up what an attempt has in the queue, if anything, and answers with what the operations read meanwhile.
+func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.Op) (r answer, err error) {
+	for range maxLeaves {
+		if r, err = c.send(ctx, locktxn.Leave(c.layout, lock, uuid, read...)); err != nil || !r.Succeeded {
+			return r, err
+		}
+		before := locktxn.Newest(c.layout, r.keys(len(read)).Kvs, uuid)
+		left, err := c.send(ctx, locktxn.LeaveAsTail(c.layout, lock, uuid, before))
+		switch {
+		case err == nil && left.Succeeded:
+			return r, nil
+		case locktxn.NoSpace(err):
+			_, err = c.send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+			return r, err
+		case err != nil && !locktxn.LeaseGone(err):
+			return r, err
+		}
+	}
+	_, err = c.send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+	return r, err
+}
+
+// leaveLater is leave in the background, of an attempt whose lease is revoked after that.
+func (c *Client) leaveLater(lock, uuid string) {
+	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(ticketLife), do: func(ctx context.Context) error {
+		_, err := c.leave(ctx, lock, uuid)
+		return err
+	}})
+}
+
+// keepTail puts the tail back where operation op of an answer found none. It comes again at the next look, so what keeps it from that is no
+// error.
+func (a *acquisition) keepTail(ctx context.Context, r answer, op int) {
+	if len(r.keys(op).Kvs) > 0 {
+		return
+	}
+	r, err := a.c.send(ctx, locktxn.LookForTail(a.c.layout, a.lock))
+	if err != nil || len(r.keys(0).Kvs) > 0 {
+		return
+	}
+	if last := locktxn.Newest(a.c.layout, r.keys(1).Kvs, ""); last.Revision != 0 {
+		_, _ = a.c.send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
+	}
+}

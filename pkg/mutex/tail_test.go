@@ -1,0 +1,237 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// foreignUUID names the ticket of a client in another language.
+const foreignUUID = "00000000-0000-4000-8000-000000000001"
+
+// standIn puts a ticket and the tail of another client, which does nothing by itself, with a lease that is never extended.
+func (q *line) standIn() clientv3.LeaseID {
+	q.Helper()
+	ctx := context.Background()
+	lease, err := q.etcd.Grant(ctx, 600)
+	if err != nil {
+		q.Fatal(err)
+	}
+	l := layout(q)
+	r, err := q.etcd.Txn(ctx).Then(
+		clientv3.OpPut(l.Ticket("a", foreignUUID), "{}", clientv3.WithLease(lease.ID)),
+		clientv3.OpPut(l.Tail("a"), foreignUUID, clientv3.WithLease(lease.ID)),
+	).Commit()
+	if err != nil || !r.Succeeded {
+		q.Fatal(err)
+	}
+	return lease.ID
+}
+
+// tail is whose ticket the tail names and its lease; empty without a tail.
+func (q *line) tail() (uuid string, lease clientv3.LeaseID) {
+	q.Helper()
+	r, err := q.etcd.Get(context.Background(), layout(q).Tail("a"))
+	if err != nil {
+		q.Fatal(err)
+	}
+	for _, kv := range r.Kvs {
+		uuid, lease = string(kv.Value), clientv3.LeaseID(kv.Lease)
+	}
+	return uuid, lease
+}
+
+// kindsThatQueue are the options of a waiter, and of newcomers that would pass it where the queue does not keep them back.
+func kindsThatQueue() map[string][2][]mutex.Option {
+	return map[string][2][]mutex.Option{
+		"plain":   {nil, nil},
+		"writer":  {{mutex.Exclusive()}, {mutex.Shared()}},
+		"permits": {{mutex.Semaphore(3), mutex.Weight(3)}, {mutex.Semaphore(3)}},
+	}
+}
+
+func TestGivingUpAtTheEndPutsTheTailBack(t *testing.T) {
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			q := newLine(t)
+			c := q.client()
+			first := take(t, c, "a", kind[0]...)
+			lease := q.standIn()
+			one, two := q.wait(c, kind[0]...), q.wait(c, kind[1]...)
+			for _, w := range []struct {
+				*waiter
+				left  string
+				lease clientv3.LeaseID
+			}{{two, one.ticket.UUID, q.leaseOf(one)}, {one, foreignUUID, lease}} {
+				w.cancel()
+				<-w.got
+				if uuid, lease := q.tail(); uuid != w.left || lease != w.lease {
+					t.Errorf("the tail names %q with lease %x, want %q with %x", uuid, lease, w.left, w.lease)
+				}
+			}
+			// The one that is left takes its time. Nobody passes it meanwhile.
+			q.unlock(first)
+			for range 3 {
+				_, err := c.TryLock(context.Background(), "a", kind[1]...)
+				if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Position != 2 {
+					t.Errorf("while one waits: %v", err)
+				}
+			}
+			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil { // it dies
+				t.Fatal(err)
+			}
+			q.unlock(take(t, c, "a", kind[1]...))
+		})
+	}
+}
+
+// stream is newcomers that try to take the lock again and again, without queueing, so that there is always somebody who has it where
+// several can.
+type stream struct{ taken, refused atomic.Int64 }
+
+// stream starts so many. They end with stop, at the latest with the test.
+func (q *line) stream(n int, opts ...mutex.Option) (s *stream, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	s = &stream{}
+	for range n {
+		c := q.client()
+		all.Go(func() {
+			for ctx.Err() == nil {
+				l, err := c.TryLock(ctx, "a", opts...)
+				if err != nil {
+					s.refused.Add(1)
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				s.taken.Add(1)
+				time.Sleep(20 * time.Millisecond)
+				q.unlock(l)
+			}
+		})
+	}
+	stop = func() { cancel(); all.Wait() }
+	q.Cleanup(stop)
+	return s, stop
+}
+
+// The last in line gives up while others try again and again to take the lock without queueing: nobody passes the one that waits.
+func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			q := newLine(t)
+			first := take(t, q.client(), "a", kind[1]...)
+			one := q.wait(q.client(), kind[0]...)
+			two := q.wait(q.client(), kind[1]...)
+			two.cancel()
+			<-two.got
+			s, stop := q.stream(8, kind[1]...)
+			eventually(t, "newcomers", func() bool { return s.refused.Load()+s.taken.Load() > 50 })
+			q.unlock(first)
+			l := q.turn(one)
+			if n := s.taken.Load(); n > 0 {
+				t.Errorf("%d passed the waiter", n)
+			}
+			stop()
+			q.unlock(l)
+		})
+	}
+}
+
+// The newest waiter dies, and its lease takes the tail along: one of the others puts it back.
+func TestDeathAtTheEndStarvesNobody(t *testing.T) {
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newLine(t)
+			first := take(t, q.client(), "a", kind[1]...)
+			one := q.wait(q.client(), kind[0]...)
+			lease := q.standIn()
+			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the tail", func() bool { uuid, lease := q.tail(); return uuid == one.ticket.UUID && lease == q.leaseOf(one) })
+			s, stop := q.stream(8, kind[1]...)
+			eventually(t, "newcomers", func() bool { return s.refused.Load()+s.taken.Load() > 50 })
+			q.unlock(first)
+			l := q.turn(one)
+			if n := s.taken.Load(); n > 0 {
+				t.Errorf("%d passed the waiter", n)
+			}
+			stop()
+			q.unlock(l)
+		})
+	}
+}
+
+// Newcomers that come before anybody has put the tail back pass the first waiter, which puts it back when it finds out.
+func TestWhoIsPassedPutsTheTailBack(t *testing.T) {
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newLine(t)
+			first := take(t, q.client(), "a", kind[1]...)
+			one := q.wait(q.client(), kind[0]...)
+			lease := q.standIn()
+			_, stop := q.stream(8, kind[1]...)
+			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
+				t.Fatal(err)
+			}
+			q.unlock(first)
+			l := q.turn(one)
+			stop()
+			q.unlock(l)
+		})
+	}
+}
+
+// A waiter whose ticket an unlocker has removed as overdue puts the tail back, too, before it queues again.
+func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
+	q := newLine(t)
+	c := q.client()
+	first := take(t, c, "a")
+	lease := q.standIn()
+	two := q.wait(c)
+	q.delete(layout(t).Ticket("a", two.ticket.ID))
+	eventually(t, "the new place", func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID })
+	two.cancel()
+	<-two.got
+	eventually(t, "the tail", func() bool { uuid, l := q.tail(); return uuid == foreignUUID && l == lease })
+	q.unlock(first)
+	if _, err := c.TryLock(context.Background(), "a"); err == nil {
+		t.Error("a newcomer passed the one that waits")
+	}
+	if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While etcd refuses puts the tail can not be put back: the ticket goes all the same, and who still waits restores the tail later.
+func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
+	q := &line{TB: t, server: server, etcd: server.Client(t)}
+	first := take(t, q.client(), "a")
+	one, two := q.wait(q.client()), q.wait(q.client())
+	server.Fill(t, "/fill/")
+	two.cancel()
+	<-two.got
+	if held, ok := errors.AsType[*mutex.HeldError](two.err); !ok || held.Position != 2 || held.Holder.UUID != first.UUID() {
+		t.Errorf("the one that gave up is told %v", two.err)
+	}
+	if w := q.waiting(); len(w) != 1 || w[0].UUID != one.ticket.UUID {
+		t.Errorf("waiting: %+v", w)
+	}
+	server.Drain(t, "/fill/")
+	eventually(t, "the tail", func() bool { uuid, lease := q.tail(); return uuid == one.ticket.UUID && lease == q.leaseOf(one) })
+	q.unlock(first)
+	q.unlock(q.turn(one))
+}

@@ -1,0 +1,182 @@
+package mutex_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// largest is the size of the largest answer of etcd, and how many there were.
+type largest struct{ bytes, answers atomic.Int64 }
+
+func (l *largest) client(f *fake) *clientv3.Client {
+	c := f.client()
+	c.KV = &txns{commit: func(ctx context.Context, t *heldTxn) (*clientv3.TxnResponse, error) {
+		r, err := f.commit(ctx, t)
+		if err == nil {
+			l.answers.Add(1)
+			size := int64(proto.Size((*pb.TxnResponse)(r)))
+			for was := l.bytes.Load(); size > was && !l.bytes.CompareAndSwap(was, size); was = l.bytes.Load() {
+			}
+		}
+		return r, err
+	}}
+	return c
+}
+
+func ahead(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+
+// A waiter that is told how its wait stands asks at most once a second for it, and for no more when the queue is longer.
+func TestIdleWaitsAskLittle(t *testing.T) {
+	for name, kind := range kindsThatQueue() {
+		t.Run(name, func(t *testing.T) {
+			sizes := map[int]int64{}
+			for _, n := range []int{20, 400} {
+				bubble(t, func(t *testing.T, f *fake, other *mutex.Client) {
+					var all largest
+					first := take(t, other, "a", append(kind[0], mutex.BacktraceDepth(40))...)
+					for i := range n {
+						f.put(layout(t).Ticket("a", ahead(i)), "{}")
+						f.put(layout(t).Tail("a"), ahead(i))
+					}
+					c := newClient(t, all.client(f))
+					ctx, cancel := context.WithCancel(context.Background())
+					told := make(chan mutex.Waiting, 10)
+					ended := make(chan struct{})
+					go func() {
+						defer close(ended)
+						_, _ = c.Lock(ctx, "a", append(kind[0], mutex.OnWait(func(w mutex.Waiting) { told <- w }))...)
+					}()
+					if w := <-told; w.Position != n+1 || w.Holder.UUID != first.UUID() {
+						t.Errorf("told %d of %d, holder %s", w.Position, n+1, w.Holder.UUID)
+					}
+					time.Sleep(time.Second) // the first looks are over
+					all.bytes.Store(0)
+					all.answers.Store(0)
+					time.Sleep(time.Minute)
+					if n := all.answers.Load(); n > 72 { // and a recheck every five seconds
+						t.Errorf("%d requests in a minute", n)
+					}
+					sizes[n] = all.bytes.Load()
+					cancel()
+					<-ended
+					if err := first.Unlock(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			if sizes[400] > sizes[20]+20 || sizes[20] > 1000 { // revisions are longer numbers with time
+				t.Errorf("the largest answers have %d bytes behind 20 and %d behind 400", sizes[20], sizes[400])
+			}
+		})
+	}
+}
+
+// Whatever happens to those ahead, in the end the waiter knows its place: they give up in the middle, at the front, take their turn.
+func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		f.put(layout(t).Field("a", metadata.FieldUUID), "x")
+		for i := range 60 {
+			f.put(layout(t).Ticket("a", ahead(i)), "{}")
+			f.put(layout(t).Tail("a"), ahead(i))
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var place atomic.Int64
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = locks.Lock(ctx, "a", mutex.OnWait(func(w mutex.Waiting) { place.Store(int64(w.Position)) }))
+		}()
+		is := func(want int64, within time.Duration) {
+			t.Helper()
+			time.Sleep(within)
+			if n := place.Load(); n != want {
+				t.Errorf("place %d, want %d", n, want)
+			}
+		}
+		is(61, time.Second)
+		f.remove(layout(t).Ticket("a", ahead(0)), layout(t).Ticket("a", ahead(1))) // the next ones
+		is(59, 2*time.Second)
+		f.remove(layout(t).Ticket("a", ahead(40))) // far ahead: noticed when it is asked for
+		is(58, 30*time.Second)
+		for i := range 31 { // turns, as quick as nobody looks: the last of them holds the lock
+			f.remove(layout(t).Ticket("a", ahead(i)))
+		}
+		f.remove(layout(t).Field("a", metadata.FieldUUID))
+		f.put(layout(t).Field("a", metadata.FieldUUID), ahead(31))
+		is(28, 2*time.Second)
+		cancel()
+		<-ended
+	})
+}
+
+// traffic counts what goes to etcd and comes from it.
+type traffic struct{ requests, bytes atomic.Int64 }
+
+func (*traffic) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+	return context.WithValue(ctx, traffic{}, info.FullMethodName)
+}
+
+func (n *traffic) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	switch s := s.(type) {
+	case *stats.OutPayload:
+		n.bytes.Add(int64(s.WireLength))
+		if method, _ := ctx.Value(traffic{}).(string); method == "/etcdserverpb.KV/Txn" {
+			n.requests.Add(1)
+		}
+	case *stats.InPayload:
+		n.bytes.Add(int64(s.WireLength))
+	}
+}
+
+func (*traffic) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (*traffic) HandleConn(context.Context, stats.ConnStats)                       {}
+
+// BenchmarkIdleWaits is what waiters with OnWait cost that have nothing to do: in an operation each of them waits for five seconds.
+func BenchmarkIdleWaits(b *testing.B) {
+	for _, waiters := range []int{10, 100, 300} {
+		b.Run(fmt.Sprintf("%d waiters", waiters), func(b *testing.B) {
+			q := newLine(b)
+			var n traffic
+			etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{q.server.Endpoint()}, DialOptions: []grpc.DialOption{grpc.WithStatsHandler(&n)}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer etcd.Close()
+			c, err := mutex.New(etcd, mutex.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			defer take(b, q.client(), "a").Unlock()
+			var told atomic.Int64
+			for range waiters {
+				go func() {
+					_, _ = c.Lock(context.Background(), "a", mutex.OnWait(func(mutex.Waiting) { told.Add(1) }))
+				}()
+			}
+			eventually(b, "the queue", func() bool { return len(q.waiting()) == waiters && told.Load() >= int64(waiters) })
+			time.Sleep(2 * time.Second)
+			n.requests.Store(0)
+			n.bytes.Store(0)
+			for b.Loop() {
+				time.Sleep(5 * time.Second)
+			}
+			seconds := b.Elapsed().Seconds()
+			b.ReportMetric(float64(n.requests.Load())/seconds, "requests/s")
+			b.ReportMetric(float64(n.bytes.Load())/seconds/1000, "KB/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
