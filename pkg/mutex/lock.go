@@ -170,8 +170,11 @@ func (l *Lock) finish(cause error) (first bool) {
 		return false
 	}
 	l.cancel(cause)
-	if _, isLost := cause.(*LostError); isLost {
+	if lost, isLost := cause.(*LostError); isLost {
 		close(l.lost)
+		if lost.Certain { // else Unlock may find out
+			l.cancelAcquisition()
+		}
 	}
 	l.stop()
 	l.c.holds.remove(l)
