@@ -186,6 +186,15 @@ var ErrDetached = fmt.Errorf("the handle was detached from its hold: %w", ErrNot
 // otherwise to the auto-unlock. The context ends, with [ErrDetached]; a heartbeat stops; Unlock does nothing from then on. All handles
 // of the hold in this process that [Reentrant] made are detached with it.
 func (l *Lock) Detach() {
+	switch {
+	case l.none():
+		return
+	case l.head:
+		for _, one := range l.group.locks {
+			one.Detach()
+		}
+		return
+	}
 	hold := l.root()
 	if hold.finish(ErrDetached) && hold.doubt {
 		hold.c.forbidLater(hold.held.Lock, hold.held.UUID)

@@ -19,8 +19,16 @@ import (
 // nil means that etcd confirmed the hold. A [*LostError] means that it is over; the handle's context has ended then. After any
 // other error the hold stands as it stood, until the deadline it had.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
-	if err := l.err(); l.of != nil && err != nil {
-		return err
+	if l.none() {
+		return errNoHold
+	}
+	if l.of != nil {
+		if err := l.err(); err != nil {
+			return err
+		}
+		if l.group != nil { // the work needs all of them
+			return l.group.Alive(ctx, progress...)
+		}
 	}
 	err := l.root().extend(ctx, false, strings.Join(progress, " "))
 	if err == nil || errors.Is(err, ErrNotHeld) {

@@ -17,6 +17,12 @@ import (
 // nil means that the lock was held until now and is free. A [*LostError] means that it had been lost before: the work may have
 // run while another held the lock. Calling it again does nothing and returns the same.
 func (l *Lock) Unlock() error {
+	switch {
+	case l.none():
+		return errNoHold
+	case l.head:
+		return l.group.Unlock()
+	}
 	l.unlock.Do(func() { l.unlockErr = l.exit() })
 	return l.unlockErr
 }

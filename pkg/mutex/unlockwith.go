@@ -22,6 +22,9 @@ import (
 //
 // It tries for the client's request timeout. Unlike Unlock it needs an etcd that takes writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
+	if l.none() {
+		return errNoHold
+	}
 	err := l.unlockWith(writes, nil, only)
 	if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrCondition) {
 		return err
