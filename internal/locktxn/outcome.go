@@ -2,6 +2,7 @@ package locktxn
 
 import (
 	"errors"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -19,7 +20,12 @@ func Refused(err error) bool {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
 		return true
 	}
-	return is(err, rpctypes.ErrTooManyRequests)
+	return is(err, rpctypes.ErrTooManyRequests) || notSent(err)
+}
+
+// notSent reports whether etcd's client found the request too large to send it.
+func notSent(err error) bool {
+	return err != nil && Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "trying to send message larger than max")
 }
 
 // Postponed tells whether etcd did not do what was asked, but may when it is asked again: it is overloaded, or the token that the user's

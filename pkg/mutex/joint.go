@@ -59,9 +59,13 @@ func (j *joint) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := j.bid(); err != nil {
 		return nil, err
 	}
+	txn := locktxn.Joint(j.c.layout, j.sent(), j.only, slices.Concat(j.with, j.own))
+	if err := checkSize(txn); err != nil {
+		return nil, err
+	}
 	fresh, cancel := context.WithTimeout(ctx, j.parts[0].set.autoUnlockAfter/3)
 	defer cancel()
-	r, err := j.c.send(fresh, locktxn.Joint(j.c.layout, j.sent(), j.only, slices.Concat(j.with, j.own)))
+	r, err := j.c.send(fresh, txn)
 	switch {
 	case r.doubt:
 		return j.settle(ctx, r, err)

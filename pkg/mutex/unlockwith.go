@@ -42,6 +42,10 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 	if err := l.c.checkWrites(only, writes, room); err != nil {
 		return err
 	}
+	writes = slices.Concat(writes, own)
+	if err := checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, writes)); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 	defer cancel()
 	select {
@@ -54,7 +58,6 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 		return err
 	}
 	defer l.leave()()
-	writes = slices.Concat(writes, own)
 	mark := markOf(writes)
 	r, err := l.c.sendMarked(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.ReleaseWith(l.c.layout, l.held, release, mark, lease, only, writes)
