@@ -64,6 +64,9 @@ type Client struct {
 	began       time.Time
 	reconnected atomic.Int64 // when, in nanoseconds since it began
 
+	silence silence
+	quiet   atomic.Bool // a silence has begun
+
 	chores chores
 	marks  marks
 	leases leases
@@ -76,8 +79,13 @@ type Client struct {
 }
 
 // New returns a client of the locks that etcd keeps below the prefix. It asks etcd nothing. The etcd client stays the caller's:
-// close it after this one. It should be made with MaxUnaryRetries: 1, because this package repeats requests by itself and knows
-// what became of them.
+// close it after this one. It should be made with
+//
+//   - MaxUnaryRetries: 1, because this package repeats requests by itself and knows what became of them;
+//   - DialKeepAliveTime: 10 * time.Second. Without it a connection whose other end is gone without a word, as when a machine, a firewall or a
+//     network died, is kept for a quarter of an hour and longer: it answers nothing, all requests to that member go there, and where it is
+//     the only one holds are lost when their time is over. This package can not see the setting nor close the connection; it says in the
+//     log when a connection that is open does not answer.
 func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if etcd == nil {
 		return nil, errors.New("mutex: no etcd client was given")
