@@ -166,7 +166,7 @@ func (l *Lock) remember(doc *metadata.Document) {
 // live starts the handle of an adopted hold, after it extended one whose time is over.
 func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 	l.prepare()
-	l.until = l.start
+	l.until, l.counted = l.start, l.c.moment()
 	if !doc.AutoUnlockAt.IsZero() {
 		l.until = l.start.Add(doc.AutoUnlockAt.Sub(l.wall) - l.set.safetyMargin)
 		if time.Until(l.until) <= 0 && l.set.autoUnlockAfter > 0 {

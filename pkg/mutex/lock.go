@@ -41,6 +41,7 @@ type Lock struct {
 	mu       sync.Mutex
 	cause    error     // why the handle ended; nil while it is held
 	until    time.Time // local deadline, monotonic
+	counted  moment    // since when it is counted
 	goal     time.Time // when people are to be alerted, wall clock
 	progress string    // the last note
 	alertAt  time.Time // when somebody else with the uuid wants people to be alerted, wall clock: not before
@@ -66,8 +67,9 @@ func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, e
 	l := &Lock{
 		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: a.record, UUID: a.draft.UUID, Token: token},
 		start: b.start, wall: b.wall, goal: b.wall.Add(a.set.expectedRunTime),
-		until: b.start.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
-		at:    a.at, outer: a.outer,
+		until:   b.start.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
+		counted: moment{b.start, b.wall},
+		at:      a.at, outer: a.outer,
 	}
 	l.doubt, a.doubt = a.doubt, false
 	switch at := &a.line; {
@@ -99,7 +101,7 @@ func (l *Lock) begin() error {
 	c.holds.add(l)
 
 	l.mu.Lock() // the timer may fire before it is stored
-	l.timer = time.AfterFunc(min(time.Until(l.until), watchAfter), l.due)
+	l.timer = time.AfterFunc(min(l.timeLeft(), watchAfter), l.due)
 	l.detach = context.AfterFunc(c.ctx, func() { l.finish(ErrClosed) })
 	l.mu.Unlock()
 	if l.set.maximumHold > 0 {
@@ -252,38 +254,43 @@ func (l *Lock) lose(why *LostError) *LostError {
 	return why
 }
 
-// due runs when the hold is not short any more, and when the local deadline is reached. An extension since then has moved that. It is
-// one timer for both, because a timer is much of what a short hold costs.
+// due runs when the hold is not short any more, now and then to see whether the machine slept, and when the local deadline is reached. An
+// extension since then has moved that. It is one timer for all, because a timer is much of what a short hold costs.
 func (l *Lock) due() {
 	l.mu.Lock()
-	left, watch := time.Until(l.until), !l.watched
+	left, watch := l.timeLeft(), !l.watched
 	l.watched = true
 	if left > 0 {
-		l.timer.Reset(left)
+		l.timer.Reset(min(left, sleepCheck))
 	}
 	l.mu.Unlock()
 	switch {
 	case left <= 0:
-		l.lose(&LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
+		l.runOut()
 	case watch:
 		l.c.spawn(l.observe)
 	}
 }
 
-// extendUntil moves the local deadline, never back.
-func (l *Lock) extendUntil(t time.Time) {
+// runOut ends the handle because its time is over.
+func (l *Lock) runOut() {
+	l.lose(&LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
+}
+
+// extendUntil moves the local deadline, never back. It is counted since a moment before the extension was sent.
+func (l *Lock) extendUntil(t time.Time, since moment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cause == nil && t.After(l.until) {
-		l.until = t
+		l.until, l.counted = t, since
 		if l.watched {
-			l.timer.Reset(time.Until(t))
+			l.timer.Reset(min(l.timeLeft(), sleepCheck))
 		}
 	}
 }
 
 // putOff moves the local deadline because the record says that the lock is auto-unlocked then.
 func (l *Lock) putOff(autoUnlockAt time.Time) {
-	now := time.Now() // before the wall clock is read, whose times are rounded down
-	l.extendUntil(now.Add(autoUnlockAt.Sub(l.clock()) - time.Millisecond - l.set.safetyMargin))
+	now := l.c.moment() // before the wall clock is read, whose times are rounded down
+	l.extendUntil(now.monotonic.Add(autoUnlockAt.Sub(l.clock())-time.Millisecond-l.set.safetyMargin), now)
 }
