@@ -30,7 +30,7 @@ type Options struct {
 	Defaults []Option
 
 	// AttemptTimeout is the longest that one request waits for etcd's answer before it is sent again, to another member where
-	// there is one; 2s when zero. A request gets at most a third of the time that its caller still has.
+	// there is one; 2s when zero, at most a minute. A request gets at most a third of the time that its caller still has.
 	AttemptTimeout time.Duration
 
 	// RequestTimeout bounds what must not wait for ever whatever the caller's context says: TryLock, Unlock and Close. 15s when
@@ -67,11 +67,12 @@ type Client struct {
 	silence silence
 	quiet   atomic.Bool // a silence has begun
 
-	chores chores
-	marks  marks
-	leases leases
-	traces traces
-	holds  holds
+	chores   chores
+	marks    marks // of what was cancelled
+	releases marks // of releases with the caller's own writes
+	leases   leases
+	traces   traces
+	holds    holds
 
 	mu     sync.Mutex
 	closed bool
@@ -98,12 +99,16 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
 	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid(), began: time.Now()}
+	c.marks.life, c.releases.life = cancelLife, releaseLife
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	if _, _, err := c.newAcquisition("check", nil); err != nil {
 		return nil, fmt.Errorf("mutex: options: %w", err)
 	}
 	return c, nil
 }
+
+// maxAttemptTimeout bounds how long a dead connection keeps a holder from extending, and a waiter from asking again.
+const maxAttemptTimeout = time.Minute
 
 // complete fills in the defaults.
 func (o *Options) complete() error {
@@ -130,6 +135,9 @@ func (o *Options) complete() error {
 		if *d.value == 0 {
 			*d.value = d.standard
 		}
+	}
+	if o.AttemptTimeout > maxAttemptTimeout {
+		return fmt.Errorf("the attempt timeout is %v, it must be at most %v: a request whose connection died is not sent again before", o.AttemptTimeout, maxAttemptTimeout)
 	}
 	return nil
 }

@@ -99,15 +99,33 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 				}
 				defer locks.Close()
 				l := take(t, locks, "a", options...)
+				uuid := l.UUID()
 				other := server.Client(t)
 				end(t, other, locks, l)
 				first.arrive(t)
 				if doc := read(t, other, l.Name()); len(doc.Fields) > 0 {
 					t.Errorf("held by nobody, as %s with token %d", doc.UUID, doc.Token)
 				}
+				if life := lifeOf(t, other, layout(t).Cancelled(uuid)); life < 30*time.Minute {
+					t.Errorf("the mark lives for %v, a stalled connection may live longer", life)
+				}
 			})
 		}
 	}
+}
+
+// lifeOf is how long the lease of a key was granted for.
+func lifeOf(t *testing.T, etcd *clientv3.Client, key string) time.Duration {
+	t.Helper()
+	r, err := etcd.Get(context.Background(), key)
+	if err != nil || len(r.Kvs) != 1 {
+		t.Fatalf("key %s: %v, %v", key, r, err)
+	}
+	lease, err := etcd.TimeToLive(context.Background(), clientv3.LeaseID(r.Kvs[0].Lease))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(lease.GrantedTTL) * time.Second
 }
 
 // An acquisition that stayed without an answer before its waiter got in line is no way past those who are before it: it would wait for

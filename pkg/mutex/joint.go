@@ -106,7 +106,7 @@ func (j *joint) sent() []locktxn.Part {
 // settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or not. r and err
 // are what came of the sendings.
 func (j *joint) settle(ctx context.Context, r answer, err error) ([]*Lock, error) {
-	s, unsettled := j.c.sendMarked(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+	s, unsettled := j.c.sendMarked(ctx, &j.c.marks, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Seal(j.c.layout, j.sent(), lease)
 	})
 	if unsettled != nil {

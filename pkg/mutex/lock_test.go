@@ -339,3 +339,31 @@ func TestClosedClientTakesNoLocks(t *testing.T) {
 		t.Errorf("unlock after close: %v", err)
 	}
 }
+
+// The range of a record is the lock's: its holder deletes it as one, whatever somebody put there.
+func TestGivingBackLeavesNothingInTheRangeOfTheRecord(t *testing.T) {
+	for name, giveBack := range map[string]func(*mutex.Lock) error{
+		"unlock":      (*mutex.Lock).Unlock,
+		"unlock with": func(l *mutex.Lock) error { return l.UnlockWith(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			etcd := etcdtest.Start(t).Client(t)
+			l := take(t, newClient(t, etcd), "a")
+			neighbour := take(t, newClient(t, etcd), "a/b")
+			for _, key := range []string{"/mutexes/a/b/uuid", "/mutexes/a/UPPER", "/mutexes/a/note"} {
+				put(t, etcd, key, "somebody's")
+			}
+			if err := giveBack(l); err != nil {
+				t.Error(err)
+			}
+			r, err := etcd.Get(context.Background(), "/mutexes/a/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil || r.Count != 0 {
+				t.Errorf("%d keys are left, %v", r.Count, err)
+			}
+			if err := neighbour.Unlock(); err != nil {
+				t.Errorf("the neighbour: %v", err)
+			}
+		})
+	}
+}

@@ -68,7 +68,7 @@ func (l *Lock) sendRelease() (r answer, settled bool, err error) {
 	if l.doubt {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 		defer cancel()
-		r, err = l.c.sendMarked(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+		r, err = l.c.sendMarked(ctx, &l.c.marks, func(lease clientv3.LeaseID) locktxn.Txn {
 			return locktxn.ReleaseInDoubt(l.c.layout, l.asked, l.held, lease)
 		})
 		if !locktxn.NoSpace(err) { // else no mark can be written

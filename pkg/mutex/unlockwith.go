@@ -59,7 +59,11 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 	}
 	defer l.leave()()
 	mark := markOf(writes)
-	r, err := l.c.sendMarked(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+	marks := &l.c.releases
+	if l.doubt { // the mark also keeps out what is still on its way of the acquisition
+		marks = &l.c.marks
+	}
+	r, err := l.c.sendMarked(ctx, marks, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.ReleaseWith(l.c.layout, l.held, release, mark, lease, only, writes)
 	})
 	switch {
