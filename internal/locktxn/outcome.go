@@ -2,7 +2,6 @@ package locktxn
 
 import (
 	"errors"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -20,12 +19,7 @@ func Refused(err error) bool {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
 		return true
 	}
-	return is(err, rpctypes.ErrTooManyRequests) || notSent(err)
-}
-
-// notSent reports whether etcd's client found the request too large to send it.
-func notSent(err error) bool {
-	return err != nil && Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "trying to send message larger than max")
+	return is(err, rpctypes.ErrTooManyRequests)
 }
 
 // Postponed tells whether etcd did not do what was asked, but may when it is asked again: it is overloaded, or the token that the user's

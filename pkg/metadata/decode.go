@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxForeign is how many foreign keys of one record are named in its problems; the others are counted. So are keys that an earlier hold left.
+// maxForeign is how many foreign keys of one record are named in its problems; the others are counted. So are keys that
+// an earlier hold left.
 const (
 	maxForeign   = 8
 	maxLeftovers = 8
@@ -81,7 +82,8 @@ func (d *decoder) leftovers() {
 		}
 	}
 	if left > maxLeftovers {
-		d.problem("record", ReasonLeftover, fmt.Sprintf("%d more keys were written before this hold", left-maxLeftovers))
+		text := fmt.Sprintf("%d more keys were written before this hold", left-maxLeftovers)
+		d.problem("record", ReasonLeftover, text)
 	}
 	if left > 0 {
 		d.fields = slices.DeleteFunc(slices.Clone(d.fields), d.doc.Leftover)

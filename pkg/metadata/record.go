@@ -90,8 +90,8 @@ func (r *Record) Malformed() bool {
 	return r.UUID == "" || r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero()
 }
 
-// Leftover reports whether a key of the record was written before this hold began, so that it says nothing about it. Revisions that are
-// not known are 0.
+// Leftover reports whether a key of the record was written before this hold began, so that it says nothing about it.
+// Revisions that are not known are 0.
 func (r *Record) Leftover(f Field) bool { return f.ModRevision > 0 && f.ModRevision < r.Token }
 
 // Foreign tells whether keys that fit no layout lie inside the record's range, so that deleting the range would take them

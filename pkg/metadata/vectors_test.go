@@ -197,7 +197,9 @@ func TestVectorsOfRecords(t *testing.T) {
 			var fields []metadata.Field
 			for _, f := range c.Fields {
 				revision := gocmp.Or(f.ModRevision, 7)
-				fields = append(fields, metadata.Field{Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: revision, ModRevision: revision})
+				fields = append(fields, metadata.Field{
+					Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: revision, ModRevision: revision,
+				})
 			}
 			got := metadata.Decode(c.Lock, fields, c.Foreign...)
 			want := c.Decoded

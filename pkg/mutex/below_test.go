@@ -56,7 +56,9 @@ func TestWorkBelowSeveralLocksExtendsAll(t *testing.T) {
 }
 
 func TestWorkWithoutALockIsToldSo(t *testing.T) {
-	for name, l := range map[string]*mutex.Lock{"no hold": mutex.FromContext(context.Background()), "a handle of nobody's": {}} {
+	const says = "no lock is held here: the context is neither that of Do nor that of a lock"
+	none := map[string]*mutex.Lock{"no hold": mutex.FromContext(context.Background()), "a handle of nobody's": {}}
+	for name, l := range none {
 		t.Run(name, func(t *testing.T) {
 			for what, err := range map[string]error{
 				"alive":       l.Alive(context.Background(), "1 of 3"),
@@ -64,7 +66,7 @@ func TestWorkWithoutALockIsToldSo(t *testing.T) {
 				"unlock with": l.UnlockWith(nil),
 				"the context": context.Cause(l.Context()),
 			} {
-				if !errors.Is(err, mutex.ErrNotHeld) || err.Error() != "no lock is held here: the context is neither that of Do nor that of a lock" {
+				if !errors.Is(err, mutex.ErrNotHeld) || err.Error() != says {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -82,8 +84,8 @@ func TestWorkWithoutALockIsToldSo(t *testing.T) {
 			}
 		})
 	}
-	var none *mutex.Locks
-	if err := errors.Join(none.Alive(context.Background()), none.Unlock()); !errors.Is(err, mutex.ErrNotHeld) {
+	var locks *mutex.Locks
+	if err := errors.Join(locks.Alive(context.Background()), locks.Unlock()); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Error(err)
 	}
 }

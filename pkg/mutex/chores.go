@@ -11,12 +11,14 @@ import (
 )
 
 const (
-	// cancelLife is how long etcd remembers that an acquisition was cancelled, and how long one that was given up is cleaned up
-	// after: no request is under way for longer. Linux gives a connection up whose other end acknowledges nothing after 15 to 18 minutes
-	// (net.ipv4.tcp_retries2), and delivers what was sent if the network comes back before; there may be a proxy that does the same.
+	// cancelLife is how long etcd remembers that an acquisition was cancelled, and how long one that was given up is
+	// cleaned up after: no request is under way for longer. Linux gives a connection up whose other end acknowledges
+	// nothing after 15 to 18 minutes (net.ipv4.tcp_retries2), and delivers what was sent if the network comes back
+	// before; there may be a proxy that does the same.
 	cancelLife = time.Hour
 
-	// releaseLife is how long etcd remembers a release with the caller's own writes, whose client repeats it for its request timeout.
+	// releaseLife is how long etcd remembers a release with the caller's own writes, whose client repeats it for its
+	// request timeout.
 	releaseLife = 10 * time.Minute
 
 	maxChores    = 10_000           // when etcd is away for long, the oldest are given up: their records are auto-unlocked

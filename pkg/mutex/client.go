@@ -29,8 +29,9 @@ type Options struct {
 	// Defaults are applied to every lock before the options of the call, which win.
 	Defaults []Option
 
-	// AttemptTimeout is the longest that one request waits for etcd's answer before it is sent again, to another member where
-	// there is one; 2s when zero, at most a minute. A request gets at most a third of the time that its caller still has.
+	// AttemptTimeout is the longest that one request waits for etcd's answer before it is sent again, to another member
+	// where there is one; 2s when zero, at most a minute. A request gets at most a third of the time that its caller
+	// still has.
 	AttemptTimeout time.Duration
 
 	// RequestTimeout bounds what must not wait for ever whatever the caller's context says: TryLock, Unlock and Close. 15s when
@@ -83,10 +84,11 @@ type Client struct {
 // close it after this one. It should be made with
 //
 //   - MaxUnaryRetries: 1, because this package repeats requests by itself and knows what became of them;
-//   - DialKeepAliveTime: 10 * time.Second. Without it a connection whose other end is gone without a word, as when a machine, a firewall or a
-//     network died, is kept for a quarter of an hour and longer: it answers nothing, all requests to that member go there, and where it is
-//     the only one holds are lost when their time is over. This package can not see the setting nor close the connection; it says in the
-//     log when a connection that is open does not answer.
+//   - DialKeepAliveTime: 10 * time.Second. Without it a connection whose other end is gone without a word, as when a
+//     machine, a firewall or a network died, is kept for a quarter of an hour and longer: it answers nothing, all
+//     requests to that member go there, and where it is the only one holds are lost when their time is over. This
+//     package cannot see the setting nor close the connection; it says in the log when a connection that is open does
+//     not answer.
 func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if etcd == nil {
 		return nil, errors.New("mutex: no etcd client was given")
@@ -137,7 +139,8 @@ func (o *Options) complete() error {
 		}
 	}
 	if o.AttemptTimeout > maxAttemptTimeout {
-		return fmt.Errorf("the attempt timeout is %v, it must be at most %v: a request whose connection died is not sent again before", o.AttemptTimeout, maxAttemptTimeout)
+		return fmt.Errorf("the attempt timeout is %v, it must be at most %v: a request whose connection died is not sent again before",
+			o.AttemptTimeout, maxAttemptTimeout)
 	}
 	return nil
 }

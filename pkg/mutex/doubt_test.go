@@ -49,22 +49,32 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 			t.Errorf("want a loss, got %v", err)
 		}
 	}
-	for name, end := range map[string]func(t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock){
-		"it was given back": func(t *testing.T, _ *clientv3.Client, _ *mutex.Client, l *mutex.Lock) {
+	type ending func(t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock)
+	kinds := map[string][]mutex.Option{"plain": nil, "permit": {mutex.Semaphore(3)}, "writer": {mutex.Exclusive()}}
+	for name, end := range map[string]ending{
+		"it was given back": func(
+			t *testing.T, _ *clientv3.Client, _ *mutex.Client, l *mutex.Lock,
+		) {
 			if err := l.Unlock(); err != nil {
 				t.Error(err)
 			}
 		},
-		"it was given back with writes": func(t *testing.T, _ *clientv3.Client, _ *mutex.Client, l *mutex.Lock) {
+		"it was given back with writes": func(
+			t *testing.T, _ *clientv3.Client, _ *mutex.Client, l *mutex.Lock,
+		) {
 			if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/mine", "1")}); err != nil {
 				t.Error(err)
 			}
 		},
-		"somebody removed it, and unlock found out": func(t *testing.T, etcd *clientv3.Client, _ *mutex.Client, l *mutex.Lock) {
+		"somebody removed it, and unlock found out": func(
+			t *testing.T, etcd *clientv3.Client, _ *mutex.Client, l *mutex.Lock,
+		) {
 			etcdDel(t, etcd, l)
 			lost(t, l.Unlock())
 		},
-		"somebody removed it, and the watch found out": func(t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock) {
+		"somebody removed it, and the watch found out": func(
+			t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock,
+		) {
 			etcdDel(t, etcd, l)
 			<-l.Lost()
 			lost(t, l.Unlock())
@@ -72,14 +82,18 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"somebody removed it, and nobody unlocked it": func(t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock) {
+		"somebody removed it, and nobody unlocked it": func(
+			t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock,
+		) {
 			etcdDel(t, etcd, l)
 			lost(t, l.Alive(context.Background()))
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
 		},
-		"its handle was detached, and another gave it back": func(t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock) {
+		"its handle was detached, and another gave it back": func(
+			t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock,
+		) {
 			l.Detach()
 			if err := c.Close(); err != nil {
 				t.Error(err)
@@ -87,7 +101,7 @@ func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
 			etcdDel(t, etcd, l)
 		},
 	} {
-		for kind, options := range map[string][]mutex.Option{"plain": nil, "permit": {mutex.Semaphore(3)}, "writer": {mutex.Exclusive()}} {
+		for kind, options := range kinds {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				t.Parallel()
 				server := etcdtest.Start(t)
@@ -128,8 +142,8 @@ func lifeOf(t *testing.T, etcd *clientv3.Client, key string) time.Duration {
 	return time.Duration(lease.GrantedTTL) * time.Second
 }
 
-// An acquisition that stayed without an answer before its waiter got in line is no way past those who are before it: it would wait for
-// them, and they for it.
+// An acquisition that stayed without an answer before its waiter got in line is no way past those who are before it:
+// it would wait for them, and they for it.
 func TestWaiterWhoseFirstSendingComesLateDoesNotWaitForItself(t *testing.T) {
 	q := newLine(t)
 	holder := take(t, q.client(), "a")
@@ -174,18 +188,20 @@ func TestWaiterKnowsItsOwnHold(t *testing.T) {
 		f.set(func() { // what follows nobody hears of
 			f.away = true
 			uuid := string(f.keys[l.Tail("a")].Value)
+			hour := metadata.FormatTime(time.Now().Add(time.Hour))
 			f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpDelete(l.Record("a"), clientv3.WithPrefix())}})
 			f.apply(&heldTxn{thenOps: []clientv3.Op{
 				clientv3.OpPut(l.Field("a", metadata.FieldUUID), uuid),
-				clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), metadata.FormatTime(time.Now().Add(time.Hour))),
-				clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(time.Now().Add(time.Hour))),
+				clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), hour),
+				clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), hour),
 			}})
 			f.away = false
 		})
 		select {
 		case hold := <-got:
 			if doc := f.record(t, "a"); hold.UUID() != doc.UUID || hold.Token() != doc.Token {
-				t.Errorf("the handle says %s token %d, the record %s token %d", hold.UUID(), hold.Token(), doc.UUID, doc.Token)
+				t.Errorf("the handle says %s token %d, the record %s token %d",
+					hold.UUID(), hold.Token(), doc.UUID, doc.Token)
 			}
 			if err := hold.Unlock(); err != nil {
 				t.Error(err)
@@ -199,14 +215,17 @@ func TestWaiterKnowsItsOwnHold(t *testing.T) {
 // A record whose uuid alone was deleted, or had a lease, is no part of the next hold.
 func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	for field, value := range map[string]string{"owner": "the-old-script", "locked_at": "1553682600", "purpose": "old", "alive": "1553682700 old"} {
+	for field, value := range map[string]string{
+		"owner": "the-old-script", "locked_at": "1553682600", "purpose": "old", "alive": "1553682700 old",
+	} {
 		put(t, etcd, layout(t).Field("a", field), value)
 	}
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a", mutex.Purpose("new"), mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(time.Second))
 	_, err := locks.TryLock(context.Background(), "a")
 	held, isHeld := errors.AsType[*mutex.HeldError](err)
-	if !isHeld || held.Holder.Owner != "billing" || held.Holder.Purpose != "new" || held.Holder.Alive != nil || time.Since(held.Holder.LockedAt) > time.Hour {
+	if !isHeld || held.Holder.Owner != "billing" || held.Holder.Purpose != "new" || held.Holder.Alive != nil ||
+		time.Since(held.Holder.LockedAt) > time.Hour {
 		t.Errorf("the holder is %v", err)
 	}
 	eventually(t, "the heartbeat", func() bool { return read(t, etcd, "a").Alive != nil })

@@ -148,8 +148,8 @@ func (l *Lock) Token() int64 {
 	return token
 }
 
-// Guard is a compare for the caller's own transactions in the same etcd: they commit only while this hold stands. It never holds for a
-// handle that stands for several locks, which one compare can not fence: see [Lock.Guards].
+// Guard is a compare for the caller's own transactions in the same etcd: they commit only while this hold stands. It
+// never holds for a handle that stands for several locks, which one compare cannot fence: see [Lock.Guards].
 func (l *Lock) Guard() clientv3.Cmp {
 	switch {
 	case l.none():
@@ -161,8 +161,8 @@ func (l *Lock) Guard() clientv3.Cmp {
 	return locktxn.Guard(l.c.layout, l.held)
 }
 
-// Guards are the compares for the caller's own transactions in the same etcd: they commit only while this hold stands, and all that were
-// taken together with it.
+// Guards are the compares for the caller's own transactions in the same etcd: they commit only while this hold stands,
+// and all that were taken together with it.
 func (l *Lock) Guards() []clientv3.Cmp {
 	if !l.none() && l.group != nil {
 		return l.group.Guards()
@@ -254,8 +254,9 @@ func (l *Lock) lose(why *LostError) *LostError {
 	return why
 }
 
-// due runs when the hold is not short any more, now and then to see whether the machine slept, and when the local deadline is reached. An
-// extension since then has moved that. It is one timer for all, because a timer is much of what a short hold costs.
+// due runs when the hold is not short any more, now and then to see whether the machine slept, and when the local
+// deadline is reached. An extension since then has moved that. It is one timer for all, because a timer is much of what
+// a short hold costs.
 func (l *Lock) due() {
 	l.mu.Lock()
 	left, watch := l.timeLeft(), !l.watched

@@ -46,7 +46,9 @@ func (m *marks) current() (clientv3.LeaseID, bool) {
 }
 
 // sendMarked sends a transaction that leaves a mark, until its outcome is known, it is refused or ctx ends.
-func (c *Client) sendMarked(ctx context.Context, m *marks, txn func(clientv3.LeaseID) locktxn.Txn) (r answer, err error) {
+func (c *Client) sendMarked(
+	ctx context.Context, m *marks, txn func(clientv3.LeaseID) locktxn.Txn,
+) (r answer, err error) {
 	for n, doubt := 0, false; ; n++ {
 		lease, err := c.markLease(ctx, m)
 		if err == nil {

@@ -78,7 +78,7 @@ func (l *Lock) covers(a *acquisition) bool {
 func (l *Lock) alone() error {
 	hold := l.root()
 	if l.head {
-		return errors.New("this handle stands for several locks, and UnlockWith gives one back: take that one from Locks.All")
+		return errors.New("this handle stands for several locks, and UnlockWith gives one back: take it from Locks.All")
 	}
 	hold.mu.Lock()
 	defer hold.mu.Unlock()
@@ -117,7 +117,10 @@ func (l *Lock) enter(outer *Lock) *Lock {
 		return nil
 	}
 	l.inside++
-	inner := &Lock{of: l, c: l.c, set: l.set, held: l.held, asked: l.asked, at: l.at, outer: outer, start: l.start, wall: l.wall, lost: l.lost, group: l.group}
+	inner := &Lock{
+		of: l, group: l.group, c: l.c, set: l.set, held: l.held, asked: l.asked, at: l.at, outer: outer,
+		start: l.start, wall: l.wall, lost: l.lost,
+	}
 	inner.ctx, inner.cancel = context.WithCancelCause(context.WithValue(l.ctx, handleKey{}, inner))
 	return inner
 }

@@ -204,8 +204,8 @@ func (l *Lock) waitsFor(name string) {
 	l.progress = "waits for lock " + strconv.Quote(name)
 }
 
-// started has the durations count from now on, when all locks are there. Each of them is confirmed after the last one was taken: so
-// whoever takes one away later gets a greater token than all of these have.
+// started has the durations count from now on, when all locks are there. Each of them is confirmed after the last one
+// was taken: so whoever takes one away later gets a greater token than all of these have.
 func started(ctx context.Context, locks []*Lock) error {
 	return each(locks, func(l *Lock) error { return l.Alive(ctx) })
 }
@@ -248,8 +248,8 @@ func (g *Locks) Names() []string {
 	return names
 }
 
-// Context ends as soon as one of the locks is lost or given back. Its cause is that of [Lock.Context] and names the lock. [FromContext]
-// finds a handle in it that stands for all of them.
+// Context ends as soon as one of the locks is lost or given back. Its cause is that of [Lock.Context] and names the
+// lock. [FromContext] finds a handle in it that stands for all of them.
 func (g *Locks) Context() context.Context { return g.ctx }
 
 // Deadline is when the context ends unless all locks are extended before.

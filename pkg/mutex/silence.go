@@ -12,8 +12,8 @@ import (
 // silentAfter is how long etcd has to leave all requests of a client unanswered before the log has a line about it.
 const silentAfter = 3 * time.Second
 
-// silence is the time in which no request of a client was answered. Each has one line in the log when it has lasted for a while, and one
-// when it is over.
+// silence is the time in which no request of a client was answered. Each has one line in the log when it has lasted
+// for a while, and one when it is over.
 type silence struct {
 	mu    sync.Mutex
 	since time.Time // zero while etcd answers
@@ -37,9 +37,11 @@ func (c *Client) unanswered(sent time.Time, err error) {
 	}
 	message := "etcd does not answer, and is asked again and again"
 	if conn := c.etcd.ActiveConnection(); conn != nil && conn.GetState() == connectivity.Ready {
-		message = "etcd does not answer on a connection that is open; without DialKeepAliveTime a dead one may be kept for a quarter of an hour"
+		message = "etcd does not answer on a connection that is open; " +
+			"without DialKeepAliveTime a dead one may be kept for a quarter of an hour"
 	}
-	c.line(slog.LevelWarn, message, slog.String("endpoints", strings.Join(c.etcd.Endpoints(), ",")), slog.Duration("for", lasts), slog.Any("error", err))
+	endpoints := strings.Join(c.etcd.Endpoints(), ",")
+	c.line(slog.LevelWarn, message, slog.String("endpoints", endpoints), slog.Duration("for", lasts), slog.Any("error", err))
 }
 
 // answered notes that etcd answered.

@@ -42,7 +42,8 @@ func (l *lines) with(what string) (found []string, first time.Time) {
 
 func TestSilentEtcdIsToldOnce(t *testing.T) {
 	var log lines
-	bubbleWith(t, mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, f *fake, locks *mutex.Client) {
+	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
 		for range 2 {
 			log.set()
 			f.set(func() { f.away = true })

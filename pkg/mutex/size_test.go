@@ -17,7 +17,8 @@ func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
 	locks := newClient(t, etcd)
 	write := func(bytes int) clientv3.Op { return clientv3.OpPut("/mine", strings.Repeat("x", bytes)) }
 	tooLarge := func(err error) bool {
-		return err != nil && !errors.Is(err, mutex.ErrUnknown) && strings.Contains(err.Error(), "MiB, and etcd takes 1.5 MiB")
+		return err != nil && !errors.Is(err, mutex.ErrUnknown) &&
+			strings.Contains(err.Error(), "MiB, and etcd takes 1.5 MiB")
 	}
 	for _, bytes := range []int{3 << 19, 2 << 20, 3 << 20, 16 << 20} {
 		if _, err := locks.TryLock(context.Background(), "a", mutex.With(write(bytes))); !tooLarge(err) {

@@ -6,8 +6,8 @@ const (
 	// sleepCheck is how often a holder looks whether its machine slept. Timers stand still while it does.
 	sleepCheck = 2 * time.Second
 
-	// leastSleep is the difference between the clocks that is taken for a sleep. Less comes of rounding, and of a wall clock that is being set
-	// right little by little.
+	// leastSleep is the difference between the clocks that is taken for a sleep. Less comes of rounding, and of a wall
+	// clock that is being set right little by little.
 	leastSleep = time.Second
 )
 
@@ -16,9 +16,10 @@ type moment struct{ monotonic, wall time.Time }
 
 func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
 
-// timeLeft is how long the local deadline is away. The monotonic clock, on which that is counted, stands still while the machine sleeps or a
-// hypervisor has stopped it, and the deadlines in the record do not: so what the wall clock went on beyond it is taken off. A wall clock
-// that was set forth, which looks the same, costs holds their time too: they may be lost rather than held twice. The caller holds mu.
+// timeLeft is how long the local deadline is away. The monotonic clock, on which that is counted, stands still while
+// the machine sleeps or a hypervisor has stopped it, and the deadlines in the record do not: so what the wall clock
+// went on beyond it is taken off. A wall clock that was set forth, which looks the same, costs holds their time too:
+// they may be lost rather than held twice. The caller holds mu.
 func (l *Lock) timeLeft() time.Duration {
 	now := l.c.moment()
 	left := l.until.Sub(now.monotonic)

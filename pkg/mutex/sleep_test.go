@@ -10,7 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// asleep is a client of a machine that slept for so long: the wall clock went on, the monotonic one and all timers stood still.
+// asleep is a client of a machine that slept for so long: the wall clock went on, the monotonic one and all timers
+// stood still.
 func asleep(t *testing.T, test func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration))) {
 	var slept atomic.Int64
 	o := mutex.Options{Now: func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }}

@@ -62,8 +62,8 @@ func (l *Lock) releasing() locktxn.Txn {
 	return locktxn.Release(l.c.layout, l.held)
 }
 
-// sendRelease gives the hold back. Where a sending of its acquisition may still be on its way it sees to it that this is not committed
-// any more: settled tells that it did, or did not have to.
+// sendRelease gives the hold back. Where a sending of its acquisition may still be on its way it sees to it that this
+// is not committed any more: settled tells that it did, or did not have to.
 func (l *Lock) sendRelease() (r answer, settled bool, err error) {
 	if l.doubt {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
@@ -90,8 +90,8 @@ func (l *Lock) letGo(definite bool) {
 	}
 }
 
-// cancelAcquisition sees to it in the background that no sending of the acquisition that is still on its way is committed after the end of
-// the hold.
+// cancelAcquisition sees to it in the background that no sending of the acquisition that is still on its way is
+// committed after the end of the hold.
 func (l *Lock) cancelAcquisition() {
 	switch {
 	case !l.doubt:

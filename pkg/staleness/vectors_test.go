@@ -41,7 +41,9 @@ func TestVectorsOfStates(t *testing.T) {
 			var fields []metadata.Field
 			for _, f := range c.Fields {
 				revision := cmp.Or(f.ModRevision, 7)
-				fields = append(fields, metadata.Field{Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: revision, ModRevision: revision})
+				fields = append(fields, metadata.Field{
+					Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: revision, ModRevision: revision,
+				})
 			}
 			d := metadata.Decode(c.Lock, fields, c.Foreign...)
 			for _, s := range c.States {
