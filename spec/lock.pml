@@ -17,6 +17,8 @@
  *   I5 foreign    nobody changes another attempt's deadline
  *   I6 cancel     a committed cancel is the end of its attempt: no late acquire
  *                 of it commits afterwards
+ *   I7 over       the same for an attempt whose client was told how it ended:
+ *                 it gave the lock back, lost it, or never got it
  * Liveness (ltl, weak fairness; build with -DLTL):
  *   gone          once owners stop renewing, the record goes and stays away
  *   nolong        a record past its deadline does not stay for ever, nor does
@@ -24,7 +26,8 @@
  *
  * Broken variants, each must FAIL (run.sh): UNFENCED COHERENCE_STRICT
  *   SWEEP_UUID_ONLY SWEEP_BLIND NO_GRACE ALIVE_NO_MONO ALIVE_BLIND
- *   UNLOCK_BLIND NO_CANCEL_GUARD NO_SWEEPER
+ *   UNLOCK_BLIND NO_CANCEL_GUARD RELEASE_IN_DOUBT LOST_IN_DOUBT
+ *   REFUSED_IN_DOUBT NO_SWEEPER
  */
 #ifndef NC
 #define NC 2            /* clients */
@@ -77,6 +80,7 @@ byte rev = 0;                                   /* counts creations; lk_mod coun
 
 bool lk = 0; byte lk_id = 0, lk_crev = 0, lk_dl = 0, lk_mod = 0;   /* the record */
 bool cancelled[NID];                            /* .cancelled/<uuid> */
+bool over[NID];                                 /* ghost: the client was told how the attempt ended */
 
 /* errors seen, outcome open: may commit at any later time, or never */
 bool la_p[NID]; byte la_dl[NID];                            /* acquire */
@@ -105,6 +109,7 @@ inline t_acquire(id_, dl_, got_, tok_) {
 	:: !lk && !cancelled[id_] ->
 #endif
 		assert(!cancelled[id_]);                /* I6 */
+		assert(!over[id_]);                     /* I7 */
 		rev++;
 		assert(rev > res_tok);                  /* I2: a new token is the newest */
 		lk = 1; lk_id = id_; lk_crev = rev; lk_dl = dl_; lk_mod = 1
@@ -158,6 +163,13 @@ inline t_cancel(id_) {
 	cancelled[id_] = 1
 }
 
+/* of a hold of which an earlier sending is unanswered: If V(uuid)=mine, C(uuid)=mine
+ * Then put .cancelled/uuid, delete fields Else put .cancelled/uuid */
+inline t_unlock_in_doubt(id_, crev_) {
+	t_unlock(id_, crev_);
+	cancelled[id_] = 1
+}
+
 /* If create_rev(uuid)=seen, mod_rev(deadline)=seen Then delete fields */
 inline t_sweep(crev_, mod_) {
 	if
@@ -193,8 +205,9 @@ inline t_write(tok_) {
 
 proctype Client(byte c) {
 	byte k = 0, id = 0, tok = 0, dl = 0, w = 0, v = 0; bool b = 0, again = 0;
+	bool doubt = 0;                                                 /* a sending of the acquire is unanswered */
 idle:	skip;
-	d_step { id = 0; tok = 0; dl = 0; w = 0; v = 0; b = 0; again = 0 };
+	d_step { id = 0; tok = 0; dl = 0; w = 0; v = 0; b = 0; again = 0; doubt = 0 };
 	if
 	:: d_step { k < NA && now <= MAXT -> id = c*NA + k + 1; k++; dl = now+TTL;
 		KNOWS(1) }
@@ -204,10 +217,10 @@ acq:	if
 	:: d_step { t_acquire(id, dl, b, tok); dl = 0; again = 0 };     /* answered */
 		if
 		:: b -> b = 0; goto held
-		:: else -> goto rel0                                    /* someone else's */
+		:: else -> goto refd                                    /* someone else's */
 		fi
-	:: d_step { faults > 0 -> faults--; t_acquire(id, dl, b, tok); b = 0; tok = 0; dl = 0 } /* committed, answer lost */
-	:: d_step { faults > 0 && !la_p[id] -> faults--; la_p[id] = 1; la_dl[id] = dl; dl = 0 } /* later or never */
+	:: d_step { faults > 0 -> faults--; t_acquire(id, dl, b, tok); b = 0; tok = 0; dl = 0; doubt = 1 } /* committed, answer lost */
+	:: d_step { faults > 0 && !la_p[id] -> faults--; la_p[id] = 1; la_dl[id] = dl; dl = 0; doubt = 1 } /* later or never */
 	fi;
 	if
 	:: d_step { !again && now <= MAXT -> again = 1; dl = now+TTL };  goto acq       /* same uuid again */
@@ -220,7 +233,7 @@ held:	do
 	:: d_step { v < NV && now <= MAXT -> v++; t_alive(id, tok, now+TTL, b) };
 		if
 		:: b -> b = 0
-		:: !b -> goto rel0                                      /* told: lost */
+		:: !b -> goto lost                                      /* told: lost */
 		:: d_step { faults > 0 -> faults--; b = 0 }             /* answer lost */
 		fi
 	:: d_step { faults > 0 && v < NV && now <= MAXT && !lv_p[id] -> faults--; v++; lv_p[id] = 1; lv_crev[id] = tok; lv_dl[id] = now+TTL }
@@ -228,20 +241,39 @@ held:	do
 	:: d_step { faults > 0 -> faults-- }; goto crash
 	od;
 
+refd:	skip;
+#ifndef REFUSED_IN_DOUBT
+	if :: doubt -> goto can :: else -> skip fi;
+#endif
+	goto done;
+lost:	skip;
+#ifndef LOST_IN_DOUBT
+	if :: doubt -> goto can :: else -> skip fi;
+#endif
+	goto done;
 can:	if
-	:: d_step { t_cancel(id) }; goto rel0
-	:: d_step { faults > 0 -> faults--; lc_p[id] = 1 }; goto rel0
+	:: d_step { t_cancel(id) }; goto done
+	:: d_step { faults > 0 -> faults--; lc_p[id] = 1 }; goto rel0   /* without an answer it is not over */
 	fi;
 rel:	if
-	:: d_step { t_unlock(id, tok) }
-	:: d_step { faults > 0 -> faults--; lu_p[id] = 1; lu_crev[id] = tok }
+#ifndef RELEASE_IN_DOUBT
+	:: d_step { doubt -> t_unlock_in_doubt(id, tok) }; goto done
+	:: d_step { doubt && faults > 0 -> faults--; lc_p[id] = 1 }; goto rel0
+	:: d_step { !doubt -> t_unlock(id, tok) }; goto done
+#else
+	:: d_step { t_unlock(id, tok) }; goto done
+#endif
+	:: d_step { !doubt && faults > 0 -> faults--; lu_p[id] = 1; lu_crev[id] = tok }; goto rel0
 	fi;
+done:	skip;
+	d_step { over[id] = 1; KNOWS(0) };
+	goto idle;
 rel0:	KNOWS(0);
 	goto idle;
 
 crash:	KNOWS(0);
 gone:	skip;
-	d_step { id = 0; tok = 0; dl = 0; w = 0; v = 0; b = 0; again = 0 }
+	d_step { id = 0; tok = 0; dl = 0; w = 0; v = 0; b = 0; again = 0; doubt = 0 }
 }
 
 /* What clients gave up on commits here, at any later time. A transaction that

@@ -9,6 +9,30 @@ import (
 // MaxOps is how many compares, and how many operations in a branch, etcd takes in one transaction unless configured otherwise.
 const MaxOps = 128
 
+// MaxBytes is how large a transaction etcd takes unless configured otherwise (1.5 MiB), less what it adds itself.
+const MaxBytes = 3<<19 - 1<<10
+
+// Bytes is about how large the transaction is, rather too much than too little.
+func (t Txn) Bytes() int {
+	n := 0
+	for _, c := range t.If {
+		n += perOp + len(c.KeyBytes()) + len(c.GetCompare().GetRangeEnd()) + len(c.ValueBytes())
+	}
+	for _, ops := range [][]clientv3.Op{t.Then, t.Else} {
+		for _, op := range ops {
+			n += perOp + len(op.KeyBytes()) + len(op.RangeBytes()) + len(op.ValueBytes())
+			if op.IsTxn() {
+				cmps, thenOps, elseOps := op.Txn()
+				n += Txn{If: cmps, Then: thenOps, Else: elseOps}.Bytes()
+			}
+		}
+	}
+	return n
+}
+
+// perOp is what a compare or an operation takes beside its keys and its value, at most.
+const perOp = 48
+
 // Part is one of the locks of a [Joint] acquisition.
 type Part struct {
 	Lock   string

@@ -107,6 +107,17 @@ func Release(l metadata.Layout, h Hold) Txn {
 	}
 }
 
+// ReleaseInDoubt is Release of a hold of which another sending of its acquisition is still without an answer: after its
+// commit that cannot be committed either, and stands in no queue. queue is the lock in whose queue it may stand. The
+// mark lives as long as the lease. Else nothing is given back, and the rest is done all the same.
+func ReleaseInDoubt(l metadata.Layout, queue string, h Hold, lease clientv3.LeaseID) Txn {
+	settle := append(leave(l, queue, h.UUID), clientv3.OpPut(l.Cancelled(h.UUID), queue, clientv3.WithLease(lease)))
+	t := Release(l, h)
+	t.Then = append(t.Then, settle...)
+	t.Else = settle
+	return t
+}
+
 // Cancel ends an acquisition whose outcome is unknown: after its commit the attempt is not held and no late send of it can
 // commit. The mark lives as long as the lease.
 func Cancel(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {

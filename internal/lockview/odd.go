@@ -85,9 +85,12 @@ func (o *odd) record(lock string) metadata.Record {
 		return p.Reason == metadata.ReasonTooLarge && p.Field != attributes
 	})
 	for _, k := range o.fields {
+		if rec.Leftover(k.Field) {
+			continue
+		}
 		for _, p := range k.problems {
 			if k.Name == metadata.FieldMetadata && p.Field != k.Name {
-				if _, shadowed := o.find(p.Field); shadowed {
+				if i, own := o.find(p.Field); own && !rec.Leftover(o.fields[i].Field) {
 					continue
 				}
 			}

@@ -51,6 +51,7 @@ func newStats() Stats {
 	}
 	for _, reason := range []metadata.Reason{
 		metadata.ReasonMissing, metadata.ReasonBadTime, metadata.ReasonBadValue, metadata.ReasonTooLarge, metadata.ReasonBadName, metadata.ReasonUnknownLayout,
+		metadata.ReasonLeftover,
 	} {
 		s.MetadataErrors[reason] = 0
 	}

@@ -10,8 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxForeign is how many foreign keys of one record are named in its problems; the others are counted.
-const maxForeign = 8
+// maxForeign is how many foreign keys of one record are named in its problems; the others are counted. So are keys that
+// an earlier hold left.
+const (
+	maxForeign   = 8
+	maxLeftovers = 8
+)
 
 // Decode reads the keys of one lock, in any order. It never fails: what can not be read is listed in Problems, and the rest of
 // the record is as good as it would be without it. Fields that are not of this protocol are attributes; foreign are the keys in
@@ -40,21 +44,50 @@ func (d *decoder) decode(lock string, fields []Field, foreign []string) {
 		d.problem("name", ReasonBadName, err.Error())
 	}
 	d.foreign(foreign)
+	d.fields = d.doc.Fields
+	if i, ok := d.find(FieldUUID); ok {
+		d.doc.Token = d.fields[i].CreateRevision
+	}
+	d.leftovers()
 	d.missing()
 	d.size()
 	if i, ok := d.find(FieldMetadata); ok {
-		d.members(d.doc.Fields[i].Value)
+		d.members(d.fields[i].Value)
 	}
-	for _, f := range d.doc.Fields {
-		d.doc.Revision = max(d.doc.Revision, f.ModRevision)
+	for _, f := range d.fields {
 		d.key(f)
 	}
 }
 
 type decoder struct {
 	doc        Document
-	attributes int  // seen, kept or not
-	brief      bool // the backtrace need not be read
+	fields     []Field // of this hold
+	attributes int     // seen, kept or not
+	brief      bool    // the backtrace need not be read
+}
+
+// leftovers keeps what an earlier hold left behind from being read.
+func (d *decoder) leftovers() {
+	left := 0
+	for _, f := range d.doc.Fields {
+		d.doc.Revision = max(d.doc.Revision, f.ModRevision)
+		if !d.doc.Leftover(f) {
+			continue
+		}
+		if left++; left <= maxLeftovers {
+			d.problem(cut(f.Name, MaxTextBytes), ReasonLeftover, "was written before this hold and is not read")
+		}
+		if f.Name == FieldAutoUnlockAt {
+			d.doc.DeadlineRevision = f.ModRevision // whoever removes the record compares it
+		}
+	}
+	if left > maxLeftovers {
+		text := fmt.Sprintf("%d more keys were written before this hold", left-maxLeftovers)
+		d.problem("record", ReasonLeftover, text)
+	}
+	if left > 0 {
+		d.fields = slices.DeleteFunc(slices.Clone(d.fields), d.doc.Leftover)
+	}
 }
 
 func (d *decoder) problem(field string, reason Reason, text string) {
@@ -66,7 +99,7 @@ func (d *decoder) key(f Field) {
 	switch f.Name {
 	case FieldMetadata:
 	case FieldUUID:
-		d.doc.UUID, d.doc.Token = d.text(f.Name, f.Value), f.CreateRevision
+		d.doc.UUID = d.text(f.Name, f.Value)
 		if err := checkUUID(f.Value); err != nil {
 			d.problem(f.Name, ReasonBadValue, err.Error())
 		}
@@ -111,7 +144,7 @@ func (d *decoder) members(value string) {
 
 // find is where the key with this field name stands.
 func (d *decoder) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(d.doc.Fields, name, func(f Field, name string) int { return strings.Compare(f.Name, name) })
+	return slices.BinarySearchFunc(d.fields, name, func(f Field, name string) int { return strings.Compare(f.Name, name) })
 }
 
 // member takes a value that people read, from a key of its own or from the document.

@@ -75,7 +75,7 @@ type Record struct {
 
 	Token            int64 // create revision of the uuid key, the fencing token; 0 when that key is missing: nobody holds the lock
 	Revision         int64 // highest mod revision of the record's keys
-	DeadlineRevision int64 // mod revision of the auto_unlock_at key, 0 when it is missing
+	DeadlineRevision int64 // mod revision of the auto_unlock_at key, leftover or not; 0 when there is none
 
 	Alive      *Alive         // the last alive call, nil when there was none
 	Attributes map[string]any // text, numbers (json.Number) and booleans; nil when there are none
@@ -89,6 +89,10 @@ type Record struct {
 func (r *Record) Malformed() bool {
 	return r.UUID == "" || r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero()
 }
+
+// Leftover reports whether a key of the record was written before this hold began, so that it says nothing about it.
+// Revisions that are not known are 0.
+func (r *Record) Leftover(f Field) bool { return f.ModRevision > 0 && f.ModRevision < r.Token }
 
 // Foreign tells whether keys that fit no layout lie inside the record's range, so that deleting the range would take them
 // along.
@@ -131,6 +135,7 @@ const (
 	ReasonBadTime       Reason = "bad_time"       // a time that can not be read
 	ReasonBadValue      Reason = "bad_value"      // not UTF-8, not a number, not JSON
 	ReasonTooLarge      Reason = "too_large"      // over a limit; what is shown is cut
+	ReasonLeftover      Reason = "leftover"       // a key that an earlier hold left behind; nothing of it is read
 	ReasonBadName       Reason = "bad_name"       // a lock name that CheckName refuses
 	ReasonUnknownLayout Reason = "unknown_layout" // a key below the prefix that fits no layout
 )

@@ -2,6 +2,7 @@ package metadata_test
 
 import (
 	"bytes"
+	gocmp "cmp"
 	"encoding/json"
 	"os"
 	"strings"
@@ -39,6 +40,7 @@ type recordVector struct {
 	Fields      []struct {
 		Name, Value string
 		Bytes       []byte `json:"value_base64"`
+		ModRevision int64  `json:"mod_revision"`
 	}
 	Foreign   []string
 	Decoded   decoded
@@ -194,7 +196,10 @@ func TestVectorsOfRecords(t *testing.T) {
 		t.Run(c.About, func(t *testing.T) {
 			var fields []metadata.Field
 			for _, f := range c.Fields {
-				fields = append(fields, metadata.Field{Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: 7, ModRevision: 7})
+				revision := gocmp.Or(f.ModRevision, 7)
+				fields = append(fields, metadata.Field{
+					Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: revision, ModRevision: revision,
+				})
 			}
 			got := metadata.Decode(c.Lock, fields, c.Foreign...)
 			want := c.Decoded
@@ -215,7 +220,9 @@ func TestVectorsOfRecords(t *testing.T) {
 	}
 }
 
-var anyOrder = cmpopts.SortSlices(func(a, b problem) bool { return a.Field < b.Field })
+var anyOrder = cmpopts.SortSlices(func(a, b problem) bool {
+	return gocmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(string(a.Reason), string(b.Reason))) < 0
+})
 
 func flatten(d metadata.Document) decoded {
 	f := decoded{

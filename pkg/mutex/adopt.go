@@ -166,7 +166,7 @@ func (l *Lock) remember(doc *metadata.Document) {
 // live starts the handle of an adopted hold, after it extended one whose time is over.
 func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 	l.prepare()
-	l.until = l.start
+	l.until, l.counted = l.start, l.c.moment()
 	if !doc.AutoUnlockAt.IsZero() {
 		l.until = l.start.Add(doc.AutoUnlockAt.Sub(l.wall) - l.set.safetyMargin)
 		if time.Until(l.until) <= 0 && l.set.autoUnlockAfter > 0 {
@@ -186,6 +186,15 @@ var ErrDetached = fmt.Errorf("the handle was detached from its hold: %w", ErrNot
 // otherwise to the auto-unlock. The context ends, with [ErrDetached]; a heartbeat stops; Unlock does nothing from then on. All handles
 // of the hold in this process that [Reentrant] made are detached with it.
 func (l *Lock) Detach() {
+	switch {
+	case l.none():
+		return
+	case l.head:
+		for _, one := range l.group.locks {
+			one.Detach()
+		}
+		return
+	}
 	hold := l.root()
 	if hold.finish(ErrDetached) && hold.doubt {
 		hold.c.forbidLater(hold.held.Lock, hold.held.UUID)
@@ -195,7 +204,7 @@ func (l *Lock) Detach() {
 // forbidLater sees to it that no late sending of an acquisition takes the lock once more when whoever adopted its hold gave it back.
 func (c *Client) forbidLater(lock, uuid string) {
 	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(cancelLife), do: func(ctx context.Context) error {
-		lease, err := c.markLease(ctx)
+		lease, err := c.markLease(ctx, &c.marks)
 		if err == nil {
 			_, err = c.send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))
 		}

@@ -19,8 +19,16 @@ import (
 // nil means that etcd confirmed the hold. A [*LostError] means that it is over; the handle's context has ended then. After any
 // other error the hold stands as it stood, until the deadline it had.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
-	if err := l.err(); l.of != nil && err != nil {
-		return err
+	if l.none() {
+		return errNoHold
+	}
+	if l.of != nil {
+		if err := l.err(); err != nil {
+			return err
+		}
+		if l.group != nil { // the work needs all of them
+			return l.group.Alive(ctx, progress...)
+		}
 	}
 	err := l.root().extend(ctx, false, strings.Join(progress, " "))
 	if err == nil || errors.Is(err, ErrNotHeld) {
@@ -51,7 +59,7 @@ func (l *Lock) beat() {
 
 // extend moves the deadlines. Extensions of one hold take turns, so that the last one wins.
 func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err error) {
-	if err := l.err(); err != nil {
+	if err := l.awake(); err != nil {
 		return err
 	}
 	if l.set.autoUnlockAfter == 0 {
@@ -81,7 +89,7 @@ const maxOvertaken = 5
 
 // say makes one extension. Of a heartbeat it tells that another one is needed, because it knew less than the record.
 func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again bool, err error) {
-	start, at := time.Now(), l.clock()
+	start, at := l.c.moment(), l.clock()
 	autoUnlockAt := at.Add(l.set.autoUnlockAfter)
 	if heartbeat && l.set.maximumHold > 0 {
 		if end := l.wall.Add(l.set.maximumHold); autoUnlockAt.After(end) {
@@ -119,7 +127,7 @@ func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again 
 			return false, errors.New("somebody removed its auto_unlock_at or made it unreadable")
 		}
 	}
-	l.extendUntil(start.Add(autoUnlockAt.Sub(at) - l.set.safetyMargin))
+	l.extendUntil(start.monotonic.Add(autoUnlockAt.Sub(at)-l.set.safetyMargin), start)
 	return false, l.err()
 }
 

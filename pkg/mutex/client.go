@@ -29,8 +29,9 @@ type Options struct {
 	// Defaults are applied to every lock before the options of the call, which win.
 	Defaults []Option
 
-	// AttemptTimeout is the longest that one request waits for etcd's answer before it is sent again, to another member where
-	// there is one; 2s when zero. A request gets at most a third of the time that its caller still has.
+	// AttemptTimeout is the longest that one request waits for etcd's answer before it is sent again, to another member
+	// where there is one; 2s when zero, at most a minute. A request gets at most a third of the time that its caller
+	// still has.
 	AttemptTimeout time.Duration
 
 	// RequestTimeout bounds what must not wait for ever whatever the caller's context says: TryLock, Unlock and Close. 15s when
@@ -66,11 +67,15 @@ type Client struct {
 	began       time.Time
 	reconnected atomic.Int64 // when, in nanoseconds since it began
 
-	chores chores
-	marks  marks
-	leases leases
-	traces traces
-	holds  holds
+	silence silence
+	quiet   atomic.Bool // a silence has begun
+
+	chores   chores
+	marks    marks // of what was cancelled
+	releases marks // of releases with the caller's own writes
+	leases   leases
+	traces   traces
+	holds    holds
 
 	mu      sync.Mutex
 	closing bool           // nothing is taken any more
@@ -80,8 +85,14 @@ type Client struct {
 }
 
 // New returns a client of the locks that etcd keeps below the prefix. It asks etcd nothing. The etcd client stays the caller's:
-// close it after this one. It should be made with MaxUnaryRetries: 1, because this package repeats requests by itself and knows
-// what became of them.
+// close it after this one. It should be made with
+//
+//   - MaxUnaryRetries: 1, because this package repeats requests by itself and knows what became of them;
+//   - DialKeepAliveTime: 10 * time.Second. Without it a connection whose other end is gone without a word, as when a
+//     machine, a firewall or a network died, is kept for a quarter of an hour and longer: it answers nothing, all
+//     requests to that member go there, and where it is the only one holds are lost when their time is over. This
+//     package cannot see the setting nor close the connection; it says in the log when a connection that is open does
+//     not answer.
 func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if etcd == nil {
 		return nil, errors.New("mutex: no etcd client was given")
@@ -94,6 +105,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
 	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid(), began: time.Now()}
+	c.marks.life, c.releases.life = cancelLife, releaseLife
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
 	if _, _, err := c.newAcquisition("check", nil); err != nil {
@@ -101,6 +113,9 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	}
 	return c, nil
 }
+
+// maxAttemptTimeout bounds how long a dead connection keeps a holder from extending, and a waiter from asking again.
+const maxAttemptTimeout = time.Minute
 
 // complete fills in the defaults.
 func (o *Options) complete() error {
@@ -127,6 +142,10 @@ func (o *Options) complete() error {
 		if *d.value == 0 {
 			*d.value = d.standard
 		}
+	}
+	if o.AttemptTimeout > maxAttemptTimeout {
+		return fmt.Errorf("the attempt timeout is %v, it must be at most %v: a request whose connection died is not sent again before",
+			o.AttemptTimeout, maxAttemptTimeout)
 	}
 	return nil
 }

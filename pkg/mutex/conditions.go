@@ -38,7 +38,8 @@ func Only(compares ...clientv3.Cmp) Option {
 // After an error they were not done and will not be, unless it is an [ErrUnknown], or a [*LostError]: then the lock was taken away
 // before this process knew that it had it.
 //
-// The keys must lie outside of the prefix of the locks. It can not be used with what waits for a lock, see [Only].
+// The keys must lie outside of the prefix of the locks, and all of it must fit into a transaction of 1.5 MiB. It cannot
+// be used with what waits for a lock, see [Only].
 func With(writes ...clientv3.Op) Option {
 	return func(s *settings) { s.with = append(s.with, writes...) }
 }
@@ -121,6 +122,15 @@ func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, room int) 
 		case c.reaches(key, string(op.RangeBytes())):
 			return fmt.Errorf("the write to %s lies among the locks below %s", strconv.Quote(clip(key)), c.layout.Prefix())
 		}
+	}
+	return nil
+}
+
+// checkSize refuses what etcd would refuse for its size: only one of its answers to that says that nothing was done.
+func checkSize(t locktxn.Txn) error {
+	if n := t.Bytes(); n > locktxn.MaxBytes {
+		const mebibyte = 1 << 20
+		return fmt.Errorf("the conditions and writes make a transaction of %.1f MiB, and etcd takes 1.5 MiB", float64(n)/mebibyte)
 	}
 	return nil
 }

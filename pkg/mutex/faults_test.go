@@ -157,7 +157,7 @@ func (f *forgetful) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest) (*pb.
 
 func (f *forgetful) Txn(_ context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	answer := &pb.TxnResponse{Header: &pb.ResponseHeader{Revision: 9}}
-	if len(r.Success) == 1 { // the release
+	if r.Success[0].GetRequestDeleteRange() != nil { // the release
 		answer.Succeeded = true
 		return answer, nil
 	}

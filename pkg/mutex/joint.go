@@ -59,9 +59,13 @@ func (j *joint) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := j.bid(); err != nil {
 		return nil, err
 	}
+	txn := locktxn.Joint(j.c.layout, j.sent(), j.only, slices.Concat(j.with, j.own))
+	if err := checkSize(txn); err != nil {
+		return nil, err
+	}
 	fresh, cancel := context.WithTimeout(ctx, j.parts[0].set.autoUnlockAfter/3)
 	defer cancel()
-	r, err := j.c.send(fresh, locktxn.Joint(j.c.layout, j.sent(), j.only, slices.Concat(j.with, j.own)))
+	r, err := j.c.send(fresh, txn)
 	switch {
 	case r.doubt:
 		return j.settle(ctx, r, err)
@@ -102,7 +106,7 @@ func (j *joint) sent() []locktxn.Part {
 // settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or not. r and err
 // are what came of the sendings.
 func (j *joint) settle(ctx context.Context, r answer, err error) ([]*Lock, error) {
-	s, unsettled := j.c.sendMarked(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+	s, unsettled := j.c.sendMarked(ctx, &j.c.marks, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Seal(j.c.layout, j.sent(), lease)
 	})
 	if unsettled != nil {

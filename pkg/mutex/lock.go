@@ -18,10 +18,12 @@ type Lock struct {
 	asked string // the name that was asked for; that of the hold is another where it is a share
 	held  locktxn.Hold
 
-	at      place // that took it
-	outer   *Lock // the innermost hold under which it was taken
-	of      *Lock // the handle whose hold this one entered again; nil for that handle itself
-	adopted bool  // another handle took it, and may have a ticket
+	at      place  // that took it
+	outer   *Lock  // the innermost hold under which it was taken
+	of      *Lock  // the handle whose hold this one entered again; nil for that handle itself
+	group   *Locks // the locks that were taken together with this one; nil when there are none
+	head    bool   // this handle stands for all of the group
+	adopted bool   // another handle took it, and may have a ticket
 
 	lease *lease // of the ticket, for as long as the hold lasts; nil when the lock did not come by the queue
 	doubt bool   // a sending of the acquisition may still be on its way
@@ -39,6 +41,7 @@ type Lock struct {
 	mu       sync.Mutex
 	cause    error     // why the handle ended; nil while it is held
 	until    time.Time // local deadline, monotonic
+	counted  moment    // since when it is counted
 	goal     time.Time // when people are to be alerted, wall clock
 	progress string    // the last note
 	alertAt  time.Time // when somebody else with the uuid wants people to be alerted, wall clock: not before
@@ -64,8 +67,9 @@ func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, e
 	l := &Lock{
 		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: a.record, UUID: a.draft.UUID, Token: token},
 		start: b.start, wall: b.wall, goal: b.wall.Add(a.set.expectedRunTime),
-		until: b.start.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
-		at:    a.at, outer: a.outer,
+		until:   b.start.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
+		counted: moment{b.start, b.wall},
+		at:      a.at, outer: a.outer,
 	}
 	l.doubt, a.doubt = a.doubt, false
 	switch at := &a.line; {
@@ -97,7 +101,7 @@ func (l *Lock) begin() error {
 	c.holds.add(l)
 
 	l.mu.Lock() // the timer may fire before it is stored
-	l.timer = time.AfterFunc(min(time.Until(l.until), watchAfter), l.due)
+	l.timer = time.AfterFunc(min(l.timeLeft(), watchAfter), l.due)
 	l.detach = context.AfterFunc(c.ctx, func() { l.finish(ErrClosed) })
 	l.mu.Unlock()
 	if l.set.maximumHold > 0 {
@@ -113,34 +117,87 @@ func (l *Lock) begin() error {
 }
 
 // Name is the lock's name: that of the record, which is "pool#2" for a share of the lock "pool", see [Semaphore] and [Shared].
-func (l *Lock) Name() string { return l.held.Lock }
+func (l *Lock) Name() string {
+	if l.none() {
+		return ""
+	}
+	return l.held.Lock
+}
 
 // UUID names this one hold, in the record and in its history.
-func (l *Lock) UUID() string { return l.held.UUID }
+func (l *Lock) UUID() string {
+	if l.none() {
+		return ""
+	}
+	return l.held.UUID
+}
 
 // Token is the fencing token of this hold. It is greater than that of every earlier hold of any lock in the same etcd, and does
 // not change while the lock is held. A resource that refuses tokens smaller than the greatest it has seen is safe from holders
-// that do not know yet that they lost the lock.
-func (l *Lock) Token() int64 { return l.held.Token }
+// that do not know yet that they lost the lock. It is 0, which is no token, of the handle of no hold.
+func (l *Lock) Token() int64 {
+	if l.none() {
+		return 0
+	}
+	token := l.held.Token
+	if l.head {
+		for _, one := range l.group.locks {
+			token = max(token, one.held.Token)
+		}
+	}
+	return token
+}
 
-// Guard is a compare for the caller's own transactions in the same etcd: they commit only while this hold stands.
+// Guard is a compare for the caller's own transactions in the same etcd: they commit only while this hold stands. It
+// never holds for a handle that stands for several locks, which one compare cannot fence: see [Lock.Guards].
 func (l *Lock) Guard() clientv3.Cmp {
+	switch {
+	case l.none():
+		return never()
+	case l.head:
+		l.c.line(slog.LevelWarn, "Guard fences one lock, and these are several: use Guards", l.about()...)
+		return never()
+	}
 	return locktxn.Guard(l.c.layout, l.held)
+}
+
+// Guards are the compares for the caller's own transactions in the same etcd: they commit only while this hold stands,
+// and all that were taken together with it.
+func (l *Lock) Guards() []clientv3.Cmp {
+	if !l.none() && l.group != nil {
+		return l.group.Guards()
+	}
+	return []clientv3.Cmp{l.Guard()}
 }
 
 // Context ends when this process must not act as the holder any more. context.Cause tells why: a [*LostError], [ErrUnlocked] or
 // [ErrClosed]. It carries the handle, see [FromContext], and nothing of the context that took the lock: that one's deadline is
 // about the waiting.
-func (l *Lock) Context() context.Context { return l.ctx }
+func (l *Lock) Context() context.Context {
+	if l.none() {
+		return noContext()
+	}
+	return l.ctx
+}
 
 // Lost is closed when the hold is lost, or may be: the cause of [Lock.Context] is a [*LostError] then. It stays open when the
 // holder unlocks.
-func (l *Lock) Lost() <-chan struct{} { return l.lost }
+func (l *Lock) Lost() <-chan struct{} {
+	if l.none() {
+		return noContext().Done()
+	}
+	return l.lost
+}
 
 // Deadline is when the context ends unless the hold is extended before: the auto-unlock minus the safety margin, on this
 // machine's clock.
 func (l *Lock) Deadline() time.Time {
-	if l.of != nil {
+	switch {
+	case l.none():
+		return time.Time{}
+	case l.head:
+		return l.group.Deadline()
+	case l.of != nil:
 		return l.of.Deadline()
 	}
 	l.mu.Lock()
@@ -170,8 +227,11 @@ func (l *Lock) finish(cause error) (first bool) {
 		return false
 	}
 	l.cancel(cause)
-	if _, isLost := cause.(*LostError); isLost {
+	if lost, isLost := cause.(*LostError); isLost {
 		close(l.lost)
+		if lost.Certain { // else Unlock may find out
+			l.cancelAcquisition()
+		}
 	}
 	l.stop()
 	l.c.holds.remove(l)
@@ -194,46 +254,44 @@ func (l *Lock) lose(why *LostError) *LostError {
 	return why
 }
 
-// due runs when the hold is not short any more, and when the local deadline is reached. An extension since then has moved that. It is
-// one timer for both, because a timer is much of what a short hold costs.
+// due runs when the hold is not short any more, now and then to see whether the machine slept, and when the local
+// deadline is reached. An extension since then has moved that. It is one timer for all, because a timer is much of what
+// a short hold costs.
 func (l *Lock) due() {
 	l.mu.Lock()
-	left, watch := time.Until(l.until), !l.watched
+	left, watch := l.timeLeft(), !l.watched
 	l.watched = true
 	if left > 0 {
-		l.timer.Reset(left)
+		l.timer.Reset(min(left, sleepCheck))
 	}
 	l.mu.Unlock()
 	switch {
 	case left <= 0:
-		l.lose(&LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
+		l.runOut()
 	case watch:
 		l.c.spawn(l.observe)
 	}
 }
 
-// extendUntil moves the local deadline, never back.
-func (l *Lock) extendUntil(t time.Time) {
+// runOut ends the handle because its time is over.
+func (l *Lock) runOut() {
+	l.lose(&LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
+}
+
+// extendUntil moves the local deadline, never back. It is counted since a moment before the extension was sent.
+func (l *Lock) extendUntil(t time.Time, since moment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cause == nil && t.After(l.until) {
-		l.until = t
+		l.until, l.counted = t, since
 		if l.watched {
-			l.timer.Reset(time.Until(t))
+			l.timer.Reset(min(l.timeLeft(), sleepCheck))
 		}
 	}
 }
 
 // putOff moves the local deadline because the record says that the lock is auto-unlocked then.
 func (l *Lock) putOff(autoUnlockAt time.Time) {
-	now := time.Now() // before the wall clock is read, whose times are rounded down
-	l.extendUntil(now.Add(autoUnlockAt.Sub(l.clock()) - time.Millisecond - l.set.safetyMargin))
-}
-
-type handleKey struct{}
-
-// FromContext is the handle of the hold under which ctx was made by [Client.Do] or [Lock.Context], nil where there is none.
-func FromContext(ctx context.Context) *Lock {
-	l, _ := ctx.Value(handleKey{}).(*Lock)
-	return l
+	now := l.c.moment() // before the wall clock is read, whose times are rounded down
+	l.extendUntil(now.monotonic.Add(autoUnlockAt.Sub(l.clock())-time.Millisecond-l.set.safetyMargin), now)
 }

@@ -169,12 +169,16 @@ func TestPlainKeysOfAMinimalClientAreALock(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
 	now := time.Now()
+	var record []clientv3.Op
 	for field, value := range map[string]string{
 		"uuid": "0f8fad5b-d9cb-469f-a165-70867728950e", "hostname": "cron-7", "purpose": "nightly copy",
 		"locked_at": metadata.FormatTime(now.Add(-3 * time.Minute)), "alert_at": metadata.FormatTime(now.Add(-2 * time.Minute)),
 		"auto_unlock_at": metadata.FormatTime(now.Add(time.Hour + 90*time.Second)),
 	} {
-		put(t, etcd, "/mutexes/a/"+field, value)
+		record = append(record, clientv3.OpPut("/mutexes/a/"+field, value))
+	}
+	if _, err := etcd.Txn(context.Background()).Then(record...).Commit(); err != nil {
+		t.Fatal(err)
 	}
 	_, err := locks.TryLock(context.Background(), "a")
 	want := `lock "a" is held by an unknown owner on cron-7 since 3 minutes ago for "nightly copy"; people were alerted 2 minutes ago, it is auto-unlocked in 61 minutes`
@@ -333,5 +337,33 @@ func TestClosedClientTakesNoLocks(t *testing.T) {
 	}
 	if err := l.Unlock(); err != nil {
 		t.Errorf("unlock after close: %v", err)
+	}
+}
+
+// The range of a record is the lock's: its holder deletes it as one, whatever somebody put there.
+func TestGivingBackLeavesNothingInTheRangeOfTheRecord(t *testing.T) {
+	for name, giveBack := range map[string]func(*mutex.Lock) error{
+		"unlock":      (*mutex.Lock).Unlock,
+		"unlock with": func(l *mutex.Lock) error { return l.UnlockWith(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			etcd := etcdtest.Start(t).Client(t)
+			l := take(t, newClient(t, etcd), "a")
+			neighbour := take(t, newClient(t, etcd), "a/b")
+			for _, key := range []string{"/mutexes/a/b/uuid", "/mutexes/a/UPPER", "/mutexes/a/note"} {
+				put(t, etcd, key, "somebody's")
+			}
+			if err := giveBack(l); err != nil {
+				t.Error(err)
+			}
+			r, err := etcd.Get(context.Background(), "/mutexes/a/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil || r.Count != 0 {
+				t.Errorf("%d keys are left, %v", r.Count, err)
+			}
+			if err := neighbour.Unlock(); err != nil {
+				t.Errorf("the neighbour: %v", err)
+			}
+		})
 	}
 }

@@ -12,24 +12,24 @@ import (
 )
 
 // marks is the lease of what a client notes under the uuids of acquisitions that must not be committed any more. Many share one; it
-// outlives each by cancelLife.
+// outlives each by life.
 type marks struct {
+	life  time.Duration
 	mu    sync.Mutex
 	lease clientv3.LeaseID
 	until time.Time // it may be used for new marks until then
 }
 
 // markLease is a lease for marks. Two who ask at once may each make one.
-func (c *Client) markLease(ctx context.Context) (clientv3.LeaseID, error) {
+func (c *Client) markLease(ctx context.Context, m *marks) (clientv3.LeaseID, error) {
 	const shared = time.Minute
-	m := &c.marks
 	if lease, ok := m.current(); ok {
 		return lease, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.slice(ctx))
 	defer cancel()
 	asked := time.Now()
-	grant, err := c.etcd.Grant(ctx, int64((cancelLife+shared)/time.Second))
+	grant, err := c.etcd.Grant(ctx, int64((m.life+shared)/time.Second))
 	if err != nil {
 		return 0, err
 	}
@@ -46,9 +46,11 @@ func (m *marks) current() (clientv3.LeaseID, bool) {
 }
 
 // sendMarked sends a transaction that leaves a mark, until its outcome is known, it is refused or ctx ends.
-func (c *Client) sendMarked(ctx context.Context, txn func(clientv3.LeaseID) locktxn.Txn) (r answer, err error) {
+func (c *Client) sendMarked(
+	ctx context.Context, m *marks, txn func(clientv3.LeaseID) locktxn.Txn,
+) (r answer, err error) {
 	for n, doubt := 0, false; ; n++ {
-		lease, err := c.markLease(ctx)
+		lease, err := c.markLease(ctx, m)
 		if err == nil {
 			r, err = c.send(ctx, txn(lease))
 			doubt = doubt || r.doubt
@@ -56,7 +58,7 @@ func (c *Client) sendMarked(ctx context.Context, txn func(clientv3.LeaseID) lock
 			if !locktxn.LeaseGone(err) {
 				return r, err
 			}
-			c.marks.forget(lease)
+			m.forget(lease)
 		}
 		if o := judge(err); o == full || o == refused && !locktxn.LeaseGone(err) {
 			return answer{doubt: doubt}, err

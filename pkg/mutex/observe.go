@@ -28,6 +28,9 @@ const (
 func (l *Lock) observe() {
 	from, end := locktxn.Deadlines(l.c.layout, l.held.Lock)
 	l.c.follow(l.watch, holderRecheck, func(events []*clientv3.Event) bool {
+		if len(events) == 0 && l.awake() != nil {
+			return true
+		}
 		timeout := holderRecheck / 3
 		gone := l.goneBy(events)
 		l.extendedBy(events)

@@ -64,6 +64,9 @@ func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 		if l != nil || err != nil {
 			return l, err
 		}
+		if a.doubt { // a late commit could pass those who are before this waiter, and both would wait for each other
+			a.abandon()
+		}
 		if a.line.lease, err = a.c.newLease(ctx); err != nil {
 			return nil, err
 		}
@@ -171,12 +174,12 @@ func (a *acquisition) lookAhead(ctx context.Context) (*Lock, error) {
 		return nil, nil
 	}
 	a.line.first = true
-	if len(r.keys(1).Kvs) > 0 {
+	if holder := r.keys(1).Kvs; len(holder) > 0 && string(holder[0].Value) != a.draft.UUID {
 		a.line.before = ""
 		a.keepTail(ctx, r, 2)
 		return nil, nil
 	}
-	return a.takeTurn(ctx)
+	return a.takeTurn(ctx) // which also finds out that an earlier sending of it got through
 }
 
 // takeTurn takes the lock that was handed over, or that the first in the queue found free.

@@ -77,6 +77,9 @@ func (l *Lock) covers(a *acquisition) bool {
 // alone is an error unless this handle is the only one of its hold.
 func (l *Lock) alone() error {
 	hold := l.root()
+	if l.head {
+		return errors.New("this handle stands for several locks, and UnlockWith gives one back: take it from Locks.All")
+	}
 	hold.mu.Lock()
 	defer hold.mu.Unlock()
 	if l != hold || hold.inside > 0 {
@@ -114,7 +117,10 @@ func (l *Lock) enter(outer *Lock) *Lock {
 		return nil
 	}
 	l.inside++
-	inner := &Lock{of: l, c: l.c, set: l.set, held: l.held, asked: l.asked, at: l.at, outer: outer, start: l.start, wall: l.wall, lost: l.lost}
+	inner := &Lock{
+		of: l, group: l.group, c: l.c, set: l.set, held: l.held, asked: l.asked, at: l.at, outer: outer,
+		start: l.start, wall: l.wall, lost: l.lost,
+	}
 	inner.ctx, inner.cancel = context.WithCancelCause(context.WithValue(l.ctx, handleKey{}, inner))
 	return inner
 }

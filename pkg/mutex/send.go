@@ -91,9 +91,11 @@ func (c *Client) sendFor(ctx context.Context, most time.Duration, txn locktxn.Tx
 		if ctx.Err() != nil {
 			return a, ended(ctx)
 		}
+		sent := time.Now()
 		resp, err := c.once(ctx, min(c.slice(ctx), max(most/3, leastAttempt), most), txn)
 		if err == nil {
 			a.TxnResponse = resp
+			c.answered()
 			return a, nil
 		}
 		last = err
@@ -109,6 +111,9 @@ func (c *Client) sendFor(ctx context.Context, most time.Duration, txn locktxn.Tx
 			}
 		case unknown:
 			a.doubt, refreshes = true, 0
+			if ctx.Err() == nil {
+				c.unanswered(sent, err)
+			}
 			c.reconnect()
 			if c.etcd.Ctx().Err() != nil {
 				return a, fmt.Errorf("the etcd client is closed: %w", err)

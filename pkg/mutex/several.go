@@ -128,7 +128,8 @@ func heldWith(names []string, i int) Option {
 
 // lockInOrder takes one lock after the other.
 func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []Option) (locks []*Lock, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	caller := ctx
+	ctx, cancel := context.WithCancelCause(caller)
 	var keeping sync.WaitGroup
 	done := false // else somebody's hook panics
 	defer func() {
@@ -138,7 +139,7 @@ func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []O
 		case !done:
 			_ = unlockAll(locks) // the panic is what is told
 		case err == nil:
-			err = started(locks)
+			err = started(caller, locks)
 		}
 		if err != nil {
 			giveBack := unlockAll(locks)
@@ -203,30 +204,34 @@ func (l *Lock) waitsFor(name string) {
 	l.progress = "waits for lock " + strconv.Quote(name)
 }
 
-// started has the durations count from now on, when all locks are there.
-func started(locks []*Lock) error {
-	return each(locks, func(l *Lock) error {
-		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.AttemptTimeout)
-		defer cancel()
-		if err := l.Alive(ctx); errors.Is(err, ErrNotHeld) {
-			return err
-		}
-		return nil // after any other error it stands as it stood
-	})
+// started has the durations count from now on, when all locks are there. Each of them is confirmed after the last one
+// was taken: so whoever takes one away later gets a greater token than all of these have.
+func started(ctx context.Context, locks []*Lock) error {
+	return each(locks, func(l *Lock) error { return l.Alive(ctx) })
 }
 
 // together makes one handle of several.
 func together(locks []*Lock) *Locks {
-	ctx := context.Background()
+	g := &Locks{locks: locks}
 	outer := locks[0].outer
 	for _, l := range slices.Backward(locks) {
 		l.outer, outer = outer, l // who holds one of them holds them all
-		ctx = context.WithValue(ctx, handleKey{}, l)
+		l.group = g
 	}
-	g := &Locks{locks: locks}
-	g.ctx, g.cancel = context.WithCancelCause(ctx)
+	handle := g.handle()
+	g.ctx, g.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, handle))
+	if handle.head {
+		handle.ctx = g.ctx
+	}
+	var lost sync.Once
 	for _, l := range locks {
-		context.AfterFunc(l.ctx, func() { g.cancel(context.Cause(l.ctx)) })
+		context.AfterFunc(l.ctx, func() {
+			cause := context.Cause(l.ctx)
+			g.cancel(cause)
+			if _, isLost := cause.(*LostError); isLost && handle.head {
+				lost.Do(func() { close(handle.lost) })
+			}
+		})
 	}
 	return g
 }
@@ -243,7 +248,8 @@ func (g *Locks) Names() []string {
 	return names
 }
 
-// Context ends as soon as one of the locks is lost or given back. Its cause is that of [Lock.Context] and names the lock.
+// Context ends as soon as one of the locks is lost or given back. Its cause is that of [Lock.Context] and names the
+// lock. [FromContext] finds a handle in it that stands for all of them.
 func (g *Locks) Context() context.Context { return g.ctx }
 
 // Deadline is when the context ends unless all locks are extended before.
@@ -271,11 +277,17 @@ func (g *Locks) Tokens() map[string]int64 {
 
 // Alive extends all locks, as [Lock.Alive] does. The error joins those of the locks.
 func (g *Locks) Alive(ctx context.Context, progress ...string) error {
+	if g == nil || len(g.locks) == 0 {
+		return errNoHold
+	}
 	return each(g.locks, func(l *Lock) error { return l.Alive(ctx, progress...) })
 }
 
 // Unlock gives all locks back, also those after one that was lost. The error joins those of the locks.
 func (g *Locks) Unlock() error {
+	if g == nil || len(g.locks) == 0 {
+		return errNoHold
+	}
 	defer g.cancel(ErrUnlocked)
 	return unlockAll(g.locks)
 }

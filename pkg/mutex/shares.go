@@ -320,7 +320,7 @@ func (c *Client) cancelShareLater(lock, uuid string) {
 }
 
 func (c *Client) cancelShare(ctx context.Context, lock, uuid string) error {
-	lease, err := c.markLease(ctx)
+	lease, err := c.markLease(ctx, &c.marks)
 	if err != nil && !locktxn.NoSpace(err) {
 		return err
 	}

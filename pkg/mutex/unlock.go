@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -15,6 +17,12 @@ import (
 // nil means that the lock was held until now and is free. A [*LostError] means that it had been lost before: the work may have
 // run while another held the lock. Calling it again does nothing and returns the same.
 func (l *Lock) Unlock() error {
+	switch {
+	case l.none():
+		return errNoHold
+	case l.head:
+		return l.group.Unlock()
+	}
 	l.unlock.Do(func() { l.unlockErr = l.exit() })
 	return l.unlockErr
 }
@@ -30,10 +38,13 @@ func (l *Lock) release() (err error) {
 		return lost
 	}
 	end := time.Now().Add(l.c.opts.RequestTimeout)
-	r, err := l.c.sendFor(context.Background(), l.c.opts.RequestTimeout, l.releasing())
+	r, settled, err := l.sendRelease()
 	l.letGo(err == nil && r.Succeeded)
+	if !settled {
+		l.cancelAcquisition()
+	}
 	if err != nil {
-		if r.doubt {
+		if r.doubt && settled {
 			l.releaseLater()
 		}
 		return fmt.Errorf("unlock %q: %w; unless it is free by then, it is auto-unlocked in its time", l.held.Lock, err)
@@ -51,6 +62,23 @@ func (l *Lock) releasing() locktxn.Txn {
 	return locktxn.Release(l.c.layout, l.held)
 }
 
+// sendRelease gives the hold back. Where a sending of its acquisition may still be on its way it sees to it that this
+// is not committed any more: settled tells that it did, or did not have to.
+func (l *Lock) sendRelease() (r answer, settled bool, err error) {
+	if l.doubt {
+		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
+		defer cancel()
+		r, err = l.c.sendMarked(ctx, &l.c.marks, func(lease clientv3.LeaseID) locktxn.Txn {
+			return locktxn.ReleaseInDoubt(l.c.layout, l.asked, l.held, lease)
+		})
+		if !locktxn.NoSpace(err) { // else no mark can be written
+			return r, err == nil, err
+		}
+	}
+	r, err = l.c.sendFor(context.Background(), l.c.opts.RequestTimeout, l.releasing())
+	return r, !l.doubt, err
+}
+
 // letGo ends what the hold leaves behind beside its record.
 func (l *Lock) letGo(definite bool) {
 	switch {
@@ -60,10 +88,16 @@ func (l *Lock) letGo(definite bool) {
 	default:
 		l.c.drop(l.lease)
 	}
+}
+
+// cancelAcquisition sees to it in the background that no sending of the acquisition that is still on its way is
+// committed after the end of the hold.
+func (l *Lock) cancelAcquisition() {
 	switch {
-	case l.doubt && l.set.kind.shared():
+	case !l.doubt:
+	case l.set.kind.shared():
 		l.c.cancelShareLater(l.asked, l.held.UUID)
-	case l.doubt:
+	default:
 		l.c.cancelLater(l.held.Lock, l.held.UUID)
 	}
 }

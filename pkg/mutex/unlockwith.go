@@ -22,6 +22,9 @@ import (
 //
 // It tries for the client's request timeout. Unlike Unlock it needs an etcd that takes writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
+	if l.none() {
+		return errNoHold
+	}
 	err := l.unlockWith(writes, nil, only)
 	if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrCondition) {
 		return err
@@ -39,6 +42,10 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 	if err := l.c.checkWrites(only, writes, room); err != nil {
 		return err
 	}
+	writes = slices.Concat(writes, own)
+	if err := checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, writes)); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 	defer cancel()
 	select {
@@ -51,9 +58,12 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 		return err
 	}
 	defer l.leave()()
-	writes = slices.Concat(writes, own)
 	mark := markOf(writes)
-	r, err := l.c.sendMarked(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+	marks := &l.c.releases
+	if l.doubt { // the mark also keeps out what is still on its way of the acquisition
+		marks = &l.c.marks
+	}
+	r, err := l.c.sendMarked(ctx, marks, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.ReleaseWith(l.c.layout, l.held, release, mark, lease, only, writes)
 	})
 	switch {

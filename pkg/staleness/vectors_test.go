@@ -1,6 +1,7 @@
 package staleness_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"testing"
@@ -22,6 +23,7 @@ func TestVectorsOfStates(t *testing.T) {
 			Fields      []struct {
 				Name, Value string
 				Bytes       []byte `json:"value_base64"`
+				ModRevision int64  `json:"mod_revision"`
 			}
 			Foreign []string
 			States  []struct {
@@ -38,7 +40,10 @@ func TestVectorsOfStates(t *testing.T) {
 		t.Run(c.About, func(t *testing.T) {
 			var fields []metadata.Field
 			for _, f := range c.Fields {
-				fields = append(fields, metadata.Field{Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: 7, ModRevision: 7})
+				revision := cmp.Or(f.ModRevision, 7)
+				fields = append(fields, metadata.Field{
+					Name: f.Name, Value: f.Value + string(f.Bytes), CreateRevision: revision, ModRevision: revision,
+				})
 			}
 			d := metadata.Decode(c.Lock, fields, c.Foreign...)
 			for _, s := range c.States {

@@ -66,11 +66,11 @@ func plain(t *testing.T, c *clientv3.Client, segment string, alert, unlock time.
 	t.Helper()
 	id, now, record := uuid.NewString(), time.Now(), prefix+segment+"/"
 	put(t, c,
+		record+"uuid", id, // first: what is older is left over from an earlier hold
 		record+"hostname", "host-1",
 		record+"locked_at", metadata.FormatTime(now),
 		record+"alert_at", metadata.FormatTime(now.Add(alert)),
 		record+"auto_unlock_at", metadata.FormatTime(now.Add(unlock)),
-		record+"uuid", id,
 	)
 	return id
 }

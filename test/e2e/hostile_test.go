@@ -66,8 +66,12 @@ func expired(text string) record {
 // write puts keys in batches.
 func write(t *testing.T, c *clientv3.Client, all map[string]string) {
 	t.Helper()
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		put(t, c, key, all[key])
+	for _, uuids := range []bool{true, false} { // what is older than the uuid of its record is left over from an earlier one
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			if strings.HasSuffix(key, "/uuid") == uuids {
+				put(t, c, key, all[key])
+			}
+		}
 	}
 }
 

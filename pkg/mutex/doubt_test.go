@@ -1,0 +1,241 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// stalled keeps the first transaction of a client that takes a lock on its way, until the test sends it.
+type stalled struct{ txn atomic.Pointer[heldTxn] }
+
+func stallFirst(etcd *clientv3.Client) *stalled {
+	var s stalled
+	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+		if s.txn.CompareAndSwap(nil, txn) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return txn.send(ctx)
+	}}
+	return &s
+}
+
+// arrive has the transaction reach etcd.
+func (s *stalled) arrive(t *testing.T) {
+	t.Helper()
+	if _, err := s.txn.Load().send(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLateSendingAfterTheEndOfItsHoldIsRefused(t *testing.T) {
+	etcdDel := func(t *testing.T, etcd *clientv3.Client, l *mutex.Lock) {
+		if _, err := etcd.Delete(context.Background(), layout(t).Record(l.Name()), clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := func(t *testing.T, err error) {
+		t.Helper()
+		if _, isLost := errors.AsType[*mutex.LostError](err); !isLost {
+			t.Errorf("want a loss, got %v", err)
+		}
+	}
+	type ending func(t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock)
+	kinds := map[string][]mutex.Option{"plain": nil, "permit": {mutex.Semaphore(3)}, "writer": {mutex.Exclusive()}}
+	for name, end := range map[string]ending{
+		"it was given back": func(
+			t *testing.T, _ *clientv3.Client, _ *mutex.Client, l *mutex.Lock,
+		) {
+			if err := l.Unlock(); err != nil {
+				t.Error(err)
+			}
+		},
+		"it was given back with writes": func(
+			t *testing.T, _ *clientv3.Client, _ *mutex.Client, l *mutex.Lock,
+		) {
+			if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/mine", "1")}); err != nil {
+				t.Error(err)
+			}
+		},
+		"somebody removed it, and unlock found out": func(
+			t *testing.T, etcd *clientv3.Client, _ *mutex.Client, l *mutex.Lock,
+		) {
+			etcdDel(t, etcd, l)
+			lost(t, l.Unlock())
+		},
+		"somebody removed it, and the watch found out": func(
+			t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock,
+		) {
+			etcdDel(t, etcd, l)
+			<-l.Lost()
+			lost(t, l.Unlock())
+			if err := c.Close(); err != nil { // waits for what goes on in the background
+				t.Error(err)
+			}
+		},
+		"somebody removed it, and nobody unlocked it": func(
+			t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock,
+		) {
+			etcdDel(t, etcd, l)
+			lost(t, l.Alive(context.Background()))
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+		"its handle was detached, and another gave it back": func(
+			t *testing.T, etcd *clientv3.Client, c *mutex.Client, l *mutex.Lock,
+		) {
+			l.Detach()
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			etcdDel(t, etcd, l)
+		},
+	} {
+		for kind, options := range kinds {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				server := etcdtest.Start(t)
+				etcd := server.Client(t)
+				first := stallFirst(etcd)
+				locks, err := mutex.New(etcd, mutex.Options{AttemptTimeout: 100 * time.Millisecond})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer locks.Close()
+				l := take(t, locks, "a", options...)
+				uuid := l.UUID()
+				other := server.Client(t)
+				end(t, other, locks, l)
+				first.arrive(t)
+				if doc := read(t, other, l.Name()); len(doc.Fields) > 0 {
+					t.Errorf("held by nobody, as %s with token %d", doc.UUID, doc.Token)
+				}
+				if life := lifeOf(t, other, layout(t).Cancelled(uuid)); life < 30*time.Minute {
+					t.Errorf("the mark lives for %v, a stalled connection may live longer", life)
+				}
+			})
+		}
+	}
+}
+
+// lifeOf is how long the lease of a key was granted for.
+func lifeOf(t *testing.T, etcd *clientv3.Client, key string) time.Duration {
+	t.Helper()
+	r, err := etcd.Get(context.Background(), key)
+	if err != nil || len(r.Kvs) != 1 {
+		t.Fatalf("key %s: %v, %v", key, r, err)
+	}
+	lease, err := etcd.TimeToLive(context.Background(), clientv3.LeaseID(r.Kvs[0].Lease))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(lease.GrantedTTL) * time.Second
+}
+
+// An acquisition that stayed without an answer before its waiter got in line is no way past those who are before it:
+// it would wait for them, and they for it.
+func TestWaiterWhoseFirstSendingComesLateDoesNotWaitForItself(t *testing.T) {
+	q := newLine(t)
+	holder := take(t, q.client(), "a")
+	etcd := q.server.Client(t)
+	first := stallFirst(etcd)
+	late, err := mutex.New(etcd, mutex.Options{AttemptTimeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	const dead = "00000000-0000-4000-8000-000000000001" // a waiter that died, but whose lease has not ended yet
+	put(t, q.etcd, layout(t).Ticket("a", dead), `{"uuid":"`+dead+`"}`)
+	put(t, q.etcd, layout(t).Tail("a"), dead)
+
+	one := q.wait(late)
+	two := q.wait(q.client())
+	two.cancel() // and takes the tail along
+	<-two.got
+	q.unlock(holder)
+	first.arrive(t)
+	if doc := read(t, q.etcd, "a"); doc.Token != 0 {
+		t.Errorf("the late sending took the lock, as %s", doc.UUID)
+	}
+	q.delete(layout(t).Ticket("a", dead))
+	q.unlock(q.turn(one))
+}
+
+// Whoever is first in line and missed that its own sending was committed finds its hold when it looks again.
+func TestWaiterKnowsItsOwnHold(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
+		take(t, locks, "a")
+		got := make(chan *mutex.Lock)
+		go func() {
+			l, err := locks.Lock(context.Background(), "a")
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		time.Sleep(time.Second)
+		l := layout(t)
+		f.set(func() { // what follows nobody hears of
+			f.away = true
+			uuid := string(f.keys[l.Tail("a")].Value)
+			hour := metadata.FormatTime(time.Now().Add(time.Hour))
+			f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpDelete(l.Record("a"), clientv3.WithPrefix())}})
+			f.apply(&heldTxn{thenOps: []clientv3.Op{
+				clientv3.OpPut(l.Field("a", metadata.FieldUUID), uuid),
+				clientv3.OpPut(l.Field("a", metadata.FieldAlertAt), hour),
+				clientv3.OpPut(l.Field("a", metadata.FieldAutoUnlockAt), hour),
+			}})
+			f.away = false
+		})
+		select {
+		case hold := <-got:
+			if doc := f.record(t, "a"); hold.UUID() != doc.UUID || hold.Token() != doc.Token {
+				t.Errorf("the handle says %s token %d, the record %s token %d",
+					hold.UUID(), hold.Token(), doc.UUID, doc.Token)
+			}
+			if err := hold.Unlock(); err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("it waits for itself")
+		}
+	})
+}
+
+// A record whose uuid alone was deleted, or had a lease, is no part of the next hold.
+func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	for field, value := range map[string]string{
+		"owner": "the-old-script", "locked_at": "1553682600", "purpose": "old", "alive": "1553682700 old",
+	} {
+		put(t, etcd, layout(t).Field("a", field), value)
+	}
+	locks := newClient(t, etcd)
+	l := take(t, locks, "a", mutex.Purpose("new"), mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(time.Second))
+	_, err := locks.TryLock(context.Background(), "a")
+	held, isHeld := errors.AsType[*mutex.HeldError](err)
+	if !isHeld || held.Holder.Owner != "billing" || held.Holder.Purpose != "new" || held.Holder.Alive != nil ||
+		time.Since(held.Holder.LockedAt) > time.Hour {
+		t.Errorf("the holder is %v", err)
+	}
+	eventually(t, "the heartbeat", func() bool { return read(t, etcd, "a").Alive != nil })
+	if doc := read(t, etcd, "a"); doc.Alive.Progress != "" || time.Since(doc.Alive.At) > time.Hour {
+		t.Errorf("the heartbeat says %+v", doc.Alive)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if n := count(t, etcd); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}

@@ -1,0 +1,61 @@
+package mutex
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+)
+
+// silentAfter is how long etcd has to leave all requests of a client unanswered before the log has a line about it.
+const silentAfter = 3 * time.Second
+
+// silence is the time in which no request of a client was answered. Each has one line in the log when it has lasted
+// for a while, and one when it is over.
+type silence struct {
+	mu    sync.Mutex
+	since time.Time // zero while etcd answers
+	told  bool
+}
+
+// unanswered notes that a request that was sent at this time was not answered.
+func (c *Client) unanswered(sent time.Time, err error) {
+	s := &c.silence
+	s.mu.Lock()
+	if s.since.IsZero() {
+		s.since = sent
+	}
+	lasts := time.Since(s.since)
+	tell := !s.told && lasts >= silentAfter
+	s.told = s.told || tell
+	c.quiet.Store(true)
+	s.mu.Unlock()
+	if !tell {
+		return
+	}
+	message := "etcd does not answer, and is asked again and again"
+	if conn := c.etcd.ActiveConnection(); conn != nil && conn.GetState() == connectivity.Ready {
+		message = "etcd does not answer on a connection that is open; " +
+			"without DialKeepAliveTime a dead one may be kept for a quarter of an hour"
+	}
+	endpoints := strings.Join(c.etcd.Endpoints(), ",")
+	c.line(slog.LevelWarn, message, slog.String("endpoints", endpoints), slog.Duration("for", lasts), slog.Any("error", err))
+}
+
+// answered notes that etcd answered.
+func (c *Client) answered() {
+	if !c.quiet.Load() {
+		return
+	}
+	s := &c.silence
+	s.mu.Lock()
+	lasted, told := time.Since(s.since), s.told
+	s.since, s.told = time.Time{}, false
+	c.quiet.Store(false)
+	s.mu.Unlock()
+	if told {
+		c.line(slog.LevelInfo, "etcd answers again", slog.Duration("after", lasted))
+	}
+}

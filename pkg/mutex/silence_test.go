@@ -1,0 +1,108 @@
+package mutex_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// lines are what a client logs, with the time of each.
+type lines struct {
+	mu   sync.Mutex
+	text []string
+	at   []time.Time
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text, l.at = append(l.text, string(p)), append(l.at, time.Now())
+	return len(p), nil
+}
+
+// with are the lines that contain something.
+func (l *lines) with(what string) (found []string, first time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, text := range l.text {
+		if strings.Contains(text, what) {
+			if found = append(found, text); len(found) == 1 {
+				first = l.at[i]
+			}
+		}
+	}
+	return found, first
+}
+
+func TestSilentEtcdIsToldOnce(t *testing.T) {
+	var log lines
+	o := mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
+		for range 2 {
+			log.set()
+			f.set(func() { f.away = true })
+			got := make(chan *mutex.Lock)
+			began := time.Now()
+			go func() {
+				l, err := locks.Lock(context.Background(), "a")
+				if err != nil {
+					t.Error(err)
+				}
+				got <- l
+			}()
+			time.Sleep(5 * time.Minute)
+			told, at := log.with("etcd does not answer")
+			if len(told) != 1 || at.Sub(began) > 8*time.Second {
+				t.Errorf("after %v it was told: %q", at.Sub(began), told)
+			}
+			f.set(func() { f.away = false })
+			if err := (<-got).Unlock(); err != nil {
+				t.Error(err)
+			}
+			if told, _ := log.with("etcd answers again"); len(told) != 1 {
+				t.Errorf("it was told: %q", told)
+			}
+		}
+	})
+}
+
+// set forgets all lines.
+func (l *lines) set() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text, l.at = nil, nil
+}
+
+func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
+	t.Parallel()
+	proxy := etcdtest.NewProxy(t, etcdtest.Start(t).Endpoint())
+	var log lines
+	locks, err := mutex.New(connect(t, proxy.Endpoint()), mutex.Options{
+		AttemptTimeout: 500 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	l := take(t, locks, "a")
+	proxy.Stall()
+	ctx, cancel := context.WithCancel(context.Background())
+	alive := make(chan error)
+	go func() { alive <- l.Alive(ctx) }()
+	eventually(t, "the line", func() bool {
+		told, _ := log.with("on a connection that is open; without DialKeepAliveTime")
+		return len(told) == 1 && strings.Contains(told[0], "endpoints=")
+	})
+	cancel()
+	<-alive
+	proxy.Heal()
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,41 @@
+package mutex
+
+import "time"
+
+const (
+	// sleepCheck is how often a holder looks whether its machine slept. Timers stand still while it does.
+	sleepCheck = 2 * time.Second
+
+	// leastSleep is the difference between the clocks that is taken for a sleep. Less comes of rounding, and of a wall
+	// clock that is being set right little by little.
+	leastSleep = time.Second
+)
+
+// moment is one moment on both clocks of a machine.
+type moment struct{ monotonic, wall time.Time }
+
+func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
+
+// timeLeft is how long the local deadline is away. The monotonic clock, on which that is counted, stands still while
+// the machine sleeps or a hypervisor has stopped it, and the deadlines in the record do not: so what the wall clock
+// went on beyond it is taken off. A wall clock that was set forth, which looks the same, costs holds their time too:
+// they may be lost rather than held twice. The caller holds mu.
+func (l *Lock) timeLeft() time.Duration {
+	now := l.c.moment()
+	left := l.until.Sub(now.monotonic)
+	if slept := now.wall.Sub(l.counted.wall) - now.monotonic.Sub(l.counted.monotonic); slept >= leastSleep {
+		left -= slept
+	}
+	return left
+}
+
+// awake ends the handle where its time ran out while the machine slept, before the timer tells.
+func (l *Lock) awake() error {
+	l.mu.Lock()
+	over := l.cause == nil && !l.until.IsZero() && l.timeLeft() <= 0
+	l.mu.Unlock()
+	if over {
+		l.runOut()
+	}
+	return l.err()
+}

@@ -1,0 +1,96 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// asleep is a client of a machine that slept for so long: the wall clock went on, the monotonic one and all timers
+// stood still.
+func asleep(t *testing.T, test func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration))) {
+	var slept atomic.Int64
+	o := mutex.Options{Now: func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }}
+	bubbleWith(t, o, func(t *testing.T, f *fake, locks *mutex.Client) {
+		test(t, f, locks, func(d time.Duration) { slept.Add(int64(d)) })
+	})
+}
+
+func TestHolderWhoseMachineSleptStopsWhenItWakes(t *testing.T) {
+	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+		time.Sleep(time.Minute)
+		f.set(func() { f.away = true })
+		sleep(8*time.Minute - time.Second)
+		time.Sleep(500 * time.Millisecond)
+		if l.Context().Err() != nil {
+			t.Errorf("it ended before its time: %v", context.Cause(l.Context()))
+		}
+		woke := time.Now()
+		sleep(time.Hour)
+		<-l.Lost()
+		if d := time.Since(woke); d > 5*time.Second {
+			t.Errorf("the context ended %v after the machine woke", d)
+		}
+		lost, isLost := errors.AsType[*mutex.LostError](context.Cause(l.Context()))
+		if !isLost || lost.Certain {
+			t.Errorf("the cause is %v, want an uncertain loss", lost)
+		}
+		f.set(func() { f.away = false })
+		l.Unlock()
+	})
+}
+
+func TestAliveAfterASleepThatWasTooLongIsALoss(t *testing.T) {
+	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+		before := f.record(t, "a").AutoUnlockAt
+		sleep(9 * time.Minute)
+		if err := l.Alive(context.Background()); !errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("alive: %v", err)
+		}
+		if after := f.record(t, "a").AutoUnlockAt; !after.Equal(before) {
+			t.Errorf("it was extended until %v", after)
+		}
+		l.Unlock()
+	})
+}
+
+func TestSleepIsTakenOffOnce(t *testing.T) {
+	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+		for range 5 {
+			sleep(5 * time.Minute)
+			time.Sleep(3 * time.Minute)
+			if err := l.Alive(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := time.Now()
+		<-l.Lost()
+		if d := time.Since(last); d != 9*time.Minute {
+			t.Errorf("the context ended %v after the last alive", d)
+		}
+		l.Unlock()
+	})
+}
+
+func TestHeartbeatGoesOnAfterAShortSleep(t *testing.T) {
+	asleep(t, func(t *testing.T, f *fake, locks *mutex.Client, sleep func(time.Duration)) {
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(time.Hour))
+		for range 10 {
+			sleep(20 * time.Second)
+			time.Sleep(30 * time.Second)
+		}
+		if l.Context().Err() != nil {
+			t.Errorf("it ended: %v", context.Cause(l.Context()))
+		}
+		if err := l.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
