@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
@@ -74,6 +75,10 @@ func TestMain(m *testing.M) {
 	if !isService {
 		os.Exit(m.Run())
 	}
+	go func() { // until the test is gone, however it ended
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
 	if err := service(endpoint, kind == "stubborn"); err != nil {
 		log.Fatal(err)
 	}
@@ -92,10 +97,13 @@ func start(t *testing.T, s *locktest.Server, kind string) *process {
 	cmd.Env = append(os.Environ(), serviceVariable+"="+kind+" "+s.Endpoint())
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	p := &process{Cmd: cmd, says: bufio.NewScanner(out)}
