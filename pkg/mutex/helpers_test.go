@@ -2,6 +2,7 @@ package mutex_test
 
 import (
 	"context"
+	"regexp"
 	"testing"
 	"time"
 
@@ -81,6 +82,11 @@ func eventually(t testing.TB, what string, f func() bool) {
 			t.Fatalf("%s did not come", what)
 		}
 	}
+}
+
+// justNow is a text in which whatever was some seconds ago was just now: on a busy machine they pass.
+func justNow(text string) string {
+	return regexp.MustCompile(`\d+ seconds? ago`).ReplaceAllString(text, "just now")
 }
 
 // spyOnWatches tells of every watch of the client that etcd has confirmed, by its key.

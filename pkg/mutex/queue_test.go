@@ -159,29 +159,26 @@ func TestHolderThatKnowsNothingOfTheQueueIsWaitedFor(t *testing.T) {
 }
 
 func TestOneWhoBargesIsWaitedFor(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	first := take(t, c, "a")
-	one, two := q.wait(c), q.wait(c)
-	// Release and barge in one transaction: no waiter can come between.
-	uuid := "00000000-0000-4000-8000-000000000009"
-	barge := locktxn.Hold{Lock: "a", UUID: first.UUID(), Token: first.Token()}
-	r, err := q.etcd.Txn(context.Background()).If(locktxn.HeldBy(layout(t), barge)...).Then(
-		clientv3.OpDelete(layout(t).Field("a", metadata.FieldAlertAt)), clientv3.OpPut(layout(t).Field("a", metadata.FieldUUID), uuid)).Commit()
-	if err != nil || !r.Succeeded {
-		t.Fatal("barge", err)
-	}
-	if err := first.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
-		t.Errorf("unlock of a hold that was overwritten: %v", err)
-	}
-	select {
-	case <-one.got:
-		t.Fatal("two hold the lock")
-	case <-time.After(300 * time.Millisecond):
-	}
-	q.delete(layout(t).Record("a"))
-	q.unlock(q.turn(one))
-	q.unlock(q.turn(two))
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		first := take(t, c, "a")
+		one, two := q.wait(c), q.wait(c)
+		// Release and barge in one transaction: no waiter can come between.
+		uuid := "00000000-0000-4000-8000-000000000009"
+		barge := locktxn.Hold{Lock: "a", UUID: first.UUID(), Token: first.Token()}
+		r, err := q.etcd.Txn(context.Background()).If(locktxn.HeldBy(layout(t), barge)...).Then(
+			clientv3.OpDelete(layout(t).Field("a", metadata.FieldAlertAt)), clientv3.OpPut(layout(t).Field("a", metadata.FieldUUID), uuid)).Commit()
+		if err != nil || !r.Succeeded {
+			t.Fatal("barge", err)
+		}
+		if err := first.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("unlock of a hold that was overwritten: %v", err)
+		}
+		q.noTurn(one)
+		q.delete(layout(t).Record("a"))
+		q.unlock(q.turn(one))
+		q.unlock(q.turn(two))
+	})
 }
 
 func TestRemovalOfADeadHolderLetsTheNextOneIn(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -368,7 +367,7 @@ func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
 	want := fmt.Sprintf(`context canceled: semaphore "a": 0 of 5 permits free, 1 wanted; held by `+
 		`billing on host-1 (pid %[1]d) since just now for "job 0", billing on host-1 (pid %[1]d) since just now for "job 1", `+
 		`billing on host-1 (pid %[1]d) since just now for "job 2" and 2 others; the first of them is auto-unlocked in 19 minutes; place 2 in the queue`, os.Getpid())
-	if got := w.err.Error(); strings.NewReplacer("1 second ago", "just now", "2 seconds ago", "just now").Replace(got) != want {
+	if got := w.err.Error(); justNow(got) != want {
 		t.Errorf("the line is\n%s, want\n%s", got, want)
 	}
 	for i, l := range permits {
