@@ -84,6 +84,32 @@ func eventually(t testing.TB, what string, f func() bool) {
 	}
 }
 
+// untilThen is a context for somebody who gives up when so much has happened, however long it takes.
+func untilThen(t testing.TB, f func() bool) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for !f() && pauseFor(ctx, 5*time.Millisecond) {
+		}
+	}()
+	return ctx
+}
+
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// queued tells whether somebody waits for the lock.
+func queued(etcd *clientv3.Client, l metadata.Layout, lock string) bool {
+	r, err := etcd.Get(context.Background(), l.Queue(lock), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	return err == nil && r.Count > 0
+}
+
 // justNow is a text in which whatever was some seconds ago was just now: on a busy machine they pass.
 func justNow(text string) string {
 	return regexp.MustCompile(`\d+ seconds? ago`).ReplaceAllString(text, "just now")

@@ -247,9 +247,8 @@ func TestLateEnqueueLeavesNothing(t *testing.T) {
 		return txn.send(ctx)
 	}}
 	c := newClient(t, etcd)
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := c.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+	ctx := untilThen(t, func() bool { return late.Load() != nil })
+	if _, err := c.Lock(ctx, "a"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("want the end of the context, got %v", err)
 	}
 	if err := c.Close(); err != nil { // waits for the clean-up
