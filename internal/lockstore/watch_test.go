@@ -76,8 +76,8 @@ func (g *watching) saw() (turns []string, revision int64, signs int) {
 	return slices.Clone(g.turns), g.revision, g.signs
 }
 
-// goesOn is the watch, or another one from where it began if it ended because nothing was heard: a machine that is busy for three pulses
-// is silent, too.
+// goesOn returns the watch, or another one from the same revision if it ended because nothing was heard: a machine that
+// is busy for three pulses is silent, too.
 func (g *watching) goesOn() *watching {
 	g.t.Helper()
 	if len(g.done) == 0 {
@@ -144,9 +144,17 @@ func TestWatchOfAnIdleEtcdGivesSignsOfLife(t *testing.T) {
 	t.Parallel()
 	w := start(t, quick)
 	g := w.watch(w.put("/other", ""))
-	eventually(t, "three signs", func() bool { g = g.goesOn(); _, _, signs := g.saw(); return signs >= 3 })
+	eventually(t, "three signs", func() bool {
+		g = g.goesOn()
+		_, _, signs := g.saw()
+		return signs >= 3
+	})
 	other := w.put("/other", "") // not below the prefix
-	eventually(t, "a sign at the newer revision", func() bool { g = g.goesOn(); _, now, _ := g.saw(); return now == other })
+	eventually(t, "a sign at the newer revision", func() bool {
+		g = g.goesOn()
+		_, now, _ := g.saw()
+		return now == other
+	})
 }
 
 func TestWatchEndsWhenCompacted(t *testing.T) {
@@ -166,7 +174,10 @@ func TestWatchEndsWhenEtcdWentBack(t *testing.T) {
 	w := start(t, quick)
 	now := w.put("/other", "")
 	var reason string
-	eventually(t, "an answer", func() bool { reason = w.watch(now + 1000).ended(); return reason != lockstore.ReasonSilent })
+	eventually(t, "an answer", func() bool {
+		reason = w.watch(now + 1000).ended()
+		return reason != lockstore.ReasonSilent
+	})
 	if reason != lockstore.ReasonWentBack {
 		t.Errorf("reason %q", reason)
 	}
@@ -179,7 +190,11 @@ func TestWatchEndsWhenTheNetworkIsSilent(t *testing.T) {
 	c := (&wire{}).clientOf(t, p.Endpoint())
 	w := on(t, c, quick)
 	g := w.watch(w.put("/other", ""))
-	eventually(t, "a sign of life", func() bool { g = g.goesOn(); _, _, signs := g.saw(); return signs > 0 })
+	eventually(t, "a sign of life", func() bool {
+		g = g.goesOn()
+		_, _, signs := g.saw()
+		return signs > 0
+	})
 	p.Stall()
 	if reason := g.ended(); reason != lockstore.ReasonSilent {
 		t.Errorf("reason %q", reason)

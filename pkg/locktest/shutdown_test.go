@@ -108,7 +108,8 @@ func start(t *testing.T, s *locktest.Server, kind string) *process {
 	}
 	p := &process{Cmd: cmd, says: bufio.NewScanner(out)}
 	t.Cleanup(func() { p.Process.Kill() })
-	p.awaitTwice(t, "works") // a record in etcd would not do: a service that is told to stop before it has the answer does not begin
+	// A record in etcd would not do: a service that is told to stop before it has the answer does not begin.
+	p.awaitTwice(t, "works")
 	s.AssertHeld("import")
 	s.AssertHeld("export")
 	s.AwaitWaiters("taken", 1)

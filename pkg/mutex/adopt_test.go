@@ -36,7 +36,7 @@ func TestChildHoldsWhatItsParentTook(t *testing.T) {
 	if child.Name() != "a" || child.UUID() != parent.UUID() || child.Token() != parent.Token() || mutex.FromContext(child.Context()) != child {
 		t.Errorf("the child has %s %s token %d", child.Name(), child.UUID(), child.Token())
 	}
-	if d := child.Deadline().Sub(parent.Deadline()).Abs(); d > 10*time.Second { // each reads two clocks, one after the other
+	if d := child.Deadline().Sub(parent.Deadline()).Abs(); d > 10*time.Second { // each reads two clocks in turn
 		t.Errorf("the deadlines are %v apart", d)
 	}
 	if err := child.Alive(context.Background(), "2 of 3"); err != nil {

@@ -104,7 +104,7 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// queued tells whether somebody waits for the lock.
+// queued reports whether somebody waits for the lock.
 func queued(etcd *clientv3.Client, l metadata.Layout, lock string) bool {
 	r, err := etcd.Get(context.Background(), l.Queue(lock), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	return err == nil && r.Count > 0

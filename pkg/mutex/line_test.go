@@ -34,7 +34,8 @@ func newLine(t testing.TB) *line {
 	return q
 }
 
-// lineInABubble runs a test of what does not happen: in a bubble there is nothing else to do when time passes.
+// lineInABubble runs a test whose outcome depends on time, or on nothing happening: in a bubble, time passes only when
+// nobody has anything else to do.
 func lineInABubble(t *testing.T, test func(t *testing.T, q *line)) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := etcdmemory.New()

@@ -40,7 +40,8 @@ func TestHoldThatSomebodyEnds(t *testing.T) {
 		}, `lock "a" was lost: \x00 by \x1b[2J\n just now: \u202e`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) { // a holder on a busy machine does not wait for the note
+			// In a bubble, because a holder on a busy machine does not wait for the note.
+			lineInABubble(t, func(t *testing.T, q *line) {
 				etcd := q.connect(t)
 				watches := spyOnWatches(etcd)
 				l := take(t, newClient(t, etcd), "a")
@@ -78,7 +79,8 @@ func TestShortHoldThatIsGoneIsFoundByAliveAndUnlock(t *testing.T) {
 		"unlock": (*mutex.Lock).Unlock,
 	} {
 		t.Run(name, func(t *testing.T) {
-			lineInABubble(t, func(t *testing.T, q *line) { // where it is short however busy the machine is, and nobody watches it yet
+			// In a bubble it is short however busy the machine is, and nobody watches it yet.
+			lineInABubble(t, func(t *testing.T, q *line) {
 				locks := q.client()
 				l := take(t, locks, "a")
 				removeWith(t, q.etcd, metadata.EndedForced, "ann", "a mistake")
