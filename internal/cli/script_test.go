@@ -31,10 +31,20 @@ func mutexctl() {
 	}))
 }
 
+// hearSignals makes what the tests start hear the signals that they send, however the tests were started: nohup makes
+// its command ignore HUP, and a shell without job control makes its background commands ignore INT and QUIT.
+func hearSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+}
+
 // TestScripts runs the scripts in testdata, each with a prefix of its own in one real etcd. Beside the commands of testscript they
 // have those of world.
 func TestScripts(t *testing.T) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // else what the tests start ignores it where they were started so, as nohup does
+	hearSignals()
 	server := etcdtest.Start(t)
 	client := server.Client(t)
 	testscript.Run(t, testscript.Params{

@@ -32,7 +32,7 @@ func TestStopCutsAWatchOffAtOnce(t *testing.T) {
 	<-s.Client(t).Watch(ctx, "a", clientv3.WithCreatedNotify())
 	start := time.Now()
 	s.Stop()
-	if took := time.Since(start); took > 3*time.Second {
+	if took := time.Since(start); took > 5*time.Second { // so long at least takes one that waits for the watch
 		t.Errorf("stop took %v with a watch open", took)
 	}
 }

@@ -2,10 +2,12 @@ package lockview_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
@@ -48,6 +50,9 @@ func (h holders) commit(t locktxn.Txn) *clientv3.TxnResponse {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	resp, err := t.Commit(ctx, h.etcd)
+	for errors.Is(err, rpctypes.ErrInvalidAuthToken) { // the login ended; the client has a new one by now
+		resp, err = t.Commit(ctx, h.etcd)
+	}
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -53,6 +53,7 @@ func service(endpoint string, stubborn bool) error {
 		for _, name := range []string{"import", "export", "taken"} {
 			jobs.Go(func() {
 				locks.Do(ctx, name, func(ctx context.Context) error {
+					fmt.Println("works")
 					<-ctx.Done()
 					fmt.Println("told to stop")
 					if stubborn {
@@ -74,34 +75,62 @@ func TestMain(m *testing.M) {
 	if !isService {
 		os.Exit(m.Run())
 	}
+	go func() { // until the test is gone, however it ended
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
 	if err := service(endpoint, kind == "stubborn"); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// start runs the service as a process of its own, and returns when it works.
-func start(t *testing.T, s *locktest.Server, kind string) (*exec.Cmd, io.Reader) {
+// process is a service that runs as a process of its own.
+type process struct {
+	*exec.Cmd
+	says *bufio.Scanner
+}
+
+// start runs the service, and returns when it works.
+func start(t *testing.T, s *locktest.Server, kind string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), serviceVariable+"="+kind+" "+s.Endpoint())
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill() })
-	s.AwaitHeld("import")
-	s.AwaitHeld("export")
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: cmd, says: bufio.NewScanner(out)}
+	t.Cleanup(func() { p.Process.Kill() })
+	// A record in etcd would not do: a service that is told to stop before it has the answer does not begin.
+	p.awaitTwice(t, "works")
+	s.AssertHeld("import")
+	s.AssertHeld("export")
 	s.AwaitWaiters("taken", 1)
-	return cmd, out
+	return p
 }
 
-func terminate(t *testing.T, cmd *exec.Cmd) {
+// awaitTwice waits until both jobs have said so.
+func (p *process) awaitTwice(t *testing.T, line string) {
 	t.Helper()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	late := time.AfterFunc(time.Minute, func() { p.Process.Kill() })
+	defer late.Stop()
+	for n := range 2 {
+		if !p.says.Scan() || p.says.Text() != line {
+			t.Fatalf("the service said %q and %v, want %q from two jobs, not from %d", p.says.Text(), p.says.Err(), line, n)
+		}
+	}
+}
+
+func (p *process) terminate(t *testing.T) {
+	t.Helper()
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -109,9 +138,10 @@ func terminate(t *testing.T, cmd *exec.Cmd) {
 func TestServiceThatIsToldToStopLeavesNothing(t *testing.T) {
 	s := locktest.New(t)
 	taken := s.Hold("taken")
-	cmd, _ := start(t, s, "obedient")
-	terminate(t, cmd)
-	if err := cmd.Wait(); err != nil {
+	p := start(t, s, "obedient")
+	p.terminate(t)
+	p.awaitTwice(t, "told to stop")
+	if err := p.Wait(); err != nil {
 		t.Errorf("the service ended with %v", err)
 	}
 	taken.Unlock()
@@ -121,20 +151,19 @@ func TestServiceThatIsToldToStopLeavesNothing(t *testing.T) {
 func TestSecondSignalKillsAServiceThatDoesNotStop(t *testing.T) {
 	s := locktest.New(t)
 	s.Hold("taken")
-	cmd, out := start(t, s, "stubborn")
-	terminate(t, cmd)
-	for told, lines := 0, bufio.NewScanner(out); told < 2 && lines.Scan(); told++ {
-	}
+	p := start(t, s, "stubborn")
+	p.terminate(t)
+	p.awaitTwice(t, "told to stop")
 	s.AssertHeld("import") // it may still write: nobody else can have the lock
 	ended := make(chan error)
-	go func() { ended <- cmd.Wait() }()
+	go func() { ended <- p.Wait() }()
 	again := time.NewTicker(50 * time.Millisecond) // a second one that follows at once may still count as the first
 	defer again.Stop()
 	var exit *exec.ExitError
 	for waits := true; waits; {
 		select {
 		case <-again.C:
-			cmd.Process.Signal(syscall.SIGTERM)
+			p.Process.Signal(syscall.SIGTERM)
 		case err := <-ended:
 			exit, _ = errors.AsType[*exec.ExitError](err)
 			waits = false

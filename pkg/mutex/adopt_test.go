@@ -36,7 +36,7 @@ func TestChildHoldsWhatItsParentTook(t *testing.T) {
 	if child.Name() != "a" || child.UUID() != parent.UUID() || child.Token() != parent.Token() || mutex.FromContext(child.Context()) != child {
 		t.Errorf("the child has %s %s token %d", child.Name(), child.UUID(), child.Token())
 	}
-	if d := child.Deadline().Sub(parent.Deadline()).Abs(); d > 100*time.Millisecond {
+	if d := child.Deadline().Sub(parent.Deadline()).Abs(); d > 10*time.Second { // each reads two clocks in turn
 		t.Errorf("the deadlines are %v apart", d)
 	}
 	if err := child.Alive(context.Background(), "2 of 3"); err != nil {
@@ -76,7 +76,7 @@ func TestHoldOfAnotherIsNotAdopted(t *testing.T) {
 	} {
 		c.change()
 		l, err := locks.Adopt(context.Background(), "a", c.uuid)
-		if _, isLost := errors.AsType[*mutex.LostError](err); l != nil || !isLost || !errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(err.Error(), c.want) {
+		if _, isLost := errors.AsType[*mutex.LostError](err); l != nil || !isLost || !errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(justNow(err.Error()), c.want) {
 			t.Errorf("%s: %v, %v", c.about, l, err)
 		}
 	}
@@ -162,23 +162,20 @@ func TestAdoptedHoldThatCameByTheQueueIsHandedToTheNextInLine(t *testing.T) {
 }
 
 func TestDetachedHoldThatCameByTheQueueIsWaitedFor(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	first := take(t, c, "a")
-	one, two := q.wait(c), q.wait(c)
-	q.unlock(first)
-	parent := q.turn(one)
-	parent.Detach()
-	child := adopt(t, q.client(), parent.UUID())
-	select {
-	case <-two.got:
-		t.Fatal("two hold the lock")
-	case <-time.After(300 * time.Millisecond):
-	}
-	if err := child.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	q.unlock(q.turn(two))
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		first := take(t, c, "a")
+		one, two := q.wait(c), q.wait(c)
+		q.unlock(first)
+		parent := q.turn(one)
+		parent.Detach()
+		child := adopt(t, q.client(), parent.UUID())
+		q.noTurn(two)
+		if err := child.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		q.unlock(q.turn(two))
+	})
 }
 
 func TestAdoptedHoldKeepsItsTime(t *testing.T) {

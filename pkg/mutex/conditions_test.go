@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -265,14 +266,17 @@ func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
 func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.set(func() { f.loseAnswers = 1000 })
+		// From the end of the request timeout on nothing arrives: what was taken is given back beside what is checked here.
+		time.AfterFunc(5*time.Second-time.Millisecond, func() { f.set(func() { f.away = true }) })
 		_, err := locks.TryLock(context.Background(), "a", mutex.With(clientv3.OpPut("/state", "running")))
 		if !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
+		synctest.Wait()
 		if f.record(t, "a").Token == 0 {
 			t.Error("the record is gone already: then it should have been known")
 		}
-		f.set(func() { f.loseAnswers = 0 })
+		f.set(func() { f.away, f.loseAnswers = false, 0 })
 		time.Sleep(30 * time.Second)
 		if f.record(t, "a").Token != 0 {
 			t.Error("what was given up is still held")

@@ -2,6 +2,7 @@ package mutex_test
 
 import (
 	"context"
+	"regexp"
 	"testing"
 	"time"
 
@@ -81,6 +82,37 @@ func eventually(t testing.TB, what string, f func() bool) {
 			t.Fatalf("%s did not come", what)
 		}
 	}
+}
+
+// untilThen is a context for somebody who gives up when so much has happened, however long it takes.
+func untilThen(t testing.TB, f func() bool) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for !f() && pauseFor(ctx, 5*time.Millisecond) {
+		}
+	}()
+	return ctx
+}
+
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// queued reports whether somebody waits for the lock.
+func queued(etcd *clientv3.Client, l metadata.Layout, lock string) bool {
+	r, err := etcd.Get(context.Background(), l.Queue(lock), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	return err == nil && r.Count > 0
+}
+
+// justNow is a text in which whatever was some seconds ago was just now: on a busy machine they pass.
+func justNow(text string) string {
+	return regexp.MustCompile(`\d+ seconds? ago`).ReplaceAllString(text, "just now")
 }
 
 // spyOnWatches tells of every watch of the client that etcd has confirmed, by its key.

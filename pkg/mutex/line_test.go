@@ -4,10 +4,12 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdmemory"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -16,8 +18,10 @@ import (
 // line is a queue before lock "a" of an etcd, one client and one waiter each.
 type line struct {
 	testing.TB
-	server *etcdtest.Server
+	server *etcdtest.Server // nil where etcd is in memory
 	etcd   *clientv3.Client
+
+	connect func(testing.TB) *clientv3.Client // with etcd, until the end of the test
 
 	// cutShort says that waiters may give up while etcd grants them a lease, whose number nobody learns then: it ends by itself.
 	cutShort bool
@@ -25,15 +29,31 @@ type line struct {
 
 func newLine(t testing.TB) *line {
 	server := etcdtest.Start(t)
-	q := &line{TB: t, server: server, etcd: server.Client(t)}
+	q := &line{TB: t, server: server, etcd: server.Client(t), connect: server.Client}
 	t.Cleanup(q.nothingLeft)
 	return q
+}
+
+// lineInABubble runs a test whose outcome depends on time, or on nothing happening: in a bubble, time passes only when
+// nobody has anything else to do.
+func lineInABubble(t *testing.T, test func(t *testing.T, q *line)) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := etcdmemory.New()
+		connect := func(t testing.TB) *clientv3.Client {
+			c := memory.Connect().Client()
+			t.Cleanup(func() { c.Close() })
+			return c
+		}
+		q := &line{TB: t, etcd: connect(t), connect: connect}
+		t.Cleanup(q.nothingLeft)
+		test(t, q)
+	})
 }
 
 // nothingLeft wants no key, and no lease that would bring one back. It runs after the clients were closed.
 func (q *line) nothingLeft() {
 	q.Helper()
-	etcd := q.server.Client(q.TB)
+	etcd := q.connect(q.TB)
 	keys, err := etcd.Get(context.Background(), mutex.DefaultPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		q.Fatal(err)
@@ -56,7 +76,7 @@ func (q *line) nothingLeft() {
 }
 
 // client is one more client, with an etcd client of its own.
-func (q *line) client() *mutex.Client { return newClient(q, q.server.Client(q)) }
+func (q *line) client() *mutex.Client { return newClient(q, q.connect(q)) }
 
 // waiter is somebody who queues.
 type waiter struct {
@@ -97,6 +117,16 @@ func (q *line) waiting() (waiting []metadata.Waiter) {
 		}
 	}
 	return waiting
+}
+
+// noTurn wants that w does not get the lock, for nearly as long as a hold lasts by default.
+func (q *line) noTurn(w *waiter) {
+	q.Helper()
+	select {
+	case <-w.got:
+		q.Fatal("it got the lock although it was not its turn")
+	case <-time.After(14 * time.Minute):
+	}
 }
 
 // turn waits until w holds the lock, which must not be before the others gave it back.

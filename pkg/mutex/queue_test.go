@@ -157,29 +157,26 @@ func TestHolderThatKnowsNothingOfTheQueueIsWaitedFor(t *testing.T) {
 }
 
 func TestOneWhoBargesIsWaitedFor(t *testing.T) {
-	q := newLine(t)
-	c := q.client()
-	first := take(t, c, "a")
-	one, two := q.wait(c), q.wait(c)
-	// Release and barge in one transaction: no waiter can come between.
-	uuid := "00000000-0000-4000-8000-000000000009"
-	barge := locktxn.Hold{Lock: "a", UUID: first.UUID(), Token: first.Token()}
-	r, err := q.etcd.Txn(context.Background()).If(locktxn.HeldBy(layout(t), barge)...).Then(
-		clientv3.OpDelete(layout(t).Field("a", metadata.FieldAlertAt)), clientv3.OpPut(layout(t).Field("a", metadata.FieldUUID), uuid)).Commit()
-	if err != nil || !r.Succeeded {
-		t.Fatal("barge", err)
-	}
-	if err := first.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
-		t.Errorf("unlock of a hold that was overwritten: %v", err)
-	}
-	select {
-	case <-one.got:
-		t.Fatal("two hold the lock")
-	case <-time.After(300 * time.Millisecond):
-	}
-	q.delete(layout(t).Record("a"))
-	q.unlock(q.turn(one))
-	q.unlock(q.turn(two))
+	lineInABubble(t, func(t *testing.T, q *line) {
+		c := q.client()
+		first := take(t, c, "a")
+		one, two := q.wait(c), q.wait(c)
+		// Release and barge in one transaction: no waiter can come between.
+		uuid := "00000000-0000-4000-8000-000000000009"
+		barge := locktxn.Hold{Lock: "a", UUID: first.UUID(), Token: first.Token()}
+		r, err := q.etcd.Txn(context.Background()).If(locktxn.HeldBy(layout(t), barge)...).Then(
+			clientv3.OpDelete(layout(t).Field("a", metadata.FieldAlertAt)), clientv3.OpPut(layout(t).Field("a", metadata.FieldUUID), uuid)).Commit()
+		if err != nil || !r.Succeeded {
+			t.Fatal("barge", err)
+		}
+		if err := first.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
+			t.Errorf("unlock of a hold that was overwritten: %v", err)
+		}
+		q.noTurn(one)
+		q.delete(layout(t).Record("a"))
+		q.unlock(q.turn(one))
+		q.unlock(q.turn(two))
+	})
 }
 
 func TestRemovalOfADeadHolderLetsTheNextOneIn(t *testing.T) {
@@ -248,9 +245,8 @@ func TestLateEnqueueLeavesNothing(t *testing.T) {
 		return txn.send(ctx)
 	}}
 	c := newClient(t, etcd)
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := c.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+	ctx := untilThen(t, func() bool { return late.Load() != nil })
+	if _, err := c.Lock(ctx, "a"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("want the end of the context, got %v", err)
 	}
 	if err := c.Close(); err != nil { // waits for the clean-up

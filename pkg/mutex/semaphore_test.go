@@ -76,33 +76,30 @@ func TestWeightsAreTakenAllOrNone(t *testing.T) {
 }
 
 func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
-	q := newLine(t)
-	older, newer := q.client(), q.client()
-	var permits []*mutex.Lock
-	for range 4 {
+	lineInABubble(t, func(t *testing.T, q *line) {
+		older, newer := q.client(), q.client()
+		var permits []*mutex.Lock
+		for range 4 {
+			permits = append(permits, take(t, newer, "a", mutex.Semaphore(5)))
+		}
+		if _, err := older.TryLock(context.Background(), "a", mutex.Semaphore(3)); err == nil {
+			t.Fatal("a client that knows of three permits took the fifth")
+		}
 		permits = append(permits, take(t, newer, "a", mutex.Semaphore(5)))
-	}
-	if _, err := older.TryLock(context.Background(), "a", mutex.Semaphore(3)); err == nil {
-		t.Fatal("a client that knows of three permits took the fifth")
-	}
-	permits = append(permits, take(t, newer, "a", mutex.Semaphore(5)))
-	w := q.wait(older, mutex.Semaphore(3))
-	for _, l := range permits[:2] {
-		q.unlock(l)
-	}
-	select {
-	case <-w.got:
-		t.Fatal("a client that knows of three permits took the fourth")
-	case <-time.After(200 * time.Millisecond):
-	}
-	q.unlock(permits[2])
-	l := q.turn(w)
-	if l.Name() != "a#1" {
-		t.Errorf("the permit is %s", l.Name())
-	}
-	for _, l := range append(permits[3:], l) {
-		q.unlock(l)
-	}
+		w := q.wait(older, mutex.Semaphore(3))
+		for _, l := range permits[:2] {
+			q.unlock(l)
+		}
+		q.noTurn(w) // one who knows of three permits does not take the fourth
+		q.unlock(permits[2])
+		l := q.turn(w)
+		if l.Name() != "a#1" {
+			t.Errorf("the permit is %s", l.Name())
+		}
+		for _, l := range append(permits[3:], l) {
+			q.unlock(l)
+		}
+	})
 }
 
 func TestExclusiveKeepsAllPermitsToItself(t *testing.T) {

@@ -65,8 +65,7 @@ func TestAllOrNothing(t *testing.T) {
 	}{{"TryLockAll", c.TryLockAll}, {"LockAll", c.LockAll}} {
 		t.Run(all.name, func(t *testing.T) {
 			b := take(t, c, "b")
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
+			ctx := untilThen(t, func() bool { return queued(q.etcd, layout(q), "b") })
 			_, err := all.take(ctx, []string{"c", "b", "a"})
 			held, isHeld := errors.AsType[*mutex.HeldError](err)
 			if !isHeld || held.Lock != "b" || held.Holder.UUID != b.UUID() {
