@@ -63,7 +63,7 @@ func extras(r *row, at lens, cols []string) []extra {
 			e.Text = number64(r.Revision)
 		case "alive":
 			if r.Alive != nil {
-				e.Time = at.age(r.Alive.At)
+				e.Time = at.lasting(r.Alive.At)
 			}
 		case "labels":
 			e.Text = labels(r.Attributes)

@@ -42,7 +42,7 @@ func (d *Dashboard) endedPage(c caller, v *lockView) lockPage {
 	}
 	if v.row != nil {
 		p.Current = d.urls.Lock(v.Name, v.UUID)
-		p.Sentence = holderSentence(v.row, p.lens)
+		p.Sentence = holderSentence(v.row, p.lens.of(v), v.document.Fields)
 	}
 	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", number64(e.Token)}, {"owner", e.Owner}, {"host", e.Hostname}, {"last progress", e.Progress}} {
 		if f.Value != "" {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -57,11 +58,12 @@ func (d *Dashboard) pastView(e *metadata.Ending, at lens) pastView {
 // since is an instant in the past: "14m ago".
 func (l lens) since(t time.Time) *moment {
 	m := l.age(t)
-	if m != nil {
-		m.Kind, m.Text = "alert", short(l.now.Sub(t))+" ago"
-		if t.After(l.now) {
-			return l.alert(t)
-		}
+	if m == nil {
+		return nil
+	}
+	m.Kind, m.Text = "alert", m.Text+" ago"
+	if left := t.Sub(l.now); left > 0 {
+		m.Text, m.Spoken = "in "+countdown(left), spoken(left)
 	}
 	return m
 }
@@ -125,7 +127,9 @@ const (
 func (d *Dashboard) pastOf(r *http.Request, name string, at lens) lockPast {
 	all, err := d.endings(r.Context(), name)
 	p := lockPast{URL: d.urls.To("history", "q", exactly("name", name))}
-	if err != nil {
+	if errors.Is(err, errSilent) {
+		p.Unread = err.Error()
+	} else if err != nil {
 		p.Unread = d.config.Explain(err)
 	}
 	var held []time.Duration

@@ -17,7 +17,7 @@ import (
 func TestLockPageAnswersWhoWhereWhatForAndWhatNext(t *testing.T) {
 	page := ok(t, busy().dashboard(t), "/lock?name=billing/invoice-run")
 	wantWords(t, page,
-		"expiring billing/invoice-run Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in 1:42 under 2 minutes.",
+		"alerting billing/invoice-run Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in 1:42 under 2 minutes.",
 		"nightly invoices, tenant 41 last progress: 1842 of 2210",
 		"locked 22m ago 2026-11-21 02:50:41 UTC", "alert 14m ago 2026-11-21 02:58:41 UTC", "auto-unlock in 1:42 under 2 minutes 2026-11-21 03:14:23 UTC",
 		"hold "+uuid("billing/invoice-run"), "fencing token 918274",

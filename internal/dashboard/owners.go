@@ -35,8 +35,8 @@ func (d *Dashboard) owners(r *http.Request) (answer, error) {
 	q := parseQuery(r.URL.Query().Get("q"))
 	v := ownersPage{page: d.page(callerOf(r), "owners"), Text: boxText(q.text), Problems: q.problems, Path: d.urls.To("owners"), Clear: d.urls.To("owners")}
 	v.Here, v.Follows, v.JSON = "owners", true, d.urls.To("api/v1/locks", "q", q.text, "sort", "owner")
-	for _, g := range s.result(q, order{by: mostUrgent}, v.now).byOwner() {
-		o := ownerView{Name: clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting, Late: g.late(), Since: v.age(g.Oldest), Wait: v.age(g.Longest)}
+	for _, g := range s.result(q, order{by: mostUrgent}, v.asOf).byOwner() {
+		o := ownerView{Name: clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting, Late: g.late(), Since: v.lasting(g.Oldest), Wait: v.lasting(g.Longest)}
 		if g.owner != "" {
 			o.URL = d.urls.To("", "q", exactly("owner", g.owner))
 		}

@@ -52,7 +52,7 @@ func (p page) Curl() string {
 // lens is how locks are to be looked at now.
 func (d *Dashboard) lens() lens {
 	now := d.config.Now()
-	return lens{now: now, stale: d.config.Fresh().level(now) == stale}
+	return newLens(now, d.config.Fresh(), d.config.Fresh().level(now))
 }
 
 // page fills the frame for a page with this title.
@@ -63,7 +63,7 @@ func (d *Dashboard) page(c caller, title string) page {
 		fresh, level = Freshness{}, never
 	}
 	p := page{
-		lens:        lens{now: now, stale: level == stale},
+		lens:        newLens(now, fresh, level),
 		Least:       d.config.MinRefresh.Seconds(),
 		Caller:      c.name,
 		Origin:      c.origin,

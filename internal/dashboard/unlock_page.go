@@ -89,7 +89,7 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 	p := unlockPage{page: d.page(c, "force unlock "+row.Name), Name: row.Name, Shown: plain(row.Name), Look: row.look, Purpose: row.Purpose,
 		Token: row.Token, Revision: row.Revision, Hold: row.UUID, Host: hostPID(row.Hostname, row.PID), MaxReason: maxReason, MaxTicket: maxTicket}
 	p.Here, p.Icon = "list", icon{Look: row.look}
-	p.Sentence = holderSentence(row, p.lens)
+	p.Sentence = holderSentence(row, p.lens, v.document.Fields)
 	p.Action, p.Cancel = d.urls.Unlock(row.Name, row.UUID, v.view), d.urls.LockFrom(row.Name, row.UUID, v.view)
 	if row.Alive != nil {
 		p.Alive, p.Progress = p.age(row.Alive.At), row.Alive.Progress

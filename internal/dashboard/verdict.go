@@ -55,12 +55,12 @@ func needy(all counts) string {
 
 func quiet(all counts, l lens) sentence {
 	text := say("No locks alerting. " + thousands(all.Total) + " held")
-	if oldest := l.age(all.Oldest); oldest != nil {
+	if oldest := l.lasting(all.Oldest); oldest != nil {
 		text = text.say(", oldest ").time(oldest)
 	}
 	if all.Waiting > 0 {
 		text = text.say(", " + thousands(all.Waiting) + " waiting")
-		if longest := l.age(all.Longest); longest != nil {
+		if longest := l.lasting(all.Longest); longest != nil {
 			text = text.say(" (longest ").time(longest).say(")")
 		}
 	}
@@ -72,11 +72,14 @@ func (d *Dashboard) nextUnlock(text sentence, all counts, l lens) sentence {
 	if next == nil {
 		return text.say(" None of them auto-unlocks.")
 	}
-	name, url, left := clip(next.Name, maxNameShown), d.urls.Lock(next.Name, next.UUID), l.unlock(next.verdict.AutoUnlockAt)
-	if left.Kind == "" {
+	name, url, left := clip(next.Name, maxNameShown), d.urls.Lock(next.Name, next.UUID), l.next(next.verdict.AutoUnlockAt)
+	switch left.Kind {
+	case "over": // the picture is a moment old
+		left = &moment{At: left.At, Text: "due"}
+	case "":
 		return text.say(" The auto-unlock of ").link(name, url).say(" was due, outcome unknown.")
 	}
-	return text.say(" Next auto-unlock in ").time(left).say(": ").link(name, url)
+	return text.say(" Next auto-unlock ").time(left).say(": ").link(name, url)
 }
 
 // expiredSentence says that locks should be gone by now, and why they are not where an unlocker tells.

@@ -26,6 +26,18 @@ func short(d time.Duration) string {
 	}
 }
 
+// unit is the smallest one that short shows of d, from a minute on.
+func unit(d time.Duration) time.Duration {
+	const day = 24 * time.Hour
+	switch {
+	case d < day:
+		return time.Minute
+	case d < 10*day:
+		return time.Hour
+	}
+	return day
+}
+
 func two(a int, unitA string, b int, unitB string) string {
 	if b == 0 {
 		return strconv.Itoa(a) + unitA
@@ -36,10 +48,11 @@ func two(a int, unitA string, b int, unitB string) string {
 // closeBy is where a countdown begins to show seconds.
 const closeBy = 2 * time.Minute
 
-// countdown is the time left: 1:42 below two minutes, else 12m. It is rounded up, so that 0:00 is never early.
+// countdown is the time left: 1:42 below two minutes, rounded up, so that 0:00 is never early; else 12m, rounded to the nearest, so that
+// what was set to five minutes a moment ago does not read as four.
 func countdown(d time.Duration) string {
 	if d = max(0, d); d >= closeBy {
-		return short(d)
+		return short(d + unit(d)/2)
 	}
 	s := int((d + time.Second - 1) / time.Second)
 	return fmt.Sprintf("%d:%02d", s/60, s%60)

@@ -27,14 +27,17 @@ function short(ms) {
 }
 
 const digits = (s) => `${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")}`;
-const countdown = (ms) => (ms >= 120000 ? short(ms) : digits(Math.ceil(Math.max(0, ms) / 1000)));
+const countdown = (ms) => (ms >= 120000 ? short(ms + (ms < 864e5 ? 3e4 : ms < 864e6 ? 18e5 : 432e5)) : digits(Math.ceil(Math.max(0, ms) / 1000)));
 
 // A deadline that is over is due until the server confirms it.
+const ahead = (t, after) => (t < 0 ? `in ${countdown(-t)}` : after);
 const words = {
   age: (t) => short(t),
-  alert: (t) => (t < 0 ? `in ${countdown(-t)}` : `${short(t)} ago`),
+  alert: (t) => ahead(t, `${short(t)} ago`),
   unlock: (t) => (t < 0 ? countdown(-t) : "due"),
   last: (t) => (t < 0 ? countdown(-t) : "outcome unknown"),
+  next: (t) => ahead(t, "due"),
+  then: (t) => ahead(t, "was due"),
   over: (t) => (t < 120000 ? `+${digits(Math.floor(Math.max(0, t) / 1000))}` : `+${short(t)}`),
 };
 
