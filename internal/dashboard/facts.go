@@ -93,17 +93,41 @@ type command struct{ What, Line string }
 
 // commands are the next steps of somebody who looks into a lock.
 func (d *Dashboard) commands(r *row) []command {
-	var list []command
-	if r.Hostname != "" {
-		host := shell(r.Hostname)
-		list = append(list, command{"Is the process alive?", "kubectl get pod " + host},
-			command{"What did it do?", "kubectl logs --since=30m " + host})
-	}
-	list = append(list, command{"The lock on the command line", "mutexctl show " + shell(r.Name)})
+	list := append(whereabouts(r), command{"The lock on the command line", "mutexctl show " + shell(r.Name)})
 	if d.config.Layout.Prefix() != "" {
 		list = append(list, command{"The keys in etcd", "etcdctl get --prefix " + shell(d.config.Layout.Record(r.Name))})
 	}
 	return list
+}
+
+// whereabouts are the commands that look for the holder. A host whose name ends in a small number may be a pod of a StatefulSet or a machine.
+func whereabouts(r *row) []command {
+	var list []command
+	pod, machine := podName(r.Hostname)
+	host := shell(r.Hostname)
+	if pod {
+		list = append(list, command{"Is the pod alive?", "kubectl get pod " + host}, command{"What did it do?", "kubectl logs --since=30m " + host})
+	}
+	if machine && r.PID != 0 {
+		list = append(list, command{"Is the process alive?", "ssh " + host + " ps -o lstart,args -p " + number64(r.PID)})
+	}
+	return list
+}
+
+// podName reports whether a host may be a pod, by how Kubernetes names those that it makes, and whether it may be a machine.
+func podName(host string) (pod, machine bool) {
+	const suffixes, suffixLength, maxOrdinal = "bcdfghjklmnpqrstvwxz2456789", 5, 3
+	i := strings.LastIndexByte(host, '-')
+	if i < 1 {
+		return false, host != ""
+	}
+	switch end := host[i+1:]; {
+	case len(end) == suffixLength && strings.Trim(end, suffixes) == "":
+		return true, false
+	case end != "" && len(end) <= maxOrdinal && number(end) == end:
+		return true, true
+	}
+	return false, true
 }
 
 // links are the configured links for a lock.

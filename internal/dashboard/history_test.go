@@ -180,7 +180,7 @@ func TestWaitingShowsTheLongestWaitFirst(t *testing.T) {
 	}
 	s.wait("between/holders", "ops", 2*time.Second)
 	page := ok(t, s.dashboard(t), "/waiting")
-	wantWords(t, page, "12 waiters, the longest for 40m.", "catalog catalog-0:1 9m", "and 3 more", "nobody just now")
+	wantWords(t, page, "12 waiters, the longest for 40m.", "catalog catalog-0:1 9m", "and 3 more", "No holder")
 	text := words(page)
 	var at []int
 	for _, name := range []string{"drm/rotate-keys", stuck, "legacy/cron", "between/holders"} {

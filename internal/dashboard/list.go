@@ -116,7 +116,7 @@ type (
 	chip     struct{ Text, Remove string }
 	choice   struct{ Text, URL string }
 	lockLink struct{ Name, URL string }
-	column   struct{ Title, Short, URL, Aria string }
+	column   struct{ Title, URL, Aria string }
 	toggle   struct {
 		Text, URL string
 		On        bool

@@ -23,7 +23,7 @@ func TestLockPageAnswersWhoWhereWhatForAndWhatNext(t *testing.T) {
 		"hold "+uuid("billing/invoice-run"), "fencing token 918274",
 		"app/jobs/invoice_run.rb:118 in perform", "show 3 runtime frames",
 		"1 catalog catalog-0:1 its turn 9m in 1:00", "2 ops ops-0:1 its turn 1m",
-		"kubectl get pod billing-7f9c", "mutexctl show billing/invoice-run", "etcdctl get --prefix /mutexes/billing%2Finvoice-run/",
+		"ssh billing-7f9c ps -o lstart,args -p 17", "mutexctl show billing/invoice-run", "etcdctl get --prefix /mutexes/billing%2Finvoice-run/",
 		"/mutexes/billing%2Finvoice-run/uuid 36 bytes, created at revision 918274, changed at 918274 "+uuid("billing/invoice-run"),
 		"This dashboard is read-only.")
 	if strings.Count(page, "<rect") != 3 || strings.Count(page, "<line") != 5 {

@@ -17,6 +17,8 @@ type page struct {
 	Version     string
 	Here        string // which entry of the navigation this is
 	Query       string // text in the search box
+	Target      string // where the search goes
+	What        string // it searches
 	Fresh       freshView
 	At          time.Time
 	Now         int64 // the same in milliseconds, by which the browser's clock is corrected
@@ -71,6 +73,8 @@ func (d *Dashboard) page(c caller, title string) page {
 		Audits:      c.may(Audit),
 		Title:       joinTitle(title, d.config.Title, d.config.Environment),
 		Brand:       d.config.Title,
+		Target:      d.urls.To(""),
+		What:        "locks",
 		Environment: d.config.Environment,
 		Band:        band(d.config.Environment),
 		Version:     d.config.Version,

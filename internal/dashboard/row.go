@@ -41,9 +41,10 @@ type row struct {
 	look    look
 	next    time.Time // when look changes if nobody touches the record; zero = never
 	line
-	share *share // how the hold is part of a lock that several can hold; nil for an ordinary one
-	text  string // what words are searched in, lower case
-	mix   uint64 // changes with anything that a list shows
+	past  *metadata.Ending // how the hold ended; nil while it lasts
+	share *share           // how the hold is part of a lock that several can hold; nil for an ordinary one
+	text  string           // what words are searched in, lower case
+	mix   uint64           // changes with anything that a list shows
 }
 
 // line is what a list shows of a queue.

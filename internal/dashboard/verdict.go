@@ -3,6 +3,8 @@ package dashboard
 import (
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // verdict is the answer of the list in one sentence, and how bad it is.
@@ -26,19 +28,11 @@ func (d *Dashboard) verdict(s *snapshot, l lens) verdict {
 	case all.Expiring > 0:
 		return verdict{"expiring", d.nextUnlock(say(plural(all.Expiring, "lock", "locks")+" expiring."), all, l)}
 	case all.Malformed > 0:
-		return verdict{"warn", say(plural(all.Malformed, "malformed lock: it", "malformed locks: they") + " cannot alert or auto-unlock by " +
-			itself(all.Malformed) + ".")}
+		return verdict{"warn", say(plural(all.Malformed, "malformed lock", "malformed locks") + ": a field that the protocol acts on is missing or cannot be read.")}
 	case all.Total > 0:
 		return verdict{"calm", quiet(all, l)}
 	}
 	return verdict{"calm", say("No locks held.")}
-}
-
-func itself(n int) string {
-	if n == 1 {
-		return "itself"
-	}
-	return "themselves"
 }
 
 // needy counts what would need an unlocker.
@@ -95,10 +89,8 @@ func (d *Dashboard) expiredSentence(s *snapshot, l lens, unlockers []Unlocker) s
 		text = text.say(" by ").time(l.age(oldest.verdict.AutoUnlockAt))
 	}
 	text = text.say(": ").link(clip(oldest.Name, maxNameShown), d.urls.Lock(oldest.Name, oldest.UUID)).say(". ")
-	for _, u := range unlockers {
-		if len(u.HeldBack) > 0 {
-			return text.say("Unlocker ").value(u.ID).say(" holds back: ").value(strings.Join(u.HeldBack, ", ")).say(".")
-		}
+	if why := pause(unlockers); why != nil {
+		return append(text, why...)
 	}
 	if mode, all := commonMode(unlockers); all && mode != "auto-unlock" {
 		return text.say("The unlocker only watches (").value(mode).say("): nothing is removed.")
@@ -108,6 +100,52 @@ func (d *Dashboard) expiredSentence(s *snapshot, l lens, unlockers []Unlocker) s
 		return text.say("It should have been removed.")
 	}
 	return text.say("It is about to be removed.")
+}
+
+// pause says why none of the unlockers that may remove locks does; nil where one is free to.
+func pause(unlockers []Unlocker) sentence {
+	var why []string
+	for _, u := range unlockers {
+		if u.Mode != "auto-unlock" {
+			continue
+		}
+		if len(u.HeldBack) == 0 {
+			return nil
+		}
+		if why == nil {
+			why = u.HeldBack
+		}
+	}
+	switch {
+	case why == nil:
+		return nil
+	case len(why) == 1 && why[0] == string(staleness.Brake):
+		return say("Auto-unlock is slowed down: ").value(heldBack(why[0])).say(".")
+	}
+	s := say("Auto-unlock is paused: ")
+	for i, rule := range why {
+		s = s.when(i > 0, "; ").value(heldBack(rule))
+	}
+	return s.say(".")
+}
+
+// heldBack says why an unlocker removes nothing now. A rule that is not known here stands as it is.
+func heldBack(rule string) string {
+	switch staleness.Rule(rule) {
+	case staleness.Gap:
+		return "the unlocker was offline and is giving holders time to extend"
+	case staleness.Stale:
+		return "the unlocker's view of the locks is out of date"
+	case staleness.Etcd:
+		return "etcd takes no writes, so holders cannot extend either"
+	case staleness.Clock:
+		return "the unlocker's clock cannot be trusted"
+	case staleness.Revision:
+		return "etcd went back to an older revision"
+	case staleness.Brake:
+		return "too many locks are due at once"
+	}
+	return rule
 }
 
 // commonMode is the mode of the unlockers when all agree.

@@ -13,16 +13,13 @@ import (
 // waitingPage is where people and programs wait, the longest wait first.
 type waitingPage struct {
 	page
-	Known    bool // waiters are recorded
-	Locks    []contention
-	More     int // locks that are not shown
-	Waiting  int
-	Longest  *moment
-	Cycles   []cycleView
-	Text     string
-	Problems []queryProblem
-	Path     string
-	Clear    string
+	Known   bool // waiters are recorded
+	Locks   []contention
+	More    int // locks that are not shown
+	Waiting int
+	Longest *moment
+	Cycles  []cycleView
+	searched
 }
 
 // contention is a lock and who waits for it.
@@ -51,8 +48,8 @@ func (d *Dashboard) waiting(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	q := parseQuery(r.URL.Query().Get("q"))
-	v := waitingPage{page: d.page(callerOf(r), "waiting"), Known: d.config.Queues != nil, Text: boxText(q.text), Problems: q.problems,
-		Path: d.urls.To("waiting"), Clear: d.urls.To("waiting")}
+	v := waitingPage{page: d.page(callerOf(r), "waiting"), Known: d.config.Queues != nil, searched: d.searches("waiting", q)}
+	v.page = v.searching(v.page)
 	v.Follows, v.Here, v.JSON = true, "waiting", d.urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.text), "sort", "waiters")
 	if v.Known {
 		queues := d.config.Queues()

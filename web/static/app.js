@@ -7,16 +7,12 @@ const html = self.trustedTypes
 const $ = (id) => document.getElementById(id);
 
 // Time. The server's clock counts; between its answers the monotonic clock of the browser goes on.
-let offset = Number(document.body.dataset.now) - performance.timeOrigin - arrival();
+const arrival = performance.getEntriesByType("navigation")[0]?.responseStart || performance.now();
+let offset = Number(document.body.dataset.now) - performance.timeOrigin - arrival;
 const now = () => performance.timeOrigin + performance.now() + offset;
 
-function arrival() {
-  const page = performance.getEntriesByType("navigation")[0];
-  return page && page.responseStart > 0 ? page.responseStart : performance.now();
-}
-
 // The words are those of words.go, so that nothing jumps when a text ticks on.
-const two = (a, unitA, b, unitB) => (b ? `${a}${unitA} ${b}${unitB}` : `${a}${unitA}`);
+const two = (a, unitA, b, unitB) => a + unitA + (b ? ` ${b}${unitB}` : "");
 
 function short(ms) {
   const s = Math.max(0, Math.floor(ms / 1000)), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
@@ -81,7 +77,7 @@ function tick() {
     if (ears) write(ears, spoken(t - at));
   }
   write($("clock"), stamp(t).slice(11, still.matches ? 16 : 19));
-  if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, retrying in ${short(retryAt - Date.now())}.`);
+  if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, retrying in ${short(Math.max(1000, retryAt - Date.now()))}.`);
 }
 
 let timer = 0;
@@ -363,10 +359,9 @@ function setEvery(seconds) {
   if (every) before = every;
   every = seconds;
   if (seconds) stored("every", seconds);
-  const select = $("every");
-  if (select) select.value = seconds;
+  if ($("every")) $("every").value = seconds;
   document.documentElement.classList.toggle("paused", !seconds);
-  document.querySelector(".meta").dataset.paused = `paused at ${stamp(now()).slice(11)}`;
+  $("paused").hidden = seconds;
   clearTimeout(pollTimer);
   if (seconds) {
     poll();
@@ -435,7 +430,7 @@ document.addEventListener("keydown", (e) => {
 for (const kind of ["pointermove", "pointerdown"]) document.addEventListener(kind, () => (acted = Date.now()), { passive: true });
 document.addEventListener("click", (e) => {
   const button = e.target.closest("button");
-  if (button?.id === "theme") nextTheme();
+  keys[button?.dataset.key]?.();
   if (button?.matches(".copy")) copy(button.dataset.copy || near(button), button);
 });
 document.addEventListener("change", (e) => {
