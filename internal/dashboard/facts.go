@@ -52,7 +52,7 @@ func extensions(fields []metadata.Field) int {
 // rhythm is how often the holder extended so far, on average; 0 = not known.
 func rhythm(r *row, fields []metadata.Field) time.Duration {
 	n := extensions(fields)
-	if n == 0 || r.Alive == nil || r.LockedAt.IsZero() {
+	if n < 2 || r.Alive == nil || r.LockedAt.IsZero() { // of one extension nobody knows a rhythm
 		return 0
 	}
 	return r.Alive.At.Sub(r.LockedAt) / time.Duration(n)

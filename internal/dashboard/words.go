@@ -26,16 +26,12 @@ func short(d time.Duration) string {
 	}
 }
 
-// unit is the smallest one that short shows of d, from a minute on.
+// unit is what a countdown of d is rounded to: minutes, from a day on hours.
 func unit(d time.Duration) time.Duration {
-	const day = 24 * time.Hour
-	switch {
-	case d < day:
+	if d < 24*time.Hour {
 		return time.Minute
-	case d < 10*day:
-		return time.Hour
 	}
-	return day
+	return time.Hour
 }
 
 func two(a int, unitA string, b int, unitB string) string {
@@ -48,8 +44,8 @@ func two(a int, unitA string, b int, unitB string) string {
 // closeBy is where a countdown begins to show seconds.
 const closeBy = 2 * time.Minute
 
-// countdown is the time left: 1:42 below two minutes, rounded up, so that 0:00 is never early; else 12m, rounded to the nearest, so that
-// what was set to five minutes a moment ago does not read as four.
+// countdown is the time left: 1:42 below two minutes, rounded up, so that 0:00 is never early; else 12m, rounded to the nearest unit, so
+// that what was set to five minutes a moment ago does not read as four.
 func countdown(d time.Duration) string {
 	if d = max(0, d); d >= closeBy {
 		return short(d + unit(d)/2)

@@ -23,7 +23,7 @@ function short(ms) {
 }
 
 const digits = (s) => `${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")}`;
-const countdown = (ms) => (ms >= 120000 ? short(ms + (ms < 864e5 ? 3e4 : ms < 864e6 ? 18e5 : 432e5)) : digits(Math.ceil(Math.max(0, ms) / 1000)));
+const countdown = (ms) => (ms >= 120000 ? short(ms + (ms < 864e5 ? 3e4 : 18e5)) : digits(Math.ceil(Math.max(0, ms) / 1000)));
 
 // A deadline that is over is due until the server confirms it.
 const ahead = (t, after) => (t < 0 ? `in ${countdown(-t)}` : after);
@@ -34,7 +34,7 @@ const words = {
   last: (t) => (t < 0 ? countdown(-t) : "outcome unknown"),
   next: (t) => ahead(t, "due"),
   then: (t) => ahead(t, "was due"),
-  over: (t) => (t < 120000 ? `+${digits(Math.floor(Math.max(0, t) / 1000))}` : `+${short(t)}`),
+  over: (t) => "+" + (t < 120000 ? digits(Math.floor(Math.max(0, t) / 1000)) : short(t)),
 };
 
 // What ears get where the digits change every second.
@@ -92,8 +92,7 @@ function run() {
 // UTC or local time.
 let local = stored("zone") === "local";
 function stamp(t) {
-  const d = new Date(t);
-  return (local ? new Date(t - d.getTimezoneOffset() * 60000) : d).toISOString().slice(0, 19).replace("T", " ");
+  return new Date(t - local * new Date(t).getTimezoneOffset() * 60000).toISOString().slice(0, 19).replace("T", " ");
 }
 function absolutes() {
   for (const el of document.querySelectorAll(".abs")) {
@@ -361,7 +360,6 @@ function setEvery(seconds) {
   if (seconds) stored("every", seconds);
   if ($("every")) $("every").value = seconds;
   document.documentElement.classList.toggle("paused", !seconds);
-  $("paused").hidden = seconds;
   clearTimeout(pollTimer);
   if (seconds) {
     poll();
