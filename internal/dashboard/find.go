@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -31,21 +32,36 @@ func (d *Dashboard) hurried(r *http.Request) (*http.Request, context.CancelFunc)
 	return r.WithContext(ctx), cancel
 }
 
-// await reads from etcd, and waits for the answer until ctx ends. The read itself goes on.
-func await[T any](ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+// await reads from etcd, and waits for the answer until ctx ends. The read itself goes on. If it panics, so does the caller, as if it
+// had read by itself; when that has gone on, the log has it.
+func await[T any](ctx context.Context, d *Dashboard, read func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
+		cause any
 	}
-	done := make(chan answer, 1)
+	done := make(chan answer)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+		var a answer
+		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 		defer cancel()
-		value, err := read(ctx)
-		done <- answer{value, err}
+		defer func() {
+			a.cause = recover()
+			select {
+			case done <- a:
+			case <-ctx.Done():
+				if a.cause != nil {
+					d.config.Log.Error().Any("panic", a.cause).Bytes("stack", debug.Stack()).Msg("a read behind a page panicked")
+				}
+			}
+		}()
+		a.value, a.err = read(reading)
 	}()
 	select {
 	case a := <-done:
+		if a.cause != nil {
+			panic(a.cause)
+		}
 		return a.value, a.err
 	case <-ctx.Done():
 		var none T
@@ -105,7 +121,7 @@ func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
 		document metadata.Document
 		revision int64
 	}
-	found, err := await(ctx, func(ctx context.Context) (read, error) {
+	found, err := await(ctx, d, func(ctx context.Context) (read, error) {
 		began := time.Now()
 		document, revision, err := d.config.Document(ctx, name)
 		d.slow.Store(err == nil && time.Since(began) > patience) // then waiting is worth it for the next page
@@ -148,7 +164,7 @@ func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.End
 	if d.config.Ending == nil {
 		return d.remembered(name, hold)
 	}
-	ending, err := await(ctx, func(ctx context.Context) (*metadata.Ending, error) { return d.config.Ending(ctx, hold) })
+	ending, err := await(ctx, d, func(ctx context.Context) (*metadata.Ending, error) { return d.config.Ending(ctx, hold) })
 	if err != nil && !errors.Is(err, errSilent) {
 		d.config.Log.Warn().Err(err).Str("uuid", plain(hold)).Msg("the ending of a hold could not be read")
 	}

@@ -123,7 +123,7 @@ func (k *recent[T]) forget() {
 // over what was seen.
 func (d *Dashboard) endings(ctx context.Context, lock string) ([]metadata.Ending, error) {
 	now := d.config.Now()
-	recorded, err := await(ctx, func(ctx context.Context) ([]metadata.Ending, error) {
+	recorded, err := await(ctx, d, func(ctx context.Context) ([]metadata.Ending, error) {
 		return d.past.recorded.get(ctx, now, d.config.History)
 	})
 	if errors.Is(err, errSilent) {

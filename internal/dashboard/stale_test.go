@@ -119,3 +119,26 @@ func TestForceUnlockStaysInReachWhenEtcdIsSlow(t *testing.T) {
 		wantWords(t, get(d, "/unlock?name="+stuck+"&hold="+uuid(stuck), "X-Forwarded-User", "chief").Body.String(), "What will happen")
 	})
 }
+
+func TestARecordThatBreaksAReadDoesNotEndTheDashboard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, after := range map[string]time.Duration{"while a page waits": 0, "after the page has gone on": time.Second} {
+			s := lived(t)
+			d := s.dashboard(t, func(c *dashboard.Config) {
+				c.Document = func(context.Context, string) (metadata.Document, int64, error) {
+					time.Sleep(after)
+					panic("a record from hell")
+				}
+			})
+			w := get(d, "/lock?name="+stuck)
+			if want := map[time.Duration]int{0: 500, time.Second: 200}[after]; w.Code != want {
+				t.Errorf("%s: the page answers %d, want %d", name, w.Code, want)
+			}
+			time.Sleep(5 * time.Second)
+			ok(t, d, "/")
+			if log := s.log.String(); !strings.Contains(log, "a record from hell") {
+				t.Errorf("%s: the log says nothing: %q", name, log)
+			}
+		}
+	})
+}
