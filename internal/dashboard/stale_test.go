@@ -136,6 +136,7 @@ func TestARecordThatBreaksAReadDoesNotEndTheDashboard(t *testing.T) {
 			}
 			time.Sleep(5 * time.Second)
 			ok(t, d, "/")
+			synctest.Wait()
 			if log := s.log.String(); !strings.Contains(log, "a record from hell") {
 				t.Errorf("%s: the log says nothing: %q", name, log)
 			}
