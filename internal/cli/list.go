@@ -29,7 +29,8 @@ func newList(a *app) *cobra.Command {
 		Long: `List the locks that are held, by name. A PATTERN selects names: * is any text, also with slashes, ? is one character.
 
 Of a semaphore or read-write lock each holder is a line of its own, such as pool#2; HELD AS tells what it has. WAITING are those in the
-line of the whole lock.
+line of the whole lock. ALERT is "if silent" of a holder that extends its lock in time, and "at unlock" where people are alerted only when
+the lock is auto-unlocked.
 
 ` + lockShape + `
 
@@ -115,7 +116,7 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	for _, r := range shown {
 		state := judge(r, now).State
 		t.row(string(state), visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
-			relative(r.AlertAt, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])), shortText(r.Purpose))
+			alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])), shortText(r.Purpose))
 		t.paint(statePaint(state))
 	}
 	t.dropEmpty("HELD AS")

@@ -3,6 +3,9 @@ package cli
 import (
 	"fmt"
 	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // none stands in a table for what is not known.
@@ -22,10 +25,14 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%dd %dh", d/day, d%day/time.Hour)
 }
 
-// countdown is the time that is left: 1:42 below two minutes, else as span. It is rounded up, so that 0:00 is never early.
+// countdown is the time that is left: 1:42 below two minutes, rounded up, so that 0:00 is never early; else as span, rounded to the
+// nearest unit, so that what was set to five minutes a moment ago does not read as four.
 func countdown(d time.Duration) string {
-	if d >= 2*time.Minute {
-		return span(d)
+	switch {
+	case d >= 24*time.Hour:
+		return span(d.Round(time.Hour))
+	case d >= 2*time.Minute:
+		return span(d.Round(time.Minute))
 	}
 	d = (d + time.Second - 1).Truncate(time.Second)
 	return fmt.Sprintf("%d:%02d", d/time.Minute, d%time.Minute/time.Second)
@@ -53,10 +60,27 @@ func relative(t, now time.Time) string {
 	return span(now.Sub(t)) + " ago"
 }
 
+// alert says when people are alerted. An alert that comes only with the auto-unlock has no time of its own.
+func alert(r *metadata.Record, now time.Time) string {
+	v := judge(r, now)
+	switch {
+	case v.State != staleness.Held || !v.AlertsAtUnlock():
+		return relative(r.AlertAt, now)
+	case staleness.KeptAlive(r):
+		return "if silent"
+	}
+	return "at unlock"
+}
+
 // instant writes t in full, with its distance.
 func instant(t, now time.Time) string {
+	return dated(t, relative(t, now))
+}
+
+// dated writes t in full, with a remark.
+func dated(t time.Time, remark string) string {
 	if t.IsZero() {
 		return none
 	}
-	return t.UTC().Format("2006-01-02 15:04:05 UTC") + " (" + relative(t, now) + ")"
+	return t.UTC().Format("2006-01-02 15:04:05 UTC") + " (" + remark + ")"
 }

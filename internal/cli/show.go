@@ -173,7 +173,7 @@ func (p *page) lock(doc *metadata.Document) {
 	p.fact("pid", number(doc.PID))
 	p.fact("purpose", visible(doc.Purpose))
 	p.fact("locked", instant(doc.LockedAt, p.now))
-	p.fact("alert", instant(doc.AlertAt, p.now))
+	p.fact("alert", dated(doc.AlertAt, alert(&doc.Record, p.now)))
 	p.fact("auto-unlock", instant(doc.AutoUnlockAt, p.now))
 	if doc.Alive != nil {
 		p.fact("alive", instant(doc.Alive.At, p.now)+" "+visible(doc.Alive.Progress))

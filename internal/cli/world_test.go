@@ -77,10 +77,11 @@ func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 		fields[name] = value
 	}
 	name := unquote(ts, args[0])
+	now := time.Now()
 	var puts []clientv3.Op
 	for field, value := range fields {
-		if d, err := time.ParseDuration(value); err == nil && strings.HasSuffix(field, "_at") {
-			value = metadata.FormatTime(time.Now().Add(d))
+		if d, err := time.ParseDuration(value); err == nil && (strings.HasSuffix(field, "_at") || field == metadata.FieldAlive) {
+			value = metadata.FormatTime(now.Add(d))
 		}
 		if field != metadata.FieldMetadata { // that is JSON, with escapes of its own
 			value = unquote(ts, value)

@@ -117,7 +117,7 @@ func instants(t, now time.Time) (*string, *float64) {
 
 func (d *Dashboard) meta(now time.Time) meta {
 	fresh := d.config.Fresh()
-	return meta{AsOf: iso(now), Revision: strconv.FormatInt(fresh.Revision, 10), Stale: fresh.level(now) == stale}
+	return meta{AsOf: iso(now), Revision: strconv.FormatInt(fresh.Revision, 10), Stale: fresh.level(d.config.Now()) == stale}
 }
 
 func jsonAnswer(data any, m meta, etag string) (answer, error) {

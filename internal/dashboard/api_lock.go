@@ -77,7 +77,7 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 			return answer{}, err
 		}
 	}
-	now := d.config.Now()
+	now := d.lens().of(v).asOf
 	j := lockDetailJSON{Unread: known(v.unread), Client: known(v.document.Client), Queue: make([]waiterJSON, len(v.waiters))}
 	if v.row != nil {
 		lock := d.lockJSON(v.row, now)

@@ -38,7 +38,7 @@ func (d *Dashboard) listed(r *http.Request) (s *snapshot, l listRequest, found *
 			return s, l, nil, bad(name + ": this cursor belongs to another list.")
 		}
 	}
-	return s, l, s.result(l.query, l.order, d.config.Now()), nil
+	return s, l, s.result(l.query, l.order, d.lens().asOf), nil
 }
 
 func (d *Dashboard) locksAPI(r *http.Request) (answer, error) {
@@ -50,7 +50,7 @@ func (d *Dashboard) locksAPI(r *http.Request) (answer, error) {
 	if a, ok := d.notModified(r, etag); ok {
 		return a, nil
 	}
-	now := d.config.Now()
+	now := d.lens().asOf
 	w := found.window(l.order, listID(l.query, l.order), l.after, l.before, l.limit)
 	data := make([]lockJSON, len(w.rows))
 	for i, row := range w.rows {
@@ -125,7 +125,7 @@ func (d *Dashboard) summaryAPI(r *http.Request) (answer, error) {
 	if a, ok := d.notModified(r, etag); ok {
 		return a, nil
 	}
-	now, c := d.config.Now(), found.counts
+	now, c := d.lens().asOf, found.counts
 	j := summaryJSON{Verdict: d.verdict(s, d.lens()).Text.String(), Held: c.Held, Alerting: c.Alerting, Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = instants(c.Oldest, now)
 	j.LongestAt, j.LongestIn = instants(c.Longest, now)

@@ -10,14 +10,11 @@ import (
 // auditPage is who ended whose holds.
 type auditPage struct {
 	page
-	Actions  []actionView
-	Matched  int
-	Total    int
-	Text     string
-	Problems []queryProblem
-	Next     string
-	Path     string
-	Clear    string
+	Actions []actionView
+	Matched int
+	Total   int
+	Next    string
+	searched
 }
 
 type actionView struct {
@@ -40,8 +37,8 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, d.unread(err)
 	}
-	v := auditPage{page: d.page(callerOf(r), "audit"), Total: len(all), Text: boxText(p.query.text), Problems: p.query.problems,
-		Path: d.urls.To("audit"), Clear: d.urls.To("audit")}
+	v := auditPage{page: d.page(callerOf(r), "audit"), Total: len(all), searched: d.searches("audit", p.query)}
+	v.page = v.searching(v.page)
 	v.Here, v.Follows, v.JSON = "audit", true, d.urls.To("api/v1/audit", "q", p.query.text)
 	found, matched, next := d.foundActions(p, all)
 	v.Matched = matched

@@ -63,7 +63,7 @@ func extras(r *row, at lens, cols []string) []extra {
 			e.Text = number64(r.Revision)
 		case "alive":
 			if r.Alive != nil {
-				e.Time = at.age(r.Alive.At)
+				e.Time = at.lasting(r.Alive.At)
 			}
 		case "labels":
 			e.Text = labels(r.Attributes)
@@ -92,9 +92,9 @@ func toggled(cols []string, name string) []string {
 
 // columns are the heads of the table; each is a link that sorts by it, and the other way round the second time.
 func (d *Dashboard) columns(l listRequest) []column {
-	columns := []struct{ title, short, by string }{
-		{"State", "", "urgency"}, {"Lock", "", "name"}, {"Owner", "", "owner"}, {"Host:pid", "", "host"}, {"Held", "", "held"},
-		{"Alert", "", "alert"}, {"Auto-unlock", "", "unlock"}, {"Waiters", "W", "waiters"},
+	columns := []struct{ title, by string }{
+		{"State", "urgency"}, {"Lock", "name"}, {"Owner", "owner"}, {"Host:pid", "host"}, {"Held", "held"},
+		{"Alert", "alert"}, {"Auto-unlock", "unlock"}, {"Waiting", "waiters"},
 	}
 	out := make([]column, 0, len(columns)+len(l.cols))
 	for _, c := range columns {
@@ -105,7 +105,7 @@ func (d *Dashboard) columns(l listRequest) []column {
 				aria = "descending"
 			}
 		}
-		out = append(out, column{c.title, c.short, l.link(d.urls, func(l *listRequest) { l.order = o }), aria})
+		out = append(out, column{c.title, l.link(d.urls, func(l *listRequest) { l.order = o }), aria})
 	}
 	for _, name := range l.cols {
 		out = append(out, column{Title: strings.ToUpper(name[:1]) + name[1:]})

@@ -23,7 +23,7 @@ func (d *Dashboard) fillControls(v *listPage, s *snapshot, l listRequest, found 
 	}
 	if d.config.Queues != nil {
 		v.Waiting = say(thousands(c.Waiting) + " waiting")
-		if longest := v.age(c.Longest); longest != nil {
+		if longest := v.lasting(c.Longest); longest != nil {
 			v.Waiting = v.Waiting.say(" (longest ").time(longest).say(")")
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -24,6 +25,7 @@ type Dashboard struct {
 	metrics   *metrics
 	rate      rate
 	past      past
+	slow      atomic.Bool // etcd answered last, but later than a page waits
 	notices   chan []byte // that wait to be sent
 	handler   http.Handler
 }

@@ -31,6 +31,14 @@ func endedWord(ended string) string {
 	return "ended"
 }
 
+// alerted is the word that finds the holds for which people were alerted, however they ended.
+const alerted = "alerted"
+
+// endedWords are the words for how a hold can have ended.
+func endedWords() []string {
+	return []string{endedWord(metadata.EndedReleased), endedWord(metadata.EndedAutoUnlocked), endedWord(metadata.EndedForced), alerted}
+}
+
 func (d *Dashboard) endedPage(c caller, v *lockView) lockPage {
 	e := v.ending
 	p := lockPage{page: d.page(c, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.row == nil}
@@ -42,7 +50,7 @@ func (d *Dashboard) endedPage(c caller, v *lockView) lockPage {
 	}
 	if v.row != nil {
 		p.Current = d.urls.Lock(v.Name, v.UUID)
-		p.Sentence = holderSentence(v.row, p.lens)
+		p.Sentence = holderSentence(v.row, p.lens.of(v), v.document.Fields)
 	}
 	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", number64(e.Token)}, {"owner", e.Owner}, {"host", e.Hostname}, {"last progress", e.Progress}} {
 		if f.Value != "" {
@@ -55,8 +63,8 @@ func (d *Dashboard) endedPage(c caller, v *lockView) lockPage {
 	}{{"locked", e.LockedAt.Time}, {"alert", e.AlertAt.Time}, {"last alive", e.AliveAt.Time}, {"auto-unlock", e.AutoUnlockAt.Time}, {"ended", e.EndedAt.Time}} {
 		if m := p.age(t.at); m != nil {
 			m.Text, m.Kind = m.Text+" ago", ""
-			if t.at.After(p.now) {
-				m.Text = "in " + short(t.at.Sub(p.now))
+			if t.at.After(e.EndedAt.Time) && !e.EndedAt.IsZero() || t.at.After(p.now) {
+				m.Text = "not reached"
 			}
 			p.Times = append(p.Times, timeFact{t.label, m, ""})
 		}

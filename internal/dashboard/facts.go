@@ -34,12 +34,28 @@ func facts(r *row, v *lockView) []fact {
 
 // extended is how often the holder moved the deadline: each time writes its key once more.
 func extended(fields []metadata.Field) string {
-	for _, f := range fields {
-		if f.Name == metadata.FieldAutoUnlockAt && f.Version > 1 {
-			return plural(int(f.Version-1), "time", "times")
-		}
+	if n := extensions(fields); n > 0 {
+		return plural(n, "time", "times")
 	}
 	return ""
+}
+
+func extensions(fields []metadata.Field) int {
+	for _, f := range fields {
+		if f.Name == metadata.FieldAutoUnlockAt {
+			return int(max(0, f.Version-1))
+		}
+	}
+	return 0
+}
+
+// rhythm is how often the holder extended so far, on average; 0 = not known.
+func rhythm(r *row, fields []metadata.Field) time.Duration {
+	n := extensions(fields)
+	if n < 2 || r.Alive == nil || r.LockedAt.IsZero() { // of one extension nobody knows a rhythm
+		return 0
+	}
+	return r.Alive.At.Sub(r.LockedAt) / time.Duration(n)
 }
 
 // number64 is a number that 0 stands for the lack of.
@@ -63,31 +79,13 @@ func times(r *row, at lens) []timeFact {
 		}
 		return ""
 	}
-	add("locked", ago(at.age(r.LockedAt), at), "")
+	add("locked", at.since(r.LockedAt), "")
 	if r.Alive != nil {
-		add("last alive", ago(at.age(r.Alive.At), at), "")
+		add("last alive", at.since(r.Alive.At), "")
 	}
-	add("alert", at.alert(r.verdict.AlertAt), byPolicy(r.AlertAt))
-	add("auto-unlock", in(at.unlock(r.verdict.AutoUnlockAt)), byPolicy(r.AutoUnlockAt))
+	add("alert", at.alertOf(r), byPolicy(r.AlertAt))
+	add("auto-unlock", at.next(r.verdict.AutoUnlockAt), byPolicy(r.AutoUnlockAt))
 	return list
-}
-
-// ago makes an age a distance: "14m ago".
-func ago(m *moment, at lens) *moment {
-	if m != nil {
-		m.Kind, m.Text = "alert", m.Text+" ago"
-		if m.At.After(at.now) {
-			return at.alert(m.At)
-		}
-	}
-	return m
-}
-
-func in(m *moment) *moment {
-	if m != nil && (m.Kind == "unlock" || m.Kind == "last") {
-		m.Kind, m.Text = "alert", "in "+m.Text
-	}
-	return m
 }
 
 // command is a line to paste into a shell.
@@ -95,17 +93,41 @@ type command struct{ What, Line string }
 
 // commands are the next steps of somebody who looks into a lock.
 func (d *Dashboard) commands(r *row) []command {
-	var list []command
-	if r.Hostname != "" {
-		host := shell(r.Hostname)
-		list = append(list, command{"Is the process alive?", "kubectl get pod " + host},
-			command{"What did it do?", "kubectl logs --since=30m " + host})
-	}
-	list = append(list, command{"The lock on the command line", "mutexctl show " + shell(r.Name)})
+	list := append(whereabouts(r), command{"The lock on the command line", "mutexctl show " + shell(r.Name)})
 	if d.config.Layout.Prefix() != "" {
 		list = append(list, command{"The keys in etcd", "etcdctl get --prefix " + shell(d.config.Layout.Record(r.Name))})
 	}
 	return list
+}
+
+// whereabouts are the commands that look for the holder. A host whose name ends in a small number may be a pod of a StatefulSet or a machine.
+func whereabouts(r *row) []command {
+	var list []command
+	pod, machine := podName(r.Hostname)
+	host := shell(r.Hostname)
+	if pod {
+		list = append(list, command{"Is the pod alive?", "kubectl get pod " + host}, command{"What did it do?", "kubectl logs --since=30m " + host})
+	}
+	if machine && r.PID != 0 {
+		list = append(list, command{"Is the process alive?", "ssh " + host + " ps -o lstart,args -p " + number64(r.PID)})
+	}
+	return list
+}
+
+// podName reports whether a host may be a pod, by how Kubernetes names those that it makes, and whether it may be a machine.
+func podName(host string) (pod, machine bool) {
+	const suffixes, suffixLength, maxOrdinal = "bcdfghjklmnpqrstvwxz2456789", 5, 3
+	i := strings.LastIndexByte(host, '-')
+	if i < 1 {
+		return false, host != ""
+	}
+	switch end := host[i+1:]; {
+	case len(end) == suffixLength && strings.Trim(end, suffixes) == "":
+		return true, false
+	case end != "" && len(end) <= maxOrdinal && number(end) == end:
+		return true, true
+	}
+	return false, true
 }
 
 // links are the configured links for a lock.

@@ -2,15 +2,72 @@ package dashboard
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// readTimeout bounds the one read of etcd behind a lock's page.
-const readTimeout = 2 * time.Second
+// How long etcd may take for what stands behind a page.
+const (
+	readTimeout = 2 * time.Second
+	patience    = 300 * time.Millisecond // of a page that can show what the watch knows instead
+)
+
+// errSilent is why a page that had enough to show did not wait.
+var errSilent = fmt.Errorf("no answer within %v", patience)
+
+// hurried is the request for a page of a lock. One that can be shown from the picture waits for etcd only so long, unless etcd is known
+// to answer all the same.
+func (d *Dashboard) hurried(r *http.Request) (*http.Request, context.CancelFunc) {
+	name, err := nameOf(r)
+	if s, notYet := d.loaded(); err != nil || notYet != nil || d.slow.Load() || len(s.holders(name)) == 0 {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), patience, errSilent)
+	return r.WithContext(ctx), cancel
+}
+
+// await reads from etcd, and waits for the answer until ctx ends. The read itself goes on. If it panics, so does the caller, as if it
+// had read by itself; when that has gone on, the log has it.
+func await[T any](ctx context.Context, d *Dashboard, read func(context.Context) (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+		cause any
+	}
+	done := make(chan answer)
+	go func() {
+		var a answer
+		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+		defer cancel()
+		defer func() {
+			a.cause = recover()
+			select {
+			case done <- a:
+			case <-ctx.Done():
+				if a.cause != nil {
+					d.config.Log.Error().Any("panic", a.cause).Bytes("stack", debug.Stack()).Msg("a read behind a page panicked")
+				}
+			}
+		}()
+		a.value, a.err = read(reading)
+	}()
+	select {
+	case a := <-done:
+		if a.cause != nil {
+			panic(a.cause)
+		}
+		return a.value, a.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
+}
 
 // lockView is one lock as it was found: the model of its page and of its JSON.
 type lockView struct {
@@ -21,6 +78,7 @@ type lockView struct {
 	document metadata.Document // empty when etcd could not be read
 	revision int64             // of etcd at the read
 	unread   string            // why etcd could not be read; empty when it could
+	silent   bool              // it was not waited for
 	waiters  []metadata.Waiter // in order
 	asked    string            // the hold that was asked for, when it is not the current one
 	ending   *metadata.Ending  // of the asked hold, where it is recorded
@@ -36,8 +94,7 @@ func (d *Dashboard) find(r *http.Request) (*lockView, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-	defer cancel()
+	ctx := r.Context()
 	v := &lockView{row: s.find(name), lock: name, view: d.urls.fromView(r), shares: s.shares(name)}
 	d.read(ctx, v, name)
 	if hold := r.URL.Query().Get("hold"); hold != "" && (v.row == nil || v.UUID != hold) {
@@ -60,7 +117,17 @@ func (v *lockView) owner() string {
 
 // read takes the lock from etcd, which knows more than the picture and knows it earlier.
 func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
-	document, revision, err := d.config.Document(ctx, name)
+	type read struct {
+		document metadata.Document
+		revision int64
+	}
+	found, err := await(ctx, d, func(ctx context.Context) (read, error) {
+		began := time.Now()
+		document, revision, err := d.config.Document(ctx, name)
+		d.slow.Store(err == nil && time.Since(began) > patience) // then waiting is worth it for the next page
+		return read{document, revision}, err
+	})
+	document := found.document
 	if d.config.Waiters != nil {
 		v.waiters = d.config.Waiters(shareOf(&document.Record).queue(name))
 		if err != nil && v.row != nil {
@@ -68,10 +135,14 @@ func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
 		}
 	}
 	if err != nil {
-		v.unread = d.config.Explain(err)
+		if v.silent = errors.Is(err, errSilent); v.silent {
+			v.unread = err.Error()
+		} else {
+			v.unread = d.config.Explain(err)
+		}
 		return
 	}
-	v.document, v.revision = document, revision
+	v.document, v.revision = document, found.revision
 	if len(document.Fields) == 0 {
 		v.row = nil
 		return
@@ -93,8 +164,8 @@ func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.End
 	if d.config.Ending == nil {
 		return d.remembered(name, hold)
 	}
-	ending, err := d.config.Ending(ctx, hold)
-	if err != nil {
+	ending, err := await(ctx, d, func(ctx context.Context) (*metadata.Ending, error) { return d.config.Ending(ctx, hold) })
+	if err != nil && !errors.Is(err, errSilent) {
 		d.config.Log.Warn().Err(err).Str("uuid", plain(hold)).Msg("the ending of a hold could not be read")
 	}
 	if err != nil || ending == nil || ending.Lock != name {

@@ -42,7 +42,7 @@ func TestStalePageShowsTheLastKnownStateAndClaimsNoMore(t *testing.T) {
 	wantWords(t, page,
 		"etcd unreachable since 03:12:39 UTC (4m): no leader. Showing the last known state; locks may have changed.",
 		"As of 03:12:39: 2 locks alerting. The auto-unlock of billing/invoice-run was due, outcome unknown.",
-		"expiring billing/invoice-run billing billing-7f9c:17 26m 18m ago outcome unknown",
+		"alerting billing/invoice-run billing billing-7f9c:17 21m 13m ago outcome unknown",
 		"held drm/rotate-keys-2") // its alert time passed meanwhile: nobody knows whether it is still held
 	if strings.Contains(page, "says etcd-0:2379") {
 		t.Error("a page for everybody names the address of etcd")
@@ -164,7 +164,7 @@ func TestAPISpeaksOfTimeInTwoWays(t *testing.T) {
 	data, meta := fetch[[]lock](t, busy().dashboard(t), "/api/v1/locks?q=invoice")
 	l := data[0]
 	for name, want := range map[string]any{
-		"state": "alerting", "expiring": true, "owner": "billing", "hostname": "billing-7f9c", "pid": 17.0, "token": "918274", "revision": "918274",
+		"state": "alerting", "expiring": false, "owner": "billing", "hostname": "billing-7f9c", "pid": 17.0, "token": "918274", "revision": "918274",
 		"locked_at": "2026-11-21T02:50:41.000Z", "locked_at_in_seconds": -1320.0, "auto_unlock_at": "2026-11-21T03:14:23.000Z",
 		"auto_unlock_at_in_seconds": 102.0, "waiters": 2.0, "longest_waiting_since_in_seconds": -540.0, "progress": "1842 of 2210",
 		"url": "/lock?name=billing/invoice-run&hold=" + uuid("billing/invoice-run"),
@@ -182,7 +182,7 @@ func TestAPISpeaksOfTimeInTwoWays(t *testing.T) {
 	}
 	summary, _ := fetch[map[string]any](t, busy().dashboard(t), "/api/v1/summary")
 	for name, want := range map[string]any{
-		"verdict": "2 locks alerting. Next auto-unlock in 1:42: billing/invoice-run", "held": 2.0, "alerting": 2.0, "expiring": 1.0, "malformed": 1.0,
+		"verdict": "2 locks alerting. Next auto-unlock in 1:42: billing/invoice-run", "held": 2.0, "alerting": 2.0, "expiring": 0.0, "malformed": 1.0,
 		"waiting": 2.0, "next_auto_unlock": "billing/invoice-run", "next_auto_unlock_at_in_seconds": 102.0,
 	} {
 		if summary[name] != want {

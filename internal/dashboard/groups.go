@@ -50,8 +50,10 @@ type groupView struct {
 	Owner string
 	Look  look
 	N     int
+	Late  int // alerting
+	Gone  int // expired
 	Waits int
-	Open  bool // some need a look
+	Open  bool // it is the only one
 	URL   string
 	Rest  int // locks that are not shown here
 	Sheet sheet
@@ -65,7 +67,7 @@ func (d *Dashboard) groupViews(v *listPage, c caller, l listRequest, found *resu
 	groups, left := found.byOwner(), l.limit
 	v.Owners = len(groups)
 	for _, g := range groups[:min(len(groups), maxGroups)] {
-		view := groupView{Owner: clip(g.owner, maxWordShown), Look: g.look, N: g.Total, Waits: g.Waiting, Open: g.look != held}
+		view := groupView{Owner: clip(g.owner, maxWordShown), Look: g.look, N: g.Total, Late: g.Alerting, Gone: g.Expired, Waits: g.Waiting, Open: len(groups) == 1}
 		if g.owner != "" {
 			view.URL = l.link(d.urls, func(l *listRequest) {
 				l.query.text, l.group = l.query.with(exactly("owner", g.owner)), false

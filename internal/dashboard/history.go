@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -11,16 +12,51 @@ import (
 // historyPage is what became of holds.
 type historyPage struct {
 	page
-	Endings  []pastView
-	Matched  int
-	Total    int
-	Text     string // the query
-	Problems []queryProblem
-	Unread   string // why etcd could not be asked
-	Since    *moment
-	Next     string
-	Path     string // of the page, where the search goes
-	Clear    string
+	Endings []pastView
+	Matched int
+	Total   int
+	Chips   []pastChip
+	Unread  string // why etcd could not be asked
+	Since   *moment
+	Next    string
+	searched
+}
+
+// pastChip narrows a history to holds that ended in one way, or that had alerted. Their number is that of the search without the chip.
+type pastChip struct {
+	Word, Icon, URL string
+	N               int
+	On              bool
+}
+
+// pastChips are the ways to narrow a history. The first one widens it again.
+func (d *Dashboard) pastChips(q *query, all []metadata.Ending) []pastChip {
+	var chips []pastChip
+	for _, c := range []struct{ word, icon, term string }{
+		{"all", "calm", ""}, {"released", "released", "ended:released"}, {"auto-unlocked", "stale", "ended:auto-unlocked"},
+		{"force-unlocked", "bad", "ended:force-unlocked"}, {"had alerted", "alerting", "ended:alerted"},
+	} {
+		chip := pastChip{Word: c.word, Icon: c.icon, On: slices.ContainsFunc(q.terms, func(t term) bool { return t.text == c.term })}
+		text := q.with(c.term)
+		switch {
+		case c.term == "":
+			text = parseQuery(q.dropping("ended:released", "ended:auto-unlocked", "ended:force-unlocked", "ended:alerted")).text
+		case chip.On:
+			text = q.dropping(c.term)
+		}
+		chip.URL = d.urls.To("history", "q", text)
+		counted := parseQuery(text)
+		if chip.On {
+			counted = q
+		}
+		for i := range all {
+			if d.matchesPast(counted, &all[i]) {
+				chip.N++
+			}
+		}
+		chips = append(chips, chip)
+	}
+	return chips
 }
 
 // pastView is a hold that is over, or a gap in what is known.
@@ -47,21 +83,26 @@ func (d *Dashboard) pastView(e *metadata.Ending, at lens) pastView {
 	v := pastView{Word: endedWord(e.Ended), Name: clip(e.Lock, maxNameShown), URL: d.urls.Lock(e.Lock, r.HistoryID()),
 		Owner: clip(e.Owner, maxWordShown), Host: hostPID(clip(e.Hostname, maxWordShown), e.PID), Purpose: clip(e.Purpose, maxLineShown),
 		Began: at.since(e.LockedAt.Time), Ended: at.since(e.EndedAt.Time), By: clip(e.By, maxLineShown), Why: clip(e.Why, maxLineShown),
-		Alerted: !e.AlertAt.IsZero() && e.AlertAt.Before(e.EndedAt.Time), token: e.Token, at: e.EndedAt.Time}
+		Alerted: hadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = short(e.EndedAt.Sub(e.LockedAt.Time))
 	}
 	return v
 }
 
+func hadAlerted(e *metadata.Ending) bool {
+	return !e.AlertAt.IsZero() && e.AlertAt.Before(e.EndedAt.Time)
+}
+
 // since is an instant in the past: "14m ago".
 func (l lens) since(t time.Time) *moment {
 	m := l.age(t)
-	if m != nil {
-		m.Kind, m.Text = "alert", short(l.now.Sub(t))+" ago"
-		if t.After(l.now) {
-			return l.alert(t)
-		}
+	if m == nil {
+		return nil
+	}
+	m.Kind, m.Text = "alert", m.Text+" ago"
+	if left := t.Sub(l.now); left > 0 {
+		m.Text, m.Spoken = "in "+countdown(left), spoken(left)
 	}
 	return m
 }
@@ -72,8 +113,8 @@ func (d *Dashboard) history(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	all, err := d.endings(r.Context(), "")
-	v := historyPage{page: d.page(callerOf(r), "history"), Total: len(all), Text: boxText(p.query.text), Problems: p.query.problems,
-		Path: d.urls.To("history"), Clear: d.urls.To("history")}
+	v := historyPage{page: d.page(callerOf(r), "history"), Total: len(all), Chips: d.pastChips(p.query, all), searched: d.searches("history", p.query)}
+	v.page = v.searching(v.page)
 	v.Here, v.Follows, v.JSON = "history", true, d.urls.To("api/v1/history", "q", p.query.text)
 	if err != nil {
 		v.Unread = d.config.Explain(err)
@@ -125,7 +166,9 @@ const (
 func (d *Dashboard) pastOf(r *http.Request, name string, at lens) lockPast {
 	all, err := d.endings(r.Context(), name)
 	p := lockPast{URL: d.urls.To("history", "q", exactly("name", name))}
-	if err != nil {
+	if errors.Is(err, errSilent) {
+		p.Unread = err.Error()
+	} else if err != nil {
 		p.Unread = d.config.Explain(err)
 	}
 	var held []time.Duration

@@ -111,5 +111,7 @@ func (d *Dashboard) matchesPast(q *query, e *metadata.Ending) bool {
 	}
 	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID, Purpose: e.Purpose, Attributes: e.Attributes,
 		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
-	return q.matches(newRow(&r, d.config.Policy, staleness.Moment{Wall: e.EndedAt.Time}, line{}, nil), e.EndedAt.Time)
+	row := newRow(&r, d.config.Policy, staleness.Moment{Wall: e.EndedAt.Time}, line{}, nil)
+	row.past = e
+	return q.matches(row, e.EndedAt.Time)
 }

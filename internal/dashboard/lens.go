@@ -1,11 +1,15 @@
 package dashboard
 
-import "time"
+import (
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
 
 // moment is an instant as a page shows it: words that tick on in the browser, and the absolute time behind them.
 type moment struct {
 	At     time.Time
-	Kind   string // how app.js goes on with the words: age, alert, unlock, last, over; empty: not at all
+	Kind   string // how app.js goes on with the words: age, alert, unlock, last, next, then, over; empty: not at all
 	Text   string
 	Spoken string // for ears, where Text changes every second
 }
@@ -13,10 +17,34 @@ type moment struct {
 // lens is the point in time from which a page looks at the locks.
 type lens struct {
 	now   time.Time
-	stale bool // what is past now may not have happened
+	asOf  time.Time // of what is shown: now, or the last sign of life of etcd where the picture is stale
+	stale bool      // what happened between asOf and now is not known
 }
 
-// age is how long something has lasted. Clocks differ, so it is never negative.
+func newLens(now time.Time, f Freshness, level freshness) lens {
+	if level == stale {
+		return lens{now: now, asOf: f.Heard, stale: true}
+	}
+	return lens{now: now, asOf: now}
+}
+
+// of is the lens for a lock, which is not stale where etcd has just been read.
+func (l lens) of(v *lockView) lens {
+	if v.unread == "" {
+		return lens{now: l.now, asOf: l.now}
+	}
+	return l
+}
+
+// nowWord names the moment of what is shown.
+func (l lens) nowWord() string {
+	if l.stale {
+		return "as of " + clock(l.asOf)
+	}
+	return "now"
+}
+
+// age is how long ago something was. Clocks differ, so it is never negative.
 func (l lens) age(t time.Time) *moment {
 	if t.IsZero() {
 		return nil
@@ -24,11 +52,38 @@ func (l lens) age(t time.Time) *moment {
 	return &moment{At: t, Kind: "age", Text: short(l.now.Sub(t))}
 }
 
+// lasting is how long something has lasted that may be over where the picture is stale: there it is the length that was known last.
+func (l lens) lasting(t time.Time) *moment {
+	m := l.age(t)
+	if m != nil && l.stale {
+		m.Kind, m.Text = "", short(l.asOf.Sub(t))
+	}
+	return m
+}
+
+// alertOf is the alert of a lock. One that comes only with the auto-unlock has no time of its own.
+func (l lens) alertOf(r *row) *moment {
+	m := l.alert(r.verdict.AlertAt)
+	if r.verdict.State != staleness.Held || !r.verdict.AlertsAtUnlock() {
+		return m
+	}
+	if m.Kind, m.Spoken, m.Text = "", "", "at unlock"; staleness.KeptAlive(r.Record) {
+		m.Text = "if silent"
+	}
+	return m
+}
+
 // alert is the distance to the alert: in 6m, 14m ago.
 func (l lens) alert(t time.Time) *moment {
 	switch left := t.Sub(l.now); {
 	case t.IsZero():
 		return nil
+	case l.stale && !t.After(l.asOf):
+		return &moment{At: t, Text: short(l.asOf.Sub(t)) + " ago"}
+	case l.stale && left > 0:
+		return &moment{At: t, Kind: "then", Text: "in " + countdown(left), Spoken: spoken(left)}
+	case l.stale:
+		return &moment{At: t, Text: "was due"}
 	case left > 0:
 		return &moment{At: t, Kind: "alert", Text: "in " + countdown(left), Spoken: spoken(left)}
 	default:
@@ -50,6 +105,19 @@ func (l lens) unlock(t time.Time) *moment {
 	default:
 		return &moment{At: t, Kind: "over", Text: overdue(-left), Spoken: short(-left) + " late"}
 	}
+}
+
+// next is unlock for a sentence: "in 1:42", which becomes "due".
+func (l lens) next(t time.Time) *moment {
+	m := l.unlock(t)
+	switch {
+	case m == nil:
+	case m.Kind == "unlock":
+		m.Kind, m.Text = "next", "in "+m.Text
+	case m.Kind == "last":
+		m.Kind, m.Text = "then", "in "+m.Text
+	}
+	return m
 }
 
 // spoken is a countdown that does not change every second; empty where the countdown does not either.

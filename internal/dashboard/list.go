@@ -116,7 +116,7 @@ type (
 	chip     struct{ Text, Remove string }
 	choice   struct{ Text, URL string }
 	lockLink struct{ Name, URL string }
-	column   struct{ Title, Short, URL, Aria string }
+	column   struct{ Title, URL, Aria string }
 	toggle   struct {
 		Text, URL string
 		On        bool
@@ -130,8 +130,7 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 	}
 	l := parseList(r)
 	l.limit = min(l.limit, maxLimit)
-	now := d.config.Now()
-	result := s.result(l.query, l.order, now)
+	result := s.result(l.query, l.order, d.lens().asOf)
 	etag := d.listTag(r, s, l, result)
 	if a, ok := d.notModified(r, etag); ok {
 		return a, nil

@@ -23,7 +23,7 @@ func TestListShowsWhatNeedsAPersonFirst(t *testing.T) {
 	for _, m := range regexp.MustCompile(`<tbody class="(\w+)"[^>]*>[\s\S]*?class="name"[^>]*>([^<]+)<`).FindAllStringSubmatch(page, -1) {
 		order = append(order, m[1]+" "+m[2])
 	}
-	want := []string{"expired reports/monthly", "malformed legacy/cron", "expiring billing/invoice-run", "alerting catalog/sync/eu",
+	want := []string{"expired reports/monthly", "malformed legacy/cron", "alerting billing/invoice-run", "alerting catalog/sync/eu",
 		"held drm/rotate-keys-2", "held drm/rotate-keys"}
 	if !slices.Equal(order, want) {
 		t.Errorf("the rows are %q, want %q", order, want)
@@ -33,11 +33,11 @@ func TestListShowsWhatNeedsAPersonFirst(t *testing.T) {
 func TestListShowsARowWithItsTimesAndReasons(t *testing.T) {
 	page := ok(t, busy().dashboard(t), "/")
 	wantWords(t, page,
-		"expiring billing/invoice-run billing billing-7f9c:17 22m 14m ago 1:42 under 2 minutes 2 nightly invoices, tenant 41 alive 1m ago: 1842 of 2210",
+		"alerting billing/invoice-run billing billing-7f9c:17 22m 14m ago 1:42 under 2 minutes 2 nightly invoices, tenant 41 alive 1m ago: 1842 of 2210",
 		"alerting catalog/sync/eu catalog catalog-55d:17 48m 3m ago 12m 0 full sync",
 		"held drm/rotate-keys-2 drm drm-10:17 3h 10m in 1:30 under 2 minutes 3d 0",
 		`malformed legacy/cron unknown old-box unknown in 1h 1h 0 alert_at: "soon" is not a time`,
-		"5 locks 2 held 2 alerting 1 expiring 0 expired 1 malformed 2 waiting (longest 9m)", "1–5 of 5")
+		"5 locks 2 held 2 alerting 0 expiring 0 expired 1 malformed 2 waiting (longest 9m)", "1–5 of 5")
 	if !strings.Contains(page, `<time datetime="2026-11-21T03:14:23.000Z" data-k="unlock"><span aria-hidden="true">1:42</span>`) {
 		t.Error("the countdown has no absolute time in UTC to go on from")
 	}
@@ -57,7 +57,7 @@ func TestVerdictIsTheFirstSentenceThatApplies(t *testing.T) {
 		"expired, and an unlocker says why": {func(s *scene) {
 			s.add(expired)
 			s.unlockers[0].HeldBack = []string{"its clock disagrees"}
-		}, "1 lock expired by 2m: reports. Unlocker eu-1 holds back: its clock disagrees."},
+		}, "1 lock expired by 2m: reports. Auto-unlock is paused: its clock disagrees."},
 		"expired, and nobody knows why": {func(s *scene) { s.add(expired) },
 			"1 lock expired by 2m: reports. It should have been removed."},
 		"expired, in its warning time": {func(s *scene) {
@@ -72,7 +72,7 @@ func TestVerdictIsTheFirstSentenceThatApplies(t *testing.T) {
 		"alerting": {func(*scene) {},
 			"2 locks alerting. Next auto-unlock in 1:42 under 2 minutes: billing/invoice-run"},
 		"malformed": {func(s *scene) { s.locks = s.locks[4:] },
-			"1 malformed lock: it cannot alert or auto-unlock by itself."},
+			"1 malformed lock: a field that the protocol acts on is missing or cannot be read."},
 		"quiet": {func(s *scene) { s.locks = s.locks[2:4] },
 			"No locks alerting. 2 held, oldest 3h 10m."},
 		"nothing": {func(s *scene) { s.locks = nil },
@@ -152,7 +152,8 @@ func TestQueryFinds(t *testing.T) {
 		"pid:17 purpose:sync":         "catalog/sync/eu",
 		"hold:" + uuid("legacy/cron"): "legacy/cron",
 		"state:alerting":              "billing/invoice-run catalog/sync/eu",
-		"state:expiring,malformed":    "billing/invoice-run legacy/cron",
+		"state:alerting,malformed":    "billing/invoice-run catalog/sync/eu legacy/cron",
+		"state:expiring":              "",
 		"-state:held":                 "billing/invoice-run catalog/sync/eu legacy/cron",
 		"held:>20m":                   "billing/invoice-run catalog/sync/eu drm/rotate-keys-2",
 		"held:<1h -held:<20m":         "billing/invoice-run catalog/sync/eu",
@@ -377,7 +378,7 @@ func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
 func TestListHasTheColumnsThatAreAskedFor(t *testing.T) {
 	d := busy().dashboard(t)
 	page := ok(t, d, "/?cols=labels,token,nonsense,purpose")
-	wantWords(t, page, "W Purpose Token Labels", "12m 0 full sync 918275 team=core full sync")
+	wantWords(t, page, "Waiting Purpose Token Labels", "12m 0 full sync 918275 team=core full sync")
 	for _, link := range []string{"/?cols=purpose,labels", "/?cols=purpose,token,alive,labels", "/?sort=name&cols=purpose,token,labels"} {
 		if !slices.Contains(attributes(page, "href"), link) {
 			t.Errorf("there is no link to %s", link)
@@ -396,12 +397,12 @@ func TestListInSectionsByOwnerShowsTheWorstFirstAndHidesWhatIsWell(t *testing.T)
 	page := ok(t, d, "/?group=owner")
 	var sections []string
 	for _, m := range regexp.MustCompile(`<details class="group"( open)? data-key="([^"]*)">`).FindAllStringSubmatch(page, -1) {
-		sections = append(sections, m[2][strings.IndexByte(m[2], ' ')+1:]+m[1])
+		sections = append(sections, m[2]+m[1])
 	}
-	if want := []string{"reports open", " open", "billing open", "catalog open", "drm"}; !slices.Equal(sections, want) {
+	if want := []string{"reports", "", "billing", "catalog", "drm"}; !slices.Equal(sections, want) {
 		t.Errorf("the sections are %q, want %q", sections, want)
 	}
-	wantWords(t, page, "expired reports 1 lock", "malformed unknown owner 1 lock", "expiring billing 1 lock, 2 waiting", "held drm 2 locks", "drm/rotate-keys-2", "5 owners", "one list")
+	wantWords(t, page, "expired reports 1 lock", "malformed unknown owner 1 lock", "alerting billing 1 lock, 1 alerting, 2 waiting", "held drm 2 locks", "drm/rotate-keys-2", "5 owners", "one list")
 	wantWords(t, ok(t, d, "/?group=owner&q=drm"), "2 of 6 locks", "1 owner")
 	wantWords(t, ok(t, d, "/?group=owner&q=nothing"), "No lock matches")
 	if w := get(d, "/?group=owner", "If-None-Match", get(d, "/?group=owner").Header().Get("ETag")); w.Code != http.StatusNotModified {

@@ -47,6 +47,8 @@ type lockPage struct {
 }
 
 func (d *Dashboard) lock(r *http.Request) (answer, error) {
+	r, cancel := d.hurried(r)
+	defer cancel()
 	v, err := d.find(r)
 	if err != nil {
 		return answer{}, err
@@ -65,13 +67,13 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	if v.ending != nil {
 		return d.endedPage(c, v)
 	}
-	row := v.row
+	row, at := v.row, d.lens().of(v)
 	p := lockPage{page: d.page(c, row.Name), Name: row.Name, Look: row.look, Purpose: row.Purpose, Problems: row.Problems}
 	p.Follows = true
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(row.Name), d.urls.Back(v.view)
 	p.Icon = icon{Look: row.look}
 	p.Unread, p.Recorded = v.unread, d.config.Waiters != nil
-	p.Sentence = holderSentence(row, p.lens)
+	p.Sentence = holderSentence(row, at, v.document.Fields)
 	p.Share, p.Whole = row.share.words(), d.whole(row)
 	if v.asked != "" {
 		p.Current = d.urls.Lock(row.Name, row.UUID)
@@ -79,8 +81,8 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	if row.Alive != nil {
 		p.Progress = row.Alive.Progress
 	}
-	p.Timeline = newTimeline(row, p.lens)
-	p.Facts, p.Times = facts(row, v), times(row, p.lens)
+	p.Timeline = newTimeline(row, at)
+	p.Facts, p.Times = facts(row, v), times(row, at)
 	if row.Malformed() {
 		p.Fate = d.fate(row)
 	}
@@ -107,7 +109,7 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 		p.NoForce = "Force unlock needs the permission unlock."
 	case !c.mayFor(Unlock, row.Owner):
 		p.NoForce = "You may force-unlock locks of other owners only."
-	case p.stale || v.unread != "":
+	case p.stale || v.unread != "" && !v.silent:
 		p.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
 	default:
 		p.Force = d.urls.Unlock(row.Name, row.UUID, v.view)
@@ -116,11 +118,16 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	return p
 }
 
-// holderSentence says who holds the lock and what happens next.
-func holderSentence(r *row, at lens) sentence {
-	s := say("Held")
+// holderSentence says who holds the lock and what happens next. fields are those of its record, where they are known.
+func holderSentence(r *row, at lens, fields []metadata.Field) sentence {
+	var s sentence
+	if at.stale {
+		s = s.say("As of " + clock(at.asOf) + " UTC: ")
+	}
 	if r.Token == 0 {
-		s = say("Not held by anybody, but keys of it are there")
+		s = s.say("Not held by anybody, but keys of it are there")
+	} else {
+		s = s.say("Held")
 	}
 	if r.Owner != "" {
 		s = s.say(" by ").value(r.Owner)
@@ -128,25 +135,39 @@ func holderSentence(r *row, at lens) sentence {
 	if host := hostPID(r.Hostname, r.PID); r.Hostname != "" {
 		s = s.say(" on ").value(host)
 	}
-	if held := at.age(r.LockedAt); held != nil {
+	if held := at.lasting(r.LockedAt); held != nil {
 		s = s.say(" for ").time(held)
 	}
 	s = s.say(".")
-	if alert := r.verdict.AlertAt; r.verdict.State == staleness.Alerting {
-		s = s.say(" Alerting for ").time(at.age(alert)).say(".")
-	} else if alert.After(at.now) && r.verdict.State == staleness.Held {
-		s = s.say(" Alert ").time(at.alert(alert)).say(".")
-	}
-	switch unlock := at.unlock(r.verdict.AutoUnlockAt); {
+	unlock := at.next(r.verdict.AutoUnlockAt)
+	switch {
 	case unlock == nil:
-		return s.say(" It never unlocks by itself.")
+		return s.alert(r, at).say(" It never unlocks by itself.")
 	case unlock.Kind == "over":
-		return s.say(" The auto-unlock is late by ").time(at.age(r.verdict.AutoUnlockAt)).say(".")
+		return s.alert(r, at).say(" The auto-unlock is late by ").time(at.age(r.verdict.AutoUnlockAt)).say(".")
 	case unlock.Kind == "":
-		return s.say(" Its deadline passed, outcome unknown.")
-	default:
-		return s.say(" Auto-unlock in ").time(unlock).say(".")
+		return s.alert(r, at).say(" Its deadline passed, outcome unknown.")
+	case r.verdict.State != staleness.Held || !r.verdict.AlertsAtUnlock():
+		return s.alert(r, at).say(" Auto-unlock ").time(unlock).say(".")
+	case !staleness.KeptAlive(r.Record):
+		return s.say(" Unless it is extended, alert and auto-unlock ").time(unlock).say(".")
 	}
+	s = s.say(" Extended")
+	if every := rhythm(r, fields); every > 0 {
+		s = s.say(" every " + short(every) + ",")
+	}
+	return s.say(" last ").time(at.lasting(r.Alive.At)).say(" ago. If it stays silent, alert and auto-unlock ").time(unlock).say(".")
+}
+
+// alert says when people are alerted, or since when they are.
+func (s sentence) alert(r *row, at lens) sentence {
+	switch alert := r.verdict.AlertAt; {
+	case r.verdict.State == staleness.Alerting:
+		return s.say(" Alerting for ").time(at.lasting(alert)).say(".")
+	case r.verdict.State == staleness.Held && alert.After(at.asOf):
+		return s.say(" Alert ").time(at.alert(alert)).say(".")
+	}
+	return s
 }
 
 // fate says what the unlocker does with a record that lacks a deadline.
@@ -205,7 +226,7 @@ func (d *Dashboard) waiterViews(queue []metadata.Waiter, at lens) []waiterView {
 	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return int(min(max(a.Place-b.Place, -1), 1)) })
 	views := make([]waiterView, len(queue))
 	for i, w := range queue {
-		views[i] = waiterView{i + 1, w.Owner, hostPID(w.Hostname, w.PID), w.Purpose, at.age(w.Since.Time), at.alert(w.TimeoutAt.Time)}
+		views[i] = waiterView{i + 1, w.Owner, hostPID(w.Hostname, w.PID), w.Purpose, at.lasting(w.Since.Time), at.alert(w.TimeoutAt.Time)}
 	}
 	return views
 }

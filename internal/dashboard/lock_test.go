@@ -17,13 +17,13 @@ import (
 func TestLockPageAnswersWhoWhereWhatForAndWhatNext(t *testing.T) {
 	page := ok(t, busy().dashboard(t), "/lock?name=billing/invoice-run")
 	wantWords(t, page,
-		"expiring billing/invoice-run Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in 1:42 under 2 minutes.",
+		"alerting billing/invoice-run Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in 1:42 under 2 minutes.",
 		"nightly invoices, tenant 41 last progress: 1842 of 2210",
 		"locked 22m ago 2026-11-21 02:50:41 UTC", "alert 14m ago 2026-11-21 02:58:41 UTC", "auto-unlock in 1:42 under 2 minutes 2026-11-21 03:14:23 UTC",
 		"hold "+uuid("billing/invoice-run"), "fencing token 918274",
 		"app/jobs/invoice_run.rb:118 in perform", "show 3 runtime frames",
 		"1 catalog catalog-0:1 its turn 9m in 1:00", "2 ops ops-0:1 its turn 1m",
-		"kubectl get pod billing-7f9c", "mutexctl show billing/invoice-run", "etcdctl get --prefix /mutexes/billing%2Finvoice-run/",
+		"ssh billing-7f9c ps -o lstart,args -p 17", "mutexctl show billing/invoice-run", "etcdctl get --prefix /mutexes/billing%2Finvoice-run/",
 		"/mutexes/billing%2Finvoice-run/uuid 36 bytes, created at revision 918274, changed at 918274 "+uuid("billing/invoice-run"),
 		"This dashboard is read-only.")
 	if strings.Count(page, "<rect") != 3 || strings.Count(page, "<line") != 5 {

@@ -5,13 +5,10 @@ import "net/http"
 // ownersPage is the services that hold locks.
 type ownersPage struct {
 	page
-	Owners   []ownerView
-	Total    int
-	More     int
-	Text     string
-	Problems []queryProblem
-	Path     string
-	Clear    string
+	Owners []ownerView
+	Total  int
+	More   int
+	searched
 }
 
 // ownerView sums up the locks of one service.
@@ -33,10 +30,11 @@ func (d *Dashboard) owners(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	q := parseQuery(r.URL.Query().Get("q"))
-	v := ownersPage{page: d.page(callerOf(r), "owners"), Text: boxText(q.text), Problems: q.problems, Path: d.urls.To("owners"), Clear: d.urls.To("owners")}
+	v := ownersPage{page: d.page(callerOf(r), "owners"), searched: d.searches("owners", q)}
+	v.page = v.searching(v.page)
 	v.Here, v.Follows, v.JSON = "owners", true, d.urls.To("api/v1/locks", "q", q.text, "sort", "owner")
-	for _, g := range s.result(q, order{by: mostUrgent}, v.now).byOwner() {
-		o := ownerView{Name: clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting, Late: g.late(), Since: v.age(g.Oldest), Wait: v.age(g.Longest)}
+	for _, g := range s.result(q, order{by: mostUrgent}, v.asOf).byOwner() {
+		o := ownerView{Name: clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting, Late: g.late(), Since: v.lasting(g.Oldest), Wait: v.lasting(g.Longest)}
 		if g.owner != "" {
 			o.URL = d.urls.To("", "q", exactly("owner", g.owner))
 		}

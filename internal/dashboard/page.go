@@ -17,6 +17,8 @@ type page struct {
 	Version     string
 	Here        string // which entry of the navigation this is
 	Query       string // text in the search box
+	Target      string // where the search goes
+	What        string // it searches
 	Fresh       freshView
 	At          time.Time
 	Now         int64 // the same in milliseconds, by which the browser's clock is corrected
@@ -52,7 +54,7 @@ func (p page) Curl() string {
 // lens is how locks are to be looked at now.
 func (d *Dashboard) lens() lens {
 	now := d.config.Now()
-	return lens{now: now, stale: d.config.Fresh().level(now) == stale}
+	return newLens(now, d.config.Fresh(), d.config.Fresh().level(now))
 }
 
 // page fills the frame for a page with this title.
@@ -63,7 +65,7 @@ func (d *Dashboard) page(c caller, title string) page {
 		fresh, level = Freshness{}, never
 	}
 	p := page{
-		lens:        lens{now: now, stale: level == stale},
+		lens:        newLens(now, fresh, level),
 		Least:       d.config.MinRefresh.Seconds(),
 		Caller:      c.name,
 		Origin:      c.origin,
@@ -71,6 +73,8 @@ func (d *Dashboard) page(c caller, title string) page {
 		Audits:      c.may(Audit),
 		Title:       joinTitle(title, d.config.Title, d.config.Environment),
 		Brand:       d.config.Title,
+		Target:      d.urls.To(""),
+		What:        "locks",
 		Environment: d.config.Environment,
 		Band:        band(d.config.Environment),
 		Version:     d.config.Version,

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -74,6 +75,8 @@ func (d *Dashboard) observe() {
 
 // recent is what etcd said last; one reads it for all who ask.
 type recent[T any] struct {
+	reading sync.Mutex // by one at a time
+
 	mu    sync.Mutex
 	list  []T
 	err   error // of the last read
@@ -85,19 +88,28 @@ func (k *recent[T]) get(ctx context.Context, now time.Time, read func(context.Co
 	if read == nil {
 		return nil, nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if age := now.Sub(k.stamp); age >= 0 && age < pastEvery {
-		return k.list, k.err // a silent etcd is not asked anew by each of them
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	if list, age, err := k.known(now); age >= 0 && age < pastEvery {
+		return list, err // a silent etcd is not asked anew by each of them
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	list, err := read(ctx, maxRecorded)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if err == nil {
 		k.list = list
 	}
 	k.err, k.stamp = err, now
 	return k.list, k.err
+}
+
+// known is what etcd said last, how long ago, and the error of the last read.
+func (k *recent[T]) known(now time.Time) (list []T, age time.Duration, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.list, now.Sub(k.stamp), k.err
 }
 
 // forget makes the next one read again.
@@ -110,7 +122,13 @@ func (k *recent[T]) forget() {
 // endings are the holds of a lock that are known to be over, newest first; "" is all locks. What stands in etcd is exact and wins
 // over what was seen.
 func (d *Dashboard) endings(ctx context.Context, lock string) ([]metadata.Ending, error) {
-	recorded, err := d.past.recorded.get(ctx, d.config.Now(), d.config.History)
+	now := d.config.Now()
+	recorded, err := await(ctx, d, func(ctx context.Context) ([]metadata.Ending, error) {
+		return d.past.recorded.get(ctx, now, d.config.History)
+	})
+	if errors.Is(err, errSilent) {
+		recorded, _, _ = d.past.recorded.known(now)
+	}
 	type hold struct {
 		lock  string
 		token int64
@@ -122,7 +140,7 @@ func (d *Dashboard) endings(ctx context.Context, lock string) ([]metadata.Ending
 			all, have[hold{e.Lock, e.Token}] = append(all, *e), true
 		}
 	}
-	oldest := d.config.Now().Add(-maxSeenAge)
+	oldest := now.Add(-maxSeenAge)
 	d.past.mu.Lock()
 	for i := range d.past.seen {
 		e := &d.past.seen[i]

@@ -39,6 +39,7 @@ type picture struct {
 	config *Config
 	mu     sync.Mutex
 	last   *snapshot
+	frozen bool      // the last one is of the past: the picture is stale
 	rest   time.Time // no new snapshot before this
 }
 
@@ -52,27 +53,28 @@ func (p *picture) snapshot() *snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.config.Now()
-	if p.last != nil && now.Before(p.rest) && !now.Before(p.last.at) {
+	at := p.moment(now)
+	frozen := !at.Wall.Equal(now)
+	if p.last != nil && now.Before(p.rest) && !now.Before(p.last.at) && frozen == p.frozen {
 		return p.last
 	}
-	at := p.moment(now)
 	locks, queues, queued := p.input()
 	if p.last != nil && p.last.current(locks, queued, at.Wall) {
 		return p.last
 	}
 	start := time.Now()
 	p.last = build(p.last, locks, queues, p.config.Policy, at)
-	p.last.queues = queued
+	p.last.queues, p.frozen = queued, frozen
 	p.rest = now.Add(min(maxRest, buildShare*time.Since(start)))
 	return p.last
 }
 
-// moment is now, or the end of the time for which the picture can be trusted.
+// moment is now, or the last sign of life of etcd where the picture is stale: what became of the locks since then is not known.
 func (p *picture) moment(now time.Time) staleness.Moment {
 	at := staleness.Moment{Wall: now, Mono: p.config.Clock()}
-	if trusted := p.config.Fresh().Heard.Add(staleAfter); trusted.Before(now) {
-		at.Mono -= now.Sub(trusted)
-		at.Wall = trusted
+	if fresh := p.config.Fresh(); fresh.level(now) == stale {
+		at.Mono -= now.Sub(fresh.Heard)
+		at.Wall = fresh.Heard
 	}
 	return at
 }

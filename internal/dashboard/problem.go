@@ -17,9 +17,11 @@ type problem struct {
 	Title    string // short, for people
 	Detail   string // sentences for people; may quote hostile text
 	Retry    time.Duration
+	Again    bool   // the page asks again by itself then
 	Name     string // the lock that was asked for, where there is one
 	Link     string // to what explains it
 	LinkText string
+	Command  string    // that does what was refused, from where it is possible
 	Lock     *lockJSON // as it is now, for programs
 }
 
@@ -59,7 +61,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p = errInternal
 	}
 	a := answer{Status: p.Status, Retry: p.Retry}
-	if p.Code == "not_loaded" && !d.wantsJSON(r) {
+	if (p.Code == "not_loaded" || p.Again) && !d.wantsJSON(r) {
 		a.Header = map[string]string{"Refresh": strconv.Itoa(int(p.Retry / time.Second))} // works without JavaScript
 	}
 	if d.wantsJSON(r) {

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -153,11 +154,12 @@ func quoted(value string) string {
 }
 
 // dropping is the text of the query without this term.
-func (q *query) dropping(text string) string {
-	for i, t := range q.terms {
-		if t.text == text {
-			return q.without(i)
+func (q *query) dropping(texts ...string) string {
+	var kept []string
+	for _, t := range q.terms {
+		if !slices.Contains(texts, t.text) {
+			kept = append(kept, t.text)
 		}
 	}
-	return q.text
+	return strings.Join(kept, " ")
 }

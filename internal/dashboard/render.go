@@ -159,5 +159,6 @@ func functions(u urls) template.FuncMap {
 		"clock":      clock,
 		"thousands":  thousands,
 		"plural":     plural,
+		"heldBack":   heldBack,
 	}
 }

@@ -14,12 +14,10 @@ type look string
 const (
 	held      = look(staleness.Held)
 	alerting  = look(staleness.Alerting)
-	expiring  = look("expiring") // auto-unlocked within expiringWithin unless the holder extends
+	expiring  = look("expiring") // held, and auto-unlocked soon: see [staleness.Verdict.ExpiringAt]
 	expired   = look(staleness.Expired)
 	malformed = look(staleness.Malformed)
 )
-
-const expiringWithin = 2 * time.Minute
 
 // urgency orders the looks: what needs a person first comes first.
 func (l look) urgency() int64 {
@@ -28,9 +26,9 @@ func (l look) urgency() int64 {
 		return 0
 	case malformed:
 		return 1
-	case expiring:
-		return 2
 	case alerting:
+		return 2
+	case expiring:
 		return 3
 	}
 	return 4
@@ -43,9 +41,10 @@ type row struct {
 	look    look
 	next    time.Time // when look changes if nobody touches the record; zero = never
 	line
-	share *share // how the hold is part of a lock that several can hold; nil for an ordinary one
-	text  string // what words are searched in, lower case
-	mix   uint64 // changes with anything that a list shows
+	past  *metadata.Ending // how the hold ended; nil while it lasts
+	share *share           // how the hold is part of a lock that several can hold; nil for an ordinary one
+	text  string           // what words are searched in, lower case
+	mix   uint64           // changes with anything that a list shows
 }
 
 // line is what a list shows of a queue.
@@ -73,13 +72,11 @@ func newRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, waiting
 func (r *row) judge(p staleness.Policy, at staleness.Moment) {
 	r.verdict = staleness.Judge(r.Record, p, at)
 	r.look, r.next = look(r.verdict.State), r.verdict.Next
-	if state := r.verdict.State; state == staleness.Held || state == staleness.Alerting {
-		switch soon := r.verdict.AutoUnlockAt.Add(-expiringWithin); {
-		case r.verdict.AutoUnlockAt.IsZero():
-		case !at.Wall.Before(soon):
+	if soon := r.verdict.ExpiringAt(r.Record); !soon.IsZero() {
+		if at.Wall.Before(soon) {
+			r.next = first(r.next, soon)
+		} else {
 			r.look = expiring
-		case r.next.IsZero() || soon.Before(r.next):
-			r.next = soon
 		}
 	}
 	r.mix = fnv(fnvText(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.look.urgency()),

@@ -41,14 +41,14 @@ type rowView struct {
 func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 	v := rowView{
 		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: clip(r.Name, maxNameShown),
-		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID), Held: at.age(r.LockedAt), Alert: at.alert(r.verdict.AlertAt),
-		Unlock: at.unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.age(r.longest),
+		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID), Held: at.lasting(r.LockedAt), Alert: at.alertOf(r),
+		Unlock: at.unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.lasting(r.longest),
 		Share: r.share.words(), Extra: extras(r, at, l.cols),
 	}
 	if at.stale {
 		v.Version += "-stale" // the countdowns end in other words
 	}
-	v.Late = r.look != held && !r.verdict.AlertAt.IsZero() && !r.verdict.AlertAt.After(at.now)
+	v.Late = r.look != held && !r.verdict.AlertAt.IsZero() && !r.verdict.AlertAt.After(at.asOf)
 	if v.Odd = !plainASCII(v.Name); !v.Odd {
 		v.Head, v.Tail = middle(v.Name)
 		if i := strings.LastIndexByte(v.Name, '#'); r.share != nil && i > 12 { // there is less room
@@ -74,7 +74,7 @@ func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	if r.Alive != nil {
-		v.Alive, v.Progress = at.age(r.Alive.At), clip(r.Alive.Progress, maxLineShown)
+		v.Alive, v.Progress = at.lasting(r.Alive.At), clip(r.Alive.Progress, maxLineShown)
 	}
 	if !c.mayFor(Backtrace, r.Owner) {
 		v.Frame = ""

@@ -110,7 +110,7 @@ func (d *Dashboard) about(c caller) []fact {
 		{"backtraces", "hidden", d.config.HideBacktraces},
 		{"force unlocks", "are told to a webhook", d.config.Notify != nil},
 		{"address", d.urls.origin + d.urls.prefix, d.urls.origin != ""},
-		{"pages refresh", "every " + short(d.config.MinRefresh) + " at most", d.config.MinRefresh >= time.Second},
+		{"fastest refresh", short(d.config.MinRefresh), d.config.MinRefresh >= time.Second},
 		{"in frames of", strings.Join(d.config.FrameAncestors, " "), len(d.config.FrameAncestors) > 0},
 		{"links", plural(len(d.config.Links), "on the page of a lock", "on the page of a lock"), len(d.config.Links) > 0},
 		{"source links", plural(len(d.config.Sources), "prefix", "prefixes"), len(d.config.Sources) > 0},

@@ -18,7 +18,7 @@ type matcher = func(r *row, now time.Time) bool
 const maxRegexpBytes = 128
 
 // queryKeys lists the keys, for messages.
-const queryKeys = "name owner host pid hold purpose state held alert unlock expired wait waiters label"
+const queryKeys = "name owner host pid hold purpose state ended held alert unlock expired wait waiters label"
 
 // field is the condition of "key:value".
 func (q *query) field(key, value string) (matcher, error) {
@@ -42,6 +42,8 @@ func (q *query) field(key, value string) (matcher, error) {
 		return func(r *row, _ time.Time) bool { return r.PID == pid }, wrong(err, "pid: wants a number")
 	case "state":
 		return stateTerm(value)
+	case "ended":
+		return endedTerm(value)
 	case "label":
 		return labelTerm(value)
 	case "waiters":
@@ -140,6 +142,19 @@ func stateTerm(value string) (matcher, error) {
 	}
 	return func(r *row, _ time.Time) bool {
 		return wanted[string(r.verdict.State)] || wanted[string(r.look)]
+	}, nil
+}
+
+// endedTerm matches how holds ended. Locks that are held have not.
+func endedTerm(value string) (matcher, error) {
+	wanted := strings.Split(value, ",")
+	for _, word := range wanted {
+		if !slices.Contains(endedWords(), word) {
+			return nil, errors.New("no such end: " + strings.Join(endedWords(), " "))
+		}
+	}
+	return func(r *row, _ time.Time) bool {
+		return r.past != nil && (slices.Contains(wanted, endedWord(r.past.Ended)) || slices.Contains(wanted, alerted) && hadAlerted(r.past))
 	}, nil
 }
 

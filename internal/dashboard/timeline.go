@@ -31,14 +31,14 @@ func newTimeline(r *row, at lens) *timeline {
 	if start.IsZero() {
 		return nil
 	}
-	from, to := start, at.now
+	from, to := start, at.asOf
 	for _, t := range []time.Time{alert, unlock} {
 		if t.After(to) {
 			to = t
 		}
 	}
-	if at.now.Before(from) {
-		from = at.now
+	if at.asOf.Before(from) {
+		from = at.asOf
 	}
 	whole := to.Sub(from)
 	if whole <= 0 {
@@ -59,21 +59,23 @@ func newTimeline(r *row, at lens) *timeline {
 		part("alerting", alert, alertUntil)
 	}
 	if r.verdict.State == staleness.Expired {
-		part("expired", unlock, at.now)
+		part("expired", unlock, at.asOf)
 	}
-	part("future", at.now, to)
+	part("future", at.asOf, to)
 	add := func(class, label string, t time.Time, words *moment) {
 		if !t.IsZero() {
 			tl.Marks = append(tl.Marks, mark{class, percent(x(t)), label, words, t})
 		}
 	}
-	add("locked", "locked", start, ago(at.age(start), at))
+	add("locked", "locked", start, at.since(start))
 	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.After(from) && r.Alive.At.Before(to) {
-		add("alive", "last alive", r.Alive.At, ago(at.age(r.Alive.At), at))
+		add("alive", "last alive", r.Alive.At, at.since(r.Alive.At))
 	}
-	add("alert", "alert", alert, at.alert(alert))
-	add("unlock", "auto-unlock", unlock, in(at.unlock(unlock)))
-	add("now", "now", at.now, nil)
+	if !r.verdict.AlertsAtUnlock() {
+		add("alert", "alert", alert, at.alert(alert))
+	}
+	add("unlock", "auto-unlock", unlock, at.next(unlock))
+	add("now", at.nowWord(), at.asOf, nil)
 	slices.SortStableFunc(tl.Marks, func(a, b mark) int { return a.when.Compare(b.when) })
 	return tl
 }

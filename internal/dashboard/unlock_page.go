@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // maxBody is how large the body of a POST may be.
@@ -51,9 +52,25 @@ func (d *Dashboard) unlockForm(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if err := d.notStale(); err != nil {
-		return answer{}, err
+		return answer{}, d.whenFresh(r, err)
 	}
 	return d.unlockAnswer(r, wish{}, "", nil)
+}
+
+// whenFresh adds to the refusal of a force unlock what can be done while the picture is stale.
+func (d *Dashboard) whenFresh(r *http.Request, err error) error {
+	var old *problem
+	name, failed := nameOf(r)
+	if !errors.As(err, &old) || old.Code != "stale" || failed != nil {
+		return err
+	}
+	p := *old
+	p.Name, p.Command = name, "mutexctl force-unlock "+shell(name)
+	p.Link, p.LinkText = d.urls.LockFrom(name, r.URL.Query().Get("hold"), d.urls.fromView(r)), "Back to the lock "+plain(name)
+	if r.Method == http.MethodGet {
+		p.Retry, p.Again = 5*time.Second, true
+	}
+	return &p
 }
 
 // unlockAnswer is the confirmation page, with what was typed before and what was wrong about it.
@@ -89,7 +106,7 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 	p := unlockPage{page: d.page(c, "force unlock "+row.Name), Name: row.Name, Shown: plain(row.Name), Look: row.look, Purpose: row.Purpose,
 		Token: row.Token, Revision: row.Revision, Hold: row.UUID, Host: hostPID(row.Hostname, row.PID), MaxReason: maxReason, MaxTicket: maxTicket}
 	p.Here, p.Icon = "list", icon{Look: row.look}
-	p.Sentence = holderSentence(row, p.lens)
+	p.Sentence = holderSentence(row, p.lens, v.document.Fields)
 	p.Action, p.Cancel = d.urls.Unlock(row.Name, row.UUID, v.view), d.urls.LockFrom(row.Name, row.UUID, v.view)
 	if row.Alive != nil {
 		p.Alive, p.Progress = p.age(row.Alive.At), row.Alive.Progress
@@ -99,7 +116,7 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 			p.Frame = trace.First.short()
 		}
 	}
-	if unlock := p.unlock(row.verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "unlock" {
+	if unlock := p.next(row.verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
 		p.AutoSoon = unlock
 	}
 	p.Recorded = d.config.Waiters != nil
@@ -107,9 +124,7 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 	if queue := d.waiterViews(v.waiters, p.lens); len(queue) > 0 {
 		p.Next, p.Waiters = &queue[0], len(queue)
 	}
-	if row.Hostname != "" {
-		p.Commands = d.commands(row)[:2]
-	}
+	p.Commands = whereabouts(row)
 	return p
 }
 
@@ -131,7 +146,7 @@ func (d *Dashboard) unlockPost(r *http.Request) (answer, error) {
 		if errors.As(err, &wrong) {
 			return d.unlockAnswer(r, w, typed, wrong)
 		}
-		return answer{}, err
+		return answer{}, d.whenFresh(r, err)
 	}
 	action, err := d.forceUnlock(r, w)
 	if d.record(r, w, action, err); err != nil {

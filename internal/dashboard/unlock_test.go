@@ -78,7 +78,7 @@ func TestForceUnlockAsksFirstAndThenDoesIt(t *testing.T) {
 	}
 	w := get(d, link, "X-Forwarded-User", "chief")
 	wantWords(t, w.Body.String(), "billing-7f9c:17 is not stopped", "The next waiter gets the lock at once: catalog on catalog-0:1, waiting for 9m",
-		"the auto-unlock does the same in 1:42", "kubectl get pod billing-7f9c", "taken at app/jobs/invoice_run.rb:118", "Force unlock "+stuck)
+		"unless the lock is extended, the auto-unlock does the same in 1:42", "ssh billing-7f9c ps -o lstart,args -p 17", "taken at app/jobs/invoice_run.rb:118", "Force unlock "+stuck)
 	if got := w.Header().Get("Referrer-Policy"); got != "same-origin" {
 		t.Errorf("with Referrer-Policy %q browsers send no origin with the form", got)
 	}

@@ -3,6 +3,8 @@ package dashboard
 import (
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // verdict is the answer of the list in one sentence, and how bad it is.
@@ -26,19 +28,11 @@ func (d *Dashboard) verdict(s *snapshot, l lens) verdict {
 	case all.Expiring > 0:
 		return verdict{"expiring", d.nextUnlock(say(plural(all.Expiring, "lock", "locks")+" expiring."), all, l)}
 	case all.Malformed > 0:
-		return verdict{"warn", say(plural(all.Malformed, "malformed lock: it", "malformed locks: they") + " cannot alert or auto-unlock by " +
-			itself(all.Malformed) + ".")}
+		return verdict{"warn", say(plural(all.Malformed, "malformed lock", "malformed locks") + ": a field that the protocol acts on is missing or cannot be read.")}
 	case all.Total > 0:
 		return verdict{"calm", quiet(all, l)}
 	}
 	return verdict{"calm", say("No locks held.")}
-}
-
-func itself(n int) string {
-	if n == 1 {
-		return "itself"
-	}
-	return "themselves"
 }
 
 // needy counts what would need an unlocker.
@@ -55,12 +49,12 @@ func needy(all counts) string {
 
 func quiet(all counts, l lens) sentence {
 	text := say("No locks alerting. " + thousands(all.Total) + " held")
-	if oldest := l.age(all.Oldest); oldest != nil {
+	if oldest := l.lasting(all.Oldest); oldest != nil {
 		text = text.say(", oldest ").time(oldest)
 	}
 	if all.Waiting > 0 {
 		text = text.say(", " + thousands(all.Waiting) + " waiting")
-		if longest := l.age(all.Longest); longest != nil {
+		if longest := l.lasting(all.Longest); longest != nil {
 			text = text.say(" (longest ").time(longest).say(")")
 		}
 	}
@@ -72,11 +66,14 @@ func (d *Dashboard) nextUnlock(text sentence, all counts, l lens) sentence {
 	if next == nil {
 		return text.say(" None of them auto-unlocks.")
 	}
-	name, url, left := clip(next.Name, maxNameShown), d.urls.Lock(next.Name, next.UUID), l.unlock(next.verdict.AutoUnlockAt)
-	if left.Kind == "" {
+	name, url, left := clip(next.Name, maxNameShown), d.urls.Lock(next.Name, next.UUID), l.next(next.verdict.AutoUnlockAt)
+	switch left.Kind {
+	case "over": // the picture is a moment old
+		left = &moment{At: left.At, Text: "due"}
+	case "":
 		return text.say(" The auto-unlock of ").link(name, url).say(" was due, outcome unknown.")
 	}
-	return text.say(" Next auto-unlock in ").time(left).say(": ").link(name, url)
+	return text.say(" Next auto-unlock ").time(left).say(": ").link(name, url)
 }
 
 // expiredSentence says that locks should be gone by now, and why they are not where an unlocker tells.
@@ -92,10 +89,8 @@ func (d *Dashboard) expiredSentence(s *snapshot, l lens, unlockers []Unlocker) s
 		text = text.say(" by ").time(l.age(oldest.verdict.AutoUnlockAt))
 	}
 	text = text.say(": ").link(clip(oldest.Name, maxNameShown), d.urls.Lock(oldest.Name, oldest.UUID)).say(". ")
-	for _, u := range unlockers {
-		if len(u.HeldBack) > 0 {
-			return text.say("Unlocker ").value(u.ID).say(" holds back: ").value(strings.Join(u.HeldBack, ", ")).say(".")
-		}
+	if why := pause(unlockers); why != nil {
+		return append(text, why...)
 	}
 	if mode, all := commonMode(unlockers); all && mode != "auto-unlock" {
 		return text.say("The unlocker only watches (").value(mode).say("): nothing is removed.")
@@ -105,6 +100,52 @@ func (d *Dashboard) expiredSentence(s *snapshot, l lens, unlockers []Unlocker) s
 		return text.say("It should have been removed.")
 	}
 	return text.say("It is about to be removed.")
+}
+
+// pause says why none of the unlockers that may remove locks does; nil where one is free to.
+func pause(unlockers []Unlocker) sentence {
+	var why []string
+	for _, u := range unlockers {
+		if u.Mode != "auto-unlock" {
+			continue
+		}
+		if len(u.HeldBack) == 0 {
+			return nil
+		}
+		if why == nil {
+			why = u.HeldBack
+		}
+	}
+	switch {
+	case why == nil:
+		return nil
+	case len(why) == 1 && why[0] == string(staleness.Brake):
+		return say("Auto-unlock is slowed down: ").value(heldBack(why[0])).say(".")
+	}
+	s := say("Auto-unlock is paused: ")
+	for i, rule := range why {
+		s = s.when(i > 0, "; ").value(heldBack(rule))
+	}
+	return s.say(".")
+}
+
+// heldBack says why an unlocker removes nothing now. A rule that is not known here stands as it is.
+func heldBack(rule string) string {
+	switch staleness.Rule(rule) {
+	case staleness.Gap:
+		return "the unlocker was offline and is giving holders time to extend"
+	case staleness.Stale:
+		return "the unlocker's view of the locks is out of date"
+	case staleness.Etcd:
+		return "etcd takes no writes, so holders cannot extend either"
+	case staleness.Clock:
+		return "the unlocker's clock cannot be trusted"
+	case staleness.Revision:
+		return "etcd went back to an older revision"
+	case staleness.Brake:
+		return "too many locks are due at once"
+	}
+	return rule
 }
 
 // commonMode is the mode of the unlockers when all agree.

@@ -107,6 +107,9 @@ func plainASCII(s string) bool {
 
 // nonASCII tells whether s holds characters that can pass for others; the page marks such names.
 func nonASCII(s string) bool {
+	if len(s) == maxNameShown+len(cutMark) {
+		s = strings.TrimSuffix(s, cutMark) // which clip put there
+	}
 	return strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
@@ -163,6 +166,9 @@ func middle(s string) (head, tail string) {
 	return s[:i], s[i:]
 }
 
+// cutMark is what stands for the rest of a text.
+const cutMark = "…"
+
 // clip shortens a text to at most n bytes and does not cut a character in two.
 func clip(s string, n int) string {
 	if len(s) <= n {
@@ -171,7 +177,7 @@ func clip(s string, n int) string {
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
-	return s[:n] + "…"
+	return s[:n] + cutMark
 }
 
 // boxText is text for an input of one line: as it was typed, without what no keyboard types there.

@@ -13,16 +13,13 @@ import (
 // waitingPage is where people and programs wait, the longest wait first.
 type waitingPage struct {
 	page
-	Known    bool // waiters are recorded
-	Locks    []contention
-	More     int // locks that are not shown
-	Waiting  int
-	Longest  *moment
-	Cycles   []cycleView
-	Text     string
-	Problems []queryProblem
-	Path     string
-	Clear    string
+	Known   bool // waiters are recorded
+	Locks   []contention
+	More    int // locks that are not shown
+	Waiting int
+	Longest *moment
+	Cycles  []cycleView
+	searched
 }
 
 // contention is a lock and who waits for it.
@@ -51,8 +48,8 @@ func (d *Dashboard) waiting(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	q := parseQuery(r.URL.Query().Get("q"))
-	v := waitingPage{page: d.page(callerOf(r), "waiting"), Known: d.config.Queues != nil, Text: boxText(q.text), Problems: q.problems,
-		Path: d.urls.To("waiting"), Clear: d.urls.To("waiting")}
+	v := waitingPage{page: d.page(callerOf(r), "waiting"), Known: d.config.Queues != nil, searched: d.searches("waiting", q)}
+	v.page = v.searching(v.page)
 	v.Follows, v.Here, v.JSON = true, "waiting", d.urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.text), "sort", "waiters")
 	if v.Known {
 		queues := d.config.Queues()
@@ -76,12 +73,12 @@ func (d *Dashboard) fillWaiting(v *waitingPage, s *snapshot, q *query, queues ma
 		if len(holders) == 0 { // between two holders
 			holders = []*row{d.rowNow(&metadata.Record{Name: lock}, queue, nil)}
 		}
-		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *row) bool { return q.matches(r, v.now) }) {
+		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *row) bool { return q.matches(r, v.asOf) }) {
 			continue
 		}
 		one := queued{lock, holders, queue, lineOf(queue).longest}
 		v.Waiting += len(queue)
-		v.Longest = v.age(first(v.longestAt(), one.longest))
+		v.Longest = v.lasting(first(v.longestAt(), one.longest))
 		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b queued) int {
@@ -90,7 +87,7 @@ func (d *Dashboard) fillWaiting(v *waitingPage, s *snapshot, q *query, queues ma
 	v.More = max(0, len(all)-maxContended)
 	for _, one := range all[:len(all)-v.More] {
 		c := d.contention(one.lock, one.holders, v.lens)
-		c.Longest, c.N = v.age(one.longest), len(one.queue)
+		c.Longest, c.N = v.lasting(one.longest), len(one.queue)
 		views := d.waiterViews(one.queue, v.lens)
 		c.Rest = max(0, len(views)-maxWaitersEach)
 		c.First = views[:len(views)-c.Rest]
@@ -102,14 +99,14 @@ func (d *Dashboard) fillWaiting(v *waitingPage, s *snapshot, q *query, queues ma
 func (d *Dashboard) contention(lock string, holders []*row, at lens) contention {
 	c := contention{Name: clip(lock, maxNameShown), URL: d.urls.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
-		c.Owner, c.Host, c.Held = clip(r.Owner, maxWordShown), hostPID(clip(r.Hostname, maxWordShown), r.PID), at.age(r.LockedAt)
+		c.Owner, c.Host, c.Held = clip(r.Owner, maxWordShown), hostPID(clip(r.Hostname, maxWordShown), r.PID), at.lasting(r.LockedAt)
 		if r.Token != 0 {
 			c.Look = r.look
 		}
 		return c
 	}
 	u := useOf(holders)
-	c.Look, c.Use, c.Held = u.look, u.words(), at.age(u.oldest)
+	c.Look, c.Use, c.Held = u.look, u.words(), at.lasting(u.oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
 		text := hostPID(clip(r.Hostname, maxWordShown), r.PID)
 		c.Sharers = append(c.Sharers, lockLink{cmp.Or(text, r.Name), d.urls.Lock(r.Name, r.UUID)})

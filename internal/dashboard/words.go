@@ -26,6 +26,14 @@ func short(d time.Duration) string {
 	}
 }
 
+// unit is what a countdown of d is rounded to: minutes, from a day on hours.
+func unit(d time.Duration) time.Duration {
+	if d < 24*time.Hour {
+		return time.Minute
+	}
+	return time.Hour
+}
+
 func two(a int, unitA string, b int, unitB string) string {
 	if b == 0 {
 		return strconv.Itoa(a) + unitA
@@ -36,10 +44,11 @@ func two(a int, unitA string, b int, unitB string) string {
 // closeBy is where a countdown begins to show seconds.
 const closeBy = 2 * time.Minute
 
-// countdown is the time left: 1:42 below two minutes, else 12m. It is rounded up, so that 0:00 is never early.
+// countdown is the time left: 1:42 below two minutes, rounded up, so that 0:00 is never early; else 12m, rounded to the nearest unit, so
+// that what was set to five minutes a moment ago does not read as four.
 func countdown(d time.Duration) string {
 	if d = max(0, d); d >= closeBy {
-		return short(d)
+		return short(d + unit(d)/2)
 	}
 	s := int((d + time.Second - 1) / time.Second)
 	return fmt.Sprintf("%d:%02d", s/60, s%60)

@@ -367,3 +367,15 @@ func TestGivingBackLeavesNothingInTheRangeOfTheRecord(t *testing.T) {
 		})
 	}
 }
+
+func TestAHolderWithAHeartbeatIsNotSaidToAlertSoon(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	locks := newClient(t, etcd)
+	l := take(t, locks, "a", mutex.Owner("search"), mutex.Heartbeat(6*time.Hour), mutex.AutoUnlockAfter(5*time.Minute), mutex.ExpectedRunTime(2*time.Hour))
+	defer l.Unlock()
+
+	_, err := locks.TryLock(context.Background(), "a")
+	if want := "; unless it is extended, people are alerted and it is auto-unlocked in 5 minutes"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%q does not contain %q", err, want)
+	}
+}

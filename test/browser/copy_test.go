@@ -50,7 +50,7 @@ func TestButtonThatCopiesIsOutOfTheWayOfRows(t *testing.T) {
 	}
 	b.point(".locks tbody .name")
 	b.until("the button under the pointer", seen+` === "1"`)
-	if text := ask[string](b, `(getSelection().selectAllChildren(document.querySelector(".locks tbody tr")), getSelection().toString())`); !strings.HasPrefix(text, "expiring\t"+held+"\tbilling\t") || !strings.HasSuffix(text, "\t3") || strings.Contains(text, "under") {
+	if text := ask[string](b, `(getSelection().selectAllChildren(document.querySelector(".locks tbody tr")), getSelection().toString())`); !strings.HasPrefix(text, "alerting\t"+held+"\tbilling\t") || !strings.HasSuffix(text, "\t3") || strings.Contains(text, "under") {
 		t.Errorf("a selected row is %q, want what is seen, with tabs between the cells", text)
 	}
 }

@@ -58,14 +58,16 @@ func TestSectionsFollowAndStayAsTheyWereOpened(t *testing.T) {
 	b.open(s.url + "?group=owner")
 	b.until("two closed sections", `document.querySelectorAll("details.group:not([open])").length === 2`)
 	b.fast()
-	ask[bool](b, `(document.querySelector("[data-key$=quiet]").open = true)`)
+	ask[bool](b, `(document.querySelector("[data-key=quiet]").open = true)`)
 	s.hold(lock{name: "new/lock", owner: "new", host: "h", held: time.Minute, alert: -time.Minute, unlock: 9 * time.Hour})
-	b.until("a third section on top, open", `document.querySelector("details.group").matches("[open][data-key$=new]")`)
-	if open := ask[string](b, `[...document.querySelectorAll("details.group[open]")].map((e) => e.dataset.key).join()`); open != "alerting new,held quiet" {
+	b.until("a third section on top", `document.querySelector("details.group[data-key=new]:first-child summary")?.textContent.includes("1 lock, 1 alerting")`)
+	if open := ask[string](b, `[...document.querySelectorAll("details.group[open]")].map((e) => e.dataset.key).join()`); open != "quiet" {
 		t.Errorf("open are %s", open)
 	}
 	s.put("calm/lock", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
-	b.until("a section opens because it alerts", `document.querySelector("details[open][data-key='alerting calm'] tbody.alerting")`)
+	b.until("a section says that a lock in it alerts", `document.querySelector("details:not([open])[data-key=calm] summary").textContent.includes("1 lock, 1 alerting")`)
+	s.put("quiet/lock", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
+	b.until("an open section stays open", `document.querySelector("details[open][data-key=quiet] tbody.alerting")`)
 }
 
 func TestHistoryAndAuditFollow(t *testing.T) {

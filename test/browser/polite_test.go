@@ -98,14 +98,14 @@ func TestDeadlineThatMovesSaysSo(t *testing.T) {
 	s, b := four(t)
 	s.put("a", metadata.FieldAutoUnlockAt, metadata.FormatTime(time.Now().Add(11*time.Hour)))
 	b.until("the word", `document.querySelector("tbody:nth-of-type(1) td:nth-child(7)").textContent.startsWith("extended")`)
-	b.until("the new deadline", `document.querySelector("tbody:nth-of-type(1) td:nth-child(7)").textContent.startsWith("10h 59m")`)
+	b.until("the new deadline", `document.querySelector("tbody:nth-of-type(1) td:nth-child(7)").textContent.startsWith("11h")`)
 }
 
 func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
 	t.Parallel()
 	s, b := four(t)
 	b.press("p")
-	if text := ask[string](b, `getComputedStyle(document.querySelector(".meta"), "::before").content + document.getElementById("every").selectedOptions[0].text`); !strings.Contains(text, "paused at ") || !strings.HasSuffix(text, "paused") {
+	if text := ask[string](b, `document.querySelector("[role=status]").innerText + document.getElementById("every").selectedOptions[0].text`); !strings.Contains(text, "paused, resume") || !strings.HasSuffix(text, "paused") {
 		t.Errorf("a paused page says %q", text)
 	}
 	clock := ask[string](b, `document.getElementById("clock").textContent`)
@@ -114,7 +114,10 @@ func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
 	if got := b.names(); len(got) != 4 || ask[string](b, `document.getElementById("clock").textContent`) != clock || ask[int](b, `document.querySelectorAll(".gone").length`) != 0 {
 		t.Errorf("a paused page went on: %q", got)
 	}
-	b.press("p")
+	if seen := ask[bool](b, `(window.scrollTo(0, 9999), document.getElementById("paused").getBoundingClientRect().top >= 0)`); !seen {
+		t.Error("who has scrolled down does not see that the page is paused")
+	}
+	ask[bool](b, `(document.getElementById("paused").click(), true)`)
 	b.until("the page goes on", `document.querySelector(".gone .name")?.textContent === "a"`, 2*time.Second)
 }
 

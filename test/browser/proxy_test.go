@@ -40,7 +40,7 @@ func TestEverythingWorksBelowAPathBehindAProxyThatRewritesHost(t *testing.T) {
 	b := newTab(t)
 	s.night()
 	b.open(outside + "?q=owner:billing&sort=-held")
-	b.until("the list, in its colours", `document.querySelectorAll(".locks tbody").length === 1 && getComputedStyle(document.querySelector("tbody.expiring")).backgroundColor !== "rgba(0, 0, 0, 0)"`)
+	b.until("the list, in its colours", `document.querySelectorAll(".locks tbody").length === 1 && getComputedStyle(document.querySelector("tbody.alerting")).backgroundColor !== "rgba(0, 0, 0, 0)"`)
 	b.fast()
 	s.put(held, "purpose", "changed since")
 	b.until("the list follows", `document.querySelector(".locks").textContent.includes("changed since")`)

@@ -7,16 +7,12 @@ const html = self.trustedTypes
 const $ = (id) => document.getElementById(id);
 
 // Time. The server's clock counts; between its answers the monotonic clock of the browser goes on.
-let offset = Number(document.body.dataset.now) - performance.timeOrigin - arrival();
+const arrival = performance.getEntriesByType("navigation")[0]?.responseStart || performance.now();
+let offset = Number(document.body.dataset.now) - performance.timeOrigin - arrival;
 const now = () => performance.timeOrigin + performance.now() + offset;
 
-function arrival() {
-  const page = performance.getEntriesByType("navigation")[0];
-  return page && page.responseStart > 0 ? page.responseStart : performance.now();
-}
-
 // The words are those of words.go, so that nothing jumps when a text ticks on.
-const two = (a, unitA, b, unitB) => (b ? `${a}${unitA} ${b}${unitB}` : `${a}${unitA}`);
+const two = (a, unitA, b, unitB) => a + unitA + (b ? ` ${b}${unitB}` : "");
 
 function short(ms) {
   const s = Math.max(0, Math.floor(ms / 1000)), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
@@ -27,15 +23,18 @@ function short(ms) {
 }
 
 const digits = (s) => `${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")}`;
-const countdown = (ms) => (ms >= 120000 ? short(ms) : digits(Math.ceil(Math.max(0, ms) / 1000)));
+const countdown = (ms) => (ms >= 120000 ? short(ms + (ms < 864e5 ? 3e4 : 18e5)) : digits(Math.ceil(Math.max(0, ms) / 1000)));
 
 // A deadline that is over is due until the server confirms it.
+const ahead = (t, after) => (t < 0 ? `in ${countdown(-t)}` : after);
 const words = {
   age: (t) => short(t),
-  alert: (t) => (t < 0 ? `in ${countdown(-t)}` : `${short(t)} ago`),
+  alert: (t) => ahead(t, `${short(t)} ago`),
   unlock: (t) => (t < 0 ? countdown(-t) : "due"),
   last: (t) => (t < 0 ? countdown(-t) : "outcome unknown"),
-  over: (t) => (t < 120000 ? `+${digits(Math.floor(Math.max(0, t) / 1000))}` : `+${short(t)}`),
+  next: (t) => ahead(t, "due"),
+  then: (t) => ahead(t, "was due"),
+  over: (t) => "+" + (t < 120000 ? digits(Math.floor(Math.max(0, t) / 1000)) : short(t)),
 };
 
 // What ears get where the digits change every second.
@@ -78,7 +77,7 @@ function tick() {
     if (ears) write(ears, spoken(t - at));
   }
   write($("clock"), stamp(t).slice(11, still.matches ? 16 : 19));
-  if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, retrying in ${short(retryAt - Date.now())}.`);
+  if (failures > 1) write($("lost"), `Lost contact with the dashboard ${short(Date.now() - contacted)} ago, retrying in ${short(Math.max(1000, retryAt - Date.now()))}.`);
 }
 
 let timer = 0;
@@ -93,8 +92,7 @@ function run() {
 // UTC or local time.
 let local = stored("zone") === "local";
 function stamp(t) {
-  const d = new Date(t);
-  return (local ? new Date(t - d.getTimezoneOffset() * 60000) : d).toISOString().slice(0, 19).replace("T", " ");
+  return new Date(t - local * new Date(t).getTimezoneOffset() * 60000).toISOString().slice(0, 19).replace("T", " ");
 }
 function absolutes() {
   for (const el of document.querySelectorAll(".abs")) {
@@ -360,10 +358,8 @@ function setEvery(seconds) {
   if (every) before = every;
   every = seconds;
   if (seconds) stored("every", seconds);
-  const select = $("every");
-  if (select) select.value = seconds;
+  if ($("every")) $("every").value = seconds;
   document.documentElement.classList.toggle("paused", !seconds);
-  document.querySelector(".meta").dataset.paused = `paused at ${stamp(now()).slice(11)}`;
   clearTimeout(pollTimer);
   if (seconds) {
     poll();
@@ -432,7 +428,7 @@ document.addEventListener("keydown", (e) => {
 for (const kind of ["pointermove", "pointerdown"]) document.addEventListener(kind, () => (acted = Date.now()), { passive: true });
 document.addEventListener("click", (e) => {
   const button = e.target.closest("button");
-  if (button?.id === "theme") nextTheme();
+  keys[button?.dataset.key]?.();
   if (button?.matches(".copy")) copy(button.dataset.copy || near(button), button);
 });
 document.addEventListener("change", (e) => {

@@ -1,0 +1,145 @@
+package dashboard_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// gone is a scene whose etcd was heard last a minute ago, with a lock whose alert and one whose auto-unlock passed since then.
+func gone() *scene {
+	s := newScene()
+	s.fresh = dashboard.Freshness{Heard: s.now.Add(-time.Minute), Revision: 918273, Class: "no leader"}
+	s.away = errAway
+	s.add(hold{name: "alert/passed", owner: "o", held: 10 * time.Minute, alert: -50 * time.Second, unlock: time.Hour})
+	s.add(hold{name: "unlock/passed", owner: "o", held: 10 * time.Minute, alert: -5 * time.Minute, unlock: -40 * time.Second})
+	s.add(hold{name: "all/ahead", owner: "o", held: 10 * time.Minute, alert: 5 * time.Minute, unlock: time.Hour})
+	s.wait("all/ahead", "waiter", 3*time.Minute)
+	return s
+}
+
+func TestStalePageShowsStatesAndLengthsAsTheyWereKnownLast(t *testing.T) {
+	d := gone().dashboard(t)
+	page := ok(t, d, "/")
+	wantWords(t, page, "As of 03:11:41: 1 lock alerting.", "3 locks 2 held 1 alerting",
+		"held alert/passed o unknown 9m was due 1h",
+		"alerting unlock/passed o unknown 9m 4m ago outcome unknown",
+		"held all/ahead o unknown 9m in 5m 1h",
+		"1 waiting (longest 2m)")
+	found, meta := fetch[[]lock](t, d, "/api/v1/locks?q=alert/passed")
+	if found[0]["state"] != "held" || found[0]["alert_at_in_seconds"] != 10.0 || meta["as_of"] != "2026-11-21T03:11:41.000Z" {
+		t.Errorf("the API says %v as of %v", found[0], meta["as_of"])
+	}
+}
+
+func TestStalePageOfALockSaysAsOfWhen(t *testing.T) {
+	d := gone().dashboard(t)
+	wantWords(t, ok(t, d, "/lock?name=alert/passed"), "As of 03:11:41 UTC: Held by o for 9m. Alert was due. Auto-unlock in 1h.", "as of 03:11:41")
+	wantWords(t, ok(t, d, "/lock?name=unlock/passed"), "As of 03:11:41 UTC: Held by o for 9m. Alerting for 4m. Its deadline passed, outcome unknown.")
+}
+
+func TestALockThatIsReadFromEtcdIsNotStale(t *testing.T) {
+	s := gone()
+	s.away = nil // the watch is broken, but reads are answered
+	page := ok(t, s.dashboard(t), "/lock?name=alert/passed")
+	wantWords(t, page, "Held by o for 10m. Alerting for 50s.")
+	if strings.Contains(page, "As of") {
+		t.Error("what was read just now is said to be old")
+	}
+}
+
+// silent makes etcd answer nothing from now on, or only after so long.
+func silent(s *scene, after time.Duration) func(*dashboard.Config) {
+	wait := func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(after):
+			return nil
+		}
+	}
+	return func(c *dashboard.Config) {
+		c.Document = func(ctx context.Context, lock string) (metadata.Document, int64, error) {
+			err := wait(ctx)
+			return s.documents[lock], s.revision, err
+		}
+		c.History = func(ctx context.Context, _ int) ([]metadata.Ending, error) { return nil, wait(ctx) }
+		c.Ending = func(ctx context.Context, uuid string) (*metadata.Ending, error) { return s.endings[uuid], wait(ctx) }
+	}
+}
+
+func TestLockPageDoesNotWaitForASilentEtcd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lived(t)
+		d := s.dashboard(t, silent(s, time.Hour))
+		for _, path := range []string{"/lock?name=" + stuck, "/lock?name=" + stuck + "&hold=" + uuid("ended"), "/lock?name=" + stuck} {
+			start := time.Now()
+			page := ok(t, d, path)
+			if took := time.Since(start); took > 300*time.Millisecond {
+				t.Errorf("%s takes %v", path, took)
+			}
+			wantWords(t, page, "Not read from etcd: no answer within 300ms. What follows is what the watch showed, as of 03:12:39 UTC; keys are missing.", "Held by billing")
+			time.Sleep(10 * time.Second) // what was asked for ends by itself
+		}
+	})
+}
+
+func TestLockPageWaitsForAnEtcdThatIsOnlySlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lived(t)
+		d := s.dashboard(t, silent(s, 800*time.Millisecond))
+		wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: no answer within 300ms.")
+		time.Sleep(5 * time.Second)
+		if page := ok(t, d, "/lock?name="+stuck); strings.Contains(page, "no answer within") || !strings.Contains(page, "/mutexes/") {
+			t.Error("the page that follows has no keys, although etcd answers in 0.8 s")
+		}
+	})
+}
+
+func TestLockThatTheWatchHasNotShownIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lived(t)
+		d := s.dashboard(t, silent(s, 800*time.Millisecond))
+		s.locks = nil
+		wantWords(t, ok(t, d, "/lock?name="+stuck), "Held by billing")
+	})
+}
+
+func TestForceUnlockStaysInReachWhenEtcdIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lived(t)
+		d, _ := operated(t, s, silent(s, 800*time.Millisecond))
+		page := get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String()
+		wantWords(t, page, "no answer within", "Force unlock…")
+		wantWords(t, get(d, "/unlock?name="+stuck+"&hold="+uuid(stuck), "X-Forwarded-User", "chief").Body.String(), "What will happen")
+	})
+}
+
+func TestARecordThatBreaksAReadDoesNotEndTheDashboard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, after := range map[string]time.Duration{"while a page waits": 0, "after the page has gone on": time.Second} {
+			s := lived(t)
+			d := s.dashboard(t, func(c *dashboard.Config) {
+				c.Document = func(context.Context, string) (metadata.Document, int64, error) {
+					time.Sleep(after)
+					panic("a record from hell")
+				}
+			})
+			w := get(d, "/lock?name="+stuck)
+			if want := map[time.Duration]int{0: 500, time.Second: 200}[after]; w.Code != want {
+				t.Errorf("%s: the page answers %d, want %d", name, w.Code, want)
+			}
+			time.Sleep(5 * time.Second)
+			ok(t, d, "/")
+			synctest.Wait()
+			if log := s.log.String(); !strings.Contains(log, "a record from hell") {
+				t.Errorf("%s: the log says nothing: %q", name, log)
+			}
+		}
+	})
+}
