@@ -34,7 +34,7 @@ func New(config Config) (*Dashboard, error) {
 		return nil, err
 	}
 	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices), reader: newTraceReader(config.Sources)}
-	d.picture.config = &d.config
+	d.picture.config, d.picture.costly = &d.config, make(chan struct{}, maxCostly)
 	if err := d.prefixes(); err != nil {
 		return nil, err
 	}

@@ -131,7 +131,10 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 	l := parseList(r)
 	l.limit = min(l.limit, maxLimit)
 	now := d.config.Now()
-	result := s.result(l.query, l.order, now)
+	result, err := s.result(r.Context(), l.query, l.order, now)
+	if err != nil {
+		return answer{}, err
+	}
 	etag := d.listTag(r, s, l, result)
 	if a, ok := d.notModified(r, etag); ok {
 		return a, nil

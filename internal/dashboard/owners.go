@@ -35,7 +35,11 @@ func (d *Dashboard) owners(r *http.Request) (answer, error) {
 	q := parseQuery(r.URL.Query().Get("q"))
 	v := ownersPage{page: d.page(callerOf(r), "owners"), Text: boxText(q.text), Problems: q.problems, Path: d.urls.To("owners"), Clear: d.urls.To("owners")}
 	v.Here, v.Follows, v.JSON = "owners", true, d.urls.To("api/v1/locks", "q", q.text, "sort", "owner")
-	for _, g := range s.result(q, order{by: mostUrgent}, v.now).byOwner() {
+	found, err := s.result(r.Context(), q, order{by: mostUrgent}, v.now)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, g := range found.byOwner() {
 		o := ownerView{Name: clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting, Late: g.late(), Since: v.age(g.Oldest), Wait: v.age(g.Longest)}
 		if g.owner != "" {
 			o.URL = d.urls.To("", "q", exactly("owner", g.owner))

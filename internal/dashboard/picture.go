@@ -40,6 +40,7 @@ type picture struct {
 	mu     sync.Mutex
 	last   *snapshot
 	rest   time.Time // no new snapshot before this
+	costly chan struct{}
 }
 
 const (
@@ -62,7 +63,7 @@ func (p *picture) snapshot() *snapshot {
 	}
 	start := time.Now()
 	p.last = build(p.last, locks, queues, p.config.Policy, at)
-	p.last.queues = queued
+	p.last.queues, p.last.results.costly = queued, p.costly
 	p.rest = now.Add(min(maxRest, buildShare*time.Since(start)))
 	return p.last
 }
