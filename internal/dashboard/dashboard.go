@@ -4,6 +4,7 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -23,6 +24,10 @@ type Dashboard struct {
 	templates map[string]*template.Template
 	metrics   *metrics
 	rate      rate
+	refusals  refusals
+	tickets   chan struct{} // of the requests that are worked on
+	streams   chan struct{} // of the answers that are sent while they are made
+	outgoing  atomic.Int64  // bytes of answers on their way, but for small ones
 	past      past
 	notices   chan []byte // that wait to be sent
 	handler   http.Handler
@@ -33,7 +38,8 @@ func New(config Config) (*Dashboard, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices), reader: newTraceReader(config.Sources)}
+	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices), reader: newTraceReader(config.Sources),
+		tickets: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
 	d.picture.config, d.picture.costly = &d.config, make(chan struct{}, maxCostly)
 	if err := d.prefixes(); err != nil {
 		return nil, err
@@ -78,19 +84,19 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		return nil, err
 	}
 	mux := chi.NewRouter()
-	mux.Use(d.headers, d.measure, d.recovery, d.limit, d.identify, protect, middleware.GetHead)
+	mux.Use(d.headers, d.measure, d.recovery, unread, d.identify, protect, middleware.GetHead)
 	mux.NotFound(d.lost)
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed(mux, r.URL.Path))
 		d.fail(w, r, errMethod)
 	})
-	post := func(path string, do action) { mux.Post(d.route+path, d.handle(anybody, do)) } // which checks for itself, in its order
+	post := func(path, kind string, do action) { mux.Post(d.route+path, d.handleUnlock(kind, do)) }
 	get := func(path string, need Permission, do action) { mux.Get(d.route+path, d.handle(need, do)) }
 	get("", View, d.list)
 	get("lock", View, d.lock)
 	get("lock/backtrace", Backtrace, d.backtrace)
 	get("unlock", View, d.unlockForm)
-	post("unlock", d.unlockPost)
+	post("unlock", "application/x-www-form-urlencoded", d.unlockPost)
 	get("waiting", View, d.waiting)
 	get("owners", View, d.owners)
 	get("history", View, d.history)
@@ -106,7 +112,7 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get("api/v1/history", View, d.historyAPI)
 	get("api/v1/audit", Audit, d.auditAPI)
 	get("api/v1/status", View, d.statusAPI)
-	post("api/v1/lock/force-unlock", d.unlockAPI)
+	post("api/v1/lock/force-unlock", "application/json", d.unlockAPI)
 	return mux, nil
 }
 

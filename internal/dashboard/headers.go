@@ -81,29 +81,15 @@ func (d *Dashboard) mayRead(h http.Header) bool {
 }
 
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
-	d.config.Log.Warn().Str("path", plain(clip(r.URL.Path, maxLogged))).Str("origin", plain(clip(r.Header.Get("Origin"), maxLogged))).
-		Str("actor", callerOf(r).name).Str("client", callerOf(r).client).Msg("a request from another site was refused")
+	c := callerOf(r)
+	if logged, leftOut := d.refusals.take(c.name, d.config.Now()); logged {
+		leftOutOf(d.config.Log.Warn(), leftOut).Str("path", plain(clip(r.URL.Path, maxLogged))).Str("origin", plain(clip(r.Header.Get("Origin"), maxLogged))).
+			Str("actor", c.name).Str("client", c.client).Msg("a request from another site was refused")
+	}
 	if !reading(r) && strings.HasSuffix(r.URL.Path, "unlock") {
 		d.metrics.forced.WithLabelValues("denied").Inc()
 	}
 	d.fail(w, r, errCrossOrigin)
-}
-
-// maxRequests is how many requests are served at once; they need no waiting, so more means that something is wrong.
-const maxRequests = 256
-
-// limit refuses requests over the limit at once: a queue would only make the wait longer for all.
-func (d *Dashboard) limit(next http.Handler) http.Handler {
-	tickets := make(chan struct{}, maxRequests)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case tickets <- struct{}{}:
-			defer func() { <-tickets }()
-			next.ServeHTTP(w, r)
-		default:
-			d.fail(w, r, errBusy)
-		}
-	})
 }
 
 // recovery answers a request whose handler panicked; the log has the stack, the answer has not.

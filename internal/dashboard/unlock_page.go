@@ -3,15 +3,10 @@ package dashboard
 import (
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 )
-
-// maxBody is how large the body of a POST may be.
-const maxBody = 16 << 10
 
 // unlockPage asks a person whether the hold shall be ended by force.
 type unlockPage struct {
@@ -113,7 +108,7 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 	return p
 }
 
-// unlockPost does what the confirmation page asked for.
+// unlockPost does what the confirmation page asked for. Whether the caller may is checked already.
 func (d *Dashboard) unlockPost(r *http.Request) (answer, error) {
 	w, typed, err := d.readForm(r)
 	if err == nil {
@@ -147,7 +142,7 @@ func (d *Dashboard) readForm(r *http.Request) (w wish, typed string, err error) 
 		return w, "", err
 	}
 	w.Hold = r.URL.Query().Get("hold")
-	body, err := readBody(r, "application/x-www-form-urlencoded")
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return w, "", err
 	}
@@ -163,23 +158,4 @@ func (d *Dashboard) readForm(r *http.Request) (w wish, typed string, err error) 
 	}
 	w.Token, w.Revision = token, revision
 	return w, form.Get("typed"), nil
-}
-
-// readBody reads the body of a POST of this type.
-func readBody(r *http.Request, kind string) ([]byte, error) {
-	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !strings.EqualFold(got, kind) {
-		return nil, &problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type", Detail: "The body must be " + kind + "."}
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	switch {
-	case err != nil:
-		return nil, badBody("The body can not be read.")
-	case len(body) > maxBody:
-		return nil, &problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large", Detail: "The body may have 16 KiB."}
-	}
-	return body, nil
-}
-
-func badBody(text string) error {
-	return &problem{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request", Detail: text}
 }
