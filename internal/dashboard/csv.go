@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // csv answers with the locks that a query finds, in its order. Other than the page it has no pages.
@@ -16,21 +17,25 @@ func (d *Dashboard) csv(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	return answer{Type: "text/csv; charset=utf-8; header=present", Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
-		Stream: func(w io.Writer) error {
-			err := writeCells(w, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at", "alert_at", "auto_unlock_at", "waiters", "waiting_since")
-			for _, row := range found.rows {
-				if err != nil {
-					return err
-				}
-				waiters := ""
-				if d.config.Queues != nil {
-					waiters = strconv.Itoa(row.waiters)
-				}
-				err = writeCells(w, row.Name, string(row.verdict.State), row.Owner, row.Hostname, number64(row.PID), row.Purpose, row.UUID, number64(row.Token),
-					instantCell(row.LockedAt), instantCell(row.verdict.AlertAt), instantCell(row.verdict.AutoUnlockAt), waiters, instantCell(row.longest))
-			}
+		Stream: func(w io.Writer) error { return d.writeTable(w, found.rows) }}, nil
+}
+
+func (d *Dashboard) writeTable(w io.Writer, rows []*row) error {
+	line := appendCells(nil, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at", "alert_at", "auto_unlock_at", "waiters", "waiting_since")
+	_, err := w.Write(line)
+	for _, row := range rows {
+		if err != nil {
 			return err
-		}}, nil
+		}
+		waiters := ""
+		if d.config.Queues != nil {
+			waiters = strconv.Itoa(row.waiters)
+		}
+		line = appendCells(line[:0], row.Name, string(row.verdict.State), row.Owner, row.Hostname, number64(row.PID), row.Purpose, row.UUID, number64(row.Token),
+			instantCell(row.LockedAt), instantCell(row.verdict.AlertAt), instantCell(row.verdict.AutoUnlockAt), waiters, instantCell(row.longest))
+		_, err = w.Write(line)
+	}
+	return err
 }
 
 func instantCell(t time.Time) string {
@@ -40,34 +45,46 @@ func instantCell(t time.Time) string {
 	return iso(t)
 }
 
-// writeCells writes a line of a table. Every cell is quoted, so that a program which takes another character than the comma for the
+// appendCells appends a line of a table. Every cell is quoted, so that a program which takes another character than the comma for the
 // separator finds no more cells in one than there are.
-func writeCells(w io.Writer, cells ...string) error {
-	var line strings.Builder
+func appendCells(line []byte, cells ...string) []byte {
 	for i, text := range cells {
 		if i > 0 {
-			line.WriteByte(',')
+			line = append(line, ',')
 		}
-		line.WriteByte('"')
-		writeCell(&line, text)
-		line.WriteByte('"')
+		line = append(line, '"')
+		if harmless(text) {
+			line = append(line, text...)
+		} else {
+			line = appendCell(line, text)
+		}
+		line = append(line, '"')
 	}
-	line.WriteByte('\n')
-	_, err := io.WriteString(w, line.String())
-	return err
+	return append(line, '\n')
+}
+
+// harmless reports whether there is nothing to change in the text of a cell; it may not know of some.
+func harmless(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		if c <= ' ' || c > '~' || c == '"' || c == ';' || c == '\\' || i == 0 && strings.IndexByte(formula, c) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // formula begins one, for programs that calculate; the wide forms do where people write them.
 const formula = "=+-@＝＋－＠﹦﹢﹣﹫−"
 
-// writeCell makes a text harmless for such programs, and for terminals: an apostrophe stands before what they could take for the begin of a
+// appendCell makes a text harmless for such programs, and for terminals: an apostrophe stands before what they could take for the begin of a
 // formula, at the begin and after a semicolon, at which some cut the line whatever is quoted.
-func writeCell(b *strings.Builder, text string) {
+func appendCell(line []byte, text string) []byte {
 	begins := true
 	for _, c := range plain(text) {
 		switch {
 		case begins && strings.ContainsRune(formula, c):
-			b.WriteByte('\'')
+			line = append(line, '\'')
 			begins = false
 		case c == ';':
 			begins = true
@@ -75,8 +92,9 @@ func writeCell(b *strings.Builder, text string) {
 			begins = false
 		}
 		if c == '"' {
-			b.WriteByte('"')
+			line = append(line, '"')
 		}
-		b.WriteRune(c)
+		line = utf8.AppendRune(line, c)
 	}
+	return line
 }

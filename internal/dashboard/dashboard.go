@@ -4,6 +4,7 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-chi/chi/v5"
@@ -27,6 +28,7 @@ type Dashboard struct {
 	refusals  refusals
 	tickets   chan struct{} // of the requests that are worked on
 	streams   chan struct{} // of the answers that are sent while they are made
+	packers   sync.Pool     // of answers
 	outgoing  atomic.Int64  // bytes of answers on their way, but for small ones
 	past      past
 	notices   chan []byte // that wait to be sent

@@ -139,7 +139,7 @@ func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a answer) {
 		return
 	}
 	if pack {
-		a.Body = compress(a.Body, gzip.BestSpeed)
+		a.Body = d.packed(a.Body)
 	}
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	if a.Status != 0 {
@@ -160,12 +160,40 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-func compress(b []byte, level int) []byte {
-	var out bytes.Buffer
-	z, err := gzip.NewWriterLevel(&out, level)
+// packer returns a packer, whose tables take a megabyte, for one answer; done gives it back.
+func (d *Dashboard) packer(w io.Writer) (z *gzip.Writer, done func()) {
+	z, ok := d.packers.Get().(*gzip.Writer)
+	if !ok {
+		z = newPacker(gzip.BestSpeed)
+	}
+	z.Reset(w)
+	return z, func() {
+		z.Reset(io.Discard)
+		d.packers.Put(z)
+	}
+}
+
+func newPacker(level int) *gzip.Writer {
+	z, err := gzip.NewWriterLevel(io.Discard, level)
 	if err != nil {
 		panic(err) // only for a level that does not exist
 	}
+	return z
+}
+
+func (d *Dashboard) packed(b []byte) []byte {
+	var out bytes.Buffer
+	z, done := d.packer(&out)
+	defer done()
+	_, _ = z.Write(b) // a buffer takes everything
+	_ = z.Close()
+	return out.Bytes()
+}
+
+func compress(b []byte, level int) []byte {
+	var out bytes.Buffer
+	z := newPacker(level)
+	z.Reset(&out)
 	_, _ = z.Write(b) // a buffer takes everything
 	_ = z.Close()
 	return out.Bytes()

@@ -2,9 +2,7 @@ package dashboard
 
 import (
 	"bufio"
-	"compress/gzip"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 )
@@ -24,8 +22,16 @@ func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request, a answer) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	out := &pieceWriter{w: w, control: http.NewResponseController(w), end: time.Now().Add(streamWithin)}
-	if err := out.fill(a.Stream, w.Header().Get("Content-Encoding") == "gzip"); err != nil {
+	pieces := bufio.NewWriterSize(&pieceWriter{w: w, control: http.NewResponseController(w), end: time.Now().Add(streamWithin)}, pieceSize)
+	var err error
+	if w.Header().Get("Content-Encoding") == "gzip" {
+		z, done := d.packer(pieces)
+		defer done()
+		err = errors.Join(a.Stream(z), z.Close())
+	} else {
+		err = a.Stream(pieces)
+	}
+	if errors.Join(err, pieces.Flush()) != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -44,21 +50,6 @@ func (p *pieceWriter) Write(b []byte) (int, error) {
 	}
 	_ = p.control.SetWriteDeadline(now.Add(pieceWithin)) // a writer without a network has none
 	return p.w.Write(b)
-}
-
-func (p *pieceWriter) fill(write func(io.Writer) error, packed bool) error {
-	pieces := bufio.NewWriterSize(p, pieceSize)
-	if !packed {
-		return errors.Join(write(pieces), pieces.Flush())
-	}
-	z, err := gzip.NewWriterLevel(pieces, gzip.BestSpeed)
-	if err != nil {
-		return err
-	}
-	if err := write(z); err != nil {
-		return err
-	}
-	return errors.Join(z.Close(), pieces.Flush())
 }
 
 // room reports whether there is room for another answer to wait for its reader; done gives the room back.
