@@ -20,6 +20,7 @@ type Dashboard struct {
 	traces    traces
 	reader    traceReader
 	urls      urls
+	hosts     hosts
 	route     string // prefix under which requests arrive
 	assets    assets
 	templates map[string]*template.Template
@@ -70,6 +71,9 @@ func (d *Dashboard) prefixes() error {
 		return err
 	}
 	d.urls.origin = origin
+	if d.hosts, err = newHosts(origin, d.config.Hosts); err != nil {
+		return err
+	}
 	if d.urls.prefix, err = normalPrefix(path); err != nil {
 		return err
 	}
@@ -86,7 +90,7 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		return nil, err
 	}
 	mux := chi.NewRouter()
-	mux.Use(d.headers, d.measure, d.recovery, unread, d.identify, protect, middleware.GetHead)
+	mux.Use(d.headers, d.measure, d.recovery, unread, d.misdirected, d.identify, protect, middleware.GetHead)
 	mux.NotFound(d.lost)
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed(mux, r.URL.Path))

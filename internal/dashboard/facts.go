@@ -108,11 +108,13 @@ func (d *Dashboard) commands(r *row) []command {
 	return list
 }
 
-// links are the configured links for a lock.
+// links are the configured links for a lock, but for those that its record would have lead elsewhere.
 func (d *Dashboard) links(r *row) []choice {
-	list := make([]choice, len(d.config.Links))
-	for i, l := range d.config.Links {
-		list[i] = choice{l.Text, l.to(r)}
+	list := make([]choice, 0, len(d.config.Links))
+	for _, l := range d.config.Links {
+		if address := l.to(r); address != "" {
+			list = append(list, choice{l.Text, address})
+		}
 	}
 	return list
 }

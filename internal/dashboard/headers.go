@@ -18,12 +18,13 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 	if len(d.config.FrameAncestors) > 0 {
 		ancestors = strings.Join(d.config.FrameAncestors, " ")
 	}
-	policy := fmt.Sprintf(policy, ancestors)
+	framed, alone := fmt.Sprintf(policy, ancestors), fmt.Sprintf(policy, "'none'")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
+		h.Set("Content-Security-Policy", framed)
 		h.Set("X-Content-Type-Options", "nosniff")
-		if len(d.config.FrameAncestors) == 0 {
+		if len(d.config.FrameAncestors) == 0 || r.URL.Path == d.route+"unlock" { // which asks whether, and nobody else may answer
+			h.Set("Content-Security-Policy", alone)
 			h.Set("X-Frame-Options", "DENY")
 		}
 		h.Set("Referrer-Policy", "no-referrer") // names are in addresses

@@ -42,6 +42,7 @@ type lockPage struct {
 	Current  string // link to the current hold when another was asked for
 	Back     string
 	Force    string // where the hold can be ended by force
+	Framed   bool   // the page may be in a frame, where that one is not shown
 	NoForce  string // why it can not
 	Unlock   string // how to end the hold on the command line
 }
@@ -110,7 +111,7 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	case p.stale || v.unread != "":
 		p.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
 	default:
-		p.Force = d.urls.Unlock(row.Name, row.UUID, v.view)
+		p.Force, p.Framed = d.urls.Unlock(row.Name, row.UUID, v.view), len(d.config.FrameAncestors) > 0
 	}
 	p.Fields = d.fieldViews(c, v.document)
 	return p

@@ -85,7 +85,10 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 	r.metrics = lockmetrics.New(shown)
 	config := r.config(o, log)
 	config.Access, config.FrameAncestors, config.MinRefresh = access, o.ancestors, o.minRefresh
-	config.HSTS = o.hsts
+	config.HSTS, config.Hosts = o.hsts, o.hosts
+	if name, err := os.Hostname(); err == nil {
+		config.Hosts = append(config.Hosts, name)
+	}
 	for _, text := range o.sources {
 		source, err := dashboard.ParseSourceLink(text)
 		if err != nil {
