@@ -103,6 +103,8 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	p.Commands, p.Links = d.commands(row), d.links(row)
 	p.Unlock = "mutexctl force-unlock " + shell(row.Name)
 	switch {
+	case row.Misplaced:
+		p.NoForce = "Nothing here can remove this record: it lies at the keys of no lock. Remove it by hand, as below, when you know that nobody works under it."
 	case d.config.ForceUnlock == nil:
 	case !c.maySome(Unlock):
 		p.NoForce = "Force unlock needs the permission unlock."

@@ -59,6 +59,9 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 		return answer{}, err
 	case v.unread != "":
 		return answer{}, d.notDone(errors.New(v.unread))
+	case v.row != nil && v.row.Misplaced:
+		return answer{}, &problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here", Name: v.lock, Link: d.urls.Lock(v.lock, ""),
+			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
 	case v.row == nil || v.asked != "":
 		asked := r.URL.Query().Get("hold")
 		return answer{}, d.conflict(r.Context(), wish{Name: v.lock, Hold: asked}, v.document)

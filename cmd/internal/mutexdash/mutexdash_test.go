@@ -238,3 +238,40 @@ func TestAnswersUnderTheNamesThatItIsGiven(t *testing.T) {
 	}
 	answers(t, p.ops+"/metrics", http.StatusOK, "mutexdash_etcd_up 1")
 }
+
+func TestARecordAtKeysThatAreNoLocksIsListedAsMalformed(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	c := etcd.Client(t)
+	put := func(key, value string) {
+		t.Helper()
+		if _, err := c.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(place string) { // what a client that escapes nothing writes for a lock of this name
+		t.Helper()
+		put("/mutexes/"+place+"/uuid", "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003")
+		put("/mutexes/"+place+"/owner", "by-hand")
+		put("/mutexes/"+place+"/auto_unlock_at", "1553682600")
+	}
+	write("100%")
+	put("/mutexes/50%/owner", "left over")
+	take(t, c, "100%")
+	p := start(t, etcd.Endpoint())
+	answers(t, p.pages+"/", http.StatusOK, "/mutexes/100%")
+	answers(t, p.pages+"/api/v1/locks?q=state:malformed", http.StatusOK, `"name":"/mutexes/100%"`)
+	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"held":1,"alerting":0,"expiring":0,"expired":0,"malformed":1`)
+	answers(t, p.pages+"/lock?name=/mutexes/100%25", http.StatusOK, "is no lock name as the protocol writes it")
+	answers(t, p.pages+"/lock?name=/mutexes/100%25", http.StatusOK, "etcdctl txn")
+	answers(t, p.pages+"/lock?name=100%25", http.StatusOK, "invoices")
+	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="malformed"} 1`)
+	write("a%2fb") // while it watches
+	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="malformed"} 2`)
+	for _, place := range []string{"100%", "a%2fb"} {
+		if _, err := c.Delete(t.Context(), "/mutexes/"+place+"/", clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="malformed"} 0`)
+	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="held"} 1`)
+}

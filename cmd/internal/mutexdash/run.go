@@ -119,7 +119,7 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 	view := r.view
 	return dashboard.Config{
-		Locks: view.Locks, Clock: view.Clock, Queues: view.Queues, Waiters: view.Waiters, Foreign: view.Foreign,
+		Locks: view.Shown, Clock: view.Clock, Queues: view.Queues, Waiters: view.Waiters, Foreign: view.Foreign,
 		Unlockers: func() []dashboard.Unlocker {
 			var alive []dashboard.Unlocker
 			for _, u := range view.Unlockers() {
