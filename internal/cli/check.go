@@ -227,7 +227,7 @@ func lasting(all []metadata.Presence) []metadata.Presence {
 
 func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 	now := o.app.Now()
-	for _, r := range all.locks {
+	for _, r := range slices.Concat(all.locks, all.misplaced) {
 		if !o.globs.match(r.Name) {
 			continue
 		}

@@ -70,7 +70,12 @@ func (o *listOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	shown := slices.DeleteFunc(slices.Clone(all.locks), func(r *metadata.Record) bool { return !o.wanted(r) })
+	listed := slices.Clone(all.locks)
+	if o.format.value != formatName { // which are for other commands
+		listed = append(listed, all.misplaced...)
+		byName(listed)
+	}
+	shown := slices.DeleteFunc(listed, func(r *metadata.Record) bool { return !o.wanted(r) })
 	switch o.format.value {
 	case formatJSON:
 		return o.json(all, shown)
@@ -172,8 +177,11 @@ func count(n int, noun string) string {
 // summary is the line below a table: it makes an empty list a fact instead of a question.
 func (all *snapshot) summary(shown int) string {
 	parts := []string{count(len(all.locks), "lock") + " held"}
-	if shown != len(all.locks) {
-		parts = append(parts, count(len(all.locks)-shown, "lock")+" not shown")
+	if n := len(all.misplaced); n > 0 {
+		parts = append(parts, count(n, "record")+" at the keys of no lock")
+	}
+	if total := len(all.locks) + len(all.misplaced); shown != total {
+		parts = append(parts, count(total-shown, "lock")+" not shown")
 	}
 	if all.foreign > 0 {
 		parts = append(parts, count(all.foreign, "key")+" below the prefix that fit no layout")

@@ -13,6 +13,7 @@ import (
 // snapshot is all locks at one revision.
 type snapshot struct {
 	locks     []*metadata.Record // by name
+	misplaced []*metadata.Record // at the keys of no lock, by place
 	waiters   map[string][]metadata.Waiter
 	unlockers []metadata.Presence // that run
 	foreign   int                 // keys below the prefix that fit no layout
@@ -24,6 +25,12 @@ type snapshot struct {
 func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
 	g := gatherer{add: func(r *metadata.Record) { all.locks = append(all.locks, r) }}
+	misplaced := gatherer{add: func(r *metadata.Record) {
+		if r.Token != 0 {
+			r.Misplace(s.layout)
+			all.misplaced = append(all.misplaced, r)
+		}
+	}}
 	revision, err := s.store.List(ctx, func(kv metadata.KV) {
 		switch key := s.layout.Parse(kv.Key); key.Kind {
 		case metadata.KindField:
@@ -36,6 +43,9 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 			all.takeUnlocker(key.ID, kv)
 		case metadata.KindForeign:
 			g.take(key, kv)
+			if place, field, ok := s.layout.Misplaced(kv.Key); ok {
+				misplaced.take(metadata.Key{Kind: metadata.KindField, Lock: place, ID: field}, kv)
+			}
 			all.foreign++
 		}
 	})
@@ -43,6 +53,7 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 		return nil, s.explain(ctx, "list the locks", err)
 	}
 	g.flush()
+	misplaced.flush()
 	all.revision = revision
 	byName(all.locks)
 	for _, w := range all.waiters {

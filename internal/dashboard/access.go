@@ -45,6 +45,12 @@ func (a *Access) permissions() *Permissions {
 	return a.Permissions
 }
 
+// The widest networks of proxies are the largest private ones.
+const (
+	widest4 = 8
+	widest6 = 7
+)
+
 // check fills the gaps and refuses what contradicts itself. unlock tells that force unlock is switched on.
 func (a *Access) check(unlock bool) error {
 	if a.Source == "" {
@@ -56,8 +62,8 @@ func (a *Access) check(unlock bool) error {
 		}
 	}
 	for _, proxy := range a.TrustedProxies {
-		if proxy.Bits() == 0 {
-			return fmt.Errorf("trusting every address (%s) as a proxy lets anybody be anybody", proxy)
+		if proxy.Addr().Is4() && proxy.Bits() < widest4 || proxy.Addr().Is6() && proxy.Bits() < widest6 {
+			return fmt.Errorf("trusting the addresses %s as proxies lets anybody be anybody: name smaller networks, 10.0.0.0/8 and fc00::/7 are the largest", proxy)
 		}
 	}
 	switch {
@@ -107,6 +113,9 @@ func ParseProxies(list []string) ([]netip.Prefix, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the trusted proxy %q is neither an address nor a network like 10.0.0.0/8", text)
+		}
+		if address := prefix.Addr(); address.Is4In6() && prefix.Bits() >= 96 {
+			prefix = netip.PrefixFrom(address.Unmap(), prefix.Bits()-96)
 		}
 		proxies = append(proxies, prefix.Masked())
 	}

@@ -38,7 +38,8 @@ func (d *Dashboard) listed(r *http.Request) (s *snapshot, l listRequest, found *
 			return s, l, nil, bad(name + ": this cursor belongs to another list.")
 		}
 	}
-	return s, l, s.result(l.query, l.order, d.lens().asOf), nil
+	found, err = s.result(r.Context(), l.query, l.order, d.lens().asOf)
+	return s, l, found, err
 }
 
 func (d *Dashboard) locksAPI(r *http.Request) (answer, error) {

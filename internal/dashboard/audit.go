@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -40,7 +41,10 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 	v := auditPage{page: d.page(callerOf(r), "audit"), Total: len(all), searched: d.searches("audit", p.query)}
 	v.page = v.searching(v.page)
 	v.Here, v.Follows, v.JSON = "audit", true, d.urls.To("api/v1/audit", "q", p.query.text)
-	found, matched, next := d.foundActions(p, all)
+	found, matched, next, err := d.foundActions(r.Context(), p, all)
+	if err != nil {
+		return answer{}, err
+	}
 	v.Matched = matched
 	for _, a := range found {
 		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
@@ -55,9 +59,14 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 }
 
 // foundActions is one page of the actions that the request asks for. Words are searched in the lock, the actor, the holder and the
-// reason; owner: is the actor, host: the client, purpose: the reason.
-func (d *Dashboard) foundActions(p pastRequest, all []metadata.Action) (list []metadata.Action, matched int, next pastCursor) {
+// reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was stopped.
+func (d *Dashboard) foundActions(ctx context.Context, p pastRequest, all []metadata.Action) (list []metadata.Action, matched int, next pastCursor, err error) {
+	ctx, cancel := searching(ctx)
+	defer cancel()
 	for _, a := range all {
+		if err := stopped(ctx); err != nil {
+			return nil, 0, pastCursor{}, err
+		}
 		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Owner: a.Actor, Hostname: a.Client, Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}
 		row := newRow(&r, d.config.Policy, staleness.Moment{Wall: a.At.Time}, line{}, nil)
 		if !p.during(a.At.Time) || !p.query.matches(row, a.At.Time) {
@@ -74,5 +83,5 @@ func (d *Dashboard) foundActions(p pastRequest, all []metadata.Action) (list []m
 		}
 		list = append(list, a)
 	}
-	return list, matched, next
+	return list, matched, next, nil
 }

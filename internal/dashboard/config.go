@@ -60,10 +60,11 @@ type Config struct {
 	Policy staleness.Policy // of the unlocker, for locks without readable deadlines
 	Log    zerolog.Logger
 
-	ExternalURL    string // under which browsers reach the dashboard; its path is the prefix of every link
-	RoutePrefix    string // under which requests arrive, where a proxy changes the path; empty: as in ExternalURL
-	Title          string // first word of the page title; empty: "mutexdash"
-	Environment    string // such as "prod-eu"; colours the band on top
+	ExternalURL    string   // under which browsers reach the dashboard; its path is the prefix of every link
+	Hosts          []string // more names of hosts under which it is reached, besides that of ExternalURL, localhost and addresses
+	RoutePrefix    string   // under which requests arrive, where a proxy changes the path; empty: as in ExternalURL
+	Title          string   // first word of the page title; empty: "mutexdash"
+	Environment    string   // such as "prod-eu"; colours the band on top
 	Version        string
 	Layout         metadata.Layout // of the keys in etcd, for status and hints
 	Endpoints      []string        // of etcd, as people may see them
@@ -92,7 +93,10 @@ type Member struct {
 }
 
 // Setting is a flag and its value.
-type Setting struct{ Name, Value string }
+type Setting struct {
+	Name, Value string
+	Public      bool // for every viewer; others are for those who see the audit trail
+}
 
 // Freshness tells how current the picture of the locks is.
 type Freshness struct {

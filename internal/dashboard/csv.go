@@ -1,16 +1,14 @@
 package dashboard
 
 import (
-	"bytes"
-	"encoding/csv"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
-
-// maxCSV is how many locks a CSV holds.
-const maxCSV = 100_000
 
 // csv answers with the locks that a query finds, in its order. Other than the page it has no pages.
 func (d *Dashboard) csv(r *http.Request) (answer, error) {
@@ -18,39 +16,85 @@ func (d *Dashboard) csv(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	rows := [][]string{{"name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at", "alert_at", "auto_unlock_at", "waiters", "waiting_since"}}
-	at := func(t time.Time) string {
-		if t.IsZero() {
-			return ""
+	return answer{Type: "text/csv; charset=utf-8; header=present", Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
+		Stream: func(w io.Writer) error { return d.writeTable(w, found.rows) }}, nil
+}
+
+func (d *Dashboard) writeTable(w io.Writer, rows []*row) error {
+	line := appendCells(nil, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at", "alert_at", "auto_unlock_at", "waiters", "waiting_since")
+	_, err := w.Write(line)
+	for _, row := range rows {
+		if err != nil {
+			return err
 		}
-		return iso(t)
-	}
-	for _, row := range found.rows[:min(len(found.rows), maxCSV)] {
 		waiters := ""
 		if d.config.Queues != nil {
 			waiters = strconv.Itoa(row.waiters)
 		}
-		line := []string{row.Name, string(row.verdict.State), row.Owner, row.Hostname, number64(row.PID), row.Purpose, row.UUID, number64(row.Token),
-			at(row.LockedAt), at(row.verdict.AlertAt), at(row.verdict.AutoUnlockAt), waiters, at(row.longest)}
-		for i := range line {
-			line[i] = cell(line[i])
-		}
-		rows = append(rows, line)
+		line = appendCells(line[:0], row.Name, string(row.verdict.State), row.Owner, row.Hostname, number64(row.PID), row.Purpose, row.UUID, number64(row.Token),
+			instantCell(row.LockedAt), instantCell(row.verdict.AlertAt), instantCell(row.verdict.AutoUnlockAt), waiters, instantCell(row.longest))
+		_, err = w.Write(line)
 	}
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	if err := w.WriteAll(rows); err != nil {
-		return answer{}, err
-	}
-	return answer{Type: "text/csv; charset=utf-8; header=present", Body: b.Bytes(),
-		Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`}}, nil
+	return err
 }
 
-// cell makes a text harmless for programs that take the first character of a cell for the begin of a formula, and for terminals.
-func cell(text string) string {
-	text = plain(text)
-	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
-		return "'" + text
+func instantCell(t time.Time) string {
+	if t.IsZero() {
+		return ""
 	}
-	return text
+	return iso(t)
+}
+
+// appendCells appends a line of a table. Every cell is quoted, so that a program which takes another character than the comma for the
+// separator finds no more cells in one than there are.
+func appendCells(line []byte, cells ...string) []byte {
+	for i, text := range cells {
+		if i > 0 {
+			line = append(line, ',')
+		}
+		line = append(line, '"')
+		if harmless(text) {
+			line = append(line, text...)
+		} else {
+			line = appendCell(line, text)
+		}
+		line = append(line, '"')
+	}
+	return append(line, '\n')
+}
+
+// harmless reports whether there is nothing to change in the text of a cell; it may not know of some.
+func harmless(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		if c <= ' ' || c > '~' || c == '"' || c == ';' || c == '\\' || i == 0 && strings.IndexByte(formula, c) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// formula begins one, for programs that calculate; the wide forms do where people write them.
+const formula = "=+-@＝＋－＠﹦﹢﹣﹫−"
+
+// appendCell makes a text harmless for such programs, and for terminals: an apostrophe stands before what they could take for the begin of a
+// formula, at the begin and after a semicolon, at which some cut the line whatever is quoted.
+func appendCell(line []byte, text string) []byte {
+	begins := true
+	for _, c := range plain(text) {
+		switch {
+		case begins && strings.ContainsRune(formula, c):
+			line = append(line, '\'')
+			begins = false
+		case c == ';':
+			begins = true
+		case c != '"' && !unicode.IsSpace(c):
+			begins = false
+		}
+		if c == '"' {
+			line = append(line, '"')
+		}
+		line = utf8.AppendRune(line, c)
+	}
+	return line
 }

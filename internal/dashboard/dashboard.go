@@ -4,6 +4,7 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-chi/chi/v5"
@@ -19,11 +20,17 @@ type Dashboard struct {
 	traces    traces
 	reader    traceReader
 	urls      urls
+	hosts     hosts
 	route     string // prefix under which requests arrive
 	assets    assets
 	templates map[string]*template.Template
 	metrics   *metrics
 	rate      rate
+	refusals  refusals
+	tickets   chan struct{} // of the requests that are worked on
+	streams   chan struct{} // of the answers that are sent while they are made
+	packers   sync.Pool     // of answers
+	outgoing  atomic.Int64  // bytes of answers on their way, but for small ones
 	past      past
 	slow      atomic.Bool // etcd answered last, but later than a page waits
 	notices   chan []byte // that wait to be sent
@@ -35,8 +42,9 @@ func New(config Config) (*Dashboard, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices), reader: newTraceReader(config.Sources)}
-	d.picture.config = &d.config
+	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices), reader: newTraceReader(config.Sources),
+		tickets: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
+	d.picture.config, d.picture.costly = &d.config, make(chan struct{}, maxCostly)
 	if err := d.prefixes(); err != nil {
 		return nil, err
 	}
@@ -64,6 +72,9 @@ func (d *Dashboard) prefixes() error {
 		return err
 	}
 	d.urls.origin = origin
+	if d.hosts, err = newHosts(origin, d.config.Hosts); err != nil {
+		return err
+	}
 	if d.urls.prefix, err = normalPrefix(path); err != nil {
 		return err
 	}
@@ -80,19 +91,19 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		return nil, err
 	}
 	mux := chi.NewRouter()
-	mux.Use(d.headers, d.measure, d.recovery, d.limit, d.identify, protect, middleware.GetHead)
+	mux.Use(d.headers, d.measure, d.recovery, unread, d.misdirected, d.identify, protect, middleware.GetHead)
 	mux.NotFound(d.lost)
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed(mux, r.URL.Path))
 		d.fail(w, r, errMethod)
 	})
-	post := func(path string, do action) { mux.Post(d.route+path, d.handle(anybody, do)) } // which checks for itself, in its order
+	post := func(path, kind string, do action) { mux.Post(d.route+path, d.handleUnlock(kind, do)) }
 	get := func(path string, need Permission, do action) { mux.Get(d.route+path, d.handle(need, do)) }
 	get("", View, d.list)
 	get("lock", View, d.lock)
 	get("lock/backtrace", Backtrace, d.backtrace)
 	get("unlock", View, d.unlockForm)
-	post("unlock", d.unlockPost)
+	post("unlock", "application/x-www-form-urlencoded", d.unlockPost)
 	get("waiting", View, d.waiting)
 	get("owners", View, d.owners)
 	get("history", View, d.history)
@@ -108,7 +119,7 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get("api/v1/history", View, d.historyAPI)
 	get("api/v1/audit", Audit, d.auditAPI)
 	get("api/v1/status", View, d.statusAPI)
-	post("api/v1/lock/force-unlock", d.unlockAPI)
+	post("api/v1/lock/force-unlock", "application/json", d.unlockAPI)
 	return mux, nil
 }
 

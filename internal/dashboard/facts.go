@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -93,7 +94,11 @@ type command struct{ What, Line string }
 
 // commands are the next steps of somebody who looks into a lock.
 func (d *Dashboard) commands(r *row) []command {
-	list := append(whereabouts(r), command{"The lock on the command line", "mutexctl show " + shell(r.Name)})
+	list := whereabouts(r)
+	if r.Misplaced {
+		return append(list, misplacedCommands(r)...)
+	}
+	list = append(list, command{"The lock on the command line", "mutexctl show " + shell(r.Name)})
 	if d.config.Layout.Prefix() != "" {
 		list = append(list, command{"The keys in etcd", "etcdctl get --prefix " + shell(d.config.Layout.Record(r.Name))})
 	}
@@ -130,11 +135,24 @@ func podName(host string) (pod, machine bool) {
 	return false, true
 }
 
-// links are the configured links for a lock.
+// misplacedCommands show a record at the keys of no lock, and remove it unless somebody else holds it by then.
+func misplacedCommands(r *row) []command {
+	keys := r.Name + "/"
+	list := []command{{"The keys in etcd", "etcdctl get --prefix " + shell(keys)}}
+	if strings.ContainsAny(keys, "\"\\") || strings.ContainsFunc(keys, func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }) {
+		return list // the input of a transaction could not say it
+	}
+	remove := fmt.Sprintf("create(%q) = \"%d\"\n\ndel --prefix %q\n\nget --prefix %q\n\n", keys+metadata.FieldUUID, r.Token, keys, keys)
+	return append(list, command{"Remove it, if it is still this hold", "etcdctl txn <<< " + shell(remove)})
+}
+
+// links are the configured links for a lock, but for those that its record would have lead elsewhere.
 func (d *Dashboard) links(r *row) []choice {
-	list := make([]choice, len(d.config.Links))
-	for i, l := range d.config.Links {
-		list[i] = choice{l.Text, l.to(r)}
+	list := make([]choice, 0, len(d.config.Links))
+	for _, l := range d.config.Links {
+		if address := l.to(r); address != "" {
+			list = append(list, choice{l.Text, address})
+		}
 	}
 	return list
 }

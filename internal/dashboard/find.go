@@ -96,7 +96,9 @@ func (d *Dashboard) find(r *http.Request) (*lockView, error) {
 	}
 	ctx := r.Context()
 	v := &lockView{row: s.find(name), lock: name, view: d.urls.fromView(r), shares: s.shares(name)}
-	d.read(ctx, v, name)
+	if v.row == nil || !v.row.Misplaced { // whose keys are those of no lock
+		d.read(ctx, v, name)
+	}
 	if hold := r.URL.Query().Get("hold"); hold != "" && (v.row == nil || v.UUID != hold) {
 		v.asked = hold
 		v.ending = d.ending(ctx, name, hold)

@@ -18,12 +18,13 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 	if len(d.config.FrameAncestors) > 0 {
 		ancestors = strings.Join(d.config.FrameAncestors, " ")
 	}
-	policy := fmt.Sprintf(policy, ancestors)
+	framed, alone := fmt.Sprintf(policy, ancestors), fmt.Sprintf(policy, "'none'")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
+		h.Set("Content-Security-Policy", framed)
 		h.Set("X-Content-Type-Options", "nosniff")
-		if len(d.config.FrameAncestors) == 0 {
+		if len(d.config.FrameAncestors) == 0 || r.URL.Path == d.route+"unlock" { // which asks whether, and nobody else may answer
+			h.Set("Content-Security-Policy", alone)
 			h.Set("X-Frame-Options", "DENY")
 		}
 		h.Set("Referrer-Policy", "no-referrer") // names are in addresses
@@ -39,7 +40,8 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 	})
 }
 
-// crossOrigin refuses requests that would change something and come from another site.
+// crossOrigin refuses requests of other sites: all that would change something, and all others but those that show a person a page.
+// Browsers say where a request comes from; what comes from elsewhere does not say it.
 func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(d.refuseOrigin))
@@ -48,33 +50,47 @@ func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 			return nil, fmt.Errorf("the external URL can not be an origin: %w", err)
 		}
 	}
-	return protection.Handler, nil
+	return func(next http.Handler) http.Handler {
+		changing := protection.Handler(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if reading(r) && !d.mayRead(r.Header) {
+				d.refuseOrigin(w, r)
+				return
+			}
+			changing.ServeHTTP(w, r)
+		})
+	}, nil
+}
+
+// mayRead reports whether a reading request comes from ourselves or from no site, or leads a person here. Another site could not read
+// the answer to anything else, but would have us work for it.
+func (d *Dashboard) mayRead(h http.Header) bool {
+	switch h.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return true
+	}
+	if h.Get("Sec-Fetch-Mode") != "navigate" {
+		return false
+	}
+	switch h.Get("Sec-Fetch-Dest") {
+	case "document":
+		return true
+	case "iframe", "frame":
+		return len(d.config.FrameAncestors) > 0
+	}
+	return false
 }
 
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
-	d.config.Log.Warn().Str("path", plain(clip(r.URL.Path, maxLogged))).Str("origin", plain(clip(r.Header.Get("Origin"), maxLogged))).
-		Str("actor", callerOf(r).name).Str("client", callerOf(r).client).Msg("a request from another site was refused")
-	if strings.HasSuffix(r.URL.Path, "unlock") {
+	c := callerOf(r)
+	if logged, leftOut := d.refusals.take(c.name, d.config.Now()); logged {
+		leftOutOf(d.config.Log.Warn(), leftOut).Str("path", plain(clip(r.URL.Path, maxLogged))).Str("origin", plain(clip(r.Header.Get("Origin"), maxLogged))).
+			Str("actor", c.name).Str("client", c.client).Msg("a request from another site was refused")
+	}
+	if !reading(r) && strings.HasSuffix(r.URL.Path, "unlock") {
 		d.metrics.forced.WithLabelValues("denied").Inc()
 	}
 	d.fail(w, r, errCrossOrigin)
-}
-
-// maxRequests is how many requests are served at once; they need no waiting, so more means that something is wrong.
-const maxRequests = 256
-
-// limit refuses requests over the limit at once: a queue would only make the wait longer for all.
-func (d *Dashboard) limit(next http.Handler) http.Handler {
-	tickets := make(chan struct{}, maxRequests)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case tickets <- struct{}{}:
-			defer func() { <-tickets }()
-			next.ServeHTTP(w, r)
-		default:
-			d.fail(w, r, errBusy)
-		}
-	})
 }
 
 // recovery answers a request whose handler panicked; the log has the stack, the answer has not.

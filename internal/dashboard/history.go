@@ -119,7 +119,10 @@ func (d *Dashboard) history(r *http.Request) (answer, error) {
 	if err != nil {
 		v.Unread = d.config.Explain(err)
 	}
-	list, matched, next := d.found(p, all)
+	list, matched, next, err := d.found(r.Context(), p, all)
+	if err != nil {
+		return answer{}, err
+	}
 	v.Matched = matched
 	for i := range list {
 		v.Endings = append(v.Endings, d.pastView(&list[i], v.lens))

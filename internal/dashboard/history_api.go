@@ -58,7 +58,10 @@ func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
 		return answer{}, d.unread(err)
 	}
 	now := d.config.Now()
-	list, matched, next := d.found(p, all)
+	list, matched, next, err := d.found(r.Context(), p, all)
+	if err != nil {
+		return answer{}, err
+	}
 	j := historyJSON{Holds: make([]pastJSON, len(list)), Gaps: []gapJSON{}}
 	for i, e := range list {
 		h := pastJSON{Name: e.Lock, NameB64: nameB64(e.Lock), Hold: known(e.UUID), Token: known(number64(e.Token)), Owner: known(e.Owner), Hostname: known(e.Hostname), PID: known(e.PID),
@@ -145,7 +148,10 @@ func (d *Dashboard) auditAPI(r *http.Request) (answer, error) {
 		return answer{}, d.unread(err)
 	}
 	now, list := d.config.Now(), []actionJSON{}
-	found, matched, next := d.foundActions(p, all)
+	found, matched, next, err := d.foundActions(r.Context(), p, all)
+	if err != nil {
+		return answer{}, err
+	}
 	for _, a := range found {
 		j := actionJSON{ID: a.ID, Actor: a.Actor, Source: a.Source, Client: known(a.Client), UserAgent: known(a.UserAgent), Action: a.Action, Name: a.Lock, NameB64: nameB64(a.Lock), Hold: known(a.UUID),
 			Token: known(number64(a.Token)), Revision: strconv.FormatInt(a.Revision, 10), Holder: a.Holder, Reason: a.Reason, Ticket: known(a.Ticket), Result: a.Result}

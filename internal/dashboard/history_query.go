@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -81,9 +82,15 @@ func (p pastRequest) during(at time.Time) bool {
 	return (p.from.IsZero() || !at.Before(p.from)) && (p.to.IsZero() || at.Before(p.to))
 }
 
-// found are the endings that the request asks for: one page of them, how many there are, and the cursor of the next page.
-func (d *Dashboard) found(p pastRequest, all []metadata.Ending) (list []metadata.Ending, matched int, next pastCursor) {
+// found are the endings that the request asks for: one page of them, how many there are, and the cursor of the next page. The error says
+// that the search was stopped.
+func (d *Dashboard) found(ctx context.Context, p pastRequest, all []metadata.Ending) (list []metadata.Ending, matched int, next pastCursor, err error) {
+	ctx, cancel := searching(ctx)
+	defer cancel()
 	for i := range all {
+		if err := stopped(ctx); err != nil {
+			return nil, 0, pastCursor{}, err
+		}
 		e := &all[i]
 		if !p.during(e.EndedAt.Time) || !d.matchesPast(p.query, e) {
 			continue
@@ -100,7 +107,7 @@ func (d *Dashboard) found(p pastRequest, all []metadata.Ending) (list []metadata
 		}
 		list = append(list, *e)
 	}
-	return list, matched, next
+	return list, matched, next, nil
 }
 
 // matchesPast tells whether the query finds a hold that is over. Ages and states are those at its end, so that state:alerting

@@ -243,8 +243,31 @@ func TestCSVIsHarmlessForSpreadsheets(t *testing.T) {
 		}
 	}
 	plain := get(busy().dashboard(t), "/locks.csv?q=owner:drm&sort=name").Body.String()
-	if want := "drm/rotate-keys,held,drm,drm-9,17,,"; strings.Count(plain, "\n") != 3 || !strings.Contains(plain, want) {
+	if want := `"drm/rotate-keys","held","drm","drm-9","17","",`; strings.Count(plain, "\n") != 3 || !strings.Contains(plain, want) {
 		t.Errorf("the CSV is %s, want %s", plain, want)
+	}
+}
+
+func TestACellIsNoFormulaWhereverAProgramCutsTheLine(t *testing.T) {
+	formulas := []string{"=1+1", "+1", "-1", "@SUM(1)", "＝1+1", "＋1", "－1", "＠SUM(1)", "﹦1"}
+	for _, formula := range formulas {
+		for _, text := range []string{formula, "h;" + formula, "h; " + formula, `h;"` + formula, `h"; "` + formula, "a;b;" + formula} {
+			s := newScene()
+			s.add(hold{name: "n", owner: text, host: text, purpose: text, held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+			table := get(s.dashboard(t), "/locks.csv").Body.String()
+			for line := range strings.Lines(table) {
+				if quoted := strings.Split(strings.TrimSuffix(line, "\n"), `","`); len(quoted) != 13 || !strings.HasPrefix(line, `"`) || !strings.HasSuffix(line, "\"\n") {
+					t.Fatalf("not every field is quoted: %s", line)
+				}
+			}
+			for _, separator := range []string{",", ";", "\t"} {
+				for _, cell := range strings.Split(strings.ReplaceAll(table, "\n", separator), separator) {
+					if cell = strings.Trim(cell, ` "`); strings.HasPrefix(cell, formula[:len("=")]) && cell != "" && strings.ContainsAny(cell[:1], "=+-@") || strings.HasPrefix(cell, formula) {
+						t.Errorf("%q, cut at %q: a cell begins with %s", text, separator, cell)
+					}
+				}
+			}
+		}
 	}
 }
 

@@ -46,24 +46,38 @@ func checkTemplate(template string, fields []string) error {
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(host, "{}#") {
 		return errors.New("must begin with https:// and a host that is always the same")
 	}
+	if climbs(template) {
+		return errors.New("must not hold . or .. as a part of its path")
+	}
 	return nil
 }
 
-// to is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
+// climbs reports whether a browser would take a part of the path for a step up, or for none. However such a part is written, it is one.
+func climbs(address string) bool {
+	path, _, _ := strings.Cut(strings.TrimPrefix(address, "https://"), "#")
+	path, _, _ = strings.Cut(path, "?")
+	for part := range strings.SplitSeq(strings.ReplaceAll(strings.ToLower(path), "%2e", "."), "/") {
+		if part == "." || part == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// to is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query. It is empty where the
+// record would have the link climb.
 func (l Link) to(r *row) string {
 	pid := ""
 	if r.PID != 0 {
 		pid = strconv.FormatInt(r.PID, 10)
 	}
-	escape := func(s string) string {
-		s = clip(s, maxLineShown)
-		if s == "." || s == ".." {
-			return strings.ReplaceAll(s, ".", "%2E")
-		}
-		return strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
-	}
-	return strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname), "{pid}", pid,
+	escape := func(s string) string { return strings.ReplaceAll(url.QueryEscape(clip(s, maxLineShown)), "+", "%20") }
+	address := strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname), "{pid}", pid,
 		"{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose)).Replace(l.template)
+	if climbs(address) {
+		return ""
+	}
+	return address
 }
 
 // checkAncestors refuses what can not stand in frame-ancestors: only 'self' and https origins can.

@@ -130,7 +130,10 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 	}
 	l := parseList(r)
 	l.limit = min(l.limit, maxLimit)
-	result := s.result(l.query, l.order, d.lens().asOf)
+	result, err := s.result(r.Context(), l.query, l.order, d.lens().asOf)
+	if err != nil {
+		return answer{}, err
+	}
 	etag := d.listTag(r, s, l, result)
 	if a, ok := d.notModified(r, etag); ok {
 		return a, nil

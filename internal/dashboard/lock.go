@@ -42,6 +42,7 @@ type lockPage struct {
 	Current  string // link to the current hold when another was asked for
 	Back     string
 	Force    string // where the hold can be ended by force
+	Framed   bool   // the page may be in a frame, where that one is not shown
 	NoForce  string // why it can not
 	Unlock   string // how to end the hold on the command line
 }
@@ -104,6 +105,8 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	p.Commands, p.Links = d.commands(row), d.links(row)
 	p.Unlock = "mutexctl force-unlock " + shell(row.Name)
 	switch {
+	case row.Misplaced:
+		p.NoForce = "Nothing here can remove this record: it lies at the keys of no lock. Remove it by hand, as below, when you know that nobody works under it."
 	case d.config.ForceUnlock == nil:
 	case !c.maySome(Unlock):
 		p.NoForce = "Force unlock needs the permission unlock."
@@ -112,7 +115,7 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	case p.stale || v.unread != "" && !v.silent:
 		p.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
 	default:
-		p.Force = d.urls.Unlock(row.Name, row.UUID, v.view)
+		p.Force, p.Framed = d.urls.Unlock(row.Name, row.UUID, v.view), len(d.config.FrameAncestors) > 0
 	}
 	p.Fields = d.fieldViews(c, v.document)
 	return p

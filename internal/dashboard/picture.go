@@ -41,6 +41,7 @@ type picture struct {
 	last   *snapshot
 	frozen bool      // the last one is of the past: the picture is stale
 	rest   time.Time // no new snapshot before this
+	costly chan struct{}
 }
 
 const (
@@ -64,7 +65,8 @@ func (p *picture) snapshot() *snapshot {
 	}
 	start := time.Now()
 	p.last = build(p.last, locks, queues, p.config.Policy, at)
-	p.last.queues, p.frozen = queued, frozen
+	p.last.queues, p.last.results.costly = queued, p.costly
+	p.frozen = frozen
 	p.rest = now.Add(min(maxRest, buildShare*time.Since(start)))
 	return p.last
 }

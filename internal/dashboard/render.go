@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
 	"net/http"
 	"strconv"
@@ -14,11 +15,12 @@ import (
 
 const typeHTML = "text/html; charset=utf-8"
 
-// answer is a response that is complete before its first byte is sent.
+// answer is a response that is complete before its first byte is sent, but for a stream.
 type answer struct {
 	Status int // 0 = 200
 	Type   string
 	Body   []byte
+	Stream func(io.Writer) error // writes the body instead, piece by piece
 	ETag   string
 	Retry  time.Duration
 	Header map[string]string // on top of the usual ones, or instead of them
@@ -33,12 +35,49 @@ func (d *Dashboard) handle(need Permission, do action) http.HandlerFunc {
 			d.fail(w, r, err)
 			return
 		}
-		a, err := do(r)
-		if err != nil {
-			d.fail(w, r, err)
+		d.answer(w, r, do)
+	}
+}
+
+// handleUnlock is handle for a force unlock. Who may not is told so before the body is read.
+func (d *Dashboard) handleUnlock(kind string, do action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := d.mayUnlock(callerOf(r))
+		if err == nil {
+			err = receive(w, r, kind)
+		}
+		if err == nil {
+			d.answer(w, r, do)
 			return
 		}
-		d.send(w, r, a)
+		asked := wish{Hold: r.URL.Query().Get("hold")}
+		asked.Name, _ = nameOf(r) // the API names it in the body
+		d.record(r, asked, d.newAction(callerOf(r), asked, ""), err)
+		d.fail(w, r, err)
+	}
+}
+
+// maxRequests is how many requests are worked on at once; they need no waiting, so more means that something is wrong.
+const maxRequests = 256
+
+// answer has a request worked on, or refuses it at once where there are too many: a queue would only make the wait longer for all. What
+// depends on the network, a body that comes and an answer that goes, is no work: it would be for any caller to say how long it takes.
+func (d *Dashboard) answer(w http.ResponseWriter, r *http.Request, do action) {
+	a, err := d.work(r, do)
+	if err != nil {
+		d.fail(w, r, err)
+		return
+	}
+	d.send(w, r, a)
+}
+
+func (d *Dashboard) work(r *http.Request, do action) (answer, error) {
+	select {
+	case d.tickets <- struct{}{}:
+		defer func() { <-d.tickets }()
+		return do(r)
+	default:
+		return answer{}, errBusy
 	}
 }
 
@@ -60,6 +99,21 @@ const minGzip = 1 << 10
 
 func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a answer) {
 	h := w.Header()
+	if a.Stream != nil {
+		select {
+		case d.streams <- struct{}{}:
+			defer func() { <-d.streams }()
+		default:
+			d.fail(w, r, errBusy)
+			return
+		}
+	}
+	done, ok := d.room(len(a.Body))
+	if !ok {
+		d.fail(w, r, errBusy)
+		return
+	}
+	defer done()
 	for name, value := range a.Header {
 		h.Set(name, value)
 	}
@@ -76,9 +130,16 @@ func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a answer) {
 	}
 	h.Set("Content-Type", a.Type)
 	h.Set("Vary", "Accept-Encoding")
-	if len(a.Body) >= minGzip && acceptsGzip(r) && h.Get("Content-Encoding") == "" {
+	pack := (len(a.Body) >= minGzip || a.Stream != nil) && acceptsGzip(r) && h.Get("Content-Encoding") == ""
+	if pack {
 		h.Set("Content-Encoding", "gzip")
-		a.Body = compress(a.Body, gzip.BestSpeed)
+	}
+	if a.Stream != nil {
+		d.stream(w, r, a)
+		return
+	}
+	if pack {
+		a.Body = d.packed(a.Body)
 	}
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	if a.Status != 0 {
@@ -99,12 +160,40 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-func compress(b []byte, level int) []byte {
-	var out bytes.Buffer
-	z, err := gzip.NewWriterLevel(&out, level)
+// packer returns a packer, whose tables take a megabyte, for one answer; done gives it back.
+func (d *Dashboard) packer(w io.Writer) (z *gzip.Writer, done func()) {
+	z, ok := d.packers.Get().(*gzip.Writer)
+	if !ok {
+		z = newPacker(gzip.BestSpeed)
+	}
+	z.Reset(w)
+	return z, func() {
+		z.Reset(io.Discard)
+		d.packers.Put(z)
+	}
+}
+
+func newPacker(level int) *gzip.Writer {
+	z, err := gzip.NewWriterLevel(io.Discard, level)
 	if err != nil {
 		panic(err) // only for a level that does not exist
 	}
+	return z
+}
+
+func (d *Dashboard) packed(b []byte) []byte {
+	var out bytes.Buffer
+	z, done := d.packer(&out)
+	defer done()
+	_, _ = z.Write(b) // a buffer takes everything
+	_ = z.Close()
+	return out.Bytes()
+}
+
+func compress(b []byte, level int) []byte {
+	var out bytes.Buffer
+	z := newPacker(level)
+	z.Reset(&out)
 	_, _ = z.Write(b) // a buffer takes everything
 	_ = z.Close()
 	return out.Bytes()

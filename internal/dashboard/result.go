@@ -1,14 +1,15 @@
 package dashboard
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"slices"
 	"sort"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -28,29 +29,67 @@ const maxResults = 32
 // results is the cache of a snapshot: each query is computed once, however many people ask for it at once.
 type results struct {
 	before  map[string]*result // of the snapshot before
+	costly  chan struct{}      // of all snapshots: searches with regular expressions that go on
 	mu      sync.Mutex
 	entries map[string]*entry
 	order   []string // oldest first
 }
 
+// entry is a result that is being computed for the first who asked, or done.
 type entry struct {
-	once   sync.Once
 	timed  bool
-	result atomic.Pointer[result]
+	done   chan struct{} // closed when result and err are there
+	result *result       // nil when the search was stopped
+	err    error         // nil when it was stopped because its reader left: others may still want it
 }
 
-// result answers the query, from the cache where it can. Answers that depend on the clock are kept for a second.
-func (s *snapshot) result(q *query, o order, now time.Time) *result {
+// result answers the query, from the cache where it can. Answers that depend on the clock are kept for a second. The error is a problem:
+// the search was stopped.
+func (s *snapshot) result(ctx context.Context, q *query, o order, now time.Time) (*result, error) {
 	key := o.String() + " " + q.text
 	if q.timed {
 		key += now.Format(" 2006-01-02T15:04:05")
 	}
-	e := s.results.entry(key)
-	e.once.Do(func() {
-		e.timed = q.timed
-		e.result.Store(s.compute(key, q, o, now))
-	})
-	return e.result.Load()
+	for {
+		e, mine := s.results.entry(key, q.timed)
+		if mine {
+			return s.fill(ctx, e, key, q, o, now)
+		}
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return nil, stopped(ctx)
+		}
+		if e.result != nil || e.err != nil {
+			return e.result, e.err
+		}
+	}
+}
+
+// fill computes the result of an entry, for all who wait for it.
+func (s *snapshot) fill(ctx context.Context, e *entry, key string, q *query, o order, now time.Time) (*result, error) {
+	ctx, cancel := searching(ctx)
+	defer cancel()
+	defer close(e.done)
+	defer func() {
+		if e.result == nil { // also after a panic
+			s.results.drop(key, e)
+		}
+	}()
+	if q.regexps > 0 {
+		select {
+		case s.results.costly <- struct{}{}:
+			defer func() { <-s.results.costly }()
+		case <-ctx.Done():
+			return nil, stopped(ctx)
+		}
+	}
+	found, err := s.compute(ctx, key, q, o, now)
+	if err != nil && !errors.Is(err, errLeft) {
+		e.err = err
+	}
+	e.result = found
+	return found, err
 }
 
 // finished are the results that do not depend on the clock.
@@ -59,18 +98,23 @@ func (c *results) finished() map[string]*result {
 	defer c.mu.Unlock()
 	done := map[string]*result{}
 	for key, e := range c.entries {
-		if r := e.result.Load(); r != nil && !e.timed {
-			done[key] = r
+		select {
+		case <-e.done:
+			if e.result != nil && !e.timed {
+				done[key] = e.result
+			}
+		default:
 		}
 	}
 	return done
 }
 
-func (c *results) entry(key string) *entry {
+// entry returns the entry of the key. It is the caller's to fill when it is new.
+func (c *results) entry(key string, timed bool) (e *entry, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[key]; e != nil {
-		return e
+		return e, false
 	}
 	if c.entries == nil {
 		c.entries = map[string]*entry{}
@@ -79,34 +123,54 @@ func (c *results) entry(key string) *entry {
 		delete(c.entries, c.order[0])
 		c.order = c.order[1:]
 	}
-	e := &entry{}
+	e = &entry{timed: timed, done: make(chan struct{})}
 	c.entries[key] = e
 	c.order = append(c.order, key)
-	return e
+	return e, true
+}
+
+// drop forgets an entry that has no result.
+func (c *results) drop(key string, e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries[key] == e {
+		delete(c.entries, key)
+		c.order = slices.DeleteFunc(c.order, func(k string) bool { return k == key })
+	}
 }
 
 // compute finds the rows. What the query found in the snapshot before is only gone through for what changed.
-func (s *snapshot) compute(key string, q *query, o order, now time.Time) *result {
+func (s *snapshot) compute(ctx context.Context, key string, q *query, o order, now time.Time) (*result, error) {
 	if len(q.terms) == 0 {
-		return &result{rows: s.inOrder(o), counts: s.all, version: s.version}
+		return &result{rows: s.inOrder(o), counts: s.all, version: s.version}, nil
 	}
 	r := &result{version: fnv(fnvStart, uint64(len(s.rows)))}
 	if before := s.results.before[key]; before != nil && s.changes.few {
-		r.rows = s.changes.merge(o, before.rows, q.among(s.changes.came, now))
+		r.rows = s.changes.merge(o, before.rows, q.among(ctx, s.changes.came, now))
 	} else {
-		r.rows = q.among(s.inOrder(o), now)
+		r.rows = q.among(ctx, s.inOrder(o), now)
+	}
+	if err := stopped(ctx); err != nil {
+		return nil, err
 	}
 	for _, row := range r.rows {
 		r.counts.add(row)
 		r.version += row.mix
 	}
-	return r
+	return r, nil
 }
 
-// among are those of the rows that the query finds.
-func (q *query) among(rows []*row, now time.Time) []*row {
+// among are those of the rows that the query finds, or some of them when ctx ended.
+func (q *query) among(ctx context.Context, rows []*row, now time.Time) []*row {
+	every := rowsBetweenLooks
+	if q.regexps > 0 {
+		every = 1
+	}
 	return slices.Concat(inPieces(len(rows), func(from, to int) (found []*row) {
-		for _, row := range rows[from:to] {
+		for i, row := range rows[from:to] {
+			if i%every == 0 && ctx.Err() != nil {
+				return nil
+			}
 			if q.matches(row, now) {
 				found = append(found, row)
 			}

@@ -86,7 +86,7 @@ func (s *scene) config() dashboard.Config {
 		Explain: func(err error) string { return err.Error() },
 		Now:     read(s, func() time.Time { return s.now }),
 		Policy:  staleness.DefaultPolicy(), Log: zerolog.New(zerolog.SyncWriter(&s.log)), Layout: layout, Version: "v1", Environment: "prod-eu",
-		Endpoints: []string{"etcd-0:2379"}, Settings: s.settings,
+		Endpoints: []string{"etcd-0:2379"}, Settings: s.settings, Hosts: []string{"example.com"}, // as httptest calls itself
 	}
 }
 
@@ -225,6 +225,15 @@ func ask(d http.Handler, method, url string, headers ...string) *httptest.Respon
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	return w
+}
+
+// askHost asks under the name of a host.
+func askHost(d http.Handler, host, url string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, url, nil)
+	r.Host = host
 	w := httptest.NewRecorder()
 	d.ServeHTTP(w, r)
 	return w

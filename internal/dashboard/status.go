@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,7 +56,7 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	if v.Members = d.members(); len(v.Members) > 0 {
 		v.Endpoints = nil
 	}
-	v.About, v.Settings = d.about(callerOf(r)), d.config.Settings
+	v.About, v.Settings = d.about(callerOf(r)), d.settings(callerOf(r))
 	p := d.config.Policy
 	for _, f := range []struct {
 		label string
@@ -69,6 +70,11 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	}
 	body, err := d.render("status", v)
 	return answer{Type: typeHTML, Body: body}, err
+}
+
+// settings are the flags that the caller may see.
+func (d *Dashboard) settings(c caller) []Setting {
+	return slices.DeleteFunc(slices.Clone(d.config.Settings), func(s Setting) bool { return !s.Public && !c.may(Audit) })
 }
 
 // members are the endpoints of etcd for people.

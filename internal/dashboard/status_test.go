@@ -31,7 +31,7 @@ func TestStatusTellsTheMembersOfEtcdAndTheFlags(t *testing.T) {
 		t.Errorf("where the members are not known the page says %s", page)
 	}
 	s.members = []dashboard.Member{{Endpoint: "etcd-0:2379", Role: "leader", Version: "3.7.3", Size: 3 << 20, Quota: 2 << 30}, {Endpoint: "etcd-1:2379", Problem: "timeout"}}
-	s.settings = []dashboard.Setting{{Name: "web.environment", Value: "prod-eu"}}
+	s.settings = []dashboard.Setting{{Name: "web.environment", Value: "prod-eu", Public: true}}
 	d := s.dashboard(t)
 	wantWords(t, ok(t, d, "/status"), "leader etcd-0:2379 3.7.3, 3 MiB of 2,048 MiB member etcd-1:2379 timeout", "web.environment prod-eu")
 	data, _ := fetch[lock](t, d, "/api/v1/status")

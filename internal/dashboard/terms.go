@@ -3,7 +3,6 @@ package dashboard
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +13,6 @@ import (
 
 // matcher tells whether a lock fulfils a term.
 type matcher = func(r *row, now time.Time) bool
-
-const maxRegexpBytes = 128
 
 // queryKeys lists the keys, for messages.
 const queryKeys = "name owner host pid hold purpose state ended held alert unlock expired wait waiters label"
@@ -98,35 +95,19 @@ func (q *query) nameTerm(value string) (matcher, error) {
 	if !strings.Contains(value, "*") || value[0] == '=' {
 		return anyOf(value, func(r *row) string { return r.Name }), nil
 	}
-	var globs []*regexp.Regexp
-	for glob := range strings.SplitSeq(strings.ToLower(value), ",") {
-		pattern := strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`, `.*`)
-		compiled, err := regexp.Compile(`^(?s:` + pattern + `)$`)
-		if err != nil {
-			return nil, errors.New("the pattern can not be read")
-		}
-		globs = append(globs, compiled)
-	}
+	globs := strings.Split(strings.ToLower(value), ",")
 	return func(r *row, _ time.Time) bool {
 		name := strings.ToLower(r.Name)
-		for _, glob := range globs {
-			if glob.MatchString(name) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(globs, func(glob string) bool { return globbed(glob, name) })
 	}, nil
 }
 
 func regexpTerm(pattern string) (matcher, error) {
-	if len(pattern) > maxRegexpBytes {
-		return nil, fmt.Errorf("a regular expression may have %d bytes", maxRegexpBytes)
-	}
-	compiled, err := regexp.Compile(pattern)
+	compiled, err := compileRegexp(pattern)
 	if err != nil {
 		return nil, err
 	}
-	return func(r *row, _ time.Time) bool { return compiled.MatchString(r.Name) }, nil
+	return func(r *row, _ time.Time) bool { return compiled.MatchString(r.Name[:min(len(r.Name), maxRegexpName)]) }, nil
 }
 
 // stateTerm matches states, and expiring.

@@ -87,7 +87,7 @@ func (d *Dashboard) admitUnlock(c caller) error {
 	if err := d.mayUnlock(c); err != nil {
 		return err
 	}
-	if err := d.rate.take(c.name, d.config.Now()); err != nil {
+	if err := d.rate.try(c.name, d.config.Now()); err != nil {
 		return err
 	}
 	return d.notStale()
@@ -114,7 +114,14 @@ func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error
 		why += " (" + action.Ticket + ")"
 	}
 	ending := metadata.NewEnding(&record, metadata.EndedForced, action.Actor, why, action.At.Time)
+	nothing, err := d.rate.take(d.config.Now())
+	if err != nil {
+		return action, err
+	}
 	err = d.config.ForceUnlock(ctx, metadata.Removal{Record: &record, Ending: ending}, action)
+	if err != nil && !errors.Is(err, ErrUnknown) {
+		nothing()
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, metadata.ErrChanged), errors.Is(err, ErrUnknown):

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
@@ -52,12 +51,8 @@ func (d *Dashboard) unlockAPI(r *http.Request) (answer, error) {
 }
 
 func readWish(r *http.Request) (w wish, err error) {
-	body, err := readBody(r, "application/json")
-	if err != nil {
-		return w, err
-	}
 	var j unlockJSON
-	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&j); err != nil || decoder.More() {
 		return w, badBody("The body must be one JSON object with name, hold, token and reason, and may have ticket and revision.")

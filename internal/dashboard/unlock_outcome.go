@@ -89,6 +89,13 @@ func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error
 	if err != nil {
 		event = d.config.Log.Warn().Str("why", clip(err.Error(), maxLogged))
 	}
+	if result == "denied" { // without any effect, and without end for who wants that
+		logged, leftOut := d.refusals.take(c.name, d.config.Now())
+		if !logged {
+			return
+		}
+		event = leftOutOf(event, leftOut)
+	}
 	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.name).Str("source", string(c.source)).
 		Str("client", c.client).Str("user_agent", c.agent).Str("lock", plain(clip(w.Name, metadata.MaxNameBytes))).
 		Str("uuid", plain(clip(w.Hold, maxLogged))).Int64("token", w.Token).Int64("revision", w.Revision).Str("holder", a.Holder).

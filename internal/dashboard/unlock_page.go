@@ -3,16 +3,11 @@ package dashboard
 import (
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 )
-
-// maxBody is how large the body of a POST may be.
-const maxBody = 16 << 10
 
 // unlockPage asks a person whether the hold shall be ended by force.
 type unlockPage struct {
@@ -81,6 +76,9 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 		return answer{}, err
 	case v.unread != "":
 		return answer{}, d.notDone(errors.New(v.unread))
+	case v.row != nil && v.row.Misplaced:
+		return answer{}, &problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here", Name: v.lock, Link: d.urls.Lock(v.lock, ""),
+			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
 	case v.row == nil || v.asked != "":
 		asked := r.URL.Query().Get("hold")
 		return answer{}, d.conflict(r.Context(), wish{Name: v.lock, Hold: asked}, v.document)
@@ -128,7 +126,7 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 	return p
 }
 
-// unlockPost does what the confirmation page asked for.
+// unlockPost does what the confirmation page asked for. Whether the caller may is checked already.
 func (d *Dashboard) unlockPost(r *http.Request) (answer, error) {
 	w, typed, err := d.readForm(r)
 	if err == nil {
@@ -162,7 +160,7 @@ func (d *Dashboard) readForm(r *http.Request) (w wish, typed string, err error) 
 		return w, "", err
 	}
 	w.Hold = r.URL.Query().Get("hold")
-	body, err := readBody(r, "application/x-www-form-urlencoded")
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return w, "", err
 	}
@@ -178,23 +176,4 @@ func (d *Dashboard) readForm(r *http.Request) (w wish, typed string, err error) 
 	}
 	w.Token, w.Revision = token, revision
 	return w, form.Get("typed"), nil
-}
-
-// readBody reads the body of a POST of this type.
-func readBody(r *http.Request, kind string) ([]byte, error) {
-	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !strings.EqualFold(got, kind) {
-		return nil, &problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type", Detail: "The body must be " + kind + "."}
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	switch {
-	case err != nil:
-		return nil, badBody("The body can not be read.")
-	case len(body) > maxBody:
-		return nil, &problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large", Detail: "The body may have 16 KiB."}
-	}
-	return body, nil
-}
-
-func badBody(text string) error {
-	return &problem{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request", Detail: text}
 }

@@ -234,15 +234,17 @@ func TestForceUnlocksHaveARate(t *testing.T) {
 	if w := post(d, "unlocker", unlockLink(s, stuck), form); w.Code != 422 {
 		t.Errorf("somebody else is answered with %d", w.Code)
 	}
-	for i := range 19 {
-		post(d, fmt.Sprint("u", i), unlockLink(s, stuck), form, "X-Forwarded-Groups", "on-call")
+	for i := range 30 {
+		name := fmt.Sprint("lock", i)
+		s.add(hold{name: name, held: time.Hour, alert: time.Hour, unlock: 2 * time.Hour})
+		post(d, fmt.Sprint("u", i), unlockLink(s, name), s.wanted(name), "X-Forwarded-Groups", "on-call")
 	}
-	if w := post(d, "late", unlockLink(s, stuck), form, "X-Forwarded-Groups", "on-call"); w.Code != http.StatusTooManyRequests {
-		t.Errorf("the 31st try of all is answered with %d", w.Code)
+	if w := post(d, "late", unlockLink(s, stuck), s.wanted(stuck), "X-Forwarded-Groups", "on-call"); w.Code != http.StatusTooManyRequests || len(*done) != 30 {
+		t.Errorf("after %d of all the next is answered with %d", len(*done), w.Code)
 	}
 	s.now = s.now.Add(time.Minute)
 	s.fresh.Heard = s.now
-	if w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck)); w.Code != http.StatusSeeOther || len(*done) != 1 {
+	if w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck)); w.Code != http.StatusSeeOther || len(*done) != 31 {
 		t.Errorf("a minute later the answer is %d", w.Code)
 	}
 }

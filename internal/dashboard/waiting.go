@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,14 +54,19 @@ func (d *Dashboard) waiting(r *http.Request) (answer, error) {
 	v.Follows, v.Here, v.JSON = true, "waiting", d.urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.text), "sort", "waiters")
 	if v.Known {
 		queues := d.config.Queues()
-		d.fillWaiting(&v, s, q, queues)
+		if err := d.fillWaiting(r.Context(), &v, s, q, queues); err != nil {
+			return answer{}, err
+		}
 		v.Cycles = d.cycleViews(cycles(s, queues))
 	}
 	body, err := d.render("waiting", v)
 	return answer{Type: typeHTML, Body: body}, err
 }
 
-func (d *Dashboard) fillWaiting(v *waitingPage, s *snapshot, q *query, queues map[string][]metadata.Waiter) {
+// fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
+func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *snapshot, q *query, queues map[string][]metadata.Waiter) error {
+	ctx, cancel := searching(ctx)
+	defer cancel()
 	type queued struct {
 		lock    string
 		holders []*row
@@ -69,6 +75,9 @@ func (d *Dashboard) fillWaiting(v *waitingPage, s *snapshot, q *query, queues ma
 	}
 	var all []queued
 	for lock, queue := range queues {
+		if err := stopped(ctx); err != nil {
+			return err
+		}
 		holders := s.holders(lock)
 		if len(holders) == 0 { // between two holders
 			holders = []*row{d.rowNow(&metadata.Record{Name: lock}, queue, nil)}
@@ -93,6 +102,7 @@ func (d *Dashboard) fillWaiting(v *waitingPage, s *snapshot, q *query, queues ma
 		c.First = views[:len(views)-c.Rest]
 		v.Locks = append(v.Locks, c)
 	}
+	return nil
 }
 
 // contention is the lock and who holds it.

@@ -56,6 +56,7 @@ func (v *View) adopt(b *builder, t *touched) (gone []*metadata.Record, differed 
 	v.adoptUnlockers(b.pic.unlockers, t)
 	if !t.foreign {
 		v.pic.foreign, v.pic.sample, v.pic.strays, v.pic.astray = b.pic.foreign, b.pic.sample, b.pic.strays, b.pic.astray
+		v.pic.adoptMisplaced(b.pic.misplaced)
 	}
 	return gone, differed
 }

@@ -78,6 +78,9 @@ func (r *revision) add(lock string, c change) {
 }
 
 func (p *picture) applyForeign(key metadata.Key, e *metadata.Event) {
+	if key.Lock == "" {
+		p.misplace(e.KV, e.Deleted)
+	}
 	_, held := p.locks.get(key.Lock)
 	switch {
 	case key.Lock == "" && p.unlisted(e.Key):

@@ -57,6 +57,7 @@ func (b *builder) add(kv metadata.KV) {
 	case metadata.KindForeign:
 		if key.Lock == "" {
 			b.pic.stray(kv.Key, "", 1, false)
+			b.pic.misplace(kv, false)
 			return
 		}
 		b.turnTo(key.Lock)

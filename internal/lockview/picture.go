@@ -28,12 +28,15 @@ type picture struct {
 	sample  map[string]bool // some of them
 	strays  map[string]int  // foreign keys in the range of a lock, by lock; 0 = there may be some
 	astray  bool            // there are more than strays holds
+
+	misplaced map[string]*misplaced // by place
+	moves     uint64                // changes of misplaced
 }
 
 func newPicture(l metadata.Layout, i *interner) *picture {
 	return &picture{
 		layout: l, intern: i, odd: map[string]*odd{}, queues: queues{}, unlockers: map[string]Unlocker{},
-		sample: map[string]bool{}, strays: map[string]int{},
+		sample: map[string]bool{}, strays: map[string]int{}, misplaced: map[string]*misplaced{},
 	}
 }
 

@@ -56,6 +56,8 @@ type View struct {
 	mu      sync.Mutex
 	pic     *picture
 	locks   []*metadata.Record           // nil when out of date
+	shown   []*metadata.Record           // nil when out of date
+	moves   uint64                       // of the picture, as of shown
 	queues  map[string][]metadata.Waiter // nil when out of date
 	changed chan struct{}                // nil while nobody waits
 	state   state
@@ -84,8 +86,14 @@ func New(l metadata.Layout, src Source, o Options) *View {
 func (v *View) Locks() []*metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	return v.held()
+}
+
+// held is Locks for a caller that holds mu.
+func (v *View) held() []*metadata.Record {
 	if v.locks == nil {
 		v.locks = v.pic.locks.records()
+		v.shown = nil
 	}
 	return v.locks
 }

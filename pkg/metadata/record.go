@@ -81,13 +81,16 @@ type Record struct {
 	Attributes map[string]any // text, numbers (json.Number) and booleans; nil when there are none
 	Problems   []Problem      // what is wrong with the record; nil for a sound one
 
+	// Misplaced says that the record lies at the keys of no lock, see [Record.Misplace]: it is shown, and nothing is done with it.
+	Misplaced bool
+
 	Seen Seen // set by the reader that keeps the record, never by Decode
 }
 
 // Malformed tells whether the record lacks what the protocol acts on: uuid or a readable deadline. Other problems are shown
-// but change nothing.
+// but change nothing. A misplaced one is malformed, whatever it says.
 func (r *Record) Malformed() bool {
-	return r.UUID == "" || r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero()
+	return r.Misplaced || r.UUID == "" || r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero()
 }
 
 // Leftover reports whether a key of the record was written before this hold began, so that it says nothing about it.

@@ -57,6 +57,9 @@ type deadlines struct {
 }
 
 func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
+	if r.Misplaced { // nobody could act on its deadlines
+		return deadlines{recordMalformed: true}
+	}
 	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed()}
 	if d.alert.IsZero() && p.DefaultAlertAfter > 0 {
 		d.alert, d.alertByPolicy = sinceFirstSeen(r, p.DefaultAlertAfter, now), true

@@ -18,7 +18,7 @@ import (
 func Metrics(namespace string, p staleness.Policy, v *lockview.View) lockmetrics.Config {
 	return lockmetrics.Config{
 		Namespace: namespace, Policy: p,
-		Locks: v.Locks, Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
+		Locks: v.Shown, Queues: v.Queues, Clock: v.Clock, Deadlocks: Deadlocks(v),
 		Sync: func() lockmetrics.Sync {
 			f := v.Fresh()
 			return lockmetrics.Sync{Listed: !f.Heard.IsZero(), Current: f.Synced, Revision: f.Highest, Heard: f.Heard}

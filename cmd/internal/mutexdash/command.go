@@ -32,6 +32,7 @@ type options struct {
 	sources        []string
 	minRefresh     time.Duration
 	hsts           time.Duration
+	hosts          []string
 	webhook        string
 	access         accessOptions
 	given          []dashboard.Setting
@@ -75,6 +76,7 @@ func (o *options) look(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.sources, "web.source-link", nil, "`PREFIX=URL` that leads from a frame of a backtrace to its code, repeated for more; for files whose path begins with PREFIX, which may be empty; the URL is https and holds {file}, without PREFIX, and {line}")
 	fs.StringVar(&o.webhook, "web.unlock-webhook", "", "`URL` that is told of every force unlock, by POST of JSON; it may hold a secret, so rather give it as variable")
 	fs.DurationVar(&o.hsts, "web.hsts", 0, "time for which browsers that came by TLS shall come by nothing else, such as 8760h; needs TLS in the file of --web.config.file; 0 says nothing")
+	fs.StringSliceVar(&o.hosts, "web.allowed-hosts", nil, "`names` of hosts under which requests are answered, besides that of --web.external-url, localhost, this machine's own and all addresses; comma separated or repeated")
 	fs.StringSliceVar(&o.ancestors, "web.frame-ancestors", nil, "`origins` of pages that may show ours in a frame, such as https://portal.example; none otherwise")
 }
 
@@ -91,7 +93,17 @@ func given(fs *pflag.FlagSet) []dashboard.Setting {
 		case f.Name == "etcd.endpoints":
 			value = strings.Join(public(strings.Split(strings.Trim(value, "[]"), ",")), ",")
 		}
-		list = append(list, dashboard.Setting{Name: f.Name, Value: value})
+		list = append(list, dashboard.Setting{Name: f.Name, Value: value, Public: forEverybody(f.Name)})
 	})
 	return list
+}
+
+// forEverybody reports whether every viewer may know the flag: what the pages look like, and how locks are judged. Others name files, addresses
+// and people's tools.
+func forEverybody(name string) bool {
+	switch name {
+	case "web.environment", "web.page-title", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock", "web.identity", "locks.prefix", "log.level":
+		return true
+	}
+	return strings.HasPrefix(name, "sweep.")
 }

@@ -150,6 +150,7 @@ func TestWrongFlagsAreOneSentence(t *testing.T) {
 		"--web.source-link=https://git/{file}": "PREFIX=https://host/path/{file}",
 		"--web.unlock-webhook=ftp://x":         "https://host/path",
 		"--web.hsts=24h":                       "needs a certificate",
+		"--web.allowed-hosts=*":                "not the name of a host",
 		"surplus":                              "surplus",
 	} {
 		err := flags.Execute(t.Context(), mutexdash.Command(), []string{args})
@@ -199,7 +200,6 @@ func TestStatusTellsTheFlagsButNoSecrets(t *testing.T) {
 	t.Setenv("MUTEXDASH_WEB_UNLOCK_WEBHOOK", "https://chat.example/hooks/wholly-secret")
 	p := start(t, etcd.Endpoint(), "--web.environment=prod-eu")
 	answers(t, p.pages+"/status", http.StatusOK, "web.environment")
-	answers(t, p.pages+"/status", http.StatusOK, "(secret)")
 	answers(t, p.pages+"/status", http.StatusOK, "<dt>leader</dt>")
 	resp, err := http.Get("http://" + p.pages + "/status")
 	if err != nil {
@@ -208,5 +208,70 @@ func TestStatusTellsTheFlagsButNoSecrets(t *testing.T) {
 	defer resp.Body.Close()
 	if page, err := io.ReadAll(resp.Body); err != nil || strings.Contains(string(page), "wholly-secret") {
 		t.Errorf("the page tells a secret (%v): %s", err, page)
+	} else if strings.Contains(string(page), "unlock-webhook") || strings.Contains(string(page), "web.listen-address") {
+		t.Errorf("the page tells everybody how it is set up: %s", page)
 	}
+}
+
+func TestAnswersUnderTheNamesThatItIsGiven(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	p := start(t, etcd.Endpoint(), "--web.external-url=https://locks.example", "--web.allowed-hosts=dash.locks.svc,dash")
+	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, status := range map[string]int{"locks.example": 200, "dash.locks.svc:8080": 200, "dash": 200, "localhost:8080": 200, own: 200, p.pages: 200, "evil.example": 421} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.pages+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != status {
+			t.Errorf("%s is answered with %d, want %d", host, resp.StatusCode, status)
+		}
+	}
+	answers(t, p.ops+"/metrics", http.StatusOK, "mutexdash_etcd_up 1")
+}
+
+func TestARecordAtKeysThatAreNoLocksIsListedAsMalformed(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	c := etcd.Client(t)
+	put := func(key, value string) {
+		t.Helper()
+		if _, err := c.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(place string) { // what a client that escapes nothing writes for a lock of this name
+		t.Helper()
+		put("/mutexes/"+place+"/uuid", "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003")
+		put("/mutexes/"+place+"/owner", "by-hand")
+		put("/mutexes/"+place+"/auto_unlock_at", "1553682600")
+	}
+	write("100%")
+	put("/mutexes/50%/owner", "left over")
+	take(t, c, "100%")
+	p := start(t, etcd.Endpoint())
+	answers(t, p.pages+"/", http.StatusOK, "/mutexes/100%")
+	answers(t, p.pages+"/api/v1/locks?q=state:malformed", http.StatusOK, `"name":"/mutexes/100%"`)
+	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"held":1,"alerting":0,"expiring":0,"expired":0,"malformed":1`)
+	answers(t, p.pages+"/lock?name=/mutexes/100%25", http.StatusOK, "is no lock name as the protocol writes it")
+	answers(t, p.pages+"/lock?name=/mutexes/100%25", http.StatusOK, "etcdctl txn")
+	answers(t, p.pages+"/lock?name=100%25", http.StatusOK, "invoices")
+	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="malformed"} 1`)
+	write("a%2fb") // while it watches
+	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="malformed"} 2`)
+	for _, place := range []string{"100%", "a%2fb"} {
+		if _, err := c.Delete(t.Context(), "/mutexes/"+place+"/", clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="malformed"} 0`)
+	answers(t, p.ops+"/metrics", http.StatusOK, `mutexdash_locks{state="held"} 1`)
 }

@@ -97,7 +97,10 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 	r.metrics = lockmetrics.New(shown)
 	config := r.config(o, log)
 	config.Access, config.FrameAncestors, config.MinRefresh = access, o.ancestors, o.minRefresh
-	config.HSTS = o.hsts
+	config.HSTS, config.Hosts = o.hsts, o.hosts
+	if name, err := os.Hostname(); err == nil {
+		config.Hosts = append(config.Hosts, name)
+	}
 	for _, text := range o.sources {
 		source, err := dashboard.ParseSourceLink(text)
 		if err != nil {
@@ -128,7 +131,7 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 	view := r.view
 	return dashboard.Config{
-		Locks: view.Locks, Clock: view.Clock, Queues: view.Queues, Waiters: view.Waiters, Foreign: view.Foreign,
+		Locks: view.Shown, Clock: view.Clock, Queues: view.Queues, Waiters: view.Waiters, Foreign: view.Foreign,
 		Unlockers: func() []dashboard.Unlocker {
 			var alive []dashboard.Unlocker
 			for _, u := range view.Unlockers() {

@@ -5,6 +5,7 @@
 {{- include "unlocker.flag" (list "web.listen-address" ":8080") }}
 {{- include "unlocker.flag" (list "web.ops-address" ":10981") }}
 {{- include "unlocker.flag" (list "web.external-url" (include "unlocker.dashboardURL" .)) }}
+{{- include "unlocker.flag" (list "web.allowed-hosts" (include "unlocker.dashboardHosts" .)) }}
 {{- include "unlocker.flag" (list "web.route-prefix" $c.routePrefix) }}
 {{- include "unlocker.flag" (list "web.page-title" $c.pageTitle) }}
 {{- include "unlocker.flag" (list "web.environment" $c.environment) }}
@@ -34,6 +35,21 @@
 {{- with $c.extraArgs }}
 {{- toYaml . | nindent 0 }}
 {{- end }}
+{{- end }}
+
+{{/* The names under which mutexdash answers: those of its Service, of what is in front of it, and others that the values name. */}}
+{{- define "unlocker.dashboardHosts" -}}
+{{- $c := .Values.mutexdash -}}
+{{- $service := include "unlocker.componentName" (list . "mutexdash") -}}
+{{- $inside := printf "%s.%s" $service .Release.Namespace -}}
+{{- $names := list $service $inside (printf "%s.svc" $inside) (printf "%s.svc.cluster.local" $inside) -}}
+{{- if $c.ingress.enabled }}{{- $names = append $names $c.ingress.host }}{{- end }}
+{{- if $c.httpRoute.enabled }}{{- $names = concat $names $c.httpRoute.hostnames }}{{- end }}
+{{- $exact := list -}}
+{{- range concat $names $c.allowedHosts }}
+{{- if not (hasPrefix "*" .) }}{{- $exact = append $exact . }}{{- end }}
+{{- end }}
+{{- join "," (uniq $exact) -}}
 {{- end }}
 
 {{/* The container of mutexdash, as in a list. */}}

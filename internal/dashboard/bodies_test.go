@@ -1,0 +1,203 @@
+package dashboard_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+)
+
+// served is a dashboard behind a real server, with the limits on time that the programs have.
+func served(t *testing.T, d *dashboard.Dashboard) *httptest.Server {
+	t.Helper()
+	server := httptest.NewUnstartedServer(d)
+	server.Config.ReadHeaderTimeout, server.Config.ReadTimeout, server.Config.WriteTimeout = 5*time.Second, 30*time.Second, time.Minute
+	server.Start()
+	t.Cleanup(server.Close)
+	return server
+}
+
+// local is the access of a proxy on this machine.
+func local(t *testing.T) func(*dashboard.Config) {
+	return func(c *dashboard.Config) {
+		c.Access = behindProxy(t)
+		proxies, err := dashboard.ParseProxies([]string{"127.0.0.1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Access.TrustedProxies = proxies
+	}
+}
+
+// sockets sends the same bytes on so many connections and reads nothing.
+func sockets(t *testing.T, server *httptest.Server, n int, bytes string) []net.Conn {
+	t.Helper()
+	list := make([]net.Conn, n)
+	for i := range list {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if err := c.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, bytes); err != nil {
+			t.Fatal(err)
+		}
+		list[i] = c
+	}
+	return list
+}
+
+// request is a request by hand; headers come in lines.
+func byHand(line, body string, headers ...string) string {
+	return line + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + strings.Join(append(headers, "", ""), "\r\n") + body
+}
+
+func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
+	s := crowd(1000)
+	d, _ := operated(t, s, local(t))
+	form := []string{"Content-Type: application/x-www-form-urlencoded", "Content-Length: 999"}
+	large := byHand("GET /api/v1/locks?limit=1000", "", "X-Forwarded-User: viewer")
+	for name, bytes := range map[string]string{
+		"a form without a name":             byHand("POST /unlock?name=x", "reason=", form...),
+		"a form of somebody who may not":    byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: viewer")...),
+		"a form of somebody who may":        byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: chief")...),
+		"JSON without a name":               byHand("POST /api/v1/lock/force-unlock", "{", "Content-Type: application/json", "Content-Length: 999"),
+		"a body where none belongs":         byHand("GET /help", "x", "Content-Length: 999"),
+		"a body in pieces":                  byHand("GET /", "5\r\nx", "Transfer-Encoding: chunked", "X-Forwarded-User: viewer"),
+		"a body to a page that takes none":  byHand("POST /lock", "x", "Content-Length: 999"),
+		"large answers that nobody reads":   large + large + large,
+		"a large table that nobody reads":   strings.Repeat(byHand("GET /locks.csv", "", "X-Forwarded-User: viewer"), 5),
+		"many pages that nobody reads":      strings.Repeat(byHand("GET /help", ""), 60),
+		"a form from another site, unended": byHand("POST /unlock?name=x", "reason=", append(form, "Sec-Fetch-Site: cross-site")...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := served(t, d)
+			sockets(t, server, 300, bytes)
+			for try := range 20 {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("X-Forwarded-User", "viewer")
+				resp, err := http.DefaultClient.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					t.Fatalf("try %d: the page answers %d", try, resp.StatusCode)
+				}
+			}
+		})
+	}
+}
+
+func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
+	s := busy()
+	d, _ := operated(t, s, local(t))
+	server := served(t, d)
+	form := []string{"Content-Type: application/x-www-form-urlencoded", "Content-Length: 999"}
+	for name, c := range map[string]struct {
+		bytes  string
+		status int
+	}{
+		"without a name":         {byHand("POST /unlock?name=x", "reason=", form...), http.StatusUnauthorized},
+		"without the permission": {byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: viewer")...), http.StatusForbidden},
+		"as something else":      {byHand("POST /unlock?name=x", "{", "Content-Type: text/plain", "Content-Length: 999", "X-Forwarded-User: chief"), http.StatusUnsupportedMediaType},
+		"announced as too large": {byHand("POST /unlock?name=x", "", form[0], "Content-Length: 99999", "X-Forwarded-User: chief"), http.StatusRequestEntityTooLarge},
+		"who may, but is silent": {byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: chief")...), http.StatusRequestTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			resp, err := http.ReadResponse(bufio.NewReader(sockets(t, server, 1, c.bytes)[0]), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != c.status || !resp.Close {
+				t.Errorf("the answer is %d, want %d, and the connection ends is %t", resp.StatusCode, c.status, resp.Close)
+			}
+		})
+	}
+}
+
+func TestRefusedTriesDoNotFillTheLog(t *testing.T) {
+	s := busy()
+	d, _ := operated(t, s)
+	for range 300 {
+		post(d, "", unlockLink(s, stuck), s.wanted(stuck))
+		post(d, "viewer", unlockLink(s, stuck), s.wanted(stuck))
+		post(d, "", "/api/v1/lock/force-unlock", nil)
+		get(d, "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors")
+	}
+	if lines := strings.Count(s.log.String(), "\n"); lines > 30 {
+		t.Errorf("1200 refused requests wrote %d lines", lines)
+	}
+	for _, who := range []string{`"actor":""`, `"actor":"viewer"`} {
+		if !strings.Contains(s.log.String(), who) {
+			t.Errorf("the log does not tell of %s", who)
+		}
+	}
+	wantForced(t, d, 0, 0, 900, 0)
+	s.log.Reset()
+	s.now = s.now.Add(time.Minute)
+	post(d, "", unlockLink(s, stuck), s.wanted(stuck))
+	for _, part := range []string{`"result":"denied"`, `"left_out":`} {
+		if !strings.Contains(s.log.String(), part) {
+			t.Errorf("a minute later the log has no %s: %s", part, &s.log)
+		}
+	}
+}
+
+// pieces is a client's end that notes the largest piece it was sent.
+type pieces struct {
+	*httptest.ResponseRecorder
+	largest int
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.largest = max(p.largest, len(b))
+	return p.ResponseRecorder.Write(b)
+}
+
+func TestATableIsSentInPieces(t *testing.T) {
+	s := crowd(120_000)
+	d := s.dashboard(t)
+	for _, encoding := range []string{"", "gzip"} {
+		p := &pieces{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequest(http.MethodGet, "/locks.csv", nil)
+		r.Header.Set("Accept-Encoding", encoding)
+		d.ServeHTTP(p, r)
+		if p.Code != http.StatusOK || p.largest > 64<<10 || p.Header().Get("Content-Encoding") != encoding {
+			t.Errorf("%q: the answer is %d %q, its largest piece has %d bytes", encoding, p.Code, p.Header().Get("Content-Encoding"), p.largest)
+		}
+		if lines := strings.Count(p.Body.String(), "\n"); encoding == "" && lines != len(s.locks)+1 {
+			t.Errorf("the table has %d lines of %d", lines, len(s.locks)+1)
+		}
+	}
+	if w := ask(d, http.MethodHead, "/locks.csv"); w.Code != http.StatusOK || w.Body.Len() != 0 {
+		t.Errorf("HEAD is answered with %d and %d bytes", w.Code, w.Body.Len())
+	}
+}
+
+func TestATableThatCouldNotBeSentWholeDoesNotPassForWhole(t *testing.T) {
+	server := served(t, crowd(50_000).dashboard(t))
+	for _, c := range sockets(t, server, 1, byHand("GET /locks.csv", "", "X-Forwarded-User: viewer")) {
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.ContentLength >= 0 || fmt.Sprint(resp.TransferEncoding) != "[chunked]" {
+			t.Errorf("the answer has %d bytes in %v", resp.ContentLength, resp.TransferEncoding)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
+	var links []dashboard.Link
+	for _, text := range []string{"a=https://logs.example/team/{name}/log", "b=https://logs.example/{name}", "c=https://logs.example/x/{owner}{host}/y?q={name}", "d=https://logs.example/x/.{host}#{name}",
+		"safe=https://logs.example/log?q={name}#{name}"} {
+		link, err := dashboard.ParseLink(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		links = append(links, link)
+	}
+	for _, c := range []struct{ name, owner, host string }{{"..", ".", "."}, {".", ".", "."}, {"..", "..", ""}, {"%2e%2e", "%2E", "."}, {"../x", "a", "b"}} {
+		s := newScene()
+		s.add(hold{name: c.name, owner: c.owner, host: c.host, held: time.Minute, alert: time.Hour, unlock: time.Hour})
+		d := s.dashboard(t, func(config *dashboard.Config) { config.Links = links })
+		safe := false
+		for _, href := range attributes(ok(t, d, "/lock?name="+url.QueryEscape(c.name)), "href") {
+			if !strings.HasPrefix(href, "https:") {
+				continue
+			}
+			path, _, _ := strings.Cut(strings.TrimPrefix(href, "https://logs.example/"), "?")
+			path, _, _ = strings.Cut(path, "#")
+			for segment := range strings.SplitSeq(strings.ReplaceAll(strings.ToLower(path), "%2e", "."), "/") { // as browsers read it
+				if segment == "." || segment == ".." {
+					t.Errorf("%q: the link %s climbs", c, href)
+				}
+			}
+			safe = safe || strings.HasPrefix(href, "https://logs.example/log?q=")
+		}
+		if !safe {
+			t.Errorf("%q: the link that names the lock in its query is gone", c)
+		}
+	}
+	for _, bad := range []string{"logs=https://a/b/../{name}", "logs=https://a/./{name}", "logs=https://a/%2e%2E/{name}"} {
+		if _, err := dashboard.ParseLink(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
+	s := busy()
+	d, done := operated(t, s)
+	other := s.wanted(stuck)
+	other.Set("token", "7") // of another hold
+	for i := range 3 {
+		for range 10 {
+			if w := post(d, fmt.Sprint("u", i), unlockLink(s, stuck), other, "X-Forwarded-Groups", "on-call"); w.Code != http.StatusConflict {
+				t.Fatalf("the answer is %d", w.Code)
+			}
+		}
+		if w := post(d, fmt.Sprint("u", i), unlockLink(s, stuck), other, "X-Forwarded-Groups", "on-call"); w.Code != http.StatusTooManyRequests {
+			t.Errorf("the eleventh try of one person is answered with %d", w.Code)
+		}
+	}
+	if w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck)); w.Code != http.StatusSeeOther || len(*done) != 1 {
+		t.Errorf("a fourth person is answered with %d", w.Code)
+	}
+}
+
+func TestTheConfirmationIsNeverFramed(t *testing.T) {
+	s := busy()
+	d, _ := operated(t, s, func(c *dashboard.Config) { c.FrameAncestors = []string{"https://portal.example"} })
+	link, wrong := unlockLink(s, stuck), s.wanted(stuck)
+	wrong.Set("typed", "wrong")
+	for name, h := range map[string]http.Header{
+		"the page":                get(d, link, "X-Forwarded-User", "chief").Header(),
+		"the page, once more":     post(d, "chief", link, wrong).Header(),
+		"to somebody who may not": get(d, link, "X-Forwarded-User", "viewer").Header(),
+	} {
+		if !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("X-Frame-Options") != "DENY" {
+			t.Errorf("%s: another page may show it in a frame: %v", name, h)
+		}
+	}
+	lock := get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief")
+	if !strings.Contains(lock.Header().Get("Content-Security-Policy"), "frame-ancestors https://portal.example") {
+		t.Errorf("the page of the lock has %v", lock.Header())
+	}
+	if !strings.Contains(lock.Body.String(), `" target="_top">Force unlock…`) {
+		t.Error("in a frame the link to the confirmation leads nowhere")
+	}
+}
+
+func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
+	for _, bad := range []string{"0.0.0.0/1,128.0.0.0/1", "0.0.0.0/0", "::/0", "::/1,8000::/1", "64.0.0.0/2", "2000::/3", "10.0.0.0/7", "::ffff:0.0.0.0/97"} {
+		config := newScene().config()
+		proxies, err := dashboard.ParseProxies(strings.Split(bad, ","))
+		if err == nil {
+			config.Access = dashboard.Access{Source: dashboard.SourceHeader, Header: "X-User", TrustedProxies: proxies}
+			_, err = dashboard.New(config)
+		}
+		if err == nil || !strings.Contains(err.Error(), "lets anybody be anybody") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	for _, good := range []string{"10.0.0.0/8", "fc00::/7", "::1", "192.0.2.1", "::ffff:10.1.0.0/112"} {
+		config := newScene().config()
+		proxies, err := dashboard.ParseProxies([]string{good})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Access = dashboard.Access{Source: dashboard.SourceHeader, Header: "X-User", TrustedProxies: proxies}
+		if _, err = dashboard.New(config); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	proxies, err := dashboard.ParseProxies([]string{"::ffff:192.0.2.0/120"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := busy().dashboard(t, func(c *dashboard.Config) {
+		c.Access = behindProxy(t)
+		c.Access.TrustedProxies = proxies
+	})
+	if w := get(d, "/", "X-Forwarded-User", "viewer"); w.Code != http.StatusOK {
+		t.Errorf("a network of IPv4 addresses that is written as IPv6 is not the same: %d", w.Code)
+	}
+}
+
+func TestFlagsThatHelpAnAttackerAreForTheAuditor(t *testing.T) {
+	s := busy()
+	s.settings = []dashboard.Setting{{Name: "web.environment", Value: "prod-eu", Public: true}, {Name: "web.trusted-proxies", Value: "10.1.2.0/24"}}
+	d := s.dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
+	for who, sees := range map[string]bool{"viewer": false, "unlocker": false, "auditor": true} {
+		page := words(get(d, "/status", "X-Forwarded-User", who).Body.String())
+		if strings.Contains(page, "10.1.2.0") != sees || !strings.Contains(page, "web.environment prod-eu") {
+			t.Errorf("%s sees %s", who, page)
+		}
+	}
+	if page := words(ok(t, s.dashboard(t), "/status")); strings.Contains(page, "10.1.2.0") {
+		t.Errorf("somebody without a name sees %s", page)
+	}
+}
+
+func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
+	s := busy()
+	named := s.dashboard(t, func(c *dashboard.Config) {
+		c.ExternalURL, c.Hosts = "https://locks.example:8443/", []string{"mutexdash.locks.svc", "Ops-1"}
+	})
+	bare := s.dashboard(t, func(c *dashboard.Config) { c.Hosts = nil })
+	for host, c := range map[string]struct{ named, bare int }{
+		"locks.example": {200, 421}, "locks.example:8443": {200, 421}, "LOCKS.example.:9": {200, 421}, "mutexdash.locks.svc": {200, 421}, "ops-1:8080": {200, 421},
+		"127.0.0.1": {200, 200}, "127.0.0.1:8080": {200, 200}, "[::1]:8080": {200, 200}, "[::1]": {200, 200}, "192.0.2.7:80": {200, 200}, "[fe80::1%25eth0]:80": {200, 200},
+		"localhost": {200, 200}, "localhost:8080": {200, 200}, "LocalHost": {200, 200}, "": {200, 200},
+		"rebound.evil.example": {421, 421}, "rebound.evil.example:8080": {421, 421}, "locks.example.evil.example": {421, 421}, "evil-locks.example": {421, 421},
+		"127.0.0.1.evil.example": {421, 421}, "localhost.evil.example": {421, 421}, "1.2.3.4.5": {421, 421}, "0x7f000001": {421, 421}, "a@localhost": {421, 421}, "evil.example:80:80": {421, 421},
+	} {
+		for _, path := range []string{"/", "/api/v1/locks", "/lock/backtrace?name=" + stuck, "/help", "/nothing"} {
+			for d, want := range map[*dashboard.Dashboard]int{named: c.named, bare: c.bare} {
+				w := askHost(d, host, path)
+				if refused := w.Code == http.StatusMisdirectedRequest; refused != (want == http.StatusMisdirectedRequest) {
+					t.Errorf("%q, %s: the answer is %d, want %d", host, path, w.Code, want)
+				}
+				if body := w.Body.String(); w.Code == http.StatusMisdirectedRequest && (!strings.Contains(body, "--web.external-url") || !strings.Contains(body, "--web.allowed-hosts") || strings.Contains(body, "918273")) {
+					t.Errorf("%q, %s: the answer is %s", host, path, body)
+				}
+			}
+		}
+	}
+	for _, bad := range []string{"*", "*.example", "https://a", "a/b", "a b", "", "a:80"} {
+		config := newScene().config()
+		config.Hosts = []string{bad}
+		if _, err := dashboard.New(config); err == nil || !strings.Contains(err.Error(), "name of a host") {
+			t.Errorf("the host %q: %v", bad, err)
+		}
+	}
+}
+
+func TestRateGivesBackWhatDidNothing(t *testing.T) {
+	s := busy()
+	changed := true
+	d, done := operated(t, s, func(c *dashboard.Config) {
+		force := c.ForceUnlock
+		c.ForceUnlock = func(ctx context.Context, r metadata.Removal, a metadata.Action) error {
+			if changed {
+				return metadata.ErrChanged
+			}
+			return force(ctx, r, a)
+		}
+	})
+	for i := range 40 {
+		post(d, fmt.Sprint("u", i), unlockLink(s, stuck), s.wanted(stuck), "X-Forwarded-Groups", "on-call")
+	}
+	changed = false
+	if w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck)); w.Code != http.StatusSeeOther || len(*done) != 1 {
+		t.Errorf("after forty that did nothing the answer is %d", w.Code)
+	}
+}

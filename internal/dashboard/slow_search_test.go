@@ -1,0 +1,153 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard"
+)
+
+func TestARegularExpressionIsLimitedByWhatItCompilesTo(t *testing.T) {
+	d := busy().dashboard(t)
+	for _, pattern := range []string{`(.?){999}z$`, `(?:.?){200}`, `[a-z]{400}`, `((a{10}){10}){9}`} {
+		q := url.QueryEscape("name:/" + pattern + "/")
+		wantWords(t, ok(t, d, "/?q="+q), "the regular expression is too costly")
+		if w := get(d, "/api/v1/locks?q="+q); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "too costly") {
+			t.Errorf("the API answers %s with %d %s", pattern, w.Code, w.Body)
+		}
+	}
+	uuids := `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`
+	for _, pattern := range []string{uuids, `(?i)^(billing|drm)/.*-[0-9]{1,9}$`} {
+		if w := get(d, "/api/v1/locks?q="+url.QueryEscape("name:/"+pattern+"/")); w.Code != http.StatusOK {
+			t.Errorf("the API answers %s with %d %s", pattern, w.Code, w.Body)
+		}
+	}
+}
+
+// longNames is a scene in which a costly expression takes far longer than anybody waits.
+func longNames() *scene {
+	s := crowd(40_000)
+	for i, r := range s.locks {
+		r.Name = fmt.Sprintf("%06d/", i) + strings.Repeat("billing/invoice-", 15)
+	}
+	return s
+}
+
+// costly is below the limit of a regular expression, but not by much; n makes it a new one.
+func costly(n int) string { return "/?q=" + url.QueryEscape(fmt.Sprintf("name:/(?:.?){140}%d$/", n)) }
+
+func TestASearchEndsWithItsReader(t *testing.T) {
+	d := longNames().dashboard(t)
+	ok(t, d, "/")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, costly(1), nil))
+	if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "took too long") {
+		t.Errorf("the search went on after its reader had left: %d %.200s", w.Code, words(w.Body.String()))
+	}
+	ok(t, d, "/?q=billing")
+}
+
+func TestASearchThatTakesTooLongIsStopped(t *testing.T) {
+	d := longNames().dashboard(t)
+	ok(t, d, "/")
+	begin := time.Now()
+	var readers sync.WaitGroup
+	for range 3 { // they share one search
+		readers.Go(func() {
+			if w := get(d, costly(2)); w.Code != http.StatusServiceUnavailable || !strings.Contains(words(w.Body.String()), "The search took too long") {
+				t.Errorf("the answer is %d %s", w.Code, words(w.Body.String()))
+			}
+		})
+	}
+	readers.Wait()
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("the search took %v", took)
+	}
+	ok(t, d, "/")
+}
+
+func TestWhoSharesTheSearchOfAReaderThatLeftGetsAnAnswer(t *testing.T) {
+	d := crowd(50_000).dashboard(t)
+	ok(t, d, "/")
+	for n := range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		search := fmt.Sprintf("/?q=name:/(tenant|x).*%d$/", n)
+		var readers sync.WaitGroup
+		readers.Go(func() {
+			d.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, search, nil))
+		})
+		readers.Go(func() { ok(t, d, search) })
+		cancel()
+		readers.Wait()
+	}
+}
+
+func TestGlobsFindWhatTheySay(t *testing.T) {
+	s := newScene()
+	for _, name := range []string{"a", "ab", "abc", "billing/42", "Billing/7", "x*y", "line\nbreak", "\xff\xfe", "[a]", "aXbXc"} {
+		s.add(hold{name: name, held: time.Minute, alert: time.Hour, unlock: time.Hour})
+	}
+	d := s.dashboard(t)
+	for glob, want := range map[string]int{
+		"*": 10, "a*": 4, "*b": 1, "a*b": 1, "a*b*c": 2, "billing/*": 2, "*/4*,*/7*": 2, "*break": 1, "[*]": 1, "a**c": 2, "*a*b*c*d*": 0, "ab*b": 0, "aa*": 0,
+	} {
+		if found := names(t, d, "/api/v1/locks?fields=name&q="+url.QueryEscape("name:"+glob)); len(found) != want {
+			t.Errorf("%s finds %q, want %d", glob, found, want)
+		}
+	}
+}
+
+func TestAnotherSiteMayOnlyLeadHere(t *testing.T) {
+	s := busy()
+	framed := func(c *dashboard.Config) { c.FrameAncestors = []string{"https://portal.example"} }
+	plain, inFrames := s.dashboard(t), s.dashboard(t, framed)
+	for name, c := range map[string]struct {
+		dashboard        *dashboard.Dashboard
+		site, mode, dest string
+		status           int
+	}{
+		"typed or bookmarked":              {plain, "none", "navigate", "document", 200},
+		"a link of our own":                {plain, "same-origin", "navigate", "document", 200},
+		"our own script":                   {plain, "same-origin", "cors", "empty", 200},
+		"a program":                        {plain, "", "", "", 200},
+		"a link from a chat":               {plain, "cross-site", "navigate", "document", 200},
+		"an image elsewhere":               {plain, "cross-site", "no-cors", "image", 403},
+		"a script elsewhere":               {plain, "cross-site", "cors", "empty", 403},
+		"a script of a sibling":            {plain, "same-site", "no-cors", "script", 403},
+		"a frame elsewhere":                {plain, "cross-site", "navigate", "iframe", 403},
+		"a frame where frames are allowed": {inFrames, "cross-site", "navigate", "iframe", 200},
+		"an object where they are":         {inFrames, "cross-site", "navigate", "object", 403},
+		"an image where they are":          {inFrames, "cross-site", "no-cors", "image", 403},
+	} {
+		for _, path := range []string{"/", "/?q=name:/x/", "/lock?name=" + stuck, "/api/v1/locks", "/locks.csv"} {
+			if w := get(c.dashboard, path, "Sec-Fetch-Site", c.site, "Sec-Fetch-Mode", c.mode, "Sec-Fetch-Dest", c.dest); w.Code != c.status {
+				t.Errorf("%s: GET %s answers %d, want %d", name, path, w.Code, c.status)
+			}
+		}
+	}
+}
+
+func TestPagesOfThePastEndWithTheirReader(t *testing.T) {
+	s := lived(t)
+	d := s.dashboard(t, withAudit)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, path := range []string{"/history?q=name:/x/", "/audit?q=name:/x/", "/waiting?q=name:/x/", "/api/v1/history?q=name:/x/", "/api/v1/audit?q=name:/x/"} {
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+		r.SetBasicAuth("ann", "x")
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		if w.Code != http.StatusServiceUnavailable {
+			t.Errorf("GET %s is answered with %d though its reader has left", path, w.Code)
+		}
+	}
+}
