@@ -47,7 +47,7 @@ func (v *View) adopt(b *builder, t *touched) (gone []*metadata.Record, differed 
 	}
 	steps, differed := v.adoptLocks(b, t)
 	for _, s := range steps {
-		v.stamp(&s)
+		v.stamp(&s, false)
 		if r := s.ended(); r != nil {
 			gone = append(gone, r)
 		}

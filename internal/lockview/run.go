@@ -87,7 +87,7 @@ func (v *View) apply(revision int64, events []metadata.Event) {
 	v.sync()
 	steps, endings := v.pic.apply(events, time.Now(), v.touch)
 	for i := range steps {
-		v.stamp(&steps[i])
+		v.stamp(&steps[i], true)
 	}
 	for _, e := range events {
 		if e.Deleted {

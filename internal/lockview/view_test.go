@@ -137,6 +137,52 @@ func TestSeenStamps(t *testing.T) {
 	})
 }
 
+func TestWhatTheWatchToldIsStampedAsArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "listed", uuid(1))...)
+		v := run(t, w.source(), lockview.Options{})
+		seen := func(lock string) metadata.Seen { synctest.Wait(); return v.Lock(lock).Seen }
+		alive := func(lock string, at int) {
+			w.do(put(layout.Field(lock, metadata.FieldAlive), fmt.Sprint(1553682600+at)))
+		}
+		arrived := func(lock string, at, followed time.Duration) {
+			t.Helper()
+			if s := seen(lock); s.Arrived != at || s.Followed != followed {
+				t.Errorf("%s arrived at %v, followed since %v, want %v and %v", lock, s.Arrived, s.Followed, at, followed)
+			}
+		}
+		arrived("listed", 0, 0)
+		time.Sleep(time.Minute)
+		w.do(lock(t, "watched", uuid(2))...)
+		alive("listed", 1)
+		arrived("watched", time.Minute, 0)
+		arrived("listed", time.Minute, 0)
+
+		time.Sleep(time.Minute)
+		w.do(put(layout.Field("watched", "note"), "nothing of the holder's clock"))
+		w.do(put(layout.Field("watched", metadata.FieldAutoUnlockAt), "1653682600"))
+		arrived("watched", time.Minute, 0)
+
+		w.setDeaf(true)
+		alive("listed", 2)
+		w.cut()
+		time.Sleep(10 * time.Second)
+		w.setDeaf(false)
+		arrived("watched", time.Minute, 0)
+		arrived("listed", 0, 0)
+		alive("listed", 3)
+		if s := seen("listed"); s.Arrived != v.Clock() || s.Followed <= 2*time.Minute || s.Followed > s.Arrived {
+			t.Errorf("after a break: %+v at %v", s, v.Clock())
+		}
+		w.do(removeAll(layout.Record("watched")))
+		w.do(lock(t, "watched", uuid(3))...)
+		if s := seen("watched"); s.Arrived != v.Clock() {
+			t.Errorf("a hold after another: %+v at %v", s, v.Clock())
+		}
+	})
+}
+
 func TestQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
