@@ -128,6 +128,7 @@ func (s *step) name() string {
 
 func (v *View) adoptQueues(listed queues, t *touched) {
 	v.queues = nil
+	listed.since(v.pic.queues)
 	for lock := range t.queues {
 		delete(listed, lock)
 		if q := v.pic.queues[lock]; q != nil {

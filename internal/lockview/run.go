@@ -85,7 +85,7 @@ func (v *View) apply(revision int64, events []metadata.Event) {
 	v.mu.Lock()
 	v.hear(revision)
 	v.sync()
-	steps, endings := v.pic.apply(events, time.Now(), v.touch)
+	steps, endings := v.pic.apply(events, time.Now(), v.Clock(), v.touch)
 	for i := range steps {
 		v.stamp(&steps[i], true)
 	}

@@ -183,6 +183,35 @@ func TestWhatTheWatchToldIsStampedAsArrived(t *testing.T) {
 	})
 }
 
+func TestSinceWhenATicketIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		ticket := func(since string) op { return put(layout.Ticket("a", "t"), `{"uuid":"t","since":"`+since+`"}`) }
+		seen := func(v *lockview.View, want time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if of := v.Waiters("a"); len(of) != 1 || of[0].Seen != want {
+				t.Errorf("%+v, want one that was seen at %v", of, want)
+			}
+		}
+		w.do(ticket("1553682600"))
+		v := run(t, w.source(), lockview.Options{})
+		seen(v, 0)
+		time.Sleep(time.Minute)
+		w.do(ticket("1553682600"))
+		seen(v, 0)
+		w.do(ticket("1553682601"))
+		seen(v, time.Minute)
+		time.Sleep(time.Minute)
+		w.cut()
+		time.Sleep(10 * time.Second)
+		seen(v, time.Minute)
+		w.do(remove(layout.Ticket("a", "t")))
+		w.do(ticket("1553682601"))
+		seen(v, v.Clock())
+	})
+}
+
 func TestQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
