@@ -46,8 +46,9 @@ func (v *View) adopt(b *builder, t *touched) (gone []*metadata.Record, differed 
 		t = newTouched()
 	}
 	steps, differed := v.adoptLocks(b, t)
+	now := v.Clock()
 	for _, s := range steps {
-		v.stamp(&s, false)
+		v.stamp(&s, now, false)
 		if r := s.ended(); r != nil {
 			gone = append(gone, r)
 		}

@@ -7,8 +7,8 @@ import (
 )
 
 // stamp dates the record and counts what is wrong with it. Nobody has seen the record yet. Live tells that the watch told of the step;
-// else a list did. The caller holds mu.
-func (v *View) stamp(s *step, live bool) {
+// else a list did. What was told together gets the same time now. The caller holds mu.
+func (v *View) stamp(s *step, now time.Duration, live bool) {
 	v.stats.count(s.before.rec, s.after.rec)
 	if s.before.rec != nil || s.after.rec != nil {
 		v.locks = nil
@@ -16,7 +16,6 @@ func (v *View) stamp(s *step, live bool) {
 	if s.after.rec == nil {
 		return
 	}
-	now := v.Clock()
 	seen := &s.after.rec.Seen
 	*seen = metadata.Seen{First: now, Changed: now}
 	if live {

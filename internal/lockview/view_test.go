@@ -212,6 +212,23 @@ func TestSinceWhenATicketIsWatched(t *testing.T) {
 	})
 }
 
+// The times decide about the order of removals, in which what was read together is alike.
+func TestAListStampsAllLocksAlike(t *testing.T) {
+	w := newWorld()
+	for i := range 1000 {
+		w.do(lock(t, fmt.Sprint("lock-", i), uuid(i))...)
+	}
+	v := run(t, w.source(), lockview.Options{})
+	for changed := v.Changed(); len(v.Locks()) < 1000; changed = v.Changed() {
+		<-changed
+	}
+	for _, r := range v.Locks() {
+		if r.Seen != v.Locks()[0].Seen {
+			t.Fatalf("%s: %+v, the first one %+v", r.Name, r.Seen, v.Locks()[0].Seen)
+		}
+	}
+}
+
 func TestQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -76,7 +76,7 @@ func TestAWaiterWhoseClockIsBehindKeepsItsPlace(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStore()
-				start, began := time.Now(), time.Duration(0)
+				start := time.Now()
 				var queues map[string][]metadata.Waiter
 				var removed []time.Duration
 				n := s.join(t, func(_ *node, c *sweeper.Config) {
@@ -88,7 +88,7 @@ func TestAWaiterWhoseClockIsBehindKeepsItsPlace(t *testing.T) {
 					}
 				})
 				s.wait(c.queued)
-				began = n.clock()
+				began := n.clock()
 				queues = map[string][]metadata.Waiter{"a": {{Lock: "a", ID: "t", Place: 1, Seen: began, Ticket: waits(time.Now().Add(-c.behind), 5*time.Minute)}}}
 				s.wait(time.Hour)
 				if len(removed) != 1 || removed[0] < c.beyond || removed[0] > c.beyond+6*time.Second {
