@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -36,8 +38,8 @@ func (r *Readiness) Drain() {
 	r.draining = true
 }
 
-// Check says why the program is not ready, all reasons together.
-func (r *Readiness) Check() error {
+// Check says why the program is not ready, all reasons together but those of the excluded conditions.
+func (r *Readiness) Check(excluded ...string) error {
 	r.mu.Lock()
 	checks, draining := r.checks, r.draining
 	r.mu.Unlock()
@@ -46,6 +48,9 @@ func (r *Readiness) Check() error {
 	}
 	var problems []error
 	for _, c := range checks {
+		if slices.Contains(excluded, c.name) {
+			continue
+		}
 		if err := c.ask(); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", c.name, err))
 		}
@@ -53,9 +58,29 @@ func (r *Readiness) Check() error {
 	return errors.Join(problems...)
 }
 
-// ServeHTTP answers a probe with 200 or 503.
-func (r *Readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	if err := r.Check(); err != nil {
+// unknown is the first of the names that is no condition, and what there is; empty when there is none.
+func (r *Readiness) unknown(names []string) (name string, known []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.checks {
+		known = append(known, c.name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return name, known
+		}
+	}
+	return "", known
+}
+
+// ServeHTTP answers a probe with 200 or 503. Conditions that it names in the parameter exclude, repeatable, do not count.
+func (r *Readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	excluded := request.URL.Query()["exclude"]
+	if name, known := r.unknown(excluded); name != "" {
+		answer(w, http.StatusBadRequest, fmt.Sprintf("exclude=%q is no condition: there are %s", name, strings.Join(known, ", ")))
+		return
+	}
+	if err := r.Check(excluded...); err != nil {
 		answer(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
 		return
 	}
