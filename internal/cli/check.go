@@ -44,7 +44,7 @@ func newCheck(a *app) *cobra.Command {
 
   0 OK        all locks are held in time, and an unlocker watches over them
   1 WARNING   a lock is expired, or alerting or malformed (--warn-alerting), too many wait (--warn-waiting), no unlocker that may remove
-              locks is able to at the moment, or the clock of an unlocker differs from the one here
+              locks is able to at the moment, or the clock of an unlocker or a holder differs from the one here
   2 CRITICAL  a lock is expired and still there after --expired-after, too many alert or wait (--crit-alerting, --crit-waiting), or no
               unlocker runs: the record that each of them writes every second is gone 15 seconds after its end
   3 UNKNOWN   etcd can not be asked, did not answer within --timeout, or an argument is wrong
@@ -156,6 +156,7 @@ type health struct {
 	waiters   int
 	unlockers int
 	facts     []string                     // what is wrong beside single locks
+	clocks    []string                     // sentences about holders whose clock is off
 	ill       map[staleness.State][]string // sentences about locks that need a person
 }
 
@@ -231,8 +232,13 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 		if !o.globs.match(r.Name) {
 			continue
 		}
-		state := judge(r, now).State
+		verdict := judge(r, now)
+		state := verdict.State
 		h.counts[state]++
+		if clock := clockWords(verdict); clock != "" {
+			h.is(pluginWarning)
+			h.clocks = append(h.clocks, fmt.Sprintf("the clock of %s, who holds %s, is %s", who(r), visible(r.Name), clock))
+		}
 		if state == staleness.Expired {
 			h.is(pluginWarning)
 			if now.Sub(r.AutoUnlockAt) > o.expiredAfter {
@@ -264,7 +270,7 @@ func describe(r *metadata.Record, state staleness.State, now time.Time) string {
 
 // sentence is what the person reads who was called.
 func (h *health) sentence() string {
-	facts := h.facts
+	facts := slices.Concat(h.facts, h.clocks[:min(named, len(h.clocks))])
 	ill := slices.Concat(h.ill[staleness.Expired], h.ill[staleness.Malformed], h.ill[staleness.Alerting])
 	if len(ill) == 0 {
 		facts = append(facts, count(h.counts[staleness.Held], "lock")+" held in time")

@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"time"
+
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // none stands in a table for what is not known.
@@ -51,6 +53,15 @@ func relative(t, now time.Time) string {
 		return "in " + countdown(t.Sub(now))
 	}
 	return span(now.Sub(t)) + " ago"
+}
+
+// clockWords says that the holder's clock is ahead of the one here; empty when that is not known. That it is behind does not show in
+// records that are read once.
+func clockWords(v staleness.Verdict) string {
+	if v.ClockOff <= 0 {
+		return ""
+	}
+	return span(v.ClockOff) + " ahead"
 }
 
 // instant writes t in full, with its distance.

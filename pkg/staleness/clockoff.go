@@ -28,11 +28,12 @@ func clockOff(r *metadata.Record, p Policy, now Moment) time.Duration {
 		return 0
 	}
 	ahead := max(-math.MaxInt64, written.Sub(now.Wall.Add(seen-now.Mono)))
+	told := ahead.Round(100 * time.Millisecond) // the same at every look, though two clocks are never read at once
 	switch behind := -ahead; {
 	case ahead > p.HolderTolerance():
-		return ahead
+		return told
 	case live && behind > p.HolderTolerance() && (seen-behind >= r.Seen.Followed || behind >= r.AutoUnlockAt.Sub(written)):
-		return ahead
+		return told
 	}
 	return 0
 }
