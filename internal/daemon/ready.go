@@ -58,26 +58,22 @@ func (r *Readiness) Check(excluded ...string) error {
 	return errors.Join(problems...)
 }
 
-// unknown is the first of the names that is no condition, and what there is; empty when there is none.
-func (r *Readiness) unknown(names []string) (name string, known []string) {
+// names are those of the conditions.
+func (r *Readiness) names() (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.checks {
-		known = append(known, c.name)
+		names = append(names, c.name)
 	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return name, known
-		}
-	}
-	return "", known
+	return names
 }
 
 // ServeHTTP answers a probe with 200 or 503. Conditions that it names in the parameter exclude, repeatable, do not count.
 func (r *Readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	excluded := request.URL.Query()["exclude"]
-	if name, known := r.unknown(excluded); name != "" {
-		answer(w, http.StatusBadRequest, fmt.Sprintf("exclude=%q is no condition: there are %s", name, strings.Join(known, ", ")))
+	known := r.names()
+	if slices.ContainsFunc(excluded, func(name string) bool { return !slices.Contains(known, name) }) {
+		answer(w, http.StatusBadRequest, "exclude names no condition: there are "+strings.Join(known, ", "))
 		return
 	}
 	if err := r.Check(excluded...); err != nil {
