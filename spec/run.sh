@@ -93,8 +93,13 @@ passes grace safety -DPROMPT
 passes grace safety -DSK=3
 passes grace safety -DSK=3 -DPROMPT
 passes grace safety -DH=3 -DTTL=6 -DRB=3
-for mutant in NO_OUTAGE_GRACE NO_RESTART_GRACE READ_PROBE SHORT_GRACE NO_CLOCK_CHECK JUMP_IS_A_GAP; do breaks grace safety -D$mutant; done
-breaks grace safety -DNO_SKEW -DSK=3
+for mutant in NO_OUTAGE_GRACE NO_RESTART_GRACE READ_PROBE SHORT_GRACE NO_ARRIVAL; do breaks grace safety -D$mutant; done
+# An owner that renews more often than the grace lasts is protected by what is watched arriving, so these need one that does not.
+passes grace safety -DH=3 -DTTL=6
+passes grace safety -DH=3 -DTTL=6 -DPROMPT
+for mutant in NO_CLOCK_CHECK JUMP_IS_A_GAP; do breaks grace safety -DH=3 -DTTL=6 -D$mutant; done
+passes grace safety -DH=3 -DTTL=6 -DSK=4
+breaks grace safety -DH=3 -DTTL=6 -DNO_SKEW -DSK=4
 
 if [ "$full" = full ]; then
 	passes lock safety -DFAULTS=3

@@ -15,6 +15,7 @@ const (
 	lockExpired      = "UnlockerLockExpired"
 	lockAutoUnlocked = "UnlockerLockAutoUnlocked"
 	lockMalformed    = "UnlockerLockMalformed"
+	clockOff         = "UnlockerHolderClockOff"
 	deadlocked       = "UnlockerDeadlock"
 )
 
@@ -49,6 +50,7 @@ type need struct {
 	severity string
 	starts   time.Time
 	record   *metadata.Record
+	off      time.Duration // how far the holder's clock is ahead
 }
 
 // judge calls tell for each alert that a lock needs, and returns when it may need another one if nobody touches it; zero is never.
@@ -56,7 +58,10 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, tell func(need)
 	v := staleness.Judge(r, p.c.Policy, now)
 	next = v.Next
 	about := func(name, severity string, starts time.Time) {
-		tell(need{key{name: name, lock: metadata.NameLabel(r.Name)}, severity, starts, r})
+		tell(need{key{name: name, lock: metadata.NameLabel(r.Name)}, severity, starts, r, v.ClockOff})
+	}
+	if v.ClockOff != 0 { // since it was seen, on a clock that is right
+		about(clockOff, "warning", now.Wall.Add(r.Seen.Changed-now.Mono).Truncate(time.Minute))
 	}
 	switch seen := now.Mono - r.Seen.First; {
 	case v.State == staleness.Malformed && seen < malformedFor:

@@ -51,6 +51,26 @@ func TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver(t *testin
 	})
 }
 
+func TestAHolderWhoseClockIsOffIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.lock("nightly")
+		r.LockedAt = r.LockedAt.Add(24 * time.Hour)
+		r.AlertAt, r.AutoUnlockAt = r.LockedAt.Add(time.Hour), r.LockedAt.Add(2*time.Hour)
+		w.holds(r)
+		defer w.start(w.config())()
+		synctest.Wait()
+		told := w.take()
+		w.wants(told, "warning UnlockerHolderClockOff nightly +4m0s")
+		if text := told[0].Annotations["description"]; !strings.Contains(text, " ahead of the unlocker's.") {
+			t.Error(text)
+		}
+		w.holds()
+		time.Sleep(time.Second)
+		w.wants(w.take(), "warning UnlockerHolderClockOff nightly +0s")
+	})
+}
+
 func checkFirst(t *testing.T, got posted, r *metadata.Record) {
 	t.Helper()
 	if len(got.Labels) != 3 || !got.StartsAt.Equal(r.AlertAt) {

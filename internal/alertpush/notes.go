@@ -47,6 +47,14 @@ func (p *Pusher) write(n need, frame string) alert {
 	case lockExpired:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and was not removed.", text(h.lock)),
 			fmt.Sprintf("The lock %s of %s was to be removed at %s. Something keeps the unlockers from it.", text(h.lock), h.who(), at))
+	case clockOff:
+		side := "ahead of"
+		if n.off < 0 {
+			side = "behind"
+		}
+		a.notes = p.notes(n.name, h, fmt.Sprintf("The clock of the holder of lock %s is off.", text(h.lock)),
+			fmt.Sprintf("The clock of %s, who holds the lock %s, is %v %s the unlocker's. The times that the holder wrote into the record are wrong by as much.",
+				h.who(), text(h.lock), n.off.Abs().Round(time.Second), side))
 	case lockMalformed:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s has no uuid or no readable deadline.", text(h.lock)),
 			fmt.Sprintf("The lock %s belongs to %s. Nobody can tell when it is overdue, and it is not removed, unless the unlockers were given a default.",

@@ -43,8 +43,8 @@ func newCheck(a *app) *cobra.Command {
 		Long: `Look at the locks and at the unlockers once and say in one line how they are, with performance data.
 
   0 OK        all locks are held in time, and an unlocker watches over them
-  1 WARNING   a lock is alerting or malformed (--warn-alerting), too many wait (--warn-waiting), no unlocker that may remove locks is
-              able to at the moment, or the clock of an unlocker differs from the one here
+  1 WARNING   a lock is expired, or alerting or malformed (--warn-alerting), too many wait (--warn-waiting), no unlocker that may remove
+              locks is able to at the moment, or the clock of an unlocker or a holder differs from the one here
   2 CRITICAL  a lock is expired and still there after --expired-after, too many alert or wait (--crit-alerting, --crit-waiting), or no
               unlocker runs: the record that each of them writes every second is gone 15 seconds after its end
   3 UNKNOWN   etcd can not be asked, did not answer within --timeout, or an argument is wrong
@@ -59,8 +59,8 @@ threshold. A PATTERN selects the names of locks: * is any text, also with slashe
 	f := cmd.Flags()
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take to answer everything")
 	f.DurationVar(&o.expiredAfter, "expired-after", 5*time.Minute, "critical when a lock is expired for longer")
-	f.IntVar(&o.warnAlerting, "warn-alerting", 0, "warn when more locks are alerting or malformed")
-	f.IntVar(&o.critAlerting, "crit-alerting", off, "critical when more locks are alerting or malformed")
+	f.IntVar(&o.warnAlerting, "warn-alerting", 0, "warn when more locks are alerting, expired or malformed; one that is expired is a warning in any case")
+	f.IntVar(&o.critAlerting, "crit-alerting", off, "critical when more locks are alerting, expired or malformed")
 	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more wait for locks")
 	f.IntVar(&o.critWaiting, "crit-waiting", off, "critical when more wait for locks")
 	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not look at the unlockers")
@@ -156,6 +156,7 @@ type health struct {
 	waiters   int
 	unlockers int
 	facts     []string                     // what is wrong beside single locks
+	clocks    []string                     // sentences about holders whose clock is off
 	ill       map[staleness.State][]string // sentences about locks that need a person
 }
 
@@ -231,16 +232,24 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 		if !o.globs.match(r.Name) {
 			continue
 		}
-		state := judge(r, now).State
+		verdict := judge(r, now)
+		state := verdict.State
 		h.counts[state]++
-		if state == staleness.Expired && now.Sub(r.AutoUnlockAt) > o.expiredAfter {
-			h.is(pluginCritical)
+		if clock := clockWords(verdict); clock != "" {
+			h.is(pluginWarning)
+			h.clocks = append(h.clocks, fmt.Sprintf("the clock of %s, who holds %s, is %s", who(r), visible(r.Name), clock))
+		}
+		if state == staleness.Expired {
+			h.is(pluginWarning)
+			if now.Sub(r.AutoUnlockAt) > o.expiredAfter {
+				h.is(pluginCritical)
+			}
 		}
 		if state != staleness.Held && len(h.ill[state]) < named {
 			h.ill[state] = append(h.ill[state], describe(r, state, now))
 		}
 	}
-	switch n := h.counts[staleness.Alerting] + h.counts[staleness.Malformed]; {
+	switch n := h.counts[staleness.Alerting] + h.counts[staleness.Expired] + h.counts[staleness.Malformed]; {
 	case beyond(n, o.critAlerting):
 		h.is(pluginCritical)
 	case beyond(n, o.warnAlerting):
@@ -261,7 +270,7 @@ func describe(r *metadata.Record, state staleness.State, now time.Time) string {
 
 // sentence is what the person reads who was called.
 func (h *health) sentence() string {
-	facts := h.facts
+	facts := slices.Concat(h.facts, h.clocks[:min(named, len(h.clocks))])
 	ill := slices.Concat(h.ill[staleness.Expired], h.ill[staleness.Malformed], h.ill[staleness.Alerting])
 	if len(ill) == 0 {
 		facts = append(facts, count(h.counts[staleness.Held], "lock")+" held in time")

@@ -117,14 +117,16 @@ const textColumns = 40
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	t := table{coloured: o.app.coloured()}
-	t.row("STATE", "LOCK", "HELD AS", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING", "PURPOSE")
+	t.row("STATE", "LOCK", "HELD AS", "CLOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING", "PURPOSE")
 	for _, r := range shown {
-		state := judge(r, now).State
-		t.row(string(state), visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
+		verdict := judge(r, now)
+		state := verdict.State
+		t.row(string(state), visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()), orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
 			alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])), shortText(r.Purpose))
 		t.paint(statePaint(state))
 	}
 	t.dropEmpty("HELD AS")
+	t.dropEmpty("CLOCK")
 	if len(shown) > 0 {
 		if err := t.write(o.app.Stdout); err != nil {
 			return err

@@ -29,7 +29,8 @@ const lockShape = `JSON: one object per line. Members are added over time and ne
   waiters                   how many wait for the lock; of a share, for the lock that is shared
   kind                      semaphore, shared or exclusive for a lock that several can hold, null for an ordinary one
   share_of                  the lock of which this is a share: "pool" for "pool#2"; null for a whole lock
-  permits, limit            of a semaphore: how many this holder has, of how many for all`
+  permits, limit            of a semaphore: how many this holder has, of how many for all
+  clock_ahead_seconds       at least so far the holder's clock is ahead of the one here; null when nothing shows that`
 
 // lockJSON is one lock for scripts. Shape and order of the members are a promise.
 type lockJSON struct {
@@ -58,6 +59,7 @@ type lockJSON struct {
 	ShareOf             *string        `json:"share_of"`
 	Permits             *int           `json:"permits"`
 	Limit               *int           `json:"limit"`
+	ClockAheadSeconds   *float64       `json:"clock_ahead_seconds"`
 }
 
 type problemJSON struct {
@@ -82,6 +84,9 @@ func newLockJSON(r *metadata.Record, waiters int, now time.Time) lockJSON {
 	}
 	if !r.LockedAt.IsZero() {
 		j.HeldSeconds = until(now, r.LockedAt)
+	}
+	if off := judge(r, now).ClockOff; off > 0 {
+		j.ClockAheadSeconds = until(now.Add(off), now)
 	}
 	if j.Attributes == nil {
 		j.Attributes = map[string]any{}

@@ -72,6 +72,15 @@ func alert(r *metadata.Record, now time.Time) string {
 	return "at unlock"
 }
 
+// clockWords says that the holder's clock is ahead of the one here; empty when that is not known. That it is behind does not show in
+// records that are read once.
+func clockWords(v staleness.Verdict) string {
+	if v.ClockOff <= 0 {
+		return ""
+	}
+	return span(v.ClockOff) + " ahead"
+}
+
 // instant writes t in full, with its distance.
 func instant(t, now time.Time) string {
 	return dated(t, relative(t, now))

@@ -173,6 +173,9 @@ func (p *page) lock(doc *metadata.Document) {
 	p.fact("pid", number(doc.PID))
 	p.fact("purpose", visible(doc.Purpose))
 	p.fact("locked", instant(doc.LockedAt, p.now))
+	if words := clockWords(judge(&doc.Record, p.now)); words != "" {
+		p.fact("holder's clock", words+", at least")
+	}
 	p.fact("alert", dated(doc.AlertAt, alert(&doc.Record, p.now)))
 	p.fact("auto-unlock", instant(doc.AutoUnlockAt, p.now))
 	if doc.Alive != nil {

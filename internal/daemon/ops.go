@@ -19,7 +19,8 @@ type Ops struct {
 	Log     zerolog.Logger
 }
 
-// Probes serves /livez and /-/healthy, which are always well and never ask etcd; and /readyz and /-/ready.
+// Probes serves /livez and /-/healthy, which are always well and never ask etcd; and /readyz and /-/ready, which
+// take exclude=NAME for a condition that does not count.
 func (o Ops) Probes() *http.ServeMux {
 	mux := http.NewServeMux()
 	alive := func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -36,8 +38,8 @@ func (r *Readiness) Drain() {
 	r.draining = true
 }
 
-// Check says why the program is not ready, all reasons together.
-func (r *Readiness) Check() error {
+// Check says why the program is not ready, all reasons together but those of the excluded conditions.
+func (r *Readiness) Check(excluded ...string) error {
 	r.mu.Lock()
 	checks, draining := r.checks, r.draining
 	r.mu.Unlock()
@@ -46,6 +48,9 @@ func (r *Readiness) Check() error {
 	}
 	var problems []error
 	for _, c := range checks {
+		if slices.Contains(excluded, c.name) {
+			continue
+		}
 		if err := c.ask(); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", c.name, err))
 		}
@@ -53,9 +58,25 @@ func (r *Readiness) Check() error {
 	return errors.Join(problems...)
 }
 
-// ServeHTTP answers a probe with 200 or 503.
-func (r *Readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	if err := r.Check(); err != nil {
+// names are those of the conditions.
+func (r *Readiness) names() (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.checks {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// ServeHTTP answers a probe with 200 or 503. Conditions that it names in the parameter exclude, repeatable, do not count.
+func (r *Readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	excluded := request.URL.Query()["exclude"]
+	known := r.names()
+	if slices.ContainsFunc(excluded, func(name string) bool { return !slices.Contains(known, name) }) {
+		answer(w, http.StatusBadRequest, "exclude names no condition: there are "+strings.Join(known, ", "))
+		return
+	}
+	if err := r.Check(excluded...); err != nil {
 		answer(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
 		return
 	}

@@ -76,6 +76,15 @@ func TestProbesFollowReadinessAndLivenessDoesNot(t *testing.T) {
 	expect("well", 200, "ready\n")
 	problem = errors.New("the first list is not done")
 	expect("unwell", 503, "not ready: view: the first list is not done\n")
+	for query, want := range map[string]string{
+		"?exclude=view":              "200 ready\n",
+		"?exclude=view&exclude=view": "200 ready\n",
+		"?exclude=etcd":              "400 exclude names no condition: there are view\n",
+	} {
+		if code, text := get(t, http.DefaultClient, "http://"+address+"/readyz"+query); fmt.Sprint(code, " ", text) != want {
+			t.Errorf("%s: %d %q, want %q", query, code, text, want)
+		}
+	}
 	problem = nil
 	ready.Drain()
 	expect("at the end", 503, "not ready: shutting down\n")

@@ -157,6 +157,9 @@ func (d *Dashboard) rowNow(r *metadata.Record, waiters []metadata.Waiter, before
 	moment := staleness.Moment{Wall: d.config.Now(), Mono: d.config.Clock()}
 	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
 		r.Seen = before.Seen
+		if !r.Written().Equal(before.Written()) {
+			r.Seen.Changed, r.Seen.Arrived = moment.Mono, 0
+		}
 	}
 	return newRow(r, d.config.Policy, moment, lineOf(waiters), before)
 }

@@ -25,7 +25,8 @@ type lockPage struct {
 	Times    []timeFact
 	Problems []metadata.Problem
 	Fate     string // what the unlocker does with a malformed record
-	Skew     string // the holder's clock is ahead by this
+	Clock    string // the holder's clock, where it is off
+	Skew     string // what follows from it
 	Trace    *trace
 	Hidden   string // why there is no backtrace
 	RawTrace string
@@ -87,9 +88,7 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	if row.Malformed() {
 		p.Fate = d.fate(row)
 	}
-	if ahead := row.LockedAt.Sub(p.now); ahead > 5*time.Second {
-		p.Skew = "clock skew +" + short(ahead)
-	}
+	p.Clock, p.Skew = clockWords(row.verdict.ClockOff), skewSentence(row, p.now)
 	switch {
 	case d.noBacktraces(c, row.Owner) != "":
 		p.Hidden = d.noBacktraces(c, row.Owner)
@@ -119,6 +118,20 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	}
 	p.Fields = d.fieldViews(c, v.document)
 	return p
+}
+
+// skewSentence says what it means for the lock that its holder's clock differs from the one here.
+func skewSentence(r *row, now time.Time) string {
+	ahead := r.LockedAt.Sub(now)
+	switch off := r.verdict.ClockOff; {
+	case off < 0:
+		return "clock skew -" + short(-off) + ": the holder's clock is behind this dashboard's. The auto-unlock is shown by the clock here, which is later than the record says"
+	case off > 0:
+		return "clock skew +" + short(off) + ": the holder's clock is ahead of this dashboard's. The alert is shown by the clock here, which is earlier than the record says"
+	case ahead > 5*time.Second:
+		return "clock skew +" + short(ahead) + ": the holder's clock is ahead of this dashboard's"
+	}
+	return ""
 }
 
 // holderSentence says who holds the lock and what happens next. fields are those of its record, where they are known.

@@ -53,6 +53,23 @@ func TestLockPageSaysWhatHappensNextInEveryState(t *testing.T) {
 		"It is never removed for a deadline that cannot be read: somebody must unlock it.")
 }
 
+func TestAHolderWhoseClockIsOffHasABadge(t *testing.T) {
+	s := busy()
+	s.add(hold{name: "behind", owner: "o", held: 6 * time.Minute, alert: -5 * time.Minute, unlock: -time.Minute})
+	s.add(hold{name: "tomorrow", owner: "o", held: -24 * time.Hour, alert: 25 * time.Hour, unlock: 26 * time.Hour})
+	for _, r := range s.locks {
+		r.Seen = metadata.Seen{First: time.Hour, Changed: time.Hour, Arrived: time.Hour}
+		if r.Name == "drm/rotate-keys" {
+			r.LockedAt = s.now
+		}
+	}
+	d := s.dashboard(t)
+	page := ok(t, d, "/")
+	wantWords(t, page, "alerting behind clock 6m behind", "held tomorrow clock 1d ahead", "held drm/rotate-keys drm")
+	wantWords(t, ok(t, d, "/lock?name=behind"), "clock 6m behind", "clock skew -6m: the holder's clock is behind this dashboard's.", "Auto-unlock in 5m.")
+	wantWords(t, ok(t, d, "/lock?name=tomorrow"), "clock 1d ahead", "clock skew +1d: the holder's clock is ahead of this dashboard's.")
+}
+
 func TestBacktracesOfEveryLanguageShowOwnCodeFirst(t *testing.T) {
 	for language, c := range map[string]struct{ trace, first, folded string }{
 		"Ruby": {"/usr/local/bundle/gems/etcd-1/lib/lock.rb:3:in `synchronize'\n" + rubyTrace, "app/jobs/invoice_run.rb:118 in perform", "show 3 runtime frames"},

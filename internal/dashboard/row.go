@@ -81,6 +81,9 @@ func (r *row) judge(p staleness.Policy, at staleness.Moment) {
 	}
 	r.mix = fnv(fnvText(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.look.urgency()),
 		uint64(r.waiters), uint64(r.longest.UnixNano()), uint64(len(r.Problems)))
+	if off := r.verdict.ClockOff; off != 0 {
+		r.mix = fnv(r.mix, uint64(off/time.Minute))
+	}
 }
 
 // deadline is the next thing that happens to the lock by itself; zero = nothing.

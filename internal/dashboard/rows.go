@@ -28,6 +28,7 @@ type rowView struct {
 	Waiters  string
 	Longest  *moment
 	Share    string // what the holder has of a lock that several can hold
+	Clock    string // the holder's clock, where it is off
 	Extra    []extra
 	Wide     int  // columns that the second line spans
 	More     bool // there is a second line
@@ -43,7 +44,7 @@ func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: clip(r.Name, maxNameShown),
 		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID), Held: at.lasting(r.LockedAt), Alert: at.alertOf(r),
 		Unlock: at.unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.lasting(r.longest),
-		Share: r.share.words(), Extra: extras(r, at, l.cols),
+		Share: r.share.words(), Clock: clockWords(r.verdict.ClockOff), Extra: extras(r, at, l.cols),
 	}
 	if at.stale {
 		v.Version += "-stale" // the countdowns end in other words

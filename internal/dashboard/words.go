@@ -88,3 +88,14 @@ func thousands(n int) string {
 	}
 	return s
 }
+
+// clockWords says how far a holder's clock is off; empty when it is not.
+func clockWords(off time.Duration) string {
+	switch {
+	case off > 0:
+		return "clock " + short(off) + " ahead"
+	case off < 0:
+		return "clock " + short(-off) + " behind"
+	}
+	return ""
+}

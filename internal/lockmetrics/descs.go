@@ -10,6 +10,8 @@ type descs struct {
 
 	lockedAt, alertAt, autoUnlockAt, lockInfo, lockWaiters, dropped *prometheus.Desc
 
+	clocksOff, clockOffset *prometheus.Desc
+
 	up, alarm, revision, lastSync *prometheus.Desc
 
 	resyncs, events, restarts, metadataErrors *prometheus.Desc
@@ -35,6 +37,9 @@ func newDescs(namespace string) descs {
 		lockWaiters:  d("lock_waiters", "Those who wait for the lock.", "lock"),
 		dropped:      d("lock_series_dropped", "Locks that have no series of their own because of the limit."),
 
+		clocksOff:   d("holder_clocks_off", "Held locks whose holder's clock is off."),
+		clockOffset: d("lock_holder_clock_offset_seconds", "How far the clock of the lock's holder is ahead of the own one, negative = behind; only where it is off.", "lock", "owner", "hostname"),
+
 		up:       d("etcd_up", "Whether the picture of the locks is complete and etcd was heard a moment ago."),
 		alarm:    d("etcd_alarm", "Whether etcd has raised the alarm.", "alarm"),
 		revision: d("etcd_revision", "The highest revision of etcd seen."),
@@ -50,7 +55,7 @@ func newDescs(namespace string) descs {
 func (d descs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		d.locks, d.waiters, d.oldest, d.longestWaiter, d.deadlocks, d.deadlockSince,
-		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockInfo, d.lockWaiters, d.dropped,
+		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockInfo, d.lockWaiters, d.dropped, d.clocksOff, d.clockOffset,
 		d.up, d.alarm, d.revision, d.lastSync,
 		d.resyncs, d.events, d.restarts, d.metadataErrors,
 	} {

@@ -54,12 +54,14 @@ func everything(w *world) []prometheus.Collector {
 
 func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(everything(newWorld(lock("late", -time.Minute)))...)
+	ahead := lock("of a holder whose clock is ahead", 2*time.Hour)
+	ahead.LockedAt = now.Add(time.Hour)
+	registry.MustRegister(everything(newWorld(lock("late", -time.Minute), ahead))...)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 21; len(families) != want {
+	if want := 23; len(families) != want {
 		t.Errorf("%d metrics, want all %d", len(families), want)
 	}
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()

@@ -30,13 +30,16 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 // locks judges every lock once, counts the states and shows the most overdue ones.
 func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
 	counts, oldest := map[staleness.State]int{}, time.Time{}
-	list := shortlist{limit: c.c.SeriesLimit}
+	list, off := shortlist{limit: c.c.SeriesLimit}, shortlist{limit: c.c.SeriesLimit}
 	for _, r := range c.c.Locks() {
 		verdict := staleness.Judge(r, c.c.Policy, now)
 		counts[verdict.State]++
 		oldest = earlier(oldest, r.LockedAt)
 		if c.c.Series.wants(verdict.State) {
 			list.offer(judged{r, verdict})
+		}
+		if verdict.ClockOff != 0 {
+			off.offer(judged{r, verdict})
 		}
 	}
 	for _, state := range staleness.States() {
@@ -45,6 +48,21 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 	instant(ch, c.d.oldest, oldest)
 	shown := c.series(ch, list.best(), queues)
 	gauge(ch, c.d.dropped, float64(list.offers-shown))
+	gauge(ch, c.d.clocksOff, float64(off.offers))
+	if c.c.Series == SeriesAll || c.c.Series == SeriesAlerting {
+		c.clocks(ch, off.best())
+	}
+}
+
+// clocks shows how far the clocks of holders are off.
+func (c *Collector) clocks(ch chan<- prometheus.Metric, locks []judged) {
+	taken := make(map[string]bool, len(locks))
+	for _, j := range locks {
+		if name := metadata.NameLabel(j.record.Name); !taken[name] {
+			taken[name] = true
+			gauge(ch, c.d.clockOffset, j.verdict.ClockOff.Seconds(), name, metadata.Label(j.record.Owner), metadata.Label(j.record.Hostname))
+		}
+	}
 }
 
 // series shows each lock and returns how many it could show. A lock whose label is taken, by an accident of the mark or by

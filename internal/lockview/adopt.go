@@ -46,8 +46,9 @@ func (v *View) adopt(b *builder, t *touched) (gone []*metadata.Record, differed 
 		t = newTouched()
 	}
 	steps, differed := v.adoptLocks(b, t)
+	now := v.Clock()
 	for _, s := range steps {
-		v.stamp(&s)
+		v.stamp(&s, now, false)
 		if r := s.ended(); r != nil {
 			gone = append(gone, r)
 		}
@@ -129,6 +130,7 @@ func (s *step) name() string {
 
 func (v *View) adoptQueues(listed queues, t *touched) {
 	v.queues = nil
+	listed.since(v.pic.queues)
 	for lock := range t.queues {
 		delete(listed, lock)
 		if q := v.pic.queues[lock]; q != nil {

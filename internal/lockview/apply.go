@@ -21,8 +21,8 @@ type revision struct {
 	endings map[string]*metadata.Event // history records by their id
 }
 
-// apply applies all events of one revision and returns what became of the locks.
-func (p *picture) apply(events []metadata.Event, now time.Time, touch func(key metadata.Key)) (steps []step, endings map[string]*metadata.Event) {
+// apply applies all events of one revision, which arrived now, and returns what became of the locks.
+func (p *picture) apply(events []metadata.Event, now time.Time, clock time.Duration, touch func(key metadata.Key)) (steps []step, endings map[string]*metadata.Event) {
 	var r revision
 	for i := range events {
 		e := &events[i]
@@ -40,7 +40,7 @@ func (p *picture) apply(events []metadata.Event, now time.Time, touch func(key m
 			if e.Deleted {
 				p.queues.remove(key.Lock, key.ID)
 			} else {
-				p.queues.put(waiter(key.Lock, key.ID, e.KV, p.intern))
+				p.queues.put(waiter(key.Lock, key.ID, e.KV, clock, p.intern))
 			}
 		case metadata.KindUnlocker:
 			p.applyUnlocker(key.ID, e, now)

@@ -64,7 +64,7 @@ func (b *builder) add(kv metadata.KV) {
 		b.strays++
 		b.stray = kv.Key
 	case metadata.KindTicket:
-		b.pic.queues.put(waiter(key.Lock, key.ID, kv, b.pic.intern))
+		b.pic.queues.put(waiter(key.Lock, key.ID, kv, b.view.Clock(), b.pic.intern))
 	case metadata.KindUnlocker:
 		if len(b.pic.unlockers) < maxUnlockers {
 			b.pic.unlockers[key.ID] = unlocker(key.ID, kv, time.Time{}, b.pic.intern)

@@ -64,6 +64,57 @@ func TestWhoKeepsALockByWriting(t *testing.T) {
 	}
 }
 
+// A holder's clock must not decide when its lock goes: what was watched arriving stays for as long as the holder asked for.
+func TestAHolderWhoseClockIsBehindKeepsItsLock(t *testing.T) {
+	const (
+		behind = 6 * time.Minute
+		life   = 5 * time.Minute
+	)
+	for _, c := range []struct {
+		name  string
+		every time.Duration // between two extensions
+		lives time.Duration // the last extension is not later than this
+	}{
+		{"that is dead: until its time is over", life, 0},
+		{"that extends every 90 s: until the time after the last extension is over", 90 * time.Second, time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(3 * 365 * 24 * time.Hour) // times of the protocol have ten digits
+				clock := func() time.Time { return time.Now().Round(0).Add(-behind) }
+				w := newWorld()
+				removed := sweep(t, run(t, w.source(), lockview.Options{}))
+				wait := func(d time.Duration) {
+					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(min(5*time.Second, time.Until(end))) {
+						w.do(put("/other", "")) // a sign of life
+					}
+					synctest.Wait()
+				}
+				wait(10 * time.Second)
+				w.do(lock(t, "a", uuid(1), func(d *metadata.Draft) {
+					d.LockedAt, d.AlertAt, d.AutoUnlockAt = clock(), clock().Add(time.Minute), clock().Add(life)
+				})...)
+				written := time.Now()
+				for began := time.Now(); time.Since(began)+c.every <= c.lives; {
+					wait(c.every)
+					w.do(put(layout.Field("a", metadata.FieldAlertAt), metadata.FormatTime(clock().Add(time.Minute))),
+						put(layout.Field("a", metadata.FieldAutoUnlockAt), metadata.FormatTime(clock().Add(life))),
+						put(layout.Field("a", metadata.FieldAlive), metadata.FormatTime(clock())))
+					written = time.Now()
+				}
+				wait(time.Until(written.Add(life - time.Second)))
+				if n := len(removed); n > 0 {
+					t.Fatalf("removed %d times, the first one more than a second before %v after its last write", n, life)
+				}
+				wait(10 * time.Second)
+				if len(removed) == 0 {
+					t.Errorf("it is still there 9 s after the %v that its holder asked for", life)
+				}
+			})
+		})
+	}
+}
+
 // sweep runs an unlocker with a verified clock that warns for three seconds, and returns where it puts what it removes.
 func sweep(t *testing.T, v *lockview.View) chan string {
 	t.Helper()

@@ -85,9 +85,10 @@ func (v *View) apply(revision int64, events []metadata.Event) {
 	v.mu.Lock()
 	v.hear(revision)
 	v.sync()
-	steps, endings := v.pic.apply(events, time.Now(), v.touch)
+	now := v.Clock()
+	steps, endings := v.pic.apply(events, time.Now(), now, v.touch)
 	for i := range steps {
-		v.stamp(&steps[i])
+		v.stamp(&steps[i], now, true)
 	}
 	for _, e := range events {
 		if e.Deleted {

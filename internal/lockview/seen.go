@@ -6,8 +6,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// stamp dates the record and counts what is wrong with it. Nobody has seen the record yet. The caller holds mu.
-func (v *View) stamp(s *step) {
+// stamp dates the record and counts what is wrong with it. Nobody has seen the record yet. Live tells that the watch told of the step;
+// else a list did. What was told together gets the same time now. The caller holds mu.
+func (v *View) stamp(s *step, now time.Duration, live bool) {
 	v.stats.count(s.before.rec, s.after.rec)
 	if s.before.rec != nil || s.after.rec != nil {
 		v.locks = nil
@@ -15,14 +16,21 @@ func (v *View) stamp(s *step) {
 	if s.after.rec == nil {
 		return
 	}
-	now := v.Clock()
-	s.after.rec.Seen = metadata.Seen{First: now, Changed: now}
+	seen := &s.after.rec.Seen
+	*seen = metadata.Seen{First: now, Changed: now}
+	if live {
+		seen.Arrived, seen.Followed = max(1, now), max(0, v.state.since.Sub(v.began))
+	}
 	if s.before.rec == nil || s.replaced() {
 		return
 	}
-	s.after.rec.Seen.First = s.before.rec.Seen.First
+	before := s.before.rec.Seen
+	seen.First = before.First
 	if !s.moved() {
-		s.after.rec.Seen.Changed = s.before.rec.Seen.Changed
+		seen.Changed = before.Changed
+	}
+	if s.before.rec.Written().Equal(s.after.rec.Written()) {
+		seen.Arrived, seen.Followed = before.Arrived, before.Followed
 	}
 }
 

@@ -137,6 +137,98 @@ func TestSeenStamps(t *testing.T) {
 	})
 }
 
+func TestWhatTheWatchToldIsStampedAsArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "listed", uuid(1))...)
+		v := run(t, w.source(), lockview.Options{})
+		seen := func(lock string) metadata.Seen { synctest.Wait(); return v.Lock(lock).Seen }
+		alive := func(lock string, at int) {
+			w.do(put(layout.Field(lock, metadata.FieldAlive), fmt.Sprint(1553682600+at)))
+		}
+		arrived := func(lock string, at, followed time.Duration) {
+			t.Helper()
+			if s := seen(lock); s.Arrived != at || s.Followed != followed {
+				t.Errorf("%s arrived at %v, followed since %v, want %v and %v", lock, s.Arrived, s.Followed, at, followed)
+			}
+		}
+		arrived("listed", 0, 0)
+		time.Sleep(time.Minute)
+		w.do(lock(t, "watched", uuid(2))...)
+		alive("listed", 1)
+		arrived("watched", time.Minute, 0)
+		arrived("listed", time.Minute, 0)
+
+		time.Sleep(time.Minute)
+		w.do(put(layout.Field("watched", "note"), "nothing of the holder's clock"))
+		w.do(put(layout.Field("watched", metadata.FieldAutoUnlockAt), "1653682600"))
+		arrived("watched", time.Minute, 0)
+
+		w.setDeaf(true)
+		alive("listed", 2)
+		w.cut()
+		time.Sleep(10 * time.Second)
+		w.setDeaf(false)
+		arrived("watched", time.Minute, 0)
+		arrived("listed", 0, 0)
+		alive("listed", 3)
+		if s := seen("listed"); s.Arrived != v.Clock() || s.Followed <= 2*time.Minute || s.Followed > s.Arrived {
+			t.Errorf("after a break: %+v at %v", s, v.Clock())
+		}
+		w.do(removeAll(layout.Record("watched")))
+		w.do(lock(t, "watched", uuid(3))...)
+		if s := seen("watched"); s.Arrived != v.Clock() {
+			t.Errorf("a hold after another: %+v at %v", s, v.Clock())
+		}
+	})
+}
+
+func TestSinceWhenATicketIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		ticket := func(since string) op { return put(layout.Ticket("a", "t"), `{"uuid":"t","since":"`+since+`"}`) }
+		seen := func(v *lockview.View, want time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if of := v.Waiters("a"); len(of) != 1 || of[0].Seen != want {
+				t.Errorf("%+v, want one that was seen at %v", of, want)
+			}
+		}
+		w.do(ticket("1553682600"))
+		v := run(t, w.source(), lockview.Options{})
+		seen(v, 0)
+		time.Sleep(time.Minute)
+		w.do(ticket("1553682600"))
+		seen(v, 0)
+		w.do(ticket("1553682601"))
+		seen(v, time.Minute)
+		time.Sleep(time.Minute)
+		w.cut()
+		time.Sleep(10 * time.Second)
+		seen(v, time.Minute)
+		w.do(remove(layout.Ticket("a", "t")))
+		w.do(ticket("1553682601"))
+		seen(v, v.Clock())
+	})
+}
+
+// The times decide about the order of removals, in which what was read together is alike.
+func TestAListStampsAllLocksAlike(t *testing.T) {
+	w := newWorld()
+	for i := range 1000 {
+		w.do(lock(t, fmt.Sprint("lock-", i), uuid(i))...)
+	}
+	v := run(t, w.source(), lockview.Options{})
+	for changed := v.Changed(); len(v.Locks()) < 1000; changed = v.Changed() {
+		<-changed
+	}
+	for _, r := range v.Locks() {
+		if r.Seen != v.Locks()[0].Seen {
+			t.Fatalf("%s: %+v, the first one %+v", r.Name, r.Seen, v.Locks()[0].Seen)
+		}
+	}
+}
+
 func TestQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -272,7 +272,13 @@ func (w *world) truth() shown {
 }
 
 func show(v *lockview.View) shown {
-	s := shown{Queues: v.Queues()}
+	s := shown{Queues: map[string][]metadata.Waiter{}}
+	for lock, waiters := range v.Queues() {
+		s.Queues[lock] = slices.Clone(waiters)
+		for i := range waiters {
+			s.Queues[lock][i].Seen = 0
+		}
+	}
 	_, s.Foreign = v.Foreign()
 	for _, r := range v.Locks() {
 		s.Locks = append(s.Locks, plainly(r))

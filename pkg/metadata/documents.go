@@ -25,6 +25,8 @@ type Waiter struct {
 	Lock  string
 	ID    string // the last part of the ticket's key
 	Place int64  // create revision of the ticket
+	// Seen is when a reader that keeps the queues first saw the ticket with this Since, on the clock of [Seen].
+	Seen time.Duration `json:"-"`
 }
 
 // How a hold ended when it was not released by its holder.

@@ -119,6 +119,24 @@ type Alive struct {
 type Seen struct {
 	First   time.Duration // the hold appeared
 	Changed time.Duration // a deadline, locked_at or the time of alive changed last; equal to First when none did
+	// Arrived is when the write of [Record.Written] was watched arriving; 0 when it was found in a list, as long after it was written
+	// as may be.
+	Arrived time.Duration
+	// Followed is since when the reader, at Arrived, had heard from etcd without a break. What arrives soon after a break may have
+	// been on its way for as long as the break lasted.
+	Followed time.Duration
+}
+
+// Written is the holder's own clock when it last wrote how long it wants the lock: the time of alive, or else locked_at. It is zero
+// where the record has neither, or none before its auto_unlock_at.
+func (r *Record) Written() time.Time {
+	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.Before(r.AutoUnlockAt) {
+		return r.Alive.At
+	}
+	if r.LockedAt.Before(r.AutoUnlockAt) {
+		return r.LockedAt
+	}
+	return time.Time{}
 }
 
 // Document is all that etcd has of one lock: the record and what is too large to be kept for every lock.

@@ -34,12 +34,17 @@ type Verdict struct {
 	AlertAt, AutoUnlockAt time.Time
 	// Next is the wall time at which the state changes if nobody touches the record; zero = never.
 	Next time.Time
+	// ClockOff is how far the clock of the lock's holder is ahead of ours; negative = behind. It is 0 when the two agree as well as can
+	// be told (see [Policy.HolderTolerance]), and when nothing is known. Where the holder was ahead and its write was not watched
+	// arriving, it is at least so far ahead. The deadlines in effect are those by our clock then, as far as that makes the alert
+	// earlier or the auto-unlock later.
+	ClockOff time.Duration
 }
 
 // Judge tells the state of the lock. The alert needs no grace and no proof of a sane clock: alert late rather than never.
 func Judge(r *metadata.Record, p Policy, now Moment) Verdict {
 	d := inEffect(r, p, now)
-	v := Verdict{State: d.state(now.Wall), AlertAt: d.alert, AutoUnlockAt: d.unlock}
+	v := Verdict{State: d.state(now.Wall), AlertAt: d.alert, AutoUnlockAt: d.unlock, ClockOff: d.clockOff}
 	for _, t := range [...]time.Time{d.alert, d.unlock} {
 		if t.After(now.Wall) && d.state(t) != v.State && (v.Next.IsZero() || t.Before(v.Next)) {
 			v.Next = t
@@ -54,13 +59,20 @@ type deadlines struct {
 	alertByPolicy   bool      // alert is the default policy's
 	unlockByPolicy  bool      // unlock is the default policy's
 	recordMalformed bool
+	clockOff        time.Duration // how far the holder's clock is ahead
 }
 
 func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 	if r.Misplaced { // nobody could act on its deadlines
 		return deadlines{recordMalformed: true}
 	}
-	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed()}
+	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed(), clockOff: clockOff(r, p, now)}
+	switch {
+	case d.clockOff > 0 && !d.alert.IsZero():
+		d.alert = upToSeconds(d.alert.Add(-d.clockOff))
+	case d.clockOff < 0:
+		d.unlock = upToSeconds(d.unlock.Add(-d.clockOff))
+	}
 	if d.alert.IsZero() && p.DefaultAlertAfter > 0 {
 		d.alert, d.alertByPolicy = sinceFirstSeen(r, p.DefaultAlertAfter, now), true
 	}
@@ -73,8 +85,10 @@ func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 // sinceFirstSeen is the wall time, as of now, of a moment on the monotonic clock. It is rounded up to whole seconds, so that
 // two calls, whose clocks were not read in the same nanosecond, show people the same time.
 func sinceFirstSeen(r *metadata.Record, after time.Duration, now Moment) time.Time {
-	return now.Wall.Add(add(r.Seen.First-now.Mono, after)).UTC().Add(time.Second - 1).Truncate(time.Second)
+	return upToSeconds(now.Wall.Add(add(r.Seen.First-now.Mono, after)))
 }
+
+func upToSeconds(t time.Time) time.Time { return t.UTC().Add(time.Second - 1).Truncate(time.Second) }
 
 func (d deadlines) state(wall time.Time) State {
 	switch {

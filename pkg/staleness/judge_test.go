@@ -48,28 +48,28 @@ func TestJudge(t *testing.T) {
 		now    time.Duration
 		want   Verdict
 	}{
-		{"a fresh lock is held until alert_at", lock(), plain, 0, Verdict{Held, alert, unlock, alert}},
-		{"one nanosecond before alert_at it is still held", lock(), plain, time.Minute - 1, Verdict{Held, alert, unlock, alert}},
-		{"at alert_at it is alerting", lock(), plain, time.Minute, Verdict{Alerting, alert, unlock, unlock}},
-		{"one nanosecond before auto_unlock_at it is still alerting", lock(), plain, 2*time.Minute - 1, Verdict{Alerting, alert, unlock, unlock}},
-		{"at auto_unlock_at it is expired, without any skew", lock(), plain, 2 * time.Minute, Verdict{Expired, alert, unlock, never}},
-		{"expired stays expired", lock(), plain, 24 * time.Hour, Verdict{Expired, alert, unlock, never}},
-		{"an alert_at behind auto_unlock_at never makes it alerting", lock(alertLast), plain, 0, Verdict{Held, start.Add(3 * time.Minute), unlock, unlock}},
-		{"equal deadlines go from held to expired", lock(func(r *metadata.Record) { r.AlertAt = r.AutoUnlockAt }), plain, 0, Verdict{Held, unlock, unlock, unlock}},
+		{"a fresh lock is held until alert_at", lock(), plain, 0, Verdict{Held, alert, unlock, alert, 0}},
+		{"one nanosecond before alert_at it is still held", lock(), plain, time.Minute - 1, Verdict{Held, alert, unlock, alert, 0}},
+		{"at alert_at it is alerting", lock(), plain, time.Minute, Verdict{Alerting, alert, unlock, unlock, 0}},
+		{"one nanosecond before auto_unlock_at it is still alerting", lock(), plain, 2*time.Minute - 1, Verdict{Alerting, alert, unlock, unlock, 0}},
+		{"at auto_unlock_at it is expired, without any skew", lock(), plain, 2 * time.Minute, Verdict{Expired, alert, unlock, never, 0}},
+		{"expired stays expired", lock(), plain, 24 * time.Hour, Verdict{Expired, alert, unlock, never, 0}},
+		{"an alert_at behind auto_unlock_at never makes it alerting", lock(alertLast), plain, 0, Verdict{Held, start.Add(3 * time.Minute), unlock, unlock, 0}},
+		{"equal deadlines go from held to expired", lock(func(r *metadata.Record) { r.AlertAt = r.AutoUnlockAt }), plain, 0, Verdict{Held, unlock, unlock, unlock, 0}},
 
-		{"without alert_at it is malformed and the default policy alerts after an hour", lock(noAlertAt, noAutoUnlockAt), plain, 0, Verdict{Malformed, hour, never, hour}},
-		{"the default alert turns malformed into alerting", lock(noAlertAt, noAutoUnlockAt), plain, time.Hour, Verdict{Alerting, hour, never, never}},
-		{"the default alert counts from when the lock was first seen", lock(noAlertAt, noAutoUnlockAt, firstSeenLate), plain, time.Hour, Verdict{Malformed, hour.Add(10 * time.Minute), never, hour.Add(10 * time.Minute)}},
-		{"without a default policy it is malformed for ever", lock(noAlertAt, noAutoUnlockAt), noDefaults, time.Hour, Verdict{Malformed, never, never, never}},
-		{"a default deadline expires it", lock(noAlertAt, noAutoUnlockAt), unlocksMalformed, 2 * time.Hour, Verdict{Expired, hour, start.Add(2 * time.Hour), never}},
-		{"without auto_unlock_at it is malformed even past alert_at", lock(noAutoUnlockAt), plain, 2 * time.Hour, Verdict{Malformed, alert, never, never}},
-		{"without alert_at it is malformed until auto_unlock_at", lock(noAlertAt), plain, 0, Verdict{Malformed, hour, unlock, unlock}},
-		{"without alert_at it expires at its own auto_unlock_at", lock(noAlertAt), plain, 2 * time.Minute, Verdict{Expired, hour, unlock, never}},
-		{"without uuid it is malformed past alert_at", lock(noUUID), plain, time.Minute, Verdict{Malformed, alert, unlock, unlock}},
-		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute, Verdict{Expired, alert, unlock, never}},
+		{"without alert_at it is malformed and the default policy alerts after an hour", lock(noAlertAt, noAutoUnlockAt), plain, 0, Verdict{Malformed, hour, never, hour, 0}},
+		{"the default alert turns malformed into alerting", lock(noAlertAt, noAutoUnlockAt), plain, time.Hour, Verdict{Alerting, hour, never, never, 0}},
+		{"the default alert counts from when the lock was first seen", lock(noAlertAt, noAutoUnlockAt, firstSeenLate), plain, time.Hour, Verdict{Malformed, hour.Add(10 * time.Minute), never, hour.Add(10 * time.Minute), 0}},
+		{"without a default policy it is malformed for ever", lock(noAlertAt, noAutoUnlockAt), noDefaults, time.Hour, Verdict{Malformed, never, never, never, 0}},
+		{"a default deadline expires it", lock(noAlertAt, noAutoUnlockAt), unlocksMalformed, 2 * time.Hour, Verdict{Expired, hour, start.Add(2 * time.Hour), never, 0}},
+		{"without auto_unlock_at it is malformed even past alert_at", lock(noAutoUnlockAt), plain, 2 * time.Hour, Verdict{Malformed, alert, never, never, 0}},
+		{"without alert_at it is malformed until auto_unlock_at", lock(noAlertAt), plain, 0, Verdict{Malformed, hour, unlock, unlock, 0}},
+		{"without alert_at it expires at its own auto_unlock_at", lock(noAlertAt), plain, 2 * time.Minute, Verdict{Expired, hour, unlock, never, 0}},
+		{"without uuid it is malformed past alert_at", lock(noUUID), plain, time.Minute, Verdict{Malformed, alert, unlock, unlock, 0}},
+		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute, Verdict{Expired, alert, unlock, never, 0}},
 		{"other problems change nothing", lock(func(r *metadata.Record) {
 			r.Problems = []metadata.Problem{{Field: "locked_at", Reason: metadata.ReasonBadTime}}
-		}), plain, 0, Verdict{Held, alert, unlock, alert}},
+		}), plain, 0, Verdict{Held, alert, unlock, alert, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := Judge(c.record, c.policy, at(c.now)); got != c.want {

@@ -25,7 +25,7 @@ func HoldBacks() []Rule { return []Rule{Gap, Stale, Etcd, Clock, Revision, Brake
 
 // The other reasons for which a lock is not removed; nothing is wrong then.
 const (
-	Deadline  Rule = "deadline" // not due
+	Deadline  Rule = "deadline" // not due, by its deadline or by how long its holder asked for
 	AlertOnly Rule = "policy"   // the operator wants alerts only
 	Exclude   Rule = "exclude"  // the operator excluded the lock by name
 )
@@ -69,7 +69,7 @@ type Decision struct {
 // commits.
 func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
 	d := inEffect(r, p, now)
-	due := add(now.mono(d.unlock), p.ClockSkew)
+	due := max(add(now.mono(d.unlock), p.ClockSkew), grantedUntil(r))
 	warned := add(max(now.mono(d.warning()), r.Seen.Changed, c.LastGap), p.MinWarning)
 	sane := saneFrom(r, d, c.WallClock)
 	decision := Decision{At: max(due, warned, sane)}
@@ -117,13 +117,21 @@ func saneFrom(r *metadata.Record, d deadlines, clock WallClock) time.Duration {
 
 // timeToLive is how long the holder asked for when it last wrote its deadline, by its own clock.
 func timeToLive(r *metadata.Record) (time.Duration, bool) {
-	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.Before(r.AutoUnlockAt) {
-		return r.AutoUnlockAt.Sub(r.Alive.At), true
+	written := r.Written()
+	if written.IsZero() {
+		return 0, false
 	}
-	if !r.LockedAt.IsZero() && r.LockedAt.Before(r.AutoUnlockAt) {
-		return r.AutoUnlockAt.Sub(r.LockedAt), true
+	return r.AutoUnlockAt.Sub(written), true
+}
+
+// grantedUntil is the moment until which the holder has the lock by our monotonic clock, whatever its own clock shows: its time to
+// live after its write was watched arriving. A write that was not watched says nothing.
+func grantedUntil(r *metadata.Record) time.Duration {
+	ttl, ok := timeToLive(r)
+	if !ok || r.Seen.Arrived == 0 {
+		return math.MinInt64
 	}
-	return 0, false
+	return add(r.Seen.Arrived, ttl)
 }
 
 // mono is the moment on the monotonic clock at which the wall clock shows t, if it does not jump.

@@ -36,6 +36,18 @@ func aliveAt(d time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) { r.Alive = &metadata.Alive{At: start.Add(d)} }
 }
 
+// behind sets back the clock by which the record was written.
+func behind(d time.Duration) func(*metadata.Record) {
+	return func(r *metadata.Record) {
+		r.LockedAt, r.AlertAt, r.AutoUnlockAt = r.LockedAt.Add(-d), r.AlertAt.Add(-d), r.AutoUnlockAt.Add(-d)
+	}
+}
+
+// arrivedAt is a record that was watched arriving, by somebody who had followed from the beginning.
+func arrivedAt(d time.Duration) func(*metadata.Record) {
+	return func(r *metadata.Record) { r.Seen.Changed, r.Seen.Arrived = d, d }
+}
+
 func lockedAt(t time.Time) func(*metadata.Record) { return func(r *metadata.Record) { r.LockedAt = t } }
 
 // TestDecide: skew 5 s, min-warning 30 s; the lock of these cases expires after 120 s.
@@ -80,6 +92,14 @@ func TestDecide(t *testing.T) {
 		{"without a known time to live only a verified clock helps", lock(lockedAt(time.Time{})), good(unverified), time.Hour, Decision{Clock, Never}},
 		{"a locked_at behind the deadline counts for nothing", lock(lockedAt(start.Add(time.Hour))), good(unverified), time.Hour, Decision{Clock, Never}},
 		{"a verified clock needs no time to live", lock(lockedAt(time.Time{})), good(), time.Hour, Decision{"", 125 * sec}},
+
+		{"what was watched arriving stays for its time to live, whatever its deadline says", lock(behind(6*time.Minute), arrivedAt(10*sec)), good(), 129 * sec, Decision{Deadline, 135 * sec}},
+		{"and is removed then, when the skew is over too", lock(behind(6*time.Minute), arrivedAt(10*sec)), good(), 135 * sec, Decision{"", 135 * sec}},
+		{"it is not known of what was listed", lock(behind(6 * time.Minute)), good(), 31 * sec, Decision{"", 30 * sec}},
+		{"a right clock costs nothing", lock(arrivedAt(sec)), good(), 125 * sec, Decision{"", 125 * sec}},
+		{"a clock that is behind by less than counts costs nothing but that", lock(behind(20*sec), arrivedAt(sec)), good(), 120 * sec, Decision{Deadline, 121 * sec}},
+		{"the time to live counts from when the last alive arrived", lock(behind(6*time.Minute), aliveAt(-6*time.Minute+50*sec), arrivedAt(50*sec)), good(), 125 * sec, Decision{"", 125 * sec}},
+		{"a clock that is ahead makes it late, as its deadline says", lock(behind(-time.Hour), arrivedAt(sec)), good(), time.Hour, Decision{Deadline, time.Hour + 125*sec}},
 
 		{"with alerts only nothing is removed", lock(), good(onlyAlerts), 125 * sec, Decision{AlertOnly, 125 * sec}},
 		{"an excluded lock is not removed", lock(), good(excludesAll), 125 * sec, Decision{Exclude, 125 * sec}},

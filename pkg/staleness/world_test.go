@@ -11,12 +11,13 @@ import (
 
 // This is the world in which the rules were model-checked, in discrete time: a holder that renews every 3 ticks, and every 2
 // ticks while renewals fail; a store that is up, down, or refuses writes while it serves reads; an unlocker whose clock is off
-// by the skew, may jump by a whole time to live, and that may be restarted at any tick and then remembers nothing. All of its
-// histories are explored, with Decide making the decisions:
+// by the skew, may jump by a whole time to live, and that may be restarted at any tick and then remembers nothing. The holder's clock is
+// right, or off by more than a time to live. All of its histories are explored, with Decide making the decisions:
 //
-//	G1  a living holder never loses its lock
+//	G1  a living holder never loses its lock, unless its clock is off and its last write was not watched arriving
 //	G2  a dead holder's lock is gone by its deadline + 2 skews, once the store was writable for MinWarning without a gap and
-//	    the clock is verified; else after one more time to live of watching it unchanged
+//	    the clock is verified; else after one more time to live of watching it unchanged. The deadline of a holder whose clock is
+//	    behind is that which a right clock would have written
 const (
 	ticks      = 24
 	renewEvery = 3
@@ -25,6 +26,7 @@ const (
 	smallSkew  = 1
 	largeSkew  = 4
 	flips      = 3 // changes of the store's mode
+	tick       = 10 * time.Second
 )
 
 const (
@@ -37,9 +39,11 @@ const (
 type world struct {
 	skew, mode, flips           int8
 	held, alive                 bool
-	deadline, renewed, next     int8 // the holder's: deadline, when it wrote it, its next attempt
+	clock                       int8 // the holder's wall clock is ahead by this
+	deadline, renewed, next     int8 // the holder's: deadline, when it wrote it, both by its clock; its next attempt
 	off                         int8 // the unlocker's wall clock is ahead by this
 	gap, seen                   int8 // last gap; when it last saw the record change
+	live                        bool // it watched that
 	seenDeadline, seenRenewed   int8 // the record as it last saw it
 	jumped, restarted, verified bool
 	writableFor                 int8 // ticks of a writable store without a gap
@@ -47,7 +51,7 @@ type world struct {
 
 // rules is what an unlocker does in this world. The zero value does it right; each field leaves something out.
 type rules struct {
-	noGapWhenStoreIsDown, noGapAtStart, readProbe, shortWarning, noSkew, jumpIsOnlyAGap, forgetsJumpAtRestart, noWarning bool
+	noGapWhenStoreIsDown, noGapAtStart, readProbe, shortWarning, noSkew, jumpIsOnlyAGap, forgetsJumpAtRestart, noWarning, noArrival bool
 }
 
 func TestALivingHolderNeverLosesItsLockAndADeadOnesGoes(t *testing.T) {
@@ -76,6 +80,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"the skew has to be added", rules{noSkew: true}},
 		{"a clock that jumped can not be waited out", rules{jumpIsOnlyAGap: true}},
 		{"a clock that was never compared is not sane", rules{forgetsJumpAtRestart: true}},
+		{"what was watched arriving has to stay for its time to live", rules{noArrival: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if broken, states := explore(c.rules, false); broken == "" {
@@ -90,9 +95,13 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 func explore(r rules, prompt bool) (broken string, states int) {
 	now := map[world]struct{}{}
 	for _, skew := range []int8{smallSkew, largeSkew} {
-		w := world{skew: skew, flips: flips, held: true, alive: true, deadline: ttl, next: renewEvery, seenDeadline: ttl, verified: true}
-		for _, w.off = range []int8{skew, -skew} {
-			now[w] = struct{}{}
+		w := world{skew: skew, flips: flips, held: true, alive: true, next: renewEvery, live: true, verified: true}
+		for _, w.clock = range []int8{0, -ttl - skew, ttl + skew} {
+			w.deadline, w.renewed = ttl+w.clock, w.clock
+			w.seenDeadline, w.seenRenewed = w.deadline, w.renewed
+			for _, w.off = range []int8{skew, -skew} {
+				now[w] = struct{}{}
+			}
 		}
 	}
 	for t := int8(0); t < ticks && broken == ""; t++ {
@@ -123,7 +132,7 @@ func (w world) step(t int8, r rules, prompt bool, next func(world), broken func(
 			for _, w := range w.unlockerChanges(t, r) {
 				w.observe(t, r)
 				removes := w.held && w.mode != down && w.decide(t, r)
-				if removes && w.alive {
+				if removes && w.alive && w.safe() {
 					broken(fmt.Sprintf("the lock of a living holder is removed at %d: %+v", t, w))
 				}
 				if removes {
@@ -142,6 +151,9 @@ func (w world) step(t int8, r rules, prompt bool, next func(world), broken func(
 	}
 }
 
+// safe tells whether the promise is made to the holder.
+func (w world) safe() bool { return w.clock == 0 || w.live }
+
 func (w world) storeChanges() []world {
 	worlds := []world{w}
 	for mode := int8(up); w.flips > 0 && mode <= noWrites; mode++ {
@@ -156,9 +168,12 @@ func (w *world) holderActs(t int8) bool {
 	switch {
 	case !w.alive || t < w.next:
 	case w.mode == up && !w.held:
-		return false
+		if w.safe() {
+			return false
+		}
+		w.alive, w.next = false, 0
 	case w.mode == up:
-		w.deadline, w.renewed, w.next = t+ttl, t, t+renewEvery
+		w.deadline, w.renewed, w.next = t+w.clock+ttl, t+w.clock, t+renewEvery
 	default:
 		w.next = t + retryEvery
 	}
@@ -179,7 +194,7 @@ func (w world) unlockerChanges(t int8, r rules) []world {
 	}
 	for _, w := range worlds {
 		if !w.restarted {
-			w.restarted, w.gap, w.seen, w.seenDeadline, w.seenRenewed = true, t, t, w.deadline, w.renewed
+			w.restarted, w.gap, w.seen, w.seenDeadline, w.seenRenewed, w.live = true, t, t, w.deadline, w.renewed, false
 			if r.noGapAtStart {
 				w.gap, w.seen = -100, -100
 			}
@@ -199,17 +214,20 @@ func (w *world) observe(t int8, r rules) {
 		w.writableFor = 0
 	}
 	if w.mode != down && w.seenDeadline != w.deadline {
-		w.seen, w.seenDeadline, w.seenRenewed = t, w.deadline, w.renewed
+		w.seen, w.seenDeadline, w.seenRenewed, w.live = t, w.deadline, w.renewed, true
 	}
 }
 
 // decide asks the code under test.
 func (w world) decide(t int8, r rules) bool {
-	seconds := func(n int8) time.Duration { return time.Duration(n) * time.Second }
+	seconds := func(n int8) time.Duration { return time.Duration(n) * tick }
 	record := &metadata.Record{
 		UUID: "x", LockedAt: start, AlertAt: start.Add(seconds(w.seenRenewed)), AutoUnlockAt: start.Add(seconds(w.seenDeadline)),
 		Alive: &metadata.Alive{At: start.Add(seconds(w.seenRenewed))},
 		Seen:  metadata.Seen{Changed: seconds(w.seen)},
+	}
+	if w.live && !r.noArrival {
+		record.Seen.Arrived = max(1, record.Seen.Changed)
 	}
 	policy := Policy{ClockSkew: seconds(w.skew), MinWarning: seconds(retryEvery)}
 	if r.noSkew {
@@ -232,5 +250,5 @@ func (w world) decide(t int8, r rules) bool {
 }
 
 func (w world) overdue(t int8) bool {
-	return w.held && !w.alive && t >= w.deadline+2*w.skew && w.writableFor >= retryEvery && (w.verified || t-w.seen >= ttl)
+	return w.held && !w.alive && t >= max(w.deadline, w.deadline-w.clock)+2*w.skew && w.writableFor >= retryEvery && (w.verified || t-w.seen >= ttl)
 }

@@ -82,7 +82,6 @@ func TestTheStartOfAnAlertIsToldOnce(t *testing.T) {
 		s := newStore()
 		n := s.join(t)
 		s.take("a", time.Minute, time.Hour)
-		token := s.revision
 		s.wait(59 * time.Second)
 		if lines := n.log("the lock is alerting"); len(lines) != 0 {
 			t.Errorf("told before alert_at: %v", lines)
@@ -95,9 +94,8 @@ func TestTheStartOfAnAlertIsToldOnce(t *testing.T) {
 		if lines := n.log("the lock is alerting"); len(lines) != 1 {
 			t.Errorf("told %d times", len(lines))
 		}
-		if _, err := s.alive("a", token, time.Now().Round(0).Add(10*time.Minute), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		now := time.Now().Round(0)
+		s.extend("a", now, now.Add(10*time.Minute), now.Add(time.Hour))
 		s.wait(11 * time.Minute)
 		if lines := n.log("the lock is alerting"); len(lines) != 2 {
 			t.Errorf("told %d times after an extension", len(lines))

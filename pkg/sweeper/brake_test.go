@@ -9,6 +9,7 @@ import (
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
 // takeMany writes locks that expire in two minutes, the first one first, and some that do not.
@@ -70,6 +71,41 @@ func TestTheBrakeSlowsButNeverStops(t *testing.T) {
 		}
 		if lines := n.log("brake: while most of all locks are due within a minute, this unlocker removes one each second"); len(lines) != 2 {
 			t.Errorf("%d lines about the brake", len(lines))
+		}
+	})
+}
+
+// Which lock may be removed first is chance after a start: the younger the deadline, the earlier here. Then all of them may be.
+func TestTheBrakeTakesTheOldestOfThoseThatMayBeRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.takeMany(30, 0)
+		s.wait(10 * time.Minute)
+		later := func(r *metadata.Record) *metadata.Record {
+			if r == nil {
+				return nil
+			}
+			var i int
+			if _, err := fmt.Sscanf(r.Name, "due-%d", &i); err != nil {
+				t.Error(err)
+			}
+			seen := *r
+			seen.Seen.Changed += time.Second + time.Duration(30-i)*time.Millisecond
+			return &seen
+		}
+		s.join(t, func(n *node, c *sweeper.Config) {
+			c.Lock = func(name string) *metadata.Record { return later(n.lock(name)) }
+			c.Locks = func() (all []*metadata.Record) {
+				for _, r := range n.locks() {
+					all = append(all, later(r))
+				}
+				return all
+			}
+		})
+		s.wait(minWarning + time.Minute)
+		order := slices.Concat(s.commits...)
+		if len(order) != 30 || order[0] != "due-00029" || !slices.IsSorted(order[1:]) {
+			t.Errorf("removed in the order %v, want the only one that is due, then the oldest first", order)
 		}
 	})
 }

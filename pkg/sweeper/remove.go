@@ -75,7 +75,7 @@ func (s *Sweeper) removeDue(ctx context.Context) {
 
 // removeBatch removes one batch of what is due. It tells whether there was one.
 func (s *Sweeper) removeBatch(ctx context.Context) bool {
-	if ctx.Err() != nil || len(s.soon) == 0 {
+	if ctx.Err() != nil || s.soon.Len()+s.due.Len() == 0 {
 		return false
 	}
 	c, now := s.look()
@@ -94,9 +94,12 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueL
 			return nil
 		}
 	}
+	for s.soon.Len() > 0 && s.soon[0].at <= now.Mono {
+		heap.Push(&s.due, heap.Pop(&s.soon))
+	}
 	var batch []dueLock
-	for len(batch) < size && len(s.soon) > 0 && s.soon[0].at <= now.Mono {
-		next := heap.Pop(&s.soon).(candidate)
+	for len(batch) < size && s.due.Len() > 0 {
+		next := heap.Pop(&s.due).(candidate)
 		r := s.cfg.Lock(next.lock)
 		if r == nil {
 			continue

@@ -67,6 +67,7 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	}
 	s.soon, s.spare, s.alerting = soon, s.soon, alerting
 	heap.Init(&s.soon)
+	s.due.queue = s.due.queue[:0]
 	f.setAside = s.forgetTried()
 	s.engageBrake(&f, len(locks))
 	s.publish(f)
@@ -123,21 +124,21 @@ type candidate struct {
 	lock     string
 }
 
-// queue is a heap of candidates: earliest first; of those at the same moment, such as after a gap, the oldest deadline first.
+// queue is a heap of candidates: the one that may be removed first.
 type queue []candidate
 
-func (q queue) Len() int      { return len(q) }
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q queue) Less(i, j int) bool {
-	if q[i].at != q[j].at {
-		return q[i].at < q[j].at
-	}
-	return q[i].deadline.Before(q[j].deadline)
-}
-func (q *queue) Push(c any) { *q = append(*q, c.(candidate)) }
+func (q queue) Len() int           { return len(q) }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q queue) Less(i, j int) bool { return q[i].at < q[j].at }
+func (q *queue) Push(c any)        { *q = append(*q, c.(candidate)) }
 func (q *queue) Pop() any {
 	last := len(*q) - 1
 	c := (*q)[last]
 	*q = (*q)[:last]
 	return c
 }
+
+// dueQueue is a heap of candidates whose moment has come: the oldest deadline first. When it came is chance after a gap or a start.
+type dueQueue struct{ queue }
+
+func (q dueQueue) Less(i, j int) bool { return q.queue[i].deadline.Before(q.queue[j].deadline) }

@@ -23,6 +23,7 @@ type Sweeper struct {
 	nextScan time.Duration
 	soon     queue            // what may be removed before the next scan is over
 	spare    queue            // its memory for the next time
+	due      dueQueue         // what may be removed now, as far as is known
 	tried    map[string]tried // the few locks with an outcome that is worth remembering
 	alerting map[string]int64 // the tokens of the locks that alert, so that the start of each is told once
 	nextSlot time.Duration    // of the brake
@@ -96,13 +97,15 @@ func (s *Sweeper) look() (staleness.Conditions, staleness.Moment) {
 
 // pause is how long there is nothing to do.
 func (s *Sweeper) pause() time.Duration {
-	next := s.nextScan
-	if len(s.soon) > 0 {
-		due := s.soon[0].at
-		if s.brake {
-			due = max(due, s.nextSlot)
-		}
-		next = min(next, due)
+	due := staleness.Never
+	switch {
+	case s.due.Len() > 0:
+		due = 0
+	case s.soon.Len() > 0:
+		due = s.soon[0].at
 	}
-	return max(0, next-s.cfg.Clock())
+	if s.brake {
+		due = max(due, s.nextSlot)
+	}
+	return max(0, min(s.nextScan, due)-s.cfg.Clock())
 }

@@ -22,7 +22,7 @@ func (s *Sweeper) removeTickets(ctx context.Context) {
 	removed := 0
 	for _, waiters := range s.cfg.Queues() {
 		for _, w := range waiters {
-			if w.TimeoutAt.IsZero() || now.Wall.Before(w.TimeoutAt.Add(s.cfg.Policy.ClockSkew)) {
+			if !s.overdue(w, now) {
 				continue
 			}
 			if removed == batchSize || ctx.Err() != nil || try.Err() != nil || !s.removeTicket(try, w) {
@@ -31,6 +31,14 @@ func (s *Sweeper) removeTickets(ctx context.Context) {
 			removed++
 		}
 	}
+}
+
+// overdue tells whether the waiter has given up by now: by the clock that it told its time with, and by ours, if its clock is behind.
+func (s *Sweeper) overdue(w metadata.Waiter, now staleness.Moment) bool {
+	if w.TimeoutAt.IsZero() || w.Since.IsZero() || now.Wall.Before(w.TimeoutAt.Add(s.cfg.Policy.ClockSkew)) {
+		return false
+	}
+	return now.Mono-w.Seen >= w.TimeoutAt.Sub(w.Since.Time)
 }
 
 // removeTicket removes one ticket and tells whether it makes sense to go on with others.

@@ -32,8 +32,9 @@ func TestOverdueTicketsAreRemoved(t *testing.T) {
 				start := time.Now()
 				waiters := []metadata.Waiter{
 					{Lock: "a", ID: "patient", Place: 1},
-					{Lock: "a", ID: "overdue", Place: 2, Ticket: metadata.Ticket{TimeoutAt: metadata.Time{Time: start.Add(time.Minute)}}},
-					{Lock: "a", ID: "later", Place: 3, Ticket: metadata.Ticket{TimeoutAt: metadata.Time{Time: start.Add(10 * time.Hour)}}},
+					{Lock: "a", ID: "overdue", Place: 2, Ticket: waits(start, time.Minute)},
+					{Lock: "a", ID: "later", Place: 3, Ticket: waits(start, 10*time.Hour)},
+					{Lock: "a", ID: "of unknown age", Place: 4, Ticket: metadata.Ticket{TimeoutAt: metadata.Time{Time: start.Add(time.Minute)}}},
 				}
 				removed := map[string]time.Duration{}
 				s := newStore()
@@ -57,12 +58,53 @@ func TestOverdueTicketsAreRemoved(t *testing.T) {
 	}
 }
 
+// waits is the ticket of somebody whose clock shows now and who waits for so long.
+func waits(now time.Time, limit time.Duration) metadata.Ticket {
+	return metadata.Ticket{Since: metadata.Time{Time: now}, TimeoutAt: metadata.Time{Time: now.Add(limit)}}
+}
+
+func TestAWaiterWhoseClockIsBehindKeepsItsPlace(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		behind         time.Duration
+		queued, beyond time.Duration // when the ticket is first seen; when it may be removed
+	}{
+		{"that is behind by more than it waits", 6 * time.Minute, 2 * time.Minute, 7 * time.Minute},
+		{"that is ahead", -6 * time.Minute, 2 * time.Minute, 13*time.Minute + skew},
+		{"that is right", 0, 2 * time.Minute, 7*time.Minute + skew},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				start := time.Now()
+				var queues map[string][]metadata.Waiter
+				var removed []time.Duration
+				n := s.join(t, func(_ *node, c *sweeper.Config) {
+					c.Queues = func() map[string][]metadata.Waiter { return queues }
+					c.RemoveTicket = func(context.Context, metadata.Waiter) error {
+						removed = append(removed, time.Since(start))
+						queues = nil
+						return nil
+					}
+				})
+				s.wait(c.queued)
+				began := n.clock()
+				queues = map[string][]metadata.Waiter{"a": {{Lock: "a", ID: "t", Place: 1, Seen: began, Ticket: waits(time.Now().Add(-c.behind), 5*time.Minute)}}}
+				s.wait(time.Hour)
+				if len(removed) != 1 || removed[0] < c.beyond || removed[0] > c.beyond+6*time.Second {
+					t.Errorf("removed at %v, want at %v", removed, c.beyond)
+				}
+			})
+		})
+	}
+}
+
 // overdue are queues with so many tickets past their timeout.
 func overdue(n int) func() map[string][]metadata.Waiter {
 	queues := map[string][]metadata.Waiter{}
 	for i := range n {
 		lock := fmt.Sprint("queue-", i)
-		queues[lock] = []metadata.Waiter{{Lock: lock, ID: "forgotten", Ticket: metadata.Ticket{TimeoutAt: metadata.Time{Time: time.Now()}}}}
+		queues[lock] = []metadata.Waiter{{Lock: lock, ID: "forgotten", Ticket: waits(time.Now(), 0)}}
 	}
 	return func() map[string][]metadata.Waiter { return queues }
 }

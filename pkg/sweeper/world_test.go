@@ -108,6 +108,17 @@ func (s *store) alive(name string, token int64, clock time.Time, ttl time.Durati
 	return held, err
 }
 
+// extend writes what the holder of a lock writes with the alive of a client that has an alert of its own in mind.
+func (s *store) extend(name string, clock, alert, deadline time.Time) {
+	s.set(func() {
+		s.revision++
+		r := s.locks[name]
+		r.AlertAt, r.AutoUnlockAt, r.Alive = alert, deadline, &metadata.Alive{At: clock}
+		r.Revision, r.DeadlineRevision = s.revision, s.revision
+		s.locks[name] = r
+	})
+}
+
 func (s *store) release(name string) { s.set(func() { s.revision++; delete(s.locks, name) }) }
 
 func (s *store) remove(ctx context.Context, removals []metadata.Removal) []error {

@@ -92,7 +92,7 @@ func (w *world) lock(name string, deadline int) {
 	at := time.Now().Add(time.Duration(deadline) * time.Second)
 	d := metadata.Draft{
 		UUID: "00000000-0000-4000-8000-000000000001", Owner: "billing", Hostname: "host-1", Purpose: "by hand",
-		LockedAt: at.Add(-time.Hour), AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
+		AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
 	}
 	fields, err := d.Fields()
 	if err != nil {

@@ -127,8 +127,12 @@ func TestDaemonsOutliveEtcd(t *testing.T) {
 		etcd.Stop()
 		shows(t, u.addr, 0, "unlocker_etcd_up")
 		shows(t, d.ops, 0, "mutexdash_etcd_up")
-		answers(t, u.addr, "/readyz", 200) // what was seen last is better than nothing
-		answers(t, d.ops, "/readyz", 200)
+		for _, addr := range []string{u.addr, d.ops} {
+			if err := contains(answers(t, addr, "/readyz", 503), "not ready: etcd: the view of the locks is not current: "); err != nil {
+				t.Error(err)
+			}
+			answers(t, addr, "/readyz?exclude=etcd", 200) // what was seen last is better than nothing
+		}
 	}
 	for _, p := range []*process{u.process, d.process} {
 		if code := p.terminate(t); code != 0 {

@@ -3,10 +3,12 @@ package joint
 
 import (
 	"cmp"
+	"errors"
 
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -45,6 +47,17 @@ func texts(counts map[metadata.Reason]uint64) map[string]uint64 {
 // Trouble finds out why etcd can not be used while the view is not current.
 func Trouble(etcd *clientv3.Client, l metadata.Layout, v *lockview.View, log zerolog.Logger) *etcdconn.Trouble {
 	return &etcdconn.Trouble{Etcd: etcd, Prefix: l.Prefix(), Well: func() bool { return v.Fresh().Synced }, Log: log}
+}
+
+// Ready adds to the readiness of a program that the view is current, as metrics and pages say it. Until the locks were read once, that
+// is for the program to tell. Who serves what was seen last while etcd is away probes with exclude=etcd.
+func Ready(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble) {
+	r.Add("etcd", func() error {
+		if f := v.Fresh(); !f.Synced && !f.Heard.IsZero() {
+			return errors.New("the view of the locks is not current: " + Cause(f, t))
+		}
+		return nil
+	})
 }
 
 // Cause is why the view is not current, in the words of the one who knows best; empty when it is.

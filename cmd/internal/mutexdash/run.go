@@ -179,6 +179,7 @@ func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Regis
 		}
 		return nil
 	})
+	joint.Ready(ready, r.view, r.trouble)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	front := &daemon.Server{Address: o.web.Address, ConfigFile: o.web.ConfigFile, Handler: r.pages, Drain: o.web.ShutdownTimeout, Log: log}
 	back := &daemon.Server{Address: o.web.OpsAddress, Handler: ops.Handler(), Drain: time.Second, Log: log}

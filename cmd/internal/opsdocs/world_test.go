@@ -59,7 +59,8 @@ func scrapes(t *testing.T) map[string]families {
 		t.Fatal(err)
 	}
 	circle(t, client, l)
-	hold(t, client, l, "dead", "00000000-0000-4000-8000-000000000003", -time.Minute, -time.Second)
+	hold(t, client, l, "dead", "00000000-0000-4000-8000-000000000003", -2*time.Second, -time.Second)
+	hold(t, client, l, "of a clock that is ahead", "00000000-0000-4000-8000-000000000004", 24*time.Hour, 25*time.Hour)
 	got := map[string]families{}
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		if resp, err := http.Get("http://" + pages + "/"); err == nil {
@@ -81,7 +82,7 @@ func late() map[string][]string {
 	return map[string][]string{
 		"unlocker": {
 			"unlocker_locks", "unlocker_lock_info", "unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_last_auto_unlock_timestamp_seconds", "unlocker_clock_offset_seconds",
-			"unlocker_etcd_alarm", "unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds", "unlocker_deadlock_since_timestamp_seconds",
+			"unlocker_lock_holder_clock_offset_seconds", "unlocker_etcd_alarm", "unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds", "unlocker_deadlock_since_timestamp_seconds",
 		},
 		"mutexdash": {
 			"mutexdash_locks", "mutexdash_http_requests_total", "mutexdash_http_request_duration_seconds", "mutexdash_etcd_alarm",
@@ -122,7 +123,7 @@ func hold(t *testing.T, c *clientv3.Client, l metadata.Layout, lock, uuid string
 	now := time.Now()
 	d := metadata.Draft{
 		UUID: uuid, Owner: "billing-" + fmt.Sprint(i), Hostname: "host", PID: 7 + i, Purpose: "invoices",
-		LockedAt: now.Add(-time.Hour), AlertAt: now.Add(alert), AutoUnlockAt: now.Add(unlock),
+		LockedAt: now.Add(min(alert, unlock) - time.Second), AlertAt: now.Add(alert), AutoUnlockAt: now.Add(unlock),
 	}
 	fields, err := d.Fields()
 	if err != nil {

@@ -42,6 +42,7 @@ func run(ctx context.Context, o options) error {
 	}
 	ready := &daemon.Readiness{}
 	ready.Add("locks", r.listed)
+	joint.Ready(ready, r.view, r.trouble)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	server := &daemon.Server{
 		Address: o.web.Address, ConfigFile: o.web.ConfigFile, Drain: o.web.ShutdownTimeout, Log: log,
@@ -101,7 +102,7 @@ func policy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
 		Strs("exclude", c.Exclude)
 }
 
-// listed is ready when the locks were read once. It stays so when etcd goes away: to be taken out of service would not help.
+// listed is ready when the locks were read once.
 func (r *rooms) listed() error {
 	f := r.view.Fresh()
 	if !f.Heard.IsZero() {
