@@ -30,14 +30,15 @@ func table() []room {
 	return []room{
 		{"pkg/metadata", nil, "what a lock is must not depend on anything but the standard library"},
 		{"pkg/staleness", []string{"pkg/metadata"}, "a verdict is values in, value out"},
-		{"pkg/mutex", []string{"pkg/metadata", "internal/locktxn"}, "users of the client library get the client and nothing of our programs"},
+		{"internal/text", nil, "text from outside is shown alike everywhere, whatever it is about"},
+		{"pkg/mutex", []string{"pkg/metadata", "internal/locktxn", "internal/text"}, "users of the client library get the client and nothing of our programs"},
 		{"pkg/tasks", []string{"pkg/metadata", "pkg/mutex", "internal/locktxn"}, "tasks are built of locks: they know nothing of our programs"},
 		{"pkg/mutexmetrics", []string{"pkg/metadata", "pkg/mutex"}, "metrics of the client come by its hooks"},
 		{"pkg/mutexlog", []string{"pkg/mutex"}, "the log of the client comes by its hooks"},
 		{"pkg/locktest", []string{"pkg/metadata", "pkg/mutex", "internal/lockstore", "internal/etcdtest", "internal/etcdmemory"},
 			"users' tests get what happens to locks, and nothing of our programs"},
 		{"pkg/fencing", nil, "a fence stands at the resource, where there is no etcd and no lock, only a token"},
-		{"pkg/sweeper", []string{"pkg/metadata", "pkg/staleness"}, "the sweeper meets the view and the store in cmd, as functions"},
+		{"pkg/sweeper", []string{"pkg/metadata", "pkg/staleness", "internal/text"}, "the sweeper meets the view and the store in cmd, as functions"},
 		{"web", nil, "templates and assets are files"},
 		{"deploy", nil, "what is installed are files"},
 		{"internal/etcdconn", nil, "a connection knows nothing of locks"},
@@ -55,7 +56,7 @@ func table() []room {
 		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "pkg/metadata", "pkg/staleness"}, "flags fill settings, they open nothing"},
 		{"internal/cli", []string{
 			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/sweeper", "internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/lockview",
-			"internal/flags",
+			"internal/flags", "internal/text",
 		}, "the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", []string{"*"}, ""},
 		{"cmd/mutexdash", []string{"*"}, ""},
@@ -144,7 +145,7 @@ func TestLibrariesStayInTheirRooms(t *testing.T) {
 
 func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
 	for _, f := range sources(t) {
-		if !below("pkg/metadata", "pkg/staleness", "internal/deadlock")(f.name) {
+		if !below("pkg/metadata", "pkg/staleness", "internal/deadlock", "internal/text")(f.name) {
 			continue
 		}
 		for _, imported := range f.imports {

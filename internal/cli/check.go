@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -113,7 +114,7 @@ func isPluginStatus(err error) bool {
 }
 
 func (a *app) unknown(err error) error {
-	fmt.Fprintf(a.Stdout, "LOCKS UNKNOWN: %s\n", bar(prose(err.Error())))
+	fmt.Fprintf(a.Stdout, "LOCKS UNKNOWN: %s\n", bar(text.Prose(err.Error())))
 	return &statusError{status: pluginUnknown}
 }
 
@@ -249,7 +250,7 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 }
 
 func describe(r *metadata.Record, state staleness.State, now time.Time) string {
-	text := visible(r.Name) + " " + string(state)
+	text := text.Visible(r.Name) + " " + string(state)
 	switch state {
 	case staleness.Alerting:
 		text += " since " + age(r.AlertAt, now)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -94,7 +95,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 		return s.orShares(ctx, name, err)
 	}
 	if o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0) {
-		return heldf("nothing was done: %s is not held by %s, but by %s", visible(name), visible(o.uuid), s.holder(&doc.Record))
+		return heldf("nothing was done: %s is not held by %s, but by %s", text.Visible(name), text.Visible(o.uuid), s.holder(&doc.Record))
 	}
 	if !o.yes {
 		if err := o.confirm(ctx, &doc); err != nil {
@@ -104,7 +105,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 	if err := o.remove(ctx, s, &doc); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(o.app.Stdout, "force-unlocked %s, which was held by %s\n", visible(name), s.holder(&doc.Record))
+	_, err = fmt.Fprintf(o.app.Stdout, "force-unlocked %s, which was held by %s\n", text.Visible(name), s.holder(&doc.Record))
 	return err
 }
 
@@ -119,9 +120,9 @@ func (s *session) orShares(ctx context.Context, name string, err error) error {
 	}
 	var each []string
 	for _, r := range shares {
-		each = append(each, visible(r.Name))
+		each = append(each, text.Visible(r.Name))
 	}
-	return noLockf("nothing was done: %s is shared; name one of its holders: %s", visible(name), clip(strings.Join(each, ", "), 2*cellColumns))
+	return noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name), clip(strings.Join(each, ", "), 2*cellColumns))
 }
 
 // confirm shows the record and has the person type the lock's name.
@@ -137,7 +138,7 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document
 	switch {
 	case err != nil:
 		return err
-	case typed != doc.Name && typed != visible(doc.Name):
+	case typed != doc.Name && typed != text.Visible(doc.Name):
 		return errors.New("nothing was done: that is not the lock's name")
 	}
 	return nil
@@ -184,11 +185,11 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 	case err == nil:
 		return nil
 	case errors.As(err, &changed) && changed.Now.Token != 0:
-		return heldf("nothing was done: %s is held by %s now", visible(doc.Name), s.holder(&changed.Now.Record))
+		return heldf("nothing was done: %s is held by %s now", text.Visible(doc.Name), s.holder(&changed.Now.Record))
 	case errors.As(err, &changed):
-		return noLockf("nothing was done: nobody holds %s any more", visible(doc.Name))
+		return noLockf("nothing was done: nobody holds %s any more", text.Visible(doc.Name))
 	}
-	return s.explain(ctx, "force-unlock "+visible(doc.Name), err)
+	return s.explain(ctx, "force-unlock "+text.Visible(doc.Name), err)
 }
 
 // operator is who runs this: the user of the system and the machine.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -57,7 +58,7 @@ With -o name there is one name a line, in the form that --escaped reads.`,
 func (o *listOptions) run(ctx context.Context) error {
 	for _, s := range o.states {
 		if !slices.Contains(staleness.States(), staleness.State(s)) {
-			return usagef("there is no state %s: want held, alerting, expired or malformed", visible(s))
+			return usagef("there is no state %s: want held, alerting, expired or malformed", text.Visible(s))
 		}
 	}
 	s, err := o.app.open(ctx)
@@ -98,7 +99,7 @@ func (o *listOptions) json(all *snapshot, shown []*metadata.Record) error {
 
 func (o *listOptions) names(shown []*metadata.Record) error {
 	for _, r := range shown {
-		if _, err := fmt.Fprintln(o.app.Stdout, visible(r.Name)); err != nil {
+		if _, err := fmt.Fprintln(o.app.Stdout, text.Visible(r.Name)); err != nil {
 			return err
 		}
 	}
@@ -114,7 +115,7 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	t.row("STATE", "LOCK", "HELD AS", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING", "PURPOSE")
 	for _, r := range shown {
 		state := judge(r, now).State
-		t.row(string(state), visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
+		t.row(string(state), text.Visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
 			relative(r.AlertAt, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])), shortText(r.Purpose))
 		t.paint(statePaint(state))
 	}
@@ -132,7 +133,7 @@ func shortText(s string) string {
 	if s == "" {
 		return none
 	}
-	return clip(visible(s), textColumns)
+	return clip(text.Visible(s), textColumns)
 }
 
 func orNone(s string) string {

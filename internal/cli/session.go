@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -78,9 +79,9 @@ func (s *session) get(ctx context.Context, name string) (metadata.Document, erro
 	doc, _, err := s.store.Get(asking, name)
 	switch {
 	case err != nil:
-		return doc, s.explain(ctx, "read "+visible(name), err)
+		return doc, s.explain(ctx, "read "+text.Visible(name), err)
 	case len(doc.Fields) == 0:
-		return doc, noLockf("nobody holds %s", visible(name))
+		return doc, noLockf("nobody holds %s", text.Visible(name))
 	}
 	return doc, nil
 }
