@@ -45,7 +45,8 @@ func table() []room {
 		{"internal/etcdmemory", nil, "an etcd in memory knows nothing of locks"},
 		{"internal/etcdembed", nil, "an embedded etcd knows nothing of locks"},
 		{"internal/etcdtest", []string{"internal/etcdembed"}, "a test etcd knows nothing of locks, so that every room can use it"},
-		{"internal/daemon", nil, "a daemon's frame knows nothing of locks"},
+		{"internal/build", nil, "a version is told by the tool chain"},
+		{"internal/daemon", []string{"internal/build"}, "a daemon's frame knows nothing of locks"},
 		{"internal/locktxn", []string{"pkg/metadata"}, "transactions are data: whoever sends them is not their business"},
 		{"internal/lockstore", []string{"pkg/metadata", "internal/locktxn"}, "the store reads and writes; it does not judge"},
 		{"internal/lockview", []string{"pkg/metadata"}, "the picture has one writer, which is handed in as functions"},
@@ -56,7 +57,7 @@ func table() []room {
 		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "pkg/metadata", "pkg/staleness"}, "flags fill settings, they open nothing"},
 		{"internal/cli", []string{
 			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/sweeper", "internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/lockview",
-			"internal/flags", "internal/text",
+			"internal/flags", "internal/text", "internal/build",
 		}, "the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", []string{"*"}, ""},
 		{"cmd/mutexdash", []string{"*"}, ""},

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -173,7 +174,7 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 		Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, actor, o.reason, now),
 	}
 	action := metadata.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: actor, Source: "cli", Client: "mutexctl " + buildVersion().Version,
+		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: actor, Source: "cli", Client: "mutexctl " + build.Current().Version,
 		Action: "force-unlock", Lock: doc.Name, UUID: doc.UUID, Token: doc.Token, Revision: doc.Revision,
 		Holder: s.holder(&doc.Record), Reason: o.reason, Ticket: o.ticket, Result: "success",
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
@@ -40,7 +41,7 @@ type options struct {
 // Command is the program.
 func Command() *cobra.Command {
 	cmd := runnable("unlocker")
-	cmd.Version = daemon.BuildInfo().Version
+	cmd.Version = build.Current().Version
 	cmd.Short = "removes distributed locks whose holders are gone"
 	cmd.Long = `unlocker watches the distributed locks of an etcd cluster. It shows them to Prometheus, so that people are alerted about a lock
 whose holder takes longer than it said, and, with --policy=auto-unlock, it removes a lock when the deadline that its holder gave
@@ -92,7 +93,7 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "which build this is", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := daemon.BuildInfo()
+			b := build.Current()
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "unlocker %s (revision %s, %s)\n", b.Version, b.Revision, b.GoVersion)
 			return err
 		},
