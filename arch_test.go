@@ -56,7 +56,7 @@ func table() []room {
 		{"internal/dashboard", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock", "web"}, "the page meets the view and the store in cmd, as functions"},
 		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "pkg/metadata", "pkg/staleness"}, "flags fill settings, they open nothing"},
 		{"internal/cli", []string{
-			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/sweeper", "internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/lockview",
+			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/mutexlog", "pkg/sweeper", "internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/lockview",
 			"internal/flags", "internal/text", "internal/build",
 		}, "the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", []string{"*"}, ""},
@@ -66,7 +66,7 @@ func table() []room {
 		{"cmd/internal/joint", []string{"*"}, ""},
 		{"cmd/internal/unlocker", []string{"*"}, ""},
 		{"cmd/internal/mutexdash", []string{"*"}, ""},
-		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/metadata"}, "the demo services are users: they have what users have"},
+		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/mutexlog", "pkg/metadata"}, "the demo services are users: they have what users have"},
 	}
 }
 
@@ -88,8 +88,8 @@ func libraries() []library {
 			return strings.HasSuffix(file, "metrics.go") || below("internal/lockmetrics", "internal/daemon", "cmd")(file)
 		}, "metrics of a room stand in its metrics.go"},
 		{"github.com/rs/zerolog/log", nowhere, "the global logger hides who logs: hand in a zerolog.Logger"},
-		{"log/slog", below("pkg/mutex", "pkg/mutexlog", "internal/daemon"), "hand in a zerolog.Logger"}, // users of the library have the one or the other
-		{"log", below("internal/daemon"), "hand in a zerolog.Logger"},                                   // daemon translates for net/http
+		{"log/slog", below("pkg/mutex", "pkg/mutexlog", "internal/daemon", "internal/cli"), "programs log with zerolog, the library with slog"},
+		{"log", below("internal/daemon"), "hand in a zerolog.Logger"}, // daemon translates for net/http
 		{"math/rand/v2", everywhere, ""},
 		{"math/rand", nowhere, "use math/rand/v2"},
 		{"testing", below("internal/etcdtest", "pkg/locktest"), "programs that contain the testing package have its flags"},

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
+	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
 // session is a connection to etcd with all that can be asked over it.
@@ -114,12 +116,12 @@ func (s *session) view(ctx context.Context, ended func(*metadata.Record, *metada
 // locks is the library on this connection, for locks with these options, which it checks. What it has to say on its own is for
 // those who ask for more than warnings: the command tells the rest.
 func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
-	log := zerolog.Nop()
+	var logger *slog.Logger
 	if s.log.GetLevel() < zerolog.WarnLevel {
-		log = s.log
+		logger = mutexlog.Zerolog(s.log)
 	}
 	locks, err := mutex.New(s.client, mutex.Options{
-		Prefix: s.layout.Prefix(), Log: log, Now: s.app.Now, Defaults: options, RequestTimeout: s.app.etcd.RequestTimeout,
+		Prefix: s.layout.Prefix(), Logger: logger, Now: s.app.Now, Defaults: options, RequestTimeout: s.app.etcd.RequestTimeout,
 	})
 	if err != nil {
 		return nil, &statusError{ExitUsage, err}
