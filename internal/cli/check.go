@@ -191,9 +191,6 @@ func (o *checkOptions) judge(all *snapshot) *health {
 
 func beyond(n, threshold int) bool { return threshold != off && n > threshold }
 
-// presenceLife is how old the time in the record of an unlocker that runs can be.
-const presenceLife = 15 * time.Second
-
 func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 	if len(all) == 0 {
 		h.found(pluginCritical, "no unlocker runs: nothing is alerted or removed")
@@ -211,7 +208,7 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		case p.Now.IsZero():
 		case -behind > o.clockDifference:
 			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID), span(behind))
-		case behind > o.clockDifference+presenceLife:
+		case behind > o.clockDifference+metadata.PresenceTTL:
 			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID), span(behind))
 		}
 	}

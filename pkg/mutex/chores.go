@@ -8,13 +8,10 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 const (
-	// cancelLife is how long etcd remembers that an acquisition was cancelled, and how long one that was given up is cleaned up
-	// after: no request is under way for longer.
-	cancelLife = 10 * time.Minute
-
 	maxChores    = 10_000           // when etcd is away for long, the oldest are given up: their records are auto-unlocked
 	choreTimeout = 10 * time.Second // of one round of one chore
 )
@@ -127,7 +124,7 @@ func (w *chores) drain(ctx context.Context) int {
 // cancelLater ends an acquisition whose outcome is unknown: when it is done, nothing is held by this uuid and nothing will be, and
 // it stands in no queue.
 func (c *Client) cancelLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(cancelLife), do: func(ctx context.Context) error {
+	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL), do: func(ctx context.Context) error {
 		lease, err := c.markLease(ctx)
 		if err == nil {
 			_, err = c.send(ctx, locktxn.CancelQueued(c.layout, lock, uuid, lease))

@@ -9,10 +9,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // marks is the lease of what a client notes under the uuids of acquisitions that must not be committed any more. Many share one; it
-// outlives each by cancelLife.
+// outlives each by metadata.CancelledTTL.
 type marks struct {
 	mu    sync.Mutex
 	lease clientv3.LeaseID
@@ -29,7 +30,7 @@ func (c *Client) markLease(ctx context.Context) (clientv3.LeaseID, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.slice(ctx))
 	defer cancel()
 	asked := time.Now()
-	grant, err := c.etcd.Grant(ctx, int64((cancelLife+shared)/time.Second))
+	grant, err := c.etcd.Grant(ctx, int64((metadata.CancelledTTL+shared)/time.Second))
 	if err != nil {
 		return 0, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -84,7 +85,7 @@ func (o *options) define(fs *pflag.FlagSet) {
 	fs.StringVar(&o.series, "metrics.lock-series", string(lockmetrics.SeriesAlerting), "which locks have series of their own: alerting, all, none")
 	fs.IntVar(&o.seriesLimit, "metrics.lock-series-limit", 1000, "`number` of locks that have series of their own at most, the most overdue first")
 	fs.DurationVar(&o.eventRetention, "metrics.event-retention", time.Hour, "that the removal of a lock stays in the metrics")
-	fs.DurationVar(&o.historyRetention, "history.retention", lockstore.DefaultRetention, "that it can be looked up how a lock ended that was removed")
+	fs.DurationVar(&o.historyRetention, "history.retention", metadata.HistoryRetention, "that it can be looked up how a lock ended that was removed")
 	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax, "`number` of such endings that are kept at most, the newest ones; 0 is no limit")
 	fs.StringVar(&o.dashboard, "dashboard.url", "", "`URL` under which people reach the dashboard, for links in alerts")
 }
