@@ -18,7 +18,7 @@ BOARDS := .tools/boards/installed
 FUZZTIME ?= 5s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 PROGRAMS := unlocker mutexdash mutexctl mutexdev
-LDFLAGS := -s -w $(foreach room,daemon cli,-X github.com/clustermutex/unlocker/internal/$(room).version=$(VERSION))
+LDFLAGS := -s -w -X github.com/clustermutex/unlocker/internal/build.version=$(VERSION)
 
 .PHONY: help
 help: ## list what can be made

@@ -30,21 +30,23 @@ func table() []room {
 	return []room{
 		{"pkg/metadata", nil, "what a lock is must not depend on anything but the standard library"},
 		{"pkg/staleness", []string{"pkg/metadata"}, "a verdict is values in, value out"},
-		{"pkg/mutex", []string{"pkg/metadata", "internal/locktxn"}, "users of the client library get the client and nothing of our programs"},
+		{"internal/text", nil, "text from outside is shown alike everywhere, whatever it is about"},
+		{"pkg/mutex", []string{"pkg/metadata", "internal/locktxn", "internal/text"}, "users of the client library get the client and nothing of our programs"},
 		{"pkg/tasks", []string{"pkg/metadata", "pkg/mutex", "internal/locktxn"}, "tasks are built of locks: they know nothing of our programs"},
 		{"pkg/mutexmetrics", []string{"pkg/metadata", "pkg/mutex"}, "metrics of the client come by its hooks"},
 		{"pkg/mutexlog", []string{"pkg/mutex"}, "the log of the client comes by its hooks"},
 		{"pkg/locktest", []string{"pkg/metadata", "pkg/mutex", "internal/lockstore", "internal/etcdtest", "internal/etcdmemory"},
 			"users' tests get what happens to locks, and nothing of our programs"},
 		{"pkg/fencing", nil, "a fence stands at the resource, where there is no etcd and no lock, only a token"},
-		{"pkg/sweeper", []string{"pkg/metadata", "pkg/staleness"}, "the sweeper meets the view and the store in cmd, as functions"},
+		{"pkg/sweeper", []string{"pkg/metadata", "pkg/staleness", "internal/text"}, "the sweeper meets the view and the store in cmd, as functions"},
 		{"web", nil, "templates and assets are files"},
 		{"deploy", nil, "what is installed are files"},
 		{"internal/etcdconn", nil, "a connection knows nothing of locks"},
 		{"internal/etcdmemory", nil, "an etcd in memory knows nothing of locks"},
 		{"internal/etcdembed", nil, "an embedded etcd knows nothing of locks"},
 		{"internal/etcdtest", []string{"internal/etcdembed"}, "a test etcd knows nothing of locks, so that every room can use it"},
-		{"internal/daemon", nil, "a daemon's frame knows nothing of locks"},
+		{"internal/build", nil, "a version is told by the tool chain"},
+		{"internal/daemon", []string{"internal/build"}, "a daemon's frame knows nothing of locks"},
 		{"internal/locktxn", []string{"pkg/metadata"}, "transactions are data: whoever sends them is not their business"},
 		{"internal/lockstore", []string{"pkg/metadata", "internal/locktxn"}, "the store reads and writes; it does not judge"},
 		{"internal/lockview", []string{"pkg/metadata"}, "the picture has one writer, which is handed in as functions"},
@@ -54,8 +56,8 @@ func table() []room {
 		{"internal/dashboard", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock", "web"}, "the page meets the view and the store in cmd, as functions"},
 		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "pkg/metadata", "pkg/staleness"}, "flags fill settings, they open nothing"},
 		{"internal/cli", []string{
-			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/sweeper", "internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/lockview",
-			"internal/flags",
+			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/mutexlog", "pkg/sweeper", "internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/lockview",
+			"internal/flags", "internal/text", "internal/build",
 		}, "the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", []string{"*"}, ""},
 		{"cmd/mutexdash", []string{"*"}, ""},
@@ -64,7 +66,7 @@ func table() []room {
 		{"cmd/internal/joint", []string{"*"}, ""},
 		{"cmd/internal/unlocker", []string{"*"}, ""},
 		{"cmd/internal/mutexdash", []string{"*"}, ""},
-		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/metadata"}, "the demo services are users: they have what users have"},
+		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/mutexlog", "pkg/metadata"}, "the demo services are users: they have what users have"},
 	}
 }
 
@@ -86,8 +88,8 @@ func libraries() []library {
 			return strings.HasSuffix(file, "metrics.go") || below("internal/lockmetrics", "internal/daemon", "cmd")(file)
 		}, "metrics of a room stand in its metrics.go"},
 		{"github.com/rs/zerolog/log", nowhere, "the global logger hides who logs: hand in a zerolog.Logger"},
-		{"log/slog", below("pkg/mutex", "pkg/mutexlog", "internal/daemon"), "hand in a zerolog.Logger"}, // users of the library have the one or the other
-		{"log", below("internal/daemon"), "hand in a zerolog.Logger"},                                   // daemon translates for net/http
+		{"log/slog", below("pkg/mutex", "pkg/mutexlog", "internal/daemon", "internal/cli"), "programs log with zerolog, the library with slog"},
+		{"log", below("internal/daemon"), "hand in a zerolog.Logger"}, // daemon translates for net/http
 		{"math/rand/v2", everywhere, ""},
 		{"math/rand", nowhere, "use math/rand/v2"},
 		{"testing", below("internal/etcdtest", "pkg/locktest"), "programs that contain the testing package have its flags"},
@@ -144,7 +146,7 @@ func TestLibrariesStayInTheirRooms(t *testing.T) {
 
 func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
 	for _, f := range sources(t) {
-		if !below("pkg/metadata", "pkg/staleness", "internal/deadlock")(f.name) {
+		if !below("pkg/metadata", "pkg/staleness", "internal/deadlock", "internal/text")(f.name) {
 			continue
 		}
 		for _, imported := range f.imports {

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -47,7 +48,7 @@ func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold, op
 	lock, err := locks.Adopt(ctx, h.name, h.uuid, options...)
 	lost, isLost := errors.AsType[*mutex.LostError](err)
 	if !isLost {
-		return lock, s.holdError(ctx, "find the hold of "+visible(h.name), err)
+		return lock, s.holdError(ctx, "find the hold of "+text.Visible(h.name), err)
 	}
 	share, err := s.shareWith(ctx, h.name, h.uuid)
 	if err != nil {
@@ -57,7 +58,7 @@ func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold, op
 		return nil, s.holdError(ctx, "", lost)
 	}
 	lock, err = locks.Adopt(ctx, share, h.uuid, options...)
-	return lock, s.holdError(ctx, "find the hold of "+visible(share), err)
+	return lock, s.holdError(ctx, "find the hold of "+text.Visible(share), err)
 }
 
 // holdError gives the end of a hold its status: who has the lock now, and what became of the hold, stand in the error.
@@ -95,7 +96,7 @@ func (s *session) shares(ctx context.Context, lock string) ([]*metadata.Record, 
 	from, end := s.layout.Shares(lock)
 	resp, err := s.client.Get(asking, from, clientv3.WithRange(end))
 	if err != nil {
-		return nil, s.explain(ctx, "read who shares "+visible(lock), err)
+		return nil, s.explain(ctx, "read who shares "+text.Visible(lock), err)
 	}
 	var all []*metadata.Record
 	g := gatherer{add: func(r *metadata.Record) { all = append(all, r) }}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -85,7 +86,7 @@ func (o *aliveOptions) run(ctx context.Context) error {
 	}
 	now := o.app.Now().Truncate(time.Millisecond) // as times are written
 	if err := lock.Alive(ctx, o.progress); err != nil {
-		return s.holdError(ctx, "extend "+visible(lock.Name()), err)
+		return s.holdError(ctx, "extend "+text.Visible(lock.Name()), err)
 	}
 	return o.tell(ctx, s, lock, now)
 }
@@ -97,9 +98,9 @@ func (o *aliveOptions) extendable(ctx context.Context, s *session, lock *mutex.L
 	case err != nil:
 		return err
 	case doc.AutoUnlockAt.IsZero():
-		return fmt.Errorf("the record of %s has no readable auto_unlock_at that could be put off", visible(doc.Name))
+		return fmt.Errorf("the record of %s has no readable auto_unlock_at that could be put off", text.Visible(doc.Name))
 	case o.hold == 0 && unknownSpan(&doc.Record):
-		return usagef("the record does not tell how long %s was taken for: give --for", visible(doc.Name))
+		return usagef("the record does not tell how long %s was taken for: give --for", text.Visible(doc.Name))
 	}
 	return nil
 }
@@ -115,9 +116,9 @@ func (o *aliveOptions) tell(ctx context.Context, s *session, lock *mutex.Lock, n
 	if err != nil {
 		return err
 	}
-	line := fmt.Sprintf("extended %s until %s", visible(lock.Name()), instant(doc.AutoUnlockAt, now))
+	line := fmt.Sprintf("extended %s until %s", text.Visible(lock.Name()), instant(doc.AutoUnlockAt, now))
 	if o.hold > 0 && doc.AutoUnlockAt.Sub(now) > o.hold+time.Second {
-		line = fmt.Sprintf("%s is held until %s, which is later", visible(lock.Name()), instant(doc.AutoUnlockAt, now))
+		line = fmt.Sprintf("%s is held until %s, which is later", text.Visible(lock.Name()), instant(doc.AutoUnlockAt, now))
 	}
 	_, err = fmt.Fprintln(o.app.Stdout, line)
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -113,7 +114,7 @@ func isPluginStatus(err error) bool {
 }
 
 func (a *app) unknown(err error) error {
-	fmt.Fprintf(a.Stdout, "LOCKS UNKNOWN: %s\n", bar(prose(err.Error())))
+	fmt.Fprintf(a.Stdout, "LOCKS UNKNOWN: %s\n", bar(text.Prose(err.Error())))
 	return &statusError{status: pluginUnknown}
 }
 
@@ -191,9 +192,6 @@ func (o *checkOptions) judge(all *snapshot) *health {
 
 func beyond(n, threshold int) bool { return threshold != off && n > threshold }
 
-// presenceLife is how old the time in the record of an unlocker that runs can be.
-const presenceLife = 15 * time.Second
-
 func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 	if len(all) == 0 {
 		h.found(pluginCritical, "no unlocker runs: nothing is alerted or removed")
@@ -211,7 +209,7 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		case p.Now.IsZero():
 		case -behind > o.clockDifference:
 			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID), span(behind))
-		case behind > o.clockDifference+presenceLife:
+		case behind > o.clockDifference+metadata.PresenceTTL:
 			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID), span(behind))
 		}
 	}
@@ -237,7 +235,7 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 		h.counts[state]++
 		if clock := clockWords(verdict); clock != "" {
 			h.is(pluginWarning)
-			h.clocks = append(h.clocks, fmt.Sprintf("the clock of %s, who holds %s, is %s", who(r), visible(r.Name), clock))
+			h.clocks = append(h.clocks, fmt.Sprintf("the clock of %s, who holds %s, is %s", who(r), text.Visible(r.Name), clock))
 		}
 		if state == staleness.Expired {
 			h.is(pluginWarning)
@@ -258,7 +256,7 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 }
 
 func describe(r *metadata.Record, state staleness.State, now time.Time) string {
-	text := visible(r.Name) + " " + string(state)
+	text := text.Visible(r.Name) + " " + string(state)
 	switch state {
 	case staleness.Alerting:
 		text += " since " + age(r.AlertAt, now)

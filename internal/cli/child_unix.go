@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // child is the command of run. It lives in a process group of its own, so that a signal reaches what it started, too, and
@@ -34,7 +36,7 @@ func findCommand(name string) (string, error) {
 	case err == nil:
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return "", &statusError{ExitNotFound, fmt.Errorf("there is no command %s", visible(name))}
+		return "", &statusError{ExitNotFound, fmt.Errorf("there is no command %s", text.Visible(name))}
 	}
 	return "", notStarted(name, err)
 }
@@ -45,7 +47,7 @@ func notStarted(name string, err error) error {
 	if errors.As(err, &reason) {
 		err = reason
 	}
-	return &statusError{ExitNotRunnable, fmt.Errorf("the command %s can not be started: %w", visible(name), err)}
+	return &statusError{ExitNotRunnable, fmt.Errorf("the command %s can not be started: %w", text.Visible(name), err)}
 }
 
 // startChild starts the command. The lock is held by now, so every way out of here ends in a done child or an error.

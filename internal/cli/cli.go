@@ -19,6 +19,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // Process is what a command line touches of the process that it runs in.
@@ -64,15 +65,15 @@ func complain(w io.Writer, cmd *cobra.Command, err error) {
 	switch {
 	case err == nil, errors.As(err, &s) && s.err == nil, errors.As(err, &sig):
 	case status(err) == ExitUsage:
-		fmt.Fprintf(w, "%s: %s; see \"%s --help\"\n", cmd.CommandPath(), prose(err.Error()), cmd.CommandPath())
+		fmt.Fprintf(w, "%s: %s; see \"%s --help\"\n", cmd.CommandPath(), text.Prose(err.Error()), cmd.CommandPath())
 	default:
-		fmt.Fprintf(w, "%s: %s\n", cmd.CommandPath(), prose(err.Error()))
+		fmt.Fprintf(w, "%s: %s\n", cmd.CommandPath(), text.Prose(err.Error()))
 	}
 }
 
 // note tells the person on stderr what goes on, in a line that says where it comes from.
 func (a *app) note(format string, args ...any) {
-	fmt.Fprintf(a.Stderr, "%s: %s\n", a.command, prose(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(a.Stderr, "%s: %s\n", a.command, text.Prose(fmt.Sprintf(format, args...)))
 }
 
 // mention is a note about what is in order.
@@ -124,7 +125,7 @@ func cobraCommands(root *cobra.Command) {
 			c.Example = "  mutexctl help run\n  mutexctl help exit-codes"
 			c.Args = func(_ *cobra.Command, args []string) error {
 				if found, rest, err := root.Find(args); err != nil || found == root && len(rest) > 0 {
-					return usagef("there is no command %s", visible(strings.Join(args, " ")))
+					return usagef("there is no command %s", text.Visible(strings.Join(args, " ")))
 				}
 				return nil
 			}
@@ -163,7 +164,7 @@ func wrongArgumentsAreUsage(cmd *cobra.Command) {
 
 func noCommand(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("there is no command %s", visible(args[0]))
+		return usagef("there is no command %s", text.Visible(args[0]))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -40,7 +41,7 @@ func (a *app) complete(cmd *cobra.Command, args []string, begun string, of func(
 	var offers []string
 	for _, r := range all.locks {
 		for _, name := range of(r) {
-			if metadata.CheckName(name) == nil && visible(name) == name && strings.HasPrefix(name, begun) {
+			if metadata.CheckName(name) == nil && text.Visible(name) == name && strings.HasPrefix(name, begun) {
 				offers = append(offers, name)
 			}
 		}

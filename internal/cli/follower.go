@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -119,7 +120,7 @@ func (f *follower) write(r *metadata.Record, event string, ending *endingJSON) e
 	if f.options.format.json() {
 		return writeJSON(a.Stdout, eventJSON{Time: now.UTC(), Event: event, Lock: newLockJSON(r, 0, now), Ending: ending})
 	}
-	line := fmt.Sprintf("%s  %-9s  %s  ", now.UTC().Format("2006-01-02 15:04:05Z"), event, visible(r.Name))
+	line := fmt.Sprintf("%s  %-9s  %s  ", now.UTC().Format("2006-01-02 15:04:05Z"), event, text.Visible(r.Name))
 	switch {
 	case ending != nil:
 		line += ending.sentence()
@@ -150,13 +151,13 @@ func (e *endingJSON) sentence() string {
 		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked", metadata.EndedForced: "force-unlocked",
 	}[e.How]
 	if words == "" {
-		words = "ended (" + visible(e.How) + ")"
+		words = "ended (" + text.Visible(e.How) + ")"
 	}
 	if e.By != nil {
-		words += " by " + visible(*e.By)
+		words += " by " + text.Visible(*e.By)
 	}
 	if e.Why != nil {
-		words += " (" + prose(*e.Why) + ")"
+		words += " (" + text.Prose(*e.Why) + ")"
 	}
 	return words
 }

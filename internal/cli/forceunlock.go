@@ -13,8 +13,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -94,7 +96,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 		return s.orShares(ctx, name, err)
 	}
 	if o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0) {
-		return heldf("nothing was done: %s is not held by %s, but by %s", visible(name), visible(o.uuid), s.holder(&doc.Record))
+		return heldf("nothing was done: %s is not held by %s, but by %s", text.Visible(name), text.Visible(o.uuid), s.holder(&doc.Record))
 	}
 	if !o.yes {
 		if err := o.confirm(ctx, &doc); err != nil {
@@ -104,7 +106,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 	if err := o.remove(ctx, s, &doc); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(o.app.Stdout, "force-unlocked %s, which was held by %s\n", visible(name), s.holder(&doc.Record))
+	_, err = fmt.Fprintf(o.app.Stdout, "force-unlocked %s, which was held by %s\n", text.Visible(name), s.holder(&doc.Record))
 	return err
 }
 
@@ -119,9 +121,9 @@ func (s *session) orShares(ctx context.Context, name string, err error) error {
 	}
 	var each []string
 	for _, r := range shares {
-		each = append(each, visible(r.Name))
+		each = append(each, text.Visible(r.Name))
 	}
-	return noLockf("nothing was done: %s is shared; name one of its holders: %s", visible(name), clip(strings.Join(each, ", "), 2*cellColumns))
+	return noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name), clip(strings.Join(each, ", "), 2*cellColumns))
 }
 
 // confirm shows the record and has the person type the lock's name.
@@ -137,7 +139,7 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document
 	switch {
 	case err != nil:
 		return err
-	case typed != doc.Name && typed != visible(doc.Name):
+	case typed != doc.Name && typed != text.Visible(doc.Name):
 		return errors.New("nothing was done: that is not the lock's name")
 	}
 	return nil
@@ -172,7 +174,7 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 		Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, actor, o.reason, now),
 	}
 	action := metadata.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: actor, Source: "cli", Client: "mutexctl " + buildVersion().Version,
+		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: actor, Source: "cli", Client: "mutexctl " + build.Current().Version,
 		Action: "force-unlock", Lock: doc.Name, UUID: doc.UUID, Token: doc.Token, Revision: doc.Revision,
 		Holder: s.holder(&doc.Record), Reason: o.reason, Ticket: o.ticket, Result: "success",
 	}
@@ -184,11 +186,11 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 	case err == nil:
 		return nil
 	case errors.As(err, &changed) && changed.Now.Token != 0:
-		return heldf("nothing was done: %s is held by %s now", visible(doc.Name), s.holder(&changed.Now.Record))
+		return heldf("nothing was done: %s is held by %s now", text.Visible(doc.Name), s.holder(&changed.Now.Record))
 	case errors.As(err, &changed):
-		return noLockf("nothing was done: nobody holds %s any more", visible(doc.Name))
+		return noLockf("nothing was done: nobody holds %s any more", text.Visible(doc.Name))
 	}
-	return s.explain(ctx, "force-unlock "+visible(doc.Name), err)
+	return s.explain(ctx, "force-unlock "+text.Visible(doc.Name), err)
 }
 
 // operator is who runs this: the user of the system and the machine.

@@ -2,36 +2,27 @@ package cli
 
 import (
 	"regexp"
-	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// globs matches lock names: * stands for any text, also with slashes, ? for one character. No globs match every name.
-type globs []*regexp.Regexp
+// globs selects lock names. The zero value selects all of them.
+type globs struct{ names *regexp.Regexp }
 
 func newGlobs(patterns []string) (globs, error) {
-	var g globs
-	for _, p := range patterns {
-		text := regexp.QuoteMeta(p)
-		text = strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(text)
-		re, err := regexp.Compile("(?s)^" + text + "$")
-		if err != nil {
-			return nil, usagef("pattern %s: not valid UTF-8", visible(p))
-		}
-		g = append(g, re)
+	if len(patterns) == 0 {
+		return globs{}, nil
 	}
-	return g, nil
+	names, err := text.Globs(patterns...)
+	if err != nil {
+		return globs{}, usagef("%w", err)
+	}
+	return globs{names}, nil
 }
 
-func (g globs) match(name string) bool {
-	for _, re := range g {
-		if re.MatchString(name) {
-			return true
-		}
-	}
-	return len(g) == 0
-}
+func (g globs) match(name string) bool { return g.names == nil || g.names.MatchString(name) }
 
 // wants makes a check for the number of arguments, with a sentence that names them: wants(1, 1, "NAME").
 func wants(least, most int, names string) cobra.PositionalArgs {
@@ -40,7 +31,7 @@ func wants(least, most int, names string) cobra.PositionalArgs {
 		case len(args) < least:
 			return usagef("%s is missing", names)
 		case most >= 0 && len(args) > most:
-			return usagef("%s is too much: want %s", visible(args[most]), orNothing(names))
+			return usagef("%s is too much: want %s", text.Visible(args[most]), orNothing(names))
 		}
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -73,7 +74,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 			continue
 		}
 		who := metadata.Record{Hostname: e.Hostname, PID: e.PID}
-		t.row(relative(e.EndedAt.Time, now), visible(e.Lock), orNone(partOf(e.Lock, e.Attributes).words()), shortText(e.Ended), shortText(e.By), shortText(e.Why),
+		t.row(relative(e.EndedAt.Time, now), text.Visible(e.Lock), orNone(partOf(e.Lock, e.Attributes).words()), shortText(e.Ended), shortText(e.By), shortText(e.Why),
 			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
 	}
 	if len(t.rows) == 1 {

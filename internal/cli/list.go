@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -58,7 +59,7 @@ With -o name there is one name a line, in the form that --escaped reads.`,
 func (o *listOptions) run(ctx context.Context) error {
 	for _, s := range o.states {
 		if !slices.Contains(staleness.States(), staleness.State(s)) {
-			return usagef("there is no state %s: want held, alerting, expired or malformed", visible(s))
+			return usagef("there is no state %s: want held, alerting, expired or malformed", text.Visible(s))
 		}
 	}
 	s, err := o.app.open(ctx)
@@ -104,7 +105,7 @@ func (o *listOptions) json(all *snapshot, shown []*metadata.Record) error {
 
 func (o *listOptions) names(shown []*metadata.Record) error {
 	for _, r := range shown {
-		if _, err := fmt.Fprintln(o.app.Stdout, visible(r.Name)); err != nil {
+		if _, err := fmt.Fprintln(o.app.Stdout, text.Visible(r.Name)); err != nil {
 			return err
 		}
 	}
@@ -121,7 +122,7 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	for _, r := range shown {
 		verdict := judge(r, now)
 		state := verdict.State
-		t.row(string(state), visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()), orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
+		t.row(string(state), text.Visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()), orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
 			alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])), shortText(r.Purpose))
 		t.paint(statePaint(state))
 	}
@@ -140,7 +141,7 @@ func shortText(s string) string {
 	if s == "" {
 		return none
 	}
-	return clip(visible(s), textColumns)
+	return clip(text.Visible(s), textColumns)
 }
 
 func orNone(s string) string {

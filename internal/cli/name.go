@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -21,7 +22,7 @@ func (n *names) any(arg string) (string, error) {
 	if !n.escaped {
 		return arg, nil
 	}
-	name, err := parseVisible(arg)
+	name, err := text.Parse(arg)
 	if err != nil {
 		return "", usagef("the lock name %w", err)
 	}

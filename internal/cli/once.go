@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -115,7 +116,7 @@ func (j *job) periodError(err error) error {
 	if isPeriod || isClock {
 		return fmt.Errorf("%w; see \"mutexctl help periods\"", err)
 	}
-	return j.s.explain(j.signals.ctx, "take the period of "+visible(j.name), err)
+	return j.s.explain(j.signals.ctx, "take the period of "+text.Visible(j.name), err)
 }
 
 // beside is what was joined to the error.

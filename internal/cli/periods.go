@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -103,7 +104,7 @@ func (o *periodsOptions) write(found []periodJSON) error {
 		if p.Running {
 			running = "running"
 		}
-		t.row(visible(p.Name), began, running, prose(p.Words))
+		t.row(text.Visible(p.Name), began, running, text.Prose(p.Words))
 	}
 	if len(t.rows) > 1 {
 		if err := t.write(o.app.Stdout); err != nil {
@@ -178,11 +179,11 @@ func (o *resetPeriodOptions) run(ctx context.Context, name string) error {
 	case err != nil: // it can not be read, which is one more reason to forget it
 		period.Words = err.Error()
 	case period.Start.IsZero():
-		return noLockf("no period of %s is used up", visible(name))
+		return noLockf("no period of %s is used up", text.Visible(name))
 	}
-	text := fmt.Sprintf("%s began %s, %s", visible(name), instant(period.Start, o.app.Now()), prose(period.Words))
+	description := fmt.Sprintf("%s began %s, %s", text.Visible(name), instant(period.Start, o.app.Now()), text.Prose(period.Words))
 	if !o.yes {
-		fmt.Fprintf(o.app.Stderr, "The last period of %s.\nIf it is forgotten, the next call runs the job. Type yes to forget it: ", text)
+		fmt.Fprintf(o.app.Stderr, "The last period of %s.\nIf it is forgotten, the next call runs the job. Type yes to forget it: ", description)
 		if typed, err := readLine(ctx, o.app.Stdin); err != nil {
 			return err
 		} else if typed != "yes" {
@@ -190,8 +191,8 @@ func (o *resetPeriodOptions) run(ctx context.Context, name string) error {
 		}
 	}
 	if err := locks.ResetPeriod(ctx, name); err != nil {
-		return s.explain(ctx, "reset the period of "+visible(name), err)
+		return s.explain(ctx, "reset the period of "+text.Visible(name), err)
 	}
-	_, err = fmt.Fprintf(o.app.Stdout, "forgot the period of %s\n", text)
+	_, err = fmt.Fprintf(o.app.Stdout, "forgot the period of %s\n", description)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -96,7 +97,7 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	now := o.app.Now()
-	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", visible(lock.Name()), instant(now.Add(o.hold), now))
+	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", text.Visible(lock.Name()), instant(now.Add(o.hold), now))
 	if _, err = fmt.Fprintln(o.app.Stdout, lock.UUID()); err != nil {
 		_ = lock.Unlock() // nobody knows the uuid, so nobody could
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -12,8 +13,10 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
+	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
 // session is a connection to etcd with all that can be asked over it.
@@ -114,9 +117,9 @@ func (s *session) get(ctx context.Context, name string) (metadata.Document, erro
 	doc, _, err := s.store.Get(asking, name)
 	switch {
 	case err != nil:
-		return doc, s.explain(ctx, "read "+visible(name), err)
+		return doc, s.explain(ctx, "read "+text.Visible(name), err)
 	case len(doc.Fields) == 0:
-		return doc, noLockf("nobody holds %s", visible(name))
+		return doc, noLockf("nobody holds %s", text.Visible(name))
 	}
 	return doc, nil
 }
@@ -149,12 +152,12 @@ func (s *session) view(ctx context.Context, ended func(*metadata.Record, *metada
 // locks is the library on this connection, for locks with these options, which it checks. What it has to say on its own is for
 // those who ask for more than warnings: the command tells the rest.
 func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
-	log := zerolog.Nop()
+	var logger *slog.Logger
 	if s.log.GetLevel() < zerolog.WarnLevel {
-		log = s.log
+		logger = mutexlog.Zerolog(s.log)
 	}
 	locks, err := mutex.New(s.client, mutex.Options{
-		Prefix: s.layout.Prefix(), Log: log, Now: s.app.Now, Defaults: options, RequestTimeout: s.app.etcd.RequestTimeout,
+		Prefix: s.layout.Prefix(), Logger: logger, Now: s.app.Now, Defaults: options, RequestTimeout: s.app.etcd.RequestTimeout,
 	})
 	if err != nil {
 		return nil, &statusError{ExitUsage, err}

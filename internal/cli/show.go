@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -133,7 +134,7 @@ func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 	if len(doc.Fields) > 0 {
 		p.lock(doc)
 	} else {
-		p.fact("lock", visible(doc.Name))
+		p.fact("lock", text.Visible(doc.Name))
 		p.state(worst(holders, p.now))
 	}
 	if len(holders) > 0 {
@@ -141,7 +142,7 @@ func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 	}
 	for _, r := range holders {
 		state := judge(r, p.now).State
-		line := fmt.Sprintf("%s %s: %s", visible(r.Name), state, who(r))
+		line := fmt.Sprintf("%s %s: %s", text.Visible(r.Name), state, who(r))
 		if r.Purpose != "" {
 			line += " for " + shortText(r.Purpose)
 		}
@@ -161,17 +162,17 @@ func worst(holders []*metadata.Record, now time.Time) staleness.State {
 }
 
 func (p *page) lock(doc *metadata.Document) {
-	p.fact("lock", visible(doc.Name))
+	p.fact("lock", text.Visible(doc.Name))
 	p.state(judge(&doc.Record, p.now).State)
 	if share := partOf(doc.Name, doc.Attributes); share.of != "" {
-		p.fact("kind", share.words()+" of "+visible(share.of))
+		p.fact("kind", share.words()+" of "+text.Visible(share.of))
 	} else if share.kind != "" {
 		p.fact("kind", share.words())
 	}
-	p.fact("owner", visible(doc.Owner))
-	p.fact("host", visible(doc.Hostname))
+	p.fact("owner", text.Visible(doc.Owner))
+	p.fact("host", text.Visible(doc.Hostname))
 	p.fact("pid", number(doc.PID))
-	p.fact("purpose", visible(doc.Purpose))
+	p.fact("purpose", text.Visible(doc.Purpose))
 	p.fact("locked", instant(doc.LockedAt, p.now))
 	if words := clockWords(judge(&doc.Record, p.now)); words != "" {
 		p.fact("holder's clock", words+", at least")
@@ -179,17 +180,17 @@ func (p *page) lock(doc *metadata.Document) {
 	p.fact("alert", dated(doc.AlertAt, alert(&doc.Record, p.now)))
 	p.fact("auto-unlock", instant(doc.AutoUnlockAt, p.now))
 	if doc.Alive != nil {
-		p.fact("alive", instant(doc.Alive.At, p.now)+" "+visible(doc.Alive.Progress))
+		p.fact("alive", instant(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress))
 	}
-	p.fact("uuid", visible(doc.UUID))
+	p.fact("uuid", text.Visible(doc.UUID))
 	p.fact("token", number(doc.Token))
 	p.fact("revision", number(doc.Revision))
-	p.fact("client", visible(doc.Client))
+	p.fact("client", text.Visible(doc.Client))
 	for _, name := range sorted(doc.Attributes) {
-		p.fact("attribute", visible(name)+" = "+visible(fmt.Sprint(doc.Attributes[name])))
+		p.fact("attribute", text.Visible(name)+" = "+text.Visible(fmt.Sprint(doc.Attributes[name])))
 	}
 	for _, problem := range doc.Problems {
-		p.fact("problem", fmt.Sprintf("%s (%s)", prose(problem.String()), problem.Reason))
+		p.fact("problem", fmt.Sprintf("%s (%s)", text.Prose(problem.String()), problem.Reason))
 	}
 }
 
@@ -217,7 +218,7 @@ func (p *page) block(title, text string) {
 func (p *page) fields(fields []metadata.Field) {
 	p.blocks = append(p.blocks, "", "fields, as stored (create revision, mod revision, value)")
 	for _, f := range fields {
-		p.blocks = append(p.blocks, fmt.Sprintf("  %s  %d  %d  %s", visible(f.Name), f.CreateRevision, f.ModRevision, visible(f.Value)))
+		p.blocks = append(p.blocks, fmt.Sprintf("  %s  %d  %d  %s", text.Visible(f.Name), f.CreateRevision, f.ModRevision, text.Visible(f.Value)))
 	}
 }
 

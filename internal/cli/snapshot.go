@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -119,7 +120,7 @@ func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, er
 	defer cancel()
 	resp, err := s.client.Get(asking, s.layout.Queue(name), clientv3.WithPrefix())
 	if err != nil {
-		return nil, s.explain(ctx, "read who waits for "+visible(name), err)
+		return nil, s.explain(ctx, "read who waits for "+text.Visible(name), err)
 	}
 	var waiters []metadata.Waiter
 	for _, kv := range resp.Kvs {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -84,7 +85,7 @@ func (o *sweepOptions) run(ctx context.Context) error {
 			continue
 		}
 		due++
-		t.row(visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
+		t.row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
 		if o.format.json() {
 			j := dueJSON{r.Name, exactly(r.Name), known(r.UUID), known(r.Token), r.AutoUnlockAt, now.Sub(r.AutoUnlockAt).Seconds()}
 			if err := writeJSON(o.app.Stdout, j); err != nil {
@@ -118,7 +119,7 @@ func hindrance(unlockers []metadata.Presence) string {
 		if len(why) == 0 {
 			return ""
 		}
-		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), clip(visible(strings.Join(why, ", ")), cellColumns)))
+		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), clip(text.Visible(strings.Join(why, ", ")), cellColumns)))
 	}
 	text := "the unlockers hold back: " + strings.Join(all[:min(named, len(all))], ", ")
 	if more := len(all) - named; more > 0 {

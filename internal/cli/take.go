@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -43,7 +44,7 @@ func (s *session) take(ctx context.Context, locks *mutex.Client, name string, t 
 func (t *takeFlags) worthWaiting(held *mutex.HeldError) error {
 	switch {
 	case waitsForItself(held, os.Getenv(envUUID)):
-		return heldf("%s is held on behalf of this very command (MUTEX_UUID): to wait for it would never end", visible(held.Lock))
+		return heldf("%s is held on behalf of this very command (MUTEX_UUID): to wait for it would never end", text.Visible(held.Lock))
 	case t.wait.none():
 		return heldf("%w", held)
 	}
@@ -60,9 +61,9 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 		held.Err = nil
 		return heldf("gave up waiting: %w", held)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return heldf("gave up waiting for %s", visible(name))
+		return heldf("gave up waiting for %s", text.Visible(name))
 	}
-	return s.explain(ctx, "take "+visible(name), err)
+	return s.explain(ctx, "take "+text.Visible(name), err)
 }
 
 // tellEvery is how long the person in front of a long line is left in peace.

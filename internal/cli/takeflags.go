@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -49,11 +50,11 @@ func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 		options = append(options, mutex.WithoutQueue())
 	}
 	for _, pair := range t.attributes {
-		name, text, ok := strings.Cut(pair, "=")
+		name, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, usagef("--attr %s: want name=value", visible(pair))
+			return nil, usagef("--attr %s: want name=value", text.Visible(pair))
 		}
-		options = append(options, mutex.Attribute(name, text))
+		options = append(options, mutex.Attribute(name, value))
 	}
 	return options, nil
 }
@@ -130,7 +131,7 @@ const maxReaders = 99_999
 // checkName refuses what the library would, before etcd is asked for the first time.
 func (k *kindFlags) checkName(name string) error {
 	if of, number, ok := metadata.ParseShare(name); ok {
-		return usagef("the name %s is that of share %d of %s: give the name without # and number", visible(name), number, visible(of))
+		return usagef("the name %s is that of share %d of %s: give the name without # and number", text.Visible(name), number, text.Visible(of))
 	}
 	most := maxReaders
 	if k.kind() == metadata.HoldsPermits {

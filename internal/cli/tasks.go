@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -169,7 +170,7 @@ func (o *tasksOptions) sets(found []taskJSON) error {
 	t, now := table{coloured: o.app.coloured()}, o.app.Now()
 	t.row("STATE", "SET", "TASKS", "LONGEST FOR")
 	for _, l := range lines {
-		t.row(shortText(l.state), visible(l.set), strconv.Itoa(counts[l]), age(oldest[l], now))
+		t.row(shortText(l.state), text.Visible(l.set), strconv.Itoa(counts[l]), age(oldest[l], now))
 		t.paint(taskPaint(l.state))
 	}
 	return o.finish(&t, len(found))
@@ -180,7 +181,7 @@ func (o *tasksOptions) table(found []taskJSON) error {
 	t.row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
 	for i := range found {
 		f := &found[i]
-		t.row(shortText(f.standing()), visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts), shortText(orZero(f.By)), shortText(orZero(f.Note)))
+		t.row(shortText(f.standing()), text.Visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts), shortText(orZero(f.By)), shortText(orZero(f.Note)))
 		t.paint(taskPaint(f.standing()))
 	}
 	return o.finish(&t, len(found))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -61,9 +62,9 @@ func (o *unlockOptions) run(ctx context.Context) error {
 		return err
 	}
 	if err := lock.Unlock(); err != nil {
-		return s.holdError(ctx, "unlock "+visible(lock.Name()), err)
+		return s.holdError(ctx, "unlock "+text.Visible(lock.Name()), err)
 	}
-	_, err = fmt.Fprintf(o.app.Stdout, "unlocked %s\n", visible(lock.Name()))
+	_, err = fmt.Fprintf(o.app.Stdout, "unlocked %s\n", text.Visible(lock.Name()))
 	return err
 }
 

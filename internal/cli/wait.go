@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -78,7 +79,7 @@ func (s *session) holdersOf(ctx context.Context, name string) ([]*metadata.Recor
 
 // heldBy is one line about who holds the lock.
 func (s *session) heldBy(name string, holders []*metadata.Record) string {
-	line := fmt.Sprintf("%s is held by %s", visible(name), s.holder(holders[0]))
+	line := fmt.Sprintf("%s is held by %s", text.Visible(name), s.holder(holders[0]))
 	if more := len(holders) - 1; more > 0 {
 		line += " and " + count(more, "other")
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/build"
 )
 
 // Ops is what machines ask a program: is it alive, is it ready, how does it do.
@@ -50,13 +52,13 @@ func (o Ops) Handler() *http.ServeMux {
 
 // NewRegistry is a registry with the metrics of the process and of Go, and <namespace>_build_info.
 func NewRegistry(namespace string) *prometheus.Registry {
-	b := BuildInfo()
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
+	b := build.Current()
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "Which build this is; always 1.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.GoVersion},
 	})
-	build.Set(1)
+	gauge.Set(1)
 	r := prometheus.NewRegistry()
-	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(gauge, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
-	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -116,7 +115,7 @@ func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
 		t.Fatalf("leases %+v, %v, %v", leases, err, first)
 	}
 	ttl, err := w.etcd.TimeToLive(t.Context(), leases.Leases[0].ID)
-	if want := int64((lockstore.DefaultRetention + time.Hour).Seconds()); err != nil || ttl.GrantedTTL != want {
+	if want := int64((metadata.HistoryRetention + time.Hour).Seconds()); err != nil || ttl.GrantedTTL != want {
 		t.Errorf("endings live %d s, want %d (%v)", ttl.GrantedTTL, want, err)
 	}
 	second := w.AutoUnlock(t.Context(), []metadata.Removal{removal(w.hold("b", uuid(2)))})

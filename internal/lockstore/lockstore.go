@@ -20,14 +20,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-const (
-	// callTimeout is the deadline of one request, where the caller's is not earlier.
-	callTimeout = 5 * time.Second
-	// DefaultRetention is how long endings are kept unless told otherwise.
-	DefaultRetention = 7 * 24 * time.Hour
-	auditRetention   = 30 * 24 * time.Hour
-	presenceTTL      = 15 * time.Second
-)
+// callTimeout is the deadline of one request, where the caller's is not earlier.
+const callTimeout = 5 * time.Second
 
 // Store reads and removes the locks of one layout. It is safe for concurrent use.
 type Store struct {
@@ -64,9 +58,9 @@ func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
 func New(etcd *clientv3.Client, l metadata.Layout, opts ...Option) *Store {
 	s := &Store{
 		etcd: etcd, layout: l, log: zerolog.Nop(), pulse: defaultPulse,
-		history:  newLease(etcd, DefaultRetention+time.Hour, time.Hour),
-		audit:    newLease(etcd, auditRetention+time.Hour, time.Hour),
-		presence: newLease(etcd, presenceTTL, presenceTTL/3),
+		history:  newLease(etcd, metadata.HistoryRetention+time.Hour, time.Hour),
+		audit:    newLease(etcd, metadata.AuditRetention+time.Hour, time.Hour),
+		presence: newLease(etcd, metadata.PresenceTTL, metadata.PresenceTTL/3),
 	}
 	for _, o := range opts {
 		o(s)

@@ -9,10 +9,6 @@ import (
 // maxUnlockers is how many unlockers are kept: more than anybody runs, so that a hostile writer can not fill the memory.
 const maxUnlockers = 1000
 
-// patience is how long an unlocker counts as running after it wrote its record, which it does every second. A record usually
-// goes away after the same time, but nobody forces a lease on those who write it.
-const patience = 15 * time.Second
-
 // Unlocker is a running unlocker.
 type Unlocker struct {
 	metadata.Presence
@@ -27,7 +23,7 @@ type Unlocker struct {
 
 // runs tells whether the unlocker is there, for a view that heard from etcd last at the given time. While nothing is heard, nobody
 // is given up.
-func (u Unlocker) runs(heard time.Time) bool { return u.readable && heard.Sub(u.heard) <= patience }
+func (u Unlocker) runs(heard time.Time) bool { return u.readable && heard.Sub(u.heard) <= metadata.PresenceTTL }
 
 func unlocker(instance string, kv metadata.KV, arrived time.Time, i *interner) Unlocker {
 	p, ok := document[metadata.Presence](kv.Value)

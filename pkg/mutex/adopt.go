@@ -203,7 +203,7 @@ func (l *Lock) Detach() {
 
 // forbidLater sees to it that no late sending of an acquisition takes the lock once more when whoever adopted its hold gave it back.
 func (c *Client) forbidLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(cancelLife), do: func(ctx context.Context) error {
+	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL), do: func(ctx context.Context) error {
 		lease, err := c.markLease(ctx, &c.marks)
 		if err == nil {
 			_, err = c.send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))

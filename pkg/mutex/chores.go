@@ -8,15 +8,10 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 const (
-	// cancelLife is how long etcd remembers that an acquisition was cancelled, and how long one that was given up is
-	// cleaned up after: no request is under way for longer. Linux gives a connection up whose other end acknowledges
-	// nothing after 15 to 18 minutes (net.ipv4.tcp_retries2), and delivers what was sent if the network comes back
-	// before; there may be a proxy that does the same.
-	cancelLife = time.Hour
-
 	// releaseLife is how long etcd remembers a release with the caller's own writes, whose client repeats it for its
 	// request timeout.
 	releaseLife = 10 * time.Minute
@@ -133,7 +128,7 @@ func (w *chores) drain(ctx context.Context) int {
 // cancelLater ends an acquisition whose outcome is unknown: when it is done, nothing is held by this uuid and nothing will be, and
 // it stands in no queue.
 func (c *Client) cancelLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(cancelLife), do: func(ctx context.Context) error {
+	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL), do: func(ctx context.Context) error {
 		lease, err := c.markLease(ctx, &c.marks)
 		if err == nil {
 			_, err = c.send(ctx, locktxn.CancelQueued(c.layout, lock, uuid, lease))

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -38,9 +37,8 @@ type Options struct {
 	// zero.
 	RequestTimeout time.Duration
 
-	// Log gets a line for what no caller can be told: holds that were lost, clean-ups in the background. The zero Logger is
-	// silent. Logger gets the same, for those who log with slog; either, both or none may be set.
-	Log    zerolog.Logger
+	// Logger gets a line for what no caller can be told: holds that were lost, cleanup in the background. nil is silent. Package
+	// mutexlog makes one of a zerolog.Logger.
 	Logger *slog.Logger
 
 	// Hooks are told what becomes of the locks, for metrics and the like.
@@ -105,7 +103,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
 	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid(), began: time.Now()}
-	c.marks.life, c.releases.life = cancelLife, releaseLife
+	c.marks.life, c.releases.life = metadata.CancelledTTL, releaseLife
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
 	if _, _, err := c.newAcquisition("check", nil); err != nil {

@@ -11,15 +11,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-const (
-	// ticketLife is how long the ticket of a waiter outlives its process: what a dead waiter costs those behind it.
-	ticketLife = 10 * time.Second
-
-	// idleLife is how long a lease is kept for the next one who waits.
-	idleLife = 30 * time.Second
-)
+// idleLife is how long a lease is kept for the next one who waits.
+const idleLife = 30 * time.Second
 
 // lease carries the ticket of one attempt at a time. It serves another attempt only after a definite end of the one before: a
 // request that is still under way would bring its ticket back to life. Otherwise it is revoked, which refuses such requests.
@@ -63,7 +59,7 @@ func (c *Client) idleLease() *lease {
 func (c *Client) newLease(ctx context.Context) (*lease, error) {
 	for n := 0; ; n++ {
 		attempt, cancel := context.WithTimeout(ctx, c.slice(ctx))
-		grant, err := c.etcd.Grant(attempt, int64(ticketLife/time.Second))
+		grant, err := c.etcd.Grant(attempt, int64(metadata.TicketTTL/time.Second))
 		cancel()
 		if err == nil {
 			return c.keep(grant.ID)
@@ -152,7 +148,7 @@ func (c *Client) dropIdle() {
 func (c *Client) drop(l *lease) {
 	l.once.Do(func() {
 		l.stop()
-		c.later(chore{until: time.Now().Add(ticketLife), do: func(ctx context.Context) error { return c.revoke(ctx, l) }})
+		c.later(chore{until: time.Now().Add(metadata.TicketTTL), do: func(ctx context.Context) error { return c.revoke(ctx, l) }})
 	})
 }
 

@@ -17,9 +17,6 @@ const (
 	// shortestPeriod is the shortest time that clocks of several machines can tell apart.
 	shortestPeriod = time.Second
 
-	// presenceLife is how old the time in the record of an unlocker that runs can be.
-	presenceLife = 15 * time.Second
-
 	// clockTolerance is by how much clocks may differ without anybody saying so.
 	clockTolerance = 30 * time.Second
 )
@@ -224,7 +221,7 @@ func (o *once) begun(start, now time.Time, r answer) error {
 			latest = p
 		}
 	}
-	if latest.Now.IsZero() || !start.After(latest.Now.Add(presenceLife+clockTolerance)) {
+	if latest.Now.IsZero() || !start.After(latest.Now.Add(metadata.PresenceTTL+clockTolerance)) {
 		return nil
 	}
 	return &ClockError{Lock: o.lock, Start: start, Unlocker: latest, At: now}

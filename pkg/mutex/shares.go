@@ -314,7 +314,7 @@ func (a *acquisition) takeShare(ctx context.Context) (*Lock, error) {
 
 // cancelShareLater is cancelLater for locks that several can hold. Of which share the record is does not matter.
 func (c *Client) cancelShareLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(cancelLife), do: func(ctx context.Context) error {
+	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL), do: func(ctx context.Context) error {
 		return c.cancelShare(ctx, lock, uuid)
 	}})
 }

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -106,25 +106,13 @@ func words(d time.Duration) string {
 	return "1 second"
 }
 
-// plain makes text of unknown origin harmless in a line: control characters, direction marks and bytes that are no text are
-// escaped, long text is cut.
-func plain(s string) string {
-	q := strconv.Quote(clip(s))
-	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
-}
+// maxQuoted is how much text from outside goes into one sentence, in bytes.
+const maxQuoted = 120
 
-// clip cuts text that is too long for a line.
-func clip(s string) string {
-	const most = 120
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > most-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
-}
+// plain makes text from outside harmless in a sentence.
+func plain(s string) string { return text.Visible(clip(s)) }
+
+func clip(s string) string { return text.Clip(s, maxQuoted) }
 
 func or(s, instead string) string {
 	if s == "" {

@@ -5,15 +5,20 @@
 // It tells what a caller is told, too: acquired, extended, given back and refused at level debug, given up at info, and what went wrong at
 // warn. What no caller is told, such as the loss of a lock and failing heartbeats, stands in the lines of Options.Logger: set both.
 //
-// Who logs with zerolog makes a logger of it: slog.New(zerolog.NewSlogHandler(log)).
+// The library logs with slog; [Zerolog] makes such a logger of a zerolog.Logger.
 package mutexlog
 
 import (
 	"context"
 	"log/slog"
 
+	"github.com/rs/zerolog"
+
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
+
+// Zerolog returns a logger that writes to log, at log's level.
+func Zerolog(log zerolog.Logger) *slog.Logger { return slog.New(zerolog.NewSlogHandler(log)) }
 
 // Hooks write to the logger. Where there are others, join them: mutexlog.Hooks(l).And(others).
 func Hooks(l *slog.Logger) mutex.Hooks {

@@ -21,7 +21,7 @@ func TestLogTellsTheStoryOfALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.NewInMemory(t)
 		text := slog.New(slog.NewTextHandler(&plain, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		json := slog.New(zerolog.NewSlogHandler(zerolog.New(&zero)))
+		json := mutexlog.Zerolog(zerolog.New(&zero))
 		locks := s.Client(mutex.Options{Logger: text, Hooks: mutexlog.Hooks(text).And(mutexlog.Hooks(json))})
 		take := func(name string) *mutex.Lock {
 			l, err := locks.TryLock(context.Background(), name, mutex.AutoUnlockAfter(time.Hour))

@@ -20,8 +20,8 @@ func (v Verdict) ExpiringAt(r *metadata.Record) time.Time {
 		return time.Time{}
 	}
 	near := expiringMost
-	if heard := lastHeard(r); !heard.IsZero() {
-		near = max(0, min(near, v.AutoUnlockAt.Sub(heard)/expiringShare))
+	if written := r.Written(); !written.IsZero() {
+		near = max(0, min(near, v.AutoUnlockAt.Sub(written)/expiringShare))
 	}
 	at := v.AutoUnlockAt.Add(-near)
 	if passed(v.AlertAt, at) {
@@ -41,12 +41,4 @@ func (v Verdict) AlertsAtUnlock() bool {
 func KeptAlive(r *metadata.Record) bool {
 	_, reserved := r.Attributes["reserved"]
 	return r.Alive != nil && !reserved
-}
-
-// lastHeard is when the holder last said something, by its own clock; zero = not known.
-func lastHeard(r *metadata.Record) time.Time {
-	if r.Alive != nil && r.Alive.At.After(r.LockedAt) {
-		return r.Alive.At
-	}
-	return r.LockedAt
 }

@@ -18,6 +18,7 @@ func record(locked, alive, alert, unlock time.Duration) *metadata.Record {
 	}
 	return lock(func(r *metadata.Record) {
 		r.LockedAt, r.AlertAt, r.AutoUnlockAt = at(locked), at(alert), at(unlock)
+		r.Seen.Changed = max(locked, alive)
 		if alive != 0 {
 			r.Alive = &metadata.Alive{At: at(alive)}
 		}

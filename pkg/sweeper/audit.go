@@ -4,36 +4,33 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // describe adds the whole record to a log line, for whoever asks later what was removed. Only the backtrace is not there.
 func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
-	e.Str("lock", visible(r.Name)).Str("owner", visible(r.Owner)).Str("hostname", visible(r.Hostname)).Int64("pid", r.PID).
-		Str("uuid", visible(r.UUID)).Int64("token", r.Token).Int64("revision", r.Revision).Str("purpose", visible(r.Purpose))
+	e.Str("lock", text.Visible(r.Name)).Str("owner", text.Visible(r.Owner)).Str("hostname", text.Visible(r.Hostname)).Int64("pid", r.PID).
+		Str("uuid", text.Visible(r.UUID)).Int64("token", r.Token).Int64("revision", r.Revision).Str("purpose", text.Visible(r.Purpose))
 	stamp(e, "locked_at", r.LockedAt)
 	stamp(e, "alert_at", r.AlertAt)
 	stamp(e, "auto_unlock_at", r.AutoUnlockAt)
 	if r.Alive != nil {
 		stamp(e, "alive", r.Alive.At)
-		e.Str("progress", visible(r.Alive.Progress))
+		e.Str("progress", text.Visible(r.Alive.Progress))
 	}
 	if len(r.Attributes) > 0 {
 		attributes := zerolog.Dict()
 		for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
-			if text, ok := r.Attributes[name].(string); ok {
-				attributes.Str(visible(name), visible(text))
+			if value, ok := r.Attributes[name].(string); ok {
+				attributes.Str(text.Visible(name), text.Visible(value))
 			} else {
-				attributes.Interface(visible(name), r.Attributes[name])
+				attributes.Interface(text.Visible(name), r.Attributes[name])
 			}
 		}
 		e.Dict("attributes", attributes)
@@ -41,7 +38,7 @@ func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 	if len(r.Problems) > 0 {
 		problems := make([]string, len(r.Problems))
 		for i, p := range r.Problems {
-			problems[i] = visible(p.String())
+			problems[i] = text.Visible(p.String())
 		}
 		e.Strs("problems", problems)
 	}
@@ -66,22 +63,3 @@ func (s *Sweeper) why(r *metadata.Record, now staleness.Moment) string {
 	}
 	return fmt.Sprintf("its auto_unlock_at %s passed %v ago and its holder did not extend it; %s", deadline.Format(time.RFC3339), late, warned)
 }
-
-// visible writes what does not show, or changes how the rest shows, as an escape: control characters, marks of writing
-// direction, bytes that are not UTF-8.
-func visible(s string) string {
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, hidden) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range strings.ToValidUTF8(s, string(utf8.RuneError)) {
-		if hidden(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func hidden(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -108,7 +109,7 @@ func (o *observer) compare(now time.Duration, claimed claim, revision int64) {
 	behind := claimed.revision > revision
 	switch {
 	case behind && !o.canary.behind:
-		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", claimed.revision).Str("peer", visible(claimed.peer)).
+		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", claimed.revision).Str("peer", text.Visible(claimed.peer)).
 			Msg("etcd went back to an older state: nothing is removed while an unlocker runs that saw a later one; its restart confirms it")
 	case !behind && o.canary.behind:
 		o.gap(now, gapConfirmed, "")

@@ -4,14 +4,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 const (
 	// memberAge is how long the clock of a member of etcd is trusted after it was asked.
 	memberAge = 5 * time.Minute
-	// peerAge is the life of a presence record.
-	peerAge = 15 * time.Second
 	// leastTolerance is how exact a comparison of clocks over the network can be.
 	leastTolerance = 2 * time.Second
 )
@@ -52,7 +51,7 @@ func (c *clocks) claimed() (highest claim) {
 func (c *clocks) hear(peers []Peer, self string, mono time.Duration) {
 	heard := make(map[string]peerClock, len(peers))
 	for _, p := range peers {
-		if p.ID == self || p.Age > peerAge {
+		if p.ID == self || p.Age > metadata.PresenceTTL {
 			continue
 		}
 		clock, before := c.peers[p.ID]

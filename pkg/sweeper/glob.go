@@ -2,26 +2,22 @@ package sweeper
 
 import (
 	"errors"
-	"regexp"
-	"strings"
+	"slices"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// excluder returns a function that tells whether a lock's name matches one of the globs. A star matches slashes, too: who
-// writes "billing/*" means billing/invoice/42 as well, and to spare too much is the smaller mistake.
+// excluder returns a function that reports whether a lock's name matches one of the globs; nil without globs.
 func excluder(globs []string) (func(lock string) bool, error) {
 	if len(globs) == 0 {
 		return nil, nil
 	}
-	patterns := make([]string, len(globs))
-	for i, glob := range globs {
-		if glob == "" {
-			return nil, errors.New("an exclude pattern is empty")
-		}
-		patterns[i] = strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(glob))
+	if slices.Contains(globs, "") {
+		return nil, errors.New("an exclude pattern is empty")
 	}
-	any, err := regexp.Compile(`(?s)^(?:` + strings.Join(patterns, "|") + `)$`)
+	names, err := text.Globs(globs...)
 	if err != nil {
 		return nil, err
 	}
-	return any.MatchString, nil
+	return names.MatchString, nil
 }

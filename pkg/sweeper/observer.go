@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -103,7 +104,7 @@ func (o *observer) gap(mono time.Duration, cause, detail string) {
 	if !o.inGap || o.gapCause != cause {
 		event := o.cfg.Log.Warn().Str("cause", cause).Stringer("min_warning", o.cfg.Policy.MinWarning)
 		if detail != "" {
-			event.Str("detail", visible(detail))
+			event.Str("detail", text.Visible(detail))
 		}
 		event.Msg("gap: the warning time of all locks starts anew")
 	}

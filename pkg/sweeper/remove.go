@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -188,6 +189,6 @@ func (s *Sweeper) failed(r *metadata.Record, err error, now staleness.Moment) {
 	}
 	s.remember(r, failures, now.Mono+wait)
 	s.metrics.removals.failed.Inc()
-	describe(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", visible(err.Error())).Int("failures", failures).
+	describe(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", text.Visible(err.Error())).Int("failures", failures).
 		Stringer("retry_in", wait).Msg("lock not removed")
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -42,7 +43,7 @@ func (s *Sweeper) Status() Status {
 	status := Status{
 		Mode: s.cfg.Mode, States: maps.Clone(found.states), HeldBack: map[staleness.Rule]int{},
 		DueSoon: found.dueSoon, SetAside: found.setAside, Brake: found.brake,
-		Writable: c.Writable, Fresh: c.Fresh, Forward: c.Forward, Failure: visible(o.canary.cause),
+		Writable: c.Writable, Fresh: c.Fresh, Forward: c.Forward, Failure: text.Visible(o.canary.cause),
 		WallClock: c.WallClock, Offset: o.offset, Revision: o.canary.revision, ClockJumps: o.jumps,
 		SinceGap: now.Mono - c.LastGap, GapCause: o.gapCause,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -49,10 +50,10 @@ func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) bool {
 	}
 	event := s.cfg.Log.Warn()
 	if err != nil {
-		event = s.cfg.Log.Error().Str("reason", visible(err.Error()))
+		event = s.cfg.Log.Error().Str("reason", text.Visible(err.Error()))
 	}
-	event.Str("lock", visible(w.Lock)).Str("owner", visible(w.Owner)).Str("hostname", visible(w.Hostname)).Int64("pid", w.PID).
-		Str("uuid", visible(w.UUID)).Int64("place", w.Place).Str("timeout_at", w.TimeoutAt.UTC().Format("2006-01-02T15:04:05Z07:00")).
+	event.Str("lock", text.Visible(w.Lock)).Str("owner", text.Visible(w.Owner)).Str("hostname", text.Visible(w.Hostname)).Int64("pid", w.PID).
+		Str("uuid", text.Visible(w.UUID)).Int64("place", w.Place).Str("timeout_at", w.TimeoutAt.UTC().Format("2006-01-02T15:04:05Z07:00")).
 		Bool("removed", err == nil).Msg("a waiter's ticket is past its timeout")
 	return err == nil
 }

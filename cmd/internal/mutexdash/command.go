@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
@@ -50,7 +51,7 @@ force unlock is switched on it only reads: an etcd role that may read the locks'
 The pages are on --web.listen-address; probes and metrics, without login, on --web.ops-address.`,
 		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu`,
 		Args:    cobra.NoArgs,
-		Version: daemon.BuildInfo().Version,
+		Version: build.Current().Version,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.given = given(cmd.Flags())
 			return run(cmd.Context(), o)

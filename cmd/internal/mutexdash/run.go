@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/cmd/internal/joint"
+	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
@@ -157,7 +158,7 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 		Explain: etcdconn.Explain, Now: time.Now,
 		Policy: *o.policy, Log: log,
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
-		Version: daemon.BuildInfo().Version, Layout: r.layout, Endpoints: public(o.etcd.Endpoints), Settings: o.given, HideBacktraces: o.hideBacktraces,
+		Version: build.Current().Version, Layout: r.layout, Endpoints: public(o.etcd.Endpoints), Settings: o.given, HideBacktraces: o.hideBacktraces,
 	}
 }
 

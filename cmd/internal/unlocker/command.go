@@ -9,11 +9,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -40,7 +42,7 @@ type options struct {
 // Command is the program.
 func Command() *cobra.Command {
 	cmd := runnable("unlocker")
-	cmd.Version = daemon.BuildInfo().Version
+	cmd.Version = build.Current().Version
 	cmd.Short = "removes distributed locks whose holders are gone"
 	cmd.Long = `unlocker watches the distributed locks of an etcd cluster. It shows them to Prometheus, so that people are alerted about a lock
 whose holder takes longer than it said, and, with --policy=auto-unlock, it removes a lock when the deadline that its holder gave
@@ -83,7 +85,7 @@ func (o *options) define(fs *pflag.FlagSet) {
 	fs.StringVar(&o.series, "metrics.lock-series", string(lockmetrics.SeriesAlerting), "which locks have series of their own: alerting, all, none")
 	fs.IntVar(&o.seriesLimit, "metrics.lock-series-limit", 1000, "`number` of locks that have series of their own at most, the most overdue first")
 	fs.DurationVar(&o.eventRetention, "metrics.event-retention", time.Hour, "time for which the removal of a lock stays in the metrics")
-	fs.DurationVar(&o.historyRetention, "history.retention", lockstore.DefaultRetention, "time for which the ending of a removed lock can be looked up")
+	fs.DurationVar(&o.historyRetention, "history.retention", metadata.HistoryRetention, "time for which the ending of a removed lock can be looked up")
 	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax, "`number` of such endings that are kept at most, the newest ones; 0 is no limit")
 	fs.StringVar(&o.dashboard, "dashboard.url", "", "`URL` under which people reach the dashboard, for links in alerts")
 }
@@ -92,7 +94,7 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "which build this is", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := daemon.BuildInfo()
+			b := build.Current()
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "unlocker %s (revision %s, %s)\n", b.Version, b.Revision, b.GoVersion)
 			return err
 		},

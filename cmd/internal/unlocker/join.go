@@ -13,7 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/internal/joint"
 	"github.com/clustermutex/unlocker/internal/alertpush"
-	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
@@ -88,7 +88,7 @@ func (r *rooms) swept(o options, log zerolog.Logger) (sweeper.Config, error) {
 	}
 	id := instance(hostname)
 	return sweeper.Config{
-		ID: id, Hostname: hostname, Version: daemon.BuildInfo().Version, Mode: mode, Policy: *o.sweep, Exclude: o.exclude,
+		ID: id, Hostname: hostname, Version: build.Current().Version, Mode: mode, Policy: *o.sweep, Exclude: o.exclude,
 		Locks: view.Locks, Lock: view.Lock, Clock: view.Clock,
 		Fresh: func() sweeper.Freshness {
 			f := view.Fresh()

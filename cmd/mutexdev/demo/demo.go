@@ -14,6 +14,7 @@ import (
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
+	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
 // Options say where the company works. All are required.
@@ -84,7 +85,7 @@ type service struct {
 }
 
 func (c *company) service(owner, host string, live func(*pod, context.Context) error) service {
-	locks, err := mutex.New(c.options.Etcd, mutex.Options{Prefix: c.options.Layout.Prefix(), Owner: owner, Hostname: host, Log: c.options.Log})
+	locks, err := mutex.New(c.options.Etcd, mutex.Options{Prefix: c.options.Layout.Prefix(), Owner: owner, Hostname: host, Logger: mutexlog.Zerolog(c.options.Log)})
 	if err != nil {
 		c.problems = append(c.problems, err)
 	}

@@ -1,0 +1,44 @@
+// Package build says which build of a program is running.
+package build
+
+import (
+	"cmp"
+	"runtime/debug"
+)
+
+// version is set by builds that know it better than Go does: -ldflags "-X <package>.version=v1.2.3".
+var version string
+
+const unknown = "unknown"
+
+// Info identifies a build. What is not known is "unknown".
+type Info struct {
+	Version   string `json:"version"`
+	Revision  string `json:"revision"` // of the version control system; it ends in -dirty when the tree had uncommitted changes
+	GoVersion string `json:"go_version"`
+}
+
+// Current is the running program.
+func Current() Info {
+	info := Info{Version: version}
+	if recorded, ok := debug.ReadBuildInfo(); ok {
+		info.Version = cmp.Or(info.Version, recorded.Main.Version)
+		info.Revision = revision(recorded.Settings)
+		info.GoVersion = recorded.GoVersion
+	}
+	info.Version = cmp.Or(info.Version, unknown)
+	info.Revision = cmp.Or(info.Revision, unknown)
+	info.GoVersion = cmp.Or(info.GoVersion, unknown)
+	return info
+}
+
+func revision(settings []debug.BuildSetting) string {
+	recorded := map[string]string{}
+	for _, s := range settings {
+		recorded[s.Key] = s.Value
+	}
+	if recorded["vcs.revision"] != "" && recorded["vcs.modified"] == "true" {
+		return recorded["vcs.revision"] + "-dirty"
+	}
+	return recorded["vcs.revision"]
+}

@@ -1,0 +1,128 @@
+package text_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/internal/text"
+)
+
+func TestVisibleShowsEveryByte(t *testing.T) {
+	for name, c := range map[string]struct{ in, want string }{
+		"plain text stays as it is":               {"billing/invoice run", "billing/invoice run"},
+		"letters of all scripts stay":             {"漢字 δοκιμή", "漢字 δοκιμή"},
+		"an escape sequence is spelled out":       {"\x1b[2J", `\x1b[2J`},
+		"a new line is no new line":               {"a\nb\r\t", `a\nb\r\t`},
+		"C1 controls are controls":                {"\u009b31m", `\u009b31m`},
+		"marks of direction are spelled out":      {"\u202egnp.exe\u200f", `\u202egnp.exe\u200f`},
+		"what is not seen is spelled out":         {"a\u200bb\u2060\ufeff\u3164\u2800", `a\u200bb\u2060\ufeff\u3164\u2800`},
+		"a variation of the same name shows":      {"a\ufe0f", `a\ufe0f`},
+		"a tag behind the last plane shows":       {"a\U000e0041", `a\U000e0041`},
+		"bytes that are not UTF-8 are hex":        {"a\xffb\xc3", `a\xffb\xc3`},
+		"the replacement character is one":        {"\ufffd", "\ufffd"},
+		"a backslash is doubled":                  {`a\x1b`, `a\\x1b`},
+		"one blank is a blank":                    {"a b", "a b"},
+		"blanks do not play columns":              {" a   b ", `\x20a \x20\x20b\x20`},
+		"a blank that does not break shows":       {"a\u00a0b", `a\u00a0b`},
+		"a pile of marks is cut down to size":     {"e" + strings.Repeat("\u0301", 6), "e" + strings.Repeat("\u0301", 4) + `\u0301\u0301`},
+		"quotes need no escape":                   {`say "it's"`, `say "it's"`},
+		"what is empty stays empty":               {"", ""},
+		"a single blank is seen":                  {" ", `\x20`},
+		"a NUL is seen":                           {"\x00", `\x00`},
+		"DEL is seen":                             {"\x7f", `\x7f`},
+		"a line separator does not separate":      {"a\u2028b", `a\u2028b`},
+		"a private character may look like any":   {"\ue000", `\ue000`},
+		"a surrogate in UTF-8 is three bad bytes": {"\xed\xa0\x80", `\xed\xa0\x80`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := text.Visible(c.in); got != c.want {
+				t.Errorf("%+q becomes %s, want %s", c.in, got, c.want)
+			}
+		})
+	}
+}
+
+func FuzzVisibleCanBeReadBackAndDrivesNoTerminal(f *testing.F) {
+	for _, s := range []string{"", "a", `\`, "\x1b[2J", "a  b", "\xff", "\u202e", "e\u0301\u0301\u0301\u0301\u0301", `\x41`, `"'`, "\u3164"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		shown := text.Visible(s)
+		for _, r := range shown {
+			if !unicode.IsPrint(r) || unicode.In(r, unicode.Cf, unicode.Bidi_Control, unicode.Other_Default_Ignorable_Code_Point) {
+				t.Errorf("%+q is shown with %U", s, r)
+			}
+		}
+		if strings.Contains(shown, "  ") || strings.TrimSpace(shown) != shown {
+			t.Errorf("%+q is shown as %q, with blanks that play columns", s, shown)
+		}
+		if back, err := text.Parse(shown); err != nil || back != s {
+			t.Errorf("%+q is shown as %q, and read back as %+q, %v", s, shown, back, err)
+		}
+		for _, r := range text.Prose(s) {
+			if !unicode.IsPrint(r) {
+				t.Errorf("%+q is quoted with %U", s, r)
+			}
+		}
+		var joined strings.Builder
+		for _, span := range text.Spans(s) {
+			joined.WriteString(span.Text)
+		}
+		if joined.String() != shown {
+			t.Errorf("%+q is %q in pieces and %q in one", s, joined.String(), shown)
+		}
+	})
+}
+
+func TestTextThatNobodyPrintedIsRefused(t *testing.T) {
+	for _, s := range []string{`a\`, `\q`, `\x4`, `\u12`, "\xff", `\'`} {
+		if name, err := text.Parse(s); err == nil {
+			t.Errorf("%q was read as %q", s, name)
+		}
+	}
+}
+
+func TestEscapesAreMarked(t *testing.T) {
+	want := []text.Span{{Text: `a\\`}, {Text: `\x1b\u202e`, Escape: true}, {Text: "z"}}
+	if got := text.Spans("a\\\x1b\u202ez"); !slices.Equal(got, want) {
+		t.Errorf("the pieces are %+v, want %+v", got, want)
+	}
+}
+
+func TestNoCharacterIsCutInTwo(t *testing.T) {
+	for most, want := range map[int]string{0: "", 1: "a", 2: "a", 3: "a", 4: "a漢", 5: "a漢b", 9: "a漢b"} {
+		if got := text.Cut("a漢b", most); got != want {
+			t.Errorf("cut to %d bytes it is %q, want %q", most, got, want)
+		}
+	}
+	if got := text.Cut("\x80\x80\x80\x80\x80\x80", 5); len(got) != 5 {
+		t.Errorf("what is not UTF-8 was cut to %d bytes, want 5", len(got))
+	}
+	if got := text.Clip("abc", 2) + text.Clip("abc", 3); got != "ab…abc" {
+		t.Errorf("clipped texts are %q", got)
+	}
+}
+
+func TestGlobsMatchWholeNames(t *testing.T) {
+	for _, c := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"billing/*", "billing/a/b", true}, {"billing/*", "billing", false}, {"*", "", true}, {"?", "漢", true}, {"a.c", "abc", false},
+		{"a*c", "a\nc", true}, {"(", "(", true}, {"a", "ab", false}, {"[a-z]", "b", false}, {"a|b", "a", false},
+	} {
+		names, err := text.Globs("never", c.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := names.MatchString(c.name); got != c.want {
+			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.name, got, c.want)
+		}
+	}
+	if _, err := text.Globs("a", "*\xff*"); err == nil || !utf8.ValidString(err.Error()) {
+		t.Errorf("a pattern that is not UTF-8 was answered with %v", err)
+	}
+}

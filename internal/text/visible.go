@@ -1,0 +1,158 @@
+// Package text prepares text from outside for showing: names, owners and purposes are written by anybody who may write to etcd.
+//
+// It is security code, so there is one copy of it. The same text looks the same in a terminal, a log and a sentence of an error.
+package text
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxMarks is how many combining marks may sit on one character: a pile of them paints over the lines above.
+const maxMarks = 4
+
+// Span is a piece of text that can be shown as it is.
+type Span struct {
+	Text   string
+	Escape bool // Text is the escape of something that cannot be shown as it is
+}
+
+// Visible writes s so that every byte of it can be seen and none can drive a terminal, change the direction of writing or hide.
+// Control characters, direction marks, invisible characters and bytes that are not UTF-8 become escapes as in Go: \x1b, \u202e,
+// \xff. So does a blank that begins or ends the text or follows another, so that a name cannot pretend to be two columns. A
+// backslash is doubled, which makes the result readable back with [Parse].
+func Visible(s string) string {
+	if isVisible(s) {
+		return s
+	}
+	return join(escape(s, true))
+}
+
+// Prose is [Visible] for a sentence that quotes text from outside and has escaped parts of it already: blanks and backslashes stay.
+func Prose(s string) string {
+	if isVisible(s) {
+		return s
+	}
+	return join(escape(s, false))
+}
+
+// Spans is [Visible] in pieces, for a page that marks escapes.
+func Spans(s string) []Span {
+	if isVisible(s) {
+		return []Span{{Text: s}}
+	}
+	return escape(s, true)
+}
+
+func join(spans []Span) string {
+	var b strings.Builder
+	for _, span := range spans {
+		b.WriteString(span.Text)
+	}
+	return b.String()
+}
+
+func escape(s string, exact bool) []Span {
+	var out builder
+	marks := 0 // on the present character
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if marks++; !unicode.In(r, unicode.Mn, unicode.Me) {
+			marks = 0
+		}
+		switch {
+		case r == utf8.RuneError && size == 1:
+			out.add(fmt.Sprintf(`\x%02x`, s[i]), true)
+		case exact && r == ' ' && (i == 0 || i == len(s)-1 || s[i-1] == ' '):
+			out.add(`\x20`, true)
+		case exact && r == '\\':
+			out.add(`\\`, false)
+		case strconv.IsPrint(r) && !invisible(r) && marks <= maxMarks:
+			out.add(s[i:i+size], false)
+		default:
+			out.add(strings.Trim(strconv.QuoteRuneToASCII(r), "'"), true)
+		}
+		i += size
+	}
+	return out.spans()
+}
+
+// isVisible reports whether s is its own visible form. It may say no of text that is; nearly all text passes.
+func isVisible(s string) bool {
+	if strings.HasPrefix(s, " ") || strings.HasSuffix(s, " ") || strings.Contains(s, "  ") {
+		return false
+	}
+	return isASCII(s) && !strings.Contains(s, `\`)
+}
+
+// isASCII reports whether s consists of printable ASCII.
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// invisible reports whether r, though it counts as printable, leaves no mark of its own on the screen.
+func invisible(r rune) bool {
+	const brailleBlank = '\u2800'
+	return r == brailleBlank || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// NonASCII reports whether s holds characters that can pass for others, such as a Cyrillic а.
+func NonASCII(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
+}
+
+// Parse reads the form that [Visible] writes.
+func Parse(s string) (string, error) {
+	if !utf8.ValidString(s) {
+		return "", fmt.Errorf(`%s is not valid UTF-8: write such bytes as \xff`, Visible(s))
+	}
+	var b strings.Builder
+	for rest := s; rest != ""; {
+		r, multibyte, tail, err := strconv.UnquoteChar(rest, 0)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf(`%s does not begin with an escape such as \x1b, \u202e or \\`, Visible(rest))
+		case multibyte:
+			b.WriteRune(r)
+		default:
+			b.WriteByte(byte(r))
+		}
+		rest = tail
+	}
+	return b.String(), nil
+}
+
+// builder collects spans and joins neighbours of one kind.
+type builder struct {
+	done   []Span
+	text   strings.Builder
+	escape bool
+}
+
+func (b *builder) add(text string, escape bool) {
+	if escape != b.escape {
+		b.flush()
+	}
+	b.escape = escape
+	b.text.WriteString(text)
+}
+
+func (b *builder) flush() {
+	if b.text.Len() > 0 {
+		b.done = append(b.done, Span{b.text.String(), b.escape})
+		b.text.Reset()
+	}
+}
+
+func (b *builder) spans() []Span {
+	b.flush()
+	return b.done
+}
