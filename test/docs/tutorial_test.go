@@ -56,7 +56,7 @@ func TestTheTutorialRunsAsWritten(t *testing.T) {
 			if i+1 < len(all) && all[i+1].language == "text" {
 				shown = local(all[i+1].text)
 			}
-			terminal := first
+			began, terminal := time.Now(), first
 			if b.note == "second terminal" {
 				terminal = second
 			}
@@ -66,6 +66,7 @@ func TestTheTutorialRunsAsWritten(t *testing.T) {
 			if !matches(shown, printed) {
 				t.Fatalf("tutorial.md:%d: the commands\n%s\nprint\n%s\nand the page shows\n%s", b.line, b.text, printed, shown)
 			}
+			t.Logf("tutorial.md:%d: %v", b.line, time.Since(began).Round(time.Millisecond))
 			ran++
 		case "text":
 			if i == 0 || all[i-1].language != "sh" {
@@ -137,7 +138,7 @@ type terminal struct {
 
 func open(t *testing.T, env []string) *terminal {
 	t.Helper()
-	s := &terminal{shell: exec.Command("bash"), ended: make(chan error, 1)} //nolint:noctx // ends with the test, children included
+	s := &terminal{shell: exec.Command("bash"), ended: make(chan error, 1)}
 	s.shell.Dir, s.shell.Env = top, env
 	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.shell.Stdout, s.shell.Stderr = s, s
@@ -209,7 +210,7 @@ func freePorts(t *testing.T, page ...string) map[string]string {
 	t.Helper()
 	free := map[string]string{}
 	for _, address := range page {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // at once
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
