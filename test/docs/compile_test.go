@@ -113,8 +113,8 @@ func packages() map[string]string {
 	}
 }
 
-// Every block of Go in the documentation compiles: a file as it is, a fragment with what its page takes for granted. A fragment
-// may leave variables unused, for it is a part of something.
+// Every block of Go in the documentation compiles: a file as it is, a fragment with what its page takes for granted. A
+// fragment may leave variables unused, because it is part of something.
 func TestGoInTheDocumentationCompiles(t *testing.T) {
 	var snippets []*snippet
 	fset := token.NewFileSet()
@@ -196,7 +196,8 @@ type snippet struct {
 	fragment bool
 }
 
-// parse makes a snippet of a block: of a whole file, of declarations, or of statements, which become the body of a function.
+// parse turns a block into a snippet. The block is a whole file, declarations, or statements, which become the body of a
+// function.
 func parse(fset *token.FileSet, page string, b block) (*snippet, error) {
 	at := fmt.Sprintf("//line %s:%d\n", page, b.line)
 	file := func(text string) (*ast.File, error) {
@@ -248,8 +249,8 @@ func imports(f *ast.File) string {
 	return b.String()
 }
 
-// checker returns a function that says what is wrong with a snippet. It knows the packages that any of the snippets imports, as
-// the tool chain has compiled them.
+// checker returns a function that reports what is wrong with a snippet. It knows the packages that the snippets import, as
+// compiled by the tool chain.
 func checker(t *testing.T, fset *token.FileSet, snippets []*snippet) func(*snippet) []error {
 	t.Helper()
 	wanted := map[string]bool{}
@@ -286,14 +287,15 @@ func checker(t *testing.T, fset *token.FileSet, snippets []*snippet) func(*snipp
 	}
 }
 
-// export compiles packages and what they import, and returns the file that tells the types of each.
+// export compiles packages and what they import, and returns the file with the types of each.
 func export(t *testing.T, wanted []string) map[string]string {
 	t.Helper()
 	if len(wanted) == 0 {
 		return nil
 	}
-	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Export", "--"}, wanted...)...)
-	list.Dir = filepath.Join(top, "bench") // the module that has our packages and those of others that we compare with
+	arguments := append([]string{"list", "-export", "-deps", "-json=ImportPath,Export", "--"}, wanted...)
+	list := exec.CommandContext(t.Context(), "go", arguments...)
+	list.Dir = filepath.Join(top, "bench") // its module also has the locks that docs/migration.md compares with
 	var complaints bytes.Buffer
 	list.Stderr = &complaints
 	out, err := list.Output()

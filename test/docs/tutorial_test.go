@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// patience is how long a command of the tutorial may take on a machine that is busy. Most of it is for building the programs.
-const patience = 5 * time.Minute
+// commandTimeout is for the slowest command of the tutorial, which builds the programs, on a busy machine.
+const commandTimeout = 5 * time.Minute
 
-// Each command of the tutorial is run as it stands, in the terminal that the page names, and prints what the page shows. Only the
-// ports are others, because those of the page may be taken.
+// Each command of the tutorial is run as it stands, in the terminal that the page names, and prints what the page
+// shows. Only the ports differ, because those of the page may be taken.
 func TestTheTutorialRunsAsWritten(t *testing.T) {
 	rememberSources(t)
 	home := t.TempDir()
@@ -85,8 +85,8 @@ func TestTheTutorialRunsAsWritten(t *testing.T) {
 	first.interrupt(t)
 }
 
-// matches reports whether what was printed is what a page shows. In the page … is anything within a line, and any number of
-// lines where it has a line of its own. Blanks count as one: the widths of columns depend on what is in them.
+// matches reports whether a page shows what was printed. In the page, … stands for anything within a line, and on a line
+// of its own for any number of lines. Blanks count as one, because the width of a column depends on what is in it.
 func matches(shown, printed string) bool {
 	var pattern strings.Builder
 	for line := range strings.Lines(shown) {
@@ -179,13 +179,13 @@ func (s *terminal) run(t *testing.T, commands string, enough func(printed string
 	if _, err := fmt.Fprintf(s.keys, "%s\necho '%s'\n", commands, mark); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(commandTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		printed, _, done := strings.Cut(s.screen(), mark)
 		if done || enough(printed) {
 			return printed
 		}
 	}
-	t.Fatalf("not within %v:\n%s\nprinted so far:\n%s", patience, commands, s.screen())
+	t.Fatalf("not within %v:\n%s\nprinted so far:\n%s", commandTimeout, commands, s.screen())
 	return ""
 }
 
@@ -239,8 +239,8 @@ func environment(t *testing.T) []string {
 	return env
 }
 
-// rememberSources makes go test run the tutorial again when a program changed: it remembers which directories a test opened, but
-// knows nothing of what a child process did.
+// rememberSources makes go test run the tutorial again when a program changed: go test remembers which directories a
+// test opened, but not what a child process read.
 func rememberSources(t *testing.T) {
 	t.Helper()
 	for _, dir := range []string{"cmd", "internal", "pkg", "web"} {

@@ -1,4 +1,5 @@
-// Package commanddocs keeps docs/mutexctl.md: the commands of mutexctl as they define themselves. `make docs` writes it.
+// Package commanddocs keeps docs/mutexctl.md: the commands of mutexctl as they define themselves. `make docs` writes
+// it.
 package commanddocs
 
 import (
@@ -55,7 +56,7 @@ Everything that ` + "`mutexctl COMMAND --help`" + ` says, on one page. For recip
 	return b.String()
 }
 
-// commands are those that a reader of the page may want: a command whose subcommands do the work is described by its own help.
+// commands are those with help of their own, topics included.
 func commands(root *cobra.Command) []*cobra.Command {
 	var found []*cobra.Command
 	for _, c := range root.Commands() {
@@ -84,7 +85,7 @@ func write(b *strings.Builder, c *cobra.Command) {
 	}
 }
 
-// unindented takes away the two blanks that examples have in --help.
+// unindented removes the two blanks that examples begin with in --help.
 func unindented(example string) string {
 	lines := strings.Split(strings.TrimRight(example, "\n"), "\n")
 	for i, line := range lines {
