@@ -187,12 +187,20 @@ func titles() map[string]string {
 	return map[string]string{"locks": "Locks", "etcd": "Connection to etcd", "web": "HTTP server", "log": "Log"}
 }
 
-// Table lists the flags of a command in Markdown, for the documentation.
+// Table lists the flags of a command in Markdown, with those of the commands above it.
 func Table(c *cobra.Command) string {
+	return table(c, append(ownFlags(c), inheritedFlags(c)...))
+}
+
+// OwnTable lists in Markdown the flags that the command itself defines. It is empty where there is none but --help.
+func OwnTable(c *cobra.Command) string {
+	return table(c, ownFlags(c))
+}
+
+func table(c *cobra.Command, flags []*pflag.Flag) string {
 	c.InitDefaultHelpFlag()
 	var b strings.Builder
-	b.WriteString("| flag | default | environment | meaning |\n|---|---|---|---|\n")
-	for _, g := range groups(append(ownFlags(c), inheritedFlags(c)...)) {
+	for _, g := range groups(flags) {
 		for _, f := range g.flags {
 			if f.Name == "help" {
 				continue
@@ -202,7 +210,10 @@ func Table(c *cobra.Command) string {
 				code(defaultOf(f)), code(strings.Join(names(c, f), "` `")), cell(text))
 		}
 	}
-	return b.String()
+	if b.Len() == 0 {
+		return ""
+	}
+	return "| flag | default | environment | meaning |\n|---|---|---|---|\n" + b.String()
 }
 
 func code(s string) string {

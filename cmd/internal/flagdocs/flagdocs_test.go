@@ -50,7 +50,7 @@ and exit status 2; an etcd that is away does not: the program stays up, is not r
 %s
 ## mutexctl
 
-The flags of the connection, the prefix and the log are the same, with variables that begin with `+"`MUTEXCTL_`"+`. Those of its commands are
-told by `+"`mutexctl COMMAND --help`"+`, its exit statuses by `+"`mutexctl help exit-codes`"+`.
+The flags of the connection, the prefix and the log are the same, with variables that begin with `+"`MUTEXCTL_`"+`. Its commands,
+with their flags and exit statuses, are in [mutexctl.md](mutexctl.md).
 `, flags.Table(unlocker.Command()), flags.Table(mutexdash.Command()))
 }

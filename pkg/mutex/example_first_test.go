@@ -1,0 +1,155 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+func ExampleClient_Do() {
+	locks, err := mutex.New(etcd(), mutex.Options{Owner: "billing"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	err = locks.Do(context.Background(), "billing/invoice-run", func(ctx context.Context) error {
+		for i, tenant := range []string{"Acme", "Initech"} {
+			if ctx.Err() != nil {
+				return context.Cause(ctx) // the caller gave up, or a *LostError says who ended the hold
+			}
+			fmt.Println("invoice for", tenant)
+			if err := mutex.FromContext(ctx).Alive(ctx, fmt.Sprintf("tenant %d of 2", i+1)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, mutex.Purpose("nightly invoices"), mutex.ExpectedRunTime(5*time.Minute), mutex.AutoUnlockAfter(20*time.Minute))
+	fmt.Println(err)
+	// Output:
+	// invoice for Acme
+	// invoice for Initech
+	// <nil>
+}
+
+func ExampleClient_Lock() {
+	locks, err := mutex.New(etcd(), mutex.Options{Owner: "deployer"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	// Wait for a minute at most. Without a deadline Lock waits until the lock is free.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	l, err := locks.Lock(ctx, "deploy/shop", mutex.Purpose("release 1.4"))
+	if held, ok := errors.AsType[*mutex.HeldError](err); ok {
+		log.Fatalf("%s is deploying: %s", held.Holder.Owner, held.Holder.Purpose)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// l.Context ends when the lock is lost, and not with ctx.
+	fmt.Println("held:", l.Context().Err() == nil)
+	fmt.Println("released:", l.Unlock() == nil)
+	fmt.Println("the context says so:", errors.Is(context.Cause(l.Context()), mutex.ErrUnlocked))
+	// Output:
+	// held: true
+	// released: true
+	// the context says so: true
+}
+
+func ExampleClient_Reserve() {
+	locks, err := mutex.New(etcd(), mutex.Options{Owner: "ana"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	ctx := context.Background()
+
+	// No process holds a reservation: it stays when this program ends, for two hours at most.
+	r, err := locks.Reserve(ctx, "db/migrate", "new disks, OPS-12", 2*time.Hour)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("reserved:", r.Lock)
+
+	_, err = locks.TryLock(ctx, "db/migrate")
+	if held, ok := errors.AsType[*mutex.HeldError](err); ok {
+		fmt.Println("held by", held.Holder.Owner, "for", held.Holder.Purpose)
+	}
+
+	// Whoever knows the name and the UUID releases it.
+	l, err := locks.Adopt(ctx, r.Lock, r.UUID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("released:", l.Unlock() == nil)
+	// Output:
+	// reserved: db/migrate
+	// held by ana for new disks, OPS-12
+	// released: true
+}
+
+func ExampleClient_Adopt() {
+	parent, err := mutex.New(etcd(), mutex.Options{Owner: "importer"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer parent.Close()
+	ctx := context.Background()
+
+	l, err := parent.Lock(ctx, "import")
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Hand l.Name and l.UUID to the child, for instance in its environment.
+
+	child := func(name, uuid string) error {
+		adopted, err := parent.Adopt(ctx, name, uuid) // in the child process: with a client of its own
+		if err != nil {
+			return err // a *LostError: somebody else holds the lock by now, or nobody does
+		}
+		defer adopted.Detach() // the parent unlocks
+		fmt.Println("same token:", adopted.Token() == l.Token())
+		return adopted.Alive(ctx, "row 1 of 1")
+	}
+	fmt.Println(child(l.Name(), l.UUID()))
+	fmt.Println("released:", l.Unlock() == nil)
+	fmt.Println("too late:", errors.Is(child(l.Name(), l.UUID()), mutex.ErrNotHeld))
+	// Output:
+	// same token: true
+	// <nil>
+	// released: true
+	// too late: true
+}
+
+func ExampleReentrant() {
+	locks, err := mutex.New(etcd(), mutex.Options{Owner: "accounting"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	add := func(ctx context.Context, opts ...mutex.Option) error {
+		return locks.Do(ctx, "books", func(context.Context) error {
+			fmt.Println("entry added")
+			return nil
+		}, opts...)
+	}
+	err = locks.Do(context.Background(), "books", func(ctx context.Context) error {
+		_, again := errors.AsType[*mutex.AlreadyHeldError](add(ctx)) // fails at once instead of waiting for itself
+		fmt.Println("refused:", again)
+		return add(ctx, mutex.Reentrant()) // uses the hold of the outer Do
+	})
+	fmt.Println(err)
+	// Output:
+	// refused: true
+	// entry added
+	// <nil>
+}

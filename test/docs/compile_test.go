@@ -1,0 +1,315 @@
+package docs
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// given is what the fragments of a page take for granted, as declarations.
+func given() map[string]string {
+	return map[string]string{
+		"README.md": `
+			var (
+				ctx     context.Context
+				etcd    *clientv3.Client
+				tenants []string
+			)
+			func invoice(context.Context, string) error`,
+		"docs/client.md": `
+			var (
+				ctx       context.Context
+				endpoints []string
+				etcd      *clientv3.Client
+				locks     *mutex.Client
+				l         *mutex.Lock
+				logger    *slog.Logger
+				registry  *prometheus.Registry
+			)
+			func sendAll(context.Context) error
+			func sendInvoices(ctx context.Context, locks *mutex.Client, send func(customer int)) error
+			func sendReport(context.Context) error
+			func list(context.Context) error
+			func rebuild(context.Context) error
+			func add(context.Context) error
+			func build(context.Context) error
+			func test(context.Context) error
+			func publish(context.Context) error
+			func send(ctx context.Context, data string) error
+			func transfer(context.Context) error`,
+		"docs/fencing.md": `
+			var (
+				ctx   context.Context
+				etcd  *clientv3.Client
+				lock  *mutex.Lock
+				db    *sql.DB
+				token int64
+				total int
+				id    string
+				url   string
+				body  io.Reader
+				mux   *http.ServeMux
+				books http.Handler
+			)`,
+		"docs/migration.md": `
+			var (
+				ctx     context.Context
+				cancel  context.CancelFunc
+				etcd    *clientv3.Client
+				locks   *mutex.Client
+				rdb     *redis.Client
+				batches []string
+			)
+			func work(ctx context.Context, batch string) error
+			func reindex(context.Context) error`,
+	}
+}
+
+// packages are those that fragments name without importing them.
+func packages() map[string]string {
+	return map[string]string{
+		"clientv3":     "go.etcd.io/etcd/client/v3",
+		"concurrency":  "go.etcd.io/etcd/client/v3/concurrency",
+		"context":      "context",
+		"errors":       "errors",
+		"exec":         "os/exec",
+		"fencing":      "github.com/clustermutex/unlocker/pkg/fencing",
+		"fmt":          "fmt",
+		"http":         "net/http",
+		"io":           "io",
+		"locktest":     "github.com/clustermutex/unlocker/pkg/locktest",
+		"log":          "log",
+		"mutex":        "github.com/clustermutex/unlocker/pkg/mutex",
+		"mutexlog":     "github.com/clustermutex/unlocker/pkg/mutexlog",
+		"mutexmetrics": "github.com/clustermutex/unlocker/pkg/mutexmetrics",
+		"os":           "os",
+		"prometheus":   "github.com/prometheus/client_golang/prometheus",
+		"redis":        "github.com/redis/go-redis/v9",
+		"redislock":    "github.com/bsm/redislock",
+		"signal":       "os/signal",
+		"slog":         "log/slog",
+		"sql":          "database/sql",
+		"synctest":     "testing/synctest",
+		"syscall":      "syscall",
+		"tasks":        "github.com/clustermutex/unlocker/pkg/tasks",
+		"testing":      "testing",
+		"time":         "time",
+	}
+}
+
+// Every block of Go in the documentation compiles: a file as it is, a fragment with what its page takes for granted. A
+// fragment may leave variables unused, because it is part of something.
+func TestGoInTheDocumentationCompiles(t *testing.T) {
+	var snippets []*snippet
+	fset := token.NewFileSet()
+	for _, page := range pages(t) {
+		for _, b := range blocks(t, filepath.Join(top, page)) {
+			if b.language != "go" {
+				continue
+			}
+			s, err := parse(fset, page, b)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			snippets = append(snippets, s)
+		}
+	}
+	if len(snippets) < 15 {
+		t.Fatalf("only %d blocks of Go were found", len(snippets))
+	}
+	check := checker(t, fset, snippets)
+	for _, s := range snippets {
+		for _, err := range check(s) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWhatDoesNotCompileIsFound(t *testing.T) {
+	for text, want := range map[string]string{
+		"l, err := locks.Lock(ctx, \"a\"":               "docs/client.md:7:",
+		"ctx.Done()\n\nlocks.Lick(ctx, \"a\")":          "docs/client.md:9: locks.Lick undefined",
+		"func f() { mutex.Nothing() }":                  "docs/client.md:7: undefined: mutex.Nothing",
+		"package p\n\nfunc f() int {}":                  "docs/client.md:9: missing return",
+		"package p\n\nimport \"os\"\n\nfunc f() {}":     "docs/client.md:9: \"os\" imported and not used",
+		"l, err := locks.Lock(ctx, \"a\")\nreturn err":  "",
+		"package p\n\nimport \"os\"\n\nvar _ = os.Args": "",
+	} {
+		fset := token.NewFileSet()
+		var problems []error
+		if s, err := parse(fset, "docs/client.md", block{text: text + "\n", line: 7}); err != nil {
+			problems = append(problems, err)
+		} else {
+			problems = checker(t, fset, []*snippet{s})(s)
+		}
+		got := fmt.Sprint(errors.Join(problems...))
+		if want == "" && len(problems) > 0 || want != "" && !strings.HasPrefix(got, want) {
+			t.Errorf("%q: %s, want %q", text, got, want)
+		}
+	}
+}
+
+// pages are the pages of the repository, from its top and with slashes.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+		hidden := strings.HasPrefix(d.Name(), ".") && d.Name() != ".."
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (hidden || d.Name() == "node_modules" || d.Name() == "dist"):
+			return filepath.SkipDir
+		case strings.HasSuffix(file, ".md"):
+			page, err := filepath.Rel(top, file)
+			found = append(found, filepath.ToSlash(page))
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// snippet is a block as a package of its own.
+type snippet struct {
+	files    []*ast.File
+	fragment bool
+}
+
+// parse turns a block into a snippet. The block is a whole file, declarations, or statements, which become the body of a
+// function.
+func parse(fset *token.FileSet, page string, b block) (*snippet, error) {
+	at := fmt.Sprintf("//line %s:%d\n", page, b.line)
+	file := func(text string) (*ast.File, error) {
+		return parser.ParseFile(fset, "", text, parser.SkipObjectResolution)
+	}
+	if strings.HasPrefix("\n"+b.text, "\npackage ") || strings.Contains(b.text, "\npackage ") {
+		f, err := file(at + b.text)
+		return &snippet{files: []*ast.File{f}}, err
+	}
+	text := at + b.text
+	f, err := file("package p\n" + text)
+	if err != nil {
+		text = "func _() error {\n" + at + b.text + "\nreturn nil\n}\n"
+		f, err = file("package p\n" + text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	granted, err := file("package p\n" + given()[page])
+	if err != nil {
+		return nil, fmt.Errorf("what is given for %s: %w", page, err)
+	}
+	s := &snippet{fragment: true}
+	for parsed, text := range map[*ast.File]string{f: text, granted: given()[page]} {
+		imported, err := file("package p\n" + imports(parsed) + text)
+		if err != nil {
+			return nil, err
+		}
+		s.files = append(s.files, imported)
+	}
+	return s, nil
+}
+
+// imports are the declarations for the packages that a file names.
+func imports(f *ast.File) string {
+	named := map[string]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && packages()[x.Name] != "" {
+				named[x.Name] = true
+			}
+		}
+		return true
+	})
+	var b strings.Builder
+	for name := range named {
+		fmt.Fprintf(&b, "import %s %q\n", name, packages()[name])
+	}
+	return b.String()
+}
+
+// checker returns a function that reports what is wrong with a snippet. It knows the packages that the snippets import, as
+// compiled by the tool chain.
+func checker(t *testing.T, fset *token.FileSet, snippets []*snippet) func(*snippet) []error {
+	t.Helper()
+	wanted := map[string]bool{}
+	for _, s := range snippets {
+		for _, f := range s.files {
+			for _, i := range f.Imports {
+				if imported, err := strconv.Unquote(i.Path.Value); err == nil {
+					wanted[imported] = true
+				}
+			}
+		}
+	}
+	compiled := export(t, slices.Sorted(maps.Keys(wanted)))
+	lookup := func(imported string) (io.ReadCloser, error) {
+		if compiled[imported] == "" {
+			return nil, fmt.Errorf("package %s was not compiled", imported)
+		}
+		return os.Open(compiled[imported])
+	}
+	from := importer.ForCompiler(fset, "gc", lookup)
+	return func(s *snippet) []error {
+		var problems []error
+		config := types.Config{Importer: from, Error: func(err error) {
+			problem, ok := errors.AsType[types.Error](err)
+			if !ok || !problem.Soft || !s.fragment { // soft: unused variables and imports
+				problems = append(problems, err)
+			}
+		}}
+		_, err := config.Check("p", fset, s.files, nil)
+		if len(problems) == 0 && err != nil && !s.fragment {
+			problems = append(problems, err)
+		}
+		return problems
+	}
+}
+
+// export compiles packages and what they import, and returns the file with the types of each.
+func export(t *testing.T, wanted []string) map[string]string {
+	t.Helper()
+	if len(wanted) == 0 {
+		return nil
+	}
+	arguments := append([]string{"list", "-export", "-deps", "-json=ImportPath,Export", "--"}, wanted...)
+	list := exec.CommandContext(t.Context(), "go", arguments...)
+	list.Dir = filepath.Join(top, "bench") // its module also has the locks that docs/migration.md compares with
+	var complaints bytes.Buffer
+	list.Stderr = &complaints
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, complaints.String())
+	}
+	files := map[string]string{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct{ ImportPath, Export string }
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return files
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		files[p.ImportPath] = p.Export
+	}
+}
