@@ -87,6 +87,9 @@ func (p pastRequest) during(at time.Time) bool {
 func (d *Dashboard) found(ctx context.Context, p pastRequest, all []metadata.Ending) (list []metadata.Ending, matched int, next pastCursor, err error) {
 	ctx, cancel := searching(ctx)
 	defer cancel()
+	if err := stopped(ctx); err != nil { // the reader left while etcd was asked
+		return nil, 0, pastCursor{}, err
+	}
 	for i := range all {
 		if err := stopped(ctx); err != nil {
 			return nil, 0, pastCursor{}, err
