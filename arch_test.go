@@ -1,5 +1,5 @@
-// Package unlocker_test keeps the plan of the house: which room may call which, and which library belongs to which room. The plan
-// itself is told in docs/architecture.md.
+// Package unlocker_test keeps the plan of the house: which room may call which, and which library belongs to which
+// room. The plan itself is told in docs/architecture.md.
 package unlocker_test
 
 import (
@@ -31,32 +31,45 @@ func table() []room {
 		{"pkg/metadata", nil, "what a lock is must not depend on anything but the standard library"},
 		{"pkg/staleness", []string{"pkg/metadata"}, "a verdict is values in, value out"},
 		{"internal/text", nil, "text from outside is shown alike everywhere, whatever it is about"},
-		{"pkg/mutex", []string{"pkg/metadata", "internal/locktxn", "internal/text"}, "users of the client library get the client and nothing of our programs"},
-		{"pkg/tasks", []string{"pkg/metadata", "pkg/mutex", "internal/locktxn"}, "tasks are built of locks: they know nothing of our programs"},
+		{"pkg/mutex", []string{"pkg/metadata", "internal/locktxn", "internal/text"},
+			"users of the client library get the client and nothing of our programs"},
+		{"pkg/tasks", []string{"pkg/metadata", "pkg/mutex", "internal/locktxn"},
+			"tasks are built of locks: they know nothing of our programs"},
 		{"pkg/mutexmetrics", []string{"pkg/metadata", "pkg/mutex"}, "metrics of the client come by its hooks"},
 		{"pkg/mutexlog", []string{"pkg/mutex"}, "the log of the client comes by its hooks"},
-		{"pkg/locktest", []string{"pkg/metadata", "pkg/mutex", "internal/lockstore", "internal/etcdtest", "internal/etcdmemory"},
+		{"pkg/locktest", []string{"pkg/metadata", "pkg/mutex", "internal/lockstore", "internal/etcdtest",
+			"internal/etcdmemory"},
 			"users' tests get what happens to locks, and nothing of our programs"},
 		{"pkg/fencing", nil, "a fence stands at the resource, where there is no etcd and no lock, only a token"},
-		{"pkg/sweeper", []string{"pkg/metadata", "pkg/staleness", "internal/text"}, "the sweeper meets the view and the store in cmd, as functions"},
+		{"pkg/sweeper", []string{"pkg/metadata", "pkg/staleness", "internal/text"},
+			"the sweeper meets the view and the store in cmd, as functions"},
 		{"web", nil, "templates and assets are files"},
 		{"deploy", nil, "what is installed are files"},
 		{"internal/etcdconn", nil, "a connection knows nothing of locks"},
 		{"internal/etcdmemory", nil, "an etcd in memory knows nothing of locks"},
 		{"internal/etcdembed", nil, "an embedded etcd knows nothing of locks"},
-		{"internal/etcdtest", []string{"internal/etcdembed"}, "a test etcd knows nothing of locks, so that every room can use it"},
+		{"internal/etcdtest", []string{"internal/etcdembed"},
+			"a test etcd knows nothing of locks, so that every room can use it"},
 		{"internal/build", nil, "a version is told by the tool chain"},
 		{"internal/daemon", []string{"internal/build"}, "a daemon's frame knows nothing of locks"},
-		{"internal/locktxn", []string{"pkg/metadata"}, "transactions are data: whoever sends them is not their business"},
-		{"internal/lockstore", []string{"pkg/metadata", "internal/locktxn"}, "the store reads and writes; it does not judge"},
+		{"internal/locktxn", []string{"pkg/metadata"},
+			"transactions are data: whoever sends them is not their business"},
+		{"internal/lockstore", []string{"pkg/metadata", "internal/locktxn"},
+			"the store reads and writes; it does not judge"},
 		{"internal/lockview", []string{"pkg/metadata"}, "the picture has one writer, which is handed in as functions"},
-		{"internal/deadlock", []string{"pkg/metadata"}, "who waits for whom is read from records and tickets, as values"},
-		{"internal/lockmetrics", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock"}, "samples are computed from the picture at scrape"},
-		{"internal/alertpush", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock"}, "alerts are told from the picture, by functions"},
-		{"internal/dashboard", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock", "web"}, "the page meets the view and the store in cmd, as functions"},
-		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "pkg/metadata", "pkg/staleness"}, "flags fill settings, they open nothing"},
+		{"internal/deadlock", []string{"pkg/metadata"},
+			"who waits for whom is read from records and tickets, as values"},
+		{"internal/lockmetrics", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock"},
+			"samples are computed from the picture at scrape"},
+		{"internal/alertpush", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock"},
+			"alerts are told from the picture, by functions"},
+		{"internal/dashboard", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock", "web"},
+			"the page meets the view and the store in cmd, as functions"},
+		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "pkg/metadata", "pkg/staleness"},
+			"flags fill settings, they open nothing"},
 		{"internal/cli", []string{
-			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/mutexlog", "pkg/sweeper", "internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/lockview",
+			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/mutexlog", "pkg/sweeper", "internal/etcdconn",
+			"internal/locktxn", "internal/lockstore", "internal/lockview",
 			"internal/flags", "internal/text", "internal/build",
 		}, "the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", []string{"*"}, ""},
@@ -66,11 +79,13 @@ func table() []room {
 		{"cmd/internal/joint", []string{"*"}, ""},
 		{"cmd/internal/unlocker", []string{"*"}, ""},
 		{"cmd/internal/mutexdash", []string{"*"}, ""},
-		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/mutexlog", "pkg/metadata"}, "the demo services are users: they have what users have"},
+		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/mutexlog", "pkg/metadata"},
+			"the demo services are users: they have what users have"},
 	}
 }
 
-// library says in which of our files a library, or everything below it, may be imported. The first row that fits counts.
+// library says in which of our files a library, or everything below it, may be imported. The first row that fits
+// counts.
 type library struct {
 	path string
 	in   func(file string) bool
@@ -79,20 +94,27 @@ type library struct {
 
 func libraries() []library {
 	return []library{
-		{"go.etcd.io/etcd/server/v3", below("internal/etcdembed"), "the production binaries must stay free of etcd's server"},
-		{"go.etcd.io/etcd", below("internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/etcdtest", "internal/etcdembed", "internal/etcdmemory", "internal/cli", "pkg/mutex", "pkg/tasks", "pkg/locktest", "cmd"),
+		{"go.etcd.io/etcd/server/v3", below("internal/etcdembed"),
+			"the production binaries must stay free of etcd's server"},
+		{"go.etcd.io/etcd", below("internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/etcdtest",
+			"internal/etcdembed", "internal/etcdmemory", "internal/cli", "pkg/mutex", "pkg/tasks", "pkg/locktest",
+			"cmd"),
 			"who talks to etcd directly can bypass the guards: use internal/lockstore"},
 		{"github.com/go-chi/chi", below("internal/dashboard"), "routing is the dashboard's business"},
-		{"github.com/spf13", below("internal/cli", "internal/flags", "cmd"), "commands and flags end where the rooms begin: hand in values"},
+		{"github.com/spf13", below("internal/cli", "internal/flags", "cmd"),
+			"commands and flags end where the rooms begin: hand in values"},
 		{"github.com/prometheus/client_golang", func(file string) bool {
-			return strings.HasSuffix(file, "metrics.go") || below("internal/lockmetrics", "internal/daemon", "cmd")(file)
+			return strings.HasSuffix(file, "metrics.go") || below("internal/lockmetrics", "internal/daemon",
+				"cmd")(file)
 		}, "metrics of a room stand in its metrics.go"},
 		{"github.com/rs/zerolog/log", nowhere, "the global logger hides who logs: hand in a zerolog.Logger"},
-		{"log/slog", below("pkg/mutex", "pkg/mutexlog", "internal/daemon", "internal/cli"), "programs log with zerolog, the library with slog"},
+		{"log/slog", below("pkg/mutex", "pkg/mutexlog", "internal/daemon", "internal/cli"),
+			"programs log with zerolog, the library with slog"},
 		{"log", below("internal/daemon"), "hand in a zerolog.Logger"}, // daemon translates for net/http
 		{"math/rand/v2", everywhere, ""},
 		{"math/rand", nowhere, "use math/rand/v2"},
-		{"testing", below("internal/etcdtest", "pkg/locktest"), "programs that contain the testing package have its flags"},
+		{"testing", below("internal/etcdtest", "pkg/locktest"),
+			"programs that contain the testing package have its flags"},
 		{"text/template", nowhere, "names and backtraces are hostile: html/template escapes them"},
 	}
 }
@@ -136,7 +158,10 @@ func TestArrowsPointDown(t *testing.T) {
 func TestLibrariesStayInTheirRooms(t *testing.T) {
 	for _, f := range sources(t) {
 		for _, imported := range f.imports {
-			i := slices.IndexFunc(libraries(), func(l library) bool { return imported == l.path || strings.HasPrefix(imported, l.path+"/") })
+			i := slices.IndexFunc(libraries(), func(l library) bool {
+				return imported == l.path ||
+					strings.HasPrefix(imported, l.path+"/")
+			})
 			if i >= 0 && !libraries()[i].in(f.name) {
 				t.Errorf("%s imports %s: %s", f.name, imported, libraries()[i].why)
 			}
@@ -150,7 +175,8 @@ func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
 			continue
 		}
 		for _, imported := range f.imports {
-			if slices.Contains([]string{"context", "io", "io/fs", "net", "net/http", "os", "os/exec", "sync", "syscall"}, imported) {
+			if slices.Contains([]string{"context", "io", "io/fs", "net", "net/http", "os", "os/exec", "sync",
+				"syscall"}, imported) {
 				t.Errorf("%s imports %s: this room is pure", f.name, imported)
 			}
 		}
@@ -159,7 +185,9 @@ func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
 			if !ok {
 				return true
 			}
-			if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker"}, s.Sel.Name) {
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" &&
+				slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker"},
+					s.Sel.Name) {
 				t.Errorf("%s calls time.%s: time is a parameter of this room", f.name, s.Sel.Name)
 			}
 			return true
@@ -168,12 +196,14 @@ func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
 }
 
 func TestProductionBinariesStaySmall(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/unlocker", "./cmd/mutexdash", "./cmd/mutexctl").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/unlocker", "./cmd/mutexdash",
+		"./cmd/mutexctl").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
 	for _, dep := range strings.Fields(string(out)) {
-		for _, unwanted := range []string{"testing", "go.etcd.io/etcd/server/v3", module + "/internal/etcdembed", module + "/internal/etcdtest", module + "/internal/etcdmemory"} {
+		for _, unwanted := range []string{"testing", "go.etcd.io/etcd/server/v3", module + "/internal/etcdembed",
+			module + "/internal/etcdtest", module + "/internal/etcdmemory"} {
 			if dep == unwanted || strings.HasPrefix(dep, unwanted+"/") {
 				t.Errorf("a production binary contains %s", dep)
 			}
@@ -195,7 +225,8 @@ func sources(t *testing.T) []source {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && file != "." && (strings.HasPrefix(entry.Name(), ".") || slices.Contains([]string{"testdata", "test", "bench"}, entry.Name())):
+		case entry.IsDir() && file != "." && (strings.HasPrefix(entry.Name(), ".") ||
+			slices.Contains([]string{"testdata", "test", "bench"}, entry.Name())):
 			return filepath.SkipDir
 		case !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go"):
 			return nil

@@ -1,4 +1,5 @@
-// Package web holds the templates and static files of the dashboard. There is no build step: what is here is what browsers get.
+// Package web holds the templates and static files of the dashboard. There is no build step: what is here is what
+// browsers get.
 package web
 
 import (

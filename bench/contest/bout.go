@@ -56,7 +56,8 @@ func (b *bout) run(ctx context.Context) (Turn, error) {
 	if err != nil {
 		return Turn{}, err
 	}
-	began, used := time.Now(), ownCPU()
+	began := time.Now()
+	used := ownCPU()
 	b.measuring.Store(true)
 	rest(ctx, b.work.Length)
 	b.measuring.Store(false)
@@ -128,7 +129,8 @@ func (b *bout) once(ctx context.Context, id int, name string) error {
 	if err != nil {
 		return err
 	}
-	took, passed := time.Since(began), false
+	took := time.Since(began)
+	passed := false
 	if b.work.Contend {
 		if b.inside.Add(1) != 1 {
 			b.violations.Add(1)
@@ -169,7 +171,8 @@ func (b *bout) result() (Turn, error) {
 	}
 	t.Jain = stats.Jain(shares)
 	t.P10 = milliseconds(stats.Percentile(waits, 10))
-	t.P50, t.P99 = milliseconds(stats.Percentile(waits, 50)), milliseconds(stats.Percentile(waits, 99))
+	t.P50 = milliseconds(stats.Percentile(waits, 50))
+	t.P99 = milliseconds(stats.Percentile(waits, 99))
 	return t, errors.Join(errs...)
 }
 

@@ -1,5 +1,5 @@
-// Package contest has contestants do the same work in turns and compares them. What is noisy on a machine is equally unkind to
-// all of them that way, so the ratios of one run count, and not the absolute figures.
+// Package contest has contestants do the same work in turns and compares them. What is noisy on a machine is equally
+// unkind to all of them that way, so the ratios of one run count, and not the absolute figures.
 package contest
 
 import (
@@ -66,10 +66,11 @@ type Turn struct {
 	Violations int     // times that two held the lock at once
 	Served     int     // clients that got the lock at least once
 	Jain       float64 // fairness
-	P10        float64 // milliseconds: of a lock and unlock; of the wait alone where others want the lock. The least disturbed ones
-	P50, P99   float64
-	ClientCPU  float64   // seconds that this program used, for all clients together
-	Server     *Counters // of the whole turn; nil where the server does not tell
+	// milliseconds: of a lock and unlock; of the wait alone where others want the lock. The least disturbed ones
+	P10       float64
+	P50, P99  float64
+	ClientCPU float64   // seconds that this program used, for all clients together
+	Server    *Counters // of the whole turn; nil where the server does not tell
 }
 
 // Rate is what was done in a second: where clients compete, hand-overs from one to another.
@@ -82,11 +83,12 @@ func (t Turn) Rate(handOvers bool) float64 {
 
 // Work is one workload.
 type Work struct {
-	Name     string
-	Clients  int
-	Contend  bool          // for one lock; else each has its own
-	Length   time.Duration // of what is measured of a turn
-	MaxStart time.Duration // how long all may take to have had the lock once, before that; later ones are not waited for
+	Name    string
+	Clients int
+	Contend bool          // for one lock; else each has its own
+	Length  time.Duration // of what is measured of a turn
+	// how long all may take to have had the lock once, before that; later ones are not waited for
+	MaxStart time.Duration
 }
 
 // Run has all contestants do the work in every round, each round beginning with another one, and returns the turns.

@@ -42,17 +42,20 @@ func (m *memory) Lock(ctx context.Context, name string) (func() error, error) {
 }
 
 func contestant(name string, m *memory) contest.Contestant {
-	return contest.Contestant{Name: name, Exclusive: true, Connect: func(context.Context) (contest.Connection, error) { return m, nil }}
+	return contest.Contestant{Name: name, Exclusive: true,
+		Connect: func(context.Context) (contest.Connection, error) { return m, nil }}
 }
 
 func good() *memory { return &memory{locks: map[string]chan struct{}{}} }
 
-var short = contest.Work{Name: "handover", Clients: 20, Contend: true, Length: 50 * time.Millisecond, MaxStart: 10 * time.Second}
+var short = contest.Work{Name: "handover", Clients: 20, Contend: true, Length: 50 * time.Millisecond,
+	MaxStart: 10 * time.Second}
 
 func TestContestantsTakeTurnsAndEachRoundBeginsWithAnother(t *testing.T) {
 	var order []string
 	cs := []contest.Contestant{contestant("a", good()), contestant("b", good()), contestant("c", good())}
-	turns, err := contest.Run(t.Context(), short, cs, 3, func(turn contest.Turn) { order = append(order, turn.Contestant) })
+	turns, err := contest.Run(t.Context(), short, cs, 3,
+		func(turn contest.Turn) { order = append(order, turn.Contestant) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +63,8 @@ func TestContestantsTakeTurnsAndEachRoundBeginsWithAnother(t *testing.T) {
 		t.Errorf("order %s", got)
 	}
 	for _, turn := range turns {
-		if turn.Violations != 0 || turn.Done == 0 || turn.Served == 0 || turn.Passed > turn.Done || turn.Seconds < 0.05 {
+		if turn.Violations != 0 || turn.Done == 0 || turn.Served == 0 || turn.Passed > turn.Done ||
+			turn.Seconds < 0.05 {
 			t.Errorf("%+v", turn)
 		}
 	}
@@ -71,7 +75,8 @@ func TestContestantsTakeTurnsAndEachRoundBeginsWithAnother(t *testing.T) {
 }
 
 func TestALockThatLetsTwoInIsCaught(t *testing.T) {
-	turns, err := contest.Run(t.Context(), short, []contest.Contestant{contestant("open", &memory{open: true})}, 1, func(contest.Turn) {})
+	turns, err := contest.Run(t.Context(), short, []contest.Contestant{contestant("open", &memory{open: true})}, 1,
+		func(contest.Turn) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +88,8 @@ func TestALockThatLetsTwoInIsCaught(t *testing.T) {
 func TestWhatLocksNothingDoesNotCompeteForALock(t *testing.T) {
 	limit := contestant("limit", good())
 	limit.Exclusive = false
-	turns, err := contest.Run(t.Context(), short, []contest.Contestant{limit, contestant("a", good())}, 1, func(contest.Turn) {})
+	turns, err := contest.Run(t.Context(), short, []contest.Contestant{limit, contestant("a", good())}, 1,
+		func(contest.Turn) {})
 	if err != nil || len(turns) != 1 || turns[0].Contestant != "a" {
 		t.Errorf("%+v, %v", turns, err)
 	}
@@ -93,7 +99,8 @@ func TestClientsThatDoNotCompeteHaveLocksOfTheirOwn(t *testing.T) {
 	m := good()
 	work := short
 	work.Contend = false
-	if _, err := contest.Run(t.Context(), work, []contest.Contestant{contestant("a", m)}, 1, func(contest.Turn) {}); err != nil {
+	if _, err := contest.Run(t.Context(), work, []contest.Contestant{contestant("a", m)}, 1,
+		func(contest.Turn) {}); err != nil {
 		t.Fatal(err)
 	}
 	if len(m.locks) != work.Clients {
@@ -109,7 +116,8 @@ func (broken) Lock(context.Context, string) (func() error, error) {
 }
 
 func TestAnErrorOfAContestantEndsTheRunWithItsName(t *testing.T) {
-	c := contest.Contestant{Name: "b", Exclusive: true, Connect: func(context.Context) (contest.Connection, error) { return broken{good()}, nil }}
+	c := contest.Contestant{Name: "b", Exclusive: true,
+		Connect: func(context.Context) (contest.Connection, error) { return broken{good()}, nil }}
 	_, err := contest.Run(t.Context(), short, []contest.Contestant{c}, 1, func(contest.Turn) {})
 	if err == nil || !strings.Contains(err.Error(), "b: ") || !strings.Contains(err.Error(), "out of order") {
 		t.Errorf("error %v", err)
@@ -117,7 +125,8 @@ func TestAnErrorOfAContestantEndsTheRunWithItsName(t *testing.T) {
 }
 
 func TestCountersAreThoseOfTheTurn(t *testing.T) {
-	c, n := contestant("a", good()), 0.0
+	c := contestant("a", good())
+	n := 0.0
 	c.Counters = func(context.Context) (contest.Counters, error) { n += 10; return contest.Counters{Requests: n}, nil }
 	turns, err := contest.Run(t.Context(), short, []contest.Contestant{c}, 2, func(contest.Turn) {})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/clustermutex/unlocker/bench/stats"
 )
 
-// Describe says in some lines of Markdown when and on what this runs: processors, the file system of dir and how long it takes to
-// flush, versions, and how busy the machine is.
+// Describe says in some lines of Markdown when and on what this runs: processors, the file system of dir and how long
+// it takes to flush, versions, and how busy the machine is.
 func Describe(dir string) (string, error) {
 	flush, err := flushTime(dir)
 	if err != nil {
@@ -28,7 +28,8 @@ func Describe(dir string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "- %s; load average %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), load())
 	fmt.Fprintf(&b, "- %d × %s, %s, %s\n", runtime.NumCPU(), processor(), kernel(), runtime.Version())
-	fmt.Fprintf(&b, "- data on %s, where flushing 4 KiB takes %.2f ms (median)\n", fileSystem(int64(fs.Type)), flush.Seconds()*1000)
+	fmt.Fprintf(&b, "- data on %s, where flushing 4 KiB takes %.2f ms (median)\n", fileSystem(int64(fs.Type)),
+		flush.Seconds()*1000)
 	fmt.Fprintf(&b, "- %s\n", strings.Join(versions(), ", "))
 	return b.String(), nil
 }
@@ -100,7 +101,8 @@ func versions() (all []string) {
 	}
 	for _, m := range info.Deps {
 		switch m.Path {
-		case "go.etcd.io/etcd/server/v3", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4", "github.com/go-zookeeper/zk":
+		case "go.etcd.io/etcd/server/v3", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4",
+			"github.com/go-zookeeper/zk":
 			all = append(all, strings.TrimPrefix(m.Path, "github.com/")+" "+m.Version)
 		}
 	}

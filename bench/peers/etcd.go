@@ -15,7 +15,8 @@ import (
 
 // etcdContestants all use the same server.
 func etcdContestants(etcd *servers.Process) (all []contest.Contestant) {
-	contestant := func(name string, exclusive bool, client func(context.Context, *clientv3.Client, *ends) (contest.Client, error)) contest.Contestant {
+	contestant := func(name string, exclusive bool, client func(context.Context, *clientv3.Client,
+		*ends) (contest.Client, error)) contest.Contestant {
 		return contest.Contestant{
 			Name: name, Exclusive: exclusive, Counters: etcdCounters(etcd),
 			Connect: func(context.Context) (contest.Connection, error) {
@@ -30,9 +31,13 @@ func etcdContestants(etcd *servers.Process) (all []contest.Contestant) {
 	all = []contest.Contestant{
 		ours(etcd, us, 0),
 		ours(etcd, "ours, called 25 deep", 25),
-		contestant("raw put and delete", false, func(_ context.Context, c *clientv3.Client, _ *ends) (contest.Client, error) { return raw{c}, nil }),
+		contestant("raw put and delete", false, func(_ context.Context, c *clientv3.Client,
+			_ *ends) (contest.Client, error) {
+			return raw{c}, nil
+		}),
 		contestant("etcd Mutex, session shared", true, sharedSession),
-		contestant("etcd Mutex, session per lock", true, func(_ context.Context, c *clientv3.Client, _ *ends) (contest.Client, error) {
+		contestant("etcd Mutex, session per lock", true, func(_ context.Context, c *clientv3.Client,
+			_ *ends) (contest.Client, error) {
 			return sessionPerLock{c}, nil
 		}),
 		contestant("etcd lock RPC", true, lockRPC),
@@ -54,9 +59,10 @@ func etcdCounters(etcd *servers.Process) func(context.Context) (contest.Counters
 	}
 }
 
-// ours is the client library of this repository, with everything that it does by default: the record with owner, host, purpose and
-// backtrace, the queue, the local deadline, the watch of holds that are not short. A backtrace has as many lines as calls lead to the
-// lock, up to 30, so there is one with few, as in a small program, and one with as many as behind a web framework.
+// ours is the client library of this repository, with everything that it does by default: the record with owner, host,
+// purpose and backtrace, the queue, the local deadline, the watch of holds that are not short. A backtrace has as many
+// lines as calls lead to the lock, up to 30, so there is one with few, as in a small program, and one with as many as
+// behind a web framework.
 func ours(etcd *servers.Process, name string, depth int) contest.Contestant {
 	return contest.Contestant{
 		Name: name, Exclusive: true, Counters: etcdCounters(etcd),
@@ -140,8 +146,8 @@ func (r raw) Lock(ctx context.Context, name string) (func() error, error) {
 	}, nil
 }
 
-// sharedSession is etcd's own recipe as it is meant: one lease for as long as the client lives. Its key is made of the lease, so
-// clients that compete for one lock need one each.
+// sharedSession is etcd's own recipe as it is meant: one lease for as long as the client lives. Its key is made of the
+// lease, so clients that compete for one lock need one each.
 func sharedSession(ctx context.Context, etcd *clientv3.Client, e *ends) (contest.Client, error) {
 	s, err := concurrency.NewSession(etcd)
 	if err != nil {

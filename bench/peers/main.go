@@ -1,5 +1,5 @@
-// Command peers compares the locks of this repository with others, and with what etcd can do at all, in one run on one machine: all
-// take turns, several times, and the ratios count. docs/benchmarks.md tells how to read what it prints.
+// Command peers compares the locks of this repository with others, and with what etcd can do at all, in one run on one
+// machine: all take turns, several times, and the ratios count. docs/benchmarks.md tells how to read what it prints.
 //
 // Every peer has to be there: one that is missing is an error.
 package main
@@ -44,15 +44,19 @@ type options struct {
 func main() {
 	servers.Main()
 	var o options
-	flag.StringVar(&o.dir, "dir", "", "where the servers keep their data; a new directory among the temporary ones when empty")
+	flag.StringVar(&o.dir, "dir", "",
+		"where the servers keep their data; a new directory among the temporary ones when empty")
 	flag.StringVar(&o.work, "work", "latency,throughput,handover", "what to do")
 	flag.StringVar(&o.waiters, "waiters", "2,10,100,1000", "how many wait for one lock in the work handover")
-	flag.StringVar(&o.only, "only", "", "regular expression of the contestants that take part besides ours; all when empty")
+	flag.StringVar(&o.only, "only", "",
+		"regular expression of the contestants that take part besides ours; all when empty")
 	flag.BoolVar(&o.steps, "steps", false, "what each part of our transactions costs, instead of other locks")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each contestant has its turn")
 	flag.DurationVar(&o.turn, "turn", 2*time.Second, "how long a turn is measured")
-	flag.DurationVar(&o.start, "start", 30*time.Second, "how long a turn may take until all have had the lock once; it is measured from then on")
-	flag.DurationVar(&o.flush, "flush", 0, "by how much etcd's flushes take longer than on this disk; needs strace, and leaves out the servers that are not etcd")
+	flag.DurationVar(&o.start, "start", 30*time.Second,
+		"how long a turn may take until all have had the lock once; it is measured from then on")
+	flag.DurationVar(&o.flush, "flush", 0,
+		"by how much etcd's flushes take longer than on this disk; needs strace, and leaves out the servers that are not etcd")
 	flag.StringVar(&o.raw, "raw", "", "file for every turn, as a JSON document a line")
 	flag.StringVar(&o.profile, "profile", "", "prefix of files for the CPU profiles of this program and of etcd")
 	flag.Parse()
@@ -125,7 +129,8 @@ func (o options) works() (works []contest.Work, err error) {
 				if err != nil || waiters < 2 {
 					return nil, fmt.Errorf("-waiters: %q is no number of waiters", n)
 				}
-				works = append(works, contest.Work{Name: handover, Clients: waiters, Contend: true, Length: o.turn, MaxStart: o.start})
+				works = append(works, contest.Work{Name: handover, Clients: waiters, Contend: true, Length: o.turn,
+					MaxStart: o.start})
 			}
 		default:
 			return nil, fmt.Errorf("-work: %q is none of %s, %s, %s", name, latency, throughput, handover)
@@ -155,7 +160,10 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 	}
 	others := o.flush == 0
 	wanted := func(names ...string) bool {
-		return slices.ContainsFunc(names, func(name string) bool { return only.MatchString(name) && partOf(name, o.steps) })
+		return slices.ContainsFunc(names, func(name string) bool {
+			return only.MatchString(name) &&
+				partOf(name, o.steps)
+		})
 	}
 	etcd, err := servers.Etcd(ctx, o.dir, servers.EtcdOptions{Profile: o.profile, Flush: o.flush})
 	if err != nil {
@@ -196,7 +204,8 @@ func order(c contest.Contestant) string {
 // keep writes every turn to a file, and a sign of life to standard error.
 func keep(file string, w contest.Work) func(contest.Turn) {
 	return func(t contest.Turn) {
-		fmt.Fprintf(os.Stderr, "%s of %d: %s: %.0f/s (load %.1f)\n", w.Name, w.Clients, t.Contestant, t.Rate(w.Contend), t.Load)
+		fmt.Fprintf(os.Stderr, "%s of %d: %s: %.0f/s (load %.1f)\n", w.Name, w.Clients, t.Contestant, t.Rate(w.Contend),
+			t.Load)
 		if file == "" {
 			return
 		}

@@ -21,9 +21,9 @@ import (
 // redisLife is how long a lock lives in Redis: long enough that none ends by itself during a turn.
 const redisLife = time.Minute
 
-// redisContestants are the two usual libraries on one server. Redis can tell nobody that a lock is free, so waiters ask again and
-// again: redislock with the shortest pause that it recommends, doubling up to a quarter of a second, redsync with its default
-// of 50 to 250 ms but without its limit of 32 attempts.
+// redisContestants are the two usual libraries on one server. Redis can tell nobody that a lock is free, so waiters ask
+// again and again: redislock with the shortest pause that it recommends, doubling up to a quarter of a second, redsync
+// with its default of 50 to 250 ms but without its limit of 32 attempts.
 func redisContestants(server *servers.Process, suffix string) []contest.Contestant {
 	contestant := func(name string, client func(*redis.Client) contest.Client) contest.Contestant {
 		return contest.Contestant{

@@ -15,7 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// bare are the transactions of our locks, sent by a loop that knows nothing of locks: what any client of the protocol costs at least.
+// bare are the transactions of our locks, sent by a loop that knows nothing of locks: what any client of the protocol
+// costs at least.
 const bare = "our transactions, bare"
 
 // step is a part of what our transactions do.
@@ -65,7 +66,8 @@ func (s step) client(_ context.Context, etcd *clientv3.Client, _ *ends) (contest
 func usualDraft() metadata.Draft {
 	now := time.Now()
 	return metadata.Draft{
-		Owner: "bench", Hostname: "localhost", PID: 12345, Purpose: "send the invoices of the month", Client: "unlocker-go v1.0.0",
+		Owner: "bench", Hostname: "localhost", PID: 12345, Purpose: "send the invoices of the month",
+		Client:    "unlocker-go v1.0.0",
 		Backtrace: strings.Repeat("/srv/app/internal/billing/invoices.go:212 in example.com/shop/internal/billing.(*Runner).Invoices\n", 6),
 		LockedAt:  now, AlertAt: now.Add(time.Minute), AutoUnlockAt: now.Add(time.Hour),
 	}

@@ -13,7 +13,8 @@ import (
 func table(w contest.Work, contestants []contest.Contestant, turns []contest.Turn) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s\n\n", title(w))
-	head := []string{"", "a second", "least–most", "ours ÷ it", "p10 ms", "p50 ms", "p99 ms", "requests", "watch msgs", "commits", "server CPU µs", "client CPU µs"}
+	head := []string{"", "a second", "least–most", "ours ÷ it", "p10 ms", "p50 ms", "p99 ms", "requests", "watch msgs",
+		"commits", "server CPU µs", "client CPU µs"}
 	if w.Contend {
 		head = append(head, "Jain", "served", "violations")
 	}
@@ -46,7 +47,8 @@ func summary(contestants []contest.Contestant, all []done) string {
 	for _, c := range contestants {
 		fmt.Fprintf(&b, "| %s |", c.Name)
 		for _, d := range all {
-			own, them := rates(d.work, contest.Of(d.turns, us)), rates(d.work, contest.Of(d.turns, c.Name))
+			own := rates(d.work, contest.Of(d.turns, us))
+			them := rates(d.work, contest.Of(d.turns, c.Name))
 			fmt.Fprintf(&b, " %s |", ratio(stats.Median(stats.Ratios(own, them))))
 		}
 		b.WriteString("\n")
@@ -78,9 +80,11 @@ func row(w contest.Work, name string, own []contest.Turn, ourRates []float64) []
 	all := rates(w, own)
 	least, most := stats.Spread(all)
 	cells := []string{
-		name, number(stats.Median(all)), number(least) + "–" + number(most), ratio(stats.Median(stats.Ratios(ourRates, all))),
+		name, number(stats.Median(all)), number(least) + "–" + number(most),
+		ratio(stats.Median(stats.Ratios(ourRates, all))),
 		number(median(own, func(t contest.Turn) float64 { return t.P10 })),
-		number(median(own, func(t contest.Turn) float64 { return t.P50 })), number(median(own, func(t contest.Turn) float64 { return t.P99 })),
+		number(median(own, func(t contest.Turn) float64 { return t.P50 })),
+		number(median(own, func(t contest.Turn) float64 { return t.P99 })),
 	}
 	for _, count := range []func(contest.Counters) float64{
 		func(c contest.Counters) float64 { return c.Requests }, func(c contest.Counters) float64 { return c.Watches },
@@ -88,7 +92,8 @@ func row(w contest.Work, name string, own []contest.Turn, ourRates []float64) []
 	} {
 		cells = append(cells, number(each(own, count)))
 	}
-	cells = append(cells, number(median(own, func(t contest.Turn) float64 { return t.ClientCPU * 1e6 / float64(t.Done) })))
+	cells = append(cells, number(median(own,
+		func(t contest.Turn) float64 { return t.ClientCPU * 1e6 / float64(t.Done) })))
 	if w.Contend {
 		violations := 0
 		for _, t := range own {

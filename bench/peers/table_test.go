@@ -13,7 +13,8 @@ func turns(rates map[string][]float64) (all []contest.Turn) {
 	for name, rounds := range rates {
 		for round, rate := range rounds {
 			all = append(all, contest.Turn{
-				Contestant: name, Round: round, Seconds: 2, Done: int(2 * rate), Passed: int(2 * rate), Jain: 1, Served: 2,
+				Contestant: name, Round: round, Seconds: 2, Done: int(2 * rate), Passed: int(2 * rate), Jain: 1,
+				Served: 2,
 				Server: &contest.Counters{Requests: 4 * 2 * rate, Commits: 3 * 2 * rate, Watches: math.NaN()},
 			})
 		}
@@ -32,11 +33,13 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 
 func TestSummaryHasAColumnForEachWorkload(t *testing.T) {
 	all := []done{
-		{contest.Work{Clients: 1}, turns(map[string][]float64{us: {100, 200}, shared: {50, 100}, rawLimit: {400, 400}})},
+		{contest.Work{Clients: 1},
+			turns(map[string][]float64{us: {100, 200}, shared: {50, 100}, rawLimit: {400, 400}})},
 		{contest.Work{Clients: 2, Contend: true}, turns(map[string][]float64{us: {100}, shared: {25}})},
 	}
 	text := summary([]contest.Contestant{{Name: us}, {Name: rawLimit}, {Name: shared}}, all)
-	for _, want := range []string{"| | one client | hand-over, 2 |", "| " + shared + " | 2 | 4 |", "| " + rawLimit + " | 0.375 | – |"} {
+	for _, want := range []string{"| | one client | hand-over, 2 |", "| " + shared + " | 2 | 4 |",
+		"| " + rawLimit + " | 0.375 | – |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no row %q in\n%s", want, text)
 		}
@@ -50,16 +53,22 @@ func TestTargetsAreJudgedByTheMedianRatio(t *testing.T) {
 		rates map[string][]float64
 		want  map[string]bool
 	}{
-		{"one client", contest.Work{Clients: 1}, map[string][]float64{us: {80, 80}, bare: {84, 84}, rawLimit: {96, 96}, shared: {96, 96}}, map[string]bool{
-			"P1: time of one client, of our transactions, bare": true, "then: time of one client, of raw put and delete": true, "P1: time of one client, of etcd's Mutex": false, "P1: commits of one client": false,
+		{"one client", contest.Work{Clients: 1}, map[string][]float64{us: {80, 80}, bare: {84, 84}, rawLimit: {96, 96},
+			shared: {96, 96}}, map[string]bool{
+			"P1: time of one client, of our transactions, bare": true,
+			"then: time of one client, of raw put and delete":   true, "P1: time of one client, of etcd's Mutex": false,
+			"P1: commits of one client": false,
 		}},
-		{"64 clients", contest.Work{Clients: 64}, map[string][]float64{us: {70}, shared: {100}, perLock: {30}}, map[string]bool{
-			"P2: rate of 64 clients, of etcd's Mutex": true, "P2: rate of 64 clients, of a session per lock": false,
-		}},
-		{"two waiters", contest.Work{Clients: 2, Contend: true}, map[string][]float64{us: {100}, shared: {11}}, map[string]bool{
-			"P3: rate with 2 waiters, of etcd's Mutex": false, "P3: commits a hold with 2 waiters": true, "P3: requests a hold with 2 waiters": true,
-			"P3: Jain fairness of 2 waiters": true,
-		}},
+		{"64 clients", contest.Work{Clients: 64}, map[string][]float64{us: {70}, shared: {100}, perLock: {30}},
+			map[string]bool{
+				"P2: rate of 64 clients, of etcd's Mutex": true, "P2: rate of 64 clients, of a session per lock": false,
+			}},
+		{"two waiters", contest.Work{Clients: 2, Contend: true}, map[string][]float64{us: {100}, shared: {11}},
+			map[string]bool{
+				"P3: rate with 2 waiters, of etcd's Mutex": false, "P3: commits a hold with 2 waiters": true,
+				"P3: requests a hold with 2 waiters": true,
+				"P3: Jain fairness of 2 waiters":     true,
+			}},
 	} {
 		got := map[string]bool{}
 		for _, v := range judge(c.work, turns(c.rates)) {

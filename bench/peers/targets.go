@@ -41,7 +41,8 @@ func judge(w contest.Work, turns []contest.Turn) (all []verdict) {
 		if len(them) == 0 {
 			return
 		}
-		a, b := rates(w, own), rates(w, them)
+		a := rates(w, own)
+		b := rates(w, them)
 		if time {
 			a, b = b, a
 		}
@@ -88,7 +89,8 @@ func targets(all []verdict) string {
 	var b strings.Builder
 	b.WriteString("### Targets\n\n| target | bound | measured | |\n|---|---|---|---|\n")
 	for _, v := range all {
-		word, sign := "reached", "≥"
+		word := "reached"
+		sign := "≥"
 		if v.most {
 			sign = "≤"
 		}

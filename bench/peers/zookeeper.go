@@ -11,13 +11,14 @@ import (
 	"github.com/clustermutex/unlocker/bench/servers"
 )
 
-// zookeeperContestant is the lock recipe of the usual Go library: an ephemeral sequential node for each waiter, who watches the
-// one before it.
+// zookeeperContestant is the lock recipe of the usual Go library: an ephemeral sequential node for each waiter, who
+// watches the one before it.
 func zookeeperContestant(server *servers.Process) contest.Contestant {
 	return contest.Contestant{
 		Name: "ZooKeeper", Exclusive: true,
 		Connect: func(context.Context) (contest.Connection, error) {
-			c, _, err := zk.Connect([]string{server.Addr}, 30*time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
+			c, _, err := zk.Connect([]string{server.Addr}, 30*time.Second, zk.WithLogInfo(false),
+				zk.WithLogger(silent{}))
 			return &zookeeper{c}, err
 		},
 		Counters: func(context.Context) (contest.Counters, error) {

@@ -23,7 +23,8 @@ type crowd struct {
 	tokens []int64 // of every lock, by its number
 }
 
-// alerting is how many of the locks alert, however many there are: those that people have to look at do not become more.
+// alerting is how many of the locks alert, however many there are: those that people have to look at do not become
+// more.
 const alerting = 1000
 
 func newCrowd(server *servers.Process) (*crowd, error) {
@@ -43,7 +44,8 @@ var trace = strings.Repeat("/srv/app/internal/billing/invoices.go:212 in example
 
 func draft(i int, alertAt, autoUnlockAt time.Time) metadata.Draft {
 	return metadata.Draft{
-		UUID: uuid(i), Owner: fmt.Sprintf("service-%02d", i%50), Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i%400), PID: i%30000 + 1,
+		UUID: uuid(i), Owner: fmt.Sprintf("service-%02d", i%50), Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50,
+			i%400), PID: i%30000 + 1,
 		Purpose: fmt.Sprintf("invoices of shard %d", i%100), Client: "unlocker-go v1.0.0", Backtrace: trace,
 		LockedAt: time.Now(), AlertAt: alertAt, AutoUnlockAt: autoUnlockAt,
 	}
@@ -56,7 +58,8 @@ const batch = 16
 func (c *crowd) growTo(ctx context.Context, n int, f figures) error {
 	first := len(c.tokens)
 	c.tokens = append(c.tokens, make([]int64, n-first)...)
-	began, now := time.Now(), time.Now()
+	began := time.Now()
+	now := time.Now()
 	err := c.take(ctx, first, n, name, func(i int) (alertAt, autoUnlockAt time.Time) {
 		if i < alerting {
 			return now.Add(-time.Duration(i+1) * time.Second), now.Add(24 * time.Hour)
@@ -76,7 +79,8 @@ func (c *crowd) growTo(ctx context.Context, n int, f figures) error {
 }
 
 // take takes the locks from first up to, but without, last, in nested transactions.
-func (c *crowd) take(ctx context.Context, first, last int, name func(int) string, times func(int) (alertAt, autoUnlockAt time.Time), taken func(i int, token int64)) error {
+func (c *crowd) take(ctx context.Context, first, last int, name func(int) string,
+	times func(int) (alertAt, autoUnlockAt time.Time), taken func(i int, token int64)) error {
 	var next atomic.Int64
 	next.Store(int64(first))
 	return each(8, func() error {
@@ -116,7 +120,8 @@ func (c *crowd) calm(n int) int { return alerting + n*7919%(len(c.tokens)-alerti
 func (c *crowd) extend(ctx context.Context, i int) (revision int64, err error) {
 	by := metadata.FormatTime(time.Now().Add(25 * time.Hour))
 	hold := locktxn.Hold{Lock: name(i), UUID: uuid(i), Token: c.tokens[i]}
-	r, err := locktxn.Alive(c.layout, hold, by, by, metadata.FormatAlive(time.Now(), "shard 7 of 9")).Commit(ctx, c.etcd)
+	r, err := locktxn.Alive(c.layout, hold, by, by, metadata.FormatAlive(time.Now(), "shard 7 of 9")).Commit(ctx,
+		c.etcd)
 	if err != nil {
 		return 0, err
 	}

@@ -1,5 +1,5 @@
-// Command scale measures how cost grows with the number of locks: it generates them in an etcd on a disk, and lets the view, the
-// unlocker and the dashboard work with them. docs/benchmarks.md tells how to read what it prints.
+// Command scale measures how cost grows with the number of locks: it generates them in an etcd on a disk, and lets the
+// view, the unlocker and the dashboard work with them. docs/benchmarks.md tells how to read what it prints.
 package main
 
 import (
@@ -115,7 +115,8 @@ func measure(ctx context.Context, o options, c *crowd, n int) (figures, error) {
 		if err := step.do(ctx, f); err != nil {
 			return f, fmt.Errorf("%s: %w", step.what, err)
 		}
-		fmt.Fprintf(os.Stderr, "%d locks: %s: %.1f s (load %.1f)\n", n, step.what, time.Since(began).Seconds(), contest.Load())
+		fmt.Fprintf(os.Stderr, "%d locks: %s: %.1f s (load %.1f)\n", n, step.what, time.Since(began).Seconds(),
+			contest.Load())
 	}
 	return f, nil
 }

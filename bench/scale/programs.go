@@ -22,8 +22,8 @@ const (
 	minWarning = 2 * time.Second
 )
 
-// unlocker measures the program that alerts and removes: its start, its memory, a scrape, what it uses while nothing happens, and
-// the removal of many locks that are due at once.
+// unlocker measures the program that alerts and removes: its start, its memory, a scrape, what it uses while nothing
+// happens, and the removal of many locks that are due at once.
 func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 	addr, err := servers.FreeAddr()
 	if err != nil {
@@ -31,7 +31,8 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 	}
 	began := time.Now()
 	p, err := servers.Program(ctx, o.dir, filepath.Join(o.bin, "unlocker"), "http://"+addr+"/readyz",
-		"--policy=auto-unlock", "--etcd.endpoints="+c.server.Addr, "--web.listen-address="+addr, "--web.shutdown-delay=0s", "--log.level=warn",
+		"--policy=auto-unlock", "--etcd.endpoints="+c.server.Addr, "--web.listen-address="+addr,
+		"--web.shutdown-delay=0s", "--log.level=warn",
 		"--sweep.clock-skew="+skew.String(), "--sweep.min-warning="+minWarning.String())
 	if err != nil {
 		return err
@@ -55,7 +56,8 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 // idle measures what a program uses while no lock changes.
 func idle(ctx context.Context, p *servers.Process, name string, f figures) error {
 	const window = 20 * time.Second
-	if err := wait(ctx, 15*time.Second); err != nil { // the rubbish of the start, and the backtraces that are read ahead
+	// the rubbish of the start, and the backtraces that are read ahead
+	if err := wait(ctx, 15*time.Second); err != nil {
 		return err
 	}
 	before, err := p.CPU()
@@ -74,7 +76,8 @@ func idle(ctx context.Context, p *servers.Process, name string, f figures) error
 	return err
 }
 
-// removal has locks become due at once, too few for the unlocker to think that something is wrong with more than their holders.
+// removal has locks become due at once, too few for the unlocker to think that something is wrong with more than their
+// holders.
 func (c *crowd) removal(ctx context.Context, f figures) error {
 	n := min(10_000, len(c.tokens)/4)
 	autoUnlockAt := time.Now().Add(minWarning + time.Duration(n/1000+6)*time.Second)
@@ -82,7 +85,8 @@ func (c *crowd) removal(ctx context.Context, f figures) error {
 	if err != nil {
 		return err
 	}
-	first, last := removed[0], removed[0]
+	first := removed[0]
+	last := removed[0]
 	for _, late := range removed {
 		first, last = min(first, late), max(last, late)
 	}
@@ -95,21 +99,25 @@ func (c *crowd) lag(ctx context.Context, f figures) error {
 	const n, apart = 300, 20 * time.Millisecond
 	began := time.Now().Add(minWarning + 4*time.Second)
 	removed, err := c.removals(ctx, "one", n, func(i int) time.Time { return began.Add(time.Duration(i) * apart) })
-	f["removal p50"], f["removal p99"] = milliseconds(stats.Percentile(removed, 50)), milliseconds(stats.Percentile(removed, 99))
+	f["removal p50"], f["removal p99"] = milliseconds(stats.Percentile(removed,
+		50)), milliseconds(stats.Percentile(removed, 99))
 	return err
 }
 
 // removals takes n locks and returns how long after the rules allow it each is seen to be gone.
-func (c *crowd) removals(ctx context.Context, kind string, n int, autoUnlockAt func(i int) time.Time) ([]time.Duration, error) {
+func (c *crowd) removals(ctx context.Context, kind string, n int,
+	autoUnlockAt func(i int) time.Time) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	gone := c.etcd.Watch(ctx, c.layout.Prefix()+kind+"-", clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	gone := c.etcd.Watch(ctx, c.layout.Prefix()+kind+"-", clientv3.WithPrefix(), clientv3.WithFilterPut(),
+		clientv3.WithCreatedNotify())
 	if r := <-gone; r.Err() != nil {
 		return nil, r.Err()
 	}
 	now := time.Now()
 	due := func(i int) string { return fmt.Sprintf("%s-%05d", kind, i) }
-	err := c.take(ctx, 0, n, due, func(i int) (time.Time, time.Time) { return now, autoUnlockAt(i) }, func(int, int64) {})
+	err := c.take(ctx, 0, n, due, func(i int) (time.Time, time.Time) { return now, autoUnlockAt(i) },
+		func(int, int64) {})
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +157,8 @@ func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 	}
 	began := time.Now()
 	p, err := servers.Program(ctx, o.dir, filepath.Join(o.bin, "mutexdash"), "http://"+ops+"/readyz",
-		"--etcd.endpoints="+c.server.Addr, "--web.listen-address="+addr, "--web.ops-address="+ops, "--web.shutdown-delay=0s", "--log.level=error")
+		"--etcd.endpoints="+c.server.Addr, "--web.listen-address="+addr, "--web.ops-address="+ops,
+		"--web.shutdown-delay=0s", "--log.level=error")
 	if err != nil {
 		return err
 	}

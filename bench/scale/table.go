@@ -54,7 +54,8 @@ func table(sizes []int, columns []figures) string {
 		fmt.Fprintf(&b, " %d locks |", n)
 	}
 	fmt.Fprintf(&b, " growth |\n|%s\n", strings.Repeat("---|", len(sizes)+2))
-	first, last := 0, len(sizes)-1
+	first := 0
+	last := len(sizes) - 1
 	for _, r := range rows() {
 		fmt.Fprintf(&b, "| %s |", r.title)
 		for _, f := range columns {

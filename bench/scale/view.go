@@ -17,8 +17,8 @@ import (
 // loads is how often the view is loaded, in turns with a bare read.
 const loads = 3
 
-// view measures the picture that all programs have in memory: loading it, what it occupies, how soon it shows a change, and how many
-// changes it follows.
+// view measures the picture that all programs have in memory: loading it, what it occupies, how soon it shows a change,
+// and how many changes it follows.
 func (c *crowd) view(ctx context.Context, f figures) error {
 	store := lockstore.New(c.etcd, c.layout)
 	var bare, load, ratios []float64
@@ -79,7 +79,8 @@ func (c *crowd) stream(ctx context.Context) error {
 	return nil
 }
 
-// visible measures how long a change takes from etcd's answer to its writer until a reader of the view sees it, at 1000 a second.
+// visible measures how long a change takes from etcd's answer to its writer until a reader of the view sees it, at 1000
+// a second.
 func (c *crowd) visible(ctx context.Context, v *lockview.View, f figures) error {
 	const changes = 4000
 	turns := make(chan int)
@@ -111,17 +112,20 @@ func (c *crowd) visible(ctx context.Context, v *lockview.View, f figures) error 
 		}
 		return nil
 	})
-	f["visible p50"], f["visible p99"] = milliseconds(stats.Percentile(delays, 50)), milliseconds(stats.Percentile(delays, 99))
+	f["visible p50"], f["visible p99"] = milliseconds(stats.Percentile(delays,
+		50)), milliseconds(stats.Percentile(delays, 99))
 	return err
 }
 
-// flatOut has 64 clients change locks as fast as they can, and measures how many events arrive in the view, and how long after the
-// last change the view has it.
+// flatOut has 64 clients change locks as fast as they can, and measures how many events arrive in the view, and how
+// long after the last change the view has it.
 func (c *crowd) flatOut(ctx context.Context, v *lockview.View, f figures) error {
 	const length = 4 * time.Second
 	end := time.Now().Add(length)
 	var mu sync.Mutex
-	changes, newest, next := 0, int64(0), 0
+	changes := 0
+	newest := int64(0)
+	next := 0
 	err := each(64, func() error {
 		for time.Now().Before(end) {
 			mu.Lock()

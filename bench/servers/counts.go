@@ -43,10 +43,12 @@ func etcdCounts(metrics io.Reader) (c EtcdCounts, err error) {
 		var sum *float64
 		switch {
 		case series == "etcd_server_proposals_committed_total":
-			sum, found = &c.Commits, true
+			sum = &c.Commits
+			found = true
 		case strings.HasPrefix(series, "grpc_server_started_total{") && strings.Contains(series, `grpc_type="unary"`):
 			sum = &c.Requests
-		case strings.HasPrefix(series, "grpc_server_msg_received_total{") && strings.Contains(series, `grpc_method="Watch"`):
+		case strings.HasPrefix(series, "grpc_server_msg_received_total{") &&
+			strings.Contains(series, `grpc_method="Watch"`):
 			sum = &c.Watches
 		default:
 			continue

@@ -21,7 +21,8 @@ import (
 // memberVariable carries the configuration to a process that is to be an etcd member.
 const memberVariable = "BENCH_ETCD"
 
-// Main must be called first by every program that uses Etcd. In a process that Etcd started it is the member and does not return.
+// Main must be called first by every program that uses Etcd. In a process that Etcd started it is the member and does
+// not return.
 func Main() {
 	config, isMember := os.LookupEnv(memberVariable)
 	if !isMember {
@@ -75,7 +76,8 @@ type memberConfig struct {
 	Profile string
 }
 
-// Etcd runs one etcd member: this program once more, with the server of the version in go.mod. It flushes its log as in production.
+// Etcd runs one etcd member: this program once more, with the server of the version in go.mod. It flushes its log as in
+// production.
 func Etcd(ctx context.Context, dir string, o EtcdOptions) (*Process, error) {
 	dir, err := room(dir, "etcd")
 	if err != nil {
@@ -123,18 +125,20 @@ func Etcd(ctx context.Context, dir string, o EtcdOptions) (*Process, error) {
 	})
 }
 
-// slowFlush runs a program of which each fdatasync takes longer. It is stopped at that call only, and is the process that is started:
-// its tracer is another one.
+// slowFlush runs a program of which each fdatasync takes longer. It is stopped at that call only, and is the process
+// that is started: its tracer is another one.
 func slowFlush(by time.Duration, program string) (*exec.Cmd, error) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		return nil, fmt.Errorf("a slower disk: %w", err)
 	}
 	delay := fmt.Sprintf("inject=fdatasync:delay_exit=%d", by.Microseconds())
-	return exec.Command(strace, "-D", "-f", "-qqq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", delay, program), nil
+	return exec.Command(strace, "-D", "-f", "-qqq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fdatasync", "-e",
+		delay, program), nil
 }
 
-// EtcdClient is configured as our programs do it: no hidden second sending of a request, and a dead connection is noticed.
+// EtcdClient is configured as our programs do it: no hidden second sending of a request, and a dead connection is
+// noticed.
 func EtcdClient(addr string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: []string{addr}, MaxUnaryRetries: 1, Logger: zap.NewNop(),

@@ -7,16 +7,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis runs a Redis server. With flush it writes every change to its log, and the log to the disk, before it answers; without, it
-// keeps everything in memory, and a crash of the server forgets all locks.
+// Redis runs a Redis server. With flush it writes every change to its log, and the log to the disk, before it answers;
+// without, it keeps everything in memory, and a crash of the server forgets all locks.
 func Redis(ctx context.Context, dir string, flush bool) (*Process, error) {
 	program, err := need("redis-server", "redis-server")
 	if err != nil {
 		return nil, err
 	}
-	name, persistence := "redis", []string{"--appendonly", "no"}
+	name := "redis"
+	persistence := []string{"--appendonly", "no"}
 	if flush {
-		name, persistence = "redis-fsync", []string{"--appendonly", "yes", "--appendfsync", "always"}
+		name = "redis-fsync"
+		persistence = []string{"--appendonly", "yes", "--appendfsync", "always"}
 	}
 	dir, err = room(dir, name)
 	if err != nil {
@@ -26,7 +28,8 @@ func Redis(ctx context.Context, dir string, flush bool) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"--bind", "127.0.0.1", "--port", port(addr), "--dir", dir, "--save", "", "--daemonize", "no"}, persistence...)
+	args := append([]string{"--bind", "127.0.0.1", "--port", port(addr), "--dir", dir, "--save", "", "--daemonize",
+		"no"}, persistence...)
 	return start(ctx, name, addr, dir, exec.Command(program, args...), func(ctx context.Context) error {
 		c := RedisClient(addr)
 		defer c.Close()

@@ -1,5 +1,6 @@
-// Package servers runs the servers that the benchmarks compare: each is a process of its own with its data in a directory, on a
-// real disk unless the caller chooses another, and flushes what it acknowledges, unless its name says otherwise.
+// Package servers runs the servers that the benchmarks compare: each is a process of its own with its data in a
+// directory, on a real disk unless the caller chooses another, and flushes what it acknowledges, unless its name says
+// otherwise.
 package servers
 
 import (
@@ -15,8 +16,8 @@ import (
 	"time"
 )
 
-// patience is how long a server may take to start: with a million locks, on a machine that does other things too. One that ends
-// instead is noticed at once.
+// patience is how long a server may take to start: with a million locks, on a machine that does other things too. One
+// that ends instead is noticed at once.
 const patience = 5 * time.Minute
 
 // Process is a server that runs.
@@ -30,14 +31,18 @@ type Process struct {
 }
 
 // start runs cmd and waits until ready returns nil. What the server prints goes into a file beside its data.
-func start(ctx context.Context, name, addr, dir string, cmd *exec.Cmd, ready func(context.Context) error) (*Process, error) {
+func start(ctx context.Context, name, addr, dir string, cmd *exec.Cmd,
+	ready func(context.Context) error) (*Process, error) {
 	log, err := os.Create(filepath.Join(dir, "output"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a benchmark that is killed leaves nothing behind
+	cmd.Dir = dir
+	cmd.Stdout = log
+	cmd.Stderr = log
+	// a benchmark that is killed leaves nothing behind
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p := &Process{Name: name, Addr: addr, cmd: cmd, done: make(chan struct{})}
 	if err := p.run(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

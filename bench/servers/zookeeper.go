@@ -42,7 +42,8 @@ func ZooKeeper(ctx context.Context, dir string) (*Process, error) {
 	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, "-Xmx1g", "-cp", zookeeperJar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
+	cmd := exec.Command(program, "-Xmx1g", "-cp", zookeeperJar, "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+		config)
 	return start(ctx, "zookeeper", addr, dir, cmd, func(context.Context) error {
 		_, _, err := ZooKeeperCounts(addr)
 		return err

@@ -28,8 +28,8 @@ func Spread(xs []float64) (least, most float64) {
 	return slices.Min(xs), slices.Max(xs)
 }
 
-// Ratios divides as by bs, pair by pair: both were measured in the same round, so what slowed a round down is in both. A pair of
-// which one was not measured has no ratio.
+// Ratios divides as by bs, pair by pair: both were measured in the same round, so what slowed a round down is in both.
+// A pair of which one was not measured has no ratio.
 func Ratios(as, bs []float64) []float64 {
 	var ratios []float64
 	for i := range min(len(as), len(bs)) {
@@ -50,7 +50,8 @@ func Percentile(ds []time.Duration, p float64) time.Duration {
 	return ds[min(max(rank, 1), len(ds))-1]
 }
 
-// Jain is Jain's index of fairness: 1 when all got the same, 1/n when one of n got everything, NaN when nobody got anything.
+// Jain is Jain's index of fairness: 1 when all got the same, 1/n when one of n got everything, NaN when nobody got
+// anything.
 func Jain(shares []int) float64 {
 	var sum, squares float64
 	for _, x := range shares {

@@ -1,4 +1,5 @@
-// Mutexdash shows the distributed locks of an etcd cluster: which are stuck, who holds them, what for, and what happens next.
+// Mutexdash shows the distributed locks of an etcd cluster: which are stuck, who holds them, what for, and what happens
+// next.
 package main
 
 import (

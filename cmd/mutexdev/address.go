@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// address is where one of the servers listens: the one that was asked for, or, where nobody asked and the usual one is taken, any.
+// address is where one of the servers listens: the one that was asked for, or, where nobody asked and the usual one is
+// taken, any.
 type address struct {
 	what, flag string
 	value      string
@@ -31,7 +32,8 @@ func (a *address) listen() (net.Listener, error) {
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s can not listen on %s: something else does; give another --%s, or port 0 for any", a.what, a.value, a.flag)
+		return nil, fmt.Errorf("%s can not listen on %s: something else does; give another --%s, or port 0 for any",
+			a.what, a.value, a.flag)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s can not listen: %w; is --%s right?", a.what, err, a.flag)

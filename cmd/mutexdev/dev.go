@@ -80,10 +80,12 @@ func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
 		problems = append(problems, err)
 		return address
 	}
-	o.unlocker.value, o.web.value = free(o.unlocker), free(o.web)
+	o.unlocker.value = free(o.unlocker)
+	o.web.value = free(o.web)
 	p := o.policy()
 	shared := []string{
-		"--etcd.endpoints=" + endpoint, "--log.level=" + o.log.Level, "--log.format=" + o.log.Format, "--web.shutdown-delay=0s",
+		"--etcd.endpoints=" + endpoint, "--log.level=" + o.log.Level, "--log.format=" + o.log.Format,
+		"--web.shutdown-delay=0s",
 		"--sweep.clock-skew=" + p.ClockSkew.String(), "--sweep.min-warning=" + p.MinWarning.String(),
 	}
 	group.Add("unlocker", func(ctx context.Context) error {
@@ -111,7 +113,8 @@ func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, log zerolo
 		return err
 	}
 	group.Add("demo", func(ctx context.Context) error {
-		return demo.Run(ctx, demo.Options{Etcd: etcd, Layout: layout, Speed: o.speed, Log: log.Level(zerolog.ErrorLevel)})
+		return demo.Run(ctx, demo.Options{Etcd: etcd, Layout: layout, Speed: o.speed,
+			Log: log.Level(zerolog.ErrorLevel)})
 	})
 	return nil
 }

@@ -1,5 +1,5 @@
-// Mutexdev is everything in one process: an etcd, the unlocker, the dashboard, and demo services that take locks. It is for trying
-// and for developing; it has no passwords, and by default forgets everything at its end.
+// Mutexdev is everything in one process: an etcd, the unlocker, the dashboard, and demo services that take locks. It is
+// for trying and for developing; it has no passwords, and by default forgets everything at its end.
 package main
 
 import (
@@ -52,13 +52,15 @@ no passwords, and it listens on this machine only.`,
 	o.etcd = listenFlag(fs, "etcd.listen-address", "127.0.0.1:2379", "etcd")
 	o.unlocker = listenFlag(fs, "unlocker.listen-address", "127.0.0.1:10980", "the unlocker's metrics and probes")
 	o.web = listenFlag(fs, "web.listen-address", "127.0.0.1:8080", "the dashboard")
-	fs.StringVar(&o.dataDir, "data-dir", "", "`directory` of etcd's data, kept for the next time; without it, a temporary one that is removed at the end")
+	fs.StringVar(&o.dataDir, "data-dir", "",
+		"`directory` of etcd's data, kept for the next time; without it, a temporary one that is removed at the end")
 	fs.BoolVar(&o.noDemo, "no-demo", false, "no demo services: the bare system, to develop against")
 	fs.DurationVar(&o.runFor, "for", 0, "end after this time; 0 is never")
 	fs.Float64Var(&o.speed, "speed", 1, "how much faster than usual the demo's and the unlocker's times go")
 	o.log = flags.Log(fs)
 	quiet := fs.Lookup("log.level") // what happens to locks is told from warn on
-	o.log.Level, quiet.DefValue = "warn", "warn"
+	o.log.Level = "warn"
+	quiet.DefValue = "warn"
 	flags.Bind(cmd, "MUTEXDEV")
 	return cmd
 }

@@ -40,7 +40,8 @@ func start(t *testing.T, args ...string) *started {
 	cmd.SetOut(s)
 	go func() {
 		s.ended <- flags.Execute(ctx, cmd, append([]string{
-			"--etcd.listen-address=127.0.0.1:0", "--unlocker.listen-address=127.0.0.1:0", "--web.listen-address=127.0.0.1:0", "--log.level=error",
+			"--etcd.listen-address=127.0.0.1:0", "--unlocker.listen-address=127.0.0.1:0",
+			"--web.listen-address=127.0.0.1:0", "--log.level=error",
 		}, args...))
 	}()
 	t.Cleanup(stop)
@@ -134,14 +135,18 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 				states[l.Name]["waited for"] = true
 			}
 		}
-		return states["billing/invoice-run"]["held"] && states["billing/invoice-run"]["waited for"] && states["catalog/import/eu"]["held"] &&
-			states["nightly/database dump"]["held"] && states["reports/weekly"]["malformed"] && states["search/reindex"]["alerting"] &&
-			states[demo.Forgotten]["alerting"] && states["media/transcoders#1"]["waited for"] && states["catalog/prices#2"]["held"] && states["catalog/prices"]["held"] &&
+		return states["billing/invoice-run"]["held"] && states["billing/invoice-run"]["waited for"] &&
+			states["catalog/import/eu"]["held"] &&
+			states["nightly/database dump"]["held"] && states["reports/weekly"]["malformed"] &&
+			states["search/reindex"]["alerting"] &&
+			states[demo.Forgotten]["alerting"] && states["media/transcoders#1"]["waited for"] &&
+			states["catalog/prices#2"]["held"] && states["catalog/prices"]["held"] &&
 			states["reports/statistics"]["held"]
 	})
 	eventually(t, "the forgotten lock was auto-unlocked", func() bool {
 		metrics := get(t, "http://"+unlocker+"/metrics")
-		return regexp.MustCompile(`(?m)^unlocker_lock_last_auto_unlock_timestamp_seconds{.*lock="` + demo.Forgotten + `"`).MatchString(metrics)
+		return regexp.MustCompile(`(?m)^unlocker_lock_last_auto_unlock_timestamp_seconds{.*lock="` + demo.Forgotten +
+			`"`).MatchString(metrics)
 	})
 	if page := get(t, "http://"+dashboard+"/lock?name="+demo.Forgotten); !strings.Contains(page, "rotateKeys") {
 		t.Error("the page of the forgotten lock does not show from where it was taken")
@@ -193,7 +198,8 @@ func TestWhatCanNotWorkIsSaidInASentence(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ arg, says string }{
-		"a port that is taken":          {"--web.listen-address=" + taken.Addr().String(), "the dashboard can not listen on " + taken.Addr().String() + ": something else does"},
+		"a port that is taken": {"--web.listen-address=" + taken.Addr().String(),
+			"the dashboard can not listen on " + taken.Addr().String() + ": something else does"},
 		"no time at all":                {"--speed=0", "--speed is 0, it must be between 0.1 and 50"},
 		"an end in the past":            {"--for=-1s", "--for is -1s, it must not be negative"},
 		"a data directory that is none": {"--data-dir=" + file, "not a directory"},

@@ -1,4 +1,5 @@
-// Unlocker watches the distributed locks of an etcd cluster, measures them for Prometheus, and removes those whose holders are gone.
+// Unlocker watches the distributed locks of an etcd cluster, measures them for Prometheus, and removes those whose
+// holders are gone.
 package main
 
 import (

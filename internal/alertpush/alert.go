@@ -53,7 +53,8 @@ type need struct {
 	off      time.Duration // how far the holder's clock is ahead
 }
 
-// judge calls tell for each alert that a lock needs, and returns when it may need another one if nobody touches it; zero is never.
+// judge calls tell for each alert that a lock needs, and returns when it may need another one if nobody touches it;
+// zero is never.
 func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, tell func(need)) (next time.Time) {
 	v := staleness.Judge(r, p.c.Policy, now)
 	next = v.Next

@@ -32,10 +32,12 @@ func TestALockIsToldWhenItsTimeComesAndAgainEveryMinuteAndThatItIsOver(t *testin
 		w.wants(first, "warning UnlockerLockAlerting billing/run #1 +4m0s")
 		checkFirst(t, first[0], r)
 		time.Sleep(2*time.Minute + 30*time.Second)
-		w.wants(w.take(), "warning UnlockerLockAlerting billing/run #1 +4m0s", "warning UnlockerLockAlerting billing/run #1 +4m0s")
+		w.wants(w.take(), "warning UnlockerLockAlerting billing/run #1 +4m0s",
+			"warning UnlockerLockAlerting billing/run #1 +4m0s")
 
 		extended := *r
-		extended.AlertAt, extended.AutoUnlockAt = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
+		extended.AlertAt = time.Now().Add(time.Hour)
+		extended.AutoUnlockAt = time.Now().Add(2 * time.Hour)
 		w.holds(&extended)
 		over := w.take()
 		w.wants(over, "warning UnlockerLockAlerting billing/run #1 +0s")
@@ -56,7 +58,8 @@ func TestAHolderWhoseClockIsOffIsTold(t *testing.T) {
 		w := newWorld(t)
 		r := w.lock("nightly")
 		r.LockedAt = r.LockedAt.Add(24 * time.Hour)
-		r.AlertAt, r.AutoUnlockAt = r.LockedAt.Add(time.Hour), r.LockedAt.Add(2*time.Hour)
+		r.AlertAt = r.LockedAt.Add(time.Hour)
+		r.AutoUnlockAt = r.LockedAt.Add(2 * time.Hour)
 		w.holds(r)
 		defer w.start(w.config())()
 		synctest.Wait()
@@ -77,9 +80,10 @@ func checkFirst(t *testing.T, got posted, r *metadata.Record) {
 		t.Errorf("labels %q since %v", got.Labels, got.StartsAt)
 	}
 	want := map[string]string{
-		"summary":     "Lock billing/run #1 is held longer than its holder expected.",
-		"description": "billing on host-1 took the lock billing/run #1 and was to be done with it at " + r.AlertAt.UTC().Format("2006-01-02 15:04:05Z") + ".",
-		"owner":       "billing", "host": "host-1", "purpose": "nightly invoices", "frame": "main.go:12 in main.run",
+		"summary": "Lock billing/run #1 is held longer than its holder expected.",
+		"description": "billing on host-1 took the lock billing/run #1 and was to be done with it at " +
+			r.AlertAt.UTC().Format("2006-01-02 15:04:05Z") + ".",
+		"owner": "billing", "host": "host-1", "purpose": "nightly invoices", "frame": "main.go:12 in main.run",
 		"dashboard":   "https://locks.example.org/lock?name=billing%2Frun+%231",
 		"runbook_url": "https://github.com/clustermutex/unlocker/blob/main/docs/operations.md#unlockerlockalerting",
 	}
@@ -125,10 +129,12 @@ func TestALockThatStaysPastItsDeadlineIsCriticalWhereLocksAreRemoved(t *testing.
 			w := newWorld(t)
 			w.holds(w.lock("a"))
 			c := w.config()
-			c.Removes, c.Resend = removes, time.Minute
+			c.Removes = removes
+			c.Resend = time.Minute
 			defer w.start(c)()
 			time.Sleep(15*time.Minute - time.Second)
-			if told := w.take(); slices.ContainsFunc(told, func(p posted) bool { return p.Labels["severity"] == "critical" }) {
+			if told := w.take(); slices.ContainsFunc(told,
+				func(p posted) bool { return p.Labels["severity"] == "critical" }) {
 				t.Error("critical too early")
 			}
 			time.Sleep(3 * time.Second)
@@ -148,9 +154,12 @@ func TestThatALockWasRemovedIsToldForAQuarterOfAnHour(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		r := w.lock("a")
 		ending := metadata.NewEnding(r, metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Now())
-		forced, old := ending, ending
-		forced.Ended, forced.Lock = metadata.EndedForced, "b"
-		old.EndedAt.Time, old.Lock = time.Now().Add(-time.Hour), "c"
+		forced := ending
+		old := ending
+		forced.Ended = metadata.EndedForced
+		forced.Lock = "b"
+		old.EndedAt.Time = time.Now().Add(-time.Hour)
+		old.Lock = "c"
 		w.pusher.Ended(r, nil)
 		w.pusher.Ended(r, &forced)
 		w.pusher.Ended(r, &old)
@@ -158,7 +167,8 @@ func TestThatALockWasRemovedIsToldForAQuarterOfAnHour(t *testing.T) {
 		w.pusher.Ended(r, &ending)
 		got := w.take()
 		w.wants(got, "warning UnlockerLockAutoUnlocked a +15m0s")
-		if n := got[0].Annotations; n["by"] != "eu-1" || n["why"] != "its deadline passed" || n["owner"] != "billing" || n["purpose"] != "nightly invoices" {
+		if n := got[0].Annotations; n["by"] != "eu-1" || n["why"] != "its deadline passed" || n["owner"] != "billing" ||
+			n["purpose"] != "nightly invoices" {
 			t.Errorf("annotations %q", n)
 		}
 		time.Sleep(time.Hour)
@@ -180,7 +190,8 @@ func TestALockWithoutReadableDeadlinesIsToldAfterAQuarterOfAnHour(t *testing.T) 
 		w.wants(w.take())
 		time.Sleep(time.Second)
 		got := w.take()
-		if len(got) == 0 || got[0].is() != "warning UnlockerLockMalformed a +4m0s" || !got[0].StartsAt.Equal(r.LockedAt) {
+		if len(got) == 0 || got[0].is() != "warning UnlockerLockMalformed a +4m0s" ||
+			!got[0].StartsAt.Equal(r.LockedAt) {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -202,10 +213,12 @@ func TestWhileAlertmanagerIsAwayTheNewestWordIsKept(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		got := w.take()
 		slices.SortFunc(got, func(a, b posted) int { return strings.Compare(a.Labels["lock"], b.Labels["lock"]) })
-		if len(got) < 2 || got[0].Labels["lock"] != "a" || got[0].EndsAt.After(got[0].at) || !got[len(got)-1].EndsAt.After(got[len(got)-1].at) {
+		if len(got) < 2 || got[0].Labels["lock"] != "a" || got[0].EndsAt.After(got[0].at) ||
+			!got[len(got)-1].EndsAt.After(got[len(got)-1].at) {
 			t.Errorf("a has to be over and b not: %+v", got)
 		}
-		if n := strings.Count(w.log.String(), "does not take alerts"); n != 1 || !strings.Contains(w.log.String(), "takes alerts again") {
+		if n := strings.Count(w.log.String(), "does not take alerts"); n != 1 || !strings.Contains(w.log.String(),
+			"takes alerts again") {
 			t.Errorf("the trouble is told %d times:\n%s", n, w.log.String())
 		}
 	})
@@ -256,11 +269,13 @@ func TestAnAlertmanagerThatHangsHoldsUpNoOther(t *testing.T) {
 		w.wants(w.take(), "warning UnlockerLockAlerting a +4m0s")
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
-		for url, want := range map[string][2]float64{"http://hangs:9093": {0, 1}, "http://alertmanager:9093/prefix/": {1, 0}} {
+		for url, want := range map[string][2]float64{"http://hangs:9093": {0, 1},
+			"http://alertmanager:9093/prefix/": {1, 0}} {
 			for i, result := range []string{"success", "error"} {
 				want := fmt.Sprintf("# HELP unlocker_alert_pushes_total Requests that push alerts to an Alertmanager, by result.\n"+
 					"# TYPE unlocker_alert_pushes_total counter\nunlocker_alert_pushes_total{alertmanager=%q,result=%q} %v\n", url, result, want[i])
-				if problem := testutil.CollectAndCompare(only(w.pusher, url, result), strings.NewReader(want), "unlocker_alert_pushes_total"); problem != nil {
+				if problem := testutil.CollectAndCompare(only(w.pusher, url, result), strings.NewReader(want),
+					"unlocker_alert_pushes_total"); problem != nil {
 					t.Error(problem)
 				}
 			}
@@ -290,7 +305,8 @@ func TestTooManyAlertsAreCutAndNoneOfThemIsEndedForThat(t *testing.T) {
 		w := newWorld(t)
 		var locks []*metadata.Record
 		for i := range 1500 {
-			locks = append(locks, w.lock(fmt.Sprintf("%04d", i), func(r *metadata.Record) { r.AlertAt = r.AlertAt.Add(-time.Duration(i) * time.Millisecond) }))
+			locks = append(locks, w.lock(fmt.Sprintf("%04d", i),
+				func(r *metadata.Record) { r.AlertAt = r.AlertAt.Add(-time.Duration(i) * time.Millisecond) }))
 		}
 		w.holds(locks[:1000]...)
 		defer w.start(w.config())()
@@ -335,11 +351,13 @@ func TestWhatStrangersWroteIsShortAndPrintable(t *testing.T) {
 			t.Errorf("the label has %d bytes", n)
 		}
 		for name, value := range got[0].Annotations {
-			if len(value) > 2200 || !utf8.ValidString(value) || strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+			if len(value) > 2200 || !utf8.ValidString(value) ||
+				strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsGraphic(r) }) {
 				t.Errorf("%s: %d bytes, %q", name, len(value), value)
 			}
 		}
-		if link := got[0].Annotations["dashboard"]; !strings.HasPrefix(link, "https://locks.example.org/lock?name_b64=") {
+		if link := got[0].Annotations["dashboard"]; !strings.HasPrefix(link,
+			"https://locks.example.org/lock?name_b64=") {
 			t.Errorf("the link is %q", link)
 		}
 	})
@@ -394,7 +412,8 @@ func TestLabelsOfTheOperatorAreInEveryAlertAndReplaceNone(t *testing.T) {
 		w.holds(w.lock("a"))
 		defer w.start(c)()
 		time.Sleep(time.Minute)
-		if got := w.take(); len(got) != 1 || fmt.Sprint(got[0].Labels) != "map[alertname:UnlockerLockAlerting cluster:eu lock:a severity:warning]" {
+		if got := w.take(); len(got) != 1 ||
+			fmt.Sprint(got[0].Labels) != "map[alertname:UnlockerLockAlerting cluster:eu lock:a severity:warning]" {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -46,11 +46,13 @@ func (b book) enter(a alert, uuid string) alert {
 		e = &entry{uuid: uuid}
 		b[a.key] = e
 	}
-	e.alert, e.needed = a, true
+	e.alert = a
+	e.needed = true
 	return a
 }
 
-// close ends a look: what is not needed any more is over, and is forgotten after a while. It returns what has just ended.
+// close ends a look: what is not needed any more is over, and is forgotten after a while. It returns what has just
+// ended.
 func (b book) close(now time.Time) (over []alert) {
 	for k, e := range b {
 		switch {
@@ -58,7 +60,8 @@ func (b book) close(now time.Time) (over []alert) {
 		case e.ends.IsZero():
 			e.ends = now
 			over = append(over, e.alert)
-		case e.name == lockAutoUnlocked && !now.Before(e.ends), now.Sub(e.ends) >= resolvedFor, len(b) > most+mostResolved:
+		case e.name == lockAutoUnlocked && !now.Before(e.ends), now.Sub(e.ends) >= resolvedFor,
+			len(b) > most+mostResolved:
 			delete(b, k)
 		}
 	}
@@ -83,8 +86,8 @@ func (b book) going(now time.Time) (n int) {
 	return n
 }
 
-// needs are the alerts that the locks need now, as many as are told, and when they may need others. An alert that was told before and has
-// no room any more is neither told nor ended.
+// needs are the alerts that the locks need now, as many as are told, and when they may need others. An alert that was
+// told before and has no room any more is neither told nor ended.
 func (p *Pusher) needs(locks []*metadata.Record, now staleness.Moment) (needs []need, next time.Time) {
 	for _, r := range locks {
 		next = earlier(next, p.judge(r, now, func(n need) {
@@ -128,7 +131,8 @@ func (p *Pusher) enter(ctx context.Context, needs []need) (news []alert) {
 	return news
 }
 
-// frame is where in the code the lock was taken. It is asked for once, and again at the next look when there was no answer.
+// frame is where in the code the lock was taken. It is asked for once, and again at the next look when there was no
+// answer.
 func (p *Pusher) frame(ctx context.Context, n need) (frame string, known bool) {
 	if e := p.book[n.key]; e != nil && e.uuid == n.record.UUID && e.known {
 		return e.frame, true

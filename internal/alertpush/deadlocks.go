@@ -24,7 +24,8 @@ func (p *Pusher) circles() []deadlock.Circle {
 // alike tells whether two looks have found the same.
 func alike(a, b []deadlock.Circle) bool {
 	return slices.EqualFunc(a, b, func(a, b deadlock.Circle) bool {
-		return a.Since.Equal(b.Since) && slices.EqualFunc(a.Waits, b.Waits, func(a, b deadlock.Wait) bool { return a.Who == b.Who && a.Lock == b.Lock })
+		return a.Since.Equal(b.Since) && slices.EqualFunc(a.Waits, b.Waits,
+			func(a, b deadlock.Wait) bool { return a.Who == b.Who && a.Lock == b.Lock })
 	})
 }
 
@@ -70,7 +71,8 @@ func told(c deadlock.Circle) string {
 		if others := len(w.Held) - 1; others > 0 {
 			held += fmt.Sprintf(" and %d more", others)
 		}
-		sentences = append(sentences, fmt.Sprintf("%s waits for %s, held by %s.", text(w.Who.String()), text(w.Lock), held))
+		sentences = append(sentences, fmt.Sprintf("%s waits for %s, held by %s.", text(w.Who.String()), text(w.Lock),
+			held))
 	}
 	if more := len(c.Waits) - len(sentences); more > 0 {
 		sentences = append(sentences, fmt.Sprintf("There are %d more in the circle.", more))

@@ -10,9 +10,11 @@ import (
 
 // circle is two processes that wait for each other.
 func circle(since time.Time) deadlock.Circle {
-	a, b := deadlock.Process{Owner: "billing", Host: "host-1", PID: 7}, deadlock.Process{Owner: "search", Host: "host-2", PID: 8}
+	a := deadlock.Process{Owner: "billing", Host: "host-1", PID: 7}
+	b := deadlock.Process{Owner: "search", Host: "host-2", PID: 8}
 	return deadlock.Circle{Since: since, Waits: []deadlock.Wait{
-		{Who: a, Lock: "orders", Held: []deadlock.Process{b}, Since: since}, {Who: b, Lock: "stock", Held: []deadlock.Process{a, a}, Since: since},
+		{Who: a, Lock: "orders", Held: []deadlock.Process{b}, Since: since},
+		{Who: b, Lock: "stock", Held: []deadlock.Process{a, a}, Since: since},
 	}}
 }
 
@@ -65,7 +67,9 @@ func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *test
 
 func checkCircle(t *testing.T, got posted, began time.Time) {
 	t.Helper()
-	if l := got.Labels; len(l) != 4 || l["locks"] != "orders, stock" || l["holders"] != "billing on host-1:7, search on host-2:8" || l["severity"] != "warning" || !got.StartsAt.Equal(began) {
+	if l := got.Labels; len(l) != 4 || l["locks"] != "orders, stock" ||
+		l["holders"] != "billing on host-1:7, search on host-2:8" || l["severity"] != "warning" ||
+		!got.StartsAt.Equal(began) {
 		t.Errorf("labels %q since %v", l, got.StartsAt)
 	}
 	for name, want := range map[string]string{

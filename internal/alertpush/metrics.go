@@ -18,7 +18,8 @@ func newMetrics() *metrics {
 			Name: "unlocker_alert_pushes_total", Help: "Requests that push alerts to an Alertmanager, by result.",
 		}, []string{"alertmanager", "result"}),
 		lastSuccess: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "unlocker_alert_push_last_success_timestamp_seconds", Help: "When the Alertmanager took alerts for the last time; 0 is never.",
+			Name: "unlocker_alert_push_last_success_timestamp_seconds",
+			Help: "When the Alertmanager took alerts for the last time; 0 is never.",
 		}, []string{"alertmanager"}),
 		alerts: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "unlocker_alert_push_alerts", Help: "Alerts that are pushed now, without those that are over.",
@@ -40,7 +41,8 @@ type counts struct {
 }
 
 func (m *metrics) of(url string) counts {
-	return counts{m.pushes.WithLabelValues(url, "success"), m.pushes.WithLabelValues(url, "error"), m.lastSuccess.WithLabelValues(url)}
+	return counts{m.pushes.WithLabelValues(url, "success"), m.pushes.WithLabelValues(url, "error"),
+		m.lastSuccess.WithLabelValues(url)}
 }
 
 func (c counts) success(at time.Time) {

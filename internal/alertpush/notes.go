@@ -38,7 +38,8 @@ func (h holder) who() string {
 
 // write says what is the matter, for people.
 func (p *Pusher) write(n need, frame string) alert {
-	h, at := holderOf(n.record, frame), n.starts.UTC().Format("2006-01-02 15:04:05Z")
+	h := holderOf(n.record, frame)
+	at := n.starts.UTC().Format("2006-01-02 15:04:05Z")
 	a := alert{key: n.key, severity: n.severity, starts: n.starts}
 	switch n.name {
 	case lockAlerting:
@@ -46,7 +47,8 @@ func (p *Pusher) write(n need, frame string) alert {
 			fmt.Sprintf("%s took the lock %s and was to be done with it at %s.", h.who(), text(h.lock), at))
 	case lockExpired:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and was not removed.", text(h.lock)),
-			fmt.Sprintf("The lock %s of %s was to be removed at %s. Something keeps the unlockers from it.", text(h.lock), h.who(), at))
+			fmt.Sprintf("The lock %s of %s was to be removed at %s. Something keeps the unlockers from it.",
+				text(h.lock), h.who(), at))
 	case clockOff:
 		side := "ahead of"
 		if n.off < 0 {
@@ -79,7 +81,8 @@ func (p *Pusher) removed(e metadata.Ending) alert {
 
 // notes are the annotations of an alert. What is not known is left out.
 func (p *Pusher) notes(name string, h holder, summary, description string) map[string]string {
-	notes := map[string]string{"summary": summary, "description": description, "runbook_url": runbooks + strings.ToLower(name)}
+	notes := map[string]string{"summary": summary, "description": description,
+		"runbook_url": runbooks + strings.ToLower(name)}
 	set(notes, "owner", text(h.owner))
 	set(notes, "host", text(h.host))
 	set(notes, "purpose", text(h.purpose))

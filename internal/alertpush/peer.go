@@ -74,7 +74,8 @@ func (p *peer) giveBack(alerts []alert) {
 	}
 }
 
-// run sends what waits until ctx ends. What could not be sent is tried again, at first after a second, at last every half a minute.
+// run sends what waits until ctx ends. What could not be sent is tried again, at first after a second, at last every
+// half a minute.
 func (p *peer) run(ctx context.Context) {
 	failures := 0
 	for {

@@ -34,7 +34,8 @@ type Config struct {
 	Now     func() time.Time       // the wall clock; time.Now when nil
 	// Deadlocks are the processes that wait for each other, the oldest circle first. Nil: nobody asks.
 	Deadlocks func() []deadlock.Circle
-	// Backtrace reads where in the code the lock was taken by the hold with this uuid; empty when it is not known. Nil: nobody asks.
+	// Backtrace reads where in the code the lock was taken by the hold with this uuid; empty when it is not known. Nil:
+	// nobody asks.
 	Backtrace func(ctx context.Context, lock, uuid string) (string, error)
 
 	Client *http.Client // with the user and certificates that the Alertmanagers want; a plain one when nil
@@ -88,8 +89,8 @@ func (c Config) check() error {
 	return nil
 }
 
-// Ended takes note of the end of a hold; ending is nil when its holder released it. It is meant for the callback of the view, and never
-// waits.
+// Ended takes note of the end of a hold; ending is nil when its holder released it. It is meant for the callback of the
+// view, and never waits.
 func (p *Pusher) Ended(_ *metadata.Record, ending *metadata.Ending) {
 	if ending == nil || ending.Ended != metadata.EndedAutoUnlocked || p.c.Now().Sub(ending.EndedAt.Time) >= removedFor {
 		return
@@ -110,7 +111,8 @@ func (p *Pusher) takeEnded() []metadata.Ending {
 	return ended
 }
 
-// Run pushes until ctx ends, and then returns nil. It resolves nothing at the end: others go on, or Alertmanager forgets.
+// Run pushes until ctx ends, and then returns nil. It resolves nothing at the end: others go on, or Alertmanager
+// forgets.
 func (p *Pusher) Run(ctx context.Context) error {
 	var peers sync.WaitGroup
 	defer peers.Wait()
@@ -152,11 +154,15 @@ func (p *Pusher) wait(ctx context.Context, changed <-chan struct{}, d time.Durat
 	}
 }
 
-// look finds out what there is to say, and tells the peers all of it or what is new. It returns when to look again if nothing changes.
+// look finds out what there is to say, and tells the peers all of it or what is new. It returns when to look again if
+// nothing changes.
 func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	now := staleness.Moment{Wall: p.c.Now(), Mono: p.c.Clock()}
-	locks, ended, stuck := p.c.Locks(), p.takeEnded(), p.circles()
-	if due := !p.next.IsZero() && !now.Wall.Before(p.next); !again && !due && len(ended) == 0 && identical(locks, p.seen) && alike(stuck, p.stuck) {
+	locks := p.c.Locks()
+	ended := p.takeEnded()
+	stuck := p.circles()
+	if due := !p.next.IsZero() && !now.Wall.Before(p.next); !again && !due && len(ended) == 0 &&
+		identical(locks, p.seen) && alike(stuck, p.stuck) {
 		return p.next // something else changed
 	}
 	p.book.open()

@@ -50,7 +50,8 @@ func (a *alertmanager) RoundTrip(req *http.Request) (*http.Response, error) {
 		if status, err := a.answer(); err != nil {
 			return nil, err
 		} else if status != http.StatusOK {
-			return &http.Response{StatusCode: status, Status: fmt.Sprint(status), Body: io.NopCloser(strings.NewReader("no\x00pe"))}, nil
+			return &http.Response{StatusCode: status, Status: fmt.Sprint(status),
+				Body: io.NopCloser(strings.NewReader("no\x00pe"))}, nil
 		}
 	}
 	if req.Method != http.MethodPost || !strings.HasSuffix(req.URL.Path, "/api/v2/alerts") {
@@ -108,9 +109,10 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{T: t, alertmanager: &alertmanager{}, began: time.Now(), changed: make(chan struct{}), traces: func(string, string) (string, error) {
-		return "main.go:12 in main.run\nmain.go:3 in main.main\n", nil
-	}}
+	return &world{T: t, alertmanager: &alertmanager{}, began: time.Now(), changed: make(chan struct{}),
+		traces: func(string, string) (string, error) {
+			return "main.go:12 in main.run\nmain.go:3 in main.main\n", nil
+		}}
 }
 
 func (w *world) config() alertpush.Config {
@@ -119,7 +121,8 @@ func (w *world) config() alertpush.Config {
 		transport = w.alertmanager
 	}
 	return alertpush.Config{
-		URLs: []string{"http://alertmanager:9093"}, Resend: time.Minute, Dashboard: "https://locks.example.org/", Policy: staleness.DefaultPolicy(), Removes: true,
+		URLs: []string{"http://alertmanager:9093"}, Resend: time.Minute, Dashboard: "https://locks.example.org/",
+		Policy: staleness.DefaultPolicy(), Removes: true,
 		Locks: func() []*metadata.Record {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -146,7 +149,8 @@ func (w *world) config() alertpush.Config {
 func (w *world) readsTraces(f func(lock, uuid string) (string, error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.traces, w.lookups = f, 0
+	w.traces = f
+	w.lookups = 0
 }
 
 // start runs a pusher, and returns what ends it.
@@ -181,7 +185,8 @@ func (w *world) holds(locks ...*metadata.Record) { // the same slice is the same
 func (w *world) lock(name string, change ...func(*metadata.Record)) *metadata.Record {
 	now := time.Now()
 	r := &metadata.Record{
-		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7, Owner: "billing", Hostname: "host-1", Purpose: "nightly invoices",
+		Name: name, UUID: "0b2d1c1e-6a8e-4f0e-9d55-3a5f6f2a7b11", Token: 7, Owner: "billing", Hostname: "host-1",
+		Purpose:  "nightly invoices",
 		LockedAt: now, AlertAt: now.Add(time.Minute), AutoUnlockAt: now.Add(10 * time.Minute),
 		Seen: metadata.Seen{First: time.Since(w.began), Changed: time.Since(w.began)},
 	}
@@ -193,7 +198,8 @@ func (w *world) lock(name string, change ...func(*metadata.Record)) *metadata.Re
 
 // is tells what an alert is in short, and for how long it goes on.
 func (p posted) is() string {
-	return fmt.Sprintf("%s %s %s +%v", p.Labels["severity"], p.Labels["alertname"], p.Labels["lock"], p.EndsAt.Sub(p.at))
+	return fmt.Sprintf("%s %s %s +%v", p.Labels["severity"], p.Labels["alertname"], p.Labels["lock"],
+		p.EndsAt.Sub(p.at))
 }
 
 func (w *world) wants(got []posted, want ...string) {

@@ -13,8 +13,9 @@ const unknown = "unknown"
 
 // Info identifies a build. What is not known is "unknown".
 type Info struct {
-	Version   string `json:"version"`
-	Revision  string `json:"revision"` // of the version control system; it ends in -dirty when the tree had uncommitted changes
+	Version string `json:"version"`
+	// of the version control system; it ends in -dirty when the tree had uncommitted changes
+	Revision  string `json:"revision"`
 	GoVersion string `json:"go_version"`
 }
 

@@ -44,7 +44,8 @@ func (h *ownHold) read(args []string, hint string) (err error) {
 }
 
 // adopt makes a handle of the hold. One of a share may be named by the lock that is shared.
-func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold, options ...mutex.Option) (*mutex.Lock, error) {
+func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
+	options ...mutex.Option) (*mutex.Lock, error) {
 	lock, err := locks.Adopt(ctx, h.name, h.uuid, options...)
 	lost, isLost := errors.AsType[*mutex.LostError](err)
 	if !isLost {

@@ -40,7 +40,8 @@ Ends with 3 when another holds the lock, 4 when nobody does; the message says wh
 	}
 	o.own.flags(cmd)
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long from now (default: as at the last time)")
-	cmd.Flags().StringVar(&o.progress, "progress", "", "`text` that tells people how far the work is; the same as PROGRESS")
+	cmd.Flags().StringVar(&o.progress, "progress", "",
+		"`text` that tells people how far the work is; the same as PROGRESS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("for") {
 			if err := times(map[string]time.Duration{"for": o.hold}); err != nil {
@@ -98,7 +99,8 @@ func (o *aliveOptions) extendable(ctx context.Context, s *session, lock *mutex.L
 	case err != nil:
 		return err
 	case doc.AutoUnlockAt.IsZero():
-		return fmt.Errorf("the record of %s has no readable auto_unlock_at that could be put off", text.Visible(doc.Name))
+		return fmt.Errorf("the record of %s has no readable auto_unlock_at that could be put off",
+			text.Visible(doc.Name))
 	case o.hold == 0 && unknownSpan(&doc.Record):
 		return usagef("the record does not tell how long %s was taken for: give --for", text.Visible(doc.Name))
 	}
@@ -118,7 +120,8 @@ func (o *aliveOptions) tell(ctx context.Context, s *session, lock *mutex.Lock, n
 	}
 	line := fmt.Sprintf("extended %s until %s", text.Visible(lock.Name()), instant(doc.AutoUnlockAt, now))
 	if o.hold > 0 && doc.AutoUnlockAt.Sub(now) > o.hold+time.Second {
-		line = fmt.Sprintf("%s is held until %s, which is later", text.Visible(lock.Name()), instant(doc.AutoUnlockAt, now))
+		line = fmt.Sprintf("%s is held until %s, which is later", text.Visible(lock.Name()),
+			instant(doc.AutoUnlockAt, now))
 	}
 	_, err = fmt.Fprintln(o.app.Stdout, line)
 	return err

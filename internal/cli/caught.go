@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// caught are the signals that run passes on to its command. They are caught from the beginning, so that none of them ends
-// mutexctl between taking the lock and giving it back. Until [caught.hand] the first of them ends ctx.
+// caught are the signals that run passes on to its command. They are caught from the beginning, so that none of them
+// ends mutexctl between taking the lock and giving it back. Until [caught.hand] the first of them ends ctx.
 type caught struct {
 	c    chan os.Signal
 	ctx  context.Context
@@ -21,7 +21,8 @@ type caught struct {
 func catch(ctx context.Context) *caught {
 	s := &caught{c: make(chan os.Signal, 8), over: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(ctx)
-	signal.Notify(s.c, heeded(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)...)
+	signal.Notify(s.c, heeded(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,
+		syscall.SIGUSR2)...)
 	go func() {
 		defer close(s.over)
 		select {

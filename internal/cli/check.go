@@ -60,12 +60,14 @@ threshold. A PATTERN selects the names of locks: * is any text, also with slashe
 	f := cmd.Flags()
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take to answer everything")
 	f.DurationVar(&o.expiredAfter, "expired-after", 5*time.Minute, "critical when a lock is expired for longer")
-	f.IntVar(&o.warnAlerting, "warn-alerting", 0, "warn when more locks are alerting, expired or malformed; one that is expired is a warning in any case")
+	f.IntVar(&o.warnAlerting, "warn-alerting", 0,
+		"warn when more locks are alerting, expired or malformed; one that is expired is a warning in any case")
 	f.IntVar(&o.critAlerting, "crit-alerting", off, "critical when more locks are alerting, expired or malformed")
 	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more wait for locks")
 	f.IntVar(&o.critWaiting, "crit-waiting", off, "critical when more wait for locks")
 	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not look at the unlockers")
-	f.DurationVar(&o.clockDifference, "clock-difference", 30*time.Second, "warn when an unlocker's clock differs by more from the one here")
+	f.DurationVar(&o.clockDifference, "clock-difference", 30*time.Second,
+		"warn when an unlocker's clock differs by more from the one here")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.globs, err = newGlobs(args); err != nil {
 			return err
@@ -80,7 +82,8 @@ threshold. A PATTERN selects the names of locks: * is any text, also with slashe
 
 func (o *checkOptions) check() error {
 	for name, n := range map[string]int{
-		"warn-alerting": o.warnAlerting, "crit-alerting": o.critAlerting, "warn-waiting": o.warnWaiting, "crit-waiting": o.critWaiting,
+		"warn-alerting": o.warnAlerting, "crit-alerting": o.critAlerting, "warn-waiting": o.warnWaiting,
+		"crit-waiting": o.critWaiting,
 	} {
 		if n < off {
 			return usagef("--%s is %d, it must not be negative, or -1 for no threshold", name, n)
@@ -88,9 +91,11 @@ func (o *checkOptions) check() error {
 	}
 	switch {
 	case crossed(o.warnAlerting, o.critAlerting):
-		return usagef("--warn-alerting is %d, it must not be greater than --crit-alerting, which is %d", o.warnAlerting, o.critAlerting)
+		return usagef("--warn-alerting is %d, it must not be greater than --crit-alerting, which is %d", o.warnAlerting,
+			o.critAlerting)
 	case crossed(o.warnWaiting, o.critWaiting):
-		return usagef("--warn-waiting is %d, it must not be greater than --crit-waiting, which is %d", o.warnWaiting, o.critWaiting)
+		return usagef("--warn-waiting is %d, it must not be greater than --crit-waiting, which is %d", o.warnWaiting,
+			o.critWaiting)
 	case o.expiredAfter < 0:
 		return usagef("--expired-after is %v, it must not be negative", o.expiredAfter)
 	}
@@ -208,18 +213,21 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		switch {
 		case p.Now.IsZero():
 		case -behind > o.clockDifference:
-			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID), span(behind))
+			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID),
+				span(behind))
 		case behind > o.clockDifference+metadata.PresenceTTL:
 			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID), span(behind))
 		}
 	}
 }
 
-// lasting leaves out the hold-backs that are over in a moment by themselves, when people have been warned for long enough.
+// lasting leaves out the hold-backs that are over in a moment by themselves, when people have been warned for long
+// enough.
 func lasting(all []metadata.Presence) []metadata.Presence {
 	all = slices.Clone(all)
 	for i := range all {
-		all[i].HeldBack = slices.DeleteFunc(slices.Clone(all[i].HeldBack), func(rule string) bool { return rule == string(staleness.Gap) })
+		all[i].HeldBack = slices.DeleteFunc(slices.Clone(all[i].HeldBack),
+			func(rule string) bool { return rule == string(staleness.Gap) })
 	}
 	return all
 }
@@ -235,7 +243,8 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 		h.counts[state]++
 		if clock := clockWords(verdict); clock != "" {
 			h.is(pluginWarning)
-			h.clocks = append(h.clocks, fmt.Sprintf("the clock of %s, who holds %s, is %s", who(r), text.Visible(r.Name), clock))
+			h.clocks = append(h.clocks, fmt.Sprintf("the clock of %s, who holds %s, is %s", who(r),
+				text.Visible(r.Name), clock))
 		}
 		if state == staleness.Expired {
 			h.is(pluginWarning)
@@ -288,13 +297,16 @@ func (h *health) performance(o *checkOptions) string {
 	}
 	var data []string
 	for _, state := range staleness.States() {
-		warn, crit := off, off
+		warn := off
+		crit := off
 		if state == staleness.Alerting {
-			warn, crit = o.warnAlerting, o.critAlerting
+			warn = o.warnAlerting
+			crit = o.critAlerting
 		}
 		data = append(data, datum(string(state), h.counts[state], warn, crit))
 	}
-	return strings.Join(append(data, datum("waiters", h.waiters, o.warnWaiting, o.critWaiting), datum("unlockers", h.unlockers, off, off)), " ")
+	return strings.Join(append(data, datum("waiters", h.waiters, o.warnWaiting, o.critWaiting),
+		datum("unlockers", h.unlockers, off, off)), " ")
 }
 
 func threshold(n int) string {

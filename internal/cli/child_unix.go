@@ -18,8 +18,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// child is the command of run. It lives in a process group of its own, so that a signal reaches what it started, too, and
-// Ctrl-C does not reach it twice.
+// child is the command of run. It lives in a process group of its own, so that a signal reaches what it started, too,
+// and Ctrl-C does not reach it twice.
 type child struct {
 	cmd    *exec.Cmd
 	tty    *terminal
@@ -58,7 +58,8 @@ func startChild(cmd *exec.Cmd, resume func() bool) (*child, error) {
 	c.tty.lend(c.cmd.SysProcAttr)
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // the kernel ties dieWithParent to the thread that started the command, not to the process
+		// the kernel ties dieWithParent to the thread that started the command, not to the process
+		runtime.LockOSThread()
 		err := c.cmd.Start()
 		started <- err
 		if err == nil {
@@ -93,8 +94,8 @@ func (c *child) wait() int {
 	}
 }
 
-// suspend stops mutexctl with its command, as a shell expects after Ctrl-Z. Nobody extends the lock until the shell lets us go
-// on: a command whose lock is gone by then never wakes up.
+// suspend stops mutexctl with its command, as a shell expects after Ctrl-Z. Nobody extends the lock until the shell
+// lets us go on: a command whose lock is gone by then never wakes up.
 func (c *child) suspend() {
 	c.asleep.Store(true)
 	woken := make(chan os.Signal, 1)
@@ -113,8 +114,9 @@ func (c *child) suspend() {
 	}
 }
 
-// interruptToo ends mutexctl and its own group by INT, as Ctrl-C does without a group in between, where that is how the command
-// ended in the terminal's foreground: a shell that runs a script must not go on with the next line. The lock is given back by now.
+// interruptToo ends mutexctl and its own group by INT, as Ctrl-C does without a group in between, where that is how the
+// command ended in the terminal's foreground: a shell that runs a script must not go on with the next line. The lock is
+// given back by now.
 func (c *child) interruptToo() {
 	if c != nil && c.tty != nil && c.code == exitSignal+int(unix.SIGINT) {
 		signal.Reset(unix.SIGINT)
@@ -129,9 +131,9 @@ func (c *child) signal(sig os.Signal) {
 	}
 }
 
-// end ends the whole group: TERM, the grace, KILL. What the command left behind in its group goes with it, after the same grace: a
-// shell dies at once of a TERM, and the program that it runs may still have to tidy up. A command that sleeps gets no grace: it
-// would have to wake up for it, after its time.
+// end ends the whole group: TERM, the grace, KILL. What the command left behind in its group goes with it, after the
+// same grace: a shell dies at once of a TERM, and the program that it runs may still have to tidy up. A command that
+// sleeps gets no grace: it would have to wake up for it, after its time.
 func (c *child) end(grace time.Duration) {
 	if !c.asleep.Load() {
 		c.signal(unix.SIGTERM)
@@ -160,8 +162,8 @@ func (c *child) untilGone(enough <-chan time.Time) {
 	}
 }
 
-// bury takes note of the dead of the group whose parents died before them, where mutexctl is who inherits them, as the first process of
-// a container: nobody else would, and they would count as alive.
+// bury takes note of the dead of the group whose parents died before them, where mutexctl is who inherits them, as the
+// first process of a container: nobody else would, and they would count as alive.
 func (c *child) bury() {
 	for {
 		if pid, err := unix.Wait4(-c.cmd.Process.Pid, nil, unix.WNOHANG, nil); err != unix.EINTR && pid <= 0 {

@@ -27,7 +27,8 @@ type Process struct {
 	Args                  []string // without the program's name
 	Stdin, Stdout, Stderr *os.File
 	Now                   func() time.Time
-	Log                   func(level, format string) zerolog.Logger // makes the log, as --log.level and --log.format ask for it
+	// makes the log, as --log.level and --log.format ask for it
+	Log func(level, format string) zerolog.Logger
 }
 
 // app is what all commands share.
@@ -140,9 +141,12 @@ func cobraCommands(root *cobra.Command) {
 
 // sharedFlags defines what all commands ask. A command says itself how it went; the log is for what goes on behind it.
 func (a *app) sharedFlags(fs *pflag.FlagSet) {
-	a.etcd, a.locks = flags.Etcd(fs), flags.Locks(fs)
-	log, level := flags.Log(fs), fs.Lookup("log.level")
-	log.Level, level.DefValue = "warn", "warn"
+	a.etcd = flags.Etcd(fs)
+	a.locks = flags.Locks(fs)
+	log := flags.Log(fs)
+	level := fs.Lookup("log.level")
+	log.Level = "warn"
+	level.DefValue = "warn"
 	a.log = func() zerolog.Logger { return a.Log(log.Level, log.Format) }
 }
 
@@ -192,7 +196,8 @@ func untilSignal(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// heeded leaves out the signals that whoever started us made us ignore, as nohup does and a shell for what runs in its background.
+// heeded leaves out the signals that whoever started us made us ignore, as nohup does and a shell for what runs in its
+// background.
 func heeded(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(signals, signal.Ignored)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// completeNames offers the shell the names of the locks that are held, each holder of a shared one by its own. Names that could drive
-// the terminal are left out.
+// completeNames offers the shell the names of the locks that are held, each holder of a shared one by its own. Names
+// that could drive the terminal are left out.
 func (a *app) completeNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name} })
 }
@@ -22,7 +22,8 @@ func (a *app) completeLocks(cmd *cobra.Command, args []string, begun string) ([]
 	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name, r.Queue()} })
 }
 
-func (a *app) complete(cmd *cobra.Command, args []string, begun string, of func(*metadata.Record) []string) ([]string, cobra.ShellCompDirective) {
+func (a *app) complete(cmd *cobra.Command, args []string, begun string,
+	of func(*metadata.Record) []string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -25,8 +25,11 @@ func (w *world) console(ts *testscript.TestScript, _ bool, args []string) {
 	_, err = os.Create(ts.MkAbs(args[0] + ".err"))
 	ts.Check(err)
 	c := exec.Command(path, args[2:]...)
-	c.Dir, c.Env = ts.MkAbs("."), append(w.env.Vars, "TERM=xterm", "PS1=shell> ")
-	c.Stdin, c.Stdout, c.Stderr = terminal, terminal, terminal
+	c.Dir = ts.MkAbs(".")
+	c.Env = append(w.env.Vars, "TERM=xterm", "PS1=shell> ")
+	c.Stdin = terminal
+	c.Stdout = terminal
+	c.Stderr = terminal
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	ts.Check(c.Start())
 	s := &screen{file: file, dark: make(chan struct{})}

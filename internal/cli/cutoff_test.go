@@ -27,7 +27,8 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 	dir := t.TempDir()
 	var stderr bytes.Buffer
 	run := exec.Command("mutexctl", "run", "l", "--auto-unlock-after", "3s", "--grace", "300ms", "--", "sh", "-c", deaf)
-	run.Dir, run.Stderr = dir, &stderr
+	run.Dir = dir
+	run.Stderr = &stderr
 	run.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+proxy.Endpoint(), "MUTEXCTL_ETCD_REQUEST_TIMEOUT=500ms")
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
@@ -95,7 +96,8 @@ func TestRunWaitsForAnEtcdThatIsAway(t *testing.T) {
 	server.Restart(t)
 	err = run.Wait()
 	text, _ := os.ReadFile(said.Name())
-	if err != nil || strings.Count(string(text), "\n") != 1 || !strings.Contains(string(text), "mutexctl run: waiting: etcd is unreachable") {
+	if err != nil || strings.Count(string(text), "\n") != 1 || !strings.Contains(string(text),
+		"mutexctl run: waiting: etcd is unreachable") {
 		t.Errorf("run ended with %v and said:\n%s", err, text)
 	}
 }

@@ -59,8 +59,8 @@ func newExitCodesTopic() *cobra.Command {
 	}
 }
 
-// statusError is an error that ends mutexctl with a status of its own. Without a text the status says it all, as that of run's
-// command does.
+// statusError is an error that ends mutexctl with a status of its own. Without a text the status says it all, as that
+// of run's command does.
 type statusError struct {
 	status int
 	err    error

@@ -47,8 +47,8 @@ func (f *follower) takeEnds() []end {
 
 func (f *follower) now() time.Time { return f.options.app.Now() }
 
-// look tells what is new, and returns when the next lock changes its state by itself. The ends are taken before the locks, which
-// then have none that ended.
+// look tells what is new, and returns when the next lock changes its state by itself. The ends are taken before the
+// locks, which then have none that ended.
 func (f *follower) look(locks func() []*metadata.Record) (next time.Time, err error) {
 	for _, e := range f.takeEnds() {
 		if err := f.tellEnd(e); err != nil {
@@ -118,7 +118,8 @@ func newEndingJSON(e *metadata.Ending) *endingJSON {
 func (f *follower) write(r *metadata.Record, event string, ending *endingJSON) error {
 	now, a := f.now(), f.options.app
 	if f.options.format.json() {
-		return writeJSON(a.Stdout, eventJSON{Time: now.UTC(), Event: event, Lock: newLockJSON(r, 0, now), Ending: ending})
+		return writeJSON(a.Stdout, eventJSON{Time: now.UTC(), Event: event, Lock: newLockJSON(r, 0, now),
+			Ending: ending})
 	}
 	line := fmt.Sprintf("%s  %-9s  %s  ", now.UTC().Format("2006-01-02 15:04:05Z"), event, text.Visible(r.Name))
 	switch {
@@ -148,7 +149,8 @@ func who(r *metadata.Record) string {
 
 func (e *endingJSON) sentence() string {
 	words := map[string]string{
-		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked", metadata.EndedForced: "force-unlocked",
+		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked",
+		metadata.EndedForced: "force-unlocked",
 	}[e.How]
 	if words == "" {
 		words = "ended (" + text.Visible(e.How) + ")"

@@ -75,7 +75,8 @@ func (o *forceUnlockOptions) check() error {
 	switch {
 	case o.reason == "":
 		return usagef("give a --reason: people will read it in history and audit")
-	case len(o.reason) > metadata.MaxTextBytes || !utf8.ValidString(o.reason) || strings.ContainsFunc(o.reason, unicode.IsControl):
+	case len(o.reason) > metadata.MaxTextBytes || !utf8.ValidString(o.reason) || strings.ContainsFunc(o.reason,
+		unicode.IsControl):
 		return usagef("--reason must be one line of at most %d bytes", metadata.MaxTextBytes)
 	case o.yes && o.uuid == "":
 		return usagef("--yes needs the --uuid of the hold that you looked at with \"mutexctl show\"")
@@ -96,7 +97,8 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 		return s.orShares(ctx, name, err)
 	}
 	if o.uuid != "" && o.uuid != doc.UUID && !(o.uuid == noUUID && doc.Token == 0) {
-		return heldf("nothing was done: %s is not held by %s, but by %s", text.Visible(name), text.Visible(o.uuid), s.holder(&doc.Record))
+		return heldf("nothing was done: %s is not held by %s, but by %s", text.Visible(name), text.Visible(o.uuid),
+			s.holder(&doc.Record))
 	}
 	if !o.yes {
 		if err := o.confirm(ctx, &doc); err != nil {
@@ -106,7 +108,8 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 	if err := o.remove(ctx, s, &doc); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(o.app.Stdout, "force-unlocked %s, which was held by %s\n", text.Visible(name), s.holder(&doc.Record))
+	_, err = fmt.Fprintf(o.app.Stdout, "force-unlocked %s, which was held by %s\n", text.Visible(name),
+		s.holder(&doc.Record))
 	return err
 }
 
@@ -123,7 +126,8 @@ func (s *session) orShares(ctx context.Context, name string, err error) error {
 	for _, r := range shares {
 		each = append(each, text.Visible(r.Name))
 	}
-	return noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name), clip(strings.Join(each, ", "), 2*cellColumns))
+	return noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name),
+		clip(strings.Join(each, ", "), 2*cellColumns))
 }
 
 // confirm shows the record and has the person type the lock's name.
@@ -168,13 +172,15 @@ func readLine(ctx context.Context, in *os.File) (string, error) {
 }
 
 func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metadata.Document) error {
-	now, actor := o.app.Now(), operator()
+	now := o.app.Now()
+	actor := operator()
 	removal := metadata.Removal{
 		Record: &doc.Record,
 		Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, actor, o.reason, now),
 	}
 	action := metadata.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: actor, Source: "cli", Client: "mutexctl " + build.Current().Version,
+		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: actor, Source: "cli",
+		Client: "mutexctl " + build.Current().Version,
 		Action: "force-unlock", Lock: doc.Name, UUID: doc.UUID, Token: doc.Token, Revision: doc.Revision,
 		Holder: s.holder(&doc.Record), Reason: o.reason, Ticket: o.ticket, Result: "success",
 	}

@@ -74,7 +74,8 @@ func (o *historyOptions) run(ctx context.Context) error {
 			continue
 		}
 		who := metadata.Record{Hostname: e.Hostname, PID: e.PID}
-		t.row(relative(e.EndedAt.Time, now), text.Visible(e.Lock), orNone(partOf(e.Lock, e.Attributes).words()), shortText(e.Ended), shortText(e.By), shortText(e.Why),
+		t.row(relative(e.EndedAt.Time, now), text.Visible(e.Lock), orNone(partOf(e.Lock, e.Attributes).words()),
+			shortText(e.Ended), shortText(e.By), shortText(e.Why),
 			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
 	}
 	if len(t.rows) == 1 {

@@ -10,8 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// part is how a hold is one of several of the same lock: "pool#2" has permits of the semaphore pool, or reads under the read-write
-// lock pool. The zero part is an ordinary lock.
+// part is how a hold is one of several of the same lock: "pool#2" has permits of the semaphore pool, or reads under the
+// read-write lock pool. The zero part is an ordinary lock.
 type part struct {
 	of             string // the lock that is shared; empty for a hold that has the whole lock to itself
 	kind           string
@@ -37,11 +37,12 @@ func (p part) words() string {
 	return p.kind
 }
 
-// sharesOf are the records of those who share the lock, out of records that are sorted by name. Whoever takes a share counts them by
-// their names, whatever else they say.
+// sharesOf are the records of those who share the lock, out of records that are sorted by name. Whoever takes a share
+// counts them by their names, whatever else they say.
 func sharesOf(lock string, all []*metadata.Record) []*metadata.Record {
 	var shares []*metadata.Record
-	from, _ := slices.BinarySearchFunc(all, lock+"#", func(r *metadata.Record, name string) int { return cmp.Compare(r.Name, name) })
+	from, _ := slices.BinarySearchFunc(all, lock+"#",
+		func(r *metadata.Record, name string) int { return cmp.Compare(r.Name, name) })
 	for _, r := range all[from:] {
 		if !strings.HasPrefix(r.Name, lock+"#") {
 			break
@@ -79,16 +80,19 @@ func (u use) words() string {
 	case u.limit == 0:
 		return count(u.holders, "holder")
 	}
-	return fmt.Sprintf("semaphore, %d of %s taken by %s, %d free", u.permits, count(u.limit, "permit"), count(u.holders, "holder"), u.free(u.limit))
+	return fmt.Sprintf("semaphore, %d of %s taken by %s, %d free", u.permits, count(u.limit, "permit"),
+		count(u.holders, "holder"), u.free(u.limit))
 }
 
 func (u use) free(limit int) int { return max(limit-u.permits, 0) }
 
 // standing is how things stand for who waits, in the words of who is refused.
 func (k *kindFlags) standing(w mutex.Waiting) *mutex.HeldError {
-	held := &mutex.HeldError{Lock: w.Lock, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position, Kind: k.kind()}
+	held := &mutex.HeldError{Lock: w.Lock, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
+		Kind: k.kind()}
 	if held.Kind == metadata.HoldsPermits {
-		held.Limit, held.Weight = k.semaphore, max(k.weight, 1)
+		held.Limit = k.semaphore
+		held.Weight = max(k.weight, 1)
 		records := make([]*metadata.Record, len(w.Holders))
 		for i := range w.Holders {
 			records[i] = &w.Holders[i].Record
@@ -100,7 +104,8 @@ func (k *kindFlags) standing(w mutex.Waiting) *mutex.HeldError {
 	return held
 }
 
-// waitsForItself tells whether the wait can not end before the hold with this uuid does, on whose behalf this command runs.
+// waitsForItself tells whether the wait can not end before the hold with this uuid does, on whose behalf this command
+// runs.
 func waitsForItself(held *mutex.HeldError, uuid string) bool {
 	if uuid == "" {
 		return false
@@ -113,7 +118,8 @@ func waitsForItself(held *mutex.HeldError, uuid string) bool {
 		if mine.UUID != uuid {
 			continue
 		}
-		return held.Kind == metadata.HoldsExclusive || held.Kind == metadata.HoldsPermits && held.Weight > held.Limit-mine.Permits()
+		return held.Kind == metadata.HoldsExclusive || held.Kind == metadata.HoldsPermits &&
+			held.Weight > held.Limit-mine.Permits()
 	}
 	return false
 }

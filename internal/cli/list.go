@@ -44,8 +44,11 @@ With -o name there is one name a line, in the form that --escaped reads.`,
 		Aliases: []string{"ls"},
 	}
 	o.format = output(cmd, formatTable, formatJSON, formatName)
-	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only locks in these states: held, alerting, expired, malformed")
-	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"held", "alerting", "expired", "malformed"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringSliceVar(&o.states, "state", nil,
+		"only locks in these states: held, alerting, expired, malformed")
+	_ = cmd.RegisterFlagCompletionFunc("state",
+		cobra.FixedCompletions([]string{"held", "alerting", "expired", "malformed"},
+			cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringSliceVar(&o.owners, "owner", nil, "only locks of these owners")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.globs, err = newGlobs(args); err != nil {
@@ -118,12 +121,15 @@ const textColumns = 40
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	t := table{coloured: o.app.coloured()}
-	t.row("STATE", "LOCK", "HELD AS", "CLOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING", "PURPOSE")
+	t.row("STATE", "LOCK", "HELD AS", "CLOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING",
+		"PURPOSE")
 	for _, r := range shown {
 		verdict := judge(r, now)
 		state := verdict.State
-		t.row(string(state), text.Visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()), orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
-			alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])), shortText(r.Purpose))
+		t.row(string(state), text.Visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()),
+			orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
+			alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])),
+			shortText(r.Purpose))
 		t.paint(statePaint(state))
 	}
 	t.dropEmpty("HELD AS")

@@ -78,7 +78,10 @@ func newLockJSON(r *metadata.Record, waiters int, now time.Time) lockJSON {
 		Attributes: r.Attributes, Problems: newProblemsJSON(r.Problems), Waiters: waiters,
 	}
 	p := partOf(r.Name, r.Attributes)
-	j.Kind, j.ShareOf, j.Permits, j.Limit = known(p.kind), known(p.of), known(p.permits), known(p.limit)
+	j.Kind = known(p.kind)
+	j.ShareOf = known(p.of)
+	j.Permits = known(p.permits)
+	j.Limit = known(p.limit)
 	if r.Alive != nil {
 		j.AliveAt, j.Progress = known(r.Alive.At), known(r.Alive.Progress)
 	}
@@ -102,8 +105,8 @@ func newProblemsJSON(problems []metadata.Problem) []problemJSON {
 	return out
 }
 
-// judge is the state of the lock by the clock here. The unlocker's default policy for records without readable deadlines is
-// not known here, so such a lock is malformed and stays it.
+// judge is the state of the lock by the clock here. The unlocker's default policy for records without readable
+// deadlines is not known here, so such a lock is malformed and stays it.
 func judge(r *metadata.Record, now time.Time) staleness.Verdict {
 	return staleness.Judge(r, staleness.Policy{}, staleness.Moment{Wall: now})
 }
@@ -134,7 +137,8 @@ func exactly(s string) string {
 	return base64.StdEncoding.EncodeToString([]byte(s))
 }
 
-// writeJSON writes v as one line. Characters that do not print, which a terminal may obey, become escapes; they mean the same.
+// writeJSON writes v as one line. Characters that do not print, which a terminal may obey, become escapes; they mean
+// the same.
 func writeJSON(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

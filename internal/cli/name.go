@@ -11,7 +11,8 @@ import (
 type names struct{ escaped bool }
 
 func (n *names) flag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&n.escaped, "escaped", false, `read the name in the form that mutexctl prints (\x1b, \u202e, \\)`)
+	cmd.Flags().BoolVar(&n.escaped, "escaped", false,
+		`read the name in the form that mutexctl prints (\x1b, \u202e, \\)`)
 }
 
 // any reads the name of a lock that may be there: some client may have written a name that the protocol does not allow.

@@ -25,9 +25,12 @@ type periodFlags struct {
 func (p *periodFlags) add(f *pflag.FlagSet) {
 	p.given = f
 	f.DurationVar(&p.every, "once-per", 0, "run the command once in each period of this length, over all machines")
-	f.DurationVar(&p.offset, "period-offset", 0, "with --once-per: periods begin so much after the full hour, or midnight UTC")
-	f.BoolVar(&p.backOnError, "back-on-error", false, "with --once-per: a command that fails does not use the period up")
-	f.IntVar(&p.skipStatus, "skip-status", ExitOK, "with --once-per: the exit status when the period is used up already")
+	f.DurationVar(&p.offset, "period-offset", 0,
+		"with --once-per: periods begin so much after the full hour, or midnight UTC")
+	f.BoolVar(&p.backOnError, "back-on-error", false,
+		"with --once-per: a command that fails does not use the period up")
+	f.IntVar(&p.skipStatus, "skip-status", ExitOK,
+		"with --once-per: the exit status when the period is used up already")
 }
 
 // The periods that clocks of several machines can tell apart, and that fit their times.
@@ -50,7 +53,8 @@ func (p *periodFlags) check(t *takeFlags) error {
 	case p.every < shortestPeriod || p.every > longestPeriod:
 		return usagef("--once-per is %v, it must be between %v and %v", p.every, shortestPeriod, longestPeriod)
 	case p.offset < 0 || p.offset >= p.every:
-		return usagef("--period-offset is %v, it must be shorter than --once-per, which is %v, and not negative", p.offset, p.every)
+		return usagef("--period-offset is %v, it must be shorter than --once-per, which is %v, and not negative",
+			p.offset, p.every)
 	case p.skipStatus < 0 || p.skipStatus > 255:
 		return usagef("--skip-status is %d, it must be between 0 and 255", p.skipStatus)
 	case t.kind() != "":

@@ -79,7 +79,8 @@ func (o *periodsOptions) run(ctx context.Context) error {
 		if err != nil {
 			period.Words = string(kv.Value)
 		}
-		found = append(found, periodJSON{key.Lock, exactly(key.Lock), known(period.Start), period.Words, held[key.Lock]})
+		found = append(found, periodJSON{key.Lock, exactly(key.Lock), known(period.Start), period.Words,
+			held[key.Lock]})
 	})
 	if err != nil {
 		return s.explain(ctx, "list the periods", err)
@@ -88,7 +89,8 @@ func (o *periodsOptions) run(ctx context.Context) error {
 }
 
 func (o *periodsOptions) write(found []periodJSON) error {
-	t, now := table{}, o.app.Now()
+	t := table{}
+	now := o.app.Now()
 	t.row("LOCK", "LAST PERIOD BEGAN", "NOW", "USED UP")
 	for _, p := range found {
 		if o.format.json() {
@@ -97,7 +99,8 @@ func (o *periodsOptions) write(found []periodJSON) error {
 			}
 			continue
 		}
-		began, running := "unreadable", none
+		began := "unreadable"
+		running := none
 		if p.BeganAt != nil {
 			began = instant(*p.BeganAt, now)
 		}
@@ -181,7 +184,8 @@ func (o *resetPeriodOptions) run(ctx context.Context, name string) error {
 	case period.Start.IsZero():
 		return noLockf("no period of %s is used up", text.Visible(name))
 	}
-	description := fmt.Sprintf("%s began %s, %s", text.Visible(name), instant(period.Start, o.app.Now()), text.Prose(period.Words))
+	description := fmt.Sprintf("%s began %s, %s", text.Visible(name), instant(period.Start, o.app.Now()),
+		text.Prose(period.Words))
 	if !o.yes {
 		fmt.Fprintf(o.app.Stderr, "The last period of %s.\nIf it is forgotten, the next call runs the job. Type yes to forget it: ", description)
 		if typed, err := readLine(ctx, o.app.Stdin); err != nil {

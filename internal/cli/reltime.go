@@ -25,8 +25,8 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%dd %dh", d/day, d%day/time.Hour)
 }
 
-// countdown is the time that is left: 1:42 below two minutes, rounded up, so that 0:00 is never early; else as span, rounded to the
-// nearest unit, so that what was set to five minutes a moment ago does not read as four.
+// countdown is the time that is left: 1:42 below two minutes, rounded up, so that 0:00 is never early; else as span,
+// rounded to the nearest unit, so that what was set to five minutes a moment ago does not read as four.
 func countdown(d time.Duration) string {
 	switch {
 	case d >= 24*time.Hour:
@@ -72,8 +72,8 @@ func alert(r *metadata.Record, now time.Time) string {
 	return "at unlock"
 }
 
-// clockWords says that the holder's clock is ahead of the one here; empty when that is not known. That it is behind does not show in
-// records that are read once.
+// clockWords says that the holder's clock is ahead of the one here; empty when that is not known. That it is behind
+// does not show in records that are read once.
 func clockWords(v staleness.Verdict) string {
 	if v.ClockOff <= 0 {
 		return ""

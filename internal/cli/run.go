@@ -73,8 +73,10 @@ lost, 126 or 127 when the command can not be started: see "mutexctl help exit-co
 	o.periodFlags.add(f)
 	f.StringVar(&o.owner, "owner", "", "`name` of who holds the lock (default: the command's)")
 	f.DurationVar(&o.expect, "expect", mutex.DefaultExpectedRunTime, "alert people when the command runs longer")
-	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", time.Minute, "how long after the last extension the lock is auto-unlocked, when this machine dies")
-	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour, "extend the lock for so long; then it is lost and the command is ended")
+	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", time.Minute,
+		"how long after the last extension the lock is auto-unlocked, when this machine dies")
+	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
+		"extend the lock for so long; then it is lost and the command is ended")
 	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between TERM and KILL when the lock is lost")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing while waiting, nor that the period is used up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -90,8 +92,8 @@ lost, 126 or 127 when the command can not be started: see "mutexctl help exit-co
 	return cmd
 }
 
-// options are the lock's as the library wants them. The hold counts as lost so early that TERM, grace and KILL are over when
-// the lock can be auto-unlocked.
+// options are the lock's as the library wants them. The hold counts as lost so early that TERM, grace and KILL are over
+// when the lock can be auto-unlocked.
 func (o *runOptions) options(name, command string) ([]mutex.Option, error) {
 	if err := o.checkTimes(); err != nil {
 		return nil, err
@@ -117,9 +119,11 @@ func (o *runOptions) checkTimes() error {
 	case err != nil:
 		return err
 	case o.autoUnlockAfter < 2*o.margin():
-		return usagef("--auto-unlock-after is %v, with a --grace of %v it must be at least %v", o.autoUnlockAfter, o.grace, 2*o.margin())
+		return usagef("--auto-unlock-after is %v, with a --grace of %v it must be at least %v", o.autoUnlockAfter,
+			o.grace, 2*o.margin())
 	case o.maxHold < o.autoUnlockAfter:
-		return usagef("--max-hold is %v, it must not be shorter than --auto-unlock-after, which is %v", o.maxHold, o.autoUnlockAfter)
+		return usagef("--max-hold is %v, it must not be shorter than --auto-unlock-after, which is %v", o.maxHold,
+			o.autoUnlockAfter)
 	case o.maxHold < o.expect:
 		return usagef("--max-hold is %v, it must not be shorter than --expect, which is %v", o.maxHold, o.expect)
 	}
@@ -177,8 +181,8 @@ func (j *job) always() error {
 	return err
 }
 
-// work starts the command and returns when it has ended, by itself or because the lock was lost. Its error without a text is the
-// command's status; the child is nil where it was not started.
+// work starts the command and returns when it has ended, by itself or because the lock was lost. Its error without a
+// text is the command's status; the child is nil where it was not started.
 func (j *job) work(lock *mutex.Lock) (*child, error) {
 	if err := j.signals.hand(); err != nil {
 		return nil, err
@@ -211,8 +215,8 @@ func passedOn(code int) error {
 	return &statusError{status: code}
 }
 
-// outcome is how the run ended, by how the work and the giving back of the lock did. The command's status counts, unless the lock
-// was lost under it.
+// outcome is how the run ended, by how the work and the giving back of the lock did. The command's status counts,
+// unless the lock was lost under it.
 func (j *job) outcome(work, unlock error) error {
 	s, isStatus := errors.AsType[*statusError](work)
 	switch {
@@ -240,5 +244,6 @@ const (
 )
 
 func lockEnvironment(lock *mutex.Lock) []string {
-	return append(os.Environ(), envName+"="+lock.Name(), envUUID+"="+lock.UUID(), fmt.Sprintf("%s=%d", envToken, lock.Token()))
+	return append(os.Environ(), envName+"="+lock.Name(), envUUID+"="+lock.UUID(),
+		fmt.Sprintf("%s=%d", envToken, lock.Token()))
 }

@@ -41,8 +41,8 @@ func hearSignals() {
 	}
 }
 
-// TestScripts runs the scripts in testdata, each with a prefix of its own in one real etcd. Beside the commands of testscript they
-// have those of world.
+// TestScripts runs the scripts in testdata, each with a prefix of its own in one real etcd. Beside the commands of
+// testscript they have those of world.
 func TestScripts(t *testing.T) {
 	hearSignals()
 	server := etcdtest.Start(t)
@@ -78,7 +78,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// TestScriptsOfUsers runs the scripts in testdata/rights in an etcd where a reader and a writer have rights on one prefix.
+// TestScriptsOfUsers runs the scripts in testdata/rights in an etcd where a reader and a writer have rights on one
+// prefix.
 func TestScriptsOfUsers(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.Auth())
 	server.AddUser(t, "reader", "secret", metadata.DefaultPrefix, etcdtest.Read)

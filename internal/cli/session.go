@@ -55,7 +55,8 @@ func (a *app) connect() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{app: a, log: log, client: client, layout: layout, store: lockstore.New(client, layout, lockstore.WithLog(log))}, nil
+	return &session{app: a, log: log, client: client, layout: layout,
+		store: lockstore.New(client, layout, lockstore.WithLog(log))}, nil
 }
 
 // prove makes a first read, so that what is wrong with the connection is said in its own words and at once.
@@ -132,12 +133,15 @@ func (s *session) explain(ctx context.Context, doing string, err error) error {
 	return fmt.Errorf("%s: %s", doing, etcdconn.Explain(err))
 }
 
-// view runs a picture of all locks that keeps itself current, until stop. ended is told of every hold that goes; it may be nil.
-func (s *session) view(ctx context.Context, ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
+// view runs a picture of all locks that keeps itself current, until stop. ended is told of every hold that goes; it may
+// be nil.
+func (s *session) view(ctx context.Context,
+	ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	view = lockview.New(s.layout, lockview.Source{List: s.store.List, Watch: s.store.Watch, Ending: s.store.Ending}, lockview.Options{
-		Ended: ended, Explain: etcdconn.Explain,
-	})
+	view = lockview.New(s.layout, lockview.Source{List: s.store.List, Watch: s.store.Watch, Ending: s.store.Ending},
+		lockview.Options{
+			Ended: ended, Explain: etcdconn.Explain,
+		})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -149,15 +153,16 @@ func (s *session) view(ctx context.Context, ended func(*metadata.Record, *metada
 	}
 }
 
-// locks is the library on this connection, for locks with these options, which it checks. What it has to say on its own is for
-// those who ask for more than warnings: the command tells the rest.
+// locks is the library on this connection, for locks with these options, which it checks. What it has to say on its own
+// is for those who ask for more than warnings: the command tells the rest.
 func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
 	var logger *slog.Logger
 	if s.log.GetLevel() < zerolog.WarnLevel {
 		logger = mutexlog.Zerolog(s.log)
 	}
 	locks, err := mutex.New(s.client, mutex.Options{
-		Prefix: s.layout.Prefix(), Logger: logger, Now: s.app.Now, Defaults: options, RequestTimeout: s.app.etcd.RequestTimeout,
+		Prefix: s.layout.Prefix(), Logger: logger, Now: s.app.Now, Defaults: options,
+		RequestTimeout: s.app.etcd.RequestTimeout,
 	})
 	if err != nil {
 		return nil, &statusError{ExitUsage, err}

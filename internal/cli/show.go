@@ -146,7 +146,8 @@ func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 		if r.Purpose != "" {
 			line += " for " + shortText(r.Purpose)
 		}
-		p.fact("holder", fmt.Sprintf("%s, since %s, auto-unlock %s", line, relative(r.LockedAt, p.now), relative(r.AutoUnlockAt, p.now)))
+		p.fact("holder", fmt.Sprintf("%s, since %s, auto-unlock %s", line, relative(r.LockedAt, p.now),
+			relative(r.AutoUnlockAt, p.now)))
 	}
 }
 
@@ -154,7 +155,8 @@ func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 func worst(holders []*metadata.Record, now time.Time) staleness.State {
 	state := staleness.Held
 	for _, r := range holders {
-		if next := judge(r, now).State; slices.Index(staleness.States(), next) > slices.Index(staleness.States(), state) {
+		if next := judge(r, now).State; slices.Index(staleness.States(), next) > slices.Index(staleness.States(),
+			state) {
 			state = next
 		}
 	}
@@ -197,7 +199,8 @@ func (p *page) lock(doc *metadata.Document) {
 func (p *page) waiters(waiters []metadata.Waiter) {
 	for i, w := range waiters {
 		who := metadata.Record{Hostname: w.Hostname, PID: w.PID}
-		line := fmt.Sprintf("%d. %s on %s since %s", i+1, shortText(w.Owner), hostPID(&who), instant(w.Since.Time, p.now))
+		line := fmt.Sprintf("%d. %s on %s since %s", i+1, shortText(w.Owner), hostPID(&who),
+			instant(w.Since.Time, p.now))
 		if w.Purpose != "" {
 			line += ": " + shortText(w.Purpose)
 		}
@@ -218,7 +221,8 @@ func (p *page) block(title, text string) {
 func (p *page) fields(fields []metadata.Field) {
 	p.blocks = append(p.blocks, "", "fields, as stored (create revision, mod revision, value)")
 	for _, f := range fields {
-		p.blocks = append(p.blocks, fmt.Sprintf("  %s  %d  %d  %s", text.Visible(f.Name), f.CreateRevision, f.ModRevision, text.Visible(f.Value)))
+		p.blocks = append(p.blocks, fmt.Sprintf("  %s  %d  %d  %s", text.Visible(f.Name), f.CreateRevision,
+			f.ModRevision, text.Visible(f.Value)))
 	}
 }
 
@@ -277,15 +281,19 @@ func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record, w
 	}
 	if len(doc.Fields) == 0 {
 		u := useOf(holders)
-		j.State, j.Kind, j.Limit, j.Problems = string(worst(holders, now)), known(u.kind), known(u.limit), []problemJSON{}
+		j.State = string(worst(holders, now))
+		j.Kind = known(u.kind)
+		j.Limit = known(u.limit)
+		j.Problems = []problemJSON{}
 		if u.limit > 0 {
 			j.Permits = &u.permits
 		}
 	}
 	for _, w := range waiters {
 		j.Waiting = append(j.Waiting, waiterJSON{
-			UUID: known(w.UUID), Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID), Purpose: known(w.Purpose),
-			Since: known(w.Since.Time), TimeoutAt: known(w.TimeoutAt.Time),
+			UUID: known(w.UUID), Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID),
+			Purpose: known(w.Purpose),
+			Since:   known(w.Since.Time), TimeoutAt: known(w.TimeoutAt.Time),
 		})
 	}
 	if o.raw {

@@ -21,8 +21,8 @@ type snapshot struct {
 	revision  int64
 }
 
-// snapshot lists the locks. Records are put together while their keys come in, which are in order, so that only one lock is
-// in memory as a whole.
+// snapshot lists the locks. Records are put together while their keys come in, which are in order, so that only one
+// lock is in memory as a whole.
 func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
 	g := gatherer{add: func(r *metadata.Record) { all.locks = append(all.locks, r) }}
@@ -67,7 +67,8 @@ func byName(locks []*metadata.Record) {
 	slices.SortFunc(locks, func(a, b *metadata.Record) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// takeUnlocker takes the record of an unlocker. Without a lease it would stay when the unlocker is gone, so it proves nothing.
+// takeUnlocker takes the record of an unlocker. Without a lease it would stay when the unlocker is gone, so it proves
+// nothing.
 func (all *snapshot) takeUnlocker(instance string, kv metadata.KV) {
 	p, err := metadata.Unmarshal[metadata.Presence](kv.Value)
 	switch {
@@ -111,7 +112,8 @@ func (g *gatherer) flush() {
 		r := doc.Record // a copy, which does not keep the backtrace
 		g.add(&r)
 	}
-	g.fields, g.foreign = nil, nil
+	g.fields = nil
+	g.foreign = nil
 }
 
 // queue reads who waits for one lock.
@@ -125,7 +127,8 @@ func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, er
 	var waiters []metadata.Waiter
 	for _, kv := range resp.Kvs {
 		key := s.layout.Parse(string(kv.Key))
-		if w := waiter(key, metadata.KV{Value: kv.Value, CreateRevision: kv.CreateRevision}); key.Kind == metadata.KindTicket && !w.Holding {
+		if w := waiter(key, metadata.KV{Value: kv.Value,
+			CreateRevision: kv.CreateRevision}); key.Kind == metadata.KindTicket && !w.Holding {
 			waiters = append(waiters, w)
 		}
 	}

@@ -42,7 +42,8 @@ JSON: one object per line with name, uuid, token, auto_unlock_at and overdue_sec
 	}
 	o.format = output(cmd, formatTable, formatJSON)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: there is no other way")
-	cmd.Flags().DurationVar(&o.policy.ClockSkew, "clock-skew", staleness.DefaultPolicy().ClockSkew, "as the unlocker's --sweep.clock-skew")
+	cmd.Flags().DurationVar(&o.policy.ClockSkew, "clock-skew", staleness.DefaultPolicy().ClockSkew,
+		"as the unlocker's --sweep.clock-skew")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if !o.dryRun {
 			return usagef("give --dry-run: only the unlocker removes locks for their deadlines")
@@ -78,7 +79,8 @@ func (o *sweepOptions) run(ctx context.Context) error {
 		return err
 	}
 	now := o.app.Now()
-	t, due := table{}, 0
+	t := table{}
+	due := 0
 	t.row("LOCK", "OWNER", "HOST:PID", "AUTO-UNLOCK")
 	for _, r := range all.locks {
 		if !o.globs.match(r.Name) || !o.due(r, now) {
@@ -87,7 +89,8 @@ func (o *sweepOptions) run(ctx context.Context) error {
 		due++
 		t.row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
 		if o.format.json() {
-			j := dueJSON{r.Name, exactly(r.Name), known(r.UUID), known(r.Token), r.AutoUnlockAt, now.Sub(r.AutoUnlockAt).Seconds()}
+			j := dueJSON{r.Name, exactly(r.Name), known(r.UUID), known(r.Token), r.AutoUnlockAt,
+				now.Sub(r.AutoUnlockAt).Seconds()}
 			if err := writeJSON(o.app.Stdout, j); err != nil {
 				return err
 			}
@@ -98,7 +101,8 @@ func (o *sweepOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v; nothing was removed\n", count(due, "lock"), len(all.locks), o.policy.ClockSkew)
+	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v; nothing was removed\n", count(due, "lock"),
+		len(all.locks), o.policy.ClockSkew)
 	if text := hindrance(all.unlockers); due > 0 && text != "" {
 		fmt.Fprintln(o.app.Stderr, text)
 	}
@@ -119,7 +123,8 @@ func hindrance(unlockers []metadata.Presence) string {
 		if len(why) == 0 {
 			return ""
 		}
-		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), clip(text.Visible(strings.Join(why, ", ")), cellColumns)))
+		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), clip(text.Visible(strings.Join(why, ", ")),
+			cellColumns)))
 	}
 	text := "the unlockers hold back: " + strings.Join(all[:min(named, len(all))], ", ")
 	if more := len(all) - named; more > 0 {
@@ -130,7 +135,8 @@ func hindrance(unlockers []metadata.Presence) string {
 
 // due asks for the decision of an unlocker that has watched the lock for ever and that nothing holds back.
 func (o *sweepOptions) due(r *metadata.Record, now time.Time) bool {
-	ideal := staleness.Conditions{LastGap: math.MinInt64, Writable: true, Fresh: true, WallClock: staleness.Verified, Forward: true}
+	ideal := staleness.Conditions{LastGap: math.MinInt64, Writable: true, Fresh: true, WallClock: staleness.Verified,
+		Forward: true}
 	seen := *r
 	seen.Seen = metadata.Seen{First: math.MinInt64, Changed: math.MinInt64}
 	return staleness.Decide(&seen, o.policy, ideal, staleness.Moment{Wall: now}).HeldBack == ""

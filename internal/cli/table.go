@@ -23,8 +23,8 @@ const (
 	paintOff    paint = "\x1b[0m"
 )
 
-// cellColumns is the most that a cell with others behind it takes: one long name must not push the columns of all rows off the
-// screen.
+// cellColumns is the most that a cell with others behind it takes: one long name must not push the columns of all rows
+// off the screen.
 const cellColumns = 80
 
 // table is aligned text for people. The first row is the header.

@@ -44,7 +44,8 @@ func (s *session) take(ctx context.Context, locks *mutex.Client, name string, t 
 func (t *takeFlags) worthWaiting(held *mutex.HeldError) error {
 	switch {
 	case waitsForItself(held, os.Getenv(envUUID)):
-		return heldf("%s is held on behalf of this very command (MUTEX_UUID): to wait for it would never end", text.Visible(held.Lock))
+		return heldf("%s is held on behalf of this very command (MUTEX_UUID): to wait for it would never end",
+			text.Visible(held.Lock))
 	case t.wait.none():
 		return heldf("%w", held)
 	}

@@ -28,15 +28,16 @@ func (t *takeFlags) add(cmd *cobra.Command, wait patience) {
 	t.wait = wait
 	t.names.flag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&t.purpose, "purpose", "", "`text` that says what the lock is held for; whoever is alerted reads this first")
+	f.StringVar(&t.purpose, "purpose", "",
+		"`text` that says what the lock is held for; whoever is alerted reads this first")
 	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute for people to see, as `name=value`; repeat for more")
 	f.Var(&t.wait, "wait", "how long to wait for the lock: a time, 0 to try once, or forever")
 	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, past those who wait in line")
 	t.kindFlags.add(f)
 }
 
-// options are the lock's as the library wants them, but for the times. The values of attributes stay text: a build number like
-// 0017 must not lose its zeros.
+// options are the lock's as the library wants them, but for the times. The values of attributes stay text: a build
+// number like 0017 must not lose its zeros.
 func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 	options, err := t.kindFlags.options(name)
 	if err != nil {
@@ -68,10 +69,12 @@ type kindFlags struct {
 
 func (k *kindFlags) add(f *pflag.FlagSet) {
 	k.given = f
-	f.IntVar(&k.semaphore, "semaphore", 0, "the lock is a semaphore with so many permits for all together; take one of them")
+	f.IntVar(&k.semaphore, "semaphore", 0,
+		"the lock is a semaphore with so many permits for all together; take one of them")
 	f.IntVar(&k.weight, "weight", 0, "with --semaphore: take so many permits, all or none (default: 1)")
 	f.BoolVar(&k.shared, "shared", false, "the lock is a read-write lock; take it for reading, beside other readers")
-	f.BoolVar(&k.exclusive, "exclusive", false, "take the read-write lock for writing, or the whole semaphore, beside nobody")
+	f.BoolVar(&k.exclusive, "exclusive", false,
+		"take the read-write lock for writing, or the whole semaphore, beside nobody")
 }
 
 // kind is the kind of hold that is asked for, empty for an ordinary lock.
@@ -91,7 +94,8 @@ func (k *kindFlags) kind() string {
 func (k *kindFlags) options(name string) ([]mutex.Option, error) {
 	kind := k.kind()
 	switch {
-	case kind == metadata.HoldsPermits && k.shared, kind == metadata.HoldsPermits && k.exclusive, k.shared && k.exclusive:
+	case kind == metadata.HoldsPermits && k.shared, kind == metadata.HoldsPermits && k.exclusive, k.shared &&
+		k.exclusive:
 		return nil, usagef("--semaphore, --shared and --exclusive contradict each other: give one of them")
 	case kind != metadata.HoldsPermits && k.given.Changed("weight"):
 		return nil, usagef("--weight is a number of permits: it goes with --semaphore")
@@ -131,7 +135,8 @@ const maxReaders = 99_999
 // checkName refuses what the library would, before etcd is asked for the first time.
 func (k *kindFlags) checkName(name string) error {
 	if of, number, ok := metadata.ParseShare(name); ok {
-		return usagef("the name %s is that of share %d of %s: give the name without # and number", text.Visible(name), number, text.Visible(of))
+		return usagef("the name %s is that of share %d of %s: give the name without # and number", text.Visible(name),
+			number, text.Visible(of))
 	}
 	most := maxReaders
 	if k.kind() == metadata.HoldsPermits {
@@ -139,7 +144,8 @@ func (k *kindFlags) checkName(name string) error {
 	}
 	room := metadata.MaxNameBytes - len("#"+strconv.Itoa(most))
 	if len(name) > room {
-		return usagef("the lock name has %d bytes, at most %d leave room for the numbers of those who share it", len(name), room)
+		return usagef("the lock name has %d bytes, at most %d leave room for the numbers of those who share it",
+			len(name), room)
 	}
 	return nil
 }

@@ -138,11 +138,13 @@ func (o *tasksOptions) read(ctx context.Context, s *session) (found []taskJSON, 
 func newTaskJSON(key metadata.Key, value []byte, running bool) taskJSON {
 	t, err := metadata.Unmarshal[metadata.Task](value)
 	if err != nil {
-		t.State, t.Note = "unreadable", err.Error()
+		t.State = "unreadable"
+		t.Note = err.Error()
 	}
 	return taskJSON{
 		Set: strings.TrimSuffix(key.Lock, "/"+key.ID), Task: key.ID, Lock: key.Lock,
-		State: t.State, Stuck: t.State == metadata.StateInProgress && !running, Attempts: t.Attempts, By: known(t.By), Note: known(t.Note),
+		State: t.State, Stuck: t.State == metadata.StateInProgress && !running, Attempts: t.Attempts, By: known(t.By),
+		Note:    known(t.Note),
 		AddedAt: known(t.AddedAt.Time), ChangedAt: known(t.ChangedAt.Time),
 	}
 }
@@ -154,7 +156,8 @@ func (o *tasksOptions) wanted(t *taskJSON) bool {
 // sets writes how many tasks of each set are in which state.
 func (o *tasksOptions) sets(found []taskJSON) error {
 	type line struct{ set, state string }
-	counts, oldest := map[line]int{}, map[line]time.Time{}
+	counts := map[line]int{}
+	oldest := map[line]time.Time{}
 	for i := range found {
 		l := line{found[i].Set, found[i].standing()}
 		counts[l]++
@@ -166,8 +169,12 @@ func (o *tasksOptions) sets(found []taskJSON) error {
 	for l := range counts {
 		lines = append(lines, l)
 	}
-	slices.SortFunc(lines, func(a, b line) int { return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.state, b.state)) })
-	t, now := table{coloured: o.app.coloured()}, o.app.Now()
+	slices.SortFunc(lines, func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.set, b.set),
+			cmp.Compare(a.state, b.state))
+	})
+	t := table{coloured: o.app.coloured()}
+	now := o.app.Now()
 	t.row("STATE", "SET", "TASKS", "LONGEST FOR")
 	for _, l := range lines {
 		t.row(shortText(l.state), text.Visible(l.set), strconv.Itoa(counts[l]), age(oldest[l], now))
@@ -177,11 +184,13 @@ func (o *tasksOptions) sets(found []taskJSON) error {
 }
 
 func (o *tasksOptions) table(found []taskJSON) error {
-	t, now := table{coloured: o.app.coloured()}, o.app.Now()
+	t := table{coloured: o.app.coloured()}
+	now := o.app.Now()
 	t.row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
 	for i := range found {
 		f := &found[i]
-		t.row(shortText(f.standing()), text.Visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts), shortText(orZero(f.By)), shortText(orZero(f.Note)))
+		t.row(shortText(f.standing()), text.Visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts),
+			shortText(orZero(f.By)), shortText(orZero(f.Note)))
 		t.paint(taskPaint(f.standing()))
 	}
 	return o.finish(&t, len(found))

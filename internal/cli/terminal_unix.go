@@ -10,14 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling terminal whose foreground mutexctl is. Only the foreground group may read from it and gets the
-// signals of its keys, so it is lent to the command, which has a group of its own. A nil terminal does nothing.
+// terminal is the controlling terminal whose foreground mutexctl is. Only the foreground group may read from it and
+// gets the signals of its keys, so it is lent to the command, which has a group of its own. A nil terminal does
+// nothing.
 type terminal struct {
 	file *os.File
 	own  int // the process group of mutexctl
 }
 
-// openTerminal opens the controlling terminal, or returns nil where there is none or another group is in its foreground.
+// openTerminal opens the controlling terminal, or returns nil where there is none or another group is in its
+// foreground.
 func openTerminal() *terminal {
 	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
@@ -39,7 +41,8 @@ func (t *terminal) foreground() bool {
 // lend makes the command that is about to start the foreground of the terminal.
 func (t *terminal) lend(attr *syscall.SysProcAttr) {
 	if t != nil {
-		attr.Foreground, attr.Ctty = true, int(t.file.Fd())
+		attr.Foreground = true
+		attr.Ctty = int(t.file.Fd())
 	}
 }
 

@@ -27,7 +27,8 @@ func columns(s string) int {
 		case r < utf8.RuneSelf:
 			n++
 		case unicode.In(r, unicode.Mn, unicode.Me):
-		case unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana), r >= 0x1f300 && r < 0x1fb00, r > 0xff00 && r < 0xff61:
+		case unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana), r >= 0x1f300 &&
+			r < 0x1fb00, r > 0xff00 && r < 0xff61:
 			n += 2
 		default:
 			n++

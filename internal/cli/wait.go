@@ -86,8 +86,8 @@ func (s *session) heldBy(name string, holders []*metadata.Record) string {
 	return line
 }
 
-// untilFree follows the lock until nobody holds it or any share of it and, if so asked, nobody queues for it. It says first how things
-// stand.
+// untilFree follows the lock until nobody holds it or any share of it and, if so asked, nobody queues for it. It says
+// first how things stand.
 func (s *session) untilFree(ctx context.Context, name string, queueToo bool, standing string) error {
 	s.app.mention("waiting: %s", standing)
 	view, stop := s.view(ctx, nil)

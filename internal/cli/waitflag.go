@@ -38,8 +38,8 @@ func (p *patience) Set(s string) error {
 // none tells that there is to be no wait.
 func (p *patience) none() bool { return !p.forever && p.limit == 0 }
 
-// outlasts reports whether an etcd that is away is waited for, too: only where somebody asked to wait, so that a wrong endpoint does
-// not keep a script for ever.
+// outlasts reports whether an etcd that is away is waited for, too: only where somebody asked to wait, so that a wrong
+// endpoint does not keep a script for ever.
 func (p *patience) outlasts() bool { return p.given && !p.none() }
 
 // bound is a context that ends with the patience.

@@ -66,7 +66,8 @@ const gather = 100 * time.Millisecond
 // follow tells what changes until the context ends, and returns why it did.
 func (f *follower) follow(ctx context.Context, view *lockview.View) error {
 	for ctx.Err() == nil {
-		changed, fresh := view.Changed(), view.Fresh()
+		changed := view.Changed()
+		fresh := view.Fresh()
 		f.tellFreshness(fresh)
 		next := time.Time{}
 		if fresh.Synced {

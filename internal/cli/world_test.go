@@ -35,7 +35,8 @@ type worldKey struct{}
 
 func newWorld(e *testscript.Env, client *clientv3.Client) (*world, error) {
 	layout, err := metadata.NewLayout("/" + filepath.Base(e.WorkDir))
-	return &world{client: client, layout: layout, env: e, running: map[string]*exec.Cmd{}, screens: map[string]*screen{}}, err
+	return &world{client: client, layout: layout, env: e, running: map[string]*exec.Cmd{},
+		screens: map[string]*screen{}}, err
 }
 
 // end ends what a failed script left running.
@@ -62,14 +63,16 @@ func (w *world) put(ts *testscript.TestScript, _ bool, args []string) {
 func (w *world) leased(ts *testscript.TestScript, _ bool, args []string) {
 	lease, err := w.client.Grant(context.Background(), int64(10*enough.Seconds()))
 	ts.Check(err)
-	_, err = w.client.Put(context.Background(), w.layout.Prefix()+unquote(ts, args[0]), unquote(ts, args[1]), clientv3.WithLease(lease.ID))
+	_, err = w.client.Put(context.Background(), w.layout.Prefix()+unquote(ts, args[0]), unquote(ts, args[1]),
+		clientv3.WithLease(lease.ID))
 	ts.Check(err)
 }
 
 // lock NAME [FIELD=VALUE...] writes a record by hand, one key a field. Times are relative: alert_at=-5m.
 func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 	fields := map[string]string{
-		"uuid": "11111111-2222-4333-8444-555555555555", "hostname": "billing-1", "pid": "77", "owner": "billing", "purpose": "monthly invoices",
+		"uuid": "11111111-2222-4333-8444-555555555555", "hostname": "billing-1", "pid": "77", "owner": "billing",
+		"purpose":   "monthly invoices",
 		"locked_at": "-10m", "alert_at": "5m", "auto_unlock_at": "20m",
 	}
 	for _, arg := range args[1:] {
@@ -80,7 +83,8 @@ func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 	now := time.Now()
 	var puts []clientv3.Op
 	for field, value := range fields {
-		if d, err := time.ParseDuration(value); err == nil && (strings.HasSuffix(field, "_at") || field == metadata.FieldAlive) {
+		if d, err := time.ParseDuration(value); err == nil &&
+			(strings.HasSuffix(field, "_at") || field == metadata.FieldAlive) {
 			value = metadata.FormatTime(now.Add(d))
 		}
 		if field != metadata.FieldMetadata { // that is JSON, with escapes of its own
@@ -98,7 +102,8 @@ func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 func (w *world) etcd(ts *testscript.TestScript, neg bool, args []string) {
 	resp, err := w.client.Get(context.Background(), w.layout.Prefix(), clientv3.WithPrefix())
 	ts.Check(err)
-	pattern, found := regexp.MustCompile(args[0]), false
+	pattern := regexp.MustCompile(args[0])
+	found := false
 	for _, kv := range resp.Kvs {
 		line := strings.TrimPrefix(string(kv.Key), w.layout.Prefix()) + " " + string(kv.Value)
 		ts.Logf("%q", line)
@@ -120,7 +125,8 @@ func (w *world) start(ts *testscript.TestScript, _ bool, args []string) {
 	path, err := exec.LookPath(args[1])
 	ts.Check(err)
 	c := exec.Command(path, args[2:]...)
-	c.Dir, c.Env = ts.MkAbs("."), append(w.env.Vars, "MUTEX_UUID="+ts.Getenv("MUTEX_UUID"))
+	c.Dir = ts.MkAbs(".")
+	c.Env = append(w.env.Vars, "MUTEX_UUID="+ts.Getenv("MUTEX_UUID"))
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, whoever runs the test
 	out, err := os.Create(ts.MkAbs(args[0] + ".out"))
 	ts.Check(err)
@@ -128,14 +134,16 @@ func (w *world) start(ts *testscript.TestScript, _ bool, args []string) {
 	errs, err := os.Create(ts.MkAbs(args[0] + ".err"))
 	ts.Check(err)
 	defer errs.Close()
-	c.Stdout, c.Stderr = out, errs
+	c.Stdout = out
+	c.Stderr = errs
 	ts.Check(c.Start())
 	w.running[args[0]] = c
 }
 
 // signal ID NUMBER sends a signal.
 func (w *world) signal(ts *testscript.TestScript, _ bool, args []string) {
-	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "KILL": syscall.SIGKILL}
+	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP,
+		"USR1": syscall.SIGUSR1, "KILL": syscall.SIGKILL}
 	ts.Check(w.running[args[0]].Process.Signal(signals[args[1]]))
 }
 
@@ -173,7 +181,8 @@ func demand(ts *testscript.TestScript, err error, want string) {
 	}
 }
 
-// eventually PATTERN COMMAND... repeats a program until its output matches. With a file's name instead of the command it reads that.
+// eventually PATTERN COMMAND... repeats a program until its output matches. With a file's name instead of the command
+// it reads that.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[0])
 	out := ""
@@ -183,7 +192,9 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 			out = string(b)
 		} else {
 			c := exec.Command(args[1], args[2:]...)
-			c.Dir, c.Env = ts.MkAbs("."), append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+ts.Getenv("MUTEXCTL_ETCD_ENDPOINTS"), "MUTEXCTL_LOCKS_PREFIX="+ts.Getenv("MUTEXCTL_LOCKS_PREFIX"))
+			c.Dir = ts.MkAbs(".")
+			c.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+ts.Getenv("MUTEXCTL_ETCD_ENDPOINTS"),
+				"MUTEXCTL_LOCKS_PREFIX="+ts.Getenv("MUTEXCTL_LOCKS_PREFIX"))
 			b, _ := c.CombinedOutput()
 			out = string(b)
 		}

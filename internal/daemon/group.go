@@ -29,14 +29,14 @@ type part struct {
 	err  error // once done
 }
 
-// Add adds a part. It runs until its context ends, and then returns nil; another end is a failure. Parts stop from the last added
-// to the first, each when those after it have stopped.
+// Add adds a part. It runs until its context ends, and then returns nil; another end is a failure. Parts stop from the
+// last added to the first, each when those after it have stopped.
 func (g *Group) Add(name string, run func(context.Context) error) {
 	g.parts = append(g.parts, &part{name: name, run: run, done: make(chan struct{})})
 }
 
-// Run runs all parts until ctx ends or one of them does, and returns when all have stopped, with the first failure and what did
-// not stop in time. It can be called once.
+// Run runs all parts until ctx ends or one of them does, and returns when all have stopped, with the first failure and
+// what did not stop in time. It can be called once.
 func (g *Group) Run(ctx context.Context) error {
 	ended := make(chan *part, len(g.parts))
 	for _, p := range g.parts {
@@ -64,7 +64,8 @@ func (g *Group) wait(ctx context.Context, ended <-chan *part) error {
 	case <-ctx.Done():
 	}
 	g.Ready.Drain()
-	g.Log.Info().AnErr("cause", context.Cause(ctx)).Stringer("delay", g.Delay).Msg("stopping: not ready any more, working on for the delay")
+	g.Log.Info().AnErr("cause", context.Cause(ctx)).Stringer("delay",
+		g.Delay).Msg("stopping: not ready any more, working on for the delay")
 	select {
 	case p := <-ended:
 		return p.failure()

@@ -38,7 +38,8 @@ func (s LogSettings) Check() error {
 	return nil
 }
 
-// Logger writes to w, one JSON object a line or for human eyes, with times in UTC. Wrong settings make it log all that matters.
+// Logger writes to w, one JSON object a line or for human eyes, with times in UTC. Wrong settings make it log all that
+// matters.
 func Logger(s LogSettings, w *os.File) zerolog.Logger {
 	level, err := zerolog.ParseLevel(s.Level)
 	if err != nil || s.Level == "" {

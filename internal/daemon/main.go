@@ -18,8 +18,8 @@ const (
 	ExitUsage   = 2 // a wrong flag, variable or file: trying again does not help
 )
 
-// Main runs a program until it ends or is told to, and returns its exit status. The first SIGTERM or SIGINT ends the context; the
-// second ends the process at once. An error is printed as one sentence, with a hint where it has one.
+// Main runs a program until it ends or is told to, and returns its exit status. The first SIGTERM or SIGINT ends the
+// context; the second ends the process at once. An error is printed as one sentence, with a hint where it has one.
 func Main(name string, run func(context.Context) error) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

@@ -81,7 +81,8 @@ func TestFirstSignalAsksAndTheSecondEnds(t *testing.T) {
 		code    int
 		says    []string
 	}{
-		"orderly":  {[]syscall.Signal{syscall.SIGTERM}, 0, []string{"running", "stopping because of signal: terminated"}},
+		"orderly": {[]syscall.Signal{syscall.SIGTERM}, 0,
+			[]string{"running", "stopping because of signal: terminated"}},
 		"stubborn": {[]syscall.Signal{syscall.SIGINT, syscall.SIGTERM}, 1, []string{"running", "stopping"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,8 @@ func (o Ops) Probes() *http.ServeMux {
 	return mux
 }
 
-// Handler serves the probes; /metrics; and below /debug/pprof/ profiles where they are wanted. Programs add their own routes.
+// Handler serves the probes; /metrics; and below /debug/pprof/ profiles where they are wanted. Programs add their own
+// routes.
 func (o Ops) Handler() *http.ServeMux {
 	mux := o.Probes()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
@@ -59,6 +60,7 @@ func NewRegistry(namespace string) *prometheus.Registry {
 	})
 	gauge.Set(1)
 	r := prometheus.NewRegistry()
-	r.MustRegister(gauge, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(gauge, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }

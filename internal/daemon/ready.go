@@ -68,7 +68,8 @@ func (r *Readiness) names() (names []string) {
 	return names
 }
 
-// ServeHTTP answers a probe with 200 or 503. Conditions that it names in the parameter exclude, repeatable, do not count.
+// ServeHTTP answers a probe with 200 or 503. Conditions that it names in the parameter exclude, repeatable, do not
+// count.
 func (r *Readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	excluded := request.URL.Query()["exclude"]
 	known := r.names()

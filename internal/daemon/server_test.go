@@ -24,7 +24,8 @@ import (
 // serve runs a server on a free port until the returned function ends it.
 func serve(t *testing.T, s *daemon.Server) (address string, stop func() error) {
 	t.Helper()
-	s.Address, s.Log = "127.0.0.1:0", zerolog.Nop()
+	s.Address = "127.0.0.1:0"
+	s.Log = zerolog.Nop()
 	addr, err := s.Listen()
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,8 @@ func TestProbesFollowReadinessAndLivenessDoesNot(t *testing.T) {
 		"?exclude=view&exclude=view": "200 ready\n",
 		"?exclude=etcd":              "400 exclude names no condition: there are view\n",
 	} {
-		if code, text := get(t, http.DefaultClient, "http://"+address+"/readyz"+query); fmt.Sprint(code, " ", text) != want {
+		if code, text := get(t, http.DefaultClient, "http://"+address+"/readyz"+query); fmt.Sprint(code, " ",
+			text) != want {
 			t.Errorf("%s: %d %q, want %q", query, code, text, want)
 		}
 	}
@@ -95,7 +97,8 @@ func TestMetricsAreServedAndProfilesOnlyWhenWanted(t *testing.T) {
 		registry := daemon.NewRegistry("unlocker")
 		ops := daemon.Ops{Ready: &daemon.Readiness{}, Metrics: registry, Pprof: pprof, Log: zerolog.Nop()}
 		address, _ := serve(t, &daemon.Server{Handler: ops.Handler()})
-		if _, text := get(t, http.DefaultClient, "http://"+address+"/metrics"); !strings.Contains(text, "unlocker_build_info{goversion=\"go1") {
+		if _, text := get(t, http.DefaultClient, "http://"+address+"/metrics"); !strings.Contains(text,
+			"unlocker_build_info{goversion=\"go1") {
 			t.Errorf("no build info in the metrics: %.300s", text)
 		}
 		if code, _ := get(t, http.DefaultClient, "http://"+address+"/debug/pprof/cmdline"); (code == 200) != pprof {
@@ -108,12 +111,14 @@ func TestMetricsAreServedAndProfilesOnlyWhenWanted(t *testing.T) {
 }
 
 func TestRequestInFlightIsFinishedAndNewOnesAreRefused(t *testing.T) {
-	arrived, release := make(chan struct{}), make(chan struct{})
-	address, stop := serve(t, &daemon.Server{Drain: 20 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		close(arrived)
-		<-release
-		fmt.Fprint(w, "finished")
-	})})
+	arrived := make(chan struct{})
+	release := make(chan struct{})
+	address, stop := serve(t, &daemon.Server{Drain: 20 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			close(arrived)
+			<-release
+			fmt.Fprint(w, "finished")
+		})})
 	answer := make(chan string, 1)
 	go func() {
 		r, err := http.Get("http://" + address)
@@ -146,10 +151,11 @@ func TestRequestInFlightIsFinishedAndNewOnesAreRefused(t *testing.T) {
 
 func TestRequestThatDoesNotEndIsCutOff(t *testing.T) {
 	arrived := make(chan struct{})
-	address, stop := serve(t, &daemon.Server{Drain: time.Millisecond, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		close(arrived)
-		<-r.Context().Done()
-	})})
+	address, stop := serve(t, &daemon.Server{Drain: time.Millisecond,
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(arrived)
+			<-r.Context().Done()
+		})})
 	go http.Get("http://" + address)
 	<-arrived
 	if err := stop(); err == nil || !strings.Contains(err.Error(), "still in flight") {
@@ -171,10 +177,12 @@ func TestWebConfigurationBringsTLSAndUsers(t *testing.T) {
 	if err := settings.Check(); err != nil {
 		t.Fatal(err)
 	}
-	address, stop := serve(t, &daemon.Server{ConfigFile: config, Drain: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "in")
-	})})
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}, DisableKeepAlives: true}}
+	address, stop := serve(t, &daemon.Server{ConfigFile: config, Drain: time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "in")
+		})})
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()},
+		DisableKeepAlives: true}}
 	if code, _ := get(t, client, "https://"+address); code != http.StatusUnauthorized {
 		t.Errorf("without a password: %d", code)
 	}

@@ -16,10 +16,11 @@ import (
 type WebSettings struct {
 	Address    string // host:port, host may be empty
 	OpsAddress string // for probes and metrics where they have a listener of their own
-	// ProbeAddress is for probes alone, where those who probe can not log in and the metrics are not for everybody. May be empty.
+	// ProbeAddress is for probes alone, where those who probe can not log in and the metrics are not for everybody. May
+	// be empty.
 	ProbeAddress string
-	// ConfigFile is the exporter-toolkit's web configuration: TLS, client certificates, users with bcrypt passwords. Its
-	// certificates are read again for every connection. The listeners of OpsAddress and ProbeAddress go without it.
+	// ConfigFile is the exporter-toolkit's web configuration: TLS, client certificates, users with bcrypt passwords.
+	// Its certificates are read again for every connection. The listeners of OpsAddress and ProbeAddress go without it.
 	ConfigFile  string
 	ExternalURL string // under which people reach the server, for links
 	// RoutePrefix is the path that all routes begin with; empty is the path of ExternalURL.

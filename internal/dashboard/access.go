@@ -27,10 +27,11 @@ type Access struct {
 	Source       Source
 	Header       string // with the name, for SourceHeader
 	GroupsHeader string // with the groups, comma separated; may be empty
-	// TrustedProxies are the only peers whose headers are believed: those above, and X-Forwarded-For for the client's address.
+	// TrustedProxies are the only peers whose headers are believed: those above, and X-Forwarded-For for the client's
+	// address.
 	TrustedProxies []netip.Prefix
-	// KnownUser tells whether the web server asks this user for a password, for SourceBasic. It is asked at every request: without
-	// users in its file the web server lets everybody through, with any name.
+	// KnownUser tells whether the web server asks this user for a password, for SourceBasic. It is asked at every
+	// request: without users in its file the web server lets everybody through, with any name.
 	KnownUser func(name string) bool
 	// Permissions; nil lets everybody with a name view and see backtraces.
 	Permissions *Permissions

@@ -46,8 +46,9 @@ func behindProxy(t testing.TB) dashboard.Access {
 func TestEveryRouteWantsItsPermission(t *testing.T) {
 	d := busy().dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
 	people := map[string][]string{
-		"": nil, "nobody": nil, "viewer": {"view"}, "coder": {"view", "backtrace"}, "auditor": {"view", "audit"}, "unlocker": {"view", "unlock"},
-		"chief": {"view", "backtrace", "audit", "unlock"},
+		"": nil, "nobody": nil, "viewer": {"view"}, "coder": {"view", "backtrace"}, "auditor": {"view", "audit"},
+		"unlocker": {"view", "unlock"},
+		"chief":    {"view", "backtrace", "audit", "unlock"},
 	}
 	for _, r := range routes(fingerprint(t, d)) {
 		if r.method == "POST" || r.method == "DELETE" {
@@ -66,7 +67,8 @@ func TestEveryRouteWantsItsPermission(t *testing.T) {
 			if w.Code != want {
 				t.Errorf("%s for %q: %d, want %d", r.name, who, w.Code, want)
 			}
-			if body := w.Body.String(); want != r.status && (len(may) == 0 && strings.Contains(body, "918273") || strings.Contains(body, "catalog")) {
+			if body := w.Body.String(); want != r.status && (len(may) == 0 && strings.Contains(body, "918273") ||
+				strings.Contains(body, "catalog")) {
 				t.Errorf("%s for %q tells something of the locks: %s", r.name, who, words(body))
 			}
 			checkHeaders(t, r, w)
@@ -77,7 +79,8 @@ func TestEveryRouteWantsItsPermission(t *testing.T) {
 func TestReadingNeverChangesAnything(t *testing.T) {
 	s := lived(t)
 	d, done := operated(t, s)
-	for _, r := range append(routes(fingerprint(t, d)), route{method: "GET", path: unlockLink(s, stuck)[1:]}, route{method: "HEAD", path: unlockLink(s, stuck)[1:]}) {
+	for _, r := range append(routes(fingerprint(t, d)), route{method: "GET", path: unlockLink(s, stuck)[1:]},
+		route{method: "HEAD", path: unlockLink(s, stuck)[1:]}) {
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 			if w := ask(d, method, "/"+r.path, "X-Forwarded-User", "chief"); w.Code >= 500 || len(*done) != 0 {
 				t.Errorf("%s /%s answers %d and did %v", method, r.path, w.Code, *done)
@@ -92,12 +95,15 @@ func TestForceUnlockWantsItsPermissionFromEverybody(t *testing.T) {
 	d, done := operated(t, s)
 	form := s.wanted(stuck)
 	form.Set("typed", "wrong") // for those who may: enough to get past the permission
-	for who, status := range map[string][2]int{"": {401, 401}, "nobody": {403, 403}, "viewer": {403, 403}, "coder": {403, 403}, "auditor": {403, 403}, "unlocker": {200, 422}, "chief": {200, 422}} {
-		asked, posted := get(d, unlockLink(s, stuck), "X-Forwarded-User", who).Code, post(d, who, unlockLink(s, stuck), form).Code
+	for who, status := range map[string][2]int{"": {401, 401}, "nobody": {403, 403}, "viewer": {403, 403},
+		"coder": {403, 403}, "auditor": {403, 403}, "unlocker": {200, 422}, "chief": {200, 422}} {
+		asked := get(d, unlockLink(s, stuck), "X-Forwarded-User", who).Code
+		posted := post(d, who, unlockLink(s, stuck), form).Code
 		if [2]int{asked, posted} != status {
 			t.Errorf("%q is answered with %d and %d, want %v", who, asked, posted, status)
 		}
-		api := send(d, who, "/api/v1/lock/force-unlock", "application/json", `{"name":"a","hold":"b","token":1,"reason":"short"}`).Code
+		api := send(d, who, "/api/v1/lock/force-unlock", "application/json",
+			`{"name":"a","hold":"b","token":1,"reason":"short"}`).Code
 		if api != status[1] {
 			t.Errorf("%q is answered by the API with %d", who, api)
 		}
@@ -111,8 +117,10 @@ func TestBacktracesNeedTheirPermissionWhereverTheyStand(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
 	hidden := s.dashboard(t, func(c *dashboard.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
-	for _, path := range []string{"/?density=full", "/lock?name=billing/invoice-run", "/lock/backtrace?name=billing/invoice-run",
-		"/api/v1/lock?name=billing/invoice-run&include=backtrace,fields", "/api/v1/lock?name=billing/invoice-run&include=backtrace"} {
+	for _, path := range []string{"/?density=full", "/lock?name=billing/invoice-run",
+		"/lock/backtrace?name=billing/invoice-run",
+		"/api/v1/lock?name=billing/invoice-run&include=backtrace,fields",
+		"/api/v1/lock?name=billing/invoice-run&include=backtrace"} {
 		for who, sees := range map[string]bool{"viewer": false, "chief": true} {
 			w := get(d, path, "X-Forwarded-User", who)
 			if got := strings.Contains(w.Body.String(), "invoice_run.rb"); got != sees && path != "/?density=full" {
@@ -137,7 +145,8 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 			}
 		}
 	}
-	basic := dashboard.Access{Source: dashboard.SourceBasic, KnownUser: func(name string) bool { return name == "chief" }}
+	basic := dashboard.Access{Source: dashboard.SourceBasic,
+		KnownUser: func(name string) bool { return name == "chief" }}
 	mtls := dashboard.Access{Source: dashboard.SourceMTLS, Permissions: parsed(t, "everyone: [view]")}
 	for name, c := range map[string]struct {
 		access dashboard.Access
@@ -146,24 +155,34 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 	}{
 		"a proxy says so":      {proxy, header("X-Forwarded-User", "chief"), "chief"},
 		"a proxy tells groups": {proxy, header("X-Forwarded-User", "ann", "X-Forwarded-Groups", "a, on-call"), "ann"},
-		"another peer says so": {proxy, func(r *http.Request) { header("X-Forwarded-User", "chief")(r); r.RemoteAddr = "203.0.113.9:1" }, ""},
+		"another peer says so": {proxy,
+			func(r *http.Request) { header("X-Forwarded-User", "chief")(r); r.RemoteAddr = "203.0.113.9:1" }, ""},
 		"another peer names the proxy": {proxy, func(r *http.Request) {
 			header("X-Forwarded-User", "chief", "X-Forwarded-For", "192.0.2.1")(r)
 			r.RemoteAddr = "[2001:db8::1]:1"
 		}, ""},
-		"a proxy says it twice":                     {proxy, header("X-Forwarded-User", "chief", "X-Forwarded-User", "viewer"), ""},
-		"a proxy tells groups twice":                {proxy, header("X-Forwarded-User", "ann", "X-Forwarded-Groups", "on-call", "X-Forwarded-Groups", "b"), ""},
-		"a name of control characters":              {proxy, header("X-Forwarded-User", "chief\u202e"), ""},
-		"a name of blanks":                          {proxy, header("X-Forwarded-User", " "), ""},
-		"a name that is too long":                   {proxy, header("X-Forwarded-User", strings.Repeat("a", 300)), ""},
-		"a password was checked":                    {basic, func(r *http.Request) { r.SetBasicAuth("chief", "x") }, "chief"},
-		"a name that the web server does not check": {basic, func(r *http.Request) { r.SetBasicAuth("viewer", "x") }, ""},
-		"no password":                               {basic, func(*http.Request) {}, ""},
-		"a header without a proxy":                  {basic, header("X-Forwarded-User", "chief"), ""},
-		"a certificate with an address":             {mtls, leaf(x509.Certificate{EmailAddresses: []string{"ann@example.org"}, DNSNames: []string{"host"}}), "ann@example.org"},
-		"a certificate with a URI":                  {mtls, leaf(x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "prod", Path: "/ann"}}}), "spiffe://prod/ann"},
-		"a certificate of a host":                   {mtls, leaf(x509.Certificate{DNSNames: []string{"ops-1"}}), "ops-1"},
-		"a certificate with a common name alone":    {mtls, leaf(x509.Certificate{}), ""},
+		"a proxy says it twice": {proxy, header("X-Forwarded-User", "chief", "X-Forwarded-User",
+			"viewer"), ""},
+		"a proxy tells groups twice": {proxy, header("X-Forwarded-User", "ann", "X-Forwarded-Groups",
+			"on-call", "X-Forwarded-Groups", "b"), ""},
+		"a name of control characters": {proxy, header("X-Forwarded-User", "chief\u202e"), ""},
+		"a name of blanks":             {proxy, header("X-Forwarded-User", " "), ""},
+		"a name that is too long":      {proxy, header("X-Forwarded-User", strings.Repeat("a", 300)), ""},
+		"a password was checked": {basic, func(r *http.Request) { r.SetBasicAuth("chief", "x") },
+			"chief"},
+		"a name that the web server does not check": {basic, func(r *http.Request) { r.SetBasicAuth("viewer", "x") },
+			""},
+		"no password":              {basic, func(*http.Request) {}, ""},
+		"a header without a proxy": {basic, header("X-Forwarded-User", "chief"), ""},
+		"a certificate with an address": {mtls,
+			leaf(x509.Certificate{EmailAddresses: []string{"ann@example.org"}, DNSNames: []string{"host"}}),
+			"ann@example.org"},
+		"a certificate with a URI": {mtls,
+			leaf(x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "prod", Path: "/ann"}}}),
+			"spiffe://prod/ann"},
+		"a certificate of a host": {mtls, leaf(x509.Certificate{DNSNames: []string{"ops-1"}}),
+			"ops-1"},
+		"a certificate with a common name alone": {mtls, leaf(x509.Certificate{}), ""},
 		"a certificate that nobody verified": {mtls, func(r *http.Request) {
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{DNSNames: []string{"ops-1"}}}}
 		}, ""},
@@ -188,14 +207,17 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 func TestAccessThatContradictsItselfIsOneSentence(t *testing.T) {
 	never := func(string) bool { return false }
 	for says, access := range map[string]dashboard.Access{
-		"trusted proxies":            {Source: dashboard.SourceHeader, Header: "X-User"},
-		"no name of a header":        {Source: dashboard.SourceHeader, Header: "X User", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
-		"another one for the groups": {Source: dashboard.SourceHeader, Header: "X-User", GroupsHeader: "x-user", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
-		"lets anybody be anybody":    {Source: dashboard.SourceHeader, Header: "X-User", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("::/0")}},
-		"no identity \"ldap\"":       {Source: "ldap"},
-		"users in the web":           {Source: dashboard.SourceBasic},
-		"other than none":            {Permissions: &dashboard.Permissions{}},
-		"groups":                     {Source: dashboard.SourceBasic, KnownUser: never, Permissions: parsed(t, roles)},
+		"trusted proxies": {Source: dashboard.SourceHeader, Header: "X-User"},
+		"no name of a header": {Source: dashboard.SourceHeader, Header: "X User",
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		"another one for the groups": {Source: dashboard.SourceHeader, Header: "X-User", GroupsHeader: "x-user",
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		"lets anybody be anybody": {Source: dashboard.SourceHeader, Header: "X-User",
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("::/0")}},
+		"no identity \"ldap\"": {Source: "ldap"},
+		"users in the web":     {Source: dashboard.SourceBasic},
+		"other than none":      {Permissions: &dashboard.Permissions{}},
+		"groups":               {Source: dashboard.SourceBasic, KnownUser: never, Permissions: parsed(t, roles)},
 	} {
 		config := newScene().config()
 		config.Access = access
@@ -229,25 +251,35 @@ func TestAccessThatContradictsItselfIsOneSentence(t *testing.T) {
 func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
 	s := busy()
 	d, done := operated(t, s, func(c *dashboard.Config) {
-		c.Access.Permissions = parsed(t, `{everyone: [view], users: {biller: [unlock owner:bill*, backtrace owner:billing], other: [unlock owner:catalog, backtrace owner:cat*]}}`)
+		c.Access.Permissions = parsed(t,
+			`{everyone: [view], users: {biller: [unlock owner:bill*, backtrace owner:billing], other: [unlock owner:catalog, backtrace owner:cat*]}}`)
 	})
 	for who, sees := range map[string]bool{"biller": true, "other": false} {
-		for _, path := range []string{"/lock?name=" + stuck, "/lock/backtrace?name=" + stuck, "/api/v1/lock?include=backtrace,fields&name=" + stuck, "/api/v1/lock?include=backtrace&name=" + stuck} {
-			if got := strings.Contains(get(d, path, "X-Forwarded-User", who).Body.String(), "invoice_run.rb"); got != sees {
+		for _, path := range []string{"/lock?name=" + stuck, "/lock/backtrace?name=" + stuck,
+			"/api/v1/lock?include=backtrace,fields&name=" + stuck, "/api/v1/lock?include=backtrace&name=" + stuck} {
+			if got := strings.Contains(get(d, path, "X-Forwarded-User", who).Body.String(),
+				"invoice_run.rb"); got != sees {
 				t.Errorf("%s at %s: sees the backtrace is %t", who, path, got)
 			}
 		}
 	}
-	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "other").Body.String(), "You see backtraces of other owners only", "You may force-unlock locks of other owners only")
-	if asked, posted := get(d, unlockLink(s, stuck), "X-Forwarded-User", "other"), post(d, "other", unlockLink(s, stuck), s.wanted(stuck)); asked.Code != http.StatusForbidden || posted.Code != http.StatusForbidden || len(*done) != 0 {
+	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "other").Body.String(),
+		"You see backtraces of other owners only", "You may force-unlock locks of other owners only")
+	if asked, posted := get(d, unlockLink(s, stuck), "X-Forwarded-User", "other"), post(d, "other",
+		unlockLink(s, stuck), s.wanted(stuck)); asked.Code != http.StatusForbidden ||
+		posted.Code != http.StatusForbidden || len(*done) != 0 {
 		t.Errorf("the lock of another owner: %d and %d, done were %v", asked.Code, posted.Code, *done)
 	}
-	if asked, posted := get(d, unlockLink(s, stuck), "X-Forwarded-User", "biller"), post(d, "biller", unlockLink(s, stuck), s.wanted(stuck)); asked.Code != http.StatusOK || posted.Code != http.StatusSeeOther || len(*done) != 1 {
+	if asked, posted := get(d, unlockLink(s, stuck), "X-Forwarded-User", "biller"), post(d, "biller",
+		unlockLink(s, stuck), s.wanted(stuck)); asked.Code != http.StatusOK || posted.Code != http.StatusSeeOther ||
+		len(*done) != 1 {
 		t.Errorf("the lock of the owner: %d and %d %s", asked.Code, posted.Code, words(posted.Body.String()))
 	}
 	wantForced(t, d, 1, 0, 1, 0)
-	for _, bad := range []string{"view owner:a", "audit owner:a", "unlock owner:", "unlock  owner:a", "unlock owner:***", "owner:a"} {
-		if _, err := dashboard.ParsePermissions([]byte(`{everyone: [view], users: {ann: ["` + bad + `"]}}`)); err == nil {
+	for _, bad := range []string{"view owner:a", "audit owner:a", "unlock owner:", "unlock  owner:a",
+		"unlock owner:***", "owner:a"} {
+		if _, err := dashboard.ParsePermissions([]byte(`{everyone: [view], users: {ann: ["` + bad +
+			`"]}}`)); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}

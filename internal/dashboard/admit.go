@@ -29,7 +29,8 @@ func (d *Dashboard) refusal(c caller, need Permission) error {
 		return &problem{Status: http.StatusUnauthorized, Code: "unauthenticated", Title: "Sign in",
 			Detail: "This dashboard wants to know who you are, and " + c.why + "."}
 	case need == Backtrace && d.config.HideBacktraces && c.may(View):
-		return &problem{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here", Detail: "Backtraces are switched off on this dashboard."}
+		return &problem{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here",
+			Detail: "Backtraces are switched off on this dashboard."}
 	case !c.may(View):
 		need = View
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// The JSON API, version 1. It only grows. Names are in snake case; times come as RFC 3339 and, for callers whose clock is wrong,
-// as seconds relative to as_of; revisions are strings, because they outgrow the numbers of JavaScript; what is not known is
-// null, never 0 or "".
+// The JSON API, version 1. It only grows. Names are in snake case; times come as RFC 3339 and, for callers whose clock
+// is wrong, as seconds relative to as_of; revisions are strings, because they outgrow the numbers of JavaScript; what
+// is not known is null, never 0 or "".
 
 // envelope is every answer that is not a problem.
 type envelope struct {
@@ -70,8 +70,9 @@ type problemJSON struct {
 
 func (d *Dashboard) lockJSON(r *row, now time.Time) lockJSON {
 	j := lockJSON{
-		Name: r.Name, State: r.verdict.State, Expiring: r.look == expiring, Owner: known(r.Owner), Hostname: known(r.Hostname),
-		PID: known(r.PID), Purpose: known(r.Purpose), Hold: known(r.UUID), Token: known(number64(r.Token)),
+		Name: r.Name, State: r.verdict.State, Expiring: r.look == expiring, Owner: known(r.Owner),
+		Hostname: known(r.Hostname),
+		PID:      known(r.PID), Purpose: known(r.Purpose), Hold: known(r.UUID), Token: known(number64(r.Token)),
 		Revision: strconv.FormatInt(r.Revision, 10), Attributes: r.Attributes, URL: d.urls.Lock(r.Name, r.UUID),
 		Problems: make([]problemJSON, len(r.Problems)),
 	}
@@ -111,13 +112,15 @@ func instants(t, now time.Time) (*string, *float64) {
 	if t.IsZero() {
 		return nil, nil
 	}
-	s, in := iso(t), float64(t.Sub(now).Milliseconds())/1000
+	s := iso(t)
+	in := float64(t.Sub(now).Milliseconds()) / 1000
 	return &s, &in
 }
 
 func (d *Dashboard) meta(now time.Time) meta {
 	fresh := d.config.Fresh()
-	return meta{AsOf: iso(now), Revision: strconv.FormatInt(fresh.Revision, 10), Stale: fresh.level(d.config.Now()) == stale}
+	return meta{AsOf: iso(now), Revision: strconv.FormatInt(fresh.Revision, 10),
+		Stale: fresh.level(d.config.Now()) == stale}
 }
 
 func jsonAnswer(data any, m meta, etag string) (answer, error) {

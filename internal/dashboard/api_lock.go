@@ -78,7 +78,8 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 		}
 	}
 	now := d.lens().of(v).asOf
-	j := lockDetailJSON{Unread: known(v.unread), Client: known(v.document.Client), Queue: make([]waiterJSON, len(v.waiters))}
+	j := lockDetailJSON{Unread: known(v.unread), Client: known(v.document.Client),
+		Queue: make([]waiterJSON, len(v.waiters))}
 	if v.row != nil {
 		lock := d.lockJSON(v.row, now)
 		j.lockJSON = &lock
@@ -90,7 +91,8 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 		j.Use = useOf(v.shares).json()
 	}
 	for i, w := range v.waiters {
-		j.Queue[i] = waiterJSON{Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID), Purpose: known(w.Purpose)}
+		j.Queue[i] = waiterJSON{Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID),
+			Purpose: known(w.Purpose)}
 		j.Queue[i].Since, j.Queue[i].SinceIn = instants(w.Since.Time, now)
 		j.Queue[i].TimeoutAt, j.Queue[i].TimeoutIn = instants(w.TimeoutAt.Time, now)
 	}
@@ -105,7 +107,8 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 	}
 	m := d.meta(now)
 	if v.revision > 0 {
-		m.Revision, m.Stale = strconv.FormatInt(v.revision, 10), false
+		m.Revision = strconv.FormatInt(v.revision, 10)
+		m.Stale = false
 	}
 	return jsonAnswer(j, m, "")
 }
@@ -116,7 +119,8 @@ func fieldsJSON(c caller, doc *metadata.Document) []fieldJSON {
 		if hidden(c, doc.Owner, f.Name) {
 			continue
 		}
-		j := fieldJSON{Name: f.Name, CreateRevision: strconv.FormatInt(f.CreateRevision, 10), ModRevision: strconv.FormatInt(f.ModRevision, 10)}
+		j := fieldJSON{Name: f.Name, CreateRevision: strconv.FormatInt(f.CreateRevision, 10),
+			ModRevision: strconv.FormatInt(f.ModRevision, 10)}
 		if utf8.ValidString(f.Value) {
 			j.Value = &f.Value
 		} else {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is told.
+// listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is
+// told.
 func (d *Dashboard) listed(r *http.Request) (s *snapshot, l listRequest, found *result, err error) {
 	if s, err = d.loaded(); err != nil {
 		return
@@ -126,8 +127,10 @@ func (d *Dashboard) summaryAPI(r *http.Request) (answer, error) {
 	if a, ok := d.notModified(r, etag); ok {
 		return a, nil
 	}
-	now, c := d.lens().asOf, found.counts
-	j := summaryJSON{Verdict: d.verdict(s, d.lens()).Text.String(), Held: c.Held, Alerting: c.Alerting, Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
+	now := d.lens().asOf
+	c := found.counts
+	j := summaryJSON{Verdict: d.verdict(s, d.lens()).Text.String(), Held: c.Held, Alerting: c.Alerting,
+		Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = instants(c.Oldest, now)
 	j.LongestAt, j.LongestIn = instants(c.Longest, now)
 	if d.config.Queues != nil {

@@ -50,7 +50,8 @@ func compact(source []byte) []byte {
 	var kept bytes.Buffer
 	for line := range bytes.Lines(source) {
 		line = bytes.TrimSpace(line)
-		comment := bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("/*")) && bytes.HasSuffix(line, []byte("*/"))
+		comment := bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("/*")) &&
+			bytes.HasSuffix(line, []byte("*/"))
 		if len(line) > 0 && !comment {
 			kept.Write(line)
 			kept.WriteByte('\n')
@@ -66,14 +67,15 @@ func assetType(name string) string {
 	return "text/javascript; charset=utf-8"
 }
 
-// asset answers with an embedded file. The address holds the fingerprint, so browsers keep it for ever; one of another build
-// is not there.
+// asset answers with an embedded file. The address holds the fingerprint, so browsers keep it for ever; one of another
+// build is not there.
 func (d *Dashboard) asset(r *http.Request) (answer, error) {
 	file, ok := d.assets.files[chi.URLParam(r, "file")]
 	if !ok || chi.URLParam(r, "fingerprint") != d.assets.fingerprint {
 		return answer{}, errNotFound
 	}
-	a := answer{Type: file.kind, Body: file.plain, Header: map[string]string{"Cache-Control": "public, max-age=31536000, immutable"}}
+	a := answer{Type: file.kind, Body: file.plain,
+		Header: map[string]string{"Cache-Control": "public, max-age=31536000, immutable"}}
 	if acceptsGzip(r) {
 		a.Body, a.Header["Content-Encoding"] = file.packed, "gzip"
 	}

@@ -40,7 +40,9 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 	}
 	v := auditPage{page: d.page(callerOf(r), "audit"), Total: len(all), searched: d.searches("audit", p.query)}
 	v.page = v.searching(v.page)
-	v.Here, v.Follows, v.JSON = "audit", true, d.urls.To("api/v1/audit", "q", p.query.text)
+	v.Here = "audit"
+	v.Follows = true
+	v.JSON = d.urls.To("api/v1/audit", "q", p.query.text)
 	found, matched, next, err := d.foundActions(r.Context(), p, all)
 	if err != nil {
 		return answer{}, err
@@ -48,8 +50,11 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 	v.Matched = matched
 	for _, a := range found {
 		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
-		v.Actions = append(v.Actions, actionView{At: v.since(a.At.Time), Actor: clip(a.Actor, maxLineShown), Source: a.Source, Client: clip(a.Client, maxWordShown), Agent: clip(a.UserAgent, maxWordShown), Name: clip(a.Lock, maxNameShown),
-			URL: d.urls.Lock(a.Lock, hold.HistoryID()), Holder: clip(a.Holder, 2*maxLineShown), Reason: clip(a.Reason, 4*maxReason), Ticket: clip(a.Ticket, 4*maxTicket), Result: a.Result})
+		v.Actions = append(v.Actions, actionView{At: v.since(a.At.Time), Actor: clip(a.Actor, maxLineShown),
+			Source: a.Source, Client: clip(a.Client, maxWordShown), Agent: clip(a.UserAgent, maxWordShown),
+			Name: clip(a.Lock, maxNameShown),
+			URL:  d.urls.Lock(a.Lock, hold.HistoryID()), Holder: clip(a.Holder, 2*maxLineShown),
+			Reason: clip(a.Reason, 4*maxReason), Ticket: clip(a.Ticket, 4*maxTicket), Result: a.Result})
 	}
 	if next != (pastCursor{}) {
 		v.Next = d.urls.To("audit", "q", p.query.text, "after", next.String())
@@ -58,16 +63,19 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 	return answer{Type: typeHTML, Body: body}, err
 }
 
-// foundActions is one page of the actions that the request asks for. Words are searched in the lock, the actor, the holder and the
-// reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was stopped.
-func (d *Dashboard) foundActions(ctx context.Context, p pastRequest, all []metadata.Action) (list []metadata.Action, matched int, next pastCursor, err error) {
+// foundActions is one page of the actions that the request asks for. Words are searched in the lock, the actor, the
+// holder and the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was
+// stopped.
+func (d *Dashboard) foundActions(ctx context.Context, p pastRequest,
+	all []metadata.Action) (list []metadata.Action, matched int, next pastCursor, err error) {
 	ctx, cancel := searching(ctx)
 	defer cancel()
 	for _, a := range all {
 		if err := stopped(ctx); err != nil {
 			return nil, 0, pastCursor{}, err
 		}
-		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Owner: a.Actor, Hostname: a.Client, Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}
+		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Owner: a.Actor, Hostname: a.Client,
+			Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}
 		row := newRow(&r, d.config.Policy, staleness.Moment{Wall: a.At.Time}, line{}, nil)
 		if !p.during(a.At.Time) || !p.query.matches(row, a.At.Time) {
 			continue

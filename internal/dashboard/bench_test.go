@@ -22,9 +22,11 @@ func crowd(n int) *scene {
 		}
 		name := fmt.Sprintf("service-%02d/tenant-%06d/nightly", i%50, i)
 		s.locks = append(s.locks, &metadata.Record{
-			Name: name, UUID: uuid(name), Owner: fmt.Sprintf("service-%02d", i%50), Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i), PID: int64(i),
-			Purpose: "nightly run", LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(alert), AutoUnlockAt: s.now.Add(alert + time.Hour),
-			Token: int64(i + 1), Revision: int64(i + 1), DeadlineRevision: int64(i + 1),
+			Name: name, UUID: uuid(name), Owner: fmt.Sprintf("service-%02d", i%50),
+			Hostname: fmt.Sprintf("service-%02d-7f9c-%d", i%50, i), PID: int64(i),
+			Purpose: "nightly run", LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(alert),
+			AutoUnlockAt: s.now.Add(alert + time.Hour),
+			Token:        int64(i + 1), Revision: int64(i + 1), DeadlineRevision: int64(i + 1),
 		})
 	}
 	slices.SortFunc(s.locks, func(a, b *metadata.Record) int {
@@ -49,11 +51,13 @@ func requests() []request {
 	return []request{
 		{"cached", usual, func(*scene, int) string { return "/" }},
 		{"a new search", usual, func(_ *scene, i int) string { return fmt.Sprintf("/?q=tenant-0+-x%d", i) }},
-		{"a new regular expression", usual, func(_ *scene, i int) string { return fmt.Sprintf("/?q=name:/tenant-0.*[13579]/+-x%d", i) }},
-		{"sorted by host", [2]time.Duration{25 * time.Millisecond, 200 * time.Millisecond}, func(s *scene, i int) string {
-			s.change1(i)
-			return "/?sort=host"
-		}},
+		{"a new regular expression", usual,
+			func(_ *scene, i int) string { return fmt.Sprintf("/?q=name:/tenant-0.*[13579]/+-x%d", i) }},
+		{"sorted by host", [2]time.Duration{25 * time.Millisecond, 200 * time.Millisecond},
+			func(s *scene, i int) string {
+				s.change1(i)
+				return "/?sort=host"
+			}},
 		{"one lock changed", usual, func(s *scene, i int) string {
 			s.change1(i)
 			return "/"
@@ -67,7 +71,8 @@ func requests() []request {
 			s.locks = slices.Clone(s.locks)
 			for i, r := range s.locks {
 				changed := *r
-				changed.AutoUnlockAt = r.AutoUnlockAt.Add(time.Duration(i*7919%997) * time.Second) // as if all had been extended
+				// as if all had been extended
+				changed.AutoUnlockAt = r.AutoUnlockAt.Add(time.Duration(i*7919%997) * time.Second)
 				s.locks[i] = &changed
 			}
 			return "/"
@@ -103,8 +108,8 @@ func (s *scene) changeMany(from, n int) {
 	}
 }
 
-// BenchmarkList measures what a viewer waits for, and what part of the budget that is: above 1 is too much, on a machine with nothing
-// else to do.
+// BenchmarkList measures what a viewer waits for, and what part of the budget that is: above 1 is too much, on a
+// machine with nothing else to do.
 func BenchmarkList(b *testing.B) {
 	for size, n := range []int{10_000, 100_000} {
 		s := crowd(n)
@@ -117,7 +122,8 @@ func BenchmarkList(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
 					address, etag := ask(i)
 					start := time.Now()
-					if w := get(d, address, "If-None-Match", etag); w.Code != http.StatusOK && w.Code != http.StatusNotModified {
+					if w := get(d, address, "If-None-Match", etag); w.Code != http.StatusOK &&
+						w.Code != http.StatusNotModified {
 						b.Fatal(w.Code)
 					}
 					took = append(took, time.Since(start))
@@ -135,8 +141,9 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// BenchmarkViewers measures a second of 50 viewers with ten different views who look every five seconds. ns/op is what a second
-// costs: the budget is 20 ms (2 % of a processor) while nothing changes, 500 ms with 100,000 locks and 100 changes in the second.
+// BenchmarkViewers measures a second of 50 viewers with ten different views who look every five seconds. ns/op is what
+// a second costs: the budget is 20 ms (2 % of a processor) while nothing changes, 500 ms with 100,000 locks and 100
+// changes in the second.
 func BenchmarkViewers(b *testing.B) {
 	for _, c := range []struct{ locks, changes int }{{10_000, 0}, {100_000, 0}, {10_000, 100}, {100_000, 100}} {
 		b.Run(fmt.Sprintf("locks=%d/changes=%d", c.locks, c.changes), func(b *testing.B) {
@@ -154,7 +161,8 @@ func BenchmarkViewers(b *testing.B) {
 }
 
 // views are what viewers look at.
-var views = [...]string{"/", "/?q=state:alerting", "/?q=owner:service-07", "/?q=tenant-00", "/?sort=held", "/?q=held:%3E30m", "/?q=name:/tenant-0.*[13579]/",
+var views = [...]string{"/", "/?q=state:alerting", "/?q=owner:service-07", "/?q=tenant-00", "/?sort=held",
+	"/?q=held:%3E30m", "/?q=name:/tenant-0.*[13579]/",
 	"/?group=owner", "/?q=host:service-11&sort=unlock", "/?limit=250&density=full"}
 
 // second is a second in which some locks change and each view is asked for once.

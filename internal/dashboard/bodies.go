@@ -16,8 +16,9 @@ const (
 	bodyWithin = 2 * time.Second // in which it has to be here
 )
 
-// unread closes the connection after requests whose body nobody reads. Otherwise the server would wait for the rest of the body before it
-// sends the answer, and who announces a body and sends none could hold up everything that is held meanwhile.
+// unread closes the connection after requests whose body nobody reads. Otherwise the server would wait for the rest of
+// the body before it sends the answer, and who announces a body and sends none could hold up everything that is held
+// meanwhile.
 func unread(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor < 2 { // HTTP/2 waits for nothing
@@ -30,9 +31,11 @@ func unread(next http.Handler) http.Handler {
 // receive reads the body of a POST of this type, and puts it into the place of the one that comes over the network.
 func receive(w http.ResponseWriter, r *http.Request, kind string) error {
 	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !strings.EqualFold(got, kind) {
-		return &problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type", Detail: "The body must be " + kind + "."}
+		return &problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type",
+			Detail: "The body must be " + kind + "."}
 	}
-	tooLarge := &problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large", Detail: "The body may have 16 KiB."}
+	tooLarge := &problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large",
+		Detail: "The body may have 16 KiB."}
 	if r.ContentLength > maxBody {
 		return tooLarge
 	}
@@ -41,7 +44,8 @@ func receive(w http.ResponseWriter, r *http.Request, kind string) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &problem{Status: http.StatusRequestTimeout, Code: "slow_body", Title: "Too slow", Detail: "The body did not arrive within 2 s. Nothing was done."}
+		return &problem{Status: http.StatusRequestTimeout, Code: "slow_body", Title: "Too slow",
+			Detail: "The body did not arrive within 2 s. Nothing was done."}
 	case err != nil:
 		return badBody("The body can not be read.")
 	case len(body) > maxBody:

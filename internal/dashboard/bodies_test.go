@@ -18,7 +18,9 @@ import (
 func served(t *testing.T, d *dashboard.Dashboard) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(d)
-	server.Config.ReadHeaderTimeout, server.Config.ReadTimeout, server.Config.WriteTimeout = 5*time.Second, 30*time.Second, time.Minute
+	server.Config.ReadHeaderTimeout = 5 * time.Second
+	server.Config.ReadTimeout = 30 * time.Second
+	server.Config.WriteTimeout = time.Minute
 	server.Start()
 	t.Cleanup(server.Close)
 	return server
@@ -68,17 +70,23 @@ func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 	form := []string{"Content-Type: application/x-www-form-urlencoded", "Content-Length: 999"}
 	large := byHand("GET /api/v1/locks?limit=1000", "", "X-Forwarded-User: viewer")
 	for name, bytes := range map[string]string{
-		"a form without a name":             byHand("POST /unlock?name=x", "reason=", form...),
-		"a form of somebody who may not":    byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: viewer")...),
-		"a form of somebody who may":        byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: chief")...),
-		"JSON without a name":               byHand("POST /api/v1/lock/force-unlock", "{", "Content-Type: application/json", "Content-Length: 999"),
-		"a body where none belongs":         byHand("GET /help", "x", "Content-Length: 999"),
-		"a body in pieces":                  byHand("GET /", "5\r\nx", "Transfer-Encoding: chunked", "X-Forwarded-User: viewer"),
-		"a body to a page that takes none":  byHand("POST /lock", "x", "Content-Length: 999"),
-		"large answers that nobody reads":   large + large + large,
-		"a large table that nobody reads":   strings.Repeat(byHand("GET /locks.csv", "", "X-Forwarded-User: viewer"), 5),
-		"many pages that nobody reads":      strings.Repeat(byHand("GET /help", ""), 60),
-		"a form from another site, unended": byHand("POST /unlock?name=x", "reason=", append(form, "Sec-Fetch-Site: cross-site")...),
+		"a form without a name": byHand("POST /unlock?name=x", "reason=", form...),
+		"a form of somebody who may not": byHand("POST /unlock?name=x", "reason=",
+			append(form, "X-Forwarded-User: viewer")...),
+		"a form of somebody who may": byHand("POST /unlock?name=x", "reason=",
+			append(form, "X-Forwarded-User: chief")...),
+		"JSON without a name": byHand("POST /api/v1/lock/force-unlock", "{",
+			"Content-Type: application/json", "Content-Length: 999"),
+		"a body where none belongs": byHand("GET /help", "x", "Content-Length: 999"),
+		"a body in pieces": byHand("GET /", "5\r\nx", "Transfer-Encoding: chunked",
+			"X-Forwarded-User: viewer"),
+		"a body to a page that takes none": byHand("POST /lock", "x", "Content-Length: 999"),
+		"large answers that nobody reads":  large + large + large,
+		"a large table that nobody reads": strings.Repeat(byHand("GET /locks.csv", "", "X-Forwarded-User: viewer"),
+			5),
+		"many pages that nobody reads": strings.Repeat(byHand("GET /help", ""), 60),
+		"a form from another site, unended": byHand("POST /unlock?name=x", "reason=",
+			append(form, "Sec-Fetch-Site: cross-site")...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := served(t, d)
@@ -111,11 +119,15 @@ func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
 		bytes  string
 		status int
 	}{
-		"without a name":         {byHand("POST /unlock?name=x", "reason=", form...), http.StatusUnauthorized},
-		"without the permission": {byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: viewer")...), http.StatusForbidden},
-		"as something else":      {byHand("POST /unlock?name=x", "{", "Content-Type: text/plain", "Content-Length: 999", "X-Forwarded-User: chief"), http.StatusUnsupportedMediaType},
-		"announced as too large": {byHand("POST /unlock?name=x", "", form[0], "Content-Length: 99999", "X-Forwarded-User: chief"), http.StatusRequestEntityTooLarge},
-		"who may, but is silent": {byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: chief")...), http.StatusRequestTimeout},
+		"without a name": {byHand("POST /unlock?name=x", "reason=", form...), http.StatusUnauthorized},
+		"without the permission": {byHand("POST /unlock?name=x", "reason=",
+			append(form, "X-Forwarded-User: viewer")...), http.StatusForbidden},
+		"as something else": {byHand("POST /unlock?name=x", "{", "Content-Type: text/plain", "Content-Length: 999",
+			"X-Forwarded-User: chief"), http.StatusUnsupportedMediaType},
+		"announced as too large": {byHand("POST /unlock?name=x", "", form[0], "Content-Length: 99999",
+			"X-Forwarded-User: chief"), http.StatusRequestEntityTooLarge},
+		"who may, but is silent": {byHand("POST /unlock?name=x", "reason=", append(form, "X-Forwarded-User: chief")...),
+			http.StatusRequestTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +136,8 @@ func TestWhoMayNotIsAnsweredBeforeTheBodyIsRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			if resp.StatusCode != c.status || !resp.Close {
-				t.Errorf("the answer is %d, want %d, and the connection ends is %t", resp.StatusCode, c.status, resp.Close)
+				t.Errorf("the answer is %d, want %d, and the connection ends is %t", resp.StatusCode, c.status,
+					resp.Close)
 			}
 		})
 	}
@@ -178,7 +191,8 @@ func TestATableIsSentInPieces(t *testing.T) {
 		r.Header.Set("Accept-Encoding", encoding)
 		d.ServeHTTP(p, r)
 		if p.Code != http.StatusOK || p.largest > 64<<10 || p.Header().Get("Content-Encoding") != encoding {
-			t.Errorf("%q: the answer is %d %q, its largest piece has %d bytes", encoding, p.Code, p.Header().Get("Content-Encoding"), p.largest)
+			t.Errorf("%q: the answer is %d %q, its largest piece has %d bytes", encoding, p.Code,
+				p.Header().Get("Content-Encoding"), p.largest)
 		}
 		if lines := strings.Count(p.Body.String(), "\n"); encoding == "" && lines != len(s.locks)+1 {
 			t.Errorf("the table has %d lines of %d", lines, len(s.locks)+1)

@@ -29,12 +29,14 @@ func (c caller) may(p Permission) bool {
 
 // mayFor tells whether the caller has the permission for the locks of this owner.
 func (c caller) mayFor(p Permission, owner string) bool {
-	return c.may(p) || slices.Contains(c.rights, View) && slices.ContainsFunc(c.rights, func(right Permission) bool { return right.covers(p, owner) })
+	return c.may(p) || slices.Contains(c.rights, View) &&
+		slices.ContainsFunc(c.rights, func(right Permission) bool { return right.covers(p, owner) })
 }
 
 // maySome tells whether there may be a lock for which the caller has the permission.
 func (c caller) maySome(p Permission) bool {
-	return c.may(p) || slices.Contains(c.rights, View) && slices.ContainsFunc(c.rights, func(right Permission) bool { return right.what() == p })
+	return c.may(p) || slices.Contains(c.rights, View) &&
+		slices.ContainsFunc(c.rights, func(right Permission) bool { return right.what() == p })
 }
 
 type callerKey struct{}
@@ -55,7 +57,8 @@ func (d *Dashboard) identify(next http.Handler) http.Handler {
 func (d *Dashboard) whoAsks(r *http.Request) caller {
 	a := &d.config.Access
 	peer := peerOf(r)
-	c := caller{source: a.Source, client: a.clientOf(r, peer), agent: plain(clip(r.UserAgent(), maxLogged)), origin: d.urls.originFor(r)}
+	c := caller{source: a.Source, client: a.clientOf(r, peer), agent: plain(clip(r.UserAgent(), maxLogged)),
+		origin: d.urls.originFor(r)}
 	var groups []string
 	switch a.Source {
 	case SourceNone:
@@ -87,8 +90,8 @@ func (a *Access) basicName(r *http.Request) (name, why string) {
 	return usableName(name)
 }
 
-// certificateName is the first name in the certificate that the web server has verified. A common name is none: authorities check
-// the alternative names.
+// certificateName is the first name in the certificate that the web server has verified. A common name is none:
+// authorities check the alternative names.
 func certificateName(r *http.Request) (name, why string) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.VerifiedChains[0]) == 0 {
 		return "", "there is no verified client certificate"
@@ -105,7 +108,8 @@ func certificateName(r *http.Request) (name, why string) {
 	return "", "the client certificate has no subject alternative name"
 }
 
-// headerName is what a trusted proxy says. Headers that come twice are refused: nobody knows which one the proxy has set.
+// headerName is what a trusted proxy says. Headers that come twice are refused: nobody knows which one the proxy has
+// set.
 func (a *Access) headerName(r *http.Request, peer netip.Addr) (name string, groups []string, why string) {
 	names := r.Header.Values(a.Header)
 	switch {
@@ -135,7 +139,8 @@ const maxCallerName = 256
 // usableName refuses names that a reader of the audit trail could take for others.
 func usableName(name string) (usable, why string) {
 	odd := func(c rune) bool { return !unicode.IsPrint(c) }
-	if name == "" || len(name) > maxCallerName || !utf8.ValidString(name) || strings.ContainsFunc(name, odd) || strings.TrimSpace(name) != name {
+	if name == "" || len(name) > maxCallerName || !utf8.ValidString(name) || strings.ContainsFunc(name, odd) ||
+		strings.TrimSpace(name) != name {
 		return "", "the name of the caller can not be used"
 	}
 	return name, ""

@@ -98,7 +98,8 @@ func (d *Dashboard) columns(l listRequest) []column {
 	}
 	out := make([]column, 0, len(columns)+len(l.cols))
 	for _, c := range columns {
-		o, aria := order{by: c.by}, ""
+		o := order{by: c.by}
+		aria := ""
 		if l.order.by == c.by {
 			aria, o.reverse = "ascending", !l.order.reverse
 			if l.order.reverse {

@@ -16,8 +16,8 @@ import (
 
 // Config joins a dashboard to its sources and says how it presents itself. Only Locks, Fresh and Document are required.
 type Config struct {
-	// Locks returns the locks held now, sorted by name. The records are shared and never written to; the slice is the same one
-	// until something changes.
+	// Locks returns the locks held now, sorted by name. The records are shared and never written to; the slice is the
+	// same one until something changes.
 	Locks func() []*metadata.Record
 	// Clock is the monotonic clock of the records' Seen times.
 	Clock func() time.Duration
@@ -37,34 +37,36 @@ type Config struct {
 	Document func(ctx context.Context, lock string) (metadata.Document, int64, error)
 	// Ending reads how a hold ended when it was not released by its holder; nil = not recorded.
 	Ending func(ctx context.Context, uuid string) (*metadata.Ending, error)
-	// History reads how the last holds ended that others than their holders ended, and Audit what operators did, newest first. Nil:
-	// that is not kept.
+	// History reads how the last holds ended that others than their holders ended, and Audit what operators did, newest
+	// first. Nil: that is not kept.
 	History func(ctx context.Context, limit int) ([]metadata.Ending, error)
 	Audit   func(ctx context.Context, limit int) ([]metadata.Action, error)
-	// Relists counts how often the picture was read anew because the watch was interrupted, so that holds may have begun and ended
-	// unseen. Nil: that is not known.
+	// Relists counts how often the picture was read anew because the watch was interrupted, so that holds may have
+	// begun and ended unseen. Nil: that is not known.
 	Relists func() uint64
 	// Explain names the class of an error of etcd for people, such as "timeout" or "permission denied".
 	Explain func(error) string
 	// Now is the wall clock.
 	Now func() time.Time
 
-	// ForceUnlock removes a hold and records the action, in one transaction. Nil switches force unlock off. Its error is
-	// [metadata.ErrChanged] when that hold is over, [ErrUnknown] when nobody can tell what became of the removal.
+	// ForceUnlock removes a hold and records the action, in one transaction. Nil switches force unlock off. Its error
+	// is [metadata.ErrChanged] when that hold is over, [ErrUnknown] when nobody can tell what became of the removal.
 	ForceUnlock func(ctx context.Context, r metadata.Removal, a metadata.Action) error
 
-	// Notify tells somebody outside of a force unlock, in JSON. Nil: nobody is told. Its error must not hold secrets, such as an address.
+	// Notify tells somebody outside of a force unlock, in JSON. Nil: nobody is told. Its error must not hold secrets,
+	// such as an address.
 	Notify func(ctx context.Context, notice []byte) error
 
 	Access Access           // who callers are and what they may do
 	Policy staleness.Policy // of the unlocker, for locks without readable deadlines
 	Log    zerolog.Logger
 
-	ExternalURL    string   // under which browsers reach the dashboard; its path is the prefix of every link
-	Hosts          []string // more names of hosts under which it is reached, besides that of ExternalURL, localhost and addresses
-	RoutePrefix    string   // under which requests arrive, where a proxy changes the path; empty: as in ExternalURL
-	Title          string   // first word of the page title; empty: "mutexdash"
-	Environment    string   // such as "prod-eu"; colours the band on top
+	ExternalURL string // under which browsers reach the dashboard; its path is the prefix of every link
+	// more names of hosts under which it is reached, besides that of ExternalURL, localhost and addresses
+	Hosts          []string
+	RoutePrefix    string // under which requests arrive, where a proxy changes the path; empty: as in ExternalURL
+	Title          string // first word of the page title; empty: "mutexdash"
+	Environment    string // such as "prod-eu"; colours the band on top
 	Version        string
 	Layout         metadata.Layout // of the keys in etcd, for status and hints
 	Endpoints      []string        // of etcd, as people may see them

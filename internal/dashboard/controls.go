@@ -8,7 +8,8 @@ import (
 // fillControls adds what filters and sorts.
 func (d *Dashboard) fillControls(v *listPage, s *snapshot, l listRequest, found *result) {
 	c := found.counts
-	for _, count := range []countView{{Look: held, N: c.Held}, {Look: alerting, N: c.Alerting}, {Look: expiring, N: c.Expiring},
+	for _, count := range []countView{{Look: held, N: c.Held}, {Look: alerting, N: c.Alerting},
+		{Look: expiring, N: c.Expiring},
 		{Look: expired, N: c.Expired}, {Look: malformed, N: c.Malformed}} {
 		word := "state:" + string(count.Look)
 		for _, t := range l.query.terms {
@@ -28,7 +29,8 @@ func (d *Dashboard) fillControls(v *listPage, s *snapshot, l listRequest, found 
 		}
 	}
 	for i, t := range l.query.terms {
-		v.Chips = append(v.Chips, chip{t.text, l.link(d.urls, func(l *listRequest) { l.query.text = l.query.without(i) })})
+		v.Chips = append(v.Chips, chip{t.text,
+			l.link(d.urls, func(l *listRequest) { l.query.text = l.query.without(i) })})
 	}
 	if name := l.query.text; len(name) > maxQueryBytes {
 		v.Jump = nil
@@ -49,7 +51,8 @@ func (d *Dashboard) fillControls(v *listPage, s *snapshot, l listRequest, found 
 		v.Density = choice{"details only where needed", l.link(d.urls, func(l *listRequest) { l.full = false })}
 	}
 	for _, name := range extraColumns() {
-		v.Shown = append(v.Shown, toggle{name, l.link(d.urls, func(l *listRequest) { l.cols = toggled(l.cols, name) }), slices.Contains(l.cols, name)})
+		v.Shown = append(v.Shown, toggle{name, l.link(d.urls, func(l *listRequest) { l.cols = toggled(l.cols, name) }),
+			slices.Contains(l.cols, name)})
 	}
 	v.Group = choice{"group by owner", l.link(d.urls, func(l *listRequest) { l.group = true })}
 	if l.group {

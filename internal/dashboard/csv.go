@@ -16,12 +16,14 @@ func (d *Dashboard) csv(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{Type: "text/csv; charset=utf-8; header=present", Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
+	return answer{Type: "text/csv; charset=utf-8; header=present",
+		Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
 		Stream: func(w io.Writer) error { return d.writeTable(w, found.rows) }}, nil
 }
 
 func (d *Dashboard) writeTable(w io.Writer, rows []*row) error {
-	line := appendCells(nil, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at", "alert_at", "auto_unlock_at", "waiters", "waiting_since")
+	line := appendCells(nil, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at",
+		"alert_at", "auto_unlock_at", "waiters", "waiting_since")
 	_, err := w.Write(line)
 	for _, row := range rows {
 		if err != nil {
@@ -31,8 +33,10 @@ func (d *Dashboard) writeTable(w io.Writer, rows []*row) error {
 		if d.config.Queues != nil {
 			waiters = strconv.Itoa(row.waiters)
 		}
-		line = appendCells(line[:0], row.Name, string(row.verdict.State), row.Owner, row.Hostname, number64(row.PID), row.Purpose, row.UUID, number64(row.Token),
-			instantCell(row.LockedAt), instantCell(row.verdict.AlertAt), instantCell(row.verdict.AutoUnlockAt), waiters, instantCell(row.longest))
+		line = appendCells(line[:0], row.Name, string(row.verdict.State), row.Owner, row.Hostname, number64(row.PID),
+			row.Purpose, row.UUID, number64(row.Token),
+			instantCell(row.LockedAt), instantCell(row.verdict.AlertAt), instantCell(row.verdict.AutoUnlockAt), waiters,
+			instantCell(row.longest))
 		_, err = w.Write(line)
 	}
 	return err
@@ -45,8 +49,8 @@ func instantCell(t time.Time) string {
 	return iso(t)
 }
 
-// appendCells appends a line of a table. Every cell is quoted, so that a program which takes another character than the comma for the
-// separator finds no more cells in one than there are.
+// appendCells appends a line of a table. Every cell is quoted, so that a program which takes another character than the
+// comma for the separator finds no more cells in one than there are.
 func appendCells(line []byte, cells ...string) []byte {
 	for i, text := range cells {
 		if i > 0 {
@@ -77,8 +81,8 @@ func harmless(text string) bool {
 // formula begins one, for programs that calculate; the wide forms do where people write them.
 const formula = "=+-@＝＋－＠﹦﹢﹣﹫−"
 
-// appendCell makes a text harmless for such programs, and for terminals: an apostrophe stands before what they could take for the begin of a
-// formula, at the begin and after a semicolon, at which some cut the line whatever is quoted.
+// appendCell makes a text harmless for such programs, and for terminals: an apostrophe stands before what they could
+// take for the begin of a formula, at the begin and after a semicolon, at which some cut the line whatever is quoted.
 func appendCell(line []byte, text string) []byte {
 	begins := true
 	for _, c := range plain(text) {

@@ -35,7 +35,8 @@ func (d *Dashboard) cycleViews(found []deadlock.Circle) []cycleView {
 	for _, c := range found {
 		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.lasting(c.Since)}
 		for _, w := range c.Waits[:len(c.Waits)-v.More] {
-			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), clip(w.Lock, maxNameShown), d.urls.Lock(w.Lock, ""), heldBy(w.Held)})
+			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), clip(w.Lock, maxNameShown),
+				d.urls.Lock(w.Lock, ""), heldBy(w.Held)})
 		}
 		views = append(views, v)
 	}

@@ -42,7 +42,8 @@ func New(config Config) (*Dashboard, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices), reader: newTraceReader(config.Sources),
+	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices),
+		reader:  newTraceReader(config.Sources),
 		tickets: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
 	d.picture.config, d.picture.costly = &d.config, make(chan struct{}, maxCostly)
 	if err := d.prefixes(); err != nil {
@@ -63,7 +64,8 @@ func New(config Config) (*Dashboard, error) {
 // ServeHTTP answers a request.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// Ready tells whether there is anything to show. It stays true when etcd is away: the last known picture is worth most then.
+// Ready tells whether there is anything to show. It stays true when etcd is away: the last known picture is worth most
+// then.
 func (d *Dashboard) Ready() bool { return d.config.Fresh().level(d.config.Now()) != never }
 
 func (d *Dashboard) prefixes() error {

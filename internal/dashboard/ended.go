@@ -36,7 +36,8 @@ const alerted = "alerted"
 
 // endedWords are the words for how a hold can have ended.
 func endedWords() []string {
-	return []string{endedWord(metadata.EndedReleased), endedWord(metadata.EndedAutoUnlocked), endedWord(metadata.EndedForced), alerted}
+	return []string{endedWord(metadata.EndedReleased), endedWord(metadata.EndedAutoUnlocked),
+		endedWord(metadata.EndedForced), alerted}
 }
 
 func (d *Dashboard) endedPage(c caller, v *lockView) lockPage {
@@ -52,7 +53,8 @@ func (d *Dashboard) endedPage(c caller, v *lockView) lockPage {
 		p.Current = d.urls.Lock(v.Name, v.UUID)
 		p.Sentence = holderSentence(v.row, p.lens.of(v), v.document.Fields)
 	}
-	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", number64(e.Token)}, {"owner", e.Owner}, {"host", e.Hostname}, {"last progress", e.Progress}} {
+	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", number64(e.Token)}, {"owner", e.Owner},
+		{"host", e.Hostname}, {"last progress", e.Progress}} {
 		if f.Value != "" {
 			p.Facts = append(p.Facts, f)
 		}
@@ -60,7 +62,8 @@ func (d *Dashboard) endedPage(c caller, v *lockView) lockPage {
 	for _, t := range []struct {
 		label string
 		at    time.Time
-	}{{"locked", e.LockedAt.Time}, {"alert", e.AlertAt.Time}, {"last alive", e.AliveAt.Time}, {"auto-unlock", e.AutoUnlockAt.Time}, {"ended", e.EndedAt.Time}} {
+	}{{"locked", e.LockedAt.Time}, {"alert", e.AlertAt.Time}, {"last alive", e.AliveAt.Time},
+		{"auto-unlock", e.AutoUnlockAt.Time}, {"ended", e.EndedAt.Time}} {
 		if m := p.age(t.at); m != nil {
 			m.Text, m.Kind = m.Text+" ago", ""
 			if t.at.After(e.EndedAt.Time) && !e.EndedAt.IsZero() || t.at.After(p.now) {

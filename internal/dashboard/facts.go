@@ -24,8 +24,10 @@ type timeFact struct {
 
 func facts(r *row, v *lockView) []fact {
 	list := []fact{
-		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", number64(r.PID)}, {"hold", r.UUID}, {"fencing token", number64(r.Token)},
-		{"record revision", number64(r.Revision)}, {"written by", v.document.Client}, {"extended", extended(v.document.Fields)},
+		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", number64(r.PID)}, {"hold", r.UUID},
+		{"fencing token", number64(r.Token)},
+		{"record revision", number64(r.Revision)}, {"written by", v.document.Client},
+		{"extended", extended(v.document.Fields)},
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
@@ -100,26 +102,31 @@ func (d *Dashboard) commands(r *row) []command {
 	}
 	list = append(list, command{"The lock on the command line", "mutexctl show " + shell(r.Name)})
 	if d.config.Layout.Prefix() != "" {
-		list = append(list, command{"The keys in etcd", "etcdctl get --prefix " + shell(d.config.Layout.Record(r.Name))})
+		list = append(list, command{"The keys in etcd",
+			"etcdctl get --prefix " + shell(d.config.Layout.Record(r.Name))})
 	}
 	return list
 }
 
-// whereabouts are the commands that look for the holder. A host whose name ends in a small number may be a pod of a StatefulSet or a machine.
+// whereabouts are the commands that look for the holder. A host whose name ends in a small number may be a pod of a
+// StatefulSet or a machine.
 func whereabouts(r *row) []command {
 	var list []command
 	pod, machine := podName(r.Hostname)
 	host := shell(r.Hostname)
 	if pod {
-		list = append(list, command{"Is the pod alive?", "kubectl get pod " + host}, command{"What did it do?", "kubectl logs --since=30m " + host})
+		list = append(list, command{"Is the pod alive?", "kubectl get pod " + host},
+			command{"What did it do?", "kubectl logs --since=30m " + host})
 	}
 	if machine && r.PID != 0 {
-		list = append(list, command{"Is the process alive?", "ssh " + host + " ps -o lstart,args -p " + number64(r.PID)})
+		list = append(list, command{"Is the process alive?", "ssh " + host + " ps -o lstart,args -p " +
+			number64(r.PID)})
 	}
 	return list
 }
 
-// podName reports whether a host may be a pod, by how Kubernetes names those that it makes, and whether it may be a machine.
+// podName reports whether a host may be a pod, by how Kubernetes names those that it makes, and whether it may be a
+// machine.
 func podName(host string) (pod, machine bool) {
 	const suffixes, suffixLength, maxOrdinal = "bcdfghjklmnpqrstvwxz2456789", 5, 3
 	i := strings.LastIndexByte(host, '-')
@@ -139,10 +146,12 @@ func podName(host string) (pod, machine bool) {
 func misplacedCommands(r *row) []command {
 	keys := r.Name + "/"
 	list := []command{{"The keys in etcd", "etcdctl get --prefix " + shell(keys)}}
-	if strings.ContainsAny(keys, "\"\\") || strings.ContainsFunc(keys, func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }) {
+	if strings.ContainsAny(keys, "\"\\") ||
+		strings.ContainsFunc(keys, func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }) {
 		return list // the input of a transaction could not say it
 	}
-	remove := fmt.Sprintf("create(%q) = \"%d\"\n\ndel --prefix %q\n\nget --prefix %q\n\n", keys+metadata.FieldUUID, r.Token, keys, keys)
+	remove := fmt.Sprintf("create(%q) = \"%d\"\n\ndel --prefix %q\n\nget --prefix %q\n\n", keys+metadata.FieldUUID,
+		r.Token, keys, keys)
 	return append(list, command{"Remove it, if it is still this hold", "etcdctl txn <<< " + shell(remove)})
 }
 
@@ -160,7 +169,8 @@ func (d *Dashboard) links(r *row) []choice {
 // shell quotes a word for a POSIX shell. What could hide in a terminal is written as an escape of $'…'.
 func shell(word string) string {
 	plainWord := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_./:@%+=,", c)
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.ContainsRune("-_./:@%+=,", c)
 	}
 	switch {
 	case word != "" && word[0] != '-' && strings.TrimFunc(word, plainWord) == "":
@@ -212,7 +222,8 @@ func (d *Dashboard) fieldViews(c caller, doc metadata.Document) []fieldView {
 	views := make([]fieldView, 0, len(doc.Fields))
 	left := maxFieldsBytes
 	for _, f := range doc.Fields {
-		v := fieldView{Key: f.Name, Value: f.Value, Bytes: len(f.Value), Created: f.CreateRevision, Changed: f.ModRevision}
+		v := fieldView{Key: f.Name, Value: f.Value, Bytes: len(f.Value), Created: f.CreateRevision,
+			Changed: f.ModRevision}
 		if hidden(c, doc.Owner, f.Name) {
 			continue
 		}

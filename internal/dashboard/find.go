@@ -21,8 +21,8 @@ const (
 // errSilent is why a page that had enough to show did not wait.
 var errSilent = fmt.Errorf("no answer within %v", patience)
 
-// hurried is the request for a page of a lock. One that can be shown from the picture waits for etcd only so long, unless etcd is known
-// to answer all the same.
+// hurried is the request for a page of a lock. One that can be shown from the picture waits for etcd only so long,
+// unless etcd is known to answer all the same.
 func (d *Dashboard) hurried(r *http.Request) (*http.Request, context.CancelFunc) {
 	name, err := nameOf(r)
 	if s, notYet := d.loaded(); err != nil || notYet != nil || d.slow.Load() || len(s.holders(name)) == 0 {
@@ -32,8 +32,8 @@ func (d *Dashboard) hurried(r *http.Request) (*http.Request, context.CancelFunc)
 	return r.WithContext(ctx), cancel
 }
 
-// await reads from etcd, and waits for the answer until ctx ends. The read itself goes on. If it panics, so does the caller, as if it
-// had read by itself; when that has gone on, the log has it.
+// await reads from etcd, and waits for the answer until ctx ends. The read itself goes on. If it panics, so does the
+// caller, as if it had read by itself; when that has gone on, the log has it.
 func await[T any](ctx context.Context, d *Dashboard, read func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -51,7 +51,8 @@ func await[T any](ctx context.Context, d *Dashboard, read func(context.Context) 
 			case done <- a:
 			case <-ctx.Done():
 				if a.cause != nil {
-					d.config.Log.Error().Any("panic", a.cause).Bytes("stack", debug.Stack()).Msg("a read behind a page panicked")
+					d.config.Log.Error().Any("panic", a.cause).Bytes("stack",
+						debug.Stack()).Msg("a read behind a page panicked")
 				}
 			}
 		}()
@@ -158,7 +159,8 @@ func (d *Dashboard) rowNow(r *metadata.Record, waiters []metadata.Waiter, before
 	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
 		r.Seen = before.Seen
 		if !r.Written().Equal(before.Written()) {
-			r.Seen.Changed, r.Seen.Arrived = moment.Mono, 0
+			r.Seen.Changed = moment.Mono
+			r.Seen.Arrived = 0
 		}
 	}
 	return newRow(r, d.config.Policy, moment, lineOf(waiters), before)
@@ -169,7 +171,10 @@ func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.End
 	if d.config.Ending == nil {
 		return d.remembered(name, hold)
 	}
-	ending, err := await(ctx, d, func(ctx context.Context) (*metadata.Ending, error) { return d.config.Ending(ctx, hold) })
+	ending, err := await(ctx, d, func(ctx context.Context) (*metadata.Ending, error) {
+		return d.config.Ending(ctx,
+			hold)
+	})
 	if err != nil && !errors.Is(err, errSilent) {
 		d.config.Log.Warn().Err(err).Str("uuid", plain(hold)).Msg("the ending of a hold could not be read")
 	}
@@ -190,7 +195,8 @@ func (d *Dashboard) notHeld(name string, v *lockView) error {
 		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is too old."
 	}
 	if v.unread != "" {
-		p.Detail = "The lock " + plain(name) + " is not among the last known ones, and etcd could not be asked: " + v.unread + "."
+		p.Detail = "The lock " + plain(name) + " is not among the last known ones, and etcd could not be asked: " +
+			v.unread + "."
 	}
 	return p
 }

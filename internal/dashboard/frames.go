@@ -63,7 +63,8 @@ func newTraceReader(sources []SourceLink) traceReader {
 			regexp.MustCompile(`^at (?P<func>[^\s(]+)\((?P<file>[^:()]+\.(?:java|kt|scala|groovy))(?::(?P<line>\d+))?\)$`),
 			// JavaScript: at perform (/srv/app/run.js:12:7), at /srv/app/run.js:12:7
 			regexp.MustCompile(`^at (?:(?P<func>.+) \()?(?P<file>(?:file://|node:|/|\w:\\|[\w@.])[^()]*?):(?P<line>\d+):\d+\)?$`),
-			// Go: /srv/app/run.go:42 in main.run, main.run /srv/app/run.go:42, main.run (/srv/app/run.go:42), /srv/app/run.go:42 +0x1d
+			// Go: /srv/app/run.go:42 in main.run, main.run /srv/app/run.go:42, main.run (/srv/app/run.go:42),
+			// /srv/app/run.go:42 +0x1d
 			regexp.MustCompile(`^(?P<func>[^\s(][^\s]*?)\s+\(?(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)\)?(?: \+0x[0-9a-f]+)?$`),
 			regexp.MustCompile(`^(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)(?: \+0x[0-9a-f]+|\s+(?:in )?(?P<func>\S+))?$`),
 			// Anything else that names a file and a line: lib/run.ex:42: App.run/1
@@ -77,8 +78,10 @@ func newTraceReader(sources []SourceLink) traceReader {
 			"/deps/", "/.cargo/", "/rustc/",
 		},
 		funcs: []string{
-			"runtime.", "testing.", "net/http.", "sync.", "reflect.", "context.", "os.", "io.", "database/sql.", "internal/", "github.com/clustermutex/unlocker/pkg/", "github.com/spf13/cobra.",
-			"java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "scala.", "org.springframework.", "org.apache.", "io.netty.",
+			"runtime.", "testing.", "net/http.", "sync.", "reflect.", "context.", "os.", "io.", "database/sql.",
+			"internal/", "github.com/clustermutex/unlocker/pkg/", "github.com/spf13/cobra.",
+			"java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "scala.", "org.springframework.",
+			"org.apache.", "io.netty.",
 		},
 	}
 }
@@ -121,7 +124,8 @@ func (t *trace) arrange(frames []frame) {
 		if n < 0 {
 			n = len(frames)
 		}
-		t.Stretches = append(t.Stretches, stretch{foreign && first >= 0, foreign && first >= 0 && n >= minFold, frames[:n]})
+		t.Stretches = append(t.Stretches, stretch{foreign && first >= 0, foreign && first >= 0 && n >= minFold,
+			frames[:n]})
 		frames = frames[n:]
 	}
 }
@@ -137,7 +141,8 @@ func (t traceReader) frame(line string) frame {
 		if m == nil {
 			continue
 		}
-		f.File, f.Line = m[shape.SubexpIndex("file")], m[shape.SubexpIndex("line")]
+		f.File = m[shape.SubexpIndex("file")]
+		f.Line = m[shape.SubexpIndex("line")]
 		f.Func = m[shape.SubexpIndex("func")]
 		f.Own = !t.foreign(f)
 		f.URL = t.link(f)
@@ -146,7 +151,8 @@ func (t traceReader) frame(line string) frame {
 	return f
 }
 
-// completes tells whether an indented line belongs to the frame above: Go writes the function above its place, Python the source below.
+// completes tells whether an indented line belongs to the frame above: Go writes the function above its place, Python
+// the source below.
 func (t traceReader) completes(line string, above *frame) bool {
 	switch f := t.frame(line); {
 	case f.File == "" && above.Code == "" && strings.HasPrefix(above.Text, `File "`):
@@ -184,7 +190,8 @@ func (f frame) Where() string {
 	return f.File + ":" + f.Line
 }
 
-// short is the frame in one line that fits a list: the end of a long path, the function without the path of its package.
+// short is the frame in one line that fits a list: the end of a long path, the function without the path of its
+// package.
 func (f frame) short() string {
 	const most = 40
 	where := f.Where()

@@ -21,7 +21,8 @@ const (
 	never   freshness = "never" // nothing was ever loaded
 )
 
-// level judges how current the picture is. A watch that is just being opened again is not stale by itself: only silence is.
+// level judges how current the picture is. A watch that is just being opened again is not stale by itself: only silence
+// is.
 func (f Freshness) level(now time.Time) freshness {
 	switch age := f.age(now); {
 	case f.Heard.IsZero():

@@ -25,7 +25,8 @@ func TestPageSaysHowFreshItIs(t *testing.T) {
 		s.fresh.Heard = s.now.Add(-age)
 		page := ok(t, d, "/")
 		wantWords(t, page, says)
-		if isStale := age > 30*time.Second; isStale != strings.Contains(page, `class="stale"`) || isStale != strings.Contains(page, `role="alert"`) {
+		if isStale := age > 30*time.Second; isStale != strings.Contains(page, `class="stale"`) ||
+			isStale != strings.Contains(page, `role="alert"`) {
 			t.Errorf("%v after the last sign of life the page looks stale: %v", age, !isStale)
 		}
 	}
@@ -35,7 +36,9 @@ func TestStalePageShowsTheLastKnownStateAndClaimsNoMore(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t)
 	ok(t, d, "/")
-	s.fresh.Synced, s.fresh.Class, s.fresh.Cause = false, "no leader", "etcd has no leader, says etcd-0:2379"
+	s.fresh.Synced = false
+	s.fresh.Class = "no leader"
+	s.fresh.Cause = "etcd has no leader, says etcd-0:2379"
 	s.now = s.now.Add(4*time.Minute + 32*time.Second)
 	s.away = errAway
 	page := ok(t, d, "/")
@@ -64,7 +67,8 @@ func TestStalePageShowsTheLastKnownStateAndClaimsNoMore(t *testing.T) {
 		t.Error("the dashboard is not ready: its picture is worth most now")
 	}
 
-	s.fresh.Heard, s.away = s.now, nil
+	s.fresh.Heard = s.now
+	s.away = nil
 	page = ok(t, d, "/")
 	wantWords(t, page, "live, 0s ago", "expired billing/invoice-run")
 	if strings.Contains(page, `role="alert"`) {
@@ -80,12 +84,14 @@ func TestNothingLoadedYetIsNotAQuietNight(t *testing.T) {
 		t.Error("the dashboard is ready with nothing to show")
 	}
 	w := get(d, "/")
-	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "5" || w.Header().Get("Refresh") != "5" {
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "5" ||
+		w.Header().Get("Refresh") != "5" {
 		t.Errorf("it answers %d with %v", w.Code, w.Header())
 	}
 	wantWords(t, w.Body.String(), "The locks could not be loaded from etcd since the dashboard started: connection refused.",
 		"Tried: etcd-0:2379. This page tries again every 5 seconds.")
-	if w := get(d, "/api/v1/locks"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"not_loaded"`) {
+	if w := get(d, "/api/v1/locks"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(),
+		`"code":"not_loaded"`) {
 		t.Errorf("the API answers %d %s", w.Code, w.Body)
 	}
 	ok(t, d, "/help")
@@ -101,11 +107,13 @@ func TestUnchangedListIsNotSentAgain(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t)
 	tag := func(address string) string { return get(d, address).Header().Get("ETag") }
-	for _, address := range []string{"/", "/?q=drm", "/?fragment=rows", "/api/v1/locks", "/api/v1/summary", "/api/v1/locks?fields=name"} {
+	for _, address := range []string{"/", "/?q=drm", "/?fragment=rows", "/api/v1/locks", "/api/v1/summary",
+		"/api/v1/locks?fields=name"} {
 		before := tag(address)
 		s.now, s.fresh.Heard = s.now.Add(5*time.Second), s.fresh.Heard.Add(5*time.Second)
 		w := get(d, address, "If-None-Match", before)
-		if w.Code != http.StatusNotModified || w.Body.Len() != 0 || w.Header().Get("ETag") != before || w.Header().Get("Mutexdash-Heard") == "" {
+		if w.Code != http.StatusNotModified || w.Body.Len() != 0 || w.Header().Get("ETag") != before ||
+			w.Header().Get("Mutexdash-Heard") == "" {
 			t.Errorf("%s: nothing changed, and it answers %d", address, w.Code)
 		}
 	}
@@ -113,7 +121,8 @@ func TestUnchangedListIsNotSentAgain(t *testing.T) {
 		t.Error("a page and what follows it have different versions")
 	}
 	seen := map[string]bool{}
-	for _, address := range []string{"/", "/?q=drm", "/?sort=name", "/?density=full", "/api/v1/locks", "/api/v1/locks?fields=name"} {
+	for _, address := range []string{"/", "/?q=drm", "/?sort=name", "/?density=full", "/api/v1/locks",
+		"/api/v1/locks?fields=name"} {
 		if seen[tag(address)] {
 			t.Errorf("%s has the version of another list", address)
 		}
@@ -123,8 +132,11 @@ func TestUnchangedListIsNotSentAgain(t *testing.T) {
 
 func TestChangesAreSent(t *testing.T) {
 	for name, change := range map[string]func(*scene){
-		"a lock comes": func(s *scene) { s.add(hold{name: "new", held: time.Second, alert: time.Hour, unlock: time.Hour}) },
-		"a lock goes":  func(s *scene) { s.locks = s.locks[1:] },
+		"a lock comes": func(s *scene) {
+			s.add(hold{name: "new", held: time.Second, alert: time.Hour,
+				unlock: time.Hour})
+		},
+		"a lock goes": func(s *scene) { s.locks = s.locks[1:] },
 		"a lock is extended": func(s *scene) {
 			s.add(hold{name: "drm/rotate-keys", held: time.Hour, alert: time.Hour, unlock: time.Hour})
 		},
@@ -164,25 +176,31 @@ func TestAPISpeaksOfTimeInTwoWays(t *testing.T) {
 	data, meta := fetch[[]lock](t, busy().dashboard(t), "/api/v1/locks?q=invoice")
 	l := data[0]
 	for name, want := range map[string]any{
-		"state": "alerting", "expiring": false, "owner": "billing", "hostname": "billing-7f9c", "pid": 17.0, "token": "918274", "revision": "918274",
-		"locked_at": "2026-11-21T02:50:41.000Z", "locked_at_in_seconds": -1320.0, "auto_unlock_at": "2026-11-21T03:14:23.000Z",
-		"auto_unlock_at_in_seconds": 102.0, "waiters": 2.0, "longest_waiting_since_in_seconds": -540.0, "progress": "1842 of 2210",
-		"url": "/lock?name=billing/invoice-run&hold=" + uuid("billing/invoice-run"),
+		"state": "alerting", "expiring": false, "owner": "billing", "hostname": "billing-7f9c", "pid": 17.0,
+		"token": "918274", "revision": "918274",
+		"locked_at": "2026-11-21T02:50:41.000Z", "locked_at_in_seconds": -1320.0,
+		"auto_unlock_at":            "2026-11-21T03:14:23.000Z",
+		"auto_unlock_at_in_seconds": 102.0, "waiters": 2.0, "longest_waiting_since_in_seconds": -540.0,
+		"progress": "1842 of 2210",
+		"url":      "/lock?name=billing/invoice-run&hold=" + uuid("billing/invoice-run"),
 	} {
 		if l[name] != want {
 			t.Errorf("%s is %v, want %v", name, l[name], want)
 		}
 	}
-	if meta["as_of"] != "2026-11-21T03:12:41.000Z" || meta["revision"] != "918273" || meta["total"] != 5.0 || meta["matched"] != 1.0 {
+	if meta["as_of"] != "2026-11-21T03:12:41.000Z" || meta["revision"] != "918273" || meta["total"] != 5.0 ||
+		meta["matched"] != 1.0 {
 		t.Errorf("the answer is about %v", meta)
 	}
 	data, _ = fetch[[]lock](t, busy().dashboard(t), "/api/v1/locks?q=legacy&fields=name,state,owner,locked_at,problems")
-	if l = data[0]; len(l) != 5 || l["owner"] != nil || l["locked_at"] != nil || l["state"] != "malformed" || len(l["problems"].([]any)) == 0 {
+	if l = data[0]; len(l) != 5 || l["owner"] != nil || l["locked_at"] != nil || l["state"] != "malformed" ||
+		len(l["problems"].([]any)) == 0 {
 		t.Errorf("the picked members are %v", l)
 	}
 	summary, _ := fetch[map[string]any](t, busy().dashboard(t), "/api/v1/summary")
 	for name, want := range map[string]any{
-		"verdict": "2 locks alerting. Next auto-unlock in 1:42: billing/invoice-run", "held": 2.0, "alerting": 2.0, "expiring": 0.0, "malformed": 1.0,
+		"verdict": "2 locks alerting. Next auto-unlock in 1:42: billing/invoice-run", "held": 2.0, "alerting": 2.0,
+		"expiring": 0.0, "malformed": 1.0,
 		"waiting": 2.0, "next_auto_unlock": "billing/invoice-run", "next_auto_unlock_at_in_seconds": 102.0,
 	} {
 		if summary[name] != want {
@@ -208,7 +226,8 @@ mutexdash_http_requests_total{code="404",handler="/lock",method="GET"} 1
 mutexdash_http_requests_total{code="404",handler="none",method="GET"} 1
 mutexdash_http_requests_total{code="405",handler="none",method="other"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mutexdash_http_requests_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"mutexdash_http_requests_total"); err != nil {
 		t.Error(err)
 	}
 	problems, err := testutil.GatherAndLint(registry)

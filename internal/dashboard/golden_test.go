@@ -25,7 +25,9 @@ func golden() []struct {
 	awhile := func(age time.Duration) func(testing.TB) *scene {
 		return func(t testing.TB) *scene {
 			s := lived(t)
-			s.fresh.Heard, s.fresh.Synced, s.fresh.Class = s.now.Add(-age), false, "no leader"
+			s.fresh.Heard = s.now.Add(-age)
+			s.fresh.Synced = false
+			s.fresh.Class = "no leader"
 			if age > time.Minute {
 				s.away = errAway
 			}
@@ -36,7 +38,8 @@ func golden() []struct {
 	shared := func(testing.TB) *scene { return pool() }
 	odd := func(testing.TB) *scene {
 		s := newScene()
-		s.add(hold{name: "gnp.\u202egpj.exe <b>", owner: `"><script>alert(1)</script>`, host: "a\x00b", purpose: "javascript:alert(1)", held: time.Hour, alert: -time.Minute, unlock: time.Hour,
+		s.add(hold{name: "gnp.\u202egpj.exe <b>", owner: `"><script>alert(1)</script>`, host: "a\x00b",
+			purpose: "javascript:alert(1)", held: time.Hour, alert: -time.Minute, unlock: time.Hour,
 			backtrace: "<b>\n" + rubyTrace})
 		return s
 	}
@@ -85,7 +88,8 @@ func golden() []struct {
 		{"status", lived, "/status"},
 		{"status-no-unlocker", func(t testing.TB) *scene {
 			s := lived(t)
-			s.unlockers, s.foreign = nil, []string{"/mutexes/.unknown/x"}
+			s.unlockers = nil
+			s.foreign = []string{"/mutexes/.unknown/x"}
 			return s
 		}, "/status"},
 		{"help", empty, "/help"},
@@ -146,7 +150,8 @@ func checkGolden(t *testing.T, name, now string) {
 	if err != nil {
 		t.Fatalf("%v (go test ./internal/dashboard -run Look -update writes it)", err)
 	}
-	a, b := strings.Split(string(want), "\n"), strings.Split(now, "\n")
+	a := strings.Split(string(want), "\n")
+	b := strings.Split(now, "\n")
 	for i := range max(len(a), len(b)) {
 		line := func(lines []string) string {
 			if i < len(lines) {

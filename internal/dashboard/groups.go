@@ -38,7 +38,8 @@ func (r *result) byOwner() []*group {
 			}
 		}
 		slices.SortFunc(r.groups, func(a, b *group) int {
-			return cmp.Or(cmp.Compare(a.look.urgency(), b.look.urgency()), cmp.Compare(b.late(), a.late()), cmp.Compare(b.Waiting, a.Waiting),
+			return cmp.Or(cmp.Compare(a.look.urgency(), b.look.urgency()), cmp.Compare(b.late(), a.late()),
+				cmp.Compare(b.Waiting, a.Waiting),
 				cmp.Compare(b.Total, a.Total), cmp.Compare(a.owner, b.owner))
 		})
 	})
@@ -64,13 +65,16 @@ const maxGroups = 200
 
 // groupViews are the sections of a list. As many rows are shown as on a page without sections.
 func (d *Dashboard) groupViews(v *listPage, c caller, l listRequest, found *result) {
-	groups, left := found.byOwner(), l.limit
+	groups := found.byOwner()
+	left := l.limit
 	v.Owners = len(groups)
 	for _, g := range groups[:min(len(groups), maxGroups)] {
-		view := groupView{Owner: clip(g.owner, maxWordShown), Look: g.look, N: g.Total, Late: g.Alerting, Gone: g.Expired, Waits: g.Waiting, Open: len(groups) == 1}
+		view := groupView{Owner: clip(g.owner, maxWordShown), Look: g.look, N: g.Total, Late: g.Alerting,
+			Gone: g.Expired, Waits: g.Waiting, Open: len(groups) == 1}
 		if g.owner != "" {
 			view.URL = l.link(d.urls, func(l *listRequest) {
-				l.query.text, l.group = l.query.with(exactly("owner", g.owner)), false
+				l.query.text = l.query.with(exactly("owner", g.owner))
+				l.group = false
 			})
 		}
 		rows := g.rows[:min(len(g.rows), left)]

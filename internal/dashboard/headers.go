@@ -11,19 +11,21 @@ import (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; object-src 'none'; frame-ancestors %s; require-trusted-types-for 'script'; trusted-types mutexdash"
 
-// headers puts the security headers on every answer, errors included. They are set, not added: what a web server in front of
-// the handler (exporter-toolkit's headers) has set to the same names is replaced.
+// headers puts the security headers on every answer, errors included. They are set, not added: what a web server in
+// front of the handler (exporter-toolkit's headers) has set to the same names is replaced.
 func (d *Dashboard) headers(next http.Handler) http.Handler {
 	ancestors := "'none'"
 	if len(d.config.FrameAncestors) > 0 {
 		ancestors = strings.Join(d.config.FrameAncestors, " ")
 	}
-	framed, alone := fmt.Sprintf(policy, ancestors), fmt.Sprintf(policy, "'none'")
+	framed := fmt.Sprintf(policy, ancestors)
+	alone := fmt.Sprintf(policy, "'none'")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", framed)
 		h.Set("X-Content-Type-Options", "nosniff")
-		if len(d.config.FrameAncestors) == 0 || r.URL.Path == d.route+"unlock" { // which asks whether, and nobody else may answer
+		// which asks whether, and nobody else may answer
+		if len(d.config.FrameAncestors) == 0 || r.URL.Path == d.route+"unlock" {
 			h.Set("Content-Security-Policy", alone)
 			h.Set("X-Frame-Options", "DENY")
 		}
@@ -40,8 +42,8 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 	})
 }
 
-// crossOrigin refuses requests of other sites: all that would change something, and all others but those that show a person a page.
-// Browsers say where a request comes from; what comes from elsewhere does not say it.
+// crossOrigin refuses requests of other sites: all that would change something, and all others but those that show a
+// person a page. Browsers say where a request comes from; what comes from elsewhere does not say it.
 func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(d.refuseOrigin))
@@ -62,8 +64,8 @@ func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 	}, nil
 }
 
-// mayRead reports whether a reading request comes from ourselves or from no site, or leads a person here. Another site could not read
-// the answer to anything else, but would have us work for it.
+// mayRead reports whether a reading request comes from ourselves or from no site, or leads a person here. Another site
+// could not read the answer to anything else, but would have us work for it.
 func (d *Dashboard) mayRead(h http.Header) bool {
 	switch h.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
@@ -84,7 +86,8 @@ func (d *Dashboard) mayRead(h http.Header) bool {
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	c := callerOf(r)
 	if logged, leftOut := d.refusals.take(c.name, d.config.Now()); logged {
-		leftOutOf(d.config.Log.Warn(), leftOut).Str("path", plain(clip(r.URL.Path, maxLogged))).Str("origin", plain(clip(r.Header.Get("Origin"), maxLogged))).
+		leftOutOf(d.config.Log.Warn(), leftOut).Str("path", plain(clip(r.URL.Path, maxLogged))).Str("origin",
+			plain(clip(r.Header.Get("Origin"), maxLogged))).
 			Str("actor", c.name).Str("client", c.client).Msg("a request from another site was refused")
 	}
 	if !reading(r) && strings.HasSuffix(r.URL.Path, "unlock") {
@@ -104,7 +107,8 @@ func (d *Dashboard) recovery(next http.Handler) http.Handler {
 			if cause == http.ErrAbortHandler {
 				panic(cause)
 			}
-			d.config.Log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("path", r.URL.Path).Msg("request panicked")
+			d.config.Log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("path",
+				r.URL.Path).Msg("request panicked")
 			d.fail(w, r, errInternal)
 		}()
 		next.ServeHTTP(w, r)

@@ -8,11 +8,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// beating puts a lock into the scene whose heartbeat puts off a deadline of a minute every 20 seconds, last at the given age.
+// beating puts a lock into the scene whose heartbeat puts off a deadline of a minute every 20 seconds, last at the
+// given age.
 func beating(s *scene, name string, age time.Duration) {
 	at := func(ago time.Duration) string { return metadata.FormatTime(s.now.Add(-ago)) }
 	s.put(name,
-		metadata.Field{Name: "uuid", Value: uuid(name), Version: 1}, metadata.Field{Name: "owner", Value: "search", Version: 1},
+		metadata.Field{Name: "uuid", Value: uuid(name), Version: 1}, metadata.Field{Name: "owner", Value: "search",
+			Version: 1},
 		metadata.Field{Name: "locked_at", Value: at(age + 10*time.Minute), Version: 1},
 		metadata.Field{Name: "alive", Value: metadata.FormatAlive(s.now.Add(-age), ""), Version: 30},
 		metadata.Field{Name: "alert_at", Value: at(age - time.Minute), Version: 31},
@@ -33,7 +35,8 @@ func TestAHealthyHeartbeatIsNotUrgent(t *testing.T) {
 	wantWords(t, ok(t, d, "/lock?name=search/reindex"),
 		"Held by search for 10m. Extended every 20s, last 3s ago. If it stays silent, alert and auto-unlock in 0:57 under a minute.",
 		"alert if silent 2026-11-21 03:13:38 UTC", "auto-unlock in 0:57 under a minute 2026-11-21 03:13:38 UTC")
-	wantWords(t, ok(t, d, "/lock?name=just/taken"), "Held by o for 1s. Unless it is extended, alert and auto-unlock in 0:59 under a minute.")
+	wantWords(t, ok(t, d, "/lock?name=just/taken"),
+		"Held by o for 1s. Unless it is extended, alert and auto-unlock in 0:59 under a minute.")
 	for _, l := range first(fetch[[]lock](t, d, "/api/v1/locks")) {
 		if l["expiring"] != false || l["state"] != "held" {
 			t.Errorf("the API says of %s: %s, expiring %v", l["name"], l["state"], l["expiring"])
@@ -44,11 +47,14 @@ func TestAHealthyHeartbeatIsNotUrgent(t *testing.T) {
 func TestAHeartbeatThatFellSilentIsExpiringBelowWhatAlerts(t *testing.T) {
 	s := newScene()
 	beating(s, "search/reindex", 50*time.Second)
-	s.add(hold{name: "orders/settle", owner: "orders", held: 40 * time.Minute, alert: -27 * time.Minute, unlock: 30 * time.Second})
+	s.add(hold{name: "orders/settle", owner: "orders", held: 40 * time.Minute, alert: -27 * time.Minute,
+		unlock: 30 * time.Second})
 	d := s.dashboard(t)
 	page := ok(t, d, "/")
-	wantWords(t, page, "expiring search/reindex search unknown 10m if silent 0:10", "alerting orders/settle orders unknown 40m 27m ago 0:30")
-	if text := words(page); strings.Index(text, "alerting orders/settle") > strings.Index(text, "expiring search/reindex") {
+	wantWords(t, page, "expiring search/reindex search unknown 10m if silent 0:10",
+		"alerting orders/settle orders unknown 40m 27m ago 0:30")
+	if text := words(page); strings.Index(text, "alerting orders/settle") > strings.Index(text,
+		"expiring search/reindex") {
 		t.Error("a lock that is expiring stands above one that alerts")
 	}
 	if found := names(t, d, "/api/v1/locks?q=state:expiring"); len(found) != 1 || found[0] != "search/reindex" {

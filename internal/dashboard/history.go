@@ -22,7 +22,8 @@ type historyPage struct {
 	searched
 }
 
-// pastChip narrows a history to holds that ended in one way, or that had alerted. Their number is that of the search without the chip.
+// pastChip narrows a history to holds that ended in one way, or that had alerted. Their number is that of the search
+// without the chip.
 type pastChip struct {
 	Word, Icon, URL string
 	N               int
@@ -33,14 +34,17 @@ type pastChip struct {
 func (d *Dashboard) pastChips(q *query, all []metadata.Ending) []pastChip {
 	var chips []pastChip
 	for _, c := range []struct{ word, icon, term string }{
-		{"all", "calm", ""}, {"released", "released", "ended:released"}, {"auto-unlocked", "stale", "ended:auto-unlocked"},
+		{"all", "calm", ""}, {"released", "released", "ended:released"},
+		{"auto-unlocked", "stale", "ended:auto-unlocked"},
 		{"force-unlocked", "bad", "ended:force-unlocked"}, {"had alerted", "alerting", "ended:alerted"},
 	} {
-		chip := pastChip{Word: c.word, Icon: c.icon, On: slices.ContainsFunc(q.terms, func(t term) bool { return t.text == c.term })}
+		chip := pastChip{Word: c.word, Icon: c.icon,
+			On: slices.ContainsFunc(q.terms, func(t term) bool { return t.text == c.term })}
 		text := q.with(c.term)
 		switch {
 		case c.term == "":
-			text = parseQuery(q.dropping("ended:released", "ended:auto-unlocked", "ended:force-unlocked", "ended:alerted")).text
+			text = parseQuery(q.dropping("ended:released", "ended:auto-unlocked", "ended:force-unlocked",
+				"ended:alerted")).text
 		case chip.On:
 			text = q.dropping(c.term)
 		}
@@ -81,8 +85,10 @@ type pastView struct {
 func (d *Dashboard) pastView(e *metadata.Ending, at lens) pastView {
 	r := metadata.Record{UUID: e.UUID, Token: e.Token}
 	v := pastView{Word: endedWord(e.Ended), Name: clip(e.Lock, maxNameShown), URL: d.urls.Lock(e.Lock, r.HistoryID()),
-		Owner: clip(e.Owner, maxWordShown), Host: hostPID(clip(e.Hostname, maxWordShown), e.PID), Purpose: clip(e.Purpose, maxLineShown),
-		Began: at.since(e.LockedAt.Time), Ended: at.since(e.EndedAt.Time), By: clip(e.By, maxLineShown), Why: clip(e.Why, maxLineShown),
+		Owner: clip(e.Owner, maxWordShown), Host: hostPID(clip(e.Hostname, maxWordShown), e.PID),
+		Purpose: clip(e.Purpose, maxLineShown),
+		Began:   at.since(e.LockedAt.Time), Ended: at.since(e.EndedAt.Time), By: clip(e.By, maxLineShown),
+		Why:     clip(e.Why, maxLineShown),
 		Alerted: hadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = short(e.EndedAt.Sub(e.LockedAt.Time))
@@ -102,7 +108,8 @@ func (l lens) since(t time.Time) *moment {
 	}
 	m.Kind, m.Text = "alert", m.Text+" ago"
 	if left := t.Sub(l.now); left > 0 {
-		m.Text, m.Spoken = "in "+countdown(left), spoken(left)
+		m.Text = "in " + countdown(left)
+		m.Spoken = spoken(left)
 	}
 	return m
 }
@@ -113,9 +120,12 @@ func (d *Dashboard) history(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	all, err := d.endings(r.Context(), "")
-	v := historyPage{page: d.page(callerOf(r), "history"), Total: len(all), Chips: d.pastChips(p.query, all), searched: d.searches("history", p.query)}
+	v := historyPage{page: d.page(callerOf(r), "history"), Total: len(all), Chips: d.pastChips(p.query, all),
+		searched: d.searches("history", p.query)}
 	v.page = v.searching(v.page)
-	v.Here, v.Follows, v.JSON = "history", true, d.urls.To("api/v1/history", "q", p.query.text)
+	v.Here = "history"
+	v.Follows = true
+	v.JSON = d.urls.To("api/v1/history", "q", p.query.text)
 	if err != nil {
 		v.Unread = d.config.Explain(err)
 	}
@@ -188,7 +198,8 @@ func (d *Dashboard) pastOf(r *http.Request, name string, at lens) lockPast {
 	}
 	if p.N = len(held); p.N >= minTypical {
 		slices.Sort(held)
-		p.Typical, p.Longest = short(held[p.N/2]), short(held[min(p.N-1, p.N*95/100)])
+		p.Typical = short(held[p.N/2])
+		p.Longest = short(held[min(p.N-1, p.N*95/100)])
 	}
 	return p
 }

@@ -64,7 +64,8 @@ func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
 	}
 	j := historyJSON{Holds: make([]pastJSON, len(list)), Gaps: []gapJSON{}}
 	for i, e := range list {
-		h := pastJSON{Name: e.Lock, NameB64: nameB64(e.Lock), Hold: known(e.UUID), Token: known(number64(e.Token)), Owner: known(e.Owner), Hostname: known(e.Hostname), PID: known(e.PID),
+		h := pastJSON{Name: e.Lock, NameB64: nameB64(e.Lock), Hold: known(e.UUID), Token: known(number64(e.Token)),
+			Owner: known(e.Owner), Hostname: known(e.Hostname), PID: known(e.PID),
 			Purpose: known(e.Purpose), How: e.Ended, By: known(e.By), Why: known(e.Why)}
 		h.LockedAt, h.LockedIn = instants(e.LockedAt.Time, now)
 		h.AlertAt, h.AlertIn = instants(e.AlertAt.Time, now)
@@ -80,22 +81,26 @@ func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
 	j.Since, _ = instants(since, now)
 	m := d.meta(now)
 	total := len(all)
-	m.Total, m.Matched, m.Next = &total, &matched, known(next.String())
+	m.Total = &total
+	m.Matched = &matched
+	m.Next = known(next.String())
 	return jsonAnswer(j, m, "")
 }
 
 // sound refuses a query with a term that was left out: programs are told.
 func (p pastRequest) sound() error {
 	for _, wrong := range p.query.problems {
-		return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: plain(wrong.Term) + ": " + plain(wrong.Text) + "."}
+		return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query",
+			Detail: plain(wrong.Term) + ": " + plain(wrong.Text) + "."}
 	}
 	return nil
 }
 
 // unread says that etcd could not be asked.
 func (d *Dashboard) unread(err error) error {
-	return &problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer", Detail: "etcd could not be asked: " + d.config.Explain(err) + ".",
-		Retry: pastEvery}
+	return &problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
+		Detail: "etcd could not be asked: " + d.config.Explain(err) + ".",
+		Retry:  pastEvery}
 }
 
 // nameB64 is the name for those to whom it can not be told as text; empty for a name that is UTF-8.
@@ -110,7 +115,10 @@ func nameB64(name string) string {
 func (d *Dashboard) actions(ctx context.Context) ([]metadata.Action, error) {
 	all, err := d.past.actions.get(ctx, d.config.Now(), d.config.Audit)
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b metadata.Action) int { return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.Token, a.Token)) })
+	slices.SortStableFunc(all, func(a, b metadata.Action) int {
+		return cmp.Or(b.At.Compare(a.At.Time),
+			cmp.Compare(b.Token, a.Token))
+	})
 	return all, err
 }
 
@@ -147,19 +155,25 @@ func (d *Dashboard) auditAPI(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, d.unread(err)
 	}
-	now, list := d.config.Now(), []actionJSON{}
+	now := d.config.Now()
+	list := []actionJSON{}
 	found, matched, next, err := d.foundActions(r.Context(), p, all)
 	if err != nil {
 		return answer{}, err
 	}
 	for _, a := range found {
-		j := actionJSON{ID: a.ID, Actor: a.Actor, Source: a.Source, Client: known(a.Client), UserAgent: known(a.UserAgent), Action: a.Action, Name: a.Lock, NameB64: nameB64(a.Lock), Hold: known(a.UUID),
-			Token: known(number64(a.Token)), Revision: strconv.FormatInt(a.Revision, 10), Holder: a.Holder, Reason: a.Reason, Ticket: known(a.Ticket), Result: a.Result}
+		j := actionJSON{ID: a.ID, Actor: a.Actor, Source: a.Source, Client: known(a.Client),
+			UserAgent: known(a.UserAgent), Action: a.Action, Name: a.Lock, NameB64: nameB64(a.Lock),
+			Hold:  known(a.UUID),
+			Token: known(number64(a.Token)), Revision: strconv.FormatInt(a.Revision, 10), Holder: a.Holder,
+			Reason: a.Reason, Ticket: known(a.Ticket), Result: a.Result}
 		j.At, j.AtIn = instants(a.At.Time, now)
 		list = append(list, j)
 	}
 	m := d.meta(now)
 	total := len(all)
-	m.Total, m.Matched, m.Next = &total, &matched, known(next.String())
+	m.Total = &total
+	m.Matched = &matched
+	m.Next = known(next.String())
 	return jsonAnswer(list, m, "")
 }

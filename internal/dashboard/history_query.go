@@ -33,7 +33,8 @@ func (c pastCursor) String() string {
 
 // behind tells whether a record comes after the cursor.
 func (c pastCursor) behind(at time.Time, token int64) bool {
-	a, b := at.UnixMilli(), c.at.UnixMilli()
+	a := at.UnixMilli()
+	b := c.at.UnixMilli()
 	return c.at.IsZero() || a < b || a == b && token < c.token
 }
 
@@ -82,9 +83,10 @@ func (p pastRequest) during(at time.Time) bool {
 	return (p.from.IsZero() || !at.Before(p.from)) && (p.to.IsZero() || at.Before(p.to))
 }
 
-// found are the endings that the request asks for: one page of them, how many there are, and the cursor of the next page. The error says
-// that the search was stopped.
-func (d *Dashboard) found(ctx context.Context, p pastRequest, all []metadata.Ending) (list []metadata.Ending, matched int, next pastCursor, err error) {
+// found are the endings that the request asks for: one page of them, how many there are, and the cursor of the next
+// page. The error says that the search was stopped.
+func (d *Dashboard) found(ctx context.Context, p pastRequest,
+	all []metadata.Ending) (list []metadata.Ending, matched int, next pastCursor, err error) {
 	ctx, cancel := searching(ctx)
 	defer cancel()
 	if err := stopped(ctx); err != nil { // the reader left while etcd was asked
@@ -113,13 +115,14 @@ func (d *Dashboard) found(ctx context.Context, p pastRequest, all []metadata.End
 	return list, matched, next, nil
 }
 
-// matchesPast tells whether the query finds a hold that is over. Ages and states are those at its end, so that state:alerting
-// finds what had alerted.
+// matchesPast tells whether the query finds a hold that is over. Ages and states are those at its end, so that
+// state:alerting finds what had alerted.
 func (d *Dashboard) matchesPast(q *query, e *metadata.Ending) bool {
 	if len(q.terms) == 0 {
 		return true
 	}
-	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID, Purpose: e.Purpose, Attributes: e.Attributes,
+	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID,
+		Purpose: e.Purpose, Attributes: e.Attributes,
 		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
 	row := newRow(&r, d.config.Policy, staleness.Moment{Wall: e.EndedAt.Time}, line{}, nil)
 	row.past = e

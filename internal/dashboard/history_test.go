@@ -18,13 +18,15 @@ import (
 // withAudit lets everybody who comes through the proxy see everything, and names whoever comes.
 func withAudit(c *dashboard.Config) {
 	c.Access = dashboard.Access{Source: dashboard.SourceBasic, KnownUser: func(string) bool { return true },
-		Permissions: &dashboard.Permissions{Everyone: []dashboard.Permission{dashboard.View, dashboard.Backtrace, dashboard.Audit}}}
+		Permissions: &dashboard.Permissions{Everyone: []dashboard.Permission{dashboard.View, dashboard.Backtrace,
+			dashboard.Audit}}}
 }
 
 // over puts a hold that is over into the scene: it began and ended so long ago.
 func (s *scene) over(lock, how, by, why string, began, ended time.Duration) metadata.Ending {
 	s.revision++
-	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision, Owner: "billing", Hostname: "billing-1", PID: 3, Purpose: "nightly invoices",
+	r := metadata.Record{Name: lock, UUID: uuid(fmt.Sprint(lock, s.revision)), Token: s.revision, Owner: "billing",
+		Hostname: "billing-1", PID: 3, Purpose: "nightly invoices",
 		LockedAt: s.now.Add(-began), AlertAt: s.now.Add(-began + 10*time.Minute), AutoUnlockAt: s.now.Add(-ended)}
 	e := metadata.NewEnding(&r, how, by, why, s.now.Add(-ended))
 	if how != metadata.EndedReleased {
@@ -39,8 +41,11 @@ func lived(t testing.TB) *scene {
 	s := busy()
 	s.over(stuck, metadata.EndedForced, "ann@example.org", "the pod is dead, node lost", 3*time.Hour, 2*time.Hour)
 	s.over("catalog/sync/eu", metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", 9*time.Hour, 8*time.Hour)
-	s.actions = []metadata.Action{{ID: "a1", At: metadata.Time{Time: s.now.Add(-2 * time.Hour)}, Actor: "ann@example.org", Source: "header", Client: "198.51.100.7", UserAgent: "curl/8.5.0", Action: "force-unlock",
-		Lock: stuck, UUID: uuid("x"), Token: 7, Revision: 9, Holder: "billing on billing-1:3 for 1h", Reason: "the pod is dead, node lost", Ticket: "OPS-12", Result: "success"}}
+	s.actions = []metadata.Action{{ID: "a1", At: metadata.Time{Time: s.now.Add(-2 * time.Hour)},
+		Actor: "ann@example.org", Source: "header", Client: "198.51.100.7", UserAgent: "curl/8.5.0",
+		Action: "force-unlock",
+		Lock:   stuck, UUID: uuid("x"), Token: 7, Revision: 9, Holder: "billing on billing-1:3 for 1h",
+		Reason: "the pod is dead, node lost", Ticket: "OPS-12", Result: "success"}}
 	return s
 }
 
@@ -51,18 +56,21 @@ func TestHistoryTellsHowHoldsEnded(t *testing.T) {
 	ok(t, d, "/history") // the dashboard watches from here on
 	s.now = s.now.Add(time.Minute)
 	s.fresh.Heard = s.now
-	d.Ended(&metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token, Owner: "drm", LockedAt: released.LockedAt.Time}, nil)
+	d.Ended(&metadata.Record{Name: released.Lock, UUID: released.UUID, Token: released.Token, Owner: "drm",
+		LockedAt: released.LockedAt.Time}, nil)
 	forced := s.endings[firstKey(s, metadata.EndedForced)]
 	d.Ended(&metadata.Record{Name: forced.Lock, UUID: forced.UUID, Token: forced.Token}, nil) // etcd knows better
 
 	page := ok(t, d, "/history")
-	wantWords(t, page, "released", "drm/rotate-keys", "force-unlocked had alerted "+stuck, "by ann@example.org: the pod is dead, node lost", "auto-unlocked", "by eu-1: its deadline passed",
+	wantWords(t, page, "released", "drm/rotate-keys", "force-unlocked had alerted "+stuck,
+		"by ann@example.org: the pod is dead, node lost", "auto-unlocked", "by eu-1: its deadline passed",
 		"it began 1m ago", "3 holds")
 	if n := strings.Count(page, "</svg>released"); n != 1 {
 		t.Errorf("%d holds were released, one of them was forced: %s", n, words(page))
 	}
 	for query, want := range map[string][]string{
-		"owner:drm": {"drm/rotate-keys"}, "name:billing/*": {stuck}, "held:>90m": nil, "state:expired": {stuck, "catalog/sync/eu"}, "node": nil, "-owner:drm -catalog": {stuck},
+		"owner:drm": {"drm/rotate-keys"}, "name:billing/*": {stuck}, "held:>90m": nil,
+		"state:expired": {stuck, "catalog/sync/eu"}, "node": nil, "-owner:drm -catalog": {stuck},
 	} {
 		data, meta := fetch[lock](t, d, "/api/v1/history?q="+url.QueryEscape(query))
 		var got []string
@@ -89,7 +97,8 @@ func firstKey(s *scene, how string) string {
 func TestHistoryOfOneLockTellsWhatIsUsual(t *testing.T) {
 	s := busy()
 	for i := range 20 {
-		s.over(stuck, metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Duration(i+2)*time.Hour, time.Duration(i+1)*time.Hour-time.Duration(i)*time.Minute)
+		s.over(stuck, metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Duration(i+2)*time.Hour,
+			time.Duration(i+1)*time.Hour-time.Duration(i)*time.Minute)
 	}
 	s.over("other", metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", 50*time.Hour, time.Hour)
 	page := ok(t, s.dashboard(t), "/lock?name="+stuck)
@@ -111,8 +120,10 @@ func TestHistoryIsHonestAboutGaps(t *testing.T) {
 	d := s.dashboard(t)
 	ok(t, d, "/history")
 	s.now = s.now.Add(4 * time.Minute)
-	s.fresh.Heard, s.relists = s.now, 1 // the watch broke after 3:12:39, and a list was read anew
-	wantWords(t, ok(t, d, "/history"), "Not watching from 2026-11-21 03:12:39 UTC to 03:16:41: a hold that began and ended in this time is missing.")
+	s.fresh.Heard = s.now
+	s.relists = 1 // the watch broke after 3:12:39, and a list was read anew
+	wantWords(t, ok(t, d, "/history"),
+		"Not watching from 2026-11-21 03:12:39 UTC to 03:16:41: a hold that began and ended in this time is missing.")
 	data, _ := fetch[lock](t, d, "/api/v1/history")
 	if gaps := data["gaps"].([]any); len(gaps) != 1 || gaps[0].(lock)["from"] != "2026-11-21T03:12:39.000Z" {
 		t.Errorf("the gaps are %v", gaps)
@@ -122,7 +133,9 @@ func TestHistoryIsHonestAboutGaps(t *testing.T) {
 func TestHistoryComesInPagesWithoutLossOrDouble(t *testing.T) {
 	s := busy()
 	for i := range 57 {
-		s.over(fmt.Sprint("lock-", i), metadata.EndedAutoUnlocked, "eu-1", "", time.Hour, time.Duration(i/4)*time.Minute) // four at a time
+		// four at a time
+		s.over(fmt.Sprint("lock-", i), metadata.EndedAutoUnlocked, "eu-1", "", time.Hour,
+			time.Duration(i/4)*time.Minute)
 	}
 	d := s.dashboard(t)
 	seen := map[string]int{}
@@ -145,7 +158,8 @@ func TestHistoryComesInPagesWithoutLossOrDouble(t *testing.T) {
 			t.Errorf("%s was seen %d times", name, n)
 		}
 	}
-	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "from=yesterday", "to=1", "after=%2e", "after=zz", "q=nonsense:1"} {
+	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "from=yesterday", "to=1", "after=%2e", "after=zz",
+		"q=nonsense:1"} {
 		if w := get(d, "/api/v1/history?"+bad); w.Code != http.StatusBadRequest {
 			t.Errorf("%s is answered with %d", bad, w.Code)
 		}
@@ -159,9 +173,11 @@ func TestHistoryComesInPagesWithoutLossOrDouble(t *testing.T) {
 func TestAuditShowsWhoDidWhat(t *testing.T) {
 	s := lived(t)
 	d := s.dashboard(t, withAudit)
-	wantWords(t, ok(t, d, "/audit"), "2h ago 2026-11-21 01:12:41 UTC ann@example.org header, 198.51.100.7 curl/8.5.0 "+stuck, "billing on billing-1:3 for 1h", "the pod is dead, node lost OPS-12")
+	wantWords(t, ok(t, d, "/audit"), "2h ago 2026-11-21 01:12:41 UTC ann@example.org header, 198.51.100.7 curl/8.5.0 "+
+		stuck, "billing on billing-1:3 for 1h", "the pod is dead, node lost OPS-12")
 	wantWords(t, ok(t, d, "/audit?q=bob"), "No action matches. 1 hidden by this search.")
-	if page := ok(t, d, "/api/v1/audit?q=owner:ann"); !strings.Contains(page, `"actor":"ann@example.org"`) || !strings.Contains(page, `"matched":1`) {
+	if page := ok(t, d, "/api/v1/audit?q=owner:ann"); !strings.Contains(page, `"actor":"ann@example.org"`) ||
+		!strings.Contains(page, `"matched":1`) {
 		t.Errorf("the API says %s", page)
 	}
 	if page := ok(t, d, "/help"); !strings.Contains(page, `href="/audit"`) {
@@ -191,13 +207,15 @@ func TestWaitingShowsTheLongestWaitFirst(t *testing.T) {
 	}
 	wantWords(t, ok(t, s.dashboard(t), "/waiting?q=owner:drm"), "1 waiter, the longest for 40m.")
 	wantWords(t, ok(t, newScene().dashboard(t), "/waiting"), "Nobody waits.")
-	wantWords(t, ok(t, s.dashboard(t, func(c *dashboard.Config) { c.Queues = nil }), "/waiting"), "Waiters are not recorded.")
+	wantWords(t, ok(t, s.dashboard(t, func(c *dashboard.Config) { c.Queues = nil }), "/waiting"),
+		"Waiters are not recorded.")
 }
 
 func TestProcessesThatWaitForEachOtherAreFound(t *testing.T) {
 	s := newScene()
 	for _, name := range []string{"a", "b", "c", "d"} {
-		s.add(hold{name: "lock-" + name, owner: name, host: name + "-0", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+		s.add(hold{name: "lock-" + name, owner: name, host: name + "-0", held: time.Minute, alert: time.Hour,
+			unlock: 2 * time.Hour})
 	}
 	for lock, owner := range map[string]string{"lock-b": "a", "lock-c": "b", "lock-a": "c", "lock-d": "a"} {
 		s.wait(lock, owner, time.Second)
@@ -220,7 +238,8 @@ func TestOwnersAreSummedUpTheWorstFirst(t *testing.T) {
 	s := busy()
 	s.add(hold{name: "orphan", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
 	page := ok(t, s.dashboard(t), "/owners")
-	wantWords(t, page, "4 owners hold locks.", "billing alerting 1 1 0 0 2 9m 22m", "catalog alerting 1 1 0 0 0 – 48m", "drm held 2 0 0 0 0 – 3h 10m")
+	wantWords(t, page, "4 owners hold locks.", "billing alerting 1 1 0 0 2 9m 22m", "catalog alerting 1 1 0 0 0 – 48m",
+		"drm held 2 0 0 0 0 – 3h 10m")
 	if !strings.Contains(page, `href="/?q=owner:=billing"`) {
 		t.Error("an owner does not lead to its locks")
 	}
@@ -229,7 +248,8 @@ func TestOwnersAreSummedUpTheWorstFirst(t *testing.T) {
 
 func TestCSVIsHarmlessForSpreadsheets(t *testing.T) {
 	s := infested()
-	s.add(hold{name: "=HYPERLINK(\"http://evil\")", owner: "+1", host: "@sum", purpose: "-2", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+	s.add(hold{name: "=HYPERLINK(\"http://evil\")", owner: "+1", host: "@sum", purpose: "-2", held: time.Minute,
+		alert: time.Hour, unlock: 2 * time.Hour})
 	w := get(s.dashboard(t), "/locks.csv")
 	rows, err := csv.NewReader(w.Body).ReadAll()
 	if err != nil || len(rows) != len(s.locks)+1 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/csv") {
@@ -243,7 +263,8 @@ func TestCSVIsHarmlessForSpreadsheets(t *testing.T) {
 		}
 	}
 	plain := get(busy().dashboard(t), "/locks.csv?q=owner:drm&sort=name").Body.String()
-	if want := `"drm/rotate-keys","held","drm","drm-9","17","",`; strings.Count(plain, "\n") != 3 || !strings.Contains(plain, want) {
+	if want := `"drm/rotate-keys","held","drm","drm-9","17","",`; strings.Count(plain, "\n") != 3 ||
+		!strings.Contains(plain, want) {
 		t.Errorf("the CSV is %s, want %s", plain, want)
 	}
 }
@@ -251,18 +272,22 @@ func TestCSVIsHarmlessForSpreadsheets(t *testing.T) {
 func TestACellIsNoFormulaWhereverAProgramCutsTheLine(t *testing.T) {
 	formulas := []string{"=1+1", "+1", "-1", "@SUM(1)", "＝1+1", "＋1", "－1", "＠SUM(1)", "﹦1"}
 	for _, formula := range formulas {
-		for _, text := range []string{formula, "h;" + formula, "h; " + formula, `h;"` + formula, `h"; "` + formula, "a;b;" + formula} {
+		for _, text := range []string{formula, "h;" + formula, "h; " + formula, `h;"` + formula, `h"; "` + formula,
+			"a;b;" + formula} {
 			s := newScene()
-			s.add(hold{name: "n", owner: text, host: text, purpose: text, held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+			s.add(hold{name: "n", owner: text, host: text, purpose: text, held: time.Minute, alert: time.Hour,
+				unlock: 2 * time.Hour})
 			table := get(s.dashboard(t), "/locks.csv").Body.String()
 			for line := range strings.Lines(table) {
-				if quoted := strings.Split(strings.TrimSuffix(line, "\n"), `","`); len(quoted) != 13 || !strings.HasPrefix(line, `"`) || !strings.HasSuffix(line, "\"\n") {
+				if quoted := strings.Split(strings.TrimSuffix(line, "\n"), `","`); len(quoted) != 13 ||
+					!strings.HasPrefix(line, `"`) || !strings.HasSuffix(line, "\"\n") {
 					t.Fatalf("not every field is quoted: %s", line)
 				}
 			}
 			for _, separator := range []string{",", ";", "\t"} {
 				for _, cell := range strings.Split(strings.ReplaceAll(table, "\n", separator), separator) {
-					if cell = strings.Trim(cell, ` "`); strings.HasPrefix(cell, formula[:len("=")]) && cell != "" && strings.ContainsAny(cell[:1], "=+-@") || strings.HasPrefix(cell, formula) {
+					if cell = strings.Trim(cell, ` "`); strings.HasPrefix(cell, formula[:len("=")]) && cell != "" &&
+						strings.ContainsAny(cell[:1], "=+-@") || strings.HasPrefix(cell, formula) {
 						t.Errorf("%q, cut at %q: a cell begins with %s", text, separator, cell)
 					}
 				}
@@ -294,7 +319,8 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 func BenchmarkLockPageWithALongPast(b *testing.B) {
 	s := busy()
 	for i := range 2000 {
-		s.over(fmt.Sprint("lock-", i%500), metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Hour, time.Duration(i)*time.Second)
+		s.over(fmt.Sprint("lock-", i%500), metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", time.Hour,
+			time.Duration(i)*time.Second)
 	}
 	d := s.dashboard(b)
 	for i := range 10_000 {
@@ -307,7 +333,8 @@ func BenchmarkLockPageWithALongPast(b *testing.B) {
 
 func TestEveryPageSaysWhenItIsOld(t *testing.T) {
 	s := lived(t)
-	s.fresh.Heard, s.fresh.Class = s.now.Add(-4*time.Minute), "no leader"
+	s.fresh.Heard = s.now.Add(-4 * time.Minute)
+	s.fresh.Class = "no leader"
 	d := s.dashboard(t, withAudit)
 	for _, path := range []string{"/", "/lock?name=" + stuck, "/waiting", "/owners", "/history", "/audit", "/status"} {
 		page := ok(t, d, path)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// hosts are the names under which we are reached, in lower case. A browser that was told that the name of another site leads to our address
-// says that name, and would let that site read what we answer.
+// hosts are the names under which we are reached, in lower case. A browser that was told that the name of another site
+// leads to our address says that name, and would let that site read what we answer.
 type hosts map[string]bool
 
 func newHosts(origin string, more []string) (hosts, error) {
@@ -29,7 +29,8 @@ func newHosts(origin string, more []string) (hosts, error) {
 
 func normalHost(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
-// ours reports whether a request for this Host is for us. An address is: nobody can make a name of it. So is none, which no browser sends.
+// ours reports whether a request for this Host is for us. An address is: nobody can make a name of it. So is none,
+// which no browser sends.
 func (h hosts) ours(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -48,13 +49,16 @@ func (d *Dashboard) misdirected(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		p := &problem{Status: http.StatusMisdirectedRequest, Code: "wrong_host", Title: "Not the name of this dashboard",
+		p := &problem{Status: http.StatusMisdirectedRequest, Code: "wrong_host",
+			Title: "Not the name of this dashboard",
 			Detail: fmt.Sprintf("The request names the host %s, which is not known here. If people reach the dashboard by that name, start it with "+
-				"--web.external-url=https://NAME/, or with --web.allowed-hosts=NAME for one more name.", plain(clip(r.Host, maxLogged)))}
+				"--web.external-url=https://NAME/, or with --web.allowed-hosts=NAME for one more name.",
+				plain(clip(r.Host, maxLogged)))}
 		if d.wantsJSON(r) {
 			d.fail(w, r, p)
 			return
 		}
-		d.send(w, r, answer{Status: p.Status, Type: "text/plain; charset=utf-8", Body: []byte(p.Title + "\n" + p.Detail + "\n")})
+		d.send(w, r, answer{Status: p.Status, Type: "text/plain; charset=utf-8",
+			Body: []byte(p.Title + "\n" + p.Detail + "\n")})
 	})
 }

@@ -19,10 +19,14 @@ import (
 // hostile is what people and programs have written into names and values.
 func hostile() []string {
 	return []string{
-		`"><script>alert(1)</script>`, `'><img src=x onerror=alert(1)>`, "javascript:alert(1)", "</title><svg onload=alert(1)>", "{{.}}{{template \"x\"}}",
-		"```", "a\x00b", "\x1b[31mred\x1b[2J", "line\nbreak\r\n\ttab", "gnp.\u202egpj.exe", "\u2066isolate\u2069", "zero\u200bwidth\ufeff", "\u061c\u200e\u200f",
-		"\xff\xfe\xfd", "cut \xe2\x82", "\u2028\u2029", " lead and trail ", "\u00a0\u3000", "z\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301algo", "\U000e0041tag",
-		strings.Repeat("long/", 2000), "..", ".", "/", "//", "a/../b", "%2e%2e%2f", "%", "?q=1&name=x#y", "&amp;&lt;", `back\slash`, "-rf", "--", "$(id)`id`", "=1+1",
+		`"><script>alert(1)</script>`, `'><img src=x onerror=alert(1)>`, "javascript:alert(1)",
+		"</title><svg onload=alert(1)>", "{{.}}{{template \"x\"}}",
+		"```", "a\x00b", "\x1b[31mred\x1b[2J", "line\nbreak\r\n\ttab", "gnp.\u202egpj.exe", "\u2066isolate\u2069",
+		"zero\u200bwidth\ufeff", "\u061c\u200e\u200f",
+		"\xff\xfe\xfd", "cut \xe2\x82", "\u2028\u2029", " lead and trail ", "\u00a0\u3000",
+		"z\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301algo", "\U000e0041tag",
+		strings.Repeat("long/", 2000), "..", ".", "/", "//", "a/../b", "%2e%2e%2f", "%", "?q=1&name=x#y", "&amp;&lt;",
+		`back\slash`, "-rf", "--", "$(id)`id`", "=1+1",
 		"😀👩‍👩‍👧", "ключ", "\ue000private", "\u0085next", "\u200b",
 	}
 }
@@ -32,16 +36,21 @@ func infested() *scene {
 	s := newScene()
 	for i, text := range hostile() {
 		unlock := []time.Duration{time.Hour, time.Minute, -time.Hour}[i%3]
-		s.add(hold{name: text, owner: text, host: text, purpose: text, held: time.Hour, alert: -time.Minute, unlock: unlock, alive: text,
+		s.add(hold{name: text, owner: text, host: text, purpose: text, held: time.Hour, alert: -time.Minute,
+			unlock: unlock, alive: text,
 			backtrace: text + "\n" + `File "` + text + `", line 3`, attributes: map[string]string{"attribute": text}})
 		s.wait(text, text, time.Minute)
-		s.add(hold{name: "x" + text + "#1", owner: text, host: text, held: time.Hour, alert: time.Hour, unlock: time.Hour,
+		s.add(hold{name: "x" + text + "#1", owner: text, host: text, held: time.Hour, alert: time.Hour,
+			unlock:     time.Hour,
 			attributes: map[string]string{"kind": "semaphore", "permits": text, "limit": text}})
 		s.wait("x"+text, text, time.Minute)
 	}
-	s.put("values", metadata.Field{Name: "uuid", Value: hostile()[0]}, metadata.Field{Name: "alert_at", Value: "\x00soon"}, metadata.Field{Name: "auto_unlock_at", Value: ""},
-		metadata.Field{Name: "metadata", Value: "{\"owner\":3,\"<b>\":\"\u202e\"}"}, metadata.Field{Name: "pid", Value: "-1"},
-		metadata.Field{Name: "purpose", Value: strings.Repeat("\x00", 1<<20)}, metadata.Field{Name: "alive", Value: "NaN \x1b"})
+	s.put("values", metadata.Field{Name: "uuid", Value: hostile()[0]},
+		metadata.Field{Name: "alert_at", Value: "\x00soon"}, metadata.Field{Name: "auto_unlock_at", Value: ""},
+		metadata.Field{Name: "metadata", Value: "{\"owner\":3,\"<b>\":\"\u202e\"}"},
+		metadata.Field{Name: "pid", Value: "-1"},
+		metadata.Field{Name: "purpose", Value: strings.Repeat("\x00", 1<<20)},
+		metadata.Field{Name: "alive", Value: "NaN \x1b"})
 	s.foreign = hostile()
 	s.unlockers[0].HeldBack, s.unlockers[0].ID, s.unlockers[0].Mode = hostile(), hostile()[0], hostile()[9]
 	s.fresh.Cause = hostile()[7]
@@ -53,7 +62,9 @@ func infested() *scene {
 		record := s.documents[text].Record
 		ending := metadata.NewEnding(&record, metadata.EndedForced, text, text, s.now)
 		s.endings[fmt.Sprint(i)] = &ending
-		s.actions = append(s.actions, metadata.Action{ID: text, At: metadata.Time{Time: s.now}, Actor: text, Source: text, Client: text, UserAgent: text, Lock: text, UUID: text, Token: int64(i), Holder: text, Reason: text,
+		s.actions = append(s.actions, metadata.Action{ID: text, At: metadata.Time{Time: s.now}, Actor: text,
+			Source: text, Client: text, UserAgent: text, Lock: text, UUID: text, Token: int64(i), Holder: text,
+			Reason: text,
 			Ticket: text, Result: text})
 	}
 	return s
@@ -61,13 +72,16 @@ func infested() *scene {
 
 // pages are the addresses of everything that shows text from outside.
 func pages(s *scene) []string {
-	list := []string{"/", "/?density=full&limit=250", "/?group=owner&limit=250", "/?cols=purpose,hold,token,revision,alive,labels&limit=250", "/status", "/help", "/waiting", "/owners", "/history", "/audit"}
+	list := []string{"/", "/?density=full&limit=250", "/?group=owner&limit=250",
+		"/?cols=purpose,hold,token,revision,alive,labels&limit=250", "/status", "/help", "/waiting", "/owners",
+		"/history", "/audit"}
 	for name := range s.documents {
 		parameter := "name=" + url.QueryEscape(name)
 		if !utf8.ValidString(name) {
 			parameter = "name_b64=" + base64.RawURLEncoding.EncodeToString([]byte(name))
 		}
-		list = append(list, "/lock?"+parameter, "/lock?"+parameter+"&hold=%3Cb%3E", "/lock?name=x"+url.QueryEscape(name), "/?q="+url.QueryEscape(name))
+		list = append(list, "/lock?"+parameter, "/lock?"+parameter+"&hold=%3Cb%3E",
+			"/lock?name=x"+url.QueryEscape(name), "/?q="+url.QueryEscape(name))
 	}
 	return list
 }
@@ -128,7 +142,8 @@ func checkAttribute(t *testing.T, address string, a xml.Attr) {
 	if strings.HasPrefix(name, "on") || name == "style" || name == "srcdoc" {
 		t.Errorf("GET %.80s: there is an attribute %s", address, name)
 	}
-	if (name == "href" || name == "src" || name == "action") && !strings.HasPrefix(a.Value, "/") && !strings.HasPrefix(a.Value, "#") {
+	if (name == "href" || name == "src" || name == "action") && !strings.HasPrefix(a.Value, "/") &&
+		!strings.HasPrefix(a.Value, "#") {
 		t.Errorf("GET %.80s: there is a link to %.60s", address, a.Value)
 	}
 	if (name == "href" || name == "src" || name == "action") && strings.HasPrefix(a.Value, "//") {
@@ -139,10 +154,12 @@ func checkAttribute(t *testing.T, address string, a xml.Attr) {
 	}
 }
 
-// deceptive is the first character in the text that a reader can not see or that changes how others are seen; -1 = none.
+// deceptive is the first character in the text that a reader can not see or that changes how others are seen; -1 =
+// none.
 func deceptive(text string) rune {
 	for _, r := range text {
-		if r != '\n' && r != '\t' && r != '…' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co)) {
+		if r != '\n' && r != '\t' && r != '…' &&
+			(unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co)) {
 			return r
 		}
 	}
@@ -303,7 +320,8 @@ func FuzzLockNeverBreaks(f *testing.F) {
 			return // no key is that of a lock without a name
 		}
 		s := newScene()
-		s.add(hold{name: name, owner: value, host: value, purpose: value, held: time.Minute, alert: -time.Minute, unlock: time.Hour, backtrace: trace})
+		s.add(hold{name: name, owner: value, host: value, purpose: value, held: time.Minute, alert: -time.Minute,
+			unlock: time.Hour, backtrace: trace})
 		d := s.dashboard(t)
 		for _, link := range attributes(ok(t, d, "/"), "href") {
 			if strings.HasPrefix(link, "/lock?") {

@@ -52,11 +52,13 @@ func (l lens) age(t time.Time) *moment {
 	return &moment{At: t, Kind: "age", Text: short(l.now.Sub(t))}
 }
 
-// lasting is how long something has lasted that may be over where the picture is stale: there it is the length that was known last.
+// lasting is how long something has lasted that may be over where the picture is stale: there it is the length that was
+// known last.
 func (l lens) lasting(t time.Time) *moment {
 	m := l.age(t)
 	if m != nil && l.stale {
-		m.Kind, m.Text = "", short(l.asOf.Sub(t))
+		m.Kind = ""
+		m.Text = short(l.asOf.Sub(t))
 	}
 	return m
 }

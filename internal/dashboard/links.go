@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Link is a link that operators configure, to logs or a runbook: an https address in which {name}, {owner}, {host}, {pid}, {hold}
-// and {purpose} stand for those of the lock.
+// Link is a link that operators configure, to logs or a runbook: an https address in which {name}, {owner}, {host},
+// {pid}, {hold} and {purpose} stand for those of the lock.
 type Link struct {
 	Text     string
 	template string
@@ -32,8 +32,8 @@ func ParseLink(text string) (Link, error) {
 	return Link{name, template}, nil
 }
 
-// checkTemplate wants an https address in which nothing but these fields stands in braces, none of them in the host: data must not
-// choose where the link leads to.
+// checkTemplate wants an https address in which nothing but these fields stands in braces, none of them in the host:
+// data must not choose where the link leads to.
 func checkTemplate(template string, fields []string) error {
 	for _, field := range regexp.MustCompile(`\{[^}]*\}?|\}`).FindAllString(template, -1) {
 		if !slices.Contains(fields, strings.Trim(field, "{}")) || len(field) < 2 || field[len(field)-1] != '}' {
@@ -52,7 +52,8 @@ func checkTemplate(template string, fields []string) error {
 	return nil
 }
 
-// climbs reports whether a browser would take a part of the path for a step up, or for none. However such a part is written, it is one.
+// climbs reports whether a browser would take a part of the path for a step up, or for none. However such a part is
+// written, it is one.
 func climbs(address string) bool {
 	path, _, _ := strings.Cut(strings.TrimPrefix(address, "https://"), "#")
 	path, _, _ = strings.Cut(path, "?")
@@ -64,15 +65,16 @@ func climbs(address string) bool {
 	return false
 }
 
-// to is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query. It is empty where the
-// record would have the link climb.
+// to is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
+// It is empty where the record would have the link climb.
 func (l Link) to(r *row) string {
 	pid := ""
 	if r.PID != 0 {
 		pid = strconv.FormatInt(r.PID, 10)
 	}
 	escape := func(s string) string { return strings.ReplaceAll(url.QueryEscape(clip(s, maxLineShown)), "+", "%20") }
-	address := strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname), "{pid}", pid,
+	address := strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname),
+		"{pid}", pid,
 		"{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose)).Replace(l.template)
 	if climbs(address) {
 		return ""
@@ -86,8 +88,10 @@ func checkAncestors(list []string) error {
 		u, err := url.Parse(origin)
 		switch {
 		case origin == "'self'":
-		case err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || strings.ContainsAny(origin, " ;,'*"):
-			return fmt.Errorf("the frame ancestor %q is neither 'self' nor an origin like https://portal.example", origin)
+		case err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" || u.RawQuery != "" ||
+			u.Fragment != "" || u.User != nil || strings.ContainsAny(origin, " ;,'*"):
+			return fmt.Errorf("the frame ancestor %q is neither 'self' nor an origin like https://portal.example",
+				origin)
 		}
 	}
 	return nil

@@ -63,7 +63,8 @@ func (l listRequest) link(u urls, change func(*listRequest), cursor ...string) s
 	if l.group {
 		group = "owner"
 	}
-	return u.To("", append([]string{"q", l.query.text, "sort", sort, "limit", limit, "density", density, "cols", strings.Join(l.cols, ","), "group", group}, cursor...)...)
+	return u.To("", append([]string{"q", l.query.text, "sort", sort, "limit", limit, "density", density, "cols",
+		strings.Join(l.cols, ","), "group", group}, cursor...)...)
 }
 
 // view are the parameters of the list that are not at their default, for the way back to it.
@@ -148,12 +149,15 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 	return answer{Type: typeHTML, Body: body, ETag: etag, Header: d.heard()}, err
 }
 
-// listTag versions everything a list shows but the running of time, which the browser goes on with by itself. A page and its
-// fragment share it.
+// listTag versions everything a list shows but the running of time, which the browser goes on with by itself. A page
+// and its fragment share it.
 func (d *Dashboard) listTag(r *http.Request, s *snapshot, l listRequest, found *result) string {
-	asked := r.URL.Path + l.link(d.urls, nil, "after", l.after, "before", l.before, "fields", r.URL.Query().Get("fields"))
-	h := fnv(fnvStart, s.version, found.version, d.traces.current(), fnvText(asked), fnvText(d.config.Version+d.assets.fingerprint),
-		fnvText(string(d.config.Fresh().level(d.config.Now()))), fnvText(fmt.Sprint(callerOf(r).name, callerOf(r).rights)))
+	asked := r.URL.Path + l.link(d.urls, nil, "after", l.after, "before", l.before, "fields",
+		r.URL.Query().Get("fields"))
+	h := fnv(fnvStart, s.version, found.version, d.traces.current(), fnvText(asked),
+		fnvText(d.config.Version+d.assets.fingerprint),
+		fnvText(string(d.config.Fresh().level(d.config.Now()))),
+		fnvText(fmt.Sprint(callerOf(r).name, callerOf(r).rights)))
 	unlockers, _ := d.unlockers()
 	for _, u := range unlockers {
 		h = fnv(h, fnvText(u.ID), fnvText(u.Mode), fnvText(fmt.Sprint(u.HeldBack)))
@@ -173,7 +177,9 @@ func (d *Dashboard) listPage(c caller, s *snapshot, l listRequest, found *result
 		Clear: l.link(d.urls, func(l *listRequest) { l.query.text = "" }), Limit: l.limit, Full: l.full,
 		Cols: strings.Join(l.cols, ","), Grouped: l.group,
 	}
-	v.Here, v.Query, v.Follows = "list", boxText(l.query.text), true
+	v.Here = "list"
+	v.Query = boxText(l.query.text)
+	v.Follows = true
 	if l.order != (order{by: mostUrgent}) {
 		v.Sort = l.order.String()
 	}

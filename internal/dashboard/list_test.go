@@ -17,13 +17,15 @@ import (
 
 func TestListShowsWhatNeedsAPersonFirst(t *testing.T) {
 	s := busy()
-	s.add(hold{name: "reports/monthly", owner: "reports", held: time.Hour, alert: -time.Hour, unlock: -34 * time.Second})
+	s.add(hold{name: "reports/monthly", owner: "reports", held: time.Hour, alert: -time.Hour,
+		unlock: -34 * time.Second})
 	page := ok(t, s.dashboard(t), "/")
 	var order []string
 	for _, m := range regexp.MustCompile(`<tbody class="(\w+)"[^>]*>[\s\S]*?class="name"[^>]*>([^<]+)<`).FindAllStringSubmatch(page, -1) {
 		order = append(order, m[1]+" "+m[2])
 	}
-	want := []string{"expired reports/monthly", "malformed legacy/cron", "alerting billing/invoice-run", "alerting catalog/sync/eu",
+	want := []string{"expired reports/monthly", "malformed legacy/cron", "alerting billing/invoice-run",
+		"alerting catalog/sync/eu",
 		"held drm/rotate-keys-2", "held drm/rotate-keys"}
 	if !slices.Equal(order, want) {
 		t.Errorf("the rows are %q, want %q", order, want)
@@ -41,7 +43,8 @@ func TestListShowsARowWithItsTimesAndReasons(t *testing.T) {
 	if !strings.Contains(page, `<time datetime="2026-11-21T03:14:23.000Z" data-k="unlock"><span aria-hidden="true">1:42</span>`) {
 		t.Error("the countdown has no absolute time in UTC to go on from")
 	}
-	if !strings.Contains(page, "<title>(2!) mutexdash – prod-eu</title>") || !strings.Contains(page, `href="/icon.svg?look=alerting&amp;n=2"`) {
+	if !strings.Contains(page, "<title>(2!) mutexdash – prod-eu</title>") ||
+		!strings.Contains(page, `href="/icon.svg?look=alerting&amp;n=2"`) {
 		t.Error("title and icon of the tab do not say that two locks alert")
 	}
 }
@@ -112,9 +115,10 @@ func TestHeadersSortAndSaySo(t *testing.T) {
 		t.Error("the head of the sorted column does not turn the order round")
 	}
 	for by, want := range map[string]string{
-		"name":    "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
-		"-name":   "legacy/cron drm/rotate-keys-2 drm/rotate-keys catalog/sync/eu billing/invoice-run",
-		"host":    "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron", // drm-9 before drm-10
+		"name":  "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
+		"-name": "legacy/cron drm/rotate-keys-2 drm/rotate-keys catalog/sync/eu billing/invoice-run",
+		// drm-9 before drm-10
+		"host":    "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
 		"held":    "drm/rotate-keys-2 catalog/sync/eu billing/invoice-run drm/rotate-keys legacy/cron", // unknown last
 		"-held":   "drm/rotate-keys billing/invoice-run catalog/sync/eu drm/rotate-keys-2 legacy/cron",
 		"unlock":  "billing/invoice-run catalog/sync/eu drm/rotate-keys legacy/cron drm/rotate-keys-2",
@@ -205,11 +209,13 @@ func TestQueryThatCanNotBeReadIsToldAndTheRestStillFinds(t *testing.T) {
 func TestAPISaysWhatItCanNotRead(t *testing.T) {
 	d := busy().dashboard(t)
 	for parameter, why := range map[string]string{
-		"sort=colour": "there are urgency", "limit=0": "a number from 1 to 1000", "limit=1001": "a number from 1 to 1000", "after=x": "belongs to another list",
+		"sort=colour": "there are urgency", "limit=0": "a number from 1 to 1000",
+		"limit=1001": "a number from 1 to 1000", "after=x": "belongs to another list",
 		"fields=name,colour": "there are name, name_b64, state",
 	} {
 		w := get(d, "/api/v1/locks?"+parameter)
-		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `"code":"bad_query"`) || !strings.Contains(w.Body.String(), why) {
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `"code":"bad_query"`) ||
+			!strings.Contains(w.Body.String(), why) {
 			t.Errorf("%s is answered with %d %s", parameter, w.Code, w.Body)
 		}
 	}
@@ -241,12 +247,14 @@ func TestLinkOfAnOwnerOrHostLeadsToItsLocksAlone(t *testing.T) {
 	s := newScene()
 	for _, owner := range []string{"api", "api-gateway", "api,web", "an api", `an "api" 2"`} {
 		for _, lock := range []string{"/a", "/b"} {
-			s.add(hold{name: owner + lock, owner: owner, host: owner, held: time.Minute, alert: -time.Minute, unlock: time.Hour})
+			s.add(hold{name: owner + lock, owner: owner, host: owner, held: time.Minute, alert: -time.Minute,
+				unlock: time.Hour})
 		}
 	}
 	d := s.dashboard(t)
 	for _, page := range []string{"/", "/?group=owner", "/owners"} {
-		links := slices.DeleteFunc(attributes(ok(t, d, page), "href"), func(link string) bool { return !strings.Contains(link, ":=") })
+		links := slices.DeleteFunc(attributes(ok(t, d, page), "href"),
+			func(link string) bool { return !strings.Contains(link, ":=") })
 		if slices.Sort(links); len(slices.Compact(slices.Clone(links))) < 4 {
 			t.Errorf("%s has only the links %q", page, links)
 		}
@@ -259,13 +267,15 @@ func TestLinkOfAnOwnerOrHostLeadsToItsLocksAlone(t *testing.T) {
 func TestPagesShowEveryLockOnceEvenWhileLocksComeAndGo(t *testing.T) {
 	s := newScene()
 	for i := range 230 {
-		s.add(hold{name: fmt.Sprintf("lock-%03d", i), held: time.Minute, alert: time.Hour, unlock: time.Duration(2+i%3) * time.Hour})
+		s.add(hold{name: fmt.Sprintf("lock-%03d", i), held: time.Minute, alert: time.Hour,
+			unlock: time.Duration(2+i%3) * time.Hour})
 	}
 	all := s.locks
 	for _, by := range []string{"urgency", "-urgency", "name", "-unlock", "owner"} {
 		s.locks = all
 		d := s.dashboard(t)
-		seen, gone := map[string]int{}, map[string]bool{}
+		seen := map[string]int{}
+		gone := map[string]bool{}
 		for address := "/?limit=50&sort=" + by; address != ""; {
 			page := ok(t, d, address)
 			for _, m := range regexp.MustCompile(`class="name" href="[^"]*">([^<]*)<`).FindAllStringSubmatch(page, -1) {
@@ -355,7 +365,8 @@ func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
 			case 0:
 				s.locks = slices.Delete(s.locks, i, i+1)
 			case 1:
-				changed.AutoUnlockAt, changed.Revision = s.now.Add(time.Duration(random.IntN(9000))*time.Second), s.revision
+				changed.AutoUnlockAt = s.now.Add(time.Duration(random.IntN(9000)) * time.Second)
+				changed.Revision = s.revision
 				s.locks[i] = &changed
 			default:
 				changed.Name, changed.Revision = changed.Name+"+", s.revision
@@ -368,7 +379,8 @@ func TestSortingIsTheSameHoweverThePictureCameAbout(t *testing.T) {
 			if got, want := names(t, grown, address), names(t, fresh, address); !slices.Equal(got, want) {
 				t.Fatalf("round %d, by %s: the lists differ", round, by)
 			}
-			if got, want := get(grown, address).Header().Get("ETag"), get(fresh, address).Header().Get("ETag"); got != want {
+			if got, want := get(grown, address).Header().Get("ETag"), get(fresh,
+				address).Header().Get("ETag"); got != want {
 				t.Fatalf("round %d, by %s: the versions differ: two replicas would not agree", round, by)
 			}
 		}
@@ -379,12 +391,14 @@ func TestListHasTheColumnsThatAreAskedFor(t *testing.T) {
 	d := busy().dashboard(t)
 	page := ok(t, d, "/?cols=labels,token,nonsense,purpose")
 	wantWords(t, page, "Waiting Purpose Token Labels", "12m 0 full sync 918275 team=core full sync")
-	for _, link := range []string{"/?cols=purpose,labels", "/?cols=purpose,token,alive,labels", "/?sort=name&cols=purpose,token,labels"} {
+	for _, link := range []string{"/?cols=purpose,labels", "/?cols=purpose,token,alive,labels",
+		"/?sort=name&cols=purpose,token,labels"} {
 		if !slices.Contains(attributes(page, "href"), link) {
 			t.Errorf("there is no link to %s", link)
 		}
 	}
-	if !strings.Contains(page, `<td colspan="10">`) || !strings.Contains(page, `name="cols" value="purpose,token,labels"`) {
+	if !strings.Contains(page, `<td colspan="10">`) ||
+		!strings.Contains(page, `name="cols" value="purpose,token,labels"`) {
 		t.Error("second lines do not span all columns, or a new search loses them")
 	}
 	wantWords(t, ok(t, d, "/?cols=hold,alive,revision"), uuid("billing/invoice-run")+" 918274 1m")
@@ -392,7 +406,8 @@ func TestListHasTheColumnsThatAreAskedFor(t *testing.T) {
 
 func TestListInSectionsByOwnerShowsTheWorstFirstAndHidesWhatIsWell(t *testing.T) {
 	s := busy()
-	s.add(hold{name: "reports/monthly", owner: "reports", held: time.Hour, alert: -time.Hour, unlock: -34 * time.Second})
+	s.add(hold{name: "reports/monthly", owner: "reports", held: time.Hour, alert: -time.Hour,
+		unlock: -34 * time.Second})
 	d := s.dashboard(t)
 	page := ok(t, d, "/?group=owner")
 	var sections []string
@@ -402,10 +417,13 @@ func TestListInSectionsByOwnerShowsTheWorstFirstAndHidesWhatIsWell(t *testing.T)
 	if want := []string{"reports", "", "billing", "catalog", "drm"}; !slices.Equal(sections, want) {
 		t.Errorf("the sections are %q, want %q", sections, want)
 	}
-	wantWords(t, page, "expired reports 1 lock", "malformed unknown owner 1 lock", "alerting billing 1 lock, 1 alerting, 2 waiting", "held drm 2 locks", "drm/rotate-keys-2", "5 owners", "one list")
+	wantWords(t, page, "expired reports 1 lock", "malformed unknown owner 1 lock",
+		"alerting billing 1 lock, 1 alerting, 2 waiting", "held drm 2 locks", "drm/rotate-keys-2", "5 owners",
+		"one list")
 	wantWords(t, ok(t, d, "/?group=owner&q=drm"), "2 of 6 locks", "1 owner")
 	wantWords(t, ok(t, d, "/?group=owner&q=nothing"), "No lock matches")
-	if w := get(d, "/?group=owner", "If-None-Match", get(d, "/?group=owner").Header().Get("ETag")); w.Code != http.StatusNotModified {
+	if w := get(d, "/?group=owner", "If-None-Match",
+		get(d, "/?group=owner").Header().Get("ETag")); w.Code != http.StatusNotModified {
 		t.Errorf("the same sections are sent again: %d", w.Code)
 	}
 

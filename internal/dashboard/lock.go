@@ -70,13 +70,16 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 		return d.endedPage(c, v)
 	}
 	row, at := v.row, d.lens().of(v)
-	p := lockPage{page: d.page(c, row.Name), Name: row.Name, Look: row.look, Purpose: row.Purpose, Problems: row.Problems}
+	p := lockPage{page: d.page(c, row.Name), Name: row.Name, Look: row.look, Purpose: row.Purpose,
+		Problems: row.Problems}
 	p.Follows = true
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(row.Name), d.urls.Back(v.view)
 	p.Icon = icon{Look: row.look}
-	p.Unread, p.Recorded = v.unread, d.config.Waiters != nil
+	p.Unread = v.unread
+	p.Recorded = d.config.Waiters != nil
 	p.Sentence = holderSentence(row, at, v.document.Fields)
-	p.Share, p.Whole = row.share.words(), d.whole(row)
+	p.Share = row.share.words()
+	p.Whole = d.whole(row)
 	if v.asked != "" {
 		p.Current = d.urls.Lock(row.Name, row.UUID)
 	}
@@ -84,11 +87,13 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 		p.Progress = row.Alive.Progress
 	}
 	p.Timeline = newTimeline(row, at)
-	p.Facts, p.Times = facts(row, v), times(row, at)
+	p.Facts = facts(row, v)
+	p.Times = times(row, at)
 	if row.Malformed() {
 		p.Fate = d.fate(row)
 	}
-	p.Clock, p.Skew = clockWords(row.verdict.ClockOff), skewSentence(row, p.now)
+	p.Clock = clockWords(row.verdict.ClockOff)
+	p.Skew = skewSentence(row, p.now)
 	switch {
 	case d.noBacktraces(c, row.Owner) != "":
 		p.Hidden = d.noBacktraces(c, row.Owner)
@@ -101,7 +106,8 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 		p.RawTrace = d.urls.Backtrace(row.Name, row.UUID)
 	}
 	p.Waiters = d.waiterViews(v.waiters, p.lens)
-	p.Commands, p.Links = d.commands(row), d.links(row)
+	p.Commands = d.commands(row)
+	p.Links = d.links(row)
 	p.Unlock = "mutexctl force-unlock " + shell(row.Name)
 	switch {
 	case row.Misplaced:
@@ -114,7 +120,8 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	case p.stale || v.unread != "" && !v.silent:
 		p.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
 	default:
-		p.Force, p.Framed = d.urls.Unlock(row.Name, row.UUID, v.view), len(d.config.FrameAncestors) > 0
+		p.Force = d.urls.Unlock(row.Name, row.UUID, v.view)
+		p.Framed = len(d.config.FrameAncestors) > 0
 	}
 	p.Fields = d.fieldViews(c, v.document)
 	return p
@@ -125,9 +132,11 @@ func skewSentence(r *row, now time.Time) string {
 	ahead := r.LockedAt.Sub(now)
 	switch off := r.verdict.ClockOff; {
 	case off < 0:
-		return "clock skew -" + short(-off) + ": the holder's clock is behind this dashboard's. The auto-unlock is shown by the clock here, which is later than the record says"
+		return "clock skew -" + short(-off) +
+			": the holder's clock is behind this dashboard's. The auto-unlock is shown by the clock here, which is later than the record says"
 	case off > 0:
-		return "clock skew +" + short(off) + ": the holder's clock is ahead of this dashboard's. The alert is shown by the clock here, which is earlier than the record says"
+		return "clock skew +" + short(off) +
+			": the holder's clock is ahead of this dashboard's. The alert is shown by the clock here, which is earlier than the record says"
 	case ahead > 5*time.Second:
 		return "clock skew +" + short(ahead) + ": the holder's clock is ahead of this dashboard's"
 	}
@@ -242,7 +251,8 @@ func (d *Dashboard) waiterViews(queue []metadata.Waiter, at lens) []waiterView {
 	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return int(min(max(a.Place-b.Place, -1), 1)) })
 	views := make([]waiterView, len(queue))
 	for i, w := range queue {
-		views[i] = waiterView{i + 1, w.Owner, hostPID(w.Hostname, w.PID), w.Purpose, at.lasting(w.Since.Time), at.alert(w.TimeoutAt.Time)}
+		views[i] = waiterView{i + 1, w.Owner, hostPID(w.Hostname, w.PID), w.Purpose, at.lasting(w.Since.Time),
+			at.alert(w.TimeoutAt.Time)}
 	}
 	return views
 }

@@ -19,15 +19,19 @@ func TestLockPageAnswersWhoWhereWhatForAndWhatNext(t *testing.T) {
 	wantWords(t, page,
 		"alerting billing/invoice-run Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in 1:42 under 2 minutes.",
 		"nightly invoices, tenant 41 last progress: 1842 of 2210",
-		"locked 22m ago 2026-11-21 02:50:41 UTC", "alert 14m ago 2026-11-21 02:58:41 UTC", "auto-unlock in 1:42 under 2 minutes 2026-11-21 03:14:23 UTC",
+		"locked 22m ago 2026-11-21 02:50:41 UTC", "alert 14m ago 2026-11-21 02:58:41 UTC",
+		"auto-unlock in 1:42 under 2 minutes 2026-11-21 03:14:23 UTC",
 		"hold "+uuid("billing/invoice-run"), "fencing token 918274",
 		"app/jobs/invoice_run.rb:118 in perform", "show 3 runtime frames",
 		"1 catalog catalog-0:1 its turn 9m in 1:00", "2 ops ops-0:1 its turn 1m",
-		"ssh billing-7f9c ps -o lstart,args -p 17", "mutexctl show billing/invoice-run", "etcdctl get --prefix /mutexes/billing%2Finvoice-run/",
-		"/mutexes/billing%2Finvoice-run/uuid 36 bytes, created at revision 918274, changed at 918274 "+uuid("billing/invoice-run"),
+		"ssh billing-7f9c ps -o lstart,args -p 17", "mutexctl show billing/invoice-run",
+		"etcdctl get --prefix /mutexes/billing%2Finvoice-run/",
+		"/mutexes/billing%2Finvoice-run/uuid 36 bytes, created at revision 918274, changed at 918274 "+
+			uuid("billing/invoice-run"),
 		"This dashboard is read-only.")
 	if strings.Count(page, "<rect") != 3 || strings.Count(page, "<line") != 5 {
-		t.Errorf("the timeline has %d stretches and %d marks", strings.Count(page, "<rect"), strings.Count(page, "<line"))
+		t.Errorf("the timeline has %d stretches and %d marks", strings.Count(page, "<rect"),
+			strings.Count(page, "<line"))
 	}
 }
 
@@ -49,7 +53,8 @@ func TestLockPageSaysWhatHappensNextInEveryState(t *testing.T) {
 		}
 		wantWords(t, ok(t, d, "/lock?name="+name), says)
 	}
-	wantWords(t, ok(t, d, "/lock?name=headless"), "It never unlocks by itself.", "The default policy alerts at 2026-11-21 04:12:41 UTC.",
+	wantWords(t, ok(t, d, "/lock?name=headless"), "It never unlocks by itself.",
+		"The default policy alerts at 2026-11-21 04:12:41 UTC.",
 		"It is never removed for a deadline that cannot be read: somebody must unlock it.")
 }
 
@@ -66,13 +71,16 @@ func TestAHolderWhoseClockIsOffHasABadge(t *testing.T) {
 	d := s.dashboard(t)
 	page := ok(t, d, "/")
 	wantWords(t, page, "alerting behind clock 6m behind", "held tomorrow clock 1d ahead", "held drm/rotate-keys drm")
-	wantWords(t, ok(t, d, "/lock?name=behind"), "clock 6m behind", "clock skew -6m: the holder's clock is behind this dashboard's.", "Auto-unlock in 5m.")
-	wantWords(t, ok(t, d, "/lock?name=tomorrow"), "clock 1d ahead", "clock skew +1d: the holder's clock is ahead of this dashboard's.")
+	wantWords(t, ok(t, d, "/lock?name=behind"), "clock 6m behind",
+		"clock skew -6m: the holder's clock is behind this dashboard's.", "Auto-unlock in 5m.")
+	wantWords(t, ok(t, d, "/lock?name=tomorrow"), "clock 1d ahead",
+		"clock skew +1d: the holder's clock is ahead of this dashboard's.")
 }
 
 func TestBacktracesOfEveryLanguageShowOwnCodeFirst(t *testing.T) {
 	for language, c := range map[string]struct{ trace, first, folded string }{
-		"Ruby": {"/usr/local/bundle/gems/etcd-1/lib/lock.rb:3:in `synchronize'\n" + rubyTrace, "app/jobs/invoice_run.rb:118 in perform", "show 3 runtime frames"},
+		"Ruby": {"/usr/local/bundle/gems/etcd-1/lib/lock.rb:3:in `synchronize'\n" + rubyTrace,
+			"app/jobs/invoice_run.rb:118 in perform", "show 3 runtime frames"},
 		"Python": {`File "/usr/lib/python3.12/contextlib.py", line 137, in __enter__
 File "/srv/app/jobs/invoice.py", line 41, in perform
 File "/srv/venv/lib/python3.12/site-packages/celery/app/trace.py", line 453, in trace_task
@@ -121,7 +129,8 @@ at node:internal/process/task_queues:95:5`, "file:///srv/app/jobs/invoice.js:31 
 
 func TestBacktracesThatAreTooLongOrUnknownAreShownInPart(t *testing.T) {
 	s := newScene()
-	s.add(hold{name: "long", held: time.Minute, alert: time.Hour, unlock: time.Hour, backtrace: strings.Repeat("x\n", 300)})
+	s.add(hold{name: "long", held: time.Minute, alert: time.Hour, unlock: time.Hour,
+		backtrace: strings.Repeat("x\n", 300)})
 	s.add(hold{name: "none", held: time.Minute, alert: time.Hour, unlock: time.Hour})
 	d := s.dashboard(t)
 	wantWords(t, ok(t, d, "/lock?name=long"), "256 frames, 600 bytes; only the first are shown.")
@@ -138,7 +147,8 @@ func TestBacktracesCanBeSwitchedOff(t *testing.T) {
 		}
 	}
 	wantWords(t, page, "Backtraces are switched off on this dashboard.")
-	for _, address := range []string{"/lock/backtrace?name=billing/invoice-run", "/api/v1/lock?name=billing/invoice-run&include=backtrace"} {
+	for _, address := range []string{"/lock/backtrace?name=billing/invoice-run",
+		"/api/v1/lock?name=billing/invoice-run&include=backtrace"} {
 		if w := get(d, address); w.Code != http.StatusForbidden {
 			t.Errorf("%s answers %d", address, w.Code)
 		}
@@ -165,31 +175,37 @@ func TestLockThatIsNotHeldIsNotFound(t *testing.T) {
 
 func TestHoldThatEndedTellsHowAndWhoHoldsTheLockNow(t *testing.T) {
 	s := busy()
-	old := metadata.NewEnding(s.locks[0], metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", s.now.Add(-40*time.Second))
-	old.UUID, old.Owner = "old", "ops"
+	old := metadata.NewEnding(s.locks[0], metadata.EndedAutoUnlocked, "eu-1", "its deadline passed",
+		s.now.Add(-40*time.Second))
+	old.UUID = "old"
+	old.Owner = "ops"
 	s.endings["old"] = &old
 	d := s.dashboard(t)
 	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=old"),
 		"auto-unlocked billing/invoice-run This hold ended 40s ago (auto-unlocked by eu-1). its deadline passed Now: Held by billing on billing-7f9c:17",
 		"owner ops", "ended 40s ago 2026-11-21 03:12:01 UTC")
 	data, _ := fetch[map[string]any](t, d, "/api/v1/lock?name=billing/invoice-run&hold=old")
-	if ended := data["ended"].(map[string]any); ended["how"] != "auto_unlocked" || ended["by"] != "eu-1" || data["hold"] != uuid("billing/invoice-run") {
+	if ended := data["ended"].(map[string]any); ended["how"] != "auto_unlocked" || ended["by"] != "eu-1" ||
+		data["hold"] != uuid("billing/invoice-run") {
 		t.Errorf("the API says %v of the old hold, and now %v", ended, data["hold"])
 	}
-	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=unknown"), "The hold that you asked for has ended", "This is the current hold.")
+	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=unknown"), "The hold that you asked for has ended",
+		"This is the current hold.")
 	delete(s.documents, "billing/invoice-run")
 	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=old"), "Nobody holds the lock now.")
 	if w := get(d, "/lock?name=billing/invoice-run&hold=unknown"); w.Code != http.StatusNotFound {
 		t.Errorf("a hold that left no trace answers %d", w.Code)
 	}
-	wantWords(t, get(d, "/lock?name=catalog/sync/eu&hold=old").Body.String(), "This is the current hold.") // another lock's ending
+	// another lock's ending
+	wantWords(t, get(d, "/lock?name=catalog/sync/eu&hold=old").Body.String(), "This is the current hold.")
 }
 
 func TestLockPageShowsTheLastKnownStateWhileEtcdIsAway(t *testing.T) {
 	s := busy()
 	s.away = errAway
 	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "Not read from etcd: timeout. What follows", "Held by billing on billing-7f9c:17 for 22m.",
+	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "Not read from etcd: timeout. What follows",
+		"Held by billing on billing-7f9c:17 for 22m.",
 		"Not read from etcd: timeout. Waiting")
 	w := get(d, "/lock?name=other")
 	if w.Code != http.StatusNotFound {
@@ -210,7 +226,8 @@ func TestDefaultPolicySetsTheTimesOfALockWithout(t *testing.T) {
 	s.put("bare", metadata.Field{Name: "uuid", Value: uuid("bare")})
 	d := s.dashboard(t, func(c *dashboard.Config) { c.Policy.DefaultAutoUnlockAfter = 2 * time.Hour })
 	wantWords(t, ok(t, d, "/lock?name=bare"), "alert in 1h 2026-11-21 04:12:41 UTC by the default policy",
-		"auto-unlock in 2h 2026-11-21 05:12:41 UTC by the default policy", "The default policy removes it at 2026-11-21 05:12:41 UTC.")
+		"auto-unlock in 2h 2026-11-21 05:12:41 UTC by the default policy",
+		"The default policy removes it at 2026-11-21 05:12:41 UTC.")
 }
 
 func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
@@ -228,7 +245,8 @@ func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
 			t.Error("the version of the list is the same")
 		}
 		s.change(func() { s.away = errAway })
-		wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "Not read from etcd: timeout. What follows", "app/jobs/invoice_run.rb:118 in perform")
+		wantWords(t, ok(t, d, "/lock?name=billing/invoice-run"), "Not read from etcd: timeout. What follows",
+			"app/jobs/invoice_run.rb:118 in perform")
 		later := func(locks []*metadata.Record) func() {
 			return func() {
 				s.locks, s.now, s.fresh.Heard = locks, s.now.Add(time.Minute), s.now.Add(time.Minute)
@@ -275,10 +293,12 @@ func TestLockPageLeadsBackToTheViewOfTheListThatLedToIt(t *testing.T) {
 		t.Fatalf("from %s the page %s leads to %q", view, lock, links)
 	}
 	unlock := strings.Replace(lock, "/lock?", "/unlock?", 1)
-	if !slices.Contains(attributes(page(lock), "href"), unlock) || !slices.Contains(attributes(page(unlock), "href"), lock) {
+	if !slices.Contains(attributes(page(lock), "href"), unlock) || !slices.Contains(attributes(page(unlock), "href"),
+		lock) {
 		t.Errorf("the page that asks loses the way back")
 	}
-	for _, from := range []string{"q=%zz", "//evil.example", "https://evil.example/?q=x", "sort=<b>&limit=-1", strings.Repeat("q", 5000)} {
+	for _, from := range []string{"q=%zz", "//evil.example", "https://evil.example/?q=x", "sort=<b>&limit=-1",
+		strings.Repeat("q", 5000)} {
 		for _, link := range attributes(page("/lock?name="+stuck+"&from="+url.QueryEscape(from)), "href") {
 			if strings.Contains(link, "evil") || strings.Contains(link, "zz") || strings.Contains(link, "<") {
 				t.Errorf("from=%.20s makes the link %s", from, link)

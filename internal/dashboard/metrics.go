@@ -22,7 +22,8 @@ type metrics struct {
 func newMetrics(notify bool) *metrics {
 	m := &metrics{
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mutexdash_notices_total", Help: "Notices of force unlocks that were to be sent to the webhook, by result.",
+			Name: "mutexdash_notices_total",
+			Help: "Notices of force unlocks that were to be sent to the webhook, by result.",
 		}, []string{"result"}),
 		forced: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mutexdash_force_unlocks_total", Help: "Force unlocks that were asked for, by result.",
@@ -68,7 +69,8 @@ func (d *Dashboard) measure(next http.Handler) http.Handler {
 		start := time.Now()
 		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		next.ServeHTTP(seen, r)
-		route, method := "none", r.Method
+		route := "none"
+		method := r.Method
 		if pattern := chi.RouteContext(r.Context()).RoutePattern(); len(pattern) >= len(d.route) {
 			route = "/" + pattern[len(d.route):]
 		}

@@ -15,7 +15,8 @@ import (
 
 func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 	var links []dashboard.Link
-	for _, text := range []string{"a=https://logs.example/team/{name}/log", "b=https://logs.example/{name}", "c=https://logs.example/x/{owner}{host}/y?q={name}", "d=https://logs.example/x/.{host}#{name}",
+	for _, text := range []string{"a=https://logs.example/team/{name}/log", "b=https://logs.example/{name}",
+		"c=https://logs.example/x/{owner}{host}/y?q={name}", "d=https://logs.example/x/.{host}#{name}",
 		"safe=https://logs.example/log?q={name}#{name}"} {
 		link, err := dashboard.ParseLink(text)
 		if err != nil {
@@ -23,7 +24,8 @@ func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 		}
 		links = append(links, link)
 	}
-	for _, c := range []struct{ name, owner, host string }{{"..", ".", "."}, {".", ".", "."}, {"..", "..", ""}, {"%2e%2e", "%2E", "."}, {"../x", "a", "b"}} {
+	for _, c := range []struct{ name, owner, host string }{{"..", ".", "."}, {".", ".", "."}, {"..", "..", ""},
+		{"%2e%2e", "%2E", "."}, {"../x", "a", "b"}} {
 		s := newScene()
 		s.add(hold{name: c.name, owner: c.owner, host: c.host, held: time.Minute, alert: time.Hour, unlock: time.Hour})
 		d := s.dashboard(t, func(config *dashboard.Config) { config.Links = links })
@@ -34,7 +36,8 @@ func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 			}
 			path, _, _ := strings.Cut(strings.TrimPrefix(href, "https://logs.example/"), "?")
 			path, _, _ = strings.Cut(path, "#")
-			for segment := range strings.SplitSeq(strings.ReplaceAll(strings.ToLower(path), "%2e", "."), "/") { // as browsers read it
+			// as browsers read it
+			for segment := range strings.SplitSeq(strings.ReplaceAll(strings.ToLower(path), "%2e", "."), "/") {
 				if segment == "." || segment == ".." {
 					t.Errorf("%q: the link %s climbs", c, href)
 				}
@@ -45,7 +48,8 @@ func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 			t.Errorf("%q: the link that names the lock in its query is gone", c)
 		}
 	}
-	for _, bad := range []string{"logs=https://a/b/../{name}", "logs=https://a/./{name}", "logs=https://a/%2e%2E/{name}"} {
+	for _, bad := range []string{"logs=https://a/b/../{name}", "logs=https://a/./{name}",
+		"logs=https://a/%2e%2E/{name}"} {
 		if _, err := dashboard.ParseLink(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -59,11 +63,13 @@ func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
 	other.Set("token", "7") // of another hold
 	for i := range 3 {
 		for range 10 {
-			if w := post(d, fmt.Sprint("u", i), unlockLink(s, stuck), other, "X-Forwarded-Groups", "on-call"); w.Code != http.StatusConflict {
+			if w := post(d, fmt.Sprint("u", i), unlockLink(s, stuck), other, "X-Forwarded-Groups",
+				"on-call"); w.Code != http.StatusConflict {
 				t.Fatalf("the answer is %d", w.Code)
 			}
 		}
-		if w := post(d, fmt.Sprint("u", i), unlockLink(s, stuck), other, "X-Forwarded-Groups", "on-call"); w.Code != http.StatusTooManyRequests {
+		if w := post(d, fmt.Sprint("u", i), unlockLink(s, stuck), other, "X-Forwarded-Groups",
+			"on-call"); w.Code != http.StatusTooManyRequests {
 			t.Errorf("the eleventh try of one person is answered with %d", w.Code)
 		}
 	}
@@ -75,14 +81,16 @@ func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
 func TestTheConfirmationIsNeverFramed(t *testing.T) {
 	s := busy()
 	d, _ := operated(t, s, func(c *dashboard.Config) { c.FrameAncestors = []string{"https://portal.example"} })
-	link, wrong := unlockLink(s, stuck), s.wanted(stuck)
+	link := unlockLink(s, stuck)
+	wrong := s.wanted(stuck)
 	wrong.Set("typed", "wrong")
 	for name, h := range map[string]http.Header{
 		"the page":                get(d, link, "X-Forwarded-User", "chief").Header(),
 		"the page, once more":     post(d, "chief", link, wrong).Header(),
 		"to somebody who may not": get(d, link, "X-Forwarded-User", "viewer").Header(),
 	} {
-		if !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("X-Frame-Options") != "DENY" {
+		if !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") ||
+			h.Get("X-Frame-Options") != "DENY" {
 			t.Errorf("%s: another page may show it in a frame: %v", name, h)
 		}
 	}
@@ -96,7 +104,8 @@ func TestTheConfirmationIsNeverFramed(t *testing.T) {
 }
 
 func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
-	for _, bad := range []string{"0.0.0.0/1,128.0.0.0/1", "0.0.0.0/0", "::/0", "::/1,8000::/1", "64.0.0.0/2", "2000::/3", "10.0.0.0/7", "::ffff:0.0.0.0/97"} {
+	for _, bad := range []string{"0.0.0.0/1,128.0.0.0/1", "0.0.0.0/0", "::/0", "::/1,8000::/1", "64.0.0.0/2",
+		"2000::/3", "10.0.0.0/7", "::ffff:0.0.0.0/97"} {
 		config := newScene().config()
 		proxies, err := dashboard.ParseProxies(strings.Split(bad, ","))
 		if err == nil {
@@ -133,7 +142,8 @@ func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
 
 func TestFlagsThatHelpAnAttackerAreForTheAuditor(t *testing.T) {
 	s := busy()
-	s.settings = []dashboard.Setting{{Name: "web.environment", Value: "prod-eu", Public: true}, {Name: "web.trusted-proxies", Value: "10.1.2.0/24"}}
+	s.settings = []dashboard.Setting{{Name: "web.environment", Value: "prod-eu", Public: true},
+		{Name: "web.trusted-proxies", Value: "10.1.2.0/24"}}
 	d := s.dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
 	for who, sees := range map[string]bool{"viewer": false, "unlocker": false, "auditor": true} {
 		page := words(get(d, "/status", "X-Forwarded-User", who).Body.String())
@@ -149,15 +159,20 @@ func TestFlagsThatHelpAnAttackerAreForTheAuditor(t *testing.T) {
 func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
 	s := busy()
 	named := s.dashboard(t, func(c *dashboard.Config) {
-		c.ExternalURL, c.Hosts = "https://locks.example:8443/", []string{"mutexdash.locks.svc", "Ops-1"}
+		c.ExternalURL = "https://locks.example:8443/"
+		c.Hosts = []string{"mutexdash.locks.svc", "Ops-1"}
 	})
 	bare := s.dashboard(t, func(c *dashboard.Config) { c.Hosts = nil })
 	for host, c := range map[string]struct{ named, bare int }{
-		"locks.example": {200, 421}, "locks.example:8443": {200, 421}, "LOCKS.example.:9": {200, 421}, "mutexdash.locks.svc": {200, 421}, "ops-1:8080": {200, 421},
-		"127.0.0.1": {200, 200}, "127.0.0.1:8080": {200, 200}, "[::1]:8080": {200, 200}, "[::1]": {200, 200}, "192.0.2.7:80": {200, 200}, "[fe80::1%25eth0]:80": {200, 200},
+		"locks.example": {200, 421}, "locks.example:8443": {200, 421}, "LOCKS.example.:9": {200, 421},
+		"mutexdash.locks.svc": {200, 421}, "ops-1:8080": {200, 421},
+		"127.0.0.1": {200, 200}, "127.0.0.1:8080": {200, 200}, "[::1]:8080": {200, 200}, "[::1]": {200, 200},
+		"192.0.2.7:80": {200, 200}, "[fe80::1%25eth0]:80": {200, 200},
 		"localhost": {200, 200}, "localhost:8080": {200, 200}, "LocalHost": {200, 200}, "": {200, 200},
-		"rebound.evil.example": {421, 421}, "rebound.evil.example:8080": {421, 421}, "locks.example.evil.example": {421, 421}, "evil-locks.example": {421, 421},
-		"127.0.0.1.evil.example": {421, 421}, "localhost.evil.example": {421, 421}, "1.2.3.4.5": {421, 421}, "0x7f000001": {421, 421}, "a@localhost": {421, 421}, "evil.example:80:80": {421, 421},
+		"rebound.evil.example": {421, 421}, "rebound.evil.example:8080": {421, 421},
+		"locks.example.evil.example": {421, 421}, "evil-locks.example": {421, 421},
+		"127.0.0.1.evil.example": {421, 421}, "localhost.evil.example": {421, 421}, "1.2.3.4.5": {421, 421},
+		"0x7f000001": {421, 421}, "a@localhost": {421, 421}, "evil.example:80:80": {421, 421},
 	} {
 		for _, path := range []string{"/", "/api/v1/locks", "/lock/backtrace?name=" + stuck, "/help", "/nothing"} {
 			for d, want := range map[*dashboard.Dashboard]int{named: c.named, bare: c.bare} {
@@ -165,7 +180,9 @@ func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
 				if refused := w.Code == http.StatusMisdirectedRequest; refused != (want == http.StatusMisdirectedRequest) {
 					t.Errorf("%q, %s: the answer is %d, want %d", host, path, w.Code, want)
 				}
-				if body := w.Body.String(); w.Code == http.StatusMisdirectedRequest && (!strings.Contains(body, "--web.external-url") || !strings.Contains(body, "--web.allowed-hosts") || strings.Contains(body, "918273")) {
+				if body := w.Body.String(); w.Code == http.StatusMisdirectedRequest &&
+					(!strings.Contains(body, "--web.external-url") || !strings.Contains(body, "--web.allowed-hosts") ||
+						strings.Contains(body, "918273")) {
 					t.Errorf("%q, %s: the answer is %s", host, path, body)
 				}
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// A force unlock can be told to somebody outside, such as the channel of the owner. It happens after the answer, and nothing depends
-// on it: what was done stands in the history and in the audit.
+// A force unlock can be told to somebody outside, such as the channel of the owner. It happens after the answer, and
+// nothing depends on it: what was done stands in the history and in the audit.
 const (
 	maxNotices    = 64 // that wait; a person does one at a time
 	noticeTimeout = 5 * time.Second
@@ -37,7 +37,8 @@ func (d *Dashboard) tell(w wish, owner string, a metadata.Action) {
 	if d.config.Notify == nil {
 		return
 	}
-	n := noticeJSON{Event: a.Action, ID: a.ID, At: iso(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder, Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket}
+	n := noticeJSON{Event: a.Action, ID: a.ID, At: iso(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder,
+		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket}
 	if d.urls.origin != "" {
 		n.URL = d.urls.origin + d.urls.Lock(w.Name, w.historyID())
 	}
@@ -83,5 +84,6 @@ func (d *Dashboard) sendNotice(ctx context.Context, body []byte) {
 		}
 	}
 	d.metrics.notices.WithLabelValues("error").Inc()
-	d.config.Log.Error().Err(err).RawJSON("notice", body).Int("tries", noticeTries).Msg("a force unlock could not be told")
+	d.config.Log.Error().Err(err).RawJSON("notice", body).Int("tries",
+		noticeTries).Msg("a force unlock could not be told")
 }

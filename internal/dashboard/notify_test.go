@@ -47,7 +47,8 @@ func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error)
 				go func() { ended <- d.Run(ctx) }()
-				if w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck)); w.Code != http.StatusSeeOther || len(*done) != 1 {
+				if w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck)); w.Code != http.StatusSeeOther ||
+					len(*done) != 1 {
 					t.Fatalf("the answer is %d %s", w.Code, w.Body)
 				}
 				time.Sleep(time.Minute)
@@ -70,7 +71,8 @@ func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
 				if err := json.Unmarshal([]byte(heard[0]), &notice); err != nil || len(heard) != 1 {
 					t.Fatal(err, heard)
 				}
-				if notice["lock"] != stuck || notice["actor"] != "chief" || notice["owner"] != "billing" || !strings.HasPrefix(notice["url"], "https://locks.example/lock?name=billing/") {
+				if notice["lock"] != stuck || notice["actor"] != "chief" || notice["owner"] != "billing" ||
+					!strings.HasPrefix(notice["url"], "https://locks.example/lock?name=billing/") {
 					t.Errorf("told was %v", notice)
 				}
 			})

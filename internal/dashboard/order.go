@@ -38,8 +38,8 @@ func (o order) String() string {
 	return o.by
 }
 
-// position is where a lock stands in an order. It outlives the lock: a page begins after a position even when the lock that
-// stood there is gone.
+// position is where a lock stands in an order. It outlives the lock: a page begins after a position even when the lock
+// that stood there is gone.
 type position struct {
 	Group int64  `json:"g,omitempty"`
 	At    int64  `json:"a,omitempty"`
@@ -66,7 +66,8 @@ func (o order) position(r *row) position {
 	case "waiters": // the longest wait first
 		p.At = instant(r.longest)
 	default:
-		p.Group, p.At = r.look.urgency(), instant(r.deadline())
+		p.Group = r.look.urgency()
+		p.At = instant(r.deadline())
 	}
 	if p.Text == "" && (o.by == "owner" || o.by == "host") || p.At == math.MaxInt64 && o.by != mostUrgent {
 		p.Group = 1
@@ -115,7 +116,8 @@ func natural(a, b string) int {
 		case i == len(a) || j == len(b):
 			return cmp.Or(cmp.Compare(len(a)-i, len(b)-j), strings.Compare(a, b))
 		case digit(a[i]) && digit(b[j]):
-			x, y := number(a[i:]), number(b[j:])
+			x := number(a[i:])
+			y := number(b[j:])
 			i, j = i+len(x), j+len(y)
 			x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
 			if c := cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y)); c != 0 {

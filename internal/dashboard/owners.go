@@ -32,13 +32,16 @@ func (d *Dashboard) owners(r *http.Request) (answer, error) {
 	q := parseQuery(r.URL.Query().Get("q"))
 	v := ownersPage{page: d.page(callerOf(r), "owners"), searched: d.searches("owners", q)}
 	v.page = v.searching(v.page)
-	v.Here, v.Follows, v.JSON = "owners", true, d.urls.To("api/v1/locks", "q", q.text, "sort", "owner")
+	v.Here = "owners"
+	v.Follows = true
+	v.JSON = d.urls.To("api/v1/locks", "q", q.text, "sort", "owner")
 	found, err := s.result(r.Context(), q, order{by: mostUrgent}, v.asOf)
 	if err != nil {
 		return answer{}, err
 	}
 	for _, g := range found.byOwner() {
-		o := ownerView{Name: clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting, Late: g.late(), Since: v.lasting(g.Oldest), Wait: v.lasting(g.Longest)}
+		o := ownerView{Name: clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting,
+			Late: g.late(), Since: v.lasting(g.Oldest), Wait: v.lasting(g.Longest)}
 		if g.owner != "" {
 			o.URL = d.urls.To("", "q", exactly("owner", g.owner))
 		}

@@ -59,10 +59,12 @@ func (d *Dashboard) lens() lens {
 
 // page fills the frame for a page with this title.
 func (d *Dashboard) page(c caller, title string) page {
-	now, fresh := d.config.Now(), d.config.Fresh()
+	now := d.config.Now()
+	fresh := d.config.Fresh()
 	level := fresh.level(now)
 	if !c.may(View) { // who may not look is not told how etcd does either
-		fresh, level = Freshness{}, never
+		fresh = Freshness{}
+		level = never
 	}
 	p := page{
 		lens:        newLens(now, fresh, level),
@@ -100,7 +102,8 @@ func (d *Dashboard) loaded() (*snapshot, error) {
 	if fresh.level(d.config.Now()) != never {
 		return d.picture.snapshot(), nil
 	}
-	return nil, &problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet", Retry: 5 * time.Second,
+	return nil, &problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
+		Retry:  5 * time.Second,
 		Detail: "The locks could not be loaded from etcd since the dashboard started: " + fresh.cause() + "."}
 }
 
@@ -182,5 +185,6 @@ func (d *Dashboard) icon(r *http.Request) (answer, error) {
 	}
 	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" font-family="system-ui,sans-serif" font-size="19" ` +
 		`font-weight="700" text-anchor="middle">` + strings.Replace(shape, "#<", n+"<", 1) + `</svg>`
-	return answer{Type: "image/svg+xml", Body: []byte(svg), Header: map[string]string{"Cache-Control": "public, max-age=86400"}}, nil
+	return answer{Type: "image/svg+xml", Body: []byte(svg),
+		Header: map[string]string{"Cache-Control": "public, max-age=86400"}}, nil
 }

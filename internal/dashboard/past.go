@@ -10,8 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// past is what is known of holds that are over. How the unlocker and operators ended them stands in etcd; that a holder released
-// its lock stands nowhere, so the dashboard remembers what it saw, as long as it lives and within bounds.
+// past is what is known of holds that are over. How the unlocker and operators ended them stands in etcd; that a holder
+// released its lock stands nowhere, so the dashboard remembers what it saw, as long as it lives and within bounds.
 type past struct {
 	mu    sync.Mutex
 	seen  []metadata.Ending // by the watch, oldest first
@@ -53,7 +53,9 @@ func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
 
 // observe notes gaps in the watch.
 func (d *Dashboard) observe() {
-	fresh, now, p := d.config.Fresh(), d.config.Now(), &d.past
+	fresh := d.config.Fresh()
+	now := d.config.Now()
+	p := &d.past
 	if fresh.Heard.IsZero() || d.config.Relists == nil {
 		return
 	}
@@ -119,8 +121,8 @@ func (k *recent[T]) forget() {
 	k.stamp = time.Time{}
 }
 
-// endings are the holds of a lock that are known to be over, newest first; "" is all locks. What stands in etcd is exact and wins
-// over what was seen.
+// endings are the holds of a lock that are known to be over, newest first; "" is all locks. What stands in etcd is
+// exact and wins over what was seen.
 func (d *Dashboard) endings(ctx context.Context, lock string) ([]metadata.Ending, error) {
 	now := d.config.Now()
 	recorded, err := await(ctx, d, func(ctx context.Context) ([]metadata.Ending, error) {
@@ -174,7 +176,8 @@ func (d *Dashboard) remembered(name, hold string) *metadata.Ending {
 	defer d.past.mu.Unlock()
 	for i := len(d.past.seen) - 1; i >= 0; i-- {
 		e := d.past.seen[i]
-		if r := (metadata.Record{UUID: e.UUID, Token: e.Token}); e.Lock == name && (e.UUID == hold || r.HistoryID() == hold) {
+		if r := (metadata.Record{UUID: e.UUID, Token: e.Token}); e.Lock == name &&
+			(e.UUID == hold || r.HistoryID() == hold) {
 			return &e
 		}
 	}

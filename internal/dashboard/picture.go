@@ -26,15 +26,17 @@ type snapshot struct {
 
 // find returns the lock with this name, or nil.
 func (s *snapshot) find(name string) *row {
-	i, ok := slices.BinarySearchFunc(s.rows, name, func(r *row, name string) int { return strings.Compare(r.Name, name) })
+	i, ok := slices.BinarySearchFunc(s.rows, name,
+		func(r *row, name string) int { return strings.Compare(r.Name, name) })
 	if !ok {
 		return nil
 	}
 	return s.rows[i]
 }
 
-// picture keeps the newest snapshot. Building one costs in proportion to the locks, so it is built when it is asked for and
-// something changed, by one request at a time, and never so often that building takes more than a share of the time.
+// picture keeps the newest snapshot. Building one costs in proportion to the locks, so it is built when it is asked for
+// and something changed, by one request at a time, and never so often that building takes more than a share of the
+// time.
 type picture struct {
 	config *Config
 	mu     sync.Mutex
@@ -71,7 +73,8 @@ func (p *picture) snapshot() *snapshot {
 	return p.last
 }
 
-// moment is now, or the last sign of life of etcd where the picture is stale: what became of the locks since then is not known.
+// moment is now, or the last sign of life of etcd where the picture is stale: what became of the locks since then is
+// not known.
 func (p *picture) moment(now time.Time) staleness.Moment {
 	at := staleness.Moment{Wall: now, Mono: p.config.Clock()}
 	if fresh := p.config.Fresh(); fresh.level(now) == stale {
@@ -103,13 +106,16 @@ func (s *snapshot) current(locks []*metadata.Record, queued uint64, at time.Time
 	return same && queued == s.queues && (s.next.IsZero() || at.Before(s.next)) && !at.Before(s.at)
 }
 
-// build makes a snapshot. Rows of the last one that did not change are taken over, and so is how they were sorted and found.
-func build(last *snapshot, locks []*metadata.Record, queues map[string][]metadata.Waiter, p staleness.Policy, at staleness.Moment) *snapshot {
+// build makes a snapshot. Rows of the last one that did not change are taken over, and so is how they were sorted and
+// found.
+func build(last *snapshot, locks []*metadata.Record, queues map[string][]metadata.Waiter, p staleness.Policy,
+	at staleness.Moment) *snapshot {
 	s := &snapshot{rows: make([]*row, len(locks)), at: at.Wall, locks: locks}
 	var old []*row
 	if last != nil && !at.Wall.Before(last.at) {
 		old = last.rows
-		s.sorted.before, s.results.before = last.sorted.finished(), last.results.finished()
+		s.sorted.before = last.sorted.finished()
+		s.results.before = last.results.finished()
 	}
 	lines := make(map[string]line, len(queues))
 	for lock, queue := range queues {
@@ -136,7 +142,8 @@ func within(old []*row, locks []*metadata.Record, from, to int) []*row {
 		if i == 0 || i == len(locks) {
 			return end
 		}
-		at, _ := slices.BinarySearchFunc(old, locks[i].Name, func(r *row, name string) int { return strings.Compare(r.Name, name) })
+		at, _ := slices.BinarySearchFunc(old, locks[i].Name,
+			func(r *row, name string) int { return strings.Compare(r.Name, name) })
 		return at
 	}
 	return old[place(from, 0):place(to, len(old))]
@@ -151,7 +158,8 @@ type built struct {
 	came, went []*row
 }
 
-func (b *built) build(old []*row, locks []*metadata.Record, lines map[string]line, p staleness.Policy, at staleness.Moment) {
+func (b *built) build(old []*row, locks []*metadata.Record, lines map[string]line, p staleness.Policy,
+	at staleness.Moment) {
 	for i, lock := range locks {
 		for len(old) > 0 && old[0].Name < lock.Name {
 			b.went, old = append(b.went, old[0]), old[1:]
@@ -193,11 +201,13 @@ func update(before *row, lock *metadata.Record, lines map[string]line, p stalene
 // counts sums up locks. Expiring ones are also counted by their state.
 type counts struct {
 	Total, Held, Alerting, Expiring, Expired, Malformed int
-	Waiting                                             int            // waiters
-	Longest                                             time.Time      // since when the longest waiter waits
-	Oldest                                              time.Time      // first locked_at
-	NextUnlock                                          *row           // alerting or expiring, and the first to be auto-unlocked
-	lines                                               map[string]int // waiters by the lock that several hold, so that they count once
+	Waiting                                             int       // waiters
+	Longest                                             time.Time // since when the longest waiter waits
+	Oldest                                              time.Time // first locked_at
+	// alerting or expiring, and the first to be auto-unlocked
+	NextUnlock *row
+	// waiters by the lock that several hold, so that they count once
+	lines map[string]int
 }
 
 func (c *counts) add(r *row) {
@@ -229,7 +239,8 @@ func (c *counts) add(r *row) {
 
 // sum adds the counts of other locks.
 func (c *counts) sum(o *counts) {
-	c.Total, c.Held, c.Alerting, c.Expiring = c.Total+o.Total, c.Held+o.Held, c.Alerting+o.Alerting, c.Expiring+o.Expiring
+	c.Total, c.Held, c.Alerting, c.Expiring = c.Total+o.Total, c.Held+o.Held, c.Alerting+o.Alerting, c.Expiring+
+		o.Expiring
 	c.Expired, c.Malformed, c.Waiting = c.Expired+o.Expired, c.Malformed+o.Malformed, c.Waiting+o.Waiting
 	for lock, waiters := range o.lines {
 		c.Waiting -= waiters // which are in o.Waiting

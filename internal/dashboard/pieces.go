@@ -18,11 +18,12 @@ func piecesOf(n int) [][2]int {
 	return pieces
 }
 
-// inPieces does something with n things on all processors and returns what came out for each piece, in order. A panic in a piece
-// is one of the caller's.
+// inPieces does something with n things on all processors and returns what came out for each piece, in order. A panic
+// in a piece is one of the caller's.
 func inPieces[T any](n int, do func(from, to int) T) []T {
 	pieces := piecesOf(n)
-	out, causes := make([]T, len(pieces)), make([]any, len(pieces))
+	out := make([]T, len(pieces))
+	causes := make([]any, len(pieces))
 	var others sync.WaitGroup
 	for i := 1; i < len(pieces); i++ {
 		others.Go(func() {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// problem is an answer that is not what was asked for. It is the only error that says something to the user; any other error
-// is logged and answered with a problem that says nothing.
+// problem is an answer that is not what was asked for. It is the only error that says something to the user; any other
+// error is logged and answered with a problem that says nothing.
 type problem struct {
 	Status   int    // of HTTP
 	Code     string // stable word for programs
@@ -73,7 +73,8 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if err != nil {
 		d.config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("error page failed")
-		a.Type, a.Body = "text/plain; charset=utf-8", []byte(p.Title+"\n")
+		a.Type = "text/plain; charset=utf-8"
+		a.Body = []byte(p.Title + "\n")
 	}
 	d.send(w, r, a)
 }

@@ -34,8 +34,8 @@ type term struct {
 // queryProblem is a term that was left out, and why.
 type queryProblem struct{ Term, Text string }
 
-// parseQuery reads a query. It never fails: what can not be read is left out and listed in problems, so that the page still
-// shows what the rest finds.
+// parseQuery reads a query. It never fails: what can not be read is left out and listed in problems, so that the page
+// still shows what the rest finds.
 func parseQuery(text string) *query {
 	q := &query{}
 	if len(text) > maxQueryBytes {

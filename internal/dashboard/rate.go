@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// How many force unlocks there may be in a minute: a person does one at a time, so more is a mistake or a script. Tries that do nothing count
-// for the person alone: nobody can use up what is there for all.
+// How many force unlocks there may be in a minute: a person does one at a time, so more is a mistake or a script. Tries
+// that do nothing count for the person alone: nobody can use up what is there for all.
 const (
 	rateEach = 10 // tries of one person
 	rateAll  = 30 // that did something, or may have
@@ -62,5 +62,6 @@ func (r *rate) take(now time.Time) (nothing func(), err error) {
 	}, nil
 }
 
-var errTooMany = &problem{Status: http.StatusTooManyRequests, Code: "too_many", Title: "Too many at once", Retry: time.Minute,
+var errTooMany = &problem{Status: http.StatusTooManyRequests, Code: "too_many", Title: "Too many at once",
+	Retry:  time.Minute,
 	Detail: "At most 10 force unlocks a minute for each person and 30 for all are allowed. Nothing was done."}

@@ -7,7 +7,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// How many refusals of one caller the log has in a minute, and how many callers are told apart. All refusals are counted by metrics.
+// How many refusals of one caller the log has in a minute, and how many callers are told apart. All refusals are
+// counted by metrics.
 const (
 	linesEach    = 10
 	quietCallers = 1000
@@ -20,7 +21,8 @@ type refusals struct {
 	lines map[string]int // by caller
 }
 
-// take reports whether a refusal of this caller is logged, and how many were left out before, in the last minute that had any.
+// take reports whether a refusal of this caller is logged, and how many were left out before, in the last minute that
+// had any.
 func (q *refusals) take(who string, now time.Time) (logged bool, leftOut int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -28,7 +30,8 @@ func (q *refusals) take(who string, now time.Time) (logged bool, leftOut int) {
 		for _, n := range q.lines {
 			leftOut += max(0, n-linesEach)
 		}
-		q.since, q.lines = now, map[string]int{}
+		q.since = now
+		q.lines = map[string]int{}
 	}
 	if _, known := q.lines[who]; !known && len(q.lines) >= quietCallers {
 		who = ""

@@ -60,8 +60,9 @@ func (d *Dashboard) handleUnlock(kind string, do action) http.HandlerFunc {
 // maxRequests is how many requests are worked on at once; they need no waiting, so more means that something is wrong.
 const maxRequests = 256
 
-// answer has a request worked on, or refuses it at once where there are too many: a queue would only make the wait longer for all. What
-// depends on the network, a body that comes and an answer that goes, is no work: it would be for any caller to say how long it takes.
+// answer has a request worked on, or refuses it at once where there are too many: a queue would only make the wait
+// longer for all. What depends on the network, a body that comes and an answer that goes, is no work: it would be for
+// any caller to say how long it takes.
 func (d *Dashboard) answer(w http.ResponseWriter, r *http.Request, do action) {
 	a, err := d.work(r, do)
 	if err != nil {
@@ -201,12 +202,14 @@ func compress(b []byte, level int) []byte {
 
 // parse reads all templates, once. Each page is a file that fills the layout.
 func parse(files fs.FS, u urls) (map[string]*template.Template, error) {
-	shared, err := template.New("").Funcs(functions(u)).ParseFS(files, "layout.html", "parts.html", "icons.html", "rows.html")
+	shared, err := template.New("").Funcs(functions(u)).ParseFS(files, "layout.html", "parts.html", "icons.html",
+		"rows.html")
 	if err != nil {
 		return nil, err
 	}
 	parsed := map[string]*template.Template{}
-	for _, name := range []string{"list", "lock", "shared", "unlock", "waiting", "owners", "history", "audit", "status", "help", "problem"} {
+	for _, name := range []string{"list", "lock", "shared", "unlock", "waiting", "owners", "history", "audit", "status",
+		"help", "problem"} {
 		t, err := shared.Clone()
 		if err == nil {
 			t, err = t.ParseFS(files, name+".html")

@@ -43,8 +43,8 @@ type entry struct {
 	err    error         // nil when it was stopped because its reader left: others may still want it
 }
 
-// result answers the query, from the cache where it can. Answers that depend on the clock are kept for a second. The error is a problem:
-// the search was stopped.
+// result answers the query, from the cache where it can. Answers that depend on the clock are kept for a second. The
+// error is a problem: the search was stopped.
 func (s *snapshot) result(ctx context.Context, q *query, o order, now time.Time) (*result, error) {
 	key := o.String() + " " + q.text
 	if q.timed {
@@ -213,7 +213,8 @@ func parseCursor(s, list string) (p position, ok bool) {
 	}
 	name, err1 := base64.RawStdEncoding.DecodeString(c.Name)
 	text, err2 := base64.RawStdEncoding.DecodeString(c.Text)
-	c.Name, c.Text = string(name), string(text)
+	c.Name = string(name)
+	c.Text = string(text)
 	return c.position, err1 == nil && err2 == nil
 }
 

@@ -36,7 +36,8 @@ func routes(assets string) []route {
 		{"force unlock, switched off", "GET", "unlock?name=billing/invoice-run", 403, "view", nil},
 		{"POST of force unlock without a body", "POST", "unlock?name=x", 403, "view", nil},
 		{"POST of force unlock, API", "POST", "api/v1/lock/force-unlock", 403, "view", nil},
-		{"force unlock from another site", "POST", "unlock?name=x", 403, "view", []string{"Sec-Fetch-Site", "cross-site"}},
+		{"force unlock from another site", "POST", "unlock?name=x", 403, "view",
+			[]string{"Sec-Fetch-Site", "cross-site"}},
 		{"waiting", "GET", "waiting", 200, "view", nil},
 		{"waiting, query", "GET", "waiting?q=owner:billing+nonsense:1", 200, "view", nil},
 		{"owners", "GET", "owners", 200, "view", nil},
@@ -86,7 +87,8 @@ func TestEveryAnswerCarriesTheSecurityHeaders(t *testing.T) {
 		checkHeaders(t, route{name: "nothing loaded", path: path}, get(unloaded.dashboard(t), "/"+path))
 		w := get(broken, "/"+path)
 		checkHeaders(t, route{name: "a bug", path: path}, w)
-		if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "goroutine") || strings.Contains(w.Body.String(), "a bug") {
+		if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "goroutine") ||
+			strings.Contains(w.Body.String(), "a bug") {
 			t.Errorf("a panic is answered with %d %s", w.Code, w.Body)
 		}
 	}
@@ -106,9 +108,12 @@ func checkHeaders(t *testing.T, r route, w *httptest.ResponseRecorder) {
 		cache = "public, max-age=86400"
 	}
 	for name, want := range map[string]string{
-		"Content-Security-Policy": csp, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
-		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "X-Robots-Tag": "noindex, nofollow",
-		"Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()", "Cache-Control": cache,
+		"Content-Security-Policy": csp, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+		"Referrer-Policy":            "no-referrer",
+		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+		"X-Robots-Tag":       "noindex, nofollow",
+		"Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
+		"Cache-Control":      cache,
 	} {
 		if got := w.Header().Values(name); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: %s is %q, want %q", r.name, name, got, want)
@@ -134,7 +139,8 @@ func checkProblem(t *testing.T, r route, w *httptest.ResponseRecorder, kind stri
 		Type, Title, Code string
 		Status            int
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || kind != "application/problem+json" || p.Status != w.Code || p.Code == "" || p.Title == "" || p.Type != "about:blank" {
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || kind != "application/problem+json" ||
+		p.Status != w.Code || p.Code == "" || p.Title == "" || p.Type != "about:blank" {
 		t.Errorf("%s: %q %s (%v)", r.name, kind, w.Body, err)
 	}
 }
@@ -169,8 +175,12 @@ func TestEveryLinkWorksBelowAnyPrefix(t *testing.T) {
 		"behind a proxy that strips it": {"https://ops.example/a/b", "/", "/a/b/", "/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := busy().dashboard(t, func(config *dashboard.Config) { config.ExternalURL, config.RoutePrefix = c.external, c.route })
-			seen, queue := map[string]bool{}, []string{c.links}
+			d := busy().dashboard(t, func(config *dashboard.Config) {
+				config.ExternalURL,
+					config.RoutePrefix = c.external, c.route
+			})
+			seen := map[string]bool{}
+			queue := []string{c.links}
 			for len(queue) > 0 && len(seen) < 120 {
 				link := queue[0]
 				queue = queue[1:]
@@ -245,7 +255,8 @@ func TestConfigurationThatCanNotWorkIsRefused(t *testing.T) {
 
 func TestPagesAreAccessibleInStructure(t *testing.T) {
 	d := lived(t).dashboard(t, withAudit)
-	for _, path := range []string{"/", "/lock?name=billing/invoice-run", "/status", "/help", "/nothing", "/waiting", "/owners", "/history", "/audit", "/waiting?q=x:1"} {
+	for _, path := range []string{"/", "/lock?name=billing/invoice-run", "/status", "/help", "/nothing", "/waiting",
+		"/owners", "/history", "/audit", "/waiting?q=x:1"} {
 		page := get(d, path).Body.String()
 		count := map[string]int{}
 		ids := map[string]bool{}
@@ -276,7 +287,8 @@ func TestPagesAreAccessibleInStructure(t *testing.T) {
 		}
 	}
 	page := ok(t, d, "/")
-	for _, part := range []string{`<caption`, `<th scope="col"`, `<th scope="row"`, `class="skip" href="#main"`, `aria-live="polite"`, `<label class="vh" for="q">`} {
+	for _, part := range []string{`<caption`, `<th scope="col"`, `<th scope="row"`, `class="skip" href="#main"`,
+		`aria-live="polite"`, `<label class="vh" for="q">`} {
 		if !strings.Contains(page, part) {
 			t.Errorf("the list has no %s", part)
 		}

@@ -34,7 +34,8 @@ func (l look) urgency() int64 {
 	return 4
 }
 
-// row is one lock in the picture: the model of which the list, the lock page and the JSON API show parts. It is immutable.
+// row is one lock in the picture: the model of which the list, the lock page and the JSON API show parts. It is
+// immutable.
 type row struct {
 	*metadata.Record
 	verdict staleness.Verdict
@@ -96,7 +97,8 @@ func (r *row) deadline() time.Time {
 
 // searchText is what words are searched in. Most changes leave it alone: a holder that extends moves only deadlines.
 func searchText(r *metadata.Record, before *row) string {
-	if before != nil && before.Name == r.Name && before.Owner == r.Owner && before.Hostname == r.Hostname && before.Purpose == r.Purpose {
+	if before != nil && before.Name == r.Name && before.Owner == r.Owner && before.Hostname == r.Hostname &&
+		before.Purpose == r.Purpose {
 		return before.text
 	}
 	return strings.ToLower(strings.Join([]string{r.Name, r.Owner, r.Hostname, r.Purpose}, "\n"))

@@ -42,7 +42,8 @@ type rowView struct {
 func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 	v := rowView{
 		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: clip(r.Name, maxNameShown),
-		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID), Held: at.lasting(r.LockedAt), Alert: at.alertOf(r),
+		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID),
+		Held: at.lasting(r.LockedAt), Alert: at.alertOf(r),
 		Unlock: at.unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.lasting(r.longest),
 		Share: r.share.words(), Clock: clockWords(r.verdict.ClockOff), Extra: extras(r, at, l.cols),
 	}
@@ -53,7 +54,8 @@ func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 	if v.Odd = !plainASCII(v.Name); !v.Odd {
 		v.Head, v.Tail = middle(v.Name)
 		if i := strings.LastIndexByte(v.Name, '#'); r.share != nil && i > 12 { // there is less room
-			v.Head, v.Tail = v.Name[:i], v.Name[i:]
+			v.Head = v.Name[:i]
+			v.Tail = v.Name[i:]
 		}
 	}
 	if r.Owner != "" {

@@ -85,8 +85,10 @@ func (s *scene) config() dashboard.Config {
 		Relists: func() uint64 { return s.relists },
 		Explain: func(err error) string { return err.Error() },
 		Now:     read(s, func() time.Time { return s.now }),
-		Policy:  staleness.DefaultPolicy(), Log: zerolog.New(zerolog.SyncWriter(&s.log)), Layout: layout, Version: "v1", Environment: "prod-eu",
-		Endpoints: []string{"etcd-0:2379"}, Settings: s.settings, Hosts: []string{"example.com"}, // as httptest calls itself
+		Policy:  staleness.DefaultPolicy(), Log: zerolog.New(zerolog.SyncWriter(&s.log)), Layout: layout, Version: "v1",
+		Environment: "prod-eu",
+		// as httptest calls itself
+		Endpoints: []string{"etcd-0:2379"}, Settings: s.settings, Hosts: []string{"example.com"},
 	}
 }
 
@@ -185,22 +187,33 @@ func (s *scene) wait(lock, owner string, since time.Duration) {
 // waiter is the next in the queue of the lock.
 func (s *scene) waiter(lock, owner, host string, pid int64) metadata.Waiter {
 	w := metadata.Waiter{Lock: lock, ID: owner, Place: int64(len(s.queues[lock]) + 1)}
-	w.Owner, w.Hostname, w.PID, w.Purpose = owner, host, pid, "its turn"
-	w.Since, w.TimeoutAt = metadata.Time{Time: s.now}, metadata.Time{Time: s.now.Add(time.Minute)}
+	w.Owner = owner
+	w.Hostname = host
+	w.PID = pid
+	w.Purpose = "its turn"
+	w.Since = metadata.Time{Time: s.now}
+	w.TimeoutAt = metadata.Time{Time: s.now.Add(time.Minute)}
 	return w
 }
 
 // busy is the night of the mock-up in the design: one lock expiring, two alerting, one malformed, some at peace.
 func busy() *scene {
 	s := newScene()
-	s.add(hold{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c", purpose: "nightly invoices, tenant 41",
-		held: 22 * time.Minute, alert: -14 * time.Minute, unlock: 102 * time.Second, alive: "1842 of 2210", backtrace: rubyTrace})
-	s.add(hold{name: "catalog/sync/eu", owner: "catalog", host: "catalog-55d", purpose: "full sync", held: 48 * time.Minute,
+	s.add(hold{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c",
+		purpose: "nightly invoices, tenant 41",
+		held:    22 * time.Minute, alert: -14 * time.Minute, unlock: 102 * time.Second, alive: "1842 of 2210",
+		backtrace: rubyTrace})
+	s.add(hold{name: "catalog/sync/eu", owner: "catalog", host: "catalog-55d", purpose: "full sync",
+		held:  48 * time.Minute,
 		alert: -3 * time.Minute, unlock: 12 * time.Minute, attributes: map[string]string{"team": "core"}})
-	s.add(hold{name: "drm/rotate-keys", owner: "drm", host: "drm-9", held: 4 * time.Minute, alert: 6 * time.Minute, unlock: 16 * time.Minute})
-	s.add(hold{name: "drm/rotate-keys-2", owner: "drm", host: "drm-10", held: 190 * time.Minute, alert: 90 * time.Second, unlock: 3 * 24 * time.Hour})
-	s.put("legacy/cron", metadata.Field{Name: "uuid", Value: uuid("legacy/cron")}, metadata.Field{Name: "hostname", Value: "old-box"},
-		metadata.Field{Name: "alert_at", Value: "soon"}, metadata.Field{Name: "auto_unlock_at", Value: metadata.FormatTime(s.now.Add(time.Hour))})
+	s.add(hold{name: "drm/rotate-keys", owner: "drm", host: "drm-9", held: 4 * time.Minute, alert: 6 * time.Minute,
+		unlock: 16 * time.Minute})
+	s.add(hold{name: "drm/rotate-keys-2", owner: "drm", host: "drm-10", held: 190 * time.Minute,
+		alert: 90 * time.Second, unlock: 3 * 24 * time.Hour})
+	s.put("legacy/cron", metadata.Field{Name: "uuid", Value: uuid("legacy/cron")},
+		metadata.Field{Name: "hostname", Value: "old-box"},
+		metadata.Field{Name: "alert_at", Value: "soon"},
+		metadata.Field{Name: "auto_unlock_at", Value: metadata.FormatTime(s.now.Add(time.Hour))})
 	s.wait("billing/invoice-run", "catalog", 9*time.Minute)
 	s.wait("billing/invoice-run", "ops", time.Minute)
 	return s
@@ -318,7 +331,9 @@ func classOf(e xml.StartElement) string {
 // walk reads HTML and calls each for every token; the error is nil for a page that is well-formed.
 func walk(page string, each func(xml.Token)) error {
 	d := xml.NewDecoder(strings.NewReader(page))
-	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	d.Strict = false
+	d.AutoClose = xml.HTMLAutoClose
+	d.Entity = xml.HTMLEntity
 	for {
 		token, err := d.Token()
 		switch {

@@ -16,18 +16,21 @@ import (
 // Limits of what a search may cost. An instruction of a regular expression takes about 5 ns for each byte of a name.
 const (
 	maxRegexpBytes        = 128
-	maxRegexpInstructions = 300                       // a UUID digit by digit takes 38
-	maxRegexpName         = 4 * metadata.MaxNameBytes // of a name, which can be longer where somebody wrote the key by hand
-	maxSearch             = 2 * time.Second
-	maxCostly             = 2 // searches with regular expressions at once; each takes all processors
-	rowsBetweenLooks      = 256
+	maxRegexpInstructions = 300 // a UUID digit by digit takes 38
+	// of a name, which can be longer where somebody wrote the key by hand
+	maxRegexpName    = 4 * metadata.MaxNameBytes
+	maxSearch        = 2 * time.Second
+	maxCostly        = 2 // searches with regular expressions at once; each takes all processors
+	rowsBetweenLooks = 256
 )
 
 // The answers to searches that were stopped.
 var (
-	errTooSlow = &problem{Status: http.StatusServiceUnavailable, Code: "too_slow", Title: "The search took too long", Retry: time.Second,
+	errTooSlow = &problem{Status: http.StatusServiceUnavailable, Code: "too_slow", Title: "The search took too long",
+		Retry:  time.Second,
 		Detail: "It was stopped after 2 s. Make the regular expression simpler, or search for a part of the name."}
-	errLeft = &problem{Status: http.StatusServiceUnavailable, Code: "left", Title: "Stopped", Detail: "The reader left before the search was done."}
+	errLeft = &problem{Status: http.StatusServiceUnavailable, Code: "left", Title: "Stopped",
+		Detail: "The reader left before the search was done."}
 )
 
 // stopped is why a search under this context was stopped; nil while it may go on.
@@ -84,6 +87,7 @@ func globbed(glob, text string) bool {
 		if !found {
 			return false
 		}
-		text, rest = after, more
+		text = after
+		rest = more
 	}
 }

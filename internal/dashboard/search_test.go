@@ -16,7 +16,8 @@ func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
 	ok(t, d, "/history")
 	for i := range 8 {
 		name := "job/" + string(rune('a'+i))
-		d.Ended(&metadata.Record{Name: name, UUID: uuid(name), Token: int64(i + 1), Owner: "jobs", LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(time.Duration(i-1) * time.Minute)}, nil)
+		d.Ended(&metadata.Record{Name: name, UUID: uuid(name), Token: int64(i + 1), Owner: "jobs",
+			LockedAt: s.now.Add(-time.Hour), AlertAt: s.now.Add(time.Duration(i-1) * time.Minute)}, nil)
 	}
 	page := ok(t, d, "/history")
 	wantWords(t, page, "10 all 8 released 1 auto-unlocked 1 force-unlocked")
@@ -25,7 +26,8 @@ func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
 		chip string
 		want int
 	}{{"auto-unlocked", 1}, {"force-unlocked", 1}, {"released", 8}, {"had alerted", 3}} {
-		link := regexp.MustCompile(`<a class="count[^"]*" href="([^"]*)"[^>]*>(?:<svg.*?</svg>)<b>(\d+)</b> ` + c.chip).FindStringSubmatch(page)
+		link := regexp.MustCompile(`<a class="count[^"]*" href="([^"]*)"[^>]*>(?:<svg.*?</svg>)<b>(\d+)</b> ` +
+			c.chip).FindStringSubmatch(page)
 		if link == nil {
 			t.Fatalf("there is no chip for %s", c.chip)
 		}
@@ -37,9 +39,11 @@ func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
 		t.Error("a chip that is on does not say so, or does not lead back")
 	}
 	wantWords(t, ok(t, d, "/history?q=job/a+ended:released"), "1 all 1 released 0 auto-unlocked", "1 hold of 10")
-	wantWords(t, ok(t, d, "/history?q=ended:stolen"), "Left out ended:stolen: no such end: released auto-unlocked force-unlocked alerted.")
+	wantWords(t, ok(t, d, "/history?q=ended:stolen"),
+		"Left out ended:stolen: no such end: released auto-unlocked force-unlocked alerted.")
 	wantWords(t, ok(t, d, "/?q=ended:released"), "No lock matches.")
-	if found, _ := fetch[map[string]any](t, d, "/api/v1/history?q=ended:force-unlocked"); len(found["holds"].([]any)) != 1 {
+	if found, _ := fetch[map[string]any](t, d,
+		"/api/v1/history?q=ended:force-unlocked"); len(found["holds"].([]any)) != 1 {
 		t.Errorf("the API finds %v", found)
 	}
 }
@@ -47,8 +51,10 @@ func TestHistoryIsNarrowedToWhatWasNotReleased(t *testing.T) {
 func TestAPageHasOneSearchBoxAndItSearchesThePage(t *testing.T) {
 	s := lived(t)
 	d, _ := operated(t, s)
-	for path, what := range map[string]string{"/": "locks", "/waiting": "waiting", "/history": "history", "/owners": "owners", "/audit": "audit", "/status": "locks", "/help": "locks", "/lock?name=" + stuck: "locks"} {
-		page := get(d, path+map[bool]string{true: "&q=ann", false: "?q=ann"}[strings.Contains(path, "?")], "X-Forwarded-User", "chief").Body.String()
+	for path, what := range map[string]string{"/": "locks", "/waiting": "waiting", "/history": "history",
+		"/owners": "owners", "/audit": "audit", "/status": "locks", "/help": "locks", "/lock?name=" + stuck: "locks"} {
+		page := get(d, path+map[bool]string{true: "&q=ann", false: "?q=ann"}[strings.Contains(path, "?")],
+			"X-Forwarded-User", "chief").Body.String()
 		if n := strings.Count(page, `role="search"`); n != 1 {
 			t.Errorf("%s has %d search boxes", path, n)
 			continue
@@ -57,10 +63,12 @@ func TestAPageHasOneSearchBoxAndItSearchesThePage(t *testing.T) {
 		if what == "locks" {
 			target = "/"
 		}
-		if !strings.Contains(page, `role="search" action="`+target+`"`) || !slices.Contains(attributes(page, "placeholder"), "search "+what+": name, owner, host, purpose") {
+		if !strings.Contains(page, `role="search" action="`+target+`"`) ||
+			!slices.Contains(attributes(page, "placeholder"), "search "+what+": name, owner, host, purpose") {
 			t.Errorf("the box of %s does not search %s", path, what)
 		}
-		if searched := strings.Contains(page, `name="q" type="search" value="ann"`); searched != (what != "locks" || path == "/") {
+		if searched := strings.Contains(page, `name="q" type="search" value="ann"`); searched != (what != "locks" ||
+			path == "/") {
 			t.Errorf("the box of %s keeps what was searched: %v", path, searched)
 		}
 	}
@@ -74,7 +82,8 @@ func TestSectionsAreClosedAndSayWhatIsInThem(t *testing.T) {
 	if strings.Contains(page, `<details class="group" open`) {
 		t.Error("a section is open that nobody opened")
 	}
-	wantWords(t, page, "expired billing 2 locks, 1 alerting, 1 expired, 2 waiting", "alerting catalog 1 lock, 1 alerting", "held drm 2 locks")
+	wantWords(t, page, "expired billing 2 locks, 1 alerting, 1 expired, 2 waiting",
+		"alerting catalog 1 lock, 1 alerting", "held drm 2 locks")
 	if !strings.Contains(ok(t, d, "/?group=owner&q=owner:=drm"), `<details class="group" open`) {
 		t.Error("the only section is closed")
 	}

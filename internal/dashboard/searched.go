@@ -1,6 +1,7 @@
 package dashboard
 
-// searched is what a page shows of its search. The box is that of the header, on every page: it searches the page, or else the list.
+// searched is what a page shows of its search. The box is that of the header, on every page: it searches the page, or
+// else the list.
 type searched struct {
 	Text     string // the query
 	Problems []queryProblem
@@ -15,6 +16,8 @@ func (d *Dashboard) searches(path string, q *query) searched {
 
 // searching is the page with its own search in the header.
 func (s searched) searching(p page) page {
-	p.Target, p.What, p.Query = s.Clear, s.what, s.Text
+	p.Target = s.Clear
+	p.What = s.what
+	p.Query = s.Text
 	return p
 }

@@ -26,8 +26,10 @@ type sharedPage struct {
 const maxSharers = 100
 
 func (d *Dashboard) shared(r *http.Request, v *lockView) (answer, error) {
-	c, u := callerOf(r), useOf(v.shares)
-	p := sharedPage{page: d.page(c, v.lock), Name: v.lock, Look: u.look, Use: u.words(), Other: u.otherLimit, Recorded: d.config.Waiters != nil, Asked: v.asked != ""}
+	c := callerOf(r)
+	u := useOf(v.shares)
+	p := sharedPage{page: d.page(c, v.lock), Name: v.lock, Look: u.look, Use: u.words(), Other: u.otherLimit,
+		Recorded: d.config.Waiters != nil, Asked: v.asked != ""}
 	p.Follows, p.Here, p.Back, p.JSON = true, "list", d.urls.Back(v.view), d.urls.LockAPI(v.lock)
 	p.Past = d.urls.To("history", "q", fieldTerm("name", v.lock+"#*"))
 	if p.Icon.Look != "stale" {

@@ -9,8 +9,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// share is how a hold is part of a lock that several can hold: "pool#2" has permits of the semaphore pool, or reads under the
-// read-write lock pool.
+// share is how a hold is part of a lock that several can hold: "pool#2" has permits of the semaphore pool, or reads
+// under the read-write lock pool.
 type share struct {
 	lock           string // of which it is a part; empty for one that keeps the whole lock to itself
 	kind           string
@@ -55,7 +55,8 @@ func (s *snapshot) shares(lock string) []*row {
 		return nil
 	}
 	place := func(name string) int {
-		i, _ := slices.BinarySearchFunc(s.rows, name, func(r *row, name string) int { return strings.Compare(r.Name, name) })
+		i, _ := slices.BinarySearchFunc(s.rows, name,
+			func(r *row, name string) int { return strings.Compare(r.Name, name) })
 		return i
 	}
 	var found []*row
@@ -114,7 +115,8 @@ func (u use) words() string {
 	case u.limit == 0:
 		return plural(u.holders, "holder", "holders")
 	}
-	text := fmt.Sprintf("%s of %s taken by %s, ", thousands(u.permits), plural(u.limit, "permit", "permits"), plural(u.holders, "holder", "holders"))
+	text := fmt.Sprintf("%s of %s taken by %s, ", thousands(u.permits), plural(u.limit, "permit", "permits"),
+		plural(u.holders, "holder", "holders"))
 	if free := u.limit - u.permits; free > 0 {
 		return text + thousands(free) + " free"
 	}

@@ -7,32 +7,40 @@ import (
 	"time"
 )
 
-// pool is a semaphore of five permits of which four are taken by three holders, a catalogue with two readers, and a writer that has
-// the ledger to itself.
+// pool is a semaphore of five permits of which four are taken by three holders, a catalogue with two readers, and a
+// writer that has the ledger to itself.
 func pool() *scene {
 	s := newScene()
 	permits := func(n string) map[string]string {
 		return map[string]string{"kind": "semaphore", "permits": n, "limit": "5"}
 	}
-	s.add(hold{name: "pool#1", owner: "media", host: "media-0", held: 9 * time.Minute, alert: -time.Minute, unlock: time.Hour, attributes: permits("1")})
-	s.add(hold{name: "pool#2", owner: "media", host: "media-1", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour, attributes: permits("1")})
-	s.add(hold{name: "pool#10", owner: "batch", host: "batch-1", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour, attributes: permits("2")})
-	s.add(hold{name: "pool#3rd floor", owner: "facility", host: "f-0", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
-	s.add(hold{name: "pool#4", owner: "other", host: "o-0", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour}) // a name proves nothing
+	s.add(hold{name: "pool#1", owner: "media", host: "media-0", held: 9 * time.Minute, alert: -time.Minute,
+		unlock: time.Hour, attributes: permits("1")})
+	s.add(hold{name: "pool#2", owner: "media", host: "media-1", held: time.Minute, alert: time.Hour,
+		unlock: 2 * time.Hour, attributes: permits("1")})
+	s.add(hold{name: "pool#10", owner: "batch", host: "batch-1", held: time.Minute, alert: time.Hour,
+		unlock: 2 * time.Hour, attributes: permits("2")})
+	s.add(hold{name: "pool#3rd floor", owner: "facility", host: "f-0", held: time.Minute, alert: time.Hour,
+		unlock: 2 * time.Hour})
+	// a name proves nothing
+	s.add(hold{name: "pool#4", owner: "other", host: "o-0", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
 	s.wait("pool", "hungry", 3*time.Minute)
 	s.wait("pool", "later", time.Minute)
 	for _, name := range []string{"catalogue#1", "catalogue#2"} {
-		s.add(hold{name: name, owner: "shop", host: "shop-" + name[10:], held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour, attributes: map[string]string{"kind": "shared"}})
+		s.add(hold{name: name, owner: "shop", host: "shop-" + name[10:], held: time.Minute, alert: time.Hour,
+			unlock: 2 * time.Hour, attributes: map[string]string{"kind": "shared"}})
 	}
 	s.wait("catalogue", "writer", 2*time.Minute)
-	s.add(hold{name: "ledger", owner: "books", host: "books-0", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour, attributes: map[string]string{"kind": "exclusive"}})
+	s.add(hold{name: "ledger", owner: "books", host: "books-0", held: time.Minute, alert: time.Hour,
+		unlock: 2 * time.Hour, attributes: map[string]string{"kind": "exclusive"}})
 	return s
 }
 
 func TestListSaysWhatEachHolderHasOfALockThatSeveralHold(t *testing.T) {
 	d := pool().dashboard(t)
 	page := ok(t, d, "/")
-	wantWords(t, page, "alerting pool#1 1 of 5 permits media media-0:17 9m 1m ago 1h 2", "pool#10 2 of 5 permits batch", "pool#4 other", "catalogue#1 reader shop", "ledger exclusive books",
+	wantWords(t, page, "alerting pool#1 1 of 5 permits media media-0:17 9m 1m ago 1h 2", "pool#10 2 of 5 permits batch",
+		"pool#4 other", "catalogue#1 reader shop", "ledger exclusive books",
 		"8 locks 7 held 1 alerting 0 expiring 0 expired 0 malformed 3 waiting (longest 3m)")
 	wantWords(t, ok(t, d, "/?q=waiters:%3E1"), "3 of 8 locks")
 	wantWords(t, ok(t, d, "/?q=pool"), "Go to lock pool")
@@ -47,12 +55,14 @@ func TestPageOfALockThatSeveralHoldNamesThemAndTheQueue(t *testing.T) {
 	d := s.dashboard(t)
 	page := ok(t, d, "/lock?name=pool")
 	wantWords(t, page, "alerting pool", "Several can hold this lock: 4 of 5 permits taken by 3 holders, 1 free.",
-		"alerting pool#1 1 of 5 permits", "held pool#2 1 of 5 permits", "held pool#10", "Waiting 2", "1 hungry hungry-0:1 its turn 3m", "2 later later-0:1")
+		"alerting pool#1 1 of 5 permits", "held pool#2 1 of 5 permits", "held pool#10", "Waiting 2",
+		"1 hungry hungry-0:1 its turn 3m", "2 later later-0:1")
 	if strings.Contains(page, "pool#3rd") || strings.Contains(page, "pool#4") {
 		t.Error("locks that only are called like holders are among them")
 	}
 	wantWords(t, ok(t, d, "/lock?name=catalogue"), "Several can hold this lock: 2 readers.", "Waiting 1", "writer")
-	wantWords(t, ok(t, d, "/lock?name=pool%2310"), "2 of 5 permits of pool: 4 of 5 permits taken by 3 holders, 1 free", "Waiting for pool 2", "hungry")
+	wantWords(t, ok(t, d, "/lock?name=pool%2310"), "2 of 5 permits of pool: 4 of 5 permits taken by 3 holders, 1 free",
+		"Waiting for pool 2", "hungry")
 	wantWords(t, ok(t, d, "/lock?name=ledger"), "exclusive")
 
 	var one struct {
@@ -84,14 +94,17 @@ func TestPageOfALockThatSeveralHoldNamesThemAndTheQueue(t *testing.T) {
 
 func TestHoldersThatCountOtherPermitsAreTold(t *testing.T) {
 	s := pool()
-	s.add(hold{name: "pool#5", owner: "new", host: "n", held: time.Minute, alert: time.Hour, unlock: time.Hour, attributes: map[string]string{"kind": "semaphore", "limit": "8"}})
-	wantWords(t, ok(t, s.dashboard(t), "/lock?name=pool"), "5 of 8 permits taken by 4 holders, 3 free", "do not agree how many permits there are: another one counts 5")
+	s.add(hold{name: "pool#5", owner: "new", host: "n", held: time.Minute, alert: time.Hour, unlock: time.Hour,
+		attributes: map[string]string{"kind": "semaphore", "limit": "8"}})
+	wantWords(t, ok(t, s.dashboard(t), "/lock?name=pool"), "5 of 8 permits taken by 4 holders, 3 free",
+		"do not agree how many permits there are: another one counts 5")
 }
 
 func TestWaitingNamesAllWhoShareTheLock(t *testing.T) {
 	d := pool().dashboard(t)
 	page := ok(t, d, "/waiting")
-	wantWords(t, page, "3 waiters, the longest for 3m", "alerting pool 4 of 5 permits taken by 3 holders, 1 free media-0:17, batch-1:17, media-1:17",
+	wantWords(t, page, "3 waiters, the longest for 3m",
+		"alerting pool 4 of 5 permits taken by 3 holders, 1 free media-0:17, batch-1:17, media-1:17",
 		"catalogue 2 readers shop-1:17, shop-2:17")
 	if strings.Contains(page, "No holder") {
 		t.Error("a lock with holders is held by nobody")
@@ -102,7 +115,8 @@ func TestWaitingNamesAllWhoShareTheLock(t *testing.T) {
 
 func TestPermitsThatOthersCanGiveBackAreNoCycle(t *testing.T) {
 	s := pool() // media-0 has a permit; its neighbour waits for one and holds what media-0 wants
-	s.add(hold{name: "wanted", owner: "hungry", host: "hungry-0", held: time.Minute, alert: time.Hour, unlock: time.Hour})
+	s.add(hold{name: "wanted", owner: "hungry", host: "hungry-0", held: time.Minute, alert: time.Hour,
+		unlock: time.Hour})
 	s.wants("hungry", "hungry-0", "pool")
 	s.wants("media", "media-0", "wanted")
 	if page := ok(t, s.dashboard(t), "/waiting"); strings.Contains(page, "for ever") {
@@ -112,17 +126,20 @@ func TestPermitsThatOthersCanGiveBackAreNoCycle(t *testing.T) {
 	s.wants("batch", "batch-1", "wanted")
 	d := s.dashboard(t)
 	for _, url := range []string{"/waiting", "/lock?name=pool", "/lock?name=pool%231", "/lock?name=wanted"} {
-		wantWords(t, ok(t, d, url), "for ever", "hungry on hungry-0:17 waits for pool, held by batch on batch-1:17 and media on media-0:17 and media on media-1:17",
+		wantWords(t, ok(t, d, url), "for ever",
+			"hungry on hungry-0:17 waits for pool, held by batch on batch-1:17 and media on media-0:17 and media on media-1:17",
 			"media on media-1:17 waits for wanted, held by hungry on hungry-0:17")
 	}
 }
 
 func TestOneReaderWhoWaitsForAWriterIsACycle(t *testing.T) {
 	s := pool()
-	s.add(hold{name: "wanted", owner: "hungry", host: "hungry-0", held: time.Minute, alert: time.Hour, unlock: time.Hour})
+	s.add(hold{name: "wanted", owner: "hungry", host: "hungry-0", held: time.Minute, alert: time.Hour,
+		unlock: time.Hour})
 	s.wants("hungry", "hungry-0", "catalogue")
 	s.wants("shop", "shop-2", "wanted")
-	wantWords(t, ok(t, s.dashboard(t), "/waiting"), "for ever", "hungry on hungry-0:17 waits for catalogue, held by shop on shop-2:17 shop on shop-2:17 waits for wanted",
+	wantWords(t, ok(t, s.dashboard(t), "/waiting"), "for ever",
+		"hungry on hungry-0:17 waits for catalogue, held by shop on shop-2:17 shop on shop-2:17 waits for wanted",
 		"For 0s so far. Nobody ends it for them: one has to give up, or to lose a lock.")
 }
 

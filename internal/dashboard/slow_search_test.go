@@ -19,7 +19,8 @@ func TestARegularExpressionIsLimitedByWhatItCompilesTo(t *testing.T) {
 	for _, pattern := range []string{`(.?){999}z$`, `(?:.?){200}`, `[a-z]{400}`, `((a{10}){10}){9}`} {
 		q := url.QueryEscape("name:/" + pattern + "/")
 		wantWords(t, ok(t, d, "/?q="+q), "the regular expression is too costly")
-		if w := get(d, "/api/v1/locks?q="+q); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "too costly") {
+		if w := get(d, "/api/v1/locks?q="+q); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(),
+			"too costly") {
 			t.Errorf("the API answers %s with %d %s", pattern, w.Code, w.Body)
 		}
 	}
@@ -63,7 +64,8 @@ func TestASearchThatTakesTooLongIsStopped(t *testing.T) {
 	var readers sync.WaitGroup
 	for range 3 { // they share one search
 		readers.Go(func() {
-			if w := get(d, costly(2)); w.Code != http.StatusServiceUnavailable || !strings.Contains(words(w.Body.String()), "The search took too long") {
+			if w := get(d, costly(2)); w.Code != http.StatusServiceUnavailable ||
+				!strings.Contains(words(w.Body.String()), "The search took too long") {
 				t.Errorf("the answer is %d %s", w.Code, words(w.Body.String()))
 			}
 		})
@@ -93,12 +95,14 @@ func TestWhoSharesTheSearchOfAReaderThatLeftGetsAnAnswer(t *testing.T) {
 
 func TestGlobsFindWhatTheySay(t *testing.T) {
 	s := newScene()
-	for _, name := range []string{"a", "ab", "abc", "billing/42", "Billing/7", "x*y", "line\nbreak", "\xff\xfe", "[a]", "aXbXc"} {
+	for _, name := range []string{"a", "ab", "abc", "billing/42", "Billing/7", "x*y", "line\nbreak", "\xff\xfe", "[a]",
+		"aXbXc"} {
 		s.add(hold{name: name, held: time.Minute, alert: time.Hour, unlock: time.Hour})
 	}
 	d := s.dashboard(t)
 	for glob, want := range map[string]int{
-		"*": 10, "a*": 4, "*b": 1, "a*b": 1, "a*b*c": 2, "billing/*": 2, "*/4*,*/7*": 2, "*break": 1, "[*]": 1, "a**c": 2, "*a*b*c*d*": 0, "ab*b": 0, "aa*": 0,
+		"*": 10, "a*": 4, "*b": 1, "a*b": 1, "a*b*c": 2, "billing/*": 2, "*/4*,*/7*": 2, "*break": 1, "[*]": 1,
+		"a**c": 2, "*a*b*c*d*": 0, "ab*b": 0, "aa*": 0,
 	} {
 		if found := names(t, d, "/api/v1/locks?fields=name&q="+url.QueryEscape("name:"+glob)); len(found) != want {
 			t.Errorf("%s finds %q, want %d", glob, found, want)
@@ -109,7 +113,8 @@ func TestGlobsFindWhatTheySay(t *testing.T) {
 func TestAnotherSiteMayOnlyLeadHere(t *testing.T) {
 	s := busy()
 	framed := func(c *dashboard.Config) { c.FrameAncestors = []string{"https://portal.example"} }
-	plain, inFrames := s.dashboard(t), s.dashboard(t, framed)
+	plain := s.dashboard(t)
+	inFrames := s.dashboard(t, framed)
 	for name, c := range map[string]struct {
 		dashboard        *dashboard.Dashboard
 		site, mode, dest string
@@ -129,7 +134,8 @@ func TestAnotherSiteMayOnlyLeadHere(t *testing.T) {
 		"an image where they are":          {inFrames, "cross-site", "no-cors", "image", 403},
 	} {
 		for _, path := range []string{"/", "/?q=name:/x/", "/lock?name=" + stuck, "/api/v1/locks", "/locks.csv"} {
-			if w := get(c.dashboard, path, "Sec-Fetch-Site", c.site, "Sec-Fetch-Mode", c.mode, "Sec-Fetch-Dest", c.dest); w.Code != c.status {
+			if w := get(c.dashboard, path, "Sec-Fetch-Site", c.site, "Sec-Fetch-Mode", c.mode, "Sec-Fetch-Dest",
+				c.dest); w.Code != c.status {
 				t.Errorf("%s: GET %s answers %d, want %d", name, path, w.Code, c.status)
 			}
 		}
@@ -141,7 +147,8 @@ func TestPagesOfThePastEndWithTheirReader(t *testing.T) {
 	d := s.dashboard(t, withAudit)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, path := range []string{"/history?q=name:/x/", "/audit?q=name:/x/", "/waiting?q=name:/x/", "/api/v1/history?q=name:/x/", "/api/v1/audit?q=name:/x/"} {
+	for _, path := range []string{"/history?q=name:/x/", "/audit?q=name:/x/", "/waiting?q=name:/x/",
+		"/api/v1/history?q=name:/x/", "/api/v1/audit?q=name:/x/"} {
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 		r.SetBasicAuth("ann", "x")
 		w := httptest.NewRecorder()

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// sortings are all rows of a snapshot, sorted by what lists were sorted by. From one snapshot to the next few rows change, so a
-// sorting is made from the one before.
+// sortings are all rows of a snapshot, sorted by what lists were sorted by. From one snapshot to the next few rows
+// change, so a sorting is made from the one before.
 type sortings struct {
 	before map[order][]*row // of the snapshot before
 
@@ -65,7 +65,8 @@ func newChanges(came, went []*row, all int) changes {
 	return c
 }
 
-// merge is a sorted list of the snapshot before as it is in this one: without the rows that went, with those that came put in.
+// merge is a sorted list of the snapshot before as it is in this one: without the rows that went, with those that came
+// put in.
 func (c *changes) merge(o order, old, came []*row) []*row {
 	came = o.sort(came)
 	out := make([]*row, 0, len(old)+len(came))
@@ -82,12 +83,13 @@ func (c *changes) merge(o order, old, came []*row) []*row {
 }
 
 func (o order) less(a, b *row) bool {
-	x, y := o.position(a), o.position(b)
+	x := o.position(a)
+	y := o.position(b)
 	return o.compare(&x, &y) < 0
 }
 
-// place is a position in few bytes, because sorting is moving and comparing: a text is told by its rank among all of them, a
-// name by where its row stands among rows that are sorted by name.
+// place is a position in few bytes, because sorting is moving and comparing: a text is told by its rank among all of
+// them, a name by where its row stands among rows that are sorted by name.
 type place struct {
 	at           int64
 	group, index int32
@@ -136,7 +138,8 @@ func (o order) mergePieces(all []place) []place {
 		var wider [][2]int
 		out := make([]place, 0, len(all))
 		for pair := range slices.Chunk(pieces, 2) {
-			a, b := all[pair[0][0]:pair[0][1]], []place{}
+			a := all[pair[0][0]:pair[0][1]]
+			b := []place{}
 			if len(pair) == 2 {
 				b = all[pair[1][0]:pair[1][1]]
 			}
@@ -150,7 +153,8 @@ func (o order) mergePieces(all []place) []place {
 			}
 			out = append(append(out, a...), b...)
 		}
-		all, pieces = out, wider
+		all = out
+		pieces = wider
 	}
 	return all
 }

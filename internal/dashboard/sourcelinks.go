@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// SourceLink leads from a frame of a backtrace to the line of code: an https address in which {file} and {line} stand for those of the
-// frame. It is for files whose path begins with a prefix, which is left out of {file}.
+// SourceLink leads from a frame of a backtrace to the line of code: an https address in which {file} and {line} stand
+// for those of the frame. It is for files whose path begins with a prefix, which is left out of {file}.
 type SourceLink struct{ prefix, template string }
 
 // ParseSourceLink reads "/srv/app/=https://git.example/app/blob/main/{file}#L{line}". The prefix may be empty.
 func ParseSourceLink(text string) (SourceLink, error) {
 	prefix, template, ok := strings.Cut(text, "=")
 	if !ok || !strings.Contains(template, "{file}") {
-		return SourceLink{}, fmt.Errorf("the source link %q is not of the form PREFIX=https://host/path/{file}#L{line}", text)
+		return SourceLink{}, fmt.Errorf("the source link %q is not of the form PREFIX=https://host/path/{file}#L{line}",
+			text)
 	}
 	if err := checkTemplate(template, []string{"file", "line"}); err != nil {
 		return SourceLink{}, fmt.Errorf("the source link %q %w", text, err)
@@ -35,7 +36,8 @@ func (l SourceLink) to(f frame) string {
 		}
 		parts[i] = strings.ReplaceAll(url.QueryEscape(part), "+", "%20")
 	}
-	return strings.NewReplacer("{file}", strings.Join(parts, "/"), "{line}", url.QueryEscape(f.Line)).Replace(l.template)
+	return strings.NewReplacer("{file}", strings.Join(parts, "/"), "{line}",
+		url.QueryEscape(f.Line)).Replace(l.template)
 }
 
 // link is where the code of an own frame can be read; the first link that fits counts.

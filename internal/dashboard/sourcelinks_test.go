@@ -24,7 +24,8 @@ app/jobs/invoice_run.rb:64:in 'run'
 /srv/app/../../etc/passwd.rb:1:in 'x'
 /usr/local/bundle/gems/sidekiq-7.2.1/lib/sidekiq/processor.rb:202:in 'execute_job'
 `})
-	links := []dashboard.SourceLink{source(t, "/srv/app/=https://git.example/app/blob/main/{file}#L{line}"), source(t, "app/=https://git.example/jobs/{file}?line={line}")}
+	links := []dashboard.SourceLink{source(t, "/srv/app/=https://git.example/app/blob/main/{file}#L{line}"),
+		source(t, "app/=https://git.example/jobs/{file}?line={line}")}
 	page := ok(t, s.dashboard(t, func(c *dashboard.Config) { c.Sources = links }), "/lock?name=a")
 	var found []string
 	for _, href := range attributes(page, "href") {
@@ -32,7 +33,8 @@ app/jobs/invoice_run.rb:64:in 'run'
 			found = append(found, href)
 		}
 	}
-	want := []string{"https://git.example/app/blob/main/my%20jobs/run%231.rb#L118", "https://git.example/jobs/jobs/invoice_run.rb?line=64"}
+	want := []string{"https://git.example/app/blob/main/my%20jobs/run%231.rb#L118",
+		"https://git.example/jobs/jobs/invoice_run.rb?line=64"}
 	slices.Sort(found)
 	if !slices.Equal(slices.Compact(found), want) {
 		t.Errorf("the frames lead to %q, want %q", found, want)
@@ -43,7 +45,8 @@ app/jobs/invoice_run.rb:64:in 'run'
 }
 
 func TestSourceLinksThatCanNotBeTrustedAreRefused(t *testing.T) {
-	for _, bad := range []string{"", "/srv/=", "/srv/=https://a/", "/srv/=http://a/{file}", "/srv/=https://{file}/", "/srv/=https://a/{file}{host}", "/srv/=javascript:{file}", "https://u:p@a/{file}"} {
+	for _, bad := range []string{"", "/srv/=", "/srv/=https://a/", "/srv/=http://a/{file}", "/srv/=https://{file}/",
+		"/srv/=https://a/{file}{host}", "/srv/=javascript:{file}", "https://u:p@a/{file}"} {
 		if _, err := dashboard.ParseSourceLink(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// forbidden are the constructs by which text from outside becomes markup or script. Two holes of well-known dashboards in 2026
-// were an innerHTML in a tooltip.
+// forbidden are the constructs by which text from outside becomes markup or script. Two holes of well-known dashboards
+// in 2026 were an innerHTML in a tooltip.
 var forbidden = map[string]*regexp.Regexp{
 	".go": regexp.MustCompile(`template\.(HTML|JS|JSStr|URL|CSS|HTMLAttr|Srcset)\b|"text/template"|AddInsecureBypassPattern|Access-Control-`),
 	".js": regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|setAttribute\("on|\.on(click|load|error)\s*=|\.style\b|import\(`),
@@ -71,14 +71,16 @@ func TestPageAndFilesStayWithinTheirBudget(t *testing.T) {
 	s := newScene()
 	for i := range 100 {
 		alert := time.Duration(i-5) * time.Minute // five of them alert, and show what for
-		s.add(hold{name: fmt.Sprintf("catalog/sync/tenant-%d", i*7919), owner: fmt.Sprintf("catalog-%d", i%9), host: fmt.Sprintf("catalog-7f9c6d5b8-%d", i*104729),
+		s.add(hold{name: fmt.Sprintf("catalog/sync/tenant-%d", i*7919), owner: fmt.Sprintf("catalog-%d", i%9),
+			host:    fmt.Sprintf("catalog-7f9c6d5b8-%d", i*104729),
 			purpose: "full sync of the catalogue", held: time.Hour, alert: alert, unlock: 2*time.Hour + alert})
 	}
 	page := []byte(ok(t, s.dashboard(t), "/"))
 	if plain, packed := len(page), size(t, page); plain > 90_000 || packed > 12_000 {
 		t.Errorf("a list of 100 locks has %d bytes, %d packed; the budget is 90,000 and 12,000", plain, packed)
 	}
-	d, sum := s.dashboard(t), map[string]int{}
+	d := s.dashboard(t)
+	sum := map[string]int{}
 	for _, name := range []string{"app.js", "theme.js", "app.css"} {
 		sum[filepath.Ext(name)] += get(d, "/assets/"+fingerprint(t, d)+"/"+name, "Accept-Encoding", "gzip").Body.Len()
 	}
@@ -100,7 +102,8 @@ func TestAssetsArePackedAndForEver(t *testing.T) {
 	if err != nil || !bytes.Equal(unpacked, plain.Body.Bytes()) {
 		t.Errorf("packed and plain differ: %v", err)
 	}
-	if packed.Header().Get("Content-Encoding") != "gzip" || plain.Header().Get("Content-Encoding") != "" || packed.Header().Get("Vary") != "Accept-Encoding" {
+	if packed.Header().Get("Content-Encoding") != "gzip" || plain.Header().Get("Content-Encoding") != "" ||
+		packed.Header().Get("Vary") != "Accept-Encoding" {
 		t.Errorf("the headers are %v", packed.Header())
 	}
 	if refused := get(d, path, "Accept-Encoding", "gzip;q=0"); refused.Header().Get("Content-Encoding") != "" {

@@ -11,13 +11,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// gone is a scene whose etcd was heard last a minute ago, with a lock whose alert and one whose auto-unlock passed since then.
+// gone is a scene whose etcd was heard last a minute ago, with a lock whose alert and one whose auto-unlock passed
+// since then.
 func gone() *scene {
 	s := newScene()
 	s.fresh = dashboard.Freshness{Heard: s.now.Add(-time.Minute), Revision: 918273, Class: "no leader"}
 	s.away = errAway
 	s.add(hold{name: "alert/passed", owner: "o", held: 10 * time.Minute, alert: -50 * time.Second, unlock: time.Hour})
-	s.add(hold{name: "unlock/passed", owner: "o", held: 10 * time.Minute, alert: -5 * time.Minute, unlock: -40 * time.Second})
+	s.add(hold{name: "unlock/passed", owner: "o", held: 10 * time.Minute, alert: -5 * time.Minute,
+		unlock: -40 * time.Second})
 	s.add(hold{name: "all/ahead", owner: "o", held: 10 * time.Minute, alert: 5 * time.Minute, unlock: time.Hour})
 	s.wait("all/ahead", "waiter", 3*time.Minute)
 	return s
@@ -32,15 +34,18 @@ func TestStalePageShowsStatesAndLengthsAsTheyWereKnownLast(t *testing.T) {
 		"held all/ahead o unknown 9m in 5m 1h",
 		"1 waiting (longest 2m)")
 	found, meta := fetch[[]lock](t, d, "/api/v1/locks?q=alert/passed")
-	if found[0]["state"] != "held" || found[0]["alert_at_in_seconds"] != 10.0 || meta["as_of"] != "2026-11-21T03:11:41.000Z" {
+	if found[0]["state"] != "held" || found[0]["alert_at_in_seconds"] != 10.0 ||
+		meta["as_of"] != "2026-11-21T03:11:41.000Z" {
 		t.Errorf("the API says %v as of %v", found[0], meta["as_of"])
 	}
 }
 
 func TestStalePageOfALockSaysAsOfWhen(t *testing.T) {
 	d := gone().dashboard(t)
-	wantWords(t, ok(t, d, "/lock?name=alert/passed"), "As of 03:11:41 UTC: Held by o for 9m. Alert was due. Auto-unlock in 1h.", "as of 03:11:41")
-	wantWords(t, ok(t, d, "/lock?name=unlock/passed"), "As of 03:11:41 UTC: Held by o for 9m. Alerting for 4m. Its deadline passed, outcome unknown.")
+	wantWords(t, ok(t, d, "/lock?name=alert/passed"),
+		"As of 03:11:41 UTC: Held by o for 9m. Alert was due. Auto-unlock in 1h.", "as of 03:11:41")
+	wantWords(t, ok(t, d, "/lock?name=unlock/passed"),
+		"As of 03:11:41 UTC: Held by o for 9m. Alerting for 4m. Its deadline passed, outcome unknown.")
 }
 
 func TestALockThatIsReadFromEtcdIsNotStale(t *testing.T) {
@@ -69,7 +74,10 @@ func silent(s *scene, after time.Duration) func(*dashboard.Config) {
 			return s.documents[lock], s.revision, err
 		}
 		c.History = func(ctx context.Context, _ int) ([]metadata.Ending, error) { return nil, wait(ctx) }
-		c.Ending = func(ctx context.Context, uuid string) (*metadata.Ending, error) { return s.endings[uuid], wait(ctx) }
+		c.Ending = func(ctx context.Context, uuid string) (*metadata.Ending, error) {
+			return s.endings[uuid],
+				wait(ctx)
+		}
 	}
 }
 
@@ -77,7 +85,8 @@ func TestLockPageDoesNotWaitForASilentEtcd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lived(t)
 		d := s.dashboard(t, silent(s, time.Hour))
-		for _, path := range []string{"/lock?name=" + stuck, "/lock?name=" + stuck + "&hold=" + uuid("ended"), "/lock?name=" + stuck} {
+		for _, path := range []string{"/lock?name=" + stuck, "/lock?name=" + stuck + "&hold=" + uuid("ended"),
+			"/lock?name=" + stuck} {
 			start := time.Now()
 			page := ok(t, d, path)
 			if took := time.Since(start); took > 300*time.Millisecond {
@@ -95,7 +104,8 @@ func TestLockPageWaitsForAnEtcdThatIsOnlySlow(t *testing.T) {
 		d := s.dashboard(t, silent(s, 800*time.Millisecond))
 		wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: no answer within 300ms.")
 		time.Sleep(5 * time.Second)
-		if page := ok(t, d, "/lock?name="+stuck); strings.Contains(page, "no answer within") || !strings.Contains(page, "/mutexes/") {
+		if page := ok(t, d, "/lock?name="+stuck); strings.Contains(page, "no answer within") ||
+			!strings.Contains(page, "/mutexes/") {
 			t.Error("the page that follows has no keys, although etcd answers in 0.8 s")
 		}
 	})
@@ -116,13 +126,15 @@ func TestForceUnlockStaysInReachWhenEtcdIsSlow(t *testing.T) {
 		d, _ := operated(t, s, silent(s, 800*time.Millisecond))
 		page := get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String()
 		wantWords(t, page, "no answer within", "Force unlock…")
-		wantWords(t, get(d, "/unlock?name="+stuck+"&hold="+uuid(stuck), "X-Forwarded-User", "chief").Body.String(), "What will happen")
+		wantWords(t, get(d, "/unlock?name="+stuck+"&hold="+uuid(stuck), "X-Forwarded-User", "chief").Body.String(),
+			"What will happen")
 	})
 }
 
 func TestARecordThatBreaksAReadDoesNotEndTheDashboard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, after := range map[string]time.Duration{"while a page waits": 0, "after the page has gone on": time.Second} {
+		for name, after := range map[string]time.Duration{"while a page waits": 0,
+			"after the page has gone on": time.Second} {
 			s := lived(t)
 			d := s.dashboard(t, func(c *dashboard.Config) {
 				c.Document = func(context.Context, string) (metadata.Document, int64, error) {

@@ -38,8 +38,9 @@ type unlockerView struct {
 
 func (d *Dashboard) status(r *http.Request) (answer, error) {
 	fresh := d.config.Fresh()
-	v := statusPage{page: d.page(callerOf(r), "status"), Prefix: d.config.Layout.Prefix(), Endpoints: d.config.Endpoints,
-		Cause: fresh.Cause, Synced: fresh.Synced}
+	v := statusPage{page: d.page(callerOf(r), "status"), Prefix: d.config.Layout.Prefix(),
+		Endpoints: d.config.Endpoints,
+		Cause:     fresh.Cause, Synced: fresh.Synced}
 	v.Follows = true
 	v.Here, v.JSON, v.Since = "status", d.urls.To("api/v1/status"), v.age(fresh.Since)
 	if s, err := d.loaded(); err == nil {
@@ -48,7 +49,8 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	var unlockers []Unlocker
 	unlockers, v.Known = d.unlockers()
 	for _, u := range unlockers {
-		v.Unlockers = append(v.Unlockers, unlockerView{u.ID, u.Hostname, u.Version, u.Mode, v.age(u.StartedAt.Time), v.age(u.Arrived), u.HeldBack})
+		v.Unlockers = append(v.Unlockers, unlockerView{u.ID, u.Hostname, u.Version, u.Mode, v.age(u.StartedAt.Time),
+			v.age(u.Arrived), u.HeldBack})
 	}
 	if d.config.Foreign != nil {
 		v.Foreign, v.ForeignN = d.config.Foreign()
@@ -56,7 +58,8 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	if v.Members = d.members(); len(v.Members) > 0 {
 		v.Endpoints = nil
 	}
-	v.About, v.Settings = d.about(callerOf(r)), d.settings(callerOf(r))
+	v.About = d.about(callerOf(r))
+	v.Settings = d.settings(callerOf(r))
 	p := d.config.Policy
 	for _, f := range []struct {
 		label string
@@ -74,7 +77,8 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 
 // settings are the flags that the caller may see.
 func (d *Dashboard) settings(c caller) []Setting {
-	return slices.DeleteFunc(slices.Clone(d.config.Settings), func(s Setting) bool { return !s.Public && !c.may(Audit) })
+	return slices.DeleteFunc(slices.Clone(d.config.Settings),
+		func(s Setting) bool { return !s.Public && !c.may(Audit) })
 }
 
 // members are the endpoints of etcd for people.
@@ -108,7 +112,8 @@ func (d *Dashboard) about(c caller) []fact {
 	for i, right := range c.rights {
 		rights[i] = string(right)
 	}
-	list := []fact{{"callers' names", string(d.config.Access.Source)}, {"you may", strings.Join(rights, ", ")}, {"force unlock", force}}
+	list := []fact{{"callers' names", string(d.config.Access.Source)}, {"you may", strings.Join(rights, ", ")},
+		{"force unlock", force}}
 	for _, f := range []struct {
 		label, value string
 		ok           bool
@@ -118,7 +123,8 @@ func (d *Dashboard) about(c caller) []fact {
 		{"address", d.urls.origin + d.urls.prefix, d.urls.origin != ""},
 		{"fastest refresh", short(d.config.MinRefresh), d.config.MinRefresh >= time.Second},
 		{"in frames of", strings.Join(d.config.FrameAncestors, " "), len(d.config.FrameAncestors) > 0},
-		{"links", plural(len(d.config.Links), "on the page of a lock", "on the page of a lock"), len(d.config.Links) > 0},
+		{"links", plural(len(d.config.Links), "on the page of a lock", "on the page of a lock"),
+			len(d.config.Links) > 0},
 		{"source links", plural(len(d.config.Sources), "prefix", "prefixes"), len(d.config.Sources) > 0},
 	} {
 		if f.ok {
@@ -167,7 +173,8 @@ type unlockerJSON struct {
 }
 
 func (d *Dashboard) statusAPI(*http.Request) (answer, error) {
-	now, fresh := d.config.Now(), d.config.Fresh()
+	now := d.config.Now()
+	fresh := d.config.Fresh()
 	j := statusJSON{Level: fresh.level(now), Synced: fresh.Synced, Cause: known(fresh.Cause),
 		Revision: strconv.FormatInt(fresh.Revision, 10), Version: known(d.config.Version)}
 	j.HeardAt, j.HeardIn = instants(fresh.Heard, now)
@@ -176,14 +183,16 @@ func (d *Dashboard) statusAPI(*http.Request) (answer, error) {
 		j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	}
 	for _, u := range unlockers {
-		v := unlockerJSON{ID: u.ID, Hostname: known(u.Hostname), Version: known(u.Version), Mode: known(u.Mode), HeldBack: append([]string{}, u.HeldBack...)}
+		v := unlockerJSON{ID: u.ID, Hostname: known(u.Hostname), Version: known(u.Version), Mode: known(u.Mode),
+			HeldBack: append([]string{}, u.HeldBack...)}
 		v.StartedAt, v.StartedIn = instants(u.StartedAt.Time, now)
 		v.ArrivedAt, v.ArrivedIn = instants(u.Arrived, now)
 		j.Unlockers = append(j.Unlockers, v)
 	}
 	if d.config.Members != nil {
 		for _, m := range d.config.Members() {
-			j.Members = append(j.Members, memberJSON{m.Endpoint, known(m.Role), known(m.Version), known(m.Size), known(m.Quota), known(m.Problem)})
+			j.Members = append(j.Members, memberJSON{m.Endpoint, known(m.Role), known(m.Version), known(m.Size),
+				known(m.Quota), known(m.Problem)})
 		}
 	}
 	if d.config.Foreign != nil {

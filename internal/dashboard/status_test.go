@@ -10,33 +10,41 @@ import (
 
 func TestEveryPageSaysHowToGetItAsJSON(t *testing.T) {
 	d := lived(t).dashboard(t, withAudit)
-	for _, path := range []string{"/?q=owner:billing", "/lock?name=" + stuck, "/waiting?q=x", "/owners?q=x", "/history?q=x", "/audit?q=x", "/status"} {
+	for _, path := range []string{"/?q=owner:billing", "/lock?name=" + stuck, "/waiting?q=x", "/owners?q=x",
+		"/history?q=x", "/audit?q=x", "/status"} {
 		page := ok(t, d, path)
 		commands := attributes(page, "data-copy")
 		curl := commands[len(commands)-1]
-		link, found := strings.CutPrefix(strings.ReplaceAll(curl, "'", ""), "curl -s http://example.com") // quoted where there is something to quote
-		if !found || !slices.Contains(attributes(page, "href"), link) || get(d, link).Header().Get("Content-Type") != "application/json" {
+		// quoted where there is something to quote
+		link, found := strings.CutPrefix(strings.ReplaceAll(curl, "'", ""), "curl -s http://example.com")
+		if !found || !slices.Contains(attributes(page, "href"), link) ||
+			get(d, link).Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%s has the command %s", path, curl)
 		}
 	}
 	page := ok(t, d, "/?q=owner:billing&sort=-held")
-	if csv := "/locks.csv?q=owner:billing&sort=-held"; !slices.Contains(attributes(page, "href"), csv) || !strings.Contains(ok(t, d, csv), stuck) {
+	if csv := "/locks.csv?q=owner:billing&sort=-held"; !slices.Contains(attributes(page, "href"), csv) ||
+		!strings.Contains(ok(t, d, csv), stuck) {
 		t.Errorf("the list does not lead to %s", csv)
 	}
 }
 
 func TestStatusTellsTheMembersOfEtcdAndTheFlags(t *testing.T) {
 	s := busy()
-	if page := words(ok(t, s.dashboard(t), "/status")); !strings.Contains(page, "endpoint etcd-0:2379") || strings.Contains(page, "Flags") {
+	if page := words(ok(t, s.dashboard(t), "/status")); !strings.Contains(page, "endpoint etcd-0:2379") ||
+		strings.Contains(page, "Flags") {
 		t.Errorf("where the members are not known the page says %s", page)
 	}
-	s.members = []dashboard.Member{{Endpoint: "etcd-0:2379", Role: "leader", Version: "3.7.3", Size: 3 << 20, Quota: 2 << 30}, {Endpoint: "etcd-1:2379", Problem: "timeout"}}
+	s.members = []dashboard.Member{{Endpoint: "etcd-0:2379", Role: "leader", Version: "3.7.3", Size: 3 << 20,
+		Quota: 2 << 30}, {Endpoint: "etcd-1:2379", Problem: "timeout"}}
 	s.settings = []dashboard.Setting{{Name: "web.environment", Value: "prod-eu", Public: true}}
 	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/status"), "leader etcd-0:2379 3.7.3, 3 MiB of 2,048 MiB member etcd-1:2379 timeout", "web.environment prod-eu")
+	wantWords(t, ok(t, d, "/status"), "leader etcd-0:2379 3.7.3, 3 MiB of 2,048 MiB member etcd-1:2379 timeout",
+		"web.environment prod-eu")
 	data, _ := fetch[lock](t, d, "/api/v1/status")
 	members := data["members"].([]any)
-	if first, second := members[0].(lock), members[1].(lock); first["role"] != "leader" || first["quota_bytes"] != float64(2<<30) || second["role"] != nil || second["problem"] != "timeout" {
+	if first, second := members[0].(lock), members[1].(lock); first["role"] != "leader" ||
+		first["quota_bytes"] != float64(2<<30) || second["role"] != nil || second["problem"] != "timeout" {
 		t.Errorf("the API says %v", members)
 	}
 }

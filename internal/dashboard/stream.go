@@ -22,7 +22,8 @@ func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request, a answer) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	pieces := bufio.NewWriterSize(&pieceWriter{w: w, control: http.NewResponseController(w), end: time.Now().Add(streamWithin)}, pieceSize)
+	pieces := bufio.NewWriterSize(&pieceWriter{w: w, control: http.NewResponseController(w),
+		end: time.Now().Add(streamWithin)}, pieceSize)
 	var err error
 	if w.Header().Get("Content-Encoding") == "gzip" {
 		z, done := d.packer(pieces)

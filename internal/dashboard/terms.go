@@ -59,8 +59,8 @@ func wrong(err error, text string) error {
 	return errors.New(text)
 }
 
-// anyOf matches when one of the comma-separated values is part of one of the texts, or when a text is the value after "=", whatever
-// the case. A query has no way to say a quote, so those in an exact text do not count.
+// anyOf matches when one of the comma-separated values is part of one of the texts, or when a text is the value after
+// "=", whatever the case. A query has no way to say a quote, so those in an exact text do not count.
 func anyOf(value string, texts ...func(*row) string) matcher {
 	value, exact := strings.CutPrefix(strings.ToLower(value), "=")
 	wanted := strings.Split(value, ",")
@@ -135,7 +135,8 @@ func endedTerm(value string) (matcher, error) {
 		}
 	}
 	return func(r *row, _ time.Time) bool {
-		return r.past != nil && (slices.Contains(wanted, endedWord(r.past.Ended)) || slices.Contains(wanted, alerted) && hadAlerted(r.past))
+		return r.past != nil && (slices.Contains(wanted, endedWord(r.past.Ended)) || slices.Contains(wanted, alerted) &&
+			hadAlerted(r.past))
 	}, nil
 }
 

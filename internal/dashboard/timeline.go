@@ -27,11 +27,14 @@ type mark struct {
 
 // newTimeline draws a hold. It needs a beginning and an end to have a scale; without them there is none.
 func newTimeline(r *row, at lens) *timeline {
-	start, unlock, alert := r.LockedAt, r.verdict.AutoUnlockAt, r.verdict.AlertAt
+	start := r.LockedAt
+	unlock := r.verdict.AutoUnlockAt
+	alert := r.verdict.AlertAt
 	if start.IsZero() {
 		return nil
 	}
-	from, to := start, at.asOf
+	from := start
+	to := at.asOf
 	for _, t := range []time.Time{alert, unlock} {
 		if t.After(to) {
 			to = t
@@ -53,7 +56,8 @@ func newTimeline(r *row, at lens) *timeline {
 		}
 	}
 	// The future is drawn pale: it happens only if nobody moves the deadlines.
-	calmUntil, alertUntil := firstOf(to, alert, unlock), firstOf(to, unlock)
+	calmUntil := firstOf(to, alert, unlock)
+	alertUntil := firstOf(to, unlock)
 	part("held", start, calmUntil)
 	if !alert.IsZero() {
 		part("alerting", alert, alertUntil)

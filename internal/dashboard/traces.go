@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// traces are the backtraces of locks that need a person. They are not in the picture, because all of them would fill the memory;
-// these few are fetched ahead, so that the list can name the line of code and the page of a lock has it when etcd is away.
+// traces are the backtraces of locks that need a person. They are not in the picture, because all of them would fill
+// the memory; these few are fetched ahead, so that the list can name the line of code and the page of a lock has it
+// when etcd is away.
 type traces struct {
 	mu      sync.Mutex
 	kept    map[traceKey]kept
@@ -32,7 +33,8 @@ const (
 	maxTraces     = 32 << 20              // bytes kept
 )
 
-// Run fetches what pages may need ahead of them, and sends notices of force unlocks, until ctx ends. The pages work without it.
+// Run fetches what pages may need ahead of them, and sends notices of force unlocks, until ctx ends. The pages work
+// without it.
 func (d *Dashboard) Run(ctx context.Context) error {
 	var notifying sync.WaitGroup
 	notifying.Go(func() { d.notify(ctx) })
@@ -50,7 +52,8 @@ func (d *Dashboard) Run(ctx context.Context) error {
 	}
 }
 
-// fetchTraces reads the backtraces that are wanted and not there, most urgent locks first, and drops those that are not wanted.
+// fetchTraces reads the backtraces that are wanted and not there, most urgent locks first, and drops those that are not
+// wanted.
 func (d *Dashboard) fetchTraces(ctx context.Context) {
 	s := d.picture.snapshot()
 	wanted := map[traceKey]bool{}

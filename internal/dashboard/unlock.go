@@ -16,8 +16,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// wish is a force unlock that somebody asks for. Hold, Token and Revision say what the person saw: another hold is never removed,
-// the same hold is even if its holder extended it meanwhile.
+// wish is a force unlock that somebody asks for. Hold, Token and Revision say what the person saw: another hold is
+// never removed, the same hold is even if its holder extended it meanwhile.
 type wish struct {
 	Name, Hold     string
 	Token          int64 // create revision of the uuid key
@@ -60,7 +60,8 @@ func (d *Dashboard) notStale() error {
 		return err
 	case stale:
 		return &problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
-			Detail: "etcd was last heard at " + clock(fresh.Heard) + " UTC" + fresh.why() + ", so what you saw may not be so any more. Nothing was done."}
+			Detail: "etcd was last heard at " + clock(fresh.Heard) + " UTC" + fresh.why() +
+				", so what you saw may not be so any more. Nothing was done."}
 	}
 	return nil
 }
@@ -75,7 +76,9 @@ func (w *wish) check() error {
 	}
 	switch n := utf8.RuneCountInString(w.Reason); {
 	case n < minReason || n > maxReason:
-		return &complaint{"reason", fmt.Sprintf("The reason has %d characters; people who look into this later need %d to %d.", n, minReason, maxReason)}
+		return &complaint{"reason",
+			fmt.Sprintf("The reason has %d characters; people who look into this later need %d to %d.", n, minReason,
+				maxReason)}
 	case utf8.RuneCountInString(w.Ticket) > maxTicket:
 		return &complaint{"ticket", fmt.Sprintf("The ticket may have %d characters.", maxTicket)}
 	}
@@ -154,7 +157,8 @@ func (d *Dashboard) holder(r *metadata.Record) string {
 
 func (d *Dashboard) newAction(c caller, w wish, holder string) metadata.Action {
 	return metadata.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: d.config.Now().UTC().Truncate(time.Millisecond)}, Actor: c.name, Source: string(c.source), Client: c.client, UserAgent: c.agent,
+		ID: uuid.NewString(), At: metadata.Time{Time: d.config.Now().UTC().Truncate(time.Millisecond)}, Actor: c.name,
+		Source: string(c.source), Client: c.client, UserAgent: c.agent,
 		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: holder,
 		Reason: w.Reason, Ticket: w.Ticket, Result: "success",
 	}

@@ -43,7 +43,8 @@ func (d *Dashboard) unlockAPI(r *http.Request) (answer, error) {
 	var wrong *complaint
 	switch {
 	case errors.As(err, &wrong):
-		return answer{}, &problem{Status: http.StatusUnprocessableEntity, Code: "bad_reason", Title: "Not done", Detail: wrong.Text}
+		return answer{}, &problem{Status: http.StatusUnprocessableEntity, Code: "bad_reason", Title: "Not done",
+			Detail: wrong.Text}
 	case err != nil:
 		return answer{}, err
 	}
@@ -68,7 +69,8 @@ func readWish(r *http.Request) (w wish, err error) {
 	w.Token, err1 = strconv.ParseInt(string(cmp.Or(j.Token, j.ModRevision)), 10, 64)
 	w.Revision, err2 = strconv.ParseInt(string(cmp.Or(j.Revision, "0")), 10, 64)
 	if w.Name == "" || err1 != nil || err2 != nil {
-		return w, &problem{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request", Detail: "The body must name a lock, and the token of the hold that was seen."}
+		return w, &problem{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request",
+			Detail: "The body must name a lock, and the token of the hold that was seen."}
 	}
 	return w, nil
 }

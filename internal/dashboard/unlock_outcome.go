@@ -19,17 +19,20 @@ func (d *Dashboard) readNow(ctx context.Context, name string) (metadata.Document
 }
 
 func (d *Dashboard) notDone(err error) error {
-	return &problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done", Detail: "Nothing was done: " + strings.TrimSuffix(d.config.Explain(err), ".") + ".",
-		Retry: 5 * time.Second}
+	return &problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done",
+		Detail: "Nothing was done: " + strings.TrimSuffix(d.config.Explain(err), ".") + ".",
+		Retry:  5 * time.Second}
 }
 
 // lookAgain tells what became of the hold. It is nil when our removal turns out to have been done.
-func (d *Dashboard) lookAgain(ctx context.Context, w wish, r *metadata.Record, ours metadata.Ending, cause error) error {
+func (d *Dashboard) lookAgain(ctx context.Context, w wish, r *metadata.Record, ours metadata.Ending,
+	cause error) error {
 	document, err := d.readNow(ctx, w.Name)
 	there := len(document.Fields) > 0 && document.UUID == w.Hold && document.Token == w.Token
 	switch {
 	case err != nil || there:
-		unknown := &problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown", Link: d.urls.Lock(w.Name, w.Hold),
+		unknown := &problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
+			Link:   d.urls.Lock(w.Name, w.Hold),
 			Detail: "etcd did not say whether it was done (" + d.config.Explain(cause) + "). "}
 		if unknown.Detail += "Look at the lock before you try again."; there {
 			unknown.Detail += " The hold is still there, but the request may still be on its way."
@@ -37,7 +40,8 @@ func (d *Dashboard) lookAgain(ctx context.Context, w wish, r *metadata.Record, o
 		return unknown
 	case errors.Is(cause, ErrUnknown):
 		ending := d.ending(ctx, w.Name, r.HistoryID())
-		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By && ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
+		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By &&
+			ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
 			return nil
 		}
 	}
@@ -46,7 +50,8 @@ func (d *Dashboard) lookAgain(ctx context.Context, w wish, r *metadata.Record, o
 
 // conflict says who holds the lock now, or how the hold ended.
 func (d *Dashboard) conflict(ctx context.Context, w wish, now metadata.Document) error {
-	p := &problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: w.Name, Link: d.urls.Lock(w.Name, ""),
+	p := &problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: w.Name,
+		Link:   d.urls.Lock(w.Name, ""),
 		Detail: "Nothing was done. The hold that you saw is over"}
 	if ending := d.ending(ctx, w.Name, w.historyID()); ending != nil {
 		p.Detail += ": " + endedWord(ending.Ended)
@@ -85,7 +90,8 @@ func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error
 		result = "denied"
 	}
 	d.metrics.forced.WithLabelValues(result).Inc()
-	c, event := callerOf(r), d.config.Log.Info()
+	c := callerOf(r)
+	event := d.config.Log.Info()
 	if err != nil {
 		event = d.config.Log.Warn().Str("why", clip(err.Error(), maxLogged))
 	}
@@ -96,10 +102,13 @@ func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error
 		}
 		event = leftOutOf(event, leftOut)
 	}
-	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.name).Str("source", string(c.source)).
+	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.name).Str("source",
+		string(c.source)).
 		Str("client", c.client).Str("user_agent", c.agent).Str("lock", plain(clip(w.Name, metadata.MaxNameBytes))).
-		Str("uuid", plain(clip(w.Hold, maxLogged))).Int64("token", w.Token).Int64("revision", w.Revision).Str("holder", a.Holder).
-		Str("reason", plain(clip(w.Reason, 4*maxReason))).Str("ticket", plain(clip(w.Ticket, 4*maxTicket))).Msg("force unlock")
+		Str("uuid", plain(clip(w.Hold, maxLogged))).Int64("token", w.Token).Int64("revision", w.Revision).Str("holder",
+		a.Holder).
+		Str("reason", plain(clip(w.Reason, 4*maxReason))).Str("ticket",
+		plain(clip(w.Ticket, 4*maxTicket))).Msg("force unlock")
 }
 
 // maxLogged is how much of a text from a request the log takes.

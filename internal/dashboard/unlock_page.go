@@ -60,10 +60,13 @@ func (d *Dashboard) whenFresh(r *http.Request, err error) error {
 		return err
 	}
 	p := *old
-	p.Name, p.Command = name, "mutexctl force-unlock "+shell(name)
-	p.Link, p.LinkText = d.urls.LockFrom(name, r.URL.Query().Get("hold"), d.urls.fromView(r)), "Back to the lock "+plain(name)
+	p.Name = name
+	p.Command = "mutexctl force-unlock " + shell(name)
+	p.Link = d.urls.LockFrom(name, r.URL.Query().Get("hold"), d.urls.fromView(r))
+	p.LinkText = "Back to the lock " + plain(name)
 	if r.Method == http.MethodGet {
-		p.Retry, p.Again = 5*time.Second, true
+		p.Retry = 5 * time.Second
+		p.Again = true
 	}
 	return &p
 }
@@ -77,7 +80,8 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 	case v.unread != "":
 		return answer{}, d.notDone(errors.New(v.unread))
 	case v.row != nil && v.row.Misplaced:
-		return answer{}, &problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here", Name: v.lock, Link: d.urls.Lock(v.lock, ""),
+		return answer{}, &problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here", Name: v.lock,
+			Link:   d.urls.Lock(v.lock, ""),
 			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
 	case v.row == nil || v.asked != "":
 		asked := r.URL.Query().Get("hold")
@@ -101,11 +105,15 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 
 func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 	row := v.row
-	p := unlockPage{page: d.page(c, "force unlock "+row.Name), Name: row.Name, Shown: plain(row.Name), Look: row.look, Purpose: row.Purpose,
-		Token: row.Token, Revision: row.Revision, Hold: row.UUID, Host: hostPID(row.Hostname, row.PID), MaxReason: maxReason, MaxTicket: maxTicket}
-	p.Here, p.Icon = "list", icon{Look: row.look}
+	p := unlockPage{page: d.page(c, "force unlock "+row.Name), Name: row.Name, Shown: plain(row.Name), Look: row.look,
+		Purpose: row.Purpose,
+		Token:   row.Token, Revision: row.Revision, Hold: row.UUID, Host: hostPID(row.Hostname, row.PID),
+		MaxReason: maxReason, MaxTicket: maxTicket}
+	p.Here = "list"
+	p.Icon = icon{Look: row.look}
 	p.Sentence = holderSentence(row, p.lens, v.document.Fields)
-	p.Action, p.Cancel = d.urls.Unlock(row.Name, row.UUID, v.view), d.urls.LockFrom(row.Name, row.UUID, v.view)
+	p.Action = d.urls.Unlock(row.Name, row.UUID, v.view)
+	p.Cancel = d.urls.LockFrom(row.Name, row.UUID, v.view)
 	if row.Alive != nil {
 		p.Alive, p.Progress = p.age(row.Alive.At), row.Alive.Progress
 	}
@@ -118,9 +126,11 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 		p.AutoSoon = unlock
 	}
 	p.Recorded = d.config.Waiters != nil
-	p.Share, p.Whole = row.share.words(), d.whole(row)
+	p.Share = row.share.words()
+	p.Whole = d.whole(row)
 	if queue := d.waiterViews(v.waiters, p.lens); len(queue) > 0 {
-		p.Next, p.Waiters = &queue[0], len(queue)
+		p.Next = &queue[0]
+		p.Waiters = len(queue)
 	}
 	p.Commands = whereabouts(row)
 	return p
@@ -154,7 +164,8 @@ func (d *Dashboard) unlockPost(r *http.Request) (answer, error) {
 		Header: map[string]string{"Location": d.urls.LockFrom(w.Name, w.historyID(), d.urls.fromView(r))}}, nil
 }
 
-// readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every other page.
+// readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every
+// other page.
 func (d *Dashboard) readForm(r *http.Request) (w wish, typed string, err error) {
 	if w.Name, err = nameOf(r); err != nil {
 		return w, "", err
@@ -168,12 +179,14 @@ func (d *Dashboard) readForm(r *http.Request) (w wish, typed string, err error) 
 	if err != nil {
 		return w, "", badBody("The form can not be read.")
 	}
-	w.Reason, w.Ticket = form.Get("reason"), form.Get("ticket")
+	w.Reason = form.Get("reason")
+	w.Ticket = form.Get("ticket")
 	token, err1 := strconv.ParseInt(form.Get("token"), 10, 64)
 	revision, err2 := strconv.ParseInt(form.Get("revision"), 10, 64)
 	if err1 != nil || err2 != nil || form.Get("hold") != w.Hold {
 		return w, "", badBody("The form does not say which hold it is about.")
 	}
-	w.Token, w.Revision = token, revision
+	w.Token = token
+	w.Revision = revision
 	return w, form.Get("typed"), nil
 }

@@ -38,14 +38,17 @@ type operation struct {
 func operate(t *testing.T) *operation {
 	t.Helper()
 	server := etcdtest.Start(t)
-	o := &operation{t: t, proxy: etcdtest.NewProxy(t, server.Endpoint()), etcd: server.Client(t), before: func(ctx context.Context) context.Context { return ctx }}
-	far, err := clientv3.New(clientv3.Config{Endpoints: []string{o.proxy.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop()})
+	o := &operation{t: t, proxy: etcdtest.NewProxy(t, server.Endpoint()), etcd: server.Client(t),
+		before: func(ctx context.Context) context.Context { return ctx }}
+	far, err := clientv3.New(clientv3.Config{Endpoints: []string{o.proxy.Endpoint()}, MaxUnaryRetries: 1,
+		Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { far.Close() })
 	config := newScene().config()
-	o.layout, o.store = config.Layout, lockstore.New(far, config.Layout)
+	o.layout = config.Layout
+	o.store = lockstore.New(far, config.Layout)
 	config.Now, config.Locks, config.Access = time.Now, func() []*metadata.Record { return nil }, behindProxy(t)
 	config.Fresh = func() dashboard.Freshness { return dashboard.Freshness{Synced: true, Heard: time.Now()} }
 	config.Document, config.Ending = o.store.Get, o.store.Ending
@@ -66,8 +69,9 @@ func operate(t *testing.T) *operation {
 func (o *operation) take(lock, id, owner string) url.Values {
 	o.t.Helper()
 	now := time.Now()
-	fields, err := metadata.Draft{UUID: id, Owner: owner, Hostname: owner + "-0", PID: 7, Purpose: "invoices", LockedAt: now,
-		AlertAt: now.Add(time.Hour), AutoUnlockAt: now.Add(2 * time.Hour)}.Fields()
+	fields, err := metadata.Draft{UUID: id, Owner: owner, Hostname: owner + "-0", PID: 7, Purpose: "invoices",
+		LockedAt: now,
+		AlertAt:  now.Add(time.Hour), AutoUnlockAt: now.Add(2 * time.Hour)}.Fields()
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -80,7 +84,8 @@ func (o *operation) take(lock, id, owner string) url.Values {
 		o.t.Fatal(err)
 	}
 	revision := strconv.FormatInt(resp.Header.Revision, 10)
-	return url.Values{"hold": {id}, "token": {revision}, "revision": {revision}, "typed": {lock}, "reason": {"the pod is dead, node lost"}}
+	return url.Values{"hold": {id}, "token": {revision}, "revision": {revision}, "typed": {lock},
+		"reason": {"the pod is dead, node lost"}}
 }
 
 func (o *operation) put(key, value string) {
@@ -137,9 +142,11 @@ func TestForceUnlockOfAHoldThatIsOver(t *testing.T) {
 		says      string
 		holder    string
 	}{
-		"released":              {func(o *operation) { o.release("a") }, "Nobody holds the lock now.", ""},
-		"re-acquired":           {func(o *operation) { o.release("a"); o.take("a", two, "catalog") }, "now held by catalog on catalog-0:7", "catalog"},
-		"re-acquired as before": {func(o *operation) { o.release("a"); o.take("a", one, "billing") }, "now held by billing on billing-0:7", "billing"},
+		"released": {func(o *operation) { o.release("a") }, "Nobody holds the lock now.", ""},
+		"re-acquired": {func(o *operation) { o.release("a"); o.take("a", two, "catalog") },
+			"now held by catalog on catalog-0:7", "catalog"},
+		"re-acquired as before": {func(o *operation) { o.release("a"); o.take("a", one, "billing") },
+			"now held by billing on billing-0:7", "billing"},
 	} {
 		for _, at := range []string{"before the check", "between check and transaction"} {
 			t.Run(name+" "+at, func(t *testing.T) {
@@ -174,14 +181,16 @@ func TestForceUnlockByTwoPeopleAtOnce(t *testing.T) {
 				w := o.unlock(who, lock, form)
 				mu.Lock()
 				defer mu.Unlock()
-				if codes[who] = w.Code; w.Code == http.StatusConflict && !strings.Contains(w.Body.String(), "force-unlocked by") {
+				if codes[who] = w.Code; w.Code == http.StatusConflict && !strings.Contains(w.Body.String(),
+					"force-unlocked by") {
 					t.Errorf("the second one is not told of the first: %s", words(w.Body.String()))
 				}
 			})
 		}
 		both.Wait()
 		trail := o.trail()
-		if codes["chief"]+codes["unlocker"] != http.StatusSeeOther+http.StatusConflict || len(trail) != round+1 || codes[trail[0].Actor] != http.StatusSeeOther {
+		if codes["chief"]+codes["unlocker"] != http.StatusSeeOther+http.StatusConflict || len(trail) != round+1 ||
+			codes[trail[0].Actor] != http.StatusSeeOther {
 			t.Errorf("the answers are %v, the audit trail is %+v", codes, trail)
 		}
 	}
@@ -189,7 +198,8 @@ func TestForceUnlockByTwoPeopleAtOnce(t *testing.T) {
 
 func TestForceUnlockWhoseAnswerGotLostIsNotDoneTwice(t *testing.T) {
 	o := operate(t)
-	if w := o.unlock("chief", "warm", o.take("warm", two, "billing")); w.Code != http.StatusSeeOther { // leases are there
+	// leases are there
+	if w := o.unlock("chief", "warm", o.take("warm", two, "billing")); w.Code != http.StatusSeeOther {
 		t.Fatalf("the answer is %d", w.Code)
 	}
 	form := o.take("a", one, "billing")
@@ -217,11 +227,14 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 			s.endings[r.Record.UUID] = &r.Ending
 			delete(s.documents, stuck)
 		}, http.StatusSeeOther, "Done."},
-		"still there":     {func(*scene, metadata.Removal) {}, http.StatusGatewayTimeout, "The hold is still there, but the request may still be on its way."},
-		"nobody can tell": {func(s *scene, _ metadata.Removal) { s.away = errAway }, http.StatusGatewayTimeout, "Look at the lock before you try again."},
+		"still there": {func(*scene, metadata.Removal) {}, http.StatusGatewayTimeout,
+			"The hold is still there, but the request may still be on its way."},
+		"nobody can tell": {func(s *scene, _ metadata.Removal) { s.away = errAway }, http.StatusGatewayTimeout,
+			"Look at the lock before you try again."},
 		"somebody else did": {func(s *scene, r metadata.Removal) {
 			other := r.Ending
-			other.By, other.Ended = "eu-1", metadata.EndedAutoUnlocked
+			other.By = "eu-1"
+			other.Ended = metadata.EndedAutoUnlocked
 			s.endings[r.Record.UUID] = &other
 			delete(s.documents, stuck)
 		}, http.StatusConflict, "auto-unlocked by eu-1"},

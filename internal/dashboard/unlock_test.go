@@ -39,7 +39,8 @@ func operated(t testing.TB, s *scene, changes ...func(*dashboard.Config)) (*dash
 // wanted is what the confirmation page sends for a lock of the scene.
 func (s *scene) wanted(name string) url.Values {
 	r := s.documents[name]
-	return url.Values{"hold": {r.UUID}, "token": {fmt.Sprint(r.Token)}, "revision": {fmt.Sprint(r.Revision)}, "typed": {name},
+	return url.Values{"hold": {r.UUID}, "token": {fmt.Sprint(r.Token)}, "revision": {fmt.Sprint(r.Revision)},
+		"typed":  {name},
 		"reason": {"the pod is dead, node lost"}, "ticket": {"OPS-12"}}
 }
 
@@ -70,15 +71,18 @@ const stuck = "billing/invoice-run"
 func TestForceUnlockAsksFirstAndThenDoesIt(t *testing.T) {
 	s := busy()
 	d, done := operated(t, s)
-	link, form := unlockLink(s, stuck), s.wanted(stuck)
+	link := unlockLink(s, stuck)
+	form := s.wanted(stuck)
 
 	page := get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String()
 	if !strings.Contains(page, `href="`+strings.ReplaceAll(link, "&", "&amp;")+`"`) {
 		t.Fatalf("the page of the lock does not lead to %s", link)
 	}
 	w := get(d, link, "X-Forwarded-User", "chief")
-	wantWords(t, w.Body.String(), "billing-7f9c:17 is not stopped", "The next waiter gets the lock at once: catalog on catalog-0:1, waiting for 9m",
-		"unless the lock is extended, the auto-unlock does the same in 1:42", "ssh billing-7f9c ps -o lstart,args -p 17", "taken at app/jobs/invoice_run.rb:118", "Force unlock "+stuck)
+	wantWords(t, w.Body.String(), "billing-7f9c:17 is not stopped",
+		"The next waiter gets the lock at once: catalog on catalog-0:1, waiting for 9m",
+		"unless the lock is extended, the auto-unlock does the same in 1:42",
+		"ssh billing-7f9c ps -o lstart,args -p 17", "taken at app/jobs/invoice_run.rb:118", "Force unlock "+stuck)
 	if got := w.Header().Get("Referrer-Policy"); got != "same-origin" {
 		t.Errorf("with Referrer-Policy %q browsers send no origin with the form", got)
 	}
@@ -94,13 +98,16 @@ func TestForceUnlockAsksFirstAndThenDoesIt(t *testing.T) {
 		t.Fatalf("the answer is %d %v %s", w.Code, w.Header(), words(w.Body.String()))
 	}
 	a := (*done)[0]
-	if a.Actor != "chief" || a.Source != "header" || a.Client != "198.51.100.7" || a.UserAgent != `a browser\x1b` || a.Lock != stuck || a.UUID != uuid(stuck) || fmt.Sprint(a.Token) != form.Get("token") ||
-		a.Reason != form.Get("reason") || a.Ticket != "OPS-12" || a.Result != "success" || !strings.Contains(a.Holder, "billing on billing-7f9c:17 for 22m") {
+	if a.Actor != "chief" || a.Source != "header" || a.Client != "198.51.100.7" || a.UserAgent != `a browser\x1b` ||
+		a.Lock != stuck || a.UUID != uuid(stuck) || fmt.Sprint(a.Token) != form.Get("token") ||
+		a.Reason != form.Get("reason") || a.Ticket != "OPS-12" || a.Result != "success" ||
+		!strings.Contains(a.Holder, "billing on billing-7f9c:17 for 22m") {
 		t.Errorf("recorded is %+v", a)
 	}
 	page = get(d, w.Header().Get("Location"), "X-Forwarded-User", "chief").Body.String()
 	wantWords(t, page, "This hold ended 0s ago (force-unlocked by chief).", "the pod is dead, node lost (OPS-12)")
-	for _, part := range []string{`"audit":"force-unlock"`, `"result":"success"`, `"actor":"chief"`, `"client":"198.51.100.7"`, `"audit_id":"` + a.ID, `"reason":"the pod is dead, node lost"`} {
+	for _, part := range []string{`"audit":"force-unlock"`, `"result":"success"`, `"actor":"chief"`,
+		`"client":"198.51.100.7"`, `"audit_id":"` + a.ID, `"reason":"the pod is dead, node lost"`} {
 		if !strings.Contains(s.log.String(), part) {
 			t.Errorf("the log has no %s: %s", part, &s.log)
 		}
@@ -110,7 +117,8 @@ func TestForceUnlockAsksFirstAndThenDoesIt(t *testing.T) {
 	if again.Code != http.StatusConflict || len(*done) != 1 {
 		t.Errorf("the second click is answered with %d, and %d were done", again.Code, len(*done))
 	}
-	wantWords(t, again.Body.String(), "Nothing was done. The hold that you saw is over: force-unlocked by chief 0s ago. Nobody holds the lock now.")
+	wantWords(t, again.Body.String(),
+		"Nothing was done. The hold that you saw is over: force-unlocked by chief 0s ago. Nobody holds the lock now.")
 	wantForced(t, d, 1, 1, 0, 0)
 }
 
@@ -137,32 +145,49 @@ func TestForceUnlockIsRefused(t *testing.T) {
 		status  int
 		says    string
 	}{
-		"without a name":              {"", nil, nil, 401, "wants to know who you are"},
-		"without the permission":      {"viewer", nil, nil, 403, "needs the permission unlock"},
-		"to somebody unknown":         {"nobody", nil, nil, 403, "needs the permission view"},
-		"from another site":           {"chief", nil, []string{"Sec-Fetch-Site", "cross-site"}, 403, "another site"},
-		"from a sandboxed page":       {"chief", nil, []string{"Sec-Fetch-Site", "", "Origin", "null"}, 403, "another site"},
-		"as JSON":                     {"chief", nil, []string{"Content-Type", "application/json"}, 415, "must be application/x-www-form-urlencoded"},
-		"as plain text":               {"chief", nil, []string{"Content-Type", "text/plain"}, 415, "must be"},
-		"when it is large":            {"chief", func(_ *scene, f url.Values) { f.Set("reason", strings.Repeat("a", 17<<10)) }, nil, 413, "16 KiB"},
-		"while etcd is away":          {"chief", func(s *scene, _ url.Values) { s.fresh.Heard = s.now.Add(-time.Minute) }, nil, 412, "Nothing was done"},
-		"before anything was loaded":  {"chief", func(s *scene, _ url.Values) { s.fresh.Heard = time.Time{} }, nil, 503, "could not be loaded"},
-		"for the wrong name":          {"chief", func(_ *scene, f url.Values) { f.Set("typed", "billing/invoice-rum") }, nil, 422, "not the name of this lock"},
-		"for a name with a blank":     {"chief", func(_ *scene, f url.Values) { f.Set("typed", stuck+" ") }, nil, 422, "not the name of this lock"},
-		"without a reason":            {"chief", func(_ *scene, f url.Values) { f.Set("reason", "  too  few ") }, nil, 422, "7 characters"},
-		"with a novel":                {"chief", func(_ *scene, f url.Values) { f.Set("reason", strings.Repeat("ü", 501)) }, nil, 422, "501 characters"},
-		"with escape sequences":       {"chief", func(_ *scene, f url.Values) { f.Set("reason", "because \x1b[31m I say so") }, nil, 422, "plain text"},
-		"with bytes as a reason":      {"chief", func(_ *scene, f url.Values) { f.Set("reason", "because \xff\xfe I say so") }, nil, 422, "plain text"},
-		"with a ticket like a novel":  {"chief", func(_ *scene, f url.Values) { f.Set("ticket", strings.Repeat("a", 101)) }, nil, 422, "100 characters"},
-		"for a hold that is over":     {"chief", func(s *scene, _ url.Values) { delete(s.documents, stuck) }, nil, 409, "Nobody holds the lock now"},
-		"for a name without its hold": {"chief", func(_ *scene, f url.Values) { f.Del("hold") }, nil, 400, "which hold"},
-		"for another hold":            {"chief", func(_ *scene, f url.Values) { f.Set("token", "7") }, nil, 409, "now held by billing on billing-7f9c:17"},
-		"while etcd does not answer":  {"chief", func(s *scene, _ url.Values) { s.away = errAway }, nil, 503, "Nothing was done: timeout"},
+		"without a name":         {"", nil, nil, 401, "wants to know who you are"},
+		"without the permission": {"viewer", nil, nil, 403, "needs the permission unlock"},
+		"to somebody unknown":    {"nobody", nil, nil, 403, "needs the permission view"},
+		"from another site":      {"chief", nil, []string{"Sec-Fetch-Site", "cross-site"}, 403, "another site"},
+		"from a sandboxed page": {"chief", nil, []string{"Sec-Fetch-Site", "", "Origin", "null"}, 403,
+			"another site"},
+		"as JSON": {"chief", nil, []string{"Content-Type", "application/json"}, 415,
+			"must be application/x-www-form-urlencoded"},
+		"as plain text": {"chief", nil, []string{"Content-Type", "text/plain"}, 415, "must be"},
+		"when it is large": {"chief",
+			func(_ *scene, f url.Values) { f.Set("reason", strings.Repeat("a", 17<<10)) }, nil, 413, "16 KiB"},
+		"while etcd is away": {"chief",
+			func(s *scene, _ url.Values) { s.fresh.Heard = s.now.Add(-time.Minute) }, nil, 412, "Nothing was done"},
+		"before anything was loaded": {"chief", func(s *scene, _ url.Values) { s.fresh.Heard = time.Time{} }, nil, 503,
+			"could not be loaded"},
+		"for the wrong name": {"chief", func(_ *scene, f url.Values) { f.Set("typed", "billing/invoice-rum") },
+			nil, 422, "not the name of this lock"},
+		"for a name with a blank": {"chief", func(_ *scene, f url.Values) { f.Set("typed", stuck+" ") }, nil, 422,
+			"not the name of this lock"},
+		"without a reason": {"chief", func(_ *scene, f url.Values) { f.Set("reason", "  too  few ") }, nil,
+			422, "7 characters"},
+		"with a novel": {"chief",
+			func(_ *scene, f url.Values) { f.Set("reason", strings.Repeat("ü", 501)) }, nil, 422, "501 characters"},
+		"with escape sequences": {"chief",
+			func(_ *scene, f url.Values) { f.Set("reason", "because \x1b[31m I say so") }, nil, 422, "plain text"},
+		"with bytes as a reason": {"chief",
+			func(_ *scene, f url.Values) { f.Set("reason", "because \xff\xfe I say so") }, nil, 422, "plain text"},
+		"with a ticket like a novel": {"chief",
+			func(_ *scene, f url.Values) { f.Set("ticket", strings.Repeat("a", 101)) }, nil, 422, "100 characters"},
+		"for a hold that is over": {"chief", func(s *scene, _ url.Values) { delete(s.documents, stuck) }, nil, 409,
+			"Nobody holds the lock now"},
+		"for a name without its hold": {"chief", func(_ *scene, f url.Values) { f.Del("hold") }, nil, 400,
+			"which hold"},
+		"for another hold": {"chief", func(_ *scene, f url.Values) { f.Set("token", "7") }, nil, 409,
+			"now held by billing on billing-7f9c:17"},
+		"while etcd does not answer": {"chief", func(s *scene, _ url.Values) { s.away = errAway }, nil, 503,
+			"Nothing was done: timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
 			d, done := operated(t, s)
-			link, form := unlockLink(s, stuck), s.wanted(stuck)
+			link := unlockLink(s, stuck)
+			form := s.wanted(stuck)
 			if c.change != nil {
 				c.change(s, form)
 			}
@@ -178,7 +203,8 @@ func TestForceUnlockIsRefused(t *testing.T) {
 					}
 				}
 			}
-			if !strings.Contains(s.log.String(), "refused") && !strings.Contains(s.log.String(), `"audit":"force-unlock","result":`) {
+			if !strings.Contains(s.log.String(), "refused") && !strings.Contains(s.log.String(),
+				`"audit":"force-unlock","result":`) {
 				t.Errorf("the log does not tell: %s", &s.log)
 			}
 			if strings.Contains(s.log.String(), `"result":"success"`) {
@@ -192,13 +218,16 @@ func TestForceUnlockIsOffUnlessSwitchedOn(t *testing.T) {
 	s := busy()
 	d := s.dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
 	for _, who := range []string{"chief", "viewer", ""} {
-		if w := get(d, unlockLink(s, stuck), "X-Forwarded-User", who); who != "" && (w.Code != 403 || !strings.Contains(w.Body.String(), "switched off")) {
+		if w := get(d, unlockLink(s, stuck), "X-Forwarded-User", who); who != "" &&
+			(w.Code != 403 || !strings.Contains(w.Body.String(), "switched off")) {
 			t.Errorf("the page for %q: %d %s", who, w.Code, words(w.Body.String()))
 		}
-		if w := post(d, who, unlockLink(s, stuck), s.wanted(stuck)); w.Code != 403 || !strings.Contains(w.Body.String(), "switched off") {
+		if w := post(d, who, unlockLink(s, stuck), s.wanted(stuck)); w.Code != 403 || !strings.Contains(w.Body.String(),
+			"switched off") {
 			t.Errorf("POST for %q: %d", who, w.Code)
 		}
-		w := send(d, who, "/api/v1/lock/force-unlock", "application/json", `{"name":"a","hold":"b","token":"1","reason":"long enough"}`)
+		w := send(d, who, "/api/v1/lock/force-unlock", "application/json",
+			`{"name":"a","hold":"b","token":"1","reason":"long enough"}`)
 		if w.Code != 403 || !strings.Contains(w.Body.String(), `"code":"read_only"`) {
 			t.Errorf("API for %q: %d %s", who, w.Code, w.Body)
 		}
@@ -209,9 +238,11 @@ func TestForceUnlockIsOffUnlessSwitchedOn(t *testing.T) {
 func TestForceUnlockTellsWhyThereIsNoLink(t *testing.T) {
 	s := busy()
 	d, _ := operated(t, s)
-	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "viewer").Body.String(), "Force unlock needs the permission unlock.")
+	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "viewer").Body.String(),
+		"Force unlock needs the permission unlock.")
 	s.fresh.Heard = s.now.Add(-time.Minute)
-	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String(), "No force unlock now: etcd is away")
+	wantWords(t, get(d, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String(),
+		"No force unlock now: etcd is away")
 	if w := get(d, unlockLink(s, stuck), "X-Forwarded-User", "chief"); w.Code != http.StatusPreconditionFailed {
 		t.Errorf("the confirmation page of an old picture is answered with %d", w.Code)
 	}
@@ -239,7 +270,8 @@ func TestForceUnlocksHaveARate(t *testing.T) {
 		s.add(hold{name: name, held: time.Hour, alert: time.Hour, unlock: 2 * time.Hour})
 		post(d, fmt.Sprint("u", i), unlockLink(s, name), s.wanted(name), "X-Forwarded-Groups", "on-call")
 	}
-	if w := post(d, "late", unlockLink(s, stuck), s.wanted(stuck), "X-Forwarded-Groups", "on-call"); w.Code != http.StatusTooManyRequests || len(*done) != 30 {
+	if w := post(d, "late", unlockLink(s, stuck), s.wanted(stuck), "X-Forwarded-Groups",
+		"on-call"); w.Code != http.StatusTooManyRequests || len(*done) != 30 {
 		t.Errorf("after %d of all the next is answered with %d", len(*done), w.Code)
 	}
 	s.now = s.now.Add(time.Minute)
@@ -266,7 +298,8 @@ func TestForceUnlockOfHostileNames(t *testing.T) {
 		typed := shownName(w.Body.String())
 		form := s.wanted(name)
 		form.Set("typed", typed)
-		if w := post(d, "chief", link, form); w.Code != http.StatusSeeOther || len(*done) != 1 || (*done)[0].Lock != name {
+		if w := post(d, "chief", link, form); w.Code != http.StatusSeeOther || len(*done) != 1 ||
+			(*done)[0].Lock != name {
 			t.Errorf("%.40q, typed as shown (%q): %d %v", name, typed, w.Code, *done)
 		}
 		if !json.Valid([]byte(lastLine(s.log.String()))) || deceptive(lastLine(s.log.String())) >= 0 {
@@ -284,7 +317,8 @@ func shownName(page string) string {
 }
 
 func unescape(s string) string {
-	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&#34;", `"`, "&#39;", "'", "&amp;", "&", "&#43;", "+").Replace(s)
+	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&#34;", `"`, "&#39;", "'", "&amp;", "&", "&#43;",
+		"+").Replace(s)
 }
 
 func lastLine(log string) string {
@@ -297,7 +331,8 @@ func TestForceUnlockByTheAPI(t *testing.T) {
 	d, done := operated(t, s)
 	r := s.documents[stuck]
 	const path = "/api/v1/lock/force-unlock"
-	body := fmt.Sprintf(`{"name":%q,"hold":%q,"token":"%d","revision":"%d","reason":"the pod is dead, node lost"}`, stuck, r.UUID, r.Token, r.Revision)
+	body := fmt.Sprintf(`{"name":%q,"hold":%q,"token":"%d","revision":"%d","reason":"the pod is dead, node lost"}`,
+		stuck, r.UUID, r.Token, r.Revision)
 	for name, c := range map[string]struct {
 		who, kind, body string
 		status          int
@@ -309,12 +344,16 @@ func TestForceUnlockByTheAPI(t *testing.T) {
 		"no JSON":                {"chief", "application/json", "{", 400, "bad_body"},
 		"two objects":            {"chief", "application/json", body + body, 400, "bad_body"},
 		"an unknown member":      {"chief", "application/json", `{"name":"a","force":true}`, 400, "bad_body"},
-		"no token":               {"chief", "application/json", `{"name":"a","hold":"b","reason":"long enough"}`, 400, "bad_body"},
-		"a short reason":         {"chief", "application/json", strings.Replace(body, "the pod is dead, node lost", "x", 1), 422, "bad_reason"},
-		"another hold":           {"chief", "application/json", strings.Replace(body, r.UUID, "other", 1), 409, "hold_changed"},
+		"no token": {"chief", "application/json", `{"name":"a","hold":"b","reason":"long enough"}`, 400,
+			"bad_body"},
+		"a short reason": {"chief", "application/json", strings.Replace(body, "the pod is dead, node lost", "x",
+			1), 422, "bad_reason"},
+		"another hold": {"chief", "application/json", strings.Replace(body, r.UUID, "other", 1), 409,
+			"hold_changed"},
 	} {
 		w := send(d, c.who, path, c.kind, c.body)
-		if w.Code != c.status || !strings.Contains(w.Body.String(), `"code":"`+c.code+`"`) || w.Header().Get("Content-Type") != "application/problem+json" {
+		if w.Code != c.status || !strings.Contains(w.Body.String(), `"code":"`+c.code+`"`) ||
+			w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 		if c.status == 409 && !strings.Contains(w.Body.String(), `"lock":{"name":"billing/invoice-run"`) {
@@ -331,7 +370,8 @@ func TestForceUnlockByTheAPI(t *testing.T) {
 	if w := get(d, path, "X-Forwarded-User", "chief"); w.Code != 405 || w.Header().Get("Allow") != "POST" {
 		t.Errorf("GET is answered with %d, allowed is %q", w.Code, w.Header().Get("Allow"))
 	}
-	if w := ask(d, "PUT", "/unlock", "X-Forwarded-User", "chief"); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD, POST" {
+	if w := ask(d, "PUT", "/unlock", "X-Forwarded-User", "chief"); w.Code != 405 ||
+		w.Header().Get("Allow") != "GET, HEAD, POST" {
 		t.Errorf("PUT is answered with %d, allowed is %q", w.Code, w.Header().Get("Allow"))
 	}
 }

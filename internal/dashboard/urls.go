@@ -30,8 +30,8 @@ func normalPrefix(path string) (string, error) {
 	return "/" + path + "/", nil
 }
 
-// To is the link to a page by its path below the prefix, with parameters in pairs of name and value; pairs with an empty value
-// are left out.
+// To is the link to a page by its path below the prefix, with parameters in pairs of name and value; pairs with an
+// empty value are left out.
 func (u urls) To(path string, pairs ...string) string {
 	var b strings.Builder
 	b.WriteString(u.prefix + path)
@@ -51,8 +51,8 @@ func queryEscape(s string) string {
 	return strings.NewReplacer("%2F", "/", "%3A", ":", "%2C", ",", "%3D", "=").Replace(url.QueryEscape(s))
 }
 
-// maxNameInURL is the length of a name that, escaped, still fits a request. Names are at most [metadata.MaxNameBytes] long; a
-// key that somebody wrote by hand can be longer.
+// maxNameInURL is the length of a name that, escaped, still fits a request. Names are at most [metadata.MaxNameBytes]
+// long; a key that somebody wrote by hand can be longer.
 const maxNameInURL = 8 << 10
 
 // Lock is the link to the page of a lock, or of one hold of it; empty for a name that no request can carry.
@@ -113,7 +113,8 @@ func (u urls) named(path, name string, pairs ...string) string {
 	return u.To(path, append([]string{key, value}, pairs...)...)
 }
 
-// Asset is the link to an embedded file. It changes with the content of the files, so that browsers may keep them for ever.
+// Asset is the link to an embedded file. It changes with the content of the files, so that browsers may keep them for
+// ever.
 func (u urls) Asset(name string) string { return u.prefix + "assets/" + u.assets + "/" + name }
 
 // Icon is the link to the icon of a tab.
@@ -130,8 +131,8 @@ func (u urls) originFor(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// nameParameter is how a lock's name travels. It is never part of a path, where proxies decode and merge slashes; a name that is
-// not UTF-8 travels as base64.
+// nameParameter is how a lock's name travels. It is never part of a path, where proxies decode and merge slashes; a
+// name that is not UTF-8 travels as base64.
 func nameParameter(name string) (key, value string) {
 	if utf8.ValidString(name) {
 		return "name", name
@@ -147,11 +148,13 @@ func nameOf(r *http.Request) (string, error) {
 	}
 	encoded := values.Get("name_b64")
 	if encoded == "" {
-		return "", &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "No lock named", Detail: "The address must say which lock: ?name=NAME."}
+		return "", &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "No lock named",
+			Detail: "The address must say which lock: ?name=NAME."}
 	}
 	name, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
 	if err != nil {
-		return "", &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Unreadable name", Detail: "name_b64 is not base64url."}
+		return "", &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Unreadable name",
+			Detail: "name_b64 is not base64url."}
 	}
 	return string(name), nil
 }

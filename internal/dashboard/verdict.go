@@ -13,8 +13,8 @@ type verdict struct {
 	Text  sentence
 }
 
-// verdict says what a person must know first. The first sentence that applies wins; that the picture is stale is said by the
-// banner of the page, and the sentence here then is about the last known state.
+// verdict says what a person must know first. The first sentence that applies wins; that the picture is stale is said
+// by the banner of the page, and the sentence here then is about the last known state.
 func (d *Dashboard) verdict(s *snapshot, l lens) verdict {
 	all := s.all
 	switch unlockers, known := d.unlockers(); {
@@ -28,7 +28,8 @@ func (d *Dashboard) verdict(s *snapshot, l lens) verdict {
 	case all.Expiring > 0:
 		return verdict{"expiring", d.nextUnlock(say(plural(all.Expiring, "lock", "locks")+" expiring."), all, l)}
 	case all.Malformed > 0:
-		return verdict{"warn", say(plural(all.Malformed, "malformed lock", "malformed locks") + ": a field that the protocol acts on is missing or cannot be read.")}
+		return verdict{"warn", say(plural(all.Malformed, "malformed lock", "malformed locks") +
+			": a field that the protocol acts on is missing or cannot be read.")}
 	case all.Total > 0:
 		return verdict{"calm", quiet(all, l)}
 	}
@@ -66,7 +67,9 @@ func (d *Dashboard) nextUnlock(text sentence, all counts, l lens) sentence {
 	if next == nil {
 		return text.say(" None of them auto-unlocks.")
 	}
-	name, url, left := clip(next.Name, maxNameShown), d.urls.Lock(next.Name, next.UUID), l.next(next.verdict.AutoUnlockAt)
+	name := clip(next.Name, maxNameShown)
+	url := d.urls.Lock(next.Name, next.UUID)
+	left := l.next(next.verdict.AutoUnlockAt)
 	switch left.Kind {
 	case "over": // the picture is a moment old
 		left = &moment{At: left.At, Text: "due"}

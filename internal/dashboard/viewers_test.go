@@ -24,7 +24,8 @@ func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
 		next := slices.Clone(s.locks)
 		for i, r := range next {
 			changed := *r
-			changed.Revision, changed.Owner = n, fmt.Sprint("owner-", n)
+			changed.Revision = n
+			changed.Owner = fmt.Sprint("owner-", n)
 			next[i] = &changed
 		}
 		locks.Store(&next)
@@ -33,14 +34,18 @@ func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
 	d := s.dashboard(t, func(c *dashboard.Config) {
 		c.Locks = func() []*metadata.Record { return *locks.Load() }
 		c.Now = time.Now
-		c.Fresh = func() dashboard.Freshness { return dashboard.Freshness{Synced: true, Heard: time.Now(), Revision: 1} }
+		c.Fresh = func() dashboard.Freshness {
+			return dashboard.Freshness{Synced: true, Heard: time.Now(),
+				Revision: 1}
+		}
 	})
 	var viewers sync.WaitGroup
 	for viewer := range 6 {
 		viewers.Go(func() {
 			for i := range 8 {
 				change()
-				data, _ := fetch[[]lock](t, d, fmt.Sprintf("/api/v1/locks?limit=1000&fields=owner&sort=%s", []string{"urgency", "owner", "-held"}[(viewer+i)%3]))
+				data, _ := fetch[[]lock](t, d, fmt.Sprintf("/api/v1/locks?limit=1000&fields=owner&sort=%s",
+					[]string{"urgency", "owner", "-held"}[(viewer+i)%3]))
 				owners := map[any]bool{}
 				for _, l := range data {
 					owners[l["owner"]] = true

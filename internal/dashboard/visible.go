@@ -16,9 +16,9 @@ type span struct {
 // maxMarks is how many combining marks may sit on one character before the rest is spelled out.
 const maxMarks = 4
 
-// visible takes text from outside apart for showing. Nothing is dropped: control and format characters, bidi marks, characters
-// that look like nothing or like a blank, invalid UTF-8, and blanks at either end become escapes. A text that has escapes
-// also has its backslashes doubled, so that the result can be read back without doubt.
+// visible takes text from outside apart for showing. Nothing is dropped: control and format characters, bidi marks,
+// characters that look like nothing or like a blank, invalid UTF-8, and blanks at either end become escapes. A text
+// that has escapes also has its backslashes doubled, so that the result can be read back without doubt.
 func visible(s string) []span {
 	if plainASCII(s) {
 		return []span{{Text: s}}

@@ -49,9 +49,12 @@ func (d *Dashboard) waiting(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	q := parseQuery(r.URL.Query().Get("q"))
-	v := waitingPage{page: d.page(callerOf(r), "waiting"), Known: d.config.Queues != nil, searched: d.searches("waiting", q)}
+	v := waitingPage{page: d.page(callerOf(r), "waiting"), Known: d.config.Queues != nil,
+		searched: d.searches("waiting", q)}
 	v.page = v.searching(v.page)
-	v.Follows, v.Here, v.JSON = true, "waiting", d.urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.text), "sort", "waiters")
+	v.Follows = true
+	v.Here = "waiting"
+	v.JSON = d.urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.text), "sort", "waiters")
 	if v.Known {
 		queues := d.config.Queues()
 		if err := d.fillWaiting(r.Context(), &v, s, q, queues); err != nil {
@@ -64,7 +67,8 @@ func (d *Dashboard) waiting(r *http.Request) (answer, error) {
 }
 
 // fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
-func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *snapshot, q *query, queues map[string][]metadata.Waiter) error {
+func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *snapshot, q *query,
+	queues map[string][]metadata.Waiter) error {
 	ctx, cancel := searching(ctx)
 	defer cancel()
 	type queued struct {
@@ -91,12 +95,14 @@ func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *snapshot
 		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(instant(a.longest), instant(b.longest)), cmp.Compare(len(b.queue), len(a.queue)), cmp.Compare(a.lock, b.lock))
+		return cmp.Or(cmp.Compare(instant(a.longest), instant(b.longest)), cmp.Compare(len(b.queue), len(a.queue)),
+			cmp.Compare(a.lock, b.lock))
 	})
 	v.More = max(0, len(all)-maxContended)
 	for _, one := range all[:len(all)-v.More] {
 		c := d.contention(one.lock, one.holders, v.lens)
-		c.Longest, c.N = v.lasting(one.longest), len(one.queue)
+		c.Longest = v.lasting(one.longest)
+		c.N = len(one.queue)
 		views := d.waiterViews(one.queue, v.lens)
 		c.Rest = max(0, len(views)-maxWaitersEach)
 		c.First = views[:len(views)-c.Rest]
@@ -109,14 +115,17 @@ func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *snapshot
 func (d *Dashboard) contention(lock string, holders []*row, at lens) contention {
 	c := contention{Name: clip(lock, maxNameShown), URL: d.urls.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
-		c.Owner, c.Host, c.Held = clip(r.Owner, maxWordShown), hostPID(clip(r.Hostname, maxWordShown), r.PID), at.lasting(r.LockedAt)
+		c.Owner, c.Host, c.Held = clip(r.Owner, maxWordShown), hostPID(clip(r.Hostname, maxWordShown),
+			r.PID), at.lasting(r.LockedAt)
 		if r.Token != 0 {
 			c.Look = r.look
 		}
 		return c
 	}
 	u := useOf(holders)
-	c.Look, c.Use, c.Held = u.look, u.words(), at.lasting(u.oldest)
+	c.Look = u.look
+	c.Use = u.words()
+	c.Held = at.lasting(u.oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
 		text := hostPID(clip(r.Hostname, maxWordShown), r.PID)
 		c.Sharers = append(c.Sharers, lockLink{cmp.Or(text, r.Name), d.urls.Lock(r.Name, r.UUID)})

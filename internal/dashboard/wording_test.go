@@ -30,7 +30,8 @@ func TestAPausedUnlockerIsExplained(t *testing.T) {
 		if status := words(ok(t, d, "/status")); strings.Contains(status, "Holds back") {
 			t.Error("the status says that an unlocker holds back")
 		}
-		s.unlockers = append(s.unlockers, dashboard.Unlocker{Presence: metadata.Presence{ID: "eu-2", Mode: "auto-unlock"}, Arrived: s.now})
+		s.unlockers = append(s.unlockers,
+			dashboard.Unlocker{Presence: metadata.Presence{ID: "eu-2", Mode: "auto-unlock"}, Arrived: s.now})
 		if text := words(ok(t, s.dashboard(t), "/")); strings.Contains(text, "Auto-unlock is") {
 			t.Errorf("%s: auto-unlock is said to be paused although another unlocker removes", rule)
 		}
@@ -46,20 +47,25 @@ func TestPagesUseTheWordsOfTheField(t *testing.T) {
 	wantWords(t, ok(t, d, "/lock?name="+stuck), "Code location")
 	wantWords(t, ok(t, d, "/status"), "fastest refresh 2s")
 	operators, _ := operated(t, lived(t))
-	wantWords(t, get(operators, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String(), "Force unlock… You will be asked to confirm.")
+	wantWords(t, get(operators, "/lock?name="+stuck, "X-Forwarded-User", "chief").Body.String(),
+		"Force unlock… You will be asked to confirm.")
 	s.locks = s.locks[4:] // legacy/cron, whose alert_at cannot be read
-	wantWords(t, ok(t, s.dashboard(t), "/"), "1 malformed lock: a field that the protocol acts on is missing or cannot be read.")
-	wantWords(t, ok(t, d, "/help"), "Without a readable deadline it alerts and auto-unlocks only where a default is set, see Status.")
+	wantWords(t, ok(t, s.dashboard(t), "/"),
+		"1 malformed lock: a field that the protocol acts on is missing or cannot be read.")
+	wantWords(t, ok(t, d, "/help"),
+		"Without a readable deadline it alerts and auto-unlocks only where a default is set, see Status.")
 }
 
 func TestALongNameIsNotSaidToBeForeign(t *testing.T) {
 	s := newScene()
-	for _, name := range []string{strings.Repeat("long/", 300), "caf\u00e9/menu", strings.Repeat("long/", 300) + "\u0435"} {
+	for _, name := range []string{strings.Repeat("long/", 300), "caf\u00e9/menu", strings.Repeat("long/", 300) +
+		"\u0435"} {
 		s.add(hold{name: name, owner: "o", held: time.Hour, alert: time.Hour, unlock: 2 * time.Hour})
 		s.wait(name, "w", time.Minute)
 	}
 	d := s.dashboard(t)
-	for path, want := range map[string]int{"/": 1, "/waiting": 1, "/lock?name=" + strings.Repeat("long/", 300): 0, "/lock?name=caf%C3%A9/menu": 1,
+	for path, want := range map[string]int{"/": 1, "/waiting": 1, "/lock?name=" + strings.Repeat("long/", 300): 0,
+		"/lock?name=caf%C3%A9/menu":                             1,
 		"/lock?name=" + strings.Repeat("long/", 300) + "%D0%B5": 1} {
 		if n := strings.Count(ok(t, d, path), "non-ASCII name"); n != want {
 			t.Errorf("%.40s says of %d names that they are not ASCII, want %d", path, n, want)
@@ -72,7 +78,8 @@ func TestAnEndedHoldHasNoDeadlinesAhead(t *testing.T) {
 	e := s.over(stuck, metadata.EndedForced, "bob", "it hung", time.Hour, time.Minute)
 	delete(s.endings, e.UUID)
 	e.UUID = uuid("ended")
-	e.AlertAt, e.AutoUnlockAt = metadata.Time{Time: s.now.Add(-30 * time.Second)}, metadata.Time{Time: s.now.Add(100 * time.Minute)}
+	e.AlertAt = metadata.Time{Time: s.now.Add(-30 * time.Second)}
+	e.AutoUnlockAt = metadata.Time{Time: s.now.Add(100 * time.Minute)}
 	s.endings[e.UUID] = &e
 	page := ok(t, s.dashboard(t), "/lock?name="+stuck+"&hold="+uuid("ended"))
 	wantWords(t, page, "alert not reached 2026-11-21 03:12:11 UTC", "auto-unlock not reached 2026-11-21 04:52:41 UTC")
@@ -84,14 +91,16 @@ func TestAnEndedHoldHasNoDeadlinesAhead(t *testing.T) {
 func TestARowWithoutBadgeKeepsItsColumn(t *testing.T) {
 	s := newScene()
 	s.wait("free", "w", time.Minute)
-	if page := ok(t, s.dashboard(t), "/waiting"); !strings.Contains(page, `<th scope="row"><span class="state"></span> <a class="mono" href="/lock?name=free">`) {
+	if page := ok(t, s.dashboard(t), "/waiting"); !strings.Contains(page,
+		`<th scope="row"><span class="state"></span> <a class="mono" href="/lock?name=free">`) {
 		t.Error("the name of a lock that nobody holds stands where the badges are")
 	}
 }
 
 func TestForceUnlockWhileStaleSaysWhatToDo(t *testing.T) {
 	s := lived(t)
-	s.fresh.Heard, s.away = s.now.Add(-4*time.Minute), errAway
+	s.fresh.Heard = s.now.Add(-4 * time.Minute)
+	s.away = errAway
 	d, _ := operated(t, s)
 	path := "/unlock?name=" + stuck + "&hold=" + uuid(stuck) + "&from=q%3Dbilling"
 	w := get(d, path, "X-Forwarded-User", "chief")
@@ -99,13 +108,15 @@ func TestForceUnlockWhileStaleSaysWhatToDo(t *testing.T) {
 	if w.Code != http.StatusPreconditionFailed || w.Header().Get("Refresh") != "5" {
 		t.Errorf("it answers %d, and looks again after %q s", w.Code, w.Header().Get("Refresh"))
 	}
-	wantWords(t, page, "etcd was last heard at 03:08:41 UTC", "Nothing was done.", "This page looks again every 5 seconds.",
+	wantWords(t, page, "etcd was last heard at 03:08:41 UTC", "Nothing was done.",
+		"This page looks again every 5 seconds.",
 		"From a host that reaches etcd: mutexctl force-unlock "+stuck, "Back to the lock "+stuck)
 	if !strings.Contains(page, `href="/lock?name=billing/invoice-run&amp;hold=`+uuid(stuck)+`&amp;from=q=billing"`) {
 		t.Error("there is no way back to the lock")
 	}
 	form := s.wanted(stuck)
-	if w := post(d, "chief", path, form); w.Code != http.StatusPreconditionFailed || w.Header().Get("Refresh") != "" || !strings.Contains(w.Body.String(), "Back to the lock") {
+	if w := post(d, "chief", path, form); w.Code != http.StatusPreconditionFailed || w.Header().Get("Refresh") != "" ||
+		!strings.Contains(w.Body.String(), "Back to the lock") {
 		t.Errorf("the form is answered with %d, refresh %q", w.Code, w.Header().Get("Refresh"))
 	}
 }
@@ -114,7 +125,8 @@ func TestCopyButtonsSayWhatTheyCopy(t *testing.T) {
 	d := lived(t).dashboard(t)
 	for _, path := range []string{"/", "/lock?name=" + stuck, "/lock?name=legacy/cron"} {
 		labels := map[string]int{}
-		for _, button := range regexp.MustCompile(`<button [^>]*class="copy js"[^>]*>copy</button>`).FindAllString(ok(t, d, path), -1) {
+		for _, button := range regexp.MustCompile(`<button [^>]*class="copy js"[^>]*>copy</button>`).FindAllString(ok(t,
+			d, path), -1) {
 			label := regexp.MustCompile(`aria-label="(copy [^"]+)"`).FindStringSubmatch(button)
 			if label == nil {
 				t.Errorf("%s: %s does not say what it copies", path, button)
@@ -129,8 +141,10 @@ func TestOnlyWhatMayBeAPodIsLookedForInKubernetes(t *testing.T) {
 	s := newScene()
 	const pod, process = "kubectl get pod ", "ssh HOST ps -o lstart,args -p 17"
 	for host, wants := range map[string][2]bool{ // a pod, a process of a machine
-		"vm": {false, true}, "old-box": {false, true}, "db1.example.org": {false, true}, "orders-7c9d8f6b5-x2k7p": {true, false},
-		"node-exporter-zq8ws": {true, false}, "etcd-0": {true, true}, "web-1234567": {false, true}, "build-abcde": {false, true}, "x2k7p": {false, true},
+		"vm": {false, true}, "old-box": {false, true}, "db1.example.org": {false, true},
+		"orders-7c9d8f6b5-x2k7p": {true, false},
+		"node-exporter-zq8ws":    {true, false}, "etcd-0": {true, true}, "web-1234567": {false, true},
+		"build-abcde": {false, true}, "x2k7p": {false, true},
 	} {
 		s.add(hold{name: host, owner: "o", host: host, held: time.Hour, alert: time.Hour, unlock: 2 * time.Hour})
 		text := words(ok(t, s.dashboard(t), "/lock?name="+host))

@@ -11,7 +11,8 @@ import (
 // short is a length of time to two units: 42s, 14m, 3h 10m, 2d 4h, 12d. Negative ones are 0s.
 func short(d time.Duration) string {
 	d = max(0, d)
-	minutes, hours := int(d/time.Minute), int(d/time.Hour)
+	minutes := int(d / time.Minute)
+	hours := int(d / time.Hour)
 	switch days := hours / 24; {
 	case d < time.Minute:
 		return strconv.Itoa(int(d/time.Second)) + "s"
@@ -44,8 +45,8 @@ func two(a int, unitA string, b int, unitB string) string {
 // closeBy is where a countdown begins to show seconds.
 const closeBy = 2 * time.Minute
 
-// countdown is the time left: 1:42 below two minutes, rounded up, so that 0:00 is never early; else 12m, rounded to the nearest unit, so
-// that what was set to five minutes a moment ago does not read as four.
+// countdown is the time left: 1:42 below two minutes, rounded up, so that 0:00 is never early; else 12m, rounded to the
+// nearest unit, so that what was set to five minutes a moment ago does not read as four.
 func countdown(d time.Duration) string {
 	if d = max(0, d); d >= closeBy {
 		return short(d + unit(d)/2)

@@ -11,7 +11,8 @@ import (
 // BenchmarkFind is what a look costs among 100,000 locks: in proportion to those who wait.
 func BenchmarkFind(b *testing.B) {
 	for _, waiters := range []int{0, 100, 10_000, 90_000} {
-		b.Run(fmt.Sprintf("locks=100000/waiters=%d/circles=0", waiters), func(b *testing.B) { bench(b, many(100_000, waiters, 0), 0) })
+		b.Run(fmt.Sprintf("locks=100000/waiters=%d/circles=0", waiters),
+			func(b *testing.B) { bench(b, many(100_000, waiters, 0), 0) })
 	}
 	b.Run("locks=100000/waiters=10000/circles=5000", func(b *testing.B) { bench(b, many(100_000, 10_000, 2), 5000) })
 	b.Run("locks=100000/waiters=50000/circles=1", func(b *testing.B) { bench(b, many(100_000, 50_000, 50_000), 1) })
@@ -26,13 +27,14 @@ func bench(b *testing.B, w *world, want int) {
 	}
 }
 
-// many is n locks of as many processes. As many of them as there are waiters wait for the lock of the next one, in circles of a length; in one
-// long row if that is 0.
+// many is n locks of as many processes. As many of them as there are waiters wait for the lock of the next one, in
+// circles of a length; in one long row if that is 0.
 func many(n, waiters, length int) *world {
 	w := newWorld()
 	for i := range n {
 		owner := fmt.Sprintf("p%06d", i)
-		w.locks = append(w.locks, &metadata.Record{Name: "lock-" + owner, Token: 1, Owner: owner, Hostname: owner + "-0", PID: 7, LockedAt: at(1)})
+		w.locks = append(w.locks, &metadata.Record{Name: "lock-" + owner, Token: 1, Owner: owner,
+			Hostname: owner + "-0", PID: 7, LockedAt: at(1)})
 	}
 	for i := range waiters {
 		next := i + 1
@@ -49,7 +51,8 @@ func crowd(n int) *world {
 	w := newWorld()
 	for i := range n {
 		for lock, owner := range map[string]string{"a": fmt.Sprintf("r%05d", i), "b": fmt.Sprintf("w%05d", i)} {
-			r := &metadata.Record{Name: metadata.ShareName(lock, 100_000+i), Token: 1, Owner: owner, Hostname: owner + "-0", PID: 7, LockedAt: at(1)}
+			r := &metadata.Record{Name: metadata.ShareName(lock, 100_000+i), Token: 1, Owner: owner,
+				Hostname: owner + "-0", PID: 7, LockedAt: at(1)}
 			r.Attributes = map[string]any{metadata.AttributeKind: metadata.HoldsShared}
 			w.locks = append(w.locks, r)
 			w.waits(owner, map[string]string{"a": "b", "b": "a"}[lock], 2)

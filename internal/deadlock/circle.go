@@ -37,7 +37,8 @@ func (t *teller) tell(p int) {
 	}
 	t.told[p] = true
 	n := &t.processes[p]
-	waits := slices.SortedFunc(slices.Values(n.waits), func(a, b wait) int { return strings.Compare(t.locks[a.lock].name, t.locks[b.lock].name) })
+	waits := slices.SortedFunc(slices.Values(n.waits),
+		func(a, b wait) int { return strings.Compare(t.locks[a.lock].name, t.locks[b.lock].name) })
 	for _, w := range waits {
 		if !t.keeps(w.lock) {
 			continue
@@ -69,7 +70,8 @@ func (t *teller) heldBy(lock int) *held {
 	return h
 }
 
-// since is when the lock came to be kept by those of the knot: when the first of its readers took it, or when the last permit was taken.
+// since is when the lock came to be kept by those of the knot: when the first of its readers took it, or when the last
+// permit was taken.
 func (t *teller) since(lock int) (since time.Time) {
 	c := &t.locks[lock]
 	for _, h := range c.alone {

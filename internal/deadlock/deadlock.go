@@ -1,13 +1,13 @@
-// Package deadlock finds processes that wait for each other's locks, so that none of them gets on. Page, metric, alert and log ask the same
-// function.
+// Package deadlock finds processes that wait for each other's locks, so that none of them gets on. Page, metric, alert
+// and log ask the same function.
 //
-// What is known are processes, as records and tickets name them, and not what goes on inside: one that does several things at once may
-// get on although one of them is stuck. So a circle is told to people, who can find out, and nothing is ever done about it. A process
-// that waits for a lock of which it has a part already is not taken to wait: two jobs of one worker do that all day, and a job that asks
-// twice is refused by the client library.
+// What is known are processes, as records and tickets name them, and not what goes on inside: one that does several
+// things at once may get on although one of them is stuck. So a circle is told to people, who can find out, and nothing
+// is ever done about it. A process that waits for a lock of which it has a part already is not taken to wait: two jobs
+// of one worker do that all day, and a job that asks twice is refused by the client library.
 //
-// A lock is kept from those who want it by its holder, or by any of its readers. Of a semaphore any holder can give what is missing, so it
-// keeps others waiting for ever only when all its holders are stuck in the same circle.
+// A lock is kept from those who want it by its holder, or by any of its readers. Of a semaphore any holder can give
+// what is missing, so it keeps others waiting for ever only when all its holders are stuck in the same circle.
 package deadlock
 
 import (
@@ -54,7 +54,8 @@ type Wait struct {
 // Circle is processes of which none gets on before another one does. There may be several ways round.
 type Circle struct {
 	Waits []Wait // along the way, from the first of the processes
-	// Since is when the last of the waits began, by the clocks of those who wait and hold: the same for everybody who looks.
+	// Since is when the last of the waits began, by the clocks of those who wait and hold: the same for everybody who
+	// looks.
 	Since time.Time
 }
 
@@ -87,8 +88,8 @@ func (c Circle) Labels() (locks, holders string) {
 	return metadata.NameLabel(strings.Join(c.Locks(), ", ")), metadata.NameLabel(strings.Join(names, ", "))
 }
 
-// Find returns the circles, the oldest first. locks are sorted by name. It costs in proportion to those who wait and to the holders of what they
-// wait for, whatever else is held.
+// Find returns the circles, the oldest first. locks are sorted by name. It costs in proportion to those who wait and to
+// the holders of what they wait for, whatever else is held.
 func Find(locks []*metadata.Record, queues map[string][]metadata.Waiter) []Circle {
 	g := newGraph(locks, queues)
 	var found []Circle

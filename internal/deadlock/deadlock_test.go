@@ -250,7 +250,8 @@ func TestLabelsAreShortAndOtherOnesForOtherCircles(t *testing.T) {
 	}
 	one, who := labels("1")
 	other, _ := labels("2")
-	if one == other || len(one) > 128 || !strings.HasPrefix(one, "xxx") || !strings.HasPrefix(who, "a\ufffd on a\ufffd-0:7, b on b-0:7~") {
+	if one == other || len(one) > 128 || !strings.HasPrefix(one, "xxx") ||
+		!strings.HasPrefix(who, "a\ufffd on a\ufffd-0:7, b on b-0:7~") {
 		t.Errorf("%q, %q and %q", one, other, who)
 	}
 }

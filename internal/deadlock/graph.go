@@ -83,11 +83,13 @@ func holders(locks []*metadata.Record, lock string) (all []*metadata.Record) {
 
 // from is the locks from a name on.
 func from(locks []*metadata.Record, name string) []*metadata.Record {
-	i, _ := slices.BinarySearchFunc(locks, name, func(r *metadata.Record, name string) int { return strings.Compare(r.Name, name) })
+	i, _ := slices.BinarySearchFunc(locks, name,
+		func(r *metadata.Record, name string) int { return strings.Compare(r.Name, name) })
 	return locks[i:]
 }
 
-// kindOf is what a record with the name of a share is: permits, or a reader. Names alone prove nothing: anybody may call a lock "build#7".
+// kindOf is what a record with the name of a share is: permits, or a reader. Names alone prove nothing: anybody may
+// call a lock "build#7".
 func kindOf(r *metadata.Record) string {
 	switch kind, _ := r.Attributes[metadata.AttributeKind].(string); kind {
 	case metadata.HoldsPermits, metadata.HoldsShared:
@@ -97,7 +99,8 @@ func kindOf(r *metadata.Record) string {
 }
 
 func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Record) {
-	c, number := contended{name: lock}, len(g.locks)+1
+	c := contended{name: lock}
+	number := len(g.locks) + 1
 	for _, r := range holders {
 		who, known := g.process(Process{r.Owner, r.Hostname, r.PID})
 		switch permits := r.Name != lock && kindOf(r) == metadata.HoldsPermits; {

@@ -1,7 +1,8 @@
 package deadlock
 
-// groups are those of the processes who wait for each other, directly or by way of others of the group, two or more: the strongly connected
-// components of the graph in which processes lead to the locks that they wait for, and locks to those who keep them (Tarjan).
+// groups are those of the processes who wait for each other, directly or by way of others of the group, two or more:
+// the strongly connected components of the graph in which processes lead to the locks that they wait for, and locks to
+// those who keep them (Tarjan).
 func (p *part) groups(among []int) [][]int {
 	w := walk{part: p}
 	for _, who := range among {

@@ -1,10 +1,12 @@
 package deadlock
 
-// maxDepth bounds how often a knot is looked into for smaller ones. Programs that were written to get something done need two or three.
+// maxDepth bounds how often a knot is looked into for smaller ones. Programs that were written to get something done
+// need two or three.
 const maxDepth = 100
 
-// knots are the groups among the processes of which none gets on even if everybody else does, each as small as it can be. A group that hangs
-// together only by permits that somebody outside of it can give back falls apart when it is looked at alone.
+// knots are the groups among the processes of which none gets on even if everybody else does, each as small as it can
+// be. A group that hangs together only by permits that somebody outside of it can give back falls apart when it is
+// looked at alone.
 func (g *graph) knots(among []int, depth int) (found [][]int) {
 	groups := g.only(among).groups(among)
 	if len(groups) == 1 && len(groups[0]) == len(among) {
@@ -19,8 +21,8 @@ func (g *graph) knots(among []int, depth int) (found [][]int) {
 	return found
 }
 
-// part is the graph as it is when all processes but some get on and give back what they hold. There is one at a time: the marks of the next
-// one overwrite it, which costs nothing for those who are not part of that.
+// part is the graph as it is when all processes but some get on and give back what they hold. There is one at a time:
+// the marks of the next one overwrite it, which costs nothing for those who are not part of that.
 type part struct {
 	*graph
 	turn int
@@ -36,7 +38,8 @@ func (g *graph) only(among []int) *part {
 
 func (p *part) stuck(who int) bool { return p.processes[who].stuck == p.turn }
 
-// keeps tells whether nobody gets the lock: somebody who is stuck has it for himself or reads, or all permits are with those.
+// keeps tells whether nobody gets the lock: somebody who is stuck has it for himself or reads, or all permits are with
+// those.
 func (p *part) keeps(lock int) bool { return p.count(lock).alone > 0 || p.exhausted(lock) }
 
 // exhausted tells whether no permit of the semaphore will be given back.

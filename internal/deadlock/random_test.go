@@ -10,11 +10,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// TestAnyWorldAgainstTheDefinition compares Find with the definition itself, tried out on all sets of processes: a set is stuck when each of
-// it waits for a lock that those outside of it, who all get on, can not make free.
+// TestAnyWorldAgainstTheDefinition compares Find with the definition itself, tried out on all sets of processes: a set
+// is stuck when each of it waits for a lock that those outside of it, who all get on, can not make free.
 func TestAnyWorldAgainstTheDefinition(t *testing.T) {
 	owners := []string{"a", "b", "c", "d", "e"}
-	none, some := 0, 0
+	none := 0
+	some := 0
 	for seed := range uint64(3_000) {
 		w := anyWorld(rand.New(rand.NewPCG(seed, 1)), owners)
 		all := stuckSets(w, owners)
@@ -101,7 +102,8 @@ func stuckSets(w *world, owners []string) (all []int) {
 // stuckWith tells whether the process waits for a lock that those keep.
 func stuckWith(w *world, owner string, those func(owner string) bool) bool {
 	for lock, queue := range w.queues {
-		if slices.ContainsFunc(queue, func(t metadata.Waiter) bool { return t.Owner == owner }) && keptBy(w, lock, owner, those) {
+		if slices.ContainsFunc(queue, func(t metadata.Waiter) bool { return t.Owner == owner }) &&
+			keptBy(w, lock, owner, those) {
 			return true
 		}
 	}
@@ -109,7 +111,9 @@ func stuckWith(w *world, owner string, those func(owner string) bool) bool {
 }
 
 func keptBy(w *world, lock, from string, those func(owner string) bool) bool {
-	permits, free, kept := false, false, false
+	permits := false
+	free := false
+	kept := false
 	for _, r := range w.locks {
 		of, _, share := metadata.ParseShare(r.Name)
 		switch {

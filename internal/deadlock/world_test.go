@@ -26,8 +26,10 @@ func at(minute int) time.Time { return night.Add(time.Duration(minute) * time.Mi
 
 // holds has a process hold a lock since a minute of the night.
 func (w *world) holds(lock, owner string, minute int) *metadata.Record {
-	r := &metadata.Record{Name: lock, UUID: "u", Token: 1, Owner: owner, Hostname: owner + "-0", PID: 7, LockedAt: at(minute)}
-	i, _ := slices.BinarySearchFunc(w.locks, lock, func(r *metadata.Record, lock string) int { return strings.Compare(r.Name, lock) })
+	r := &metadata.Record{Name: lock, UUID: "u", Token: 1, Owner: owner, Hostname: owner + "-0", PID: 7,
+		LockedAt: at(minute)}
+	i, _ := slices.BinarySearchFunc(w.locks, lock,
+		func(r *metadata.Record, lock string) int { return strings.Compare(r.Name, lock) })
 	w.locks = slices.Insert(w.locks, i, r)
 	return r
 }
@@ -35,7 +37,8 @@ func (w *world) holds(lock, owner string, minute int) *metadata.Record {
 // share is a permit or a reader, by its kind.
 func (w *world) share(lock, owner, kind string, minute int) *metadata.Record {
 	number := 1
-	for slices.ContainsFunc(w.locks, func(r *metadata.Record) bool { return r.Name == metadata.ShareName(lock, number) }) {
+	for slices.ContainsFunc(w.locks,
+		func(r *metadata.Record) bool { return r.Name == metadata.ShareName(lock, number) }) {
 		number++
 	}
 	r := w.holds(metadata.ShareName(lock, number), owner, minute)
@@ -45,7 +48,10 @@ func (w *world) share(lock, owner, kind string, minute int) *metadata.Record {
 
 func (w *world) waits(owner, lock string, minute int) {
 	t := metadata.Waiter{Lock: lock, ID: fmt.Sprint(owner, len(w.queues[lock])), Place: int64(len(w.queues[lock]) + 1)}
-	t.Owner, t.Hostname, t.PID, t.Since = owner, owner+"-0", 7, metadata.Time{Time: at(minute)}
+	t.Owner = owner
+	t.Hostname = owner + "-0"
+	t.PID = 7
+	t.Since = metadata.Time{Time: at(minute)}
 	w.queues[lock] = append(w.queues[lock], t)
 }
 

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// New makes a client without waiting for etcd: an unreachable one is no error. What the client notices by itself goes to log.
-// More options are for those who look on, see Requests and Connections.
+// New makes a client without waiting for etcd: an unreachable one is no error. What the client notices by itself goes
+// to log. More options are for those who look on, see Requests and Connections.
 func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Client, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -32,8 +32,9 @@ func New(s Settings, log zerolog.Logger, more ...grpc.DialOption) (*clientv3.Cli
 		DialTimeout:          s.DialTimeout,
 		DialKeepAliveTime:    s.KeepaliveTime,
 		DialKeepAliveTimeout: s.KeepaliveTimeout,
-		// etcd takes pings on a connection without a stream for an attack: after three it closes the connection, and gRPC
-		// doubles the keepalive time for good. Without them a dead idle connection is found by the first call on it.
+		// etcd takes pings on a connection without a stream for an attack: after three it closes the connection, and
+		// gRPC doubles the keepalive time for good. Without them a dead idle connection is found by the first call on
+		// it.
 		PermitWithoutStream: false,
 		DialOptions:         append(s.dialOptions(targets[0].scheme), more...),
 	})
@@ -48,7 +49,8 @@ func (s Settings) dialOptions(scheme string) []grpc.DialOption {
 	options := []grpc.DialOption{
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// gRPC's own pause between attempts grows to two minutes: too long to be away after etcd is back.
-			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: 3 * time.Second},
 			MinConnectTimeout: s.DialTimeout,
 		}),
 		grpc.WithChainUnaryInterceptor(login.unary),

@@ -114,7 +114,9 @@ func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
 	stranger := etcdtest.NewCA(t)
 	wrongCert, wrongKey := stranger.Issue(t, "u")
 	rightCert, rightKey := server.CA().Issue(t, "u")
-	ca, cert, key := copyOf(t, stranger.File()), copyOf(t, wrongCert), copyOf(t, wrongKey)
+	ca := copyOf(t, stranger.File())
+	cert := copyOf(t, wrongCert)
+	key := copyOf(t, wrongKey)
 	c := connect(t, etcdconn.Settings{Endpoints: []string{server.Endpoint()}, CACert: ca, Cert: cert, Key: key})
 	if class := etcdconn.Classify(etcdconn.Prove(limit(t, 10*time.Second), c, "/m/")); class != etcdconn.Certificate {
 		t.Fatalf("before the rotation: %q", class)

@@ -95,14 +95,18 @@ func answers() []answer {
 		{[]error{rpctypes.ErrNoSpace}, NoSpace,
 			"etcd is out of space and takes no writes: compact and defragment it, then disarm its alarm"},
 		{[]error{rpctypes.ErrTooManyRequests}, Overloaded, "etcd is overloaded"},
-		{[]error{rpctypes.ErrCorrupt}, Corrupt, "etcd's members disagree about its content (corrupt cluster): it needs an operator"},
-		{[]error{rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps}, TooLarge, "the request is larger than etcd allows"},
-		{[]error{rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrTimeoutWaitAppliedIndex}, Timeout, timeout},
+		{[]error{rpctypes.ErrCorrupt}, Corrupt,
+			"etcd's members disagree about its content (corrupt cluster): it needs an operator"},
+		{[]error{rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps}, TooLarge,
+			"the request is larger than etcd allows"},
+		{[]error{rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrTimeoutWaitAppliedIndex},
+			Timeout, timeout},
 		{[]error{rpctypes.ErrStopped, rpctypes.ErrUnhealthy}, Unreachable, "the etcd member is stopping or ill"},
 	}
 }
 
-// explainConnection reads the text of a call that found no connection, or lost the one that it had: gRPC has nothing but text.
+// explainConnection reads the text of a call that found no connection, or lost the one that it had: gRPC has nothing
+// but text.
 func explainConnection(code codes.Code, text string) (Class, string) {
 	reason := connectionError(text)
 	has := func(part string) bool { return strings.Contains(reason, part) }
@@ -112,19 +116,22 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 	case has(refusedCertificate):
 		return Certificate, refusedCertificate + ": it is not signed by the authority that etcd trusts, or has expired"
 	case has("client certificate"):
-		return Certificate, strings.TrimPrefix(reason, handshakeFailed) // of ours: a file that cannot be loaded any more
+		// of ours: a file that cannot be loaded any more
+		return Certificate, strings.TrimPrefix(reason, handshakeFailed)
 	case has("etcd CA "):
 		return Certificate, strings.TrimPrefix(reason, handshakeFailed) // of ours, too
 	case has("x509: certificate signed by unknown authority"):
 		return Certificate, "etcd's certificate is signed by an authority that we do not trust: give the right CA certificate"
 	case has("x509: "):
-		return Certificate, "etcd's certificate is not to be trusted: " + reason[strings.Index(reason, "x509: ")+len("x509: "):]
+		return Certificate, "etcd's certificate is not to be trusted: " +
+			reason[strings.Index(reason, "x509: ")+len("x509: "):]
 	case has("authentication handshake failed: EOF"), has("first record does not look like a TLS handshake"):
 		return Unreachable, "what listens at the etcd endpoint does not speak TLS: is it http:// there?"
 	case has("server preface"):
 		return Unreachable, "what listens at the etcd endpoint closed the connection before its first answer: is it https:// there?"
 	case has("transport: "):
-		return Unreachable, "etcd is unreachable: " + strings.NewReplacer("transport: ", "", "Error while dialing: ", "").Replace(reason)
+		return Unreachable, "etcd is unreachable: " + strings.NewReplacer("transport: ", "", "Error while dialing: ",
+			"").Replace(reason)
 	case has("waiting for connections to become ready"):
 		return Unreachable, "etcd is unreachable: nothing answers at its endpoints"
 	case code == codes.DeadlineExceeded:

@@ -75,7 +75,9 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 	m.ID, m.Version = memberID(s.Header.MemberId), s.Version
 	m.Leader, m.HasLeader, m.Learner = s.Leader == s.Header.MemberId, s.Leader != 0, s.IsLearner
 	m.RaftTerm, m.Revision = s.RaftTerm, s.Header.Revision
-	m.Size, m.InUse, m.Quota = s.DbSize, s.DbSizeInUse, s.DbSizeQuota
+	m.Size = s.DbSize
+	m.InUse = s.DbSizeInUse
+	m.Quota = s.DbSizeQuota
 	return m
 }
 

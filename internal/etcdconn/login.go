@@ -13,8 +13,9 @@ import (
 
 // login buys a token with the user's password when a call needs one, and a new one when etcd refuses the old.
 //
-// etcd's client does this too, but it wants its first token when it is made, which fails while etcd is away, and with a single
-// attempt per call it fails the first call after a token's end. A refused token is a definite no, so sending again is safe here.
+// etcd's client does this too, but it wants its first token when it is made, which fails while etcd is away, and with a
+// single attempt per call it fails the first call after a token's end. A refused token is a definite no, so sending
+// again is safe here.
 type login struct {
 	settings Settings
 	turn     chan struct{} // one buys at a time
@@ -31,7 +32,8 @@ type ticket struct {
 
 func newLogin(s Settings) *login { return &login{settings: s, turn: make(chan struct{}, 1)} }
 
-func (l *login) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (l *login) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
 	if l.settings.User == "" || method == pb.Auth_Authenticate_FullMethodName {
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
@@ -49,7 +51,8 @@ func (l *login) unary(ctx context.Context, method string, req, reply any, cc *gr
 }
 
 // stream starts with a fresh token: a refused one would only be noticed inside the stream.
-func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if l.settings.User == "" {
 		return open(ctx, desc, cc, method, opts...)
 	}

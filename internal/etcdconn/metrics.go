@@ -12,8 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Requests measures the requests of a client to etcd: every one that is sent, repetitions included, and lists that etcd streams.
-// Watches and other streams that both sides keep open are not requests in this sense. It is a prometheus.Collector.
+// Requests measures the requests of a client to etcd: every one that is sent, repetitions included, and lists that etcd
+// streams. Watches and other streams that both sides keep open are not requests in this sense. It is a
+// prometheus.Collector.
 type Requests struct {
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -23,10 +24,12 @@ type Requests struct {
 func NewRequests(namespace string) *Requests {
 	return &Requests{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "etcd_requests_total", Help: "Requests to etcd by operation and gRPC status code.",
+			Namespace: namespace, Name: "etcd_requests_total",
+			Help: "Requests to etcd by operation and gRPC status code.",
 		}, []string{"op", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "etcd_request_duration_seconds", Help: "Time until etcd answered, or the request was given up.",
+			Namespace: namespace, Name: "etcd_request_duration_seconds",
+			Help:    "Time until etcd answered, or the request was given up.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"op"}),
 	}
@@ -34,7 +37,8 @@ func NewRequests(namespace string) *Requests {
 
 // DialOptions let the client that [New] makes with them be measured.
 func (r *Requests) DialOptions() []grpc.DialOption {
-	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(r.measure), grpc.WithChainStreamInterceptor(r.measureStream)}
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(r.measure),
+		grpc.WithChainStreamInterceptor(r.measureStream)}
 }
 
 // Describe implements prometheus.Collector.
@@ -49,7 +53,8 @@ func (r *Requests) Collect(ch chan<- prometheus.Metric) {
 	r.duration.Collect(ch)
 }
 
-func (r *Requests) measure(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (r *Requests) measure(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	start := time.Now()
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	r.count(method, start, err)
@@ -57,7 +62,8 @@ func (r *Requests) measure(ctx context.Context, method string, req, reply any, c
 }
 
 // measureStream measures a stream that is one answer in pieces until it ends, as that is when it is known how it went.
-func (r *Requests) measureStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (r *Requests) measureStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if start := time.Now(); !desc.ClientStreams {
 		opts = append(slices.Clone(opts), grpc.OnFinish(func(err error) { r.count(method, start, err) }))
 	}

@@ -17,7 +17,8 @@ import (
 func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 	server := etcdtest.Start(t)
 	requests := etcdconn.NewRequests("x")
-	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(), requests.DialOptions()...)
+	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(),
+		requests.DialOptions()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,8 @@ func TestRequestsAreCountedByOperationAndOutcome(t *testing.T) {
 func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
 	server := etcdtest.Start(t)
 	requests := etcdconn.NewRequests("x")
-	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(), requests.DialOptions()...)
+	c, err := etcdconn.New(etcdconn.Settings{Endpoints: []string{server.Endpoint()}}, zerolog.Nop(),
+		requests.DialOptions()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +80,8 @@ func TestRequestsThatStreamAreCountedWhenTheyEnd(t *testing.T) {
 			t.Errorf("%v lists with code %s, want %v", got, code, want)
 		}
 	}
-	if n := counter(t, registry, "rangestream", "Unavailable") + counter(t, registry, "rangestream", "DeadlineExceeded"); n == 0 {
+	if n := counter(t, registry, "rangestream", "Unavailable") + counter(t, registry, "rangestream",
+		"DeadlineExceeded"); n == 0 {
 		t.Error("a list that found nobody is not counted")
 	}
 	if n, err := testutil.GatherAndCount(registry, "x_etcd_request_duration_seconds"); n != 1 || err != nil {

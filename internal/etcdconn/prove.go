@@ -23,11 +23,12 @@ func (e *Error) Error() string { return e.sentence }
 
 func (e *Error) Unwrap() error { return e.err }
 
-// Prove makes one linearizable read of the prefix. It fails with an *Error: at once where no endpoint takes a connection or etcd
-// says no, at the end of ctx where nothing answers.
+// Prove makes one linearizable read of the prefix. It fails with an *Error: at once where no endpoint takes a
+// connection or etcd says no, at the end of ctx where nothing answers.
 //
-// It asks for a revision that is yet to come: so etcd looks who asks, for which range, and that it has a leader, and then says no. To
-// answer with a single key it would count all others below the prefix, half a second of a processor for a million locks.
+// It asks for a revision that is yet to come: so etcd looks who asks, for which range, and that it has a leader, and
+// then says no. To answer with a single key it would count all others below the prefix, half a second of a processor
+// for a million locks.
 func Prove(ctx context.Context, c *clientv3.Client, prefix string) error {
 	// Not through c: its calls wait for a connection until ctx ends, and then hide why there is none.
 	_, err := pb.NewKVClient(c.ActiveConnection()).Range(clientv3.WithRequireLeader(ctx), &pb.RangeRequest{

@@ -33,11 +33,13 @@ func TestProveSaysWhatIsWrong(t *testing.T) {
 
 	to := func(endpoint string) etcdconn.Settings { return etcdconn.Settings{Endpoints: []string{endpoint}} }
 	tls := func(s *etcdtest.Server, user, password string) etcdconn.Settings {
-		return etcdconn.Settings{Endpoints: []string{s.Endpoint()}, CACert: s.CA().File(), User: user, Password: password}
+		return etcdconn.Settings{Endpoints: []string{s.Endpoint()}, CACert: s.CA().File(), User: user,
+			Password: password}
 	}
 	mtls := func(cert, key string) etcdconn.Settings {
 		s := tls(mutual, "", "")
-		s.Cert, s.Key = cert, key
+		s.Cert = cert
+		s.Key = key
 		return s
 	}
 	otherName := tls(secure, "reader", "secret")
@@ -51,25 +53,32 @@ func TestProveSaysWhatIsWrong(t *testing.T) {
 		class    etcdconn.Class
 		says     string
 	}{
-		"right":                        {to(plain.Endpoint()), "/m/", "", ""},
-		"right password":               {tls(secure, "reader", "secret"), "/m/", "", ""},
-		"right certificate":            {mtls(cert, key), "/m/", "", ""},
-		"nobody listens":               {to(deadAddr(t)), "/m/", etcdconn.Unreachable, "connection refused"},
-		"nobody answers":               {to(silent.Endpoint()), "/m/", etcdconn.Unreachable, "nothing answers"},
-		"name that is none":            {to("no-such-host.invalid:2379"), "/m/", etcdconn.Unreachable, "no-such-host.invalid"},
-		"something else listens":       {to(website.URL), "/m/", etcdconn.Unreachable, "its first answer"},
-		"TLS to a plain etcd":          {to(strings.Replace(plain.Endpoint(), "http:", "https:", 1)), "/m/", etcdconn.Unreachable, "is it http://"},
-		"plain to a TLS etcd":          {to(strings.Replace(secure.Endpoint(), "https:", "http:", 1)), "/m/", etcdconn.Unreachable, "is it https://"},
-		"authority that is unknown":    {to(secure.Endpoint()), "/m/", etcdconn.Certificate, "give the right CA certificate"},
+		"right":             {to(plain.Endpoint()), "/m/", "", ""},
+		"right password":    {tls(secure, "reader", "secret"), "/m/", "", ""},
+		"right certificate": {mtls(cert, key), "/m/", "", ""},
+		"nobody listens":    {to(deadAddr(t)), "/m/", etcdconn.Unreachable, "connection refused"},
+		"nobody answers":    {to(silent.Endpoint()), "/m/", etcdconn.Unreachable, "nothing answers"},
+		"name that is none": {to("no-such-host.invalid:2379"), "/m/", etcdconn.Unreachable,
+			"no-such-host.invalid"},
+		"something else listens": {to(website.URL), "/m/", etcdconn.Unreachable, "its first answer"},
+		"TLS to a plain etcd": {to(strings.Replace(plain.Endpoint(), "http:", "https:", 1)), "/m/",
+			etcdconn.Unreachable, "is it http://"},
+		"plain to a TLS etcd": {to(strings.Replace(secure.Endpoint(), "https:", "http:", 1)), "/m/",
+			etcdconn.Unreachable, "is it https://"},
+		"authority that is unknown": {to(secure.Endpoint()), "/m/", etcdconn.Certificate,
+			"give the right CA certificate"},
 		"authority that is another":    {strangers, "/m/", etcdconn.Certificate, "give the right CA certificate"},
 		"certificate for another name": {otherName, "/m/", etcdconn.Certificate, "not elsewhere.example"},
 		"no client certificate":        {mtls("", ""), "/m/", etcdconn.Certificate, "asks for a client certificate"},
-		"forged client certificate":    {mtls(forged, forgedKey), "/m/", etcdconn.Certificate, "refuses the client certificate"},
-		"certificate of no user":       {mtls(nobody, nobodyKey), "/m/", etcdconn.Permission, "below /m/"},
-		"no user":                      {tls(secure, "", ""), "/m/", etcdconn.Credentials, "who we are"},
-		"wrong password":               {tls(secure, "reader", "guess"), "/m/", etcdconn.Credentials, "refuses our user and password"},
-		"user that is unknown":         {tls(secure, "nobody", "guess"), "/m/", etcdconn.Credentials, "refuses our user and password"},
-		"prefix without permission":    {tls(secure, "reader", "secret"), "/", etcdconn.Permission, "below /:"},
+		"forged client certificate": {mtls(forged, forgedKey), "/m/", etcdconn.Certificate,
+			"refuses the client certificate"},
+		"certificate of no user": {mtls(nobody, nobodyKey), "/m/", etcdconn.Permission, "below /m/"},
+		"no user":                {tls(secure, "", ""), "/m/", etcdconn.Credentials, "who we are"},
+		"wrong password": {tls(secure, "reader", "guess"), "/m/", etcdconn.Credentials,
+			"refuses our user and password"},
+		"user that is unknown": {tls(secure, "nobody", "guess"), "/m/", etcdconn.Credentials,
+			"refuses our user and password"},
+		"prefix without permission": {tls(secure, "reader", "secret"), "/", etcdconn.Permission, "below /:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := etcdconn.Prove(limit(t, 2*time.Second), connect(t, c.settings), c.prefix)
@@ -143,7 +152,8 @@ func TestAnswersOfEtcdHaveAClass(t *testing.T) {
 // To answer with one key of a range, etcd counts all others, which takes it half a second with a million locks.
 func TestProveHasEtcdCountNothing(t *testing.T) {
 	var reply *pb.RangeResponse
-	answered := func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	answered := func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
 		err := invoke(ctx, method, req, resp, conn, opts...)
 		if r, isRange := resp.(*pb.RangeResponse); isRange {
 			reply = r
@@ -151,7 +161,8 @@ func TestProveHasEtcdCountNothing(t *testing.T) {
 		return err
 	}
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{etcdtest.Start(t).Endpoint()}, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(answered)},
+		Endpoints:   []string{etcdtest.Start(t).Endpoint()},
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(answered)},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,8 @@ type security struct {
 	kept     *Connections // nil where nobody renews them
 }
 
-func (s security) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (s security) ClientHandshake(ctx context.Context, authority string,
+	raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	files := s.settings.files() // before they are used: what changes meanwhile counts as newer
 	conf, err := s.settings.tlsConfig()
 	if err != nil {
@@ -61,8 +62,8 @@ func (s security) Clone() credentials.TransportCredentials { return s }
 
 func (security) OverrideServerName(string) error { return nil }
 
-// judged is a connection whose client certificate the server has yet to judge: in TLS 1.3 the client is done first, and a refusal
-// looks like any lost connection. So an error before the first answer is told to be one.
+// judged is a connection whose client certificate the server has yet to judge: in TLS 1.3 the client is done first, and
+// a refusal looks like any lost connection. So an error before the first answer is told to be one.
 type judged struct {
 	net.Conn
 	verdict  string // if it is lost now

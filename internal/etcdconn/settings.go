@@ -1,8 +1,8 @@
 // Package etcdconn turns settings into a connection to etcd, and what goes wrong with it into sentences.
 //
-// New never waits for etcd and fails only for settings that can not work, so that a daemon stays up while etcd is away. Prove
-// makes one read and says which of endpoint, certificate, password and permission is wrong. A call that is made without a
-// deadline on its context waits for ever while etcd is unreachable: every caller sets one.
+// New never waits for etcd and fails only for settings that can not work, so that a daemon stays up while etcd is away.
+// Prove makes one read and says which of endpoint, certificate, password and permission is wrong. A call that is made
+// without a deadline on its context waits for ever while etcd is unreachable: every caller sets one.
 package etcdconn
 
 import (
@@ -17,8 +17,8 @@ import (
 
 // Settings say how to reach etcd. A zero duration stands for its default.
 type Settings struct {
-	// Endpoints are host:port, http://host:port or https://host:port, all of the same kind. Without a scheme there is TLS where
-	// one of the TLS settings is given.
+	// Endpoints are host:port, http://host:port or https://host:port, all of the same kind. Without a scheme there is
+	// TLS where one of the TLS settings is given.
 	Endpoints []string
 
 	CACert             string // file; without it the system's authorities are trusted
@@ -133,7 +133,8 @@ func (s Settings) tlsConfig() (*tls.Config, error) {
 	if err != nil || targets[0].scheme == "http" {
 		return nil, err
 	}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.ServerName, InsecureSkipVerify: s.InsecureSkipVerify}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.ServerName,
+		InsecureSkipVerify: s.InsecureSkipVerify}
 	if conf.RootCAs, err = s.authorities(); err != nil {
 		return nil, err
 	}

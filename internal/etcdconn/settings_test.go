@@ -14,7 +14,9 @@ func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
 	ca := etcdtest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
 	_, otherKey := ca.Issue(t, "v")
-	missing, junk, empty := filepath.Join(t.TempDir(), "missing"), write(t, "junk"), write(t, "\n")
+	missing := filepath.Join(t.TempDir(), "missing")
+	junk := write(t, "junk")
+	empty := write(t, "\n")
 	secret := write(t, "secret\n")
 	for says, change := range map[string]func(*etcdconn.Settings){
 		"no etcd endpoint":                    func(s *etcdconn.Settings) { s.Endpoints = nil },
@@ -25,10 +27,22 @@ func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
 		`the scheme "ftp"`:                    func(s *etcdconn.Settings) { s.Endpoints = []string{"ftp://etcd:2379"} },
 		"more than scheme, host and port":     func(s *etcdconn.Settings) { s.Endpoints = []string{"http://etcd:2379/v3"} },
 		"is no URL":                           func(s *etcdconn.Settings) { s.Endpoints = []string{"http://[::1"} },
-		"differ in their scheme":              func(s *etcdconn.Settings) { s.Endpoints = []string{"https://a:1", "http://b:1"} },
-		"https://a:1 and b:1 differ":          func(s *etcdconn.Settings) { s.Endpoints = []string{"https://a:1", "b:1"} },
-		"without TLS, but a CA certificate":   func(s *etcdconn.Settings) { s.Endpoints, s.CACert = []string{"http://a:1"}, ca.File() },
-		"without TLS, but a server name":      func(s *etcdconn.Settings) { s.Endpoints, s.ServerName = []string{"http://a:1"}, "b" },
+		"differ in their scheme": func(s *etcdconn.Settings) {
+			s.Endpoints = []string{"https://a:1",
+				"http://b:1"}
+		},
+		"https://a:1 and b:1 differ": func(s *etcdconn.Settings) {
+			s.Endpoints = []string{"https://a:1",
+				"b:1"}
+		},
+		"without TLS, but a CA certificate": func(s *etcdconn.Settings) {
+			s.Endpoints,
+				s.CACert = []string{"http://a:1"}, ca.File()
+		},
+		"without TLS, but a server name": func(s *etcdconn.Settings) {
+			s.Endpoints,
+				s.ServerName = []string{"http://a:1"}, "b"
+		},
 		"read the etcd CA certificate":        func(s *etcdconn.Settings) { s.CACert = missing },
 		"no certificate in PEM form":          func(s *etcdconn.Settings) { s.CACert = junk },
 		"without its key":                     func(s *etcdconn.Settings) { s.Cert = cert },
@@ -38,11 +52,14 @@ func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
 		"has no password":                     func(s *etcdconn.Settings) { s.User = "u" },
 		"password is given, but no user":      func(s *etcdconn.Settings) { s.Password = "p" },
 		"password file is given, but no user": func(s *etcdconn.Settings) { s.PasswordFile = secret },
-		"given twice":                         func(s *etcdconn.Settings) { s.User, s.Password, s.PasswordFile = "u", "p", secret },
-		"read the etcd password":              func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", missing },
-		"is empty":                            func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", empty },
-		"request timeout is negative":         func(s *etcdconn.Settings) { s.RequestTimeout = -time.Second },
-		"nothing below 10s":                   func(s *etcdconn.Settings) { s.KeepaliveTime = time.Second },
+		"given twice": func(s *etcdconn.Settings) {
+			s.User, s.Password, s.PasswordFile = "u",
+				"p", secret
+		},
+		"read the etcd password":      func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", missing },
+		"is empty":                    func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", empty },
+		"request timeout is negative": func(s *etcdconn.Settings) { s.RequestTimeout = -time.Second },
+		"nothing below 10s":           func(s *etcdconn.Settings) { s.KeepaliveTime = time.Second },
 	} {
 		s := etcdconn.Defaults()
 		change(&s)
@@ -61,9 +78,12 @@ func TestSettingsThatCanWorkAreTaken(t *testing.T) {
 	ca := etcdtest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
 	for name, change := range map[string]func(*etcdconn.Settings){
-		"the defaults":              func(*etcdconn.Settings) {},
-		"nothing but an endpoint":   func(s *etcdconn.Settings) { *s = etcdconn.Settings{Endpoints: []string{"a:1"}} },
-		"several endpoints":         func(s *etcdconn.Settings) { s.Endpoints = []string{"https://a:1", " https://[::1]:2/ "} },
+		"the defaults":            func(*etcdconn.Settings) {},
+		"nothing but an endpoint": func(s *etcdconn.Settings) { *s = etcdconn.Settings{Endpoints: []string{"a:1"}} },
+		"several endpoints": func(s *etcdconn.Settings) {
+			s.Endpoints = []string{"https://a:1",
+				" https://[::1]:2/ "}
+		},
 		"TLS by its files alone":    func(s *etcdconn.Settings) { s.CACert, s.Cert, s.Key = ca.File(), cert, key },
 		"a password from a file":    func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", write(t, "secret") },
 		"a password from elsewhere": func(s *etcdconn.Settings) { s.User, s.Password = "u", "secret" },
@@ -77,11 +97,13 @@ func TestSettingsThatCanWorkAreTaken(t *testing.T) {
 }
 
 func TestMembersTellTheirTimeOfDay(t *testing.T) {
-	plain, mutual := etcdtest.Start(t), etcdtest.Start(t, etcdtest.ClientCerts())
+	plain := etcdtest.Start(t)
+	mutual := etcdtest.Start(t, etcdtest.ClientCerts())
 	cert, key := mutual.CA().Issue(t, "u")
 	for name, s := range map[string]etcdconn.Settings{
-		"plain":               {Endpoints: []string{plain.Endpoint()}},
-		"client certificates": {Endpoints: []string{mutual.Endpoint()}, CACert: mutual.CA().File(), Cert: cert, Key: key},
+		"plain": {Endpoints: []string{plain.Endpoint()}},
+		"client certificates": {Endpoints: []string{mutual.Endpoint()}, CACert: mutual.CA().File(), Cert: cert,
+			Key: key},
 	} {
 		for _, o := range etcdconn.ClockOffsets(limit(t, 10*time.Second), s) {
 			if o.Err != nil {
@@ -92,7 +114,8 @@ func TestMembersTellTheirTimeOfDay(t *testing.T) {
 			}
 		}
 	}
-	offsets := etcdconn.ClockOffsets(limit(t, 10*time.Second), etcdconn.Settings{Endpoints: []string{"http://" + deadAddr(t), plain.Endpoint()}})
+	offsets := etcdconn.ClockOffsets(limit(t, 10*time.Second),
+		etcdconn.Settings{Endpoints: []string{"http://" + deadAddr(t), plain.Endpoint()}})
 	if len(offsets) != 2 || offsets[0].Err == nil || offsets[1].Err != nil {
 		t.Errorf("of one dead and one living member: %+v", offsets)
 	}

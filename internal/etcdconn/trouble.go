@@ -10,9 +10,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Trouble finds out why etcd can not be used, and says it: to whoever asks, and in the log, each kind of reason once until all is
-// well again. The calls that suffer can not tell: they wait for a connection until their time is over, and then know no more
-// than that.
+// Trouble finds out why etcd can not be used, and says it: to whoever asks, and in the log, each kind of reason once
+// until all is well again. The calls that suffer can not tell: they wait for a connection until their time is over, and
+// then know no more than that.
 type Trouble struct {
 	Etcd   *clientv3.Client
 	Prefix string // to read for a proof
@@ -99,5 +99,7 @@ func (t *Trouble) over() {
 	if t.cause != "" {
 		t.Log.Info().Msg("etcd can be used again")
 	}
-	t.class, t.cause, t.told = "", "", nil
+	t.class = ""
+	t.cause = ""
+	t.told = nil
 }

@@ -1,5 +1,5 @@
-// Package etcdembed runs an etcd member inside this process. It is the only place that knows etcd's server: tests reach it
-// through etcdtest, and mutexdev is the only program that contains it, so that the production binaries stay small.
+// Package etcdembed runs an etcd member inside this process. It is the only place that knows etcd's server: tests reach
+// it through etcdtest, and mutexdev is the only program that contains it, so that the production binaries stay small.
 package etcdembed
 
 import (
@@ -44,8 +44,8 @@ type Server struct {
 	grpc   *grpc.Server
 }
 
-// Start runs a member and returns when it serves clients, which a member of a larger cluster does once there is a leader.
-// The end of ctx ends the waiting, but not a member that was returned.
+// Start runs a member and returns when it serves clients, which a member of a larger cluster does once there is a
+// leader. The end of ctx ends the waiting, but not a member that was returned.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{serves: make(chan *grpc.Server, 1)}
 	conf := c.embed()
@@ -78,7 +78,8 @@ func (s *Server) ready(ctx context.Context) error {
 // Done is closed when the member has ended, asked or not.
 func (s *Server) Done() <-chan struct{} { return s.etcd.Server.StopNotify() }
 
-// Stop ends the member and cuts its clients off. A polite stop would wait more than five seconds for their watches to end.
+// Stop ends the member and cuts its clients off. A polite stop would wait more than five seconds for their watches to
+// end.
 func (s *Server) Stop() {
 	if s.grpc != nil {
 		s.grpc.Stop()
@@ -91,26 +92,31 @@ func (c Config) embed() *embed.Config {
 	if c.Cert != "" {
 		scheme = "https"
 	}
-	client, peer := []url.URL{{Scheme: scheme, Host: c.Client}}, []url.URL{{Scheme: "http", Host: c.Peer}}
+	client := []url.URL{{Scheme: scheme, Host: c.Client}}
+	peer := []url.URL{{Scheme: "http", Host: c.Peer}}
 
 	conf := embed.NewConfig()
 	if c.Name != "" {
 		conf.Name = c.Name
 	}
 	conf.Dir = c.Dir
-	conf.ListenClientUrls, conf.AdvertiseClientUrls = client, client
-	conf.ListenPeerUrls, conf.AdvertisePeerUrls = peer, peer
+	conf.ListenClientUrls = client
+	conf.AdvertiseClientUrls = client
+	conf.ListenPeerUrls = peer
+	conf.AdvertisePeerUrls = peer
 	conf.InitialCluster = c.Cluster
 	if c.Cluster == "" {
 		conf.InitialCluster = conf.InitialClusterFromName(conf.Name)
-		conf.TickMs, conf.ElectionMs = 10, 100 // nobody else votes: do not wait a second for it
+		conf.TickMs = 10
+		conf.ElectionMs = 100 // nobody else votes: do not wait a second for it
 	}
 	if c.Joins {
 		conf.ClusterState = embed.ClusterStateFlagExisting
 	}
 	conf.ClientTLSInfo = transport.TLSInfo{CertFile: c.Cert, KeyFile: c.Key}
 	if c.ClientCA != "" {
-		conf.ClientTLSInfo.TrustedCAFile, conf.ClientTLSInfo.ClientCertAuth = c.ClientCA, true
+		conf.ClientTLSInfo.TrustedCAFile = c.ClientCA
+		conf.ClientTLSInfo.ClientCertAuth = true
 	}
 	conf.QuotaBackendBytes = c.Quota
 	conf.EnableGRPCGateway = false

@@ -32,7 +32,8 @@ func exists(t *testing.T, l *etcdmemory.Link, key string) bool {
 func TestKeysOfALeaseLiveAsLongAsItIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := etcdmemory.New()
-		holder, other := connect(t, s), connect(t, s)
+		holder := connect(t, s)
+		other := connect(t, s)
 		lease, err := holder.Client().Grant(t.Context(), 10)
 		if err != nil {
 			t.Fatal(err)
@@ -63,7 +64,8 @@ func TestKeysOfALeaseLiveAsLongAsItIsKept(t *testing.T) {
 func TestClientThatIsCutOffMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := etcdmemory.New()
-		cut, other := connect(t, s), connect(t, s)
+		cut := connect(t, s)
+		other := connect(t, s)
 		watch := cut.Client().Watch(t.Context(), "a", clientv3.WithCreatedNotify())
 		<-watch
 		cut.Cut()

@@ -38,7 +38,8 @@ func checkOp(op *pb.RequestOp, room int) error {
 		return check(op.GetRequestTxn(), room)
 	case put != nil && (put.IgnoreValue || put.IgnoreLease):
 		return status.Error(codes.Unimplemented, "an etcd in memory does not know ignore_value and ignore_lease")
-	case put != nil && len(put.Key) > 0, len(op.GetRequestRange().GetKey()) > 0, len(op.GetRequestDeleteRange().GetKey()) > 0:
+	case put != nil && len(put.Key) > 0, len(op.GetRequestRange().GetKey()) > 0,
+		len(op.GetRequestDeleteRange().GetKey()) > 0:
 		return nil
 	}
 	return rpctypes.ErrGRPCEmptyKey
@@ -83,8 +84,8 @@ func (w *writes) add(puts, except map[string]bool) error {
 	return nil
 }
 
-// collect is what a branch may write, whichever branches its nested transactions take. As in etcd, what is deleted in a nested transaction
-// may be put in an earlier one.
+// collect is what a branch may write, whichever branches its nested transactions take. As in etcd, what is deleted in a
+// nested transaction may be put in an earlier one.
 func collect(ops []*pb.RequestOp) (writes, error) {
 	w := writes{puts: map[string]bool{}}
 	for _, op := range ops {

@@ -1,9 +1,10 @@
-// Package etcdmemory is an etcd in memory, for tests with a clock of their own: in a bubble of testing/synctest there are no sockets, and
-// so no real etcd.
+// Package etcdmemory is an etcd in memory, for tests with a clock of their own: in a bubble of testing/synctest there
+// are no sockets, and so no real etcd.
 //
-// Keys, transactions, revisions, watches and leases are as etcd has them: a test gives the same requests to both and compares the
-// answers. There is one member that never fails, without disk, users, limits of space, alarms and compaction; what is not there
-// is refused with an error. Clients are those of package clientv3, and each can be cut off.
+// Keys, transactions, revisions, watches and leases are as etcd has them: a test gives the same requests to both and
+// compares the answers. There is one member that never fails, without disk, users, limits of space, alarms and
+// compaction; what is not there is refused with an error. Clients are those of package clientv3, and each can be cut
+// off.
 package etcdmemory
 
 import (
@@ -120,7 +121,8 @@ func (s *Server) begin() *change {
 	return &change{s: s, revision: s.revision + 1, before: map[string]*mvccpb.KeyValue{}}
 }
 
-// happened notes what was done to a key. Its previous value is that before the transaction, not that of an earlier operation in it.
+// happened notes what was done to a key. Its previous value is that before the transaction, not that of an earlier
+// operation in it.
 func (c *change) happened(what mvccpb.Event_EventType, kv, old *mvccpb.KeyValue) {
 	if _, again := c.before[string(kv.Key)]; !again {
 		c.before[string(kv.Key)] = old
@@ -154,7 +156,8 @@ func (c *change) now() int64 {
 
 func (c *change) put(key, value []byte, id clientv3.LeaseID) {
 	old := c.s.keys[string(key)]
-	kv := &mvccpb.KeyValue{Key: key, Value: value, Lease: int64(id), CreateRevision: c.revision, ModRevision: c.revision, Version: 1}
+	kv := &mvccpb.KeyValue{Key: key, Value: value, Lease: int64(id), CreateRevision: c.revision,
+		ModRevision: c.revision, Version: 1}
 	if old != nil {
 		kv.CreateRevision, kv.Version = old.CreateRevision, old.Version+1
 	}
@@ -170,7 +173,8 @@ func (c *change) remove(key string) {
 	c.happened(mvccpb.Event_DELETE, &mvccpb.KeyValue{Key: []byte(key), ModRevision: c.revision}, old)
 }
 
-// in is what lies in a range, in the order of keys. A range without an end is one key, and one that ends with a zero byte has no end.
+// in is what lies in a range, in the order of keys. A range without an end is one key, and one that ends with a zero
+// byte has no end.
 func in(keys map[string]*mvccpb.KeyValue, from, end []byte) []*mvccpb.KeyValue {
 	if len(end) == 0 {
 		if kv := keys[string(from)]; kv != nil {

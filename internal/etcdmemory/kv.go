@@ -38,7 +38,8 @@ func (k *kv) Put(ctx context.Context, r *pb.PutRequest, _ ...grpc.CallOption) (*
 	return answer, nil
 }
 
-func (k *kv) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest, _ ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+func (k *kv) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest,
+	_ ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
 	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}}})
 	if err != nil {
 		return nil, err
@@ -52,7 +53,8 @@ func (k *kv) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (*
 	return k.txn(ctx, r)
 }
 
-func (k *kv) RangeStream(context.Context, *pb.RangeRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[pb.RangeStreamResponse], error) {
+func (k *kv) RangeStream(context.Context, *pb.RangeRequest,
+	...grpc.CallOption) (grpc.ServerStreamingClient[pb.RangeStreamResponse], error) {
 	return nil, status.Error(codes.Unimplemented, "an etcd in memory does not stream")
 }
 
@@ -84,8 +86,8 @@ func (k *kv) txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error)
 	return resp, nil
 }
 
-// plan is a transaction of which is known whether its compares hold. All of them, nested ones included, look at the keys as they were
-// before anything was written.
+// plan is a transaction of which is known whether its compares hold. All of them, nested ones included, look at the
+// keys as they were before anything was written.
 type plan struct {
 	succeeded bool
 	ops       []*pb.RequestOp
@@ -96,7 +98,8 @@ func (s *Server) plan(r *pb.TxnRequest) *plan {
 	p := &plan{succeeded: true, ops: r.Success, nested: map[int]*plan{}}
 	for _, c := range r.Compare {
 		if !s.holds(c) {
-			p.succeeded, p.ops = false, r.Failure
+			p.succeeded = false
+			p.ops = r.Failure
 		}
 	}
 	for i, op := range p.ops {
@@ -107,7 +110,8 @@ func (s *Server) plan(r *pb.TxnRequest) *plan {
 	return p
 }
 
-// holds tells whether a compare holds for each key of its range. Where there is no key it looks at an empty one, which has no value.
+// holds tells whether a compare holds for each key of its range. Where there is no key it looks at an empty one, which
+// has no value.
 func (s *Server) holds(c *pb.Compare) bool {
 	kvs := in(s.keys, c.Key, c.RangeEnd)
 	if len(kvs) == 0 {
@@ -144,7 +148,8 @@ func holdsFor(c *pb.Compare, kv *mvccpb.KeyValue) bool {
 // checkPlan refuses what only the state of the keys and leases can tell to be wrong.
 func (s *Server) checkPlan(p *plan) error {
 	for i, op := range p.ops {
-		put, read := op.GetRequestPut(), op.GetRequestRange()
+		put := op.GetRequestPut()
+		read := op.GetRequestRange()
 		switch {
 		case p.nested[i] != nil:
 			if err := s.checkPlan(p.nested[i]); err != nil {
@@ -208,7 +213,8 @@ func (c *change) doRange(r *pb.RangeRequest) *pb.RangeResponse {
 		return resp
 	}
 	for _, kv := range found {
-		if within(kv.ModRevision, r.MinModRevision, r.MaxModRevision) && within(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision) {
+		if within(kv.ModRevision, r.MinModRevision, r.MaxModRevision) && within(kv.CreateRevision, r.MinCreateRevision,
+			r.MaxCreateRevision) {
 			resp.Kvs = append(resp.Kvs, kv)
 		}
 	}
@@ -218,7 +224,8 @@ func (c *change) doRange(r *pb.RangeRequest) *pb.RangeResponse {
 	}
 	if r.KeysOnly {
 		for i, kv := range resp.Kvs {
-			resp.Kvs[i] = &mvccpb.KeyValue{Key: kv.Key, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version}
+			resp.Kvs[i] = &mvccpb.KeyValue{Key: kv.Key, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+				Version: kv.Version}
 		}
 	}
 	return resp
@@ -231,9 +238,12 @@ func order(kvs []*mvccpb.KeyValue, r *pb.RangeRequest) {
 	by := map[pb.RangeRequest_SortTarget]func(a, b *mvccpb.KeyValue) int{
 		pb.RangeRequest_KEY:     func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) },
 		pb.RangeRequest_VERSION: func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.Version, b.Version) },
-		pb.RangeRequest_CREATE:  func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) },
-		pb.RangeRequest_MOD:     func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.ModRevision, b.ModRevision) },
-		pb.RangeRequest_VALUE:   func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Value, b.Value) },
+		pb.RangeRequest_CREATE: func(a, b *mvccpb.KeyValue) int {
+			return cmp.Compare(a.CreateRevision,
+				b.CreateRevision)
+		},
+		pb.RangeRequest_MOD:   func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.ModRevision, b.ModRevision) },
+		pb.RangeRequest_VALUE: func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Value, b.Value) },
 	}[r.SortTarget]
 	slices.SortStableFunc(kvs, func(a, b *mvccpb.KeyValue) int {
 		if r.SortOrder == pb.RangeRequest_DESCEND {

@@ -13,8 +13,8 @@ import (
 // firstAnswer is how long a lease is tried to be kept before the first answer tells its life.
 const firstAnswer = 5 * time.Second
 
-// leaseKeeper is the part of etcd's client that is about leases. That of clientv3 ticks twice a second, which is much where days pass at
-// once.
+// leaseKeeper is the part of etcd's client that is about leases. That of clientv3 ticks twice a second, which is much
+// where days pass at once.
 type leaseKeeper struct {
 	link *Link
 	ctx  context.Context // ends with Close
@@ -75,7 +75,8 @@ func (k *leaseKeeper) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv
 	return &clientv3.LeaseRevokeResponse{Header: s.header()}, nil
 }
 
-func (k *leaseKeeper) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+func (k *leaseKeeper) KeepAliveOnce(ctx context.Context,
+	id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
 	if err := k.pass(ctx); err != nil {
 		return nil, err
 	}
@@ -92,7 +93,8 @@ func (k *leaseKeeper) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*
 }
 
 // KeepAlive keeps the lease until ctx ends, the client is closed or the lease is over; then the channel is closed.
-func (k *leaseKeeper) KeepAlive(ctx context.Context, id clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+func (k *leaseKeeper) KeepAlive(ctx context.Context,
+	id clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
 	if k.ctx.Err() != nil {
 		return nil, clientv3.ErrKeepAliveHalted{Reason: k.ctx.Err()}
 	}
@@ -105,7 +107,8 @@ func (k *leaseKeeper) KeepAlive(ctx context.Context, id clientv3.LeaseID) (<-cha
 }
 
 func (k *leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<- *clientv3.LeaseKeepAliveResponse) {
-	last, ttl := time.Now(), firstAnswer
+	last := time.Now()
+	ttl := firstAnswer
 	for next := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
@@ -117,7 +120,8 @@ func (k *leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<
 		r, err := k.KeepAliveOnce(ctx, id)
 		switch {
 		case err == nil:
-			last, ttl = time.Now(), time.Duration(r.TTL)*time.Second
+			last = time.Now()
+			ttl = time.Duration(r.TTL) * time.Second
 			next = ttl / 3
 			select {
 			case alive <- r:
@@ -131,7 +135,8 @@ func (k *leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<
 	}
 }
 
-func (k *leaseKeeper) TimeToLive(ctx context.Context, id clientv3.LeaseID, _ ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+func (k *leaseKeeper) TimeToLive(ctx context.Context, id clientv3.LeaseID,
+	_ ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
 	if err := k.pass(ctx); err != nil {
 		return nil, err
 	}
@@ -140,7 +145,8 @@ func (k *leaseKeeper) TimeToLive(ctx context.Context, id clientv3.LeaseID, _ ...
 	defer s.mu.Unlock()
 	r := &clientv3.LeaseTimeToLiveResponse{ResponseHeader: s.header(), ID: id, TTL: -1}
 	if l := s.leases[id]; l != nil {
-		r.TTL, r.GrantedTTL = int64(time.Until(l.until)/time.Second), int64(l.ttl/time.Second)
+		r.TTL = int64(time.Until(l.until) / time.Second)
+		r.GrantedTTL = int64(l.ttl / time.Second)
 	}
 	return r, nil
 }

@@ -122,9 +122,12 @@ func (d dice) get() clientv3.Op {
 	opts := d.width()
 	for range d.IntN(3) {
 		opts = append(opts, []clientv3.OpOption{
-			clientv3.WithLimit(d.number() % 4), clientv3.WithKeysOnly(), clientv3.WithCountOnly(), clientv3.WithRev(d.number()),
-			clientv3.WithMinModRev(d.number()), clientv3.WithMaxModRev(d.number()), clientv3.WithMinCreateRev(d.number()), clientv3.WithMaxCreateRev(d.number()),
-			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend),
+			clientv3.WithLimit(d.number() % 4), clientv3.WithKeysOnly(), clientv3.WithCountOnly(),
+			clientv3.WithRev(d.number()),
+			clientv3.WithMinModRev(d.number()), clientv3.WithMaxModRev(d.number()),
+			clientv3.WithMinCreateRev(d.number()), clientv3.WithMaxCreateRev(d.number()),
+			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend),
+			clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend),
 		}[d.IntN(10)])
 	}
 	return clientv3.OpGet(d.key(), opts...)
@@ -163,7 +166,9 @@ func (d dice) step(ctx context.Context, s *side) string {
 	if err != nil {
 		return err.Error()
 	}
-	r.Header.ClusterId, r.Header.MemberId, r.Header.RaftTerm = 0, 0, 0
+	r.Header.ClusterId = 0
+	r.Header.MemberId = 0
+	r.Header.RaftTerm = 0
 	return s.said((*pb.TxnResponse)(r))
 }
 
@@ -173,7 +178,8 @@ func (s *side) watches(ctx context.Context) []clientv3.WatchChan {
 		s.Watch(ctx, "b", clientv3.WithPrefix()),
 		s.Watch(ctx, "a", clientv3.WithFromKey(), clientv3.WithPrevKV(), clientv3.WithRev(2)),
 		s.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithRev(5)),
-		s.Watch(ctx, "c", clientv3.WithRange("e"), clientv3.WithFilterDelete(), clientv3.WithRev(9), clientv3.WithCreatedNotify()),
+		s.Watch(ctx, "c", clientv3.WithRange("e"), clientv3.WithFilterDelete(), clientv3.WithRev(9),
+			clientv3.WithCreatedNotify()),
 	}
 }
 
@@ -228,7 +234,8 @@ func TestAnEtcdInMemoryAnswersAsARealOne(t *testing.T) {
 			if errors < 10 || changes < 50 {
 				t.Errorf("%d errors and %d answers prove little", errors, changes)
 			}
-			told, wanted := memory.watches(ctx), real.watches(ctx)
+			told := memory.watches(ctx)
+			wanted := real.watches(ctx)
 			for n := range uint64(50) {
 				dice{rand.New(rand.NewPCG(n, seed))}.step(ctx, real)
 				dice{rand.New(rand.NewPCG(n, seed))}.step(ctx, memory)
@@ -236,10 +243,12 @@ func TestAnEtcdInMemoryAnswersAsARealOne(t *testing.T) {
 			memory.end(ctx, t)
 			real.end(ctx, t)
 			for i := range told {
-				got, want := memory.story(t, told[i]), real.story(t, wanted[i])
+				got := memory.story(t, told[i])
+				want := real.story(t, wanted[i])
 				for n := range max(len(got), len(want)) {
 					if n >= len(got) || n >= len(want) || got[n] != want[n] {
-						t.Errorf("watch %d: in memory\n%s\nreal\n%s", i, strings.Join(got[n:], "\n"), strings.Join(want[n:], "\n"))
+						t.Errorf("watch %d: in memory\n%s\nreal\n%s", i, strings.Join(got[n:], "\n"),
+							strings.Join(want[n:], "\n"))
 						break
 					}
 				}

@@ -10,7 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watcher is the part of etcd's client that is about watches. That of clientv3 waits on a channel that belongs to no bubble.
+// watcher is the part of etcd's client that is about watches. That of clientv3 waits on a channel that belongs to no
+// bubble.
 type watcher struct {
 	link *Link
 	ctx  context.Context // ends with Close

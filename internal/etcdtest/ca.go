@@ -55,12 +55,14 @@ func (ca *CA) Pool() *x509.CertPool {
 	return pool
 }
 
-// Issue writes a certificate for 127.0.0.1 and localhost, good for servers and clients, to the files that it returns. etcd takes
-// the common name of a client for its user. Issuing the same name again replaces the files, as a rotation does.
+// Issue writes a certificate for 127.0.0.1 and localhost, good for servers and clients, to the files that it returns.
+// etcd takes the common name of a client for its user. Issuing the same name again replaces the files, as a rotation
+// does.
 func (ca *CA) Issue(t testing.TB, commonName string) (cert, key string) {
 	t.Helper()
 	pair := ca.issue(t, commonName)
-	cert, key = filepath.Join(ca.dir, commonName+".crt"), filepath.Join(ca.dir, commonName+".key")
+	cert = filepath.Join(ca.dir, commonName+".crt")
+	key = filepath.Join(ca.dir, commonName+".key")
 	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {
 		t.Fatal(err)

@@ -21,15 +21,15 @@ import (
 // memberVariable carries an etcdembed.Config to a process that is to be a member.
 const memberVariable = "ETCDTEST_MEMBER"
 
-// Main is for TestMain of packages that use Cluster: it makes this process an etcd member when Cluster started it as one, and
-// runs the tests otherwise.
+// Main is for TestMain of packages that use Cluster: it makes this process an etcd member when Cluster started it as
+// one, and runs the tests otherwise.
 func Main(m *testing.M) {
 	Member()
 	os.Exit(m.Run())
 }
 
-// Member is the first half of Main, for a TestMain with something else to do before and after the tests: in a process that
-// Cluster started it does not return.
+// Member is the first half of Main, for a TestMain with something else to do before and after the tests: in a process
+// that Cluster started it does not return.
 func Member() {
 	config, isMember := os.LookupEnv(memberVariable)
 	if !isMember {
@@ -146,8 +146,8 @@ func (m *Members) Pause(i int) { m.procs[i].pause() }
 // Resume lets a paused member go on.
 func (m *Members) Resume(i int) { m.procs[i].resume() }
 
-// Restart runs member i again with the same data on the same ports, killing it first where it still runs. It returns when the
-// member listens; WaitReady waits until it answers.
+// Restart runs member i again with the same data on the same ports, killing it first where it still runs. It returns
+// when the member listens; WaitReady waits until it answers.
 func (m *Members) Restart(i int) {
 	m.t.Helper()
 	m.Kill(i)

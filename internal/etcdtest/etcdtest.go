@@ -1,8 +1,8 @@
 // Package etcdtest gives tests a real etcd, with nothing installed but Go.
 //
-// Start runs one member inside the test's process: ready in a fraction of a second, with TLS, users, a small quota or a short
-// token life where asked. Cluster runs members as processes of their own, which can be killed, paused and restarted. NewProxy
-// stands in for a bad network between a client and a member.
+// Start runs one member inside the test's process: ready in a fraction of a second, with TLS, users, a small quota or a
+// short token life where asked. Cluster runs members as processes of their own, which can be killed, paused and
+// restarted. NewProxy stands in for a bad network between a client and a member.
 package etcdtest
 
 import (
@@ -65,8 +65,8 @@ func (s *Server) Endpoint() string { return endpoint(s.conf) }
 // CA signed the server's certificate and signs those of clients. It is nil without TLS.
 func (s *Server) CA() *CA { return s.ca }
 
-// ClientTLS is what a client needs to trust the server, and to be trusted under a name where the server asks for certificates.
-// It is nil without TLS.
+// ClientTLS is what a client needs to trust the server, and to be trusted under a name where the server asks for
+// certificates. It is nil without TLS.
 func (s *Server) ClientTLS(t testing.TB, commonName string) *tls.Config {
 	t.Helper()
 	return s.opts.clientTLS(t, s.ca, commonName)
@@ -116,8 +116,8 @@ func endpoint(c etcdembed.Config) string {
 	return "http://" + c.Client
 }
 
-// FreeAddr finds an address that nobody listens on. Its port lies below those that systems give to outgoing connections, so that
-// a member that is down finds it free when it comes back.
+// FreeAddr finds an address that nobody listens on. Its port lies below those that systems give to outgoing
+// connections, so that a member that is down finds it free when it comes back.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {

@@ -48,7 +48,8 @@ func TestUserIsHeldToItsPrefix(t *testing.T) {
 			s.AddUser(t, "reader", "secret", "/in/", etcdtest.Read)
 			put(t, s.Client(t), "/in/a", "1")
 
-			conf := clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "reader", Password: "secret", Logger: zap.NewNop()}
+			conf := clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "reader", Password: "secret",
+				Logger: zap.NewNop()}
 			conf.TLS = s.ClientTLS(t, "reader")
 			c, err := clientv3.New(conf)
 			if err != nil {

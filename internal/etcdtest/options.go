@@ -46,8 +46,8 @@ func SnapshotCount(n uint64) Option { return func(o *options) { o.snapshots = n 
 // Fsync makes members wait for the disk before they answer, as in production.
 func Fsync() Option { return func(o *options) { o.fsync = true } }
 
-// Program runs the members of a Cluster with the etcd at this path, of another version for instance, until Upgrade. Of the other
-// options it knows none.
+// Program runs the members of a Cluster with the etcd at this path, of another version for instance, until Upgrade. Of
+// the other options it knows none.
 func Program(path string) Option { return func(o *options) { o.program = path } }
 
 func collect(opts []Option) (o options) {
@@ -80,7 +80,8 @@ func (o options) client(t testing.TB, ca *CA, endpoints ...string) *clientv3.Cli
 		TLS: o.clientTLS(t, ca, RootUser),
 	}
 	if o.users {
-		conf.Username, conf.Password = RootUser, RootPassword
+		conf.Username = RootUser
+		conf.Password = RootPassword
 	}
 	c, err := clientv3.New(conf)
 	if err != nil {

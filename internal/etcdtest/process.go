@@ -30,7 +30,8 @@ func launch(c etcdembed.Config, program string) (p *process, err error) {
 	} else if p.cmd, err = itself(c); err != nil {
 		return nil, err
 	}
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	p.cmd.Stdout = &p.out
+	p.cmd.Stderr = &p.out
 	if p.life, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -68,9 +69,11 @@ func itself(c etcdembed.Config) (*exec.Cmd, error) {
 
 // flags say to an etcd what a Config says to etcdembed, but for TLS, users and limits.
 func flags(c etcdembed.Config) []string {
-	client, peer := "http://"+c.Client, "http://"+c.Peer
+	client := "http://" + c.Client
+	peer := "http://" + c.Peer
 	return []string{
-		"--name=" + c.Name, "--data-dir=" + c.Dir, "--initial-cluster=" + c.Cluster, "--unsafe-no-fsync", "--log-level=error",
+		"--name=" + c.Name, "--data-dir=" + c.Dir, "--initial-cluster=" + c.Cluster, "--unsafe-no-fsync",
+		"--log-level=error",
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 	}

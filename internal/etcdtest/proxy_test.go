@@ -66,7 +66,8 @@ func TestProxyIsABadNetworkUntilHealed(t *testing.T) {
 	})
 }
 
-// arrives reports whether a key is there within a moment, or, where it is expected, within what a busy machine may take.
+// arrives reports whether a key is there within a moment, or, where it is expected, within what a busy machine may
+// take.
 func arrives(t *testing.T, c *clientv3.Client, key string, expected bool) bool {
 	t.Helper()
 	patience := 300 * time.Millisecond

@@ -10,11 +10,14 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// Replace takes member i out of the cluster for good and adds another in its place, with other addresses and no data; it has the
-// number i from then on. etcd refuses such changes for some seconds after the one before: this takes as long.
+// Replace takes member i out of the cluster for good and adds another in its place, with other addresses and no data;
+// it has the number i from then on. etcd refuses such changes for some seconds after the one before: this takes as
+// long.
 func (m *Members) Replace(t testing.TB, i int) {
 	t.Helper()
-	old, next, c := m.confs[i], m.config(t), m.ClientOf(t, (i+1)%len(m.confs))
+	old := m.confs[i]
+	next := m.config(t)
+	c := m.ClientOf(t, (i+1)%len(m.confs))
 	defer c.Close()
 	eventually(t, "the removal of member "+old.Name, func(ctx context.Context) error {
 		members, err := c.MemberList(ctx)
@@ -30,7 +33,8 @@ func (m *Members) Replace(t testing.TB, i int) {
 	})
 	m.Kill(i)
 	eventually(t, "the addition of member "+next.Name, func(ctx context.Context) error {
-		if _, err := c.MemberAdd(ctx, []string{"http://" + next.Peer}); err != nil && !errors.Is(err, rpctypes.ErrPeerURLExist) {
+		if _, err := c.MemberAdd(ctx, []string{"http://" + next.Peer}); err != nil &&
+			!errors.Is(err, rpctypes.ErrPeerURLExist) {
 			return err
 		}
 		members, err := c.MemberList(ctx)
@@ -45,7 +49,8 @@ func (m *Members) Replace(t testing.TB, i int) {
 	m.WaitReady(t)
 }
 
-// initialCluster is what a member that joins is told of the others and of itself; one that was only just added has no name yet.
+// initialCluster is what a member that joins is told of the others and of itself; one that was only just added has no
+// name yet.
 func initialCluster(members []*pb.Member, name string) string {
 	var peers []string
 	for _, member := range members {

@@ -53,13 +53,14 @@ func enableAuth(t testing.TB, c *clientv3.Client) {
 	}
 }
 
-// Fill writes below prefix until etcd is out of space, which raises the NOSPACE alarm. Drain makes it writable again. The server
-// needs a Quota of a few MiB.
+// Fill writes below prefix until etcd is out of space, which raises the NOSPACE alarm. Drain makes it writable again.
+// The server needs a Quota of a few MiB.
 func (s *Server) Fill(t testing.TB, prefix string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, megabyte := s.Client(t), strings.Repeat("x", 1<<20)
+	c := s.Client(t)
+	megabyte := strings.Repeat("x", 1<<20)
 	for i := range 200 {
 		_, err := c.Put(ctx, fmt.Sprintf("%s%d", prefix, i), megabyte)
 		if errors.Is(err, rpctypes.ErrNoSpace) {

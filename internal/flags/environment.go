@@ -13,15 +13,16 @@ import (
 // prefixAnnotation is where Bind leaves the environment prefix, on the root command.
 const prefixAnnotation = "environment prefix"
 
-// Bind gives every flag of cmd and the commands below it an environment variable, lets --help tell defaults and variables, and
-// makes one sentence with a hint of a wrong flag. Call it when all flags, commands and hooks are defined; the hooks then find
-// the environment applied.
+// Bind gives every flag of cmd and the commands below it an environment variable, lets --help tell defaults and
+// variables, and makes one sentence with a hint of a wrong flag. Call it when all flags, commands and hooks are
+// defined; the hooks then find the environment applied.
 func Bind(cmd *cobra.Command, environmentPrefix string) {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
 	}
 	cmd.Annotations[prefixAnnotation] = environmentPrefix + "_"
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true // the caller prints the sentence, and nothing else
+	cmd.SilenceErrors = true
+	cmd.SilenceUsage = true // the caller prints the sentence, and nothing else
 	cmd.SetUsageFunc(usage)
 	complain := cmd.FlagErrorFunc()
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -46,7 +47,8 @@ func bindBelow(c *cobra.Command) {
 }
 
 func environmentFirst(c *cobra.Command) func(*cobra.Command, []string) error {
-	hookE, hook := c.PersistentPreRunE, c.PersistentPreRun
+	hookE := c.PersistentPreRunE
+	hook := c.PersistentPreRun
 	return func(c *cobra.Command, args []string) error {
 		if err := FromEnvironment(c); err != nil {
 			return c.FlagErrorFunc()(c, err)
@@ -61,8 +63,8 @@ func environmentFirst(c *cobra.Command) func(*cobra.Command, []string) error {
 	}
 }
 
-// FromEnvironment sets those flags of a command that are not on the command line. A command that runs need not call it; what
-// completes its arguments must.
+// FromEnvironment sets those flags of a command that are not on the command line. A command that runs need not call it;
+// what completes its arguments must.
 func FromEnvironment(c *cobra.Command) error {
 	for _, f := range byName(c) {
 		if f.Changed {
@@ -104,7 +106,8 @@ func variables(c *cobra.Command, f *pflag.Flag) []source {
 	if prefix == "" || f.Name == "help" || f.Name == "version" || f.Annotations[commandLineOnly] != nil {
 		return nil
 	}
-	all := []source{{name: prefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(f.Name)), set: f.Value.Set}}
+	all := []source{{name: prefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(f.Name)),
+		set: f.Value.Set}}
 	if v, ok := f.Value.(*sourced); ok {
 		for _, s := range v.more {
 			if s.own {
@@ -127,7 +130,8 @@ func CommandLineOnly(fs *pflag.FlagSet, names ...string) {
 	}
 }
 
-// WithoutEnvironment lets a command that was bound look at its command line only, because another program of ours tells it all.
+// WithoutEnvironment lets a command that was bound look at its command line only, because another program of ours tells
+// it all.
 func WithoutEnvironment(c *cobra.Command) *cobra.Command {
 	delete(c.Annotations, prefixAnnotation)
 	return c

@@ -74,7 +74,8 @@ func nearest(c *cobra.Command, name string) (near string) {
 	best := max(2, len(name)/3) + 1
 	for _, f := range byName(c) {
 		if d := distance(name, f.Name); d < best && !f.Hidden {
-			near, best = f.Name, d
+			near = f.Name
+			best = d
 		}
 	}
 	return near

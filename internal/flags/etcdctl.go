@@ -24,7 +24,8 @@ type source struct {
 // likeEtcdctl lets the flags of the connection fall back on the variables that etcdctl knows.
 func likeEtcdctl(fs *pflag.FlagSet, s *etcdconn.Settings) {
 	for flag, name := range map[string]string{
-		"etcd.endpoints": "ETCDCTL_ENDPOINTS", "etcd.cacert": "ETCDCTL_CACERT", "etcd.cert": "ETCDCTL_CERT", "etcd.key": "ETCDCTL_KEY",
+		"etcd.endpoints": "ETCDCTL_ENDPOINTS", "etcd.cacert": "ETCDCTL_CACERT", "etcd.cert": "ETCDCTL_CERT",
+		"etcd.key":                      "ETCDCTL_KEY",
 		"etcd.insecure-skip-tls-verify": "ETCDCTL_INSECURE_SKIP_TLS_VERIFY",
 		"etcd.dial-timeout":             "ETCDCTL_DIAL_TIMEOUT", "etcd.request-timeout": "ETCDCTL_COMMAND_TIMEOUT",
 	} {

@@ -40,7 +40,10 @@ func newProgram() *program {
 	p.root.RunE = run
 	fs := p.root.PersistentFlags()
 	fs.StringVar(&p.mode, "policy", "", "what to do with stale locks")
-	p.etcd, p.locks, p.log, p.policy = flags.Etcd(fs), flags.Locks(fs), flags.Log(fs), flags.Policy(fs)
+	p.etcd = flags.Etcd(fs)
+	p.locks = flags.Locks(fs)
+	p.log = flags.Log(fs)
+	p.policy = flags.Policy(fs)
 	p.web = flags.Web(fs, daemon.WebSettings{Address: ":10980"})
 	p.root.AddCommand(&cobra.Command{Use: "sweep", Short: "Sweep once", RunE: run, Args: cobra.NoArgs})
 	p.root.SetOut(&p.out)
@@ -95,10 +98,12 @@ func TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault(t *testing.T) {
 		args        []string
 		want        []string
 	}{
-		"flag":                   {all, []string{"--etcd.endpoints=a:1", "--etcd.endpoints=a:2,a:3"}, []string{"a:1", "a:2", "a:3"}},
-		"own variable":           {all, nil, []string{"b:1", "b:2"}},
-		"etcdctl's variable":     {map[string]string{"ETCDCTL_ENDPOINTS": "c:1,c:2"}, nil, []string{"c:1", "c:2"}},
-		"empty counts as unset":  {map[string]string{"ETCDCTL_ENDPOINTS": "c:1", "UNLOCKER_ETCD_ENDPOINTS": ""}, nil, []string{"c:1"}},
+		"flag": {all, []string{"--etcd.endpoints=a:1", "--etcd.endpoints=a:2,a:3"},
+			[]string{"a:1", "a:2", "a:3"}},
+		"own variable":       {all, nil, []string{"b:1", "b:2"}},
+		"etcdctl's variable": {map[string]string{"ETCDCTL_ENDPOINTS": "c:1,c:2"}, nil, []string{"c:1", "c:2"}},
+		"empty counts as unset": {map[string]string{"ETCDCTL_ENDPOINTS": "c:1", "UNLOCKER_ETCD_ENDPOINTS": ""}, nil,
+			[]string{"c:1"}},
 		"default":                {nil, nil, []string{"127.0.0.1:2379"}},
 		"of a command below too": {all, []string{"sweep"}, []string{"b:1", "b:2"}},
 	} {
@@ -121,13 +126,19 @@ func TestPasswordGoesWithItsUser(t *testing.T) {
 		args                 []string
 		user, password, file string
 	}{
-		"etcdctl's user:password":             {map[string]string{"ETCDCTL_USER": "root:a:b"}, nil, "root", "a:b", ""},
-		"etcdctl's user and password":         {map[string]string{"ETCDCTL_USER": "root", "ETCDCTL_PASSWORD": "a"}, nil, "root", "a", ""},
-		"own variables":                       {map[string]string{"UNLOCKER_ETCD_USER": "me", "UNLOCKER_ETCD_PASSWORD": "a"}, nil, "me", "a", ""},
-		"own password for etcdctl's user":     {map[string]string{"ETCDCTL_USER": "root:a", "UNLOCKER_ETCD_PASSWORD": "b"}, nil, "root", "b", ""},
-		"file for etcdctl's user":             {map[string]string{"ETCDCTL_USER": "root:a"}, []string{"--etcd.password-file=f"}, "root", "", "f"},
-		"file before passwords":               {map[string]string{"UNLOCKER_ETCD_PASSWORD_FILE": "f", "UNLOCKER_ETCD_PASSWORD": "b", "ETCDCTL_PASSWORD": "c"}, nil, "", "", "f"},
-		"never etcdctl's password for others": {map[string]string{"ETCDCTL_USER": "root:a"}, []string{"--etcd.user=me"}, "me", "", ""},
+		"etcdctl's user:password": {map[string]string{"ETCDCTL_USER": "root:a:b"}, nil, "root", "a:b", ""},
+		"etcdctl's user and password": {map[string]string{"ETCDCTL_USER": "root", "ETCDCTL_PASSWORD": "a"}, nil,
+			"root", "a", ""},
+		"own variables": {map[string]string{"UNLOCKER_ETCD_USER": "me",
+			"UNLOCKER_ETCD_PASSWORD": "a"}, nil, "me", "a", ""},
+		"own password for etcdctl's user": {map[string]string{"ETCDCTL_USER": "root:a",
+			"UNLOCKER_ETCD_PASSWORD": "b"}, nil, "root", "b", ""},
+		"file for etcdctl's user": {map[string]string{"ETCDCTL_USER": "root:a"},
+			[]string{"--etcd.password-file=f"}, "root", "", "f"},
+		"file before passwords": {map[string]string{"UNLOCKER_ETCD_PASSWORD_FILE": "f",
+			"UNLOCKER_ETCD_PASSWORD": "b", "ETCDCTL_PASSWORD": "c"}, nil, "", "", "f"},
+		"never etcdctl's password for others": {map[string]string{"ETCDCTL_USER": "root:a"}, []string{"--etcd.user=me"},
+			"me", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			environment(t, c.environment)
@@ -147,19 +158,27 @@ func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
 		environment map[string]string
 		args        []string
 	}{
-		"there is no flag --etcd.endpoint: do you mean --etcd.endpoints?":                       {nil, []string{"--etcd.endpoint=a:1"}},
-		"there is no flag --quite-different":                                                    {nil, []string{"--quite-different"}},
-		"there is no flag -x":                                                                   {nil, []string{"-x"}},
-		"--etcd.user needs a value":                                                             {nil, []string{"--etcd.user"}},
-		`--etcd.dial-timeout can not be "soon": time: invalid duration "soon"`:                  {nil, []string{"--etcd.dial-timeout=soon"}},
-		`--log.level can not be "loud": it is one of trace, debug, info, warn, error`:           {nil, []string{"--log.level=loud"}},
-		`--locks.prefix can not be "/": the lock prefix is empty`:                               {nil, []string{"--locks.prefix=/"}},
+		"there is no flag --etcd.endpoint: do you mean --etcd.endpoints?": {nil,
+			[]string{"--etcd.endpoint=a:1"}},
+		"there is no flag --quite-different": {nil,
+			[]string{"--quite-different"}},
+		"there is no flag -x": {nil, []string{"-x"}},
+		"--etcd.user needs a value": {nil,
+			[]string{"--etcd.user"}},
+		`--etcd.dial-timeout can not be "soon": time: invalid duration "soon"`: {nil,
+			[]string{"--etcd.dial-timeout=soon"}},
+		`--log.level can not be "loud": it is one of trace, debug, info, warn, error`: {nil,
+			[]string{"--log.level=loud"}},
+		`--locks.prefix can not be "/": the lock prefix is empty`: {nil,
+			[]string{"--locks.prefix=/"}},
 		`the variable ETCDCTL_DIAL_TIMEOUT can not be "soon": time: invalid duration "soon"`:    {map[string]string{"ETCDCTL_DIAL_TIMEOUT": "soon"}, nil},
 		`the variable UNLOCKER_LOG_FORMAT can not be "xml": it is one of auto, json, console`:   {map[string]string{"UNLOCKER_LOG_FORMAT": "xml"}, []string{"sweep"}},
 		`the variable UNLOCKER_WEB_ENABLE_PPROF can not be "maybe": strconv.ParseBool`:          {map[string]string{"UNLOCKER_WEB_ENABLE_PPROF": "maybe"}, nil},
 		`the variable UNLOCKER_SWEEP_CLOCK_SKEW can not be "5": time: missing unit in duration`: {map[string]string{"UNLOCKER_SWEEP_CLOCK_SKEW": "5"}, nil},
-		`unknown command "extra" for "unlocker sweep"`:                                          {nil, []string{"sweep", "extra"}},
-		`unknown command "swoop" for "unlocker"`:                                                {nil, []string{"swoop"}},
+		`unknown command "extra" for "unlocker sweep"`: {nil,
+			[]string{"sweep", "extra"}},
+		`unknown command "swoop" for "unlocker"`: {nil,
+			[]string{"swoop"}},
 	} {
 		t.Run(says, func(t *testing.T) {
 			environment(t, c.environment)
@@ -180,7 +199,8 @@ func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
 }
 
 func TestErrorOfARunningCommandIsNotOneOfUsage(t *testing.T) {
-	p, broken := newProgram(), errors.New("broken")
+	p := newProgram()
+	broken := errors.New("broken")
 	p.root.RunE = func(*cobra.Command, []string) error { return broken }
 	var usage *flags.UsageError
 	if err := p.execute(t); !errors.Is(err, broken) || errors.As(err, &usage) {

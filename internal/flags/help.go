@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// usage prints what follows the description in --help: every flag of the command with its default and its variables, in groups,
-// and the names of those that it has from the commands above, which tell of them.
+// usage prints what follows the description in --help: every flag of the command with its default and its variables, in
+// groups, and the names of those that it has from the commands above, which tell of them.
 func usage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
@@ -120,8 +120,8 @@ type group struct {
 	flags []*pflag.Flag
 }
 
-// groups sorts flags: those without a dot first, then the groups in the order of their definition, those that all our programs
-// have last.
+// groups sorts flags: those without a dot first, then the groups in the order of their definition, those that all our
+// programs have last.
 func groups(flags []*pflag.Flag) []group {
 	var own, shared []string
 	members := map[string][]*pflag.Flag{}

@@ -14,7 +14,8 @@ func TestACommandWithoutEnvironmentLooksAtItsCommandLineOnly(t *testing.T) {
 	cmd := &cobra.Command{Use: "unlocker", RunE: func(*cobra.Command, []string) error { return nil }}
 	etcd := flags.Etcd(cmd.Flags())
 	flags.Bind(cmd, "UNLOCKER")
-	if err := flags.Execute(t.Context(), flags.WithoutEnvironment(cmd), []string{"--etcd.dial-timeout=3s"}); err != nil {
+	if err := flags.Execute(t.Context(), flags.WithoutEnvironment(cmd),
+		[]string{"--etcd.dial-timeout=3s"}); err != nil {
 		t.Fatal(err)
 	}
 	if etcd.User != "" || etcd.Endpoints[0] != "127.0.0.1:2379" || etcd.DialTimeout.Seconds() != 3 {

@@ -27,7 +27,8 @@ func manyLocks(n int) []*metadata.Record {
 	return locks
 }
 
-// BenchmarkScrape is a whole scrape in the text format: 100,000 locks, of which 1000 are alerting, take at most 50 ms and 1 MB.
+// BenchmarkScrape is a whole scrape in the text format: 100,000 locks, of which 1000 are alerting, take at most 50 ms
+// and 1 MB.
 func BenchmarkScrape(b *testing.B) {
 	for _, n := range []int{10_000, 100_000, 1_000_000} {
 		for _, mode := range []lockmetrics.Series{lockmetrics.SeriesAlerting, lockmetrics.SeriesAll} {

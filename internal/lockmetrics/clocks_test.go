@@ -13,7 +13,8 @@ func TestHoldersWhoseClockIsOffAreCountedAndShown(t *testing.T) {
 	taken := func(name string, ahead time.Duration) *metadata.Record {
 		r := lock(name, time.Hour)
 		r.LockedAt = now.Add(ahead - time.Minute)
-		r.AlertAt, r.AutoUnlockAt = r.LockedAt.Add(time.Hour), r.LockedAt.Add(2*time.Hour)
+		r.AlertAt = r.LockedAt.Add(time.Hour)
+		r.AutoUnlockAt = r.LockedAt.Add(2 * time.Hour)
 		r.Seen = metadata.Seen{First: 59 * time.Minute, Changed: 59 * time.Minute, Arrived: 59 * time.Minute}
 		return r
 	}
@@ -32,5 +33,6 @@ unlocker_lock_holder_clock_offset_seconds{hostname="host-1",lock="behind",owner=
 
 	without := w.config()
 	without.Series = lockmetrics.SeriesNone
-	expect(t, lockmetrics.New(without), count, "unlocker_holder_clocks_off", "unlocker_lock_holder_clock_offset_seconds")
+	expect(t, lockmetrics.New(without), count, "unlocker_holder_clocks_off",
+		"unlocker_lock_holder_clock_offset_seconds")
 }

@@ -46,7 +46,8 @@ type Activity struct {
 	MetadataErrors map[string]uint64 // by reason
 }
 
-// Collector shows the held locks. It is a prometheus.Collector; [Collector.Ended] feeds it what can not be seen at a scrape.
+// Collector shows the held locks. It is a prometheus.Collector; [Collector.Ended] feeds it what can not be seen at a
+// scrape.
 type Collector struct {
 	c Config
 	d descs

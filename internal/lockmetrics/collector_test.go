@@ -99,7 +99,8 @@ func TestWaitersAreCountedPerLockAndAltogether(t *testing.T) {
 	since := func(d time.Duration) metadata.Waiter {
 		return metadata.Waiter{Ticket: metadata.Ticket{Since: metadata.Time{Time: now.Add(d)}}}
 	}
-	w.queues = map[string][]metadata.Waiter{"late": {since(-time.Minute), since(-time.Second)}, "free": {since(-time.Hour), {}}}
+	w.queues = map[string][]metadata.Waiter{"late": {since(-time.Minute), since(-time.Second)},
+		"free": {since(-time.Hour), {}}}
 	expect(t, lockmetrics.New(w.config()), `
 # HELP unlocker_lock_waiters Those who wait for the lock.
 # TYPE unlocker_lock_waiters gauge
@@ -120,7 +121,8 @@ func TestALockThatIsGoneLeavesNoSeries(t *testing.T) {
 		t.Fatalf("%d series of a lock that is there, want 1", n)
 	}
 	w.locks = nil
-	for _, name := range []string{"locked_timestamp_seconds", "alert_at_timestamp_seconds", "auto_unlock_at_timestamp_seconds", "waiters"} {
+	for _, name := range []string{"locked_timestamp_seconds", "alert_at_timestamp_seconds",
+		"auto_unlock_at_timestamp_seconds", "waiters"} {
 		if n := testutil.CollectAndCount(c, "unlocker_lock_"+name); n != 0 {
 			t.Errorf("unlocker_lock_%s: %d series of a lock that is gone", name, n)
 		}
@@ -134,7 +136,8 @@ func TestNothingIsSaidAboutLocksBeforeTheFirstList(t *testing.T) {
 	w := newWorld()
 	w.sync = lockmetrics.Sync{}
 	c := lockmetrics.New(w.config())
-	if n := testutil.CollectAndCount(c, "unlocker_locks", "unlocker_waiters", "unlocker_etcd_revision", "unlocker_last_sync_timestamp_seconds"); n != 0 {
+	if n := testutil.CollectAndCount(c, "unlocker_locks", "unlocker_waiters", "unlocker_etcd_revision",
+		"unlocker_last_sync_timestamp_seconds"); n != 0 {
 		t.Errorf("%d series about locks that nobody has read yet", n)
 	}
 	expect(t, c, `

@@ -5,13 +5,14 @@ import "github.com/prometheus/client_golang/prometheus"
 // maxDeadlocks is how many circles have series of their own, the oldest first. All are counted.
 const maxDeadlocks = 20
 
-// deadlocks shows the processes that wait for each other. Two circles that look alike are one series, as a second one of that name would cost
-// the whole scrape.
+// deadlocks shows the processes that wait for each other. Two circles that look alike are one series, as a second one
+// of that name would cost the whole scrape.
 func (c *Collector) deadlocks(ch chan<- prometheus.Metric) {
 	if c.c.Deadlocks == nil {
 		return
 	}
-	circles, taken := c.c.Deadlocks(), map[[2]string]bool{}
+	circles := c.c.Deadlocks()
+	taken := map[[2]string]bool{}
 	gauge(ch, c.d.deadlocks, float64(len(circles)))
 	for _, circle := range circles[:min(len(circles), maxDeadlocks)] {
 		locks, holders := circle.Labels()

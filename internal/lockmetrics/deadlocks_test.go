@@ -14,9 +14,11 @@ import (
 
 // circle is two processes that wait for each other's locks.
 func circle(one, other string, since time.Time) deadlock.Circle {
-	a, b := deadlock.Process{Owner: "billing", Host: "host-1", PID: 7}, deadlock.Process{Owner: "search", Host: "host-2", PID: 8}
+	a := deadlock.Process{Owner: "billing", Host: "host-1", PID: 7}
+	b := deadlock.Process{Owner: "search", Host: "host-2", PID: 8}
 	return deadlock.Circle{Since: since, Waits: []deadlock.Wait{
-		{Who: a, Lock: other, Held: []deadlock.Process{b}, Since: since}, {Who: b, Lock: one, Held: []deadlock.Process{a}, Since: since},
+		{Who: a, Lock: other, Held: []deadlock.Process{b}, Since: since},
+		{Who: b, Lock: one, Held: []deadlock.Process{a}, Since: since},
 	}}
 }
 
@@ -64,7 +66,8 @@ func TestHostileNamesInCirclesDoNotBreakAScrape(t *testing.T) {
 	for _, name := range hostile {
 		gather(t, stuck(circle(name, name, now), circle(name, name, now), circle(name+"\x00", name, now)))
 	}
-	if n := testutil.CollectAndCount(stuck(circle("a", "b", time.Time{})), "unlocker_deadlock_since_timestamp_seconds"); n != 0 {
+	if n := testutil.CollectAndCount(stuck(circle("a", "b", time.Time{})),
+		"unlocker_deadlock_since_timestamp_seconds"); n != 0 {
 		t.Error("nobody says since when, and it is shown")
 	}
 }

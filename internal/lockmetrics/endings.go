@@ -29,7 +29,8 @@ func newHoldSeconds(namespace string) *prometheus.HistogramVec {
 	return held
 }
 
-// Ended takes note of the end of a hold; ending is nil when its holder released it. It is meant for the callback of the view.
+// Ended takes note of the end of a hold; ending is nil when its holder released it. It is meant for the callback of the
+// view.
 func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
 	ended := endReleased
 	switch {

@@ -24,13 +24,15 @@ func TestHoldsAreMeasuredByHowTheyEnded(t *testing.T) {
 	w := newWorld()
 	c := lockmetrics.New(w.config())
 	fromTheFuture := lock("future", time.Hour)
-	fromTheFuture.LockedAt, fromTheFuture.Seen.First = now.Add(time.Hour), w.mono-30*time.Second
+	fromTheFuture.LockedAt = now.Add(time.Hour)
+	fromTheFuture.Seen.First = w.mono - 30*time.Second
 	c.Ended(fromTheFuture, nil)
 	c.Ended(lock("an hour", time.Hour), nil)
 	c.Ended(lock("stale", -time.Hour), ending(metadata.EndedAutoUnlocked))
 	got := map[string]string{}
 	for _, m := range gather(t, c)["unlocker_hold_seconds"].GetMetric() {
-		got[m.GetLabel()[0].GetValue()] = fmt.Sprint(m.GetHistogram().GetSampleCount(), " ", m.GetHistogram().GetSampleSum())
+		got[m.GetLabel()[0].GetValue()] = fmt.Sprint(m.GetHistogram().GetSampleCount(), " ",
+			m.GetHistogram().GetSampleSum())
 	}
 	for ended, want := range map[string]string{"released": "2 3630", "auto_unlock": "1 3600", "forced": "0 0"} {
 		if got[ended] != want {

@@ -17,8 +17,10 @@ import (
 
 // hostile are names that strangers may write.
 var hostile = []string{
-	"", "a", "a/b", "ab", `quote " and \ backslash`, "<script>alert(1)</script>", "line\nbreak", "nul\x00", "bell\a", "esc\x1b[31m",
-	"\xff\xfe", "\xff\xfd", "half \xe2\x82", "\u202egnp.exe", "\u2066isolated\u2069", "zero\u200bwidth", "\u2028", "naïve", "日本語", "👩‍👩‍👧",
+	"", "a", "a/b", "ab", `quote " and \ backslash`, "<script>alert(1)</script>", "line\nbreak", "nul\x00", "bell\a",
+	"esc\x1b[31m",
+	"\xff\xfe", "\xff\xfd", "half \xe2\x82", "\u202egnp.exe", "\u2066isolated\u2069", "zero\u200bwidth", "\u2028",
+	"naïve", "日本語", "👩‍👩‍👧",
 	strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("x", 256), strings.Repeat("x", 255) + "y",
 	strings.Repeat("é", 64), strings.Repeat("é", 65), strings.Repeat("x", 127) + "é", strings.Repeat("x", 100_000),
 	strings.Repeat("\xff", 200), strings.Repeat("\xff", 201), "{}", "${x}", "{{.}}", "%00",
@@ -44,7 +46,9 @@ func TestHostileTextBecomesShortPrintableLabelsAndEveryLockStaysVisible(t *testi
 	w := newWorld()
 	for _, name := range hostile {
 		r := lock(name, -time.Minute)
-		r.Owner, r.Hostname, r.Purpose = name, name, name
+		r.Owner = name
+		r.Hostname = name
+		r.Purpose = name
 		w.locks = append(w.locks, r)
 	}
 	families := gather(t, lockmetrics.New(w.config()))
@@ -59,7 +63,8 @@ func TestHostileTextBecomesShortPrintableLabelsAndEveryLockStaysVisible(t *testi
 	for _, m := range slices.Concat(series, purposes) {
 		for _, l := range m.GetLabel() {
 			v := l.GetValue()
-			if len(v) > 128 || !utf8.ValidString(v) || strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+			if len(v) > 128 || !utf8.ValidString(v) ||
+				strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsGraphic(r) }) {
 				t.Errorf("label %s: %d bytes, %q", l.GetName(), len(v), v)
 			}
 		}
@@ -102,7 +107,9 @@ func TestTimesOfAllCenturiesAreShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := lock(strings.Repeat("x", i+1), 0)
-		r.LockedAt, r.AlertAt, r.AutoUnlockAt = parsed, parsed, parsed
+		r.LockedAt = parsed
+		r.AlertAt = parsed
+		r.AutoUnlockAt = parsed
 		w.locks = append(w.locks, r)
 	}
 	config := w.config()

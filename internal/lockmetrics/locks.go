@@ -15,7 +15,8 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 		return nil
 	}
 	queues := c.c.Queues()
-	total, longest := 0, time.Time{}
+	total := 0
+	longest := time.Time{}
 	for _, queue := range queues {
 		total += len(queue)
 		for i := range queue {
@@ -29,8 +30,10 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 
 // locks judges every lock once, counts the states and shows the most overdue ones.
 func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
-	counts, oldest := map[staleness.State]int{}, time.Time{}
-	list, off := shortlist{limit: c.c.SeriesLimit}, shortlist{limit: c.c.SeriesLimit}
+	counts := map[staleness.State]int{}
+	oldest := time.Time{}
+	list := shortlist{limit: c.c.SeriesLimit}
+	off := shortlist{limit: c.c.SeriesLimit}
 	for _, r := range c.c.Locks() {
 		verdict := staleness.Judge(r, c.c.Policy, now)
 		counts[verdict.State]++
@@ -60,17 +63,19 @@ func (c *Collector) clocks(ch chan<- prometheus.Metric, locks []judged) {
 	for _, j := range locks {
 		if name := metadata.NameLabel(j.record.Name); !taken[name] {
 			taken[name] = true
-			gauge(ch, c.d.clockOffset, j.verdict.ClockOff.Seconds(), name, metadata.Label(j.record.Owner), metadata.Label(j.record.Hostname))
+			gauge(ch, c.d.clockOffset, j.verdict.ClockOff.Seconds(), name, metadata.Label(j.record.Owner),
+				metadata.Label(j.record.Hostname))
 		}
 	}
 }
 
-// series shows each lock and returns how many it could show. A lock whose label is taken, by an accident of the mark or by
-// somebody who wants to hide it, is left out: a second series of that name would cost the whole scrape.
+// series shows each lock and returns how many it could show. A lock whose label is taken, by an accident of the mark or
+// by somebody who wants to hide it, is left out: a second series of that name would cost the whole scrape.
 func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues map[string][]metadata.Waiter) int {
 	taken := make(map[string]bool, len(locks))
 	for _, j := range locks {
-		r, name := j.record, metadata.NameLabel(j.record.Name)
+		r := j.record
+		name := metadata.NameLabel(j.record.Name)
 		if taken[name] {
 			continue
 		}

@@ -17,7 +17,8 @@ func TestThePurposeHasASeriesWhereTheLockHasSome(t *testing.T) {
 		r.Purpose = "nightly invoices"
 		w.locks = append(w.locks, r)
 	}
-	calm, silent := lock("calm", time.Hour), lock("silent", -time.Hour)
+	calm := lock("calm", time.Hour)
+	silent := lock("silent", -time.Hour)
 	calm.Purpose = "nobody needs to know"
 	w.locks = append(w.locks, calm, silent)
 	config := w.config()

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// batchRemovals is how many removals travel in one transaction: with more, those who lock meanwhile wait longer, with fewer
-	// the sweep takes longer (docs/protocol.md). A nested transaction counts as one of the 128 operations that etcd allows.
+	// batchRemovals is how many removals travel in one transaction: with more, those who lock meanwhile wait longer,
+	// with fewer the sweep takes longer (docs/protocol.md). A nested transaction counts as one of the 128 operations
+	// that etcd allows.
 	batchRemovals = 64
 	batchBytes    = 1 << 20 // of 1.5 MB that etcd allows
 )
@@ -33,9 +34,10 @@ type batch struct {
 	lease    clientv3.LeaseID
 }
 
-// AutoUnlock removes stale locks, the first ones first, each only if it is still as it was judged: same hold, same deadline.
-// The results stand in the same order: nil = removed by this call, [metadata.ErrChanged] = the holder moved, which nobody needs
-// to retry; after any other error the lock may be there or not: look again. When ctx ends, the batch in flight is seen through.
+// AutoUnlock removes stale locks, the first ones first, each only if it is still as it was judged: same hold, same
+// deadline. The results stand in the same order: nil = removed by this call, [metadata.ErrChanged] = the holder moved,
+// which nobody needs to retry; after any other error the lock may be there or not: look again. When ctx ends, the batch
+// in flight is seen through.
 func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []error {
 	s.worker.Lock()
 	defer s.worker.Unlock()
@@ -56,7 +58,8 @@ func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []e
 func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, results []error, batches chan<- batch) {
 	defer close(batches)
 	var b batch
-	bytes, endings := 0, map[string]bool{}
+	bytes := 0
+	endings := map[string]bool{}
 	flush := func() {
 		var err error
 		if len(b.removals) == 0 {
@@ -67,7 +70,9 @@ func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, re
 		} else {
 			batches <- b
 		}
-		b, bytes, endings = batch{}, 0, map[string]bool{}
+		b = batch{}
+		bytes = 0
+		endings = map[string]bool{}
 	}
 	for i, r := range removals {
 		prepared, err := s.prepare(ctx, r)

@@ -46,14 +46,16 @@ func TestAutoUnlockJudgesEveryHoldByItself(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	endings, err := w.History(t.Context(), 1000)
-	if err != nil || len(endings) != 197 || endings[0].Ended != metadata.EndedAutoUnlocked || endings[0].Owner != "billing" {
+	if err != nil || len(endings) != 197 || endings[0].Ended != metadata.EndedAutoUnlocked ||
+		endings[0].Owner != "billing" {
 		t.Errorf("%d endings, %v", len(endings), err)
 	}
 }
 
 func (w world) release(r *metadata.Record) {
 	w.Helper()
-	if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}).Commit(w.Context(), w.etcd); err != nil {
+	if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}).Commit(w.Context(),
+		w.etcd); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -193,7 +195,8 @@ func TestAutoUnlockWhoseAnswerGotLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			line := &wire{}
 			w := on(t, line.client(t, etcdtest.Start(t)))
-			removals := []metadata.Removal{removal(w.hold("a", uuid(1))), removal(w.hold("gone", uuid(2))), removal(w.hold("b", uuid(3)))}
+			removals := []metadata.Removal{removal(w.hold("a", uuid(1))), removal(w.hold("gone", uuid(2))),
+				removal(w.hold("b", uuid(3)))}
 			w.release(removals[1].Record)
 			sent := 0
 			line.onTxn(func(req *pb.TxnRequest, send func() error) error {
@@ -224,7 +227,8 @@ func TestAutoUnlockWhoseAnswerGotLost(t *testing.T) {
 // writes tells whether the transaction may write; the nested ones of this package do or do not all alike.
 func writes(req *pb.TxnRequest) bool {
 	for _, op := range req.Success {
-		if nested := op.GetRequestTxn(); nested != nil && writes(nested) || op.GetRequestDeleteRange() != nil || op.GetRequestPut() != nil {
+		if nested := op.GetRequestTxn(); nested != nil && writes(nested) || op.GetRequestDeleteRange() != nil ||
+			op.GetRequestPut() != nil {
 			return true
 		}
 	}

@@ -41,7 +41,8 @@ func (b *backlog) take() []clientv3.WatchResponse {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	queue := b.queue
-	b.queue, b.bytes = nil, 0
+	b.queue = nil
+	b.bytes = 0
 	return queue
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// BenchmarkMassExpiry ends 10,000 locks at once: by AutoUnlock, each guarded and with its history record, and, in the same run,
-// by the expiry of as many leases, which is how etcd itself would do it.
+// BenchmarkMassExpiry ends 10,000 locks at once: by AutoUnlock, each guarded and with its history record, and, in the
+// same run, by the expiry of as many leases, which is how etcd itself would do it.
 func BenchmarkMassExpiry(b *testing.B) {
 	const locks = 10_000
 	for b.Loop() {
@@ -95,10 +95,12 @@ func BenchmarkAutoUnlockWithLateExtensions(b *testing.B) {
 		each(locks/20, func(i int) {
 			r := removals[i*20].Record
 			by := metadata.FormatTime(at.Add(time.Hour))
-			locktxn.Alive(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}, by, by, by).Commit(b.Context(), w.etcd)
+			locktxn.Alive(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}, by, by, by).Commit(b.Context(),
+				w.etcd)
 		})
 		b.StartTimer()
-		began, changed := time.Now(), 0
+		began := time.Now()
+		changed := 0
 		for i, err := range w.AutoUnlock(b.Context(), removals) {
 			if late := i%20 == 0; late != (err == metadata.ErrChanged) || !late && err != nil {
 				b.Fatalf("%s: %v", removals[i].Record.Name, err)
@@ -111,15 +113,16 @@ func BenchmarkAutoUnlockWithLateExtensions(b *testing.B) {
 	}
 }
 
-// BenchmarkMassExpiryAsAUser is BenchmarkMassExpiry of an unlocker that is a user with rights on the prefix, of which etcd checks
-// every key of a lease at every put with that lease.
+// BenchmarkMassExpiryAsAUser is BenchmarkMassExpiry of an unlocker that is a user with rights on the prefix, of which
+// etcd checks every key of a lease at every put with that lease.
 func BenchmarkMassExpiryAsAUser(b *testing.B) {
 	const locks = 10_000
 	for b.Loop() {
 		b.StopTimer()
 		s := etcdtest.Start(b, etcdtest.Auth())
 		s.AddUser(b, "unlocker", "secret", metadata.DefaultPrefix, etcdtest.ReadWrite)
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "unlocker", Password: "secret", MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "unlocker",
+			Password: "secret", MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -164,22 +167,27 @@ func BenchmarkOthersDuringMassExpiry(b *testing.B) {
 	}
 }
 
-// others has 16 clients take and release locks of their own until f returns, and returns how long each time took, sorted.
+// others has 16 clients take and release locks of their own until f returns, and returns how long each time took,
+// sorted.
 func others(w world, f func()) (took []time.Duration) {
 	ctx, cancel := context.WithCancel(w.Context())
 	var clients sync.WaitGroup
 	var mu sync.Mutex
 	for client := range 16 {
 		clients.Go(func() {
-			name, id := fmt.Sprintf("other/%d", client), uuid(1_000_000+client)
+			name := fmt.Sprintf("other/%d", client)
+			id := uuid(1_000_000 + client)
 			for ctx.Err() == nil {
 				began := time.Now()
-				resp, err := locktxn.Acquire(w.l, name, id, []metadata.Field{{Name: metadata.FieldUUID, Value: id}}, false).Commit(context.Background(), w.etcd)
+				resp, err := locktxn.Acquire(w.l, name, id, []metadata.Field{{Name: metadata.FieldUUID, Value: id}},
+					false).Commit(context.Background(), w.etcd)
 				if err != nil || !resp.Succeeded {
 					w.Error(resp, err)
 					return
 				}
-				if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: name, UUID: id, Token: resp.Header.Revision}).Commit(context.Background(), w.etcd); err != nil {
+				if _, err := locktxn.Release(w.l,
+					locktxn.Hold{Lock: name, UUID: id, Token: resp.Header.Revision}).Commit(context.Background(),
+					w.etcd); err != nil {
 					w.Error(err)
 					return
 				}

@@ -15,9 +15,11 @@ func TestAMassExpiryHoldsNobodyUp(t *testing.T) {
 	w := start(t)
 	removals := make([]metadata.Removal, locks)
 	each(locks, func(i int) { removals[i] = removal(w.hold(fmt.Sprint("due/", i), uuid(i))) })
-	began, removed := time.Now(), make(chan []error, 1)
+	began := time.Now()
+	removed := make(chan []error, 1)
 	go func() { removed <- w.AutoUnlock(t.Context(), removals) }()
-	times, longest := 0, time.Duration(0)
+	times := 0
+	longest := time.Duration(0)
 	for {
 		select {
 		case errs := <-removed:
@@ -36,7 +38,8 @@ func TestAMassExpiryHoldsNobodyUp(t *testing.T) {
 		}
 		asked := time.Now()
 		r := w.hold("another", uuid(locks+times))
-		if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}).Commit(t.Context(), w.etcd); err != nil {
+		if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}).Commit(t.Context(),
+			w.etcd); err != nil {
 			t.Fatal(err)
 		}
 		times, longest = times+1, max(longest, time.Since(asked))

@@ -23,18 +23,19 @@ func (e *ChangedError) Error() string {
 	if e.Now.Token == 0 {
 		return metadata.ErrChanged.Error() + ": nobody holds the lock now"
 	}
-	return fmt.Sprintf("%v: the lock is now held by %q on %q, token %d", metadata.ErrChanged, e.Now.Owner, e.Now.Hostname, e.Now.Token)
+	return fmt.Sprintf("%v: the lock is now held by %q on %q, token %d", metadata.ErrChanged, e.Now.Owner,
+		e.Now.Hostname, e.Now.Token)
 }
 
 // Unwrap returns [metadata.ErrChanged].
 func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 
-// ForceUnlock removes the hold that a person looked at, whatever its deadlines, and records the action. It is a [*ChangedError]
-// when that hold is over. When the answer of etcd gets lost it looks what became of the hold and never tries again by itself;
-// where that leaves a doubt the error says so.
+// ForceUnlock removes the hold that a person looked at, whatever its deadlines, and records the action. It is a
+// [*ChangedError] when that hold is over. When the answer of etcd gets lost it looks what became of the hold and never
+// tries again by itself; where that leaves a doubt the error says so.
 //
-// An etcd without space takes no records. Then the hold is removed all the same, because a full etcd is no reason to keep people
-// from working, and the log line is the record.
+// An etcd without space takes no records. Then the hold is removed all the same, because a full etcd is no reason to
+// keep people from working, and the log line is the record.
 func (s *Store) ForceUnlock(ctx context.Context, r metadata.Removal, a metadata.Action) error {
 	err := s.forceUnlock(ctx, r, a)
 	if err != nil {
@@ -65,10 +66,11 @@ func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a metadata.
 	return err
 }
 
-// forceUnlockSilently removes the hold without records. What it does can not be told from a release by the holder, and need not:
-// the hold that the person wanted gone is gone.
+// forceUnlockSilently removes the hold without records. What it does can not be told from a release by the holder, and
+// need not: the hold that the person wanted gone is gone.
 func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a metadata.Action) error {
-	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).Str("actor", a.Actor).Str("source", a.Source).
+	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).Str("actor", a.Actor).Str("source",
+		a.Source).
 		Str("holder", a.Holder).Str("reason", a.Reason).Str("ticket", a.Ticket).
 		Msg("etcd is out of space: a lock is removed by force, without history and audit")
 	_, err := locktxn.ForceUnlockSilently(s.layout, r).Commit(ctx, s.etcd)
@@ -78,7 +80,8 @@ func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a m
 	return err
 }
 
-// ErrUnknown is in the chain of an error after which nobody knows whether a forced removal was done, or may still be done.
+// ErrUnknown is in the chain of an error after which nobody knows whether a forced removal was done, or may still be
+// done.
 var ErrUnknown = errors.New("outcome unknown")
 
 // unknownError is a request of which nobody knows what became.
@@ -92,7 +95,8 @@ func (e *unknownError) Is(target error) bool { return target == ErrUnknown }
 
 var errNotSent = errors.New("no lease for the record of it")
 
-func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal, a metadata.Action) (*clientv3.TxnResponse, error) {
+func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
+	a metadata.Action) (*clientv3.TxnResponse, error) {
 	for try := 0; ; try++ {
 		history, err := s.history.current(ctx, 1)
 		if err != nil {
@@ -103,7 +107,8 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal, a metadata
 			return nil, fmt.Errorf("%w: %w", errNotSent, err)
 		}
 		put := clientv3.OpPut(s.layout.Audit(a.At.Time, a.ID), metadata.Marshal(a), clientv3.WithLease(audit))
-		r.Lease, r.Audit = history, &put
+		r.Lease = history
+		r.Audit = &put
 		resp, err := locktxn.ForceUnlock(s.layout, r).Commit(ctx, s.etcd)
 		if !locktxn.LeaseGone(err) || try > 0 {
 			return resp, err

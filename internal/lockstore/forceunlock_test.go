@@ -18,7 +18,8 @@ import (
 
 func action(r *metadata.Record) metadata.Action {
 	return metadata.Action{
-		ID: "1", At: metadata.Time{Time: at}, Actor: "ann", Source: "cli", Action: "force-unlock", Lock: r.Name, UUID: r.UUID, Token: r.Token,
+		ID: "1", At: metadata.Time{Time: at}, Actor: "ann", Source: "cli", Action: "force-unlock", Lock: r.Name,
+		UUID: r.UUID, Token: r.Token,
 		Holder: "billing on billing-7f9c", Reason: "the pod is gone for good", Result: "success",
 	}
 }
@@ -54,12 +55,14 @@ func TestForceUnlockOfAHoldThatIsOver(t *testing.T) {
 	w.release(r)
 	err := w.ForceUnlock(t.Context(), removal(r), action(r))
 	var changed *lockstore.ChangedError
-	if !errors.As(err, &changed) || !errors.Is(err, metadata.ErrChanged) || len(changed.Now.Fields) != 0 || !strings.Contains(err.Error(), "nobody holds") {
+	if !errors.As(err, &changed) || !errors.Is(err, metadata.ErrChanged) || len(changed.Now.Fields) != 0 ||
+		!strings.Contains(err.Error(), "nobody holds") {
 		t.Errorf("after a release: %v", err)
 	}
 	next := w.hold("a", uuid(2))
 	err = w.ForceUnlock(t.Context(), removal(r), action(r))
-	if !errors.As(err, &changed) || changed.Now.UUID != uuid(2) || changed.Now.Token != next.Token || !strings.Contains(err.Error(), `"billing"`) {
+	if !errors.As(err, &changed) || changed.Now.UUID != uuid(2) || changed.Now.Token != next.Token ||
+		!strings.Contains(err.Error(), `"billing"`) {
 		t.Errorf("after another took it: %v", err)
 	}
 	if w.record("a").UUID != uuid(2) || len(w.keys(w.l.Audits())) > 0 || len(w.keys(w.l.Histories())) > 0 {
@@ -84,7 +87,8 @@ func TestForceUnlockInAFullEtcd(t *testing.T) {
 			t.Errorf("the log lacks %s: %s", want, log.String())
 		}
 	}
-	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{removal(r)}); errs[0] == nil || errors.Is(errs[0], metadata.ErrChanged) {
+	if errs := w.AutoUnlock(t.Context(), []metadata.Removal{removal(r)}); errs[0] == nil ||
+		errors.Is(errs[0], metadata.ErrChanged) {
 		t.Errorf("auto-unlock in a full etcd: %v", errs)
 	}
 }

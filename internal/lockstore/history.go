@@ -9,8 +9,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Ending reads how the hold with this uuid (see [metadata.Record.HistoryID]) ended when it was not its holder who ended it; nil
-// when nothing is recorded, which is so for holds that were released, that are still there, or that ended long ago.
+// Ending reads how the hold with this uuid (see [metadata.Record.HistoryID]) ended when it was not its holder who ended
+// it; nil when nothing is recorded, which is so for holds that were released, that are still there, or that ended long
+// ago.
 func (s *Store) Ending(ctx context.Context, uuid string) (*metadata.Ending, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -28,8 +29,8 @@ func (s *Store) Ending(ctx context.Context, uuid string) (*metadata.Ending, erro
 	return &ending, nil
 }
 
-// History reads the endings of the last holds that others than their holders ended, newest first, at most limit. Records that
-// can not be read are left out.
+// History reads the endings of the last holds that others than their holders ended, newest first, at most limit.
+// Records that can not be read are left out.
 func (s *Store) History(ctx context.Context, limit int) ([]metadata.Ending, error) {
 	// Their keys sort by uuid, so etcd has to sort them.
 	return newest[metadata.Ending](ctx, s, s.layout.Histories(), limit, clientv3.SortByModRevision)
@@ -40,10 +41,12 @@ func (s *Store) Audit(ctx context.Context, limit int) ([]metadata.Action, error)
 	return newest[metadata.Action](ctx, s, s.layout.Audits(), limit, clientv3.SortByKey)
 }
 
-func newest[T metadata.Ending | metadata.Action](ctx context.Context, s *Store, area string, limit int, by clientv3.SortTarget) ([]T, error) {
+func newest[T metadata.Ending | metadata.Action](ctx context.Context, s *Store, area string, limit int,
+	by clientv3.SortTarget) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := s.etcd.Get(ctx, area, clientv3.WithPrefix(), clientv3.WithSort(by, clientv3.SortDescend), clientv3.WithLimit(int64(limit)))
+	resp, err := s.etcd.Get(ctx, area, clientv3.WithPrefix(), clientv3.WithSort(by, clientv3.SortDescend),
+		clientv3.WithLimit(int64(limit)))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", area, err)
 	}

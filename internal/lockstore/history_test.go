@@ -25,7 +25,8 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 	for i := range 5 {
 		r := w.hold("a", uuid(10-i))
 		a := action(r)
-		a.ID, a.At.Time = fmt.Sprint(i), at.Add(time.Duration(i)*time.Minute)
+		a.ID = fmt.Sprint(i)
+		a.At.Time = at.Add(time.Duration(i) * time.Minute)
 		if err := w.ForceUnlock(t.Context(), removal(r), a); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,8 @@ func TestAnnounceGoesPastAMemberThatHangs(t *testing.T) {
 		"a lease's grant": func(req any) bool { _, is := req.(*pb.LeaseGrantRequest); return is },
 	} {
 		var asked atomic.Int32
-		first := func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		first := func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, send grpc.UnaryInvoker,
+			opts ...grpc.CallOption) error {
 			if hangs(req) && asked.Add(1) == 1 {
 				<-ctx.Done()
 				return status.FromContextError(ctx.Err()).Err()
@@ -113,7 +115,8 @@ func TestAnnounceGoesPastAMemberThatHangs(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		if head, err := on(t, c).Announce(ctx, metadata.Presence{ID: "u1"}); err != nil || head.Revision == 0 || asked.Load() != 2 {
+		if head, err := on(t, c).Announce(ctx, metadata.Presence{ID: "u1"}); err != nil || head.Revision == 0 ||
+			asked.Load() != 2 {
 			t.Errorf("%s hangs: %+v, %v after %d of them", what, head, err, asked.Load())
 		}
 	}

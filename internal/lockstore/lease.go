@@ -8,13 +8,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// leaseKeys is how many keys share a lease. A lease of its own for each key would be as much work for etcd as the key. But with
-// users and roles turned on, etcd checks the right to every key of a lease at every put with that lease, and nothing else goes on
-// meanwhile: with one lease for all, removing 10,000 locks took a minute.
+// leaseKeys is how many keys share a lease. A lease of its own for each key would be as much work for etcd as the key.
+// But with users and roles turned on, etcd checks the right to every key of a lease at every put with that lease, and
+// nothing else goes on meanwhile: with one lease for all, removing 10,000 locks took a minute.
 const leaseKeys = 64
 
-// lease is shared by the keys written within a while; then the next lease takes over, and the first ends by itself with its
-// keys. There is nothing to keep alive: a key that is written again moves to the newer lease.
+// lease is shared by the keys written within a while; then the next lease takes over, and the first ends by itself with
+// its keys. There is nothing to keep alive: a key that is written again moves to the newer lease.
 type lease struct {
 	etcd  clientv3.Lease
 	ttl   time.Duration
@@ -30,7 +30,8 @@ func newLease(etcd clientv3.Lease, ttl, every time.Duration) *lease {
 	return &lease{etcd: etcd, ttl: ttl, every: every}
 }
 
-// current returns a lease for n keys written now. Who needs a new one does not keep others from getting one, too, at another member.
+// current returns a lease for n keys written now. Who needs a new one does not keep others from getting one, too, at
+// another member.
 func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	if id := l.take(n); id != clientv3.NoLease {
 		return id, nil
@@ -43,7 +44,9 @@ func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.id, l.granted, l.room = resp.ID, time.Now(), leaseKeys-n
+	l.id = resp.ID
+	l.granted = time.Now()
+	l.room = leaseKeys - n
 	return l.id, nil
 }
 

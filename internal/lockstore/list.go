@@ -17,19 +17,20 @@ import (
 )
 
 const (
-	// pageKeys is the size of a page for servers that can not stream. They count what remains for every page, so that small pages take
-	// quadratic time.
+	// pageKeys is the size of a page for servers that can not stream. They count what remains for every page, so that
+	// small pages take quadratic time.
 	pageKeys = 10_000
-	// listPatience is how long a list may stand still: a member that hangs costs no more. But a member may also need longer to begin,
-	// with millions of keys on a slow disk, so lists that stood still make the next ones wait longer.
+	// listPatience is how long a list may stand still: a member that hangs costs no more. But a member may also need
+	// longer to begin, with millions of keys on a slow disk, so lists that stood still make the next ones wait longer.
 	listPatience = 15 * time.Second
 	maxPatience  = 16 * listPatience
 )
 
-// List calls each for every key below the prefix but those of the areas that [metadata.Layout.Unlisted] names, in the order of keys, all
-// as they were at the revision that it returns. After an error what each got is void.
+// List calls each for every key below the prefix but those of the areas that [metadata.Layout.Unlisted] names, in the
+// order of keys, all as they were at the revision that it returns. After an error what each got is void.
 //
-// Values are each's to keep. Where compaction overtook a list, the next one is a single request, which nothing overtakes.
+// Values are each's to keep. Where compaction overtook a list, the next one is a single request, which nothing
+// overtakes.
 func (s *Store) List(ctx context.Context, each func(metadata.KV)) (revision int64, err error) {
 	if s.atOnce.Load() {
 		revision, err = s.listAtOnce(ctx, each)
@@ -52,7 +53,8 @@ func (s *Store) List(ctx context.Context, each func(metadata.KV)) (revision int6
 type keyRange struct{ from, to string }
 
 func (s *Store) listRanges(ctx context.Context, each func(metadata.KV)) (int64, error) {
-	revision, from := int64(0), s.layout.Prefix()
+	revision := int64(0)
+	from := s.layout.Prefix()
 	ranges := make([]keyRange, 0, 6)
 	for _, area := range s.layout.Unlisted() {
 		ranges = append(ranges, keyRange{from, area})
@@ -113,7 +115,8 @@ func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func
 	ctx, alive, cancel := withPatience(ctx, s.patience())
 	defer cancel()
 	for {
-		page, err := s.etcd.Get(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision), clientv3.WithLimit(pageKeys))
+		page, err := s.etcd.Get(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision),
+			clientv3.WithLimit(pageKeys))
 		if err != nil {
 			return 0, reason(ctx, err)
 		}
@@ -156,7 +159,8 @@ func deliver(kvs []*mvccpb.KeyValue, each func(metadata.KV)) {
 
 func keyValue(kv *mvccpb.KeyValue) metadata.KV {
 	return metadata.KV{
-		Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Lease: kv.Lease,
+		Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+		Lease: kv.Lease,
 	}
 }
 
@@ -179,7 +183,8 @@ func (e standstill) Error() string {
 func (standstill) Unwrap() error { return context.DeadlineExceeded }
 
 // withPatience returns a context that ends when alive was not called for so long.
-func withPatience(parent context.Context, patience time.Duration) (ctx context.Context, alive func(), cancel context.CancelFunc) {
+func withPatience(parent context.Context,
+	patience time.Duration) (ctx context.Context, alive func(), cancel context.CancelFunc) {
 	ctx, stop := context.WithCancelCause(parent)
 	timer := time.AfterFunc(patience, func() { stop(standstill(patience)) })
 	return ctx, func() { timer.Reset(patience) }, func() { timer.Stop(); stop(nil) }

@@ -40,8 +40,10 @@ func TestList(t *testing.T) {
 			w.hold("a/b", uuid(2))
 			w.hold(".x", uuid(3))
 			for _, key := range []string{
-				w.l.Ticket("a", "1"), w.l.Unlocker("u1"), w.l.Prefix() + "stray", w.l.Prefix() + ".other/area", w.l.Record("a") + "b/uuid", w.l.Prefix() + "~~/uuid",
-				w.l.History(uuid(9)), w.l.Audit(at, "1"), w.l.Cancelled(uuid(8)), w.l.Period("a"), w.l.Task("invoices", "a/b"), "/mutexes", "/mutexes0", "/other/uuid",
+				w.l.Ticket("a", "1"), w.l.Unlocker("u1"), w.l.Prefix() + "stray", w.l.Prefix() + ".other/area",
+				w.l.Record("a") + "b/uuid", w.l.Prefix() + "~~/uuid",
+				w.l.History(uuid(9)), w.l.Audit(at, "1"), w.l.Cancelled(uuid(8)), w.l.Period("a"),
+				w.l.Task("invoices", "a/b"), "/mutexes", "/mutexes0", "/other/uuid",
 			} {
 				w.put(key, "{}")
 			}
@@ -56,7 +58,8 @@ func TestList(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := slices.DeleteFunc(w.keys(w.l.Prefix()), func(key string) bool {
-				return slices.ContainsFunc(w.l.Unlisted(), func(area string) bool { return strings.HasPrefix(key, area) })
+				return slices.ContainsFunc(w.l.Unlisted(),
+					func(area string) bool { return strings.HasPrefix(key, area) })
 			})
 			if !slices.Equal(got, want) || len(want) != 3*4+6 {
 				t.Errorf("listed\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -74,9 +77,11 @@ func TestListIsOfOneRevision(t *testing.T) {
 	for name, client := range map[string]*wire{"of a server that streams": {}, "of an older server": olderThan37()} {
 		t.Run(name, func(t *testing.T) {
 			w := on(t, client.client(t, server))
-			first, last := w.l.Prefix()+"!first/uuid", w.l.Prefix()+"~last/uuid"
+			first := w.l.Prefix() + "!first/uuid"
+			last := w.l.Prefix() + "~last/uuid"
 			for i := range 50 {
-				w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000)) // more than fits the window of a stream
+				// more than fits the window of a stream
+				w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
 			}
 			both := func(value string) {
 				w.put(first, value)
@@ -146,7 +151,8 @@ func TestGet(t *testing.T) {
 	r := w.hold("a/b", uuid(1))
 	w.hold("a", uuid(2))
 	d, revision, err := w.Get(t.Context(), "a/b")
-	if err != nil || d.UUID != uuid(1) || d.Token != r.Token || len(d.Fields) != 4 || !strings.HasPrefix(d.Backtrace, "main.main") || d.Problems != nil {
+	if err != nil || d.UUID != uuid(1) || d.Token != r.Token || len(d.Fields) != 4 || !strings.HasPrefix(d.Backtrace,
+		"main.main") || d.Problems != nil {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if now := w.put("/other", ""); revision != now-1 {
@@ -173,7 +179,8 @@ func TestListSaysThatNothingCame(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := lockstore.New(&clientv3.Client{KV: &silentKV{older: older}}, newLayout(t))
 				_, err := store.List(t.Context(), func(metadata.KV) {})
-				if err == nil || !strings.Contains(err.Error(), "nothing came for 15s") || !errors.Is(err, context.DeadlineExceeded) {
+				if err == nil || !strings.Contains(err.Error(), "nothing came for 15s") ||
+					!errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("error %v, want that nothing came for 15s", err)
 				}
 			})

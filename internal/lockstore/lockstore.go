@@ -1,5 +1,5 @@
-// Package lockstore is what readers and operators do with the keys of locks: list and watch all of them, read one, remove
-// stale ones, read how holds ended, and say that an unlocker is alive. Holders use package mutex instead.
+// Package lockstore is what readers and operators do with the keys of locks: list and watch all of them, read one,
+// remove stale ones, read how holds ended, and say that an unlocker is alive. Holders use package mutex instead.
 //
 // Every call has a deadline of its own, because etcd's client waits for ever when nobody answers. Every removal is one
 // guarded transaction, and none is sent twice: where the answer got lost, the store reads again and tells what it sees.
@@ -50,8 +50,8 @@ func WithRetention(d time.Duration) Option {
 	return func(s *Store) { s.history.ttl = d + s.history.every }
 }
 
-// WithPulse makes a watch ask etcd for a sign of life so often, instead of every 3 s, and end after three times as long without
-// one.
+// WithPulse makes a watch ask etcd for a sign of life so often, instead of every 3 s, and end after three times as long
+// without one.
 func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
 
 // New returns a store that talks through etcd, which the caller closes.
@@ -105,7 +105,8 @@ func (s *Store) foreign(resp *clientv3.GetResponse) []string {
 func (s *Store) protocolFields(ctx context.Context, lock string, revision int64) ([]metadata.Field, error) {
 	var reads []clientv3.Op
 	for _, field := range []string{
-		metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive, metadata.FieldMetadata,
+		metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive,
+		metadata.FieldMetadata,
 		metadata.FieldOwner, metadata.FieldHostname, metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldPurpose,
 	} {
 		reads = append(reads, clientv3.OpGet(s.layout.Field(lock, field), clientv3.WithRev(revision)))

@@ -26,8 +26,8 @@ func isOurs(r *locktxn.Removal, history *etcdserverpb.RangeResponse) bool {
 	return len(history.GetKvs()) == 1 && string(history.Kvs[0].Value) == r.History()
 }
 
-// lookAgain finds out what became of a batch whose answer got lost, by reading: sending it again would be just as safe, but the
-// caller may not want these removals any more.
+// lookAgain finds out what became of a batch whose answer got lost, by reading: sending it again would be just as safe,
+// but the caller may not want these removals any more.
 func (s *Store) lookAgain(ctx context.Context, b batch, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
@@ -47,7 +47,9 @@ func (s *Store) lookAgain(ctx context.Context, b batch, cause error) {
 // judge says what became of a removal, by what [locktxn.Look] found. It stays unknown while the hold is there, as the
 // removal may still be done.
 func judge(r *locktxn.Removal, look *etcdserverpb.TxnResponse, unknown error) error {
-	uuid, record, history := look.Responses[0].GetResponseRange(), look.Responses[1].GetResponseRange(), look.Responses[2].GetResponseRange()
+	uuid := look.Responses[0].GetResponseRange()
+	record := look.Responses[1].GetResponseRange()
+	history := look.Responses[2].GetResponseRange()
 	token := int64(0)
 	if len(uuid.Kvs) == 1 {
 		token = uuid.Kvs[0].CreateRevision

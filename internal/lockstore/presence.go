@@ -17,10 +17,11 @@ type Head struct {
 	RaftTerm uint64 // another term means that etcd had no leader in between
 }
 
-// Announce writes the presence record of a running unlocker, which goes away 10 to 15 s after the last one. It fails where etcd
-// takes no writes: then holders can not extend their locks either.
+// Announce writes the presence record of a running unlocker, which goes away 10 to 15 s after the last one. It fails
+// where etcd takes no writes: then holders can not extend their locks either.
 //
-// After half of the time it writes once more, which goes to another member: one that hangs must not look like an etcd that does.
+// After half of the time it writes once more, which goes to another member: one that hangs must not look like an etcd
+// that does.
 func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

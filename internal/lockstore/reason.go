@@ -48,14 +48,17 @@ func wentBack(from, to int64) *WatchError {
 	return ended(ReasonWentBack, fmt.Errorf("etcd went back from revision %d to %d: it was restored from an older state", from, to))
 }
 
-// reasonOf classifies an error of a watch. Some of them are errors of etcd that went through a text and lost their type.
+// reasonOf classifies an error of a watch. Some of them are errors of etcd that went through a text and lost their
+// type.
 func reasonOf(err error) string {
 	for _, known := range []struct {
 		err    error
 		reason string
 	}{
-		{rpctypes.ErrCompacted, ReasonCompacted}, {rpctypes.ErrNoLeader, ReasonNoLeader}, {rpctypes.ErrFutureRev, ReasonWentBack},
-		{rpctypes.ErrPermissionDenied, ReasonPermission}, {rpctypes.ErrInvalidAuthToken, ReasonToken}, {rpctypes.ErrAuthOldRevision, ReasonToken},
+		{rpctypes.ErrCompacted, ReasonCompacted}, {rpctypes.ErrNoLeader, ReasonNoLeader},
+		{rpctypes.ErrFutureRev, ReasonWentBack},
+		{rpctypes.ErrPermissionDenied, ReasonPermission}, {rpctypes.ErrInvalidAuthToken, ReasonToken},
+		{rpctypes.ErrAuthOldRevision, ReasonToken},
 	} {
 		if errors.Is(err, known.err) || strings.Contains(err.Error(), known.err.Error()) {
 			return known.reason

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxRanges is how many ranges of one record are deleted where foreign keys lie between its fields. The first ones are those
-	// that matter.
+	// maxRanges is how many ranges of one record are deleted where foreign keys lie between its fields. The first ones
+	// are those that matter.
 	maxRanges = 48
 	// maxSpared is how many keys of such a record are looked at.
 	maxSpared = 10_000
@@ -41,8 +41,8 @@ func (s *Store) prepare(ctx context.Context, r metadata.Removal) (*locktxn.Remov
 	return next, nil
 }
 
-// runs returns the ranges of keys, which are in order, that hold fields and nothing else: one between each two foreign keys that
-// have fields between them.
+// runs returns the ranges of keys, which are in order, that hold fields and nothing else: one between each two foreign
+// keys that have fields between them.
 func (s *Store) runs(keys []*mvccpb.KeyValue) []locktxn.Range {
 	var runs []locktxn.Range
 	open := false // the last run goes on
@@ -60,11 +60,12 @@ func (s *Store) runs(keys []*mvccpb.KeyValue) []locktxn.Range {
 	return runs
 }
 
-// important returns as many of the runs as one transaction can delete, first those without which nobody holds the lock. What
-// the runs do not tell of, because the keys were too many to look at, it names by itself.
+// important returns as many of the runs as one transaction can delete, first those without which nobody holds the lock.
+// What the runs do not tell of, because the keys were too many to look at, it names by itself.
 func important(record string, runs []locktxn.Range) []locktxn.Range {
 	var ranges []locktxn.Range
-	for _, field := range []string{metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive, metadata.FieldMetadata} {
+	for _, field := range []string{metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt,
+		metadata.FieldAlive, metadata.FieldMetadata} {
 		key := record + field
 		holds := func(r locktxn.Range) bool { return r.From <= key && key < r.To }
 		if slices.ContainsFunc(ranges, holds) {

@@ -19,8 +19,9 @@ func TestRemovalAmongForeignKeysIsWhole(t *testing.T) {
 	}
 	// What holding a lock writes lies between the keys "a…" and "v…".
 	cases := map[string]struct{ fields, foreign []string }{
-		"many fields and one foreign key at the end":    {many("f%d", 400), []string{"zz/alive"}},
-		"many fields around foreign keys":               {append(many("a%d", 100), many("v%d", 100)...), []string{"AA", "b/uuid", "m/uuid", "v5/x", "zz/x"}},
+		"many fields and one foreign key at the end": {many("f%d", 400), []string{"zz/alive"}},
+		"many fields around foreign keys": {append(many("a%d", 100), many("v%d", 100)...),
+			[]string{"AA", "b/uuid", "m/uuid", "v5/x", "zz/x"}},
 		"many foreign keys in a row":                    {many("f%d", 60), many("f5/%d", 3000)},
 		"more foreign keys than are read, and no other": {nil, many("Z%05d", 10_500)},
 		"more between its fields than go at once":       {many("x%02d", 40), many("x%02d-", 40)},

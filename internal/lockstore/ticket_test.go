@@ -9,7 +9,8 @@ import (
 
 func TestRemoveTicketRemovesOnlyTheTicketThatWasSeen(t *testing.T) {
 	w := start(t)
-	key, behind := w.l.Ticket("a", "1"), w.l.Ticket("a", "11")
+	key := w.l.Ticket("a", "1")
+	behind := w.l.Ticket("a", "11")
 	seen := metadata.Waiter{Lock: "a", ID: "1", Place: w.put(key, "{}")}
 	w.put(behind, "{}")
 	if err := w.RemoveTicket(t.Context(), seen); err != nil {

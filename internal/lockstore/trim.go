@@ -17,12 +17,13 @@ const DefaultHistoryMax = 10_000
 const (
 	// trimKeys is how many endings are looked up at once. etcd reads all of them for it, so this is no small number.
 	trimKeys = 10_000
-	// trimPause lets those who lock go first: at most 64 endings are deleted in one transaction, and ten times that a second.
+	// trimPause lets those who lock go first: at most 64 endings are deleted in one transaction, and ten times that a
+	// second.
 	trimPause = 100 * time.Millisecond
 )
 
-// TrimHistory deletes the oldest endings, all but the newest max, and tells how many it deleted. Others may trim at the same time.
-// An ending that was written anew meanwhile stays. It works in an etcd without space, where it makes some.
+// TrimHistory deletes the oldest endings, all but the newest max, and tells how many it deleted. Others may trim at the
+// same time. An ending that was written anew meanwhile stays. It works in an etcd without space, where it makes some.
 func (s *Store) TrimHistory(ctx context.Context, max int) (deleted int, err error) {
 	for {
 		oldest, err := s.oldest(ctx, max)
@@ -50,7 +51,8 @@ func (s *Store) oldest(ctx context.Context, max int) ([]*mvccpb.KeyValue, error)
 	if excess <= 0 {
 		return nil, nil
 	}
-	resp, err := s.etcd.Get(ctx, area, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(min(excess, trimKeys)),
+	resp, err := s.etcd.Get(ctx, area, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithLimit(min(excess, trimKeys)),
 		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
 	if err != nil {
 		return nil, fmt.Errorf("read which endings are the oldest: %w", err)

@@ -20,11 +20,11 @@ const (
 )
 
 // Watch calls each for everything that happens below the prefix after the revision after. A call gets all events of one
-// revision, never a part of it; without events it says that nothing else happened up to that revision, which it does every few
-// seconds. The events are only valid until each returns.
+// revision, never a part of it; without events it says that nothing else happened up to that revision, which it does
+// every few seconds. The events are only valid until each returns.
 //
-// It blocks until the watch ends, which it does sooner or later, and returns why: a [*WatchError], or the error of ctx. Then
-// list again and watch on from there.
+// It blocks until the watch ends, which it does sooner or later, and returns why: a [*WatchError], or the error of ctx.
+// Then list again and watch on from there.
 func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64, events []metadata.Event)) error {
 	ctx, end := context.WithCancelCause(ctx)
 	w := &watch{
@@ -84,7 +84,8 @@ func (w *watch) take(resp clientv3.WatchResponse) error {
 	switch behind := now - last; {
 	case behind == 0:
 		w.synced = true
-	case behind > tooOld && w.synced: // the client lost its connection and resumed; right after a list it is as it must be
+	case behind > tooOld && w.synced:
+		// the client lost its connection and resumed; right after a list it is as it must be
 		return ended(ReasonBehind, fmt.Errorf("the watch is %d revisions behind", behind))
 	}
 	w.seen.Store(last)
@@ -122,13 +123,14 @@ func (w *watch) ask(ctx context.Context) error {
 	if quiet := time.Since(w.heard.Load()); quiet >= silentPulses*w.store.pulse {
 		return ended(ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Millisecond)))
 	}
-	// Asked in a context with other metadata, another stream would be asked. The answer comes as an event; its absence is noticed.
+	// Asked in a context with other metadata, another stream would be asked. The answer comes as an event; its absence
+	// is noticed.
 	_ = w.watcher.RequestProgress(clientv3.WithRequireLeader(ctx))
 	return nil
 }
 
-// probe reads etcd's revision. A watch that starts after it gets no answers about its progress: as long as nothing was written
-// since, and for ever when etcd was restored from an older state.
+// probe reads etcd's revision. A watch that starts after it gets no answers about its progress: as long as nothing was
+// written since, and for ever when etcd was restored from an older state.
 func (w *watch) probe(ctx context.Context) error {
 	seen := w.seen.Load()
 	resp, err := w.store.etcd.Get(ctx, w.store.layout.Prefix())
@@ -170,7 +172,8 @@ func deliverRevisions(resp clientv3.WatchResponse, done int64, each func(int64, 
 		each(done, nil)
 	}
 	for events := resp.Events; len(events) > 0; {
-		revision, n := events[0].Kv.ModRevision, 1
+		revision := events[0].Kv.ModRevision
+		n := 1
 		for n < len(events) && events[n].Kv.ModRevision == revision {
 			n++
 		}

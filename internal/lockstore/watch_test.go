@@ -114,7 +114,8 @@ func TestWatchTellsWholeRevisions(t *testing.T) {
 	g := w.watch(after)
 	w.put("/other", "2")
 	w.alive(r, at.Add(time.Hour))
-	if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: "a", UUID: r.UUID, Token: r.Token}).Commit(t.Context(), w.etcd); err != nil {
+	if _, err := locktxn.Release(w.l, locktxn.Hold{Lock: "a", UUID: r.UUID, Token: r.Token}).Commit(t.Context(),
+		w.etcd); err != nil {
 		t.Fatal(err)
 	}
 	w.put(w.l.History(uuid(1)), "{}")
@@ -134,7 +135,8 @@ func TestWatchTellsWholeRevisions(t *testing.T) {
 }
 
 func sameKeys(a, b string) bool {
-	x, y := strings.Fields(a), strings.Fields(b)
+	x := strings.Fields(a)
+	y := strings.Fields(b)
 	slices.Sort(x)
 	slices.Sort(y)
 	return slices.Equal(x, y)
@@ -221,7 +223,8 @@ func TestWatchThatComesBackFarBehindEnds(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	p := etcdtest.NewProxy(t, s.Endpoint())
-	w := on(t, (&wire{}).clientOf(t, p.Endpoint()), lockstore.WithPulse(time.Minute)) // the writing may take longer than silence is borne
+	// the writing may take longer than silence is borne
+	w := on(t, (&wire{}).clientOf(t, p.Endpoint()), lockstore.WithPulse(time.Minute))
 	other := on(t, s.Client(t))
 	g := w.watch(w.put("/other", ""))
 	other.put(other.l.Prefix()+"1", "")
@@ -280,7 +283,8 @@ func TestWatchEndsWithoutALeader(t *testing.T) {
 func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	stuck, release := make(chan struct{}), make(chan struct{})
+	stuck := make(chan struct{})
+	release := make(chan struct{})
 	done := make(chan error, 1)
 	after := w.put("/other", "")
 	var once sync.Once
@@ -308,7 +312,8 @@ func TestWatchSurvivesTheEndOfALogin(t *testing.T) {
 	s := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
 	s.AddUser(t, "reader", "secret", metadata.DefaultPrefix, etcdtest.Read)
 	admin := on(t, s.Client(t))
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "reader", Password: "secret", MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "reader", Password: "secret",
+		MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +345,8 @@ func TestWatchEndsWhenTheRightIsTakenAway(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Auth())
 	s.AddUser(t, "stranger", "secret", "/elsewhere/", etcdtest.Read)
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "stranger", Password: "secret", MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "stranger", Password: "secret",
+		MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,8 @@ func (w world) hold(lock, uuid string, change ...func(*metadata.Draft)) *metadat
 	w.Helper()
 	d := metadata.Draft{
 		UUID: uuid, Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices",
-		LockedAt: at, AlertAt: at.Add(time.Minute), AutoUnlockAt: at.Add(2 * time.Minute), Backtrace: "main.main main.go:1\n",
+		LockedAt: at, AlertAt: at.Add(time.Minute), AutoUnlockAt: at.Add(2 * time.Minute),
+		Backtrace: "main.main main.go:1\n",
 	}
 	for _, c := range change {
 		c(&d)
@@ -97,14 +98,16 @@ func (w world) record(lock string) *metadata.Record {
 func (w world) alive(r *metadata.Record, deadline time.Time) {
 	w.Helper()
 	by := metadata.FormatTime(deadline)
-	resp, err := locktxn.Alive(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}, by, by, by).Commit(w.Context(), w.etcd)
+	resp, err := locktxn.Alive(w.l, locktxn.Hold{Lock: r.Name, UUID: r.UUID, Token: r.Token}, by, by,
+		by).Commit(w.Context(), w.etcd)
 	if err != nil || !resp.Succeeded {
 		w.Fatalf("alive: %v, %v", resp, err)
 	}
 }
 
 func removal(r *metadata.Record) metadata.Removal {
-	return metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, "u1", "its deadline passed", at.Add(time.Hour))}
+	return metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, "u1",
+		"its deadline passed", at.Add(time.Hour))}
 }
 
 func (w world) keys(prefix string) []string {
@@ -147,7 +150,8 @@ func (w *wire) clientOf(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: 5 * time.Second,
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(w.unary), grpc.WithChainStreamInterceptor(w.stream)},
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(w.unary),
+			grpc.WithChainStreamInterceptor(w.stream)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +160,8 @@ func (w *wire) clientOf(t testing.TB, endpoint string) *clientv3.Client {
 	return c
 }
 
-func (w *wire) unary(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (w *wire) unary(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, send grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
 	w.mu.Lock()
 	txn := w.txn
 	w.mu.Unlock()
@@ -167,7 +172,8 @@ func (w *wire) unary(ctx context.Context, method string, req, reply any, c *grpc
 	return do()
 }
 
-func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (w *wire) stream(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer,
+	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if w.any != nil {
 		if err := w.any(method[strings.LastIndex(method, "/")+1:]); err != nil {
 			return nil, err

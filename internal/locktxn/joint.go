@@ -6,7 +6,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MaxOps is how many compares, and how many operations in a branch, etcd takes in one transaction unless configured otherwise.
+// MaxOps is how many compares, and how many operations in a branch, etcd takes in one transaction unless configured
+// otherwise.
 const MaxOps = 128
 
 // MaxBytes is how large a transaction etcd takes unless configured otherwise (1.5 MiB), less what it adds itself.
@@ -42,8 +43,9 @@ type Part struct {
 	Tail   int64 // mod revision of the end of a queue in which nobody stands; 0 where there was none
 }
 
-// Joint takes all of the locks, or none, where the caller's own compares hold too, and does the caller's writes with it. Each lock has
-// the guards that it has alone, so a late send can be committed only while none of them was cancelled.
+// Joint takes all of the locks, or none, where the caller's own compares hold too, and does the caller's writes with
+// it. Each lock has the guards that it has alone, so a late send can be committed only while none of them was
+// cancelled.
 //
 // Else it reads the records in the order of the parts, and then what [Failed] reads.
 func Joint(l metadata.Layout, parts []Part, only []clientv3.Cmp, with []clientv3.Op) Txn {
@@ -65,8 +67,8 @@ func Joint(l metadata.Layout, parts []Part, only []clientv3.Cmp, with []clientv3
 	return t.on(only, with)
 }
 
-// on makes t depend on compares of the caller's, and does the caller's writes with it. Else etcd tells of each compare whether it
-// holds, in a transaction of its own that reads the keys where it does not.
+// on makes t depend on compares of the caller's, and does the caller's writes with it. Else etcd tells of each compare
+// whether it holds, in a transaction of its own that reads the keys where it does not.
 func (t Txn) on(only []clientv3.Cmp, with []clientv3.Op) Txn {
 	t.If = append(t.If, only...)
 	t.Then = append(t.Then, with...)
@@ -86,8 +88,8 @@ func readCompared(c clientv3.Cmp) clientv3.Op {
 	return clientv3.OpGet(string(c.KeyBytes()), opts...)
 }
 
-// Failed reads which of the caller's compares did not hold when the transaction was not done, and what their keys had then. first is
-// the number of the operations that came before.
+// Failed reads which of the caller's compares did not hold when the transaction was not done, and what their keys had
+// then. first is the number of the operations that came before.
 func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetResponse {
 	failed := map[int]*clientv3.GetResponse{}
 	for i := range compares {
@@ -103,8 +105,9 @@ func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetR
 	return failed
 }
 
-// Seal settles an acquisition of which a sending stayed without an answer: after its commit no late one can be committed. It reads
-// the records, which tell whether the acquisition holds the locks, and then the endings of the holds: one may have begun and ended.
+// Seal settles an acquisition of which a sending stayed without an answer: after its commit no late one can be
+// committed. It reads the records, which tell whether the acquisition holds the locks, and then the endings of the
+// holds: one may have begun and ended.
 func Seal(l metadata.Layout, parts []Part, lease clientv3.LeaseID) Txn {
 	first := parts[0]
 	t := Txn{Then: make([]clientv3.Op, 0, 2*len(parts)+1)}
@@ -127,12 +130,13 @@ func Queues(l metadata.Layout, parts []Part) Txn {
 	return t
 }
 
-// ReleaseWith gives the lock back, as release does, and does the caller's writes with it, if the caller's compares hold too. It leaves
-// a mark under the hold's uuid, with this lease, by which a repetition knows that an earlier sending did it: the writes can not be
-// told from those of others, and the record is gone either way.
+// ReleaseWith gives the lock back, as release does, and does the caller's writes with it, if the caller's compares hold
+// too. It leaves a mark under the hold's uuid, with this lease, by which a repetition knows that an earlier sending did
+// it: the writes can not be told from those of others, and the record is gone either way.
 //
 // Else it reads the mark, the record, and then what [Failed] reads.
-func ReleaseWith(l metadata.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, only []clientv3.Cmp, with []clientv3.Op) Txn {
+func ReleaseWith(l metadata.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, only []clientv3.Cmp,
+	with []clientv3.Op) Txn {
 	t := Txn{If: release.If, Then: append([]clientv3.Op{}, release.Then...)}
 	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(h.UUID), mark, clientv3.WithLease(lease)))
 	t.Else = []clientv3.Op{clientv3.OpGet(l.Cancelled(h.UUID)), read(l, h.Lock)}
@@ -141,5 +145,6 @@ func ReleaseWith(l metadata.Layout, h Hold, release Txn, mark string, lease clie
 
 // LookAtPeriod reads the last period of the job under a lock, and the unlockers that run, whose clocks are witnesses.
 func LookAtPeriod(l metadata.Layout, lock string) Txn {
-	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Period(lock)), clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(), clientv3.WithLimit(100))}}
+	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Period(lock)), clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(),
+		clientv3.WithLimit(100))}}
 }

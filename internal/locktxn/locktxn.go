@@ -1,9 +1,9 @@
-// Package locktxn builds the transactions of the lock protocol as data: what is compared, what is written, what is read when
-// a compare fails. They stand in one place because the safety of every lock rests on these compares: each one is there
-// because the checked model breaks without it (docs/protocol.md).
+// Package locktxn builds the transactions of the lock protocol as data: what is compared, what is written, what is read
+// when a compare fails. They stand in one place because the safety of every lock rests on these compares: each one is
+// there because the checked model breaks without it (docs/protocol.md).
 //
-// An error of a commit says nothing about its outcome, and neither does a failed compare alone: etcd's client may have sent
-// the transaction twice. So the Else branches read the record, and the caller compares the uuid that it finds.
+// An error of a commit says nothing about its outcome, and neither does a failed compare alone: etcd's client may have
+// sent the transaction twice. So the Else branches read the record, and the caller compares the uuid that it finds.
 package locktxn
 
 import (
@@ -34,8 +34,8 @@ func Nest(ts []Txn) Txn {
 	return Txn{Then: ops}
 }
 
-// Acquire takes the lock if nobody holds it, nobody queues for it (unless barge is set) and this attempt was not cancelled.
-// Else it reads the record: the holder, or this attempt itself where an earlier send of it committed.
+// Acquire takes the lock if nobody holds it, nobody queues for it (unless barge is set) and this attempt was not
+// cancelled. Else it reads the record: the holder, or this attempt itself where an earlier send of it committed.
 func Acquire(l metadata.Layout, lock, uuid string, fields []metadata.Field, barge bool) Txn {
 	t := take(l, lock, uuid, fields)
 	if !barge {
@@ -83,8 +83,9 @@ func HeldBy(l metadata.Layout, h Hold) []clientv3.Cmp {
 	}
 }
 
-// Alive moves the deadlines forward, never back: the time format makes the order of bytes the order of times. Else it reads the
-// record: with the uuid and token unchanged the stored deadline was later, which is as good; otherwise the hold is lost.
+// Alive moves the deadlines forward, never back: the time format makes the order of bytes the order of times. Else it
+// reads the record: with the uuid and token unchanged the stored deadline was later, which is as good; otherwise the
+// hold is lost.
 func Alive(l metadata.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 	deadline := l.Field(h.Lock, metadata.FieldAutoUnlockAt)
 	return Txn{
@@ -98,8 +99,9 @@ func Alive(l metadata.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 	}
 }
 
-// Release gives the lock back. There is no put in any branch, so it works while etcd is out of space. It reads nothing: who must
-// know why it was not held any more needs the history key too, see Ask, and the others need not pay for the branch.
+// Release gives the lock back. There is no put in any branch, so it works while etcd is out of space. It reads nothing:
+// who must know why it was not held any more needs the history key too, see Ask, and the others need not pay for the
+// branch.
 func Release(l metadata.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
@@ -118,8 +120,8 @@ func ReleaseInDoubt(l metadata.Layout, queue string, h Hold, lease clientv3.Leas
 	return t
 }
 
-// Cancel ends an acquisition whose outcome is unknown: after its commit the attempt is not held and no late send of it can
-// commit. The mark lives as long as the lease.
+// Cancel ends an acquisition whose outcome is unknown: after its commit the attempt is not held and no late send of it
+// can commit. The mark lives as long as the lease.
 func Cancel(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	mark := clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease))
 	return Txn{
@@ -129,8 +131,8 @@ func Cancel(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	}
 }
 
-// Withdraw takes back what an acquisition may have got, as Cancel does, but does not keep a late send of it from being committed.
-// There is no put in any branch: the way out when etcd refuses them for want of space.
+// Withdraw takes back what an acquisition may have got, as Cancel does, but does not keep a late send of it from being
+// committed. There is no put in any branch: the way out when etcd refuses them for want of space.
 func Withdraw(l metadata.Layout, lock, uuid string) Txn {
 	return Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)},
@@ -139,7 +141,8 @@ func Withdraw(l metadata.Layout, lock, uuid string) Txn {
 	}
 }
 
-// Ask asks whether h is held, and until when, and writes nothing. Else it reads the note of whoever ended it, if there is one, and the record.
+// Ask asks whether h is held, and until when, and writes nothing. Else it reads the note of whoever ended it, if there
+// is one, and the record.
 func Ask(l metadata.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
@@ -148,12 +151,12 @@ func Ask(l metadata.Layout, h Hold) Txn {
 	}
 }
 
-// Removal is the removal of a hold by somebody who is not its holder. Its record is the one that was judged, or shown to the
-// person.
+// Removal is the removal of a hold by somebody who is not its holder. Its record is the one that was judged, or shown
+// to the person.
 type Removal struct {
 	metadata.Removal
-	// Ranges hold the record's keys. Only needed where Record.Foreign tells that keys which are not the record's lie in its
-	// range: then exactly these ranges are deleted instead of all of it.
+	// Ranges hold the record's keys. Only needed where Record.Foreign tells that keys which are not the record's lie in
+	// its range: then exactly these ranges are deleted instead of all of it.
 	Ranges []Range
 	Lease  clientv3.LeaseID // of the history key
 	Audit  *clientv3.Op     // the operator's action; nil for the unlocker
@@ -172,9 +175,9 @@ func AutoUnlock(l metadata.Layout, r *Removal) Txn {
 	return t
 }
 
-// ForceUnlock removes the record if it is still held by the acquisition that the person saw, whatever its deadlines. Else it
-// reads the record and then the history key: the ending that stands there tells whether an earlier send of this very
-// transaction did it.
+// ForceUnlock removes the record if it is still held by the acquisition that the person saw, whatever its deadlines.
+// Else it reads the record and then the history key: the ending that stands there tells whether an earlier send of this
+// very transaction did it.
 func ForceUnlock(l metadata.Layout, r *Removal) Txn {
 	t := ForceUnlockSilently(l, r)
 	if r.Record.Token != 0 { // without its uuid key nobody held the lock, so no hold ends
@@ -217,15 +220,16 @@ func Look(l metadata.Layout, r *metadata.Record) Txn {
 	}}
 }
 
-// History is the value of the history key: what stands there tells who ended the hold. It leaves out what would make it larger
-// than a record may be, so that nothing that a client writes can make its own removal too large for etcd.
+// History is the value of the history key: what stands there tells who ended the hold. It leaves out what would make it
+// larger than a record may be, so that nothing that a client writes can make its own removal too large for etcd.
 func (r *Removal) History() string {
 	if r.ending == "" {
 		r.ending = metadata.Marshal(r.Ending)
 	}
 	if len(r.ending) > metadata.MaxRecordBytes {
 		short := r.Ending
-		short.Attributes, short.Progress = nil, ""
+		short.Attributes = nil
+		short.Progress = ""
 		r.ending = metadata.Marshal(short)
 	}
 	return r.ending
@@ -237,7 +241,8 @@ func Fields(l metadata.Layout, resp *clientv3.GetResponse) []metadata.Field {
 	for _, kv := range resp.Kvs {
 		if key := l.Parse(string(kv.Key)); key.Kind == metadata.KindField {
 			fields = append(fields, metadata.Field{
-				Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version,
+				Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+				Version: kv.Version,
 			})
 		}
 	}

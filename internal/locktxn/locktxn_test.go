@@ -110,7 +110,8 @@ func (s store) lease() clientv3.LeaseID {
 
 func (s store) acquire(lock, uuid string) locktxn.Txn {
 	return locktxn.Acquire(s.l, lock, uuid, []metadata.Field{
-		{Name: metadata.FieldUUID, Value: uuid}, {Name: metadata.FieldAlertAt, Value: past}, {Name: metadata.FieldAutoUnlockAt, Value: soon},
+		{Name: metadata.FieldUUID, Value: uuid}, {Name: metadata.FieldAlertAt, Value: past},
+		{Name: metadata.FieldAutoUnlockAt, Value: soon},
 		{Name: metadata.FieldMetadata, Value: `{"owner":"billing"}`},
 	}, false)
 }
@@ -143,7 +144,8 @@ func (s store) removal(r *metadata.Record, by string) *locktxn.Removal {
 	s.Helper()
 	at := time.Unix(1_553_683_000, 0)
 	return &locktxn.Removal{
-		Removal: metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, by, "deadline passed", at)}, Lease: s.lease(),
+		Removal: metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, by,
+			"deadline passed", at)}, Lease: s.lease(),
 	}
 }
 
@@ -154,14 +156,17 @@ func TestAcquire(t *testing.T) {
 		t.Errorf("record %+v", r)
 	}
 	resp := s.refused("acquire of a held lock", s.acquire("a", other))
-	if holder := metadata.Decode("a", locktxn.Fields(s.l, (*clientv3.GetResponse)(resp.Responses[0].GetResponseRange()))); holder.UUID != mine || holder.Token != h.Token {
+	if holder := metadata.Decode("a",
+		locktxn.Fields(s.l, (*clientv3.GetResponse)(resp.Responses[0].GetResponseRange()))); holder.UUID != mine ||
+		holder.Token != h.Token {
 		t.Errorf("the refused one was told of %+v", holder.Record)
 	}
 	s.refused("the same acquire, sent again", s.acquire("a", mine))
 
 	s.put(s.l.Tail("b"), other)
 	s.refused("acquire past a queue", s.acquire("b", mine))
-	s.done("acquire that barges", locktxn.Acquire(s.l, "b", mine, []metadata.Field{{Name: metadata.FieldUUID, Value: mine}}, true))
+	s.done("acquire that barges", locktxn.Acquire(s.l, "b", mine,
+		[]metadata.Field{{Name: metadata.FieldUUID, Value: mine}}, true))
 	s.hold("bb", other) // its queue is another
 }
 
@@ -190,7 +195,8 @@ func TestAlive(t *testing.T) {
 	}
 
 	s.done("alive", alive(h, last))
-	if r := s.record("a"); r.Alive == nil || r.Alive.Progress != "half done" || metadata.FormatTime(r.AutoUnlockAt) != last || metadata.FormatTime(r.AlertAt) != last {
+	if r := s.record("a"); r.Alive == nil || r.Alive.Progress != "half done" ||
+		metadata.FormatTime(r.AutoUnlockAt) != last || metadata.FormatTime(r.AlertAt) != last {
 		t.Errorf("after alive: %+v", r)
 	}
 	s.refused("a late alive with an earlier deadline", alive(h, later))
@@ -222,8 +228,10 @@ func TestRelease(t *testing.T) {
 	s.refused("the same release, sent again", locktxn.Release(s.l, h))
 	next := s.hold("a", other)
 	s.refused("a late release after another took the lock", locktxn.Release(s.l, h))
-	s.refused("a release with the next one's token", locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: mine, Token: next.Token}))
-	s.refused("a release with the next one's uuid", locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: other, Token: h.Token}))
+	s.refused("a release with the next one's token",
+		locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: mine, Token: next.Token}))
+	s.refused("a release with the next one's uuid",
+		locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: other, Token: h.Token}))
 }
 
 func TestNeighboursSurvive(t *testing.T) {
@@ -263,7 +271,8 @@ func TestFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	fields := locktxn.Fields(s.l, resp)
-	if len(fields) != 4 || fields[3] != (metadata.Field{Name: metadata.FieldUUID, Value: mine, CreateRevision: h.Token, ModRevision: h.Token, Version: 1}) {
+	if len(fields) != 4 || fields[3] != (metadata.Field{Name: metadata.FieldUUID, Value: mine, CreateRevision: h.Token,
+		ModRevision: h.Token, Version: 1}) {
 		t.Errorf("fields %+v", fields)
 	}
 }

@@ -9,11 +9,12 @@ import (
 )
 
 // Refused tells whether err means that etcd did not and will not do what was asked: a bad request, too many of them, no
-// permission, a lease that is gone. Every other error says nothing about the outcome: the write may have been done, or may be
-// done later. A refusal speaks for its own sending only: an earlier one of the same transaction may still be on its way.
+// permission, a lease that is gone. Every other error says nothing about the outcome: the write may have been done, or
+// may be done later. A refusal speaks for its own sending only: an earlier one of the same transaction may still be on
+// its way.
 //
-// Out of space is no refusal: etcd notices while it applies a transaction that the quota is exceeded, applies it all the same and
-// answers with that error. Of 20 KB puts by 32 clients at the limit one in five was committed so.
+// Out of space is no refusal: etcd notices while it applies a transaction that the quota is exceeded, applies it all
+// the same and answers with that error. Of 20 KB puts by 32 clients at the limit one in five was committed so.
 func Refused(err error) bool {
 	switch Code(err) {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
@@ -22,8 +23,9 @@ func Refused(err error) bool {
 	return is(err, rpctypes.ErrTooManyRequests)
 }
 
-// Postponed tells whether etcd did not do what was asked, but may when it is asked again: it is overloaded, or the token that the user's
-// password bought is not valid any more. Of the latter etcd's client errs once, and gets another one.
+// Postponed tells whether etcd did not do what was asked, but may when it is asked again: it is overloaded, or the
+// token that the user's password bought is not valid any more. Of the latter etcd's client errs once, and gets another
+// one.
 func Postponed(err error) bool {
 	for _, again := range []error{
 		rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
@@ -35,7 +37,8 @@ func Postponed(err error) bool {
 	return false
 }
 
-// NoSpace tells whether etcd refuses puts until somebody makes room and disarms its alarm. It may have done this last one.
+// NoSpace tells whether etcd refuses puts until somebody makes room and disarms its alarm. It may have done this last
+// one.
 func NoSpace(err error) bool { return is(err, rpctypes.ErrNoSpace) }
 
 // LeaseGone tells whether the request named a lease that does not exist any more.

@@ -16,15 +16,18 @@ type Place struct {
 	Revision int64  // create revision of the ticket
 }
 
-// Enqueue takes the lock as Acquire does or else, in the same transaction, gets in line: it puts the ticket and becomes the tail.
+// Enqueue takes the lock as Acquire does or else, in the same transaction, gets in line: it puts the ticket and becomes
+// the tail.
 //
 // Else it reads the record, then answers in a transaction of its own, see [Joined].
-func Enqueue(l metadata.Layout, lock, uuid string, fields []metadata.Field, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
+func Enqueue(l metadata.Layout, lock, uuid string, fields []metadata.Field, ticket metadata.Ticket,
+	lease clientv3.LeaseID) Txn {
 	t := take(l, lock, uuid, fields)
 	t.If = append(t.If, absent(l.Tail(lock)), absent(l.Ticket(lock, uuid))) // an earlier send may have got in line
 	// An earlier send may also have taken the lock: a holder must not stand in line behind itself.
 	mine := clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)
-	t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{mine}, nil, []clientv3.Op{join(l, lock, uuid, ticket, lease)}))
+	t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{mine}, nil,
+		[]clientv3.Op{join(l, lock, uuid, ticket, lease)}))
 	return t
 }
 
@@ -41,9 +44,9 @@ func join(l metadata.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 	)
 }
 
-// Joined reads the answer of [Enqueue], [EnqueueShare] or [Join] when it did not take the lock: the create revision of the ticket, 0 where there is none, and
-// who is before it, empty where that is not known. An answer of this very transaction at a revision, not a repetition's, is what
-// knows it.
+// Joined reads the answer of [Enqueue], [EnqueueShare] or [Join] when it did not take the lock: the create revision of
+// the ticket, 0 where there is none, and who is before it, empty where that is not known. An answer of this very
+// transaction at a revision, not a repetition's, is what knows it.
 func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 	if len(r.Responses) == 0 {
 		return 0, ""
@@ -68,31 +71,35 @@ func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 	return r.Header.Revision, before
 }
 
-// TakeTurn takes the lock for the first in the queue. before is who was before it, and is gone; empty for nobody. The ticket
-// stays, with the mark of a holder: its deletion hands the lock over.
+// TakeTurn takes the lock for the first in the queue. before is who was before it, and is gone; empty for nobody. The
+// ticket stays, with the mark of a holder: its deletion hands the lock over.
 //
-// Else it reads the record, the ticket and the tail: without the ticket the place is lost, without the tail newcomers pass the queue,
-// see [RestoreTail].
-func TakeTurn(l metadata.Layout, p Place, before string, fields []metadata.Field, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
+// Else it reads the record, the ticket and the tail: without the ticket the place is lost, without the tail newcomers
+// pass the queue, see [RestoreTail].
+func TakeTurn(l metadata.Layout, p Place, before string, fields []metadata.Field, ticket metadata.Ticket,
+	lease clientv3.LeaseID) Txn {
 	t := take(l, p.Lock, p.UUID, fields)
 	key := l.Ticket(p.Lock, p.UUID)
 	t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(key), "=", p.Revision))
 	if before != "" {
 		t.If = append(t.If, absent(l.Ticket(p.Lock, before)))
 	}
-	ticket.Holding, ticket.TimeoutAt = true, metadata.Time{}
+	ticket.Holding = true
+	ticket.TimeoutAt = metadata.Time{}
 	t.Then = append(t.Then, clientv3.OpPut(key, metadata.Marshal(ticket), clientv3.WithLease(lease)))
 	t.Else = append(t.Else, clientv3.OpGet(key), tailKey(l, p.Lock))
 	return t
 }
 
-// LookAhead reads what a waiter must know. While who is before it is there: both tickets, its own first, and the tail. Otherwise its own
-// ticket, the lock's uuid key, the tail and the newest ticket that is older than its own: none means that it is the first.
+// LookAhead reads what a waiter must know. While who is before it is there: both tickets, its own first, and the tail.
+// Otherwise its own ticket, the lock's uuid key, the tail and the newest ticket that is older than its own: none means
+// that it is the first.
 //
 // The last of these reads the whole queue in etcd, so it is for those who do not know who is before them.
 func LookAhead(l metadata.Layout, p Place, before string) Txn {
 	t := LookAtLock(l, p)
-	own, tail := t.Then[0], t.Then[2]
+	own := t.Then[0]
+	tail := t.Then[2]
 	t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1)))
 	if before != "" {
 		ticket := l.Ticket(p.Lock, before)
@@ -104,7 +111,8 @@ func LookAhead(l metadata.Layout, p Place, before string) Txn {
 
 // LookAtLock is LookAhead of who is known to be the first: it reads its own ticket, the lock's uuid key and the tail.
 func LookAtLock(l metadata.Layout, p Place) Txn {
-	own, uuid := clientv3.OpGet(l.Ticket(p.Lock, p.UUID)), clientv3.OpGet(l.Field(p.Lock, metadata.FieldUUID))
+	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
+	uuid := clientv3.OpGet(l.Field(p.Lock, metadata.FieldUUID))
 	return Txn{Then: []clientv3.Op{own, uuid, tailKey(l, p.Lock)}}
 }
 
@@ -115,18 +123,21 @@ func tailKey(l metadata.Layout, lock string) clientv3.Op {
 
 // older reads the tickets that are older than p, newest first.
 func older(l metadata.Layout, p Place, opts ...clientv3.OpOption) clientv3.Op {
-	opts = append(opts, clientv3.WithMaxCreateRev(p.Revision-1), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))
+	opts = append(opts, clientv3.WithMaxCreateRev(p.Revision-1), clientv3.WithSort(clientv3.SortByCreateRevision,
+		clientv3.SortDescend))
 	return tickets(l, p.Lock, opts...)
 }
 
-// tickets reads the tickets of a lock, and not its tail: that sorts before all of them, as ticket keys begin with a digit or a letter.
+// tickets reads the tickets of a lock, and not its tail: that sorts before all of them, as ticket keys begin with a
+// digit or a letter.
 func tickets(l metadata.Layout, lock string, opts ...clientv3.OpOption) clientv3.Op {
 	queue := l.Queue(lock)
 	return clientv3.OpGet(queue+"/", append(opts, clientv3.WithRange(clientv3.GetPrefixRangeEnd(queue)))...)
 }
 
-// Leave gives the place of a waiter up, unless it is the tail, and reads the rest. As the tail it reads the rest, then the two newest
-// tickets: whoever leaves as the tail puts the tail back to the ticket before it, see [Newest] and [LeaveAsTail].
+// Leave gives the place of a waiter up, unless it is the tail, and reads the rest. As the tail it reads the rest, then
+// the two newest tickets: whoever leaves as the tail puts the tail back to the ticket before it, see [Newest] and
+// [LeaveAsTail].
 func Leave(l metadata.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
 	return Txn{
 		If:   []clientv3.Cmp{isTail(l, lock, uuid)},
@@ -152,10 +163,11 @@ func Newest(l metadata.Layout, tickets []*mvccpb.KeyValue, but string) Last {
 	return Last{}
 }
 
-// LeaveAsTail gives the place of the newest waiter up and puts the tail back to the ticket before it, with the lease of that ticket. Without
-// one the queue is empty then, and the tail goes.
+// LeaveAsTail gives the place of the newest waiter up and puts the tail back to the ticket before it, with the lease of
+// that ticket. Without one the queue is empty then, and the tail goes.
 //
-// When it fails one of the two is not what it was. When it is refused because the lease is gone, so is the ticket before it, or about to be.
+// When it fails one of the two is not what it was. When it is refused because the lease is gone, so is the ticket
+// before it, or about to be.
 func LeaveAsTail(l metadata.Layout, lock, uuid string, before Last) Txn {
 	t := Txn{If: []clientv3.Cmp{isTail(l, lock, uuid)}, Then: []clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}}
 	if before.Revision == 0 {
@@ -167,8 +179,8 @@ func LeaveAsTail(l metadata.Layout, lock, uuid string, before Last) Txn {
 	return t
 }
 
-// LeaveBare gives the place of a waiter up, and the tail where that is its own: the way out when etcd refuses puts for want of space.
-// Newcomers pass the queue until one of those who wait restores the tail.
+// LeaveBare gives the place of a waiter up, and the tail where that is its own: the way out when etcd refuses puts for
+// want of space. Newcomers pass the queue until one of those who wait restores the tail.
 func LeaveBare(l metadata.Layout, lock, uuid string) Txn {
 	return Txn{Then: leave(l, lock, uuid)}
 }
@@ -178,8 +190,8 @@ func LookForTail(l metadata.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tailKey(l, lock), newest(l, lock, 1)}}
 }
 
-// RestoreTail puts a tail where there is none, although somebody waits: the newest waiter died, and its lease took the tail along. The newest
-// ticket is the one that was seen as such: whoever joined since put a tail.
+// RestoreTail puts a tail where there is none, although somebody waits: the newest waiter died, and its lease took the
+// tail along. The newest ticket is the one that was seen as such: whoever joined since put a tail.
 func RestoreTail(l metadata.Layout, lock string, last Last) Txn {
 	return Txn{
 		If: []clientv3.Cmp{
@@ -198,11 +210,13 @@ type Known struct {
 	Revision int64 // at which they were read
 }
 
-// StandingStill asks whether a waiter knows all: as long as the holders are the same, or fewer of those who have a share, it counts the keys of
-// the shares where several can hold the lock, else it reads the holders. In both cases it then counts each of these tickets: 1 or 0.
+// StandingStill asks whether a waiter knows all: as long as the holders are the same, or fewer of those who have a
+// share, it counts the keys of the shares where several can hold the lock, else it reads the holders. In both cases it
+// then counts each of these tickets: 1 or 0.
 func StandingStill(l metadata.Layout, k Known, tickets []string) Txn {
 	t := Txn{
-		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, metadata.FieldUUID)), "=", k.Token)},
+		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, metadata.FieldUUID)), "=",
+			k.Token)},
 		Else: []clientv3.Op{read(l, k.Lock)},
 	}
 	if k.Shares {
@@ -220,7 +234,8 @@ func StandingStill(l metadata.Layout, k Known, tickets []string) Txn {
 
 // newest reads so many of the newest tickets, the newest first. Without their values etcd would not tell their leases.
 func newest(l metadata.Layout, lock string, n int64) clientv3.Op {
-	return tickets(l, lock, clientv3.WithLimit(n), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))
+	return tickets(l, lock, clientv3.WithLimit(n), clientv3.WithSort(clientv3.SortByCreateRevision,
+		clientv3.SortDescend))
 }
 
 func isTail(l metadata.Layout, lock, uuid string) clientv3.Cmp {
@@ -232,7 +247,8 @@ func Standing(l metadata.Layout, p Place) Txn {
 	return Txn{Then: []clientv3.Op{read(l, p.Lock), older(l, p, clientv3.WithKeysOnly())}}
 }
 
-// leave deletes the ticket, and the tail if that is the attempt's own: then nobody else waits, where the attempt is the first.
+// leave deletes the ticket, and the tail if that is the attempt's own: then nobody else waits, where the attempt is the
+// first.
 func leave(l metadata.Layout, lock, uuid string) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpDelete(l.Ticket(lock, uuid)),
@@ -247,7 +263,8 @@ func HandOver(l metadata.Layout, h Hold) Txn {
 	return t
 }
 
-// CancelQueued is Cancel of an attempt that may stand in line. It has tried to leave before: a tail of its own is one that came late.
+// CancelQueued is Cancel of an attempt that may stand in line. It has tried to leave before: a tail of its own is one
+// that came late.
 func CancelQueued(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	t := Cancel(l, lock, uuid, lease)
 	t.Then = append(t.Then, leave(l, lock, uuid)...)
@@ -263,12 +280,14 @@ func WithdrawQueued(l metadata.Layout, lock, uuid string) Txn {
 	return t
 }
 
-// Queue reads the keys of the tickets and then the tail. Who was refused a lock that nobody holds learns whether anybody queues.
+// Queue reads the keys of the tickets and then the tail. Who was refused a lock that nobody holds learns whether
+// anybody queues.
 func Queue(l metadata.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithKeysOnly()), clientv3.OpGet(l.Tail(lock))}}
 }
 
-// AcquirePast takes the lock past a tail behind which nobody queues, and deletes that. It was seen at this mod revision.
+// AcquirePast takes the lock past a tail behind which nobody queues, and deletes that. It was seen at this mod
+// revision.
 func AcquirePast(l metadata.Layout, lock, uuid string, fields []metadata.Field, tail int64) Txn {
 	t := take(l, lock, uuid, fields)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Tail(lock)), "=", tail))

@@ -27,7 +27,8 @@ func (s store) queued(lock, uuid, before string, lease clientv3.LeaseID) locktxn
 	resp := s.commit(s.enqueue(lock, uuid, lease))
 	revision, told := locktxn.Joined(resp)
 	if resp.Succeeded || revision != resp.Header.Revision || told != before {
-		s.Fatalf("in line: got the lock %v, ticket of revision %d behind %q, want %d behind %q", resp.Succeeded, revision, told, resp.Header.Revision, before)
+		s.Fatalf("in line: got the lock %v, ticket of revision %d behind %q, want %d behind %q", resp.Succeeded,
+			revision, told, resp.Header.Revision, before)
 	}
 	return locktxn.Place{Lock: lock, UUID: uuid, Revision: revision}
 }
@@ -51,7 +52,8 @@ func TestLine(t *testing.T) {
 	s.done("release", locktxn.Release(s.l, first))
 	s.refused("acquire past the line", locktxn.Acquire(s.l, "a", mine, fieldsOf(mine), false))
 	s.refused("a turn before the one before", s.turn(three, attempt(2), lease))
-	s.refused("a turn with the ticket of another", s.turn(locktxn.Place{Lock: "a", UUID: attempt(2), Revision: three.Revision}, "", lease))
+	s.refused("a turn with the ticket of another",
+		s.turn(locktxn.Place{Lock: "a", UUID: attempt(2), Revision: three.Revision}, "", lease))
 	resp = s.done("the first one's turn", s.turn(two, "", lease))
 	second := locktxn.Hold{Lock: "a", UUID: attempt(2), Token: resp.Header.Revision}
 
@@ -59,7 +61,8 @@ func TestLine(t *testing.T) {
 	s.refused("the same hand-over, sent again", locktxn.HandOver(s.l, second))
 	resp = s.done("the second one's turn", s.turn(three, attempt(2), lease))
 	s.refused("a late turn of who held it", s.turn(two, "", lease))
-	s.done("hand-over to nobody", locktxn.HandOver(s.l, locktxn.Hold{Lock: "a", UUID: attempt(3), Token: resp.Header.Revision}))
+	s.done("hand-over to nobody", locktxn.HandOver(s.l, locktxn.Hold{Lock: "a", UUID: attempt(3),
+		Token: resp.Header.Revision}))
 	if left := s.keys(""); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -204,7 +207,8 @@ func TestTailBehindWhichNobodyQueues(t *testing.T) {
 
 func TestRemovalTakesTheTicketOfTheHolderAlong(t *testing.T) {
 	for name, remove := range map[string]func(metadata.Layout, *locktxn.Removal) locktxn.Txn{
-		"auto-unlock": locktxn.AutoUnlock, "force-unlock": locktxn.ForceUnlock, "without records": locktxn.ForceUnlockSilently,
+		"auto-unlock": locktxn.AutoUnlock, "force-unlock": locktxn.ForceUnlock,
+		"without records": locktxn.ForceUnlockSilently,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)

@@ -30,12 +30,14 @@ func TestAutoUnlock(t *testing.T) {
 		t.Errorf("after the auto-unlock: %v", got)
 	}
 	resp := s.refused("the same auto-unlock, sent again", locktxn.AutoUnlock(s.l, again))
-	if history := resp.Responses[1].GetResponseRange(); len(history.Kvs) != 1 || string(history.Kvs[0].Value) != again.History() {
+	if history := resp.Responses[1].GetResponseRange(); len(history.Kvs) != 1 ||
+		string(history.Kvs[0].Value) != again.History() {
 		t.Errorf("the second sending can not tell that the first one did it: %v", history)
 	}
 }
 
-// The deadline's revision is compared, not its value: a holder that extends to the same second as another program read counts.
+// The deadline's revision is compared, not its value: a holder that extends to the same second as another program read
+// counts.
 func TestAutoUnlockComparesTheWriteNotTheTime(t *testing.T) {
 	s := start(t)
 	s.hold("a", mine)
@@ -115,7 +117,8 @@ func TestOneChangedHoldSparesNoOther(t *testing.T) {
 
 func TestHistoryKeyOfAnyUUID(t *testing.T) {
 	for name, uuid := range map[string]string{
-		"empty": "", "of another area": "../.audit/x", "with slashes": "a/b", "upper case": strings.ToUpper(mine), "not UTF-8": "\xff\xfe", "very long": strings.Repeat("u", 2000),
+		"empty": "", "of another area": "../.audit/x", "with slashes": "a/b", "upper case": strings.ToUpper(mine),
+		"not UTF-8": "\xff\xfe", "very long": strings.Repeat("u", 2000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
@@ -135,7 +138,8 @@ func TestHistoryKeyOfAnyUUID(t *testing.T) {
 
 func TestEndingIsNeverTooLarge(t *testing.T) {
 	s := start(t)
-	r := &metadata.Record{Name: "a", UUID: mine, Token: 1, Attributes: map[string]any{}, Alive: &metadata.Alive{Progress: strings.Repeat("\x01", 1000)}}
+	r := &metadata.Record{Name: "a", UUID: mine, Token: 1, Attributes: map[string]any{},
+		Alive: &metadata.Alive{Progress: strings.Repeat("\x01", 1000)}}
 	for i := range metadata.MaxAttributes {
 		r.Attributes[strings.Repeat("k", 900)+itoa(int64(i))] = strings.Repeat("\x01", 1000) // six bytes each in JSON
 	}
@@ -143,7 +147,8 @@ func TestEndingIsNeverTooLarge(t *testing.T) {
 	if n := len(removal.History()); n > metadata.MaxRecordBytes {
 		t.Errorf("the ending has %d bytes", n)
 	}
-	if e, err := metadata.Unmarshal[metadata.Ending]([]byte(removal.History())); err != nil || e.UUID != mine || e.Attributes != nil {
+	if e, err := metadata.Unmarshal[metadata.Ending]([]byte(removal.History())); err != nil || e.UUID != mine ||
+		e.Attributes != nil {
 		t.Errorf("ending %+v, %v", e, err)
 	}
 }
@@ -162,7 +167,8 @@ func TestLook(t *testing.T) {
 	}
 	s.done("auto-unlock", locktxn.AutoUnlock(s.l, r))
 	resp = s.commit(locktxn.Look(s.l, r.Record))
-	if history := resp.Responses[2].GetResponseRange(); len(history.Kvs) != 1 || string(history.Kvs[0].Value) != r.History() {
+	if history := resp.Responses[2].GetResponseRange(); len(history.Kvs) != 1 ||
+		string(history.Kvs[0].Value) != r.History() {
 		t.Errorf("history %v", history)
 	}
 }
@@ -182,10 +188,21 @@ func TestRefused(t *testing.T) {
 		commit                       func() error
 		refused, leaseGone, tooLarge bool
 	}{
-		{"too many operations", func() error { _, err := (locktxn.Txn{Then: puts}).Commit(ctx, s.etcd); return err }, true, false, true},
-		{"a request of 1.6 MB", func() error { _, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 1600<<10)); return err }, true, false, true},
-		{"a request of 3 MB", func() error { _, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 3<<20)); return err }, false, false, false}, // never sent, but the code does not tell
-		{"a lease that is gone", func() error { _, err := s.etcd.Put(ctx, "k", "", clientv3.WithLease(4711)); return err }, true, true, false},
+		{"too many operations", func() error { _, err := (locktxn.Txn{Then: puts}).Commit(ctx, s.etcd); return err },
+			true, false, true},
+		{"a request of 1.6 MB", func() error {
+			_,
+				err := s.etcd.Put(ctx, "k", strings.Repeat("x", 1600<<10))
+			return err
+		}, true, false, true},
+		// never sent, but the code does not tell
+		{"a request of 3 MB", func() error { _, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 3<<20)); return err },
+			false, false, false},
+		{"a lease that is gone", func() error {
+			_,
+				err := s.etcd.Put(ctx, "k", "", clientv3.WithLease(4711))
+			return err
+		}, true, true, false},
 		{"a key put twice", func() error {
 			_, err := (locktxn.Txn{Then: []clientv3.Op{puts[0], puts[0]}}).Commit(ctx, s.etcd)
 			return err
@@ -195,8 +212,10 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.commit()
-			if locktxn.Refused(err) != c.refused || locktxn.LeaseGone(err) != c.leaseGone || locktxn.TooLarge(err) != c.tooLarge {
-				t.Errorf("%v: refused %v, lease gone %v, too large %v", err, locktxn.Refused(err), locktxn.LeaseGone(err), locktxn.TooLarge(err))
+			if locktxn.Refused(err) != c.refused || locktxn.LeaseGone(err) != c.leaseGone ||
+				locktxn.TooLarge(err) != c.tooLarge {
+				t.Errorf("%v: refused %v, lease gone %v, too large %v", err, locktxn.Refused(err),
+					locktxn.LeaseGone(err), locktxn.TooLarge(err))
 			}
 		})
 	}

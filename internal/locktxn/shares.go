@@ -6,19 +6,20 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Claim is what an acquisition asks for of a lock that several can hold: a share of it, which is a record of its own beside those of
-// the others, or all of it, which is the record of the lock itself.
+// Claim is what an acquisition asks for of a lock that several can hold: a share of it, which is a record of its own
+// beside those of the others, or all of it, which is the record of the lock itself.
 type Claim struct {
 	Lock   string // whose queue it stands in
 	Record string // what it writes: a share's record, or that of the lock
 
-	// Counts says that the claim depends on the shares that others have, as they were at the revision Counted: it is refused when
-	// there is one that came later. Readers do not count.
+	// Counts says that the claim depends on the shares that others have, as they were at the revision Counted: it is
+	// refused when there is one that came later. Readers do not count.
 	Counts  bool
 	Counted int64
 }
 
-// claim is what every acquisition of a share has in common. A share is taken beside other shares, never beside a holder of the lock.
+// claim is what every acquisition of a share has in common. A share is taken beside other shares, never beside a holder
+// of the lock.
 //
 // Else it reads the record of the lock and those of all shares.
 func claim(l metadata.Layout, c Claim, uuid string, fields []metadata.Field) Txn {
@@ -53,7 +54,8 @@ func AcquireShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Fie
 	return t
 }
 
-// AcquireSharePast is AcquireShare past a tail behind which nobody queues, and deletes that. It was seen at this mod revision.
+// AcquireSharePast is AcquireShare past a tail behind which nobody queues, and deletes that. It was seen at this mod
+// revision.
 func AcquireSharePast(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, tail int64) Txn {
 	t := claim(l, c, uuid, fields)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Tail(c.Lock)), "=", tail))
@@ -61,31 +63,33 @@ func AcquireSharePast(l metadata.Layout, c Claim, uuid string, fields []metadata
 	return t
 }
 
-// EnqueueShare makes the claim as AcquireShare does or else, where others queue already, gets in line behind them in the same
-// transaction. Where nobody queues it reads the holders: there may be room, by another claim.
+// EnqueueShare makes the claim as AcquireShare does or else, where others queue already, gets in line behind them in
+// the same transaction. Where nobody queues it reads the holders: there may be room, by another claim.
 //
 // Else it reads the holders, then answers in a transaction of its own, see [Joined].
-func EnqueueShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
+func EnqueueShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, ticket metadata.Ticket,
+	lease clientv3.LeaseID) Txn {
 	t := claim(l, c, uuid, fields)
 	t.If = append(t.If, absent(l.Tail(c.Lock)), absent(l.Ticket(c.Lock, uuid)))
 	// An earlier send may have made the claim: a holder must not stand in line behind itself.
 	mine := clientv3.Compare(clientv3.Value(l.Field(c.Record, metadata.FieldUUID)), "=", uuid)
-	queued := clientv3.OpTxn([]clientv3.Cmp{absent(l.Tail(c.Lock))}, nil, []clientv3.Op{join(l, c.Lock, uuid, ticket, lease)})
+	queued := clientv3.OpTxn([]clientv3.Cmp{absent(l.Tail(c.Lock))}, nil,
+		[]clientv3.Op{join(l, c.Lock, uuid, ticket, lease)})
 	t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{mine}, nil, []clientv3.Op{queued}))
 	return t
 }
 
-// Join gets in line without a look at the holders: there is no room, or too many who look for it at once. It reads the holders and
-// answers as [EnqueueShare] does.
+// Join gets in line without a look at the holders: there is no room, or too many who look for it at once. It reads the
+// holders and answers as [EnqueueShare] does.
 func Join(l metadata.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
 	return Txn{Then: append(holders(l, lock), join(l, lock, uuid, ticket, lease))}
 }
 
-// TakeShare makes the claim of the first in the queue, and ends its ticket: the next in line is the first then, and there may be room
-// for it too.
+// TakeShare makes the claim of the first in the queue, and ends its ticket: the next in line is the first then, and
+// there may be room for it too.
 //
-// Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the place is lost; without the tail newcomers
-// pass the queue, see [RestoreTail].
+// Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the place is lost;
+// without the tail newcomers pass the queue, see [RestoreTail].
 func TakeShare(l metadata.Layout, c Claim, p Place, fields []metadata.Field) Txn {
 	t := claim(l, c, p.UUID, fields)
 	ticket := l.Ticket(p.Lock, p.UUID)
@@ -95,11 +99,12 @@ func TakeShare(l metadata.Layout, c Claim, p Place, fields []metadata.Field) Txn
 	return t
 }
 
-// LookAtShares reads what a waiter must know. While who is before it is there: its own ticket, that one's and the tail. Otherwise the holders,
-// its own ticket, the tail and the newest ticket that is older: none means that it is the first. Who knows that it is needs no look for
-// others.
+// LookAtShares reads what a waiter must know. While who is before it is there: its own ticket, that one's and the tail.
+// Otherwise the holders, its own ticket, the tail and the newest ticket that is older: none means that it is the first.
+// Who knows that it is needs no look for others.
 func LookAtShares(l metadata.Layout, p Place, before string, first bool) Txn {
-	own, tail := clientv3.OpGet(l.Ticket(p.Lock, p.UUID)), tailKey(l, p.Lock)
+	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
+	tail := tailKey(l, p.Lock)
 	t := Txn{Then: append(holders(l, p.Lock), own, tail)}
 	if !first {
 		t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1), clientv3.WithKeysOnly()))
@@ -117,8 +122,8 @@ func StandingShare(l metadata.Layout, p Place) Txn {
 	return Txn{Then: append(holders(l, p.Lock), older(l, p, clientv3.WithKeysOnly()))}
 }
 
-// CancelShare sees to it that no late send of the attempt can commit, and that it stands in no queue. It reads the holders: a record of
-// the attempt that is among them is to be taken back, see [Withdraw]; there will not be another.
+// CancelShare sees to it that no late send of the attempt can commit, and that it stands in no queue. It reads the
+// holders: a record of the attempt that is among them is to be taken back, see [Withdraw]; there will not be another.
 func CancelShare(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	t := WithdrawShare(l, lock, uuid)
 	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease)))

@@ -66,7 +66,8 @@ func TestShareByTheQueue(t *testing.T) {
 	first := s.done("a free lock", enqueue(writer(0), attempt(1))).Header.Revision
 
 	// Nobody queues: there may be room by another claim, so it does not join yet.
-	if place, before := locktxn.Joined(s.refused("a share beside the writer", enqueue(reader(1), attempt(2)))); place != 0 || before != "" {
+	if place, before := locktxn.Joined(s.refused("a share beside the writer",
+		enqueue(reader(1), attempt(2)))); place != 0 || before != "" {
 		t.Errorf("it joined at %d behind %q", place, before)
 	}
 	join := locktxn.Join(s.l, "a", attempt(2), metadata.Ticket{UUID: attempt(2)}, lease)
@@ -114,7 +115,8 @@ func TestCancelOfAShareReadsWhatIsToBeTakenBack(t *testing.T) {
 	s.done("a claim past a dead tail", func() locktxn.Txn {
 		s.done("a dead tail", locktxn.Txn{Then: []clientv3.Op{clientv3.OpPut(s.l.Tail("a"), "x")}})
 		r := s.done("look", locktxn.Queue(s.l, "a"))
-		return locktxn.AcquireSharePast(s.l, reader(1), attempt(2), fieldsOf(attempt(2)), r.Responses[1].GetResponseRange().Kvs[0].ModRevision)
+		return locktxn.AcquireSharePast(s.l, reader(1), attempt(2), fieldsOf(attempt(2)),
+			r.Responses[1].GetResponseRange().Kvs[0].ModRevision)
 	}())
 	if left := s.keys(".queue/"); len(left) > 0 {
 		t.Errorf("the queue has %v", left)

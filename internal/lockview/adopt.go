@@ -39,8 +39,8 @@ func (v *View) touch(key metadata.Key) {
 	}
 }
 
-// adopt makes the picture like the list that b read, but for what was touched meanwhile (nil: nothing was). It returns the holds
-// that are gone and how many locks differed. The caller holds mu.
+// adopt makes the picture like the list that b read, but for what was touched meanwhile (nil: nothing was). It returns
+// the holds that are gone and how many locks differed. The caller holds mu.
 func (v *View) adopt(b *builder, t *touched) (gone []*metadata.Record, differed int) {
 	if t == nil {
 		t = newTouched()
@@ -63,7 +63,8 @@ func (v *View) adopt(b *builder, t *touched) (gone []*metadata.Record, differed 
 }
 
 func (v *View) adoptLocks(b *builder, t *touched) (steps []step, differed int) {
-	before, after := v.pic.locks.items(), b.items
+	before := v.pic.locks.items()
+	after := b.items
 	if len(before) == 0 && len(t.locks) == 0 {
 		v.pic.locks.load(after)
 		v.pic.odd = b.pic.odd
@@ -99,8 +100,8 @@ func (v *View) adoptLocks(b *builder, t *touched) (steps []step, differed int) {
 	return steps, differed
 }
 
-// vague tells whether it was known that the picture is not exact about the lock, which a list now makes it, though the watch told
-// everything: the lock has more keys than are kept, or was taken for one with foreign keys.
+// vague tells whether it was known that the picture is not exact about the lock, which a list now makes it, though the
+// watch told everything: the lock has more keys than are kept, or was taken for one with foreign keys.
 func (v *View) vague(s *step) bool {
 	if s.before.rec == nil || s.after.rec == nil || s.replaced() || s.moved() {
 		return false

@@ -22,7 +22,8 @@ type revision struct {
 }
 
 // apply applies all events of one revision, which arrived now, and returns what became of the locks.
-func (p *picture) apply(events []metadata.Event, now time.Time, clock time.Duration, touch func(key metadata.Key)) (steps []step, endings map[string]*metadata.Event) {
+func (p *picture) apply(events []metadata.Event, now time.Time, clock time.Duration,
+	touch func(key metadata.Key)) (steps []step, endings map[string]*metadata.Event) {
 	var r revision
 	for i := range events {
 		e := &events[i]

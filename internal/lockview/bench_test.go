@@ -29,7 +29,8 @@ func held(b *testing.B, n int) (*clientv3.Client, *lockstore.Store) {
 		batch.Go(func() {
 			for i := worker; i < n; i += 32 {
 				h.take(name(i), uuid(i), func(d *metadata.Draft) {
-					d.Hostname, d.PID = fmt.Sprintf("billing-%d", i%50), i%1000+1
+					d.Hostname = fmt.Sprintf("billing-%d", i%50)
+					d.PID = i%1000 + 1
 					d.Purpose = fmt.Sprintf("invoices of shard %d", i%100)
 				})
 			}
@@ -96,8 +97,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkVisible is how long a lock takes from the answer of etcd to its holder until a reader of the view sees it, with
-// 100,000 other locks and 1000 locks a second taken and released.
+// BenchmarkVisible is how long a lock takes from the answer of etcd to its holder until a reader of the view sees it,
+// with 100,000 other locks and 1000 locks a second taken and released.
 func BenchmarkVisible(b *testing.B) {
 	c, store := held(b, many)
 	h := holders{b, c}
@@ -168,7 +169,8 @@ func synthetic(b *testing.B, n int, turns ...chan turn) lockview.Source {
 		List: func(_ context.Context, each func(metadata.KV)) (int64, error) {
 			for i := range n {
 				for _, o := range template {
-					kv := metadata.KV{Key: layout.Field(name(i), layout.Parse(o.key).ID), Value: []byte(o.value), CreateRevision: int64(i + 1), ModRevision: int64(i + 1)}
+					kv := metadata.KV{Key: layout.Field(name(i), layout.Parse(o.key).ID), Value: []byte(o.value),
+						CreateRevision: int64(i + 1), ModRevision: int64(i + 1)}
 					if layout.Parse(o.key).ID == metadata.FieldUUID {
 						kv.Value = []byte(uuid(i))
 					}
@@ -190,12 +192,14 @@ func synthetic(b *testing.B, n int, turns ...chan turn) lockview.Source {
 	}
 }
 
-// BenchmarkChange is what one change costs the view, among so many locks: an extension, or taking and releasing a lock; and what
-// it costs a reader to look at all locks after a change.
+// BenchmarkChange is what one change costs the view, among so many locks: an extension, or taking and releasing a lock;
+// and what it costs a reader to look at all locks after a change.
 func BenchmarkChange(b *testing.B) {
 	extended := func(i int) []metadata.Event {
 		at := fmt.Sprintf("15537%05d", i%100_000)
-		return events(put(layout.Field(name(i), metadata.FieldAlertAt), at), put(layout.Field(name(i), metadata.FieldAutoUnlockAt), at), put(layout.Field(name(i), metadata.FieldAlive), at))
+		return events(put(layout.Field(name(i), metadata.FieldAlertAt), at),
+			put(layout.Field(name(i), metadata.FieldAutoUnlockAt), at), put(layout.Field(name(i), metadata.FieldAlive),
+				at))
 	}
 	for _, c := range []struct {
 		name string

@@ -9,7 +9,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// builder makes a picture of a list. Keys of one lock follow each other there, so it never holds more than one lock's values.
+// builder makes a picture of a list. Keys of one lock follow each other there, so it never holds more than one lock's
+// values.
 type builder struct {
 	view  *View
 	reuse bool // records that did not change are taken from the view
@@ -52,7 +53,8 @@ func (b *builder) add(kv metadata.KV) {
 			b.surplus++
 			return
 		}
-		b.fields = append(b.fields, metadata.Field{Name: key.ID, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision})
+		b.fields = append(b.fields, metadata.Field{Name: key.ID, CreateRevision: kv.CreateRevision,
+			ModRevision: kv.ModRevision})
 		b.values = append(b.values, kv.Value)
 	case metadata.KindForeign:
 		if key.Lock == "" {
@@ -91,7 +93,9 @@ func (b *builder) flush() {
 	clear(b.fields)
 	clear(b.values)
 	b.lock, b.fields, b.values = "", b.fields[:0], b.values[:0]
-	b.surplus, b.newest, b.strays = 0, 0, 0
+	b.surplus = 0
+	b.newest = 0
+	b.strays = 0
 }
 
 // item is the lock that was read.
@@ -121,7 +125,8 @@ func (v *View) unchanged(b *builder) (item, bool) {
 	if !held || has != (b.strays > 0) || known != b.strays {
 		return item{}, false
 	}
-	if it.rec.Foreign() != has { // a list that was adopted while the lock changed counted the foreign keys anew, but left the record
+	// a list that was adopted while the lock changed counted the foreign keys anew, but left the record
+	if it.rec.Foreign() != has {
 		return item{}, false
 	}
 	if o := v.pic.odd[b.lock]; o != nil {
@@ -130,8 +135,8 @@ func (v *View) unchanged(b *builder) (item, bool) {
 	return it, b.surplus == 0 && plainMadeOf(it.rec, b.fields)
 }
 
-// madeOf compares by revisions: a key never has two values at one. Of the surplus, which is not kept, their number and the newest
-// revision have to do.
+// madeOf compares by revisions: a key never has two values at one. Of the surplus, which is not kept, their number and
+// the newest revision have to do.
 func (o *odd) madeOf(b *builder) bool {
 	i, surplus := 0, b.surplus
 	for _, f := range b.fields {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// comparison reads a list now and then while the watch goes on, and corrects what the watch did not tell. Only the goroutine that
-// applies the watch's events calls its methods.
+// comparison reads a list now and then while the watch goes on, and corrects what the watch did not tell. Only the
+// goroutine that applies the watch's events calls its methods.
 type comparison struct {
 	view *View
 	next time.Time

@@ -55,7 +55,8 @@ func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 
 func through(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: 2 * time.Second})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
+		DialTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,8 @@ func TestHoldsThatEndWhileCutOff(t *testing.T) {
 	s := etcdtest.Start(t)
 	h := holders{t, s.Client(t)}
 	proxy := etcdtest.NewProxy(t, s.Endpoint())
-	store, direct := lockstore.New(through(t, proxy.Endpoint()), layout, lockstore.WithPulse(100*time.Millisecond)), lockstore.New(h.etcd, layout)
+	store := lockstore.New(through(t, proxy.Endpoint()), layout, lockstore.WithPulse(100*time.Millisecond))
+	direct := lockstore.New(h.etcd, layout)
 	var mu sync.Mutex
 	var ended []ending
 	v := run(t, source(store), lockview.Options{Ended: func(r *metadata.Record, e *metadata.Ending) {
@@ -81,7 +83,8 @@ func TestHoldsThatEndWhileCutOff(t *testing.T) {
 		}
 		ended = append(ended, ending{r.Name, r.UUID, how})
 	}})
-	released, kept := h.take("released", uuid(1)), h.take("kept", uuid(3))
+	released := h.take("released", uuid(1))
+	kept := h.take("kept", uuid(3))
 	h.take("removed", uuid(2))
 	until(t, v, "all locks", func() bool { return len(v.Locks()) == 3 })
 	proxy.Stall()
@@ -91,7 +94,9 @@ func TestHoldsThatEndWhileCutOff(t *testing.T) {
 	}
 	h.release(released)
 	r := v.Lock("removed")
-	if errs := direct.AutoUnlock(t.Context(), []metadata.Removal{{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, "u2", "expired", time.Now())}}); errs[0] != nil {
+	if errs := direct.AutoUnlock(t.Context(),
+		[]metadata.Removal{{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAutoUnlocked, "u2", "expired",
+			time.Now())}}); errs[0] != nil {
 		t.Fatal(errs)
 	}
 	if resp, err := h.etcd.Get(t.Context(), "now"); err != nil {
@@ -105,7 +110,8 @@ func TestHoldsThatEndWhileCutOff(t *testing.T) {
 	until(t, v, "both ends", func() bool { mu.Lock(); defer mu.Unlock(); return len(ended) >= 2 })
 	mu.Lock()
 	defer mu.Unlock()
-	if want := []ending{{"released", uuid(1), ""}, {"removed", uuid(2), "auto_unlocked"}}; !slices.Equal(sorted(ended), sorted(want)) {
+	if want := []ending{{"released", uuid(1), ""}, {"removed", uuid(2), "auto_unlocked"}}; !slices.Equal(sorted(ended),
+		sorted(want)) {
 		t.Errorf("ended %v, want %v", ended, want)
 	}
 	if v.Lock("kept").Token != kept.Token {
@@ -150,7 +156,8 @@ func TestViewSurvivesTheEndOfItsLogin(t *testing.T) {
 	s := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
 	s.AddUser(t, "reader", "secret", layout.Prefix(), etcdtest.Read)
 	h := holders{t, s.Client(t)}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "reader", Password: "secret", MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: 2 * time.Second})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "reader", Password: "secret",
+		MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,15 +25,18 @@ func TestWhoKeepsALockByWriting(t *testing.T) {
 		write func(locked time.Time, n int) []op // n counts the writes
 		keeps bool
 	}{
-		{"not who writes keys that fit no layout", func(time.Time, int) []op { return []op{put(layout.Record("a")+"invoice/alive", "x")} }, false},
-		{"not who writes attributes", func(time.Time, int) []op { return []op{put(layout.Field("a", "progress"), "x")} }, false},
+		{"not who writes keys that fit no layout",
+			func(time.Time, int) []op { return []op{put(layout.Record("a")+"invoice/alive", "x")} }, false},
+		{"not who writes attributes",
+			func(time.Time, int) []op { return []op{put(layout.Field("a", "progress"), "x")} }, false},
 		{"not who comes and goes", func(_ time.Time, n int) []op {
 			if n%2 == 0 {
 				return []op{put(layout.Field("a", "note"), "x"), put(layout.Record("a")+"x/y", "")}
 			}
 			return []op{remove(layout.Field("a", "note")), remove(layout.Record("a") + "x/y")}
 		}, false},
-		{"not who writes the deadlines that there are", func(locked time.Time, _ int) []op { return deadlines(locked.Add(time.Second)) }, false},
+		{"not who writes the deadlines that there are",
+			func(locked time.Time, _ int) []op { return deadlines(locked.Add(time.Second)) }, false},
 		{"a holder whose clock is behind, and that extends", func(_ time.Time, n int) []op {
 			return deadlines(time.Now().Add(-time.Minute + time.Duration(n)*time.Millisecond))
 		}, true},
@@ -47,7 +50,9 @@ func TestWhoKeepsALockByWriting(t *testing.T) {
 				locked := time.Now().Round(0)
 				w := newWorld()
 				w.do(lock(t, "a", uuid(1), func(d *metadata.Draft) {
-					d.LockedAt, d.AlertAt, d.AutoUnlockAt = locked, locked.Add(time.Second), locked.Add(2*time.Second)
+					d.LockedAt = locked
+					d.AlertAt = locked.Add(time.Second)
+					d.AutoUnlockAt = locked.Add(2 * time.Second)
 				})...)
 				removed := sweep(t, run(t, w.source(), lockview.Options{}))
 				for n := range 30 {
@@ -64,7 +69,8 @@ func TestWhoKeepsALockByWriting(t *testing.T) {
 	}
 }
 
-// A holder's clock must not decide when its lock goes: what was watched arriving stays for as long as the holder asked for.
+// A holder's clock must not decide when its lock goes: what was watched arriving stays for as long as the holder asked
+// for.
 func TestAHolderWhoseClockIsBehindKeepsItsLock(t *testing.T) {
 	const (
 		behind = 6 * time.Minute
@@ -85,14 +91,17 @@ func TestAHolderWhoseClockIsBehindKeepsItsLock(t *testing.T) {
 				w := newWorld()
 				removed := sweep(t, run(t, w.source(), lockview.Options{}))
 				wait := func(d time.Duration) {
-					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(min(5*time.Second, time.Until(end))) {
+					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(min(5*time.Second,
+						time.Until(end))) {
 						w.do(put("/other", "")) // a sign of life
 					}
 					synctest.Wait()
 				}
 				wait(10 * time.Second)
 				w.do(lock(t, "a", uuid(1), func(d *metadata.Draft) {
-					d.LockedAt, d.AlertAt, d.AutoUnlockAt = clock(), clock().Add(time.Minute), clock().Add(life)
+					d.LockedAt = clock()
+					d.AlertAt = clock().Add(time.Minute)
+					d.AutoUnlockAt = clock().Add(life)
 				})...)
 				written := time.Now()
 				for began := time.Now(); time.Since(began)+c.every <= c.lives; {
@@ -104,7 +113,8 @@ func TestAHolderWhoseClockIsBehindKeepsItsLock(t *testing.T) {
 				}
 				wait(time.Until(written.Add(life - time.Second)))
 				if n := len(removed); n > 0 {
-					t.Fatalf("removed %d times, the first one more than a second before %v after its last write", n, life)
+					t.Fatalf("removed %d times, the first one more than a second before %v after its last write", n,
+						life)
 				}
 				wait(10 * time.Second)
 				if len(removed) == 0 {

@@ -10,12 +10,13 @@ const stale = 10 * time.Second
 
 // Freshness is how current the picture is.
 type Freshness struct {
-	// Synced tells that the picture is what etcd holds: it was listed, the watch follows, and something was heard within 10 s.
+	// Synced tells that the picture is what etcd holds: it was listed, the watch follows, and something was heard
+	// within 10 s.
 	Synced bool
 	// Revision is the revision that the picture shows.
 	Revision int64
-	// Highest is the highest revision ever seen. When Revision is lower, etcd was restored from an older state, and tokens that were
-	// given before may be given again.
+	// Highest is the highest revision ever seen. When Revision is lower, etcd was restored from an older state, and
+	// tokens that were given before may be given again.
 	Highest int64
 	// Heard is when something was heard from etcd last; zero = never.
 	Heard time.Time
@@ -38,9 +39,12 @@ func (v *View) Fresh() Freshness {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s := v.state
-	f := Freshness{Synced: s.synced, Revision: s.revision, Highest: s.highest, Heard: s.heard, Since: s.since, Cause: s.cause}
+	f := Freshness{Synced: s.synced, Revision: s.revision, Highest: s.highest, Heard: s.heard, Since: s.since,
+		Cause: s.cause}
 	if quiet := time.Since(s.heard); s.synced && quiet > stale {
-		f.Synced, f.Since, f.Cause = false, s.heard.Add(stale), fmt.Sprintf("nothing heard from etcd for %v", quiet.Round(time.Second))
+		f.Synced = false
+		f.Since = s.heard.Add(stale)
+		f.Cause = fmt.Sprintf("nothing heard from etcd for %v", quiet.Round(time.Second))
 	}
 	return f
 }
@@ -55,12 +59,15 @@ func (v *View) hear(revision int64) {
 // sync notes that the picture is current. The caller holds mu.
 func (v *View) sync() {
 	if !v.state.synced {
-		v.state.synced, v.state.since, v.state.cause = true, time.Now(), ""
+		v.state.synced = true
+		v.state.since = time.Now()
+		v.state.cause = ""
 	}
 	v.stats.LastSync = time.Now()
 }
 
-// lose notes that the picture is not followed any more, and tells whether that is news: an outage is one, not each attempt in it.
+// lose notes that the picture is not followed any more, and tells whether that is news: an outage is one, not each
+// attempt in it.
 func (v *View) lose(err error) (news bool) {
 	cause := v.opt.Explain(err)
 	v.mu.Lock()

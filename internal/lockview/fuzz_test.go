@@ -15,7 +15,8 @@ import (
 func draft(uuid string) metadata.Draft {
 	at := time.Unix(1_553_682_600, 250_000_000)
 	return metadata.Draft{
-		UUID: uuid, Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices", Client: "go/1.0.0",
+		UUID: uuid, Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices",
+		Client:   "go/1.0.0",
 		LockedAt: at, AlertAt: at.Add(5 * time.Minute), AutoUnlockAt: at.Add(15 * time.Minute),
 		Backtrace: strings.Repeat("example.com/billing/invoice.(*Run).tenant /src/billing/invoice/run.go:118\n", 30),
 	}
@@ -41,29 +42,41 @@ func (p *player) next(n int) int {
 var (
 	names  = []string{"a", "a-b", "a/b", "ab", "%", ".x", "é\x01"}
 	fields = []string{
-		metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive, metadata.FieldMetadata, metadata.FieldOwner,
-		metadata.FieldHostname, metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldPurpose, metadata.FieldBacktrace, metadata.FieldClient,
+		metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive,
+		metadata.FieldMetadata, metadata.FieldOwner,
+		metadata.FieldHostname, metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldPurpose,
+		metadata.FieldBacktrace, metadata.FieldClient,
 		"tenant", "team", "zone",
 	}
 	values = []string{
-		"", "1553682600", "1553682600.250", "1553682600.25", "soon", "00000000-0000-4000-8000-000000000001", "1553682700 half done", "1553682700 ",
-		`{}`, `{"owner":"x","pid":3,"locked_at":"1553682600","tenant":41,"team":"core","deep":{"a":1},"ok":true}`, `[]`, "null", "\xff\xfe",
+		"", "1553682600", "1553682600.250", "1553682600.25", "soon", "00000000-0000-4000-8000-000000000001",
+		"1553682700 half done", "1553682700 ",
+		`{}`, `{"owner":"x","pid":3,"locked_at":"1553682600","tenant":41,"team":"core","deep":{"a":1},"ok":true}`, `[]`,
+		"null", "\xff\xfe",
 		`{"owner":7,"hostname":"h` + "\xff" + `","backtrace":"main.go:1\n","alert_at":"1"}`,
-		strings.Repeat("x", 600), strings.Repeat("é", 3000), "a\xff" + strings.Repeat("y", 5000), strings.Repeat("1", 1100), strings.Repeat("z", 70_000),
-		`{"purpose":"` + strings.Repeat("p", 3000) + `","note":` + strings.Repeat("7", 1500) + `,"list":[` + strings.Repeat("1,", 900) + `1]}`,
+		strings.Repeat("x", 600), strings.Repeat("é", 3000), "a\xff" + strings.Repeat("y", 5000),
+		strings.Repeat("1", 1100), strings.Repeat("z", 70_000),
+		`{"purpose":"` + strings.Repeat("p", 3000) + `","note":` + strings.Repeat("7", 1500) + `,"list":[` +
+			strings.Repeat("1,", 900) + `1]}`,
 		`{"backtrace":"` + strings.Repeat("b", 17_000) + `","` + strings.Repeat("n", 2500) + `":1}`,
 		`{"owner":"o","backtrace":"` + strings.Repeat("b", 700) + "\xff" + `"}`,
 		crowded(60), crowded(70), crowded(300),
 	}
 	strangers = []string{"b/uuid", "UPPER", "x y", ""}
-	outlaws   = []string{"stray", ".unknown/x", "%41/uuid", ".queue/a", ".queue/a/.tail", ".history/a/b", ".queue/a/b/c"}
+	outlaws   = []string{"stray", ".unknown/x", "%41/uuid", ".queue/a", ".queue/a/.tail", ".history/a/b",
+		".queue/a/b/c"}
 )
 
 // drafts are the ways to write a record with the client library.
 var drafts = []func(*metadata.Draft){
 	func(*metadata.Draft) {},
 	func(d *metadata.Draft) {
-		d.Owner, d.Hostname, d.Purpose, d.PID, d.Client, d.Backtrace = "", "", "", 0, "", ""
+		d.Owner = ""
+		d.Hostname = ""
+		d.Purpose = ""
+		d.PID = 0
+		d.Client = ""
+		d.Backtrace = ""
 	},
 	func(d *metadata.Draft) {
 		d.Attributes = map[string]any{"tenant": 41, "ok": true, "team": "core", "ratio": 1.5}
@@ -96,7 +109,8 @@ func (p *player) ops() (allowed []op) {
 	}
 	for _, o := range ops { // it takes one put of a key, and none in a range that is deleted
 		clash := slices.ContainsFunc(allowed, func(other op) bool {
-			return o.key == other.key || other.prefix && strings.HasPrefix(o.key, other.key) || o.prefix && strings.HasPrefix(other.key, o.key)
+			return o.key == other.key || other.prefix && strings.HasPrefix(o.key, other.key) || o.prefix &&
+				strings.HasPrefix(other.key, o.key)
 		})
 		if !clash {
 			allowed = append(allowed, o)
@@ -117,7 +131,8 @@ func (p *player) things() []op {
 		return []op{removeAll(layout.Record(name))}
 	case 3, 4:
 		at := fmt.Sprintf("15536%05d", p.next(256)*300) + []string{"", "", "", ".5", ".250", " "}[p.next(6)]
-		ops := []op{put(layout.Field(name, metadata.FieldAlertAt), at), put(layout.Field(name, metadata.FieldAutoUnlockAt), at)}
+		ops := []op{put(layout.Field(name, metadata.FieldAlertAt), at),
+			put(layout.Field(name, metadata.FieldAutoUnlockAt), at)}
 		if p.next(3) > 0 {
 			ops = append(ops, put(layout.Field(name, metadata.FieldAlive), at+" tenant 41"))
 		}
@@ -131,7 +146,8 @@ func (p *player) things() []op {
 		return []op{{key: key, value: "?", remove: p.next(2) == 0}}
 	case 9:
 		key := layout.Ticket(name, fmt.Sprint(p.next(4)))
-		ticket := []string{`{"uuid":"u","owner":"o","since":"1553682600"}`, `{"uuid":"u","holding":true}`, "{"}[p.next(3)]
+		ticket := []string{`{"uuid":"u","owner":"o","since":"1553682600"}`, `{"uuid":"u","holding":true}`,
+			"{"}[p.next(3)]
 		return []op{{key: key, value: ticket, remove: p.next(2) == 0}}
 	case 10:
 		key := layout.Prefix() + outlaws[p.next(len(outlaws))]

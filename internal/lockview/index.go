@@ -18,8 +18,8 @@ func (it item) name() string { return it.rec.Name }
 // maxShelf makes finding a lock and moving its neighbours aside about equally cheap.
 const maxShelf = 512
 
-// index holds the items sorted by the names of their locks, on shelves. With hundreds of thousands of locks it takes a third of
-// the memory of a map and a sorted slice together, and never has to be sorted again.
+// index holds the items sorted by the names of their locks, on shelves. With hundreds of thousands of locks it takes a
+// third of the memory of a map and a sorted slice together, and never has to be sorted again.
 type index struct {
 	shelves [][]item // none is empty
 	count   int

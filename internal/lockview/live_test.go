@@ -28,7 +28,8 @@ func same(t testing.TB, v *lockview.View, s *lockstore.Store) {
 	defer done.Wait()
 	defer cancel()
 	until(t, fresh, "a list", func() bool { return fresh.Fresh().Synced })
-	until(t, v, "the newest revision", func() bool { f := v.Fresh(); return f.Synced && f.Revision >= fresh.Fresh().Revision })
+	until(t, v, "the newest revision",
+		func() bool { f := v.Fresh(); return f.Synced && f.Revision >= fresh.Fresh().Revision })
 	differ(t, "the view and etcd", show(v), show(fresh))
 }
 
@@ -48,11 +49,12 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// Two locks change in every transaction, each with keys that belong together. Readers that look all the time must never see one
-// half of it.
+// Two locks change in every transaction, each with keys that belong together. Readers that look all the time must never
+// see one half of it.
 func TestReadersSeeWholeRevisions(t *testing.T) {
 	c := etcdtest.Start(t).Client(t)
-	h, store := holders{t, c}, lockstore.New(c, layout)
+	h := holders{t, c}
+	store := lockstore.New(c, layout)
 	v := run(t, source(store), lockview.Options{RelistEvery: 50 * time.Millisecond})
 	until(t, v, "the first list", func() bool { return v.Fresh().Synced })
 
@@ -68,7 +70,8 @@ func TestReadersSeeWholeRevisions(t *testing.T) {
 					return
 				}
 				for _, r := range locks {
-					whole := r.Owner == r.UUID && r.AlertAt.Equal(r.AutoUnlockAt) && r.Problems == nil && (r.Alive == nil || r.Alive.At.Equal(r.AlertAt))
+					whole := r.Owner == r.UUID && r.AlertAt.Equal(r.AutoUnlockAt) && r.Problems == nil &&
+						(r.Alive == nil || r.Alive.At.Equal(r.AlertAt))
 					if !whole || r.UUID != locks[0].UUID || r.Revision != locks[0].Revision {
 						t.Errorf("half of a revision: %+v beside %+v", r, locks[0])
 						return
@@ -86,9 +89,11 @@ func TestReadersSeeWholeRevisions(t *testing.T) {
 	}
 	for i := range 300 {
 		token := h.commit(locktxn.Nest([]locktxn.Txn{h.taking("left", i), h.taking("right", i)})).Header.Revision
-		left, right := locktxn.Hold{Lock: "left", UUID: uuid(i), Token: token}, locktxn.Hold{Lock: "right", UUID: uuid(i), Token: token}
+		left := locktxn.Hold{Lock: "left", UUID: uuid(i), Token: token}
+		right := locktxn.Hold{Lock: "right", UUID: uuid(i), Token: token}
 		by := metadata.FormatTime(time.Unix(int64(1_553_700_000+i), 0))
-		h.commit(locktxn.Nest([]locktxn.Txn{locktxn.Alive(layout, left, by, by, by), locktxn.Alive(layout, right, by, by, by)}))
+		h.commit(locktxn.Nest([]locktxn.Txn{locktxn.Alive(layout, left, by, by, by),
+			locktxn.Alive(layout, right, by, by, by)}))
 		h.commit(locktxn.Nest([]locktxn.Txn{locktxn.Release(layout, left), locktxn.Release(layout, right)}))
 	}
 	stop()
@@ -103,7 +108,8 @@ func TestReadersSeeWholeRevisions(t *testing.T) {
 func (h holders) taking(lock string, i int) locktxn.Txn {
 	at := metadata.FormatTime(time.Unix(int64(1_553_600_000+i), 0))
 	return locktxn.Acquire(layout, lock, uuid(i), []metadata.Field{
-		{Name: metadata.FieldUUID, Value: uuid(i)}, {Name: metadata.FieldAlertAt, Value: at}, {Name: metadata.FieldAutoUnlockAt, Value: at},
+		{Name: metadata.FieldUUID, Value: uuid(i)}, {Name: metadata.FieldAlertAt, Value: at},
+		{Name: metadata.FieldAutoUnlockAt, Value: at},
 		{Name: metadata.FieldMetadata, Value: `{"owner":"` + uuid(i) + `"}`},
 	}, true)
 }
@@ -124,8 +130,9 @@ func busy(t testing.TB, c *clientv3.Client) (stop func()) {
 					p.bytes[i] = byte(random.Uint32())
 				}
 				ops := p.allowed()
-				try, done := context.WithTimeout(t.Context(), 5*time.Second) // not ctx: what is under way at the end would be committed after it
-				_, _ = c.Txn(try).Then(ops...).Commit()                      // may fail: members die
+				// not ctx: what is under way at the end would be committed after it
+				try, done := context.WithTimeout(t.Context(), 5*time.Second)
+				_, _ = c.Txn(try).Then(ops...).Commit() // may fail: members die
 				done()
 			}
 		})
@@ -171,7 +178,8 @@ func TestViewIsEtcdAfterARandomRun(t *testing.T) {
 // All values of the corpus as every field, on a real etcd: nothing is lost beside them, and nothing stops.
 func TestHostileRecordsHideNothing(t *testing.T) {
 	c := etcdtest.Start(t).Client(t)
-	h, store := holders{t, c}, lockstore.New(c, layout)
+	h := holders{t, c}
+	store := lockstore.New(c, layout)
 	v := run(t, source(store), lockview.Options{})
 	h.take("sound", uuid(1))
 	locks := 1
@@ -181,7 +189,8 @@ func TestHostileRecordsHideNothing(t *testing.T) {
 			locks++
 		}
 	}
-	for _, key := range []string{"/mutexes//uuid", "/mutexes/ÿ/uuid", "/mutexes/%41/uuid", "/mutexes/a", "/mutexes/.queue/x", "/mutexes/" + string(make([]byte, 2000)) + "/uuid"} {
+	for _, key := range []string{"/mutexes//uuid", "/mutexes/ÿ/uuid", "/mutexes/%41/uuid", "/mutexes/a",
+		"/mutexes/.queue/x", "/mutexes/" + string(make([]byte, 2000)) + "/uuid"} {
 		h.put(key, "x")
 	}
 	until(t, v, "all locks", func() bool { return len(v.Locks()) >= locks })

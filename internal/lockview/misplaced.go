@@ -34,7 +34,8 @@ func (p *picture) misplace(kv metadata.KV, deleted bool) {
 			m = &misplaced{}
 			p.misplaced[place] = m
 		}
-		m.set(keep(metadata.Field{Name: field, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision}))
+		m.set(keep(metadata.Field{Name: field, Value: string(kv.Value), CreateRevision: kv.CreateRevision,
+			ModRevision: kv.ModRevision}))
 	}
 	p.moves++
 	if len(m.fields) == 0 {
@@ -76,8 +77,9 @@ func (p *picture) adoptMisplaced(listed map[string]*misplaced) {
 	p.moves++
 }
 
-// Shown returns what people see: the locks, and with them the records that lie at the keys of no lock, under their place as a name, where no
-// lock has that. It is sorted by name, and the same slice until something changes. Who judges, removes or waits asks [View.Locks].
+// Shown returns what people see: the locks, and with them the records that lie at the keys of no lock, under their
+// place as a name, where no lock has that. It is sorted by name, and the same slice until something changes. Who
+// judges, removes or waits asks [View.Locks].
 func (v *View) Shown() []*metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()

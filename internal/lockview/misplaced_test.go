@@ -22,7 +22,8 @@ func TestMisplacedRecordsAreShownAndNeverJudged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.do(lock(t, "100%", uuid(1))...)
-		w.do(put("/mutexes/100%/uuid", uuid(2)), put("/mutexes/100%/owner", "by-hand"), put("/mutexes/100%/auto_unlock_at", "1553682600"), put("/mutexes/50%/owner", "left over"))
+		w.do(put("/mutexes/100%/uuid", uuid(2)), put("/mutexes/100%/owner", "by-hand"),
+			put("/mutexes/100%/auto_unlock_at", "1553682600"), put("/mutexes/50%/owner", "left over"))
 		v := run(t, w.source(), lockview.Options{})
 		settle(t, v, w)
 		want := func(when string, want ...string) {
@@ -40,7 +41,9 @@ func TestMisplacedRecordsAreShownAndNeverJudged(t *testing.T) {
 			t.Errorf("the record is %+v", r)
 		}
 		policy := staleness.Policy{DefaultAlertAfter: time.Second, DefaultAutoUnlockAfter: time.Second}
-		if verdict := staleness.Judge(r, policy, staleness.Moment{Wall: time.Now(), Mono: v.Clock() + time.Hour}); verdict.State != staleness.Malformed || !verdict.AutoUnlockAt.IsZero() {
+		if verdict := staleness.Judge(r, policy,
+			staleness.Moment{Wall: time.Now(), Mono: v.Clock() + time.Hour}); verdict.State != staleness.Malformed ||
+			!verdict.AutoUnlockAt.IsZero() {
 			t.Errorf("it is judged %+v", verdict)
 		}
 		if again := v.Shown(); &again[0] != &v.Shown()[0] {

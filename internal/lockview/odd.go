@@ -11,19 +11,20 @@ import (
 const (
 	// maxKept is how much is kept of a value: more than any limit of a text, so that it decodes to the same text.
 	maxKept = 2 * metadata.MaxTextBytes
-	// maxFields is how many keys are kept of a lock: all fields of the protocol and as many attributes as a record may have.
+	// maxFields is how many keys are kept of a lock: all fields of the protocol and as many attributes as a record may
+	// have.
 	maxFields = metadata.MaxAttributes + 16
 	// attributes is the field of the problem that there are too many of them.
 	attributes = "attributes"
 )
 
-// odd is a lock that is not plain: one that a minimal client wrote key by key, one that somebody repaired by hand, or a hostile
-// one. Its keys are kept, so that the change of one of them makes the same record as reading all of them again. Large values
-// are cut to what the record shows of them.
+// odd is a lock that is not plain: one that a minimal client wrote key by key, one that somebody repaired by hand, or a
+// hostile one. Its keys are kept, so that the change of one of them makes the same record as reading all of them again.
+// Large values are cut to what the record shows of them.
 type odd struct {
 	fields []kept // sorted by name
-	// surplus counts keys beyond maxFields. They are attributes that would not be shown, but with them gone from memory, the size
-	// and the choice of attributes are not exact any more, until the next list.
+	// surplus counts keys beyond maxFields. They are attributes that would not be shown, but with them gone from
+	// memory, the size and the choice of attributes are not exact any more, until the next list.
 	surplus int
 	newest  int64 // the highest mod revision that a key ever had
 }
@@ -36,7 +37,8 @@ type kept struct {
 }
 
 func (o *odd) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(o.fields, name, func(k kept, name string) int { return strings.Compare(k.Name, name) })
+	return slices.BinarySearchFunc(o.fields, name,
+		func(k kept, name string) int { return strings.Compare(k.Name, name) })
 }
 
 func (o *odd) set(k kept) {
@@ -115,7 +117,8 @@ func tooLarge(size int) metadata.Problem {
 
 func protocol(field string) bool {
 	switch field {
-	case metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive, metadata.FieldMetadata,
+	case metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive,
+		metadata.FieldMetadata,
 		metadata.FieldOwner, metadata.FieldHostname, metadata.FieldPID, metadata.FieldLockedAt, metadata.FieldPurpose,
 		metadata.FieldBacktrace, metadata.FieldClient:
 		return true

@@ -9,8 +9,9 @@ import (
 const (
 	// maxSample is how many of the keys that fit no layout are remembered.
 	maxSample = 100
-	// maxStrays is how many names are remembered of locks that nobody holds and that have foreign keys in their range. With more
-	// of them, every new lock is taken for one: deleting it key by key is slower, but never deletes what is not its own.
+	// maxStrays is how many names are remembered of locks that nobody holds and that have foreign keys in their range.
+	// With more of them, every new lock is taken for one: deleting it key by key is slower, but never deletes what is
+	// not its own.
 	maxStrays = 10_000
 )
 
@@ -117,7 +118,8 @@ func (p *picture) appeared(name string, changes []change) (item, *odd) {
 
 func field(c change) metadata.Field {
 	return metadata.Field{
-		Name: c.field, Value: string(c.event.Value), CreateRevision: c.event.CreateRevision, ModRevision: c.event.ModRevision,
+		Name: c.field, Value: string(c.event.Value), CreateRevision: c.event.CreateRevision,
+		ModRevision: c.event.ModRevision,
 	}
 }
 

@@ -10,9 +10,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// A lock is plain when its keys are just uuid, alert_at, auto_unlock_at, metadata and perhaps alive, written as the protocol's
-// transactions write them: the first and the last of these at the token's revision, the others together. The record of a plain
-// lock says all there is to know about its keys, so nothing else is kept of it. All other locks are odd.
+// A lock is plain when its keys are just uuid, alert_at, auto_unlock_at, metadata and perhaps alive, written as the
+// protocol's transactions write them: the first and the last of these at the token's revision, the others together. The
+// record of a plain lock says all there is to know about its keys, so nothing else is kept of it. All other locks are
+// odd.
 
 // maxPlain leaves room for an alive key, so that a plain lock stays below the limit of a record's size.
 const maxPlain = metadata.MaxRecordBytes - 2*metadata.MaxTextBytes
@@ -58,15 +59,19 @@ func canonicalAlive(s string, a *metadata.Alive) bool {
 	return canonicalTime(at) && progress == a.Progress && blank == (a.Progress != "")
 }
 
-// extended returns the plain lock after one revision's changes, if these are what the protocol's alive transaction writes.
+// extended returns the plain lock after one revision's changes, if these are what the protocol's alive transaction
+// writes.
 func extended(it item, changes []change) (item, bool) {
 	rec, size := *it.rec, it.size
-	alert, deadline, alive := false, false, rec.Alive == nil
+	alert := false
+	deadline := false
+	alive := rec.Alive == nil
 	for _, c := range changes {
 		if c.foreign || c.event.Deleted {
 			return it, false
 		}
-		ok, value := false, string(c.event.Value)
+		ok := false
+		value := string(c.event.Value)
 		switch c.field {
 		case metadata.FieldAlertAt:
 			size += len(value) - len(metadata.FormatTime(rec.AlertAt))
@@ -75,7 +80,8 @@ func extended(it item, changes []change) (item, bool) {
 		case metadata.FieldAutoUnlockAt:
 			size += len(value) - len(metadata.FormatTime(rec.AutoUnlockAt))
 			rec.AutoUnlockAt, ok = readTime(value)
-			rec.DeadlineRevision, deadline = c.event.ModRevision, true
+			rec.DeadlineRevision = c.event.ModRevision
+			deadline = true
 		case metadata.FieldAlive:
 			size += len(c.field) + len(value) - aliveSize(rec.Alive)
 			rec.Alive, ok = readAlive(value)
@@ -99,7 +105,8 @@ func readAlive(value string) (*metadata.Alive, bool) {
 	alive := &metadata.Alive{Progress: progress}
 	var ok bool
 	alive.At, ok = readTime(at)
-	return alive, ok && canonicalAlive(value, alive) && len(progress) <= metadata.MaxTextBytes && utf8.ValidString(progress)
+	return alive, ok && canonicalAlive(value, alive) && len(progress) <= metadata.MaxTextBytes &&
+		utf8.ValidString(progress)
 }
 
 func aliveSize(a *metadata.Alive) int {
@@ -127,11 +134,15 @@ func released(it item, changes []change) bool {
 func unfold(it item) *odd {
 	r := it.rec
 	o := &odd{}
-	o.set(kept{Field: metadata.Field{Name: metadata.FieldUUID, Value: r.UUID, CreateRevision: r.Token, ModRevision: r.Token}})
-	o.set(kept{Field: metadata.Field{Name: metadata.FieldAlertAt, Value: metadata.FormatTime(r.AlertAt), ModRevision: r.DeadlineRevision}})
-	o.set(kept{Field: metadata.Field{Name: metadata.FieldAutoUnlockAt, Value: metadata.FormatTime(r.AutoUnlockAt), ModRevision: r.DeadlineRevision}})
+	o.set(kept{Field: metadata.Field{Name: metadata.FieldUUID, Value: r.UUID, CreateRevision: r.Token,
+		ModRevision: r.Token}})
+	o.set(kept{Field: metadata.Field{Name: metadata.FieldAlertAt, Value: metadata.FormatTime(r.AlertAt),
+		ModRevision: r.DeadlineRevision}})
+	o.set(kept{Field: metadata.Field{Name: metadata.FieldAutoUnlockAt, Value: metadata.FormatTime(r.AutoUnlockAt),
+		ModRevision: r.DeadlineRevision}})
 	if r.Alive != nil {
-		o.set(kept{Field: metadata.Field{Name: metadata.FieldAlive, Value: metadata.FormatAlive(r.Alive.At, r.Alive.Progress), ModRevision: r.DeadlineRevision}})
+		o.set(kept{Field: metadata.Field{Name: metadata.FieldAlive,
+			Value: metadata.FormatAlive(r.Alive.At, r.Alive.Progress), ModRevision: r.DeadlineRevision}})
 	}
 	for i := range o.fields {
 		o.fields[i].size = len(o.fields[i].Name) + len(o.fields[i].Value)
@@ -149,7 +160,8 @@ func restate(r *metadata.Record) string {
 	for name, value := range r.Attributes {
 		members[name] = value
 	}
-	for name, value := range map[string]string{metadata.FieldOwner: r.Owner, metadata.FieldHostname: r.Hostname, metadata.FieldPurpose: r.Purpose} {
+	for name, value := range map[string]string{metadata.FieldOwner: r.Owner, metadata.FieldHostname: r.Hostname,
+		metadata.FieldPurpose: r.Purpose} {
 		if value != "" {
 			members[name] = value
 		}

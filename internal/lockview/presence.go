@@ -6,14 +6,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// maxUnlockers is how many unlockers are kept: more than anybody runs, so that a hostile writer can not fill the memory.
+// maxUnlockers is how many unlockers are kept: more than anybody runs, so that a hostile writer can not fill the
+// memory.
 const maxUnlockers = 1000
 
 // Unlocker is a running unlocker.
 type Unlocker struct {
 	metadata.Presence
-	// Arrived is when its record arrived, on our wall clock. It is zero for one that was read in a list, because then it is not
-	// known how long the record had been there.
+	// Arrived is when its record arrived, on our wall clock. It is zero for one that was read in a list, because then
+	// it is not known how long the record had been there.
 	Arrived time.Time
 
 	revision int64
@@ -21,9 +22,11 @@ type Unlocker struct {
 	readable bool
 }
 
-// runs tells whether the unlocker is there, for a view that heard from etcd last at the given time. While nothing is heard, nobody
-// is given up.
-func (u Unlocker) runs(heard time.Time) bool { return u.readable && heard.Sub(u.heard) <= metadata.PresenceTTL }
+// runs tells whether the unlocker is there, for a view that heard from etcd last at the given time. While nothing is
+// heard, nobody is given up.
+func (u Unlocker) runs(heard time.Time) bool {
+	return u.readable && heard.Sub(u.heard) <= metadata.PresenceTTL
+}
 
 func unlocker(instance string, kv metadata.KV, arrived time.Time, i *interner) Unlocker {
 	p, ok := document[metadata.Presence](kv.Value)

@@ -13,14 +13,15 @@ import (
 // queues holds the waiters by lock.
 type queues map[string]*queue
 
-// queue is the waiters of one lock. They are put in order when somebody asks, not at every change: a queue may be as long as a
-// hostile writer likes.
+// queue is the waiters of one lock. They are put in order when somebody asks, not at every change: a queue may be as
+// long as a hostile writer likes.
 type queue struct {
 	waiters map[string]metadata.Waiter // by ticket
 	sorted  []metadata.Waiter          // never written to; nil when out of date
 }
 
-// put adds or changes a waiter that is seen now, or was before. One that got the lock keeps its ticket, with a mark: it waits no more.
+// put adds or changes a waiter that is seen now, or was before. One that got the lock keeps its ticket, with a mark: it
+// waits no more.
 func (q queues) put(w metadata.Waiter) {
 	if w.Holding {
 		q.remove(w.Lock, w.ID)
@@ -80,12 +81,14 @@ func (q queues) of(lock string) []metadata.Waiter {
 	return of.sorted
 }
 
-// waiter reads a ticket that is seen now. One that can not be read is a waiter all the same, of whom nothing is known but the place.
+// waiter reads a ticket that is seen now. One that can not be read is a waiter all the same, of whom nothing is known
+// but the place.
 func waiter(lock, ticket string, kv metadata.KV, seen time.Duration, i *interner) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)
 	t.Owner, t.Hostname, t.Purpose = i.text(clip(t.Owner)), i.text(clip(t.Hostname)), i.text(clip(t.Purpose))
-	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Place: kv.CreateRevision, Seen: seen}
+	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Place: kv.CreateRevision,
+		Seen: seen}
 }
 
 // document reads one of the protocol's documents, or nothing where it can not be read; ok tells which.

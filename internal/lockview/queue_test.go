@@ -8,7 +8,8 @@ import (
 
 func TestHoldersDoNotWait(t *testing.T) {
 	w := newWorld()
-	w.do(put(layout.Ticket("a", uuid(1)), `{"holding":true}`), put(layout.Ticket("a", uuid(2)), `{}`), put(layout.Tail("a"), uuid(2)))
+	w.do(put(layout.Ticket("a", uuid(1)), `{"holding":true}`), put(layout.Ticket("a", uuid(2)), `{}`),
+		put(layout.Tail("a"), uuid(2)))
 	v := run(t, w.source(), lockview.Options{})
 	settle(t, v, w)
 	if waiters := v.Waiters("a"); len(waiters) != 1 || waiters[0].ID != uuid(2) {

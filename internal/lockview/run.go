@@ -13,7 +13,8 @@ const longLived = 5 * time.Second
 
 // Run keeps the picture until ctx ends, and then returns nil: whatever goes wrong, it waits a little and lists again.
 func (v *View) Run(ctx context.Context) error {
-	reason, failures := ReasonStart, 0
+	reason := ReasonStart
+	failures := 0
 	for {
 		err := v.list(ctx, reason)
 		if err == nil {
@@ -53,7 +54,8 @@ func (v *View) list(ctx context.Context, reason string) error {
 		return err
 	}
 	if highest := v.Fresh().Highest; revision < highest {
-		v.opt.Log.Error().Int64("revision", revision).Int64("highest", highest).Msg("etcd was restored from an older state")
+		v.opt.Log.Error().Int64("revision", revision).Int64("highest",
+			highest).Msg("etcd was restored from an older state")
 		// Revisions that are equal do not mean that keys are equal any more.
 		if b, revision, err = v.read(ctx, false); err != nil {
 			return err
@@ -127,8 +129,8 @@ func decodeEnding(e *metadata.Event) *metadata.Ending {
 	return &ending
 }
 
-// bury tells that holds ended that a list did not find any more. How they ended stands in etcd, if anywhere; with many of them
-// nobody waits for all the answers.
+// bury tells that holds ended that a list did not find any more. How they ended stands in etcd, if anywhere; with many
+// of them nobody waits for all the answers.
 func (v *View) bury(ctx context.Context, gone []*metadata.Record) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -15,7 +15,8 @@ func keep(f metadata.Field) kept {
 	k := kept{Field: f, size: len(f.Name) + len(f.Value)}
 	switch {
 	case f.Name == metadata.FieldBacktrace:
-		k.Value, k.problems = "", complaints(f)
+		k.Value = ""
+		k.problems = complaints(f)
 	case len(f.Value) <= maxKept/4:
 	case f.Name == metadata.FieldMetadata:
 		k.Value, k.problems = shorten(f.Value), slices.DeleteFunc(complaints(f), func(p metadata.Problem) bool {
@@ -35,8 +36,8 @@ func complaints(f metadata.Field) []metadata.Problem {
 	})
 }
 
-// shorten leaves out of a metadata document what is too large to be kept. What it returns decodes as document does, but for
-// the problem that something is too large.
+// shorten leaves out of a metadata document what is too large to be kept. What it returns decodes as document does, but
+// for the problem that something is too large.
 func shorten(document string) string {
 	var all map[string]json.RawMessage
 	if json.Unmarshal([]byte(document), &all) != nil || all == nil {
@@ -46,7 +47,8 @@ func shorten(document string) string {
 	others := 0
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !protocol(name) {
-			if others++; others > maxFields { // one more than can be shown, even if as many as possible have keys of their own
+			// one more than can be shown, even if as many as possible have keys of their own
+			if others++; others > maxFields {
 				continue
 			}
 		}

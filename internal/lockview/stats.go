@@ -22,7 +22,8 @@ const reasonOther = "other"
 // WatchReasons are the reasons that ends of a watch are counted by.
 func WatchReasons() []string {
 	return []string{
-		"behind", "compacted", "connection", "no_leader", reasonOther, "permission", "silent", "slow", "token", "went_back",
+		"behind", "compacted", "connection", "no_leader", reasonOther, "permission", "silent", "slow", "token",
+		"went_back",
 	}
 }
 
@@ -42,7 +43,8 @@ type Stats struct {
 }
 
 func newStats() Stats {
-	s := Stats{Resyncs: map[string]uint64{}, WatchRestarts: map[string]uint64{}, MetadataErrors: map[metadata.Reason]uint64{}}
+	s := Stats{Resyncs: map[string]uint64{}, WatchRestarts: map[string]uint64{},
+		MetadataErrors: map[metadata.Reason]uint64{}}
 	for _, reason := range WatchReasons() {
 		s.Resyncs[reason], s.WatchRestarts[reason] = 0, 0
 	}
@@ -50,7 +52,8 @@ func newStats() Stats {
 		s.Resyncs[reason] = 0
 	}
 	for _, reason := range []metadata.Reason{
-		metadata.ReasonMissing, metadata.ReasonBadTime, metadata.ReasonBadValue, metadata.ReasonTooLarge, metadata.ReasonBadName, metadata.ReasonUnknownLayout,
+		metadata.ReasonMissing, metadata.ReasonBadTime, metadata.ReasonBadValue, metadata.ReasonTooLarge,
+		metadata.ReasonBadName, metadata.ReasonUnknownLayout,
 		metadata.ReasonLeftover,
 	} {
 		s.MetadataErrors[reason] = 0

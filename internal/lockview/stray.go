@@ -1,7 +1,7 @@
 package lockview
 
-// stray counts n keys that fit no layout, one of which is key; lock is the one in whose range they lie, or empty, and held tells
-// whether it has a record.
+// stray counts n keys that fit no layout, one of which is key; lock is the one in whose range they lie, or empty, and
+// held tells whether it has a record.
 func (p *picture) stray(key, lock string, n int, held bool) {
 	p.foreign += n
 	switch key = clip(key); {

@@ -55,7 +55,8 @@ func TestFailuresAreNotRepeatedInAHurry(t *testing.T) {
 				if n := lists.Load(); n < 12 || n > 35 {
 					t.Errorf("%d lists in a minute", n)
 				}
-				if f := v.Fresh(); f.Synced || !strings.Contains(f.Cause, c.cause) || f.Heard.IsZero() != (c.list != nil) {
+				if f := v.Fresh(); f.Synced || !strings.Contains(f.Cause, c.cause) ||
+					f.Heard.IsZero() != (c.list != nil) {
 					t.Errorf("%+v", f)
 				}
 			})
@@ -67,7 +68,8 @@ func TestFreshness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.do(lock(t, "a", uuid(1))...)
-		hang, broken := make(chan struct{}), make(chan struct{})
+		hang := make(chan struct{})
+		broken := make(chan struct{})
 		src := w.source()
 		src.Watch = func(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
 			select {
@@ -88,7 +90,8 @@ func TestFreshness(t *testing.T) {
 			<-hang
 			return list(ctx, each)
 		}
-		v := lockview.New(layout, src, lockview.Options{Explain: func(err error) string { return "explained: " + err.Error() }})
+		v := lockview.New(layout, src,
+			lockview.Options{Explain: func(err error) string { return "explained: " + err.Error() }})
 		if f := v.Fresh(); f.Synced || f.Cause == "" || !f.Heard.IsZero() || f.Revision != 0 {
 			t.Errorf("at the beginning: %+v", f)
 		}
@@ -97,7 +100,8 @@ func TestFreshness(t *testing.T) {
 		hang <- struct{}{}
 		synctest.Wait()
 		read := time.Now()
-		if f := v.Fresh(); !f.Synced || f.Cause != "" || f.Revision != 2 || f.Highest != 2 || !f.Since.Equal(read) || !f.Heard.Equal(read) {
+		if f := v.Fresh(); !f.Synced || f.Cause != "" || f.Revision != 2 || f.Highest != 2 || !f.Since.Equal(read) ||
+			!f.Heard.Equal(read) {
 			t.Errorf("after the list: %+v", f)
 		}
 		time.Sleep(2 * time.Second)
@@ -122,7 +126,8 @@ func TestFreshness(t *testing.T) {
 		if f := v.Fresh(); !f.Synced || f.Cause != "" {
 			t.Errorf("after the next list: %+v", f)
 		}
-		if s := v.Stats(); s.Resyncs[lockview.ReasonStart] != 1 || s.Resyncs["silent"] != 1 || s.WatchRestarts["silent"] != 1 || !s.LastSync.Equal(time.Now()) {
+		if s := v.Stats(); s.Resyncs[lockview.ReasonStart] != 1 || s.Resyncs["silent"] != 1 ||
+			s.WatchRestarts["silent"] != 1 || !s.LastSync.Equal(time.Now()) {
 			t.Errorf("%+v", s)
 		}
 		cancel()
@@ -136,7 +141,8 @@ func TestLostEventsAreHealed(t *testing.T) {
 		w.do(lock(t, "kept", uuid(1))...)
 		w.do(lock(t, "gone", uuid(2))...)
 		w.do(lock(t, "extended", uuid(3))...)
-		w.do(put(layout.Ticket("kept", "1"), "{}"), put(layout.Ticket("kept", "2"), "{}"), put(layout.Prefix()+"stray", ""))
+		w.do(put(layout.Ticket("kept", "1"), "{}"), put(layout.Ticket("kept", "2"), "{}"),
+			put(layout.Prefix()+"stray", ""))
 		src := w.source()
 		src.Ending = func(_ context.Context, id string) (*metadata.Ending, error) {
 			if id != uuid(2) {
@@ -145,13 +151,15 @@ func TestLostEventsAreHealed(t *testing.T) {
 			return &metadata.Ending{UUID: id, Ended: metadata.EndedForced}, nil
 		}
 		var ended []ending
-		v := run(t, src, lockview.Options{RelistEvery: 5 * time.Minute, Ended: func(r *metadata.Record, e *metadata.Ending) {
-			ended = append(ended, ending{r.Name, r.UUID, e.Ended})
-		}})
+		v := run(t, src, lockview.Options{RelistEvery: 5 * time.Minute,
+			Ended: func(r *metadata.Record, e *metadata.Ending) {
+				ended = append(ended, ending{r.Name, r.UUID, e.Ended})
+			}})
 		synctest.Wait()
 		kept := v.Lock("kept")
 		w.setDeaf(true)
-		w.do(removeAll(layout.Record("gone")), put(layout.Field("extended", metadata.FieldAlive), "1553682600"), remove(layout.Ticket("kept", "1")))
+		w.do(removeAll(layout.Record("gone")), put(layout.Field("extended", metadata.FieldAlive), "1553682600"),
+			remove(layout.Ticket("kept", "1")))
 		w.do(lock(t, "new", uuid(4))...)
 		w.do(remove(layout.Prefix()+"stray"), put(layout.Record("new")+"x/y", ""))
 		w.setDeaf(false)
@@ -197,7 +205,8 @@ func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 			var kvs []metadata.KV
 			revision, err := w.list(ctx, func(kv metadata.KV) { kvs = append(kvs, kv) })
 			if lists++; lists == 2 { // the old state is long on its way
-				w.do(removeAll(layout.Record("a")), put(layout.Ticket("b", "1"), "{}"), put(layout.Unlocker("u1"), "{}"), put(layout.Prefix()+"stray", ""))
+				w.do(removeAll(layout.Record("a")), put(layout.Ticket("b", "1"), "{}"),
+					put(layout.Unlocker("u1"), "{}"), put(layout.Prefix()+"stray", ""))
 				w.do(lock(t, "c", uuid(3))...)
 				w.do(put(layout.Field("b", metadata.FieldAlive), "1553682600"))
 				time.Sleep(time.Minute)
@@ -231,7 +240,8 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 		backup := newWorld()
 		backup.do(lock(t, "a", uuid(1))...)
 		by := func(at string) []op {
-			return []op{put(layout.Field("a", metadata.FieldAlertAt), at), put(layout.Field("a", metadata.FieldAutoUnlockAt), at)}
+			return []op{put(layout.Field("a", metadata.FieldAlertAt), at),
+				put(layout.Field("a", metadata.FieldAutoUnlockAt), at)}
 		}
 		old.do(by("1553683000")...)
 		for range 10 {
@@ -273,7 +283,8 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 func TestProblemsAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.do(put(layout.Field("a", metadata.FieldUUID), uuid(1)), put(layout.Field("a", metadata.FieldAlertAt), "soon"), put(layout.Field("a", metadata.FieldAutoUnlockAt), "1553682600"))
+		w.do(put(layout.Field("a", metadata.FieldUUID), uuid(1)), put(layout.Field("a", metadata.FieldAlertAt), "soon"),
+			put(layout.Field("a", metadata.FieldAutoUnlockAt), "1553682600"))
 		v := run(t, w.source(), lockview.Options{})
 		synctest.Wait()
 		w.do(put(layout.Field("a", metadata.FieldAlive), "1553682600")) // the problem is the same
@@ -294,7 +305,8 @@ func TestProblemsAreCountedOnce(t *testing.T) {
 	})
 }
 
-// Events get lost, watches are cut, lists come at any time: in the end the picture is the same, and every hold ended once.
+// Events get lost, watches are cut, lists come at any time: in the end the picture is the same, and every hold ended
+// once.
 func TestAnyInterruptionGivesTheSamePicture(t *testing.T) {
 	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) {
@@ -302,11 +314,13 @@ func TestAnyInterruptionGivesTheSamePicture(t *testing.T) {
 			w := newWorld()
 			p := &player{t: t, w: w, uuids: 1000}
 			ended := map[string]int{}
-			v := run(t, w.source(), lockview.Options{RelistEvery: 7 * time.Second, Ended: func(r *metadata.Record, _ *metadata.Ending) {
-				if strings.HasPrefix(r.UUID, uuid(1000)[:30]) && r.UUID > uuid(1000) { // not one that was written over another
-					ended[fmt.Sprint(r.Name, r.UUID, r.Token)]++
-				}
-			}})
+			v := run(t, w.source(), lockview.Options{RelistEvery: 7 * time.Second,
+				Ended: func(r *metadata.Record, _ *metadata.Ending) {
+					// not one that was written over another
+					if strings.HasPrefix(r.UUID, uuid(1000)[:30]) && r.UUID > uuid(1000) {
+						ended[fmt.Sprint(r.Name, r.UUID, r.Token)]++
+					}
+				}})
 			for range 150 {
 				p.bytes = make([]byte, 60)
 				for i := range p.bytes {

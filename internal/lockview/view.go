@@ -1,9 +1,9 @@
 // Package lockview keeps the locks that are held now in memory, as one picture that everybody else reads.
 //
-// The picture has one writer: a list of etcd and the watch that follows it. It shows whole revisions only, so nobody ever sees
-// half a record. Whoever removes a lock talks to etcd and sees the effect come back here. When the watch ends, for whatever
-// reason, the view lists again and compares; and it does so every few minutes without a reason, because servers have lost events
-// before.
+// The picture has one writer: a list of etcd and the watch that follows it. It shows whole revisions only, so nobody
+// ever sees half a record. Whoever removes a lock talks to etcd and sees the effect come back here. When the watch
+// ends, for whatever reason, the view lists again and compares; and it does so every few minutes without a reason,
+// because servers have lost events before.
 //
 // Readers are level-triggered: [View.Changed] only says "look again".
 package lockview
@@ -23,10 +23,11 @@ import (
 
 // Source is where the picture comes from: the verbs of package lockstore.
 type Source struct {
-	// List calls each for every key below the prefix, in the order of keys, all as they were at the revision that it returns.
+	// List calls each for every key below the prefix, in the order of keys, all as they were at the revision that it
+	// returns.
 	List func(ctx context.Context, each func(metadata.KV)) (revision int64, err error)
-	// Watch calls each for the events of every revision after the given one, and without events as a sign of life, every few
-	// seconds. It returns why it ended; an error with a method Reason() string is counted by that.
+	// Watch calls each for the events of every revision after the given one, and without events as a sign of life,
+	// every few seconds. It returns why it ended; an error with a method Reason() string is counted by that.
 	Watch func(ctx context.Context, after int64, each func(revision int64, events []metadata.Event)) error
 	// Ending reads how a hold ended that was gone when the view came back. Nil: nobody asks.
 	Ending func(ctx context.Context, id string) (*metadata.Ending, error)
@@ -34,8 +35,8 @@ type Source struct {
 
 // Options are what a View can do without.
 type Options struct {
-	// Ended is called for every hold that went, in order, after it is gone from the picture. ending is nil when the holder released
-	// it, and when nobody could tell. It must not block: the picture stands still meanwhile.
+	// Ended is called for every hold that went, in order, after it is gone from the picture. ending is nil when the
+	// holder released it, and when nobody could tell. It must not block: the picture stands still meanwhile.
 	Ended func(r *metadata.Record, ending *metadata.Ending)
 	// RelistEvery is how often the picture is compared with a new list. Zero: five minutes.
 	RelistEvery time.Duration
@@ -44,8 +45,8 @@ type Options struct {
 	Log     zerolog.Logger
 }
 
-// View is the picture. Its methods are safe for concurrent use, cheap, and never wait for etcd. What they return is shared: never
-// write to it.
+// View is the picture. Its methods are safe for concurrent use, cheap, and never wait for etcd. What they return is
+// shared: never write to it.
 type View struct {
 	layout metadata.Layout
 	src    Source
@@ -78,7 +79,8 @@ func New(l metadata.Layout, src Source, o Options) *View {
 	}
 	v := &View{layout: l, src: src, opt: o, began: time.Now(), stats: newStats()}
 	v.pic = newPicture(l, &v.intern)
-	v.state.since, v.state.cause = v.began, "not read yet"
+	v.state.since = v.began
+	v.state.cause = "not read yet"
 	return v
 }
 
@@ -126,7 +128,8 @@ func (v *View) Queues() map[string][]metadata.Waiter {
 	return v.queues
 }
 
-// Unlockers returns the unlockers that run, sorted by id. A record that can not be read, or that nobody writes any more, is none.
+// Unlockers returns the unlockers that run, sorted by id. A record that can not be read, or that nobody writes any
+// more, is none.
 func (v *View) Unlockers() []Unlocker {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -167,7 +170,8 @@ func (v *View) announce() {
 // Clock is the time since the view began, on a clock that never jumps: the one of [metadata.Seen].
 func (v *View) Clock() time.Duration { return time.Since(v.began) }
 
-// backoff is how long to wait after so many failures in a row: 100 ms doubled each time up to 5 s, and half of it by chance.
+// backoff is how long to wait after so many failures in a row: 100 ms doubled each time up to 5 s, and half of it by
+// chance.
 func backoff(failures int) time.Duration {
 	d := min(5*time.Second, 100*time.Millisecond<<min(failures, 6))
 	return d/2 + rand.N(d/2)

@@ -36,7 +36,8 @@ func TestHoldsThatEnd(t *testing.T) {
 		synctest.Wait()
 		history := func(name, uuid, how string) op {
 			r := &metadata.Record{Name: name, UUID: uuid}
-			return put(layout.History(uuid), metadata.Marshal(metadata.NewEnding(r, how, "u1", "because", time.Unix(0, 0))))
+			return put(layout.History(uuid),
+				metadata.Marshal(metadata.NewEnding(r, how, "u1", "because", time.Unix(0, 0))))
 		}
 		w.do(lock(t, "a", uuid(2))...)
 		w.do(lock(t, "b", uuid(3))...)
@@ -50,7 +51,8 @@ func TestHoldsThatEnd(t *testing.T) {
 		w.do(put(layout.Field("d", metadata.FieldAlive), "1553682600")) // no end
 		w.do(put(layout.Field("d", metadata.FieldUUID), uuid(6)))       // an end, though of a strange kind
 		synctest.Wait()
-		want := []ending{{"before", uuid(1), ""}, {"a", uuid(2), "auto_unlocked"}, {"b", uuid(3), ""}, {"c", uuid(4), "forced"}, {"d", uuid(5), ""}}
+		want := []ending{{"before", uuid(1), ""}, {"a", uuid(2), "auto_unlocked"}, {"b", uuid(3), ""},
+			{"c", uuid(4), "forced"}, {"d", uuid(5), ""}}
 		if !slices.Equal(ended, want) {
 			t.Errorf("ended:\n%v\nwant\n%v", ended, want)
 		}
@@ -67,7 +69,9 @@ func TestReadersGetTheSameUntilSomethingChanges(t *testing.T) {
 		w.do(lock(t, "b", uuid(2))...)
 		v := run(t, w.source(), lockview.Options{})
 		synctest.Wait()
-		locks, queues, changed := v.Locks(), v.Queues(), v.Changed()
+		locks := v.Locks()
+		queues := v.Queues()
+		changed := v.Changed()
 		w.do(put("/other", "")) // only a sign of life
 		synctest.Wait()
 		select {
@@ -90,7 +94,8 @@ func TestReadersGetTheSameUntilSomethingChanges(t *testing.T) {
 		if !reflect.DeepEqual(*locks[1], copied) || now[1] == locks[1] || now[0] != locks[0] {
 			t.Error("a record that was handed out was written to, or one that did not change was replaced")
 		}
-		if now[1].Alive == nil || now[1].Alive.Progress != "half done" || len(queues) != 0 || len(v.Queues()["b"]) != 1 {
+		if now[1].Alive == nil || now[1].Alive.Progress != "half done" || len(queues) != 0 ||
+			len(v.Queues()["b"]) != 1 {
 			t.Errorf("%+v, %v", now[1], v.Queues())
 		}
 	})
@@ -128,7 +133,8 @@ func TestSeenStamps(t *testing.T) {
 		if s := seen("extended"); s.First != extended.First || now-s.Changed > 10*time.Second {
 			t.Errorf("extended while nobody watched: %+v at %v", s, now)
 		}
-		if s := seen("replaced"); s.First != s.Changed || now-s.First > 10*time.Second || v.Lock("replaced").UUID != uuid(4) {
+		if s := seen("replaced"); s.First != s.Changed || now-s.First > 10*time.Second ||
+			v.Lock("replaced").UUID != uuid(4) {
 			t.Errorf("replaced while nobody watched: %+v at %v", s, now)
 		}
 		if seen("kept") != began {
@@ -149,7 +155,8 @@ func TestWhatTheWatchToldIsStampedAsArrived(t *testing.T) {
 		arrived := func(lock string, at, followed time.Duration) {
 			t.Helper()
 			if s := seen(lock); s.Arrived != at || s.Followed != followed {
-				t.Errorf("%s arrived at %v, followed since %v, want %v and %v", lock, s.Arrived, s.Followed, at, followed)
+				t.Errorf("%s arrived at %v, followed since %v, want %v and %v", lock, s.Arrived, s.Followed, at,
+					followed)
 			}
 		}
 		arrived("listed", 0, 0)
@@ -232,7 +239,10 @@ func TestAListStampsAllLocksAlike(t *testing.T) {
 func TestQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		ticket := func(lock, id string) op { return put(layout.Ticket(lock, id), `{"uuid":"`+id+`","owner":"catalog"}`) }
+		ticket := func(lock, id string) op {
+			return put(layout.Ticket(lock, id),
+				`{"uuid":"`+id+`","owner":"catalog"}`)
+		}
 		w.do(ticket("a", "z"))
 		w.do(ticket("a", "b"))
 		v := run(t, w.source(), lockview.Options{})
@@ -249,7 +259,8 @@ func TestQueues(t *testing.T) {
 			}
 			return ids
 		}
-		if a, b := ids("a"), ids("b"); !slices.Equal(a, []string{"z", "a"}) || !slices.Equal(b, []string{"c", "broken"}) || ids("c") != nil {
+		if a, b := ids("a"), ids("b"); !slices.Equal(a, []string{"z", "a"}) ||
+			!slices.Equal(b, []string{"c", "broken"}) || ids("c") != nil {
 			t.Errorf("a: %v, b: %v", a, b)
 		}
 		if all := v.Queues(); len(all) != 2 || len(all["a"]) != 2 || all["a"][0].Owner != "catalog" {
@@ -262,7 +273,8 @@ func TestUnlockers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		presence := func(id string, revision int64) op {
-			return put(layout.Unlocker(id), metadata.Marshal(metadata.Presence{ID: id, Hostname: "h", Revision: revision}))
+			return put(layout.Unlocker(id),
+				metadata.Marshal(metadata.Presence{ID: id, Hostname: "h", Revision: revision}))
 		}
 		w.do(presence("u2", 1))
 		w.do(presence("u1", 1))
@@ -272,7 +284,8 @@ func TestUnlockers(t *testing.T) {
 		w.do(presence("u1", 2))
 		synctest.Wait()
 		all := v.Unlockers()
-		if len(all) != 2 || all[0].ID != "u1" || !all[0].Arrived.Equal(time.Now()) || all[0].Revision != 2 || !all[1].Arrived.IsZero() {
+		if len(all) != 2 || all[0].ID != "u1" || !all[0].Arrived.Equal(time.Now()) || all[0].Revision != 2 ||
+			!all[1].Arrived.IsZero() {
 			t.Errorf("%+v", all)
 		}
 		w.do(remove(layout.Unlocker("u1")))
@@ -289,7 +302,8 @@ func TestUnlockersThatOnlyLeftARecord(t *testing.T) {
 		w := newWorld()
 		running := func(ids ...string) func(*lockview.View) bool {
 			return func(v *lockview.View) bool {
-				return slices.EqualFunc(v.Unlockers(), ids, func(u lockview.Unlocker, id string) bool { return u.ID == id })
+				return slices.EqualFunc(v.Unlockers(), ids,
+					func(u lockview.Unlocker, id string) bool { return u.ID == id })
 			}
 		}
 		write := func(id string) {
@@ -369,7 +383,8 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 		name := fmt.Sprint(i)
 		w.do(put(layout.Field(name, metadata.FieldUUID), uuid(i)), put(layout.Field(name, fields[i%len(fields)]), big))
 		w.do(put(layout.Field(name, metadata.FieldMetadata), `{"owner":"`+big+`","x":["`+big+`"],"`+big+`":1}`))
-		w.do(put(layout.Ticket(name, "1"), `{"owner":"`+big+`"}`), put(layout.Unlocker(name), `{"mode":"`+big+`","held_back":["`+big+`"]}`))
+		w.do(put(layout.Ticket(name, "1"), `{"owner":"`+big+`"}`),
+			put(layout.Unlocker(name), `{"mode":"`+big+`","held_back":["`+big+`"]}`))
 		w.do(put(layout.Prefix()+big+name, ""), put(layout.Record(name)+big, ""))
 	}
 	before := kept()
@@ -409,10 +424,14 @@ func TestLockWithTensOfThousandsOfFields(t *testing.T) {
 		if r.UUID != uuid(1) || r.Owner != "billing" || len(r.Attributes) != metadata.MaxAttributes || r.Malformed() {
 			t.Fatalf("%+v", r)
 		}
-		if !slices.ContainsFunc(r.Problems, func(p metadata.Problem) bool { return p.Field == "record" && p.Reason == metadata.ReasonTooLarge }) {
+		if !slices.ContainsFunc(r.Problems, func(p metadata.Problem) bool {
+			return p.Field == "record" &&
+				p.Reason == metadata.ReasonTooLarge
+		}) {
 			t.Errorf("problems: %v", r.Problems)
 		}
-		w.do(put(layout.Field("a", metadata.FieldAlive), "1553682600"), put(layout.Field("a", "g"), "1"), remove(layout.Field("a", "f99_299")))
+		w.do(put(layout.Field("a", metadata.FieldAlive), "1553682600"), put(layout.Field("a", "g"), "1"),
+			remove(layout.Field("a", "f99_299")))
 		settle(t, v, w)
 	}
 	if n := kept() - before; n > 512<<10 {
@@ -439,7 +458,8 @@ func TestPeriodsAndTasksAreNotForeign(t *testing.T) {
 	w.do(put(layout.Period("job"), "1553682600 taken"), put(layout.Task("invoices", "42"), "{}"))
 	v := run(t, w.source(), lockview.Options{})
 	settle(t, v, w)
-	w.do(put(layout.Period("job"), "1553686200 taken"), put(layout.Task("invoices", "43"), "{}"), put(layout.Prefix()+".tasks/odd", ""))
+	w.do(put(layout.Period("job"), "1553686200 taken"), put(layout.Task("invoices", "43"), "{}"),
+		put(layout.Prefix()+".tasks/odd", ""))
 	w.do(remove(layout.Task("invoices", "42")))
 	settle(t, v, w)
 	if sample, total := v.Foreign(); total != 0 {

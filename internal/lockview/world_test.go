@@ -97,7 +97,8 @@ func (w *world) do(ops ...op) {
 		return
 	}
 	w.revision = next
-	events = slices.DeleteFunc(events, func(e metadata.Event) bool { return !strings.HasPrefix(e.Key, layout.Prefix()) })
+	events = slices.DeleteFunc(events,
+		func(e metadata.Event) bool { return !strings.HasPrefix(e.Key, layout.Prefix()) })
 	if !w.deaf && len(events) > 0 {
 		w.told = append(w.told, turn{next, events})
 	}
@@ -237,9 +238,11 @@ func (w *world) truth() shown {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := shown{Queues: map[string][]metadata.Waiter{}}
-	fields, foreign := map[string][]metadata.Field{}, map[string][]string{}
+	fields := map[string][]metadata.Field{}
+	foreign := map[string][]string{}
 	for _, key := range slices.Sorted(maps.Keys(w.kvs)) {
-		kv, k := w.kvs[key], layout.Parse(key)
+		kv := w.kvs[key]
+		k := layout.Parse(key)
 		switch {
 		case !listed(key):
 		case k.Kind == metadata.KindField:
@@ -254,7 +257,8 @@ func (w *world) truth() shown {
 			if t.Holding {
 				continue
 			}
-			s.Queues[k.Lock] = append(s.Queues[k.Lock], metadata.Waiter{Ticket: t, Lock: k.Lock, ID: k.ID, Place: kv.CreateRevision})
+			s.Queues[k.Lock] = append(s.Queues[k.Lock], metadata.Waiter{Ticket: t, Lock: k.Lock, ID: k.ID,
+				Place: kv.CreateRevision})
 		case k.Kind == metadata.KindUnlocker:
 			p, _ := metadata.Unmarshal[metadata.Presence](kv.Value)
 			p.ID = k.ID
@@ -266,7 +270,10 @@ func (w *world) truth() shown {
 		s.Locks = append(s.Locks, plainly(&d.Record))
 	}
 	for _, queue := range s.Queues {
-		slices.SortFunc(queue, func(a, b metadata.Waiter) int { return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(a.ID, b.ID)) })
+		slices.SortFunc(queue, func(a, b metadata.Waiter) int {
+			return cmp.Or(cmp.Compare(a.Place, b.Place),
+				cmp.Compare(a.ID, b.ID))
+		})
 	}
 	return s
 }
@@ -293,7 +300,8 @@ func show(v *lockview.View) shown {
 func plainly(r *metadata.Record) metadata.Record {
 	c := *r
 	c.Seen = metadata.Seen{}
-	c.Problems = slices.DeleteFunc(slices.Clone(c.Problems), func(p metadata.Problem) bool { return p.Reason == metadata.ReasonUnknownLayout })
+	c.Problems = slices.DeleteFunc(slices.Clone(c.Problems),
+		func(p metadata.Problem) bool { return p.Reason == metadata.ReasonUnknownLayout })
 	if r.Foreign() {
 		c.Problems = append(c.Problems, metadata.Problem{Reason: metadata.ReasonUnknownLayout})
 	}

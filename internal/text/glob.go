@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Globs compiles patterns for lock names into one expression that matches whole names. An asterisk stands for any text, slashes
-// included, because "billing/*" is meant to cover billing/invoice/42; a question mark stands for one character.
+// Globs compiles patterns for lock names into one expression that matches whole names. An asterisk stands for any text,
+// slashes included, because "billing/*" is meant to cover billing/invoice/42; a question mark stands for one character.
 func Globs(patterns ...string) (*regexp.Regexp, error) {
 	wildcards := strings.NewReplacer(`\*`, `.*`, `\?`, `.`)
 	alternatives := make([]string, len(patterns))

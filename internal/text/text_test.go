@@ -12,22 +12,24 @@ import (
 
 func TestVisibleShowsEveryByte(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"plain text stays as it is":               {"billing/invoice run", "billing/invoice run"},
-		"letters of all scripts stay":             {"漢字 δοκιμή", "漢字 δοκιμή"},
-		"an escape sequence is spelled out":       {"\x1b[2J", `\x1b[2J`},
-		"a new line is no new line":               {"a\nb\r\t", `a\nb\r\t`},
-		"C1 controls are controls":                {"\u009b31m", `\u009b31m`},
-		"marks of direction are spelled out":      {"\u202egnp.exe\u200f", `\u202egnp.exe\u200f`},
-		"what is not seen is spelled out":         {"a\u200bb\u2060\ufeff\u3164\u2800", `a\u200bb\u2060\ufeff\u3164\u2800`},
-		"a variation of the same name shows":      {"a\ufe0f", `a\ufe0f`},
-		"a tag behind the last plane shows":       {"a\U000e0041", `a\U000e0041`},
-		"bytes that are not UTF-8 are hex":        {"a\xffb\xc3", `a\xffb\xc3`},
-		"the replacement character is one":        {"\ufffd", "\ufffd"},
-		"a backslash is doubled":                  {`a\x1b`, `a\\x1b`},
-		"one blank is a blank":                    {"a b", "a b"},
-		"blanks do not play columns":              {" a   b ", `\x20a \x20\x20b\x20`},
-		"a blank that does not break shows":       {"a\u00a0b", `a\u00a0b`},
-		"a pile of marks is cut down to size":     {"e" + strings.Repeat("\u0301", 6), "e" + strings.Repeat("\u0301", 4) + `\u0301\u0301`},
+		"plain text stays as it is":          {"billing/invoice run", "billing/invoice run"},
+		"letters of all scripts stay":        {"漢字 δοκιμή", "漢字 δοκιμή"},
+		"an escape sequence is spelled out":  {"\x1b[2J", `\x1b[2J`},
+		"a new line is no new line":          {"a\nb\r\t", `a\nb\r\t`},
+		"C1 controls are controls":           {"\u009b31m", `\u009b31m`},
+		"marks of direction are spelled out": {"\u202egnp.exe\u200f", `\u202egnp.exe\u200f`},
+		"what is not seen is spelled out": {"a\u200bb\u2060\ufeff\u3164\u2800",
+			`a\u200bb\u2060\ufeff\u3164\u2800`},
+		"a variation of the same name shows": {"a\ufe0f", `a\ufe0f`},
+		"a tag behind the last plane shows":  {"a\U000e0041", `a\U000e0041`},
+		"bytes that are not UTF-8 are hex":   {"a\xffb\xc3", `a\xffb\xc3`},
+		"the replacement character is one":   {"\ufffd", "\ufffd"},
+		"a backslash is doubled":             {`a\x1b`, `a\\x1b`},
+		"one blank is a blank":               {"a b", "a b"},
+		"blanks do not play columns":         {" a   b ", `\x20a \x20\x20b\x20`},
+		"a blank that does not break shows":  {"a\u00a0b", `a\u00a0b`},
+		"a pile of marks is cut down to size": {"e" + strings.Repeat("\u0301", 6),
+			"e" + strings.Repeat("\u0301", 4) + `\u0301\u0301`},
 		"quotes need no escape":                   {`say "it's"`, `say "it's"`},
 		"what is empty stays empty":               {"", ""},
 		"a single blank is seen":                  {" ", `\x20`},
@@ -46,13 +48,15 @@ func TestVisibleShowsEveryByte(t *testing.T) {
 }
 
 func FuzzVisibleCanBeReadBackAndDrivesNoTerminal(f *testing.F) {
-	for _, s := range []string{"", "a", `\`, "\x1b[2J", "a  b", "\xff", "\u202e", "e\u0301\u0301\u0301\u0301\u0301", `\x41`, `"'`, "\u3164"} {
+	for _, s := range []string{"", "a", `\`, "\x1b[2J", "a  b", "\xff", "\u202e", "e\u0301\u0301\u0301\u0301\u0301",
+		`\x41`, `"'`, "\u3164"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		shown := text.Visible(s)
 		for _, r := range shown {
-			if !unicode.IsPrint(r) || unicode.In(r, unicode.Cf, unicode.Bidi_Control, unicode.Other_Default_Ignorable_Code_Point) {
+			if !unicode.IsPrint(r) || unicode.In(r, unicode.Cf, unicode.Bidi_Control,
+				unicode.Other_Default_Ignorable_Code_Point) {
 				t.Errorf("%+q is shown with %U", s, r)
 			}
 		}
@@ -111,7 +115,8 @@ func TestGlobsMatchWholeNames(t *testing.T) {
 		pattern, name string
 		want          bool
 	}{
-		{"billing/*", "billing/a/b", true}, {"billing/*", "billing", false}, {"*", "", true}, {"?", "漢", true}, {"a.c", "abc", false},
+		{"billing/*", "billing/a/b", true}, {"billing/*", "billing", false}, {"*", "", true}, {"?", "漢", true},
+		{"a.c", "abc", false},
 		{"a*c", "a\nc", true}, {"(", "(", true}, {"a", "ab", false}, {"[a-z]", "b", false}, {"a|b", "a", false},
 	} {
 		names, err := text.Globs("never", c.pattern)

@@ -1,6 +1,8 @@
-// Package text prepares text from outside for showing: names, owners and purposes are written by anybody who may write to etcd.
+// Package text prepares text from outside for showing: names, owners and purposes are written by anybody who may write
+// to etcd.
 //
-// It is security code, so there is one copy of it. The same text looks the same in a terminal, a log and a sentence of an error.
+// It is security code, so there is one copy of it. The same text looks the same in a terminal, a log and a sentence of
+// an error.
 package text
 
 import (
@@ -20,10 +22,10 @@ type Span struct {
 	Escape bool // Text is the escape of something that cannot be shown as it is
 }
 
-// Visible writes s so that every byte of it can be seen and none can drive a terminal, change the direction of writing or hide.
-// Control characters, direction marks, invisible characters and bytes that are not UTF-8 become escapes as in Go: \x1b, \u202e,
-// \xff. So does a blank that begins or ends the text or follows another, so that a name cannot pretend to be two columns. A
-// backslash is doubled, which makes the result readable back with [Parse].
+// Visible writes s so that every byte of it can be seen and none can drive a terminal, change the direction of writing
+// or hide. Control characters, direction marks, invisible characters and bytes that are not UTF-8 become escapes as in
+// Go: \x1b, \u202e, \xff. So does a blank that begins or ends the text or follows another, so that a name cannot
+// pretend to be two columns. A backslash is doubled, which makes the result readable back with [Parse].
 func Visible(s string) string {
 	if isVisible(s) {
 		return s
@@ -31,7 +33,8 @@ func Visible(s string) string {
 	return join(escape(s, true))
 }
 
-// Prose is [Visible] for a sentence that quotes text from outside and has escaped parts of it already: blanks and backslashes stay.
+// Prose is [Visible] for a sentence that quotes text from outside and has escaped parts of it already: blanks and
+// backslashes stay.
 func Prose(s string) string {
 	if isVisible(s) {
 		return s

@@ -1,9 +1,9 @@
 // Package fencing keeps late writes of a former lock holder out of what the lock protects.
 //
-// A holder that stands still between its last look at the lock and its write, in a pause of its runtime or of its machine, may wake
-// up when the lock is another's, and nothing on its side can keep the write from leaving. So the side that is written to checks:
-// every hold has a token that is greater than that of all holds before it (Token of a lock of package mutex), each write carries
-// it, and whoever has seen a greater one refuses.
+// A holder that stands still between its last look at the lock and its write, in a pause of its runtime or of its
+// machine, may wake up when the lock is another's, and nothing on its side can keep the write from leaving. So the side
+// that is written to checks: every hold has a token that is greater than that of all holds before it (Token of a lock
+// of package mutex), each write carries it, and whoever has seen a greater one refuses.
 //
 // # Over HTTP
 //
@@ -24,8 +24,8 @@
 //
 //	err := fencing.Exec(ctx, db, token, `UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?`, total, token, id, token)
 //
-// A handler that writes to a database wants [Carry] instead of a Fence: it takes the token from the request and leaves the check to
-// the statement, which survives restarts and holds for all replicas.
+// A handler that writes to a database wants [Carry] instead of a Fence: it takes the token from the request and leaves
+// the check to the statement, which survives restarts and holds for all replicas.
 //
 // # In the same etcd
 //

@@ -12,7 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/fencing"
 )
 
-// A server whose books only the newest holder of a lock may write, and two holders; 33 and 34 stand for the tokens of their locks.
+// A server whose books only the newest holder of a lock may write, and two holders; 33 and 34 stand for the tokens of
+// their locks.
 func Example() {
 	books := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		fmt.Println("written by", fencing.FromContext(r.Context()))
@@ -55,7 +56,8 @@ func ExampleCarry() {
 	defer db.Close()
 	db.SetMaxOpenConns(1) // each connection has a memory of its own
 	ctx := context.Background()
-	if _, err := db.ExecContext(ctx, `CREATE TABLE books (id TEXT, total INTEGER, token INTEGER); INSERT INTO books VALUES ('may', 0, 0)`); err != nil {
+	if _, err := db.ExecContext(ctx,
+		`CREATE TABLE books (id TEXT, total INTEGER, token INTEGER); INSERT INTO books VALUES ('may', 0, 0)`); err != nil {
 		log.Fatal(err)
 	}
 	h := fencing.Carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +70,8 @@ func ExampleCarry() {
 		}
 	}))
 	for _, token := range []int64{33, 34, 33} {
-		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil)
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		fencing.Set(r.Header, token)
 		h.ServeHTTP(w, r)
 		fmt.Println(token, w.Code)

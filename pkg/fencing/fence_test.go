@@ -65,10 +65,12 @@ func TestFenceLetsTheNewestHolderIn(t *testing.T) {
 			Code, Detail  string
 			Token, Newest int64
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || w.Header().Get("Content-Type") != "application/problem+json" {
+		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil ||
+			w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Fatalf("%s: %v in %q", c.name, err, w.Body)
 		}
-		if problem.Status != c.want || problem.Code != c.code || problem.Detail == "" || (c.code == "stale_token" && problem.Newest != 9) {
+		if problem.Status != c.want || problem.Code != c.code || problem.Detail == "" ||
+			(c.code == "stale_token" && problem.Newest != 9) {
 			t.Errorf("%s: answered %s", c.name, w.Body)
 		}
 	}
@@ -76,8 +78,15 @@ func TestFenceLetsTheNewestHolderIn(t *testing.T) {
 
 func TestFenceThatDoesNotKnowStaysClosed(t *testing.T) {
 	for name, store := range map[string]fencing.Store{
-		"a store that fails":                    enter(func(context.Context) (func(), error) { return nil, errors.New("disk of host-7 is full") }),
-		"a write before it that does not end":   enter(func(ctx context.Context) (func(), error) { <-ctx.Done(); return nil, ctx.Err() }),
+		"a store that fails": enter(func(context.Context) (func(), error) {
+			return nil,
+				errors.New("disk of host-7 is full")
+		}),
+		"a write before it that does not end": enter(func(ctx context.Context) (func(),
+			error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}),
 		"a memory that would have to forget it": full(t),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +107,8 @@ func TestFenceIsLeftWhenTheHandlerPanics(t *testing.T) {
 	fence := fencing.Fence{Store: fencing.NewMemory(0), Resource: fencing.Named("a"), Wait: time.Minute}
 	func() {
 		defer func() { _ = recover() }()
-		send(fence.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })), "/", "5")
+		send(fence.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })),
+			"/", "5")
 	}()
 	if w := send(fence.Handler(http.NotFoundHandler()), "/", "6"); w.Code != http.StatusNotFound {
 		t.Errorf("status %d", w.Code)

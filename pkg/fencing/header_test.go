@@ -47,7 +47,10 @@ func TestTokenOfARequest(t *testing.T) {
 
 func TestTransportSendsTheTokenOfTheContext(t *testing.T) {
 	var got []string
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header[fencing.Header] }))
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
+		got = r.Header[fencing.Header]
+	}))
 	t.Cleanup(server.Close)
 	client := &http.Client{Transport: &fencing.Transport{}}
 	r, err := http.NewRequestWithContext(fencing.NewContext(t.Context(), 42), http.MethodPut, server.URL, nil)

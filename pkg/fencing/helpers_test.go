@@ -110,22 +110,26 @@ func take(t testing.TB, etcd *clientv3.Client, owner, name string) *mutex.Lock {
 	return l
 }
 
-// forceUnlock is what a person does who takes a holder for dead. It stands for an auto-unlock, for which the tests would have to wait.
+// forceUnlock is what a person does who takes a holder for dead. It stands for an auto-unlock, for which the tests
+// would have to wait.
 func forceUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 	t.Helper()
 	l, err := metadata.NewLayout(mutex.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, now := lockstore.New(etcd, l), time.Now()
+	store := lockstore.New(etcd, l)
+	now := time.Now()
 	doc, _, err := store.Get(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const why = "its machine does not answer"
 	err = store.ForceUnlock(t.Context(),
-		metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, "ann", why, now)},
-		metadata.Action{ID: "1", At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Action: "force-unlock", Lock: name, UUID: doc.UUID,
+		metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, "ann", why,
+			now)},
+		metadata.Action{ID: "1", At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Action: "force-unlock",
+			Lock: name, UUID: doc.UUID,
 			Token: doc.Token, Reason: why, Result: "success"})
 	if err != nil {
 		t.Fatal(err)

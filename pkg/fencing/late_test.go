@@ -21,8 +21,9 @@ type resource struct {
 	read   func() string
 }
 
-// The story that Martin Kleppmann tells in "How to do distributed locking": a holder looks at its lock, stands still, loses the lock
-// to another one that writes, wakes up and writes what it was about to. The lock can not help, the fence does.
+// The story that Martin Kleppmann tells in "How to do distributed locking": a holder looks at its lock, stands still,
+// loses the lock to another one that writes, wakes up and writes what it was about to. The lock can not help, the fence
+// does.
 func TestLateWriteOfAPausedHolder(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	for _, r := range resources(t, etcd) {
@@ -64,16 +65,20 @@ func TestLateWriteOfAPausedHolder(t *testing.T) {
 
 func resources(t *testing.T, etcd *clientv3.Client) []resource {
 	t.Helper()
-	s, db := serve(t), notes(t)
+	s := serve(t)
+	db := notes(t)
 	return []resource{
-		{"a page without a fence", false, func(l *mutex.Lock, text string) error { return putPage(s.url+"/open", l.Token(), text) }, s.open.read},
-		{"a page behind a fence", true, func(l *mutex.Lock, text string) error { return putPage(s.url+"/fenced", l.Token(), text) }, s.fenced.read},
+		{"a page without a fence", false,
+			func(l *mutex.Lock, text string) error { return putPage(s.url+"/open", l.Token(), text) }, s.open.read},
+		{"a page behind a fence", true,
+			func(l *mutex.Lock, text string) error { return putPage(s.url+"/fenced", l.Token(), text) }, s.fenced.read},
 		{"a row without a fence", false, func(_ *mutex.Lock, text string) error {
 			_, err := db.ExecContext(context.Background(), `UPDATE notes SET text = ? WHERE id = 1`, text)
 			return err
 		}, note(t, db, 1)},
 		{"a row with a token", true, func(l *mutex.Lock, text string) error {
-			return fencing.Exec(context.Background(), db, l.Token(), `UPDATE notes SET text = ?, token = ? WHERE id = 2 AND token <= ?`, text, l.Token(), l.Token())
+			return fencing.Exec(context.Background(), db, l.Token(),
+				`UPDATE notes SET text = ?, token = ? WHERE id = 2 AND token <= ?`, text, l.Token(), l.Token())
 		}, note(t, db, 2)},
 		{"a key without a guard", false, func(_ *mutex.Lock, text string) error {
 			_, err := etcd.Put(context.Background(), "/notes/1", text)
@@ -99,7 +104,8 @@ func notes(t *testing.T) *sql.DB {
 
 func note(t *testing.T, db *sql.DB, id int) func() string {
 	return func() (text string) {
-		if err := db.QueryRowContext(context.Background(), `SELECT text FROM notes WHERE id = ?`, id).Scan(&text); err != nil {
+		if err := db.QueryRowContext(context.Background(), `SELECT text FROM notes WHERE id = ?`,
+			id).Scan(&text); err != nil {
 			t.Error(err)
 		}
 		return text

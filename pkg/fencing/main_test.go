@@ -16,7 +16,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// holderVariable makes this test binary a holder: it has the endpoint of etcd, the URL of the site and the time until auto-unlock.
+// holderVariable makes this test binary a holder: it has the endpoint of etcd, the URL of the site and the time until
+// auto-unlock.
 const holderVariable = "FENCING_TEST_HOLDER"
 
 func TestMain(m *testing.M) {

@@ -16,8 +16,8 @@ const DefaultResources = 100_000
 //   - It never forgets a resource while it runs, because that would open the fence: a new one beyond its limit is refused.
 //   - It orders writes, it can not take back what hangs. While a handler does not return, newer tokens wait, and are refused in time.
 //
-// So it fits one process that keeps what it writes in its own memory or files for as long as it lives. Where the data is in
-// a database, let the token be in the same row: see [Exec].
+// So it fits one process that keeps what it writes in its own memory or files for as long as it lives. Where the data
+// is in a database, let the token be in the same row: see [Exec].
 type Memory struct {
 	limit int
 
@@ -33,8 +33,8 @@ type fenced struct {
 	empty  chan struct{} // closed when the last of them left
 }
 
-// NewMemory returns a store of at most so many resources, [DefaultResources] when limit is 0 or less. An entry takes about 200 bytes
-// and its name.
+// NewMemory returns a store of at most so many resources, [DefaultResources] when limit is 0 or less. An entry takes
+// about 200 bytes and its name.
 func NewMemory(limit int) *Memory {
 	if limit <= 0 {
 		limit = DefaultResources
@@ -58,7 +58,8 @@ func (m *Memory) Enter(ctx context.Context, resource string, token int64) (leave
 		if token < f.newest {
 			return nil, &StaleError{Resource: resource, Token: token, Newest: f.newest}
 		}
-		f.newest = token // from now on older ones are refused, even if this one gives up waiting: that it exists is enough
+		// from now on older ones are refused, even if this one gives up waiting: that it exists is enough
+		f.newest = token
 		if f.writes == 0 || f.inside == token {
 			return m.admit(f, token), nil
 		}

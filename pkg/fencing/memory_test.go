@@ -57,7 +57,8 @@ func TestTokenThatGaveUpWaitingCountsAllTheSame(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if _, err := m.Enter(ctx, "a", 6); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fencing.ErrRefused) {
+		if _, err := m.Enter(ctx, "a", 6); !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, fencing.ErrRefused) {
 			t.Errorf("got %v", err)
 		}
 		leave()
@@ -69,7 +70,8 @@ func TestTokenThatGaveUpWaitingCountsAllTheSame(t *testing.T) {
 
 func TestMemoryRefusesWhatItCanNotKeepAndKeepsWhatItHas(t *testing.T) {
 	m := full(t)
-	if _, err := m.Enter(t.Context(), "new", 9); !errors.Is(err, fencing.ErrFull) || errors.Is(err, fencing.ErrRefused) {
+	if _, err := m.Enter(t.Context(), "new", 9); !errors.Is(err, fencing.ErrFull) ||
+		errors.Is(err, fencing.ErrRefused) {
 		t.Errorf("a new resource: %v", err)
 	}
 	if leave, err := m.Enter(t.Context(), "another", 2); err != nil {
@@ -96,7 +98,8 @@ func TestWritesOfManyHoldersNeverGoBack(t *testing.T) {
 	for range 16 {
 		all.Go(func() {
 			for i := range 300 {
-				name, token := resources[rand.IntN(len(resources))], int64(i+1+rand.IntN(20))
+				name := resources[rand.IntN(len(resources))]
+				token := int64(i + 1 + rand.IntN(20))
 				leave, err := m.Enter(context.Background(), name, token)
 				if err != nil {
 					refused.Add(1)

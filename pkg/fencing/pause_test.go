@@ -24,8 +24,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// A process that is stopped between its last look at the lock and its write, for real: until a person takes the lock away, and for
-// longer than its deadline.
+// A process that is stopped between its last look at the lock and its write, for real: until a person takes the lock
+// away, and for longer than its deadline.
 func TestLateWriteOfAStoppedProcess(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -34,10 +34,12 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 		lost     string
 	}{
 		{"until somebody takes the lock away", time.Hour, forceUnlock, `lock "page" was lost: force-unlocked by ann`},
-		{"for longer than its deadline", time.Second, autoUnlock, `lock "page" `}, // its own clock tells it first, or etcd
+		// its own clock tells it first, or etcd
+		{"for longer than its deadline", time.Second, autoUnlock, `lock "page" `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server, s := etcdtest.Start(t), serve(t)
+			server := etcdtest.Start(t)
+			s := serve(t)
 			etcd := server.Client(t)
 			h := startHolder(t, server.Endpoint(), s.url, c.life)
 			var token int64
@@ -86,7 +88,8 @@ func autoUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 	}
 	<-time.After(time.Until(doc.AutoUnlockAt)) // the process that stands still has no clock to be wound
 	ending := metadata.NewEnding(&doc.Record, metadata.EndedAutoUnlocked, "unlocker-1", "its time was up", time.Now())
-	if err := errors.Join(store.AutoUnlock(t.Context(), []metadata.Removal{{Record: &doc.Record, Ending: ending}})...); err != nil {
+	if err := errors.Join(store.AutoUnlock(t.Context(),
+		[]metadata.Removal{{Record: &doc.Record, Ending: ending}})...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,8 +17,8 @@ type problem struct {
 	Newest int64  `json:"newest,omitempty"`
 }
 
-// Answer writes what a client gets whose write was kept out with err, for handlers behind [Carry]. Errors that are none of this
-// package are answered with 503 and without their text, which may tell too much.
+// Answer writes what a client gets whose write was kept out with err, for handlers behind [Carry]. Errors that are none
+// of this package are answered with 503 and without their text, which may tell too much.
 func Answer(w http.ResponseWriter, err error) {
 	p := describe(err)
 	p.Type = "about:blank"
@@ -36,7 +36,8 @@ func describe(err error) problem {
 	var stale *StaleError
 	switch {
 	case errors.As(err, &stale):
-		return problem{Title: "The lock was lost", Status: http.StatusPreconditionFailed, Code: "stale_token", Token: stale.Token, Newest: stale.Newest,
+		return problem{Title: "The lock was lost", Status: http.StatusPreconditionFailed, Code: "stale_token",
+			Token: stale.Token, Newest: stale.Newest,
 			Detail: "A greater fencing token came before: somebody else got the lock since. Nothing was written. Stop the work."}
 	case errors.Is(err, ErrRefused):
 		return problem{Title: "The lock was lost", Status: http.StatusPreconditionFailed, Code: "refused",

@@ -12,22 +12,24 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Exec runs a statement that writes one row and carries its own fence: it writes the token, and only where no greater one is.
+// Exec runs a statement that writes one row and carries its own fence: it writes the token, and only where no greater
+// one is.
 //
 //	UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?
 //	UPDATE books SET total = $1, token = $2 WHERE id = $3 AND token <= $2
 //	INSERT INTO books (id, total, token) VALUES (?, ?, ?)
 //	    ON CONFLICT (id) DO UPDATE SET total = excluded.total, token = excluded.token WHERE books.token <= excluded.token
 //
-// The error is an [ErrRefused] when no row was written: a greater token is there, or, with UPDATE, no such row. It is another one
-// when more than one row was written; run the statement in a transaction where that can be. The statement is sent as it is, with
-// the placeholders of the database; args must contain the token, because a fence that does not write it forgets.
+// The error is an [ErrRefused] when no row was written: a greater token is there, or, with UPDATE, no such row. It is
+// another one when more than one row was written; run the statement in a transaction where that can be. The statement
+// is sent as it is, with the placeholders of the database; args must contain the token, because a fence that does not
+// write it forgets.
 //
-// To fence a transaction of several statements let its first be such an UPDATE, of the row in which this lock's token is kept. Others
-// with a token for the row then wait until the transaction ends.
+// To fence a transaction of several statements let its first be such an UPDATE, of the row in which this lock's token
+// is kept. Others with a token for the row then wait until the transaction ends.
 //
-// MySQL reports rows that were changed, not rows that were found, so a repeated write would look refused: its driver wants
-// clientFoundRows=true.
+// MySQL reports rows that were changed, not rows that were found, so a repeated write would look refused: its driver
+// wants clientFoundRows=true.
 func Exec(ctx context.Context, db Execer, token int64, query string, args ...any) error {
 	if token <= 0 {
 		return fmt.Errorf("write with token %d: %w", token, ErrNoToken)

@@ -22,7 +22,8 @@ const (
 // open is a database with one row, the books of "may" at 100 by the holder of token 5.
 func open(t testing.TB) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(30000)&_pragma=synchronous(0)&_txlock=immediate")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
+		"?_pragma=busy_timeout(30000)&_pragma=synchronous(0)&_txlock=immediate")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,8 @@ func execute(t testing.TB, db *sql.DB, query string, args ...any) {
 
 func total(t testing.TB, db *sql.DB, id string) (total, token int64) {
 	t.Helper()
-	if err := db.QueryRowContext(context.Background(), `SELECT total, token FROM books WHERE id = ?`, id).Scan(&total, &token); err != nil {
+	if err := db.QueryRowContext(context.Background(), `SELECT total, token FROM books WHERE id = ?`, id).Scan(&total,
+		&token); err != nil {
 		t.Fatal(err)
 	}
 	return total, token
@@ -61,8 +63,10 @@ func TestStatementThatCarriesItsFence(t *testing.T) {
 		{"a newer holder", update, []any{200, int64(6), "may", int64(6)}, 6, false, 200, 6},
 		{"a former holder", update, []any{200, int64(4), "may", int64(4)}, 4, true, 100, 5},
 		{"a row that is not there", update, []any{200, int64(6), "june", int64(6)}, 6, true, 100, 5},
-		{"numbered placeholders", `UPDATE books SET total = $1, token = $2 WHERE id = $3 AND token <= $2`, []any{200, int64(6), "may"}, 6, false, 200, 6},
-		{"named placeholders, too old", `UPDATE books SET total = :total, token = :token WHERE id = :id AND token <= :token`,
+		{"numbered placeholders", `UPDATE books SET total = $1, token = $2 WHERE id = $3 AND token <= $2`,
+			[]any{200, int64(6), "may"}, 6, false, 200, 6},
+		{"named placeholders, too old",
+			`UPDATE books SET total = :total, token = :token WHERE id = :id AND token <= :token`,
 			[]any{sql.Named("total", 200), sql.Named("token", int64(4)), sql.Named("id", "may")}, 4, true, 100, 5},
 		{"insert or update by a newer holder", upsert, []any{"may", 200, int64(6)}, 6, false, 200, 6},
 		{"insert or update by a former holder", upsert, []any{"may", 200, int64(4)}, 4, true, 100, 5},
@@ -83,16 +87,19 @@ func TestStatementThatCarriesItsFence(t *testing.T) {
 
 func TestStatementThatFencesNothingIsNotRun(t *testing.T) {
 	db := open(t)
-	if err := fencing.Exec(t.Context(), db, 6, `UPDATE books SET total = ? WHERE id = ?`, 200, "may"); err == nil || errors.Is(err, fencing.ErrRefused) {
+	if err := fencing.Exec(t.Context(), db, 6, `UPDATE books SET total = ? WHERE id = ?`, 200, "may"); err == nil ||
+		errors.Is(err, fencing.ErrRefused) {
 		t.Errorf("without the token: %v", err)
 	}
-	if err := fencing.Exec(t.Context(), db, 0, update, 200, int64(0), "may", int64(0)); !errors.Is(err, fencing.ErrNoToken) {
+	if err := fencing.Exec(t.Context(), db, 0, update, 200, int64(0), "may", int64(0)); !errors.Is(err,
+		fencing.ErrNoToken) {
 		t.Errorf("without a lock: %v", err)
 	}
 	if now, _ := total(t, db, "may"); now != 100 {
 		t.Errorf("the row has %d", now)
 	}
-	if err := fencing.Exec(t.Context(), db, 6, `UPDATE cooks SET token = ?`, int64(6)); err == nil || errors.Is(err, fencing.ErrRefused) {
+	if err := fencing.Exec(t.Context(), db, 6, `UPDATE cooks SET token = ?`, int64(6)); err == nil ||
+		errors.Is(err, fencing.ErrRefused) {
 		t.Errorf("a statement that is wrong: %v", err)
 	}
 }
@@ -106,7 +113,8 @@ func TestTransactionBehindAFence(t *testing.T) {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
-		if err := fencing.Exec(t.Context(), tx, token, `UPDATE books SET token = ? WHERE id = ? AND token <= ?`, token, "may", token); err != nil {
+		if err := fencing.Exec(t.Context(), tx, token, `UPDATE books SET token = ? WHERE id = ? AND token <= ?`, token,
+			"may", token); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(t.Context(), `INSERT INTO entries VALUES (?)`, token); err != nil {
@@ -121,7 +129,8 @@ func TestTransactionBehindAFence(t *testing.T) {
 		t.Errorf("a former holder: %v", err)
 	}
 	var entries, by int
-	if err := db.QueryRowContext(t.Context(), `SELECT count(*), max(total) FROM entries`).Scan(&entries, &by); err != nil || entries != 1 || by != 7 {
+	if err := db.QueryRowContext(t.Context(), `SELECT count(*), max(total) FROM entries`).Scan(&entries,
+		&by); err != nil || entries != 1 || by != 7 {
 		t.Errorf("%d entries, the last by %d, %v", entries, by, err)
 	}
 }
@@ -133,7 +142,8 @@ func TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fencing.Exec(t.Context(), tx, 6, `UPDATE books SET total = 0, token = ? WHERE token <= ?`, int64(6), int64(6)); err == nil || errors.Is(err, fencing.ErrRefused) {
+	if err := fencing.Exec(t.Context(), tx, 6, `UPDATE books SET total = 0, token = ? WHERE token <= ?`, int64(6),
+		int64(6)); err == nil || errors.Is(err, fencing.ErrRefused) {
 		t.Errorf("got %v", err)
 	}
 	if err := tx.Rollback(); err != nil {
@@ -144,8 +154,8 @@ func TestStatementOnMoreThanOneRowIsTakenBackByItsTransaction(t *testing.T) {
 	}
 }
 
-// Holders that all write at once through connections of their own: each accepted write finds no greater token, so the last is the
-// greatest.
+// Holders that all write at once through connections of their own: each accepted write finds no greater token, so the
+// last is the greatest.
 func TestConcurrentStatementsNeverGoBack(t *testing.T) {
 	db := open(t)
 	execute(t, db, `CREATE TABLE seen (before INTEGER, after INTEGER)`)
@@ -155,7 +165,8 @@ func TestConcurrentStatementsNeverGoBack(t *testing.T) {
 		all.Go(func() {
 			for n := range 10 {
 				token := int64(10 + n*8 + (i*5)%8)
-				if err := fencing.Exec(t.Context(), db, token, update, token, token, "may", token); err != nil && !errors.Is(err, fencing.ErrRefused) {
+				if err := fencing.Exec(t.Context(), db, token, update, token, token, "may", token); err != nil &&
+					!errors.Is(err, fencing.ErrRefused) {
 					t.Error(err)
 				}
 			}
@@ -163,7 +174,9 @@ func TestConcurrentStatementsNeverGoBack(t *testing.T) {
 	}
 	all.Wait()
 	var back, writes int
-	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FILTER (WHERE after < before), count(*) FROM seen`).Scan(&back, &writes); err != nil || back != 0 || writes == 0 {
+	if err := db.QueryRowContext(t.Context(),
+		`SELECT count(*) FILTER (WHERE after < before), count(*) FROM seen`).Scan(&back, &writes); err != nil ||
+		back != 0 || writes == 0 {
 		t.Errorf("%d of %d writes went back, %v", back, writes, err)
 	}
 	if now, token := total(t, db, "may"); now != token || token != 10+9*8+7 {

@@ -13,8 +13,9 @@ const Header = "Fencing-Token"
 // Set writes the token to the header of a request, in the place of any other. [Transport] does so by itself.
 func Set(h http.Header, token int64) { h.Set(Header, strconv.FormatInt(token, 10)) }
 
-// FromHeader is the token that a request came with. The error is [ErrNoToken] or an [ErrBadToken]. There is one way to write a
-// token: twice the header, a sign, a blank or a leading zero is refused, because two readers could understand them differently.
+// FromHeader is the token that a request came with. The error is [ErrNoToken] or an [ErrBadToken]. There is one way to
+// write a token: twice the header, a sign, a blank or a leading zero is refused, because two readers could understand
+// them differently.
 func FromHeader(h http.Header) (int64, error) {
 	values := h.Values(Header)
 	switch len(values) {
@@ -38,8 +39,8 @@ func NewContext(ctx context.Context, token int64) context.Context {
 	return context.WithValue(ctx, contextKey{}, token)
 }
 
-// FromContext is the token that ctx carries: the one that NewContext put there or, in a handler behind a [Fence] or [Carry], that of
-// the request. It is 0 where there is none.
+// FromContext is the token that ctx carries: the one that NewContext put there or, in a handler behind a [Fence] or
+// [Carry], that of the request. It is 0 where there is none.
 func FromContext(ctx context.Context) int64 {
 	token, _ := ctx.Value(contextKey{}).(int64)
 	return token

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// Transport is an http.RoundTripper that sends the token of the request's context with each request. One is enough for all locks.
-// A request without a token is an error and is not sent: use another client for what needs no lock.
+// Transport is an http.RoundTripper that sends the token of the request's context with each request. One is enough for
+// all locks. A request without a token is an error and is not sent: use another client for what needs no lock.
 type Transport struct {
 	Base  http.RoundTripper               // what sends the requests; http.DefaultTransport when nil
 	Token func(ctx context.Context) int64 // where the token comes from; FromContext when nil. 0 or less is no token
@@ -15,7 +15,8 @@ type Transport struct {
 
 // RoundTrip sends the request with its token. Neither the request nor its header is changed.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	base, find := t.Base, t.Token
+	base := t.Base
+	find := t.Token
 	if base == nil {
 		base = http.DefaultTransport
 	}

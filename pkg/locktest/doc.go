@@ -1,5 +1,5 @@
-// Package locktest is for tests of programs that take locks. It runs an etcd inside the test, and does to the locks what other people and
-// machines do.
+// Package locktest is for tests of programs that take locks. It runs an etcd inside the test, and does to the locks
+// what other people and machines do.
 //
 //	server := locktest.New(t)
 //	locks := server.Client(mutex.Options{Owner: "billing"})
@@ -15,8 +15,8 @@
 //     reached with time.Sleep(time.Hour). It is this module's own, held against a real one by a test: keys, transactions, watches
 //     and leases are the same. It has no users, no limit of space and no failures but [Server.Cut].
 //
-// The lock client is the real one in both cases. There is no fake of it: what makes tests of locks worth their time is what the
-// client does when the lock is lost, and a fake would do what its author expected.
+// The lock client is the real one in both cases. There is no fake of it: what makes tests of locks worth their time is
+// what the client does when the lock is lost, and a fake would do what its author expected.
 //
 // What is to be simulated:
 //
@@ -25,7 +25,8 @@
 //   - etcd is away: [Server.Cut] and [Server.Heal]
 //   - time passes: [NewInMemory] and time.Sleep in a bubble
 //
-// Everything ends with the test. Failures are those of the test that made the server, so call the methods from its goroutine.
+// Everything ends with the test. Failures are those of the test that made the server, so call the methods from its
+// goroutine.
 //
 // The package contains etcd's server: import it in tests only.
 package locktest

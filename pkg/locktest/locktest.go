@@ -50,7 +50,8 @@ func New(t testing.TB) *Server {
 func NewInMemory(t testing.TB) *Server {
 	t.Helper()
 	memory := etcdmemory.New()
-	near, far := memory.Connect(), memory.Connect()
+	near := memory.Connect()
+	far := memory.Connect()
 	t.Cleanup(func() { far.Client().Close() })
 	t.Cleanup(func() { near.Client().Close() })
 	s := &Server{t: t, cut: near.Cut, heal: near.Heal, etcd: near.Client(), others: far.Client()}
@@ -61,7 +62,9 @@ func NewInMemory(t testing.TB) *Server {
 func dial(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	quick := grpc.ConnectParams{
-		Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}, MinConnectTimeout: time.Second,
+		Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5,
+			MaxDelay: 200 * time.Millisecond},
+		MinConnectTimeout: time.Second,
 	}
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
@@ -101,11 +104,12 @@ func (s *Server) Endpoint() string {
 	return s.endpoint
 }
 
-// Etcd is a client for programs that make their own [mutex.Client]. It is closed when the test ends: close yours before.
+// Etcd is a client for programs that make their own [mutex.Client]. It is closed when the test ends: close yours
+// before.
 func (s *Server) Etcd() *clientv3.Client { return s.etcd }
 
-// Client is a lock client, as the program under test has one. It is closed when the test ends, after the network was healed, and must
-// have cleaned up after itself by then. Prefix may be empty.
+// Client is a lock client, as the program under test has one. It is closed when the test ends, after the network was
+// healed, and must have cleaned up after itself by then. Prefix may be empty.
 func (s *Server) Client(o mutex.Options) *mutex.Client {
 	s.t.Helper()
 	return s.client(s.etcd, o)
@@ -129,14 +133,15 @@ func (s *Server) client(etcd *clientv3.Client, o mutex.Options) *mutex.Client {
 	return c
 }
 
-// Cut has the network break between the program under test and etcd, until [Server.Heal]: requests fail, watches are silent. What the
-// methods of the server do goes on working.
+// Cut has the network break between the program under test and etcd, until [Server.Heal]: requests fail, watches are
+// silent. What the methods of the server do goes on working.
 func (s *Server) Cut() { s.cut() }
 
 // Heal ends the cut.
 func (s *Server) Heal() { s.heal() }
 
-// Hold takes a lock as somebody else, on another machine, and does not wait for it. The options are those of [mutex.Client.TryLock].
+// Hold takes a lock as somebody else, on another machine, and does not wait for it. The options are those of
+// [mutex.Client.TryLock].
 func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 	s.t.Helper()
 	l, err := s.stranger.TryLock(context.Background(), name, opts...)
@@ -146,7 +151,8 @@ func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 	return l
 }
 
-// ForceUnlock removes a hold as a person does on the dashboard. Its holder learns of it with the reason; by is "operator".
+// ForceUnlock removes a hold as a person does on the dashboard. Its holder learns of it with the reason; by is
+// "operator".
 func (s *Server) ForceUnlock(name, reason string) {
 	s.t.Helper()
 	const operator = "operator"
@@ -154,7 +160,8 @@ func (s *Server) ForceUnlock(name, reason string) {
 	at := metadata.Time{Time: time.Now()}
 	err := s.store.ForceUnlock(context.Background(), r, metadata.Action{
 		ID: "locktest-" + r.Record.UUID, At: at, Actor: operator, Source: "locktest", Action: "force-unlock",
-		Lock: name, UUID: r.Record.UUID, Token: r.Record.Token, Revision: r.Record.Revision, Holder: r.Record.Owner, Reason: reason, Result: "success",
+		Lock: name, UUID: r.Record.UUID, Token: r.Record.Token, Revision: r.Record.Revision, Holder: r.Record.Owner,
+		Reason: reason, Result: "success",
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -45,7 +45,8 @@ func TestSomebodyElseHoldsTheLock(t *testing.T) {
 		theirs := s.Hold("a", mutex.Purpose("dinner"))
 		_, err := locks.TryLock(t.Context(), "a")
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
-		if !isHeld || held.Holder.Owner != "stranger" || held.Holder.Hostname != "elsewhere" || held.Holder.Purpose != "dinner" {
+		if !isHeld || held.Holder.Owner != "stranger" || held.Holder.Hostname != "elsewhere" ||
+			held.Holder.Purpose != "dinner" {
 			t.Fatalf("the error is %v", err)
 		}
 
@@ -83,7 +84,8 @@ func TestLockIsLostInTheMiddle(t *testing.T) {
 				}
 				c.remove()
 				<-l.Context().Done()
-				if lost, _ = context.Cause(l.Context()).(*mutex.LostError); lost == nil || lost.Reason() != mutex.ReasonRemoved {
+				if lost, _ = context.Cause(l.Context()).(*mutex.LostError); lost == nil ||
+					lost.Reason() != mutex.ReasonRemoved {
 					break
 				}
 			}
@@ -177,7 +179,8 @@ func TestOtherPrefixesAreOtherLocks(t *testing.T) {
 
 func TestProgramsMakeTheirOwnConnection(t *testing.T) {
 	s := locktest.New(t)
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop()})
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, MaxUnaryRetries: 1,
+		Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,14 +34,16 @@ func (s *Server) Waiters(name string) []metadata.Waiter {
 		key := s.layout.Parse(string(kv.Key))
 		ticket, err := metadata.Unmarshal[metadata.Ticket](kv.Value)
 		if key.Kind == metadata.KindTicket && err == nil && !ticket.Holding {
-			waiters = append(waiters, metadata.Waiter{Ticket: ticket, Lock: key.Lock, ID: key.ID, Place: kv.CreateRevision})
+			waiters = append(waiters, metadata.Waiter{Ticket: ticket, Lock: key.Lock, ID: key.ID,
+				Place: kv.CreateRevision})
 		}
 	}
 	slices.SortFunc(waiters, func(a, b metadata.Waiter) int { return cmp.Compare(a.Place, b.Place) })
 	return waiters
 }
 
-// AssertHeld fails the test if nobody holds the lock; then the record is empty. Otherwise the record tells who does, and what for.
+// AssertHeld fails the test if nobody holds the lock; then the record is empty. Otherwise the record tells who does,
+// and what for.
 func (s *Server) AssertHeld(name string) metadata.Document {
 	s.t.Helper()
 	holder := s.Holder(name)
@@ -60,7 +62,8 @@ func (s *Server) AssertFree(name string) {
 	}
 }
 
-// AssertNothingLeft fails the test if anybody holds or waits for any lock: what a program that has ended must not leave behind.
+// AssertNothingLeft fails the test if anybody holds or waits for any lock: what a program that has ended must not leave
+// behind.
 func (s *Server) AssertNothingLeft() {
 	s.t.Helper()
 	left := map[string]bool{}

@@ -123,7 +123,8 @@ func (p *process) awaitTwice(t *testing.T, line string) {
 	defer late.Stop()
 	for n := range 2 {
 		if !p.says.Scan() || p.says.Text() != line {
-			t.Fatalf("the service said %q and %v, want %q from two jobs, not from %d", p.says.Text(), p.says.Err(), line, n)
+			t.Fatalf("the service said %q and %v, want %q from two jobs, not from %d", p.says.Text(), p.says.Err(),
+				line, n)
 		}
 	}
 }

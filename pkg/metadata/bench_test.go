@@ -45,7 +45,8 @@ func BenchmarkParse(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, lock := range map[string]string{"a plain name": "invoice-41", "a name with slashes": "billing/invoice/41"} {
+	for name, lock := range map[string]string{"a plain name": "invoice-41",
+		"a name with slashes": "billing/invoice/41"} {
 		b.Run(name, func(b *testing.B) {
 			key := layout.Field(lock, metadata.FieldAutoUnlockAt)
 			b.ReportAllocs()

@@ -17,9 +17,9 @@ const (
 	maxLeftovers = 8
 )
 
-// Decode reads the keys of one lock, in any order. It never fails: what can not be read is listed in Problems, and the rest of
-// the record is as good as it would be without it. Fields that are not of this protocol are attributes; foreign are the keys in
-// the record's range that fit no layout.
+// Decode reads the keys of one lock, in any order. It never fails: what can not be read is listed in Problems, and the
+// rest of the record is as good as it would be without it. Fields that are not of this protocol are attributes; foreign
+// are the keys in the record's range that fit no layout.
 //
 // What it keeps is bounded whatever the keys hold, and no part of a large value is kept alive by a small one; only the
 // document's Fields are as they came.
@@ -29,8 +29,8 @@ func Decode(lock string, fields []Field, foreign ...string) Document {
 	return d.doc
 }
 
-// DecodeRecord is Decode for those who keep the record only: it does not read backtraces, which are the most of what a lock
-// consists of.
+// DecodeRecord is Decode for those who keep the record only: it does not read backtraces, which are the most of what a
+// lock consists of.
 func DecodeRecord(lock string, fields []Field, foreign ...string) Record {
 	d := decoder{brief: true}
 	d.decode(lock, fields, foreign)
@@ -106,7 +106,8 @@ func (d *decoder) key(f Field) {
 	case FieldAlertAt:
 		d.doc.AlertAt = d.time(f.Name, f.Value)
 	case FieldAutoUnlockAt:
-		d.doc.AutoUnlockAt, d.doc.DeadlineRevision = d.time(f.Name, f.Value), f.ModRevision
+		d.doc.AutoUnlockAt = d.time(f.Name, f.Value)
+		d.doc.DeadlineRevision = f.ModRevision
 	case FieldAlive:
 		at, progress, _ := strings.Cut(f.Value, " ")
 		d.doc.Alive = &Alive{At: d.time(f.Name, at), Progress: strings.Clone(d.text(f.Name, progress))}
@@ -144,7 +145,8 @@ func (d *decoder) members(value string) {
 
 // find is where the key with this field name stands.
 func (d *decoder) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(d.fields, name, func(f Field, name string) int { return strings.Compare(f.Name, name) })
+	return slices.BinarySearchFunc(d.fields, name,
+		func(f Field, name string) int { return strings.Compare(f.Name, name) })
 }
 
 // member takes a value that people read, from a key of its own or from the document.

@@ -53,9 +53,12 @@ func TestDecodeIsBounded(t *testing.T) {
 		"a member name of 1 MiB":        {Name: "metadata", Value: `{"` + big + `":1}`},
 		"a document that is a big text": {Name: "metadata", Value: big},
 		"1 MiB of opening brackets":     {Name: "metadata", Value: `{"a":` + strings.Repeat("[", 1<<20)},
-		"a hundred thousand members":    {Name: "metadata", Value: many(100_000, func(i int) string { return fmt.Sprintf(`"m%d":%d`, i, i) })},
-		"as many nested ones":           {Name: "metadata", Value: many(100_000, func(i int) string { return fmt.Sprintf(`"m%d":[]`, i) })},
-		"as many nulls":                 {Name: "metadata", Value: many(100_000, func(i int) string { return fmt.Sprintf(`"m%d":null`, i) })},
+		"a hundred thousand members": {Name: "metadata",
+			Value: many(100_000, func(i int) string { return fmt.Sprintf(`"m%d":%d`, i, i) })},
+		"as many nested ones": {Name: "metadata",
+			Value: many(100_000, func(i int) string { return fmt.Sprintf(`"m%d":[]`, i) })},
+		"as many nulls": {Name: "metadata",
+			Value: many(100_000, func(i int) string { return fmt.Sprintf(`"m%d":null`, i) })},
 	}
 	for name, field := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -84,8 +87,8 @@ func TestDecodeIsBounded(t *testing.T) {
 	})
 }
 
-// retained is the size of the record written as JSON: what it keeps by itself. That it keeps nothing of what it was read from
-// is seen by TestDecodeKeepsNoLargeValueAlive.
+// retained is the size of the record written as JSON: what it keeps by itself. That it keeps nothing of what it was
+// read from is seen by TestDecodeKeepsNoLargeValueAlive.
 func retained(r metadata.Record) int {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -100,9 +103,11 @@ func TestDecodeKeepsNoLargeValueAlive(t *testing.T) {
 	before := heap()
 	for i := range records {
 		padding := strings.Repeat("x", 1<<20)
-		document := fmt.Sprintf(`{"owner":"billing","pid":%d,"purpose":"%s","n":"%s","team":"core"}`, i, padding, padding)
+		document := fmt.Sprintf(`{"owner":"billing","pid":%d,"purpose":"%s","n":"%s","team":"core"}`, i, padding,
+			padding)
 		d := metadata.Decode("a", []metadata.Field{
-			{Name: "metadata", Value: document}, {Name: "alive", Value: padding + " page 3"}, {Name: "uuid", Value: padding},
+			{Name: "metadata", Value: document}, {Name: "alive", Value: padding + " page 3"},
+			{Name: "uuid", Value: padding},
 			{Name: "alert_at", Value: padding},
 		}, "/mutexes/a/"+padding)
 		kept = append(kept, d.Record)
@@ -126,8 +131,9 @@ func TestDecodeOfAttributes(t *testing.T) {
 		{Name: "own", Value: "key"},
 	})
 	want := map[string]any{
-		"text": "1", "number": json.Number("1"), "fraction": json.Number("1.50"), "large": json.Number("12345678901234567890123"),
-		"yes": true, "no": false, "own": "key", "Owner": "x",
+		"text": "1", "number": json.Number("1"), "fraction": json.Number("1.50"),
+		"large": json.Number("12345678901234567890123"),
+		"yes":   true, "no": false, "own": "key", "Owner": "x",
 	}
 	if diff := cmp.Diff(want, d.Attributes); diff != "" {
 		t.Error(diff)
@@ -136,7 +142,8 @@ func TestDecodeOfAttributes(t *testing.T) {
 
 func TestProblemReadsAsASentence(t *testing.T) {
 	d := metadata.Decode("a", []metadata.Field{
-		{Name: "uuid", Value: "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11"}, {Name: "alert_at", Value: "soon"}, {Name: "auto_unlock_at", Value: "1553683500"},
+		{Name: "uuid", Value: "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11"}, {Name: "alert_at", Value: "soon"},
+		{Name: "auto_unlock_at", Value: "1553683500"},
 	})
 	want := `alert_at: "soon" is not a time: want seconds since 1970 with ten digits, like 1553682600.25`
 	if len(d.Problems) != 1 || d.Problems[0].String() != want {

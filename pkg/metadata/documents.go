@@ -57,8 +57,8 @@ type Ending struct {
 	Why          string         `json:"why"`   // a sentence
 }
 
-// HistoryID is the last part of the hold's history key: its uuid, or "hold-" and the token where the uuid is none, because then
-// it may be anything, such as two megabytes or another hold's.
+// HistoryID is the last part of the hold's history key: its uuid, or "hold-" and the token where the uuid is none,
+// because then it may be anything, such as two megabytes or another hold's.
 func (r *Record) HistoryID() string {
 	if checkUUID(r.UUID) == nil {
 		return r.UUID
@@ -81,8 +81,8 @@ func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 	return e
 }
 
-// Presence is the value of a running unlocker's key. It is written every second: it proves that etcd takes writes, and its Now
-// lets unlockers check each other's clocks.
+// Presence is the value of a running unlocker's key. It is written every second: it proves that etcd takes writes, and
+// its Now lets unlockers check each other's clocks.
 type Presence struct {
 	ID        string   `json:"id"`
 	Hostname  string   `json:"hostname"`
@@ -113,8 +113,8 @@ type Action struct {
 	Result    string `json:"result"` // success, conflict, denied, error
 }
 
-// Marshal writes one of this package's documents. Text that is not UTF-8 is written with replacement characters, so that a
-// hostile record can not keep its own ending from being recorded.
+// Marshal writes one of this package's documents. Text that is not UTF-8 is written with replacement characters, so
+// that a hostile record can not keep its own ending from being recorded.
 func Marshal[T Ticket | Ending | Presence | Action | Task](document T) string {
 	b, err := json.Marshal(document)
 	if err != nil {
@@ -130,8 +130,8 @@ func Unmarshal[T Ticket | Ending | Presence | Action | Task](value []byte) (T, e
 	return document, err
 }
 
-// ErrChanged says that a removal was not done because the hold is not any more what was judged or shown: released, taken by
-// another, or extended. It is news to look at, not a failure to retry.
+// ErrChanged says that a removal was not done because the hold is not any more what was judged or shown: released,
+// taken by another, or extended. It is news to look at, not a failure to retry.
 var ErrChanged = errors.New("the hold changed")
 
 // Removal asks for the removal of a hold by somebody who is not its holder.

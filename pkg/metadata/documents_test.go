@@ -60,7 +60,8 @@ func TestTimesInDocuments(t *testing.T) {
 		"an object":                {`{}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ticket, err := metadata.Unmarshal[metadata.Ticket]([]byte(`{"uuid":"x","since":` + c.since + `,"timeout_at":null}`))
+			ticket, err := metadata.Unmarshal[metadata.Ticket]([]byte(`{"uuid":"x","since":` + c.since +
+				`,"timeout_at":null}`))
 			if (err != nil) != c.fails || !c.fails && ticket.Since.Time != want {
 				t.Errorf("%v, %v", ticket.Since, err)
 			}

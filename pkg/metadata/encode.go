@@ -27,8 +27,8 @@ type Draft struct {
 // cutMark ends a backtrace that was cut.
 const cutMark = "\n... cut\n"
 
-// Fields returns the keys of the record with their values: uuid, alert_at, auto_unlock_at and metadata. It fails, with a
-// sentence for the caller, for what [Decode] would report as a problem.
+// Fields returns the keys of the record with their values: uuid, alert_at, auto_unlock_at and metadata. It fails, with
+// a sentence for the caller, for what [Decode] would report as a problem.
 func (d Draft) Fields() ([]Field, error) {
 	if err := errors.Join(checkUUID(d.UUID), d.checkTexts(), d.checkTimes()); err != nil {
 		return nil, err
@@ -85,8 +85,10 @@ func checkText(name, value string) error {
 func checkAttribute(name string, value any) error {
 	switch {
 	case !fieldName(name):
-		return fmt.Errorf("attribute name %q: want a letter, then letters, digits and _, all lower case, at most 63", clip(name))
-	case known(name), name == FieldMetadata, name == FieldUUID, name == FieldAlertAt, name == FieldAutoUnlockAt, name == FieldAlive:
+		return fmt.Errorf("attribute name %q: want a letter, then letters, digits and _, all lower case, at most 63",
+			clip(name))
+	case known(name), name == FieldMetadata, name == FieldUUID, name == FieldAlertAt, name == FieldAutoUnlockAt,
+		name == FieldAlive:
 		return fmt.Errorf("attribute %q: the name belongs to the protocol", name)
 	}
 	switch v := value.(type) {

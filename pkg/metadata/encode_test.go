@@ -18,7 +18,8 @@ func draft(change ...func(*metadata.Draft)) metadata.Draft {
 		UUID:  "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
 		Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices", Client: "go/1.0.0",
 		LockedAt: at, AlertAt: at.Add(5 * time.Minute), AutoUnlockAt: at.Add(15 * time.Minute),
-		Backtrace: "invoice.(*Run).tenant<a&b>\ncron.tick\n", Attributes: map[string]any{"tenant": 41, "team": "core", "urgent": true},
+		Backtrace: "invoice.(*Run).tenant<a&b>\ncron.tick\n", Attributes: map[string]any{"tenant": 41, "team": "core",
+			"urgent": true},
 	}
 	for _, c := range change {
 		c(&d)
@@ -37,8 +38,10 @@ func TestDraftIsReadBackAsWritten(t *testing.T) {
 		t.Errorf("problems: %v", got.Problems)
 	}
 	back := metadata.Draft{
-		UUID: got.UUID, Owner: got.Owner, Hostname: got.Hostname, PID: int(got.PID), Purpose: got.Purpose, Client: got.Client,
-		LockedAt: got.LockedAt, AlertAt: got.AlertAt, AutoUnlockAt: got.AutoUnlockAt, Backtrace: got.Backtrace, Attributes: got.Attributes,
+		UUID: got.UUID, Owner: got.Owner, Hostname: got.Hostname, PID: int(got.PID), Purpose: got.Purpose,
+		Client:   got.Client,
+		LockedAt: got.LockedAt, AlertAt: got.AlertAt, AutoUnlockAt: got.AutoUnlockAt, Backtrace: got.Backtrace,
+		Attributes: got.Attributes,
 	}
 	d.Attributes["tenant"] = json.Number("41")
 	if diff := cmp.Diff(d, back); diff != "" {
@@ -74,18 +77,29 @@ func TestDraftRefuses(t *testing.T) {
 		change func(*metadata.Draft)
 		says   string
 	}{
-		"a uuid in capitals":                  {func(d *metadata.Draft) { d.UUID = strings.ToUpper(d.UUID) }, "not a UUID in lower case"},
-		"no uuid":                             {func(d *metadata.Draft) { d.UUID = "" }, "not a UUID in lower case"},
-		"an owner that is not UTF-8":          {func(d *metadata.Draft) { d.Owner = "a\xff" }, "owner is not valid UTF-8"},
-		"a purpose over 1 KiB":                {func(d *metadata.Draft) { d.Purpose = strings.Repeat("x", 1025) }, "purpose has 1025 bytes, at most 1024 are allowed"},
-		"an auto-unlock before the alert":     {func(d *metadata.Draft) { d.AutoUnlockAt = d.AlertAt.Add(-1) }, "auto_unlock_at lies before alert_at"},
-		"no deadline":                         {func(d *metadata.Draft) { d.AlertAt = time.Time{} }, "alert_at 0001-01-01 00:00:00 +0000 UTC lies outside of 1970 to 2286"},
-		"a deadline in the year 2300":         {func(d *metadata.Draft) { d.AutoUnlockAt = time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC) }, "outside of 1970 to 2286"},
-		"an attribute name with a dash":       {attribute("a-b", "x"), `attribute name "a-b"`},
-		"an attribute in the protocol's name": {attribute("alive", "x"), `attribute "alive": the name belongs to the protocol`},
-		"an attribute that is a list":         {attribute("tags", []string{"a"}), "want text, a number or a boolean, not []string"},
-		"an attribute over 1 KiB":             {attribute("a", strings.Repeat("x", 1025)), "attribute a has 1025 bytes"},
-		"an attribute that is no number":      {attribute("a", math.NaN()), "NaN"},
+		"a uuid in capitals": {func(d *metadata.Draft) { d.UUID = strings.ToUpper(d.UUID) },
+			"not a UUID in lower case"},
+		"no uuid": {func(d *metadata.Draft) { d.UUID = "" }, "not a UUID in lower case"},
+		"an owner that is not UTF-8": {func(d *metadata.Draft) { d.Owner = "a\xff" },
+			"owner is not valid UTF-8"},
+		"a purpose over 1 KiB": {func(d *metadata.Draft) { d.Purpose = strings.Repeat("x", 1025) },
+			"purpose has 1025 bytes, at most 1024 are allowed"},
+		"an auto-unlock before the alert": {func(d *metadata.Draft) { d.AutoUnlockAt = d.AlertAt.Add(-1) },
+			"auto_unlock_at lies before alert_at"},
+		"no deadline": {func(d *metadata.Draft) { d.AlertAt = time.Time{} },
+			"alert_at 0001-01-01 00:00:00 +0000 UTC lies outside of 1970 to 2286"},
+		"a deadline in the year 2300": {func(d *metadata.Draft) {
+			d.AutoUnlockAt = time.Date(2300, 1, 1, 0, 0,
+				0, 0, time.UTC)
+		}, "outside of 1970 to 2286"},
+		"an attribute name with a dash": {attribute("a-b", "x"), `attribute name "a-b"`},
+		"an attribute in the protocol's name": {attribute("alive", "x"),
+			`attribute "alive": the name belongs to the protocol`},
+		"an attribute that is a list": {attribute("tags", []string{"a"}),
+			"want text, a number or a boolean, not []string"},
+		"an attribute over 1 KiB": {attribute("a", strings.Repeat("x", 1025)),
+			"attribute a has 1025 bytes"},
+		"an attribute that is no number": {attribute("a", math.NaN()), "NaN"},
 		"65 attributes": {func(d *metadata.Draft) {
 			d.Attributes = map[string]any{}
 			for i := range 65 {

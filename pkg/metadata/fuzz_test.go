@@ -50,13 +50,15 @@ func FuzzDecodeName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, segment string) {
 		name, err := metadata.DecodeName(segment)
 		if err == nil && metadata.EncodeName(name) != segment {
-			t.Errorf("%q is read %q, which is written %q: two segments for one lock", segment, name, metadata.EncodeName(name))
+			t.Errorf("%q is read %q, which is written %q: two segments for one lock", segment, name,
+				metadata.EncodeName(name))
 		}
 	})
 }
 
 func FuzzParseTime(f *testing.F) {
-	for _, s := range []string{"1553682600", "1553682600.25", "9999999999.999999999", "soon", "-1", "1e9", "1553682600.", "0000000000.0"} {
+	for _, s := range []string{"1553682600", "1553682600.25", "9999999999.999999999", "soon", "-1", "1e9",
+		"1553682600.", "0000000000.0"} {
 		f.Add(s, "1553682600.5")
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
@@ -74,7 +76,8 @@ func FuzzParseTime(f *testing.F) {
 }
 
 func FuzzParseKey(f *testing.F) {
-	for _, c := range []string{"billing/uuid", "a/b/uuid", ".queue/a/1", ".history/x", "a/", "/uuid", "%2E/uuid", ".x/y", ".periods/a%2Fb", ".tasks/a/b%2Fc", ".tasks/a%2Fb/c"} {
+	for _, c := range []string{"billing/uuid", "a/b/uuid", ".queue/a/1", ".history/x", "a/", "/uuid", "%2E/uuid",
+		".x/y", ".periods/a%2Fb", ".tasks/a/b%2Fc", ".tasks/a%2Fb/c"} {
 		f.Add(metadata.DefaultPrefix + c)
 	}
 	l := layout(f)
@@ -98,7 +101,8 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, lock, uuid, alertAt, autoUnlockAt, alive, document, field, value string) {
 		fields := []metadata.Field{
 			{Name: "uuid", Value: uuid, CreateRevision: 3, ModRevision: 3}, {Name: "alert_at", Value: alertAt},
-			{Name: "auto_unlock_at", Value: autoUnlockAt, ModRevision: 5}, {Name: "alive", Value: alive}, {Name: "metadata", Value: document},
+			{Name: "auto_unlock_at", Value: autoUnlockAt, ModRevision: 5}, {Name: "alive", Value: alive},
+			{Name: "metadata", Value: document},
 		}
 		switch field {
 		case "uuid", "alert_at", "auto_unlock_at", "alive", "metadata": // a record has one key of a name
@@ -110,7 +114,8 @@ func FuzzDecode(f *testing.F) {
 		if d.Token != 3 || d.DeadlineRevision != 5 || d.Revision != 5 {
 			t.Errorf("token %d, deadline revision %d, revision %d", d.Token, d.DeadlineRevision, d.Revision)
 		}
-		e, err := metadata.Unmarshal[metadata.Ending]([]byte(metadata.Marshal(metadata.NewEnding(&d.Record, metadata.EndedForced, "me", "why", d.AlertAt))))
+		e, err := metadata.Unmarshal[metadata.Ending]([]byte(metadata.Marshal(metadata.NewEnding(&d.Record,
+			metadata.EndedForced, "me", "why", d.AlertAt))))
 		if err != nil || e.Token != d.Token {
 			t.Errorf("the ending of this record is not recorded: %+v, %v", e, err)
 		}
@@ -148,8 +153,10 @@ func checkBounds(t *testing.T, d metadata.Document) {
 // FuzzDocument holds the reading of the metadata document against encoding/json, which it replaces for speed.
 func FuzzDocument(f *testing.F) {
 	for _, s := range []string{
-		`{}`, ` { "a" : 1 , "b" : true , "c" : "x" } `, `{"a":null}`, `{"a":[1,"]"],"b":{"}":"{"}}`, `{"a":1,"a":2}`, `{"a":"\n\t\"\\\/\u00e9\ud83d\ude00\ud800"}`,
-		`{"a":"` + "\xff" + `"}`, `{"a":1e5}`, `{"a":01}`, `{"a":-}`, `{"a":tru}`, `{"a":1,}`, `{,}`, `{"a"}`, `{"a":}`, `[]`, `null`, ``, `{}x`, `{"a":"` + "\n" + `"}`,
+		`{}`, ` { "a" : 1 , "b" : true , "c" : "x" } `, `{"a":null}`, `{"a":[1,"]"],"b":{"}":"{"}}`, `{"a":1,"a":2}`,
+		`{"a":"\n\t\"\\\/\u00e9\ud83d\ude00\ud800"}`,
+		`{"a":"` + "\xff" + `"}`, `{"a":1e5}`, `{"a":01}`, `{"a":-}`, `{"a":tru}`, `{"a":1,}`, `{,}`, `{"a"}`, `{"a":}`,
+		`[]`, `null`, ``, `{}x`, `{"a":"` + "\n" + `"}`,
 		`{"a":"\`, `{"a":"\x"}`, `{"":""}`, `{"a":NaN}`, "{\"a\":\"\u2028\"}", "\ufeff{}", `{"a":1 2}`, "{\"a\":1\v}",
 	} {
 		f.Add(s)
@@ -175,14 +182,17 @@ func FuzzDocument(f *testing.F) {
 // FuzzDecodeRecord holds that a record read without its backtrace is the same, problems and all.
 func FuzzDecodeRecord(f *testing.F) {
 	for _, s := range []string{
-		`"main.main main.go:1\n\tx\"\\\/\b\f\r"`, `"\u0041"`, `"\q"`, `"\`, `"\"`, `"\\"`, `"\\\""`, `"a"b`, `7`, `{}`, `null`, "\"\n\"", "\"\xff\"", ` "x" `,
-		`"` + strings.Repeat("b", metadata.MaxBacktraceBytes) + `"`, `"` + strings.Repeat("b", metadata.MaxBacktraceBytes+1) + `"`,
+		`"main.main main.go:1\n\tx\"\\\/\b\f\r"`, `"\u0041"`, `"\q"`, `"\`, `"\"`, `"\\"`, `"\\\""`, `"a"b`, `7`, `{}`,
+		`null`, "\"\n\"", "\"\xff\"", ` "x" `,
+		`"` + strings.Repeat("b", metadata.MaxBacktraceBytes) + `"`,
+		`"` + strings.Repeat("b", metadata.MaxBacktraceBytes+1) + `"`,
 		`"` + strings.Repeat(`\n`, metadata.MaxBacktraceBytes-1) + `"`, `"a","backtrace":"\x"`, `"\x","backtrace":"a"`,
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, backtrace string) {
-		fields := []metadata.Field{{Name: metadata.FieldMetadata, Value: `{"owner":"x","backtrace":` + backtrace + `,"team":"core"}`}}
+		fields := []metadata.Field{{Name: metadata.FieldMetadata, Value: `{"owner":"x","backtrace":` + backtrace +
+			`,"team":"core"}`}}
 		if diff := cmp.Diff(metadata.Decode("a", fields).Record, metadata.DecodeRecord("a", fields)); diff != "" {
 			t.Errorf("%q (-Decode +DecodeRecord):\n%s", backtrace, diff)
 		}
@@ -210,7 +220,8 @@ func oracle(document string) (map[string]any, bool) {
 			delete(members, name)
 		}
 		switch name {
-		case "uuid", "alert_at", "auto_unlock_at", "alive", "metadata", "owner", "hostname", "pid", "locked_at", "purpose", "backtrace", "client":
+		case "uuid", "alert_at", "auto_unlock_at", "alive", "metadata", "owner", "hostname", "pid", "locked_at",
+			"purpose", "backtrace", "client":
 			delete(members, name)
 		}
 	}

@@ -13,7 +13,8 @@ const MaxDataBytes = 64 << 10
 // StateInProgress is the state of a task that a worker has, and of one whose worker is gone.
 const StateInProgress = "in_progress"
 
-// Task is the value of a task's key. A task in progress is held by the lock [TaskLock]; without that lock its worker is gone.
+// Task is the value of a task's key. A task in progress is held by the lock [TaskLock]; without that lock its worker is
+// gone.
 type Task struct {
 	State     string `json:"state"`
 	From      string `json:"from,omitempty"` // the state out of which the last worker took it
@@ -28,8 +29,8 @@ type Task struct {
 // TaskLock is the name of the lock under which somebody works on a task.
 func TaskLock(set, task string) string { return set + "/" + task }
 
-// CheckTask says what is wrong with the names of a set and a task, or nil. A set has no "/" in its name, so that no two tasks share a
-// lock; a task may have any.
+// CheckTask says what is wrong with the names of a set and a task, or nil. A set has no "/" in its name, so that no two
+// tasks share a lock; a task may have any.
 func CheckTask(set, task string) error {
 	switch {
 	case set == "":

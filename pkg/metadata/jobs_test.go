@@ -17,7 +17,8 @@ func TestTasksHaveNamesThatShareNoLock(t *testing.T) {
 		{"no task", "invoices", "", "the name of the task is empty"},
 		{"a set with a slash", "invoices/2026", "42", `the set of tasks "invoices/2026" has a slash in its name`},
 		{"a line feed", "invoices", "4\n2", "the lock name contains a control character"},
-		{"too long together", "invoices", strings.Repeat("x", 248), "the lock name has 257 bytes, at most 256 are allowed"},
+		{"too long together", "invoices", strings.Repeat("x", 248),
+			"the lock name has 257 bytes, at most 256 are allowed"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			got := ""
@@ -33,7 +34,8 @@ func TestTasksHaveNamesThatShareNoLock(t *testing.T) {
 
 func TestPeriodsSortByTheirBeginning(t *testing.T) {
 	var values []string
-	for _, start := range []time.Time{time.Unix(9, 0), time.Unix(10, 0), time.Unix(10, 2e8), time.Unix(10, 25e7), time.Unix(11, 0)} {
+	for _, start := range []time.Time{time.Unix(9, 0), time.Unix(10, 0), time.Unix(10, 2e8), time.Unix(10, 25e7),
+		time.Unix(11, 0)} {
 		for _, words := range []string{"", "taken by z", "~"} {
 			values = append(values, metadata.FormatPeriod(metadata.Period{Start: start, Words: words}))
 		}
@@ -53,7 +55,8 @@ func TestPeriodsSortByTheirBeginning(t *testing.T) {
 }
 
 func TestUnlistedAreasStandInTheOrderOfKeys(t *testing.T) {
-	if areas := layout(t).Unlisted(); !slices.IsSorted(areas) || slices.Contains(areas, layout(t).Queues()) || slices.Contains(areas, layout(t).Unlockers()) {
+	if areas := layout(t).Unlisted(); !slices.IsSorted(areas) || slices.Contains(areas, layout(t).Queues()) ||
+		slices.Contains(areas, layout(t).Unlockers()) {
 		t.Errorf("%q", areas)
 	}
 }

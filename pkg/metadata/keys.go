@@ -29,8 +29,8 @@ const tail = ".tail"
 // Layout builds and takes apart the keys below one prefix. The zero Layout is not usable: see [NewLayout].
 type Layout struct{ prefix string }
 
-// NewLayout returns the layout below prefix. A missing final "/" is added; an empty prefix and one that is not printable
-// UTF-8 are refused, because etcd would then be asked for more than the locks.
+// NewLayout returns the layout below prefix. A missing final "/" is added; an empty prefix and one that is not
+// printable UTF-8 are refused, because etcd would then be asked for more than the locks.
 func NewLayout(prefix string) (Layout, error) {
 	switch {
 	case strings.Trim(prefix, "/") == "":
@@ -85,8 +85,8 @@ func (l Layout) Task(set, task string) string { return l.Tasks(set) + EncodeName
 // LocksOfTasks is the prefix of the records of the locks of a set's tasks.
 func (l Layout) LocksOfTasks(set string) string { return l.prefix + EncodeName(TaskLock(set, "")) }
 
-// Unlisted are the areas, as prefixes in the order of keys, in which nothing says who holds or waits for a lock: who lists the locks
-// leaves them out, with everything that lies in them.
+// Unlisted are the areas, as prefixes in the order of keys, in which nothing says who holds or waits for a lock: who
+// lists the locks leaves them out, with everything that lies in them.
 func (l Layout) Unlisted() []string {
 	areas := []string{areaAudit, areaCancelled, areaHistory, areaPeriods, areaTasks}
 	for i, area := range areas {
@@ -140,11 +140,11 @@ const (
 // Key is a key taken apart.
 type Key struct {
 	Kind Kind
-	// Lock is the lock's name: of fields, of tickets and tails, of periods, of tasks, and of a foreign key that lies inside the range of
-	// a lock's record.
+	// Lock is the lock's name: of fields, of tickets and tails, of periods, of tasks, and of a foreign key that lies
+	// inside the range of a lock's record.
 	Lock string
-	// ID is the field's name, the ticket, the uuid, the instance, the audit entry's time and id, or the task's name without its set;
-	// empty for a tail and a period.
+	// ID is the field's name, the ticket, the uuid, the instance, the audit entry's time and id, or the task's name
+	// without its set; empty for a tail and a period.
 	ID string
 }
 

@@ -12,7 +12,8 @@ import (
 func TestLabels(t *testing.T) {
 	long := strings.Repeat("é", 100)
 	for _, c := range []struct{ name, text, label, lock string }{
-		{"plain text stays as it is", "billing/invoice/42 naïve 日本語", "billing/invoice/42 naïve 日本語", "billing/invoice/42 naïve 日本語"},
+		{"plain text stays as it is", "billing/invoice/42 naïve 日本語", "billing/invoice/42 naïve 日本語",
+			"billing/invoice/42 naïve 日本語"},
 		{"128 bytes stay as they are", strings.Repeat("x", 128), strings.Repeat("x", 128), strings.Repeat("x", 128)},
 		{"what does not show is replaced", "a\n\x1b\u202eb", "a\ufffd\ufffd\ufffdb", "a\ufffd\ufffd\ufffdb~47afe97d"},
 		{"what is no text is replaced", "\xff", "\ufffd", "\ufffd~7a0b824e"},
@@ -35,7 +36,8 @@ func FuzzLabels(f *testing.F) {
 	f.Add(strings.Repeat("é", 200))
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, label := range []string{metadata.Label(text), metadata.NameLabel(text)} {
-			if len(label) > 128 || !utf8.ValidString(label) || strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+			if len(label) > 128 || !utf8.ValidString(label) ||
+				strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsGraphic(r) }) {
 				t.Errorf("%q became %q", text, label)
 			}
 		}

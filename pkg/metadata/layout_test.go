@@ -14,7 +14,8 @@ func TestNewLayout(t *testing.T) {
 			t.Errorf("prefix %q is accepted as %q", prefix, l.Prefix())
 		}
 	}
-	for prefix, want := range map[string]string{"/mutexes/": "/mutexes/", "/mutexes": "/mutexes/", "locks": "locks/", "/a/b": "/a/b/"} {
+	for prefix, want := range map[string]string{"/mutexes/": "/mutexes/", "/mutexes": "/mutexes/", "locks": "locks/",
+		"/a/b": "/a/b/"} {
 		if l, err := metadata.NewLayout(prefix); err != nil || l.Prefix() != want {
 			t.Errorf("prefix %q becomes %q, %v, want %q", prefix, l.Prefix(), err, want)
 		}
@@ -33,7 +34,8 @@ func TestRecordsAreAllButTheAreas(t *testing.T) {
 		}
 	}
 	for _, key := range []string{
-		l.Ticket("a", "1"), l.Cancelled("x"), l.History("x"), l.Unlocker("x"), l.Audit(time.Unix(1, 0), "x"), l.Prefix() + ".future/x", "/mutexes0", "/mutexe",
+		l.Ticket("a", "1"), l.Cancelled("x"), l.History("x"), l.Unlocker("x"), l.Audit(time.Unix(1, 0), "x"),
+		l.Prefix() + ".future/x", "/mutexes0", "/mutexe",
 	} {
 		if inRecords(key) {
 			t.Errorf("%q is among the records", key)
@@ -44,7 +46,8 @@ func TestRecordsAreAllButTheAreas(t *testing.T) {
 func TestAuditKeysSortByTime(t *testing.T) {
 	l := layout(t)
 	var keys []string
-	for _, at := range []time.Time{time.Unix(9, 0), time.Unix(10, 0), time.Unix(10, 2e8), time.Unix(10, 25e7), time.Unix(11, 0)} {
+	for _, at := range []time.Time{time.Unix(9, 0), time.Unix(10, 0), time.Unix(10, 2e8), time.Unix(10, 25e7),
+		time.Unix(11, 0)} {
 		keys = append(keys, l.Audit(at, "z"), l.Audit(at, "~"))
 	}
 	if !slices.IsSorted(keys) {

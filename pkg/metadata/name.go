@@ -26,8 +26,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// EncodeName writes a lock name as one path segment: "%" as "%25", "/" as "%2F", a leading "." as "%2E", nothing else. So no
-// lock's keys can lie inside another lock's, and the areas of the protocol, which begin with a dot, are out of its reach.
+// EncodeName writes a lock name as one path segment: "%" as "%25", "/" as "%2F", a leading "." as "%2E", nothing else.
+// So no lock's keys can lie inside another lock's, and the areas of the protocol, which begin with a dot, are out of
+// its reach.
 func EncodeName(name string) string {
 	if !strings.ContainsAny(name, "%/") && !strings.HasPrefix(name, ".") {
 		return name
@@ -48,8 +49,8 @@ func EncodeName(name string) string {
 	return string(segment)
 }
 
-// DecodeName reads a path segment back. It fails for a segment that EncodeName never writes ("%41", "a%2fb", ""), so that two
-// different keys can not pass for the same lock. The name may still be one that [CheckName] refuses.
+// DecodeName reads a path segment back. It fails for a segment that EncodeName never writes ("%41", "a%2fb", ""), so
+// that two different keys can not pass for the same lock. The name may still be one that [CheckName] refuses.
 func DecodeName(segment string) (string, error) {
 	if segment == "" || segment[0] == '.' || strings.Contains(segment, "/") {
 		return "", notEncoded(segment)

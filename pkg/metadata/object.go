@@ -26,13 +26,14 @@ const (
 	kindNested // an object or an array
 )
 
-// object takes a JSON object apart, without looking into nested values. The members come sorted by name; of two with the same
-// name the last one counts, as nearly everywhere. Bytes that are not UTF-8 are replaced. ok is false for anything but one
-// object.
+// object takes a JSON object apart, without looking into nested values. The members come sorted by name; of two with
+// the same name the last one counts, as nearly everywhere. Bytes that are not UTF-8 are replaced. ok is false for
+// anything but one object.
 //
-// It exists because readers decode every lock when they start, and encoding/json takes three times as long to get here. It
-// does only the plain cases itself and leaves the rest (escapes, nesting, bad UTF-8) to encoding/json; a fuzz test holds both
-// side by side. Nothing it returns shares memory with document, so a short text does not keep a long document alive.
+// It exists because readers decode every lock when they start, and encoding/json takes three times as long to get here.
+// It does only the plain cases itself and leaves the rest (escapes, nesting, bad UTF-8) to encoding/json; a fuzz test
+// holds both side by side. Nothing it returns shares memory with document, so a short text does not keep a long
+// document alive.
 //
 // Brief leaves the text of a backtrace empty where it is within its limit.
 func object(document string, brief bool) (members []member, ok bool) {
@@ -181,8 +182,8 @@ func hasControl(text string) bool {
 	return false
 }
 
-// pass reads a text without looking at it, if one comes next that needs no looking at: it is sound, and even as it is written it
-// is within the limit of every text that may be passed.
+// pass reads a text without looking at it, if one comes next that needs no looking at: it is sound, and even as it is
+// written it is within the limit of every text that may be passed.
 func (s *scanner) pass() bool {
 	ahead := *s
 	text, _, ok := ahead.raw()

@@ -73,7 +73,8 @@ type Record struct {
 	AlertAt      time.Time
 	AutoUnlockAt time.Time
 
-	Token            int64 // create revision of the uuid key, the fencing token; 0 when that key is missing: nobody holds the lock
+	// create revision of the uuid key, the fencing token; 0 when that key is missing: nobody holds the lock
+	Token            int64
 	Revision         int64 // highest mod revision of the record's keys
 	DeadlineRevision int64 // mod revision of the auto_unlock_at key, leftover or not; 0 when there is none
 
@@ -81,14 +82,15 @@ type Record struct {
 	Attributes map[string]any // text, numbers (json.Number) and booleans; nil when there are none
 	Problems   []Problem      // what is wrong with the record; nil for a sound one
 
-	// Misplaced says that the record lies at the keys of no lock, see [Record.Misplace]: it is shown, and nothing is done with it.
+	// Misplaced says that the record lies at the keys of no lock, see [Record.Misplace]: it is shown, and nothing is
+	// done with it.
 	Misplaced bool
 
 	Seen Seen // set by the reader that keeps the record, never by Decode
 }
 
-// Malformed tells whether the record lacks what the protocol acts on: uuid or a readable deadline. Other problems are shown
-// but change nothing. A misplaced one is malformed, whatever it says.
+// Malformed tells whether the record lacks what the protocol acts on: uuid or a readable deadline. Other problems are
+// shown but change nothing. A misplaced one is malformed, whatever it says.
 func (r *Record) Malformed() bool {
 	return r.Misplaced || r.UUID == "" || r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero()
 }
@@ -97,8 +99,8 @@ func (r *Record) Malformed() bool {
 // Revisions that are not known are 0.
 func (r *Record) Leftover(f Field) bool { return f.ModRevision > 0 && f.ModRevision < r.Token }
 
-// Foreign tells whether keys that fit no layout lie inside the record's range, so that deleting the range would take them
-// along.
+// Foreign tells whether keys that fit no layout lie inside the record's range, so that deleting the range would take
+// them along.
 func (r *Record) Foreign() bool {
 	for _, p := range r.Problems {
 		if p.Reason == ReasonUnknownLayout {
@@ -114,21 +116,21 @@ type Alive struct {
 	Progress string
 }
 
-// Seen is when a reader saw a record, on that reader's monotonic clock: time since the reader began. Deadlines written by
-// other machines' clocks are judged with it (package staleness).
+// Seen is when a reader saw a record, on that reader's monotonic clock: time since the reader began. Deadlines written
+// by other machines' clocks are judged with it (package staleness).
 type Seen struct {
 	First   time.Duration // the hold appeared
 	Changed time.Duration // a deadline, locked_at or the time of alive changed last; equal to First when none did
-	// Arrived is when the write of [Record.Written] was watched arriving; 0 when it was found in a list, as long after it was written
-	// as may be.
+	// Arrived is when the write of [Record.Written] was watched arriving; 0 when it was found in a list, as long after
+	// it was written as may be.
 	Arrived time.Duration
-	// Followed is since when the reader, at Arrived, had heard from etcd without a break. What arrives soon after a break may have
-	// been on its way for as long as the break lasted.
+	// Followed is since when the reader, at Arrived, had heard from etcd without a break. What arrives soon after a
+	// break may have been on its way for as long as the break lasted.
 	Followed time.Duration
 }
 
-// Written is the holder's own clock when it last wrote how long it wants the lock: the time of alive, or else locked_at. It is zero
-// where the record has neither, or none before its auto_unlock_at.
+// Written is the holder's own clock when it last wrote how long it wants the lock: the time of alive, or else
+// locked_at. It is zero where the record has neither, or none before its auto_unlock_at.
 func (r *Record) Written() time.Time {
 	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.Before(r.AutoUnlockAt) {
 		return r.Alive.At

@@ -23,8 +23,8 @@ const (
 // maxShareDigits bounds the number of a share, so that it can be read everywhere.
 const maxShareDigits = 9
 
-// ShareName is the name of one share of a lock that several can hold, "pool#3": a lock of its own for everybody but those who take
-// shares. Shares are numbered from 1.
+// ShareName is the name of one share of a lock that several can hold, "pool#3": a lock of its own for everybody but
+// those who take shares. Shares are numbered from 1.
 func ShareName(lock string, number int) string { return lock + "#" + strconv.Itoa(number) }
 
 // ParseShare reads the name of a share.
@@ -42,8 +42,8 @@ func ParseShare(name string) (lock string, number int, ok bool) {
 	return name[:i], number, true
 }
 
-// Shares is the half-open range of keys that holds the records of all shares of the lock. Records of other locks may lie in it
-// ("pool#3rd floor"), never those of shares of another lock that can be written as "pool#" and a number.
+// Shares is the half-open range of keys that holds the records of all shares of the lock. Records of other locks may
+// lie in it ("pool#3rd floor"), never those of shares of another lock that can be written as "pool#" and a number.
 func (l Layout) Shares(lock string) (from, end string) {
 	shares := l.prefix + EncodeName(lock) + "#"
 	return shares + "1", shares + ":" // the byte after 9
@@ -56,8 +56,8 @@ type Share struct {
 	Permits, Limit int    // of a semaphore; 0 is not known
 }
 
-// ShareOf reads the attributes of a record, or of an ending, which has floating point numbers. A name alone makes no share: anybody may
-// call a lock "build#7".
+// ShareOf reads the attributes of a record, or of an ending, which has floating point numbers. A name alone makes no
+// share: anybody may call a lock "build#7".
 func ShareOf(name string, attributes map[string]any) Share {
 	kind, _ := attributes[AttributeKind].(string)
 	lock, _, numbered := ParseShare(name)
@@ -72,10 +72,12 @@ func ShareOf(name string, attributes map[string]any) Share {
 	return Share{}
 }
 
-// Permits is how many permits of a semaphore the record holds: 1 unless it says another number, 0 where what it says is none.
+// Permits is how many permits of a semaphore the record holds: 1 unless it says another number, 0 where what it says is
+// none.
 func (r *Record) Permits() int { return permits(r.Attributes) }
 
-// Queue is the name of the lock in whose line those wait who want what the record holds: its own, or that of the lock that it is a share of.
+// Queue is the name of the lock in whose line those wait who want what the record holds: its own, or that of the lock
+// that it is a share of.
 func (r *Record) Queue() string {
 	if s := ShareOf(r.Name, r.Attributes); s.Lock != "" {
 		return s.Lock

@@ -21,7 +21,8 @@ func TestNamesOfShares(t *testing.T) {
 			t.Errorf("%s is written %s", name, back)
 		}
 	}
-	for _, name := range []string{"", "a", "a#", "#1", "a#0", "a#01", "a#1x", "a#-1", "a#+1", "a# 1", "a#1 ", "a#1000000000", "a1", "a#١"} {
+	for _, name := range []string{"", "a", "a#", "#1", "a#0", "a#01", "a#1x", "a#-1", "a#+1", "a# 1", "a#1 ",
+		"a#1000000000", "a1", "a#١"} {
 		if lock, number, ok := metadata.ParseShare(name); ok {
 			t.Errorf("%q passes for share %d of %q", name, number, lock)
 		}
@@ -49,7 +50,8 @@ func TestRangeOfSharesHoldsThemAll(t *testing.T) {
 func TestPermitsOfARecord(t *testing.T) {
 	for document, want := range map[string]int{
 		`{}`: 1, `{"permits":3}`: 3, `{"permits":"3"}`: 3, `{"permits":null}`: 1,
-		`{"permits":0}`: 0, `{"permits":-1}`: 0, `{"permits":1.5}`: 0, `{"permits":true}`: 0, `{"permits":"many"}`: 0, `{"permits":1e99}`: 0,
+		`{"permits":0}`: 0, `{"permits":-1}`: 0, `{"permits":1.5}`: 0, `{"permits":true}`: 0, `{"permits":"many"}`: 0,
+		`{"permits":1e99}`: 0,
 	} {
 		d := metadata.Decode("a#1", []metadata.Field{{Name: metadata.FieldMetadata, Value: document}})
 		if n := d.Permits(); n != want {
@@ -61,7 +63,8 @@ func TestPermitsOfARecord(t *testing.T) {
 func TestSharesQueueBeforeTheirLock(t *testing.T) {
 	for _, c := range []struct{ name, document, want string }{
 		{"a#1", `{"kind":"semaphore"}`, "a"}, {"a#2", `{"kind":"shared"}`, "a"}, {"a", `{"kind":"exclusive"}`, "a"},
-		{"a#1", `{}`, "a#1"}, {"a#1", `{"kind":"exclusive"}`, "a#1"}, {"a#x", `{"kind":"shared"}`, "a#x"}, {"a", `{"kind":7}`, "a"},
+		{"a#1", `{}`, "a#1"}, {"a#1", `{"kind":"exclusive"}`, "a#1"}, {"a#x", `{"kind":"shared"}`, "a#x"},
+		{"a", `{"kind":7}`, "a"},
 	} {
 		d := metadata.Decode(c.name, []metadata.Field{{Name: metadata.FieldMetadata, Value: c.document}})
 		if got := d.Queue(); got != c.want {

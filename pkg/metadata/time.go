@@ -16,15 +16,18 @@ const maxSeconds = 9_999_999_999
 // ParseTime reads a time of the protocol: seconds since 1970-01-01 UTC as ten integer digits and at most nine fraction
 // digits, such as 1553682600.25. The instant is in UTC.
 func ParseTime(s string) (time.Time, error) {
-	whole, fraction := s, ""
+	whole := s
+	fraction := ""
 	if len(s) > secondDigits && s[secondDigits] == '.' {
-		whole, fraction = s[:secondDigits], s[secondDigits+1:]
+		whole = s[:secondDigits]
+		fraction = s[secondDigits+1:]
 		if fraction == "" || len(fraction) > 9 || !digits(fraction) {
 			return time.Time{}, fmt.Errorf("%q is not a time: want one to nine digits after the point", clip(s))
 		}
 	}
 	if len(whole) != secondDigits || !digits(whole) {
-		return time.Time{}, fmt.Errorf("%q is not a time: want seconds since 1970 with ten digits, like 1553682600.25", clip(s))
+		return time.Time{}, fmt.Errorf("%q is not a time: want seconds since 1970 with ten digits, like 1553682600.25",
+			clip(s))
 	}
 	seconds, err := strconv.ParseInt(whole, 10, 64)
 	if err != nil {
@@ -42,12 +45,15 @@ func ParseTime(s string) (time.Time, error) {
 
 // FormatTime writes t as the protocol does. Instants outside of 1970 to 2286 become the nearest end of that range.
 func FormatTime(t time.Time) string {
-	seconds, nanos := t.Unix(), t.Nanosecond()
+	seconds := t.Unix()
+	nanos := t.Nanosecond()
 	switch {
 	case seconds < 0:
-		seconds, nanos = 0, 0
+		seconds = 0
+		nanos = 0
 	case seconds > maxSeconds:
-		seconds, nanos = maxSeconds, 999_999_999
+		seconds = maxSeconds
+		nanos = 999_999_999
 	}
 	b := append(make([]byte, 0, len("1553682600.123456789")), padded(seconds, secondDigits)...)
 	if nanos == 0 {
@@ -63,8 +69,8 @@ func padded(n int64, width int) string {
 	return zeros[:width-len(digits)] + digits
 }
 
-// Time is an instant inside a JSON document of the protocol. It is written as a string in the protocol's time format and
-// read from a string or a number. The zero Time is written as null.
+// Time is an instant inside a JSON document of the protocol. It is written as a string in the protocol's time format
+// and read from a string or a number. The zero Time is written as null.
 type Time struct{ time.Time }
 
 // MarshalJSON writes the protocol's time format as a string.

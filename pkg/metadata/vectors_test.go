@@ -15,8 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The vectors are what clients in other languages test themselves with; docs/protocol.md describes the file. The members
-// states are checked in package staleness.
+// The vectors are what clients in other languages test themselves with; docs/protocol.md describes the file. The
+// members states are checked in package staleness.
 type vectors struct {
 	Protocol int
 	Prefix   string

@@ -13,12 +13,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waiterRecheck is how often a waiter asks again although its watch says nothing: a safety net, not the way it learns that the
-// lock is free.
+// waiterRecheck is how often a waiter asks again although its watch says nothing: a safety net, not the way it learns
+// that the lock is free.
 const waiterRecheck = 10 * time.Second
 
-// Lock takes the lock, waiting in the queue as long as others hold it or came before, until ctx ends: then the error is a
-// [*HeldError] where the holder is known. Without a deadline it waits for ever, through outages of etcd too.
+// Lock takes the lock, waiting in the queue as long as others hold it or came before, until ctx ends: then the error is
+// a [*HeldError] where the holder is known. Without a deadline it waits for ever, through outages of etcd too.
 //
 // Whatever is wrong with the name or the options is an error before etcd is asked.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
@@ -48,8 +48,8 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	return a.queue(ctx, b)
 }
 
-// TryLock takes the lock if it is free and nobody queues for it, else the error is a [*HeldError]. It never waits for a holder,
-// and for etcd no longer than the client's request timeout.
+// TryLock takes the lock if it is free and nobody queues for it, else the error is a [*HeldError]. It never waits for a
+// holder, and for etcd no longer than the client's request timeout.
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, b, err := c.newAcquisition(name, opts)
 	if err != nil {
@@ -68,8 +68,8 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *L
 	return l, a.explain(err)
 }
 
-// acquisition is one wish for one lock. Its uuid becomes that of the hold, and changes when an outcome stayed unknown or a place in
-// the queue was lost.
+// acquisition is one wish for one lock. Its uuid becomes that of the hold, and changes when an outcome stayed unknown
+// or a place in the queue was lost.
 type acquisition struct {
 	c     *Client
 	lock  string
@@ -114,7 +114,8 @@ func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, 
 	return a, b, err
 }
 
-// bid is what is sent to etcd to get the lock. Its deadlines count from before the first sending; a repetition has the same bytes.
+// bid is what is sent to etcd to get the lock. Its deadlines count from before the first sending; a repetition has the
+// same bytes.
 type bid struct {
 	start time.Time // for the local deadline, on the monotonic clock
 	wall  time.Time // for the record
@@ -138,7 +139,8 @@ func (a *acquisition) bid() (bid, error) {
 // wall is the time that is written into records.
 func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecond) }
 
-// try asks for the lock, beginning with bid b, until the answer is definite: a hold, a [*HeldError], a refusal, or the end of ctx.
+// try asks for the lock, beginning with bid b, until the answer is definite: a hold, a [*HeldError], a refusal, or the
+// end of ctx.
 func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
 	if a.set.kind.shared() {
 		return a.tryShare(ctx, b)
@@ -164,8 +166,8 @@ func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
 	}
 }
 
-// tryPast takes a lock that nobody holds and that was refused: others queue for it, or the end of their queue was left behind when
-// the last one of them died.
+// tryPast takes a lock that nobody holds and that was refused: others queue for it, or the end of their queue was left
+// behind when the last one of them died.
 func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
 	r, err := a.c.send(ctx, locktxn.Queue(a.c.layout, a.lock))
 	if err != nil {
@@ -198,8 +200,8 @@ func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
 // errStale asks for another bid: this one got too old while etcd did not answer, or its uuid was cancelled.
 var errStale = errors.New("the bid is stale")
 
-// ask sends a transaction that takes the lock or reads the record, and what else it likes, until there is an answer: a hold, or what
-// it read. Where the outcome stays unknown the attempt is over and the acquisition begins another.
+// ask sends a transaction that takes the lock or reads the record, and what else it likes, until there is an answer: a
+// hold, or what it read. Where the outcome stays unknown the attempt is over and the acquisition begins another.
 func (a *acquisition) ask(ctx context.Context, b bid, txn locktxn.Txn) (*Lock, answer, error) {
 	r, err := a.propose(ctx, txn)
 	if err != nil {
@@ -220,7 +222,8 @@ func (a *acquisition) ask(ctx context.Context, b bid, txn locktxn.Txn) (*Lock, a
 
 // propose sends a transaction with a bid for as long as the bid is fresh.
 func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (answer, error) {
-	began, fresh := time.Now(), a.set.autoUnlockAfter/3
+	began := time.Now()
+	fresh := a.set.autoUnlockAfter / 3
 	r, err := a.c.sendFor(ctx, fresh, txn)
 	a.doubt = a.doubt || r.doubt
 	if err != nil {
@@ -255,8 +258,10 @@ func (a *acquisition) abandon() {
 func (a *acquisition) heldError() *HeldError {
 	held := &HeldError{Lock: a.lock, Holder: a.now, At: a.c.wall(), Where: a.c.holds.where(a.now.UUID)}
 	if a.set.kind.shared() {
-		held.Kind, held.Holders = a.set.kind.name, a.holders.all()
-		held.Limit, held.Weight = a.set.kind.limit, a.set.kind.weight
+		held.Kind = a.set.kind.name
+		held.Holders = a.holders.all()
+		held.Limit = a.set.kind.limit
+		held.Weight = a.set.kind.weight
 		held.Free = a.holders.free(held.Limit)
 	}
 	return held
@@ -301,7 +306,8 @@ func old(events []*clientv3.Event, seen int64) bool {
 
 // explain says what was tried, where the error does not say it itself.
 func (a *acquisition) explain(err error) error {
-	if _, isHeld := errors.AsType[*HeldError](err); err == nil || isHeld || errors.Is(err, ErrCondition) || errors.Is(err, ErrNotHeld) {
+	if _, isHeld := errors.AsType[*HeldError](err); err == nil || isHeld || errors.Is(err, ErrCondition) ||
+		errors.Is(err, ErrNotHeld) {
 		return err
 	}
 	return fmt.Errorf("lock %q: %w", a.lock, err)

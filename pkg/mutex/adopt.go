@@ -11,20 +11,22 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Adopt is a handle of a hold that is there already: of a lock that another process took, a parent or one that handed its work on, and
-// whose uuid it told this one. It does what a handle of [Client.Lock] does: its context ends when the hold does, Alive
-// extends it, Guard and Token fence with it.
+// Adopt is a handle of a hold that is there already: of a lock that another process took, a parent or one that handed
+// its work on, and whose uuid it told this one. It does what a handle of [Client.Lock] does: its context ends when the
+// hold does, Alive extends it, Guard and Token fence with it.
 //
-// Both processes may have a handle at the same time; they share one hold. Each sees when the other extends it. Unlock of either ends
-// it for both, and the other learns of it as of a loss: so agree on one who gives it back, usually the one who took it, and let the
-// other [Lock.Detach]. Who hands its hold on for good detaches, and leaves the Unlock to the one who adopts it.
+// Both processes may have a handle at the same time; they share one hold. Each sees when the other extends it. Unlock
+// of either ends it for both, and the other learns of it as of a loss: so agree on one who gives it back, usually the
+// one who took it, and let the other [Lock.Detach]. Who hands its hold on for good detaches, and leaves the Unlock to
+// the one who adopts it.
 //
-// The time that is left is counted from what the record says and this machine's clock, which must not be behind by more than the safety
-// margin, as for every holder. A hold whose time is over, but which nobody has removed yet, is extended by the adoption.
+// The time that is left is counted from what the record says and this machine's clock, which must not be behind by more
+// than the safety margin, as for every holder. A hold whose time is over, but which nobody has removed yet, is extended
+// by the adoption.
 //
-// Of the options only those about time count, and Defaults of the client do not. Without them Alive puts off alert and auto-unlock by
-// as much as whoever wrote the deadlines last; where the record does not tell that, Alive is an error, and where it has no readable
-// deadline the handle's context has ended, and only Unlock is of use.
+// Of the options only those about time count, and Defaults of the client do not. Without them Alive puts off alert and
+// auto-unlock by as much as whoever wrote the deadlines last; where the record does not tell that, Alive is an error,
+// and where it has no readable deadline the handle's context has ended, and only Unlock is of use.
 //
 // The error is a [*LostError], an [ErrNotHeld], when another holds the lock, or nobody.
 func (c *Client) Adopt(ctx context.Context, name, uuid string, opts ...Option) (*Lock, error) {
@@ -64,9 +66,11 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 		return nil, err
 	}
 	l := &Lock{
-		c: c, set: set, held: locktxn.Hold{Lock: name, UUID: uuid, Token: doc.Token}, asked: name, at: placeOf(""), outer: outer,
-		start: start, wall: latest(wall, lastWord(&doc.Record)), adopted: true, beyond: set.expectedRunTime > set.autoUnlockAfter,
-		goal: doc.AlertAt, alertAt: doc.AlertAt,
+		c: c, set: set, held: locktxn.Hold{Lock: name, UUID: uuid, Token: doc.Token}, asked: name, at: placeOf(""),
+		outer: outer,
+		start: start, wall: latest(wall, lastWord(&doc.Record)), adopted: true,
+		beyond: set.expectedRunTime > set.autoUnlockAfter,
+		goal:   doc.AlertAt, alertAt: doc.AlertAt,
 	}
 	l.remember(&doc)
 	return l, l.live(ctx, &doc)
@@ -82,15 +86,18 @@ func chosen(opts []Option) (s settings, err error) {
 	return s, errors.Join(s.problems...)
 }
 
-// adopt fills in from the record what the options left open: the deadlines as far from now as whoever wrote them last wanted. When
-// that was a heartbeat, the alert had come closer since the last real progress, so with a given life it keeps its part of it.
+// adopt fills in from the record what the options left open: the deadlines as far from now as whoever wrote them last
+// wanted. When that was a heartbeat, the alert had come closer since the last real progress, so with a given life it
+// keeps its part of it.
 func (s *settings) adopt(r *metadata.Record) error {
 	word := lastWord(r)
-	alert, unlock := r.AlertAt.Sub(word), r.AutoUnlockAt.Sub(word)
+	alert := r.AlertAt.Sub(word)
+	unlock := r.AutoUnlockAt.Sub(word)
 	if alert <= 0 {
 		alert = r.AlertAt.Sub(r.LockedAt)
 	}
-	known := !word.IsZero() && !r.AlertAt.IsZero() && !r.AutoUnlockAt.IsZero() && alert > 0 && alert <= maxDuration && unlock >= minAutoUnlockAfter && unlock <= maxDuration
+	known := !word.IsZero() && !r.AlertAt.IsZero() && !r.AutoUnlockAt.IsZero() && alert > 0 && alert <= maxDuration &&
+		unlock >= minAutoUnlockAfter && unlock <= maxDuration
 	switch given := s.autoUnlockAfter; {
 	case s.expectedRunTime > 0:
 	case given == 0 && known:
@@ -166,7 +173,8 @@ func (l *Lock) remember(doc *metadata.Document) {
 // live starts the handle of an adopted hold, after it extended one whose time is over.
 func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 	l.prepare()
-	l.until, l.counted = l.start, l.c.moment()
+	l.until = l.start
+	l.counted = l.c.moment()
 	if !doc.AutoUnlockAt.IsZero() {
 		l.until = l.start.Add(doc.AutoUnlockAt.Sub(l.wall) - l.set.safetyMargin)
 		if time.Until(l.until) <= 0 && l.set.autoUnlockAfter > 0 {
@@ -179,12 +187,13 @@ func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 	return l.begin()
 }
 
-// ErrDetached is the cause with which a handle's context ends when its holder gives up the handle but not the hold. It is an ErrNotHeld.
+// ErrDetached is the cause with which a handle's context ends when its holder gives up the handle but not the hold. It
+// is an ErrNotHeld.
 var ErrDetached = fmt.Errorf("the handle was detached from its hold: %w", ErrNotHeld)
 
-// Detach ends the handle and leaves the hold as it is: to the process that has adopted it or will, by name and [Lock.UUID], and
-// otherwise to the auto-unlock. The context ends, with [ErrDetached]; a heartbeat stops; Unlock does nothing from then on. All handles
-// of the hold in this process that [Reentrant] made are detached with it.
+// Detach ends the handle and leaves the hold as it is: to the process that has adopted it or will, by name and
+// [Lock.UUID], and otherwise to the auto-unlock. The context ends, with [ErrDetached]; a heartbeat stops; Unlock does
+// nothing from then on. All handles of the hold in this process that [Reentrant] made are detached with it.
 func (l *Lock) Detach() {
 	switch {
 	case l.none():
@@ -201,13 +210,15 @@ func (l *Lock) Detach() {
 	}
 }
 
-// forbidLater sees to it that no late sending of an acquisition takes the lock once more when whoever adopted its hold gave it back.
+// forbidLater sees to it that no late sending of an acquisition takes the lock once more when whoever adopted its hold
+// gave it back.
 func (c *Client) forbidLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL), do: func(ctx context.Context) error {
-		lease, err := c.markLease(ctx, &c.marks)
-		if err == nil {
-			_, err = c.send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))
-		}
-		return err
-	}})
+	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
+		do: func(ctx context.Context) error {
+			lease, err := c.markLease(ctx, &c.marks)
+			if err == nil {
+				_, err = c.send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))
+			}
+			return err
+		}})
 }

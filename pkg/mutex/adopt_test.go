@@ -33,7 +33,8 @@ func adopt(t testing.TB, c *mutex.Client, uuid string, opts ...mutex.Option) *mu
 func TestChildHoldsWhatItsParentTook(t *testing.T) {
 	etcd, parent, locks := family(t, mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(30*time.Minute))
 	child := adopt(t, locks, parent.UUID())
-	if child.Name() != "a" || child.UUID() != parent.UUID() || child.Token() != parent.Token() || mutex.FromContext(child.Context()) != child {
+	if child.Name() != "a" || child.UUID() != parent.UUID() || child.Token() != parent.Token() ||
+		mutex.FromContext(child.Context()) != child {
 		t.Errorf("the child has %s %s token %d", child.Name(), child.UUID(), child.Token())
 	}
 	if d := child.Deadline().Sub(parent.Deadline()).Abs(); d > 10*time.Second { // each reads two clocks in turn
@@ -43,7 +44,8 @@ func TestChildHoldsWhatItsParentTook(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := read(t, etcd, "a")
-	if alert, unlock := doc.AlertAt.Sub(doc.Alive.At), doc.AutoUnlockAt.Sub(doc.Alive.At); alert != 10*time.Minute || unlock != 30*time.Minute || doc.Alive.Progress != "2 of 3" {
+	if alert, unlock := doc.AlertAt.Sub(doc.Alive.At), doc.AutoUnlockAt.Sub(doc.Alive.At); alert != 10*time.Minute ||
+		unlock != 30*time.Minute || doc.Alive.Progress != "2 of 3" {
 		t.Errorf("alert in %v, auto-unlock in %v, %q", alert, unlock, doc.Alive.Progress)
 	}
 	r, err := etcd.Txn(context.Background()).If(child.Guard()).Then(clientv3.OpPut("/x", "1")).Commit()
@@ -69,14 +71,17 @@ func TestHoldOfAnotherIsNotAdopted(t *testing.T) {
 		about, uuid, want string
 		change            func()
 	}{
-		{"it has another uuid", other, `lock "a" is not held as ` + other + "; it is held by billing on host-1", func() {}},
-		{"a person removed it", parent.UUID(), `: that hold was force-unlocked by ann just now: a mistake; nobody holds it`,
+		{"it has another uuid", other, `lock "a" is not held as ` + other + "; it is held by billing on host-1",
+			func() {}},
+		{"a person removed it", parent.UUID(),
+			`: that hold was force-unlocked by ann just now: a mistake; nobody holds it`,
 			func() { removeWith(t, etcd, metadata.EndedForced, "ann", "a mistake") }},
 		{"nobody holds the lock", other, `lock "a" is not held as ` + other + "; nobody holds it", func() {}},
 	} {
 		c.change()
 		l, err := locks.Adopt(context.Background(), "a", c.uuid)
-		if _, isLost := errors.AsType[*mutex.LostError](err); l != nil || !isLost || !errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(justNow(err.Error()), c.want) {
+		if _, isLost := errors.AsType[*mutex.LostError](err); l != nil || !isLost ||
+			!errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(justNow(err.Error()), c.want) {
 			t.Errorf("%s: %v, %v", c.about, l, err)
 		}
 	}
@@ -85,7 +90,8 @@ func TestHoldOfAnotherIsNotAdopted(t *testing.T) {
 			t.Errorf("adopt %q as %q: %v", bad[0], bad[1], err)
 		}
 	}
-	if _, err := locks.Adopt(context.Background(), "a", other, mutex.AutoUnlockAfter(-1)); err == nil || !strings.Contains(err.Error(), "must be positive") {
+	if _, err := locks.Adopt(context.Background(), "a", other, mutex.AutoUnlockAfter(-1)); err == nil ||
+		!strings.Contains(err.Error(), "must be positive") {
 		t.Errorf("a negative time: %v", err)
 	}
 }
@@ -150,7 +156,8 @@ func TestAdoptedHoldThatCameByTheQueueIsHandedToTheNextInLine(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
 	first := take(t, c, "a")
-	one, two := q.wait(c), q.wait(c)
+	one := q.wait(c)
+	two := q.wait(c)
 	q.unlock(first)
 	parent := q.turn(one)
 	child := adopt(t, q.client(), parent.UUID())
@@ -165,7 +172,8 @@ func TestDetachedHoldThatCameByTheQueueIsWaitedFor(t *testing.T) {
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		first := take(t, c, "a")
-		one, two := q.wait(c), q.wait(c)
+		one := q.wait(c)
+		two := q.wait(c)
 		q.unlock(first)
 		parent := q.turn(one)
 		parent.Detach()
@@ -180,7 +188,8 @@ func TestDetachedHoldThatCameByTheQueueIsWaitedFor(t *testing.T) {
 
 func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		parent := take(t, locks, "a", mutex.ExpectedRunTime(20*time.Minute), mutex.AutoUnlockAfter(time.Hour), mutex.SafetyMargin(time.Minute))
+		parent := take(t, locks, "a", mutex.ExpectedRunTime(20*time.Minute), mutex.AutoUnlockAfter(time.Hour),
+			mutex.SafetyMargin(time.Minute))
 		time.Sleep(50 * time.Minute)
 		f.set(func() { f.latency = time.Second })
 		start := time.Now()
@@ -197,21 +206,22 @@ func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 
 // The clock of the child is behind that of the parent: the record says that it can not be as early as that.
 func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
-	bubbleWith(t, mutex.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Hour) }}, func(t *testing.T, f *fake, slow *mutex.Client) {
-		locks, err := mutex.New(f.client(), mutex.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer locks.Close()
-		parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
-		child := adopt(t, slow, parent.UUID())
-		if d := time.Until(child.Deadline()); d > time.Hour {
-			t.Errorf("the child believes that it has %v", d)
-		}
-		if err := parent.Unlock(); err != nil {
-			t.Error(err)
-		}
-	})
+	bubbleWith(t, mutex.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Hour) }},
+		func(t *testing.T, f *fake, slow *mutex.Client) {
+			locks, err := mutex.New(f.client(), mutex.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locks.Close()
+			parent := take(t, locks, "a", mutex.AutoUnlockAfter(time.Hour))
+			child := adopt(t, slow, parent.UUID())
+			if d := time.Until(child.Deadline()); d > time.Hour {
+				t.Errorf("the child believes that it has %v", d)
+			}
+			if err := parent.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
 }
 
 func TestHoldWhoseTimeIsOverIsExtendedByItsAdoption(t *testing.T) {
@@ -239,7 +249,8 @@ func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
 		f.put("/mutexes/a/uuid", uuid)
 		f.put("/mutexes/a/auto_unlock_at", metadata.FormatTime(time.Now().Add(time.Hour)))
 		l := adopt(t, locks, uuid)
-		if err := l.Alive(context.Background()); err == nil || !strings.Contains(err.Error(), "adopt it with AutoUnlockAfter") {
+		if err := l.Alive(context.Background()); err == nil || !strings.Contains(err.Error(),
+			"adopt it with AutoUnlockAfter") {
 			t.Errorf("alive: %v", err)
 		}
 		l.Detach()
@@ -258,7 +269,8 @@ func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
 // A script below the process says how it goes, as mutexctl alive does: the heartbeat of the process must not unsay it.
 func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.ExpectedRunTime(2*time.Minute), mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(24*time.Hour))
+		l := take(t, locks, "a", mutex.ExpectedRunTime(2*time.Minute), mutex.AutoUnlockAfter(time.Minute),
+			mutex.Heartbeat(24*time.Hour))
 		time.Sleep(91 * time.Second)
 		script := adopt(t, locks, l.UUID(), mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(time.Minute))
 		if err := script.Alive(context.Background(), "3 of 12"); err != nil {
@@ -273,7 +285,8 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			doc := f.record(t, "a")
 			if doc.AlertAt.Before(said) || doc.Alive.Progress != "3 of 12" {
-				t.Fatalf("after %v the heartbeat has set the alert to %v, before %v, and says %q", time.Since(said)+10*time.Minute, doc.AlertAt, said, doc.Alive.Progress)
+				t.Fatalf("after %v the heartbeat has set the alert to %v, before %v, and says %q",
+					time.Since(said)+10*time.Minute, doc.AlertAt, said, doc.Alive.Progress)
 			}
 			if d := time.Until(doc.AutoUnlockAt); d < 40*time.Second {
 				t.Fatalf("the heartbeat stopped: auto-unlock in %v", d)
@@ -296,7 +309,8 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 // Two heartbeats of one hold, of parent and child, do not take each other for progress.
 func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(24*time.Hour))
+		l := take(t, locks, "a", mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(time.Minute),
+			mutex.Heartbeat(24*time.Hour))
 		alert := time.Now().Add(10 * time.Minute)
 		child := adopt(t, locks, l.UUID(), mutex.Heartbeat(time.Hour))
 		time.Sleep(30 * time.Minute)

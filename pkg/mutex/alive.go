@@ -13,11 +13,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Alive says that the work makes progress: the alert and the auto-unlock are put off, by the same durations as at the acquisition
-// and counted from now. The words of progress, if any, are shown to people with the lock.
+// Alive says that the work makes progress: the alert and the auto-unlock are put off, by the same durations as at the
+// acquisition and counted from now. The words of progress, if any, are shown to people with the lock.
 //
-// nil means that etcd confirmed the hold. A [*LostError] means that it is over; the handle's context has ended then. After any
-// other error the hold stands as it stood, until the deadline it had.
+// nil means that etcd confirmed the hold. A [*LostError] means that it is over; the handle's context has ended then.
+// After any other error the hold stands as it stood, until the deadline it had.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	if l.none() {
 		return errNoHold
@@ -37,13 +37,14 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	return fmt.Errorf("alive %q: %w", l.held.Lock, err)
 }
 
-// beat is the heartbeat: an extension each third of the time that is left after one, with at most a third of that for an attempt,
-// and as often as etcd lets it while it fails.
+// beat is the heartbeat: an extension each third of the time that is left after one, with at most a third of that for
+// an attempt, and as often as etcd lets it while it fails.
 func (l *Lock) beat() {
 	interval := (l.set.autoUnlockAfter - l.set.safetyMargin) / 3
 	for next := interval; pause(l.watch, next); {
 		if time.Since(l.start) >= l.set.maximumHold-l.set.safetyMargin {
-			l.c.line(slog.LevelWarn, "the heartbeat ends: the lock was held for its maximum", l.about(slog.Duration("maximum_hold", l.set.maximumHold))...)
+			l.c.line(slog.LevelWarn, "the heartbeat ends: the lock was held for its maximum",
+				l.about(slog.Duration("maximum_hold", l.set.maximumHold))...)
 			return
 		}
 		ctx, cancel := context.WithTimeout(l.watch, interval)
@@ -84,12 +85,14 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 	return errors.New("others with the same uuid extend it all the time")
 }
 
-// maxOvertaken bounds how often a heartbeat begins anew because somebody else with the uuid extended the hold meanwhile.
+// maxOvertaken bounds how often a heartbeat begins anew because somebody else with the uuid extended the hold
+// meanwhile.
 const maxOvertaken = 5
 
 // say makes one extension. Of a heartbeat it tells that another one is needed, because it knew less than the record.
 func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again bool, err error) {
-	start, at := l.c.moment(), l.clock()
+	start := l.c.moment()
+	at := l.clock()
 	autoUnlockAt := at.Add(l.set.autoUnlockAfter)
 	if heartbeat && l.set.maximumHold > 0 {
 		if end := l.wall.Add(l.set.maximumHold); autoUnlockAt.After(end) {
@@ -100,7 +103,8 @@ func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again 
 	alive := metadata.FormatAlive(at, progress)
 	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
 	if heartbeat {
-		txn = locktxn.Beat(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive, l.said)
+		txn = locktxn.Beat(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive,
+			l.said)
 	}
 	r, err := l.c.send(ctx, txn)
 	if err != nil {
@@ -133,7 +137,10 @@ func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again 
 
 // saidSo tells whether the record has this word about the work.
 func saidSo(now *metadata.Document, alive string) bool {
-	return slices.ContainsFunc(now.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive && f.Value == alive })
+	return slices.ContainsFunc(now.Fields, func(f metadata.Field) bool {
+		return f.Name == metadata.FieldAlive &&
+			f.Value == alive
+	})
 }
 
 // word says how the work goes, of a hold that somebody else extended for longer than this handle would.
@@ -153,8 +160,8 @@ func (l *Lock) word(ctx context.Context, alertAt time.Time, progress, alive stri
 	return nil
 }
 
-// overtaken takes over what somebody else with the uuid, such as a script below this process, said of the work since this handle did.
-// What stands in the record because of the word that is just being said is no such thing.
+// overtaken takes over what somebody else with the uuid, such as a script below this process, said of the work since
+// this handle did. What stands in the record because of the word that is just being said is no such thing.
 func (l *Lock) overtaken(now *metadata.Document, said string) bool {
 	i := slices.IndexFunc(now.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
 	if i < 0 {
@@ -179,8 +186,8 @@ func (l *Lock) overtaken(now *metadata.Document, said string) bool {
 	return true
 }
 
-// note keeps what an extension says beyond the deadline, and tells when people are to be alerted. A heartbeat repeats what the
-// last Alive said, whoever did, and puts the alert neither back nor after the auto-unlock.
+// note keeps what an extension says beyond the deadline, and tells when people are to be alerted. A heartbeat repeats
+// what the last Alive said, whoever did, and puts the alert neither back nor after the auto-unlock.
 func (l *Lock) note(at, autoUnlockAt time.Time, heartbeat bool, progress string) (time.Time, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,10 +207,11 @@ func (l *Lock) note(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 	return alertAt, l.progress
 }
 
-// clock is the wall clock for the deadlines of this hold. When that clock is set back while the lock is held, the deadlines still
-// move on with the time that passes.
+// clock is the wall clock for the deadlines of this hold. When that clock is set back while the lock is held, the
+// deadlines still move on with the time that passes.
 func (l *Lock) clock() time.Time {
-	at, passed := l.c.wall(), l.wall.Add(time.Since(l.start)).Truncate(time.Millisecond)
+	at := l.c.wall()
+	passed := l.wall.Add(time.Since(l.start)).Truncate(time.Millisecond)
 	if at.Before(passed) {
 		return passed
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// audit goes through all that etcd was ever told, revision by revision, and judges every moment: never more permits than the limit, never
-// a writer beside anybody, nobody served while an older one queues. So it misses no violation, however short it was.
+// audit goes through all that etcd was ever told, revision by revision, and judges every moment: never more permits
+// than the limit, never a writer beside anybody, nobody served while an older one queues. So it misses no violation,
+// however short it was.
 type audit struct {
 	testing.TB
 	lock  string
@@ -76,7 +77,8 @@ func (a *audit) revision(events []*clientv3.Event) {
 			if e.Type == clientv3.EventTypePut && e.IsCreate() {
 				a.queue[key.ID] = e.Kv.CreateRevision
 			}
-		case key.Kind != metadata.KindField || key.ID != metadata.FieldUUID || key.Lock != a.lock && !(isShare && base == a.lock):
+		case key.Kind != metadata.KindField || key.ID != metadata.FieldUUID || key.Lock != a.lock &&
+			!(isShare && base == a.lock):
 		case e.Type == clientv3.EventTypeDelete:
 			delete(a.holds, key.Lock)
 		default:
@@ -96,7 +98,8 @@ func (a *audit) revision(events []*clientv3.Event) {
 		a.order(uuid, events[0].Kv.ModRevision)
 	}
 	for _, e := range events {
-		if key := layout.Parse(string(e.Kv.Key)); key.Kind == metadata.KindTicket && key.Lock == a.lock && e.Type == clientv3.EventTypeDelete {
+		if key := layout.Parse(string(e.Kv.Key)); key.Kind == metadata.KindTicket && key.Lock == a.lock &&
+			e.Type == clientv3.EventTypeDelete {
 			delete(a.queue, key.ID)
 		}
 	}
@@ -104,7 +107,9 @@ func (a *audit) revision(events []*clientv3.Event) {
 
 // judge wants room for whoever has just taken d.
 func (a *audit) judge(d *metadata.Document, revision int64) {
-	sum, readers, writers := 0, 0, 0
+	sum := 0
+	readers := 0
+	writers := 0
 	for _, h := range a.holds {
 		switch h.Attributes[metadata.AttributeKind] {
 		case metadata.HoldsPermits:
@@ -130,7 +135,8 @@ func (a *audit) judge(d *metadata.Document, revision int64) {
 		}
 	}
 	if writers > 1 || writers == 1 && sum > 0 {
-		a.Errorf("revision %d: %d writers, %d readers and %d permits after %s was taken", revision, writers, readers, sum, d.Name)
+		a.Errorf("revision %d: %d writers, %d readers and %d permits after %s was taken", revision, writers, readers,
+			sum, d.Name)
 	}
 	uuids := map[string]bool{}
 	for _, h := range a.holds {

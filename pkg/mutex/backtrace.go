@@ -20,8 +20,8 @@ const ownFrames = 8
 // stack is the places of a call stack of the usual depth. Unused ones are 0.
 type stack [DefaultBacktraceDepth + ownFrames]uintptr
 
-// traces writes call stacks. A program takes its locks in few places, again and again: their text is kept, because finding the
-// names costs several times what finding the places does.
+// traces writes call stacks. A program takes its locks in few places, again and again: their text is kept, because
+// finding the names costs several times what finding the places does.
 type traces struct {
 	mu    sync.Mutex
 	known map[stack]string

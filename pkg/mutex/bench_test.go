@@ -16,11 +16,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// The peers run in turns within one benchmark, so that a noisy machine is equally unkind to all of them; ratios are what counts.
+// The peers run in turns within one benchmark, so that a noisy machine is equally unkind to all of them; ratios are
+// what counts.
 const turns = 6
 
-// BenchmarkUncontended is lock and unlock of a free lock by clients that do not meet (targets P1 and P2): ours, one put and one
-// delete of a key, and etcd's own Mutex, which writes no metadata, with a shared session.
+// BenchmarkUncontended is lock and unlock of a free lock by clients that do not meet (targets P1 and P2): ours, one put
+// and one delete of a key, and etcd's own Mutex, which writes no metadata, with a shared session.
 func BenchmarkUncontended(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
@@ -35,7 +36,8 @@ func BenchmarkUncontended(b *testing.B) {
 
 			rates := compare(b, clients, []peer{
 				{"ours", func(client int) error {
-					l, err := locks.Lock(ctx, fmt.Sprintf("billing/%d", client), mutex.Purpose("send the invoices of the month"))
+					l, err := locks.Lock(ctx, fmt.Sprintf("billing/%d", client),
+						mutex.Purpose("send the invoices of the month"))
 					if err != nil {
 						return err
 					}
@@ -107,8 +109,9 @@ func parallel(b *testing.B, clients, n int, once func(client int) error) {
 	wg.Wait()
 }
 
-// BenchmarkHandOver has waiters take turns as fast as they can (target P3): hand-overs per second from one to another, requests and
-// commits per hold, and Jain's index of how evenly the waiters got their turns. Run it with -benchtime=1000x.
+// BenchmarkHandOver has waiters take turns as fast as they can (target P3): hand-overs per second from one to another,
+// requests and commits per hold, and Jain's index of how evenly the waiters got their turns. Run it with
+// -benchtime=1000x.
 func BenchmarkHandOver(b *testing.B) {
 	for _, waiters := range []int{2, 10, 100, 1000} {
 		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
@@ -147,7 +150,8 @@ func BenchmarkHandOver(b *testing.B) {
 const connections = 50
 
 // handOvers lets every waiter hold the lock again and again. What it counts begins when each had its turn once.
-func handOvers(b *testing.B, waiters int, name string, server *etcdtest.Server, prepare func(*clientv3.Client) func() error) float64 {
+func handOvers(b *testing.B, waiters int, name string, server *etcdtest.Server,
+	prepare func(*clientv3.Client) func() error) float64 {
 	var requests, passed, last atomic.Int64
 	var clients []*clientv3.Client
 	for range min(waiters, connections) {
@@ -192,7 +196,8 @@ func handOvers(b *testing.B, waiters int, name string, server *etcdtest.Server, 
 	close(stop)
 	wg.Wait()
 
-	n, rate := 0.0, float64(after.passed-before.passed)/after.at.Sub(before.at).Seconds()
+	n := 0.0
+	rate := float64(after.passed-before.passed) / after.at.Sub(before.at).Seconds()
 	var sum, squares float64
 	for id := range holds {
 		x := float64(after.holds[id] - before.holds[id])
@@ -236,7 +241,8 @@ func (c *counting) Get(ctx context.Context, key string, opts ...clientv3.OpOptio
 	return c.KV.Get(ctx, key, opts...)
 }
 
-func (c *counting) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+func (c *counting) Delete(ctx context.Context, key string,
+	opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
 	c.n.Add(1)
 	return c.KV.Delete(ctx, key, opts...)
 }

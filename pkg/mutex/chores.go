@@ -16,12 +16,13 @@ const (
 	// request timeout.
 	releaseLife = 10 * time.Minute
 
-	maxChores    = 10_000           // when etcd is away for long, the oldest are given up: their records are auto-unlocked
+	// when etcd is away for long, the oldest are given up: their records are auto-unlocked
+	maxChores    = 10_000
 	choreTimeout = 10 * time.Second // of one round of one chore
 )
 
-// chores are requests whose callers did not wait for their outcome: the client repeats them in the background, one after the
-// other, until etcd's answer is definite. There is a goroutine only while there is something to do.
+// chores are requests whose callers did not wait for their outcome: the client repeats them in the background, one
+// after the other, until etcd's answer is definite. There is a goroutine only while there is something to do.
 type chores struct {
 	mu   sync.Mutex
 	list []chore
@@ -125,21 +126,22 @@ func (w *chores) drain(ctx context.Context) int {
 	return len(w.list) + 1 // and the one in work
 }
 
-// cancelLater ends an acquisition whose outcome is unknown: when it is done, nothing is held by this uuid and nothing will be, and
-// it stands in no queue.
+// cancelLater ends an acquisition whose outcome is unknown: when it is done, nothing is held by this uuid and nothing
+// will be, and it stands in no queue.
 func (c *Client) cancelLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL), do: func(ctx context.Context) error {
-		lease, err := c.markLease(ctx, &c.marks)
-		if err == nil {
-			_, err = c.send(ctx, locktxn.CancelQueued(c.layout, lock, uuid, lease))
-		}
-		if locktxn.LeaseGone(err) {
-			c.marks.forget(lease)
-		}
-		if locktxn.NoSpace(err) {
-			// No mark can be written. What was acquired with the last space is at least given back.
-			_, _ = c.send(ctx, locktxn.WithdrawQueued(c.layout, lock, uuid))
-		}
-		return err
-	}})
+	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
+		do: func(ctx context.Context) error {
+			lease, err := c.markLease(ctx, &c.marks)
+			if err == nil {
+				_, err = c.send(ctx, locktxn.CancelQueued(c.layout, lock, uuid, lease))
+			}
+			if locktxn.LeaseGone(err) {
+				c.marks.forget(lease)
+			}
+			if locktxn.NoSpace(err) {
+				// No mark can be written. What was acquired with the last space is at least given back.
+				_, _ = c.send(ctx, locktxn.WithdrawQueued(c.layout, lock, uuid))
+			}
+			return err
+		}})
 }

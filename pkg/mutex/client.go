@@ -33,12 +33,12 @@ type Options struct {
 	// still has.
 	AttemptTimeout time.Duration
 
-	// RequestTimeout bounds what must not wait for ever whatever the caller's context says: TryLock, Unlock and Close. 15s when
-	// zero.
+	// RequestTimeout bounds what must not wait for ever whatever the caller's context says: TryLock, Unlock and Close.
+	// 15s when zero.
 	RequestTimeout time.Duration
 
-	// Logger gets a line for what no caller can be told: holds that were lost, cleanup in the background. nil is silent. Package
-	// mutexlog makes one of a zerolog.Logger.
+	// Logger gets a line for what no caller can be told: holds that were lost, cleanup in the background. nil is
+	// silent. Package mutexlog makes one of a zerolog.Logger.
 	Logger *slog.Logger
 
 	// Hooks are told what becomes of the locks, for metrics and the like.
@@ -56,9 +56,10 @@ type Client struct {
 	about  string // client member of the records
 	pid    int
 
-	ctx     context.Context // ends with Close; its cause is [ErrClosed]
-	cancel  context.CancelCauseFunc
-	waits   context.Context // ends when Close begins: who waits for a lock leaves the queue while there are still the means
+	ctx    context.Context // ends with Close; its cause is [ErrClosed]
+	cancel context.CancelCauseFunc
+	// ends when Close begins: who waits for a lock leaves the queue while there are still the means
+	waits   context.Context
 	giveUps context.CancelCauseFunc
 	streams atomic.Int64 // which of etcd's watch streams to use, see follow
 
@@ -82,8 +83,8 @@ type Client struct {
 	wg      sync.WaitGroup // goroutines of holds and chores
 }
 
-// New returns a client of the locks that etcd keeps below the prefix. It asks etcd nothing. The etcd client stays the caller's:
-// close it after this one. It should be made with
+// New returns a client of the locks that etcd keeps below the prefix. It asks etcd nothing. The etcd client stays the
+// caller's: close it after this one. It should be made with
 //
 //   - MaxUnaryRetries: 1, because this package repeats requests by itself and knows what became of them;
 //   - DialKeepAliveTime: 10 * time.Second. Without it a connection whose other end is gone without a word, as when a
@@ -103,7 +104,8 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
 	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid(), began: time.Now()}
-	c.marks.life, c.releases.life = metadata.CancelledTTL, releaseLife
+	c.marks.life = metadata.CancelledTTL
+	c.releases.life = releaseLife
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
 	if _, _, err := c.newAcquisition("check", nil); err != nil {
@@ -133,7 +135,8 @@ func (o *Options) complete() error {
 		name     string
 		value    *time.Duration
 		standard time.Duration
-	}{{"attempt timeout", &o.AttemptTimeout, 2 * time.Second}, {"request timeout", &o.RequestTimeout, 15 * time.Second}} {
+	}{{"attempt timeout", &o.AttemptTimeout, 2 * time.Second},
+		{"request timeout", &o.RequestTimeout, 15 * time.Second}} {
 		if *d.value < 0 {
 			return fmt.Errorf("the %s is %v, it must be positive", d.name, *d.value)
 		}
@@ -151,10 +154,10 @@ func (o *Options) complete() error {
 // Prefix is where the locks live in etcd, with its final "/".
 func (c *Client) Prefix() string { return c.layout.Prefix() }
 
-// Close ends the client. Those who wait for a lock leave the queue, and their calls end with [ErrClosed]. It waits, at most for the request
-// timeout, for them and for the clean-up of acquisitions that were given up, and tells how many it could not finish, and as long at most for
-// hooks that still run. Holds that were not unlocked stay held until they are auto-unlocked, as when a process
-// dies: their contexts end with [ErrClosed], and their Unlock still works.
+// Close ends the client. Those who wait for a lock leave the queue, and their calls end with [ErrClosed]. It waits, at
+// most for the request timeout, for them and for the clean-up of acquisitions that were given up, and tells how many it
+// could not finish, and as long at most for hooks that still run. Holds that were not unlocked stay held until they are
+// auto-unlocked, as when a process dies: their contexts end with [ErrClosed], and their Unlock still works.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	first := !c.closing

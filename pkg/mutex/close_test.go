@@ -16,7 +16,8 @@ func TestCloseWhileManyWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := newLine(t)
 			var log bytes.Buffer
-			c, err := mutex.New(q.server.Client(t), mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+			c, err := mutex.New(q.server.Client(t),
+				mutex.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 			if err != nil {
 				t.Fatal(err)
 			}

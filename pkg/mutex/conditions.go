@@ -18,25 +18,25 @@ import (
 // ErrCondition is what errors.Is finds when nothing was done because a compare of [Only] did not hold.
 var ErrCondition = errors.New("a condition does not hold")
 
-// ErrUnknown says that etcd did not answer in time: what was asked for with the caller's own writes may have been done, or not. The
-// caller finds out by its keys. What was taken is given back in the background.
+// ErrUnknown says that etcd did not answer in time: what was asked for with the caller's own writes may have been done,
+// or not. The caller finds out by its keys. What was taken is given back in the background.
 var ErrUnknown = errors.New("it is not known whether it was done")
 
-// Only has [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold as well, in the same transaction:
-// compares of the caller's own keys in the same etcd, as for a transaction of its own. Otherwise the error is a [*ConditionError],
-// also when the lock is held at the same time.
+// Only has [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold as well, in the same
+// transaction: compares of the caller's own keys in the same etcd, as for a transaction of its own. Otherwise the error
+// is a [*ConditionError], also when the lock is held at the same time.
 //
 // It can not be used with what waits for a lock: hold the lock, then compare in a transaction with [Lock.Guard].
 func Only(compares ...clientv3.Cmp) Option {
 	return func(s *settings) { s.only = append(s.only, compares...) }
 }
 
-// With has [Client.TryLock] and [Client.TryLockAll] write the caller's own keys in the transaction that takes the lock: puts and
-// deletions. The lock is held if and only if the writes were done, at the revision that [Lock.Token] names. They are done once, however
-// often an answer gets lost and the request is repeated.
+// With has [Client.TryLock] and [Client.TryLockAll] write the caller's own keys in the transaction that takes the lock:
+// puts and deletions. The lock is held if and only if the writes were done, at the revision that [Lock.Token] names.
+// They are done once, however often an answer gets lost and the request is repeated.
 //
-// After an error they were not done and will not be, unless it is an [ErrUnknown], or a [*LostError]: then the lock was taken away
-// before this process knew that it had it.
+// After an error they were not done and will not be, unless it is an [ErrUnknown], or a [*LostError]: then the lock was
+// taken away before this process knew that it had it.
 //
 // The keys must lie outside of the prefix of the locks, and all of it must fit into a transaction of 1.5 MiB. It cannot
 // be used with what waits for a lock, see [Only].
@@ -77,7 +77,8 @@ func (f FailedCondition) String() string {
 		return fmt.Sprintf("there is no key %s", strconv.Quote(clip(string(f.Compare.KeyBytes()))))
 	case 1:
 		kv := f.Keys[0]
-		return fmt.Sprintf("key %s is %s since revision %d", strconv.Quote(clip(string(kv.Key))), strconv.Quote(clip(string(kv.Value))), kv.ModRevision)
+		return fmt.Sprintf("key %s is %s since revision %d", strconv.Quote(clip(string(kv.Key))),
+			strconv.Quote(clip(string(kv.Value))), kv.ModRevision)
 	}
 	return fmt.Sprintf("there are keys from %s on", strconv.Quote(clip(string(f.Keys[0].Key))))
 }
@@ -85,8 +86,8 @@ func (f FailedCondition) String() string {
 // conditional tells whether the acquisition has conditions or writes of the caller's.
 func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }
 
-// errWaits refuses conditions of what waits: they would have to hold when the turn comes, while the place in the queue, its lease and
-// the repetitions of three different transactions stand between.
+// errWaits refuses conditions of what waits: they would have to hold when the turn comes, while the place in the queue,
+// its lease and the repetitions of three different transactions stand between.
 var errWaits = errors.New("Only and With go with TryLock and TryLockAll: to wait, take the lock and use its Guard in a transaction of your own")
 
 // tryOn takes the lock if the caller's conditions hold.
@@ -120,7 +121,8 @@ func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, room int) 
 		case key == "":
 			return errors.New("a write names no key")
 		case c.reaches(key, string(op.RangeBytes())):
-			return fmt.Errorf("the write to %s lies among the locks below %s", strconv.Quote(clip(key)), c.layout.Prefix())
+			return fmt.Errorf("the write to %s lies among the locks below %s", strconv.Quote(clip(key)),
+				c.layout.Prefix())
 		}
 	}
 	return nil
@@ -130,12 +132,14 @@ func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, room int) 
 func checkSize(t locktxn.Txn) error {
 	if n := t.Bytes(); n > locktxn.MaxBytes {
 		const mebibyte = 1 << 20
-		return fmt.Errorf("the conditions and writes make a transaction of %.1f MiB, and etcd takes 1.5 MiB", float64(n)/mebibyte)
+		return fmt.Errorf("the conditions and writes make a transaction of %.1f MiB, and etcd takes 1.5 MiB",
+			float64(n)/mebibyte)
 	}
 	return nil
 }
 
-// reaches tells whether the key, or the range up to end, is one of the protocol's, but for tasks, whose states go with their locks.
+// reaches tells whether the key, or the range up to end, is one of the protocol's, but for tasks, whose states go with
+// their locks.
 func (c *Client) reaches(key, end string) bool {
 	prefix := c.layout.Prefix()
 	if end == "" {
@@ -144,8 +148,8 @@ func (c *Client) reaches(key, end string) bool {
 	return (end == "\x00" || end > prefix) && key < metadata.End(prefix)
 }
 
-// failed is the error of compares of the caller's that did not hold, nil where all did. first is the number of the operation that
-// tells of the first one.
+// failed is the error of compares of the caller's that did not hold, nil where all did. first is the number of the
+// operation that tells of the first one.
 func (c *Client) failed(lock string, r answer, first int, only []clientv3.Cmp) *ConditionError {
 	failed := locktxn.Failed(r.TxnResponse, first, len(only))
 	if len(failed) == 0 {

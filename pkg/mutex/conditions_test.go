@@ -65,7 +65,8 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 
 	l := take(t, locks, "a")
 	_, err = locks.TryLock(t.Context(), "a", write, mutex.Only(ready))
-	if failed, _ := errors.AsType[*mutex.ConditionError](err); failed == nil || failed.Holder == nil || failed.Holder.UUID != l.UUID() {
+	if failed, _ := errors.AsType[*mutex.ConditionError](err); failed == nil || failed.Holder == nil ||
+		failed.Holder.UUID != l.UUID() {
 		t.Errorf("held, and the condition does not hold: %v", err)
 	}
 	_, err = locks.TryLock(t.Context(), "a", write, mutex.Only(there))
@@ -91,13 +92,15 @@ func TestConditionsOverARange(t *testing.T) {
 	put(t, etcd, "/jobs/2", "y")
 	_, err = locks.TryLock(t.Context(), "a", none)
 	failed, _ := errors.AsType[*mutex.ConditionError](err)
-	if failed == nil || len(failed.Failed[0].Keys) != 2 || !strings.Contains(err.Error(), `there are keys from "/jobs/1" on`) {
+	if failed == nil || len(failed.Failed[0].Keys) != 2 || !strings.Contains(err.Error(),
+		`there are keys from "/jobs/1" on`) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestConditionsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{}) // without any connection: a request would panic
+	// without any connection: a request would panic
+	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +117,10 @@ func TestConditionsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"a transaction", mutex.With(clientv3.OpTxn(nil, nil, nil)), "With takes puts and deletions"},
 		{"no key", mutex.With(clientv3.OpPut("", "x")), "a write names no key"},
 		{"a condition without a key", mutex.Only(clientv3.Cmp{}), "a condition names no key"},
-		{"a lock of its own", mutex.With(clientv3.OpPut("/mutexes/b/uuid", "x")), `the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`},
-		{"all locks", mutex.With(clientv3.OpDelete("/mut", clientv3.WithPrefix())), `the write to "/mut" lies among the locks`},
+		{"a lock of its own", mutex.With(clientv3.OpPut("/mutexes/b/uuid", "x")),
+			`the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`},
+		{"all locks", mutex.With(clientv3.OpDelete("/mut", clientv3.WithPrefix())),
+			`the write to "/mut" lies among the locks`},
 		{"everything", mutex.With(clientv3.OpDelete("\x00", clientv3.WithFromKey())), "lies among the locks"},
 		{"too many writes", mutex.With(many...), "123 conditions or writes, at most 122 fit into the transaction"},
 	} {
@@ -130,11 +135,13 @@ func TestConditionsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		"Lock": func() error { _, err := locks.Lock(context.Background(), "a", mutex.With(many[0])); return err },
 		"Do": func() error {
 			nothing := func(context.Context) error { return nil }
-			return locks.Do(context.Background(), "a", nothing, mutex.Only(clientv3.Compare(clientv3.Version("/x"), "=", 1)))
+			return locks.Do(context.Background(), "a", nothing,
+				mutex.Only(clientv3.Compare(clientv3.Version("/x"), "=", 1)))
 		},
 	} {
 		t.Run(name+" waits", func(t *testing.T) {
-			if err := waits(); err == nil || !strings.Contains(err.Error(), "Only and With go with TryLock and TryLockAll") {
+			if err := waits(); err == nil || !strings.Contains(err.Error(),
+				"Only and With go with TryLock and TryLockAll") {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -165,7 +172,8 @@ func TestWritesOfAnAcquisitionWhoseAnswersAreLostAreDoneOnce(t *testing.T) {
 		return
 	}
 	if l.UUID() != first.UUID || l.Token() != first.Token {
-		t.Errorf("the handle says %s token %d, the first sending made %s token %d", l.UUID(), l.Token(), first.UUID, first.Token)
+		t.Errorf("the handle says %s token %d, the first sending made %s token %d", l.UUID(), l.Token(), first.UUID,
+			first.Token)
 	}
 	if value, revision := value(t, etcd, "/state"); value != "running" || revision != l.Token() {
 		t.Errorf("the state is %q since %d", value, revision)
@@ -211,7 +219,8 @@ func TestWritesAreNotDoneAgainByALateCommitAfterTheUnlock(t *testing.T) {
 
 func TestWritesAreNotDoneByALateCommitAfterARefusal(t *testing.T) {
 	server := etcdtest.Start(t)
-	etcd, other := server.Client(t), newClient(t, server.Client(t))
+	etcd := server.Client(t)
+	other := newClient(t, server.Client(t))
 	holder := take(t, other, "a")
 	late := delayed(etcd, func(txn *heldTxn) bool { return len(txn.thenOps) == 5 })
 	locks := newClient(t, etcd)
@@ -231,7 +240,8 @@ func TestWritesAreNotDoneByALateCommitAfterARefusal(t *testing.T) {
 
 func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
 	server := etcdtest.Start(t)
-	etcd, other := server.Client(t), newClient(t, server.Client(t))
+	etcd := server.Client(t)
+	other := newClient(t, server.Client(t))
 	holder := take(t, other, "a")
 	sent := 0
 	var late *heldTxn
@@ -266,7 +276,8 @@ func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
 func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
 	bubbleWith(t, mutex.Options{RequestTimeout: 5 * time.Second}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.set(func() { f.loseAnswers = 1000 })
-		// From the end of the request timeout on nothing arrives: what was taken is given back beside what is checked here.
+		// From the end of the request timeout on nothing arrives: what was taken is given back beside what is checked
+		// here.
 		time.AfterFunc(5*time.Second-time.Millisecond, func() { f.set(func() { f.away = true }) })
 		_, err := locks.TryLock(context.Background(), "a", mutex.With(clientv3.OpPut("/state", "running")))
 		if !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
@@ -288,7 +299,8 @@ func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.set(func() { f.away = true })
 		time.AfterFunc(6*time.Second, func() { f.set(func() { f.away = false }) })
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(9*time.Second), mutex.SafetyMargin(time.Second), mutex.With(clientv3.OpPut("/state", "running")))
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(9*time.Second), mutex.SafetyMargin(time.Second),
+			mutex.With(clientv3.OpPut("/state", "running")))
 		if d := time.Until(f.record(t, "a").AutoUnlockAt); d < 5*time.Second {
 			t.Errorf("only %v are left of the hold", d)
 		}

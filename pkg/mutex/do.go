@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// Do runs fn while it holds the lock, waiting for it as [Client.Lock] does. The context of fn ends with ctx and when the lock is
-// lost, with the [*LostError] as its cause; [FromContext] finds the handle in it.
+// Do runs fn while it holds the lock, waiting for it as [Client.Lock] does. The context of fn ends with ctx and when
+// the lock is lost, with the [*LostError] as its cause; [FromContext] finds the handle in it.
 //
-// The error is that of fn, joined with that of the lock: nil means that fn succeeded and that the lock was held all the time. The
-// lock is given back when fn returns or panics.
+// The error is that of fn, joined with that of the lock: nil means that fn succeeded and that the lock was held all the
+// time. The lock is given back when fn returns or panics.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) (err error) {
 	if fn == nil {
 		return fmt.Errorf("lock %q: there is no function to run", name)

@@ -1,5 +1,5 @@
-// Package mutex takes, keeps and gives back distributed locks in etcd that people can see: who holds each, where, since when and
-// what for.
+// Package mutex takes, keeps and gives back distributed locks in etcd that people can see: who holds each, where, since
+// when and what for.
 //
 //	locks, err := mutex.New(etcd, mutex.Options{Owner: "billing"})
 //	...
@@ -8,10 +8,10 @@
 //		mutex.ExpectedRunTime(10*time.Minute), // then people are alerted
 //		mutex.AutoUnlockAfter(time.Hour))      // then the lock is taken away
 //
-// [Client.Lock] waits for the lock, [Client.TryLock] does not, and [Client.Do] runs a function under it. The [Lock] that they
-// return says that the work makes progress ([Lock.Alive]) and gives the lock back ([Lock.Unlock]). A lock is one record in etcd;
-// it has no lease. A holder that dies keeps it until its auto-unlock, when the unlocker, a service of its own, removes it after it
-// has warned people.
+// [Client.Lock] waits for the lock, [Client.TryLock] does not, and [Client.Do] runs a function under it. The [Lock]
+// that they return says that the work makes progress ([Lock.Alive]) and gives the lock back ([Lock.Unlock]). A lock is
+// one record in etcd; it has no lease. A holder that dies keeps it until its auto-unlock, when the unlocker, a service
+// of its own, removes it after it has warned people.
 //
 // # What it promises
 //
@@ -29,10 +29,10 @@
 //
 // # What it can not promise
 //
-// That two processes never work at the same time. A process that stands still between the look at its context and the write, in a
-// pause of its runtime, a swapped page, a suspended machine, may wake up when the lock is another's, and no lock service in the
-// world can keep its write from leaving the machine. What can keep it out is the resource that is written to. So let it check
-// the fence:
+// That two processes never work at the same time. A process that stands still between the look at its context and the
+// write, in a pause of its runtime, a swapped page, a suspended machine, may wake up when the lock is another's, and no
+// lock service in the world can keep its write from leaving the machine. What can keep it out is the resource that is
+// written to. So let it check the fence:
 //
 //   - In the same etcd, add [Lock.Guard] to the compares of your transaction: it commits only while the lock is held.
 //   - Elsewhere, send [Lock.Token] with every write, let the resource keep the greatest token that it has seen, and refuse smaller
@@ -43,17 +43,19 @@
 //
 // # Waiting
 //
-// [Client.Lock] queues. Each waiter has a ticket in etcd, which people see, and follows the one before it: a release wakes one waiter
-// however many there are, and a hold that was waited for takes four requests at any length of the queue. [OnWait] tells holder and
-// place meanwhile, by one small request a second at most, and so does the [*HeldError] of who gives up.
+// [Client.Lock] queues. Each waiter has a ticket in etcd, which people see, and follows the one before it: a release
+// wakes one waiter however many there are, and a hold that was waited for takes four requests at any length of the
+// queue. [OnWait] tells holder and place meanwhile, by one small request a second at most, and so does the [*HeldError]
+// of who gives up.
 //
-// A waiter that dies costs those behind it at most the ten seconds that its lease lives on. One that was cut off for longer has lost
-// its place, knows it, and queues again at the end. When the newest waiter dies, those who come before one of the others notices, within ten
-// seconds, may get the lock first; that apart nobody is overtaken, except by those who do not queue: clients that know nothing of it, and
-// [WithoutQueue]. Readers and light permits can not keep out a writer or a heavy weight that waits, however often they come.
+// A waiter that dies costs those behind it at most the ten seconds that its lease lives on. One that was cut off for
+// longer has lost its place, knows it, and queues again at the end. When the newest waiter dies, those who come before
+// one of the others notices, within ten seconds, may get the lock first; that apart nobody is overtaken, except by
+// those who do not queue: clients that know nothing of it, and [WithoutQueue]. Readers and light permits can not keep
+// out a writer or a heavy weight that waits, however often they come.
 //
-// Bound ctx, by a deadline or by what ends it: the wait has no end of its own. While etcd can not be reached, Lock waits for etcd as
-// it would wait for a holder.
+// Bound ctx, by a deadline or by what ends it: the wait has no end of its own. While etcd can not be reached, Lock
+// waits for etcd as it would wait for a holder.
 //
 // # More than a lock
 //
@@ -65,17 +67,18 @@
 //
 // # Which durations to choose
 //
-// [ExpectedRunTime] is how long the work takes on a bad day. After it people are alerted, and look. [AutoUnlockAfter] is how long
-// the others can wait for a holder that is dead; it should leave people the time to look first. Without either they are 5 and 15
-// minutes; with one of them the other follows, as three times or a third. Both count anew from every [Lock.Alive]: call it
-// where the work has made a step, not from a timer, and say which step. Then a holder that hangs is found by its silence.
+// [ExpectedRunTime] is how long the work takes on a bad day. After it people are alerted, and look. [AutoUnlockAfter]
+// is how long the others can wait for a holder that is dead; it should leave people the time to look first. Without
+// either they are 5 and 15 minutes; with one of them the other follows, as three times or a third. Both count anew from
+// every [Lock.Alive]: call it where the work has made a step, not from a timer, and say which step. Then a holder that
+// hangs is found by its silence.
 //
-// Where steps are long or unknown and the lock must be free soon after a crash, use [Heartbeat] with a short AutoUnlockAfter: the
-// process extends by itself while it lives, but only until the maximum hold, and people are alerted after the expected run time
-// all the same.
+// Where steps are long or unknown and the lock must be free soon after a crash, use [Heartbeat] with a short
+// AutoUnlockAfter: the process extends by itself while it lives, but only until the maximum hold, and people are
+// alerted after the expected run time all the same.
 //
-// The context ends a [SafetyMargin] before the auto-unlock: a tenth of the time, at most 30 seconds. It should be longer than the
-// work takes to stop.
+// The context ends a [SafetyMargin] before the auto-unlock: a tenth of the time, at most 30 seconds. It should be
+// longer than the work takes to stop.
 //
 // # Errors
 //
@@ -93,6 +96,7 @@
 //
 // # The etcd client
 //
-// Make it with MaxUnaryRetries: 1, keepalive (DialKeepAliveTime: 10s) and all members as endpoints, reached directly and not
-// through a proxy. Its user needs to read and write the prefix. All waits and watches of a [Client] share one connection.
+// Make it with MaxUnaryRetries: 1, keepalive (DialKeepAliveTime: 10s) and all members as endpoints, reached directly
+// and not through a proxy. Its user needs to read and write the prefix. All waits and watches of a [Client] share one
+// connection.
 package mutex

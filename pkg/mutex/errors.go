@@ -19,20 +19,21 @@ var (
 	ErrClosed = errors.New("the lock client is closed")
 )
 
-// HeldError says that somebody else holds the lock, or is before in the queue. Its text is one line for people: who, where, since
-// when, what for, when people are alerted and when it is auto-unlocked.
+// HeldError says that somebody else holds the lock, or is before in the queue. Its text is one line for people: who,
+// where, since when, what for, when people are alerted and when it is auto-unlocked.
 type HeldError struct {
-	Lock   string
-	Holder metadata.Document // as it was At; whatever the holder's client wrote, so escape it. Its Token is 0 when the lock was free
-	At     time.Time         // wall clock of this process
+	Lock string
+	// as it was At; whatever the holder's client wrote, so escape it. Its Token is 0 when the lock was free
+	Holder metadata.Document
+	At     time.Time // wall clock of this process
 
-	// Position is where in the queue the caller stood when it gave up, 1 for the next one; from TryLock of a free lock for which
-	// others queue it is where the caller would have stood. 0 when that is not known.
+	// Position is where in the queue the caller stood when it gave up, 1 for the next one; from TryLock of a free lock
+	// for which others queue it is where the caller would have stood. 0 when that is not known.
 	Position int
 
-	// Of a lock that several can hold: Kind is what the caller asked for, one of metadata.HoldsPermits, HoldsShared and HoldsExclusive,
-	// empty for a plain lock. Holders are all of them, the oldest first; Holder is the first of them. Of a semaphore, Free of Limit
-	// permits were free and Weight were asked for.
+	// Of a lock that several can hold: Kind is what the caller asked for, one of metadata.HoldsPermits, HoldsShared and
+	// HoldsExclusive, empty for a plain lock. Holders are all of them, the oldest first; Holder is the first of them.
+	// Of a semaphore, Free of Limit permits were free and Weight were asked for.
 	Kind                string
 	Holders             []metadata.Document
 	Free, Limit, Weight int
@@ -74,8 +75,8 @@ type LostError struct {
 	UUID  string
 	Token int64 // 0 from [Client.Adopt], which found no such hold
 
-	// Certain tells that the hold is over. Otherwise its time ran out on this machine's own clock before etcd confirmed an
-	// extension: nobody may rely on it, although it may still stand.
+	// Certain tells that the hold is over. Otherwise its time ran out on this machine's own clock before etcd confirmed
+	// an extension: nobody may rely on it, although it may still stand.
 	Certain bool
 
 	Ending *metadata.Ending   // who ended it and why; nil when nobody left a note

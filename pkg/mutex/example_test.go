@@ -54,7 +54,8 @@ func ExampleClient_TryLock() {
 	defer locks.Close()
 	ctx := context.Background()
 
-	first, err := locks.TryLock(ctx, "books", mutex.Purpose("close the books"), mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
+	first, err := locks.TryLock(ctx, "books", mutex.Purpose("close the books"),
+		mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
 	if err != nil {
 		log.Fatal(err)
 	}

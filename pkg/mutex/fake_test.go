@@ -19,8 +19,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// fake is an etcd in memory for tests of time in a synctest bubble, where sockets do not work. Compares are as exact as etcd's: a
-// missing key has revisions of 0 and compares false with every value.
+// fake is an etcd in memory for tests of time in a synctest bubble, where sockets do not work. Compares are as exact as
+// etcd's: a missing key has revisions of 0 and compares false with every value.
 type fake struct {
 	clientv3.Watcher // what is not written here is not called
 	clientv3.Lease
@@ -44,7 +44,9 @@ func newFake() *fake {
 // client is an etcd client of f.
 func (f *fake) client() *clientv3.Client {
 	c := clientv3.NewCtxClient(context.Background())
-	c.KV, c.Watcher, c.Lease = &txns{commit: f.commit}, f, f
+	c.KV = &txns{commit: f.commit}
+	c.Watcher = f
+	c.Lease = f
 	return c
 }
 
@@ -109,7 +111,8 @@ func (f *fake) holds(cmp clientv3.Cmp) bool {
 			return false
 		}
 	}
-	return len(c.RangeEnd) > 0 || f.keys[string(c.Key)] != nil || c.Target != pb.Compare_VALUE && holdsFor(c, &mvccpb.KeyValue{})
+	return len(c.RangeEnd) > 0 || f.keys[string(c.Key)] != nil || c.Target != pb.Compare_VALUE &&
+		holdsFor(c, &mvccpb.KeyValue{})
 }
 
 func holdsFor(c *pb.Compare, kv *mvccpb.KeyValue) bool {
@@ -149,7 +152,8 @@ func (f *fake) do(op clientv3.Op, events *[]*clientv3.Event) *pb.ResponseOp {
 		cmps, thenOps, elseOps := op.Txn()
 		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: f.run(cmps, thenOps, elseOps, events)}}
 	case op.IsPut():
-		kv := &mvccpb.KeyValue{Key: op.KeyBytes(), Value: op.ValueBytes(), CreateRevision: f.revision, ModRevision: f.revision}
+		kv := &mvccpb.KeyValue{Key: op.KeyBytes(), Value: op.ValueBytes(), CreateRevision: f.revision,
+			ModRevision: f.revision}
 		old := f.keys[string(kv.Key)]
 		if old != nil {
 			kv.CreateRevision = old.CreateRevision
@@ -177,7 +181,8 @@ func (f *fake) do(op clientv3.Op, events *[]*clientv3.Event) *pb.ResponseOp {
 		}
 	}
 	if op.MaxCreateRev() != 0 { // such reads want the newest first
-		slices.SortFunc(found.Kvs, func(a, b *mvccpb.KeyValue) int { return cmp.Compare(b.CreateRevision, a.CreateRevision) })
+		slices.SortFunc(found.Kvs,
+			func(a, b *mvccpb.KeyValue) int { return cmp.Compare(b.CreateRevision, a.CreateRevision) })
 	}
 	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: found}}
 }
@@ -186,9 +191,12 @@ func (f *fake) do(op clientv3.Op, events *[]*clientv3.Event) *pb.ResponseOp {
 func (f *fake) tell(events []*clientv3.Event) {
 	for ch, of := range f.watches {
 		for _, e := range events {
-			key, from, end := string(e.Kv.Key), string(of.KeyBytes()), string(of.RangeBytes())
+			key := string(e.Kv.Key)
+			from := string(of.KeyBytes())
+			end := string(of.RangeBytes())
 			if (key == from || key >= from && key < end) && !f.away {
-				ch <- clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: f.revision}, Events: []*clientv3.Event{e}}
+				ch <- clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: f.revision},
+					Events: []*clientv3.Event{e}}
 			}
 		}
 	}

@@ -47,7 +47,8 @@ func TestAcquisitionWhoseAnswerIsLostIsTheSameHold(t *testing.T) {
 	proxy.Heal()
 	l := <-got
 	if l.UUID() != first.UUID || l.Token() != first.Token {
-		t.Errorf("the handle says %s token %d, the first sending made %s token %d", l.UUID(), l.Token(), first.UUID, first.Token)
+		t.Errorf("the handle says %s token %d, the first sending made %s token %d", l.UUID(), l.Token(), first.UUID,
+			first.Token)
 	}
 	if err := l.Unlock(); err != nil {
 		t.Error(err)
@@ -106,7 +107,8 @@ func TestLateCommitOfACancelledAcquisitionIsRefused(t *testing.T) {
 }
 
 func TestHiddenSecondSendingIsTheSameHold(t *testing.T) {
-	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.Internal, codes.Unknown} {
+	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.Internal,
+		codes.Unknown} {
 		t.Run(code.String(), func(t *testing.T) {
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -118,7 +120,8 @@ func TestHiddenSecondSendingIsTheSameHold(t *testing.T) {
 			pb.RegisterLeaseServer(server, forgets)
 			go server.Serve(listener)
 			defer server.Stop()
-			etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{listener.Addr().String()}, Logger: zap.NewNop()})
+			etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{listener.Addr().String()},
+				Logger: zap.NewNop()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +173,8 @@ func (f *forgetful) Txn(_ context.Context, r *pb.TxnRequest) (*pb.TxnResponse, e
 	}
 	kvs := []*mvccpb.KeyValue{f.uuid.Load()}
 	for _, op := range r.Success[1:] {
-		kvs = append(kvs, &mvccpb.KeyValue{Key: op.GetRequestPut().Key, Value: op.GetRequestPut().Value, CreateRevision: 7, ModRevision: 7})
+		kvs = append(kvs, &mvccpb.KeyValue{Key: op.GetRequestPut().Key, Value: op.GetRequestPut().Value,
+			CreateRevision: 7, ModRevision: 7})
 	}
 	answer.Responses = []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Kvs: kvs}}}}
 	return answer, nil
@@ -182,7 +186,8 @@ func TestFullEtcdTakesNoLocksAndGivesThemBack(t *testing.T) {
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a")
 	for i := 0; ; i++ {
-		if _, err := etcd.Put(context.Background(), fmt.Sprintf("/fill/%d", i), strings.Repeat("x", 256<<10)); errors.Is(err, rpctypes.ErrNoSpace) {
+		if _, err := etcd.Put(context.Background(), fmt.Sprintf("/fill/%d", i),
+			strings.Repeat("x", 256<<10)); errors.Is(err, rpctypes.ErrNoSpace) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
@@ -216,8 +221,8 @@ func TestFullEtcdTakesNoLocksAndGivesThemBack(t *testing.T) {
 	}
 }
 
-// TestLeaderKilledAgainAndAgain has clients take turns while the leader is killed under them. The function that they run checks
-// what a lock promises.
+// TestLeaderKilledAgainAndAgain has clients take turns while the leader is killed under them. The function that they
+// run checks what a lock promises.
 func TestLeaderKilledAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	members := etcdtest.Cluster(t, 3)
@@ -351,7 +356,8 @@ func keepAlives(t testing.TB, etcd *clientv3.Client) {
 // connect is an etcd client as etcdtest makes them, of another endpoint.
 func connect(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
+		DialTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

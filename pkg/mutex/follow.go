@@ -28,14 +28,15 @@ func deleted(key string) watched {
 	return watched{key, []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}}
 }
 
-// follow watches one key, or up to three, and calls look whenever there may be something new: once the watches are open, with the events that
-// come, and now and then without any (recheck), in case a watch went silent or etcd lost an event. It returns when look says that
-// it has seen enough, or when ctx ends.
+// follow watches one key, or up to three, and calls look whenever there may be something new: once the watches are
+// open, with the events that come, and now and then without any (recheck), in case a watch went silent or etcd lost an
+// event. It returns when look says that it has seen enough, or when ctx ends.
 //
-// The order is what makes it sound and quick at once. The watch is opened live, without a revision, and look reads only after
-// etcd has confirmed it: so nothing between the two is missed. To read first and to watch from that revision on would miss
-// nothing either, but etcd serves such a watch from a loop that runs every 100 ms.
-func (c *Client) follow(ctx context.Context, recheck time.Duration, look func([]*clientv3.Event) (enough bool), keys ...watched) {
+// The order is what makes it sound and quick at once. The watch is opened live, without a revision, and look reads only
+// after etcd has confirmed it: so nothing between the two is missed. To read first and to watch from that revision on
+// would miss nothing either, but etcd serves such a watch from a loop that runs every 100 ms.
+func (c *Client) follow(ctx context.Context, recheck time.Duration, look func([]*clientv3.Event) (enough bool),
+	keys ...watched) {
 	for n := 0; ctx.Err() == nil; n++ {
 		began := time.Now()
 		opened, enough := c.followOnce(ctx, recheck, look, keys)
@@ -50,7 +51,8 @@ func (c *Client) follow(ctx context.Context, recheck time.Duration, look func([]
 }
 
 // followOnce follows until a watch breaks or look has seen enough.
-func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look func([]*clientv3.Event) bool, keys []watched) (opened, enough bool) {
+func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look func([]*clientv3.Event) bool,
+	keys []watched) (opened, enough bool) {
 	watch, stop := c.stream(ctx)
 	defer stop()
 	late := time.AfterFunc(openTimeout, stop)
@@ -93,9 +95,9 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look fun
 	}
 }
 
-// stream is a context for a watch that ends with ctx. All watches of a client share one stream to one member; when that one hangs,
-// c.streams is counted up and later watches get another, most likely to another member. RequireLeader ends the watches of a member that is cut off from
-// its cluster, which would be silent for ever.
+// stream is a context for a watch that ends with ctx. All watches of a client share one stream to one member; when that
+// one hangs, c.streams is counted up and later watches get another, most likely to another member. RequireLeader ends
+// the watches of a member that is cut off from its cluster, which would be silent for ever.
 func (c *Client) stream(ctx context.Context) (context.Context, context.CancelFunc) {
 	base := clientv3.WithRequireLeader(context.Background())
 	if n := c.streams.Load() % watchStreams; n > 0 {

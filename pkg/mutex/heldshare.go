@@ -13,11 +13,13 @@ const fewHolders = 3
 
 // sharing says in one line why there was no room in a lock that several can hold, or who was before.
 func (e *HeldError) sharing() string {
-	line, queue := fmt.Sprintf("lock %q is %s by ", e.Lock, e.manner()), ", but others queue for it"
+	line := fmt.Sprintf("lock %q is %s by ", e.Lock, e.manner())
+	queue := ", but others queue for it"
 	room := len(e.Holders) == 0 || e.Kind == metadata.HoldsShared && e.manner() == "read"
 	if e.Kind == metadata.HoldsPermits {
 		free := fmt.Sprintf("semaphore %q: %d of %s free", e.Lock, e.Free, plural(e.Limit, "permit"))
-		line, queue = fmt.Sprintf("%s, %d wanted; held by ", free, e.Weight), ""
+		line = fmt.Sprintf("%s, %d wanted; held by ", free, e.Weight)
+		queue = ""
 		if room = e.Free >= e.Weight; room {
 			return free + ", but others queue for them"
 		}
@@ -60,7 +62,8 @@ func (e *HeldError) several() string {
 		}
 	}
 	line := strings.Join(said[:len(said)-1], ", ") + " and " + said[len(said)-1]
-	return line + "; " + due(next, e.At, "the first of them is auto-unlocked", "the auto-unlock of the first of them was due",
+	return line + "; " + due(next, e.At, "the first of them is auto-unlocked",
+		"the auto-unlock of the first of them was due",
 		"none of them has a readable time of auto-unlock")
 }
 

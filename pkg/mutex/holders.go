@@ -10,8 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// holders is who had a lock that several can hold, at one revision. Those who gave it back since may have been removed; who came later is
-// not among them. The zero holders are nobody, as before anything is known.
+// holders is who had a lock that several can hold, at one revision. Those who gave it back since may have been removed;
+// who came later is not among them. The zero holders are nobody, as before anything is known.
 type holders struct {
 	revision int64
 	writer   metadata.Document         // its Token is 0 when there is none
@@ -23,7 +23,8 @@ func (c *Client) holders(lock string, a answer, op int) holders {
 	h := holders{revision: a.Header.Revision, writer: c.record(lock, a, op), shares: map[int]metadata.Document{}}
 	kvs := a.keys(op + 1).Kvs
 	for len(kvs) > 0 {
-		name, n := c.layout.Parse(string(kvs[0].Key)).Lock, 1
+		name := c.layout.Parse(string(kvs[0].Key)).Lock
+		n := 1
 		for n < len(kvs) && c.layout.Parse(string(kvs[n].Key)).Lock == name {
 			n++
 		}
@@ -70,8 +71,8 @@ func (h *holders) mine(uuid string) (metadata.Document, bool) {
 	return metadata.Document{}, false
 }
 
-// free is how many of so many permits are left. A record that says nothing about permits has one; one whose number can not be read
-// may have any, so it has all.
+// free is how many of so many permits are left. A record that says nothing about permits has one; one whose number can
+// not be read may have any, so it has all.
 func (h *holders) free(limit int) int {
 	if h.writer.Token != 0 {
 		return 0
@@ -118,7 +119,8 @@ func (h *holders) claim(lock string, k kind, skip int) locktxn.Claim {
 	c := locktxn.Claim{Lock: lock, Record: lock, Counts: true, Counted: h.revision}
 	switch k.name {
 	case metadata.HoldsShared:
-		c.Record, c.Counts = metadata.ShareName(lock, h.vacant(skip)), false
+		c.Record = metadata.ShareName(lock, h.vacant(skip))
+		c.Counts = false
 	case metadata.HoldsPermits:
 		c.Record = metadata.ShareName(lock, h.vacant(0))
 	}

@@ -8,27 +8,28 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Hooks are told what becomes of the locks of a client: for metrics, traces and tests. Each may be nil, and costs nothing then. Package
-// mutexmetrics has some that feed Prometheus.
+// Hooks are told what becomes of the locks of a client: for metrics, traces and tests. Each may be nil, and costs
+// nothing then. Package mutexmetrics has some that feed Prometheus.
 //
-// A hook is called by whoever did the thing, without any lock of this package held, so it may use the client; Lock, Alive and Unlock
-// return after it did. Lost, and Extended of a heartbeat, come from goroutines of the client. Hooks of one client may run at the
-// same time. Nothing recovers from a panic in a hook: it ends the program, or unwinds the caller. A lock that Acquired was told of is
-// given back then, as nobody will ever have its handle.
+// A hook is called by whoever did the thing, without any lock of this package held, so it may use the client; Lock,
+// Alive and Unlock return after it did. Lost, and Extended of a heartbeat, come from goroutines of the client. Hooks of
+// one client may run at the same time. Nothing recovers from a panic in a hook: it ends the program, or unwinds the
+// caller. A lock that Acquired was told of is given back then, as nobody will ever have its handle.
 type Hooks struct {
-	// Asking is told when a Lock or Do begins, before etcd is asked. What is told only at its end says nothing of a program that waits for
-	// ever.
+	// Asking is told when a Lock or Do begins, before etcd is asked. What is told only at its end says nothing of a
+	// program that waits for ever.
 	Asking func(Asking)
 
-	// Acquired is told how each Lock, TryLock and Do ended its wait, and each [Client.Once] that had something to do. It is not told of
-	// calls that were refused for their arguments, nor of [Client.Adopt] and of holds that are entered again, see [Reentrant].
+	// Acquired is told how each Lock, TryLock and Do ended its wait, and each [Client.Once] that had something to do.
+	// It is not told of calls that were refused for their arguments, nor of [Client.Adopt] and of holds that are
+	// entered again, see [Reentrant].
 	Acquired func(Acquired)
 
 	// Extended is told of each Alive and each heartbeat.
 	Extended func(Extended)
 
-	// Lost is told when a handle ends without its holder's doing. Of each handle that ends either this or Released is told, but for those
-	// that end with [Lock.Detach] or [Client.Close].
+	// Lost is told when a handle ends without its holder's doing. Of each handle that ends either this or Released is
+	// told, but for those that end with [Lock.Detach] or [Client.Close].
 	Lost func(Lost)
 
 	// Released is told of each Unlock that gives a hold back, or finds only then that it is gone.
@@ -50,8 +51,8 @@ const (
 	ResultError    Result = "error"    // etcd did not answer in time or refused
 )
 
-// AcquireResults, ExtendResults and LostReasons are all the words that the hooks use, for who wants to have a series for each from
-// the beginning.
+// AcquireResults, ExtendResults and LostReasons are all the words that the hooks use, for who wants to have a series
+// for each from the beginning.
 func AcquireResults() []Result {
 	return []Result{ResultAcquired, ResultHeld, ResultGaveUp, ResultRefused, ResultError}
 }
@@ -91,7 +92,8 @@ const (
 	ReasonForced       Reason = "forced"        // a person removed it
 	ReasonAutoUnlocked Reason = "auto_unlocked" // an unlocker did, because it was not extended in time
 	ReasonRemoved      Reason = "removed"       // somebody did who left no note
-	ReasonTime         Reason = "time"          // its time ran out here before etcd confirmed an extension; it may still stand
+	// its time ran out here before etcd confirmed an extension; it may still stand
+	ReasonTime Reason = "time"
 )
 
 // LostReasons are the reasons of [Lost].
@@ -118,8 +120,9 @@ type Released struct {
 // And are hooks that call h and then others.
 func (h Hooks) And(others Hooks) Hooks {
 	return Hooks{
-		Asking: both(h.Asking, others.Asking), Acquired: both(h.Acquired, others.Acquired), Extended: both(h.Extended, others.Extended),
-		Lost: both(h.Lost, others.Lost), Released: both(h.Released, others.Released),
+		Asking: both(h.Asking, others.Asking), Acquired: both(h.Acquired, others.Acquired),
+		Extended: both(h.Extended, others.Extended),
+		Lost:     both(h.Lost, others.Lost), Released: both(h.Released, others.Released),
 	}
 }
 
@@ -148,7 +151,8 @@ func (a *acquisition) waited(began time.Time, l *Lock, err error) {
 	}
 }
 
-// unlessTold gives the locks back in the function that it returns, when a hook panics: nobody will ever have their handles.
+// unlessTold gives the locks back in the function that it returns, when a hook panics: nobody will ever have their
+// handles.
 func unlessTold(locks ...*Lock) func() {
 	return func() {
 		if value := recover(); value != nil {
@@ -187,7 +191,8 @@ func acquireResult(err error) Result {
 	switch {
 	case err == nil:
 		return ResultAcquired
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && isHeld, errors.Is(err, ErrClosed):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && isHeld,
+		errors.Is(err, ErrClosed):
 		return ResultGaveUp
 	case errors.Is(err, ErrCondition):
 		return ResultRefused

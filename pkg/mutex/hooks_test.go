@@ -44,10 +44,12 @@ func (d *diary) hooks() mutex.Hooks {
 			d.write("%s %s after %v, hold %v, error %v", e.Lock, e.Result, e.Waited, e.Hold != nil, e.Err != nil)
 		},
 		Extended: func(e mutex.Extended) {
-			d.write("%s %s, heartbeat %v, after %v, error %v", e.Hold.Name(), e.Result, e.Heartbeat, e.Took, e.Err != nil)
+			d.write("%s %s, heartbeat %v, after %v, error %v", e.Hold.Name(), e.Result, e.Heartbeat, e.Took,
+				e.Err != nil)
 		},
 		Lost: func(e mutex.Lost) {
-			d.write("%s lost after %v: %s, certain %v", e.Hold.Name(), e.Held.Round(time.Second), e.Reason, e.Err.Certain)
+			d.write("%s lost after %v: %s, certain %v", e.Hold.Name(), e.Held.Round(time.Second), e.Reason,
+				e.Err.Certain)
 		},
 		Released: func(e mutex.Released) {
 			d.write("%s %s after %v, error %v", e.Hold.Name(), e.Result, e.Held.Round(time.Second), e.Err != nil)
@@ -69,7 +71,8 @@ func TestHooksAreToldTheStoryOfALock(t *testing.T) {
 			"a gave_up after 3s, hold false, error true", "a extended, heartbeat false, after 0s, error false",
 			"a released after 3s, error false")
 
-		l = take(t, locks, "a", mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(10*time.Second), mutex.SafetyMargin(time.Second))
+		l = take(t, locks, "a", mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(10*time.Second),
+			mutex.SafetyMargin(time.Second))
 		time.Sleep(4 * time.Second)
 		f.put("/mutexes/a/uuid", "another")
 		<-l.Lost()
@@ -146,16 +149,18 @@ func TestHooksMayUseTheClient(t *testing.T) {
 
 func TestHooksAreCalledOneAfterTheOther(t *testing.T) {
 	var first, second diary
-	bubbleWith(t, mutex.Options{Hooks: first.hooks().And(mutex.Hooks{}).And(second.hooks())}, func(t *testing.T, _ *fake, locks *mutex.Client) {
-		take(t, locks, "a").Unlock()
-		want := []string{"a acquired after 0s, hold true, error false", "a released after 0s, error false"}
-		first.want(t, want...)
-		second.want(t, want...)
-	})
+	bubbleWith(t, mutex.Options{Hooks: first.hooks().And(mutex.Hooks{}).And(second.hooks())},
+		func(t *testing.T, _ *fake, locks *mutex.Client) {
+			take(t, locks, "a").Unlock()
+			want := []string{"a acquired after 0s, hold true, error false", "a released after 0s, error false"}
+			first.want(t, want...)
+			second.want(t, want...)
+		})
 }
 
 func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
-	names, nothing := []string{"a", "b"}, func(context.Context) error { return nil }
+	names := []string{"a", "b"}
+	nothing := func(context.Context) error { return nil }
 	for about, call := range map[string]func(context.Context, *mutex.Client){
 		"Lock":       func(ctx context.Context, c *mutex.Client) { c.Lock(ctx, "a") },
 		"TryLock":    func(ctx context.Context, c *mutex.Client) { c.TryLock(ctx, "a") },
@@ -196,7 +201,8 @@ func TestHookMayCloseTheClient(t *testing.T) {
 	var closed chan struct{}
 	hooks := mutex.Hooks{Lost: func(mutex.Lost) { locks.Close(); close(closed) }}
 	bubbleWith(t, mutex.Options{Hooks: hooks}, func(t *testing.T, f *fake, c *mutex.Client) {
-		locks, closed = c, make(chan struct{})
+		locks = c
+		closed = make(chan struct{})
 		take(t, locks, "a")
 		time.Sleep(time.Second)
 		f.put("/mutexes/a/uuid", "another")
@@ -208,7 +214,8 @@ func TestHooksAreToldOfRunsThatAreOncePerPeriod(t *testing.T) {
 	var d diary
 	bubbleWith(t, mutex.Options{Hooks: d.hooks()}, func(t *testing.T, f *fake, locks *mutex.Client) {
 		for range 2 {
-			if _, err := locks.Once(context.Background(), "a", time.Hour, func(context.Context) error { return nil }); err != nil {
+			if _, err := locks.Once(context.Background(), "a", time.Hour,
+				func(context.Context) error { return nil }); err != nil {
 				t.Error(err)
 			}
 		}
@@ -216,7 +223,8 @@ func TestHooksAreToldOfRunsThatAreOncePerPeriod(t *testing.T) {
 		l := take(t, locks, "b")
 		locks.Once(context.Background(), "b", time.Hour, func(context.Context) error { return nil })
 		l.Unlock()
-		d.want(t, "b acquired after 0s, hold true, error false", "b held after 0s, hold false, error true", "b released after 0s, error false")
+		d.want(t, "b acquired after 0s, hold true, error false", "b held after 0s, hold false, error true",
+			"b released after 0s, error false")
 	})
 }
 
@@ -233,7 +241,8 @@ func TestLossIsLogged(t *testing.T) {
 		}
 		synctest.Wait() // for those who write to the buffer
 		token := fmt.Sprint(l.Token())
-		for _, want := range []string{`level=WARN msg="lock lost" lock=a uuid=` + l.UUID() + ` token=` + token + ` error="lock \"a\" may be lost`, `msg="heartbeat failed"`} {
+		for _, want := range []string{`level=WARN msg="lock lost" lock=a uuid=` + l.UUID() + ` token=` + token +
+			` error="lock \"a\" may be lost`, `msg="heartbeat failed"`} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("the log has no %s in %s", want, &log)
 			}

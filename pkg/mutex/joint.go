@@ -13,11 +13,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// joint is the taking of one lock or several in one transaction: all or none of them, together with the caller's own conditions and
-// writes. It never waits.
+// joint is the taking of one lock or several in one transaction: all or none of them, together with the caller's own
+// conditions and writes. It never waits.
 //
-// What an acquisition alone may leave in doubt this one must not: a late commit would do the caller's writes again, or take some
-// locks when others were given back. So a sending without an answer is sealed before anything is said about it.
+// What an acquisition alone may leave in doubt this one must not: a late commit would do the caller's writes again, or
+// take some locks when others were given back. So a sending without an answer is sealed before anything is said about
+// it.
 type joint struct {
 	c     *Client
 	parts []*acquisition
@@ -28,8 +29,8 @@ type joint struct {
 	own   []clientv3.Op // of this package, which may write below the prefix
 }
 
-// opsOfPart is how much of a transaction one lock takes at most: the keys of its record and the end of its queue. One more has to be
-// left for what tells of each condition whether it holds: etcd counts what is nested on top.
+// opsOfPart is how much of a transaction one lock takes at most: the keys of its record and the end of its queue. One
+// more has to be left for what tells of each condition whether it holds: etcd counts what is nested on top.
 const opsOfPart = 5
 
 // try asks for the locks until the answer is definite.
@@ -98,13 +99,14 @@ func (j *joint) bid() error {
 func (j *joint) sent() []locktxn.Part {
 	parts := make([]locktxn.Part, len(j.parts))
 	for i, a := range j.parts {
-		parts[i] = locktxn.Part{Lock: a.lock, UUID: a.draft.UUID, Fields: j.bids[i].fields, Barge: a.set.barge, Tail: j.tails[i]}
+		parts[i] = locktxn.Part{Lock: a.lock, UUID: a.draft.UUID, Fields: j.bids[i].fields, Barge: a.set.barge,
+			Tail: j.tails[i]}
 	}
 	return parts
 }
 
-// settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or not. r and err
-// are what came of the sendings.
+// settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or
+// not. r and err are what came of the sendings.
 func (j *joint) settle(ctx context.Context, r answer, err error) ([]*Lock, error) {
 	s, unsettled := j.c.sendMarked(ctx, &j.c.marks, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Seal(j.c.layout, j.sent(), lease)
@@ -146,7 +148,8 @@ func (j *joint) held(r answer) (mine []*acquisition) {
 	return mine
 }
 
-// lostBefore tells that the locks were taken, and one of them taken away again, before this process heard of it. These are still there.
+// lostBefore tells that the locks were taken, and one of them taken away again, before this process heard of it. These
+// are still there.
 func (j *joint) lostBefore(s answer, mine []*acquisition, wasHeld bool) error {
 	for i, a := range j.parts {
 		ending := j.c.ending(s, len(j.parts)+i)
@@ -208,8 +211,8 @@ func (j *joint) refusal(ctx context.Context, r answer) error {
 	return j.queued(ctx)
 }
 
-// queued finds out why locks that nobody holds were refused: others queue for them, or the ends of queues were left behind when the
-// last one in them died. Otherwise what stood in the way is gone by now.
+// queued finds out why locks that nobody holds were refused: others queue for them, or the ends of queues were left
+// behind when the last one in them died. Otherwise what stood in the way is gone by now.
 func (j *joint) queued(ctx context.Context) error {
 	r, err := j.c.send(ctx, locktxn.Queues(j.c.layout, j.sent()))
 	if err != nil {

@@ -24,23 +24,25 @@ type kind struct {
 	options []string // that chose it, to say which of them contradict each other
 }
 
-// Semaphore takes permits of a semaphore instead of the whole lock: at most limit of them are out at a time, for all clients together.
-// [Weight] says how many, else it is one. All clients should give the same limit; while it changes, in a rolling update, each
-// keeps to its own: none takes a permit that would make it more than that.
+// Semaphore takes permits of a semaphore instead of the whole lock: at most limit of them are out at a time, for all
+// clients together. [Weight] says how many, else it is one. All clients should give the same limit; while it changes,
+// in a rolling update, each keeps to its own: none takes a permit that would make it more than that.
 //
-// The permit is a record of its own under the name of the lock, # and the lowest number that is free: [Lock.Name] is "pool#2".
+// The permit is a record of its own under the name of the lock, # and the lowest number that is free: [Lock.Name] is
+// "pool#2".
 func Semaphore(limit int) Option {
 	return func(s *settings) {
 		s.kind.name, s.kind.limit = metadata.HoldsPermits, limit
 		s.kind.options = append(s.kind.options, "Semaphore")
 		if limit < 1 || limit > MaxLimit {
-			s.problems = append(s.problems, fmt.Errorf("the limit of the semaphore is %d, it must be between 1 and %d", limit, MaxLimit))
+			s.problems = append(s.problems, fmt.Errorf("the limit of the semaphore is %d, it must be between 1 and %d",
+				limit, MaxLimit))
 		}
 	}
 }
 
-// Weight is how many permits of a [Semaphore] are taken, all or none. Whoever needs many waits at the head of the queue until enough
-// are free; those behind wait too, so it gets them.
+// Weight is how many permits of a [Semaphore] are taken, all or none. Whoever needs many waits at the head of the queue
+// until enough are free; those behind wait too, so it gets them.
 func Weight(permits int) Option {
 	return func(s *settings) {
 		s.kind.weight = permits
@@ -50,8 +52,8 @@ func Weight(permits int) Option {
 	}
 }
 
-// Shared takes a read-write lock for reading: beside other readers, not beside a writer. Who comes after a writer that waits, waits
-// behind it, so that readers can not keep a writer out.
+// Shared takes a read-write lock for reading: beside other readers, not beside a writer. Who comes after a writer that
+// waits, waits behind it, so that readers can not keep a writer out.
 //
 // The reader is a record of its own under the name of the lock, # and a number: [Lock.Name] is "catalogue#2".
 func Shared() Option {
@@ -61,8 +63,8 @@ func Shared() Option {
 	}
 }
 
-// Exclusive takes a read-write lock for writing: beside nobody. It also keeps all permits of a [Semaphore] to itself. A plain
-// lock of the same name is something else: it does not look at those who share the lock.
+// Exclusive takes a read-write lock for writing: beside nobody. It also keeps all permits of a [Semaphore] to itself. A
+// plain lock of the same name is something else: it does not look at those who share the lock.
 func Exclusive() Option {
 	return func(s *settings) {
 		s.kind.name = metadata.HoldsExclusive
@@ -119,7 +121,8 @@ func (k kind) checkName(name string) error {
 		most = k.limit
 	}
 	if room := metadata.MaxNameBytes - len("#"+strconv.Itoa(most)); len(name) > room {
-		return fmt.Errorf("the lock name has %d bytes, at most %d leave room for the numbers of those who share it", len(name), room)
+		return fmt.Errorf("the lock name has %d bytes, at most %d leave room for the numbers of those who share it",
+			len(name), room)
 	}
 	return nil
 }

@@ -17,8 +17,9 @@ import (
 // idleLife is how long a lease is kept for the next one who waits.
 const idleLife = 30 * time.Second
 
-// lease carries the ticket of one attempt at a time. It serves another attempt only after a definite end of the one before: a
-// request that is still under way would bring its ticket back to life. Otherwise it is revoked, which refuses such requests.
+// lease carries the ticket of one attempt at a time. It serves another attempt only after a definite end of the one
+// before: a request that is still under way would bring its ticket back to life. Otherwise it is revoked, which refuses
+// such requests.
 type lease struct {
 	id    clientv3.LeaseID
 	ctx   context.Context // ends when it is to be used no more
@@ -148,7 +149,8 @@ func (c *Client) dropIdle() {
 func (c *Client) drop(l *lease) {
 	l.once.Do(func() {
 		l.stop()
-		c.later(chore{until: time.Now().Add(metadata.TicketTTL), do: func(ctx context.Context) error { return c.revoke(ctx, l) }})
+		c.later(chore{until: time.Now().Add(metadata.TicketTTL),
+			do: func(ctx context.Context) error { return c.revoke(ctx, l) }})
 	})
 }
 
@@ -164,8 +166,8 @@ func (c *Client) revoke(ctx context.Context, l *lease) error {
 	return err
 }
 
-// closeLeases revokes the leases of a client that ends, so that nobody has to wait for them, as far as etcd answers: the others end
-// by themselves. A hold needs none: who is next in the queue waits for the lock itself then.
+// closeLeases revokes the leases of a client that ends, so that nobody has to wait for them, as far as etcd answers:
+// the others end by themselves. A hold needs none: who is next in the queue waits for the lock itself then.
 func (c *Client) closeLeases(ctx context.Context) {
 	p := &c.leases
 	p.mu.Lock()

@@ -23,7 +23,8 @@ type line struct {
 
 	connect func(testing.TB) *clientv3.Client // with etcd, until the end of the test
 
-	// cutShort says that waiters may give up while etcd grants them a lease, whose number nobody learns then: it ends by itself.
+	// cutShort says that waiters may give up while etcd grants them a lease, whose number nobody learns then: it ends
+	// by itself.
 	cutShort bool
 }
 
@@ -106,7 +107,8 @@ func (q *line) wait(c *mutex.Client, opts ...mutex.Option) *waiter {
 // waiting is who waits, in order.
 func (q *line) waiting() (waiting []metadata.Waiter) {
 	l := layout(q)
-	r, err := q.etcd.Get(context.Background(), l.Queue("a"), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	r, err := q.etcd.Get(context.Background(), l.Queue("a"), clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		q.Fatal(err)
 	}

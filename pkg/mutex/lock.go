@@ -36,7 +36,8 @@ type Lock struct {
 	lost   chan struct{}
 
 	turn chan struct{} // held by whoever extends
-	said int64         // by whoever has the turn: mod revision of the last word about the work that this handle knows; 0 for none
+	// by whoever has the turn: mod revision of the last word about the work that this handle knows; 0 for none
+	said int64
 
 	mu       sync.Mutex
 	cause    error     // why the handle ended; nil while it is held
@@ -90,7 +91,8 @@ func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, e
 
 // prepare makes what a handle needs before anybody has it.
 func (l *Lock) prepare() {
-	l.lost, l.turn = make(chan struct{}), make(chan struct{}, 1)
+	l.lost = make(chan struct{})
+	l.turn = make(chan struct{}, 1)
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, l))
 	l.watch, l.stop = context.WithCancel(context.Background())
 }
@@ -116,7 +118,8 @@ func (l *Lock) begin() error {
 	return nil
 }
 
-// Name is the lock's name: that of the record, which is "pool#2" for a share of the lock "pool", see [Semaphore] and [Shared].
+// Name is the lock's name: that of the record, which is "pool#2" for a share of the lock "pool", see [Semaphore] and
+// [Shared].
 func (l *Lock) Name() string {
 	if l.none() {
 		return ""
@@ -132,9 +135,9 @@ func (l *Lock) UUID() string {
 	return l.held.UUID
 }
 
-// Token is the fencing token of this hold. It is greater than that of every earlier hold of any lock in the same etcd, and does
-// not change while the lock is held. A resource that refuses tokens smaller than the greatest it has seen is safe from holders
-// that do not know yet that they lost the lock. It is 0, which is no token, of the handle of no hold.
+// Token is the fencing token of this hold. It is greater than that of every earlier hold of any lock in the same etcd,
+// and does not change while the lock is held. A resource that refuses tokens smaller than the greatest it has seen is
+// safe from holders that do not know yet that they lost the lock. It is 0, which is no token, of the handle of no hold.
 func (l *Lock) Token() int64 {
 	if l.none() {
 		return 0
@@ -170,9 +173,9 @@ func (l *Lock) Guards() []clientv3.Cmp {
 	return []clientv3.Cmp{l.Guard()}
 }
 
-// Context ends when this process must not act as the holder any more. context.Cause tells why: a [*LostError], [ErrUnlocked] or
-// [ErrClosed]. It carries the handle, see [FromContext], and nothing of the context that took the lock: that one's deadline is
-// about the waiting.
+// Context ends when this process must not act as the holder any more. context.Cause tells why: a [*LostError],
+// [ErrUnlocked] or [ErrClosed]. It carries the handle, see [FromContext], and nothing of the context that took the
+// lock: that one's deadline is about the waiting.
 func (l *Lock) Context() context.Context {
 	if l.none() {
 		return noContext()
@@ -180,8 +183,8 @@ func (l *Lock) Context() context.Context {
 	return l.ctx
 }
 
-// Lost is closed when the hold is lost, or may be: the cause of [Lock.Context] is a [*LostError] then. It stays open when the
-// holder unlocks.
+// Lost is closed when the hold is lost, or may be: the cause of [Lock.Context] is a [*LostError] then. It stays open
+// when the holder unlocks.
 func (l *Lock) Lost() <-chan struct{} {
 	if l.none() {
 		return noContext().Done()
@@ -189,8 +192,8 @@ func (l *Lock) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Deadline is when the context ends unless the hold is extended before: the auto-unlock minus the safety margin, on this
-// machine's clock.
+// Deadline is when the context ends unless the hold is extended before: the auto-unlock minus the safety margin, on
+// this machine's clock.
 func (l *Lock) Deadline() time.Time {
 	switch {
 	case l.none():
@@ -259,7 +262,8 @@ func (l *Lock) lose(why *LostError) *LostError {
 // a short hold costs.
 func (l *Lock) due() {
 	l.mu.Lock()
-	left, watch := l.timeLeft(), !l.watched
+	left := l.timeLeft()
+	watch := !l.watched
 	l.watched = true
 	if left > 0 {
 		l.timer.Reset(min(left, sleepCheck))
@@ -283,7 +287,8 @@ func (l *Lock) extendUntil(t time.Time, since moment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cause == nil && t.After(l.until) {
-		l.until, l.counted = t, since
+		l.until = t
+		l.counted = since
 		if l.watched {
 			l.timer.Reset(min(l.timeLeft(), sleepCheck))
 		}

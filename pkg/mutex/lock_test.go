@@ -47,7 +47,8 @@ func TestRecord(t *testing.T) {
 		t.Errorf("auto-unlocked after %v", d)
 	}
 	newest, _, _ := strings.Cut(doc.Backtrace, "\n")
-	if !strings.Contains(newest, "/helpers_test.go:") || !strings.HasSuffix(newest, " in github.com/clustermutex/unlocker/pkg/mutex_test.take") {
+	if !strings.Contains(newest, "/helpers_test.go:") ||
+		!strings.HasSuffix(newest, " in github.com/clustermutex/unlocker/pkg/mutex_test.take") {
 		t.Errorf("the newest frame is %q, want the caller of Lock", newest)
 	}
 	if err := l.Unlock(); err != nil {
@@ -61,7 +62,8 @@ func TestRecord(t *testing.T) {
 func TestTryLockTellsWhoHoldsIt(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
-	l := take(t, locks, "a", mutex.Owner("report"), mutex.Purpose("close the books"), mutex.ExpectedRunTime(10*time.Minute+time.Second), mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
+	l := take(t, locks, "a", mutex.Owner("report"), mutex.Purpose("close the books"),
+		mutex.ExpectedRunTime(10*time.Minute+time.Second), mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
 	defer l.Unlock()
 
 	_, err := locks.TryLock(context.Background(), "a")
@@ -72,7 +74,8 @@ func TestTryLockTellsWhoHoldsIt(t *testing.T) {
 	if held.Holder.UUID != l.UUID() || held.Holder.Token != l.Token() || held.Holder.Owner != "report" {
 		t.Errorf("the holder is %+v", held.Holder.Record)
 	}
-	for _, part := range []string{`lock "a" is held by report on host-1 (pid `, ` since just now for "close the books"`, "people are alerted in 10 minutes, it is auto-unlocked in 2 hours"} {
+	for _, part := range []string{`lock "a" is held by report on host-1 (pid `, ` since just now for "close the books"`,
+		"people are alerted in 10 minutes, it is auto-unlocked in 2 hours"} {
 		if !strings.Contains(justNow(err.Error()), part) {
 			t.Errorf("%q does not contain %q", err, part)
 		}
@@ -96,7 +99,8 @@ func TestLockEndsWithItsContext(t *testing.T) {
 	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != l.UUID() {
 		t.Errorf("want the holder, got %v", err)
 	}
-	if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), `context canceled: lock "a" is held by billing on host-1`) {
+	if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(),
+		`context canceled: lock "a" is held by billing on host-1`) {
 		t.Errorf("want the context's error too, got %v", err)
 	}
 }
@@ -172,7 +176,8 @@ func TestPlainKeysOfAMinimalClientAreALock(t *testing.T) {
 	var record []clientv3.Op
 	for field, value := range map[string]string{
 		"uuid": "0f8fad5b-d9cb-469f-a165-70867728950e", "hostname": "cron-7", "purpose": "nightly copy",
-		"locked_at": metadata.FormatTime(now.Add(-3 * time.Minute)), "alert_at": metadata.FormatTime(now.Add(-2 * time.Minute)),
+		"locked_at":      metadata.FormatTime(now.Add(-3 * time.Minute)),
+		"alert_at":       metadata.FormatTime(now.Add(-2 * time.Minute)),
 		"auto_unlock_at": metadata.FormatTime(now.Add(time.Hour + 90*time.Second)),
 	} {
 		record = append(record, clientv3.OpPut("/mutexes/a/"+field, value))
@@ -191,8 +196,9 @@ func TestHostileRecord(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
 	for field, value := range map[string]string{
-		"uuid": "x\x00\xff", "owner": "\x1b[31mroot\n\u202e", "hostname": strings.Repeat("h", 1<<20), "pid": "-1", "locked_at": "soon",
-		"alert_at": "NaN", "auto_unlock_at": "9999999999", "metadata": "[1,", "purpose": "\"\n<script>",
+		"uuid": "x\x00\xff", "owner": "\x1b[31mroot\n\u202e", "hostname": strings.Repeat("h", 1<<20), "pid": "-1",
+		"locked_at": "soon",
+		"alert_at":  "NaN", "auto_unlock_at": "9999999999", "metadata": "[1,", "purpose": "\"\n<script>",
 	} {
 		put(t, etcd, "/mutexes/a/"+field, value)
 	}
@@ -371,11 +377,13 @@ func TestGivingBackLeavesNothingInTheRangeOfTheRecord(t *testing.T) {
 func TestAHolderWithAHeartbeatIsNotSaidToAlertSoon(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
-	l := take(t, locks, "a", mutex.Owner("search"), mutex.Heartbeat(6*time.Hour), mutex.AutoUnlockAfter(5*time.Minute), mutex.ExpectedRunTime(2*time.Hour))
+	l := take(t, locks, "a", mutex.Owner("search"), mutex.Heartbeat(6*time.Hour), mutex.AutoUnlockAfter(5*time.Minute),
+		mutex.ExpectedRunTime(2*time.Hour))
 	defer l.Unlock()
 
 	_, err := locks.TryLock(context.Background(), "a")
-	if want := "; unless it is extended, people are alerted and it is auto-unlocked in 5 minutes"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "; unless it is extended, people are alerted and it is auto-unlocked in 5 minutes"; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("%q does not contain %q", err, want)
 	}
 }

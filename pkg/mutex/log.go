@@ -14,5 +14,6 @@ func (c *Client) line(level slog.Level, message string, attributes ...slog.Attr)
 
 // about are the attributes of a hold.
 func (l *Lock) about(more ...slog.Attr) []slog.Attr {
-	return append([]slog.Attr{slog.String("lock", l.held.Lock), slog.String("uuid", l.held.UUID), slog.Int64("token", l.held.Token)}, more...)
+	return append([]slog.Attr{slog.String("lock", l.held.Lock), slog.String("uuid", l.held.UUID),
+		slog.Int64("token", l.held.Token)}, more...)
 }

@@ -90,7 +90,8 @@ func TestShortHoldThatIsGoneIsFoundByAliveAndUnlock(t *testing.T) {
 				if !ok || !lost.Certain {
 					t.Fatalf("got %v", err)
 				}
-				if lost.Ending == nil || lost.Ending.By != "ann" || lost.Holder == nil || lost.Holder.Owner != "another" {
+				if lost.Ending == nil || lost.Ending.By != "ann" || lost.Holder == nil ||
+					lost.Holder.Owner != "another" {
 					t.Errorf("ended by %+v, held by %+v", lost.Ending, lost.Holder)
 				}
 				if err := again.Unlock(); err != nil {
@@ -144,7 +145,8 @@ func removeWith(t testing.TB, etcd *clientv3.Client, ended, by, why string) {
 		t.Fatal(err)
 	}
 	r, err := locktxn.ForceUnlock(layout(t), &locktxn.Removal{
-		Removal: metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, ended, by, why, time.Now())}, Lease: lease.ID,
+		Removal: metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, ended, by, why,
+			time.Now())}, Lease: lease.ID,
 	}).Commit(context.Background(), etcd)
 	if err != nil || !r.Succeeded {
 		t.Fatal(err, r)

@@ -11,8 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
-// marks is the lease of what a client notes under the uuids of acquisitions that must not be committed any more. Many share one; it
-// outlives each by life.
+// marks is the lease of what a client notes under the uuids of acquisitions that must not be committed any more. Many
+// share one; it outlives each by life.
 type marks struct {
 	life  time.Duration
 	mu    sync.Mutex
@@ -35,7 +35,8 @@ func (c *Client) markLease(ctx context.Context, m *marks) (clientv3.LeaseID, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lease, m.until = grant.ID, asked.Add(shared)
+	m.lease = grant.ID
+	m.until = asked.Add(shared)
 	return m.lease, nil
 }
 

@@ -11,16 +11,18 @@ import (
 )
 
 const (
-	// watchAfter is how long a hold must last to be watched. Most are shorter, and nobody takes a lock away that quickly: a watch
-	// for each of them costs a tenth of all that 64 busy clients get done (BenchmarkUncontended). One watch on the whole prefix
-	// would cost the holder nothing, but have every client of a cluster read the events of all locks of all others.
+	// watchAfter is how long a hold must last to be watched. Most are shorter, and nobody takes a lock away that
+	// quickly: a watch for each of them costs a tenth of all that 64 busy clients get done (BenchmarkUncontended). One
+	// watch on the whole prefix would cost the holder nothing, but have every client of a cluster read the events of
+	// all locks of all others.
 	watchAfter = 100 * time.Millisecond
 
-	// holderRecheck is how often a holder asks whether it still is one, in case a watch went silent or etcd lost an event.
+	// holderRecheck is how often a holder asks whether it still is one, in case a watch went silent or etcd lost an
+	// event.
 	holderRecheck = time.Minute
 
-	// noteTimeout is how long a holder that knows it lost the lock looks for the note that tells who took it away and why, before
-	// it stops without.
+	// noteTimeout is how long a holder that knows it lost the lock looks for the note that tells who took it away and
+	// why, before it stops without.
 	noteTimeout = 250 * time.Millisecond
 )
 
@@ -55,19 +57,21 @@ func (l *Lock) observe() {
 	}, watched{from, []clientv3.OpOption{clientv3.WithRange(end)}})
 }
 
-// goneBy tells whether one of the events ended the hold. Events older than the hold say nothing: a watch that a slow member opens
-// begins in the past.
+// goneBy tells whether one of the events ended the hold. Events older than the hold say nothing: a watch that a slow
+// member opens begins in the past.
 func (l *Lock) goneBy(events []*clientv3.Event) bool {
 	key := l.c.layout.Field(l.held.Lock, metadata.FieldUUID)
 	for _, e := range events {
-		if string(e.Kv.Key) == key && e.Kv.ModRevision > l.held.Token && (e.Type == clientv3.EventTypeDelete || string(e.Kv.Value) != l.held.UUID) {
+		if string(e.Kv.Key) == key && e.Kv.ModRevision > l.held.Token &&
+			(e.Type == clientv3.EventTypeDelete || string(e.Kv.Value) != l.held.UUID) {
 			return true
 		}
 	}
 	return false
 }
 
-// extendedBy heeds that somebody else who knows the uuid extended the hold: a child process, or the parent that took it.
+// extendedBy heeds that somebody else who knows the uuid extended the hold: a child process, or the parent that took
+// it.
 func (l *Lock) extendedBy(events []*clientv3.Event) {
 	key := l.c.layout.Field(l.held.Lock, metadata.FieldAutoUnlockAt)
 	for _, e := range events {

@@ -28,8 +28,8 @@ type period struct {
 	giveBack bool
 }
 
-// PeriodOffset has the periods of [Client.Once] begin so much later: with 24 hours and an offset of 90 minutes at 01:30 UTC, with a week
-// and an offset of 96 hours on Monday, as 1970 began on a Thursday.
+// PeriodOffset has the periods of [Client.Once] begin so much later: with 24 hours and an offset of 90 minutes at 01:30
+// UTC, with a week and an offset of 96 hours on Monday, as 1970 began on a Thursday.
 func PeriodOffset(d time.Duration) Option {
 	return func(s *settings) {
 		s.period.offset = d
@@ -39,9 +39,9 @@ func PeriodOffset(d time.Duration) Option {
 	}
 }
 
-// PeriodBackOnError has [Client.Once] give the period back when the function returns an error or panics, so that another call in the
-// same period runs it again. It does so as long as the lock is held: the period of a process that was killed, and of a run that lost
-// its lock, stays used up.
+// PeriodBackOnError has [Client.Once] give the period back when the function returns an error or panics, so that
+// another call in the same period runs it again. It does so as long as the lock is held: the period of a process that
+// was killed, and of a run that lost its lock, stays used up.
 func PeriodBackOnError() Option { return func(s *settings) { s.period.giveBack = true } }
 
 // check refuses options of Once for other calls.
@@ -52,9 +52,9 @@ func (p period) check() error {
 	return nil
 }
 
-// PeriodError says that a job can not run because a period is taken that lies ahead of this machine's clock: either this clock is behind,
-// or whoever took the period had one that was ahead. Nothing runs until that time, by the caller's clocks, unless somebody resets it
-// with [Client.ResetPeriod].
+// PeriodError says that a job can not run because a period is taken that lies ahead of this machine's clock: either
+// this clock is behind, or whoever took the period had one that was ahead. Nothing runs until that time, by the
+// caller's clocks, unless somebody resets it with [Client.ResetPeriod].
 type PeriodError struct {
 	Lock  string
 	Start time.Time       // of the period that was asked for
@@ -69,8 +69,8 @@ func (e *PeriodError) Error() string {
 		e.Lock, instant(e.Taken.Start), words(e.Taken.Start.Sub(e.At)), plain(e.Taken.Words), e.Key)
 }
 
-// ClockError says that a job does not run because this machine's clock is ahead of those of all unlockers that run: the period would
-// be used up before it began.
+// ClockError says that a job does not run because this machine's clock is ahead of those of all unlockers that run: the
+// period would be used up before it began.
 type ClockError struct {
 	Lock     string
 	Start    time.Time         // of the period that was asked for
@@ -84,21 +84,24 @@ func (e *ClockError) Error() string {
 		e.Lock, plain(e.Unlocker.ID), instant(e.Unlocker.Now.Time), instant(e.Start), instant(e.At))
 }
 
-// Once runs fn at most once in each period over all replicas, however short fn is and however their clocks differ, and tells whether
-// this call did. Periods are multiples of every since 1970 in UTC, see [PeriodOffset]. Call it as often as you like, for instance
-// ten times in a period from each replica: a call that has nothing to do costs one read.
+// Once runs fn at most once in each period over all replicas, however short fn is and however their clocks differ, and
+// tells whether this call did. Periods are multiples of every since 1970 in UTC, see [PeriodOffset]. Call it as often
+// as you like, for instance ten times in a period from each replica: a call that has nothing to do costs one read.
 //
-// The first to write the period's start has it, in the transaction that takes the lock: fn runs under the lock, as in [Client.Do],
-// with the same options. Periods only go forward: with a clock that is an hour behind, nothing that ran is run again.
+// The first to write the period's start has it, in the transaction that takes the lock: fn runs under the lock, as in
+// [Client.Do], with the same options. Periods only go forward: with a clock that is an hour behind, nothing that ran is
+// run again.
 //
 //   - false and nil: the period is taken. [Client.Period] tells by whom.
 //   - false and a [*HeldError]: somebody holds the lock, such as the run of an earlier period. This period is not used up.
 //   - false and a [*PeriodError] or a [*ClockError]: a clock is wrong, and somebody has to look.
 //   - true: the error is that of fn and of the lock, as from Do.
 //
-// A period is used up when fn begins. If the process dies then, or fn fails, it is not run again before the next period, unless
-// [PeriodBackOnError] was given. After an [ErrUnknown] the period may be used up although fn did not run.
-func (c *Client) Once(ctx context.Context, name string, every time.Duration, fn func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
+// A period is used up when fn begins. If the process dies then, or fn fails, it is not run again before the next
+// period, unless [PeriodBackOnError] was given. After an [ErrUnknown] the period may be used up although fn did not
+// run.
+func (c *Client) Once(ctx context.Context, name string, every time.Duration, fn func(ctx context.Context) error,
+	opts ...Option) (ran bool, err error) {
 	o, err := c.newOnce(name, every, fn, opts)
 	if err != nil {
 		return false, fmt.Errorf("once %q: %w", name, err)
@@ -122,8 +125,10 @@ type once struct {
 }
 
 // newOnce checks all that can be checked without etcd.
-func (c *Client) newOnce(name string, every time.Duration, fn func(context.Context) error, opts []Option) (*once, error) {
-	o := &once{c: c, lock: name, every: every, opts: append([]Option{func(s *settings) { s.period.once = true }}, opts...)}
+func (c *Client) newOnce(name string, every time.Duration, fn func(context.Context) error,
+	opts []Option) (*once, error) {
+	o := &once{c: c, lock: name, every: every, opts: append([]Option{func(s *settings) { s.period.once = true }},
+		opts...)}
 	a, _, err := c.newAcquisition(name, o.opts)
 	if err != nil {
 		return nil, err
@@ -135,7 +140,8 @@ func (c *Client) newOnce(name string, every time.Duration, fn func(context.Conte
 	case every < shortestPeriod || every > maxDuration:
 		return nil, fmt.Errorf("the period is %v, it must be between %v and %v", every, shortestPeriod, maxDuration)
 	case o.set.period.offset >= every:
-		return nil, fmt.Errorf("the offset of the periods is %v, it must be shorter than the period of %v", o.set.period.offset, every)
+		return nil, fmt.Errorf("the offset of the periods is %v, it must be shorter than the period of %v",
+			o.set.period.offset, every)
 	case o.set.kind.shared():
 		return nil, errors.New("a job runs under a plain lock, not under one that several can hold")
 	}
@@ -187,7 +193,8 @@ func (o *once) look(ctx context.Context, start, now time.Time) (seen int64, due 
 	}
 	o.before = ""
 	for _, kv := range r.keys(0).Kvs {
-		o.before, seen = string(kv.Value), kv.ModRevision
+		o.before = string(kv.Value)
+		seen = kv.ModRevision
 		if due, err := o.after(o.before, start, now); !due {
 			return 0, false, err
 		}
@@ -287,7 +294,8 @@ func (o *once) giveBack(l *Lock, failed bool) error {
 			restore = clientv3.OpPut(key, o.before)
 		}
 		mine := clientv3.Compare(clientv3.ModRevision(key), "=", l.Token())
-		if err := l.unlockWith(nil, []clientv3.Op{restore}, []clientv3.Cmp{mine}); err == nil || errors.Is(err, ErrNotHeld) {
+		if err := l.unlockWith(nil, []clientv3.Op{restore}, []clientv3.Cmp{mine}); err == nil ||
+			errors.Is(err, ErrNotHeld) {
 			return err
 		} else if !errors.Is(err, ErrCondition) { // somebody reset it
 			return errors.Join(fmt.Errorf("the period was not given back: %w", err), l.Unlock())
@@ -306,7 +314,8 @@ func (o *once) explain(err error) error {
 	return fmt.Errorf("once %q: %w", o.lock, err)
 }
 
-// Period is the last period in which the job under this lock was run, by [Client.Once]. Its start is zero where there is none.
+// Period is the last period in which the job under this lock was run, by [Client.Once]. Its start is zero where there
+// is none.
 func (c *Client) Period(ctx context.Context, name string) (metadata.Period, error) {
 	value, err := c.period(ctx, name, locktxn.LookAtPeriod(c.layout, name))
 	if err != nil || value == "" {
@@ -319,8 +328,8 @@ func (c *Client) Period(ctx context.Context, name string) (metadata.Period, erro
 	return p, nil
 }
 
-// ResetPeriod forgets the last period of the job under this lock, whenever it was: the next call of [Client.Once] runs it, in this
-// period again if need be. It is how an operator mends what a wrong clock did.
+// ResetPeriod forgets the last period of the job under this lock, whenever it was: the next call of [Client.Once] runs
+// it, in this period again if need be. It is how an operator mends what a wrong clock did.
 func (c *Client) ResetPeriod(ctx context.Context, name string) error {
 	_, err := c.period(ctx, name, locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(c.layout.Period(name))}})
 	return err

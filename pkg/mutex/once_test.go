@@ -57,7 +57,8 @@ func at(clock string) time.Time {
 func TestJobRunsOncePerPeriod(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	now := at("2026-08-29T10:17:00Z")
-	one, two := replica(t, etcd, func() time.Time { return now }), replica(t, etcd, func() time.Time { return now })
+	one := replica(t, etcd, func() time.Time { return now })
+	two := replica(t, etcd, func() time.Time { return now })
 	var j job
 	var inside metadata.Document
 	ran, err := one.Once(t.Context(), "report", time.Hour, func(ctx context.Context) error {
@@ -79,7 +80,8 @@ func TestJobRunsOncePerPeriod(t *testing.T) {
 		}
 	}
 	p, err := two.Period(t.Context(), "report")
-	if want := "taken 2026-08-29T10:17:00Z by billing on host-1, every 1h0m0s"; err != nil || !p.Start.Equal(at("2026-08-29T10:00:00Z")) || p.Words != want {
+	if want := "taken 2026-08-29T10:17:00Z by billing on host-1, every 1h0m0s"; err != nil ||
+		!p.Start.Equal(at("2026-08-29T10:00:00Z")) || p.Words != want {
 		t.Errorf("the period is %+v, %v", p, err)
 	}
 	now = at("2026-08-29T11:00:00Z")
@@ -121,8 +123,8 @@ func TestBeginningsOfPeriods(t *testing.T) {
 	}
 }
 
-// TestPeriodsWithManyReplicasAndSkewedClocks lets time pass in steps, at each of which all replicas call at once, each with its own
-// clock. Every period runs once, in order.
+// TestPeriodsWithManyReplicasAndSkewedClocks lets time pass in steps, at each of which all replicas call at once, each
+// with its own clock. Every period runs once, in order.
 func TestPeriodsWithManyReplicasAndSkewedClocks(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	const every = 7 * time.Minute
@@ -132,13 +134,15 @@ func TestPeriodsWithManyReplicasAndSkewedClocks(t *testing.T) {
 	clock := func(skew time.Duration) func() time.Time {
 		return func() time.Time { mu.Lock(); defer mu.Unlock(); return now.Add(skew) }
 	}
-	skews := []time.Duration{0, time.Second, -time.Second, 20 * time.Second, -9 * time.Minute, -2 * time.Hour, 3 * time.Minute, -25 * time.Second}
+	skews := []time.Duration{0, time.Second, -time.Second, 20 * time.Second, -9 * time.Minute, -2 * time.Hour,
+		3 * time.Minute, -25 * time.Second}
 	var replicas []*mutex.Client
 	for _, skew := range skews {
 		replicas = append(replicas, replica(t, etcd, clock(skew)))
 	}
 	var runs []time.Time
-	if ran, err := replicas[6].Once(t.Context(), "job", every, new(job).run); !ran || err != nil { // or one that is behind begins earlier
+	// or one that is behind begins earlier
+	if ran, err := replicas[6].Once(t.Context(), "job", every, new(job).run); !ran || err != nil {
 		t.Fatal(err)
 	}
 	for step := range 60 {
@@ -201,7 +205,8 @@ func TestManyAtOnceRunItOnce(t *testing.T) {
 func TestRunOfAnEarlierPeriodDoesNotUseThisOneUp(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	now := at("2026-08-29T10:00:00Z")
-	one, two := replica(t, etcd, func() time.Time { return now }), replica(t, etcd, func() time.Time { return now })
+	one := replica(t, etcd, func() time.Time { return now })
+	two := replica(t, etcd, func() time.Time { return now })
 	var j job
 	ran, err := one.Once(t.Context(), "job", time.Hour, func(context.Context) error {
 		now = at("2026-08-29T11:30:00Z")
@@ -298,9 +303,11 @@ func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
 	broken := errors.New("broken")
 	for _, opts := range [][]mutex.Option{nil, {mutex.PeriodBackOnError()}} {
 		name := fmt.Sprint("job ", len(opts))
-		good, bad := &job{}, &job{err: broken}
+		good := &job{}
+		bad := &job{err: broken}
 		for range 2 {
-			if ran, err := c.Once(t.Context(), name, time.Hour, bad.run, opts...); ran && err != broken || !ran && err != nil {
+			if ran, err := c.Once(t.Context(), name, time.Hour, bad.run, opts...); ran && err != broken || !ran &&
+				err != nil {
 				t.Errorf("%v, %v", ran, err)
 			}
 		}
@@ -347,7 +354,8 @@ func TestPeriodThatSomebodyResetIsNotGivenBack(t *testing.T) {
 func TestKilledRunIsNotRunAgain(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	now := at("2026-08-29T10:00:00Z")
-	one, two := replica(t, etcd, func() time.Time { return now }), replica(t, etcd, func() time.Time { return now })
+	one := replica(t, etcd, func() time.Time { return now })
+	two := replica(t, etcd, func() time.Time { return now })
 	var j job
 	ran, err := one.Once(t.Context(), "job", time.Hour, func(ctx context.Context) error {
 		etcd.Delete(ctx, "/mutexes/job/", clientv3.WithPrefix()) // as the unlocker does when this process died
@@ -391,7 +399,8 @@ func TestPeriodWhoseAnswerIsLostIsRunOnce(t *testing.T) {
 }
 
 func TestJobsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{}) // without any connection: a request would panic
+	// without any connection: a request would panic
+	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,18 +419,23 @@ func TestJobsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"a period for one clock", "a", time.Millisecond, j.run, nil, "the period is 1ms, it must be between"},
 		{"an endless period", "a", 1 << 62, j.run, nil, "it must be between"},
 		{"no function", "a", time.Hour, nil, nil, "there is no function to run"},
-		{"a negative offset", "a", time.Hour, j.run, mutex.PeriodOffset(-1), "the offset of the periods is -1ns, it must not be negative"},
-		{"an offset of a period", "a", time.Hour, j.run, mutex.PeriodOffset(time.Hour), "the offset of the periods is 1h0m0s, it must be shorter than the period of 1h0m0s"},
+		{"a negative offset", "a", time.Hour, j.run, mutex.PeriodOffset(-1),
+			"the offset of the periods is -1ns, it must not be negative"},
+		{"an offset of a period", "a", time.Hour, j.run, mutex.PeriodOffset(time.Hour),
+			"the offset of the periods is 1h0m0s, it must be shorter than the period of 1h0m0s"},
 		{"permits", "a", time.Hour, j.run, mutex.Semaphore(3), "a job runs under a plain lock"},
-		{"a bad option", "a", time.Hour, j.run, mutex.AutoUnlockAfter(0), "the time until auto-unlock is 0s, it must be positive"},
+		{"a bad option", "a", time.Hour, j.run, mutex.AutoUnlockAfter(0),
+			"the time until auto-unlock is 0s, it must be positive"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := locks.Once(context.Background(), c.job, c.every, c.fn, c.opt); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := locks.Once(context.Background(), c.job, c.every, c.fn, c.opt); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
 	}
-	if _, err := locks.TryLock(context.Background(), "a", mutex.PeriodBackOnError()); err == nil || !strings.Contains(err.Error(), "PeriodOffset and PeriodBackOnError go with Once") {
+	if _, err := locks.TryLock(context.Background(), "a", mutex.PeriodBackOnError()); err == nil ||
+		!strings.Contains(err.Error(), "PeriodOffset and PeriodBackOnError go with Once") {
 		t.Errorf("an option of Once with TryLock: %v", err)
 	}
 }
@@ -431,7 +445,8 @@ func TestPeriodThatCanNotBeReadIsTold(t *testing.T) {
 	c := newClient(t, etcd)
 	put(t, etcd, layout(t).Period("job"), "soon")
 	ran, err := c.Once(t.Context(), "job", time.Hour, new(job).run)
-	if ran || err == nil || !strings.Contains(err.Error(), `once "job": the key /mutexes/.periods/job can not be read: "soon" is not a time`) {
+	if ran || err == nil || !strings.Contains(err.Error(),
+		`once "job": the key /mutexes/.periods/job can not be read: "soon" is not a time`) {
 		t.Errorf("%v, %v", ran, err)
 	}
 	if _, err := c.Period(t.Context(), "job"); err == nil {

@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Durations of a lock for which neither the client nor the call says anything. Where only one of the two is given, the other
-// follows from it: auto-unlock comes after three times the expected run time.
+// Durations of a lock for which neither the client nor the call says anything. Where only one of the two is given, the
+// other follows from it: auto-unlock comes after three times the expected run time.
 const (
 	DefaultExpectedRunTime = 5 * time.Minute
 	DefaultAutoUnlockAfter = 3 * DefaultExpectedRunTime
@@ -61,28 +61,28 @@ func ExpectedRunTime(d time.Duration) Option {
 	return func(s *settings) { s.expectedRunTime = s.positive("expected run time", d) }
 }
 
-// AutoUnlockAfter is when the lock is taken away from a holder that says nothing more, counted from the acquisition or from the
-// last [Lock.Alive]. The handle's context ends a little earlier, see [SafetyMargin].
+// AutoUnlockAfter is when the lock is taken away from a holder that says nothing more, counted from the acquisition or
+// from the last [Lock.Alive]. The handle's context ends a little earlier, see [SafetyMargin].
 func AutoUnlockAfter(d time.Duration) Option {
 	return func(s *settings) { s.autoUnlockAfter = s.positive("time until auto-unlock", d) }
 }
 
-// SafetyMargin is how long before the auto-unlock the handle's context ends, so that the work has stopped when somebody else
-// gets the lock. It should be longer than the work needs to stop. By default it is a tenth of the time until auto-unlock, at
-// most 30 seconds.
+// SafetyMargin is how long before the auto-unlock the handle's context ends, so that the work has stopped when somebody
+// else gets the lock. It should be longer than the work needs to stop. By default it is a tenth of the time until
+// auto-unlock, at most 30 seconds.
 func SafetyMargin(d time.Duration) Option {
 	return func(s *settings) { s.safetyMargin = s.positive("safety margin", d) }
 }
 
-// Heartbeat extends the time until auto-unlock in the background for as long as the process lives, until the maximum hold, which
-// is counted from the acquisition. Then a short [AutoUnlockAfter] is enough, and a lock whose process died is free soon. A live
-// process is no progress: heartbeats do not put off the alert that follows the expected run time.
+// Heartbeat extends the time until auto-unlock in the background for as long as the process lives, until the maximum
+// hold, which is counted from the acquisition. Then a short [AutoUnlockAfter] is enough, and a lock whose process died
+// is free soon. A live process is no progress: heartbeats do not put off the alert that follows the expected run time.
 func Heartbeat(maximumHold time.Duration) Option {
 	return func(s *settings) { s.maximumHold = s.positive("maximum hold of the heartbeat", maximumHold) }
 }
 
-// Attribute adds something to the record that people see with the lock and in its history: a ticket, a build, a number of rows.
-// The value is text, a number or a boolean.
+// Attribute adds something to the record that people see with the lock and in its history: a ticket, a build, a number
+// of rows. The value is text, a number or a boolean.
 func Attribute(name string, value any) Option {
 	return func(s *settings) {
 		if s.attributes == nil {
@@ -96,18 +96,21 @@ func Attribute(name string, value any) Option {
 func BacktraceDepth(frames int) Option {
 	return func(s *settings) {
 		if frames < 0 || frames > 1000 {
-			s.problems = append(s.problems, fmt.Errorf("the backtrace depth is %d, it must be between 0 and 1000", frames))
+			s.problems = append(s.problems, fmt.Errorf("the backtrace depth is %d, it must be between 0 and 1000",
+				frames))
 		}
 		s.backtraceDepth = frames
 	}
 }
 
-// WithoutQueue takes the lock as soon as it is free, past those who queue for it: for work that must not wait its turn, such as that
-// of an operator. Many who wait so are all woken at once by a release, and nobody can say who gets the lock.
+// WithoutQueue takes the lock as soon as it is free, past those who queue for it: for work that must not wait its turn,
+// such as that of an operator. Many who wait so are all woken at once by a release, and nobody can say who gets the
+// lock.
 func WithoutQueue() Option { return func(s *settings) { s.barge = true } }
 
-// OnWait has f called while [Client.Lock] waits: when the wait begins, and when another look, about once a second, finds another holder
-// or position. The calls come one after the other, from a goroutine of their own, and Lock does not return before the last one did.
+// OnWait has f called while [Client.Lock] waits: when the wait begins, and when another look, about once a second,
+// finds another holder or position. The calls come one after the other, from a goroutine of their own, and Lock does
+// not return before the last one did.
 func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } }
 
 // positive notes that a duration is not, or is beyond reason.
@@ -149,7 +152,8 @@ func (s *settings) complete() {
 	}
 	switch {
 	case s.expectedRunTime == 0 && s.autoUnlockAfter == 0:
-		s.expectedRunTime, s.autoUnlockAfter = DefaultExpectedRunTime, DefaultAutoUnlockAfter
+		s.expectedRunTime = DefaultExpectedRunTime
+		s.autoUnlockAfter = DefaultAutoUnlockAfter
 	case s.expectedRunTime == 0:
 		s.expectedRunTime = s.autoUnlockAfter / 3
 	case s.autoUnlockAfter == 0:
@@ -164,15 +168,20 @@ func (s *settings) check() error {
 	heartbeat := s.maximumHold > 0
 	switch {
 	case s.autoUnlockAfter < minAutoUnlockAfter:
-		return fmt.Errorf("the time until auto-unlock is %v, it must be at least %v", s.autoUnlockAfter, minAutoUnlockAfter)
+		return fmt.Errorf("the time until auto-unlock is %v, it must be at least %v", s.autoUnlockAfter,
+			minAutoUnlockAfter)
 	case s.safetyMargin >= s.autoUnlockAfter:
-		return fmt.Errorf("the safety margin of %v leaves nothing of the time until auto-unlock of %v", s.safetyMargin, s.autoUnlockAfter)
+		return fmt.Errorf("the safety margin of %v leaves nothing of the time until auto-unlock of %v", s.safetyMargin,
+			s.autoUnlockAfter)
 	case !heartbeat && s.expectedRunTime > s.autoUnlockAfter:
-		return fmt.Errorf("the expected run time of %v is longer than the time until auto-unlock of %v", s.expectedRunTime, s.autoUnlockAfter)
+		return fmt.Errorf("the expected run time of %v is longer than the time until auto-unlock of %v",
+			s.expectedRunTime, s.autoUnlockAfter)
 	case heartbeat && s.maximumHold < s.autoUnlockAfter:
-		return fmt.Errorf("the heartbeat's maximum hold of %v is shorter than the time until auto-unlock of %v", s.maximumHold, s.autoUnlockAfter)
+		return fmt.Errorf("the heartbeat's maximum hold of %v is shorter than the time until auto-unlock of %v",
+			s.maximumHold, s.autoUnlockAfter)
 	case heartbeat && s.expectedRunTime > s.maximumHold:
-		return fmt.Errorf("the expected run time of %v is longer than the heartbeat's maximum hold of %v", s.expectedRunTime, s.maximumHold)
+		return fmt.Errorf("the expected run time of %v is longer than the heartbeat's maximum hold of %v",
+			s.expectedRunTime, s.maximumHold)
 	}
 	return nil
 }

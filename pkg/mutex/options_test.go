@@ -27,25 +27,34 @@ func TestWhatCanNotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"a control character", "a\nb", nil, "the lock name contains a control character"},
 		{"a name that is no text", "\xff", nil, "the lock name is not valid UTF-8"},
 		{"no run time", "a", opts(mutex.ExpectedRunTime(0)), "the expected run time is 0s, it must be positive"},
-		{"a negative run time", "a", opts(mutex.ExpectedRunTime(-time.Second)), "the expected run time is -1s, it must be positive"},
+		{"a negative run time", "a", opts(mutex.ExpectedRunTime(-time.Second)),
+			"the expected run time is -1s, it must be positive"},
 		{"an endless run time", "a", opts(mutex.ExpectedRunTime(1 << 62)), "it must be at most 87600h0m0s"},
 		{"no life", "a", opts(mutex.AutoUnlockAfter(0)), "the time until auto-unlock is 0s, it must be positive"},
-		{"a life too short for a network", "a", opts(mutex.AutoUnlockAfter(time.Millisecond)), "the time until auto-unlock is 1ms, it must be at least 100ms"},
-		{"an alert after the auto-unlock", "a", opts(mutex.ExpectedRunTime(2*time.Minute), mutex.AutoUnlockAfter(time.Minute)),
+		{"a life too short for a network", "a", opts(mutex.AutoUnlockAfter(time.Millisecond)),
+			"the time until auto-unlock is 1ms, it must be at least 100ms"},
+		{"an alert after the auto-unlock", "a", opts(mutex.ExpectedRunTime(2*time.Minute),
+			mutex.AutoUnlockAfter(time.Minute)),
 			"the expected run time of 2m0s is longer than the time until auto-unlock of 1m0s"},
 		{"a margin as long as the life", "a", opts(mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(time.Minute)),
 			"the safety margin of 1m0s leaves nothing of the time until auto-unlock of 1m0s"},
 		{"no margin", "a", opts(mutex.SafetyMargin(0)), "the safety margin is 0s, it must be positive"},
-		{"no maximum hold", "a", opts(mutex.Heartbeat(0)), "the maximum hold of the heartbeat is 0s, it must be positive"},
-		{"a maximum hold shorter than the life", "a", opts(mutex.Heartbeat(time.Minute), mutex.AutoUnlockAfter(time.Hour)),
+		{"no maximum hold", "a", opts(mutex.Heartbeat(0)),
+			"the maximum hold of the heartbeat is 0s, it must be positive"},
+		{"a maximum hold shorter than the life", "a",
+			opts(mutex.Heartbeat(time.Minute), mutex.AutoUnlockAfter(time.Hour)),
 			"the heartbeat's maximum hold of 1m0s is shorter than the time until auto-unlock of 1h0m0s"},
 		{"an alert after the maximum hold", "a", opts(mutex.Heartbeat(time.Hour), mutex.ExpectedRunTime(2*time.Hour)),
 			"the expected run time of 2h0m0s is longer than the heartbeat's maximum hold of 1h0m0s"},
-		{"a negative depth", "a", opts(mutex.BacktraceDepth(-1)), "the backtrace depth is -1, it must be between 0 and 1000"},
-		{"an attribute of the protocol's", "a", opts(mutex.Attribute("uuid", "x")), `attribute "uuid": the name belongs to the protocol`},
-		{"an attribute that is no scalar", "a", opts(mutex.Attribute("list", []int{1})), `attribute "list": want text, a number or a boolean, not []int`},
+		{"a negative depth", "a", opts(mutex.BacktraceDepth(-1)),
+			"the backtrace depth is -1, it must be between 0 and 1000"},
+		{"an attribute of the protocol's", "a", opts(mutex.Attribute("uuid", "x")),
+			`attribute "uuid": the name belongs to the protocol`},
+		{"an attribute that is no scalar", "a", opts(mutex.Attribute("list", []int{1})),
+			`attribute "list": want text, a number or a boolean, not []int`},
 		{"a purpose that is no text", "a", opts(mutex.Purpose("\xff")), "purpose is not valid UTF-8"},
-		{"a purpose of 2 KiB", "a", opts(mutex.Purpose(strings.Repeat("x", 2048))), "purpose has 2048 bytes, at most 1024 are allowed"},
+		{"a purpose of 2 KiB", "a", opts(mutex.Purpose(strings.Repeat("x", 2048))),
+			"purpose has 2048 bytes, at most 1024 are allowed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := locks.TryLock(context.Background(), c.lock, c.opts...)
@@ -57,22 +66,47 @@ func TestWhatCanNotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 }
 
 func TestCallsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{}) // without any connection: a request would panic
+	// without any connection: a request would panic
+	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, long := context.Background(), strings.Repeat("x", 257)
+	ctx := context.Background()
+	long := strings.Repeat("x", 257)
 	nothing := func(context.Context) error { return nil }
 	const uuid = "11111111-2222-4333-8444-555555555555"
 	for want, call := range map[string]func() error{
-		`lock "a": there is no function to run`:                    func() error { return locks.Do(ctx, "a", nil) },
-		`lock "": the lock name is empty`:                          func() error { return locks.Do(ctx, "", nothing) },
-		`adopt "": the lock name is empty`:                         func() error { _, err := locks.Adopt(ctx, "", uuid); return err },
-		`adopt "a": the uuid of the hold is empty`:                 func() error { _, err := locks.Adopt(ctx, "a", ""); return err },
-		`adopt "` + long + `": the lock name has 257 bytes`:        func() error { _, err := locks.Adopt(ctx, long, uuid); return err },
-		`adopt "a\nb": the lock name contains a control character`: func() error { _, err := locks.Adopt(ctx, "a\nb", uuid); return err },
-		`period of "": the lock name is empty`:                     func() error { _, err := locks.Period(ctx, ""); return err },
-		`period of "a\n": the lock name contains a control`:        func() error { return locks.ResetPeriod(ctx, "a\n") },
+		`lock "a": there is no function to run`: func() error { return locks.Do(ctx, "a", nil) },
+		`lock "": the lock name is empty`:       func() error { return locks.Do(ctx, "", nothing) },
+		`adopt "": the lock name is empty`: func() error {
+			_,
+				err := locks.Adopt(ctx, "", uuid)
+			return err
+		},
+		`adopt "a": the uuid of the hold is empty`: func() error {
+			_,
+				err := locks.Adopt(ctx, "a", "")
+			return err
+		},
+		`adopt "` + long + `": the lock name has 257 bytes`: func() error {
+			_,
+				err := locks.Adopt(ctx, long, uuid)
+			return err
+		},
+		`adopt "a\nb": the lock name contains a control character`: func() error {
+			_,
+				err := locks.Adopt(ctx, "a\nb", uuid)
+			return err
+		},
+		`period of "": the lock name is empty`: func() error {
+			_,
+				err := locks.Period(ctx, "")
+			return err
+		},
+		`period of "a\n": the lock name contains a control`: func() error {
+			return locks.ResetPeriod(ctx,
+				"a\n")
+		},
 		`lock "a": Only and With can not be Reentrant: a hold that is entered again is not taken again`: func() error {
 			_, err := locks.TryLock(ctx, "a", mutex.Reentrant(), mutex.With(clientv3.OpPut("/x", "")))
 			return err
@@ -96,8 +130,10 @@ func TestClientThatCanNotWorkIsRefused(t *testing.T) {
 		{"all of etcd as prefix", etcd, mutex.Options{Prefix: "/"}, "mutex: the lock prefix is empty"},
 		{"an attempt timeout without reason", etcd, mutex.Options{AttemptTimeout: time.Hour},
 			"mutex: the attempt timeout is 1h0m0s, it must be at most 1m0s: a request whose connection died is not sent again before"},
-		{"a negative timeout", etcd, mutex.Options{RequestTimeout: -1}, "mutex: the request timeout is -1ns, it must be positive"},
-		{"a default that can not work", etcd, mutex.Options{Defaults: opts(mutex.AutoUnlockAfter(-time.Second))}, "mutex: options: the time until auto-unlock is -1s, it must be positive"},
+		{"a negative timeout", etcd, mutex.Options{RequestTimeout: -1},
+			"mutex: the request timeout is -1ns, it must be positive"},
+		{"a default that can not work", etcd, mutex.Options{Defaults: opts(mutex.AutoUnlockAfter(-time.Second))},
+			"mutex: options: the time until auto-unlock is -1s, it must be positive"},
 		{"an owner that is no text", etcd, mutex.Options{Owner: "\xff"}, "mutex: options: owner is not valid UTF-8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -117,8 +153,10 @@ func TestDurationsFollowFromEachOther(t *testing.T) {
 		{"nothing said", nil, nil, 5 * time.Minute, 15 * time.Minute},
 		{"the run time said", nil, opts(mutex.ExpectedRunTime(time.Hour)), time.Hour, 3 * time.Hour},
 		{"the life said", nil, opts(mutex.AutoUnlockAfter(time.Hour)), 20 * time.Minute, time.Hour},
-		{"the client's default", opts(mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(time.Hour)), nil, time.Minute, time.Hour},
-		{"the call wins", opts(mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(time.Hour)), opts(mutex.ExpectedRunTime(2 * time.Minute)), 2 * time.Minute, time.Hour},
+		{"the client's default", opts(mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(time.Hour)), nil,
+			time.Minute, time.Hour},
+		{"the call wins", opts(mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(time.Hour)),
+			opts(mutex.ExpectedRunTime(2 * time.Minute)), 2 * time.Minute, time.Hour},
 		{"a heartbeat", nil, opts(mutex.Heartbeat(time.Hour)), time.Minute, time.Minute},
 		{"a heartbeat of seconds", nil, opts(mutex.Heartbeat(10 * time.Second)), 10 * time.Second, 10 * time.Second},
 	} {

@@ -65,10 +65,10 @@ type PanicError struct {
 // Error does not show the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Pipeline runs the steps one after the other under the lock, waiting for it as [Client.Lock] does. Before each step it asks etcd
-// whether the lock is still held, which puts alert and auto-unlock off and tells people what comes next: the durations of the options
-// are those of the longest step. It stops at the first step that fails or panics, when ctx ends, and when the lock is lost: then
-// no other step begins, and the context of the one that runs ends.
+// Pipeline runs the steps one after the other under the lock, waiting for it as [Client.Lock] does. Before each step it
+// asks etcd whether the lock is still held, which puts alert and auto-unlock off and tells people what comes next: the
+// durations of the options are those of the longest step. It stops at the first step that fails or panics, when ctx
+// ends, and when the lock is lost: then no other step begins, and the context of the one that runs ends.
 //
 // The error is that of the report: nil when all steps were done and the lock was held all the time.
 func (c *Client) Pipeline(ctx context.Context, name string, steps []Step, opts ...Option) (Report, error) {
@@ -79,7 +79,9 @@ func (c *Client) Pipeline(ctx context.Context, name string, steps []Step, opts .
 	began := time.Now()
 	l, err := c.Lock(ctx, name, opts...)
 	if err != nil {
-		p.report.Stop, p.report.Err, p.report.Took = StopNotLocked, err, time.Since(began)
+		p.report.Stop = StopNotLocked
+		p.report.Err = err
+		p.report.Took = time.Since(began)
 		return p.report, err
 	}
 	p.lock, p.report.UUID, p.report.Token = l, l.UUID(), l.Token()
@@ -110,7 +112,8 @@ func (p *pipeline) check() error {
 		err = errors.New("there are no steps")
 	}
 	if err != nil {
-		p.report.Stop, p.report.Err = StopFailed, err
+		p.report.Stop = StopFailed
+		p.report.Err = err
 	}
 	return err
 }
@@ -133,7 +136,9 @@ func (p *pipeline) run() {
 			began := time.Now()
 			err = call(ctx, s.Run)
 			r := &p.report.Steps[i]
-			r.Took, r.State, r.Err = time.Since(began), StepDone, err
+			r.Took = time.Since(began)
+			r.State = StepDone
+			r.Err = err
 			if err != nil {
 				r.State = StepFailed
 			}
@@ -172,17 +177,23 @@ func (p *pipeline) stop(err error) {
 	_, isPanic := errors.AsType[*PanicError](err)
 	switch {
 	case isLost:
-		r.Stop, r.Err = StopLost, because(lost, err)
+		r.Stop = StopLost
+		r.Err = because(lost, err)
 	case errors.Is(err, ErrNotHeld):
-		r.Stop, r.Err = StopLost, err
+		r.Stop = StopLost
+		r.Err = err
 	case isPanic:
-		r.Stop, r.Err = StopPanicked, err
+		r.Stop = StopPanicked
+		r.Err = err
 	case ended == ErrClosed:
-		r.Stop, r.Err = StopCancelled, because(ended, err)
+		r.Stop = StopCancelled
+		r.Err = because(ended, err)
 	case p.ctx.Err() != nil:
-		r.Stop, r.Err = StopCancelled, because(context.Cause(p.ctx), err)
+		r.Stop = StopCancelled
+		r.Err = because(context.Cause(p.ctx), err)
 	default:
-		r.Stop, r.Err = StopFailed, err
+		r.Stop = StopFailed
+		r.Err = err
 	}
 }
 
@@ -200,7 +211,8 @@ func because(cause, err error) error {
 // String is for people: a line for the whole and one for each step.
 func (r Report) String() string {
 	var b strings.Builder
-	done, width := 0, 0
+	done := 0
+	width := 0
 	for _, s := range r.Steps {
 		width = max(width, len(s.Name))
 		if s.State == StepDone {

@@ -39,9 +39,11 @@ func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
 			}
 			return sleeping(2 * time.Minute)(ctx)
 		}
-		report, err := locks.Pipeline(context.Background(), "deploy", []mutex.Step{{"fetch", look}, {"build", look}, {"publish", look}},
+		report, err := locks.Pipeline(context.Background(), "deploy", []mutex.Step{{"fetch", look}, {"build", look},
+			{"publish", look}},
 			mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(3*time.Minute))
-		if err != nil || report.Stop != "" || report.Token == 0 || report.UUID == "" || report.Took.Round(time.Second) != 6*time.Minute {
+		if err != nil || report.Stop != "" || report.Token == 0 || report.UUID == "" ||
+			report.Took.Round(time.Second) != 6*time.Minute {
 			t.Errorf("%v: %+v", err, report)
 		}
 		if got, want := fmt.Sprint(seen), "[step 1 of 3: fetch step 2 of 3: build step 3 of 3: publish]"; got != want {
@@ -102,7 +104,8 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 			return []mutex.Step{{"one", sleeping(time.Hour)}, {"two", ok}}
 		}, mutex.StopLost, 0, `lock "deploy" may be lost: its time ran out`},
 		{"etcd is away between steps", func(f *fake, _ context.CancelCauseFunc) []mutex.Step {
-			return []mutex.Step{{"one", func(context.Context) error { f.set(func() { f.away = true }); return nil }}, {"two", ok}}
+			return []mutex.Step{{"one", func(context.Context) error { f.set(func() { f.away = true }); return nil }},
+				{"two", ok}}
 		}, mutex.StopLost, 1, `lock "deploy" may be lost: its time ran out`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -116,16 +119,20 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 						done++
 					}
 				}
-				if report.Stop != c.stop || done != c.done || err == nil || !strings.HasPrefix(err.Error(), c.err) || strings.Contains(err.Error(), "\n") || report.Err != err {
+				if report.Stop != c.stop || done != c.done || err == nil || !strings.HasPrefix(err.Error(), c.err) ||
+					strings.Contains(err.Error(), "\n") || report.Err != err {
 					t.Errorf("stop %q after %d steps: %v", report.Stop, done, err)
 				}
-				if p, ok := errors.AsType[*mutex.PanicError](err); ok && !strings.Contains(p.Stack, "pipeline_test.go") {
+				if p, ok := errors.AsType[*mutex.PanicError](err); ok &&
+					!strings.Contains(p.Stack, "pipeline_test.go") {
 					t.Errorf("the stack is %s", p.Stack)
 				}
-				if last := report.Steps[len(report.Steps)-1]; c.done < len(report.Steps) && last.State != mutex.StepNotRun {
+				if last := report.Steps[len(report.Steps)-1]; c.done < len(report.Steps) &&
+					last.State != mutex.StepNotRun {
 					t.Errorf("the last step is %s", last.State)
 				}
-				if _, rest, found := strings.Cut(report.String(), "; "+string(c.stop)+": "); !found || !strings.HasPrefix(rest, c.err) {
+				if _, rest, found := strings.Cut(report.String(), "; "+string(c.stop)+": "); !found ||
+					!strings.HasPrefix(rest, c.err) {
 					t.Errorf("the report says\n%s", report)
 				}
 			})
@@ -141,7 +148,9 @@ func takeAway(f *fake, lock string) {
 	uuid := string(f.keys[l.Field(lock, metadata.FieldUUID)].Value)
 	f.apply(&heldTxn{thenOps: []clientv3.Op{
 		clientv3.OpDelete(l.Record(lock), clientv3.WithPrefix()),
-		clientv3.OpPut(l.History(uuid), metadata.Marshal(metadata.Ending{Lock: lock, UUID: uuid, Ended: metadata.EndedForced, By: "ana", Why: "it hung"})),
+		clientv3.OpPut(l.History(uuid),
+			metadata.Marshal(metadata.Ending{Lock: lock, UUID: uuid, Ended: metadata.EndedForced, By: "ana",
+				Why: "it hung"})),
 	}})
 }
 
@@ -150,15 +159,18 @@ func TestPipelineThatGetsNoLockRunsNothing(t *testing.T) {
 	locks := newClient(t, etcd)
 	l := take(t, locks, "deploy")
 	ctx := untilThen(t, func() bool { return queued(etcd, layout(t), "deploy") })
-	report, err := locks.Pipeline(ctx, "deploy", []mutex.Step{{"one", func(context.Context) error { t.Error("it ran"); return nil }}})
-	if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || report.Stop != mutex.StopNotLocked || report.Took == 0 || report.Steps[0].State != mutex.StepNotRun {
+	report, err := locks.Pipeline(ctx, "deploy",
+		[]mutex.Step{{"one", func(context.Context) error { t.Error("it ran"); return nil }}})
+	if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || report.Stop != mutex.StopNotLocked ||
+		report.Took == 0 || report.Steps[0].State != mutex.StepNotRun {
 		t.Errorf("%v: %s", err, report)
 	}
 	l.Unlock()
 }
 
 func TestPipelinesThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{}) // without any connection: a request would panic
+	// without any connection: a request would panic
+	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,11 +183,13 @@ func TestPipelinesThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	}{
 		{"no steps", "a", nil, `pipeline "a": there are no steps`},
 		{"a step without a name", "a", []mutex.Step{{"one", ok}, {"", ok}}, `pipeline "a": step 2 has no name`},
-		{"a step without anything to run", "a", []mutex.Step{{"one", nil}}, `pipeline "a": step "one" has nothing to run`},
+		{"a step without anything to run", "a", []mutex.Step{{"one", nil}},
+			`pipeline "a": step "one" has nothing to run`},
 		{"no lock", "", []mutex.Step{{"one", ok}}, "the lock name is empty"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := locks.Pipeline(context.Background(), c.lock, c.steps); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := locks.Pipeline(context.Background(), c.lock, c.steps); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})

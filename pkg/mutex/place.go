@@ -58,7 +58,8 @@ func (h *holds) remove(l *Lock) {
 	}
 }
 
-// where is the line of code that took the hold with this uuid in this process; empty when it is not one of this client's.
+// where is the line of code that took the hold with this uuid in this process; empty when it is not one of this
+// client's.
 func (h *holds) where(uuid string) string {
 	h.mu.Lock()
 	l := h.all[uuid]

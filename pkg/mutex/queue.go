@@ -50,8 +50,8 @@ func (a *acquisition) queue(ctx context.Context, b bid) (l *Lock, err error) {
 	}
 }
 
-// join takes the lock or else gets in line, in one request where there is a lease at hand. Who takes locks that nobody else wants
-// never asks for one.
+// join takes the lock or else gets in line, in one request where there is a lease at hand. Who takes locks that nobody
+// else wants never asks for one.
 func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 	if a.set.kind.shared() {
 		return a.joinShare(ctx, b)
@@ -75,7 +75,8 @@ func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 		}
 	}
 	a.line.ticket = a.ticket(ctx, b)
-	l, r, err := a.ask(ctx, b, locktxn.Enqueue(a.c.layout, a.lock, a.draft.UUID, b.fields, a.line.ticket, a.line.lease.id))
+	l, r, err := a.ask(ctx, b, locktxn.Enqueue(a.c.layout, a.lock, a.draft.UUID, b.fields, a.line.ticket,
+		a.line.lease.id))
 	switch {
 	case locktxn.LeaseGone(err):
 		a.leaveLater()
@@ -94,8 +95,9 @@ func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 // ticket is what others see of this waiter.
 func (a *acquisition) ticket(ctx context.Context, b bid) metadata.Ticket {
 	t := metadata.Ticket{
-		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID), Purpose: a.draft.Purpose,
-		Since: metadata.Time{Time: b.wall},
+		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),
+		Purpose: a.draft.Purpose,
+		Since:   metadata.Time{Time: b.wall},
 	}
 	if end, ok := ctx.Deadline(); ok {
 		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.start))}
@@ -103,8 +105,8 @@ func (a *acquisition) ticket(ctx context.Context, b bid) metadata.Ticket {
 	return t
 }
 
-// await waits until it is this acquisition's turn, and takes the lock. It follows one other ticket, or the lock itself when it is the
-// first, and its own ticket: who lost that does not wait any more.
+// await waits until it is this acquisition's turn, and takes the lock. It follows one other ticket, or the lock itself
+// when it is the first, and its own ticket: who lost that does not wait any more.
 func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 	if a.set.kind.shared() {
 		return a.awaitShare(ctx)
@@ -197,7 +199,8 @@ func (a *acquisition) takeTurn(ctx context.Context) (*Lock, error) {
 		return nil, errPlaceLost
 	}
 	// Somebody who does not queue came between, or the ticket of a holder ended before its hold.
-	a.line.first, a.line.before = true, ""
+	a.line.first = true
+	a.line.before = ""
 	a.keepTail(ctx, r, 2)
 	return nil, nil
 }
@@ -254,6 +257,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 		a.now = a.c.record(a.lock, r, 0)
 	}
 	held := a.heldError()
-	held.Position, held.Err = a.c.position(r, tickets, a.now.UUID), ended(ctx)
+	held.Position = a.c.position(r, tickets, a.now.UUID)
+	held.Err = ended(ctx)
 	return held
 }

@@ -25,7 +25,8 @@ const waitAt = "MUTEX_TEST_WAIT_AT"
 
 func TestMain(m *testing.M) {
 	if endpoint := os.Getenv(waitAt); endpoint != "" {
-		etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop()})
+		etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1,
+			Logger: zap.NewNop()})
 		if err == nil {
 			var locks *mutex.Client
 			if locks, err = mutex.New(etcd, mutex.Options{Owner: "another process"}); err == nil {
@@ -57,7 +58,8 @@ func TestKilledWaiterCostsItsLeaseAtMost(t *testing.T) {
 	if w := q.waiting()[1]; w.Owner != "another process" || w.PID != int64(process.Process.Pid) {
 		t.Errorf("the second one is %+v", w)
 	}
-	two, three := q.wait(c), q.wait(c)
+	two := q.wait(c)
+	three := q.wait(c)
 	lease, err := q.etcd.TimeToLive(context.Background(), q.leaseOf(&waiter{ticket: q.waiting()[1]}))
 	if err != nil || lease.GrantedTTL != 10 {
 		t.Errorf("the ticket outlives its process by %+v, want 10 s: %v", lease, err)
@@ -72,12 +74,13 @@ func TestKilledWaiterCostsItsLeaseAtMost(t *testing.T) {
 	q.unlock(q.turn(three))
 }
 
-// Waiters come, give up, lose their places and are asked to wait again, in no order. At no time two hold the lock, and in the end
-// nothing is left.
+// Waiters come, give up, lose their places and are asked to wait again, in no order. At no time two hold the lock, and
+// in the end nothing is left.
 func TestQueueInDisorder(t *testing.T) {
 	q := newLine(t)
 	q.cutShort = true
-	patiences := []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 4 * time.Second, 5 * time.Second} // of each waiter, by lot
+	// of each waiter, by lot
+	patiences := []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 4 * time.Second, 5 * time.Second}
 	var inside, turns, gaveUp atomic.Int64
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -89,7 +92,8 @@ func TestQueueInDisorder(t *testing.T) {
 				patience, cancel := context.WithTimeout(ctx, patiences[rand.N(len(patiences))])
 				l, err := c.Lock(patience, "a")
 				cancel()
-				if _, held := errors.AsType[*mutex.HeldError](err); err != nil && !held && !errors.Is(err, context.DeadlineExceeded) {
+				if _, held := errors.AsType[*mutex.HeldError](err); err != nil && !held &&
+					!errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("waiter %d: %v", i, err)
 				}
 				if err != nil {

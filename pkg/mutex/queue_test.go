@@ -26,7 +26,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 	for i := range 20 {
 		waiters = append(waiters, q.wait(clients[i%3], mutex.Purpose(fmt.Sprint(i))))
 	}
-	if w := q.waiting(); w[7].Purpose != "7" || w[7].Owner != "billing" || w[7].Hostname != "host-1" || w[7].PID == 0 || w[7].Since.IsZero() || !w[7].TimeoutAt.IsZero() {
+	if w := q.waiting(); w[7].Purpose != "7" || w[7].Owner != "billing" || w[7].Hostname != "host-1" || w[7].PID == 0 ||
+		w[7].Since.IsZero() || !w[7].TimeoutAt.IsZero() {
 		t.Errorf("the ticket says %+v", w[7].Ticket)
 	}
 	last := first
@@ -34,7 +35,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 		q.unlock(last)
 		l := q.turn(w)
 		if l.Token() <= last.Token() || l.UUID() != w.ticket.UUID {
-			t.Errorf("turn %d: token %d after %d, uuid %s, want that of the ticket %s", i, l.Token(), last.Token(), l.UUID(), w.ticket.UUID)
+			t.Errorf("turn %d: token %d after %d, uuid %s, want that of the ticket %s", i, l.Token(), last.Token(),
+				l.UUID(), w.ticket.UUID)
 		}
 		if n := len(q.waiting()); n != 19-i {
 			t.Errorf("%d wait after turn %d", n, i)
@@ -93,11 +95,18 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
 	first := take(t, c, "a")
-	one, dead, two, three := q.wait(c), q.wait(q.client()), q.wait(c), q.wait(c)
+	one := q.wait(c)
+	dead := q.wait(q.client())
+	two := q.wait(c)
+	three := q.wait(c)
 	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(dead)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new place", func() bool { w := q.waiting(); return len(w) == 4 && w[3].Place > three.ticket.Place })
+	eventually(t, "the new place", func() bool {
+		w := q.waiting()
+		return len(w) == 4 &&
+			w[3].Place > three.ticket.Place
+	})
 	if again := q.waiting()[3]; again.UUID == dead.ticket.UUID {
 		t.Error("a uuid is used for two tickets")
 	}
@@ -111,7 +120,8 @@ func TestNewestWaiterThatDiesTakesTheTailAlong(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
 	first := take(t, c, "a")
-	one, two := q.wait(c), q.wait(c)
+	one := q.wait(c)
+	two := q.wait(c)
 	if _, err := q.etcd.Revoke(context.Background(), q.standIn()); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +136,9 @@ func TestGivingUpTellsThePlaceAndKeepsTheOrder(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
 	first := take(t, c, "a", mutex.Purpose("the first"))
-	one, two, three := q.wait(c), q.wait(c), q.wait(c)
+	one := q.wait(c)
+	two := q.wait(c)
+	three := q.wait(c)
 	two.cancel()
 	<-two.got
 	held, ok := errors.AsType[*mutex.HeldError](two.err)
@@ -146,7 +158,8 @@ func TestHolderThatKnowsNothingOfTheQueueIsWaitedFor(t *testing.T) {
 	c := q.client()
 	key := layout(t).Field("a", metadata.FieldUUID)
 	put(t, q.etcd, key, "written by a shell")
-	one, two := q.wait(c), q.wait(c)
+	one := q.wait(c)
+	two := q.wait(c)
 	q.delete(key)
 	l := q.turn(one)
 	q.delete(layout(t).Record("a")) // by a person: the one who held it sees that, and lets the next one in
@@ -160,12 +173,14 @@ func TestOneWhoBargesIsWaitedFor(t *testing.T) {
 	lineInABubble(t, func(t *testing.T, q *line) {
 		c := q.client()
 		first := take(t, c, "a")
-		one, two := q.wait(c), q.wait(c)
+		one := q.wait(c)
+		two := q.wait(c)
 		// Release and barge in one transaction: no waiter can come between.
 		uuid := "00000000-0000-4000-8000-000000000009"
 		barge := locktxn.Hold{Lock: "a", UUID: first.UUID(), Token: first.Token()}
 		r, err := q.etcd.Txn(context.Background()).If(locktxn.HeldBy(layout(t), barge)...).Then(
-			clientv3.OpDelete(layout(t).Field("a", metadata.FieldAlertAt)), clientv3.OpPut(layout(t).Field("a", metadata.FieldUUID), uuid)).Commit()
+			clientv3.OpDelete(layout(t).Field("a", metadata.FieldAlertAt)),
+			clientv3.OpPut(layout(t).Field("a", metadata.FieldUUID), uuid)).Commit()
 		if err != nil || !r.Succeeded {
 			t.Fatal("barge", err)
 		}
@@ -183,7 +198,8 @@ func TestRemovalOfADeadHolderLetsTheNextOneIn(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
 	first := take(t, c, "a")
-	one, two := q.wait(c), q.wait(c)
+	one := q.wait(c)
+	two := q.wait(c)
 	q.unlock(first)
 	q.turn(one) // and never gives it back
 	removeWith(t, q.etcd, metadata.EndedAutoUnlocked, "u1", "deadline passed")
@@ -197,7 +213,8 @@ func TestOnWaitTellsHolderAndPlace(t *testing.T) {
 	one := q.wait(c)
 	told := make(chan mutex.Waiting, 100)
 	two := q.wait(c, mutex.OnWait(func(w mutex.Waiting) { told <- w }))
-	if w := <-told; w.Lock != "a" || w.Position != 2 || w.Holder.UUID != first.UUID() || w.Since.IsZero() || w.At.IsZero() {
+	if w := <-told; w.Lock != "a" || w.Position != 2 || w.Holder.UUID != first.UUID() || w.Since.IsZero() ||
+		w.At.IsZero() {
 		t.Errorf("first told %+v", w)
 	}
 	q.unlock(first)
@@ -290,7 +307,8 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 			}
 			round := func() (requestsOf, commits float64, order []int64) {
 				first := take(t, q.client(), "a")
-				began, revision := requests.Load(), first.Token()
+				began := requests.Load()
+				revision := first.Token()
 				var mu sync.Mutex
 				var wg sync.WaitGroup
 				for i := range waiters {
@@ -319,7 +337,8 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 			round() // the leases are there now
 			began := time.Now()
 			perHold, commits, order := round()
-			rechecks := float64(time.Since(began) / (5 * time.Second)) // of a waiter, on a machine that is busy with other things
+			// of a waiter, on a machine that is busy with other things
+			rechecks := float64(time.Since(began) / (5 * time.Second))
 			if perHold > 4.2+rechecks || commits > 3.001 {
 				t.Errorf("%.2f requests and %.2f commits a hold", perHold, commits)
 			}

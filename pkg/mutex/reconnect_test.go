@@ -15,12 +15,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// After a long outage gRPC waits for minutes before it tries to connect again, and unlockers wait for the holder for half a minute.
+// After a long outage gRPC waits for minutes before it tries to connect again, and unlockers wait for the holder for
+// half a minute.
 func TestHolderComesBackAtOnceAfterALongOutage(t *testing.T) {
 	server := etcdtest.Start(t)
-	patient := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, Multiplier: 1, MaxDelay: time.Hour}, MinConnectTimeout: time.Second}
+	patient := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, Multiplier: 1, MaxDelay: time.Hour},
+		MinConnectTimeout: time.Second}
 	etcd, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{server.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithConnectParams(patient)},
+		Endpoints: []string{server.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(patient)},
 	})
 	if err != nil {
 		t.Fatal(err)

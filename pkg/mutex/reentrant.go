@@ -9,12 +9,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Reentrant has [Client.Lock], [Client.TryLock] and [Client.Do] use the hold of that lock under which ctx was made, by [Client.Do] or
-// [Lock.Context], where there is one: they return another handle of it at once, and the lock is given back when the last handle was
-// unlocked. The context of the outer handle ends then, too, and not before.
+// Reentrant has [Client.Lock], [Client.TryLock] and [Client.Do] use the hold of that lock under which ctx was made, by
+// [Client.Do] or [Lock.Context], where there is one: they return another handle of it at once, and the lock is given
+// back when the last handle was unlocked. The context of the outer handle ends then, too, and not before.
 //
-// The other options of the inner call count for nothing: purpose and times are those of the outer one. Without this option the
-// call fails with an [*AlreadyHeldError].
+// The other options of the inner call count for nothing: purpose and times are those of the outer one. Without this
+// option the call fails with an [*AlreadyHeldError].
 func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 
 // checkReentrant refuses what would not be done where the hold is there already.
@@ -25,8 +25,8 @@ func (s *settings) checkReentrant() error {
 	return nil
 }
 
-// AlreadyHeldError says that the caller waits for itself: its context was made under a hold of the lock that it asks for. With
-// [Reentrant] it would get the same hold once more.
+// AlreadyHeldError says that the caller waits for itself: its context was made under a hold of the lock that it asks
+// for. With [Reentrant] it would get the same hold once more.
 type AlreadyHeldError struct {
 	Lock  string
 	Where string    // took it: the file and line that called this package
@@ -39,8 +39,8 @@ func (e *AlreadyHeldError) Error() string {
 	return fmt.Sprintf("lock %q is already held by you at %s, taken %s", e.Lock, e.Where, relative(e.Since, e.At))
 }
 
-// again looks for a hold of the wanted lock among those under which ctx was made, at whatever depth: it is entered again, or the error is an
-// [*AlreadyHeldError]. Without one both are nil.
+// again looks for a hold of the wanted lock among those under which ctx was made, at whatever depth: it is entered
+// again, or the error is an [*AlreadyHeldError]. Without one both are nil.
 func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 	a.outer = FromContext(ctx)
 	for l := a.outer; l != nil; l = l.outer {
@@ -61,10 +61,11 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 	return nil, nil
 }
 
-// covers tells whether who has the hold may do all that the acquisition is for: who reads may not write, and who has two permits has not
-// three.
+// covers tells whether who has the hold may do all that the acquisition is for: who reads may not write, and who has
+// two permits has not three.
 func (l *Lock) covers(a *acquisition) bool {
-	has, wants := l.set.kind, a.set.kind
+	has := l.set.kind
+	wants := a.set.kind
 	switch {
 	case has.name == wants.name:
 		return wants.weight <= has.weight

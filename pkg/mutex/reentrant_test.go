@@ -38,7 +38,8 @@ func TestWhoAsksForItsOwnLockIsToldWhereItTookIt(t *testing.T) {
 					t.Errorf("%s: after %v: %v", about, time.Since(start), err)
 					continue
 				}
-				if !regexp.MustCompile(`/reentrant_test\.go:\d+$`).MatchString(already.Where) || !strings.HasPrefix(err.Error(), `lock "a" is already held by you at `+already.Where) {
+				if !regexp.MustCompile(`/reentrant_test\.go:\d+$`).MatchString(already.Where) ||
+					!strings.HasPrefix(err.Error(), `lock "a" is already held by you at `+already.Where) {
 					t.Errorf("%s: %v", about, err)
 				}
 			}
@@ -70,11 +71,13 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if inner.UUID() != outer.UUID() || third.Token() != outer.Token() || inner == outer || mutex.FromContext(inner.Context()) != inner {
+		if inner.UUID() != outer.UUID() || third.Token() != outer.Token() || inner == outer ||
+			mutex.FromContext(inner.Context()) != inner {
 			t.Errorf("the inner handle is of %s, the outer one of %s", inner.UUID(), outer.UUID())
 		}
 		time.Sleep(30 * time.Minute)
-		if err := inner.Alive(context.Background(), "half"); err != nil || time.Until(outer.Deadline()) < 50*time.Minute || inner.Deadline() != outer.Deadline() {
+		if err := inner.Alive(context.Background(), "half"); err != nil ||
+			time.Until(outer.Deadline()) < 50*time.Minute || inner.Deadline() != outer.Deadline() {
 			t.Errorf("alive through the inner handle: %v, outer deadline in %v", err, time.Until(outer.Deadline()))
 		}
 		for range 2 { // the second call does nothing
@@ -82,8 +85,10 @@ func TestReentrantHoldIsGivenBackByTheLastUnlock(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if context.Cause(inner.Context()) != mutex.ErrUnlocked || outer.Context().Err() != nil || third.Context().Err() != nil {
-			t.Errorf("after the unlock of the inner handle: %v, outer %v, third %v", context.Cause(inner.Context()), context.Cause(outer.Context()), context.Cause(third.Context()))
+		if context.Cause(inner.Context()) != mutex.ErrUnlocked || outer.Context().Err() != nil ||
+			third.Context().Err() != nil {
+			t.Errorf("after the unlock of the inner handle: %v, outer %v, third %v", context.Cause(inner.Context()),
+				context.Cause(outer.Context()), context.Cause(third.Context()))
 		}
 		if err := inner.Alive(context.Background()); !errors.Is(err, mutex.ErrUnlocked) {
 			t.Errorf("alive through an unlocked handle: %v", err)
@@ -146,7 +151,8 @@ func TestRefusalTellsWhereThisVeryProcessTookTheLock(t *testing.T) {
 		l := take(t, locks, "a")
 		_, err := locks.TryLock(context.Background(), "a")
 		held, ok := errors.AsType[*mutex.HeldError](err)
-		if !ok || !strings.Contains(held.Where, "helpers_test.go:") || !strings.Contains(err.Error(), "; this very process took it at "+held.Where) {
+		if !ok || !strings.Contains(held.Where, "helpers_test.go:") || !strings.Contains(err.Error(),
+			"; this very process took it at "+held.Where) {
 			t.Errorf("the other goroutine is told %v", err)
 		}
 		other, err := mutex.New(f.client(), mutex.Options{})

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AttributeReserved is the attribute, true, of the record of a lock that was reserved: no process holds it, and its pid is that of a
-// program that may have ended.
+// AttributeReserved is the attribute, true, of the record of a lock that was reserved: no process holds it, and its pid
+// is that of a program that may have ended.
 const AttributeReserved = "reserved"
 
 // Reservation is a hold that no process keeps. Whoever knows its name and UUID gives it back, or puts its end off, with
@@ -19,20 +19,25 @@ type Reservation struct {
 	Until time.Time // when it is auto-unlocked, wall clock
 }
 
-// Reserve takes the lock for so long and leaves it held when it returns, and when this process ends: for maintenance, or to keep the
-// programs that want the lock from working while people look. It waits for the lock as [Client.Lock] does.
+// Reserve takes the lock for so long and leaves it held when it returns, and when this process ends: for maintenance,
+// or to keep the programs that want the lock from working while people look. It waits for the lock as [Client.Lock]
+// does.
 //
-// The reason is the purpose of the record, and must not be empty: nobody can ask a program what the lock is held for. Nothing runs and
-// nothing extends: when the time is up people are alerted and the lock is auto-unlocked; to have them alerted before, add
-// [ExpectedRunTime].
+// The reason is the purpose of the record, and must not be empty: nobody can ask a program what the lock is held for.
+// Nothing runs and nothing extends: when the time is up people are alerted and the lock is auto-unlocked; to have them
+// alerted before, add [ExpectedRunTime].
 //
-// The kinds of locks can be reserved too, such as a whole semaphore with [Exclusive]. A [Heartbeat] and [Reentrant] can not go with it.
-func (c *Client) Reserve(ctx context.Context, name, reason string, d time.Duration, opts ...Option) (Reservation, error) {
+// The kinds of locks can be reserved too, such as a whole semaphore with [Exclusive]. A [Heartbeat] and [Reentrant] can
+// not go with it.
+func (c *Client) Reserve(ctx context.Context, name, reason string, d time.Duration,
+	opts ...Option) (Reservation, error) {
 	return reserve(reason, d, opts, func(opts []Option) (*Lock, error) { return c.Lock(ctx, name, opts...) })
 }
 
-// TryReserve is Reserve that does not wait, as [Client.TryLock]: where somebody holds the lock the error is a [*HeldError].
-func (c *Client) TryReserve(ctx context.Context, name, reason string, d time.Duration, opts ...Option) (Reservation, error) {
+// TryReserve is Reserve that does not wait, as [Client.TryLock]: where somebody holds the lock the error is a
+// [*HeldError].
+func (c *Client) TryReserve(ctx context.Context, name, reason string, d time.Duration,
+	opts ...Option) (Reservation, error) {
 	return reserve(reason, d, opts, func(opts []Option) (*Lock, error) { return c.TryLock(ctx, name, opts...) })
 }
 
@@ -52,7 +57,8 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 func unattended(s *settings) {
 	switch {
 	case s.purpose == "":
-		s.problems = append(s.problems, errors.New("a reservation needs a reason: nobody can ask a program what it is held for"))
+		s.problems = append(s.problems,
+			errors.New("a reservation needs a reason: nobody can ask a program what it is held for"))
 	case s.maximumHold > 0:
 		s.problems = append(s.problems, errors.New("a reservation has no heartbeat: nothing runs that could extend it"))
 	case s.reentrant:

@@ -15,7 +15,8 @@ import (
 
 func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, ctx := newFake(), context.Background()
+		f := newFake()
+		ctx := context.Background()
 		locks, err := mutex.New(f.client(), mutex.Options{Defaults: opts(mutex.Heartbeat(time.Minute))})
 		if err != nil {
 			t.Fatal(err)
@@ -29,10 +30,12 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		now := f.record(t, "db")
-		if now.UUID != r.UUID || now.Token != r.Token || r.Lock != "db" || !now.AutoUnlockAt.Equal(r.Until) || time.Until(r.Until) != time.Hour {
+		if now.UUID != r.UUID || now.Token != r.Token || r.Lock != "db" || !now.AutoUnlockAt.Equal(r.Until) ||
+			time.Until(r.Until) != time.Hour {
 			t.Errorf("the reservation says %+v, the record %+v", r, now.Record)
 		}
-		if now.Purpose != "maintenance, OPS-12" || now.Attributes["reserved"] != true || !now.AlertAt.Equal(now.AutoUnlockAt) || now.Alive != nil {
+		if now.Purpose != "maintenance, OPS-12" || now.Attributes["reserved"] != true ||
+			!now.AlertAt.Equal(now.AutoUnlockAt) || now.Alive != nil {
 			t.Errorf("the record is %+v", now.Record)
 		}
 
@@ -40,7 +43,8 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := later.TryReserve(ctx, "db", "me, too", time.Hour); err == nil || !strings.Contains(err.Error(), `for "maintenance, OPS-12"`) {
+		if _, err := later.TryReserve(ctx, "db", "me, too", time.Hour); err == nil || !strings.Contains(err.Error(),
+			`for "maintenance, OPS-12"`) {
 			t.Errorf("a second one: %v", err)
 		}
 		l, err := later.Adopt(ctx, r.Lock, r.UUID)
@@ -59,7 +63,8 @@ func TestReservationOutlivesWhoMadeIt(t *testing.T) {
 func TestReservationsOfKindsAndAlertsBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		ctx := context.Background()
-		r, err := locks.TryReserve(ctx, "pool", "half of it", time.Hour, mutex.Semaphore(4), mutex.Weight(2), mutex.ExpectedRunTime(time.Minute))
+		r, err := locks.TryReserve(ctx, "pool", "half of it", time.Hour, mutex.Semaphore(4), mutex.Weight(2),
+			mutex.ExpectedRunTime(time.Minute))
 		if err != nil || r.Lock != "pool#1" {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -68,14 +73,16 @@ func TestReservationsOfKindsAndAlertsBefore(t *testing.T) {
 		}
 		wait, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		if _, err := locks.Reserve(wait, "pool", "all of it", time.Hour, mutex.Exclusive()); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := locks.Reserve(wait, "pool", "all of it", time.Hour, mutex.Exclusive()); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("the whole semaphore: %v", err)
 		}
 	})
 }
 
 func TestReservationsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{}) // without any connection: a request would panic
+	// without any connection: a request would panic
+	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +96,10 @@ func TestReservationsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"a", "", time.Hour, nil, "a reservation needs a reason: nobody can ask a program what it is held for"},
 		{"a", "x", 0, nil, "the time until auto-unlock is 0s, it must be positive"},
 		{"a", "x", -time.Hour, nil, "the time until auto-unlock is -1h0m0s, it must be positive"},
-		{"a", "x", time.Hour, mutex.ExpectedRunTime(2 * time.Hour), "the expected run time of 2h0m0s is longer than the time until auto-unlock of 1h0m0s"},
-		{"a", "x", time.Hour, mutex.Heartbeat(2 * time.Hour), "a reservation has no heartbeat: nothing runs that could extend it"},
+		{"a", "x", time.Hour, mutex.ExpectedRunTime(2 * time.Hour),
+			"the expected run time of 2h0m0s is longer than the time until auto-unlock of 1h0m0s"},
+		{"a", "x", time.Hour, mutex.Heartbeat(2 * time.Hour),
+			"a reservation has no heartbeat: nothing runs that could extend it"},
 		{"a", "x", time.Hour, mutex.Reentrant(), "a reservation is a hold of its own, it can not be Reentrant"},
 	} {
 		_, waits := locks.Reserve(context.Background(), c.name, c.reason, c.d, c.opt)

@@ -19,12 +19,14 @@ import (
 func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
-	one, two := take(t, c, "a", mutex.Shared(), mutex.Purpose("read one")), take(t, q.client(), "a", mutex.Shared())
+	one := take(t, c, "a", mutex.Shared(), mutex.Purpose("read one"))
+	two := take(t, q.client(), "a", mutex.Shared())
 	if one.Name() != "a#1" || two.Name() != "a#2" {
 		t.Errorf("the readers are %s and %s", one.Name(), two.Name())
 	}
 	_, err := c.TryLock(context.Background(), "a", mutex.Exclusive())
-	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || len(held.Holders) != 2 || held.Holder.UUID != one.UUID() {
+	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || len(held.Holders) != 2 ||
+		held.Holder.UUID != one.UUID() {
 		t.Fatalf("the writer is told %v", err)
 	}
 	q.unlock(one)
@@ -105,7 +107,8 @@ func TestFirstComeFirstServedAmongAllKinds(t *testing.T) {
 	q := newLine(t)
 	clients := []*mutex.Client{q.client(), q.client(), q.client()}
 	kinds := [][]mutex.Option{
-		{mutex.Semaphore(3)}, {mutex.Semaphore(3), mutex.Weight(3)}, {mutex.Exclusive()}, {mutex.Semaphore(3), mutex.Weight(2)}, {mutex.Shared()},
+		{mutex.Semaphore(3)}, {mutex.Semaphore(3), mutex.Weight(3)}, {mutex.Exclusive()},
+		{mutex.Semaphore(3), mutex.Weight(2)}, {mutex.Shared()},
 	}
 	first := take(t, clients[0], "a", mutex.Exclusive())
 	var waiters []*waiter
@@ -164,8 +167,8 @@ func TestHeavyWeightIsNotStarvedByLightOnes(t *testing.T) {
 	}
 }
 
-// Holders of all kinds come and go: some queue, some do not wait, some pass the queue, some give up, some lose their places. The whole
-// history is judged.
+// Holders of all kinds come and go: some queue, some do not wait, some pass the queue, some give up, some lose their
+// places. The whole history is judged.
 func TestKindsInDisorder(t *testing.T) {
 	q := newLine(t)
 	q.cutShort = true
@@ -201,7 +204,8 @@ func TestKindsInDisorder(t *testing.T) {
 	wg.Go(func() { // somebody who ends the leases of waiters
 		for ctx.Err() == nil {
 			if w := q.waiting(); len(w) > 0 {
-				if r, err := q.etcd.Get(ctx, layout(t).Ticket("a", w[rand.N(len(w))].ID)); err == nil && len(r.Kvs) == 1 {
+				if r, err := q.etcd.Get(ctx, layout(t).Ticket("a", w[rand.N(len(w))].ID)); err == nil &&
+					len(r.Kvs) == 1 {
 					q.etcd.Revoke(ctx, clientv3.LeaseID(r.Kvs[0].Lease))
 				}
 			}
@@ -210,7 +214,8 @@ func TestKindsInDisorder(t *testing.T) {
 	})
 	wg.Wait()
 	h := history(t, q.etcd, "a", true)
-	t.Logf("%d taken, %d refused, %d from the queue; %d readers, %d writers, at most %d at once", taken.Load(), refused.Load(), h.fromQueue, h.readers, h.writers, h.most)
+	t.Logf("%d taken, %d refused, %d from the queue; %d readers, %d writers, at most %d at once", taken.Load(),
+		refused.Load(), h.fromQueue, h.readers, h.writers, h.most)
 	if refused.Load() == 0 || h.fromQueue == 0 || h.readers == 0 || h.writers == 0 || h.most < 3 {
 		t.Error("that was no disorder")
 	}
@@ -219,7 +224,8 @@ func TestKindsInDisorder(t *testing.T) {
 // anyHold takes lock "a" somehow.
 func anyHold(ctx context.Context, c *mutex.Client) (*mutex.Lock, error) {
 	kinds := [][]mutex.Option{
-		{mutex.Semaphore(3)}, {mutex.Semaphore(3), mutex.Weight(2)}, {mutex.Semaphore(5)}, {mutex.Semaphore(5), mutex.Weight(4)},
+		{mutex.Semaphore(3)}, {mutex.Semaphore(3), mutex.Weight(2)}, {mutex.Semaphore(5)},
+		{mutex.Semaphore(5), mutex.Weight(4)},
 		{mutex.Shared()}, {mutex.Shared()}, {mutex.Exclusive()},
 	}
 	opts := append([]mutex.Option{mutex.BacktraceDepth(0)}, kinds[rand.N(len(kinds))]...)
@@ -229,7 +235,8 @@ func anyHold(ctx context.Context, c *mutex.Client) (*mutex.Lock, error) {
 	if rand.N(4) == 0 {
 		return c.TryLock(ctx, "a", opts...)
 	}
-	patience, cancel := context.WithTimeout(ctx, []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 2 * time.Second}[rand.N(3)])
+	patience, cancel := context.WithTimeout(ctx, []time.Duration{5 * time.Millisecond, 50 * time.Millisecond,
+		2 * time.Second}[rand.N(3)])
 	defer cancel()
 	return c.Lock(patience, "a", opts...)
 }

@@ -25,7 +25,8 @@ func TestSemaphoreGivesItsPermitsAndNoMore(t *testing.T) {
 	}
 	_, err := c.TryLock(context.Background(), "a", mutex.Semaphore(3))
 	held, ok := errors.AsType[*mutex.HeldError](err)
-	if !ok || held.Kind != metadata.HoldsPermits || held.Free != 0 || held.Limit != 3 || held.Weight != 1 || len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
+	if !ok || held.Kind != metadata.HoldsPermits || held.Free != 0 || held.Limit != 3 || held.Weight != 1 ||
+		len(held.Holders) != 3 || held.Holder.UUID != permits[0].UUID() {
 		t.Fatalf("the fourth is told %+v", err)
 	}
 	q.unlock(permits[1])
@@ -77,7 +78,8 @@ func TestWeightsAreTakenAllOrNone(t *testing.T) {
 
 func TestClientsWithAnotherLimitKeepToTheirOwn(t *testing.T) {
 	lineInABubble(t, func(t *testing.T, q *line) {
-		older, newer := q.client(), q.client()
+		older := q.client()
+		newer := q.client()
 		var permits []*mutex.Lock
 		for range 4 {
 			permits = append(permits, take(t, newer, "a", mutex.Semaphore(5)))
@@ -122,7 +124,8 @@ func TestExclusiveKeepsAllPermitsToItself(t *testing.T) {
 	q.unlock(take(t, c, "a", mutex.Semaphore(3)))
 }
 
-// A lock whose name only looks like a share of this one has nothing to do with it, and a record that tells no number counts as one.
+// A lock whose name only looks like a share of this one has nothing to do with it, and a record that tells no number
+// counts as one.
 func TestWhatCountsAsAPermit(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -130,11 +133,13 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 		free     bool // for one permit of two
 		freeBoth bool // for both
 	}{
-		{"a lock with a name that begins alike", map[string]string{"a#1st/uuid": "x", "a#1#1/uuid": "x", "a#/uuid": "x", "a#0/uuid": "x", "a#01/uuid": "x"}, true, true},
+		{"a lock with a name that begins alike", map[string]string{"a#1st/uuid": "x", "a#1#1/uuid": "x", "a#/uuid": "x",
+			"a#0/uuid": "x", "a#01/uuid": "x"}, true, true},
 		{"a lock with an endless number", map[string]string{"a#1234567890/uuid": "x"}, true, true},
 		{"a record by a shell", map[string]string{"a#7/uuid": "x"}, true, false},
 		{"a record by a shell that says two", map[string]string{"a#7/uuid": "x", "a#7/permits": "2"}, false, false},
-		{"a record with a number that is none", map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false},
+		{"a record with a number that is none",
+			map[string]string{"a#7/uuid": "x", "a#7/metadata": `{"permits":"many"}`}, false, false},
 		{"what is left of a record without uuid", map[string]string{"a#1/alive": "x"}, true, true},
 		{"a foreign key in between", map[string]string{"a#1/sub/uuid": "x"}, true, true},
 	} {
@@ -170,19 +175,29 @@ func TestKindsThatMakeNoSense(t *testing.T) {
 		opts []mutex.Option
 		want string
 	}{
-		{"a", []mutex.Option{mutex.Semaphore(0)}, `lock "a": the limit of the semaphore is 0, it must be between 1 and 1000000`},
-		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Weight(0)}, `lock "a": the weight is 0 permits, it must be at least 1`},
-		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Weight(4)}, `lock "a": the weight is 4 permits, the semaphore has only 3`},
+		{"a", []mutex.Option{mutex.Semaphore(0)},
+			`lock "a": the limit of the semaphore is 0, it must be between 1 and 1000000`},
+		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Weight(0)},
+			`lock "a": the weight is 0 permits, it must be at least 1`},
+		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Weight(4)},
+			`lock "a": the weight is 4 permits, the semaphore has only 3`},
 		{"a", []mutex.Option{mutex.Weight(1)}, `lock "a": a weight is for a semaphore: add the option Semaphore`},
-		{"a", []mutex.Option{mutex.Shared(), mutex.Weight(1)}, `lock "a": a weight is for a semaphore, not for a read-write lock`},
-		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Shared()}, `lock "a": the options Semaphore and Shared contradict each other: a hold is of one kind`},
-		{"a", []mutex.Option{mutex.Exclusive(), mutex.Semaphore(3)}, `lock "a": the options Exclusive and Semaphore contradict each other: a hold is of one kind`},
-		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Attribute("permits", 2)}, `lock "a": attribute "permits": with the option Semaphore the name belongs to the protocol`},
-		{"a#7", []mutex.Option{mutex.Shared()}, `lock "a#7": the name ends like that of share 7 of the lock "a": choose one that does not end in # and a number`},
-		{long, []mutex.Option{mutex.Semaphore(99)}, `lock "` + long + `": the lock name has 256 bytes, at most 253 leave room for the numbers of those who share it`},
+		{"a", []mutex.Option{mutex.Shared(), mutex.Weight(1)},
+			`lock "a": a weight is for a semaphore, not for a read-write lock`},
+		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Shared()},
+			`lock "a": the options Semaphore and Shared contradict each other: a hold is of one kind`},
+		{"a", []mutex.Option{mutex.Exclusive(), mutex.Semaphore(3)},
+			`lock "a": the options Exclusive and Semaphore contradict each other: a hold is of one kind`},
+		{"a", []mutex.Option{mutex.Semaphore(3), mutex.Attribute("permits", 2)},
+			`lock "a": attribute "permits": with the option Semaphore the name belongs to the protocol`},
+		{"a#7", []mutex.Option{mutex.Shared()},
+			`lock "a#7": the name ends like that of share 7 of the lock "a": choose one that does not end in # and a number`},
+		{long, []mutex.Option{mutex.Semaphore(99)},
+			`lock "` + long + `": the lock name has 256 bytes, at most 253 leave room for the numbers of those who share it`},
 	} {
 		locks := newClient(t, newFake().client())
-		for _, err := range []error{second(locks.Lock(context.Background(), c.name, c.opts...)), second(locks.TryLock(context.Background(), c.name, c.opts...))} {
+		for _, err := range []error{second(locks.Lock(context.Background(), c.name, c.opts...)),
+			second(locks.TryLock(context.Background(), c.name, c.opts...))} {
 			if err == nil || err.Error() != c.want {
 				t.Errorf("%v, want %s", err, c.want)
 			}
@@ -259,24 +274,30 @@ func TestSettingsOfTheClientMayNameAKind(t *testing.T) {
 	}
 }
 
-// What was counted when there was no room does not say that there is some: not for who asks again when something was given back, nor
-// for who has to queue again.
+// What was counted when there was no room does not say that there is some: not for who asks again when something was
+// given back, nor for who has to queue again.
 func TestOldCountIsNoRoom(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
-	one, two := take(t, c, "a", mutex.Semaphore(2)), take(t, c, "a", mutex.Semaphore(2))
+	one := take(t, c, "a", mutex.Semaphore(2))
+	two := take(t, c, "a", mutex.Semaphore(2))
 	lost := q.wait(c, mutex.Semaphore(2))
 	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(lost)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new place", func() bool { w := q.waiting(); return len(w) == 1 && w[0].UUID != lost.ticket.UUID })
+	eventually(t, "the new place", func() bool {
+		w := q.waiting()
+		return len(w) == 1 &&
+			w[0].UUID != lost.ticket.UUID
+	})
 	lost.cancel()
 	<-lost.got
 
 	heavy := make(chan *mutex.Lock)
 	told := make(chan mutex.Waiting, 100)
 	go func() {
-		l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(2), mutex.WithoutQueue(), mutex.OnWait(func(w mutex.Waiting) { told <- w }))
+		l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(2), mutex.WithoutQueue(),
+			mutex.OnWait(func(w mutex.Waiting) { told <- w }))
 		if err != nil {
 			t.Error(err)
 		}

@@ -15,14 +15,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MaxRetryDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this before it
-// removes a lock, so that after an outage of etcd a live holder gets to extend first.
+// MaxRetryDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this
+// before it removes a lock, so that after an outage of etcd a live holder gets to extend first.
 const MaxRetryDelay = 2 * time.Second
 
 const (
 	firstRetryDelay = 20 * time.Millisecond
-	leastAttempt    = 100 * time.Millisecond // an attempt is not cut shorter than this, but for the caller's own deadline
-	maxRefreshes    = 5                      // of an auth token, in a row
+	// an attempt is not cut shorter than this, but for the caller's own deadline
+	leastAttempt = 100 * time.Millisecond
+	maxRefreshes = 5 // of an auth token, in a row
 )
 
 // outcome is what an error of a commit tells about the transaction.
@@ -52,7 +53,8 @@ func judge(err error) outcome {
 type answer struct {
 	*clientv3.TxnResponse // nil when there is none
 
-	// doubt says that a sending before the last one ended without an answer: it may have been committed, or may be so later.
+	// doubt says that a sending before the last one ended without an answer: it may have been committed, or may be so
+	// later.
 	doubt bool
 }
 
@@ -69,8 +71,8 @@ func (c *Client) record(lock string, a answer, op int) metadata.Document {
 	return metadata.Decode(lock, locktxn.Fields(c.layout, a.keys(op)))
 }
 
-// send commits txn, which must be harmless to repeat, and repeats it, byte for byte, until its outcome is known, it is refused
-// or ctx ends. Attempts get a third of the time left, so that a member that hangs leaves time for the others.
+// send commits txn, which must be harmless to repeat, and repeats it, byte for byte, until its outcome is known, it is
+// refused or ctx ends. Attempts get a third of the time left, so that a member that hangs leaves time for the others.
 func (c *Client) send(ctx context.Context, txn locktxn.Txn) (answer, error) {
 	return c.sendFor(ctx, time.Duration(math.MaxInt64), txn)
 }
@@ -110,7 +112,8 @@ func (c *Client) sendFor(ctx context.Context, most time.Duration, txn locktxn.Tx
 				return a, err
 			}
 		case unknown:
-			a.doubt, refreshes = true, 0
+			a.doubt = true
+			refreshes = 0
 			if ctx.Err() == nil {
 				c.unanswered(sent, err)
 			}
@@ -135,16 +138,19 @@ func (c *Client) once(ctx context.Context, most time.Duration, txn locktxn.Txn) 
 	return resp, err
 }
 
-// private is a context whose deadline etcd is not told of. It would be a header that is another one in every request, and a timer on
-// the other side, for nothing: etcd has a limit of its own, and a request is cancelled there when it is given up here.
+// private is a context whose deadline etcd is not told of. It would be a header that is another one in every request,
+// and a timer on the other side, for nothing: etcd has a limit of its own, and a request is cancelled there when it is
+// given up here.
 type private struct{ context.Context }
 
 func (private) Deadline() (none time.Time, ok bool) { return none, false }
 
-// reconnect has the connection to etcd tried again now. After a long outage gRPC would wait up to two minutes before it does that by
-// itself, unless the caller's etcd client was told otherwise: longer than unlockers wait for a holder that could not extend.
+// reconnect has the connection to etcd tried again now. After a long outage gRPC would wait up to two minutes before it
+// does that by itself, unless the caller's etcd client was told otherwise: longer than unlockers wait for a holder that
+// could not extend.
 func (c *Client) reconnect() {
-	last, now := c.reconnected.Load(), int64(time.Since(c.began))
+	last := c.reconnected.Load()
+	now := int64(time.Since(c.began))
 	if now-last < int64(MaxRetryDelay/2) || !c.reconnected.CompareAndSwap(last, now) {
 		return // another request has just done it
 	}
@@ -155,7 +161,8 @@ func (c *Client) reconnect() {
 
 // ended is why ctx ended: what errors.Is expects of a context, and the cause where that says more.
 func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
+	err := ctx.Err()
+	cause := context.Cause(ctx)
 	if errors.Is(cause, err) || cause == ErrClosed {
 		return cause
 	}
@@ -171,8 +178,8 @@ func (c *Client) slice(ctx context.Context) time.Duration {
 	return most
 }
 
-// delay is the pause after the attempt with this number, from 0 on: doubling, with jitter, so that clients that lost the same
-// member do not come back in step.
+// delay is the pause after the attempt with this number, from 0 on: doubling, with jitter, so that clients that lost
+// the same member do not come back in step.
 func delay(attempt int) time.Duration {
 	d := MaxRetryDelay
 	if attempt < 7 {

@@ -15,8 +15,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MaxTogether is how many locks [Client.TryLockAll] takes at most: as many as fit into one transaction of an etcd with its usual limit
-// of 128 operations.
+// MaxTogether is how many locks [Client.TryLockAll] takes at most: as many as fit into one transaction of an etcd with
+// its usual limit of 128 operations.
 const MaxTogether = 24
 
 // AttributeTogether is the attribute of a record that tells with which others it was taken.
@@ -29,9 +29,9 @@ type Locks struct {
 	cancel context.CancelCauseFunc
 }
 
-// TryLockAll takes all of the locks in one transaction, or none: at no moment does it hold some of them. If one is held, or others
-// queue for it, the error is a [*HeldError] that names the first such. There are at most [MaxTogether]. [Only] and [With] go with it.
-// All locks have the same token.
+// TryLockAll takes all of the locks in one transaction, or none: at no moment does it hold some of them. If one is
+// held, or others queue for it, the error is a [*HeldError] that names the first such. There are at most [MaxTogether].
+// [Only] and [With] go with it. All locks have the same token.
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	parts, err := c.newParts(names, opts)
 	if err == nil && len(parts) > MaxTogether {
@@ -56,12 +56,13 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 	return together(locks), nil
 }
 
-// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of names, all callers take them
-// in the order of their names, so they do not wait for each other in a circle, as long as each takes all that it needs in one call.
+// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of names, all
+// callers take them in the order of their names, so they do not wait for each other in a circle, as long as each takes
+// all that it needs in one call.
 //
-// It first tries to take them at once, as TryLockAll does. Else those that it has got stay held while it waits for the next: their
-// auto-unlock is put off, the alert is not, and people see what it waits for. When one is lost meanwhile, or the wait ends, all are given
-// back and the error is that of the lock in question.
+// It first tries to take them at once, as TryLockAll does. Else those that it has got stay held while it waits for the
+// next: their auto-unlock is put off, the alert is not, and people see what it waits for. When one is lost meanwhile,
+// or the wait ends, all are given back and the error is that of the lock in question.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	parts, err := c.newParts(names, opts)
 	if err == nil && parts[0].set.conditional() {
@@ -257,7 +258,8 @@ func (g *Locks) Deadline() time.Time {
 	return slices.MinFunc(g.locks, func(a, b *Lock) int { return a.Deadline().Compare(b.Deadline()) }).Deadline()
 }
 
-// Guards are the compares for the caller's own transactions in the same etcd: they commit only while all locks are held.
+// Guards are the compares for the caller's own transactions in the same etcd: they commit only while all locks are
+// held.
 func (g *Locks) Guards() []clientv3.Cmp {
 	guards := make([]clientv3.Cmp, len(g.locks))
 	for i, l := range g.locks {
@@ -308,7 +310,8 @@ func each(locks []*Lock, f func(*Lock) error) error {
 
 // explainAll says what was tried, where the error does not say it itself.
 func explainAll(names []string, err error) error {
-	if _, isHeld := errors.AsType[*HeldError](err); isHeld || errors.Is(err, ErrCondition) || errors.Is(err, ErrNotHeld) {
+	if _, isHeld := errors.AsType[*HeldError](err); isHeld || errors.Is(err, ErrCondition) ||
+		errors.Is(err, ErrNotHeld) {
 		return err
 	}
 	return fmt.Errorf("lock %s: %w", quoted(names), err)

@@ -37,10 +37,13 @@ func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
 				synctest.Wait()
 				taken := f.record(t, c.lock)
 				if c.forced {
-					f.put(layout(t).History(taken.UUID), metadata.Marshal(metadata.NewEnding(&taken.Record, metadata.EndedForced, "ann", "stuck", time.Now())))
+					f.put(layout(t).History(taken.UUID),
+						metadata.Marshal(metadata.NewEnding(&taken.Record, metadata.EndedForced, "ann", "stuck",
+							time.Now())))
 				}
 				f.set(func() {
-					f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpDelete(layout(t).Record(c.lock), clientv3.WithPrefix())}})
+					f.apply(&heldTxn{thenOps: []clientv3.Op{clientv3.OpDelete(layout(t).Record(c.lock),
+						clientv3.WithPrefix())}})
 					f.apply(&heldTxn{thenOps: c.then})
 				})
 				err := <-lost

@@ -21,7 +21,8 @@ import (
 func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
-	g, err := locks.TryLockAll(t.Context(), []string{"b", "c", "a"}, mutex.Purpose("merge"), mutex.With(clientv3.OpPut("/state", "merging")))
+	g, err := locks.TryLockAll(t.Context(), []string{"b", "c", "a"}, mutex.Purpose("merge"),
+		mutex.With(clientv3.OpPut("/state", "merging")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,11 +34,13 @@ func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
 		t.Errorf("written at %d, not with the acquisition at %d", revision, tokens["a"])
 	}
 	for name, want := range map[string]string{"a": "b, c", "b": "a, c", "c": "a, b"} {
-		if doc := read(t, etcd, name); doc.Token != tokens[name] || doc.Attributes[mutex.AttributeTogether] != want || doc.Purpose != "merge" || len(doc.Problems) > 0 {
+		if doc := read(t, etcd, name); doc.Token != tokens[name] || doc.Attributes[mutex.AttributeTogether] != want ||
+			doc.Purpose != "merge" || len(doc.Problems) > 0 {
 			t.Errorf("%s: %+v", name, doc.Record)
 		}
 	}
-	if r, err := etcd.Txn(t.Context()).If(g.Guards()...).Then(clientv3.OpPut("/x", "")).Commit(); err != nil || !r.Succeeded {
+	if r, err := etcd.Txn(t.Context()).If(g.Guards()...).Then(clientv3.OpPut("/x", "")).Commit(); err != nil ||
+		!r.Succeeded {
 		t.Errorf("a guarded write: %v, %v", r, err)
 	}
 	if err := g.Alive(t.Context(), "half", "way"); err != nil {
@@ -92,7 +95,8 @@ func TestAllOrNothing(t *testing.T) {
 }
 
 func TestSeveralLocksThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
-	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{}) // without any connection: a request would panic
+	// without any connection: a request would panic
+	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,17 +121,23 @@ func TestSeveralLocksThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"one twice", locks.LockAll, []string{"b", "a", "b"}, nil, `lock "b", "a", "b": a name is there twice`},
 		{"one twice at once", locks.TryLockAll, []string{"a", "a"}, nil, "a name is there twice"},
 		{"an empty name", locks.LockAll, []string{"a", ""}, nil, `lock "a", "": "": the lock name is empty`},
-		{"a bad option", locks.LockAll, []string{"a"}, mutex.AutoUnlockAfter(0), "the time until auto-unlock is 0s, it must be positive"},
+		{"a bad option", locks.LockAll, []string{"a"}, mutex.AutoUnlockAfter(0),
+			"the time until auto-unlock is 0s, it must be positive"},
 		{"too many at once", locks.TryLockAll, many, nil,
 			`lock "00", "01", "02", "03", "04" and 20 more: 25 locks, at most 24 fit into one transaction: use LockAll`},
-		{"too many writes", locks.TryLockAll, many[:24], mutex.With(slices.Repeat([]clientv3.Op{clientv3.OpPut("/x", "")}, 8)...),
+		{"too many writes", locks.TryLockAll, many[:24],
+			mutex.With(slices.Repeat([]clientv3.Op{clientv3.OpPut("/x", "")}, 8)...),
 			"8 conditions or writes, at most 7 fit into the transaction"},
 		{"writes with a wait", locks.LockAll, []string{"a"}, write, "Only and With go with TryLock and TryLockAll"},
-		{"permits at once", locks.TryLockAll, []string{"a"}, mutex.Semaphore(3), "TryLockAll takes plain locks only: use LockAll"},
-		{"too many long names", locks.TryLockAll, long, mutex.With(clientv3.OpPut("/mutexes/x/y", "")), "lies among the locks"}, // their attribute is cut
+		{"permits at once", locks.TryLockAll, []string{"a"}, mutex.Semaphore(3),
+			"TryLockAll takes plain locks only: use LockAll"},
+		// their attribute is cut
+		{"too many long names", locks.TryLockAll, long, mutex.With(clientv3.OpPut("/mutexes/x/y", "")),
+			"lies among the locks"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := c.take(context.Background(), c.names, c.opt); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := c.take(context.Background(), c.names, c.opt); err == nil || !strings.Contains(err.Error(),
+				c.want) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
@@ -150,11 +160,13 @@ func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
 	for i := range writes {
 		writes[i] = clientv3.OpPut(fmt.Sprint("/x", i), "")
 	}
-	g, err := locks.TryLockAll(t.Context(), names, mutex.With(writes...), mutex.Only(clientv3.Compare(clientv3.Version("/y"), "=", 0)))
+	g, err := locks.TryLockAll(t.Context(), names, mutex.With(writes...),
+		mutex.Only(clientv3.Compare(clientv3.Version("/y"), "=", 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if doc := read(t, etcd, names[0]); len(doc.Problems) > 0 || !strings.HasSuffix(doc.Attributes[mutex.AttributeTogether].(string), "d, "+names[4]+" and 19 more") {
+	if doc := read(t, etcd, names[0]); len(doc.Problems) > 0 ||
+		!strings.HasSuffix(doc.Attributes[mutex.AttributeTogether].(string), "d, "+names[4]+" and 19 more") {
 		t.Errorf("together with %v, %v", doc.Attributes, doc.Problems)
 	}
 	if err := g.Unlock(); err != nil || count(t, etcd) != 0 {
@@ -206,7 +218,8 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 		begin := time.Now()
 		got := make(chan *mutex.Locks)
 		go func() {
-			g, err := locks.LockAll(context.Background(), []string{"b", "a"}, mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(3*time.Minute))
+			g, err := locks.LockAll(context.Background(), []string{"b", "a"}, mutex.ExpectedRunTime(time.Minute),
+				mutex.AutoUnlockAfter(3*time.Minute))
 			if err != nil {
 				t.Error(err)
 			}
@@ -215,7 +228,8 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 		time.Sleep(time.Hour)
 		a := f.record(t, "a")
 		if a.Token == 0 || !a.AutoUnlockAt.After(time.Now()) {
-			t.Errorf("after an hour of waiting the first lock is auto-unlocked at %v, it is %v", a.AutoUnlockAt, time.Now())
+			t.Errorf("after an hour of waiting the first lock is auto-unlocked at %v, it is %v", a.AutoUnlockAt,
+				time.Now())
 		}
 		if d := a.AlertAt.Sub(begin); d > 2*time.Minute {
 			t.Errorf("the alert was put off by %v", d)
@@ -279,11 +293,13 @@ func TestGroupEndsWhenOneIsLost(t *testing.T) {
 	if lost, isLost := context.Cause(g.Context()).(*mutex.LostError); !isLost || lost.Lock != "b" {
 		t.Errorf("the cause is %v", context.Cause(g.Context()))
 	}
-	if err := g.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(err.Error(), `lock "b" was lost`) {
+	if err := g.Alive(t.Context()); !errors.Is(err, mutex.ErrNotHeld) || !strings.Contains(err.Error(),
+		`lock "b" was lost`) {
 		t.Errorf("alive: %v", err)
 	}
 	err = g.Unlock()
-	if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Lock != "b" || strings.Contains(err.Error(), "\n") {
+	if lost, isLost := errors.AsType[*mutex.LostError](err); !isLost || lost.Lock != "b" ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("unlock: %v", err)
 	}
 	if n := count(t, etcd); n != 0 {
@@ -314,7 +330,8 @@ func TestSeveralLocksWhoseAnswersAreLostAreTheSameHolds(t *testing.T) {
 		return
 	}
 	if l := g.All()[1]; l.UUID() != first.UUID || l.Token() != first.Token {
-		t.Errorf("the handle says %s token %d, the first sending made %s token %d", l.UUID(), l.Token(), first.UUID, first.Token)
+		t.Errorf("the handle says %s token %d, the first sending made %s token %d", l.UUID(), l.Token(), first.UUID,
+			first.Token)
 	}
 	if err := g.Unlock(); err != nil {
 		t.Error(err)

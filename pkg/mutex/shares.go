@@ -13,14 +13,16 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// maxClaims is how often a share is claimed past others who claim one at the same time, before the queue brings order into it.
+// maxClaims is how often a share is claimed past others who claim one at the same time, before the queue brings order
+// into it.
 const maxClaims = 3
 
 // tryShare is try for locks that several can hold.
 func (a *acquisition) tryShare(ctx context.Context, b bid) (*Lock, error) {
 	for n := 0; ; n++ {
 		claim := a.claim(n)
-		l, r, err := a.askShare(ctx, b, claim, locktxn.AcquireShare(a.c.layout, claim, a.draft.UUID, b.fields, a.set.barge))
+		l, r, err := a.askShare(ctx, b, claim, locktxn.AcquireShare(a.c.layout, claim, a.draft.UUID, b.fields,
+			a.set.barge))
 		if l == nil && err == nil {
 			switch {
 			case a.doubt:
@@ -43,10 +45,11 @@ func (a *acquisition) tryShare(ctx context.Context, b bid) (*Lock, error) {
 	}
 }
 
-// claim is what to ask for by what is known of the holders. When they leave no room, as long as nobody has looked again, it is what is
-// right should nobody hold the lock any more.
+// claim is what to ask for by what is known of the holders. When they leave no room, as long as nobody has looked
+// again, it is what is right should nobody hold the lock any more.
 //
-// Readers that were refused again are spread over the shares that are vacant, because others claim one at the same time.
+// Readers that were refused again are spread over the shares that are vacant, because others claim one at the same
+// time.
 func (a *acquisition) claim(refused int) locktxn.Claim {
 	if !a.holders.room(a.set.kind) {
 		a.holders = holders{}
@@ -58,8 +61,8 @@ func (a *acquisition) claim(refused int) locktxn.Claim {
 	return a.holders.claim(a.lock, a.set.kind, skip)
 }
 
-// trySharePast takes a share for which there is room and that was refused: others queue, or the end of their queue was left behind when
-// the last one of them died.
+// trySharePast takes a share for which there is room and that was refused: others queue, or the end of their queue was
+// left behind when the last one of them died.
 func (a *acquisition) trySharePast(ctx context.Context) (*Lock, error) {
 	r, err := a.c.send(ctx, locktxn.Queue(a.c.layout, a.lock))
 	if err != nil {
@@ -79,7 +82,8 @@ func (a *acquisition) trySharePast(ctx context.Context) (*Lock, error) {
 		return nil, err
 	}
 	claim := a.claim(0)
-	l, _, err := a.askShare(ctx, b, claim, locktxn.AcquireSharePast(a.c.layout, claim, a.draft.UUID, b.fields, tail[0].ModRevision))
+	l, _, err := a.askShare(ctx, b, claim, locktxn.AcquireSharePast(a.c.layout, claim, a.draft.UUID, b.fields,
+		tail[0].ModRevision))
 	if l == nil && err == nil {
 		err = errStale // somebody came between
 		if a.doubt {
@@ -90,7 +94,8 @@ func (a *acquisition) trySharePast(ctx context.Context) (*Lock, error) {
 }
 
 // askShare sends a transaction that makes the claim or reads the holders, as ask does.
-func (a *acquisition) askShare(ctx context.Context, b bid, claim locktxn.Claim, txn locktxn.Txn) (*Lock, answer, error) {
+func (a *acquisition) askShare(ctx context.Context, b bid, claim locktxn.Claim,
+	txn locktxn.Txn) (*Lock, answer, error) {
 	r, err := a.propose(ctx, txn)
 	if err != nil {
 		return nil, r, err
@@ -127,8 +132,8 @@ func (a *acquisition) found(b bid) (*Lock, error) {
 
 // joinShare takes a share or else gets in line: at once where others queue already, or else when there is no room.
 //
-// Whoever does not know whether it joined before begins anew. A late claim of the same uuid could otherwise be committed beside the
-// one that it makes when its turn comes.
+// Whoever does not know whether it joined before begins anew. A late claim of the same uuid could otherwise be
+// committed beside the one that it makes when its turn comes.
 func (a *acquisition) joinShare(ctx context.Context, b bid) (l *Lock, err error) {
 	if a.line.lease == nil {
 		a.line.lease = a.c.idleLease()
@@ -188,8 +193,8 @@ func (a *acquisition) joined(r answer, err error) error {
 	return nil
 }
 
-// awaitShare waits until it is this acquisition's turn and there is room for it. It follows the ticket before it, or all holders when
-// it is the first, and its own ticket.
+// awaitShare waits until it is this acquisition's turn and there is room for it. It follows the ticket before it, or
+// all holders when it is the first, and its own ticket.
 func (a *acquisition) awaitShare(ctx context.Context) (l *Lock, err error) {
 	layout := a.c.layout
 	for l == nil && err == nil && ctx.Err() == nil {
@@ -217,17 +222,19 @@ func (a *acquisition) ends() []watched {
 	return keys
 }
 
-// lookAtShares acts upon what may have happened: ends of holds, deletions of its own ticket or of the one before it, or, without events,
-// anything.
+// lookAtShares acts upon what may have happened: ends of holds, deletions of its own ticket or of the one before it,
+// or, without events, anything.
 func (a *acquisition) lookAtShares(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
-	again, ended := len(events) == 0, false
+	again := len(events) == 0
+	ended := false
 	own := a.c.layout.Ticket(a.lock, a.draft.UUID)
 	for _, e := range events {
 		switch key := string(e.Kv.Key); {
 		case e.Type != clientv3.EventTypeDelete || e.Kv.ModRevision <= a.seen:
 		case key == own && !a.doubt:
 			return nil, errPlaceLost
-		case strings.HasPrefix(key, a.c.layout.Queue(a.lock)): // it may also be first now, or hold the lock by a late sending
+		case strings.HasPrefix(key, a.c.layout.Queue(a.lock)):
+			// it may also be first now, or hold the lock by a late sending
 			again = true
 		default:
 			a.holders.gone(a.c, a.lock, key)
@@ -269,7 +276,8 @@ func (a *acquisition) lookForRoom(ctx context.Context) (*Lock, error) {
 		a.keepTail(ctx, r, 3)
 		return nil, nil
 	}
-	a.line.first, a.line.before = true, ""
+	a.line.first = true
+	a.line.before = ""
 	if !a.holders.room(a.set.kind) {
 		a.keepTail(ctx, r, 3)
 		return nil, nil
@@ -314,9 +322,10 @@ func (a *acquisition) takeShare(ctx context.Context) (*Lock, error) {
 
 // cancelShareLater is cancelLater for locks that several can hold. Of which share the record is does not matter.
 func (c *Client) cancelShareLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL), do: func(ctx context.Context) error {
-		return c.cancelShare(ctx, lock, uuid)
-	}})
+	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
+		do: func(ctx context.Context) error {
+			return c.cancelShare(ctx, lock, uuid)
+		}})
 }
 
 func (c *Client) cancelShare(ctx context.Context, lock, uuid string) error {
@@ -333,7 +342,8 @@ func (c *Client) cancelShare(ctx context.Context, lock, uuid string) error {
 	case locktxn.LeaseGone(marked):
 		c.marks.forget(lease)
 		return marked
-	case locktxn.NoSpace(marked): // no mark can be written. What was acquired with the last space is at least given back
+	case locktxn.NoSpace(marked):
+		// no mark can be written. What was acquired with the last space is at least given back
 		r, err = c.send(ctx, locktxn.WithdrawShare(c.layout, lock, uuid))
 	default:
 		err = marked

@@ -24,7 +24,8 @@ import (
 )
 
 func TestPermitWhoseAnswerIsLostIsTheSameHold(t *testing.T) {
-	for name, o := range map[string]mutex.Option{"permit": mutex.Semaphore(3), "reader": mutex.Shared(), "writer": mutex.Exclusive()} {
+	for name, o := range map[string]mutex.Option{"permit": mutex.Semaphore(3), "reader": mutex.Shared(),
+		"writer": mutex.Exclusive()} {
 		t.Run(name, func(t *testing.T) {
 			q := newLine(t)
 			proxy := etcdtest.NewProxy(t, q.server.Endpoint())
@@ -49,7 +50,8 @@ func TestPermitWhoseAnswerIsLostIsTheSameHold(t *testing.T) {
 			proxy.Heal()
 			l := <-got
 			if l.Name() != record || l.UUID() != first.UUID || l.Token() != first.Token {
-				t.Errorf("the handle says %s, %s token %d, the first sending made %s, %s token %d", l.Name(), l.UUID(), l.Token(), record, first.UUID, first.Token)
+				t.Errorf("the handle says %s, %s token %d, the first sending made %s, %s token %d", l.Name(), l.UUID(),
+					l.Token(), record, first.UUID, first.Token)
 			}
 			q.unlock(l)
 			history(t, q.etcd, "a", false)
@@ -173,7 +175,10 @@ func TestLateJoinForAShareLeavesNothing(t *testing.T) {
 	q := newLine(t)
 	writer := take(t, q.client(), "a", mutex.Exclusive())
 	etcd := q.server.Client(t)
-	d := &delaying{fits: func(txn *heldTxn) bool { return len(txn.cmps) == 0 && len(txn.thenOps) == 3 && txn.thenOps[2].IsTxn() }}
+	d := &delaying{fits: func(txn *heldTxn) bool {
+		return len(txn.cmps) == 0 && len(txn.thenOps) == 3 &&
+			txn.thenOps[2].IsTxn()
+	}}
 	etcd.KV = &txns{KV: etcd.KV, commit: d.commit}
 	locks := newClient(t, etcd)
 	ctx := untilThen(t, func() bool { return d.late.Load() != nil })
@@ -185,7 +190,8 @@ func TestLateJoinForAShareLeavesNothing(t *testing.T) {
 	if err := locks.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.late.Load().send(context.Background()); err != nil && !locktxn.LeaseGone(err) || len(q.waiting()) > 0 {
+	if _, err := d.late.Load().send(context.Background()); err != nil && !locktxn.LeaseGone(err) ||
+		len(q.waiting()) > 0 {
 		t.Errorf("the late join: %v; waiting: %v", err, q.waiting())
 	}
 	q.unlock(writer)
@@ -195,11 +201,17 @@ func TestDeadWaiterAtTheHeadCostsItsLeaseAtMost(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
 	first := take(t, c, "a", mutex.Semaphore(2), mutex.Weight(2))
-	dead, two, three := q.wait(q.client(), mutex.Semaphore(2)), q.wait(c, mutex.Semaphore(2)), q.wait(c, mutex.Shared())
+	dead := q.wait(q.client(), mutex.Semaphore(2))
+	two := q.wait(c, mutex.Semaphore(2))
+	three := q.wait(c, mutex.Shared())
 	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(dead)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new place", func() bool { w := q.waiting(); return len(w) == 3 && w[2].Place > three.ticket.Place })
+	eventually(t, "the new place", func() bool {
+		w := q.waiting()
+		return len(w) == 3 &&
+			w[2].Place > three.ticket.Place
+	})
 	q.unlock(first)
 	q.unlock(q.turn(two))
 	q.unlock(q.turn(three))
@@ -216,7 +228,8 @@ func removeRecord(t testing.TB, etcd *clientv3.Client, name, ended, by, why stri
 		t.Fatal(err)
 	}
 	r, err := locktxn.AutoUnlock(layout(t), &locktxn.Removal{
-		Removal: metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, ended, by, why, time.Now())}, Lease: lease.ID,
+		Removal: metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, ended, by, why,
+			time.Now())}, Lease: lease.ID,
 	}).Commit(context.Background(), etcd)
 	if err != nil || !r.Succeeded {
 		t.Fatal(err, r)
@@ -226,15 +239,18 @@ func removeRecord(t testing.TB, etcd *clientv3.Client, name, ended, by, why stri
 func TestPermitThatIsTakenAwayGoesToTheFirstInTheQueue(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
-	dead, other := take(t, c, "a", mutex.Semaphore(2)), take(t, c, "a", mutex.Semaphore(2))
-	one, two := q.wait(c, mutex.Semaphore(2)), q.wait(c, mutex.Semaphore(2))
+	dead := take(t, c, "a", mutex.Semaphore(2))
+	other := take(t, c, "a", mutex.Semaphore(2))
+	one := q.wait(c, mutex.Semaphore(2))
+	two := q.wait(c, mutex.Semaphore(2))
 	removeRecord(t, q.etcd, "a#1", metadata.EndedAutoUnlocked, "u1", "deadline passed")
 	l := q.turn(one)
 	if l.Name() != "a#1" {
 		t.Errorf("it got %s", l.Name())
 	}
 	<-dead.Lost()
-	if lost, ok := context.Cause(dead.Context()).(*mutex.LostError); !ok || lost.Lock != "a#1" || lost.Ending == nil || lost.Ending.By != "u1" {
+	if lost, ok := context.Cause(dead.Context()).(*mutex.LostError); !ok || lost.Lock != "a#1" || lost.Ending == nil ||
+		lost.Ending.By != "u1" {
 		t.Errorf("who lost the permit is told %v", context.Cause(dead.Context()))
 	}
 	if err := dead.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
@@ -246,7 +262,8 @@ func TestPermitThatIsTakenAwayGoesToTheFirstInTheQueue(t *testing.T) {
 	history(t, q.etcd, "a", false)
 }
 
-// Answers get lost while permits are taken, waited for and given back. Nothing is given out twice, and in the end nothing is left.
+// Answers get lost while permits are taken, waited for and given back. Nothing is given out twice, and in the end
+// nothing is left.
 func TestKindsOnABadNetwork(t *testing.T) {
 	q := newLine(t)
 	q.cutShort = true
@@ -275,7 +292,8 @@ func TestKindsOnABadNetwork(t *testing.T) {
 					taken.Add(1)
 					err = l.Unlock()
 				}
-				if _, held := errors.AsType[*mutex.HeldError](err); err != nil && !held && !errors.Is(err, context.DeadlineExceeded) {
+				if _, held := errors.AsType[*mutex.HeldError](err); err != nil && !held &&
+					!errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%v", err)
 				}
 			}
@@ -306,7 +324,8 @@ func connectAgainSoon(t testing.TB, endpoint string) *clientv3.Client {
 	soon := backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.1, MaxDelay: 30 * time.Millisecond}
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: time.Second})},
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon,
+			MinConnectTimeout: time.Second})},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -349,13 +368,15 @@ func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
 	c := q.client()
 	var permits []*mutex.Lock
 	for i := range 5 {
-		permits = append(permits, take(t, c, "a", mutex.Semaphore(5), mutex.Purpose(fmt.Sprint("job ", i)), mutex.AutoUnlockAfter(time.Duration(20+i)*time.Minute)))
+		permits = append(permits, take(t, c, "a", mutex.Semaphore(5), mutex.Purpose(fmt.Sprint("job ", i)),
+			mutex.AutoUnlockAfter(time.Duration(20+i)*time.Minute)))
 	}
 	q.wait(c, mutex.Semaphore(5)).cancel()
 	eventually(t, "the end of the wait", func() bool { return len(q.waiting()) == 0 })
 	before := q.wait(c, mutex.Semaphore(5), mutex.Weight(2))
 	waits := make(chan mutex.Waiting, 1)
-	w := q.wait(c, mutex.Semaphore(5), mutex.OnWait(func(w mutex.Waiting) { waits <- w })) // at first, when it has its place
+	// at first, when it has its place
+	w := q.wait(c, mutex.Semaphore(5), mutex.OnWait(func(w mutex.Waiting) { waits <- w }))
 	<-waits
 	w.cancel()
 	<-w.got
@@ -381,7 +402,8 @@ func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
 func TestOnWaitTellsWhoHasThePermits(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
-	one, two := take(t, c, "a", mutex.Semaphore(2)), take(t, c, "a", mutex.Semaphore(2))
+	one := take(t, c, "a", mutex.Semaphore(2))
+	two := take(t, c, "a", mutex.Semaphore(2))
 	told := make(chan mutex.Waiting, 100)
 	w := q.wait(c, mutex.Semaphore(2), mutex.Weight(2), mutex.OnWait(func(w mutex.Waiting) { told <- w }))
 	if w := <-told; w.Lock != "a" || w.Position != 1 || len(w.Holders) != 2 || w.Holder.UUID != one.UUID() {
@@ -436,11 +458,13 @@ func TestTailThatDanglesHoldsNoShareUp(t *testing.T) {
 	q.unlock(one)
 }
 
-// A reader whose turn it is stands still before its claim arrives, and loses its place meanwhile. The claim is late then: a writer waits.
+// A reader whose turn it is stands still before its claim arrives, and loses its place meanwhile. The claim is late
+// then: a writer waits.
 func TestClaimOfALostPlaceIsRefused(t *testing.T) {
 	q := newLine(t)
 	etcd := q.server.Client(t)
-	reached, goOn := make(chan struct{}), make(chan struct{})
+	reached := make(chan struct{})
+	goOn := make(chan struct{})
 	var armed atomic.Bool
 	etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
 		if claims(txn) && armed.CompareAndSwap(true, false) {
@@ -455,7 +479,8 @@ func TestClaimOfALostPlaceIsRefused(t *testing.T) {
 	}
 	c := q.client()
 	first := take(t, c, "a", mutex.Exclusive())
-	late, two := q.wait(slow, mutex.Shared()), q.wait(c, mutex.Shared())
+	late := q.wait(slow, mutex.Shared())
+	two := q.wait(c, mutex.Shared())
 	armed.Store(true)
 	q.unlock(first)
 	<-reached

@@ -41,7 +41,8 @@ func (c *Client) unanswered(sent time.Time, err error) {
 			"without DialKeepAliveTime a dead one may be kept for a quarter of an hour"
 	}
 	endpoints := strings.Join(c.etcd.Endpoints(), ",")
-	c.line(slog.LevelWarn, message, slog.String("endpoints", endpoints), slog.Duration("for", lasts), slog.Any("error", err))
+	c.line(slog.LevelWarn, message, slog.String("endpoints", endpoints), slog.Duration("for", lasts),
+		slog.Any("error", err))
 }
 
 // answered notes that etcd answered.
@@ -52,7 +53,8 @@ func (c *Client) answered() {
 	s := &c.silence
 	s.mu.Lock()
 	lasted, told := time.Since(s.since), s.told
-	s.since, s.told = time.Time{}, false
+	s.since = time.Time{}
+	s.told = false
 	c.quiet.Store(false)
 	s.mu.Unlock()
 	if told {

@@ -76,7 +76,8 @@ func TestSilentEtcdIsToldOnce(t *testing.T) {
 func (l *lines) set() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.text, l.at = nil, nil
+	l.text = nil
+	l.at = nil
 }
 
 func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 // foreignUUID names the ticket of a client in another language.
 const foreignUUID = "00000000-0000-4000-8000-000000000001"
 
-// standIn puts a ticket and the tail of another client, which does nothing by itself, with a lease that is never extended.
+// standIn puts a ticket and the tail of another client, which does nothing by itself, with a lease that is never
+// extended.
 func (q *line) standIn() clientv3.LeaseID {
 	q.Helper()
 	ctx := context.Background()
@@ -44,12 +45,14 @@ func (q *line) tail() (uuid string, lease clientv3.LeaseID) {
 		q.Fatal(err)
 	}
 	for _, kv := range r.Kvs {
-		uuid, lease = string(kv.Value), clientv3.LeaseID(kv.Lease)
+		uuid = string(kv.Value)
+		lease = clientv3.LeaseID(kv.Lease)
 	}
 	return uuid, lease
 }
 
-// kindsThatQueue are the options of a waiter, and of newcomers that would pass it where the queue does not keep them back.
+// kindsThatQueue are the options of a waiter, and of newcomers that would pass it where the queue does not keep them
+// back.
 func kindsThatQueue() map[string][2][]mutex.Option {
 	return map[string][2][]mutex.Option{
 		"plain":   {nil, nil},
@@ -65,7 +68,8 @@ func TestGivingUpAtTheEndPutsTheTailBack(t *testing.T) {
 			c := q.client()
 			first := take(t, c, "a", kind[0]...)
 			lease := q.standIn()
-			one, two := q.wait(c, kind[0]...), q.wait(c, kind[1]...)
+			one := q.wait(c, kind[0]...)
+			two := q.wait(c, kind[1]...)
 			for _, w := range []struct {
 				*waiter
 				left  string
@@ -93,8 +97,8 @@ func TestGivingUpAtTheEndPutsTheTailBack(t *testing.T) {
 	}
 }
 
-// stream is newcomers that try to take the lock again and again, without queueing, so that there is always somebody who has it where
-// several can.
+// stream is newcomers that try to take the lock again and again, without queueing, so that there is always somebody who
+// has it where several can.
 type stream struct{ taken, refused atomic.Int64 }
 
 // stream starts so many. They end with stop, at the latest with the test.
@@ -123,7 +127,8 @@ func (q *line) stream(n int, opts ...mutex.Option) (s *stream, stop func()) {
 	return s, stop
 }
 
-// The last in line gives up while others try again and again to take the lock without queueing: nobody passes the one that waits.
+// The last in line gives up while others try again and again to take the lock without queueing: nobody passes the one
+// that waits.
 func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
@@ -158,7 +163,11 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the tail", func() bool { uuid, lease := q.tail(); return uuid == one.ticket.UUID && lease == q.leaseOf(one) })
+			eventually(t, "the tail", func() bool {
+				uuid, lease := q.tail()
+				return uuid == one.ticket.UUID &&
+					lease == q.leaseOf(one)
+			})
 			s, stop := q.stream(8, kind[1]...)
 			eventually(t, "newcomers", func() bool { return s.refused.Load()+s.taken.Load() > 50 })
 			q.unlock(first)
@@ -214,24 +223,31 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 	}
 }
 
-// While etcd refuses puts the tail can not be put back: the ticket goes all the same, and who still waits restores the tail later.
+// While etcd refuses puts the tail can not be put back: the ticket goes all the same, and who still waits restores the
+// tail later.
 func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
 	q := &line{TB: t, server: server, etcd: server.Client(t)}
 	first := take(t, q.client(), "a")
-	one, two := q.wait(q.client()), q.wait(q.client())
+	one := q.wait(q.client())
+	two := q.wait(q.client())
 	server.Fill(t, "/fill/")
 	two.cancel()
 	<-two.got
-	if held, ok := errors.AsType[*mutex.HeldError](two.err); !ok || held.Position != 2 || held.Holder.UUID != first.UUID() {
+	if held, ok := errors.AsType[*mutex.HeldError](two.err); !ok || held.Position != 2 ||
+		held.Holder.UUID != first.UUID() {
 		t.Errorf("the one that gave up is told %v", two.err)
 	}
 	if w := q.waiting(); len(w) != 1 || w[0].UUID != one.ticket.UUID {
 		t.Errorf("waiting: %+v", w)
 	}
 	server.Drain(t, "/fill/")
-	eventually(t, "the tail", func() bool { uuid, lease := q.tail(); return uuid == one.ticket.UUID && lease == q.leaseOf(one) })
+	eventually(t, "the tail", func() bool {
+		uuid, lease := q.tail()
+		return uuid == one.ticket.UUID &&
+			lease == q.leaseOf(one)
+	})
 	q.unlock(first)
 	q.unlock(q.turn(one))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// The tests of this file run in a bubble with a clock of its own: hours pass at once, and a goroutine that is left behind when the
-// bubble ends fails the test.
+// The tests of this file run in a bubble with a clock of its own: hours pass at once, and a goroutine that is left
+// behind when the bubble ends fails the test.
 
 func bubble(t *testing.T, test func(t *testing.T, f *fake, locks *mutex.Client)) {
 	t.Helper()
@@ -68,7 +68,8 @@ func TestHolderThatIsCutOffStopsBeforeTheAutoUnlock(t *testing.T) {
 
 func TestAliveMovesBothDeadlines(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(10*time.Minute), mutex.SafetyMargin(time.Minute))
+		l := take(t, locks, "a", mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(10*time.Minute),
+			mutex.SafetyMargin(time.Minute))
 		for range 3 {
 			time.Sleep(8 * time.Minute)
 			if err := l.Alive(context.Background(), "copied", "3 of 5"); err != nil {
@@ -188,7 +189,8 @@ func TestAliveTellsThatTheDeadlineIsGone(t *testing.T) {
 func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		start := time.Now()
-		l := take(t, locks, "a", mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(time.Minute), mutex.Heartbeat(time.Hour))
+		l := take(t, locks, "a", mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(time.Minute),
+			mutex.Heartbeat(time.Hour))
 		time.Sleep(5 * time.Minute)
 		doc := f.record(t, "a")
 		if d := time.Until(doc.AutoUnlockAt); d < 40*time.Second || d > time.Minute {

@@ -11,11 +11,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Unlock ends the handle's context and gives the lock back. It takes no context, because a lock must be given back however the
-// work ended: it tries for the client's request timeout, and goes on in the background where that was not enough.
+// Unlock ends the handle's context and gives the lock back. It takes no context, because a lock must be given back
+// however the work ended: it tries for the client's request timeout, and goes on in the background where that was not
+// enough.
 //
-// nil means that the lock was held until now and is free. A [*LostError] means that it had been lost before: the work may have
-// run while another held the lock. Calling it again does nothing and returns the same.
+// nil means that the lock was held until now and is free. A [*LostError] means that it had been lost before: the work
+// may have run while another held the lock. Calling it again does nothing and returns the same.
 func (l *Lock) Unlock() error {
 	switch {
 	case l.none():
@@ -102,9 +103,9 @@ func (l *Lock) cancelAcquisition() {
 	}
 }
 
-// notReleased explains why there was nothing to give back: after a sending without an answer most likely because that one was
-// committed; then nobody has left a note about the end of the hold, and nobody needs to. But who had run out of time before is not told
-// that it held the lock until now, and neither is anybody when the note can not be looked for.
+// notReleased explains why there was nothing to give back: after a sending without an answer most likely because that
+// one was committed; then nobody has left a note about the end of the hold, and nobody needs to. But who had run out of
+// time before is not told that it held the lock until now, and neither is anybody when the note can not be looked for.
 func (l *Lock) notReleased(end time.Time, r answer) error {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()

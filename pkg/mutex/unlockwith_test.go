@@ -24,10 +24,12 @@ func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
 	done := []clientv3.Op{clientv3.OpPut("/state", "done"), clientv3.OpPut("/result", "42")}
 	err := l.UnlockWith(done, ready)
-	if failed, _ := errors.AsType[*mutex.ConditionError](err); failed == nil || !strings.Contains(err.Error(), `key "/state" is "broken"`) {
+	if failed, _ := errors.AsType[*mutex.ConditionError](err); failed == nil || !strings.Contains(err.Error(),
+		`key "/state" is "broken"`) {
 		t.Fatalf("got %v", err)
 	}
-	if result, _ := value(t, etcd, "/result"); result != "" || l.Context().Err() != nil || read(t, etcd, "a").UUID != l.UUID() {
+	if result, _ := value(t, etcd, "/result"); result != "" || l.Context().Err() != nil ||
+		read(t, etcd, "a").UUID != l.UUID() {
 		t.Errorf("the condition did not hold, but the result is %q, the context %v", result, context.Cause(l.Context()))
 	}
 	put(t, etcd, "/state", "ready")
@@ -71,7 +73,8 @@ func TestLateHolderDoesNotWriteWithItsUnlock(t *testing.T) {
 	etcd.Delete(t.Context(), "/mutexes/a/", clientv3.WithPrefix())
 	next := take(t, locks, "a")
 	err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")})
-	if lost, _ := errors.AsType[*mutex.LostError](err); lost == nil || !lost.Certain || lost.Holder == nil || lost.Holder.UUID != next.UUID() {
+	if lost, _ := errors.AsType[*mutex.LostError](err); lost == nil || !lost.Certain || lost.Holder == nil ||
+		lost.Holder.UUID != next.UUID() {
 		t.Errorf("got %v", err)
 	}
 	if state, _ := value(t, etcd, "/state"); state != "" || read(t, etcd, "a").UUID != next.UUID() {
@@ -81,21 +84,23 @@ func TestLateHolderDoesNotWriteWithItsUnlock(t *testing.T) {
 }
 
 func TestUnlockWithWritesWhoseAnswerIsLostIsDoneOnce(t *testing.T) {
-	for _, c := range []struct{ name, meanwhile string }{{"nobody wrote since", ""}, {"somebody wrote since", "again"}} {
+	for _, c := range []struct{ name, meanwhile string }{{"nobody wrote since", ""},
+		{"somebody wrote since", "again"}} {
 		t.Run(c.name, func(t *testing.T) {
 			etcd := etcdtest.Start(t).Client(t)
 			other := etcd.KV
 			sent := 0
-			etcd.KV = &txns{KV: etcd.KV, commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
-				r, err := txn.send(ctx)
-				if sent++; sent == 2 { // after the acquisition
-					if c.meanwhile != "" {
-						other.Put(ctx, "/state", c.meanwhile)
+			etcd.KV = &txns{KV: etcd.KV,
+				commit: func(ctx context.Context, txn *heldTxn) (*clientv3.TxnResponse, error) {
+					r, err := txn.send(ctx)
+					if sent++; sent == 2 { // after the acquisition
+						if c.meanwhile != "" {
+							other.Put(ctx, "/state", c.meanwhile)
+						}
+						return nil, context.DeadlineExceeded
 					}
-					return nil, context.DeadlineExceeded
-				}
-				return r, err
-			}}
+					return r, err
+				}}
 			locks := newClient(t, etcd)
 			l := take(t, locks, "a")
 			if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/state", "done")}); err != nil {
@@ -133,7 +138,8 @@ func TestUnlockWithoutAnyAnswerCanBeAskedAgain(t *testing.T) {
 		done := []clientv3.Op{clientv3.OpPut("/state", "done")}
 		l := take(t, locks, "a")
 		f.set(func() { f.away = true })
-		if err := l.UnlockWith(done); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, mutex.ErrUnknown) || l.Context().Err() != nil {
+		if err := l.UnlockWith(done); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, mutex.ErrUnknown) ||
+			l.Context().Err() != nil {
 			t.Errorf("nothing was sent: %v, %v", err, context.Cause(l.Context()))
 		}
 		f.set(func() { f.away, f.loseAnswers = false, 1000 })
@@ -183,7 +189,8 @@ func TestUnlockWithHandsOverInTheQueue(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
 	first := take(t, c, "a")
-	second, third := q.wait(c), q.wait(c)
+	second := q.wait(c)
+	third := q.wait(c)
 	q.unlock(first)
 	l := q.turn(second)
 	if err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/x", "")}); err != nil {
@@ -196,7 +203,8 @@ func TestUnlockWithRefusesWhatCanNotWork(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *fake, locks *mutex.Client) {
 		l := take(t, locks, "a")
 		err := l.UnlockWith([]clientv3.Op{clientv3.OpPut("/mutexes/b/uuid", "")})
-		if want := `unlock "a": the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`; err == nil || err.Error() != want {
+		if want := `unlock "a": the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`; err == nil ||
+			err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 		l.Unlock()

@@ -14,7 +14,8 @@ import (
 // reportEvery is how often a waiter with [OnWait] looks how the queue stands, at most.
 const reportEvery = time.Second
 
-// A look asks for so many of the tickets before it, however many there are: the nearest to their turns, and in turn some of the others.
+// A look asks for so many of the tickets before it, however many there are: the nearest to their turns, and in turn
+// some of the others.
 const (
 	nearTickets = 4
 	farTickets  = 4
@@ -23,15 +24,16 @@ const (
 // Waiting is how the wait for a lock stands.
 type Waiting struct {
 	Lock     string
-	Position int                 // in the queue: 1 is next; 0 without a place
-	Holder   metadata.Document   // who holds the lock; its Token is 0 when nobody does. Whatever the holder's client wrote, so escape it
-	Holders  []metadata.Document // all holders of a lock that several can hold, the oldest first
-	Since    time.Time           // when the wait began
-	At       time.Time           // of this look, wall clock
+	Position int // in the queue: 1 is next; 0 without a place
+	// who holds the lock; its Token is 0 when nobody does. Whatever the holder's client wrote, so escape it
+	Holder  metadata.Document
+	Holders []metadata.Document // all holders of a lock that several can hold, the oldest first
+	Since   time.Time           // when the wait began
+	At      time.Time           // of this look, wall clock
 }
 
-// report calls the callback of [OnWait] from now on, whenever the holder or the position is another than at its last call, until stop
-// is called. No call is under way when stop returns.
+// report calls the callback of [OnWait] from now on, whenever the holder or the position is another than at its last
+// call, until stop is called. No call is under way when stop returns.
 func (a *acquisition) report(ctx context.Context) (stop func()) {
 	if a.set.onWait == nil {
 		return func() {}
@@ -43,7 +45,8 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	done.Go(func() {
 		for again := true; again; again = pause(ctx, reportEvery+rand.N(reportEvery/2)) {
 			w, err := v.look(ctx)
-			news := w.Position != a.told.Position || w.Holder.Token != a.told.Holder.Token || !sameHolds(w.Holders, a.told.Holders) || a.told.At.IsZero()
+			news := w.Position != a.told.Position || w.Holder.Token != a.told.Holder.Token ||
+				!sameHolds(w.Holders, a.told.Holders) || a.told.At.IsZero()
 			if err != nil || !news || ctx.Err() != nil {
 				continue
 			}
@@ -57,9 +60,10 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// standing is what a waiter with [OnWait] knows of the holders and of those before it. It reads the queue once. From then on a look asks whether
-// the holders are the same and for a few tickets, so that its work does not grow with the queue. Who has taken a turn tells that all who
-// were before it are gone; those who give up far ahead are noticed when it is their turn to be asked for.
+// standing is what a waiter with [OnWait] knows of the holders and of those before it. It reads the queue once. From
+// then on a look asks whether the holders are the same and for a few tickets, so that its work does not grow with the
+// queue. Who has taken a turn tells that all who were before it are gone; those who give up far ahead are noticed when
+// it is their turn to be asked for.
 type standing struct {
 	c     *Client
 	place locktxn.Place // none has a Revision of 0
@@ -154,8 +158,8 @@ func sameHolds(a, b []metadata.Document) bool {
 	return slices.EqualFunc(a, b, func(x, y metadata.Document) bool { return x.Token == y.Token })
 }
 
-// position is a place in the queue by what the operation with this number read: the tickets before it. That of the holder does not
-// wait.
+// position is a place in the queue by what the operation with this number read: the tickets before it. That of the
+// holder does not wait.
 func (c *Client) position(r answer, op int, holder string) int {
 	n := 1
 	for _, kv := range r.keys(op).Kvs {

@@ -37,7 +37,8 @@ func (l *largest) client(f *fake) *clientv3.Client {
 
 func ahead(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
 
-// A waiter that is told how its wait stands asks at most once a second for it, and for no more when the queue is longer.
+// A waiter that is told how its wait stands asks at most once a second for it, and for no more when the queue is
+// longer.
 func TestIdleWaitsAskLittle(t *testing.T) {
 	for name, kind := range kindsThatQueue() {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestIdleWaitsAskLittle(t *testing.T) {
 	}
 }
 
-// Whatever happens to those ahead, in the end the waiter knows its place: they give up in the middle, at the front, take their turn.
+// Whatever happens to those ahead, in the end the waiter knows its place: they give up in the middle, at the front,
+// take their turn.
 func TestPlaceIsKnownAfterGivingUpsAhead(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		f.put(layout(t).Field("a", metadata.FieldUUID), "x")
@@ -143,13 +145,15 @@ func (n *traffic) HandleRPC(ctx context.Context, s stats.RPCStats) {
 func (*traffic) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 func (*traffic) HandleConn(context.Context, stats.ConnStats)                       {}
 
-// BenchmarkIdleWaits is what waiters with OnWait cost that have nothing to do: in an operation each of them waits for five seconds.
+// BenchmarkIdleWaits is what waiters with OnWait cost that have nothing to do: in an operation each of them waits for
+// five seconds.
 func BenchmarkIdleWaits(b *testing.B) {
 	for _, waiters := range []int{10, 100, 300} {
 		b.Run(fmt.Sprintf("%d waiters", waiters), func(b *testing.B) {
 			q := newLine(b)
 			var n traffic
-			etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{q.server.Endpoint()}, DialOptions: []grpc.DialOption{grpc.WithStatsHandler(&n)}})
+			etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{q.server.Endpoint()},
+				DialOptions: []grpc.DialOption{grpc.WithStatsHandler(&n)}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -166,7 +170,10 @@ func BenchmarkIdleWaits(b *testing.B) {
 					_, _ = c.Lock(context.Background(), "a", mutex.OnWait(func(mutex.Waiting) { told.Add(1) }))
 				}()
 			}
-			eventually(b, "the queue", func() bool { return len(q.waiting()) == waiters && told.Load() >= int64(waiters) })
+			eventually(b, "the queue", func() bool {
+				return len(q.waiting()) == waiters &&
+					told.Load() >= int64(waiters)
+			})
 			time.Sleep(2 * time.Second)
 			n.requests.Store(0)
 			n.bytes.Store(0)

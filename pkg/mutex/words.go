@@ -10,14 +10,18 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// describe says in one line who holds a lock, where, since when, what for, when people are alerted and when it is auto-unlocked.
+// describe says in one line who holds a lock, where, since when, what for, when people are alerted and when it is
+// auto-unlocked.
 func describe(r *metadata.Record, now time.Time) string {
 	if together := !r.AlertAt.IsZero() && !r.AlertAt.Before(r.AutoUnlockAt) && r.AutoUnlockAt.After(now); together {
-		return who(r, now) + "; unless it is extended, people are alerted and it is auto-unlocked " + relative(r.AutoUnlockAt, now)
+		return who(r, now) + "; unless it is extended, people are alerted and it is auto-unlocked " +
+			relative(r.AutoUnlockAt, now)
 	}
 	return who(r, now) +
-		"; " + due(r.AlertAt, now, "people are alerted", "people were alerted", "it is not known when people are alerted") +
-		", " + due(r.AutoUnlockAt, now, "it is auto-unlocked", "its auto-unlock was due", "it has no readable time of auto-unlock")
+		"; " + due(r.AlertAt, now, "people are alerted", "people were alerted",
+		"it is not known when people are alerted") +
+		", " + due(r.AutoUnlockAt, now, "it is auto-unlocked", "its auto-unlock was due",
+		"it has no readable time of auto-unlock")
 }
 
 // who is describe without the deadlines.
@@ -82,7 +86,8 @@ func relative(t, now time.Time) string {
 	return words(-d) + " ago"
 }
 
-// nearest rounds the time left to the unit that is shown, so that what was set to five minutes a moment ago does not read as four.
+// nearest rounds the time left to the unit that is shown, so that what was set to five minutes a moment ago does not
+// read as four.
 func nearest(d time.Duration) time.Duration {
 	for _, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute} {
 		if d.Round(time.Second) >= 2*unit {

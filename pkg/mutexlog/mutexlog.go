@@ -2,8 +2,9 @@
 //
 //	locks, err := mutex.New(etcd, mutex.Options{Owner: "billing", Logger: logger, Hooks: mutexlog.Hooks(logger)})
 //
-// It tells what a caller is told, too: acquired, extended, given back and refused at level debug, given up at info, and what went wrong at
-// warn. What no caller is told, such as the loss of a lock and failing heartbeats, stands in the lines of Options.Logger: set both.
+// It tells what a caller is told, too: acquired, extended, given back and refused at level debug, given up at info, and
+// what went wrong at warn. What no caller is told, such as the loss of a lock and failing heartbeats, stands in the
+// lines of Options.Logger: set both.
 //
 // The library logs with slog; [Zerolog] makes such a logger of a zerolog.Logger.
 package mutexlog

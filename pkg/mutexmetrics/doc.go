@@ -15,14 +15,15 @@
 //	mutex_lost_total{reason}          holds that were lost: forced, auto_unlocked, removed, time
 //	mutex_releases_total{result}      Unlock: released, lost, error
 //
-// All series are there from the beginning, so that rates begin with the first event. Several clients of one program may share the
-// metrics. Locks that were adopted are counted when they are extended, released and lost, not as acquired or held.
+// All series are there from the beginning, so that rates begin with the first event. Several clients of one program may
+// share the metrics. Locks that were adopted are counted when they are extended, released and lost, not as acquired or
+// held.
 //
 // # Labels
 //
-// The name of a lock is no label: names hold numbers of customers and dates, and each would be a series for ever. Which lock is stuck
-// is what the unlocker's own metrics tell. Where a program has a few kinds of work, [Options.Group] makes a label of the name, and no
-// more than [Options.MaxGroups] of them:
+// The name of a lock is no label: names hold numbers of customers and dates, and each would be a series for ever. Which
+// lock is stuck is what the unlocker's own metrics tell. Where a program has a few kinds of work, [Options.Group] makes
+// a label of the name, and no more than [Options.MaxGroups] of them:
 //
 //	Group: func(lock string) string { kind, _, _ := strings.Cut(lock, "/"); return kind }
 package mutexmetrics

@@ -18,12 +18,12 @@ const DefaultMaxGroups = 20
 
 // Options change what is told. The zero Options are usable.
 type Options struct {
-	// Group makes the value of the label "group" of a lock's name, as the caller named it; of a permit "pool#2" that is "pool". It must be
-	// safe for concurrent use. Without it there is no such label.
+	// Group makes the value of the label "group" of a lock's name, as the caller named it; of a permit "pool#2" that is
+	// "pool". It must be safe for concurrent use. Without it there is no such label.
 	Group func(lock string) string
 
-	// MaxGroups is how many different groups get series of their own, in the order in which they come; [DefaultMaxGroups] when zero. The
-	// locks of all later ones are in the group [Other].
+	// MaxGroups is how many different groups get series of their own, in the order in which they come;
+	// [DefaultMaxGroups] when zero. The locks of all later ones are in the group [Other].
 	MaxGroups int
 
 	// Buckets of the histograms, in seconds; those of DefaultWaitBuckets and DefaultHoldBuckets when nil.
@@ -65,14 +65,20 @@ func New(o Options) *Metrics {
 		labels = []string{"group"}
 	}
 	m := &Metrics{
-		acquisitions: counter("mutex_acquisitions_total", "Attempts to take a lock, by how they ended.", labels, "result"),
-		extensions:   counter("mutex_extensions_total", "Attempts to put alert and auto-unlock of a held lock off, by how they ended.", labels, "result"),
-		lost:         counter("mutex_lost_total", "Locks that were lost while they were held, by reason.", labels, "reason"),
-		releases:     counter("mutex_releases_total", "Locks that were given back, by how that ended.", labels, "result"),
-		waiting:      gauge("mutex_waiting", "Calls that wait for a lock, or for etcd's answer.", labels),
-		held:         gauge("mutex_held", "Locks that are held.", labels),
-		wait:         histogram("mutex_wait_seconds", "Time until a lock was taken or the caller gave up.", labels, o.WaitBuckets, DefaultWaitBuckets()),
-		hold:         histogram("mutex_hold_seconds", "Time from taking a lock until it was given back or lost.", labels, o.HoldBuckets, DefaultHoldBuckets()),
+		acquisitions: counter("mutex_acquisitions_total", "Attempts to take a lock, by how they ended.", labels,
+			"result"),
+		extensions: counter("mutex_extensions_total",
+			"Attempts to put alert and auto-unlock of a held lock off, by how they ended.", labels, "result"),
+		lost: counter("mutex_lost_total", "Locks that were lost while they were held, by reason.", labels,
+			"reason"),
+		releases: counter("mutex_releases_total", "Locks that were given back, by how that ended.", labels,
+			"result"),
+		waiting: gauge("mutex_waiting", "Calls that wait for a lock, or for etcd's answer.", labels),
+		held:    gauge("mutex_held", "Locks that are held.", labels),
+		wait: histogram("mutex_wait_seconds", "Time until a lock was taken or the caller gave up.", labels,
+			o.WaitBuckets, DefaultWaitBuckets()),
+		hold: histogram("mutex_hold_seconds", "Time from taking a lock until it was given back or lost.",
+			labels, o.HoldBuckets, DefaultHoldBuckets()),
 	}
 	m.groups = groups{of: o.Group, most: o.MaxGroups, known: map[string]*series{}, make: m.group}
 	if o.MaxGroups <= 0 {
@@ -80,13 +86,15 @@ func New(o Options) *Metrics {
 	}
 	if o.Group == nil {
 		only := m.series()
-		m.groups.of, m.groups.make = func(string) string { return "" }, func(string) *series { return only }
+		m.groups.of = func(string) string { return "" }
+		m.groups.make = func(string) *series { return only }
 	}
 	return m
 }
 
 func counter(name, help string, labels []string, by string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(labels[:len(labels):len(labels)], by))
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help},
+		append(labels[:len(labels):len(labels)], by))
 }
 
 func gauge(name, help string, labels []string) *prometheus.GaugeVec {
@@ -118,7 +126,8 @@ func (m *Metrics) series(labels ...string) *series {
 // counts are counters by the word that is their last label.
 type counts map[string]prometheus.Counter
 
-// add counts one; a word that is none of the known ones is not counted, as it would be a series that nobody has asked for.
+// add counts one; a word that is none of the known ones is not counted, as it would be a series that nobody has asked
+// for.
 func (c counts) add(word string) {
 	if counter, ok := c[word]; ok {
 		counter.Inc()

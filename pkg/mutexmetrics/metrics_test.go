@@ -165,7 +165,11 @@ func TestHeldLocksAreThoseWithALiveHandle(t *testing.T) {
 }
 
 func TestGroupsAreBounded(t *testing.T) {
-	o := mutexmetrics.Options{MaxGroups: 2, Group: func(lock string) string { kind, _, _ := strings.Cut(lock, "/"); return kind }}
+	o := mutexmetrics.Options{MaxGroups: 2, Group: func(lock string) string {
+		kind, _,
+			_ := strings.Cut(lock, "/")
+		return kind
+	}}
 	bubble(t, o, func(w *world) {
 		for _, name := range []string{"invoices/1", "invoices/2", "bad\xff\n", "third", "fourth"} {
 			if l, err := w.locks.TryLock(context.Background(), name); err == nil {
@@ -187,7 +191,8 @@ func TestGroupsAreBounded(t *testing.T) {
 }
 
 func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
-	for name, o := range map[string]mutexmetrics.Options{"plain": {}, "with groups": {Group: func(lock string) string { return lock }}} {
+	for name, o := range map[string]mutexmetrics.Options{"plain": {},
+		"with groups": {Group: func(lock string) string { return lock }}} {
 		bubble(t, o, func(w *world) {
 			w.take("a").Unlock()
 			problems, err := testutil.CollectAndLint(w.metrics)
@@ -200,7 +205,9 @@ func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
 
 func TestUsersHooksAreCalledToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, metrics, told := locktest.NewInMemory(t), mutexmetrics.New(mutexmetrics.Options{}), 0
+		s := locktest.NewInMemory(t)
+		metrics := mutexmetrics.New(mutexmetrics.Options{})
+		told := 0
 		mine := mutex.Hooks{Acquired: func(mutex.Acquired) { told++ }}
 		locks := s.Client(mutex.Options{Hooks: metrics.Hooks().And(mine)})
 		if l, err := locks.TryLock(context.Background(), "a"); err == nil {

@@ -17,7 +17,9 @@ func record(locked, alive, alert, unlock time.Duration) *metadata.Record {
 		return start.Add(d)
 	}
 	return lock(func(r *metadata.Record) {
-		r.LockedAt, r.AlertAt, r.AutoUnlockAt = at(locked), at(alert), at(unlock)
+		r.LockedAt = at(locked)
+		r.AlertAt = at(alert)
+		r.AutoUnlockAt = at(unlock)
 		r.Seen.Changed = max(locked, alive)
 		if alive != 0 {
 			r.Alive = &metadata.Alive{At: at(alive)}
@@ -54,7 +56,8 @@ func TestALockIsExpiringInTheLastFifthOfItsTermAndTwoMinutesAtMost(t *testing.T)
 }
 
 func TestOnlyProgramsKeepALockAlive(t *testing.T) {
-	beats, reserved := record(1, time.Second, time.Minute, time.Minute), record(1, time.Second, time.Hour, time.Hour)
+	beats := record(1, time.Second, time.Minute, time.Minute)
+	reserved := record(1, time.Second, time.Hour, time.Hour)
 	reserved.Attributes = map[string]any{"reserved": true}
 	for r, want := range map[*metadata.Record]bool{lock(): false, beats: true, reserved: false} {
 		if KeptAlive(r) != want {
@@ -72,7 +75,8 @@ func TestAlertAtUnlockHasNoTimeOfItsOwn(t *testing.T) {
 			t.Errorf("an alert %v before the auto-unlock comes with it: %v", r.AutoUnlockAt.Sub(r.AlertAt), got)
 		}
 	}
-	for name, r := range map[string]*metadata.Record{"alert": record(1, 0, 0, time.Minute), "auto-unlock": record(1, 0, time.Minute, 0)} {
+	for name, r := range map[string]*metadata.Record{"alert": record(1, 0, 0, time.Minute),
+		"auto-unlock": record(1, 0, time.Minute, 0)} {
 		if Judge(r, Policy{}, at(2*time.Second)).AlertsAtUnlock() {
 			t.Errorf("without a time of the %s they come together", name)
 		}

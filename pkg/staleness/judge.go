@@ -29,19 +29,20 @@ type Moment struct {
 // Verdict is the judgement of one lock.
 type Verdict struct {
 	State State
-	// AlertAt and AutoUnlockAt are the deadlines in effect, in UTC: those of the record, or the default policy's where the
-	// record has none that can be read. Zero = never.
+	// AlertAt and AutoUnlockAt are the deadlines in effect, in UTC: those of the record, or the default policy's where
+	// the record has none that can be read. Zero = never.
 	AlertAt, AutoUnlockAt time.Time
 	// Next is the wall time at which the state changes if nobody touches the record; zero = never.
 	Next time.Time
-	// ClockOff is how far the clock of the lock's holder is ahead of ours; negative = behind. It is 0 when the two agree as well as can
-	// be told (see [Policy.HolderTolerance]), and when nothing is known. Where the holder was ahead and its write was not watched
-	// arriving, it is at least so far ahead. The deadlines in effect are those by our clock then, as far as that makes the alert
-	// earlier or the auto-unlock later.
+	// ClockOff is how far the clock of the lock's holder is ahead of ours; negative = behind. It is 0 when the two
+	// agree as well as can be told (see [Policy.HolderTolerance]), and when nothing is known. Where the holder was
+	// ahead and its write was not watched arriving, it is at least so far ahead. The deadlines in effect are those by
+	// our clock then, as far as that makes the alert earlier or the auto-unlock later.
 	ClockOff time.Duration
 }
 
-// Judge tells the state of the lock. The alert needs no grace and no proof of a sane clock: alert late rather than never.
+// Judge tells the state of the lock. The alert needs no grace and no proof of a sane clock: alert late rather than
+// never.
 func Judge(r *metadata.Record, p Policy, now Moment) Verdict {
 	d := inEffect(r, p, now)
 	v := Verdict{State: d.state(now.Wall), AlertAt: d.alert, AutoUnlockAt: d.unlock, ClockOff: d.clockOff}
@@ -66,7 +67,8 @@ func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 	if r.Misplaced { // nobody could act on its deadlines
 		return deadlines{recordMalformed: true}
 	}
-	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed(), clockOff: clockOff(r, p, now)}
+	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed(),
+		clockOff: clockOff(r, p, now)}
 	switch {
 	case d.clockOff > 0 && !d.alert.IsZero():
 		d.alert = upToSeconds(d.alert.Add(-d.clockOff))
@@ -74,16 +76,18 @@ func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 		d.unlock = upToSeconds(d.unlock.Add(-d.clockOff))
 	}
 	if d.alert.IsZero() && p.DefaultAlertAfter > 0 {
-		d.alert, d.alertByPolicy = sinceFirstSeen(r, p.DefaultAlertAfter, now), true
+		d.alert = sinceFirstSeen(r, p.DefaultAlertAfter, now)
+		d.alertByPolicy = true
 	}
 	if d.unlock.IsZero() && p.DefaultAutoUnlockAfter > 0 {
-		d.unlock, d.unlockByPolicy = sinceFirstSeen(r, p.DefaultAutoUnlockAfter, now), true
+		d.unlock = sinceFirstSeen(r, p.DefaultAutoUnlockAfter, now)
+		d.unlockByPolicy = true
 	}
 	return d
 }
 
-// sinceFirstSeen is the wall time, as of now, of a moment on the monotonic clock. It is rounded up to whole seconds, so that
-// two calls, whose clocks were not read in the same nanosecond, show people the same time.
+// sinceFirstSeen is the wall time, as of now, of a moment on the monotonic clock. It is rounded up to whole seconds, so
+// that two calls, whose clocks were not read in the same nanosecond, show people the same time.
 func sinceFirstSeen(r *metadata.Record, after time.Duration, now Moment) time.Time {
 	return upToSeconds(now.Wall.Add(add(r.Seen.First-now.Mono, after)))
 }

@@ -19,8 +19,9 @@ func at(after time.Duration) Moment { return Moment{Wall: start.Add(after), Mono
 // lock is a sound record: taken at start, alerting after one minute, auto-unlocked after two.
 func lock(change ...func(*metadata.Record)) *metadata.Record {
 	r := &metadata.Record{
-		Name: "billing/invoice/42", UUID: "4be0643f-1d98-573b-97cd-ca98a65347dd", Token: 7, Revision: 7, DeadlineRevision: 7,
-		LockedAt: start, AlertAt: start.Add(time.Minute), AutoUnlockAt: start.Add(2 * time.Minute),
+		Name: "billing/invoice/42", UUID: "4be0643f-1d98-573b-97cd-ca98a65347dd", Token: 7, Revision: 7,
+		DeadlineRevision: 7,
+		LockedAt:         start, AlertAt: start.Add(time.Minute), AutoUnlockAt: start.Add(2 * time.Minute),
 	}
 	for _, c := range change {
 		c(r)
@@ -35,11 +36,14 @@ func alertLast(r *metadata.Record)      { r.AlertAt = r.AutoUnlockAt.Add(time.Mi
 func firstSeenLate(r *metadata.Record)  { r.Seen.First = 10 * time.Minute }
 
 func TestJudge(t *testing.T) {
-	alert, unlock, never := start.Add(time.Minute), start.Add(2*time.Minute), time.Time{}
+	alert := start.Add(time.Minute)
+	unlock := start.Add(2 * time.Minute)
+	never := time.Time{}
 	hour := start.Add(time.Hour)
 	plain := DefaultPolicy()
 	noDefaults := Policy{ClockSkew: 5 * time.Second, MinWarning: 30 * time.Second}
-	unlocksMalformed := Policy{MinWarning: time.Second, DefaultAlertAfter: time.Hour, DefaultAutoUnlockAfter: 2 * time.Hour}
+	unlocksMalformed := Policy{MinWarning: time.Second, DefaultAlertAfter: time.Hour,
+		DefaultAutoUnlockAfter: 2 * time.Hour}
 
 	for _, c := range []struct {
 		name   string
@@ -49,23 +53,37 @@ func TestJudge(t *testing.T) {
 		want   Verdict
 	}{
 		{"a fresh lock is held until alert_at", lock(), plain, 0, Verdict{Held, alert, unlock, alert, 0}},
-		{"one nanosecond before alert_at it is still held", lock(), plain, time.Minute - 1, Verdict{Held, alert, unlock, alert, 0}},
+		{"one nanosecond before alert_at it is still held", lock(), plain, time.Minute - 1,
+			Verdict{Held, alert, unlock, alert, 0}},
 		{"at alert_at it is alerting", lock(), plain, time.Minute, Verdict{Alerting, alert, unlock, unlock, 0}},
-		{"one nanosecond before auto_unlock_at it is still alerting", lock(), plain, 2*time.Minute - 1, Verdict{Alerting, alert, unlock, unlock, 0}},
-		{"at auto_unlock_at it is expired, without any skew", lock(), plain, 2 * time.Minute, Verdict{Expired, alert, unlock, never, 0}},
+		{"one nanosecond before auto_unlock_at it is still alerting", lock(), plain, 2*time.Minute - 1,
+			Verdict{Alerting, alert, unlock, unlock, 0}},
+		{"at auto_unlock_at it is expired, without any skew", lock(), plain, 2 * time.Minute,
+			Verdict{Expired, alert, unlock, never, 0}},
 		{"expired stays expired", lock(), plain, 24 * time.Hour, Verdict{Expired, alert, unlock, never, 0}},
-		{"an alert_at behind auto_unlock_at never makes it alerting", lock(alertLast), plain, 0, Verdict{Held, start.Add(3 * time.Minute), unlock, unlock, 0}},
-		{"equal deadlines go from held to expired", lock(func(r *metadata.Record) { r.AlertAt = r.AutoUnlockAt }), plain, 0, Verdict{Held, unlock, unlock, unlock, 0}},
+		{"an alert_at behind auto_unlock_at never makes it alerting", lock(alertLast), plain, 0,
+			Verdict{Held, start.Add(3 * time.Minute), unlock, unlock, 0}},
+		{"equal deadlines go from held to expired", lock(func(r *metadata.Record) { r.AlertAt = r.AutoUnlockAt }),
+			plain, 0, Verdict{Held, unlock, unlock, unlock, 0}},
 
-		{"without alert_at it is malformed and the default policy alerts after an hour", lock(noAlertAt, noAutoUnlockAt), plain, 0, Verdict{Malformed, hour, never, hour, 0}},
-		{"the default alert turns malformed into alerting", lock(noAlertAt, noAutoUnlockAt), plain, time.Hour, Verdict{Alerting, hour, never, never, 0}},
-		{"the default alert counts from when the lock was first seen", lock(noAlertAt, noAutoUnlockAt, firstSeenLate), plain, time.Hour, Verdict{Malformed, hour.Add(10 * time.Minute), never, hour.Add(10 * time.Minute), 0}},
-		{"without a default policy it is malformed for ever", lock(noAlertAt, noAutoUnlockAt), noDefaults, time.Hour, Verdict{Malformed, never, never, never, 0}},
-		{"a default deadline expires it", lock(noAlertAt, noAutoUnlockAt), unlocksMalformed, 2 * time.Hour, Verdict{Expired, hour, start.Add(2 * time.Hour), never, 0}},
-		{"without auto_unlock_at it is malformed even past alert_at", lock(noAutoUnlockAt), plain, 2 * time.Hour, Verdict{Malformed, alert, never, never, 0}},
-		{"without alert_at it is malformed until auto_unlock_at", lock(noAlertAt), plain, 0, Verdict{Malformed, hour, unlock, unlock, 0}},
-		{"without alert_at it expires at its own auto_unlock_at", lock(noAlertAt), plain, 2 * time.Minute, Verdict{Expired, hour, unlock, never, 0}},
-		{"without uuid it is malformed past alert_at", lock(noUUID), plain, time.Minute, Verdict{Malformed, alert, unlock, unlock, 0}},
+		{"without alert_at it is malformed and the default policy alerts after an hour",
+			lock(noAlertAt, noAutoUnlockAt), plain, 0, Verdict{Malformed, hour, never, hour, 0}},
+		{"the default alert turns malformed into alerting", lock(noAlertAt, noAutoUnlockAt), plain, time.Hour,
+			Verdict{Alerting, hour, never, never, 0}},
+		{"the default alert counts from when the lock was first seen", lock(noAlertAt, noAutoUnlockAt, firstSeenLate),
+			plain, time.Hour, Verdict{Malformed, hour.Add(10 * time.Minute), never, hour.Add(10 * time.Minute), 0}},
+		{"without a default policy it is malformed for ever", lock(noAlertAt, noAutoUnlockAt), noDefaults, time.Hour,
+			Verdict{Malformed, never, never, never, 0}},
+		{"a default deadline expires it", lock(noAlertAt, noAutoUnlockAt), unlocksMalformed, 2 * time.Hour,
+			Verdict{Expired, hour, start.Add(2 * time.Hour), never, 0}},
+		{"without auto_unlock_at it is malformed even past alert_at", lock(noAutoUnlockAt), plain, 2 * time.Hour,
+			Verdict{Malformed, alert, never, never, 0}},
+		{"without alert_at it is malformed until auto_unlock_at", lock(noAlertAt), plain, 0,
+			Verdict{Malformed, hour, unlock, unlock, 0}},
+		{"without alert_at it expires at its own auto_unlock_at", lock(noAlertAt), plain, 2 * time.Minute,
+			Verdict{Expired, hour, unlock, never, 0}},
+		{"without uuid it is malformed past alert_at", lock(noUUID), plain, time.Minute,
+			Verdict{Malformed, alert, unlock, unlock, 0}},
 		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute, Verdict{Expired, alert, unlock, never, 0}},
 		{"other problems change nothing", lock(func(r *metadata.Record) {
 			r.Problems = []metadata.Problem{{Field: "locked_at", Reason: metadata.ReasonBadTime}}
@@ -94,7 +112,8 @@ func TestDefaultDeadlinesReadTheSameAtEveryCall(t *testing.T) {
 func TestAJumpOfTheWallClockDoesNotMoveDefaultDeadlines(t *testing.T) {
 	r := lock(noAlertAt, noAutoUnlockAt)
 	jumped := Moment{Wall: start.Add(5 * time.Hour), Mono: 59 * time.Minute}
-	if got := Judge(r, DefaultPolicy(), jumped); got.State != Malformed || got.Next != start.Add(5*time.Hour+time.Minute) {
+	if got := Judge(r, DefaultPolicy(), jumped); got.State != Malformed ||
+		got.Next != start.Add(5*time.Hour+time.Minute) {
 		t.Errorf("after a jump: %+v", got)
 	}
 }
@@ -104,7 +123,9 @@ func TestNextIsExact(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	changes := 0
 	for range 5_000 {
-		r, p, now := randomRecord(random), randomPolicy(random), time.Duration(random.IntN(400))*time.Second+time.Duration(random.IntN(3))*time.Millisecond
+		r := randomRecord(random)
+		p := randomPolicy(random)
+		now := time.Duration(random.IntN(400))*time.Second + time.Duration(random.IntN(3))*time.Millisecond
 		v := Judge(r, p, at(now))
 		until := 1000 * time.Second
 		if !v.Next.IsZero() {
@@ -136,7 +157,8 @@ func describe(r *metadata.Record, p Policy, v Verdict) string {
 }
 
 func randomPolicy(random *rand.Rand) Policy {
-	p := Policy{ClockSkew: time.Duration(random.IntN(10)) * time.Second, MinWarning: time.Duration(1+random.IntN(60)) * time.Second}
+	p := Policy{ClockSkew: time.Duration(random.IntN(10)) * time.Second,
+		MinWarning: time.Duration(1+random.IntN(60)) * time.Second}
 	if random.IntN(2) == 0 {
 		p.DefaultAlertAfter = time.Duration(1+random.IntN(100)) * time.Second
 	}
@@ -154,7 +176,9 @@ func randomRecord(random *rand.Rand) *metadata.Record {
 		return start.Add(time.Duration(random.IntN(600)-100) * time.Second)
 	}
 	r := lock()
-	r.LockedAt, r.AlertAt, r.AutoUnlockAt = times(), times(), times()
+	r.LockedAt = times()
+	r.AlertAt = times()
+	r.AutoUnlockAt = times()
 	if random.IntN(8) == 0 {
 		noUUID(r)
 	}

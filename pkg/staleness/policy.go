@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// Policy is what the operator decided. It lives in the unlocker and not in the records, so a change applies at once to locks
-// that are already held.
+// Policy is what the operator decided. It lives in the unlocker and not in the records, so a change applies at once to
+// locks that are already held.
 type Policy struct {
-	// ClockSkew is how far the clocks of two machines may differ. A deadline counts for removal only when it is passed by
-	// this much.
+	// ClockSkew is how far the clocks of two machines may differ. A deadline counts for removal only when it is passed
+	// by this much.
 	ClockSkew time.Duration
 	// MinWarning is how long an unlocker must itself have shown a lock as alerting or expired, without a gap, before it
-	// removes the lock. It must exceed the largest retry delay of the holders by 5 s: it is the time they get to extend after an
-	// outage, less that of an interruption which is too short for an unlocker to notice.
+	// removes the lock. It must exceed the largest retry delay of the holders by 5 s: it is the time they get to extend
+	// after an outage, less that of an interruption which is too short for an unlocker to notice.
 	MinWarning time.Duration
-	// DefaultAlertAfter raises the alert of a lock without a readable alert_at, counted since the lock was first seen; 0 = never.
+	// DefaultAlertAfter raises the alert of a lock without a readable alert_at, counted since the lock was first seen;
+	// 0 = never.
 	DefaultAlertAfter time.Duration
-	// DefaultAutoUnlockAfter is the deadline of a lock without a readable auto_unlock_at, counted since the lock was first
-	// seen; 0 = never.
+	// DefaultAutoUnlockAfter is the deadline of a lock without a readable auto_unlock_at, counted since the lock was
+	// first seen; 0 = never.
 	DefaultAutoUnlockAfter time.Duration
 }
 
@@ -34,7 +35,8 @@ func (p Policy) Check() error {
 		name  string
 		value time.Duration
 	}{
-		{"the clock skew", p.ClockSkew}, {"the default alert time", p.DefaultAlertAfter}, {"the default auto-unlock time", p.DefaultAutoUnlockAfter},
+		{"the clock skew", p.ClockSkew}, {"the default alert time", p.DefaultAlertAfter},
+		{"the default auto-unlock time", p.DefaultAutoUnlockAfter},
 	} {
 		if d.value < 0 {
 			return fmt.Errorf("%s is negative: %v", d.name, d.value)
@@ -42,11 +44,13 @@ func (p Policy) Check() error {
 	}
 	switch {
 	case p.MinWarning <= 0:
-		return fmt.Errorf("the minimum warning time is %v: it must be longer than the holders' largest retry delay", p.MinWarning)
+		return fmt.Errorf("the minimum warning time is %v: it must be longer than the holders' largest retry delay",
+			p.MinWarning)
 	case p.DefaultAutoUnlockAfter > 0 && p.DefaultAlertAfter == 0:
 		return errors.New("locks without readable deadlines would be removed without an alert: set a default alert time, too")
 	case p.DefaultAutoUnlockAfter > 0 && p.DefaultAutoUnlockAfter < p.DefaultAlertAfter:
-		return fmt.Errorf("the default auto-unlock time %v is shorter than the default alert time %v", p.DefaultAutoUnlockAfter, p.DefaultAlertAfter)
+		return fmt.Errorf("the default auto-unlock time %v is shorter than the default alert time %v",
+			p.DefaultAutoUnlockAfter, p.DefaultAlertAfter)
 	}
 	return nil
 }

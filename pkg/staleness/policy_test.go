@@ -18,11 +18,15 @@ func TestPolicyCheck(t *testing.T) {
 		{"no skew at all is fine", func(p *Policy) { p.ClockSkew = 0 }, ""},
 		{"equal default deadlines are fine", func(p *Policy) { p.DefaultAutoUnlockAfter = p.DefaultAlertAfter }, ""},
 		{"a negative skew is refused", func(p *Policy) { p.ClockSkew = -1 }, "the clock skew is negative"},
-		{"a negative default alert is refused", func(p *Policy) { p.DefaultAlertAfter = -1 }, "the default alert time is negative"},
-		{"a negative default auto-unlock is refused", func(p *Policy) { p.DefaultAutoUnlockAfter = -1 }, "the default auto-unlock time is negative"},
+		{"a negative default alert is refused", func(p *Policy) { p.DefaultAlertAfter = -1 },
+			"the default alert time is negative"},
+		{"a negative default auto-unlock is refused", func(p *Policy) { p.DefaultAutoUnlockAfter = -1 },
+			"the default auto-unlock time is negative"},
 		{"no warning at all is refused", func(p *Policy) { p.MinWarning = 0 }, "minimum warning"},
-		{"a default auto-unlock without an alert is refused", func(p *Policy) { p.DefaultAlertAfter, p.DefaultAutoUnlockAfter = 0, time.Hour }, "without an alert"},
-		{"a default auto-unlock before its alert is refused", func(p *Policy) { p.DefaultAutoUnlockAfter = time.Minute }, "shorter than"},
+		{"a default auto-unlock without an alert is refused",
+			func(p *Policy) { p.DefaultAlertAfter, p.DefaultAutoUnlockAfter = 0, time.Hour }, "without an alert"},
+		{"a default auto-unlock before its alert is refused",
+			func(p *Policy) { p.DefaultAutoUnlockAfter = time.Minute }, "shorter than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := DefaultPolicy()

@@ -12,10 +12,11 @@ type Rule string
 
 // The rules that hold back the removal of a lock that is due; these are the values of the metric label reason.
 const (
-	Gap      Rule = "gap"      // not yet shown as alerting or expired for MinWarning since the last gap or extension
-	Stale    Rule = "stale"    // what is known of etcd is not fresh
-	Etcd     Rule = "etcd"     // etcd takes no writes, so holders can not extend either
-	Clock    Rule = "clock"    // the wall clock disagrees with others, or is unverified and the lock was not watched long enough
+	Gap   Rule = "gap"   // not yet shown as alerting or expired for MinWarning since the last gap or extension
+	Stale Rule = "stale" // what is known of etcd is not fresh
+	Etcd  Rule = "etcd"  // etcd takes no writes, so holders can not extend either
+	// the wall clock disagrees with others, or is unverified and the lock was not watched long enough
+	Clock    Rule = "clock"
 	Revision Rule = "revision" // etcd went back to an older revision, and an unlocker runs that saw the later one
 	Brake    Rule = "brake"    // too many locks are due at once
 )
@@ -42,10 +43,11 @@ const (
 
 // Conditions is what an unlocker knows about itself at the moment of a decision. The zero value allows nothing.
 type Conditions struct {
-	// LastGap is the last moment, on the monotonic clock, at which the unlocker did not observe: the start of its process, a
-	// failed or late canary, lost freshness, a new raft term, a jump of the clock.
-	LastGap   time.Duration
-	Writable  bool      // a put of its own succeeded just now; a read proves nothing: without space etcd still serves those
+	// LastGap is the last moment, on the monotonic clock, at which the unlocker did not observe: the start of its
+	// process, a failed or late canary, lost freshness, a new raft term, a jump of the clock.
+	LastGap time.Duration
+	// a put of its own succeeded just now; a read proves nothing: without space etcd still serves those
+	Writable  bool
 	Fresh     bool      // the view is complete and something was heard from etcd just now
 	WallClock WallClock //
 	Forward   bool      // etcd's revision never went back, as far as any unlocker knows that runs
@@ -59,14 +61,14 @@ const Never = time.Duration(math.MaxInt64)
 // Decision is the answer of [Decide].
 type Decision struct {
 	HeldBack Rule // what keeps the lock from being removed; empty = remove it now
-	// At is the moment on the monotonic clock before which no passing of time allows the removal: the largest of what each
-	// rule asks for, with the wall clock as verified as it is now. It says nothing of Writable, Fresh, Forward and the
-	// operator's wishes, which no time can mend.
+	// At is the moment on the monotonic clock before which no passing of time allows the removal: the largest of what
+	// each rule asks for, with the wall clock as verified as it is now. It says nothing of Writable, Fresh, Forward and
+	// the operator's wishes, which no time can mend.
 	At time.Duration
 }
 
-// Decide tells whether the lock may be removed. The last guard is not here: the transaction's compares must still hold when it
-// commits.
+// Decide tells whether the lock may be removed. The last guard is not here: the transaction's compares must still hold
+// when it commits.
 func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
 	d := inEffect(r, p, now)
 	due := max(add(now.mono(d.unlock), p.ClockSkew), grantedUntil(r))
@@ -96,9 +98,9 @@ func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
 	return decision
 }
 
-// saneFrom is the moment from which a wrong wall clock of ours could not make the removal early. With an unverified clock that
-// is when the record has not been extended for its whole time to live on our monotonic clock: a healthy holder would have done
-// so. A clock that is known to be wrong can not be waited out.
+// saneFrom is the moment from which a wrong wall clock of ours could not make the removal early. With an unverified
+// clock that is when the record has not been extended for its whole time to live on our monotonic clock: a healthy
+// holder would have done so. A clock that is known to be wrong can not be waited out.
 func saneFrom(r *metadata.Record, d deadlines, clock WallClock) time.Duration {
 	switch {
 	case clock == Verified:
@@ -124,8 +126,8 @@ func timeToLive(r *metadata.Record) (time.Duration, bool) {
 	return r.AutoUnlockAt.Sub(written), true
 }
 
-// grantedUntil is the moment until which the holder has the lock by our monotonic clock, whatever its own clock shows: its time to
-// live after its write was watched arriving. A write that was not watched says nothing.
+// grantedUntil is the moment until which the holder has the lock by our monotonic clock, whatever its own clock shows:
+// its time to live after its write was watched arriving. A write that was not watched says nothing.
 func grantedUntil(r *metadata.Record) time.Duration {
 	ttl, ok := timeToLive(r)
 	if !ok || r.Seen.Arrived == 0 {

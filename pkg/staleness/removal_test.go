@@ -62,51 +62,83 @@ func TestDecide(t *testing.T) {
 		want   Decision
 	}{
 		{"a lock is not removed before its deadline", lock(), good(), 119 * sec, Decision{Deadline, 125 * sec}},
-		{"nor at its deadline: clocks may differ by the skew", lock(), good(), 120 * sec, Decision{Deadline, 125 * sec}},
+		{"nor at its deadline: clocks may differ by the skew", lock(), good(), 120 * sec,
+			Decision{Deadline, 125 * sec}},
 		{"nor one nanosecond before deadline and skew", lock(), good(), 125*sec - 1, Decision{Deadline, 125 * sec}},
 		{"it is removed at deadline and skew", lock(), good(), 125 * sec, Decision{"", 125 * sec}},
 
 		{"a gap starts the warning anew", lock(), good(gapAt(110 * sec)), 125 * sec, Decision{Gap, 140 * sec}},
-		{"until the warning has lasted without a gap", lock(), good(gapAt(110 * sec)), 140*sec - 1, Decision{Gap, 140 * sec}},
+		{"until the warning has lasted without a gap", lock(), good(gapAt(110 * sec)), 140*sec - 1,
+			Decision{Gap, 140 * sec}},
 		{"then it is removed", lock(), good(gapAt(110 * sec)), 140 * sec, Decision{"", 140 * sec}},
-		{"nothing is removed right after a restart, however long ago the deadline was", lock(changedAt(time.Hour)), good(gapAt(time.Hour)), time.Hour, Decision{Gap, time.Hour + 30*sec}},
-		{"an extension starts the warning anew", lock(changedAt(121 * sec)), good(), 125 * sec, Decision{Gap, 151 * sec}},
-		{"a lock that began to alert late is warned of in full", lock(func(r *metadata.Record) { r.AlertAt = start.Add(118 * sec) }), good(), 125 * sec, Decision{Gap, 148 * sec}},
-		{"a lock that never alerts is warned of as expired", lock(alertLast), good(), 125 * sec, Decision{Gap, 150 * sec}},
-		{"a lock without alert_at is warned of as expired", lock(noAlertAt), good(), 125 * sec, Decision{Gap, 150 * sec}},
-		{"a lock without uuid is warned of as expired, then removed", lock(noUUID), good(), 150 * sec, Decision{"", 150 * sec}},
+		{"nothing is removed right after a restart, however long ago the deadline was", lock(changedAt(time.Hour)),
+			good(gapAt(time.Hour)), time.Hour, Decision{Gap, time.Hour + 30*sec}},
+		{"an extension starts the warning anew", lock(changedAt(121 * sec)), good(), 125 * sec,
+			Decision{Gap, 151 * sec}},
+		{"a lock that began to alert late is warned of in full",
+			lock(func(r *metadata.Record) { r.AlertAt = start.Add(118 * sec) }), good(), 125 * sec,
+			Decision{Gap, 148 * sec}},
+		{"a lock that never alerts is warned of as expired", lock(alertLast), good(), 125 * sec,
+			Decision{Gap, 150 * sec}},
+		{"a lock without alert_at is warned of as expired", lock(noAlertAt), good(), 125 * sec,
+			Decision{Gap, 150 * sec}},
+		{"a lock without uuid is warned of as expired, then removed", lock(noUUID), good(), 150 * sec,
+			Decision{"", 150 * sec}},
 
-		{"nothing is removed while etcd takes no writes", lock(), good(unwritable), 125 * sec, Decision{Etcd, 125 * sec}},
-		{"nothing is removed from a view that is not fresh", lock(), good(notFresh), 125 * sec, Decision{Stale, 125 * sec}},
+		{"nothing is removed while etcd takes no writes", lock(), good(unwritable), 125 * sec,
+			Decision{Etcd, 125 * sec}},
+		{"nothing is removed from a view that is not fresh", lock(), good(notFresh), 125 * sec,
+			Decision{Stale, 125 * sec}},
 		{"nothing is removed after etcd went back", lock(), good(wentBack), 125 * sec, Decision{Revision, 125 * sec}},
 		{"nothing is removed by a clock that disagrees", lock(), good(wrongClock), time.Hour, Decision{Clock, Never}},
-		{"a clock that disagrees is named before a gap", lock(), good(wrongClock, gapAt(124*sec)), 125 * sec, Decision{Clock, Never}},
+		{"a clock that disagrees is named before a gap", lock(), good(wrongClock, gapAt(124*sec)), 125 * sec,
+			Decision{Clock, Never}},
 
-		{"an unverified clock removes a lock watched for its whole time to live", lock(), good(unverified), 125 * sec, Decision{"", 125 * sec}},
-		{"but not one first seen after a restart", lock(changedAt(60 * sec)), good(unverified), 125 * sec, Decision{Clock, 180 * sec}},
-		{"until it was watched that long", lock(changedAt(60 * sec)), good(unverified), 180*sec - 1, Decision{Clock, 180 * sec}},
+		{"an unverified clock removes a lock watched for its whole time to live", lock(), good(unverified), 125 * sec,
+			Decision{"", 125 * sec}},
+		{"but not one first seen after a restart", lock(changedAt(60 * sec)), good(unverified), 125 * sec,
+			Decision{Clock, 180 * sec}},
+		{"until it was watched that long", lock(changedAt(60 * sec)), good(unverified), 180*sec - 1,
+			Decision{Clock, 180 * sec}},
 		{"then it is removed, too", lock(changedAt(60 * sec)), good(unverified), 180 * sec, Decision{"", 180 * sec}},
-		{"the time to live counts from the last alive call", lock(changedAt(60*sec), aliveAt(50*sec)), good(unverified), 130 * sec, Decision{"", 130 * sec}},
-		{"an alive that can not be read counts for nothing", lock(changedAt(60*sec), func(r *metadata.Record) { r.Alive = &metadata.Alive{} }), good(unverified), 130 * sec, Decision{Clock, 180 * sec}},
-		{"an alive behind the deadline counts for nothing", lock(changedAt(60*sec), aliveAt(time.Hour)), good(unverified), 130 * sec, Decision{Clock, 180 * sec}},
-		{"without a known time to live only a verified clock helps", lock(lockedAt(time.Time{})), good(unverified), time.Hour, Decision{Clock, Never}},
-		{"a locked_at behind the deadline counts for nothing", lock(lockedAt(start.Add(time.Hour))), good(unverified), time.Hour, Decision{Clock, Never}},
-		{"a verified clock needs no time to live", lock(lockedAt(time.Time{})), good(), time.Hour, Decision{"", 125 * sec}},
+		{"the time to live counts from the last alive call", lock(changedAt(60*sec), aliveAt(50*sec)), good(unverified),
+			130 * sec, Decision{"", 130 * sec}},
+		{"an alive that can not be read counts for nothing",
+			lock(changedAt(60*sec), func(r *metadata.Record) { r.Alive = &metadata.Alive{} }), good(unverified),
+			130 * sec, Decision{Clock, 180 * sec}},
+		{"an alive behind the deadline counts for nothing", lock(changedAt(60*sec), aliveAt(time.Hour)),
+			good(unverified), 130 * sec, Decision{Clock, 180 * sec}},
+		{"without a known time to live only a verified clock helps", lock(lockedAt(time.Time{})), good(unverified),
+			time.Hour, Decision{Clock, Never}},
+		{"a locked_at behind the deadline counts for nothing", lock(lockedAt(start.Add(time.Hour))), good(unverified),
+			time.Hour, Decision{Clock, Never}},
+		{"a verified clock needs no time to live", lock(lockedAt(time.Time{})), good(), time.Hour,
+			Decision{"", 125 * sec}},
 
-		{"what was watched arriving stays for its time to live, whatever its deadline says", lock(behind(6*time.Minute), arrivedAt(10*sec)), good(), 129 * sec, Decision{Deadline, 135 * sec}},
-		{"and is removed then, when the skew is over too", lock(behind(6*time.Minute), arrivedAt(10*sec)), good(), 135 * sec, Decision{"", 135 * sec}},
+		{"what was watched arriving stays for its time to live, whatever its deadline says",
+			lock(behind(6*time.Minute), arrivedAt(10*sec)), good(), 129 * sec, Decision{Deadline, 135 * sec}},
+		{"and is removed then, when the skew is over too", lock(behind(6*time.Minute), arrivedAt(10*sec)), good(),
+			135 * sec, Decision{"", 135 * sec}},
 		{"it is not known of what was listed", lock(behind(6 * time.Minute)), good(), 31 * sec, Decision{"", 30 * sec}},
 		{"a right clock costs nothing", lock(arrivedAt(sec)), good(), 125 * sec, Decision{"", 125 * sec}},
-		{"a clock that is behind by less than counts costs nothing but that", lock(behind(20*sec), arrivedAt(sec)), good(), 120 * sec, Decision{Deadline, 121 * sec}},
-		{"the time to live counts from when the last alive arrived", lock(behind(6*time.Minute), aliveAt(-6*time.Minute+50*sec), arrivedAt(50*sec)), good(), 125 * sec, Decision{"", 125 * sec}},
-		{"a clock that is ahead makes it late, as its deadline says", lock(behind(-time.Hour), arrivedAt(sec)), good(), time.Hour, Decision{Deadline, time.Hour + 125*sec}},
+		{"a clock that is behind by less than counts costs nothing but that", lock(behind(20*sec), arrivedAt(sec)),
+			good(), 120 * sec, Decision{Deadline, 121 * sec}},
+		{"the time to live counts from when the last alive arrived",
+			lock(behind(6*time.Minute), aliveAt(-6*time.Minute+50*sec), arrivedAt(50*sec)), good(), 125 * sec,
+			Decision{"", 125 * sec}},
+		{"a clock that is ahead makes it late, as its deadline says", lock(behind(-time.Hour), arrivedAt(sec)), good(),
+			time.Hour, Decision{Deadline, time.Hour + 125*sec}},
 
 		{"with alerts only nothing is removed", lock(), good(onlyAlerts), 125 * sec, Decision{AlertOnly, 125 * sec}},
 		{"an excluded lock is not removed", lock(), good(excludesAll), 125 * sec, Decision{Exclude, 125 * sec}},
-		{"an exclusion of others does not matter", lock(), good(func(c *Conditions) { c.Excluded = never }), 125 * sec, Decision{"", 125 * sec}},
-		{"without a deadline it is never removed", lock(noAutoUnlockAt), good(), 1000 * time.Hour, Decision{Deadline, Never}},
+		{"an exclusion of others does not matter", lock(), good(func(c *Conditions) { c.Excluded = never }), 125 * sec,
+			Decision{"", 125 * sec}},
+		{"without a deadline it is never removed", lock(noAutoUnlockAt), good(), 1000 * time.Hour,
+			Decision{Deadline, Never}},
 		{"the zero conditions allow nothing", lock(), Conditions{}, time.Hour, Decision{Revision, 125 * sec}},
-		{"a deadline in 2286 is no overflow", lock(func(r *metadata.Record) { r.AutoUnlockAt = time.Unix(9_999_999_999, 999_999_999) }), good(), 0, Decision{Deadline, time.Unix(9_999_999_999, 999_999_999).Sub(start) + 5*sec}},
+		{"a deadline in 2286 is no overflow",
+			lock(func(r *metadata.Record) { r.AutoUnlockAt = time.Unix(9_999_999_999, 999_999_999) }), good(), 0,
+			Decision{Deadline, time.Unix(9_999_999_999, 999_999_999).Sub(start) + 5*sec}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := Decide(c.record, DefaultPolicy(), c.cond, at(c.now))
@@ -139,7 +171,10 @@ func TestExtremeTimesDoNotOverflow(t *testing.T) {
 	extremes := []time.Time{{}, time.Unix(0, 0), start, time.Unix(9_999_999_999, 999_999_999)}
 	for _, wall := range extremes {
 		for _, deadline := range extremes[1:] {
-			r := lock(lockedAt(time.Unix(0, 0)), func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt = deadline, deadline })
+			r := lock(lockedAt(time.Unix(0, 0)), func(r *metadata.Record) {
+				r.AlertAt, r.AutoUnlockAt = deadline,
+					deadline
+			})
 			for _, cond := range []Conditions{good(), good(unverified)} {
 				got := Decide(r, DefaultPolicy(), cond, Moment{Wall: wall, Mono: 100 * time.Hour})
 				if removed := got.HeldBack == ""; removed && wall.Before(deadline.Add(5*time.Second)) {
@@ -155,7 +190,8 @@ func TestAtIsExact(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	removed := 0
 	for range 20_000 {
-		r, p := randomRecord(random), randomPolicy(random)
+		r := randomRecord(random)
+		p := randomPolicy(random)
 		cond := good(gapAt(time.Duration(random.IntN(400)) * time.Second))
 		if random.IntN(2) == 0 {
 			cond.WallClock = Unverified

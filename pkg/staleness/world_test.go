@@ -9,10 +9,11 @@ import (
 	. "github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// This is the world in which the rules were model-checked, in discrete time: a holder that renews every 3 ticks, and every 2
-// ticks while renewals fail; a store that is up, down, or refuses writes while it serves reads; an unlocker whose clock is off
-// by the skew, may jump by a whole time to live, and that may be restarted at any tick and then remembers nothing. The holder's clock is
-// right, or off by more than a time to live. All of its histories are explored, with Decide making the decisions:
+// This is the world in which the rules were model-checked, in discrete time: a holder that renews every 3 ticks, and
+// every 2 ticks while renewals fail; a store that is up, down, or refuses writes while it serves reads; an unlocker
+// whose clock is off by the skew, may jump by a whole time to live, and that may be restarted at any tick and then
+// remembers nothing. The holder's clock is right, or off by more than a time to live. All of its histories are
+// explored, with Decide making the decisions:
 //
 //	G1  a living holder never loses its lock, unless its clock is off and its last write was not watched arriving
 //	G2  a dead holder's lock is gone by its deadline + 2 skews, once the store was writable for MinWarning without a gap and
@@ -51,7 +52,8 @@ type world struct {
 
 // rules is what an unlocker does in this world. The zero value does it right; each field leaves something out.
 type rules struct {
-	noGapWhenStoreIsDown, noGapAtStart, readProbe, shortWarning, noSkew, jumpIsOnlyAGap, forgetsJumpAtRestart, noWarning, noArrival bool
+	noGapWhenStoreIsDown, noGapAtStart, readProbe, shortWarning, noSkew, jumpIsOnlyAGap, forgetsJumpAtRestart,
+	noWarning, noArrival bool
 }
 
 func TestALivingHolderNeverLosesItsLockAndADeadOnesGoes(t *testing.T) {
@@ -90,15 +92,17 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// explore follows all histories and returns the first broken promise. A lazy unlocker may let an allowed removal pass; a prompt
-// one may not, and is held to G2.
+// explore follows all histories and returns the first broken promise. A lazy unlocker may let an allowed removal pass;
+// a prompt one may not, and is held to G2.
 func explore(r rules, prompt bool) (broken string, states int) {
 	now := map[world]struct{}{}
 	for _, skew := range []int8{smallSkew, largeSkew} {
 		w := world{skew: skew, flips: flips, held: true, alive: true, next: renewEvery, live: true, verified: true}
 		for _, w.clock = range []int8{0, -ttl - skew, ttl + skew} {
-			w.deadline, w.renewed = ttl+w.clock, w.clock
-			w.seenDeadline, w.seenRenewed = w.deadline, w.renewed
+			w.deadline = ttl + w.clock
+			w.renewed = w.clock
+			w.seenDeadline = w.deadline
+			w.seenRenewed = w.renewed
 			for _, w.off = range []int8{skew, -skew} {
 				now[w] = struct{}{}
 			}
@@ -171,9 +175,12 @@ func (w *world) holderActs(t int8) bool {
 		if w.safe() {
 			return false
 		}
-		w.alive, w.next = false, 0
+		w.alive = false
+		w.next = 0
 	case w.mode == up:
-		w.deadline, w.renewed, w.next = t+w.clock+ttl, t+w.clock, t+renewEvery
+		w.deadline = t + w.clock + ttl
+		w.renewed = t + w.clock
+		w.next = t + renewEvery
 	default:
 		w.next = t + retryEvery
 	}
@@ -185,7 +192,8 @@ func (w world) unlockerChanges(t int8, r rules) []world {
 	worlds := []world{w}
 	if !w.jumped {
 		w := w
-		w.jumped, w.off = true, ttl+w.skew
+		w.jumped = true
+		w.off = ttl + w.skew
 		w.verified = r.jumpIsOnlyAGap
 		if r.jumpIsOnlyAGap {
 			w.gap = t
@@ -194,9 +202,15 @@ func (w world) unlockerChanges(t int8, r rules) []world {
 	}
 	for _, w := range worlds {
 		if !w.restarted {
-			w.restarted, w.gap, w.seen, w.seenDeadline, w.seenRenewed, w.live = true, t, t, w.deadline, w.renewed, false
+			w.restarted = true
+			w.gap = t
+			w.seen = t
+			w.seenDeadline = w.deadline
+			w.seenRenewed = w.renewed
+			w.live = false
 			if r.noGapAtStart {
-				w.gap, w.seen = -100, -100
+				w.gap = -100
+				w.seen = -100
 			}
 			w.verified = w.verified || r.forgetsJumpAtRestart
 			worlds = append(worlds, w)
@@ -214,7 +228,10 @@ func (w *world) observe(t int8, r rules) {
 		w.writableFor = 0
 	}
 	if w.mode != down && w.seenDeadline != w.deadline {
-		w.seen, w.seenDeadline, w.seenRenewed, w.live = t, w.deadline, w.renewed, true
+		w.seen = t
+		w.seenDeadline = w.deadline
+		w.seenRenewed = w.renewed
+		w.live = true
 	}
 }
 
@@ -222,9 +239,10 @@ func (w *world) observe(t int8, r rules) {
 func (w world) decide(t int8, r rules) bool {
 	seconds := func(n int8) time.Duration { return time.Duration(n) * tick }
 	record := &metadata.Record{
-		UUID: "x", LockedAt: start, AlertAt: start.Add(seconds(w.seenRenewed)), AutoUnlockAt: start.Add(seconds(w.seenDeadline)),
-		Alive: &metadata.Alive{At: start.Add(seconds(w.seenRenewed))},
-		Seen:  metadata.Seen{Changed: seconds(w.seen)},
+		UUID: "x", LockedAt: start, AlertAt: start.Add(seconds(w.seenRenewed)),
+		AutoUnlockAt: start.Add(seconds(w.seenDeadline)),
+		Alive:        &metadata.Alive{At: start.Add(seconds(w.seenRenewed))},
+		Seen:         metadata.Seen{Changed: seconds(w.seen)},
 	}
 	if w.live && !r.noArrival {
 		record.Seen.Arrived = max(1, record.Seen.Changed)
@@ -239,7 +257,8 @@ func (w world) decide(t int8, r rules) bool {
 	if r.noWarning {
 		policy.MinWarning = 0
 	}
-	cond := Conditions{LastGap: seconds(w.gap), Writable: w.mode == up || r.readProbe, Fresh: true, Forward: true, WallClock: Unverified}
+	cond := Conditions{LastGap: seconds(w.gap), Writable: w.mode == up || r.readProbe, Fresh: true, Forward: true,
+		WallClock: Unverified}
 	if r.noGapWhenStoreIsDown {
 		cond.Writable = true
 	}
@@ -250,5 +269,6 @@ func (w world) decide(t int8, r rules) bool {
 }
 
 func (w world) overdue(t int8) bool {
-	return w.held && !w.alive && t >= max(w.deadline, w.deadline-w.clock)+2*w.skew && w.writableFor >= retryEvery && (w.verified || t-w.seen >= ttl)
+	return w.held && !w.alive && t >= max(w.deadline, w.deadline-w.clock)+2*w.skew && w.writableFor >= retryEvery &&
+		(w.verified || t-w.seen >= ttl)
 }

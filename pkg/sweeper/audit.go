@@ -13,10 +13,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// describe adds the whole record to a log line, for whoever asks later what was removed. Only the backtrace is not there.
+// describe adds the whole record to a log line, for whoever asks later what was removed. Only the backtrace is not
+// there.
 func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
-	e.Str("lock", text.Visible(r.Name)).Str("owner", text.Visible(r.Owner)).Str("hostname", text.Visible(r.Hostname)).Int64("pid", r.PID).
-		Str("uuid", text.Visible(r.UUID)).Int64("token", r.Token).Int64("revision", r.Revision).Str("purpose", text.Visible(r.Purpose))
+	e.Str("lock", text.Visible(r.Name)).Str("owner", text.Visible(r.Owner)).Str("hostname",
+		text.Visible(r.Hostname)).Int64("pid", r.PID).
+		Str("uuid", text.Visible(r.UUID)).Int64("token", r.Token).Int64("revision", r.Revision).Str("purpose",
+		text.Visible(r.Purpose))
 	stamp(e, "locked_at", r.LockedAt)
 	stamp(e, "alert_at", r.AlertAt)
 	stamp(e, "auto_unlock_at", r.AutoUnlockAt)
@@ -61,5 +64,6 @@ func (s *Sweeper) why(r *metadata.Record, now staleness.Moment) string {
 		return fmt.Sprintf("it has no readable auto_unlock_at, and the %v that the unlocker's policy gives such locks ended %v ago; %s",
 			s.cfg.Policy.DefaultAutoUnlockAfter, late, warned)
 	}
-	return fmt.Sprintf("its auto_unlock_at %s passed %v ago and its holder did not extend it; %s", deadline.Format(time.RFC3339), late, warned)
+	return fmt.Sprintf("its auto_unlock_at %s passed %v ago and its holder did not extend it; %s",
+		deadline.Format(time.RFC3339), late, warned)
 }

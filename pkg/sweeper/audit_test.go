@@ -32,10 +32,12 @@ func TestTheAuditLineHasTheWholeRecord(t *testing.T) {
 			t.Fatalf("%d lines", len(lines))
 		}
 		want := map[string]any{
-			"level": "warn", "message": "lock removed", "result": "success", "lock": r.Name, "owner": "billing", "hostname": "pod-1", "pid": 42.,
+			"level": "warn", "message": "lock removed", "result": "success", "lock": r.Name, "owner": "billing",
+			"hostname": "pod-1", "pid": 42.,
 			"uuid": r.UUID, "token": float64(r.Token), "revision": float64(r.Revision), "purpose": "test",
-			"locked_at": "2000-01-01T00:00:00Z", "alert_at": "2000-01-01T00:01:00Z", "auto_unlock_at": "2000-01-01T00:02:00Z",
-			"alive": "2000-01-01T00:00:01Z", "progress": "3 of 4",
+			"locked_at": "2000-01-01T00:00:00Z", "alert_at": "2000-01-01T00:01:00Z",
+			"auto_unlock_at": "2000-01-01T00:02:00Z",
+			"alive":          "2000-01-01T00:00:01Z", "progress": "3 of 4",
 			"attributes": map[string]any{"queue": "night", "shard": 7., "retry": true},
 			"reason":     "its auto_unlock_at 2000-01-01T00:02:00Z passed 5s ago and its holder did not extend it; people were warned for at least 30s",
 		}
@@ -54,7 +56,10 @@ func TestHostileRecordsCanNotForgeTheLog(t *testing.T) {
 		s := newStore()
 		n := s.join(t)
 		s.take(hostile, time.Second, 2*time.Minute, func(r *metadata.Record) {
-			r.UUID, r.Owner, r.Hostname, r.Purpose = hostile, hostile, hostile, hostile
+			r.UUID = hostile
+			r.Owner = hostile
+			r.Hostname = hostile
+			r.Purpose = hostile
 			r.Alive = &metadata.Alive{Progress: hostile}
 			r.Attributes = map[string]any{hostile: hostile}
 			r.Problems = []metadata.Problem{{Field: hostile, Reason: metadata.ReasonBadValue, Text: hostile}}
@@ -63,7 +68,8 @@ func TestHostileRecordsCanNotForgeTheLog(t *testing.T) {
 		s.wait(3 * time.Minute)
 		delete(s.broken, hostile)
 		s.wait(6 * time.Minute)
-		if len(n.log("the lock is alerting")) != 1 || len(n.log("lock not removed")) != 6 || len(n.log("lock removed")) != 1 {
+		if len(n.log("the lock is alerting")) != 1 || len(n.log("lock not removed")) != 6 ||
+			len(n.log("lock removed")) != 1 {
 			t.Errorf("the log is\n%s", n.logged.String())
 		}
 		for line := range strings.Lines(n.logged.String()) {
@@ -87,7 +93,8 @@ func TestTheStartOfAnAlertIsToldOnce(t *testing.T) {
 			t.Errorf("told before alert_at: %v", lines)
 		}
 		s.wait(6 * time.Second)
-		if lines := n.log("the lock is alerting"); len(lines) != 1 || lines[0]["state"] != "alerting" || lines[0]["lock"] != "a" {
+		if lines := n.log("the lock is alerting"); len(lines) != 1 || lines[0]["state"] != "alerting" ||
+			lines[0]["lock"] != "a" {
 			t.Errorf("logged %v", lines)
 		}
 		s.wait(10 * time.Minute)

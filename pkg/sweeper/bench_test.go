@@ -25,12 +25,14 @@ type picture struct {
 
 const manyLocks = 100_000
 
-// newPicture has many held locks and some that expire one after the other, as far apart as every, beginning after first.
+// newPicture has many held locks and some that expire one after the other, as far apart as every, beginning after
+// first.
 func newPicture(expiring int, first, every time.Duration) *picture {
 	p := &picture{started: time.Now(), byName: map[string]*metadata.Record{}}
 	for i := range manyLocks {
 		r := &metadata.Record{
-			Name: fmt.Sprintf("service-%03d/task/%d", i%500, i), UUID: "4be0643f-1d98-573b-97cd-ca98a65347dd", Token: int64(i + 1),
+			Name: fmt.Sprintf("service-%03d/task/%d", i%500, i), UUID: "4be0643f-1d98-573b-97cd-ca98a65347dd",
+			Token:    int64(i + 1),
 			LockedAt: p.started, AlertAt: p.started.Add(time.Hour), AutoUnlockAt: p.started.Add(2 * time.Hour),
 		}
 		if i < expiring {
@@ -96,8 +98,8 @@ func BenchmarkIdle(b *testing.B) {
 	b.ReportMetric(100*float64(used()-before)/float64(time.Duration(b.N)*window), "%cpu")
 }
 
-// BenchmarkLag shows how late a removal is sent after the moment all rules allow it, with 100,000 locks held, of which one falls
-// due every 10 ms, and a warning time so short that all of them are scanned twice a second.
+// BenchmarkLag shows how late a removal is sent after the moment all rules allow it, with 100,000 locks held, of which
+// one falls due every 10 ms, and a warning time so short that all of them are scanned twice a second.
 func BenchmarkLag(b *testing.B) {
 	policy := staleness.Policy{ClockSkew: time.Millisecond, MinWarning: time.Second}
 	for range b.N {

@@ -75,7 +75,8 @@ func TestTheBrakeSlowsButNeverStops(t *testing.T) {
 	})
 }
 
-// Which lock may be removed first is chance after a start: the younger the deadline, the earlier here. Then all of them may be.
+// Which lock may be removed first is chance after a start: the younger the deadline, the earlier here. Then all of them
+// may be.
 func TestTheBrakeTakesTheOldestOfThoseThatMayBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

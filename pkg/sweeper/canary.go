@@ -41,8 +41,8 @@ func (c *canary) see(revision int64) {
 	}
 }
 
-// run puts the presence record every second until ctx ends: it proves that holders can write, too, and shows when etcd was
-// interrupted or went back.
+// run puts the presence record every second until ctx ends: it proves that holders can write, too, and shows when etcd
+// was interrupted or went back.
 func (o *observer) run(ctx context.Context) {
 	ticker := time.NewTicker(canaryEvery)
 	defer ticker.Stop()
@@ -71,7 +71,9 @@ func (o *observer) announce(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
-		o.canary.tried, o.canary.works, o.canary.cause = true, false, err.Error()
+		o.canary.tried = true
+		o.canary.works = false
+		o.canary.cause = err.Error()
 		o.gap(now, gapNoWrites, o.canary.cause)
 		return
 	}
@@ -79,8 +81,9 @@ func (o *observer) announce(ctx context.Context) {
 	o.compare(now, claimed, revision)
 }
 
-// answered takes the success of a canary. That etcd went back is judged by what was known when the canary was sent, because
-// the view may have seen later revisions meanwhile. A raft term that fell tells the same: it is that of another cluster.
+// answered takes the success of a canary. That etcd went back is judged by what was known when the canary was sent,
+// because the view may have seen later revisions meanwhile. A raft term that fell tells the same: it is that of another
+// cluster.
 func (o *observer) answered(now, sent time.Duration, highest, revision int64, term uint64) {
 	c := &o.canary
 	switch {
@@ -94,7 +97,8 @@ func (o *observer) answered(now, sent time.Duration, highest, revision int64, te
 		o.gap(now, gapTerm, fmt.Sprintf("from %d to %d", c.term, term))
 	}
 	if !c.wentBack && (revision < highest || term < c.term) {
-		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", highest).Uint64("raft_term", term).Uint64("last_raft_term", c.term).
+		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", highest).Uint64("raft_term",
+			term).Uint64("last_raft_term", c.term).
 			Msg("etcd went back to an older state: nothing is removed until this unlocker is restarted, which confirms it")
 		c.wentBack = true
 	}
@@ -102,14 +106,16 @@ func (o *observer) answered(now, sent time.Duration, highest, revision int64, te
 	c.tried, c.works, c.cause, c.sent, c.term = true, true, "", sent, term
 }
 
-// compare takes what others claim to have seen before the canary was sent, which found revision: etcd went back if theirs is
-// later, though it may have done so before this process began. That ends with the process of whoever claims it. So unlockers may be
-// restarted in turn, and a record with nonsense in it does not hold back for longer than somebody writes it anew.
+// compare takes what others claim to have seen before the canary was sent, which found revision: etcd went back if
+// theirs is later, though it may have done so before this process began. That ends with the process of whoever claims
+// it. So unlockers may be restarted in turn, and a record with nonsense in it does not hold back for longer than
+// somebody writes it anew.
 func (o *observer) compare(now time.Duration, claimed claim, revision int64) {
 	behind := claimed.revision > revision
 	switch {
 	case behind && !o.canary.behind:
-		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", claimed.revision).Str("peer", text.Visible(claimed.peer)).
+		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", claimed.revision).Str("peer",
+			text.Visible(claimed.peer)).
 			Msg("etcd went back to an older state: nothing is removed while an unlocker runs that saw a later one; its restart confirms it")
 	case !behind && o.canary.behind:
 		o.gap(now, gapConfirmed, "")

@@ -15,8 +15,8 @@ const (
 	leastTolerance = 2 * time.Second
 )
 
-// clocks are the clocks of others. Each is kept as what it showed when our monotonic clock showed zero. So a jump of our wall
-// clock shows at once, without asking anybody again.
+// clocks are the clocks of others. Each is kept as what it showed when our monotonic clock showed zero. So a jump of
+// our wall clock shows at once, without asking anybody again.
 type clocks struct {
 	peers     map[string]peerClock
 	members   []time.Time
@@ -46,8 +46,9 @@ func (c *clocks) claimed() (highest claim) {
 	return highest
 }
 
-// hear takes the presence records of the others. A record counts from its second value on: the first may have lain in etcd for
-// a while, and its writer may be dead. Any delay lets our clock seem ahead, which can only keep us from removing.
+// hear takes the presence records of the others. A record counts from its second value on: the first may have lain in
+// etcd for a while, and its writer may be dead. Any delay lets our clock seem ahead, which can only keep us from
+// removing.
 func (c *clocks) hear(peers []Peer, self string, mono time.Duration) {
 	heard := make(map[string]peerClock, len(peers))
 	for _, p := range peers {
@@ -56,20 +57,24 @@ func (c *clocks) hear(peers []Peer, self string, mono time.Duration) {
 		}
 		clock, before := c.peers[p.ID]
 		if before && !clock.said.Equal(p.Now) {
-			clock.zero, clock.known = p.Now.Add(p.Age-mono), true
+			clock.zero = p.Now.Add(p.Age - mono)
+			clock.known = true
 		}
-		clock.said, clock.revision = p.Now, p.Revision
+		clock.said = p.Now
+		clock.revision = p.Revision
 		heard[p.ID] = clock
 	}
 	c.peers = heard
 }
 
-// asked takes the offsets of the members' clocks to ours. They are worth nothing if ours jumped between before and after.
+// asked takes the offsets of the members' clocks to ours. They are worth nothing if ours jumped between before and
+// after.
 func (c *clocks) asked(offsets []time.Duration, before, after staleness.Moment) {
 	if jump(before, after).Abs() > jumpThreshold {
 		return
 	}
-	c.members, c.membersAt = nil, after.Mono
+	c.members = nil
+	c.membersAt = after.Mono
 	for _, offset := range offsets {
 		c.members = append(c.members, after.Wall.Add(offset-after.Mono))
 	}
@@ -104,7 +109,8 @@ func tolerance(skew time.Duration) time.Duration { return max(skew, leastToleran
 // median of an even number is the middle of the two in the middle: of two that disagree neither is believed.
 func median(of []time.Duration) time.Duration {
 	slices.Sort(of)
-	low, high := of[(len(of)-1)/2], of[len(of)/2]
+	low := of[(len(of)-1)/2]
+	high := of[len(of)/2]
 	return low/2 + high/2
 }
 

@@ -40,7 +40,8 @@ func TestAClockThatJumpsCostsNobodyALock(t *testing.T) {
 
 func TestAClockThatWasWrongFromTheStartCostsNobodyALock(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
-		for name, withMembers := range map[string]bool{"with members of etcd to ask": true, "with nobody to ask": false} {
+		for name, withMembers := range map[string]bool{"with members of etcd to ask": true,
+			"with nobody to ask": false} {
 			t.Run(by.String()+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newStore()
@@ -61,7 +62,8 @@ func TestAClockThatWasWrongFromTheStartCostsNobodyALock(t *testing.T) {
 					case withMembers && by > 0 && n.Status().HeldBack[staleness.Clock] == 0:
 						t.Errorf("status %+v", n.Status())
 					case !withMembers && (len(at) != 1 || at[0].Sub(started) < 10*time.Minute):
-						t.Errorf("unverified, started at %v, removed at %v: want after the whole time to live", started, at)
+						t.Errorf("unverified, started at %v, removed at %v: want after the whole time to live", started,
+							at)
 					}
 				})
 			})
@@ -200,7 +202,8 @@ func TestAWrongClockThatIsSetRightRemovesAgain(t *testing.T) {
 		n.jump(-time.Hour)
 		right := time.Now()
 		s.wait(time.Hour)
-		if at := s.removals("a"); len(at) != 1 || at[0].Sub(right) < minWarning || at[0].Sub(right) > minWarning+time.Second {
+		if at := s.removals("a"); len(at) != 1 || at[0].Sub(right) < minWarning || at[0].Sub(right) > minWarning+
+			time.Second {
 			t.Errorf("set right at %v, removed at %v", right, at)
 		}
 	})
@@ -241,7 +244,10 @@ func TestAPeerThatIsSilentIsNotAskedForTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) {
-			c.Peers = func() []sweeper.Peer { return []sweeper.Peer{{ID: "peer", Now: time.Now(), Age: 16 * time.Second}} }
+			c.Peers = func() []sweeper.Peer {
+				return []sweeper.Peer{{ID: "peer", Now: time.Now(),
+					Age: 16 * time.Second}}
+			}
 		})
 		s.wait(5 * time.Second)
 		if got := n.Status(); got.WallClock != staleness.Unverified {

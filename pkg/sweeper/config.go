@@ -44,7 +44,8 @@ type Config struct {
 	Version  string
 	Mode     Mode
 	Policy   staleness.Policy
-	// Exclude are globs of lock names that are never removed: * is any text, slashes included, and ? is any one character.
+	// Exclude are globs of lock names that are never removed: * is any text, slashes included, and ? is any one
+	// character.
 	Exclude []string
 
 	// Locks are the records held now. They are not changed and not kept longer than needed.
@@ -55,11 +56,11 @@ type Config struct {
 	Clock func() time.Duration
 	// Fresh tells about the view behind Locks and Lock.
 	Fresh func() Freshness
-	// Announce puts the presence record and returns the revision and the raft term of the answer. It is the canary: that it
-	// succeeds proves that holders can extend.
+	// Announce puts the presence record and returns the revision and the raft term of the answer. It is the canary:
+	// that it succeeds proves that holders can extend.
 	Announce func(context.Context, metadata.Presence) (revision int64, raftTerm uint64, err error)
-	// Remove removes each hold if it is still the one in the record, in one commit. The errors stand in the order of the
-	// removals: nil = removed, [metadata.ErrChanged] = not removed because the hold changed, else = unknown.
+	// Remove removes each hold if it is still the one in the record, in one commit. The errors stand in the order of
+	// the removals: nil = removed, [metadata.ErrChanged] = not removed because the hold changed, else = unknown.
 	Remove func(context.Context, []metadata.Removal) []error
 
 	// Peers are the other unlockers; optional. This one may be among them.

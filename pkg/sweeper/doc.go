@@ -1,7 +1,7 @@
 // Package sweeper removes the locks whose holders are gone, and nothing else.
 //
-// A [Sweeper] is told by function values what it needs: the locks held now, a clock, whether the view of etcd is fresh, how to
-// announce itself and how to remove. Three things happen at once while [Sweeper.Run] runs:
+// A [Sweeper] is told by function values what it needs: the locks held now, a clock, whether the view of etcd is fresh,
+// how to announce itself and how to remove. Three things happen at once while [Sweeper.Run] runs:
 //
 //   - It observes itself. Every second it puts its presence into etcd, which proves that holders could write, too; it compares
 //     its wall clock with the other unlockers and with the members of etcd; and it remembers the last gap: the last moment
@@ -12,5 +12,6 @@
 //
 // Any number of sweepers may run side by side: the guards of the transaction let exactly one of them remove a lock.
 //
-// There is no state per lock but for the few that alert or whose removal was tried, so a restart loses nothing: it is a gap.
+// There is no state per lock but for the few that alert or whose removal was tried, so a restart loses nothing: it is a
+// gap.
 package sweeper

@@ -20,7 +20,9 @@ type holder struct {
 func (s *store) hold(t *testing.T, name string, ttl, skew time.Duration) *holder {
 	clock := func() time.Time { return time.Now().Round(0).Add(skew) }
 	s.take(name, 0, ttl, func(r *metadata.Record) {
-		r.LockedAt, r.AlertAt, r.AutoUnlockAt = clock(), clock(), clock().Add(ttl)
+		r.LockedAt = clock()
+		r.AlertAt = clock()
+		r.AutoUnlockAt = clock().Add(ttl)
 	})
 	s.mu.Lock()
 	token := s.locks[name].Token

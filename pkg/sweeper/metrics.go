@@ -14,7 +14,8 @@ import (
 // mostUnlocked bounds the series about removals of single locks; the newest are kept.
 const mostUnlocked = 1000
 
-// metrics are the numbers that the sweep itself changes. Which locks exist, and their states, are told by others at scrape.
+// metrics are the numbers that the sweep itself changes. Which locks exist, and their states, are told by others at
+// scrape.
 type metrics struct {
 	alerting prometheus.Counter
 	lag      prometheus.Histogram
@@ -42,7 +43,8 @@ func newMetrics() *metrics {
 		Name: "unlocker_alerting_locks_total", Help: "Locks that started to alert.",
 	})
 	m.lag = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "unlocker_removal_lag_seconds", Help: "Time from the moment all rules allowed a removal to its confirmation.",
+		Name:    "unlocker_removal_lag_seconds",
+		Help:    "Time from the moment all rules allowed a removal to its confirmation.",
 		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
 	m.vec = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -57,7 +59,8 @@ func newMetrics() *metrics {
 	m.jumps = prometheus.NewDesc("unlocker_clock_jumps_total",
 		"Jumps of the own wall clock against the monotonic clock.", nil, nil)
 	m.lastUnlock = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",
-		"When this unlocker removed a lock of this name; kept for a while.", []string{"lock", "owner", "hostname", "purpose"}, nil)
+		"When this unlocker removed a lock of this name; kept for a while.",
+		[]string{"lock", "owner", "hostname", "purpose"}, nil)
 	m.removals.success = m.vec.WithLabelValues("success")
 	m.removals.conflict = m.vec.WithLabelValues("conflict")
 	m.removals.failed = m.vec.WithLabelValues("error")

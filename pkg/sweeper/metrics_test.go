@@ -67,7 +67,8 @@ func TestFixedSeriesExistFromTheStart(t *testing.T) {
 				t.Errorf("held back by %s: %v", reason, got)
 			}
 		}
-		for _, name := range []string{"unlocker_alerting_locks_total", "unlocker_clock_jumps_total", "unlocker_removal_lag_seconds"} {
+		for _, name := range []string{"unlocker_alerting_locks_total", "unlocker_clock_jumps_total",
+			"unlocker_removal_lag_seconds"} {
 			if got := sample(t, n, name); got != 0 {
 				t.Errorf("%s: %v", name, got)
 			}
@@ -88,13 +89,14 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		for name, c := range map[string]struct {
 			got, want float64
 		}{
-			"one success":             {sample(t, n, "unlocker_removals_total", "success"), 1},
-			"failures":                {sample(t, n, "unlocker_removals_total", "error"), 4},
-			"alerts":                  {sample(t, n, "unlocker_alerting_locks_total"), 2},
-			"offset of the clock":     {sample(t, n, "unlocker_clock_offset_seconds"), 2.999},
-			"what it may be":          {sample(t, n, "unlocker_clock_tolerance_seconds"), 5},
-			"one lag":                 {sample(t, n, "unlocker_removal_lag_seconds"), 1},
-			"the time of the removal": {sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing", "nightly invoices"), removedAt},
+			"one success":         {sample(t, n, "unlocker_removals_total", "success"), 1},
+			"failures":            {sample(t, n, "unlocker_removals_total", "error"), 4},
+			"alerts":              {sample(t, n, "unlocker_alerting_locks_total"), 2},
+			"offset of the clock": {sample(t, n, "unlocker_clock_offset_seconds"), 2.999},
+			"what it may be":      {sample(t, n, "unlocker_clock_tolerance_seconds"), 5},
+			"one lag":             {sample(t, n, "unlocker_removal_lag_seconds"), 1},
+			"the time of the removal": {sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a",
+				"billing", "nightly invoices"), removedAt},
 		} {
 			if c.got != c.want {
 				t.Errorf("%s: %v, want %v", name, c.got, c.want)
@@ -105,7 +107,8 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 			t.Errorf("lag %v s, want that of the commit, 20 ms", lag)
 		}
 		s.wait(time.Hour)
-		if got := sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing", "nightly invoices"); got != -1 {
+		if got := sample(t, n, "unlocker_lock_last_auto_unlock_timestamp_seconds", "pod-1", "a", "billing",
+			"nightly invoices"); got != -1 {
 			t.Errorf("still there after the retention: %v", got)
 		}
 	})
@@ -159,7 +162,8 @@ func TestLabelsAreBoundedAndDistinct(t *testing.T) {
 		}
 		for _, m := range series {
 			for _, l := range m.GetLabel() {
-				if v := l.GetValue(); len(v) > 128 || !utf8.ValidString(v) || l.GetName() == "lock" && !slices.Contains(names, v) {
+				if v := l.GetValue(); len(v) > 128 || !utf8.ValidString(v) || l.GetName() == "lock" &&
+					!slices.Contains(names, v) {
 					t.Errorf("label %s=%q", l.GetName(), v)
 				}
 			}
@@ -178,7 +182,8 @@ func TestOnlyTheNewestRemovalsHaveSeries(t *testing.T) {
 		if len(s.removed) != 2500 {
 			t.Fatalf("%d removed", len(s.removed))
 		}
-		if got := len(gather(t, n)["unlocker_lock_last_auto_unlock_timestamp_seconds"].GetMetric()); got < 1000 || got > 1064 {
+		if got := len(gather(t, n)["unlocker_lock_last_auto_unlock_timestamp_seconds"].GetMetric()); got < 1000 ||
+			got > 1064 {
 			t.Errorf("%d series", got)
 		}
 	})

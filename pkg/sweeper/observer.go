@@ -95,8 +95,8 @@ func (o *observer) look() (staleness.Conditions, staleness.Moment) {
 	return c, now
 }
 
-// gap records that nothing can be vouched for until now. It is logged when it begins and when its cause changes. The one at the
-// start lasts until all was well once.
+// gap records that nothing can be vouched for until now. It is logged when it begins and when its cause changes. The
+// one at the start lasts until all was well once.
 func (o *observer) gap(mono time.Duration, cause, detail string) {
 	if o.inGap && o.gapCause == gapStart {
 		cause = gapStart
@@ -118,7 +118,8 @@ func (o *observer) noGap() {
 	o.inGap = false
 }
 
-// settle keeps since when the conditions allow what they allow, and wakes the sweep when they may allow more than before.
+// settle keeps since when the conditions allow what they allow, and wakes the sweep when they may allow more than
+// before.
 func (o *observer) settle(c staleness.Conditions, mono time.Duration) {
 	changed := o.wallClock != c.WallClock
 	if changed {
@@ -126,7 +127,8 @@ func (o *observer) settle(c staleness.Conditions, mono time.Duration) {
 		if c.WallClock != staleness.Verified {
 			event = o.cfg.Log.Warn()
 		}
-		event.Str("wall_clock", string(c.WallClock)).Stringer("offset", o.offset.Round(time.Millisecond)).Msg("the wall clock was compared with others")
+		event.Str("wall_clock", string(c.WallClock)).Stringer("offset",
+			o.offset.Round(time.Millisecond)).Msg("the wall clock was compared with others")
 		o.wake()
 	}
 	if changed || c.WallClock == staleness.Wrong || !c.Writable || !c.Fresh || !c.Forward {

@@ -12,8 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// The holders of these tests live, with a time to live of 90 s: after any fault they must still have their locks. One is dead,
-// and its lock must be gone by the published bound.
+// The holders of these tests live, with a time to live of 90 s: after any fault they must still have their locks. One
+// is dead, and its lock must be gone by the published bound.
 
 func TestAnOutageLongerThanEveryTimeToLiveCostsNobodyALock(t *testing.T) {
 	for name, fault := range map[string]func(*store){
@@ -75,7 +75,8 @@ func TestARestartDuringAnOutageForgetsNothingThatMatters(t *testing.T) {
 		recovered := time.Now()
 		s.wait(time.Hour)
 		h.mustHold(t)
-		if at := s.removals("dead"); len(at) != 1 || at[0].Sub(recovered) < minWarning || at[0].Sub(recovered) > minWarning+2*time.Second {
+		if at := s.removals("dead"); len(at) != 1 || at[0].Sub(recovered) < minWarning ||
+			at[0].Sub(recovered) > minWarning+2*time.Second {
 			t.Errorf("recovered at %v, removed at %v", recovered, at)
 		}
 	})
@@ -244,7 +245,8 @@ func TestNothingIsRemovedFromAViewThatIsNotFresh(t *testing.T) {
 				isStale.Store(false)
 				again := time.Now()
 				s.wait(time.Hour)
-				if at := s.removals("a"); len(at) != 1 || at[0].Sub(again) < minWarning-time.Second || at[0].Sub(again) > minWarning+time.Second {
+				if at := s.removals("a"); len(at) != 1 || at[0].Sub(again) < minWarning-time.Second ||
+					at[0].Sub(again) > minWarning+time.Second {
 					t.Errorf("fresh again at %v, removed at %v", again, at)
 				}
 			})

@@ -64,7 +64,11 @@ func TestAConflictIsNotRepeatedUntilTheViewHadTimeToLearn(t *testing.T) {
 		s := newStore()
 		tries := 0
 		s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Remove = func(context.Context, []metadata.Removal) []error { tries++; return []error{metadata.ErrChanged} }
+			c.Remove = func(context.Context,
+				[]metadata.Removal) []error {
+				tries++
+				return []error{metadata.ErrChanged}
+			}
 		})
 		s.take("a", time.Second, 2*time.Minute)
 		s.wait(2*time.Minute + skew + 10*time.Second)
@@ -93,7 +97,10 @@ func TestANewHoldWithoutDeadlinesIsNotTakenForTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bare := func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt, r.DeadlineRevision = time.Time{}, time.Time{}, 0 }
 		s := newStore()
-		n := s.join(t, func(_ *node, c *sweeper.Config) { c.Mode, c.Policy.DefaultAutoUnlockAfter = sweeper.DryRun, time.Hour })
+		n := s.join(t, func(_ *node, c *sweeper.Config) {
+			c.Mode, c.Policy.DefaultAutoUnlockAfter = sweeper.DryRun,
+				time.Hour
+		})
 		for range 2 {
 			s.take("a", 0, 0, bare)
 			s.wait(2 * time.Hour)

@@ -67,8 +67,8 @@ type dueLock struct {
 	allowedAt time.Duration
 }
 
-// removeDue removes what is due, batch after batch, until nothing is, the next scan is due, or ctx ends. It removes one batch
-// even if the next scan is due, as it is when the one before took long.
+// removeDue removes what is due, batch after batch, until nothing is, the next scan is due, or ctx ends. It removes one
+// batch even if the next scan is due, as it is when the one before took long.
 func (s *Sweeper) removeDue(ctx context.Context) {
 	for s.removeBatch(ctx) && s.cfg.Clock() < s.nextScan {
 	}
@@ -135,7 +135,8 @@ func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.M
 	if d.HeldBack == staleness.Exclude {
 		reason = "it is excluded by name"
 	}
-	describe(s.cfg.Log.Warn(), r).Str("result", "skipped").Str("reason", reason+": "+s.why(r, now)).Msg("lock not removed")
+	describe(s.cfg.Log.Warn(), r).Str("result", "skipped").Str("reason",
+		reason+": "+s.why(r, now)).Msg("lock not removed")
 }
 
 // remove commits one batch. The commit is finished even when ctx ends meanwhile.
@@ -170,14 +171,16 @@ func (s *Sweeper) settle(d dueLock, why string, err error, now staleness.Moment)
 	case errors.Is(err, metadata.ErrChanged):
 		s.remember(r, 0, now.Mono+lookAgainIn)
 		s.metrics.removals.conflict.Inc()
-		describe(s.cfg.Log.Info(), r).Str("result", "conflict").Str("reason", "the holder or another unlocker was faster").Msg("lock not removed")
+		describe(s.cfg.Log.Info(), r).Str("result", "conflict").Str("reason",
+			"the holder or another unlocker was faster").Msg("lock not removed")
 	default:
 		s.failed(r, err, now)
 	}
 	s.later(candidate{at: s.tried[r.Name].next, deadline: r.AutoUnlockAt, lock: r.Name})
 }
 
-// failed remembers a failure. The wait doubles; a removal that failed six times is set aside and tried every few minutes.
+// failed remembers a failure. The wait doubles; a removal that failed six times is set aside and tried every few
+// minutes.
 func (s *Sweeper) failed(r *metadata.Record, err error, now staleness.Moment) {
 	failures := 1
 	if t, ok := s.tried[r.Name]; ok && t.is(r) {
@@ -189,6 +192,7 @@ func (s *Sweeper) failed(r *metadata.Record, err error, now staleness.Moment) {
 	}
 	s.remember(r, failures, now.Mono+wait)
 	s.metrics.removals.failed.Inc()
-	describe(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", text.Visible(err.Error())).Int("failures", failures).
+	describe(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", text.Visible(err.Error())).Int("failures",
+		failures).
 		Stringer("retry_in", wait).Msg("lock not removed")
 }

@@ -67,7 +67,8 @@ func TestAnUnlockerKnowsFromOthersThatEtcdWentBack(t *testing.T) {
 		old.leave()
 		left := time.Now()
 		s.wait(time.Hour)
-		if at := s.removals("a"); len(at) != 1 || at[0].Sub(left) < minWarning || at[0].Sub(left) > minWarning+20*time.Second {
+		if at := s.removals("a"); len(at) != 1 || at[0].Sub(left) < minWarning || at[0].Sub(left) > minWarning+
+			20*time.Second {
 			t.Errorf("the one that knew was stopped at %v, removed at %v", left, at)
 		}
 	})
@@ -77,7 +78,8 @@ func TestUnlockersThatAreRestartedInTurnConfirmThatEtcdWentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.revision = 1_000_000
-		first, second := s.join(t, withPeers), s.join(t, withPeers)
+		first := s.join(t, withPeers)
+		second := s.join(t, withPeers)
 		s.take("a", time.Second, 2*time.Minute)
 		s.wait(100 * time.Second)
 		s.set(func() { s.revision = 1000 })
@@ -105,7 +107,10 @@ func TestRecordsOfNobodyDoNotHoldBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStore()
-				s.join(t, func(_ *node, c *sweeper.Config) { c.Peers = func() []sweeper.Peer { return []sweeper.Peer{peer} } })
+				s.join(t, func(_ *node,
+					c *sweeper.Config) {
+					c.Peers = func() []sweeper.Peer { return []sweeper.Peer{peer} }
+				})
 				s.take("a", time.Second, 2*time.Minute)
 				deadline := time.Now().Add(2 * time.Minute)
 				s.wait(time.Hour)
@@ -123,7 +128,8 @@ func TestAPeerThatLiesDoesNotHoldBackForEver(t *testing.T) {
 		s.take("a", time.Second, 2*time.Minute)
 		for range 300 {
 			s.set(func() {
-				s.presence["liar"], s.arrived["liar"] = metadata.Presence{ID: "liar", Now: metadata.Time{Time: time.Now()}, Revision: math.MaxInt64}, time.Now()
+				s.presence["liar"], s.arrived["liar"] = metadata.Presence{ID: "liar",
+					Now: metadata.Time{Time: time.Now()}, Revision: math.MaxInt64}, time.Now()
 			})
 			s.wait(time.Second)
 		}

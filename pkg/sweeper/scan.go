@@ -78,8 +78,8 @@ func (s *Sweeper) spared(r *metadata.Record) bool {
 	return s.cfg.Mode != AutoUnlock || s.excluded != nil && s.excluded(r.Name)
 }
 
-// engageBrake slows removals down when so many locks are due that something else must be wrong: a clock, a deployment, a
-// disaster. It slows, it never stops.
+// engageBrake slows removals down when so many locks are due that something else must be wrong: a clock, a deployment,
+// a disaster. It slows, it never stops.
 func (s *Sweeper) engageBrake(f *findings, locks int) {
 	f.brake = f.dueSoon > brakeAbove && 2*f.dueSoon > locks
 	if f.brake {
@@ -138,7 +138,8 @@ func (q *queue) Pop() any {
 	return c
 }
 
-// dueQueue is a heap of candidates whose moment has come: the oldest deadline first. When it came is chance after a gap or a start.
+// dueQueue is a heap of candidates whose moment has come: the oldest deadline first. When it came is chance after a gap
+// or a start.
 type dueQueue struct{ queue }
 
 func (q dueQueue) Less(i, j int) bool { return q.queue[i].deadline.Before(q.queue[j].deadline) }

@@ -9,7 +9,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// longestScanInterval bounds how late the start of an alert is noticed here; the metrics of states are computed at scrape.
+// longestScanInterval bounds how late the start of an alert is noticed here; the metrics of states are computed at
+// scrape.
 const longestScanInterval = 5 * time.Second
 
 // Sweeper is one unlocker's hand. Make it with [New].

@@ -26,7 +26,8 @@ func TestADeadHoldersLockIsRemovedAtTheExactMoment(t *testing.T) {
 		deadline := time.Now().Add(2 * time.Minute)
 		s.wait(3 * time.Minute)
 		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
-		if got := s.endings["a"]; got.By != n.id || got.Ended != metadata.EndedAutoUnlocked || got.Token == 0 || !strings.Contains(got.Why, "passed 5s ago") {
+		if got := s.endings["a"]; got.By != n.id || got.Ended != metadata.EndedAutoUnlocked || got.Token == 0 ||
+			!strings.Contains(got.Why, "passed 5s ago") {
 			t.Errorf("the ending is %+v", got)
 		}
 	})
@@ -84,7 +85,8 @@ func TestAnExtensionBetweenLookAndDeleteWins(t *testing.T) {
 				t.Errorf("%s shared the batch and was not removed", name)
 			}
 		}
-		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "conflict" || lines[0]["lock"] != "a" {
+		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "conflict" ||
+			lines[0]["lock"] != "a" {
 			t.Errorf("logged %v", lines)
 		}
 		s.wait(time.Hour)
@@ -98,7 +100,8 @@ func TestTwoSweepersRemoveEachLockOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.delay = 3 * time.Millisecond
-		first, second := s.join(t, withPeers), s.join(t, withPeers)
+		first := s.join(t, withPeers)
+		second := s.join(t, withPeers)
 		s.wait(minWarning)
 		names := []string{"a", "b", "c", "d", "e"}
 		for _, name := range names {
@@ -159,7 +162,8 @@ func TestADryRunSaysOnceForEachDeadlineWhatItWouldRemove(t *testing.T) {
 		s.take("a", time.Minute, 2*time.Minute)
 		token := s.revision
 		s.wait(time.Hour)
-		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "skipped" || !strings.Contains(lines[0]["reason"].(string), "dry run") {
+		if lines := n.log("lock not removed"); len(lines) != 1 || lines[0]["result"] != "skipped" ||
+			!strings.Contains(lines[0]["reason"].(string), "dry run") {
 			t.Fatalf("logged %v", lines)
 		}
 		if held, err := s.alive("a", token, time.Now().Round(0), time.Minute); !held || err != nil {

@@ -23,9 +23,15 @@ func TestOverdueTicketsAreRemoved(t *testing.T) {
 		{"not with a clock that nobody verified", withoutMembers, false},
 		{"not after etcd went back", func(_ *node, c *sweeper.Config) {
 			revision := int64(1_000_000)
-			c.Announce = func(context.Context, metadata.Presence) (int64, uint64, error) { revision--; return revision, 2, nil }
+			c.Announce = func(context.Context, metadata.Presence) (int64, uint64, error) {
+				revision--
+				return revision,
+					2, nil
+			}
 		}, false},
-		{"not from a view that is not fresh", func(_ *node, c *sweeper.Config) { c.Fresh = func() sweeper.Freshness { return sweeper.Freshness{} } }, false},
+		{"not from a view that is not fresh",
+			func(_ *node, c *sweeper.Config) { c.Fresh = func() sweeper.Freshness { return sweeper.Freshness{} } },
+			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -34,7 +40,8 @@ func TestOverdueTicketsAreRemoved(t *testing.T) {
 					{Lock: "a", ID: "patient", Place: 1},
 					{Lock: "a", ID: "overdue", Place: 2, Ticket: waits(start, time.Minute)},
 					{Lock: "a", ID: "later", Place: 3, Ticket: waits(start, 10*time.Hour)},
-					{Lock: "a", ID: "of unknown age", Place: 4, Ticket: metadata.Ticket{TimeoutAt: metadata.Time{Time: start.Add(time.Minute)}}},
+					{Lock: "a", ID: "of unknown age", Place: 4,
+						Ticket: metadata.Ticket{TimeoutAt: metadata.Time{Time: start.Add(time.Minute)}}},
 				}
 				removed := map[string]time.Duration{}
 				s := newStore()
@@ -50,7 +57,8 @@ func TestOverdueTicketsAreRemoved(t *testing.T) {
 				}, c.change)
 				s.wait(time.Hour)
 				after, gone := removed["overdue"]
-				if gone != c.want || len(removed) > 1 || gone && (after < time.Minute+skew || after > time.Minute+skew+5*time.Second) {
+				if gone != c.want || len(removed) > 1 || gone &&
+					(after < time.Minute+skew || after > time.Minute+skew+5*time.Second) {
 					t.Errorf("removed %v", removed)
 				}
 			})
@@ -89,7 +97,8 @@ func TestAWaiterWhoseClockIsBehindKeepsItsPlace(t *testing.T) {
 				})
 				s.wait(c.queued)
 				began := n.clock()
-				queues = map[string][]metadata.Waiter{"a": {{Lock: "a", ID: "t", Place: 1, Seen: began, Ticket: waits(time.Now().Add(-c.behind), 5*time.Minute)}}}
+				queues = map[string][]metadata.Waiter{"a": {{Lock: "a", ID: "t", Place: 1, Seen: began,
+					Ticket: waits(time.Now().Add(-c.behind), 5*time.Minute)}}}
 				s.wait(time.Hour)
 				if len(removed) != 1 || removed[0] < c.beyond || removed[0] > c.beyond+6*time.Second {
 					t.Errorf("removed at %v, want at %v", removed, c.beyond)
@@ -115,9 +124,11 @@ func TestTicketsDoNotStandInTheWayOfLocks(t *testing.T) {
 		answer func(context.Context) error
 		most   int // tries within ten minutes
 	}{
-		{"that can not be removed: one failure ends the round", func(context.Context) error { return errDown }, 10*60/5 + 1},
+		{"that can not be removed: one failure ends the round", func(context.Context) error { return errDown },
+			10*60/5 + 1},
 		{"when etcd hangs", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 10*60/5 + 1},
-		{"when etcd is slow", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }, 10 * 60 / 5 * 14},
+		{"when etcd is slow", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil },
+			10 * 60 / 5 * 14},
 		{"that changed meanwhile", func(context.Context) error { return metadata.ErrChanged }, 10 * 60 / 5 * 64},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -126,7 +137,11 @@ func TestTicketsDoNotStandInTheWayOfLocks(t *testing.T) {
 				tries := 0
 				n := s.join(t, func(_ *node, cfg *sweeper.Config) {
 					cfg.Queues = overdue(1000)
-					cfg.RemoveTicket = func(ctx context.Context, _ metadata.Waiter) error { tries++; return c.answer(ctx) }
+					cfg.RemoveTicket = func(ctx context.Context,
+						_ metadata.Waiter) error {
+						tries++
+						return c.answer(ctx)
+					}
 				})
 				deadline := map[string]time.Time{}
 				for i := range 20 {
@@ -136,7 +151,8 @@ func TestTicketsDoNotStandInTheWayOfLocks(t *testing.T) {
 				}
 				s.wait(10 * time.Minute)
 				for name, at := range deadline {
-					if removed := s.removals(name); len(removed) != 1 || removed[0].Sub(at.Add(skew)) > 1500*time.Millisecond {
+					if removed := s.removals(name); len(removed) != 1 ||
+						removed[0].Sub(at.Add(skew)) > 1500*time.Millisecond {
 						t.Errorf("%s: removed at %v, due at %v", name, removed, at.Add(skew))
 					}
 				}

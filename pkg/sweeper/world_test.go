@@ -43,8 +43,10 @@ type store struct {
 
 func newStore() *store {
 	return &store{
-		revision: 100, term: 2, locks: map[string]metadata.Record{}, presence: map[string]metadata.Presence{}, arrived: map[string]time.Time{},
-		removed: map[string][]time.Time{}, endings: map[string]metadata.Ending{}, broken: map[string]error{}, tries: map[string]int{},
+		revision: 100, term: 2, locks: map[string]metadata.Record{}, presence: map[string]metadata.Presence{},
+		arrived: map[string]time.Time{},
+		removed: map[string][]time.Time{}, endings: map[string]metadata.Ending{}, broken: map[string]error{},
+		tries: map[string]int{},
 	}
 }
 
@@ -74,7 +76,8 @@ func (s *store) take(name string, alertAfter, unlockAfter time.Duration, change 
 	s.set(func() {
 		s.revision++
 		r := metadata.Record{
-			Name: name, UUID: fmt.Sprintf("4be0643f-1d98-573b-97cd-%012d", s.revision), Owner: "billing", Hostname: "pod-1", PID: 42, Purpose: "test",
+			Name: name, UUID: fmt.Sprintf("4be0643f-1d98-573b-97cd-%012d", s.revision), Owner: "billing",
+			Hostname: "pod-1", PID: 42, Purpose: "test",
 			LockedAt: now, AlertAt: now.Add(alertAfter), AutoUnlockAt: now.Add(unlockAfter),
 			Token: s.revision, Revision: s.revision, DeadlineRevision: s.revision,
 		}
@@ -100,7 +103,8 @@ func (s *store) alive(name string, token int64, clock time.Time, ttl time.Durati
 			if deadline := clock.Add(ttl); r.AutoUnlockAt.Before(deadline) {
 				s.revision++
 				r.AlertAt, r.AutoUnlockAt, r.Alive = clock, deadline, &metadata.Alive{At: clock}
-				r.Revision, r.DeadlineRevision = s.revision, s.revision
+				r.Revision = s.revision
+				r.DeadlineRevision = s.revision
 				s.locks[name] = r
 			}
 		}
@@ -114,7 +118,8 @@ func (s *store) extend(name string, clock, alert, deadline time.Time) {
 		s.revision++
 		r := s.locks[name]
 		r.AlertAt, r.AutoUnlockAt, r.Alive = alert, deadline, &metadata.Alive{At: clock}
-		r.Revision, r.DeadlineRevision = s.revision, s.revision
+		r.Revision = s.revision
+		r.DeadlineRevision = s.revision
 		s.locks[name] = r
 	})
 }
@@ -232,7 +237,8 @@ func (n *node) jump(d time.Duration) {
 func (n *node) locks() []*metadata.Record {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	return slices.SortedFunc(maps.Values(n.records), func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(maps.Values(n.records),
+		func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func (n *node) lock(name string) *metadata.Record {
@@ -245,7 +251,8 @@ func (n *node) fresh() sweeper.Freshness {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
 	if !n.store.down {
-		n.heard, n.current = time.Now(), n.store.revision
+		n.heard = time.Now()
+		n.current = n.store.revision
 	}
 	return sweeper.Freshness{Synced: true, Age: time.Since(n.heard), Revision: n.current}
 }
@@ -327,8 +334,8 @@ func ahead(d time.Duration) func(*node, *sweeper.Config) {
 	return func(n *node, _ *sweeper.Config) { n.ahead = d }
 }
 
-// wait lets time pass and everything that is due at its end happen. The mutex orders what the test does itself, before and
-// after, with what the sweepers do, because all of their joints pass it.
+// wait lets time pass and everything that is due at its end happen. The mutex orders what the test does itself, before
+// and after, with what the sweepers do, because all of their joints pass it.
 func (s *store) wait(d time.Duration) {
 	s.set(func() {})
 	time.Sleep(d)

@@ -55,9 +55,11 @@ func Example() {
 			break // of a real worker: wait a little
 		}
 		for _, task := range captured {
-			state, note := tasks.StateDone, ""
+			state := tasks.StateDone
+			note := ""
 			if err := send(task.Data()); err != nil {
-				state, note = tasks.StateFailed, err.Error()
+				state = tasks.StateFailed
+				note = err.Error()
 			}
 			if err := task.Finish(state, note); err != nil {
 				log.Print(err) // lost: another worker has it, or will
@@ -85,7 +87,8 @@ func etcd() (*clientv3.Client, func()) {
 	var conf etcdembed.Config
 	var server *etcdembed.Server
 	for try := range 5 { // another process may be quicker with the port
-		conf = etcdembed.Config{Name: "default", Dir: filepath.Join(dir, fmt.Sprint(try)), Client: free(), Peer: free(), Throwaway: true}
+		conf = etcdembed.Config{Name: "default", Dir: filepath.Join(dir, fmt.Sprint(try)), Client: free(), Peer: free(),
+			Throwaway: true}
 		if server, err = etcdembed.Start(context.Background(), conf); err == nil {
 			break
 		}
@@ -93,7 +96,8 @@ func etcd() (*clientv3.Client, func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + conf.Client}, MaxUnaryRetries: 1, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + conf.Client}, MaxUnaryRetries: 1,
+		Logger: zap.NewNop()})
 	if err != nil {
 		log.Fatal(err)
 	}

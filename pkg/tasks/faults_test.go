@@ -86,7 +86,8 @@ func TestTaskOfAKilledWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
 		t.Errorf("after the auto-unlock: %+v", now)
 	}
 	captured := capture(t, s, 1)
-	if len(captured) != 1 || captured[0].Attempt() != 2 || captured[0].From() != "new" || captured[0].Data() != "the data" {
+	if len(captured) != 1 || captured[0].Attempt() != 2 || captured[0].From() != "new" ||
+		captured[0].Data() != "the data" {
 		t.Fatalf("captured %+v", captured)
 	}
 	if err := captured[0].Finish("done", ""); err != nil {
@@ -97,7 +98,8 @@ func TestTaskOfAKilledWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
 func TestLateWorkerIsRefused(t *testing.T) {
 	server := etcdtest.Start(t)
 	etcd := server.Client(t)
-	one, two := set(t, server.Client(t), tasks.Options{}), set(t, server.Client(t), tasks.Options{})
+	one := set(t, server.Client(t), tasks.Options{})
+	two := set(t, server.Client(t), tasks.Options{})
 	add(t, one, "1", "")
 	late := capture(t, one, 1)[0]
 	if _, err := etcd.Put(t.Context(), "/fenced", "0"); err != nil {
@@ -117,7 +119,8 @@ func TestLateWorkerIsRefused(t *testing.T) {
 			}()
 		}
 		before := get(t, one, "1")
-		for what, err := range map[string]error{"save": late.Save(t.Context(), "late"), "finish": late.Finish("failed", "late"), "release": late.Release(), "remove": late.FinishAndRemove()} {
+		for what, err := range map[string]error{"save": late.Save(t.Context(), "late"),
+			"finish": late.Finish("failed", "late"), "release": late.Release(), "remove": late.FinishAndRemove()} {
 			lost, isLost := errors.AsType[*mutex.LostError](err)
 			if !isLost || lost.Ending == nil || lost.Ending.By != "unlocker-1" {
 				t.Errorf("%s while it is %s: %v", what, step, err)
@@ -199,13 +202,15 @@ func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
 func TestCaptureThroughADeadNetworkLosesNoTask(t *testing.T) {
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	behind, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+	behind, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, MaxUnaryRetries: 1,
+		Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { behind.Close() })
 	etcd := server.Client(t)
-	s, near := set(t, behind, tasks.Options{}), set(t, etcd, tasks.Options{})
+	s := set(t, behind, tasks.Options{})
+	near := set(t, etcd, tasks.Options{})
 	add(t, near, "1", "")
 	get(t, s, "1") // connects
 
@@ -303,7 +308,8 @@ func TestTokenThatRanOutIsNoError(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	refuses := &refusing{KV: etcd.KV}
 	etcd.KV = refuses
-	for _, refusal := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty, rpctypes.ErrTooManyRequests} {
+	for _, refusal := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
+		rpctypes.ErrTooManyRequests} {
 		s := set(t, etcd, tasks.Options{})
 		for about, call := range map[string]func() error{
 			"add":     func() error { _, err := s.Add(t.Context(), refusal.Error(), ""); return err },
@@ -383,7 +389,8 @@ func TestKeysOfTasksAreKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kv := range r.Kvs {
-		if key := layout(t).Parse(string(kv.Key)); key.Kind != metadata.KindTask || key.Lock != "invoices/a/b%c" || key.ID != "a/b%c" {
+		if key := layout(t).Parse(string(kv.Key)); key.Kind != metadata.KindTask || key.Lock != "invoices/a/b%c" ||
+			key.ID != "a/b%c" {
 			t.Errorf("%s is %+v", kv.Key, key)
 		}
 	}

@@ -101,7 +101,8 @@ func autoUnlock(t testing.TB, etcd *clientv3.Client, lock string) {
 		t.Fatal(err)
 	}
 	ending := metadata.NewEnding(&doc.Record, metadata.EndedAutoUnlocked, "unlocker-1", "its time was up", time.Now())
-	for _, err := range store.AutoUnlock(context.Background(), []metadata.Removal{{Record: &doc.Record, Ending: ending}}) {
+	for _, err := range store.AutoUnlock(context.Background(),
+		[]metadata.Removal{{Record: &doc.Record, Ending: ending}}) {
 		if err != nil {
 			t.Fatal(err)
 		}

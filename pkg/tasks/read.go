@@ -79,7 +79,8 @@ func (s *Set) insist(ctx context.Context, ask func(context.Context) error) (repe
 	}
 }
 
-// forbidden is how long etcd remembers that an attempt must not be committed any more, in seconds: none is under way for longer.
+// forbidden is how long etcd remembers that an attempt must not be committed any more, in seconds: none is under way
+// for longer.
 const forbidden = 600
 
 // forbid sees to it that no late sending of an Add is committed any more: the task may be done and removed by then.
@@ -139,7 +140,8 @@ func (s *Set) holder(task string, r answer) metadata.Document {
 func (s *Set) status(task string, created, seen int64, value []byte, running bool) Status {
 	t, err := metadata.Unmarshal[metadata.Task](value)
 	if err != nil {
-		t.State, t.Note = "unreadable", err.Error()
+		t.State = "unreadable"
+		t.Note = err.Error()
 	}
 	now := Status{Name: task, Task: t, Running: running, created: created, seen: seen, value: string(value)}
 	now.Stuck = t.State == StateInProgress && !running

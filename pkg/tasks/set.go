@@ -32,11 +32,12 @@ type Options struct {
 	// Initial is the state of a task that is added; "new" when empty.
 	Initial string
 
-	// Transitions tell out of which states a task is captured, and into which it may go from each. When nil, "new" and "failed" tasks
-	// are captured and become "done" or "failed".
+	// Transitions tell out of which states a task is captured, and into which it may go from each. When nil, "new" and
+	// "failed" tasks are captured and become "done" or "failed".
 	Transitions map[string][]string
 
-	// Failures are the states in which an attempt counts as failed; "failed" when nil. In any other the count of attempts ends.
+	// Failures are the states in which an attempt counts as failed; "failed" when nil. In any other the count of
+	// attempts ends.
 	Failures []string
 
 	// MaxAttempts is how often a task is captured without success, at most; 0 for no maximum.
@@ -61,8 +62,8 @@ type Set struct {
 	opts   Options
 }
 
-// New returns the set of tasks with this name, which has no slash. It asks etcd nothing. The etcd client is that of the locks or
-// another of the same etcd.
+// New returns the set of tasks with this name, which has no slash. It asks etcd nothing. The etcd client is that of the
+// locks or another of the same etcd.
 func New(etcd *clientv3.Client, locks *mutex.Client, set string, o Options) (*Set, error) {
 	if etcd == nil || locks == nil {
 		return nil, errors.New("tasks: no etcd client or no lock client was given")
@@ -139,14 +140,16 @@ type Status struct {
 // Holder is the name of the lock under which a worker has a task.
 func (s *Set) Holder(task string) string { return metadata.TaskLock(s.name, task) }
 
-// Add adds a task in the initial state, with data for its workers, at most 64 KiB of text. It tells whether it did: a task of that name
-// that is there already stays as it is, whatever its state. After an error it may have been added, or may be yet.
+// Add adds a task in the initial state, with data for its workers, at most 64 KiB of text. It tells whether it did: a
+// task of that name that is there already stays as it is, whatever its state. After an error it may have been added, or
+// may be yet.
 func (s *Set) Add(ctx context.Context, task, data string) (added bool, err error) {
 	if err := s.check(task, data); err != nil {
 		return false, err
 	}
 	now := metadata.Time{Time: s.now()}
-	value := metadata.Marshal(metadata.Task{State: s.opts.Initial, Data: data, By: s.opts.Worker, AddedAt: now, ChangedAt: now})
+	value := metadata.Marshal(metadata.Task{State: s.opts.Initial, Data: data, By: s.opts.Worker, AddedAt: now,
+		ChangedAt: now})
 	attempt := uuid.NewString()
 	r, err := s.commit(ctx, locktxn.AddTask(s.layout, s.name, task, attempt, value))
 	if err == nil && r.repeated {
@@ -185,15 +188,16 @@ func (s *Set) Remove(ctx context.Context, task string) error {
 	return s.change(ctx, "remove", task, func(Status) string { return "" })
 }
 
-// Reset puts a task into this state, one out of which it can be captured, and counts its attempts anew, unless a worker has it: then
-// the error is a [*mutex.HeldError].
+// Reset puts a task into this state, one out of which it can be captured, and counts its attempts anew, unless a worker
+// has it: then the error is a [*mutex.HeldError].
 func (s *Set) Reset(ctx context.Context, task, state string) error {
 	if _, ok := s.opts.Transitions[state]; !ok {
 		return s.explain("reset", task, fmt.Errorf("no transition leads out of state %q", state))
 	}
 	return s.change(ctx, "reset", task, func(now Status) string {
 		return metadata.Marshal(metadata.Task{
-			State: state, Data: now.Data, Note: now.Note, By: s.opts.Worker, AddedAt: now.AddedAt, ChangedAt: metadata.Time{Time: s.now()},
+			State: state, Data: now.Data, Note: now.Note, By: s.opts.Worker, AddedAt: now.AddedAt,
+			ChangedAt: metadata.Time{Time: s.now()},
 		})
 	})
 }
@@ -231,7 +235,8 @@ func (s *Set) check(task, data string) error {
 		return fmt.Errorf("tasks %q: %w", s.name, err)
 	}
 	if len(data) > metadata.MaxDataBytes {
-		return s.explain("write", task, fmt.Errorf("its data has %d bytes, at most %d are allowed", len(data), metadata.MaxDataBytes))
+		return s.explain("write", task, fmt.Errorf("its data has %d bytes, at most %d are allowed", len(data),
+			metadata.MaxDataBytes))
 	}
 	return nil
 }

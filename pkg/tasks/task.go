@@ -16,8 +16,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Task is a task that this worker has, until one of Finish, FinishAndRemove and Release, or until it is lost. It is safe for concurrent
-// use.
+// Task is a task that this worker has, until one of Finish, FinishAndRemove and Release, or until it is lost. It is
+// safe for concurrent use.
 type Task struct {
 	set     *Set
 	name    string
@@ -32,16 +32,17 @@ type Task struct {
 	ended time.Time     // when it was first asked to end: a repetition has the same bytes
 }
 
-// Capture takes tasks that nobody has, not more than limit, each for this worker alone: those in a state out of which a transition
-// leads, and those that are stuck. It does not wait: there may be fewer, or none. Tasks that were captured before an error come
-// with it.
+// Capture takes tasks that nobody has, not more than limit, each for this worker alone: those in a state out of which a
+// transition leads, and those that are stuck. It does not wait: there may be fewer, or none. Tasks that were captured
+// before an error come with it.
 func (s *Set) Capture(ctx context.Context, limit int) (captured []*Task, err error) {
 	if limit < 1 {
 		return nil, s.explain("capture", "", fmt.Errorf("the limit is %d, it must be at least 1", limit))
 	}
 	var failed error
 	err = s.pages(ctx, func(page []Status) bool {
-		rand.Shuffle(len(page), func(i, j int) { page[i], page[j] = page[j], page[i] }) // workers that look at once go for different ones
+		// workers that look at once go for different ones
+		rand.Shuffle(len(page), func(i, j int) { page[i], page[j] = page[j], page[i] })
 		for _, now := range page {
 			if s.from(now) == "" || now.Exhausted {
 				continue
@@ -67,7 +68,8 @@ func (s *Set) Capture(ctx context.Context, limit int) (captured []*Task, err err
 func (s *Set) capture(ctx context.Context, now Status) (*Task, error) {
 	doc := now.Task
 	doc.From, doc.State, doc.Attempts = s.from(now), StateInProgress, doc.Attempts+1
-	doc.By, doc.ChangedAt = s.opts.Worker, metadata.Time{Time: s.now()}
+	doc.By = s.opts.Worker
+	doc.ChangedAt = metadata.Time{Time: s.now()}
 	key := s.layout.Task(s.name, now.Name)
 	l, err := s.locks.TryLock(ctx, s.Holder(now.Name), slices.Concat(s.opts.Lock, []mutex.Option{
 		mutex.Attribute("task_attempt", doc.Attempts), mutex.Attribute("task_from", doc.From),
@@ -81,7 +83,8 @@ func (s *Set) capture(ctx context.Context, now Status) (*Task, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &Task{set: s, name: now.Name, lock: l, created: now.created, from: doc.From, attempt: doc.Attempts, doc: doc, seen: l.Token()}, nil
+	return &Task{set: s, name: now.Name, lock: l, created: now.created, from: doc.From, attempt: doc.Attempts, doc: doc,
+		seen: l.Token()}, nil
 }
 
 // Name is the name of the task.
@@ -114,15 +117,16 @@ func (t *Task) Alive(ctx context.Context, progress ...string) error {
 	return t.lock.Alive(ctx, progress...)
 }
 
-// Finish puts the task into a state to which a transition leads, with a note for people, and gives its lock back, in one transaction.
-// A worker that lost the task is refused with a [*mutex.LostError]: its state is another worker's business now. After a
-// [mutex.ErrUnknown] call it again with the same arguments.
+// Finish puts the task into a state to which a transition leads, with a note for people, and gives its lock back, in
+// one transaction. A worker that lost the task is refused with a [*mutex.LostError]: its state is another worker's
+// business now. After a [mutex.ErrUnknown] call it again with the same arguments.
 func (t *Task) Finish(state, note string) error {
 	if !slices.Contains(t.set.opts.Transitions[t.from], state) {
 		return t.set.explain("finish", t.name, fmt.Errorf("no transition leads from state %q to %q", t.from, state))
 	}
 	return t.end("finish", func(doc *metadata.Task) {
-		doc.State, doc.Note = state, note
+		doc.State = state
+		doc.Note = note
 		if !slices.Contains(t.set.opts.Failures, state) {
 			doc.Attempts = 0
 		}
@@ -159,8 +163,8 @@ func (t *Task) end(verb string, change func(*metadata.Task)) error {
 	return t.set.explain(verb, t.name, err)
 }
 
-// Save writes other data into the task, for the next worker in case this one does not get to the end. It works only while the task is
-// held, and nothing that this worker still has under way overwrites it later.
+// Save writes other data into the task, for the next worker in case this one does not get to the end. It works only
+// while the task is held, and nothing that this worker still has under way overwrites it later.
 func (t *Task) Save(ctx context.Context, data string) error {
 	if err := t.set.check(t.name, data); err != nil {
 		return err

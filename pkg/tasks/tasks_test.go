@@ -27,14 +27,16 @@ func TestTaskGoesFromNewToDone(t *testing.T) {
 		t.Fatalf("%d captured", len(one))
 	}
 	task := one[0]
-	if task.Name() != "a/1" || task.Data() != "the data" || task.From() != "new" || task.Attempt() != 1 || task.Token() == 0 {
+	if task.Name() != "a/1" || task.Data() != "the data" || task.From() != "new" || task.Attempt() != 1 ||
+		task.Token() == 0 {
 		t.Errorf("%+v", task)
 	}
 	now := get(t, s, "a/1")
 	if now.State != "in_progress" || !now.Running || now.Stuck || now.By != "worker 1" || now.Attempts != 1 {
 		t.Errorf("while a worker has it: %+v", now)
 	}
-	if doc := record(t, etcd, "invoices/a/1"); doc.UUID != task.Lock().UUID() || fmt.Sprint(doc.Attributes) != "map[task_attempt:1 task_from:new]" {
+	if doc := record(t, etcd, "invoices/a/1"); doc.UUID != task.Lock().UUID() ||
+		fmt.Sprint(doc.Attributes) != "map[task_attempt:1 task_from:new]" {
 		t.Errorf("its lock is %+v", doc.Record)
 	}
 	if again := capture(t, s, 5); len(again) != 0 {
@@ -47,10 +49,12 @@ func TestTaskGoesFromNewToDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	now = get(t, s, "a/1")
-	if now.State != "done" || now.From != "new" || now.Running || now.Attempts != 0 || now.Note != "sent" || now.Data != "the data" || now.AddedAt.IsZero() {
+	if now.State != "done" || now.From != "new" || now.Running || now.Attempts != 0 || now.Note != "sent" ||
+		now.Data != "the data" || now.AddedAt.IsZero() {
 		t.Errorf("afterwards: %+v", now)
 	}
-	if cause := context.Cause(task.Context()); cause != mutex.ErrUnlocked || record(t, etcd, "invoices/a/1").Token != 0 {
+	if cause := context.Cause(task.Context()); cause != mutex.ErrUnlocked ||
+		record(t, etcd, "invoices/a/1").Token != 0 {
 		t.Errorf("the context ended with %v", cause)
 	}
 	if again := capture(t, s, 5); len(again) != 0 {
@@ -133,7 +137,8 @@ func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
 		}
 	}
 	now := get(t, s, "1")
-	if len(capture(t, s, 1)) != 0 || !now.Exhausted || now.State != "failed" || now.Note != "no connection" || now.Attempts != 3 {
+	if len(capture(t, s, 1)) != 0 || !now.Exhausted || now.State != "failed" || now.Note != "no connection" ||
+		now.Attempts != 3 {
 		t.Errorf("after the last attempt: %+v", now)
 	}
 	if err := s.Reset(t.Context(), "1", "new"); err != nil {
@@ -147,7 +152,8 @@ func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
 		func() error { return s.Reset(t.Context(), "1", "new") },
 		func() error { return s.Remove(t.Context(), "1") },
 	} {
-		if held, isHeld := errors.AsType[*mutex.HeldError](c()); !isHeld || held.Holder.UUID != captured[0].Lock().UUID() {
+		if held, isHeld := errors.AsType[*mutex.HeldError](c()); !isHeld ||
+			held.Holder.UUID != captured[0].Lock().UUID() {
 			t.Errorf("while a worker has it: %v", held)
 		}
 	}
@@ -160,7 +166,8 @@ func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
 	if err := s.Remove(t.Context(), "1"); err != nil {
 		t.Error(err)
 	}
-	for what, err := range map[string]error{"remove": s.Remove(t.Context(), "1"), "reset": s.Reset(t.Context(), "1", "new")} {
+	for what, err := range map[string]error{"remove": s.Remove(t.Context(), "1"),
+		"reset": s.Reset(t.Context(), "1", "new")} {
 		if !errors.Is(err, tasks.ErrNoTask) {
 			t.Errorf("%s a task that is none: %v", what, err)
 		}
@@ -175,13 +182,15 @@ func TestTransitionsAreThoseOfTheCaller(t *testing.T) {
 		Failures:    []string{"broken"}, MaxAttempts: 2,
 	})
 	add(t, s, "film", "")
-	for _, step := range []struct{ from, wrong, to string }{{"uploaded", "published", "encoded"}, {"encoded", "broken", "published"}} {
+	for _, step := range []struct{ from, wrong, to string }{{"uploaded", "published", "encoded"},
+		{"encoded", "broken", "published"}} {
 		task := capture(t, s, 1)[0]
 		if task.From() != step.from || task.Attempt() != 1 {
 			t.Errorf("captured from %s, attempt %d", task.From(), task.Attempt())
 		}
 		err := task.Finish(step.wrong, "")
-		if want := fmt.Sprintf(`finish task "film" of "invoices": no transition leads from state %q to %q`, step.from, step.wrong); err == nil || err.Error() != want {
+		if want := fmt.Sprintf(`finish task "film" of "invoices": no transition leads from state %q to %q`, step.from,
+			step.wrong); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 		if err := task.Finish(step.to, ""); err != nil {
@@ -301,7 +310,8 @@ func TestLargeSetsAreReadInPages(t *testing.T) {
 		if i == 1200 {
 			state = "new"
 		}
-		ops = append(ops, clientv3.OpPut(layout(t).Task("invoices", fmt.Sprintf("%04d", i)), metadata.Marshal(metadata.Task{State: state})))
+		ops = append(ops, clientv3.OpPut(layout(t).Task("invoices", fmt.Sprintf("%04d", i)),
+			metadata.Marshal(metadata.Task{State: state})))
 		if len(ops) == 100 || i == 1200 {
 			if _, err := etcd.Txn(t.Context()).Then(ops...).Commit(); err != nil {
 				t.Fatal(err)
@@ -343,11 +353,16 @@ func TestWhatCanNotBeIsRefused(t *testing.T) {
 	}{
 		{"no set", "", tasks.Options{}, "tasks: the name of the set of tasks is empty"},
 		{"a set with a slash", "a/b", tasks.Options{}, `tasks: the set of tasks "a/b" has a slash in its name`},
-		{"a maximum below zero", "a", tasks.Options{MaxAttempts: -1}, `tasks "a": the maximum of attempts is -1, it must not be negative`},
-		{"no way out of the beginning", "a", tasks.Options{Initial: "x"}, `tasks "a": no transition leads out of the initial state "x"`},
-		{"a way to nowhere", "a", tasks.Options{Transitions: map[string][]string{"new": nil}}, `tasks "a": the transition out of state "new" leads nowhere`},
-		{"a state without a name", "a", tasks.Options{Transitions: map[string][]string{"new": {""}}}, `tasks "a": a state of the transitions is empty`},
-		{"a state of ours", "a", tasks.Options{Transitions: map[string][]string{"new": {"in_progress"}}}, `tasks "a": the state "in_progress" is that of every task while a worker has it`},
+		{"a maximum below zero", "a", tasks.Options{MaxAttempts: -1},
+			`tasks "a": the maximum of attempts is -1, it must not be negative`},
+		{"no way out of the beginning", "a", tasks.Options{Initial: "x"},
+			`tasks "a": no transition leads out of the initial state "x"`},
+		{"a way to nowhere", "a", tasks.Options{Transitions: map[string][]string{"new": nil}},
+			`tasks "a": the transition out of state "new" leads nowhere`},
+		{"a state without a name", "a", tasks.Options{Transitions: map[string][]string{"new": {""}}},
+			`tasks "a": a state of the transitions is empty`},
+		{"a state of ours", "a", tasks.Options{Transitions: map[string][]string{"new": {"in_progress"}}},
+			`tasks "a": the state "in_progress" is that of every task while a worker has it`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := tasks.New(etcd, locks, c.set, c.opts); err == nil || err.Error() != c.want {

@@ -24,8 +24,8 @@ var (
 	during = flag.Duration("during", 4*time.Minute, "how long the demo is watched before the pictures are taken")
 )
 
-// TestPicturesOfTheDashboards shows deploy/grafana with the demo's locks: the panels are those of Grafana's libraries, the numbers those that
-// a real Prometheus scraped from real programs.
+// TestPicturesOfTheDashboards shows deploy/grafana with the demo's locks: the panels are those of Grafana's libraries,
+// the numbers those that a real Prometheus scraped from real programs.
 func TestPicturesOfTheDashboards(t *testing.T) {
 	if *bundle == "" || *pictures == "" {
 		t.Fatal("run this by make boards")
@@ -51,9 +51,13 @@ func TestPicturesOfTheDashboards(t *testing.T) {
 // watchedDemo is a Prometheus that scrapes a demo with the labels that a cluster would give it.
 func watchedDemo(t *testing.T) (prometheus string) {
 	t.Helper()
-	etcd, unlocker, ops := freeAddr(t), freeAddr(t), freeAddr(t)
-	start(t, filepath.Join(bin, "mutexdev"), "--speed=2", "--etcd.listen-address="+etcd, "--unlocker.listen-address="+unlocker, "--web.listen-address="+freeAddr(t))
-	start(t, filepath.Join(bin, "mutexdash"), "--etcd.endpoints="+etcd, "--web.listen-address="+freeAddr(t), "--web.ops-address="+ops)
+	etcd := freeAddr(t)
+	unlocker := freeAddr(t)
+	ops := freeAddr(t)
+	start(t, filepath.Join(bin, "mutexdev"), "--speed=2", "--etcd.listen-address="+etcd,
+		"--unlocker.listen-address="+unlocker, "--web.listen-address="+freeAddr(t))
+	start(t, filepath.Join(bin, "mutexdash"), "--etcd.endpoints="+etcd, "--web.listen-address="+freeAddr(t),
+		"--web.ops-address="+ops)
 	config := fmt.Sprintf(`
 global: {scrape_interval: 2s, scrape_timeout: 2s}
 scrape_configs:
@@ -61,7 +65,8 @@ scrape_configs:
   - {job_name: mutexdash, static_configs: [{targets: [%q], labels: {cluster: eu, namespace: locking}}]}
 `, unlocker, ops)
 	addr := freeAddr(t)
-	start(t, tool(t, "prometheus"), "--config.file="+file(t, "prometheus.yml", config), "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+addr, "--log.level=warn")
+	start(t, tool(t, "prometheus"), "--config.file="+file(t, "prometheus.yml", config),
+		"--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+addr, "--log.level=warn")
 	return "http://" + addr
 }
 
@@ -85,7 +90,8 @@ func page(t *testing.T, name, prometheus string, rows int) (url string) {
 		}
 	}
 	board.Panels = upper
-	picture, err := json.Marshal(map[string]any{"board": board, "prometheus": prometheus, "seconds": int(during.Seconds()) - 10, "width": 1400})
+	picture, err := json.Marshal(map[string]any{"board": board, "prometheus": prometheus,
+		"seconds": int(during.Seconds()) - 10, "width": 1400})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,9 @@ import (
 func TestFromTheLockToThePerson(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	one, two, d := w.unlocker(), w.unlocker(), w.dashboard()
+	one := w.unlocker()
+	two := w.unlocker()
+	d := w.dashboard()
 	am := w.alertmanager()
 	prometheus := w.prometheus(am, []string{one.addr, two.addr}, d.ops)
 
@@ -27,7 +29,8 @@ func TestFromTheLockToThePerson(t *testing.T) {
 
 	checkLink(t, w.wants("firing", "UnlockerLockAlerting", "billing/invoice run"))
 	removed := w.wants("firing", "UnlockerLockAutoUnlocked", "billing/dead")
-	if removed.Labels["owner"] != "billing" || removed.Labels["severity"] != "warning" || removed.Annotations["purpose"] != "nightly invoices" {
+	if removed.Labels["owner"] != "billing" || removed.Labels["severity"] != "warning" ||
+		removed.Annotations["purpose"] != "nightly invoices" {
 		t.Errorf("the removal is told as %v", removed)
 	}
 	select {
@@ -38,7 +41,8 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	if stuck := w.wants("firing", "UnlockerLockExpired", "stuck"); stuck.Annotations["purpose"] != "by hand" {
 		t.Errorf("what is stuck is for %q", stuck.Annotations["purpose"])
 	}
-	eventually(t, "the first deadline is not told beside the second", func() error { return inhibited(am, "UnlockerLockAlerting", "stuck") })
+	eventually(t, "the first deadline is not told beside the second",
+		func() error { return inhibited(am, "UnlockerLockAlerting", "stuck") })
 
 	eventually(t, "the alert ends when the holder extends", func() error {
 		if err := slow.Alive(t.Context(), "still at it"); err != nil {
@@ -62,7 +66,8 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	one.kill()
 	two.kill()
 	down := w.wants("firing", "UnlockerDown", "")
-	if down.Labels["severity"] != "critical" || down.Labels["job"] != "unlocker" || !strings.HasSuffix(down.Annotations["runbook_url"], "#unlockerdown") {
+	if down.Labels["severity"] != "critical" || down.Labels["job"] != "unlocker" ||
+		!strings.HasSuffix(down.Annotations["runbook_url"], "#unlockerdown") {
 		t.Errorf("it is told as %v", down)
 	}
 }
@@ -70,7 +75,8 @@ func TestFromTheLockToThePerson(t *testing.T) {
 // checkLink wants an alert to say who, and what for, and to lead to a page that has the rest.
 func checkLink(t *testing.T, a alert) {
 	t.Helper()
-	if a.Labels["owner"] != "billing" || a.Labels["hostname"] == "" || a.Annotations["summary"] == "" || a.Annotations["purpose"] != "nightly invoices" {
+	if a.Labels["owner"] != "billing" || a.Labels["hostname"] == "" || a.Annotations["summary"] == "" ||
+		a.Annotations["purpose"] != "nightly invoices" {
 		t.Errorf("the alert is %v", a)
 	}
 	page, err := get(a.Annotations["dashboard"])
@@ -151,13 +157,15 @@ func panels(t *testing.T, prometheus string) error {
 
 // quietPanels show nothing here: nothing has failed, nobody waits, no alert is pushed.
 func quietPanels() []string {
-	return []string{"Requests that failed", "Longest wait", "Age of the oldest lock, and the longest wait", "Pushed alerts", "Deadlocks"}
+	return []string{"Requests that failed", "Longest wait", "Age of the oldest lock, and the longest wait",
+		"Pushed alerts", "Deadlocks"}
 }
 
 // answers is how many series Prometheus answers a query of Grafana with.
 func answers(t *testing.T, prometheus, query string) int {
 	t.Helper()
-	query = strings.NewReplacer("$__rate_interval", "10s", "$cluster", ".*", "$namespace", ".*", "$job", ".*", "$dashjob", ".*").Replace(query)
+	query = strings.NewReplacer("$__rate_interval", "10s", "$cluster", ".*", "$namespace", ".*", "$job", ".*",
+		"$dashjob", ".*").Replace(query)
 	body, err := get(prometheus + "/api/v1/query?query=" + url.QueryEscape(query))
 	if err != nil {
 		t.Errorf("%s: %v", query, err)

@@ -22,7 +22,8 @@ func TestPromtoolAcceptsRulesAndTheirTests(t *testing.T) {
 
 func TestTheExampleOfAlertmanagerSendsAlertsWhereTheyBelong(t *testing.T) {
 	t.Parallel()
-	amtool, example := tool(t, "amtool"), top+"deploy/alertmanager/alertmanager.example.yml"
+	amtool := tool(t, "amtool")
+	example := top + "deploy/alertmanager/alertmanager.example.yml"
 	tells(t, nil, amtool, "check-config", example)
 	for labels, receiver := range map[string]string{
 		"alertname=UnlockerDown severity=critical":                      "pager",
@@ -42,11 +43,14 @@ func TestTheExampleOfAlertmanagerSendsAlertsWhereTheyBelong(t *testing.T) {
 
 func TestPromtoolAcceptsTheMetricsOfBothDaemons(t *testing.T) {
 	t.Parallel()
-	promtool, w := tool(t, "promtool"), newWorld(t)
+	promtool := tool(t, "promtool")
+	w := newWorld(t)
 	w.lock("overdue", -10)
-	u, d := w.unlocker(), w.dashboard()
+	u := w.unlocker()
+	d := w.dashboard()
 	for _, address := range []string{u.addr, d.ops} {
-		eventually(t, "a whole scrape", func() error { return shows(address, "_locks{", "_etcd_alarm{", "_etcd_requests_total{") })
+		eventually(t, "a whole scrape",
+			func() error { return shows(address, "_locks{", "_etcd_alarm{", "_etcd_requests_total{") })
 		body, err := get("http://" + address + "/metrics")
 		if err != nil {
 			t.Fatal(err)

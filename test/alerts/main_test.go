@@ -1,8 +1,9 @@
 //go:build alerts
 
-// Package alerts runs the whole chain of an alert on real parts: a lock in a real etcd, the unlockers and the dashboard as processes,
-// Prometheus with the shipped rules, Alertmanager with the inhibitions of the example, and a web hook of ours at the end. It needs
-// prometheus and alertmanager on this machine, which `make alerts` sees to, and fails without them.
+// Package alerts runs the whole chain of an alert on real parts: a lock in a real etcd, the unlockers and the dashboard
+// as processes, Prometheus with the shipped rules, Alertmanager with the inhibitions of the example, and a web hook of
+// ours at the end. It needs prometheus and alertmanager on this machine, which `make alerts` sees to, and fails without
+// them.
 package alerts
 
 import (
@@ -82,7 +83,8 @@ func start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(name, args...), out: &lines{}, done: make(chan struct{})}
 	p.cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p.cmd.Stdout = p.out
+	p.cmd.Stderr = p.out
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -43,8 +43,10 @@ func picture(t *testing.T, prometheus string) {
 func browser(t *testing.T, width, height int) (tab context.Context, end func()) {
 	t.Helper()
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(tool(t, "chromium")), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(width, height),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true))...)
+		chromedp.ExecPath(tool(t, "chromium")), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox,
+		chromedp.DisableGPU, chromedp.WindowSize(width, height),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("hide-scrollbars", true))...)
 	tab, closeTab := chromedp.NewContext(allocator)
 	tab, cancel := context.WithTimeout(tab, time.Minute)
 	return tab, func() {

@@ -15,16 +15,20 @@ import (
 func TestWithoutPrometheus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	am := w.alertmanager("--web.config.file=" + file(t, "web.yml", "basic_auth_users: {unlocker: $2a$04$9e7OoxpTFO4hNkD70yEFW.R99v.ptiqHtPH95ReiPqpn4e5m4MywO}\n"))
+	am := w.alertmanager("--web.config.file=" + file(t, "web.yml",
+		"basic_auth_users: {unlocker: $2a$04$9e7OoxpTFO4hNkD70yEFW.R99v.ptiqHtPH95ReiPqpn4e5m4MywO}\n"))
 	login := file(t, "http.yml", "basic_auth: {username: unlocker, password: secret}\n")
-	push := []string{"--alertmanager.url=" + am, "--alertmanager.config.file=" + login, "--alertmanager.resend-delay=1s", "--alertmanager.label=cluster=eu"}
-	one, two := w.unlocker(push...), w.unlocker(push...)
+	push := []string{"--alertmanager.url=" + am, "--alertmanager.config.file=" + login,
+		"--alertmanager.resend-delay=1s", "--alertmanager.label=cluster=eu"}
+	one := w.unlocker(push...)
+	two := w.unlocker(push...)
 	w.dashboard()
 
 	slow := w.take("billing/invoice run", 2*time.Second, time.Hour)
 	w.take("billing/dead", time.Second, 4*time.Second)
 	a := w.wants("firing", "UnlockerLockAlerting", "billing/invoice run")
-	if n := a.Annotations; n["owner"] != "billing" || n["host"] == "" || n["purpose"] != "nightly invoices" || !strings.Contains(n["frame"], "test/alerts") {
+	if n := a.Annotations; n["owner"] != "billing" || n["host"] == "" || n["purpose"] != "nightly invoices" ||
+		!strings.Contains(n["frame"], "test/alerts") {
 		t.Errorf("annotations %q", n)
 	}
 	page, err := get(a.Annotations["dashboard"])
@@ -58,7 +62,8 @@ func TestWithoutPrometheus(t *testing.T) {
 func TestAReloadTakesTheNewLoginOfAlertmanager(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	am := w.alertmanager("--web.config.file=" + file(t, "web.yml", "basic_auth_users: {unlocker: $2a$04$9e7OoxpTFO4hNkD70yEFW.R99v.ptiqHtPH95ReiPqpn4e5m4MywO}\n"))
+	am := w.alertmanager("--web.config.file=" + file(t, "web.yml",
+		"basic_auth_users: {unlocker: $2a$04$9e7OoxpTFO4hNkD70yEFW.R99v.ptiqHtPH95ReiPqpn4e5m4MywO}\n"))
 	login := file(t, "http.yml", "basic_auth: {username: unlocker, password: former}\n")
 	u := w.unlocker("--alertmanager.url="+am, "--alertmanager.config.file="+login, "--alertmanager.resend-delay=1s")
 	w.take("a", time.Second, time.Hour)
@@ -89,13 +94,15 @@ func TestAlertmanagerMakesOneAlertOfWhatAllUnlockersPush(t *testing.T) {
 		if err == nil && !strings.Contains(body, "unlocker_alert_push_alerts 1") {
 			err = errors.New("it does not know the alert")
 		}
-		if err == nil && strings.Contains(body, `unlocker_alert_pushes_total{alertmanager="`+am+`",result="success"} 0`) {
+		if err == nil && strings.Contains(body, `unlocker_alert_pushes_total{alertmanager="`+am+
+			`",result="success"} 0`) {
 			err = errors.New("it has not pushed")
 		}
 		return err
 	})
 	alerts, err := known(am, "UnlockerLockAlerting", "a")
-	if err != nil || len(alerts) != 1 || alerts[0].StartsAt.Before(began) || alerts[0].StartsAt.After(began.Add(3*time.Second)) {
+	if err != nil || len(alerts) != 1 || alerts[0].StartsAt.Before(began) ||
+		alerts[0].StartsAt.After(began.Add(3*time.Second)) {
 		t.Errorf("Alertmanager knows %+v, %v", alerts, err)
 	}
 	told := 0

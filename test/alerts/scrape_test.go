@@ -18,18 +18,20 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The worst night: a hundred thousand locks, each of which alerts. What Prometheus has to take in is bounded, and nothing of it is hidden.
-// Not parallel, because it looks at the time.
+// The worst night: a hundred thousand locks, each of which alerts. What Prometheus has to take in is bounded, and
+// nothing of it is hidden. Not parallel, because it looks at the time.
 func TestAScrapeStaysSmallAndFastWithAHundredThousandLocks(t *testing.T) {
 	const locks, series = 100_000, 1000
 	w := newWorld(t)
 	w.crowd(locks)
-	u, d := w.unlocker(), w.dashboard()
+	u := w.unlocker()
+	d := w.dashboard()
 	eventually(t, "all locks are seen", func() error {
 		if err := shows(d.ops, fmt.Sprintf(`mutexdash_locks{state="alerting"} %d`, locks)); err != nil {
 			return err
 		}
-		return shows(u.addr, fmt.Sprintf(`unlocker_locks{state="alerting"} %d`, locks), fmt.Sprintf("unlocker_lock_series_dropped %d", locks-series))
+		return shows(u.addr, fmt.Sprintf(`unlocker_locks{state="alerting"} %d`, locks),
+			fmt.Sprintf("unlocker_lock_series_dropped %d", locks-series))
 	})
 	for of, address := range map[string]string{"unlocker": u.addr, "mutexdash": d.ops} {
 		body, took := scrape(t, address)
@@ -113,7 +115,8 @@ func records(layout metadata.Layout, first, last int) (ops []clientv3.Op, err er
 			return nil, err
 		}
 		for _, f := range fields {
-			ops = append(ops, clientv3.OpPut(layout.Field(fmt.Sprintf("service-%02d/tenant-%06d", i%50, i), f.Name), f.Value))
+			ops = append(ops, clientv3.OpPut(layout.Field(fmt.Sprintf("service-%02d/tenant-%06d", i%50, i), f.Name),
+				f.Value))
 		}
 	}
 	return ops, nil
@@ -122,7 +125,9 @@ func records(layout metadata.Layout, first, last int) (ops []clientv3.Op, err er
 func overdue(i int) metadata.Draft {
 	now := time.Now()
 	return metadata.Draft{
-		UUID: fmt.Sprintf("4be0643f-1d98-4573-b7cd-%012x", i), Owner: fmt.Sprintf("service-%02d", i%50), Hostname: fmt.Sprintf("host-%03d", i%400),
-		Purpose: "nightly invoices", LockedAt: now.Add(-time.Hour), AlertAt: now.Add(-time.Duration(i+1) * time.Millisecond), AutoUnlockAt: now.Add(time.Hour),
+		UUID: fmt.Sprintf("4be0643f-1d98-4573-b7cd-%012x", i), Owner: fmt.Sprintf("service-%02d", i%50),
+		Hostname: fmt.Sprintf("host-%03d", i%400),
+		Purpose:  "nightly invoices", LockedAt: now.Add(-time.Hour),
+		AlertAt: now.Add(-time.Duration(i+1) * time.Millisecond), AutoUnlockAt: now.Add(time.Hour),
 	}
 }

@@ -48,7 +48,8 @@ func (w *world) unlocker(more ...string) *unlocker {
 	w.Helper()
 	u := &unlocker{addr: freeAddr(w.T)}
 	u.process = start(w.T, filepath.Join(bin, "unlocker"), append([]string{
-		"--policy=auto-unlock", "--sweep.min-warning=1s", "--sweep.clock-skew=1s", "--sweep.exclude=stuck*", "--dashboard.url=http://" + w.dashAddr,
+		"--policy=auto-unlock", "--sweep.min-warning=1s", "--sweep.clock-skew=1s", "--sweep.exclude=stuck*",
+		"--dashboard.url=http://" + w.dashAddr,
 		"--etcd.endpoints=" + w.etcd.Endpoint(), "--web.listen-address=" + u.addr, "--web.shutdown-delay=0s",
 	}, more...)...)
 	w.unlockers = append(w.unlockers, u)
@@ -63,7 +64,8 @@ type dashboard struct {
 func (w *world) dashboard() *dashboard {
 	w.Helper()
 	d := &dashboard{pages: w.dashAddr, ops: freeAddr(w.T)}
-	d.process = start(w.T, filepath.Join(bin, "mutexdash"), "--etcd.endpoints="+w.etcd.Endpoint(), "--web.listen-address="+d.pages, "--web.ops-address="+d.ops)
+	d.process = start(w.T, filepath.Join(bin, "mutexdash"), "--etcd.endpoints="+w.etcd.Endpoint(),
+		"--web.listen-address="+d.pages, "--web.ops-address="+d.ops)
 	return d
 }
 
@@ -74,7 +76,8 @@ func (w *world) take(name string, expect, unlock time.Duration) *mutex.Lock {
 	if err != nil {
 		w.Fatal(err)
 	}
-	l, err := locks.Lock(w.Context(), name, mutex.Purpose("nightly invoices"), mutex.ExpectedRunTime(expect), mutex.AutoUnlockAfter(unlock))
+	l, err := locks.Lock(w.Context(), name, mutex.Purpose("nightly invoices"), mutex.ExpectedRunTime(expect),
+		mutex.AutoUnlockAfter(unlock))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -180,7 +183,8 @@ func (h *hook) summary() (all []string) {
 // alertmanager runs one that tells the hook at once, with the inhibitions of the example.
 func (w *world) alertmanager(more ...string) (url string) {
 	w.Helper()
-	_, inhibitions, found := strings.Cut(read(w.T, "deploy/alertmanager/alertmanager.example.yml"), "\ninhibit_rules:\n")
+	_, inhibitions, found := strings.Cut(read(w.T, "deploy/alertmanager/alertmanager.example.yml"),
+		"\ninhibit_rules:\n")
 	if !found {
 		w.Fatal("the example has no inhibitions")
 	}
@@ -197,7 +201,8 @@ inhibit_rules:
 	return "http://" + addr
 }
 
-// prometheus runs one that scrapes everybody every second, with the shipped rules, but for how long they wait: see hasty.
+// prometheus runs one that scrapes everybody every second, with the shipped rules, but for how long they wait: see
+// hasty.
 func (w *world) prometheus(alertmanager string, unlockers []string, dashboards ...string) (url string) {
 	w.Helper()
 	quoted := func(addresses []string) string {
@@ -213,13 +218,15 @@ scrape_configs:
   - {job_name: mutexdash, static_configs: [{targets: %s}]}
 `, file(w.T, "hasty.rules.yaml", hasty(w.T)), strings.TrimPrefix(alertmanager, "http://"), quoted(unlockers), quoted(dashboards))
 	addr := freeAddr(w.T)
-	start(w.T, tool(w.T, "prometheus"), "--config.file="+file(w.T, "prometheus.yml", config), "--storage.tsdb.path="+w.TempDir(),
+	start(w.T, tool(w.T, "prometheus"), "--config.file="+file(w.T, "prometheus.yml", config),
+		"--storage.tsdb.path="+w.TempDir(),
 		"--web.listen-address="+addr, "--log.level=warn", "--rules.alert.resend-delay=1s")
 	return "http://" + addr
 }
 
-// hasty are the shipped rules, where every "for" and "keep_firing_for" is two seconds and nothing else is different. How long alerts really
-// wait is tested by promtool, which has no need to wait itself. The alerts about single locks have neither, and are untouched.
+// hasty are the shipped rules, where every "for" and "keep_firing_for" is two seconds and nothing else is different.
+// How long alerts really wait is tested by promtool, which has no need to wait itself. The alerts about single locks
+// have neither, and are untouched.
 func hasty(t *testing.T) string {
 	t.Helper()
 	shipped := read(t, "deploy/prometheus/unlocker.rules.yaml")

@@ -19,16 +19,18 @@ func (b *tab) copies(selector string) string {
 
 func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	s.night()
 	for _, c := range []struct{ page, button, want string }{
 		{"?q=owner:billing", ".locks .copy", held},
 		{"?q=owner:billing", ".meta .copy", "curl -s '" + s.url + "api/v1/locks?q=owner:billing'"},
 		{"lock?name=" + held, ".lock-head .copy", held},
 		{"lock?name=" + held, ".commands .copy", "kubectl get pod billing-7f9c5d-x2lqv"},
-		{"lock?name=catalog/sync/eu", "[aria-labelledby=h-trace] .copy", "/srv/catalog/sync/eu.py:212 in import_price_list\n    for item in supplier.items():\n" +
-			"/srv/catalog/sync/base.py:47 in run\n    self.import_price_list(supplier)\n" +
-			"/usr/lib/python3.12/site-packages/celery/app/trace.py:477 in trace_task\n    R = retval = fun(*args, **kwargs)"},
+		{"lock?name=catalog/sync/eu", "[aria-labelledby=h-trace] .copy",
+			"/srv/catalog/sync/eu.py:212 in import_price_list\n    for item in supplier.items():\n" +
+				"/srv/catalog/sync/base.py:47 in run\n    self.import_price_list(supplier)\n" +
+				"/usr/lib/python3.12/site-packages/celery/app/trace.py:477 in trace_task\n    R = retval = fun(*args, **kwargs)"},
 	} {
 		b.open(s.url + c.page)
 		b.until("the scripts", `document.readyState === "complete"`)
@@ -41,7 +43,8 @@ func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
 
 func TestButtonThatCopiesIsOutOfTheWayOfRows(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	s.night()
 	b.open(s.url + "?q=owner:billing")
 	const seen = `getComputedStyle(document.querySelector(".locks .copy")).opacity`

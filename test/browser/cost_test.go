@@ -9,10 +9,12 @@ import (
 
 func TestSecondVisitAsksOnlyForThePage(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	const asked = `performance.getEntriesByType("resource").filter((e) => !e.name.includes("icon.svg"))
 		.map((e) => (e.transferSize ? "sent " : "kept ") + e.name.replace(location.origin, "").replace(/assets\/.*\//, "")).sort().join()`
-	for _, want := range []string{"sent /app.css,sent /app.js,sent /theme.js", "kept /app.css,kept /app.js,kept /theme.js"} {
+	for _, want := range []string{"sent /app.css,sent /app.js,sent /theme.js",
+		"kept /app.css,kept /app.js,kept /theme.js"} {
 		b.open(s.url)
 		b.until("the page", `document.readyState === "complete"`)
 		if got := ask[string](b, asked); got != want {
@@ -22,7 +24,8 @@ func TestSecondVisitAsksOnlyForThePage(t *testing.T) {
 }
 
 func TestSecondsCostLittle(t *testing.T) {
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	s.many(100)
 	b.open(s.url)
 	b.until("all locks", `document.querySelectorAll(".locks tbody").length === 100`)
@@ -42,8 +45,9 @@ func TestSecondsCostLittle(t *testing.T) {
 	}
 }
 
-// BenchmarkFirstPaint reports how long a person who comes for the first time looks at nothing, before a page of 100 locks: the time to
-// the first contentful paint. The budget is 300 ms, and 1000 ms with a processor that is four times as slow.
+// BenchmarkFirstPaint reports how long a person who comes for the first time looks at nothing, before a page of 100
+// locks: the time to the first contentful paint. The budget is 300 ms, and 1000 ms with a processor that is four times
+// as slow.
 func BenchmarkFirstPaint(b *testing.B) {
 	s := newStage(b)
 	s.many(100)

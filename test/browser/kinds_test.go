@@ -32,7 +32,8 @@ func (s *stage) permit(name, host string, weight int) (unlock func()) {
 
 func TestSemaphoreIsSeenWithItsHoldersAndItsLine(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	defer s.permit("films", "transcoder-1", 1)()
 	free := s.permit("films", "transcoder-2", 2)
 	s.wait("films", "media", "transcoder-3", "another film", time.Minute)
@@ -44,35 +45,43 @@ func TestSemaphoreIsSeenWithItsHoldersAndItsLine(t *testing.T) {
 		t.Errorf("the page does not tell who waits: %s", text)
 	}
 	free()
-	b.until("the permits that are free", `document.querySelector(".say").textContent.includes("1 of 3 permits taken by 1 holder, 2 free")`)
+	b.until("the permits that are free",
+		`document.querySelector(".say").textContent.includes("1 of 3 permits taken by 1 holder, 2 free")`)
 	b.open(s.url + "waiting")
-	b.until("the holder in the overview", `document.querySelector("table.queues").textContent.includes("1 of 3 permits taken by 1 holder, 2 free")`)
+	b.until("the holder in the overview",
+		`document.querySelector("table.queues").textContent.includes("1 of 3 permits taken by 1 holder, 2 free")`)
 }
 
 func TestSectionsFollowAndStayAsTheyWereOpened(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	for _, owner := range []string{"calm", "quiet"} {
-		s.hold(lock{name: owner + "/lock", owner: owner, host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
+		s.hold(lock{name: owner + "/lock", owner: owner, host: "h", held: time.Minute, alert: time.Hour,
+			unlock: 9 * time.Hour})
 	}
 	b.open(s.url + "?group=owner")
 	b.until("two closed sections", `document.querySelectorAll("details.group:not([open])").length === 2`)
 	b.fast()
 	ask[bool](b, `(document.querySelector("[data-key=quiet]").open = true)`)
-	s.hold(lock{name: "new/lock", owner: "new", host: "h", held: time.Minute, alert: -time.Minute, unlock: 9 * time.Hour})
-	b.until("a third section on top", `document.querySelector("details.group[data-key=new]:first-child summary")?.textContent.includes("1 lock, 1 alerting")`)
+	s.hold(lock{name: "new/lock", owner: "new", host: "h", held: time.Minute, alert: -time.Minute,
+		unlock: 9 * time.Hour})
+	b.until("a third section on top",
+		`document.querySelector("details.group[data-key=new]:first-child summary")?.textContent.includes("1 lock, 1 alerting")`)
 	if open := ask[string](b, `[...document.querySelectorAll("details.group[open]")].map((e) => e.dataset.key).join()`); open != "quiet" {
 		t.Errorf("open are %s", open)
 	}
 	s.put("calm/lock", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
-	b.until("a section says that a lock in it alerts", `document.querySelector("details:not([open])[data-key=calm] summary").textContent.includes("1 lock, 1 alerting")`)
+	b.until("a section says that a lock in it alerts",
+		`document.querySelector("details:not([open])[data-key=calm] summary").textContent.includes("1 lock, 1 alerting")`)
 	s.put("quiet/lock", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
 	b.until("an open section stays open", `document.querySelector("details[open][data-key=quiet] tbody.alerting")`)
 }
 
 func TestHistoryAndAuditFollow(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	s.hold(lock{name: "a/lock", owner: "o", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
 	b.open(s.url + "history")
 	b.until("nothing yet", `document.querySelector(".empty") && document.readyState === "complete"`)
@@ -82,7 +91,8 @@ func TestHistoryAndAuditFollow(t *testing.T) {
 
 func TestPageThatAsksBeginsAtItsBeginningWithoutScripts(t *testing.T) {
 	t.Parallel()
-	s, b := unlockStage(t), newTab(t)
+	s := unlockStage(t)
+	b := newTab(t)
 	s.night()
 	b.login("ann@example.org")
 	b.size(360, 740)

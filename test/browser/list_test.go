@@ -15,9 +15,12 @@ import (
 )
 
 func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
-	s, b := newStage(t), newTab(t)
-	s.hold(lock{name: "billing/invoice-run", owner: "billing", host: "billing-0", purpose: "nightly invoices", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
-	s.hold(lock{name: "catalog/sync", owner: "catalog", host: "catalog-0", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+	s := newStage(t)
+	b := newTab(t)
+	s.hold(lock{name: "billing/invoice-run", owner: "billing", host: "billing-0", purpose: "nightly invoices",
+		held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+	s.hold(lock{name: "catalog/sync", owner: "catalog", host: "catalog-0", held: time.Minute, alert: time.Hour,
+		unlock: 2 * time.Hour})
 	s.viaClient("drm/rotate-keys")
 	b.open(s.url)
 	b.until("three locks", `document.querySelectorAll(".locks tbody").length === 3`)
@@ -28,19 +31,22 @@ func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
 	if got := b.names(); !slices.Equal(got, []string{"billing/invoice-run"}) {
 		t.Fatalf("the filter leaves %q", got)
 	}
-	if text := ask[string](b, `document.querySelector(".counts").textContent`); !strings.Contains(text, "1 of 3 locks") {
+	if text := ask[string](b, `document.querySelector(".counts").textContent`); !strings.Contains(text,
+		"1 of 3 locks") {
 		t.Errorf("the counts are %q, want the total beside the found ones", text)
 	}
 
 	b.press("j\r")
 	b.until("the lock page", `document.querySelector(".lock-head h1 .lock-name").textContent === "billing/invoice-run"`)
-	if text := ask[string](b, `document.querySelector(".lock-head").textContent`); !strings.Contains(text, "Held by billing on billing-0") {
+	if text := ask[string](b, `document.querySelector(".lock-head").textContent`); !strings.Contains(text,
+		"Held by billing on billing-0") {
 		t.Errorf("the lock page says %q", text)
 	}
 	b.press("u")
 	b.until("the list again", `document.querySelector(".locks")`)
 	b.open(s.url + "lock?name=drm/rotate-keys")
-	if text := ask[string](b, `document.querySelector(".first").textContent`); !strings.Contains(text, "test/browser/list_test.go") {
+	if text := ask[string](b, `document.querySelector(".first").textContent`); !strings.Contains(text,
+		"test/browser/list_test.go") {
 		t.Errorf("the lock of the library was taken at %q", text)
 	}
 }
@@ -64,10 +70,12 @@ func (s *stage) viaClient(name string) {
 }
 
 func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	s.many(3)
 	s.unlocker("alert-only")
-	s.hold(lock{name: "z/late", owner: "z", host: "z-0", held: time.Minute, alert: 5 * time.Second, unlock: time.Hour, purpose: "takes its time"})
+	s.hold(lock{name: "z/late", owner: "z", host: "z-0", held: time.Minute, alert: 5 * time.Second, unlock: time.Hour,
+		purpose: "takes its time"})
 	b.open(s.url)
 	b.until("four locks", `document.querySelectorAll(".locks tbody").length === 4`)
 	if class := ask[string](b, `document.querySelector("tbody:has([href*='late'])").className`); class != "held" {
@@ -77,15 +85,18 @@ func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
 	b.until("the lock on top", `document.querySelector(".locks tbody.alerting:nth-of-type(1) .name")?.textContent === "z/late"`)
 	b.until("the title", `document.title.startsWith("(1!)")`)
 	b.until("the answer", `document.querySelector(".verdict").textContent.includes("1 lock alerting")`)
-	if ask[string](b, `document.querySelector(".verdict").className`) != "verdict alerting" || ask[int](b, `window.here || 0`) != 1 {
+	if ask[string](b, `document.querySelector(".verdict").className`) != "verdict alerting" ||
+		ask[int](b, `window.here || 0`) != 1 {
 		t.Error("the page was loaded anew, or its verdict has another look")
 	}
 }
 
 func TestFocusAndSelectionSurviveAHundredUpdates(t *testing.T) {
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	s.many(12)
-	s.hold(lock{name: "a/changes", owner: "a", host: "a-0", held: time.Minute, alert: -time.Second, unlock: time.Hour, purpose: "all the time"})
+	s.hold(lock{name: "a/changes", owner: "a", host: "a-0", held: time.Minute, alert: -time.Second, unlock: time.Hour,
+		purpose: "all the time"})
 	b.open(s.url)
 	b.until("all locks", `document.querySelectorAll(".locks tbody").length === 13`)
 	for range 4 {

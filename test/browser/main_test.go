@@ -1,10 +1,11 @@
 //go:build browser
 
-// Package browser drives the pages of the real mutexdash with a real Chromium against a real etcd, and looks at them as people
-// do: do they follow, do they keep still while somebody reads, do they say when they are old, can everybody use them.
+// Package browser drives the pages of the real mutexdash with a real Chromium against a real etcd, and looks at them as
+// people do: do they follow, do they keep still while somebody reads, do they say when they are old, can everybody use
+// them.
 //
-// It needs Chromium, axe-core and some time, so it is behind the build tag browser: `make browser`. It also makes the pictures
-// of the documentation: `make screenshots`.
+// It needs Chromium, axe-core and some time, so it is behind the build tag browser: `make browser`. It also makes the
+// pictures of the documentation: `make screenshots`.
 package browser
 
 import (
@@ -28,8 +29,10 @@ var (
 )
 
 var (
-	axeFile  = flag.String("axe", filepath.Join("..", "..", ".tools", "axe", "node_modules", "axe-core", "axe.min.js"), "axe-core, one file")
-	pictures = flag.String("pictures", "", "directory for the pictures of the documentation; without it they are only made and checked")
+	axeFile = flag.String("axe", filepath.Join("..", "..", ".tools", "axe", "node_modules", "axe-core", "axe.min.js"),
+		"axe-core, one file")
+	pictures = flag.String("pictures", "",
+		"directory for the pictures of the documentation; without it they are only made and checked")
 )
 
 func TestMain(m *testing.M) {
@@ -69,8 +72,10 @@ func prepare() (end func(), err error) {
 	}
 	profile := filepath.Join(bin, "profile")
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1300, 800),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true))...)
+		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.WindowSize(1300, 800),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("hide-scrollbars", true))...)
 	var closeBrowser func()
 	chromium, closeBrowser = chromedp.NewContext(allocator)
 	end = func() {

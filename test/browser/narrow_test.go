@@ -11,17 +11,21 @@ import (
 
 func TestNumbersInTablesDoNotBreak(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
-	s.hold(lock{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", held: 40 * time.Minute, alert: time.Hour, unlock: 2 * time.Hour})
+	s := newStage(t)
+	b := newTab(t)
+	s.hold(lock{name: "orders/settle", owner: "orders", host: "orders-7c9d8f6b5-x2k7p", held: 40 * time.Minute,
+		alert: time.Hour, unlock: 2 * time.Hour})
 	for i := range 120 {
-		s.wait("orders/settle", "checkout", fmt.Sprintf("checkout-%d", i), "settles the order of a customer who waits", time.Duration(i)*time.Second)
+		s.wait("orders/settle", "checkout", fmt.Sprintf("checkout-%d", i), "settles the order of a customer who waits",
+			time.Duration(i)*time.Second)
 	}
 	for _, width := range []int64{1280, 900, 768} {
 		b.size(width, 800)
 		for _, page := range []string{"waiting", "lock?name=orders/settle"} {
 			b.open(s.url + page)
 			b.until("the numbers", `document.querySelector("td.num")`)
-			if broken := ask[[]string](b, `[...document.querySelectorAll("td.num")].filter((td) => { const r = document.createRange(); r.selectNodeContents(td); return new Set([...r.getClientRects()].map((c) => c.top)).size > 1 }).map((td) => td.textContent)`); len(broken) > 0 {
+			if broken := ask[[]string](b,
+				`[...document.querySelectorAll("td.num")].filter((td) => { const r = document.createRange(); r.selectNodeContents(td); return new Set([...r.getClientRects()].map((c) => c.top)).size > 1 }).map((td) => td.textContent)`); len(broken) > 0 {
 				t.Errorf("%s at %d px breaks the numbers %q", page, width, broken)
 			}
 		}
@@ -30,13 +34,15 @@ func TestNumbersInTablesDoNotBreak(t *testing.T) {
 
 func TestWordsForATimeThatHasComeAreASentence(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	s.unlocker("alert-only")
 	s.hold(lock{name: "a", owner: "o", host: "h", held: time.Minute, alert: -10 * time.Second, unlock: time.Hour})
 	b.open(s.url)
 	b.until("the lock", `document.querySelector(".verdict time")`)
 	said := ask[[]string](b, `import(document.querySelector("script[type=module]").src).then(({ words }) => { const say = (t) => { const h = document.querySelector(".verdict").cloneNode(true), at = h.querySelector("time[data-k]"); at.textContent = words[at.dataset.k](t); return h.textContent.trim() }; return [say(-90000), say(1000)] })`)
-	if want := []string{"1 lock alerting. Next auto-unlock in 1:30: a", "1 lock alerting. Next auto-unlock due: a"}; !slices.Equal(said, want) {
+	if want := []string{"1 lock alerting. Next auto-unlock in 1:30: a",
+		"1 lock alerting. Next auto-unlock due: a"}; !slices.Equal(said, want) {
 		t.Errorf("the answer is %q, want %q", said, want)
 	}
 }

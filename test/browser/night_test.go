@@ -17,10 +17,14 @@ func (s *stage) night() {
 	for _, l := range nightLocks {
 		s.hold(l)
 	}
-	s.put("reports/weekly", metadata.FieldUUID, "5f0a2c1e-8d3b-4f7e-9a61-0c2b4d6e8f10", metadata.FieldAlertAt, "soon", metadata.FieldAutoUnlockAt, "2026-11-21 08:00",
-		metadata.FieldHostname, "legacy-3", metadata.FieldOwner, "reports", metadata.FieldPurpose, "weekly report, by a script")
-	s.wait("billing/invoice-run", "billing", "billing-7f9c5d-8kw4t", "invoices of tenant 41, second try", 9*time.Minute+12*time.Second)
-	s.wait("billing/invoice-run", "dunning", "dunning-6bd8f-tz9vk", "reminders need the invoices", 6*time.Minute+40*time.Second)
+	s.put("reports/weekly", metadata.FieldUUID, "5f0a2c1e-8d3b-4f7e-9a61-0c2b4d6e8f10", metadata.FieldAlertAt, "soon",
+		metadata.FieldAutoUnlockAt, "2026-11-21 08:00",
+		metadata.FieldHostname, "legacy-3", metadata.FieldOwner, "reports", metadata.FieldPurpose,
+		"weekly report, by a script")
+	s.wait("billing/invoice-run", "billing", "billing-7f9c5d-8kw4t", "invoices of tenant 41, second try",
+		9*time.Minute+12*time.Second)
+	s.wait("billing/invoice-run", "dunning", "dunning-6bd8f-tz9vk", "reminders need the invoices",
+		6*time.Minute+40*time.Second)
 	s.wait("billing/invoice-run", "ledger", "ledger-1", "closing of the day", 2*time.Minute+3*time.Second)
 	s.wait("catalog/sync/eu", "search", "search-6b4f9-m2c8d", "reindex after the sync", 4*time.Minute)
 	s.wait("media/transcoders", "media", "transcoder-7", "feature film", 70*time.Second)
@@ -30,8 +34,10 @@ func (s *stage) night() {
 // circle adds two processes that wait for each other.
 func (s *stage) circle() {
 	s.t.Helper()
-	s.hold(lock{name: "shop/stock", owner: "orders", host: "orders-0", purpose: "reservation", held: 3 * time.Minute, alert: 20 * time.Minute, unlock: time.Hour})
-	s.hold(lock{name: "shop/prices", owner: "pricing", host: "pricing-2", purpose: "campaign of the week", held: 4 * time.Minute, alert: 20 * time.Minute, unlock: time.Hour})
+	s.hold(lock{name: "shop/stock", owner: "orders", host: "orders-0", purpose: "reservation", held: 3 * time.Minute,
+		alert: 20 * time.Minute, unlock: time.Hour})
+	s.hold(lock{name: "shop/prices", owner: "pricing", host: "pricing-2", purpose: "campaign of the week",
+		held: 4 * time.Minute, alert: 20 * time.Minute, unlock: time.Hour})
 	s.wait("shop/prices", "orders", "orders-0", "price of an order", 170*time.Second)
 	s.wait("shop/stock", "pricing", "pricing-2", "what is left of it", 150*time.Second)
 }
@@ -42,9 +48,11 @@ func (s *stage) nights() {
 	for i, e := range []metadata.Ending{
 		{Hostname: "billing-7f9c5d-x2lqv", Ended: metadata.EndedReleased},
 		{Hostname: "billing-7f9c5d-8kw4t", Ended: metadata.EndedReleased},
-		{Hostname: "billing-5b7d4c-m9hrc", Ended: metadata.EndedForced, By: "bob@example.org", Why: "its node was taken out of the cluster (BILL-2190)"},
+		{Hostname: "billing-5b7d4c-m9hrc", Ended: metadata.EndedForced, By: "bob@example.org",
+			Why: "its node was taken out of the cluster (BILL-2190)"},
 		{Hostname: "billing-5b7d4c-m9hrc", Ended: metadata.EndedReleased},
-		{Hostname: "billing-5b7d4c-zt4wd", Ended: metadata.EndedAutoUnlocked, By: "unlocker-7c9d8-2xk5p", Why: "its auto_unlock_at passed 14s ago and its holder did not extend it"},
+		{Hostname: "billing-5b7d4c-zt4wd", Ended: metadata.EndedAutoUnlocked, By: "unlocker-7c9d8-2xk5p",
+			Why: "its auto_unlock_at passed 14s ago and its holder did not extend it"},
 		{Hostname: "billing-5b7d4c-zt4wd", Ended: metadata.EndedReleased},
 	} {
 		began := time.Now().Add(-time.Duration(i+1)*24*time.Hour - 11*time.Minute)
@@ -52,31 +60,54 @@ func (s *stage) nights() {
 		if e.Ended != metadata.EndedReleased {
 			took = time.Duration(13+3*i) * time.Minute
 		}
-		e.Lock, e.UUID, e.Token, e.Owner, e.PID, e.Purpose = "billing/invoice-run", uuid.NewString(), int64(i+1), "billing", 1, "nightly invoices"
-		e.LockedAt, e.EndedAt = metadata.Time{Time: began}, metadata.Time{Time: began.Add(took)}
-		e.AlertAt, e.AutoUnlockAt = metadata.Time{Time: began.Add(8 * time.Minute)}, metadata.Time{Time: began.Add(24 * time.Minute)}
+		e.Lock = "billing/invoice-run"
+		e.UUID = uuid.NewString()
+		e.Token = int64(i + 1)
+		e.Owner = "billing"
+		e.PID = 1
+		e.Purpose = "nightly invoices"
+		e.LockedAt = metadata.Time{Time: began}
+		e.EndedAt = metadata.Time{Time: began.Add(took)}
+		e.AlertAt = metadata.Time{Time: began.Add(8 * time.Minute)}
+		e.AutoUnlockAt = metadata.Time{Time: began.Add(24 * time.Minute)}
 		s.do(clientv3.OpPut(s.layout.History(e.UUID), metadata.Marshal(e)))
 	}
 }
 
 var nightLocks = []lock{
-	{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c5d-x2lqv", pid: "1", purpose: "nightly invoices, tenant 41 of 212", trace: rubyTrace,
-		held: 22*time.Minute + 8*time.Second, alert: -14 * time.Minute, unlock: 102 * time.Second, alive: "tenant 41 of 212",
-		more: []string{"month", "2026-10", "ticket", "BILL-2207", metadata.FieldClient, "mutex-ruby/1.4.2"}},
-	{name: "catalog/sync/eu", owner: "catalog", host: "catalog-55d8b-q7xzn", pid: "14", purpose: "import of the supplier's price list", trace: pythonTrace,
-		held: 48 * time.Minute, alert: -3*time.Minute - 20*time.Second, unlock: 12*time.Minute + 30*time.Second, alive: "9,120 of 41,377 items"},
-	{name: "search/reindex", owner: "search", host: "search-6b4f9-p0d1s", pid: "1", purpose: "reindex after a change of the mapping", trace: goTrace,
+	{name: "billing/invoice-run", owner: "billing", host: "billing-7f9c5d-x2lqv", pid: "1",
+		purpose: "nightly invoices, tenant 41 of 212", trace: rubyTrace,
+		held: 22*time.Minute + 8*time.Second, alert: -14 * time.Minute, unlock: 102 * time.Second,
+		alive: "tenant 41 of 212",
+		more:  []string{"month", "2026-10", "ticket", "BILL-2207", metadata.FieldClient, "mutex-ruby/1.4.2"}},
+	{name: "catalog/sync/eu", owner: "catalog", host: "catalog-55d8b-q7xzn", pid: "14",
+		purpose: "import of the supplier's price list", trace: pythonTrace,
+		held: 48 * time.Minute, alert: -3*time.Minute - 20*time.Second, unlock: 12*time.Minute + 30*time.Second,
+		alive: "9,120 of 41,377 items"},
+	{name: "search/reindex", owner: "search", host: "search-6b4f9-p0d1s", pid: "1",
+		purpose: "reindex after a change of the mapping", trace: goTrace,
 		held: 31 * time.Minute, alert: -46 * time.Second, unlock: 29 * time.Minute},
-	{name: "drm/rotate-keys", owner: "drm", host: "drm-0", pid: "1", purpose: "rotation of the content keys", held: 4*time.Minute + 5*time.Second, alert: 6*time.Minute + 40*time.Second, unlock: 16 * time.Minute},
-	{name: "deploy/storefront", owner: "deploy", host: "runner-17", pid: "20411", purpose: "release 2026.11.3", held: 95 * time.Second, alert: 8*time.Minute + 30*time.Second, unlock: 28 * time.Minute},
-	{name: "nightly/database dump", owner: "backup", host: "cron-1", pid: "31207", purpose: "dump of the main database", held: 72 * time.Minute, alert: 48*time.Minute + 10*time.Second, unlock: 3 * time.Hour},
-	{name: "media/transcoders#1", owner: "media", host: "transcoder-4", pid: "8812", purpose: "trailer, 4 renditions", held: 17 * time.Minute, alert: 43*time.Minute + 10*time.Second, unlock: 2 * time.Hour,
+	{name: "drm/rotate-keys", owner: "drm", host: "drm-0", pid: "1", purpose: "rotation of the content keys",
+		held: 4*time.Minute + 5*time.Second, alert: 6*time.Minute + 40*time.Second, unlock: 16 * time.Minute},
+	{name: "deploy/storefront", owner: "deploy", host: "runner-17", pid: "20411", purpose: "release 2026.11.3",
+		held: 95 * time.Second, alert: 8*time.Minute + 30*time.Second, unlock: 28 * time.Minute},
+	{name: "nightly/database dump", owner: "backup", host: "cron-1", pid: "31207", purpose: "dump of the main database",
+		held: 72 * time.Minute, alert: 48*time.Minute + 10*time.Second, unlock: 3 * time.Hour},
+	{name: "media/transcoders#1", owner: "media", host: "transcoder-4", pid: "8812", purpose: "trailer, 4 renditions",
+		held: 17 * time.Minute, alert: 43*time.Minute + 10*time.Second, unlock: 2 * time.Hour,
 		more: []string{metadata.AttributeKind, metadata.HoldsPermits, metadata.AttributeLimit, "3"}},
-	{name: "media/transcoders#2", owner: "media", host: "transcoder-9", pid: "9177", purpose: "episode 3, 6 renditions", held: 11 * time.Minute, alert: 49*time.Minute + 10*time.Second, unlock: 2 * time.Hour,
-		more: []string{metadata.AttributeKind, metadata.HoldsPermits, metadata.AttributeLimit, "3", metadata.AttributePermits, "2"}},
-	{name: "migrations/orders", owner: "orders", host: "orders-migrate-5k2zt", pid: "1", purpose: "index on orders.placed_at", held: 3*time.Hour + 10*time.Minute, alert: 50*time.Minute + 20*time.Second, unlock: 5*time.Hour + 30*time.Minute},
-	{name: "crm/export/hubspot", owner: "crm", host: "crm-worker-2", pid: "4410", purpose: "nightly export of contacts", held: 40 * time.Second, alert: 4*time.Minute + 30*time.Second, unlock: 20 * time.Minute},
-	{name: "cache/warm/homepage", owner: "storefront", host: "storefront-77c9d-lw8bq", pid: "1", purpose: "after the release", held: 12 * time.Second, alert: 3*time.Minute + 10*time.Second, unlock: 10 * time.Minute},
+	{name: "media/transcoders#2", owner: "media", host: "transcoder-9", pid: "9177", purpose: "episode 3, 6 renditions",
+		held: 11 * time.Minute, alert: 49*time.Minute + 10*time.Second, unlock: 2 * time.Hour,
+		more: []string{metadata.AttributeKind, metadata.HoldsPermits, metadata.AttributeLimit, "3",
+			metadata.AttributePermits, "2"}},
+	{name: "migrations/orders", owner: "orders", host: "orders-migrate-5k2zt", pid: "1",
+		purpose: "index on orders.placed_at", held: 3*time.Hour + 10*time.Minute,
+		alert: 50*time.Minute + 20*time.Second, unlock: 5*time.Hour + 30*time.Minute},
+	{name: "crm/export/hubspot", owner: "crm", host: "crm-worker-2", pid: "4410", purpose: "nightly export of contacts",
+		held: 40 * time.Second, alert: 4*time.Minute + 30*time.Second, unlock: 20 * time.Minute},
+	{name: "cache/warm/homepage", owner: "storefront", host: "storefront-77c9d-lw8bq", pid: "1",
+		purpose: "after the release", held: 12 * time.Second, alert: 3*time.Minute + 10*time.Second,
+		unlock: 10 * time.Minute},
 }
 
 // Backtraces as the runtimes write them.

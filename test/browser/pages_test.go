@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// pages are the addresses of all kinds of pages: those of the navigation, of locks in all states, and what is not there.
+// pages are the addresses of all kinds of pages: those of the navigation, of locks in all states, and what is not
+// there.
 func (s *stage) pages(b *tab) []string {
 	s.t.Helper()
 	b.open(s.url)
@@ -17,25 +18,31 @@ func (s *stage) pages(b *tab) []string {
 	if len(found) < 3 {
 		s.t.Fatalf("the navigation has only %q", found)
 	}
-	for _, name := range []string{"billing/invoice-run", "catalog/sync/eu", "drm/rotate-keys", "reports/weekly", "nobody/holds/this", hostileName} {
+	for _, name := range []string{"billing/invoice-run", "catalog/sync/eu", "drm/rotate-keys", "reports/weekly",
+		"nobody/holds/this", hostileName} {
 		found = append(found, s.url+"lock?name="+url.QueryEscape(name))
 	}
 	for _, name := range []string{"billing/invoice-run", hostileName} {
 		found = append(found, s.url+"unlock?name="+url.QueryEscape(name))
 	}
-	return append(found, s.url+"?q=nothing:matches+owner:this", s.url+"?density=full&sort=-held&cols=purpose,hold,labels", s.url+"?group=owner", s.url+"lock?name=media/transcoders",
+	return append(found, s.url+"?q=nothing:matches+owner:this",
+		s.url+"?density=full&sort=-held&cols=purpose,hold,labels", s.url+"?group=owner",
+		s.url+"lock?name=media/transcoders",
 		s.url+"nothing/here")
 }
 
-const hostileName = "<script>alert(1)</script>\u202e\"'\x01{{.}} \u65e5\u672c\u8a9e " + "averylongnamewithoutanyplacewhereitcouldbebrokenaveryveryverylongnameindeed/and/more"
+const hostileName = "<script>alert(1)</script>\u202e\"'\x01{{.}} \u65e5\u672c\u8a9e " +
+	"averylongnamewithoutanyplacewhereitcouldbebrokenaveryveryverylongnameindeed/and/more"
 
 func (s *stage) hostile() {
-	s.hold(lock{name: hostileName, owner: "<img src=x onerror=alert(1)>", host: strings.Repeat("host", 40), purpose: "javascript:alert(1) " + strings.Repeat("long", 60),
-		trace: "<b>nothing</b>\n" + strings.Repeat("x", 500), held: 60e9, alert: -1e9, unlock: 3600e9})
+	s.hold(lock{name: hostileName, owner: "<img src=x onerror=alert(1)>", host: strings.Repeat("host", 40),
+		purpose: "javascript:alert(1) " + strings.Repeat("long", 60),
+		trace:   "<b>nothing</b>\n" + strings.Repeat("x", 500), held: 60e9, alert: -1e9, unlock: 3600e9})
 }
 
 func TestNoPageHasSeriousBarriersInLightAndDark(t *testing.T) {
-	s, b := unlockStage(t), newTab(t)
+	s := unlockStage(t)
+	b := newTab(t)
 	b.login("ann@example.org")
 	s.night()
 	s.hostile()
@@ -56,7 +63,8 @@ func TestNoPageHasSeriousBarriersInLightAndDark(t *testing.T) {
 }
 
 func TestNoPageIsWiderThanAPhone(t *testing.T) {
-	s, b := unlockStage(t), newTab(t)
+	s := unlockStage(t)
+	b := newTab(t)
 	b.login("ann@example.org")
 	s.night()
 	s.hostile()
@@ -73,7 +81,8 @@ func TestNoPageIsWiderThanAPhone(t *testing.T) {
 }
 
 func TestTargetsAreLargeEnoughForAThumb(t *testing.T) {
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	s.night()
 	b.size(360, 740)
 	b.open(s.url)
@@ -85,7 +94,8 @@ func TestTargetsAreLargeEnoughForAThumb(t *testing.T) {
 }
 
 func TestBrowserWouldComplain(t *testing.T) {
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	b.open(s.url)
 	ask[bool](b, `document.body.append(Object.assign(document.createElement("p"), {style: "color: red"})), document.body.lastChild.setAttribute("style", "color: red"), true`)
 	ask[bool](b, `setTimeout(() => { throw new Error("a failing script") }), true`)
@@ -104,7 +114,8 @@ func TestBrowserWouldComplain(t *testing.T) {
 }
 
 func TestEverythingWorksWithoutScripts(t *testing.T) {
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	s.night()
 	s.unlocker("alert-only")
 	b.scripts(false)
@@ -112,7 +123,8 @@ func TestEverythingWorksWithoutScripts(t *testing.T) {
 	if n := ask[int](b, `document.querySelectorAll(".locks tbody").length`); n != 12 {
 		t.Fatalf("%d locks are shown, want 12", n)
 	}
-	if text := ask[string](b, `document.body.innerText`); !strings.Contains(text, "3 locks alerting. Next auto-unlock in 1:") || !strings.Contains(text, "14m ago") {
+	if text := ask[string](b, `document.body.innerText`); !strings.Contains(text,
+		"3 locks alerting. Next auto-unlock in 1:") || !strings.Contains(text, "14m ago") {
 		t.Errorf("without scripts the page says %s", text)
 	}
 	if buttons := ask[int](b, `[...document.querySelectorAll("button")].filter((e) => e.checkVisibility()).length`); buttons > 0 {
@@ -121,7 +133,8 @@ func TestEverythingWorksWithoutScripts(t *testing.T) {
 	b.do(typeInto("#q", "owner:catalog\r"))
 	b.until("the filtered list", `document.querySelectorAll(".locks tbody").length === 1`)
 	b.open(ask[string](b, `document.querySelector(".locks .name").href`))
-	if text := ask[string](b, `document.body.innerText`); !strings.Contains(text, "Held by catalog on catalog-55d8b-q7xzn") || !strings.Contains(text, "/srv/catalog/sync/eu.py:212") {
+	if text := ask[string](b, `document.body.innerText`); !strings.Contains(text,
+		"Held by catalog on catalog-55d8b-q7xzn") || !strings.Contains(text, "/srv/catalog/sync/eu.py:212") {
 		t.Errorf("without scripts the lock page says %s", text)
 	}
 }

@@ -21,7 +21,8 @@ import (
 // TestPictures makes the pictures of the documentation, each of a page that says what it is to show.
 func TestPictures(t *testing.T) {
 	t.Parallel()
-	s, b := unlockStage(t), newTab(t)
+	s := unlockStage(t)
+	b := newTab(t)
 	b.login("ann@example.org")
 	s.unlocker("auto-unlock")
 	s.night()
@@ -44,7 +45,8 @@ func TestPictures(t *testing.T) {
 	b.size(1280, 1000)
 	b.open(s.url + "lock?name=billing/invoice-run")
 	b.until("the own code", `document.querySelector(".first").textContent.includes("invoice_run.rb:118")`)
-	b.until("how long it takes usually", `document.getElementById("h-past").closest("section").textContent.includes("Half of the last 6 holds")`)
+	b.until("how long it takes usually",
+		`document.getElementById("h-past").closest("section").textContent.includes("Half of the last 6 holds")`)
 	b.whole()
 	b.picture("lock")
 
@@ -105,10 +107,11 @@ func (b *tab) picture(name string) {
 	b.check(os.WriteFile(filepath.Join(dir, name+".png"), packed.Bytes(), 0o644))
 }
 
-// fewColours is the picture with 256 colours, and the nearest of them for all others: a page has few, and its letters have shades
-// that nobody misses. The most frequent ones are kept, but of every kind of colour one at least.
+// fewColours is the picture with 256 colours, and the nearest of them for all others: a page has few, and its letters
+// have shades that nobody misses. The most frequent ones are kept, but of every kind of colour one at least.
 func fewColours(from image.Image) *image.Paletted {
-	area, often := from.Bounds(), map[color.Color]int{}
+	area := from.Bounds()
+	often := map[color.Color]int{}
 	for y := area.Min.Y; y < area.Max.Y; y++ {
 		for x := area.Min.X; x < area.Max.X; x++ {
 			often[from.At(x, y)]++

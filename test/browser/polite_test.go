@@ -14,9 +14,11 @@ import (
 // four is a stage with four locks that sort as they are named, and a tab that shows them.
 func four(t *testing.T) (*stage, *tab) {
 	t.Helper()
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	for i, name := range []string{"a", "b", "c", "d"} {
-		s.hold(lock{name: name, owner: "o", host: "h", held: time.Minute, alert: time.Duration(i+1) * time.Hour, unlock: 9 * time.Hour})
+		s.hold(lock{name: name, owner: "o", host: "h", held: time.Minute, alert: time.Duration(i+1) * time.Hour,
+			unlock: 9 * time.Hour})
 	}
 	b.open(s.url)
 	b.until("four locks", `document.querySelectorAll(".locks tbody").length === 4`)
@@ -111,7 +113,8 @@ func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
 	clock := ask[string](b, `document.getElementById("clock").textContent`)
 	s.release("a")
 	ask[bool](b, `new Promise((done) => setTimeout(() => done(true), 3000))`)
-	if got := b.names(); len(got) != 4 || ask[string](b, `document.getElementById("clock").textContent`) != clock || ask[int](b, `document.querySelectorAll(".gone").length`) != 0 {
+	if got := b.names(); len(got) != 4 || ask[string](b, `document.getElementById("clock").textContent`) != clock ||
+		ask[int](b, `document.querySelectorAll(".gone").length`) != 0 {
 		t.Errorf("a paused page went on: %q", got)
 	}
 	if seen := ask[bool](b, `(window.scrollTo(0, 9999), document.getElementById("paused").getBoundingClientRect().top >= 0)`); !seen {
@@ -123,11 +126,14 @@ func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
 
 func TestLockPageFollowsItsLock(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
-	s.hold(lock{name: "a", owner: "first", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour, trace: goTrace})
+	s := newStage(t)
+	b := newTab(t)
+	s.hold(lock{name: "a", owner: "first", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour,
+		trace: goTrace})
 	b.open(s.url + "lock?name=a")
 	ask[bool](b, `(window.here = true, document.querySelector(".raw").closest("details").open = true)`)
-	s.put("a", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)), metadata.FieldAlive, metadata.FormatAlive(time.Now(), "step 2"))
+	s.put("a", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)), metadata.FieldAlive,
+		metadata.FormatAlive(time.Now(), "step 2"))
 	b.until("the lock alerts", `document.querySelector(".lock-head").classList.contains("alerting") && document.querySelector(".progress").textContent.includes("step 2")`)
 	if !ask[bool](b, `window.here && document.querySelector(".raw").closest("details").open`) {
 		t.Error("the page was loaded anew, or has closed what was open")
@@ -140,7 +146,8 @@ func TestPagesAboutNowFollow(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.hold(lock{name: "a", owner: "first", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
-	waiting, owners := newTab(t), newTab(t)
+	waiting := newTab(t)
+	owners := newTab(t)
 	waiting.open(s.url + "waiting")
 	owners.open(s.url + "owners")
 	s.hold(lock{name: "b", owner: "second", host: "h", held: time.Minute, alert: time.Hour, unlock: 9 * time.Hour})
@@ -150,7 +157,8 @@ func TestPagesAboutNowFollow(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	s.night()
 	b.open(s.url)
 	b.press("2")

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// behindProxy is a stage whose pages are reached at the returned address, below a path that a proxy takes away, together with the Host
-// that the browser sent. It also takes away what browsers do not say over plain HTTP: whether a request comes from the same site. The
-// proxy knows who sits before it: ann.
+// behindProxy is a stage whose pages are reached at the returned address, below a path that a proxy takes away,
+// together with the Host that the browser sent. It also takes away what browsers do not say over plain HTTP: whether a
+// request comes from the same site. The proxy knows who sits before it: ann.
 func behindProxy(t *testing.T) (s *stage, outside string) {
 	t.Helper()
 	const path = "/ops/locks"
@@ -40,7 +40,8 @@ func TestEverythingWorksBelowAPathBehindAProxyThatRewritesHost(t *testing.T) {
 	b := newTab(t)
 	s.night()
 	b.open(outside + "?q=owner:billing&sort=-held")
-	b.until("the list, in its colours", `document.querySelectorAll(".locks tbody").length === 1 && getComputedStyle(document.querySelector("tbody.alerting")).backgroundColor !== "rgba(0, 0, 0, 0)"`)
+	b.until("the list, in its colours",
+		`document.querySelectorAll(".locks tbody").length === 1 && getComputedStyle(document.querySelector("tbody.alerting")).backgroundColor !== "rgba(0, 0, 0, 0)"`)
 	b.fast()
 	s.put(held, "purpose", "changed since")
 	b.until("the list follows", `document.querySelector(".locks").textContent.includes("changed since")`)
@@ -50,10 +51,12 @@ func TestEverythingWorksBelowAPathBehindAProxyThatRewritesHost(t *testing.T) {
 	b.click(".danger a")
 	b.until("the page that asks", `location.pathname === "/ops/locks/unlock" && document.readyState === "complete"`)
 	b.fill(held, "the pod is gone, see the ticket")
-	b.until("the hold that is over", `location.pathname === "/ops/locks/lock" && document.querySelector(".lock-head .released")?.textContent === "force-unlocked"`)
+	b.until("the hold that is over",
+		`location.pathname === "/ops/locks/lock" && document.querySelector(".lock-head .released")?.textContent === "force-unlocked"`)
 	if s.held(held) {
 		t.Error("the lock is still held")
 	}
 	b.press("u")
-	b.until("the same view of the list", `location.pathname === "/ops/locks/" && location.search === "?q=owner:billing&sort=-held"`)
+	b.until("the same view of the list",
+		`location.pathname === "/ops/locks/" && location.search === "?q=owner:billing&sort=-held"`)
 }

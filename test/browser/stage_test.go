@@ -48,11 +48,14 @@ func newStage(t testing.TB, flags ...string) *stage {
 	}
 	s := &stage{t: t, etcd: etcdtest.Start(t), layout: layout}
 	s.client = s.etcd.Client(t)
-	address, ops := freeAddress(t), freeAddress(t)
+	address := freeAddress(t)
+	ops := freeAddress(t)
 	s.url = "http://" + address + "/"
 	s.run = func() func() {
-		kill := s.start("mutexdash", append([]string{"--etcd.endpoints=" + s.etcd.Endpoint(), "--web.listen-address=" + address, "--web.ops-address=" + ops,
-			"--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
+		kill := s.start("mutexdash",
+			append([]string{"--etcd.endpoints=" + s.etcd.Endpoint(), "--web.listen-address=" + address,
+				"--web.ops-address=" + ops,
+				"--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
 		s.ready("http://" + ops + "/readyz")
 		return kill
 	}
@@ -64,7 +67,8 @@ func newStage(t testing.TB, flags ...string) *stage {
 func (s *stage) unlocker(policy string) {
 	s.t.Helper()
 	ops := freeAddress(s.t)
-	s.start("unlocker", "--etcd.endpoints="+s.etcd.Endpoint(), "--web.listen-address="+ops, "--policy="+policy, "--web.shutdown-delay=0s")
+	s.start("unlocker", "--etcd.endpoints="+s.etcd.Endpoint(), "--web.listen-address="+ops, "--policy="+policy,
+		"--web.shutdown-delay=0s")
 	s.ready("http://" + ops + "/readyz")
 }
 
@@ -74,7 +78,8 @@ func (s *stage) start(program string, flags ...string) (kill func()) {
 	var said output
 	cmd := exec.Command(filepath.Join(bin, program), flags...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Stdout = &said
+	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -120,9 +125,11 @@ type lock struct {
 // hold takes a lock and returns the uuid of the hold.
 func (s *stage) hold(l lock) string {
 	s.t.Helper()
-	id, now := uuid.NewString(), time.Now()
+	id := uuid.NewString()
+	now := time.Now()
 	fields := append([]string{
-		metadata.FieldUUID, id, metadata.FieldOwner, l.owner, metadata.FieldHostname, l.host, metadata.FieldPurpose, l.purpose,
+		metadata.FieldUUID, id, metadata.FieldOwner, l.owner, metadata.FieldHostname, l.host, metadata.FieldPurpose,
+		l.purpose,
 		metadata.FieldBacktrace, l.trace, metadata.FieldLockedAt, metadata.FormatTime(now.Add(-l.held)),
 	}, l.more...)
 	if l.host != "" {
@@ -177,8 +184,9 @@ func (s *stage) do(ops ...clientv3.Op) {
 	}
 }
 
-// freeAddress is one that nobody listens on, and that no other test gets. Its port lies below those that systems give to outgoing
-// connections, of which a browser has many: otherwise one of them would now and then be quicker than the program.
+// freeAddress is one that nobody listens on, and that no other test gets. Its port lies below those that systems give
+// to outgoing connections, of which a browser has many: otherwise one of them would now and then be quicker than the
+// program.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -220,7 +228,9 @@ func (o *output) end() string {
 func (s *stage) many(n int) {
 	s.t.Helper()
 	for i := range n {
-		s.hold(lock{name: fmt.Sprintf("batch/job-%03d", i), owner: "batch", host: "batch-" + fmt.Sprint(i%7), purpose: "one of many",
-			held: time.Duration(i*i) * time.Second, alert: time.Hour + time.Duration(i)*time.Minute, unlock: 3 * time.Hour})
+		s.hold(lock{name: fmt.Sprintf("batch/job-%03d", i), owner: "batch", host: "batch-" + fmt.Sprint(i%7),
+			purpose: "one of many",
+			held:    time.Duration(i*i) * time.Second, alert: time.Hour + time.Duration(i)*time.Minute,
+			unlock: 3 * time.Hour})
 	}
 }

@@ -10,7 +10,9 @@ import (
 
 func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 	t.Parallel()
-	s, b, asking := unlockStage(t), newTab(t), newTab(t)
+	s := unlockStage(t)
+	b := newTab(t)
+	asking := newTab(t)
 	s.night()
 	s.unlocker("alert-only")
 	b.login("bob@example.org")
@@ -21,8 +23,10 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 
 	s.etcd.Stop()
 	b.until("delayed", `document.body.className === "delayed"`, 40*time.Second)
-	b.until("stale", `document.body.classList.contains("stale") && document.querySelector("#alerts [role=alert]")`, 50*time.Second)
-	if text := ask[string](b, `document.querySelector("#alerts").textContent`); !strings.Contains(text, "etcd unreachable since") || !strings.Contains(text, "locks may have changed") {
+	b.until("stale", `document.body.classList.contains("stale") && document.querySelector("#alerts [role=alert]")`,
+		50*time.Second)
+	if text := ask[string](b, `document.querySelector("#alerts").textContent`); !strings.Contains(text,
+		"etcd unreachable since") || !strings.Contains(text, "locks may have changed") {
 		t.Errorf("the banner says %q", text)
 	}
 	if grey := ask[string](b, `getComputedStyle(document.querySelector(".sheet")).filter + getComputedStyle(document.querySelector(".sheet"), "::after").backgroundImage.slice(0, 9)`); !strings.HasPrefix(grey, "saturate(0.4)repeating") {
@@ -39,16 +43,19 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 	}
 
 	asking.fill(held, "the pod is gone, see the ticket")
-	if text := ask[string](asking, `document.getElementById("main").innerText`); !strings.Contains(text, "Not while the data is stale") {
+	if text := ask[string](asking, `document.getElementById("main").innerText`); !strings.Contains(text,
+		"Not while the data is stale") {
 		t.Errorf("a force unlock is answered with %q", text)
 	}
 
 	s.etcd.Restart(t)
-	b.until("live again", `document.body.className === "live" && !document.querySelector("#alerts .banner")`, 40*time.Second)
+	b.until("live again", `document.body.className === "live" && !document.querySelector("#alerts .banner")`,
+		40*time.Second)
 	if !s.held(held) {
 		t.Error("the refused force unlock ended the hold")
 	}
-	s.hold(lock{name: "after/the/outage", owner: "o", host: "h", held: time.Second, alert: time.Hour, unlock: time.Hour})
+	s.hold(lock{name: "after/the/outage", owner: "o", host: "h", held: time.Second, alert: time.Hour,
+		unlock: time.Hour})
 	b.until("a lock taken after that", `document.querySelector(".locks").textContent.includes("after/the/outage")`)
 }
 

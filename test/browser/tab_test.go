@@ -21,8 +21,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// tab is a page in a profile of its own. Whatever a test does in it, at its end nothing may have violated the content security
-// policy, and no script may have failed.
+// tab is a page in a profile of its own. Whatever a test does in it, at its end nothing may have violated the content
+// security policy, and no script may have failed.
 type tab struct {
 	t       testing.TB
 	ctx     context.Context
@@ -108,7 +108,8 @@ func (b *tab) press(keys string) {
 	b.until("the page has loaded", `document.readyState === "complete"`)
 	for _, r := range keys {
 		events := kb.Encode(r)
-		down, up := *events[0], *events[len(events)-1]
+		down := *events[0]
+		up := *events[len(events)-1]
 		down.Type = input.DispatchKeyEventTypeKeyDown
 		if len(events) == 3 {
 			down.Text, down.UnmodifiedText = events[1].Text, events[1].UnmodifiedText
@@ -147,13 +148,15 @@ func (b *tab) until(what, expression string, limit ...time.Duration) {
 	}
 	for deadline := time.Now().Add(wait); ; time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(b.ctx, patience)
-		yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")")) // fails while a page is being replaced
+		// fails while a page is being replaced
+		yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 		cancel()
 		if yes {
 			return
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("%s: not within %v (%v); the page says:\n%s", what, wait, err, ask[string](b, "document.title + '\\n' + document.body.innerText"))
+			b.t.Fatalf("%s: not within %v (%v); the page says:\n%s", what, wait, err,
+				ask[string](b, "document.title + '\\n' + document.body.innerText"))
 		}
 	}
 }
@@ -162,7 +165,8 @@ func (b *tab) until(what, expression string, limit ...time.Duration) {
 func (b *tab) size(width, height int64) {
 	b.t.Helper()
 	b.check(second(chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride,
-		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600})))
+		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1,
+			Mobile: width < 600})))
 }
 
 // prefer sets what the browser tells pages about its user: pairs of a media feature and its value.
@@ -172,13 +176,15 @@ func (b *tab) prefer(pairs ...string) {
 	for pair := range slices.Chunk(pairs, 2) {
 		features = append(features, &emulation.MediaFeature{Name: pair[0], Value: pair[1]})
 	}
-	b.check(second(chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})))
+	b.check(second(chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: features})))
 }
 
 // slow makes scripts, layout and painting take so many times as long.
 func (b *tab) slow(times float64) {
 	b.t.Helper()
-	b.check(second(chromedp.Call(b.ctx, emulation.SetCPUThrottlingRate, emulation.SetCPUThrottlingRateParams{Rate: times})))
+	b.check(second(chromedp.Call(b.ctx, emulation.SetCPUThrottlingRate,
+		emulation.SetCPUThrottlingRateParams{Rate: times})))
 }
 
 // forgetful makes the tab load every file anew.
@@ -196,7 +202,8 @@ func (b *tab) theme(name string) {
 // scripts switches JavaScript on or off.
 func (b *tab) scripts(on bool) {
 	b.t.Helper()
-	b.check(second(chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})))
+	b.check(second(chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: !on})))
 }
 
 // names are the locks in the list, from the top.

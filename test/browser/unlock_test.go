@@ -17,17 +17,20 @@ import (
 func unlockStage(t *testing.T, flags ...string) *stage {
 	t.Helper()
 	permissions := filepath.Join(t.TempDir(), "permissions.yaml")
-	if err := os.WriteFile(permissions, []byte("everyone: [view, backtrace]\nusers: {ann@example.org: [unlock, audit]}\n"), 0o600); err != nil {
+	if err := os.WriteFile(permissions,
+		[]byte("everyone: [view, backtrace]\nusers: {ann@example.org: [unlock, audit]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return newStage(t, append(flags, "--web.identity=header", "--web.trusted-proxies=127.0.0.1", "--web.permissions-file="+permissions, "--web.enable-force-unlock")...)
+	return newStage(t, append(flags, "--web.identity=header", "--web.trusted-proxies=127.0.0.1",
+		"--web.permissions-file="+permissions, "--web.enable-force-unlock")...)
 }
 
 // login makes the tab come through a proxy that knows who sits before it.
 func (b *tab) login(name string) {
 	b.t.Helper()
 	b.check(second(chromedp.Call(b.ctx, network.Enable, network.EnableParams{})))
-	b.check(second(chromedp.Call(b.ctx, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"X-Forwarded-User": name}})))
+	b.check(second(chromedp.Call(b.ctx, network.SetExtraHTTPHeaders,
+		network.SetExtraHTTPHeadersParams{Headers: network.Headers{"X-Forwarded-User": name}})))
 }
 
 func (b *tab) click(selector string) {
@@ -55,18 +58,21 @@ func (b *tab) fill(name, reason string) {
 }
 
 func TestForceUnlockIsRefusedForAnotherNameAndDoneForTheRightOne(t *testing.T) {
-	s, b := unlockStage(t), newTab(t)
+	s := unlockStage(t)
+	b := newTab(t)
 	s.night()
 	b.login("ann@example.org")
 	b.size(360, 740)
 	b.confirm(s)
-	b.until("the beginning of the page", `scrollY === 0 && document.querySelector(".lock-head h1").getBoundingClientRect().top > 0`)
+	b.until("the beginning of the page",
+		`scrollY === 0 && document.querySelector(".lock-head h1").getBoundingClientRect().top > 0`)
 	if focus := ask[string](b, `document.activeElement.textContent`); !strings.Contains(focus, "Cancel: ") {
 		t.Errorf("the focus is on %q, want Cancel", focus)
 	}
 	b.size(1300, 800)
 	b.fill("billing/invoice", "the pod is gone, see the ticket")
-	if text := ask[string](b, `document.querySelector(".wrong").textContent`); !strings.Contains(text, "Nothing was done") {
+	if text := ask[string](b, `document.querySelector(".wrong").textContent`); !strings.Contains(text,
+		"Nothing was done") {
 		t.Errorf("the wrong name gives %q", text)
 	}
 	if value := ask[string](b, `document.getElementById("reason").value`); value != "the pod is gone, see the ticket" {
@@ -80,35 +86,42 @@ func TestForceUnlockIsRefusedForAnotherNameAndDoneForTheRightOne(t *testing.T) {
 	if s.held(held) {
 		t.Error("the lock is still held")
 	}
-	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, "the pod is gone, see the ticket") {
+	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text,
+		"the pod is gone, see the ticket") {
 		t.Errorf("the lock page does not tell the reason: %s", text)
 	}
 	b.open(s.url + "audit")
-	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, held) || !strings.Contains(text, "ann@example.org") {
+	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, held) ||
+		!strings.Contains(text, "ann@example.org") {
 		t.Errorf("the audit says %s", text)
 	}
 }
 
 func TestForceUnlockIsRefusedWhenTheLockChangedHands(t *testing.T) {
-	s, b := unlockStage(t), newTab(t)
+	s := unlockStage(t)
+	b := newTab(t)
 	s.night()
 	b.login("ann@example.org")
 	b.confirm(s)
 	s.release(held)
-	s.hold(lock{name: held, owner: "dunning", host: "dunning-1", purpose: "reminders", held: time.Second, alert: time.Hour, unlock: 2 * time.Hour})
+	s.hold(lock{name: held, owner: "dunning", host: "dunning-1", purpose: "reminders", held: time.Second,
+		alert: time.Hour, unlock: 2 * time.Hour})
 	b.fill(held, "the pod is gone, see the ticket")
 	b.until("the refusal", `document.body.innerText.includes("Not done")`)
-	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, "dunning") || !s.held(held) {
+	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, "dunning") ||
+		!s.held(held) {
 		t.Errorf("the lock is held is %t, and the page says %s", s.held(held), text)
 	}
 }
 
 func TestNobodyElseSeesTheWayToForceUnlock(t *testing.T) {
-	s, b := unlockStage(t), newTab(t)
+	s := unlockStage(t)
+	b := newTab(t)
 	s.night()
 	b.login("bob@example.org")
 	b.open(s.url + "lock?name=" + held)
-	if text := ask[string](b, `document.querySelector(".danger").textContent`); ask[bool](b, `!!document.querySelector(".danger a")`) || !strings.Contains(text, "permission unlock") {
+	if text := ask[string](b, `document.querySelector(".danger").textContent`); ask[bool](b,
+		`!!document.querySelector(".danger a")`) || !strings.Contains(text, "permission unlock") {
 		t.Errorf("bob is told %q", text)
 	}
 }

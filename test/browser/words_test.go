@@ -11,14 +11,16 @@ import (
 )
 
 func TestServerAndBrowserSayTimeInTheSameWords(t *testing.T) {
-	s, b := newStage(t), newTab(t)
+	s := newStage(t)
+	b := newTab(t)
 	for i := range 90 { // distances from seconds to weeks, also passed ones
 		d := time.Duration(float64(3*time.Second) * pow(1.18, i))
 		ahead := d
 		if i%3 == 0 {
 			ahead = -d
 		}
-		s.hold(lock{name: fmt.Sprintf("lock-%02d", i), owner: "o", host: "h", held: d, alert: ahead, unlock: ahead + d/2, alive: "going on"})
+		s.hold(lock{name: fmt.Sprintf("lock-%02d", i), owner: "o", host: "h", held: d, alert: ahead,
+			unlock: ahead + d/2, alive: "going on"})
 	}
 	s.wait("lock-05", "w", "h", "waits", 3*time.Minute)
 	b.open(s.url)
@@ -60,8 +62,10 @@ func pow(x float64, n int) float64 {
 
 func TestNothingMovesForThoseWhoWantNoMotion(t *testing.T) {
 	t.Parallel()
-	s, b := newStage(t), newTab(t)
-	s.hold(lock{name: "a", owner: "o", host: "h", held: 5 * time.Second, alert: 50 * time.Second, unlock: 118 * time.Second})
+	s := newStage(t)
+	b := newTab(t)
+	s.hold(lock{name: "a", owner: "o", host: "h", held: 5 * time.Second, alert: 50 * time.Second,
+		unlock: 118 * time.Second})
 	b.prefer("prefers-reduced-motion", "reduce")
 	b.open(s.url)
 	b.until("the lock", `document.querySelector(".locks tbody")`)

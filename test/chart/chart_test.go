@@ -1,5 +1,6 @@
-// Package chart tests deploy/helm/unlocker with Helm's own packages: what `helm lint`, `helm template` and `helm unittest` do happens
-// here in one process, which compiles in a third of the time that the helm command takes. Run it by `make chart`.
+// Package chart tests deploy/helm/unlocker with Helm's own packages: what `helm lint`, `helm template` and `helm
+// unittest` do happens here in one process, which compiles in a third of the time that the helm command takes. Run it
+// by `make chart`.
 package chart
 
 import (
@@ -27,7 +28,8 @@ const (
 	kubernetes = "v1.36.3"
 )
 
-var rendered = flag.String("rendered", "", "directory to write the objects of every scenario into, for tests that run them")
+var rendered = flag.String("rendered", "",
+	"directory to write the objects of every scenario into, for tests that run them")
 
 func load(t testing.TB) *chart.Chart {
 	t.Helper()
@@ -142,7 +144,8 @@ func TestEveryScenarioIsWrittenDown(t *testing.T) {
 		if err := os.MkdirAll(*rendered, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(*rendered, name+".yaml"), []byte(strings.Join(all, "\n---\n")), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(*rendered, name+".yaml"), []byte(strings.Join(all, "\n---\n")),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,7 +155,8 @@ func TestNobodyGetsRightsOrAnAccountOfTheCluster(t *testing.T) {
 	c := load(t)
 	for name, values := range scenarios(t) {
 		for _, o := range mustRender(t, c, values).objects {
-			if strings.Contains(o.kind, "Role") || strings.Contains(o.kind, "Webhook") || o.kind == "CustomResourceDefinition" || o.kind == "Secret" {
+			if strings.Contains(o.kind, "Role") || strings.Contains(o.kind, "Webhook") ||
+				o.kind == "CustomResourceDefinition" || o.kind == "Secret" {
 				t.Errorf("%s: a %s", name, o.kind)
 			}
 		}
@@ -161,7 +165,8 @@ func TestNobodyGetsRightsOrAnAccountOfTheCluster(t *testing.T) {
 
 // A cluster does not know the kinds of operators unless they are installed.
 func TestOtherPeoplesKindsComeOnlyWhenAskedFor(t *testing.T) {
-	known := []string{"ConfigMap", "Deployment", "Ingress", "NetworkPolicy", "Pod", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet"}
+	known := []string{"ConfigMap", "Deployment", "Ingress", "NetworkPolicy", "Pod", "PodDisruptionBudget", "Service",
+		"ServiceAccount", "StatefulSet"}
 	c := load(t)
 	for name, values := range scenarios(t) {
 		for _, kind := range mustRender(t, c, values).kinds() {

@@ -39,7 +39,8 @@ func page(t *testing.T, file string) string {
 // installed is the release of somebody who followed the guide to its end, and the same with the etcd of a trial.
 func installed(t *testing.T) release {
 	t.Helper()
-	c, all := load(t), map[string]any{}
+	c := load(t)
+	all := map[string]any{}
 	for _, block := range guideValues(t) {
 		all = over(all, values(t, block))
 	}
@@ -50,7 +51,8 @@ func installed(t *testing.T) release {
 func TestEveryKubectlOfTheDocumentationFindsSomething(t *testing.T) {
 	r := installed(t)
 	kinds := map[string]string{
-		"deployment": "Deployment", "deploy": "Deployment", "svc": "Service", "service": "Service", "sts": "StatefulSet",
+		"deployment": "Deployment", "deploy": "Deployment", "svc": "Service", "service": "Service",
+		"sts": "StatefulSet",
 	}
 	named := map[string]bool{}
 	for _, o := range r.objects {

@@ -10,7 +10,8 @@ import (
 
 func TestEveryObjectOfEveryScenarioFitsItsSchema(t *testing.T) {
 	directory := schemas(t)
-	judge, err := validator.New([]string{directory + "/{{ .ResourceKind }}{{ .KindSuffix }}.json"}, validator.Opts{Strict: true})
+	judge, err := validator.New([]string{directory + "/{{ .ResourceKind }}{{ .KindSuffix }}.json"},
+		validator.Opts{Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,8 @@ func TestEveryObjectOfEveryScenarioFitsItsSchema(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"Deployment", "StatefulSet", "Pod", "Service", "ServiceAccount", "ConfigMap", "PodDisruptionBudget", "NetworkPolicy", "Ingress",
+	for _, kind := range []string{"Deployment", "StatefulSet", "Pod", "Service", "ServiceAccount", "ConfigMap",
+		"PodDisruptionBudget", "NetworkPolicy", "Ingress",
 		"HTTPRoute", "ServiceMonitor", "PodMonitor", "PrometheusRule"} {
 		if kinds[kind] == 0 {
 			t.Errorf("no scenario has a %s", kind)

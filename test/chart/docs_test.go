@@ -13,7 +13,8 @@ func guideValues(t *testing.T) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n# values.yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+	for _, block := range regexp.MustCompile("(?s)```yaml\n# values.yaml\n(.*?)```").FindAllStringSubmatch(string(page),
+		-1) {
 		all = append(all, block[1])
 	}
 	if len(all) < 6 {
@@ -24,7 +25,8 @@ func guideValues(t *testing.T) (all []string) {
 
 // They build on each other, as somebody does who follows the guide from top to bottom.
 func TestTheValuesOfTheGuideInstall(t *testing.T) {
-	c, all := load(t), map[string]any{}
+	c := load(t)
+	all := map[string]any{}
 	for _, block := range guideValues(t) {
 		all = over(all, values(t, block))
 		if _, err := render(t, c, all); err != nil {

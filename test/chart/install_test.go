@@ -15,7 +15,8 @@ import (
 
 // The death of a pod, of a node or of a zone costs nothing, nor does an upgrade.
 func TestTwoOfEachAreSpreadAndRolledWithoutAGap(t *testing.T) {
-	budgets, deployments := 0, 0
+	budgets := 0
+	deployments := 0
 	for _, o := range mustRender(t, load(t), scenarios(t)["minimal"]).objects {
 		switch o.kind {
 		case "PodDisruptionBudget":
@@ -34,7 +35,8 @@ func TestTwoOfEachAreSpreadAndRolledWithoutAGap(t *testing.T) {
 			}
 			spread := map[string]bool{}
 			for _, c := range d.Spec.Template.Spec.TopologySpreadConstraints {
-				spread[c.TopologyKey] = c.MaxSkew == 1 && c.LabelSelector.MatchLabels["app.kubernetes.io/component"] != ""
+				spread[c.TopologyKey] = c.MaxSkew == 1 &&
+					c.LabelSelector.MatchLabels["app.kubernetes.io/component"] != ""
 			}
 			if !spread[corev1.LabelHostname] || !spread[corev1.LabelTopologyZone] {
 				t.Errorf("%s is spread over %v", o.name, spread)
@@ -58,14 +60,18 @@ func TestTheNotesAreAboutWhatWasInstalled(t *testing.T) {
 	c := load(t)
 	for name, want := range map[string]struct{ says, silent []string }{
 		"minimal": {
-			[]string{"alerts about stale locks and removes none", "port-forward svc/locks-unlocker-mutexdash 8080:80", "Everybody who reaches it may look", "helm -n locking test locks", "Nobody scrapes"},
+			[]string{"alerts about stale locks and removes none", "port-forward svc/locks-unlocker-mutexdash 8080:80",
+				"Everybody who reaches it may look", "helm -n locking test locks", "Nobody scrapes"},
 			[]string{"for a trial"}},
-		"dry-run":                  {[]string{"removes nothing", "logs deploy/locks-unlocker"}, []string{"removes locks of dead holders"}},
-		"ingress":                  {[]string{"removes locks of dead holders", "https://tools.example/locks"}, []string{"port-forward"}},
-		"servicemonitor":           {nil, []string{"Nobody scrapes"}},
-		"force-unlock-password":    {nil, []string{"Everybody who reaches it may look"}},
-		"dashboard-only":           {[]string{"The dashboard is at"}, []string{"The unlocker"}},
-		"trial":                    {[]string{"is for a trial", "mutexctl --etcd.endpoints=locks-unlocker-etcd:2379 reserve"}, nil},
+		"dry-run": {[]string{"removes nothing", "logs deploy/locks-unlocker"},
+			[]string{"removes locks of dead holders"}},
+		"ingress": {[]string{"removes locks of dead holders", "https://tools.example/locks"},
+			[]string{"port-forward"}},
+		"servicemonitor":        {nil, []string{"Nobody scrapes"}},
+		"force-unlock-password": {nil, []string{"Everybody who reaches it may look"}},
+		"dashboard-only":        {[]string{"The dashboard is at"}, []string{"The unlocker"}},
+		"trial": {[]string{"is for a trial",
+			"mutexctl --etcd.endpoints=locks-unlocker-etcd:2379 reserve"}, nil},
 		"force-unlock-certificate": {[]string{"https://locks.example"}, []string{"http://"}},
 	} {
 		notes := mustRender(t, c, scenarios(t)[name]).notes
@@ -149,8 +155,9 @@ func TestTheRegistryOfAParentChartCounts(t *testing.T) {
 		"{global: {imageRegistry: foo}}": "foo/clustermutex/unlocker:" + c.AppVersion(),
 		"{global: {imageRegistry: ''}}":  "ghcr.io/clustermutex/unlocker:" + c.AppVersion(),
 		"{global: {storageClass: fast}}": "ghcr.io/clustermutex/unlocker:" + c.AppVersion(), // of others
-		"{global: {imageRegistry: 'm:5000'}, image: {repository: mirrored/unlocker, tag: a}}":                                             "m:5000/mirrored/unlocker:a",
-		"{global: {imageRegistry: m/proxy}, image: {repository: 'localhost/unlocker', digest: 'sha256:" + strings.Repeat("a", 64) + "'}}": "m/proxy/unlocker@sha256:" + strings.Repeat("a", 64),
+		"{global: {imageRegistry: 'm:5000'}, image: {repository: mirrored/unlocker, tag: a}}": "m:5000/mirrored/unlocker:a",
+		"{global: {imageRegistry: m/proxy}, image: {repository: 'localhost/unlocker', digest: 'sha256:" +
+			strings.Repeat("a", 64) + "'}}": "m/proxy/unlocker@sha256:" + strings.Repeat("a", 64),
 	} {
 		r := mustRender(t, c, over(values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}"), values(t, text)))
 		images := 0
@@ -164,7 +171,8 @@ func TestTheRegistryOfAParentChartCounts(t *testing.T) {
 			t.Errorf("%s: %d images", text, images)
 		}
 	}
-	r := mustRender(t, c, values(t, `{policy: alert-only, etcd: {endpoints: [etcd:2379]}, image: {pullSecrets: [one]}, global: {imagePullSecrets: [two, {name: three}]}}`))
+	r := mustRender(t, c, values(t,
+		`{policy: alert-only, etcd: {endpoints: [etcd:2379]}, image: {pullSecrets: [one]}, global: {imagePullSecrets: [two, {name: three}]}}`))
 	for name, pod := range pods(t, r) {
 		var got []string
 		for _, secret := range pod.Spec.ImagePullSecrets {

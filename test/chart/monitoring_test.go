@@ -67,7 +67,8 @@ func installedRules(t *testing.T, v map[string]any) []group {
 }
 
 func TestTheRulesAreInstalledAsTheyAre(t *testing.T) {
-	installed := installedRules(t, values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}\nmonitoring: {prometheusRule: {enabled: true}}"))
+	installed := installedRules(t,
+		values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}\nmonitoring: {prometheusRule: {enabled: true}}"))
 	if want := fileRules(t); !reflect.DeepEqual(installed, want) {
 		t.Errorf("installed are\n%v\nand in the file\n%v", installed, want)
 	}
@@ -84,7 +85,8 @@ func TestAlertsAreLeftOutAndBentByName(t *testing.T) {
 	for _, g := range fileRules(t) {
 		for _, r := range g.Rules {
 			total++
-			name, labels := r["alert"].(string), r["labels"].(map[string]any)
+			name := r["alert"].(string)
+			labels := r["labels"].(map[string]any)
 			labels["team"] = "platform"
 			switch name {
 			case "UnlockerLockSeriesDropped":

@@ -27,9 +27,12 @@ var refused = []struct{ values, says string }{
 	{"etcd: {caCert: x}", "additional properties 'caCert'"},
 	{"etcd: {ca: {secret: a, configMap: b}}", "etcd.ca.secret and etcd.ca.configMap both name the authority"},
 	{"etcd: {endpoints: ['http://etcd:2379'], ca: {secret: a}}", "is without TLS, and certificates are given"},
-	{"etcd: {endpoints: ['http://etcd:2379']}\nmutexdash: {etcd: {clientCert: {secret: a}}}", "is without TLS, and certificates are given"},
-	{"etcd: {endpoints: ['http://etcd:2379'], insecureSkipTLSVerify: true}", "is without TLS, and certificates are given"},
-	{"etcd: {endpoints: ['https://a:2379', 'b:2379']}", "the endpoints https://a:2379 and b:2379 differ in their scheme"},
+	{"etcd: {endpoints: ['http://etcd:2379']}\nmutexdash: {etcd: {clientCert: {secret: a}}}",
+		"is without TLS, and certificates are given"},
+	{"etcd: {endpoints: ['http://etcd:2379'], insecureSkipTLSVerify: true}",
+		"is without TLS, and certificates are given"},
+	{"etcd: {endpoints: ['https://a:2379', 'b:2379']}",
+		"the endpoints https://a:2379 and b:2379 differ in their scheme"},
 	{"etcd: {trial: {image: {tag: ''}}}", "at '/etcd/trial/image/tag'"},
 	{"locks: {prefix: ''}", "at '/locks/prefix'"},
 	{"sweep: {dryRun: true}\npolicy: alert-only", "sweep.dryRun says what auto-unlock would remove"},
@@ -46,9 +49,11 @@ var refused = []struct{ values, says string }{
 	{"unlocker: {replicas: -1}", "at '/unlocker/replicas'"},
 	{"unlocker: {replicas: two}", "at '/unlocker/replicas'"},
 	{"unlocker: {etcd: {user: root}}", "unlocker.etcd.user is given without unlocker.etcd.password.secret"},
-	{"mutexdash: {etcd: {password: {secret: a}}}", "mutexdash.etcd.password.secret is given without mutexdash.etcd.user"},
+	{"mutexdash: {etcd: {password: {secret: a}}}",
+		"mutexdash.etcd.password.secret is given without mutexdash.etcd.user"},
 	{"mutexdash: {etcd: {password: hunter2}}", "at '/mutexdash/etcd/password': got string, want object"},
-	{"etcd: {deploy: true, endpoints: []}\nunlocker: {etcd: {clientCert: {secret: a}}}", "the etcd of etcd.deploy knows no users"},
+	{"etcd: {deploy: true, endpoints: []}\nunlocker: {etcd: {clientCert: {secret: a}}}",
+		"the etcd of etcd.deploy knows no users"},
 	{"unlocker: {webConfig: {tls: true}}", "need unlocker.webConfig.secret"},
 	{"unlocker: {alertmanager: {labels: {cluster: eu}}}", "and its urls are missing"},
 	{"unlocker: {alertmanager: {urls: [alertmanager:9093]}}", "at '/unlocker/alertmanager/urls/0'"},
@@ -68,7 +73,8 @@ var refused = []struct{ values, says string }{
 	{"mutexdash: {identity: {source: mtls}}", "mutexdash.identity.source mtls needs mutexdash.webConfig.secret"},
 	{"mutexdash: {identity: {source: header}}", "needs mutexdash.identity.trustedProxies"},
 	{"mutexdash: {identity: {trustedProxies: [10.0.0.1]}}", "its source is not header"},
-	{"mutexdash: {identity: {source: header, trustedProxies: [proxy.example]}}", "at '/mutexdash/identity/trustedProxies/0'"},
+	{"mutexdash: {identity: {source: header, trustedProxies: [proxy.example]}}",
+		"at '/mutexdash/identity/trustedProxies/0'"},
 	{"mutexdash: {forceUnlock: true}", "mutexdash.forceUnlock needs to know who asks"},
 	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}}", "gives unlock to nobody"},
 	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}, permissions: {everyone: [view], users: {ann: [audit]}}}", "gives unlock to nobody"},
@@ -78,14 +84,19 @@ var refused = []struct{ values, says string }{
 	{"mutexdash: {permissions: {users: {ann: [destroy]}}}", "at '/mutexdash/permissions/users/ann/0'"},
 	{"mutexdash: {ingress: {enabled: true}}", "mutexdash.ingress needs a host"},
 	{"mutexdash: {ingress: {enabled: true, host: a.example, path: locks}}", "at '/mutexdash/ingress/path'"},
-	{"mutexdash: {externalURL: 'https://a.example', ingress: {enabled: true, host: a.example, path: /locks}}", "make them the same"},
+	{"mutexdash: {externalURL: 'https://a.example', ingress: {enabled: true, host: a.example, path: /locks}}",
+		"make them the same"},
 	{"mutexdash: {httpRoute: {hostnames: ['']}}", "at '/mutexdash/httpRoute/hostnames/0'"},
-	{"mutexdash: {httpRoute: {enabled: true, hostnames: [a.example]}}", "mutexdash.httpRoute needs parentRefs and hostnames"},
-	{"monitoring: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}}", "would both have every pod scraped twice"},
+	{"mutexdash: {httpRoute: {enabled: true, hostnames: [a.example]}}",
+		"mutexdash.httpRoute needs parentRefs and hostnames"},
+	{"monitoring: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}}",
+		"would both have every pod scraped twice"},
 	{"monitoring: {serviceMonitor: {interval: often}}", "at '/monitoring/serviceMonitor/interval'"},
 	{"monitoring: {prometheusRule: {enabled: true, disabled: [UnlockerDawn]}}", "there is no alert UnlockerDawn"},
-	{"monitoring: {prometheusRule: {enabled: true, for: {UnlockerDown: soon}}}", "at '/monitoring/prometheusRule/for/UnlockerDown'"},
-	{"monitoring: {prometheusRule: {enabled: true}}\nunlocker: {enabled: false}", "would say for ever that no unlocker runs"},
+	{"monitoring: {prometheusRule: {enabled: true, for: {UnlockerDown: soon}}}",
+		"at '/monitoring/prometheusRule/for/UnlockerDown'"},
+	{"monitoring: {prometheusRule: {enabled: true}}\nunlocker: {enabled: false}",
+		"would say for ever that no unlocker runs"},
 	{"networkPolicy: {pagesFrom: everybody}", "at '/networkPolicy/pagesFrom'"},
 	{"serviceAccount: {name: Locks}", "at '/serviceAccount/name'"},
 }
@@ -94,7 +105,8 @@ func TestWrongValuesAreRefusedWithASentence(t *testing.T) {
 	c := load(t)
 	for _, row := range refused {
 		text := "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}\n"
-		base, extra := values(t, text), values(t, row.values)
+		base := values(t, text)
+		extra := values(t, row.values)
 		_, err := render(t, c, over(base, extra))
 		if err == nil {
 			t.Errorf("%q is taken", row.values)
@@ -109,7 +121,8 @@ func TestEverySentenceOfTheChartIsProvoked(t *testing.T) {
 	var said strings.Builder
 	c := load(t)
 	for _, row := range refused {
-		if _, err := render(t, c, over(values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}\n"), values(t, row.values))); err != nil {
+		if _, err := render(t, c, over(values(t, "policy: auto-unlock\netcd: {endpoints: [etcd:2379]}\n"),
+			values(t, row.values))); err != nil {
 			said.WriteString(err.Error() + "\n")
 		}
 	}

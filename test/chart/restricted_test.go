@@ -75,7 +75,8 @@ func TestTheJudgeOfPodsRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "plain"}}}
-	results := judge.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &metav1.ObjectMeta{}, &spec)
+	results := judge.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()},
+		&metav1.ObjectMeta{}, &spec)
 	if policy.AggregateCheckResults(results).Allowed || len(beyondRestricted(spec)) < 3 {
 		t.Error("a pod without any security passes")
 	}
@@ -97,7 +98,8 @@ func beyondRestricted(spec corev1.PodSpec) (problems []string) {
 		want(!container.Resources.Limits.Memory().IsZero(), container.Name+" has no limit of memory")
 		want(!container.Resources.Requests.Cpu().IsZero(), container.Name+" asks for no processor")
 		for _, mount := range container.VolumeMounts {
-			want(mount.SubPath == "" && mount.SubPathExpr == "", mount.Name+" is mounted by subPath, which does not follow a changed secret")
+			want(mount.SubPath == "" && mount.SubPathExpr == "",
+				mount.Name+" is mounted by subPath, which does not follow a changed secret")
 		}
 	}
 	return problems

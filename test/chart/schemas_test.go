@@ -12,17 +12,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// schemas writes JSON schemas of all kinds that we know into a directory, named as kubeconform looks for them. They are made from
-// what the projects put into their Go modules, so that nobody has to be asked but the module proxy.
+// schemas writes JSON schemas of all kinds that we know into a directory, named as kubeconform looks for them. They are
+// made from what the projects put into their Go modules, so that nobody has to be asked but the module proxy.
 func schemas(t *testing.T) (directory string) {
 	t.Helper()
 	directory = t.TempDir()
-	fromSwagger(t, directory, filepath.Join(module(t, "k8s.io/kubernetes@"+kubernetes), "api/openapi-spec/swagger.json"))
+	fromSwagger(t, directory, filepath.Join(module(t, "k8s.io/kubernetes@"+kubernetes),
+		"api/openapi-spec/swagger.json"))
 	operator := module(t, "github.com/prometheus-operator/prometheus-operator@v0.85.0")
 	for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
-		fromCRD(t, directory, filepath.Join(operator, "example/prometheus-operator-crd/monitoring.coreos.com_"+kind+".yaml"))
+		fromCRD(t, directory, filepath.Join(operator, "example/prometheus-operator-crd/monitoring.coreos.com_"+kind+
+			".yaml"))
 	}
-	fromCRD(t, directory, filepath.Join(module(t, "sigs.k8s.io/gateway-api@v1.4.0"), "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"))
+	fromCRD(t, directory, filepath.Join(module(t, "sigs.k8s.io/gateway-api@v1.4.0"),
+		"config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"))
 	return directory
 }
 
@@ -40,7 +43,8 @@ func module(t *testing.T, version string) string {
 	return found.Dir
 }
 
-// strict refuses members that a schema does not know, and writes the two types that are more than one in a way that schemas have.
+// strict refuses members that a schema does not know, and writes the two types that are more than one in a way that
+// schemas have.
 func strict(schema any) any {
 	switch s := schema.(type) {
 	case []any:
@@ -82,7 +86,8 @@ func fromSwagger(t *testing.T, directory, file string) {
 			continue // an option or a list of everything
 		}
 		k := kinds[0].(map[string]any)
-		write(t, directory, k["kind"], k["group"], k["version"], map[string]any{"$ref": "definitions.json#/definitions/" + name})
+		write(t, directory, k["kind"], k["group"], k["version"],
+			map[string]any{"$ref": "definitions.json#/definitions/" + name})
 	}
 }
 
@@ -122,7 +127,8 @@ func write(t *testing.T, directory string, kind, group, version, schema any) {
 func unmarshal(t *testing.T, file string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err == nil && strings.HasSuffix(file, ".json") { // JSON is YAML, too, but Kubernetes' four megabytes take seconds as such
+	// JSON is YAML, too, but Kubernetes' four megabytes take seconds as such
+	if err == nil && strings.HasSuffix(file, ".json") {
 		err = json.Unmarshal(text, into)
 	} else if err == nil {
 		err = yaml.Unmarshal(text, into)

@@ -41,7 +41,8 @@ var free = []string{"commonLabels", "resources", "podSecurityContext", "security
 func collect(t *testing.T, mapping *yaml.Node, above string, all *[]setting) {
 	t.Helper()
 	for i := 0; i < len(mapping.Content); i += 2 {
-		key, value := mapping.Content[i], mapping.Content[i+1]
+		key := mapping.Content[i]
+		value := mapping.Content[i+1]
 		s := setting{path: above + key.Value, comment: comment(key.HeadComment)}
 		s.whole = value.Kind != yaml.MappingNode || len(value.Content) == 0 ||
 			slices.ContainsFunc(free, func(f string) bool { return s.path == f || strings.HasSuffix(s.path, "."+f) })

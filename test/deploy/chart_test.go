@@ -20,8 +20,8 @@ import (
 
 var rendered = flag.String("rendered", "", "directory with the rendered scenarios of the chart")
 
-// TestTheProgramsStartAsTheChartSays takes flags, variables, files and probes of every pod of every scenario and starts the programs
-// with them, next to etcds with the users, roles and certificates that the secrets stand for.
+// TestTheProgramsStartAsTheChartSays takes flags, variables, files and probes of every pod of every scenario and starts
+// the programs with them, next to etcds with the users, roles and certificates that the secrets stand for.
 func TestTheProgramsStartAsTheChartSays(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(*rendered, "*.yaml"))
 	if err != nil || len(files) < 12 {
@@ -62,7 +62,8 @@ func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
 		address := freeAddr(t)
 		ports[port.Name] = address
 		before := strings.Join(args, "\n")
-		args = strings.Split(strings.ReplaceAll(before, fmt.Sprintf("address=:%d", port.ContainerPort), "address="+address), "\n")
+		args = strings.Split(strings.ReplaceAll(before, fmt.Sprintf("address=:%d", port.ContainerPort),
+			"address="+address), "\n")
 		if before == strings.Join(args, "\n") {
 			t.Errorf("no flag of %s has the port %s, %d", program, port.Name, port.ContainerPort)
 		}
@@ -130,7 +131,8 @@ func (r *release) helmTest(t *testing.T) {
 	}
 }
 
-// translate puts what is here in place of what is in a cluster: files, and where etcd is. All else stays as it was rendered.
+// translate puts what is here in place of what is in a cluster: files, and where etcd is. All else stays as it was
+// rendered.
 func (r *release) translate(args []string, root string) []string {
 	var here []string
 	for _, arg := range args {
@@ -169,12 +171,14 @@ func (u *usedFlags) check(t *testing.T) {
 		if heading, ok := strings.CutPrefix(line, "## "); ok {
 			program = strings.TrimSpace(heading)
 		}
-		if found := row.FindStringSubmatch(line); found != nil && !slices.Contains(u.seen, program+" "+found[1]) && !slices.Contains(u.seen, program+" "+found[2]) {
+		if found := row.FindStringSubmatch(line); found != nil && !slices.Contains(u.seen, program+" "+found[1]) &&
+			!slices.Contains(u.seen, program+" "+found[2]) {
 			missing = append(missing, program+" "+found[1])
 		}
 	}
 	slices.Sort(missing)
-	if known := []string{"unlocker --web.route-prefix"}; !slices.Equal(missing, known) { // probes of a kubelet would miss it
+	// probes of a kubelet would miss it
+	if known := []string{"unlocker --web.route-prefix"}; !slices.Equal(missing, known) {
 		t.Errorf("flags that no scenario of the chart gives: %q, want %q only", missing, known)
 	}
 }

@@ -22,8 +22,8 @@ import (
 
 var etcdctl = flag.String("etcdctl", "", "etcd's command")
 
-// TestTheRolesOfTheGuideAreRight runs the commands of docs/kubernetes.md against an etcd that asks for certificates, and looks at what each
-// user may do then.
+// TestTheRolesOfTheGuideAreRight runs the commands of docs/kubernetes.md against an etcd that asks for certificates,
+// and looks at what each user may do then.
 func TestTheRolesOfTheGuideAreRight(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts())
 	blocks := commands(read(t, repository+"/docs/kubernetes.md"))
@@ -89,7 +89,8 @@ func TestTheRightsOfTheHandbookAreRight(t *testing.T) {
 		t.Errorf("the password %q, and the commands were\n%s", password, seen)
 	}
 	endpoints := []string{etcd.Endpoint()}
-	may{true, true, false}.check(t, "unlocker", clientv3.Config{Endpoints: endpoints, Username: "unlocker", Password: password})
+	may{true, true, false}.check(t, "unlocker", clientv3.Config{Endpoints: endpoints, Username: "unlocker",
+		Password: password})
 	may{true, true, true}.check(t, "root", clientv3.Config{Endpoints: endpoints, Username: "root", Password: "secret"})
 	may{}.check(t, "nobody", clientv3.Config{Endpoints: endpoints})
 }
@@ -149,5 +150,6 @@ func (m may) check(t *testing.T, who string, config clientv3.Config) {
 }
 
 func denied(err error) bool {
-	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) || strings.Contains(err.Error(), "permission denied")
+	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) ||
+		strings.Contains(err.Error(), "permission denied")
 }

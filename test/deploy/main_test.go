@@ -1,5 +1,6 @@
-// Package deploy starts the real programs as deploy/ says they are started: the flags, variables, files and probes of the Helm chart
-// and of the systemd units. Whether those are well written is tested beside them; here stands that they work.
+// Package deploy starts the real programs as deploy/ says they are started: the flags, variables, files and probes of
+// the Helm chart and of the systemd units. Whether those are well written is tested beside them; here stands that they
+// work.
 //
 // What needs the rendered chart has the build tag chart: `make chart` renders it first.
 package deploy

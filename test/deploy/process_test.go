@@ -31,7 +31,8 @@ func start(t *testing.T, environment []string, program string, args ...string) *
 	p := &process{cmd: exec.Command(filepath.Join(bin, program), args...), out: &output{}, done: make(chan struct{})}
 	p.cmd.Env = environment
 	p.cmd.Dir = "/"
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p.cmd.Stdout = p.out
+	p.cmd.Stderr = p.out
 	p.watch(t)
 	return p
 }

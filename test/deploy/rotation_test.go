@@ -53,7 +53,8 @@ func (p *process) logs(t *testing.T, text string) {
 // reload does what systemctl reload does: it runs the unit's command.
 func (p *process) reload(t *testing.T, u unit) {
 	t.Helper()
-	words := strings.Fields(strings.ReplaceAll(u.one(t, "Service.ExecReload"), "$MAINPID", fmt.Sprint(p.cmd.Process.Pid)))
+	words := strings.Fields(strings.ReplaceAll(u.one(t, "Service.ExecReload"), "$MAINPID",
+		fmt.Sprint(p.cmd.Process.Pid)))
 	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("%q: %v: %s", words, err, out)
 	}
@@ -69,7 +70,8 @@ func installed(
 	etc = t.TempDir()
 	address = freeAddr(t)
 	cert, key := etcd.CA().Issue(t, as)
-	for name, from := range map[string]string{"ca.crt": etcd.CA().File(), program + ".crt": cert, program + ".key": key} {
+	for name, from := range map[string]string{"ca.crt": etcd.CA().File(), program + ".crt": cert,
+		program + ".key": key} {
 		write(t, filepath.Join(etc, name), read(t, from))
 	}
 	environment := append(u.environment(t, etc, program), strings.ToUpper(program)+"_ETCD_ENDPOINTS="+endpoint)
@@ -155,7 +157,8 @@ func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
 	write(t, in("permissions.yaml"), "users: {}")
 	write(t, in("pages.crt"), read(t, cert))
 	write(t, in("pages.key"), read(t, key))
-	address, ops := freeAddr(t), freeAddr(t)
+	address := freeAddr(t)
+	ops := freeAddr(t)
 	p := start(t, nil, "mutexdash", "--web.shutdown-delay=0s",
 		"--etcd.endpoints="+proxy.Endpoint(), "--etcd.user=mutexdash", "--etcd.password-file="+in("password"),
 		"--web.listen-address="+address, "--web.ops-address="+ops, "--web.config.file="+in("web.yml"),
@@ -183,7 +186,8 @@ func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy.Cut()
-	if _, err := etcd.Client(t).Put(t.Context(), "/mutexes/later/uuid", "00000000-0000-4000-8000-000000000001"); err != nil {
+	if _, err := etcd.Client(t).Put(t.Context(), "/mutexes/later/uuid",
+		"00000000-0000-4000-8000-000000000001"); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Heal()

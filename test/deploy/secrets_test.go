@@ -13,12 +13,13 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 )
 
-// prepareEtcd runs the etcd that the flags expect, with one role for the unlocker and a smaller one for the dashboard, and makes the
-// secrets that the scenarios name.
+// prepareEtcd runs the etcd that the flags expect, with one role for the unlocker and a smaller one for the dashboard,
+// and makes the secrets that the scenarios name.
 func (r *release) prepareEtcd(t *testing.T, args []string) {
 	t.Helper()
 	given := func(flag string) bool {
-		return slices.ContainsFunc(args, func(arg string) bool { return arg == flag || strings.HasPrefix(arg, flag+"=") })
+		return slices.ContainsFunc(args,
+			func(arg string) bool { return arg == flag || strings.HasPrefix(arg, flag+"=") })
 	}
 	var options []etcdtest.Option
 	switch {
@@ -57,7 +58,8 @@ func (r *release) prepareEtcd(t *testing.T, args []string) {
 		cert, key := ca.Issue(t, who.name)
 		for _, secret := range who.secrets {
 			r.objects[secret] = map[string]string{
-				"ca.crt": authority, "tls.crt": read(t, cert), "tls.key": read(t, key), "cert.pem": read(t, cert), "key.pem": read(t, key),
+				"ca.crt": authority, "tls.crt": read(t, cert), "tls.key": read(t, key), "cert.pem": read(t, cert),
+				"key.pem":  read(t, key),
 				"password": password, "etcd-password": password + "\n",
 			}
 		}
@@ -84,7 +86,8 @@ func (r *release) webSecrets(t *testing.T) {
 	const secure = "tls_server_config:\n  cert_file: tls.crt\n  key_file: tls.key\n"
 	r.objects["mutexdash-users"] = map[string]string{"users.yml": users}
 	r.objects["unlocker-web"] = map[string]string{"web.yml": secure + users}
-	r.objects["mutexdash-web"] = map[string]string{"web.yml": secure + "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n"}
+	r.objects["mutexdash-web"] = map[string]string{"web.yml": secure +
+		"  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n"}
 	r.objects["alertmanager-access"] = map[string]string{"http.yml": "basic_auth:\n  username: unlocker\n  password_file: password\n", "password": "secret"}
 	r.objects["chat-webhook"] = map[string]string{"url": "https://chat.invalid/hook?token=secret"}
 	r.objects["zone"] = map[string]string{"zone": "eu"}

@@ -19,7 +19,8 @@ type unit map[string][]string
 
 func readUnit(t *testing.T, file string) unit {
 	t.Helper()
-	u, section := unit{}, ""
+	u := unit{}
+	section := ""
 	for line := range strings.Lines(read(t, file)) {
 		line = strings.TrimSpace(line)
 		name, value, pair := strings.Cut(line, "=")
@@ -61,12 +62,13 @@ func environmentFile(t *testing.T, file string) (all []string) {
 	return all
 }
 
-// TestTheProgramsStartAsTheUnitsSay starts them with the variables and credentials of their units and of the examples beside them, next to
-// an etcd that asks for certificates.
+// TestTheProgramsStartAsTheUnitsSay starts them with the variables and credentials of their units and of the examples
+// beside them, next to an etcd that asks for certificates.
 func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
 	// Opened here so that go test runs this again when a program changed.
 	for _, dir := range []string{"cmd", "internal", "pkg", "web"} {
-		if err := filepath.WalkDir(filepath.Join(repository, dir), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+		if err := filepath.WalkDir(filepath.Join(repository, dir),
+			func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,7 +88,8 @@ func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
 		}
 		etc := t.TempDir()
 		cert, key := etcd.CA().Issue(t, program)
-		for name, from := range map[string]string{"ca.crt": etcd.CA().File(), program + ".crt": cert, program + ".key": key} {
+		for name, from := range map[string]string{"ca.crt": etcd.CA().File(), program + ".crt": cert,
+			program + ".key": key} {
 			write(t, filepath.Join(etc, name), read(t, from))
 		}
 		environment := u.environment(t, etc, program)
@@ -140,7 +143,8 @@ func TestTheUnitsGiveTimeToEndAndDoNotRepeatMistakes(t *testing.T) {
 
 // Whoever installs the units by the handbook has their users, and all of their files.
 func TestTheUnitsRunAsUsersThatAreMade(t *testing.T) {
-	users, page := read(t, repository+"/deploy/systemd/unlocker.sysusers.conf"), read(t, repository+"/docs/operations.md")
+	users := read(t, repository+"/deploy/systemd/unlocker.sysusers.conf")
+	page := read(t, repository+"/docs/operations.md")
 	for _, program := range []string{"unlocker", "mutexdash"} {
 		u := readUnit(t, repository+"/deploy/systemd/"+program+".service")
 		for _, name := range []string{"Service.User", "Service.Group"} {

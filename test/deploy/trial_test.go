@@ -35,7 +35,9 @@ func runTrialEtcd(t *testing.T, box container) (endpoint string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, peer, root := freeAddr(t), freeAddr(t), t.TempDir()
+	client := freeAddr(t)
+	peer := freeAddr(t)
+	root := t.TempDir()
 	here := strings.NewReplacer("0.0.0.0:2379", client, "127.0.0.1:2380", peer, "=/data/", "="+root+"/data/")
 	var args []string
 	for _, arg := range box.Args {
@@ -49,7 +51,8 @@ func runTrialEtcd(t *testing.T, box container) (endpoint string) {
 	}
 	p := &process{cmd: exec.Command(self, args...), out: &output{}, done: make(chan struct{})}
 	p.cmd.Env = []string{asEtcd + "=1"}
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p.cmd.Stdout = p.out
+	p.cmd.Stderr = p.out
 	p.watch(t)
 	for _, probe := range []probe{box.LivenessProbe, box.ReadinessProbe} {
 		answers(t, p, http.DefaultClient, "http://"+client+probe.HTTPGet.Path, 200)

@@ -196,8 +196,8 @@ type snippet struct {
 	fragment bool
 }
 
-// parse turns a block into a snippet. The block is a whole file, declarations, or statements, which become the body of a
-// function.
+// parse turns a block into a snippet. The block is a whole file, declarations, or statements, which become the body of
+// a function.
 func parse(fset *token.FileSet, page string, b block) (*snippet, error) {
 	at := fmt.Sprintf("//line %s:%d\n", page, b.line)
 	file := func(text string) (*ast.File, error) {
@@ -249,8 +249,8 @@ func imports(f *ast.File) string {
 	return b.String()
 }
 
-// checker returns a function that reports what is wrong with a snippet. It knows the packages that the snippets import, as
-// compiled by the tool chain.
+// checker returns a function that reports what is wrong with a snippet. It knows the packages that the snippets import,
+// as compiled by the tool chain.
 func checker(t *testing.T, fset *token.FileSet, snippets []*snippet) func(*snippet) []error {
 	t.Helper()
 	wanted := map[string]bool{}

@@ -39,7 +39,8 @@ func TestTheTutorialRunsAsWritten(t *testing.T) {
 
 	page := filepath.Join(top, "docs", "tutorial.md")
 	all := blocks(t, page)
-	first, second := open(t, env), open(t, env)
+	first := open(t, env)
+	second := open(t, env)
 	ran := 0
 	for i, b := range all {
 		switch b.language {
@@ -56,7 +57,8 @@ func TestTheTutorialRunsAsWritten(t *testing.T) {
 			if i+1 < len(all) && all[i+1].language == "text" {
 				shown = local(all[i+1].text)
 			}
-			began, terminal := time.Now(), first
+			began := time.Now()
+			terminal := first
 			if b.note == "second terminal" {
 				terminal = second
 			}
@@ -64,7 +66,8 @@ func TestTheTutorialRunsAsWritten(t *testing.T) {
 				return b.note == "keeps running" && matches(shown, printed)
 			})
 			if !matches(shown, printed) {
-				t.Fatalf("tutorial.md:%d: the commands\n%s\nprint\n%s\nand the page shows\n%s", b.line, b.text, printed, shown)
+				t.Fatalf("tutorial.md:%d: the commands\n%s\nprint\n%s\nand the page shows\n%s", b.line, b.text, printed,
+					shown)
 			}
 			t.Logf("tutorial.md:%d: %v", b.line, time.Since(began).Round(time.Millisecond))
 			ran++
@@ -85,8 +88,8 @@ func TestTheTutorialRunsAsWritten(t *testing.T) {
 	first.interrupt(t)
 }
 
-// matches reports whether a page shows what was printed. In the page, … stands for anything within a line, and on a line
-// of its own for any number of lines. Blanks count as one, because the width of a column depends on what is in it.
+// matches reports whether a page shows what was printed. In the page, … stands for anything within a line, and on a
+// line of its own for any number of lines. Blanks count as one, because the width of a column depends on what is in it.
 func matches(shown, printed string) bool {
 	var pattern strings.Builder
 	for line := range strings.Lines(shown) {
@@ -139,9 +142,11 @@ type terminal struct {
 func open(t *testing.T, env []string) *terminal {
 	t.Helper()
 	s := &terminal{shell: exec.Command("bash"), ended: make(chan error, 1)}
-	s.shell.Dir, s.shell.Env = top, env
+	s.shell.Dir = top
+	s.shell.Env = env
 	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	s.shell.Stdout, s.shell.Stderr = s, s
+	s.shell.Stdout = s
+	s.shell.Stderr = s
 	keys, err := s.shell.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

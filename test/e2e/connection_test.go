@@ -21,25 +21,35 @@ type obstacle struct {
 
 func obstacles(t *testing.T) []obstacle {
 	t.Helper()
-	plain, secure, guarded := etcdtest.Start(t), etcdtest.Start(t, etcdtest.TLS()), etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth())
+	plain := etcdtest.Start(t)
+	secure := etcdtest.Start(t, etcdtest.TLS())
+	guarded := etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth())
 	mutual := etcdtest.Start(t, etcdtest.ClientCerts())
 	guarded.AddUser(t, "stranger", "secret", "/elsewhere/", etcdtest.ReadWrite)
 	other := etcdtest.NewCA(t)
 	cert, key := other.Issue(t, "client")
-	right, wrong := secretFile(t, "secret"), secretFile(t, "wrong")
+	right := secretFile(t, "secret")
+	wrong := secretFile(t, "wrong")
 	at := func(endpoint string) string { return "--etcd.endpoints=" + endpoint }
 	known := func(password string) []string {
-		return []string{at(guarded.Endpoint()), "--etcd.cacert=" + guarded.CA().File(), "--etcd.user=stranger", "--etcd.password-file=" + password}
+		return []string{at(guarded.Endpoint()), "--etcd.cacert=" + guarded.CA().File(), "--etcd.user=stranger",
+			"--etcd.password-file=" + password}
 	}
 	return []obstacle{
 		{"the wrong endpoint", []string{at("127.0.0.1:1")}, []string{"unreachable", "127.0.0.1:1", "refused"}},
 		{"a name that nobody knows", []string{at("etcd.invalid:2379")}, []string{"unreachable", "etcd.invalid"}},
-		{"TLS where there is none", []string{at(strings.Replace(plain.Endpoint(), "http:", "https:", 1))}, []string{"TLS"}},
-		{"no TLS where there is some", []string{at(strings.Replace(secure.Endpoint(), "https:", "http:", 1))}, []string{"https://"}},
-		{"a certificate of another authority", []string{at(secure.Endpoint()), "--etcd.cacert=" + other.File()}, []string{"certificate", "authority"}},
-		{"a certificate of another server", []string{at(secure.Endpoint()), "--etcd.cacert=" + secure.CA().File(), "--etcd.server-name=db"}, []string{"certificate", "db"}},
-		{"no client certificate", []string{at(mutual.Endpoint()), "--etcd.cacert=" + mutual.CA().File()}, []string{"client certificate", "none is given"}},
-		{"a wrong client certificate", []string{at(mutual.Endpoint()), "--etcd.cacert=" + mutual.CA().File(), "--etcd.cert=" + cert, "--etcd.key=" + key}, []string{"refuses the client certificate"}},
+		{"TLS where there is none", []string{at(strings.Replace(plain.Endpoint(), "http:", "https:", 1))},
+			[]string{"TLS"}},
+		{"no TLS where there is some", []string{at(strings.Replace(secure.Endpoint(), "https:", "http:", 1))},
+			[]string{"https://"}},
+		{"a certificate of another authority", []string{at(secure.Endpoint()), "--etcd.cacert=" + other.File()},
+			[]string{"certificate", "authority"}},
+		{"a certificate of another server", []string{at(secure.Endpoint()), "--etcd.cacert=" + secure.CA().File(),
+			"--etcd.server-name=db"}, []string{"certificate", "db"}},
+		{"no client certificate", []string{at(mutual.Endpoint()), "--etcd.cacert=" + mutual.CA().File()},
+			[]string{"client certificate", "none is given"}},
+		{"a wrong client certificate", []string{at(mutual.Endpoint()), "--etcd.cacert=" + mutual.CA().File(),
+			"--etcd.cert=" + cert, "--etcd.key=" + key}, []string{"refuses the client certificate"}},
 		{"no user", []string{at(guarded.Endpoint()), "--etcd.cacert=" + guarded.CA().File()}, []string{"user"}},
 		{"a wrong password", known(wrong), []string{"user and password"}},
 		{"no permission", known(right), []string{"permission", prefix}},
@@ -55,8 +65,9 @@ func secretFile(t *testing.T, password string) string {
 	return file
 }
 
-// TestEtcdThatCanNotBeUsedIsOneSentence lets every program talk to an etcd that does not let it. A command ends with the reason; a
-// daemon stays up, is alive and not ready, and says the reason once in its log and to whoever asks whether it is ready.
+// TestEtcdThatCanNotBeUsedIsOneSentence lets every program talk to an etcd that does not let it. A command ends with
+// the reason; a daemon stays up, is alive and not ready, and says the reason once in its log and to whoever asks
+// whether it is ready.
 func TestEtcdThatCanNotBeUsedIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, o := range obstacles(t) {
@@ -67,12 +78,15 @@ func TestEtcdThatCanNotBeUsedIsOneSentence(t *testing.T) {
 		t.Run("unlocker with "+o.name, func(t *testing.T) {
 			t.Parallel()
 			addr := freeAddr(t)
-			waits(t, start(t, nil, "unlocker", slices.Concat([]string{"--policy=auto-unlock", "--web.listen-address=" + addr}, o.args)...), addr, o)
+			waits(t, start(t, nil, "unlocker",
+				slices.Concat([]string{"--policy=auto-unlock", "--web.listen-address=" + addr}, o.args)...), addr, o)
 		})
 		t.Run("mutexdash with "+o.name, func(t *testing.T) {
 			t.Parallel()
 			addr := freeAddr(t)
-			waits(t, start(t, nil, "mutexdash", slices.Concat([]string{"--web.listen-address=127.0.0.1:0", "--web.ops-address=" + addr}, o.args)...), addr, o)
+			waits(t, start(t, nil, "mutexdash",
+				slices.Concat([]string{"--web.listen-address=127.0.0.1:0", "--web.ops-address=" + addr}, o.args)...),
+				addr, o)
 		})
 	}
 }
@@ -114,7 +128,8 @@ func TestDaemonsOutliveEtcd(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	etcd.Stop()
-	u, d := startUnlocker(t, []string{etcd.Endpoint()}), startDashboard(t, etcd.Endpoint())
+	u := startUnlocker(t, []string{etcd.Endpoint()})
+	d := startDashboard(t, etcd.Endpoint())
 	answers(t, u.addr, "/readyz", 503)
 	answers(t, d.ops, "/readyz", 503)
 	shows(t, u.addr, 0, "unlocker_etcd_up")
@@ -128,7 +143,8 @@ func TestDaemonsOutliveEtcd(t *testing.T) {
 		shows(t, u.addr, 0, "unlocker_etcd_up")
 		shows(t, d.ops, 0, "mutexdash_etcd_up")
 		for _, addr := range []string{u.addr, d.ops} {
-			if err := contains(answers(t, addr, "/readyz", 503), "not ready: etcd: the view of the locks is not current: "); err != nil {
+			if err := contains(answers(t, addr, "/readyz", 503),
+				"not ready: etcd: the view of the locks is not current: "); err != nil {
 				t.Error(err)
 			}
 			answers(t, addr, "/readyz?exclude=etcd", 200) // what was seen last is better than nothing
@@ -141,14 +157,16 @@ func TestDaemonsOutliveEtcd(t *testing.T) {
 	}
 }
 
-// TestAnUnlockerThatMayNotWriteRemovesNothing gives it a role that may only read. That shows on the page and in the metrics.
+// TestAnUnlockerThatMayNotWriteRemovesNothing gives it a role that may only read. That shows on the page and in the
+// metrics.
 func TestAnUnlockerThatMayNotWriteRemovesNothing(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Auth())
 	etcd.AddUser(t, "reader", "secret", prefix, etcdtest.Read)
 	c := etcd.Client(t)
 	write(t, c, keys(map[string]record{"stale": expired("x")}))
-	u := startUnlocker(t, []string{etcd.Endpoint()}, "--etcd.user=reader", "--etcd.password-file="+secretFile(t, "secret")).ready(t)
+	u := startUnlocker(t, []string{etcd.Endpoint()}, "--etcd.user=reader",
+		"--etcd.password-file="+secretFile(t, "secret")).ready(t)
 	shows(t, u.addr, 1, "unlocker_removal_held_back", "reason", "etcd")
 	eventually(t, "the page", func() error {
 		return contains(answers(t, u.addr, "/", 200), "etcd takes no writes", "permission")

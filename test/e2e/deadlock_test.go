@@ -22,7 +22,8 @@ func holder(t *testing.T, etcd *clientv3.Client, owner, lock string) *mutex.Clie
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if _, err := c.Lock(t.Context(), lock, mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(2*time.Minute)); err != nil {
+	if _, err := c.Lock(t.Context(), lock, mutex.ExpectedRunTime(time.Minute),
+		mutex.AutoUnlockAfter(2*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -43,8 +44,10 @@ func wait(ctx context.Context, t *testing.T, c *mutex.Client, lock string) <-cha
 func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
-	one, two := startUnlocker(t, []string{etcd.Endpoint()}), startUnlocker(t, []string{etcd.Endpoint()})
-	billing, search := holder(t, etcd.Client(t), "billing", "stock"), holder(t, etcd.Client(t), "search", "orders")
+	one := startUnlocker(t, []string{etcd.Endpoint()})
+	two := startUnlocker(t, []string{etcd.Endpoint()})
+	billing := holder(t, etcd.Client(t), "billing", "stock")
+	search := holder(t, etcd.Client(t), "search", "orders")
 	impatient, giveUp := context.WithCancel(t.Context())
 	patient, end := context.WithCancel(t.Context())
 	host, err := os.Hostname()
@@ -52,7 +55,8 @@ func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := fmt.Sprintf("billing on %s:%d, search on %[1]s:%[2]d", host, os.Getpid())
-	gaveUp, waits := wait(impatient, t, billing, "orders"), wait(patient, t, search, "stock")
+	gaveUp := wait(impatient, t, billing, "orders")
+	waits := wait(patient, t, search, "stock")
 
 	const since = "unlocker_deadlock_since_timestamp_seconds"
 	var began []float64

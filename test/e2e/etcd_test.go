@@ -60,11 +60,13 @@ func exists(t *testing.T, c *clientv3.Client, key string) bool {
 	return found
 }
 
-// plain writes a record of plain keys, as a client that knows nothing but the article does, and returns its uuid. The lock is to
-// be alerted about and removed so long from now. segment is the lock's name as it stands in the key.
+// plain writes a record of plain keys, as a client that knows nothing but the article does, and returns its uuid. The
+// lock is to be alerted about and removed so long from now. segment is the lock's name as it stands in the key.
 func plain(t *testing.T, c *clientv3.Client, segment string, alert, unlock time.Duration) string {
 	t.Helper()
-	id, now, record := uuid.NewString(), time.Now(), prefix+segment+"/"
+	id := uuid.NewString()
+	now := time.Now()
+	record := prefix + segment + "/"
 	put(t, c,
 		record+"uuid", id, // first: what is older is left over from an earlier hold
 		record+"hostname", "host-1",

@@ -23,8 +23,8 @@ type batch struct {
 	audited      bool      // an audit line of every removal has to be there
 }
 
-// TestEveryStaleLockGoesOnceAndNoLiveOneGoes kills whatever there is, one after the other: the leader of etcd, an unlocker, the
-// other one; then it restarts them and stops all of etcd for longer than some holders' time to live.
+// TestEveryStaleLockGoesOnceAndNoLiveOneGoes kills whatever there is, one after the other: the leader of etcd, an
+// unlocker, the other one; then it restarts them and stops all of etcd for longer than some holders' time to live.
 func TestEveryStaleLockGoesOnceAndNoLiveOneGoes(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3)
@@ -46,7 +46,8 @@ func TestEveryStaleLockGoesOnceAndNoLiveOneGoes(t *testing.T) {
 		return u
 	}
 	holders := startLive(t, m)
-	first, second := run(), run()
+	first := run()
+	second := run()
 	first.ready(t)
 	second.ready(t)
 	gone(t, c, stale(2*time.Second).names...)
@@ -71,7 +72,8 @@ func TestEveryStaleLockGoesOnceAndNoLiveOneGoes(t *testing.T) {
 	second.kill()
 	time.Sleep(time.Second + 2*skew)
 	restarted := time.Now()
-	first, second = run(), run()
+	first = run()
+	second = run()
 	gone(t, c, b.names...)
 	b.end = restarted.Add(longWarning)
 
@@ -99,7 +101,9 @@ func TestEveryStaleLockGoesOnceAndNoLiveOneGoes(t *testing.T) {
 // checkBatches wants one removal of each stale lock: one deletion in etcd, one history entry, one audit line.
 func checkBatches(t *testing.T, c *clientv3.Client, all []*batch, unlockers []*unlocker) {
 	t.Helper()
-	history, deleted, audited := endings(t, c), deletions(t, c), map[string]int{}
+	history := endings(t, c)
+	deleted := deletions(t, c)
+	audited := map[string]int{}
 	for _, u := range unlockers {
 		for id, lines := range u.audited(t, "success") {
 			audited[id] += len(lines)
@@ -154,9 +158,11 @@ func deletions(t *testing.T, c *clientv3.Client) map[string]int {
 			return err
 		}
 		seen := int64(0)
-		for resp := range c.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(1), clientv3.WithPrevKV(), clientv3.WithProgressNotify()) {
+		for resp := range c.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(1), clientv3.WithPrevKV(),
+			clientv3.WithProgressNotify()) {
 			for _, e := range resp.Events {
-				if seen = e.Kv.ModRevision; e.Type == clientv3.EventTypeDelete && strings.HasSuffix(string(e.Kv.Key), "/uuid") {
+				if seen = e.Kv.ModRevision; e.Type == clientv3.EventTypeDelete && strings.HasSuffix(string(e.Kv.Key),
+					"/uuid") {
 					counts[string(e.PrevKv.Value)]++
 				}
 			}

@@ -71,7 +71,8 @@ func (l *live) viaClient(t *testing.T, ctx context.Context, etcd *clientv3.Clien
 	})
 }
 
-// handTTL is shorter than the outages of the test: such a holder's deadline passes while it can not do anything about it.
+// handTTL is shorter than the outages of the test: such a holder's deadline passes while it can not do anything about
+// it.
 const handTTL = 3 * time.Second
 
 // byHand holds a lock as a script does. It tries to extend every 300 ms and never gives up.

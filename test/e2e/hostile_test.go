@@ -16,8 +16,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 )
 
-// TestHostileRecordsCrashNothingAndHideNothing writes whatever a hostile client could write. All of it is shown by everybody, the
-// one stale lock among it is removed and nothing else is, and with a default policy for malformed locks these go and nothing else.
+// TestHostileRecordsCrashNothingAndHideNothing writes whatever a hostile client could write. All of it is shown by
+// everybody, the one stale lock among it is removed and nothing else is, and with a default policy for malformed locks
+// these go and nothing else.
 func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -31,7 +32,8 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 	shows(t, u.addr, float64(len(malformed())), "unlocker_locks", "state", "malformed")
 	shows(t, u.addr, 0, "unlocker_lock_series_dropped")
 
-	names := slices.Concat(slices.Collect(maps.Keys(malformed())), slices.Collect(maps.Keys(odd())), []string{"neighbour"})
+	names := slices.Concat(slices.Collect(maps.Keys(malformed())), slices.Collect(maps.Keys(odd())),
+		[]string{"neighbour"})
 	lint(t, u.addr)
 	lint(t, dash.ops)
 	checkCommandLine(t, etcd.Endpoint(), names)
@@ -43,7 +45,8 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 	same(t, c, before)
 
 	u.terminate(t)
-	u = startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.default-alert-after=200ms", "--sweep.default-auto-unlock-after=400ms").ready(t)
+	u = startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.default-alert-after=200ms",
+		"--sweep.default-auto-unlock-after=400ms").ready(t)
 	shows(t, u.addr, 0, "unlocker_locks", "state", "malformed")
 	shows(t, u.addr, 0, "unlocker_locks", "state", "expired")
 	for key := range keys(malformed()) {
@@ -60,13 +63,15 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 
 // expired is a record whose deadlines passed, and whose texts are hostile.
 func expired(text string) record {
-	return with("owner", text, "hostname", text, "purpose", text, "alert_at", "1553682600", "auto_unlock_at", "1553682601")
+	return with("owner", text, "hostname", text, "purpose", text, "alert_at", "1553682600", "auto_unlock_at",
+		"1553682601")
 }
 
 // write puts keys in batches.
 func write(t *testing.T, c *clientv3.Client, all map[string]string) {
 	t.Helper()
-	for _, uuids := range []bool{true, false} { // what is older than the uuid of its record is left over from an earlier one
+	// what is older than the uuid of its record is left over from an earlier one
+	for _, uuids := range []bool{true, false} {
 		for _, key := range slices.Sorted(maps.Keys(all)) {
 			if strings.HasSuffix(key, "/uuid") == uuids {
 				put(t, c, key, all[key])
@@ -165,9 +170,11 @@ type dashboard struct {
 
 func startDashboard(t *testing.T, endpoint string, more ...string) *dashboard {
 	t.Helper()
-	addr, ops := freeAddr(t), freeAddr(t)
+	addr := freeAddr(t)
+	ops := freeAddr(t)
 	d := &dashboard{addr: addr, ops: ops, process: start(t, nil, "mutexdash", append([]string{
-		"--etcd.endpoints=" + endpoint, "--web.listen-address=" + addr, "--web.ops-address=" + ops, "--web.shutdown-delay=0s",
+		"--etcd.endpoints=" + endpoint, "--web.listen-address=" + addr, "--web.ops-address=" + ops,
+		"--web.shutdown-delay=0s",
 	}, more...)...)}
 	answers(t, ops, "/livez", 200)
 	return d

@@ -1,5 +1,5 @@
-// Package e2e runs the real binaries as real processes against a real etcd, breaks things and looks at what is left. What one
-// room promises is tested there; here stands what only the whole can show.
+// Package e2e runs the real binaries as real processes against a real etcd, breaks things and looks at what is left.
+// What one room promises is tested there; here stands what only the whole can show.
 //
 // It needs nothing but Go: the binaries are built once per run, and etcd is this test binary once more.
 package e2e
@@ -40,11 +40,12 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// lookAtSources makes go test run these tests again when a program changed: it remembers which directories a test opened, but
-// knows nothing of what a child process did.
+// lookAtSources makes go test run these tests again when a program changed: it remembers which directories a test
+// opened, but knows nothing of what a child process did.
 var lookAtSources = sync.OnceValue(func() error {
 	for _, dir := range []string{"cmd", "internal", "pkg", "web"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(_ string, _ fs.DirEntry, err error) error { return err })
+		err := filepath.WalkDir(filepath.Join("..", "..", dir),
+			func(_ string, _ fs.DirEntry, err error) error { return err })
 		if err != nil {
 			return err
 		}

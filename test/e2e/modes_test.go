@@ -10,7 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 )
 
-// TestOnlyWhatTheOperatorWantsIsRemoved runs an unlocker in every mode, each on a prefix of its own, with the same stale locks.
+// TestOnlyWhatTheOperatorWantsIsRemoved runs an unlocker in every mode, each on a prefix of its own, with the same
+// stale locks.
 func TestOnlyWhatTheOperatorWantsIsRemoved(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -91,7 +92,8 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 // TestAStatusPageForPeople looks at the page below a path, as behind a proxy.
 func TestAStatusPageForPeople(t *testing.T) {
 	t.Parallel()
-	etcd, addr := etcdtest.Start(t), freeAddr(t)
+	etcd := etcdtest.Start(t)
+	addr := freeAddr(t)
 	start(t, nil, "unlocker", "--policy=auto-unlock", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+addr,
 		"--web.external-url=https://ops.example.com/unlocker/")
 	answers(t, addr, "/unlocker/-/ready", 200)

@@ -12,8 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// TestPlainKeysAreAFirstClassLock is the protocol by hand: a lock written with nothing but puts is listed, alerts, and is removed;
-// one that is extended in the last moment is not; neighbours and foreign keys survive.
+// TestPlainKeysAreAFirstClassLock is the protocol by hand: a lock written with nothing but puts is listed, alerts, and
+// is removed; one that is extended in the last moment is not; neighbours and foreign keys survive.
 func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -34,10 +34,12 @@ func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 
 	shows(t, u.addr, 2, "unlocker_locks", "state", "alerting")
 	shows(t, u.addr, float64(len(neighbours)), "unlocker_locks", "state", "held")
-	if _, err := scrape(t, u.addr).value("unlocker_lock_alert_at_timestamp_seconds", "lock", "a", "hostname", "host-1"); err != nil {
+	if _, err := scrape(t, u.addr).value("unlocker_lock_alert_at_timestamp_seconds", "lock", "a", "hostname",
+		"host-1"); err != nil {
 		t.Error(err)
 	}
-	if names, want := listed(t, etcd.Endpoint()), []string{"A", "a", "a%2Fb", "a/b", "ab", "saved"}; !slices.Equal(names, want) {
+	if names, want := listed(t, etcd.Endpoint()), []string{"A", "a", "a%2Fb", "a/b", "ab",
+		"saved"}; !slices.Equal(names, want) {
 		t.Errorf("mutexctl lists %q, want %q", names, want)
 	}
 
@@ -77,7 +79,8 @@ func TestPlainKeysAreAFirstClassLock(t *testing.T) {
 // checkTrail wants exactly one history entry and one audit line of the removal of one lock, and none of another.
 func checkTrail(t *testing.T, u *unlocker, history map[string]metadata.Ending, id string) {
 	t.Helper()
-	if len(history) != 1 || history[id].Ended != metadata.EndedAutoUnlocked || history[id].Hostname != "host-1" || history[id].Why == "" {
+	if len(history) != 1 || history[id].Ended != metadata.EndedAutoUnlocked || history[id].Hostname != "host-1" ||
+		history[id].Why == "" {
 		t.Errorf("the history is %v, want the removal of %s", history, id)
 	}
 	if lines := u.audited(t, "success"); len(lines) != 1 || len(lines[id]) != 1 {

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// patience is how long anything may take before a test fails. Nothing here asserts a tight time: two busy cores are slow.
+// patience is how long anything may take before a test fails. Nothing here asserts a tight time: two busy cores are
+// slow.
 const patience = 40 * time.Second
 
 // process is one of our binaries.
@@ -35,7 +36,8 @@ func start(t *testing.T, extra []string, name string, args ...string) *process {
 	p := &process{name: name, out: &lines{}, done: make(chan struct{})}
 	p.cmd = exec.Command(filepath.Join(bin, name), args...)
 	p.cmd.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, extra...)
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p.cmd.Stdout = p.out
+	p.cmd.Stderr = p.out
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,8 @@ func (l *lines) last(n int) string {
 	return strings.Join(all, "\n")
 }
 
-// objects are the log lines, one JSON object each. Whatever is written to the log, hostile text included, has to be one.
+// objects are the log lines, one JSON object each. Whatever is written to the log, hostile text included, has to be
+// one.
 func (l *lines) objects(t *testing.T) (all []map[string]any) {
 	t.Helper()
 	text := l.String()
@@ -169,7 +172,8 @@ func command(t *testing.T, name string, args ...string) outcome {
 	var out, errs bytes.Buffer
 	cmd := exec.Command(filepath.Join(bin, name), args...)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Stdout = &out
+	cmd.Stderr = &errs
 	timer := time.AfterFunc(patience, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {

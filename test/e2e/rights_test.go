@@ -27,20 +27,22 @@ func doors() []door {
 			etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
 			return etcd, func(user string) []string {
 				cert, key := etcd.CA().Issue(t, user)
-				return []string{"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.cacert=" + etcd.CA().File(), "--etcd.cert=" + cert, "--etcd.key=" + key}
+				return []string{"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.cacert=" + etcd.CA().File(),
+					"--etcd.cert=" + cert, "--etcd.key=" + key}
 			}
 		}},
 		{"a password", func(t *testing.T) (*etcdtest.Server, func(string) []string) {
 			etcd := etcdtest.Start(t, etcdtest.TLS(), etcdtest.Auth())
 			return etcd, func(user string) []string {
-				return []string{"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.cacert=" + etcd.CA().File(), "--etcd.user=" + user, "--etcd.password-file=" + secretFile(t, user+"-secret")}
+				return []string{"--etcd.endpoints=" + etcd.Endpoint(), "--etcd.cacert=" + etcd.CA().File(),
+					"--etcd.user=" + user, "--etcd.password-file=" + secretFile(t, user+"-secret")}
 			}
 		}},
 	}
 }
 
-// addUsers makes one user of each kind: locks and viewer have the rights that the documentation gives them, and nothing beyond the
-// prefix; neighbour has the same of another prefix.
+// addUsers makes one user of each kind: locks and viewer have the rights that the documentation gives them, and nothing
+// beyond the prefix; neighbour has the same of another prefix.
 func addUsers(t *testing.T, etcd *etcdtest.Server, passwords bool) {
 	t.Helper()
 	password := func(user string) string {
@@ -54,8 +56,8 @@ func addUsers(t *testing.T, etcd *etcdtest.Server, passwords bool) {
 	etcd.AddUser(t, "neighbour", password("neighbour"), "/mutexes-of-others/", etcdtest.ReadWrite)
 }
 
-// TestEverybodyMayDoWhatTheirRoleSays lets every program do every kind of work with every kind of right, and looks at etcd for what
-// became of it.
+// TestEverybodyMayDoWhatTheirRoleSays lets every program do every kind of work with every kind of right, and looks at
+// etcd for what became of it.
 func TestEverybodyMayDoWhatTheirRoleSays(t *testing.T) {
 	t.Parallel()
 	for _, d := range doors() {
@@ -87,11 +89,13 @@ func commandsByRole(t *testing.T, c *clientv3.Client, as func(string) []string) 
 			{may.read, []string{"history"}},
 			{may.write, []string{"run", "job/" + may.user, "--wait=0s", "--", "true"}},
 			{may.write, []string{"alive", stuck, "--uuid=" + id}},
-			{may.write, []string{"force-unlock", stuck, "--uuid=" + id, "--yes", "--reason=a test of what roles allow"}},
+			{may.write, []string{"force-unlock", stuck, "--uuid=" + id, "--yes",
+				"--reason=a test of what roles allow"}},
 		} {
 			got := command(t, "mutexctl", append(do.args[:1:1], append(as(may.user), do.args[1:]...)...)...)
 			if got.code != do.code {
-				t.Errorf("%s: mutexctl %s ends with status %d, want %d: %s", may.user, do.args[0], got.code, do.code, got.errors)
+				t.Errorf("%s: mutexctl %s ends with status %d, want %d: %s", may.user, do.args[0], got.code, do.code,
+					got.errors)
 			}
 			if got.code != 0 && contains(got.errors, "permission") != nil {
 				t.Errorf("%s: mutexctl %s does not say that it has no permission: %q", may.user, do.args[0], got.errors)
@@ -115,7 +119,10 @@ func unlockersByRole(t *testing.T, c *clientv3.Client, as func(string) []string)
 	}
 	viewer.kill()
 	neighbour := startUnlocker(t, nil, as("neighbour")...)
-	eventually(t, "the reason", func() error { return contains(answers(t, neighbour.addr, "/readyz", 503), "permission", prefix) })
+	eventually(t, "the reason", func() error {
+		return contains(answers(t, neighbour.addr, "/readyz", 503), "permission",
+			prefix)
+	})
 	neighbour.kill()
 	startUnlocker(t, nil, as("locks")...).ready(t)
 	gone(t, c, "stale")
@@ -124,7 +131,8 @@ func unlockersByRole(t *testing.T, c *clientv3.Client, as func(string) []string)
 func dashboardsByRole(t *testing.T, c *clientv3.Client, as func(string) []string) {
 	dir := t.TempDir()
 	permissions := filepath.Join(dir, "permissions.yaml")
-	if err := os.WriteFile(permissions, []byte("users:\n  ann: [view, backtrace, audit, unlock]\n"), 0o600); err != nil {
+	if err := os.WriteFile(permissions, []byte("users:\n  ann: [view, backtrace, audit, unlock]\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, may := range []struct {
@@ -132,7 +140,8 @@ func dashboardsByRole(t *testing.T, c *clientv3.Client, as func(string) []string
 		status int
 	}{{"viewer", http.StatusServiceUnavailable}, {"locks", http.StatusOK}} {
 		id := plain(t, c, "broken", time.Minute, time.Hour)
-		d := startDashboard(t, "", append(as(may.user), "--web.enable-force-unlock", "--web.identity=header", "--web.trusted-proxies=127.0.0.1/32",
+		d := startDashboard(t, "", append(as(may.user), "--web.enable-force-unlock", "--web.identity=header",
+			"--web.trusted-proxies=127.0.0.1/32",
 			"--web.permissions-file="+permissions)...)
 		answers(t, d.ops, "/readyz", http.StatusOK)
 		token := tokenOf(t, c, prefix+"broken/uuid")
@@ -144,7 +153,8 @@ func dashboardsByRole(t *testing.T, c *clientv3.Client, as func(string) []string
 		if held, want := exists(t, c, prefix+"broken/uuid"), may.status != http.StatusOK; held != want {
 			t.Errorf("%s: the lock is held: %v, want %v", may.user, held, want)
 		}
-		if status, answer := postAs(t, d.addr, "bob", "/api/v1/lock/force-unlock", body); status != http.StatusForbidden {
+		if status, answer := postAs(t, d.addr, "bob", "/api/v1/lock/force-unlock",
+			body); status != http.StatusForbidden {
 			t.Errorf("bob: status %d, want %d: %s", status, http.StatusForbidden, answer)
 		}
 		d.kill()

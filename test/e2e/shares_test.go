@@ -11,8 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// TestAPermitOfADeadHolderGoesToWhoWaits is a semaphore under the eyes of an unlocker, a dashboard and the command line, which know
-// nothing of semaphores: each permit is a lock to them.
+// TestAPermitOfADeadHolderGoesToWhoWaits is a semaphore under the eyes of an unlocker, a dashboard and the command
+// line, which know nothing of semaphores: each permit is a lock to them.
 func TestAPermitOfADeadHolderGoesToWhoWaits(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -42,7 +42,8 @@ func TestAPermitOfADeadHolderGoesToWhoWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(t, u.addr, 1, "unlocker_locks", "state", "alerting")
-	if _, err := scrape(t, u.addr).value("unlocker_lock_alert_at_timestamp_seconds", "lock", "pool#1", "owner", "dead"); err != nil {
+	if _, err := scrape(t, u.addr).value("unlocker_lock_alert_at_timestamp_seconds", "lock", "pool#1", "owner",
+		"dead"); err != nil {
 		t.Error(err)
 	}
 
@@ -55,11 +56,13 @@ func TestAPermitOfADeadHolderGoesToWhoWaits(t *testing.T) {
 	if next.Name() != "pool#1" || next.Token() <= stale.Token() {
 		t.Errorf("the next one got %s, token %d after %d", next.Name(), next.Token(), stale.Token())
 	}
-	if e := endings(t, c)[stale.UUID()]; e.Ended != metadata.EndedAutoUnlocked || e.Lock != "pool#1" || e.Attributes["kind"] != "semaphore" {
+	if e := endings(t, c)[stale.UUID()]; e.Ended != metadata.EndedAutoUnlocked || e.Lock != "pool#1" ||
+		e.Attributes["kind"] != "semaphore" {
 		t.Errorf("the history says %+v", e)
 	}
 
-	// A person takes the other permit away, and the writer who waits for all of them gets in when the last is given back.
+	// A person takes the other permit away, and the writer who waits for all of them gets in when the last is given
+	// back.
 	got := make(chan error, 1)
 	go func() {
 		l, err := alive.Lock(ctx, "pool", mutex.Exclusive())
@@ -68,7 +71,8 @@ func TestAPermitOfADeadHolderGoesToWhoWaits(t *testing.T) {
 		}
 		got <- err
 	}()
-	o := command(t, "mutexctl", "force-unlock", "pool#2", "--uuid="+good.UUID(), "--yes", "--reason=a test of permits", "--etcd.endpoints="+etcd.Endpoint())
+	o := command(t, "mutexctl", "force-unlock", "pool#2", "--uuid="+good.UUID(), "--yes", "--reason=a test of permits",
+		"--etcd.endpoints="+etcd.Endpoint())
 	if o.code != 0 {
 		t.Fatalf("mutexctl force-unlock: %d: %s%s", o.code, o.out, o.errors)
 	}

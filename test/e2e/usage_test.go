@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAWrongSettingIsOneSentence starts every program with settings that can not work. Each says in one sentence which and why,
-// and ends at once with status 2: nobody has to wait for a daemon to find out.
+// TestAWrongSettingIsOneSentence starts every program with settings that can not work. Each says in one sentence which
+// and why, and ends at once with status 2: nobody has to wait for a daemon to find out.
 func TestAWrongSettingIsOneSentence(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "empty")
@@ -28,11 +28,15 @@ func TestAWrongSettingIsOneSentence(t *testing.T) {
 		{"a negative time", []string{"--etcd.dial-timeout=-1s"}, []string{"dial timeout", "negative"}},
 		{"no endpoint", []string{"--etcd.endpoints=nonsense"}, []string{"nonsense", "host:port"}},
 		{"endpoints of two kinds", []string{"--etcd.endpoints=http://a:1,https://b:1"}, []string{"differ", "scheme"}},
-		{"TLS files without TLS", []string{"--etcd.endpoints=http://a:1", "--etcd.cacert=" + empty}, []string{"without TLS", "CA certificate"}},
-		{"a file that is not there", []string{"--etcd.cacert=/nonexistent/ca.crt"}, []string{"/nonexistent/ca.crt", "no such file"}},
-		{"a file that can not be read", []string{"--etcd.user=u", "--etcd.password-file=/"}, []string{"password", "directory"}},
+		{"TLS files without TLS", []string{"--etcd.endpoints=http://a:1", "--etcd.cacert=" + empty},
+			[]string{"without TLS", "CA certificate"}},
+		{"a file that is not there", []string{"--etcd.cacert=/nonexistent/ca.crt"},
+			[]string{"/nonexistent/ca.crt", "no such file"}},
+		{"a file that can not be read", []string{"--etcd.user=u", "--etcd.password-file=/"},
+			[]string{"password", "directory"}},
 		{"a file with nothing in it", []string{"--etcd.cacert=" + empty}, []string{empty, "no certificate"}},
-		{"a certificate without its key", []string{"--etcd.endpoints=https://a:1", "--etcd.cert=" + empty}, []string{"without its key"}},
+		{"a certificate without its key", []string{"--etcd.endpoints=https://a:1", "--etcd.cert=" + empty},
+			[]string{"without its key"}},
 		{"a password without a user", []string{"--etcd.password-file=" + empty}, []string{"password", "no user"}},
 		{"a user without a password", []string{"--etcd.user=u"}, []string{"u", "no password"}},
 		{"a prefix that is everything", []string{"--locks.prefix=/"}, []string{"prefix", "empty"}},
@@ -58,20 +62,31 @@ func TestAWrongPolicyIsOneSentence(t *testing.T) {
 		args []string
 		says []string
 	}{
-		"no policy":                      {nil, []string{"--policy", "alert-only", "auto-unlock"}},
-		"another policy":                 {[]string{"--policy=delete"}, []string{"--policy", "delete", "alert-only"}},
-		"a dry run of nothing":           {[]string{"--policy=alert-only", "--sweep.dry-run"}, []string{"--sweep.dry-run", "--policy=alert-only"}},
-		"no warning":                     {[]string{"--policy=auto-unlock", "--sweep.min-warning=0"}, []string{"warning", "retry"}},
-		"a negative warning":             {[]string{"--policy=auto-unlock", "--sweep.min-warning=-1s"}, []string{"warning"}},
-		"a negative skew":                {[]string{"--policy=auto-unlock", "--sweep.clock-skew=-1s"}, []string{"clock skew", "negative"}},
-		"a removal before its alert":     {[]string{"--policy=auto-unlock", "--sweep.default-auto-unlock-after=1m"}, []string{"shorter", "alert"}},
-		"an empty exclusion":             {[]string{"--policy=auto-unlock", "--sweep.exclude="}, []string{"exclude", "empty"}},
-		"no series":                      {[]string{"--policy=alert-only", "--metrics.lock-series=some"}, []string{"--metrics.lock-series", "some", "alerting"}},
-		"a negative limit":               {[]string{"--policy=alert-only", "--metrics.lock-series-limit=-1"}, []string{"--metrics.lock-series-limit", "negative"}},
-		"no history":                     {[]string{"--policy=alert-only", "--history.retention=0"}, []string{"--history.retention"}},
-		"an argument":                    {[]string{"--policy=alert-only", "now"}, []string{"now"}},
-		"no address":                     {[]string{"--policy=alert-only", "--web.listen-address=here"}, []string{"here", "host:port"}},
-		"a web config that is not there": {[]string{"--policy=alert-only", "--web.config.file=/nonexistent/web.yml"}, []string{"/nonexistent/web.yml"}},
+		"no policy":      {nil, []string{"--policy", "alert-only", "auto-unlock"}},
+		"another policy": {[]string{"--policy=delete"}, []string{"--policy", "delete", "alert-only"}},
+		"a dry run of nothing": {[]string{"--policy=alert-only", "--sweep.dry-run"},
+			[]string{"--sweep.dry-run", "--policy=alert-only"}},
+		"no warning": {[]string{"--policy=auto-unlock", "--sweep.min-warning=0"},
+			[]string{"warning", "retry"}},
+		"a negative warning": {[]string{"--policy=auto-unlock", "--sweep.min-warning=-1s"},
+			[]string{"warning"}},
+		"a negative skew": {[]string{"--policy=auto-unlock", "--sweep.clock-skew=-1s"},
+			[]string{"clock skew", "negative"}},
+		"a removal before its alert": {[]string{"--policy=auto-unlock", "--sweep.default-auto-unlock-after=1m"},
+			[]string{"shorter", "alert"}},
+		"an empty exclusion": {[]string{"--policy=auto-unlock", "--sweep.exclude="},
+			[]string{"exclude", "empty"}},
+		"no series": {[]string{"--policy=alert-only", "--metrics.lock-series=some"},
+			[]string{"--metrics.lock-series", "some", "alerting"}},
+		"a negative limit": {[]string{"--policy=alert-only", "--metrics.lock-series-limit=-1"},
+			[]string{"--metrics.lock-series-limit", "negative"}},
+		"no history": {[]string{"--policy=alert-only", "--history.retention=0"},
+			[]string{"--history.retention"}},
+		"an argument": {[]string{"--policy=alert-only", "now"}, []string{"now"}},
+		"no address": {[]string{"--policy=alert-only", "--web.listen-address=here"},
+			[]string{"here", "host:port"}},
+		"a web config that is not there": {[]string{"--policy=alert-only", "--web.config.file=/nonexistent/web.yml"},
+			[]string{"/nonexistent/web.yml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,27 +11,33 @@ import (
 
 // op is an operation of a history that somebody made up.
 func op(from, to int64, what, uuid string, token int64, maybe ...bool) porcupine.Operation {
-	return porcupine.Operation{Call: from, Return: to, Input: step{what: what, uuid: uuid, token: token, part: 1, maybe: len(maybe) > 0}}
+	return porcupine.Operation{Call: from, Return: to, Input: step{what: what, uuid: uuid, token: token, part: 1,
+		maybe: len(maybe) > 0}}
 }
 
 // takes is an operation that takes so much of a lock of which there are several parts.
 func takes(from, to int64, part int, uuid string, token int64) porcupine.Operation {
-	return porcupine.Operation{Call: from, Return: to, Input: step{what: stepTake, uuid: uuid, token: token, part: part}}
+	return porcupine.Operation{Call: from, Return: to, Input: step{what: stepTake, uuid: uuid, token: token,
+		part: part}}
 }
 
 func TestHistoriesThatALockCanHave(t *testing.T) {
 	for name, history := range map[string][]porcupine.Operation{
 		"one after the other": {op(1, 2, stepTake, "a", 1), op(3, 4, stepEnd, "a", 1), op(5, 6, stepTake, "b", 5)},
 		"at the same time":    {op(1, 9, stepTake, "a", 1), op(1, 9, stepTake, "b", 5), op(2, 8, stepEnd, "a", 1)},
-		"refused meanwhile":   {op(1, 2, stepTake, "a", 1), op(1, 4, stepRefused, "a", 1), op(1, 4, stepRefused, "", 0)},
+		"refused meanwhile": {op(1, 2, stepTake, "a", 1), op(1, 4, stepRefused, "a", 1),
+			op(1, 4, stepRefused, "", 0)},
 		"an answer that did not come, and was done": {
 			op(1, never, stepTake, "a", 1, true), op(2, 9, stepEnd, "a", 1), op(7, 8, stepTake, "b", 5),
 		},
-		"an answer that did not come, and was not done": {op(1, never, stepTake, "a", 1, true), op(2, 3, stepTake, "b", 5), op(4, 5, stepAlive, "b", 5)},
+		"an answer that did not come, and was not done": {op(1, never, stepTake, "a", 1, true),
+			op(2, 3, stepTake, "b", 5), op(4, 5, stepAlive, "b", 5)},
 		"done long after nobody waited any more": {
-			op(1, never, stepTake, "a", 3, true), op(2, 3, stepTake, "b", 2), op(4, 5, stepEnd, "b", 2), op(6, 7, stepRefused, "a", 3),
+			op(1, never, stepTake, "a", 3, true), op(2, 3, stepTake, "b", 2), op(4, 5, stepEnd, "b", 2),
+			op(6, 7, stepRefused, "a", 3),
 		},
-		"lost, and learned late": {op(1, 2, stepTake, "a", 1), op(1, 5, stepEnd, "a", 1), op(6, 7, stepTake, "b", 5), op(8, 9, stepLost, "a", 1)},
+		"lost, and learned late": {op(1, 2, stepTake, "a", 1), op(1, 5, stepEnd, "a", 1), op(6, 7, stepTake, "b", 5),
+			op(8, 9, stepLost, "a", 1)},
 	} {
 		if !porcupine.CheckOperations(lockModel(1), history) {
 			t.Errorf("%s: refused", name)
@@ -45,7 +51,8 @@ func TestHistoriesThatNoLockCanHave(t *testing.T) {
 		"a smaller token":   {op(1, 2, stepTake, "a", 5), op(3, 4, stepEnd, "a", 5), op(5, 6, stepTake, "b", 1)},
 		"refused by nobody": {op(1, 2, stepRefused, "a", 1), op(3, 4, stepTake, "a", 1)},
 		"alive after another took it": {
-			op(1, 2, stepTake, "a", 1), op(3, 4, stepEnd, "a", 1), op(5, 6, stepTake, "b", 5), op(7, 8, stepAlive, "a", 1),
+			op(1, 2, stepTake, "a", 1), op(3, 4, stepEnd, "a", 1), op(5, 6, stepTake, "b", 5),
+			op(7, 8, stepAlive, "a", 1),
 		},
 		"lost while held":   {op(1, 2, stepTake, "a", 1), op(3, 4, stepLost, "a", 1), op(5, 6, stepAlive, "a", 1)},
 		"ended twice":       {op(1, 2, stepTake, "a", 1), op(3, 4, stepEnd, "a", 1), op(5, 6, stepEnd, "a", 1)},
@@ -62,13 +69,20 @@ func TestHistoriesOfASemaphore(t *testing.T) {
 		fits bool
 		of   []porcupine.Operation
 	}{
-		"as many as there are":           {true, []porcupine.Operation{takes(1, 2, 3, "a", 1), takes(3, 4, 1, "b", 5), op(5, 6, stepRefused, "b", 5)}},
-		"one more, when one was back":    {true, []porcupine.Operation{takes(1, 2, 3, "a", 1), takes(3, 9, 2, "b", 5), op(5, 6, stepEnd, "a", 1)}},
-		"one more than there are":        {false, []porcupine.Operation{takes(1, 2, 3, "a", 1), takes(3, 4, 2, "b", 5), op(5, 6, stepEnd, "a", 1)}},
-		"refused by who has nothing":     {false, []porcupine.Operation{takes(1, 2, 3, "a", 1), op(3, 4, stepRefused, "b", 5), takes(5, 6, 1, "b", 5)}},
-		"refused by nobody while held":   {false, []porcupine.Operation{takes(1, 2, 1, "a", 1), op(3, 4, stepRefused, "", 0)}},
-		"beside who has all":             {false, []porcupine.Operation{takes(1, 2, 4, "a", 1), takes(3, 4, 1, "b", 5)}},
-		"given back by another's return": {false, []porcupine.Operation{takes(1, 2, 1, "a", 1), takes(3, 4, 3, "b", 5), op(5, 6, stepEnd, "a", 1), takes(7, 8, 2, "c", 9)}},
+		"as many as there are": {true, []porcupine.Operation{takes(1, 2, 3, "a", 1), takes(3, 4, 1, "b", 5),
+			op(5, 6, stepRefused, "b", 5)}},
+		"one more, when one was back": {true, []porcupine.Operation{takes(1, 2, 3, "a", 1), takes(3, 9, 2, "b", 5),
+			op(5, 6, stepEnd, "a", 1)}},
+		"one more than there are": {false, []porcupine.Operation{takes(1, 2, 3, "a", 1), takes(3, 4, 2, "b", 5),
+			op(5, 6, stepEnd, "a", 1)}},
+		"refused by who has nothing": {false, []porcupine.Operation{takes(1, 2, 3, "a", 1),
+			op(3, 4, stepRefused, "b", 5), takes(5, 6, 1, "b", 5)}},
+		"refused by nobody while held": {false, []porcupine.Operation{takes(1, 2, 1, "a", 1),
+			op(3, 4, stepRefused, "", 0)}},
+		"beside who has all": {false, []porcupine.Operation{takes(1, 2, 4, "a", 1),
+			takes(3, 4, 1, "b", 5)}},
+		"given back by another's return": {false, []porcupine.Operation{takes(1, 2, 1, "a", 1), takes(3, 4, 3, "b", 5),
+			op(5, 6, stepEnd, "a", 1), takes(7, 8, 2, "c", 9)}},
 	} {
 		if porcupine.CheckOperations(lockModel(4), one.of) != one.fits {
 			t.Errorf("%s: wanted %v", name, one.fits)
@@ -79,7 +93,8 @@ func TestHistoriesOfASemaphore(t *testing.T) {
 // put is a transaction of etcd's history that somebody made up.
 func put(revision int64, pairs ...string) (all []change) {
 	for pair := range slices.Chunk(pairs, 2) {
-		all = append(all, change{revision: revision, at: revision, created: revision, lease: true, key: prefix + pair[0], value: pair[1], deleted: pair[1] == ""})
+		all = append(all, change{revision: revision, at: revision, created: revision, lease: true,
+			key: prefix + pair[0], value: pair[1], deleted: pair[1] == ""})
 	}
 	return all
 }
@@ -93,24 +108,29 @@ func TestWhatEtcdMustNotHaveDone(t *testing.T) {
 		ruleKeys:      {put(1, "x/auto_unlock_at", "1700000010")},
 		ruleCancelled: {put(1, ".cancelled/"+a, "x"), put(2, "x/uuid", a, "x/auto_unlock_at", "1700000010")},
 		ruleTicket:    {put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010", ".queue/x/"+a, "{}")},
-		ruleQueue:     {put(1, ".queue/x/"+b, "{}", ".queue/x/.tail", b), put(2, "x/uuid", a, "x/auto_unlock_at", "1700000010")},
+		ruleQueue: {put(1, ".queue/x/"+b, "{}", ".queue/x/.tail", b),
+			put(2, "x/uuid", a, "x/auto_unlock_at", "1700000010")},
 		rulePermits: {
 			put(1, "book/uuid", a, "book/auto_unlock_at", "1700000010", "book/metadata", `{"kind":"exclusive"}`),
 			put(2, "book#1/uuid", b, "book#1/auto_unlock_at", "1700000010", "book#1/metadata", `{"kind":"shared"}`),
 		},
 		ruleGuard: {held, {{revision: 2, key: resourcePrefix + "x", value: "7"}}},
 		ruleTogether: {
-			put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010", "x/metadata", `{"op":"c-1","way":"try all","names":2}`),
+			put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010", "x/metadata",
+				`{"op":"c-1","way":"try all","names":2}`),
 		},
 		ruleCount: {held, {{revision: 2, key: countPrefix + "x", value: "c-1 0"}}},
 		rulePeriod: {
-			put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010", "x/metadata", `{"way":"once","period":"2023-11-14T22:13:20Z"}`, ".periods/x", "1700000000 by a"),
+			put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010", "x/metadata",
+				`{"way":"once","period":"2023-11-14T22:13:20Z"}`, ".periods/x", "1700000000 by a"),
 			put(2, "x/uuid", "", "x/auto_unlock_at", "", "x/metadata", ""),
-			put(3, "x/uuid", b, "x/auto_unlock_at", "1700000010", "x/metadata", `{"way":"once","period":"2023-11-14T22:13:20Z"}`, ".periods/x", "1700000000 by b"),
+			put(3, "x/uuid", b, "x/auto_unlock_at", "1700000010", "x/metadata",
+				`{"way":"once","period":"2023-11-14T22:13:20Z"}`, ".periods/x", "1700000000 by b"),
 		},
 		ruleTask: {
 			put(1, ".tasks/x/y", `{"state":"new"}`),
-			put(2, "x%2Fy/uuid", a, "x%2Fy/auto_unlock_at", "1700000010", "x%2Fy/metadata", `{"op":"c-1"}`, ".tasks/x/y", `{"state":"in_progress","by":"c"}`),
+			put(2, "x%2Fy/uuid", a, "x%2Fy/auto_unlock_at", "1700000010", "x%2Fy/metadata", `{"op":"c-1"}`,
+				".tasks/x/y", `{"state":"in_progress","by":"c"}`),
 			put(3, "x%2Fy/uuid", "", "x%2Fy/auto_unlock_at", "", "x%2Fy/metadata", ""),
 			put(4, ".tasks/x/y", `{"state":"done","by":"c"}`),
 		},
@@ -139,10 +159,12 @@ func TestWhatEtcdMayHaveDone(t *testing.T) {
 		put(4, "x/uuid", "", "x/auto_unlock_at", "", "x/alive", ""),
 		put(5, "x/uuid", b, "x/auto_unlock_at", "1700000030", ".queue/x/"+b, `{"holding":true}`),
 		put(6, "x/uuid", "", "x/auto_unlock_at", "", ".queue/x/"+b, "", ".queue/x/.tail", ""),
-		put(7, "j/uuid", a, "j/auto_unlock_at", "1700000010", "j/metadata", `{"way":"once","period":"2023-11-14T22:13:20Z"}`, ".periods/j", "1700000000 by a"),
+		put(7, "j/uuid", a, "j/auto_unlock_at", "1700000010", "j/metadata",
+			`{"way":"once","period":"2023-11-14T22:13:20Z"}`, ".periods/j", "1700000000 by a"),
 		put(8, "j/uuid", "", "j/auto_unlock_at", "", "j/metadata", "", ".periods/j", ""),
 		put(9, ".tasks/s/t", `{"state":"new"}`),
-		put(10, "s%2Ft/uuid", a, "s%2Ft/auto_unlock_at", "1700000010", "s%2Ft/metadata", `{"op":"c-1"}`, ".tasks/s/t", `{"state":"in_progress","by":"c"}`),
+		put(10, "s%2Ft/uuid", a, "s%2Ft/auto_unlock_at", "1700000010", "s%2Ft/metadata", `{"op":"c-1"}`, ".tasks/s/t",
+			`{"state":"in_progress","by":"c"}`),
 		put(11, "s%2Ft/uuid", "", "s%2Ft/auto_unlock_at", "", "s%2Ft/metadata", "", ".tasks/s/t", ""),
 	} {
 		g.read(txn)

@@ -41,8 +41,9 @@ func (j *judgement) clock(at int64) time.Time { return time.Unix(0, at+j.wall) }
 // judge reads all that was written down and finds what must not be.
 func (s *stage) judge(found func(rule, format string, args ...any), r *report) {
 	j := &judgement{
-		stage: s, ledger: newLedger(found), found: found, wall: time.Now().UnixNano() - stamp(), processes: map[string]*child{},
-		unlocks: map[holdID][]*question{}, toldOf: map[holdID]bool{},
+		stage: s, ledger: newLedger(found), found: found, wall: time.Now().UnixNano() - stamp(),
+		processes: map[string]*child{},
+		unlocks:   map[holdID][]*question{}, toldOf: map[holdID]bool{},
 	}
 	ctx, cancel := timeout(20 * time.Second)
 	defer cancel()
@@ -141,7 +142,8 @@ func (j *judgement) answers() {
 			}
 			h := known[q.answer.of()]
 			if h == nil || h.lock != q.answer.Record || h.question != q.ID {
-				j.found(ruleAnswer, "%s was told that it holds %q as %s with token %d; etcd knows %v", q.ID, q.Lock, q.answer.UUID, q.answer.Token, h)
+				j.found(ruleAnswer, "%s was told that it holds %q as %s with token %d; etcd knows %v", q.ID, q.Lock,
+					q.answer.UUID, q.answer.Token, h)
 			}
 		}
 	}
@@ -165,7 +167,8 @@ func (j *judgement) removals() {
 		case !h.cancelled:
 			j.released(h)
 		}
-		if h.ending == nil && slices.ContainsFunc(lines[h.id()], func(l logLine) bool { return l.Result == "success" }) {
+		if h.ending == nil && slices.ContainsFunc(lines[h.id()],
+			func(l logLine) bool { return l.Result == "success" }) {
 			j.found(ruleLog, "an unlocker says that it removed %v, which was %s", h, h.goneBy)
 		}
 	}
@@ -177,10 +180,11 @@ func (j *judgement) oneEntry(h *hold) {
 	}
 }
 
-// oneLine wants one line of success. An unlocker that was killed had no time for it, and one that got no answer says that it does not
-// know.
+// oneLine wants one line of success. An unlocker that was killed had no time for it, and one that got no answer says
+// that it does not know.
 func (j *judgement) oneLine(h *hold, lines []logLine) {
-	said, doubt := 0, false
+	said := 0
+	doubt := false
 	for _, l := range lines {
 		if l.Result == "success" {
 			said++
@@ -189,7 +193,8 @@ func (j *judgement) oneLine(h *hold, lines []logLine) {
 	}
 	excused := doubt
 	for _, p := range j.former {
-		excused = excused || p.killed != 0 && p.killed < h.gone+int64(10*time.Second) && p.killed > h.gone-int64(10*time.Second)
+		excused = excused || p.killed != 0 && p.killed < h.gone+int64(10*time.Second) &&
+			p.killed > h.gone-int64(10*time.Second)
 	}
 	if said > 1 || said == 0 && !excused {
 		j.found(ruleLog, "the removal of %v has %d lines", h, said)
@@ -205,15 +210,17 @@ func (j *judgement) early(h *hold) {
 	if due := h.deadline().Add(skew); at.Before(due) {
 		j.found(ruleEarly, "%v was removed at %v, it was due at %v", h, at, due)
 	}
-	// The warning begins anew when the holder extends. The time in the record is the holder's and may be off by the skew; it was
-	// written before the extension was sent.
-	if last := h.writes[len(h.writes)-1].alive; at.Before(last.Add(warning-skew)) && !strings.Contains(h.lock, "slow clock") {
+	// The warning begins anew when the holder extends. The time in the record is the holder's and may be off by the
+	// skew; it was written before the extension was sent.
+	if last := h.writes[len(h.writes)-1].alive; at.Before(last.Add(warning-skew)) &&
+		!strings.Contains(h.lock, "slow clock") {
 		j.found(ruleEarly, "%v was removed at %v, its holder extended it at %v", h, at, last)
 	}
 	for _, f := range j.faults {
 		end := j.clock(f.to)
 		outage := f.name == "etcd: all members stand still" || j.Nodes == 1 && f.name == "etcd: member stands still"
-		if outage && f.to-f.from > int64(6*time.Second) && at.After(j.clock(f.from).Add(6*time.Second)) && at.Before(end.Add(warning-5*time.Second)) {
+		if outage && f.to-f.from > int64(6*time.Second) && at.After(j.clock(f.from).Add(6*time.Second)) &&
+			at.Before(end.Add(warning-5*time.Second)) {
 			j.found(ruleEarly, "%v was removed at %v, within the warning after the outage that ended at %v", h, at, end)
 		}
 	}
@@ -241,14 +248,18 @@ func (j *judgement) released(h *hold) {
 	if h.way == byHand || strings.HasPrefix(h.lock, "keeper/") {
 		return
 	}
-	full := slices.ContainsFunc(j.faults, func(f faultDone) bool { return f.name == "etcd: out of space" && f.from < h.gone })
+	full := slices.ContainsFunc(j.faults, func(f faultDone) bool {
+		return f.name == "etcd: out of space" &&
+			f.from < h.gone
+	})
 	if full && !j.toldOf[h.id()] {
 		return // an attempt that was given up, taken back without a mark for want of space
 	}
 	if full && strings.Contains(j.forced.String(), h.uuid) {
 		return // forced, without a note for want of space
 	}
-	j.found(ruleRemoval, "%v ended at revision %d, %s after the beginning; its holder did not give it back", h, h.ended, seconds(h.gone, j.began))
+	j.found(ruleRemoval, "%v ended at revision %d, %s after the beginning; its holder did not give it back", h, h.ended,
+		seconds(h.gone, j.began))
 }
 
 // wipedBy tells whether somebody deleted the lock by hand while the hold was there.
@@ -258,11 +269,12 @@ func (j *judgement) wipedBy(h *hold) bool {
 	})
 }
 
-// late wants every lock of a dead holder to be gone in time: docs/time.md tells by when. What disturbed an unlocker gives it reason to
-// wait; the bound begins anew after the last disturbance.
+// late wants every lock of a dead holder to be gone in time: docs/time.md tells by when. What disturbed an unlocker
+// gives it reason to wait; the bound begins anew after the last disturbance.
 func (j *judgement) late() {
-	const reconnect = 10 * time.Second // a connection that was begun in a silent network fails after 5 s, and is tried again after 3
-	slack := 4 * time.Second           // of a machine with two busy cores
+	// a connection that was begun in a silent network fails after 5 s, and is tried again after 3
+	const reconnect = 10 * time.Second
+	slack := 4 * time.Second // of a machine with two busy cores
 	if j.braked {
 		slack += time.Minute // one removal a second
 	}
@@ -285,12 +297,13 @@ func (j *judgement) late() {
 	}
 }
 
-// beliefs wants that no two clients ever worked as the holder at a time. A process that stands still can not know better, and a hold
-// that a person forces ends under its holder: for these there is the fence.
+// beliefs wants that no two clients ever worked as the holder at a time. A process that stands still can not know
+// better, and a hold that a person forces ends under its holder: for these there is the fence.
 func (j *judgement) beliefs() {
 	forced := map[holdID]bool{}
 	for _, h := range j.holds {
-		forced[h.id()] = j.wipedBy(h) || h.ending != nil && h.ending.Ended == metadata.EndedForced || strings.Contains(j.forced.String(), h.uuid)
+		forced[h.id()] = j.wipedBy(h) || h.ending != nil && h.ending.Ended == metadata.EndedForced ||
+			strings.Contains(j.forced.String(), h.uuid)
 	}
 	var all []belief
 	for _, t := range j.told {
@@ -309,7 +322,8 @@ func (j *judgement) beliefs() {
 			parts += o.part
 		}
 		if parts > whole(b.lock) {
-			j.found(ruleBelief, "%q: %s (token %d) from %s on, beside %s", b.lock, b.uuid, b.token, seconds(b.from, j.began), describe(still, j.began))
+			j.found(ruleBelief, "%q: %s (token %d) from %s on, beside %s", b.lock, b.uuid, b.token,
+				seconds(b.from, j.began), describe(still, j.began))
 		}
 		active[b.lock] = append(still, b)
 	}
@@ -317,7 +331,8 @@ func (j *judgement) beliefs() {
 
 func describe(all []belief, began int64) (text string) {
 	for _, b := range all {
-		text += fmt.Sprintf("%s (token %d) from %s to %s; ", b.uuid, b.token, seconds(b.from, began), seconds(b.to, began))
+		text += fmt.Sprintf("%s (token %d) from %s to %s; ", b.uuid, b.token, seconds(b.from, began),
+			seconds(b.to, began))
 	}
 	return text
 }

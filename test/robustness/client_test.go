@@ -51,8 +51,8 @@ type clientConfig struct {
 	Plain              bool // one plain lock at a time, and little patience
 }
 
-// attributeOp is the attribute of a record that tells which question took the lock, so that etcd's own history can be laid beside what
-// clients were told.
+// attributeOp is the attribute of a record that tells which question took the lock, so that etcd's own history can be
+// laid beside what clients were told.
 const attributeOp = "op"
 
 // client makes this process a client, when it was started as one.
@@ -100,7 +100,8 @@ func (c clientConfig) run() error {
 	}
 	p.etcd, p.locks = etcd, locks
 	p.work(ctx)
-	if err := locks.Close(); err != nil { // it says what it could not finish in time; whether that did harm is seen in etcd
+	// it says what it could not finish in time; whether that did harm is seen in etcd
+	if err := locks.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	etcd.Close()
@@ -292,7 +293,8 @@ func (w *worker) patience() time.Duration {
 // options are those of an acquisition that is asked for by this question in this way.
 func (w *worker) options(id, way string, life time.Duration) []mutex.Option {
 	return []mutex.Option{
-		mutex.ExpectedRunTime(life / 4), mutex.AutoUnlockAfter(life), mutex.Attribute(attributeOp, id), mutex.Attribute("way", way),
+		mutex.ExpectedRunTime(life / 4), mutex.AutoUnlockAfter(life), mutex.Attribute(attributeOp, id),
+		mutex.Attribute("way", way),
 	}
 }
 
@@ -301,7 +303,9 @@ func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
 	op := []string{opTry, opLock, opLock, opLock, opBarge, opCount}[w.rand.IntN(6)]
 	ctx, cancel := context.WithTimeout(ctx, w.patience())
 	defer cancel()
-	part, kind, seen := 0, []mutex.Option(nil), int64(0)
+	part := 0
+	kind := []mutex.Option(nil)
+	seen := int64(0)
 	switch {
 	case op == opCount:
 		r, err := w.etcd.Get(ctx, countPrefix+name)
@@ -324,7 +328,8 @@ func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
 		options = append(options, mutex.WithoutQueue())
 	case opCount:
 		take = w.locks.TryLock
-		options = append(options, mutex.Only(clientv3.Compare(clientv3.ModRevision(countPrefix+name), "=", seen)), mutex.With(clientv3.OpPut(countPrefix+name, id+" "+strconv.FormatInt(seen, 10))))
+		options = append(options, mutex.Only(clientv3.Compare(clientv3.ModRevision(countPrefix+name), "=", seen)),
+			mutex.With(clientv3.OpPut(countPrefix+name, id+" "+strconv.FormatInt(seen, 10))))
 	}
 	l, err := take(ctx, name, options...)
 	answer(acquired(l, err))
@@ -346,13 +351,14 @@ func (w *worker) part() (name string, part int, options []mutex.Option) {
 	return poolLock, part, []mutex.Option{mutex.Semaphore(poolLimit), mutex.Weight(part)}
 }
 
-// acquired says what an acquisition was told. After a refusal earlier sendings of it may still be on their way: only etcd's history
-// knows.
+// acquired says what an acquisition was told. After a refusal earlier sendings of it may still be on their way: only
+// etcd's history knows.
 func acquired(l *mutex.Lock, err error) line {
 	var held *mutex.HeldError
 	switch {
 	case err == nil:
-		return line{Said: okay, Record: l.Name(), UUID: l.UUID(), Token: l.Token(), Until: stamp() + int64(time.Until(l.Deadline()))}
+		return line{Said: okay, Record: l.Name(), UUID: l.UUID(), Token: l.Token(),
+			Until: stamp() + int64(time.Until(l.Deadline()))}
 	case errors.As(err, &held) && held.Holder.Name != "":
 		return line{Said: refused, By: held.Holder.UUID, ByTok: held.Holder.Token, Err: err.Error()}
 	}
@@ -401,14 +407,16 @@ func over(err error) line {
 	return line{Said: maybe, Err: err.Error()}
 }
 
-// write writes to the resource behind the fence, which is not told whether the hold still stands: it has the token to go by.
+// write writes to the resource behind the fence, which is not told whether the hold still stands: it has the token to
+// go by.
 func (w *worker) write(l *mutex.Lock) {
 	token := l.Token()
 	if w.ForgedToken {
 		token = 1_000_000 + w.numbers.Load()
 	}
 	_, answer := w.ask(line{Op: opWrite, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
-	request, err := http.NewRequest(http.MethodPost, w.Resource+"/"+url.PathEscape(l.Name()), strings.NewReader(l.UUID()))
+	request, err := http.NewRequest(http.MethodPost, w.Resource+"/"+url.PathEscape(l.Name()),
+		strings.NewReader(l.UUID()))
 	if err != nil {
 		panic(err)
 	}
@@ -433,7 +441,8 @@ func (w *worker) guarded(l *mutex.Lock) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.Attempt)
 	defer cancel()
 	_, answer := w.ask(line{Op: opGuard, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
-	resp, err := w.etcd.Txn(ctx).If(l.Guard()).Then(clientv3.OpPut(resourcePrefix+l.Name(), strconv.FormatInt(l.Token(), 10))).Commit()
+	resp, err := w.etcd.Txn(ctx).If(l.Guard()).Then(clientv3.OpPut(resourcePrefix+l.Name(),
+		strconv.FormatInt(l.Token(), 10))).Commit()
 	switch {
 	case err != nil:
 		answer(line{Said: maybe, Err: err.Error()})

@@ -13,8 +13,9 @@ import (
 // clockVariable names the file that tells a program how far its wall clock is off.
 const clockVariable = "ROBUSTNESS_CLOCK"
 
-// shifts are the places where the unlocker reads the wall clock to judge a lock or to compare clocks. In one of the two unlockers of a run
-// they read a clock that can be set, as somebody sets that of a machine; all else is the program that is shipped.
+// shifts are the places where the unlocker reads the wall clock to judge a lock or to compare clocks. In one of the two
+// unlockers of a run they read a clock that can be set, as somebody sets that of a machine; all else is the program
+// that is shipped.
 var shifts = []struct{ dir, file, old, new string }{
 	{"pkg/sweeper", "config.go", "c.Now = time.Now\n", "c.Now = func() time.Time { return shifted(time.Now()) }\n"},
 	{"internal/etcdconn", "clock.go", "asked.Add(took / 2)", "shifted(asked.Add(took / 2))"},
@@ -70,7 +71,8 @@ func buildShifted(root, bin string) error {
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		return err
 	}
-	build := exec.Command("go", "build", "-overlay", file, "-o", filepath.Join(bin, "unlocker-shifted"), "./cmd/unlocker")
+	build := exec.Command("go", "build", "-overlay", file, "-o", filepath.Join(bin, "unlocker-shifted"),
+		"./cmd/unlocker")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
@@ -92,8 +94,8 @@ func (s *stage) setClock(by time.Duration) {
 	}
 }
 
-// jumpClock sets the clock of one unlocker forth or back, by seconds or by an hour. Whether it runs just now or begins with that clock
-// does not matter.
+// jumpClock sets the clock of one unlocker forth or back, by seconds or by an hour. Whether it runs just now or begins
+// with that clock does not matter.
 func (s *stage) jumpClock() (func(), bool) {
 	by := []time.Duration{10 * time.Second, time.Minute, time.Hour}[s.rand.IntN(3)]
 	by += time.Duration(s.rand.Int64N(int64(by)))

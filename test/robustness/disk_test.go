@@ -17,8 +17,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// TestTheDiskOfTheLeaderHangs has a member that is well but for its disk: it answers pings, and no request. Another one leads, and
-// whoever asks the one that hangs asks another after an attempt: unlockers, too, so that the lock of a dead holder goes meanwhile.
+// TestTheDiskOfTheLeaderHangs has a member that is well but for its disk: it answers pings, and no request. Another one
+// leads, and whoever asks the one that hangs asks another after an attempt: unlockers, too, so that the lock of a dead
+// holder goes meanwhile.
 func TestTheDiskOfTheLeaderHangs(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Fsync())
@@ -48,7 +49,8 @@ func TestTheDiskOfTheLeaderHangs(t *testing.T) {
 // passes takes and gives back a free lock so many times, which may take so long each.
 func (s *stage) passes(times int, most time.Duration) {
 	s.t.Helper()
-	c, longest := s.locker("busy"), time.Duration(0)
+	c := s.locker("busy")
+	longest := time.Duration(0)
 	for range times {
 		began := time.Now()
 		l, err := c.TryLock(context.Background(), "busy")
@@ -82,7 +84,8 @@ func TestTheOnlyDiskHangs(t *testing.T) {
 	ctx, cancel := timeout(2 * time.Second)
 	defer cancel()
 	began := time.Now()
-	if _, err := library.TryLock(ctx, "another"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 10*time.Second {
+	if _, err := library.TryLock(ctx, "another"); !errors.Is(err, context.DeadlineExceeded) ||
+		time.Since(began) > 10*time.Second {
 		t.Errorf("who tries to lock is told after %v: %v", time.Since(began), err)
 	}
 	lost := lostFor(t, held)
@@ -96,13 +99,14 @@ func TestTheOnlyDiskHangs(t *testing.T) {
 	s.nobodyLost()
 	s.removedOnce(mended.Add(warning), "dead", "dead too", "held")
 	if due := s.allEndings()["held"][0].AutoUnlockAt; lost.Certain || lost.At.After(due.Time) {
-		t.Errorf("the holder that is cut off stops at %v, for certain: %v; its deadline is %v", lost.At, lost.Certain, due)
+		t.Errorf("the holder that is cut off stops at %v, for certain: %v; its deadline is %v", lost.At, lost.Certain,
+			due)
 	}
 	s.shown()
 }
 
-// TestAMemberThatDiesBetweenItsLogAndItsAnswer kills the only member at the very moment when a transaction is in its log and nobody was
-// told. What was asked for is done once, and whoever asked learns it.
+// TestAMemberThatDiesBetweenItsLogAndItsAnswer kills the only member at the very moment when a transaction is in its
+// log and nobody was told. What was asked for is done once, and whoever asked learns it.
 func TestAMemberThatDiesBetweenItsLogAndItsAnswer(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 1, etcdtest.Fsync())

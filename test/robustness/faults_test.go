@@ -23,8 +23,8 @@ type faultDone struct {
 	sweep    bool // it keeps unlockers from removing, or gives them reason to wait
 }
 
-// fault is something that can be broken. do returns what mends it; nil where it could not be broken at the moment, or where there
-// is nothing to mend.
+// fault is something that can be broken. do returns what mends it; nil where it could not be broken at the moment, or
+// where there is nothing to mend.
 type fault struct {
 	name   string
 	weight int
@@ -43,7 +43,8 @@ type open struct {
 
 // breakThings breaks one thing after the other, some of them at the same time, and mends them again.
 func (s *stage) breakThings(ctx context.Context) {
-	faults := slices.DeleteFunc(allFaults(s.World, s.Nodes), func(f fault) bool { return slices.Contains(s.Without, f.name) || s.Calm && f.sweep })
+	faults := slices.DeleteFunc(allFaults(s.World, s.Nodes),
+		func(f fault) bool { return slices.Contains(s.Without, f.name) || s.Calm && f.sweep })
 	for i, f := range faults {
 		if slices.Contains(s.Favour, f.name) {
 			faults[i].weight *= 10
@@ -68,7 +69,8 @@ func (s *stage) breakOne(faults []fault, now []open) []open {
 	}
 	n := s.rand.IntN(total)
 	i := slices.IndexFunc(faults, func(f fault) bool { n -= f.weight; return n < 0 })
-	f, from := faults[i], stamp()
+	f := faults[i]
+	from := stamp()
 	mend, done := f.do(s)
 	if !done {
 		return now
@@ -148,7 +150,8 @@ func allFaults(world string, nodes int) []fault {
 		{"lock and its queue deleted by hand", 4, 0, false, (*stage).wipe},
 	}
 	if nodes > 1 {
-		all = append(all, fault{"etcd: leader killed", 5, 3 * time.Second, true, (*stage).killLeader}, fault{"etcd: leader changed", 4, 0, true, (*stage).moveLeader})
+		all = append(all, fault{"etcd: leader killed", 5, 3 * time.Second, true, (*stage).killLeader},
+			fault{"etcd: leader changed", 4, 0, true, (*stage).moveLeader})
 	}
 	switch world {
 	case loginWorld:
@@ -277,8 +280,8 @@ func (s *stage) fill() (func(), bool) {
 	return s.makeRoom, true
 }
 
-// makeRoom deletes, compacts, defragments and disarms, again and again until etcd takes writes. It needs all members: one that comes
-// back later with a full disk would raise the alarm again.
+// makeRoom deletes, compacts, defragments and disarms, again and again until etcd takes writes. It needs all members:
+// one that comes back later with a full disk would raise the alarm again.
 func (s *stage) makeRoom() {
 	for i := range s.down {
 		s.up(i)
@@ -420,9 +423,11 @@ func (s *stage) force() (func(), bool) {
 	}
 	now := time.Now()
 	s.store.ForceUnlock(ctx, metadata.Removal{
-		Record: &shown.Record, Ending: metadata.NewEnding(&shown.Record, metadata.EndedForced, "ann", "to see what happens", now),
+		Record: &shown.Record, Ending: metadata.NewEnding(&shown.Record, metadata.EndedForced, "ann",
+			"to see what happens", now),
 	}, metadata.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Action: "force-unlock", Lock: lock, UUID: shown.UUID, Token: shown.Token, Result: "success",
+		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Action: "force-unlock",
+		Lock: lock, UUID: shown.UUID, Token: shown.Token, Result: "success",
 	})
 	return nil, true
 }
@@ -436,7 +441,8 @@ func (s *stage) held(ctx context.Context) (lock string, found bool) {
 	var all []string
 	for _, kv := range r.Kvs {
 		k := s.layout.Parse(string(kv.Key))
-		if k.Kind == metadata.KindField && k.ID == metadata.FieldUUID && !strings.HasPrefix(k.Lock, "keeper/") && !strings.HasPrefix(k.Lock, "brink/") {
+		if k.Kind == metadata.KindField && k.ID == metadata.FieldUUID && !strings.HasPrefix(k.Lock, "keeper/") &&
+			!strings.HasPrefix(k.Lock, "brink/") {
 			all = append(all, k.Lock)
 		}
 	}
@@ -452,7 +458,8 @@ func (s *stage) wipe() (func(), bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	s.wiped = append(s.wiped, wipe{lock, stamp()})
-	s.direct.Txn(ctx).Then(clientv3.OpDelete(s.layout.Record(lock), clientv3.WithPrefix()), clientv3.OpDelete(s.layout.Queue(lock), clientv3.WithPrefix())).Commit()
+	s.direct.Txn(ctx).Then(clientv3.OpDelete(s.layout.Record(lock), clientv3.WithPrefix()),
+		clientv3.OpDelete(s.layout.Queue(lock), clientv3.WithPrefix())).Commit()
 	return nil, true
 }
 

@@ -12,12 +12,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 )
 
-// onFlush has strace do something to a process whenever that flushes a file to its disk, until the child that is returned ends.
+// onFlush has strace do something to a process whenever that flushes a file to its disk, until the child that is
+// returned ends.
 func onFlush(t testing.TB, pid int, what string) *child {
 	t.Helper()
 	const calls = "fdatasync,fsync"
 	log := filepath.Join(t.TempDir(), "strace.log")
-	p := launch(t, "strace", log, nil, "strace", "-f", "-qqq", "-o", os.DevNull, "-p", strconv.Itoa(pid), "-e", "trace="+calls, "-e", "inject="+calls+":"+what)
+	p := launch(t, "strace", log, nil, "strace", "-f", "-qqq", "-o", os.DevNull, "-p", strconv.Itoa(pid), "-e",
+		"trace="+calls, "-e", "inject="+calls+":"+what)
 	for !traced(pid) {
 		if !p.running() {
 			said, _ := os.ReadFile(log)

@@ -52,8 +52,8 @@ const (
 	nothing = "nothing" // nothing was asked of etcd, or it can not have changed anything
 )
 
-// line is one line of a client's notes: what it asks before it asks, what it was told after that. A client that is killed leaves
-// questions without answers.
+// line is one line of a client's notes: what it asks before it asks, what it was told after that. A client that is
+// killed leaves questions without answers.
 type line struct {
 	ID   string `json:"id"`           // of the question: the process and a number
 	At   int64  `json:"at"`           // stamp, taken before the question is sent or after the answer came
@@ -201,7 +201,8 @@ func (l line) each(process string) (all []*question) {
 	}
 	for _, name := range l.Names {
 		one := l
-		one.Lock, one.Names = name, nil
+		one.Lock = name
+		one.Names = nil
 		all = append(all, one.each(process)...)
 	}
 	return all
@@ -224,10 +225,11 @@ func (q *question) take(l line) {
 	}
 }
 
-// beliefs are the times in which the process acted as a holder: from the answer to its acquisition until it began to unlock or its
-// context ended.
+// beliefs are the times in which the process acted as a holder: from the answer to its acquisition until it began to
+// unlock or its context ended.
 func (t *told) beliefs() (all []belief) {
-	unlocked, until := map[holdID]int64{}, map[holdID]int64{}
+	unlocked := map[holdID]int64{}
+	until := map[holdID]int64{}
 	for _, q := range t.questions {
 		if q.Op == opUnlock && unlocked[q.of()] == 0 {
 			unlocked[q.of()] = q.At

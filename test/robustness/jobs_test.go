@@ -29,9 +29,11 @@ func (w *worker) several(ctx context.Context) {
 	names := slices.Clone(w.Locks)
 	w.rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	names = names[:2+w.rand.IntN(2)]
-	op, take := opAll, w.locks.LockAll
+	op := opAll
+	take := w.locks.LockAll
 	if w.chance(50) {
-		op, take = opTryAll, w.locks.TryLockAll
+		op = opTryAll
+		take = w.locks.TryLockAll
 	}
 	id, answer := w.ask(line{Op: op, Names: names})
 	all, err := take(ctx, names, append(w.options(id, op, w.LongOne), mutex.Attribute("names", len(names)))...)
@@ -117,7 +119,8 @@ func (w *worker) task(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	id, answer := w.ask(line{Op: opTask})
-	set, err := tasks.New(w.etcd, w.locks, taskSet, tasks.Options{Worker: w.Process, Now: w.now, Lock: w.options(id, opTask, w.life())})
+	set, err := tasks.New(w.etcd, w.locks, taskSet, tasks.Options{Worker: w.Process, Now: w.now,
+		Lock: w.options(id, opTask, w.life())})
 	if err != nil {
 		panic(err)
 	}
@@ -178,7 +181,8 @@ func (w *worker) adopt(ended *sync.WaitGroup, l *mutex.Lock) *mutex.Lock {
 		return l
 	}
 	if other.Token() != l.Token() || other.UUID() != l.UUID() {
-		w.complain("adopted %s with token %d instead of %s with token %d", other.UUID(), other.Token(), l.UUID(), l.Token())
+		w.complain("adopted %s with token %d instead of %s with token %d", other.UUID(), other.Token(), l.UUID(),
+			l.Token())
 	}
 	if w.chance(50) {
 		w.alive(other)

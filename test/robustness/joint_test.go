@@ -41,28 +41,34 @@ func (g *ledger) counted(k keyed) {
 	}
 	by, seen, _ := strings.Cut(k.value, " ")
 	if h := g.now[lock]; h == nil || h.token != k.revision || h.question != by {
-		g.found(ruleCount, "%s wrote %s at revision %d and did not take %q with that, which %v has", by, k.key, k.revision, lock, h)
+		g.found(ruleCount, "%s wrote %s at revision %d and did not take %q with that, which %v has", by, k.key,
+			k.revision, lock, h)
 	}
 	if was := strconv.FormatInt(g.counts[lock], 10); seen != was {
-		g.found(ruleCount, "%s took %q at revision %d on condition that its key was written at %s, and it was at %s", by, lock, k.revision, seen, was)
+		g.found(ruleCount, "%s took %q at revision %d on condition that its key was written at %s, and it was at %s",
+			by, lock, k.revision, seen, was)
 	}
 	g.counts[lock] = k.revision
 }
 
 // periodOf checks that periods only go forward, each with a hold of its own, or back in the end of that hold.
 func (g *ledger) periodOf(k keyed, before map[string]*hold) {
-	was, h := g.periods[k.Lock], g.now[k.Lock]
+	was := g.periods[k.Lock]
+	h := g.now[k.Lock]
 	if h != nil && h.token == k.revision {
-		now, last := parseTime(k.value), parseTime(was.value)
+		now := parseTime(k.value)
+		last := parseTime(was.value)
 		if said := parseInstant(h.period); !now.After(last) || !now.Equal(said) {
-			g.found(rulePeriod, "%v took the period %v at revision %d after %v, and says that it has %v", h, now, k.revision, last, said)
+			g.found(rulePeriod, "%v took the period %v at revision %d after %v, and says that it has %v", h, now,
+				k.revision, last, said)
 		}
 		g.periods[k.Lock] = period{k.value, was.value, h}
 		return
 	}
 	ended := before[k.Lock] != nil && before[k.Lock] == was.hold && h == nil
 	if !ended || k.value != was.before {
-		g.found(rulePeriod, "the period of %q was set from %q to %q at revision %d by nobody", k.Lock, was.value, k.value, k.revision)
+		g.found(rulePeriod, "the period of %q was set from %q to %q at revision %d by nobody", k.Lock, was.value,
+			k.value, k.revision)
 	}
 	g.periods[k.Lock] = period{value: k.value}
 }
@@ -79,14 +85,17 @@ func (g *ledger) ran(h *hold, txn map[metadata.Kind][]keyed) {
 	}
 }
 
-// task checks a change of a task: somebody adds it, takes it with its lock, writes it while having the lock, or ends both.
+// task checks a change of a task: somebody adds it, takes it with its lock, writes it while having the lock, or ends
+// both.
 func (g *ledger) task(k keyed, before map[string]*hold) {
 	lock := k.Lock
-	was, t := g.tasks[lock], metadata.Task{}
+	was := g.tasks[lock]
+	t := metadata.Task{}
 	if !k.deleted {
 		t, _ = metadata.Unmarshal[metadata.Task]([]byte(k.value))
 	}
-	had, has := before[lock], g.now[lock]
+	had := before[lock]
+	has := g.now[lock]
 	by := func(h *hold) bool { return strings.HasPrefix(h.question, t.By+"-") }
 	allowed := false
 	switch {
@@ -100,7 +109,8 @@ func (g *ledger) task(k keyed, before map[string]*hold) {
 		allowed = t.State != metadata.StateInProgress && (k.deleted || by(had))
 	}
 	if !allowed {
-		g.found(ruleTask, "%s: from %q to %q by %s at revision %d, when %v had it before and %v after", lock, was, t.State, t.By, k.revision, had, has)
+		g.found(ruleTask, "%s: from %q to %q by %s at revision %d, when %v had it before and %v after", lock, was,
+			t.State, t.By, k.revision, had, has)
 	}
 	if g.tasks[lock] = t.State; k.deleted {
 		delete(g.tasks, lock)

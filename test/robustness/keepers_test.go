@@ -26,8 +26,8 @@ const (
 	handTry   = 700 * time.Millisecond
 )
 
-// keepers hold locks and work all the time. Whatever dies, none of them may lose its lock: what cuts them off cuts the unlockers off
-// as well.
+// keepers hold locks and work all the time. Whatever dies, none of them may lose its lock: what cuts them off cuts the
+// unlockers off as well.
 type keepers struct {
 	layout metadata.Layout
 	stop   context.CancelFunc
@@ -68,7 +68,8 @@ type byHandHold struct {
 
 // take tries until the lock is its own. It sends the same until it knows, as docs/protocol.md wants.
 func (k *keepers) take(ctx context.Context, etcd *clientv3.Client, lock string, clock, life time.Duration) *byHandHold {
-	h := &byHandHold{keepers: k, etcd: etcd, hold: locktxn.Hold{Lock: lock, UUID: uuid.NewString()}, clock: clock, life: life}
+	h := &byHandHold{keepers: k, etcd: etcd, hold: locktxn.Hold{Lock: lock, UUID: uuid.NewString()}, clock: clock,
+		life: life}
 	for ctx.Err() == nil {
 		now := time.Now().Add(clock)
 		draft := metadata.Draft{
@@ -87,7 +88,8 @@ func (k *keepers) take(ctx context.Context, etcd *clientv3.Client, lock string, 
 			return h
 		}
 		if err == nil {
-			record := metadata.Decode(lock, locktxn.Fields(k.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
+			record := metadata.Decode(lock,
+				locktxn.Fields(k.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
 			if record.UUID == h.hold.UUID {
 				h.hold.Token = record.Token
 				return h
@@ -103,11 +105,13 @@ func (h *byHandHold) alive(ctx context.Context) (gone bool, err error) {
 	now := time.Now().Add(h.clock)
 	try, cancel := context.WithTimeout(ctx, handTry)
 	defer cancel()
-	r, err := locktxn.Alive(h.layout, h.hold, metadata.FormatTime(now.Add(h.life/16)), metadata.FormatTime(now.Add(h.life)), metadata.FormatAlive(now, "")).Commit(try, h.etcd)
+	r, err := locktxn.Alive(h.layout, h.hold, metadata.FormatTime(now.Add(h.life/16)),
+		metadata.FormatTime(now.Add(h.life)), metadata.FormatAlive(now, "")).Commit(try, h.etcd)
 	if err != nil || r.Succeeded {
 		return false, err
 	}
-	record := metadata.Decode(h.hold.Lock, locktxn.Fields(h.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
+	record := metadata.Decode(h.hold.Lock,
+		locktxn.Fields(h.layout, (*clientv3.GetResponse)(r.Responses[0].GetResponseRange())))
 	return record.Token != h.hold.Token, nil
 }
 
@@ -149,7 +153,8 @@ func (k *keepers) heartbeat(ctx context.Context, etcd *clientv3.Client, lock str
 		panic(err)
 	}
 	defer c.Close()
-	l, err := c.Lock(ctx, lock, mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(2*time.Minute), mutex.Attribute(attributeOp, lock))
+	l, err := c.Lock(ctx, lock, mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(2*time.Minute),
+		mutex.Attribute(attributeOp, lock))
 	if err != nil {
 		return
 	}

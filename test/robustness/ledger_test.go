@@ -124,8 +124,11 @@ func newLedger(found func(rule, format string, args ...any)) *ledger {
 		panic(err)
 	}
 	return &ledger{
-		layout: layout, found: found, now: map[string]*hold{}, fields: map[string]map[string]string{}, tickets: map[string]map[string]ticketState{},
-		tails: map[string]string{}, marks: map[string]bool{}, periods: map[string]period{}, tasks: map[string]string{}, counts: map[string]int64{}, endings: map[string]int{}, actions: map[string]metadata.Action{},
+		layout: layout, found: found, now: map[string]*hold{}, fields: map[string]map[string]string{},
+		tickets: map[string]map[string]ticketState{},
+		tails:   map[string]string{}, marks: map[string]bool{}, periods: map[string]period{},
+		tasks:  map[string]string{},
+		counts: map[string]int64{}, endings: map[string]int{}, actions: map[string]metadata.Action{},
 	}
 }
 
@@ -218,7 +221,8 @@ func (g *ledger) leases(changes []change) {
 
 // record checks what a transaction did to the record of one lock.
 func (g *ledger) record(lock string, changes []keyed, txn map[metadata.Kind][]keyed) {
-	put, gone := map[string]keyed{}, map[string]keyed{}
+	put := map[string]keyed{}
+	gone := map[string]keyed{}
 	for _, k := range changes {
 		if k.deleted {
 			gone[k.ID] = k
@@ -254,20 +258,28 @@ func (g *ledger) taken(lock string, put map[string]keyed, txn map[metadata.Kind]
 	key := put[metadata.FieldUUID]
 	h := &hold{lock: lock, uuid: key.value, token: key.revision, seen: key.at}
 	if was := g.now[lock]; was != nil {
-		g.found(ruleOneRecord, "%q was held by %s (token %d) when %s took it at revision %d", lock, was.uuid, was.token, h.uuid, h.token)
-		was.gone, was.goneBy, was.ended = key.at, "overwritten", key.revision
+		g.found(ruleOneRecord, "%q was held by %s (token %d) when %s took it at revision %d", lock, was.uuid, was.token,
+			h.uuid, h.token)
+		was.gone = key.at
+		was.goneBy = "overwritten"
+		was.ended = key.revision
 	}
 	var document struct {
 		Op, Way, Kind, Period string
 		Permits, Names        int
 	}
 	_ = json.Unmarshal([]byte(put[metadata.FieldMetadata].value), &document)
-	h.question, h.way, h.kind, h.permits = document.Op, document.Way, document.Kind, document.Permits
-	h.names, h.period = document.Names, document.Period
+	h.question = document.Op
+	h.way = document.Way
+	h.kind = document.Kind
+	h.permits = document.Permits
+	h.names = document.Names
+	h.period = document.Period
 	if g.marks[h.uuid] {
 		g.found(ruleCancelled, "%s took %q at revision %d after its cancel was committed", h.uuid, lock, h.token)
 	}
-	h.writes = append(h.writes, write{h.token, key.at, parseTime(put[metadata.FieldAutoUnlockAt].value), parseTime(put[metadata.FieldLockedAt].value)})
+	h.writes = append(h.writes, write{h.token, key.at, parseTime(put[metadata.FieldAutoUnlockAt].value),
+		parseTime(put[metadata.FieldLockedAt].value)})
 	g.now[lock] = h
 	g.holds = append(g.holds, h)
 	g.ran(h, txn)
@@ -284,7 +296,8 @@ func (g *ledger) parts(h *hold) {
 	if base, _, isShare := metadata.ParseShare(name); isShare {
 		name = base
 	}
-	permits, readers := 0, 0
+	permits := 0
+	readers := 0
 	for lock, other := range g.now {
 		if base, _, isShare := metadata.ParseShare(lock); isShare && base == name {
 			permits += other.permits
@@ -293,9 +306,11 @@ func (g *ledger) parts(h *hold) {
 	}
 	switch writer := g.now[name]; {
 	case writer != nil && readers > 0:
-		g.found(rulePermits, "%s took %q at revision %d: %d have a part of it beside who has all of it", h.uuid, h.lock, h.token, readers)
+		g.found(rulePermits, "%s took %q at revision %d: %d have a part of it beside who has all of it", h.uuid, h.lock,
+			h.token, readers)
 	case h.kind == metadata.HoldsPermits && permits > poolLimit:
-		g.found(rulePermits, "%s took %q at revision %d: %d permits of %d are taken", h.uuid, h.lock, h.token, permits, poolLimit)
+		g.found(rulePermits, "%s took %q at revision %d: %d permits of %d are taken", h.uuid, h.lock, h.token, permits,
+			poolLimit)
 	}
 }
 
@@ -311,7 +326,8 @@ func (g *ledger) order(h *hold, txn map[metadata.Kind][]keyed) {
 		}
 		for id, other := range g.tickets[h.lock] {
 			if id != h.uuid && other.created < mine.created {
-				g.found(ruleQueue, "%s took its turn of %q at revision %d while the older ticket %s was there", h.uuid, h.lock, h.token, id)
+				g.found(ruleQueue, "%s took its turn of %q at revision %d while the older ticket %s was there", h.uuid,
+					h.lock, h.token, id)
 			}
 		}
 		return
@@ -321,7 +337,8 @@ func (g *ledger) order(h *hold, txn map[metadata.Kind][]keyed) {
 		if k.deleted && k.Lock == h.lock {
 			queued = false // a tail behind which nobody queued
 			if n := len(g.tickets[h.lock]); n > 0 {
-				g.found(ruleQueue, "%s took %q at revision %d past a tail with %d tickets before it", h.uuid, h.lock, h.token, n)
+				g.found(ruleQueue, "%s took %q at revision %d past a tail with %d tickets before it", h.uuid, h.lock,
+					h.token, n)
 			}
 		}
 	}
@@ -342,7 +359,8 @@ func (g *ledger) extended(lock string, put map[string]keyed) {
 		g.found(ruleKeys, "%s extended %q at revision %d, which %s holds", says, lock, w.revision, h.uuid)
 	}
 	if !w.deadline.After(h.deadline()) {
-		g.found(ruleDeadline, "%s of %q: from %v to %v at revision %d", h.uuid, lock, h.deadline(), w.deadline, w.revision)
+		g.found(ruleDeadline, "%s of %q: from %v to %v at revision %d", h.uuid, lock, h.deadline(), w.deadline,
+			w.revision)
 	}
 	h.writes = append(h.writes, w)
 }
@@ -352,13 +370,17 @@ func (g *ledger) ended(h *hold, c change, txn map[metadata.Kind][]keyed) {
 	if h == nil {
 		return
 	}
-	h.gone, h.ended, h.goneBy = c.at, c.revision, "released"
+	h.gone = c.at
+	h.ended = c.revision
+	h.goneBy = "released"
 	if g.marks[h.uuid] { // where the part that an attempt got is not known, the mark comes first
-		h.cancelled, h.goneBy = true, "cancelled"
+		h.cancelled = true
+		h.goneBy = "cancelled"
 	}
 	for _, k := range txn[metadata.KindCancelled] {
 		if !k.deleted && k.ID == h.uuid {
-			h.cancelled, h.goneBy = true, "cancelled"
+			h.cancelled = true
+			h.goneBy = "cancelled"
 		}
 	}
 	for _, k := range txn[metadata.KindHistory] {
@@ -366,7 +388,8 @@ func (g *ledger) ended(h *hold, c change, txn map[metadata.Kind][]keyed) {
 		if err != nil || k.deleted || e.UUID != h.uuid || e.Lock != h.lock {
 			continue
 		}
-		h.ending, h.goneBy = &e, e.Ended
+		h.ending = &e
+		h.goneBy = e.Ended
 		if e.Token != h.token {
 			g.found(ruleHistory, "the entry of %s says token %d, it was %d", h.uuid, e.Token, h.token)
 		}
@@ -386,7 +409,8 @@ func (g *ledger) ticket(k keyed) {
 	}
 	t, _ := metadata.Unmarshal[metadata.Ticket]([]byte(k.value))
 	if _, had := all[k.ID]; !had && g.marks[k.ID] {
-		g.found(ruleCancelled, "%s joined the queue of %q at revision %d after its cancel was committed", k.ID, k.Lock, k.revision)
+		g.found(ruleCancelled, "%s joined the queue of %q at revision %d after its cancel was committed", k.ID, k.Lock,
+			k.revision)
 	}
 	all[k.ID] = ticketState{k.created, t.Holding}
 }

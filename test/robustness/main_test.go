@@ -1,9 +1,10 @@
 // Package robustness runs everything at once, breaks it at random, and checks afterwards what happened.
 //
-// A run has real etcd members, real unlockers and a real dashboard, and many client processes that take locks. A seed decides
-// what is broken, when and for how long. Whatever was done is written down in three places that know nothing of each other: by the
-// clients (what they asked and were told), by etcd (every change, in its order) and by a resource behind a fence (whom it let
-// in). The checks compare the three. docs/correctness.md tells what they prove and what they do not.
+// A run has real etcd members, real unlockers and a real dashboard, and many client processes that take locks. A seed
+// decides what is broken, when and for how long. Whatever was done is written down in three places that know nothing of
+// each other: by the clients (what they asked and were told), by etcd (every change, in its order) and by a resource
+// behind a fence (whom it let in). The checks compare the three. docs/correctness.md tells what they prove and what
+// they do not.
 //
 //	go test ./test/robustness                                        a few seconds
 //	go test ./test/robustness -run TestRuns -seeds 1,2,3 -for 20s    runs of these seeds
@@ -27,15 +28,17 @@ import (
 
 // What a command line may ask for.
 var (
-	seedsFlag   = flag.String("seeds", "", "seeds of TestRuns, comma separated; a random one without")
-	forFlag     = flag.Duration("for", 0, "how long the faults of one run go on")
-	nodesFlag   = flag.Int("nodes", 0, "members of etcd, 1 or 3; otherwise the seed decides")
-	setFlag     = flag.String("set", "", "the world of TestRuns: plain, wire, login or certificates; otherwise the seed decides")
+	seedsFlag = flag.String("seeds", "", "seeds of TestRuns, comma separated; a random one without")
+	forFlag   = flag.Duration("for", 0, "how long the faults of one run go on")
+	nodesFlag = flag.Int("nodes", 0, "members of etcd, 1 or 3; otherwise the seed decides")
+	setFlag   = flag.String("set", "",
+		"the world of TestRuns: plain, wire, login or certificates; otherwise the seed decides")
 	withoutFlag = flag.String("without", "", "faults that do not happen, comma separated")
 	disksFlag   = flag.Bool("disks", false, "disks hang in runs, too; needs strace")
 	soakFlag    = flag.Duration("soak", 0, "how long TestSoak goes on")
 	mutantsFlag = flag.String("mutants", "", "mutants of TestMutants, comma separated, or all; one without")
-	keepFlag    = flag.String("keep", "", "directory for histories and logs of runs that found something; a new one below the temporary directory without")
+	keepFlag    = flag.String("keep", "",
+		"directory for histories and logs of runs that found something; a new one below the temporary directory without")
 )
 
 // bin is the directory with the binaries.
@@ -68,11 +71,12 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// lookAtSources makes go test run these tests again when a program changed: it remembers which directories a test opened, but
-// knows nothing of what a child process did.
+// lookAtSources makes go test run these tests again when a program changed: it remembers which directories a test
+// opened, but knows nothing of what a child process did.
 var lookAtSources = sync.OnceValue(func() error {
 	for _, dir := range []string{"cmd", "internal", "pkg", "web"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(_ string, _ fs.DirEntry, err error) error { return err })
+		err := filepath.WalkDir(filepath.Join("..", "..", dir),
+			func(_ string, _ fs.DirEntry, err error) error { return err })
 		if err != nil {
 			return err
 		}

@@ -40,13 +40,14 @@ type holder struct {
 	part int
 }
 
-// lockModel is a lock as its users understand it, of which there are so many parts: one of a mutex, its permits of a semaphore, one for each
-// reader of a lock to read and write. It knows nothing of etcd, records and queues.
+// lockModel is a lock as its users understand it, of which there are so many parts: one of a mutex, its permits of a
+// semaphore, one for each reader of a lock to read and write. It knows nothing of etcd, records and queues.
 func lockModel(parts int) porcupine.Model {
 	return (&porcupine.NondeterministicModel{
 		Init: func() []any { return []any{lockState{}} },
 		Step: func(state, input, _ any) []any {
-			s, in := state.(lockState), input.(step)
+			s := state.(lockState)
+			in := input.(step)
 			var after []any
 			if next, allowed := s.after(in, parts); allowed {
 				after = append(after, next)
@@ -57,12 +58,14 @@ func lockModel(parts int) porcupine.Model {
 			return after
 		},
 		Equal: func(a, b any) bool {
-			s, o := a.(lockState), b.(lockState)
+			s := a.(lockState)
+			o := b.(lockState)
 			return s.high == o.high && slices.Equal(s.holders, o.holders)
 		},
 		DescribeOperation: func(input, _ any) string {
 			in := input.(step)
-			return fmt.Sprintf("%s: %s %d of it, %s %d (maybe: %v)", in.by, in.what, in.part, in.uuid, in.token, in.maybe)
+			return fmt.Sprintf("%s: %s %d of it, %s %d (maybe: %v)", in.by, in.what, in.part, in.uuid, in.token,
+				in.maybe)
 		},
 		DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 	}).ToModel()
@@ -70,7 +73,8 @@ func lockModel(parts int) porcupine.Model {
 
 // after is the state after a step, where the step is possible.
 func (s lockState) after(in step, parts int) (lockState, bool) {
-	taken, mine := 0, -1
+	taken := 0
+	mine := -1
 	for i, h := range s.holders {
 		taken += h.part
 		if h.holdID == (holdID{in.uuid, in.token}) {
@@ -96,13 +100,16 @@ func (s lockState) after(in step, parts int) (lockState, bool) {
 	return s, false
 }
 
-// histories makes one history for each lock, with all parts of it: from what clients were told, and from what etcd knows that nobody was told.
+// histories makes one history for each lock, with all parts of it: from what clients were told, and from what etcd
+// knows that nobody was told.
 //
-// An acquisition whose answer did not come, or which was refused or given up while an earlier sending of it was under way, may have
-// taken the lock all the same: etcd's history has the hold, and the model may place it anywhere after the question. The end of a
-// hold that its holder was not told of comes from etcd's history, too: the unlocker and the person who forces are clients.
+// An acquisition whose answer did not come, or which was refused or given up while an earlier sending of it was under
+// way, may have taken the lock all the same: etcd's history has the hold, and the model may place it anywhere after the
+// question. The end of a hold that its holder was not told of comes from etcd's history, too: the unlocker and the
+// person who forces are clients.
 func histories(all []*told, holds []*hold) map[string][]porcupine.Operation {
-	h := &historian{ops: map[string][]porcupine.Operation{}, holds: map[holdID]*hold{}, asked: map[string]*question{}, claimed: map[holdID]bool{}, ended: map[holdID]bool{}}
+	h := &historian{ops: map[string][]porcupine.Operation{}, holds: map[holdID]*hold{}, asked: map[string]*question{},
+		claimed: map[holdID]bool{}, ended: map[holdID]bool{}}
 	for _, hold := range holds {
 		h.holds[hold.id()] = hold
 	}
@@ -166,9 +173,10 @@ func (h *historian) hold(was *hold) {
 	}
 }
 
-// checkLinearizable wants an order of each lock's operations that a single lock could have had. It returns how many it checked, how
-// many of them were in doubt, and how long that took.
-func checkLinearizable(all []*told, holds []*hold, found func(rule, format string, args ...any)) (ops, unknown int, took time.Duration) {
+// checkLinearizable wants an order of each lock's operations that a single lock could have had. It returns how many it
+// checked, how many of them were in doubt, and how long that took.
+func checkLinearizable(all []*told, holds []*hold,
+	found func(rule, format string, args ...any)) (ops, unknown int, took time.Duration) {
 	began := time.Now()
 	for lock, history := range histories(all, holds) {
 		ops += len(history)

@@ -10,8 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// mutant is the protocol with one guard left out. The wire takes it out of the transactions on their way, so that the programs are
-// those that are shipped.
+// mutant is the protocol with one guard left out. The wire takes it out of the transactions on their way, so that the
+// programs are those that are shipped.
 type mutant struct {
 	name   string
 	about  string   // what is left out
@@ -28,28 +28,48 @@ type mutant struct {
 // guard tells whether a compare is to be left out of a transaction.
 type guard func(t *shape, c *pb.Compare) bool
 
-// mutants has one for each guard of docs/protocol.md that a client of this repository can be seen to need. What is missing here, and why,
-// is told in docs/correctness.md.
+// mutants has one for each guard of docs/protocol.md that a client of this repository can be seen to need. What is
+// missing here, and why, is told in docs/correctness.md.
 func mutants() []*mutant {
 	return []*mutant{
-		{name: "acquire-held", about: "acquire without C(uuid) = 0", drop: in(stepAcquire, created("uuid")), rules: []string{ruleOneRecord}},
-		{name: "acquire-queue", about: "acquire without C(tail) = 0", drop: in(stepAcquire, created(".tail")), rules: []string{ruleQueue}},
-		{name: "acquire-cancelled", about: "acquire without C(.cancelled/uuid) = 0", drop: in(stepAcquire, area(".cancelled/")), rules: []string{ruleCancelled}},
-		{name: "join-cancelled", about: "join without C(.cancelled/uuid) = 0", drop: in(stepJoin, area(".cancelled/")), rules: []string{ruleCancelled}, late: []string{stepAcquire, stepJoin}, plain: true},
-		{name: "turn-place", about: "take the turn without C(ticket) as put", drop: in(stepTurn, ownTicket), rules: []string{ruleTicket, ruleQueue}, favour: []string{"lock and its queue deleted by hand"}},
-		{name: "alive-holder", about: "alive without V(uuid) = mine and C(uuid) = T", drop: in(stepAlive, identity), rules: []string{ruleKeys, ruleDeadline, ruleLinear, ruleKeeper}, late: []string{stepAlive}, plain: true},
-		{name: "alive-forward", about: "alive without V(auto_unlock_at) < new", drop: in(stepAlive, valueOf("auto_unlock_at")), rules: []string{ruleDeadline}},
-		{name: "release-holder", about: "release without V(uuid) = mine and C(uuid) = T", drop: in(stepRelease, identity), rules: []string{ruleRemoval, ruleLinear}},
-		{name: "cancel-holder", about: "cancel without V(uuid) = mine", drop: in(stepCancel, identity), rules: []string{ruleRemoval, ruleLinear}},
-		{name: "sweep-deadline", about: "auto-unlock without M(auto_unlock_at) as seen", drop: in(stepSweep, modified("auto_unlock_at")), rules: []string{ruleEarly, ruleKeeper}, length: 20 * time.Second, calm: true},
-		{name: "sweep-blind", about: "auto-unlock without C(uuid) = T and M(auto_unlock_at) as seen", drop: in(stepSweep, anything), rules: []string{ruleEarly, ruleRemoval, ruleHistory, ruleLinear}, length: 20 * time.Second, calm: true},
-		{name: "part-range", about: "take a part without the compare of all other parts", drop: overRange, rules: []string{rulePermits, ruleBelief}},
-		{name: "part-lock", about: "take a part without C(uuid) = 0 of the lock itself", drop: in(stepAcquire, lockItself), rules: []string{rulePermits, ruleBelief, ruleLinear}},
-		{name: "condition", about: "acquire without the compares of the caller's", drop: in(stepAcquire, callers), rules: []string{ruleCount}, late: []string{stepAcquire}},
-		{name: "period", about: "take a period without M(period) as seen", drop: in(stepAcquire, area(".periods/")), rules: []string{rulePeriod}, late: []string{stepAcquire}},
-		{name: "task", about: "take a task without M(task) as seen", drop: in(stepAcquire, area(".tasks/")), rules: []string{ruleTask}, late: []string{stepAcquire}},
-		{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity), rules: []string{ruleGuard}, late: []string{stepGuarded}, plain: true},
-		{name: "token", about: "a resource that is shown a number of the process instead of T", forged: true, rules: []string{ruleFence}},
+		{name: "acquire-held", about: "acquire without C(uuid) = 0", drop: in(stepAcquire, created("uuid")),
+			rules: []string{ruleOneRecord}},
+		{name: "acquire-queue", about: "acquire without C(tail) = 0", drop: in(stepAcquire, created(".tail")),
+			rules: []string{ruleQueue}},
+		{name: "acquire-cancelled", about: "acquire without C(.cancelled/uuid) = 0",
+			drop: in(stepAcquire, area(".cancelled/")), rules: []string{ruleCancelled}},
+		{name: "join-cancelled", about: "join without C(.cancelled/uuid) = 0", drop: in(stepJoin, area(".cancelled/")),
+			rules: []string{ruleCancelled}, late: []string{stepAcquire, stepJoin}, plain: true},
+		{name: "turn-place", about: "take the turn without C(ticket) as put", drop: in(stepTurn, ownTicket),
+			rules: []string{ruleTicket, ruleQueue}, favour: []string{"lock and its queue deleted by hand"}},
+		{name: "alive-holder", about: "alive without V(uuid) = mine and C(uuid) = T", drop: in(stepAlive, identity),
+			rules: []string{ruleKeys, ruleDeadline, ruleLinear, ruleKeeper}, late: []string{stepAlive}, plain: true},
+		{name: "alive-forward", about: "alive without V(auto_unlock_at) < new",
+			drop: in(stepAlive, valueOf("auto_unlock_at")), rules: []string{ruleDeadline}},
+		{name: "release-holder", about: "release without V(uuid) = mine and C(uuid) = T",
+			drop: in(stepRelease, identity), rules: []string{ruleRemoval, ruleLinear}},
+		{name: "cancel-holder", about: "cancel without V(uuid) = mine", drop: in(stepCancel, identity),
+			rules: []string{ruleRemoval, ruleLinear}},
+		{name: "sweep-deadline", about: "auto-unlock without M(auto_unlock_at) as seen",
+			drop: in(stepSweep, modified("auto_unlock_at")), rules: []string{ruleEarly, ruleKeeper},
+			length: 20 * time.Second, calm: true},
+		{name: "sweep-blind", about: "auto-unlock without C(uuid) = T and M(auto_unlock_at) as seen",
+			drop: in(stepSweep, anything), rules: []string{ruleEarly, ruleRemoval, ruleHistory, ruleLinear},
+			length: 20 * time.Second, calm: true},
+		{name: "part-range", about: "take a part without the compare of all other parts", drop: overRange,
+			rules: []string{rulePermits, ruleBelief}},
+		{name: "part-lock", about: "take a part without C(uuid) = 0 of the lock itself",
+			drop: in(stepAcquire, lockItself), rules: []string{rulePermits, ruleBelief, ruleLinear}},
+		{name: "condition", about: "acquire without the compares of the caller's", drop: in(stepAcquire, callers),
+			rules: []string{ruleCount}, late: []string{stepAcquire}},
+		{name: "period", about: "take a period without M(period) as seen", drop: in(stepAcquire, area(".periods/")),
+			rules: []string{rulePeriod}, late: []string{stepAcquire}},
+		{name: "task", about: "take a task without M(task) as seen", drop: in(stepAcquire, area(".tasks/")),
+			rules: []string{ruleTask}, late: []string{stepAcquire}},
+		{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity),
+			rules: []string{ruleGuard}, late: []string{stepGuarded}, plain: true},
+		{name: "token", about: "a resource that is shown a number of the process instead of T", forged: true,
+			rules: []string{ruleFence}},
 	}
 }
 

@@ -34,7 +34,8 @@ func launch(t testing.TB, name, log string, env []string, program string, args .
 	defer file.Close()
 	p := &child{name: name, log: log, cmd: exec.Command(program, args...), done: make(chan struct{}), began: stamp()}
 	p.cmd.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, env...)
-	p.cmd.Stdout, p.cmd.Stderr = file, file
+	p.cmd.Stdout = file
+	p.cmd.Stderr = file
 	endWithParent(p.cmd)
 	if p.life, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

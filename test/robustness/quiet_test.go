@@ -20,8 +20,8 @@ import (
 // The leases that the programs take, in seconds. A lease of a waiter's ticket has nothing to do after its process.
 const ticketTTL = 10
 
-// comeDown ends the work in order: holders give back what they have, then everything that is left has to go by itself within its
-// bound.
+// comeDown ends the work in order: holders give back what they have, then everything that is left has to go by itself
+// within its bound.
 func (s *stage) comeDown(found func(rule, format string, args ...any)) {
 	for _, p := range s.clients {
 		if !p.terminate(40 * time.Second) {
@@ -31,10 +31,11 @@ func (s *stage) comeDown(found func(rule, format string, args ...any)) {
 	}
 	s.keepers.end()
 	began := time.Now()
-	// The longest that anything may take from here on: a ticket's lease, which a new leader of etcd counts anew, or a lock whose
-	// warning just began.
+	// The longest that anything may take from here on: a ticket's lease, which a new leader of etcd counts anew, or a
+	// lock whose warning just began.
 	const most = 35 * time.Second
-	left, err := []string{"not read"}, error(nil)
+	left := []string{"not read"}
+	err := error(nil)
 	for time.Since(began) < most && (len(left) > 0 || err != nil) {
 		time.Sleep(100 * time.Millisecond)
 		left, err = s.left()
@@ -59,7 +60,8 @@ func (s *stage) left() (all []string, err error) {
 	}
 	for _, kv := range resp.Kvs {
 		switch s.layout.Parse(string(kv.Key)).Kind {
-		case metadata.KindHistory, metadata.KindAudit, metadata.KindUnlocker, metadata.KindCancelled, metadata.KindPeriod, metadata.KindTask:
+		case metadata.KindHistory, metadata.KindAudit, metadata.KindUnlocker, metadata.KindCancelled,
+			metadata.KindPeriod, metadata.KindTask:
 		default:
 			all = append(all, string(kv.Key))
 		}

@@ -9,7 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// The keys of a run: the locks, and the keys that only holders may write. What is written to fill the disk lies outside of both.
+// The keys of a run: the locks, and the keys that only holders may write. What is written to fill the disk lies outside
+// of both.
 const (
 	prefix         = "/mutexes/"
 	resourcePrefix = "/resource/"
@@ -27,8 +28,8 @@ type change struct {
 	lease    bool
 }
 
-// recorder writes down every change below the two prefixes, from the first revision on, whatever happens to etcd meanwhile. It has
-// its own connection that no fault of the network touches.
+// recorder writes down every change below the two prefixes, from the first revision on, whatever happens to etcd
+// meanwhile. It has its own connection that no fault of the network touches.
 type recorder struct {
 	etcd *clientv3.Client
 
@@ -60,7 +61,8 @@ func (r *recorder) watch(ctx context.Context) {
 			sleep(ctx, 200*time.Millisecond)
 		}
 	}()
-	for resp := range r.etcd.Watch(ctx, prefix, clientv3.WithRange(clientv3.GetPrefixRangeEnd(resourcePrefix)), clientv3.WithRev(r.at()+1)) {
+	for resp := range r.etcd.Watch(ctx, prefix, clientv3.WithRange(clientv3.GetPrefixRangeEnd(resourcePrefix)),
+		clientv3.WithRev(r.at()+1)) {
 		if resp.CompactRevision != 0 {
 			r.fail(errors.New("the run compacted what the recorder had not seen"))
 			return
@@ -78,7 +80,8 @@ func (r *recorder) add(resp clientv3.WatchResponse) {
 	defer r.mu.Unlock()
 	for _, e := range resp.Events {
 		r.changes = append(r.changes, change{
-			at: now, revision: e.Kv.ModRevision, key: string(e.Kv.Key), value: string(e.Kv.Value), deleted: e.Type == clientv3.EventTypeDelete,
+			at: now, revision: e.Kv.ModRevision, key: string(e.Kv.Key), value: string(e.Kv.Value),
+			deleted: e.Type == clientv3.EventTypeDelete,
 			created: e.Kv.CreateRevision, lease: e.Kv.Lease != 0,
 		})
 	}

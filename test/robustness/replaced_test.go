@@ -12,9 +12,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// TestMembersAreReplacedOneByOne replaces every member of etcd by one at another address. Programs know the endpoints that they were
-// given: one of them that is left is enough, and without any they stop in time, until they are restarted with new ones. A client
-// whose connection to etcd follows its members needs none of that.
+// TestMembersAreReplacedOneByOne replaces every member of etcd by one at another address. Programs know the endpoints
+// that they were given: one of them that is left is enough, and without any they stop in time, until they are restarted
+// with new ones. A client whose connection to etcd follows its members needs none of that.
 func TestMembersAreReplacedOneByOne(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3)
@@ -28,7 +28,8 @@ func TestMembersAreReplacedOneByOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer library.Close()
-	follower, err := library.Lock(t.Context(), "followed", mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(20*time.Second))
+	follower, err := library.Lock(t.Context(), "followed", mutex.Heartbeat(time.Hour),
+		mutex.AutoUnlockAfter(20*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,8 @@ func TestMembersAreReplacedOneByOne(t *testing.T) {
 	s.direct = s.client(m.Endpoints())
 	s.stillServed(given, "one endpoint is left")
 
-	stuck, err := s.locker("stuck").Lock(t.Context(), "stuck", mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(3*time.Second))
+	stuck, err := s.locker("stuck").Lock(t.Context(), "stuck", mutex.Heartbeat(time.Hour),
+		mutex.AutoUnlockAfter(3*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,8 @@ func TestMembersAreReplacedOneByOne(t *testing.T) {
 func (s *stage) stopsInTime(l *mutex.Lock) {
 	s.t.Helper()
 	if lost, due := lostFor(s.t, l), s.deadline(l.Name()); lost.Certain || lost.At.After(due) {
-		s.t.Errorf("the holder that is cut off stops at %v, for certain: %v; its deadline is %v", lost.At, lost.Certain, due)
+		s.t.Errorf("the holder that is cut off stops at %v, for certain: %v; its deadline is %v", lost.At, lost.Certain,
+			due)
 	}
 }
 
@@ -74,7 +77,8 @@ func (s *stage) stopsInTime(l *mutex.Lock) {
 func following(t *testing.T, endpoints []string) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: time.Second, AutoSyncInterval: 500 * time.Millisecond,
+		Endpoints: endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: time.Second,
+		AutoSyncInterval: 500 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +87,8 @@ func following(t *testing.T, endpoints []string) *clientv3.Client {
 	return c
 }
 
-// stillServed wants who waits for the lock of a dead holder to get it, by the unlockers, and the dashboard to show what is there.
+// stillServed wants who waits for the lock of a dead holder to get it, by the unlockers, and the dashboard to show what
+// is there.
 func (s *stage) stillServed(etcd *clientv3.Client, lock string) {
 	s.t.Helper()
 	s.stale(lock, time.Second)

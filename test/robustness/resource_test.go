@@ -11,8 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/fencing"
 )
 
-// resource is what the locks are about: something outside of etcd that must not hear from a former holder. It stands behind the fence
-// of pkg/fencing and writes down whom the fence let in, in their order.
+// resource is what the locks are about: something outside of etcd that must not hear from a former holder. It stands
+// behind the fence of pkg/fencing and writes down whom the fence let in, in their order.
 type resource struct {
 	addr string
 
@@ -60,7 +60,8 @@ func (r *resource) write(_ http.ResponseWriter, q *http.Request) {
 
 // check wants that each write was one of a hold that etcd knows, and that none came after one of a later hold.
 func (r *resource) check(holds []*hold, found func(rule, format string, args ...any)) {
-	known, newest := map[holdID]*hold{}, map[string]int64{}
+	known := map[holdID]*hold{}
+	newest := map[string]int64{}
 	for _, h := range holds {
 		known[h.id()] = h
 	}

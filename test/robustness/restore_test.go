@@ -35,8 +35,9 @@ type backup struct {
 	had   map[string]int64 // the holds in the backup
 	locks *mutex.Client
 
-	kept, late   *mutex.Lock        // held when the backup was made and ever since; taken since
-	early, tardy <-chan *mutex.Lock // who waited for the lock of a dead holder when the backup was made; who did so since
+	kept, late *mutex.Lock // held when the backup was made and ever since; taken since
+	// who waited for the lock of a dead holder when the backup was made; who did so since
+	early, tardy <-chan *mutex.Lock
 }
 
 // newBackup starts an etcd that had so many elections, and everybody who uses it. A restored one begins with the first.
@@ -115,7 +116,8 @@ func (b *backup) restore(flags ...string) (away time.Time) {
 	}
 	ctx, cancel := timeout(time.Minute)
 	defer cancel()
-	command := exec.CommandContext(ctx, *etcdutl, append([]string{"snapshot", "restore", b.file, "--data-dir=" + b.etcd.Dir()}, flags...)...)
+	command := exec.CommandContext(ctx, *etcdutl,
+		append([]string{"snapshot", "restore", b.file, "--data-dir=" + b.etcd.Dir()}, flags...)...)
 	if out, err := command.CombinedOutput(); err != nil {
 		b.t.Fatalf("etcdutl snapshot restore: %v\n%s", err, out)
 	}
@@ -127,7 +129,8 @@ func (b *backup) restore(flags ...string) (away time.Time) {
 	return away
 }
 
-// goesOn wants everybody to go on after a restore: who waited before the backup was made comes first, and who did so since after that.
+// goesOn wants everybody to go on after a restore: who waited before the backup was made comes first, and who did so
+// since after that.
 func (b *backup) goesOn() {
 	b.t.Helper()
 	before := b.kept.Token()
@@ -190,7 +193,8 @@ func TestARestoreWithRaisedRevisionsIsAGap(t *testing.T) {
 	}
 }
 
-// listsAgain wants the watch of an unlocker to have ended: with a compaction, or before that, where the restore took long.
+// listsAgain wants the watch of an unlocker to have ended: with a compaction, or before that, where the restore took
+// long.
 func (b *backup) listsAgain(unlocker *child) {
 	b.t.Helper()
 	b.until("the watch of "+unlocker.name+" to end", func(ctx context.Context) error {
@@ -207,8 +211,9 @@ func (b *backup) listsAgain(unlocker *child) {
 	})
 }
 
-// TestARestoreThatLowersTheRaftTermWaitsForARestart does the same to an etcd that had elections, as every one that is not young. An
-// unlocker that saw a later term does not go by the revision alone: a restored etcd may have written past it.
+// TestARestoreThatLowersTheRaftTermWaitsForARestart does the same to an etcd that had elections, as every one that is
+// not young. An unlocker that saw a later term does not go by the revision alone: a restored etcd may have written past
+// it.
 func TestARestoreThatLowersTheRaftTermWaitsForARestart(t *testing.T) {
 	t.Parallel()
 	b := newBackup(t, 3, briefly())
@@ -236,8 +241,8 @@ func (b *backup) waitForConfirmation() {
 	b.removedOnce(time.Time{})
 }
 
-// TestARestoreWithoutRaisedRevisionsWaitsForRestarts restores a backup without what docs/operations.md wants, and then does what it
-// says about that.
+// TestARestoreWithoutRaisedRevisionsWaitsForRestarts restores a backup without what docs/operations.md wants, and then
+// does what it says about that.
 func TestARestoreWithoutRaisedRevisionsWaitsForRestarts(t *testing.T) {
 	t.Parallel()
 	b := newBackup(t, 0, briefly())
@@ -254,7 +259,8 @@ func TestARestoreWithoutRaisedRevisionsWaitsForRestarts(t *testing.T) {
 		t.Errorf("the hold that the backup does not know: %v", lost)
 	}
 	again := b.take("late", mutex.AutoUnlockAfter(time.Minute))
-	if _, err := fence.Enter(t.Context(), "books", again.Token()); again.Token() > b.late.Token() || !errors.Is(err, fencing.ErrRefused) {
+	if _, err := fence.Enter(t.Context(), "books", again.Token()); again.Token() > b.late.Token() ||
+		!errors.Is(err, fencing.ErrRefused) {
 		t.Errorf("a token of %d after one of %d, and the fence says %v", again.Token(), b.late.Token(), err)
 	}
 	b.shown()

@@ -36,7 +36,8 @@ type report struct {
 }
 
 func (r *report) String() string {
-	faults, ended := 0, []string{}
+	faults := 0
+	ended := []string{}
 	for _, n := range r.Faults {
 		faults += n
 	}
@@ -44,7 +45,8 @@ func (r *report) String() string {
 		ended = append(ended, fmt.Sprintf("%d %s", r.Ended[how], how))
 	}
 	return fmt.Sprintf("%v: %d operations (%d in doubt), %d faults, %d holds (%s), fence %d in %d out, %d changes, checked in %v, %d violations",
-		r.config, r.Ops, r.Unknown, faults, r.Holds, strings.Join(ended, ", "), r.Fenced[0], r.Fenced[1], r.Changes, r.Check.Round(time.Millisecond), len(r.Violations))
+		r.config, r.Ops, r.Unknown, faults, r.Holds, strings.Join(ended, ", "), r.Fenced[0], r.Fenced[1], r.Changes,
+		r.Check.Round(time.Millisecond), len(r.Violations))
 }
 
 func timeout(d time.Duration) (context.Context, context.CancelFunc) {
@@ -78,7 +80,9 @@ func perform(t testing.TB, c config) *report {
 }
 
 func (j *judgement) count(r *report, changes int) {
-	r.Changes, r.Holds, r.Pushed = changes, len(j.holds), j.keepers.pushed
+	r.Changes = changes
+	r.Holds = len(j.holds)
+	r.Pushed = j.keepers.pushed
 	for _, h := range j.holds {
 		if h.gone == 0 {
 			h.goneBy = "left"
@@ -104,7 +108,8 @@ func (s *stage) keep(r *report) string {
 	changes, _ := s.recorder.all()
 	var history, faults strings.Builder
 	for _, c := range changes {
-		fmt.Fprintf(&history, "%s %d %s deleted=%v lease=%v created=%d %q\n", seconds(c.at, s.began), c.revision, c.key, c.deleted, c.lease, c.created, c.value)
+		fmt.Fprintf(&history, "%s %d %s deleted=%v lease=%v created=%d %q\n", seconds(c.at, s.began), c.revision, c.key,
+			c.deleted, c.lease, c.created, c.value)
 	}
 	for _, f := range s.faults {
 		fmt.Fprintf(&faults, "%s to %s: %s\n", seconds(f.from, s.began), seconds(f.to, s.began), f.name)
@@ -112,7 +117,8 @@ func (s *stage) keep(r *report) string {
 	for _, p := range slices.Concat(s.former, s.clients, s.unlockers) {
 		fmt.Fprintf(&faults, "%s began %s, killed %s\n", p.name, seconds(p.began, s.began), seconds(p.killed, s.began))
 		for _, pause := range p.pauses {
-			fmt.Fprintf(&faults, "%s stood still from %s to %s\n", p.name, seconds(pause[0], s.began), seconds(pause[1], s.began))
+			fmt.Fprintf(&faults, "%s stood still from %s to %s\n", p.name, seconds(pause[0], s.began),
+				seconds(pause[1], s.began))
 		}
 	}
 	b, _ := json.MarshalIndent(r, "", "  ")
@@ -120,7 +126,8 @@ func (s *stage) keep(r *report) string {
 	if err := os.CopyFS(dir, os.DirFS(s.dir)); err != nil {
 		s.t.Log(err)
 	}
-	for name, text := range map[string]string{"etcd.txt": history.String(), "faults.txt": faults.String(), "report.json": string(b), "began.txt": strconv.FormatInt(s.began, 10)} {
+	for name, text := range map[string]string{"etcd.txt": history.String(), "faults.txt": faults.String(),
+		"report.json": string(b), "began.txt": strconv.FormatInt(s.began, 10)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			s.t.Log(err)
 		}
@@ -188,7 +195,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestSoak runs one random seed after the other for as long as it was told. What each of them did is written to soak.jsonl.
+// TestSoak runs one random seed after the other for as long as it was told. What each of them did is written to
+// soak.jsonl.
 func TestSoak(t *testing.T) {
 	if *soakFlag > 0 {
 		soak(t, time.Now().Add(*soakFlag))
@@ -208,7 +216,8 @@ func soak(t *testing.T, end time.Time) {
 			total.append(t, r)
 		})
 	}
-	fmt.Printf("%d runs, %d operations (%d in doubt), %d holds %v, faults %v, %d violations\n", runs, total.Ops, total.Unknown, total.Holds, total.Ended, total.Faults, len(total.Violations))
+	fmt.Printf("%d runs, %d operations (%d in doubt), %d holds %v, faults %v, %d violations\n", runs, total.Ops,
+		total.Unknown, total.Holds, total.Ended, total.Faults, len(total.Violations))
 }
 
 func (r *report) add(o *report) {
@@ -241,8 +250,8 @@ func (r *report) append(t *testing.T, o *report) {
 	f.Write(append(b, '\n'))
 }
 
-// TestMutants leaves one guard out at a time, and wants each to be found. Without -mutants it does so with one of them, to show that the
-// runs can fail.
+// TestMutants leaves one guard out at a time, and wants each to be found. Without -mutants it does so with one of them,
+// to show that the runs can fail.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	want := strings.Split(*mutantsFlag, ",")
@@ -262,13 +271,15 @@ func TestMutants(t *testing.T) {
 // enough operations have to be checked before a mutant counts as not found: on a busy machine a seed has few of them.
 const enough = 5000
 
-// hunt runs one seed after the other until a mutant is found, for a minute of faults at most, or for as long as it takes to check enough.
+// hunt runs one seed after the other until a mutant is found, for a minute of faults at most, or for as long as it
+// takes to check enough.
 func hunt(t *testing.T, m *mutant) {
 	length := length(max(5*time.Second, m.length))
 	for seed, ops, began := uint64(1), 0, time.Now(); ; seed++ {
 		var r *report
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			r = perform(t, config{Seed: seed, For: length, Nodes: 1, World: wireWorld, Mutant: m, Locks: 4, Without: []string{"everything restarted", "etcd: out of space"}, Favour: m.favour, Calm: m.calm})
+			r = perform(t, config{Seed: seed, For: length, Nodes: 1, World: wireWorld, Mutant: m, Locks: 4,
+				Without: []string{"everything restarted", "etcd: out of space"}, Favour: m.favour, Calm: m.calm})
 		})
 		if r == nil {
 			return
@@ -277,13 +288,15 @@ func hunt(t *testing.T, m *mutant) {
 		for _, rule := range m.rules {
 			if r.rules[rule] {
 				i := slices.IndexFunc(r.Violations, func(v string) bool { return strings.HasPrefix(v, rule) })
-				t.Logf("%s: found with seed %d after %d operations, %v: %s", m.name, seed, ops, time.Since(began).Round(time.Second), r.Violations[i])
+				t.Logf("%s: found with seed %d after %d operations, %v: %s", m.name, seed, ops,
+					time.Since(began).Round(time.Second), r.Violations[i])
 				os.RemoveAll(r.Dir)
 				return
 			}
 		}
 		if seed >= 12 && ops >= enough {
-			t.Fatalf("%s (%s) was not found with the seeds 1 to %d and %d operations; found instead: %v", m.name, m.about, seed, ops, r.Violations)
+			t.Fatalf("%s (%s) was not found with the seeds 1 to %d and %d operations; found instead: %v", m.name,
+				m.about, seed, ops, r.Violations)
 		}
 	}
 }

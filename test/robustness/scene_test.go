@@ -18,13 +18,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// newScene is a stage for one fault that a test has in mind: nothing is broken at random, and the programs talk to etcd directly.
+// newScene is a stage for one fault that a test has in mind: nothing is broken at random, and the programs talk to etcd
+// directly.
 func newScene(t testing.TB, endpoints ...string) *stage {
 	t.Helper()
 	s := newStage(t, config{Seed: 1, Nodes: len(endpoints), World: plainWorld}, t.TempDir())
 	t.Cleanup(s.wg.Wait)
 	t.Cleanup(s.tellLogs)
-	s.given, s.direct = endpoints, s.client(endpoints)
+	s.given = endpoints
+	s.direct = s.client(endpoints)
 	return s
 }
 

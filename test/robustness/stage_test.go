@@ -27,8 +27,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The times of a run, much shorter than those of production, with the same relations: the warning is longer than the longest pause
-// between two attempts of a holder and the longest interruption that an unlocker may not notice, 5 s, together.
+// The times of a run, much shorter than those of production, with the same relations: the warning is longer than the
+// longest pause between two attempts of a holder and the longest interruption that an unlocker may not notice, 5 s,
+// together.
 const (
 	skew      = 500 * time.Millisecond
 	warning   = 7 * time.Second
@@ -62,7 +63,8 @@ type config struct {
 // settle lets the seed decide what is open.
 func (c config) settle() config {
 	r := rand.New(rand.NewPCG(c.Seed, 1))
-	nodes, world := []int{1, 3, 3}[r.IntN(3)], []string{wireWorld, wireWorld, wireWorld, plainWorld, loginWorld, certificatesWorld}[r.IntN(6)]
+	nodes := []int{1, 3, 3}[r.IntN(3)]
+	world := []string{wireWorld, wireWorld, wireWorld, plainWorld, loginWorld, certificatesWorld}[r.IntN(6)]
 	if c.Nodes == 0 {
 		c.Nodes = nodes
 	}
@@ -166,7 +168,8 @@ func newStage(t testing.TB, c config, dir string) *stage {
 		t.Fatal(err)
 	}
 	return &stage{
-		t: t, config: c, dir: dir, began: stamp(), rand: rand.New(rand.NewPCG(c.Seed, 2)), layout: layout, down: make([]bool, c.Nodes),
+		t: t, config: c, dir: dir, began: stamp(), rand: rand.New(rand.NewPCG(c.Seed, 2)), layout: layout,
+		down:  make([]bool, c.Nodes),
 		addrs: map[*child]string{}, notes: map[*child]string{}, counts: map[string]int{},
 	}
 }
@@ -207,13 +210,16 @@ func way(proxies []*etcdtest.Proxy, wires []*wire) (all []string) {
 func (s *stage) client(endpoints []string) *clientv3.Client {
 	s.t.Helper()
 	conf := clientv3.Config{
-		Endpoints: endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		Endpoints: endpoints, MaxUnaryRetries: 1, Logger: zap.NewNop(), DialTimeout: time.Second,
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
+			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5,
+				MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
 		})},
 	}
 	if s.World == loginWorld {
-		conf.Username, conf.Password = etcdtest.RootUser, etcdtest.RootPassword
+		conf.Username = etcdtest.RootUser
+		conf.Password = etcdtest.RootPassword
 	}
 	if s.World == certificatesWorld {
 		cert, key := s.certificate()
@@ -236,7 +242,8 @@ func (s *stage) certificate() (cert, key string) {
 	return filepath.Join(s.dir, "current", "client.crt"), filepath.Join(s.dir, "current", "client.key")
 }
 
-// issue makes clients a new certificate, and puts it in the place of the old one in one step, so that nobody reads half of it.
+// issue makes clients a new certificate, and puts it in the place of the old one in one step, so that nobody reads half
+// of it.
 func (s *stage) issue() {
 	if s.World != certificatesWorld {
 		return
@@ -273,18 +280,21 @@ func (s *stage) settings(program string) (env, args []string) {
 	return env, args
 }
 
-// startUnlocker starts the one or the other. The clock of the first can be set. What more says goes before what they are told else.
+// startUnlocker starts the one or the other. The clock of the first can be set. What more says goes before what they
+// are told else.
 func (s *stage) startUnlocker(i int, more ...string) *child {
 	s.t.Helper()
 	s.spawned++
-	name, addr := fmt.Sprintf("unlocker-%d", s.spawned), etcdtest.FreeAddr(s.t)
+	name := fmt.Sprintf("unlocker-%d", s.spawned)
+	addr := etcdtest.FreeAddr(s.t)
 	env, args := s.settings("unlocker")
 	program := filepath.Join(bin, "unlocker")
 	if i == 0 {
 		program, env = program+"-shifted", append(env, clockVariable+"="+s.clockFile())
 	}
 	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), env, program, slices.Concat(args, []string{
-		"--policy=auto-unlock", "--sweep.min-warning=" + warning.String(), "--sweep.clock-skew=" + skew.String(), "--web.listen-address=" + addr,
+		"--policy=auto-unlock", "--sweep.min-warning=" + warning.String(), "--sweep.clock-skew=" + skew.String(),
+		"--web.listen-address=" + addr,
 		"--web.shutdown-delay=0s", "--log.format=json",
 	}, more)...)
 	s.addrs[p] = addr
@@ -294,10 +304,12 @@ func (s *stage) startUnlocker(i int, more ...string) *child {
 func (s *stage) startDash() {
 	s.t.Helper()
 	s.spawned++
-	name, addr := fmt.Sprintf("mutexdash-%d", s.spawned), etcdtest.FreeAddr(s.t)
+	name := fmt.Sprintf("mutexdash-%d", s.spawned)
+	addr := etcdtest.FreeAddr(s.t)
 	env, args := s.settings("mutexdash")
 	s.dash = launch(s.t, name, filepath.Join(s.dir, name+".log"), env, filepath.Join(bin, "mutexdash"), append(args,
-		"--sweep.min-warning="+warning.String(), "--sweep.clock-skew="+skew.String(), "--web.listen-address="+addr, "--web.ops-address="+etcdtest.FreeAddr(s.t),
+		"--sweep.min-warning="+warning.String(), "--sweep.clock-skew="+skew.String(), "--web.listen-address="+addr,
+		"--web.ops-address="+etcdtest.FreeAddr(s.t),
 		"--web.shutdown-delay=0s")...)
 	s.addrs[s.dash] = addr
 }
@@ -307,14 +319,16 @@ func (s *stage) startClient() *child {
 	s.spawned++
 	name := fmt.Sprintf("client-%d", s.spawned)
 	c := clientConfig{
-		Process: name, Seed: s.rand.Uint64(), Endpoints: way(s.ours, s.wires), Resource: s.resource.addr, Notes: filepath.Join(s.dir, name+".jsonl"),
+		Process: name, Seed: s.rand.Uint64(), Endpoints: way(s.ours, s.wires), Resource: s.resource.addr,
+		Notes: filepath.Join(s.dir, name+".jsonl"),
 		Locks: s.locks(), Workers: 5, Clock: skew * 9 / 10, Attempt: 600 * time.Millisecond, Unlock: 4 * time.Second,
 		ShortLife: shortLife, LongOne: longLife, Margin: margin, ForgedToken: s.Mutant != nil && s.Mutant.forged,
 		Plain: s.Mutant != nil && s.Mutant.plain,
 	}
 	switch s.World {
 	case loginWorld:
-		c.User, c.Password = etcdtest.RootUser, etcdtest.RootPassword
+		c.User = etcdtest.RootUser
+		c.Password = etcdtest.RootPassword
 	case certificatesWorld:
 		c.CACert = s.members.CA().File()
 		c.Cert, c.Key = s.certificate()
@@ -327,7 +341,8 @@ func (s *stage) startClient() *child {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), []string{clientVariable + "=" + string(b)}, self, "-test.run=^$")
+	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), []string{clientVariable + "=" + string(b)}, self,
+		"-test.run=^$")
 	s.notes[p] = c.Notes
 	return p
 }

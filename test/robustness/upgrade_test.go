@@ -17,8 +17,8 @@ import (
 
 var older = flag.String("etcd-3.6", "", "path of an etcd 3.6")
 
-// TestEtcdIsUpgradedUnderEverybody replaces the program of one member of etcd 3.6 after the other by 3.7, which is how etcd wants it
-// done: members of both versions work together meanwhile, with what the older ones know.
+// TestEtcdIsUpgradedUnderEverybody replaces the program of one member of etcd 3.6 after the other by 3.7, which is how
+// etcd wants it done: members of both versions work together meanwhile, with what the older ones know.
 func TestEtcdIsUpgradedUnderEverybody(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3, etcdtest.Program(*older))

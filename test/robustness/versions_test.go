@@ -15,9 +15,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// TestClientsOfOtherVersionsAreUnderstood has a client that is older than all of this write nothing but what the protocol can not do
-// without, and one that is newer write whatever may have been added by then: fields, members, areas, words. Everybody reads what is
-// known of it, shows the rest, and harms nothing.
+// TestClientsOfOtherVersionsAreUnderstood has a client that is older than all of this write nothing but what the
+// protocol can not do without, and one that is newer write whatever may have been added by then: fields, members,
+// areas, words. Everybody reads what is known of it, shows the rest, and harms nothing.
 func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, etcdtest.Start(t).Endpoint())
@@ -33,7 +33,8 @@ func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 
 	waits := s.wait(s.locker("waiter"), "new", 2)
 	s.gone("new", "old")
-	if left := s.read(s.layout.Record("new")); len(left) != 1 || string(left[0].Key) != s.layout.Record("new")+"stages/1" {
+	if left := s.read(s.layout.Record("new")); len(left) != 1 || string(left[0].Key) != s.layout.Record("new")+
+		"stages/1" {
 		t.Errorf("left of the record: %v; nobody deletes what has none of the known forms", left)
 	}
 	ended := s.allEndings()
@@ -46,7 +47,8 @@ func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 
 	// The newer waiter has its turn first: it takes the lock, marks its ticket, works, and gives back both.
 	record := s.record("new", next, time.Hour)
-	s.write(append(record, clientv3.OpPut(s.layout.Ticket("new", next), `{"uuid":"`+next+`","holding":true,"held_as":{"part":1}}`))...)
+	s.write(append(record, clientv3.OpPut(s.layout.Ticket("new", next),
+		`{"uuid":"`+next+`","holding":true,"held_as":{"part":1}}`))...)
 	s.shown()
 	select {
 	case l := <-waits:
@@ -54,7 +56,8 @@ func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 	default:
 	}
 	token := s.tokens()["new"]
-	s.write(clientv3.OpDelete(s.layout.Record("new"), clientv3.WithPrefix()), clientv3.OpDelete(s.layout.Ticket("new", next)))
+	s.write(clientv3.OpDelete(s.layout.Record("new"), clientv3.WithPrefix()),
+		clientv3.OpDelete(s.layout.Ticket("new", next)))
 	select {
 	case l := <-waits:
 		if l.Token() <= token {
@@ -67,8 +70,11 @@ func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 		t.Fatal("who waits behind a newer waiter does not get the lock")
 	}
 
-	s.write(clientv3.OpDelete(s.layout.Record("moved"), clientv3.WithPrefix()), clientv3.OpPut(s.layout.History(moved.UUID()),
-		`{"lock":"moved","uuid":"`+moved.UUID()+`","ended":"transferred","ended_at":"`+metadata.FormatTime(time.Now())+`","by":"planner 9","why":"host-2 has room","to":{"host":"host-2"}}`))
+	s.write(clientv3.OpDelete(s.layout.Record("moved"), clientv3.WithPrefix()),
+		clientv3.OpPut(s.layout.History(moved.UUID()),
+			`{"lock":"moved","uuid":"`+moved.UUID()+`","ended":"transferred","ended_at":"`+
+				metadata.FormatTime(time.Now())+
+				`","by":"planner 9","why":"host-2 has room","to":{"host":"host-2"}}`))
 	if lost := lostFor(t, moved); !lost.Certain || !strings.Contains(lost.Error(), "transferred by planner 9") {
 		t.Errorf("the holder is told: %v", lost)
 	}
@@ -109,14 +115,18 @@ func (s *stage) newer() (ticket string) {
 	ticket = uuid.NewString()
 	now := metadata.FormatTime(time.Now())
 	s.write(append(s.record("new", uuid.NewString(), 8*time.Second),
-		clientv3.OpPut(s.layout.Field("new", "metadata"), `{"owner":"billing","locked_at":"`+now+`","region":"eu","where":{"rack":4},"lanes":[1,2]}`),
+		clientv3.OpPut(s.layout.Field("new", "metadata"), `{"owner":"billing","locked_at":"`+now+
+			`","region":"eu","where":{"rack":4},"lanes":[1,2]}`),
 		clientv3.OpPut(s.layout.Field("new", "priority"), "7"),
 		clientv3.OpPut(s.layout.Record("new")+"stages/1", "extract"),
-		clientv3.OpPut(s.layout.Ticket("new", ticket), `{"uuid":"`+ticket+`","owner":"reports","since":"`+now+`","timeout_at":null,"weights":[1,2],"class":"night"}`),
+		clientv3.OpPut(s.layout.Ticket("new", ticket), `{"uuid":"`+ticket+`","owner":"reports","since":"`+now+
+			`","timeout_at":null,"weights":[1,2],"class":"night"}`),
 		clientv3.OpPut(s.layout.Tail("new"), ticket),
-		clientv3.OpPut(s.layout.Unlocker("newer"), `{"id":"newer","version":"9.1.0","now":"`+now+`","revision":1,"mode":"predictive","held_back":["weather"],"load":{"cpu":0.5}}`),
+		clientv3.OpPut(s.layout.Unlocker("newer"), `{"id":"newer","version":"9.1.0","now":"`+now+
+			`","revision":1,"mode":"predictive","held_back":["weather"],"load":{"cpu":0.5}}`),
 		clientv3.OpPut(s.layout.Prefix()+".quorums/new", "3"),
-		clientv3.OpPut(s.layout.History(uuid.NewString()), `{"lock":"elsewhere","ended":"transferred","ended_at":"`+now+`","by":"planner 9","to":{"host":"host-2"}}`),
+		clientv3.OpPut(s.layout.History(uuid.NewString()), `{"lock":"elsewhere","ended":"transferred","ended_at":"`+now+
+			`","by":"planner 9","to":{"host":"host-2"}}`),
 	)...)
 	return ticket
 }
@@ -139,10 +149,12 @@ func (s *stage) showsWhatIsNew() {
 		return json.Unmarshal(body, &shown)
 	})
 	d := shown.Data
-	if d.State == "malformed" || d.Owner != "billing" || d.Attributes["region"] != "eu" || d.Attributes["priority"] != "7" || len(d.Queue) != 1 || d.Queue[0].Owner != "reports" {
+	if d.State == "malformed" || d.Owner != "billing" || d.Attributes["region"] != "eu" ||
+		d.Attributes["priority"] != "7" || len(d.Queue) != 1 || d.Queue[0].Owner != "reports" {
 		s.t.Errorf("the dashboard shows %+v", d)
 	}
-	for _, page := range []string{"/", "/lock?name=" + url.QueryEscape("new"), "/waiting", "/history", "/owners", "/status"} {
+	for _, page := range []string{"/", "/lock?name=" + url.QueryEscape("new"), "/waiting", "/history", "/owners",
+		"/status"} {
 		s.until(page, func(ctx context.Context) error {
 			_, err := fetch(ctx, s.addrs[s.dash], page)
 			return err

@@ -27,8 +27,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// wire stands before one member of etcd, understands what passes, and does to single transactions what a network and a busy etcd do:
-// their answers are lost, they are sent twice, or they are done long after the client has given up waiting.
+// wire stands before one member of etcd, understands what passes, and does to single transactions what a network and a
+// busy etcd do: their answers are lost, they are sent twice, or they are done long after the client has given up
+// waiting.
 //
 // It is also where mutants live: it takes guards out of transactions of programs that know nothing of it.
 type wire struct {
@@ -62,7 +63,8 @@ func newWire(t testing.TB, endpoint string, seed uint64, m *mutant, often bool) 
 		t.Fatal(err)
 	}
 	w := &wire{mutant: m, often: often, rand: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}}
-	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: 300 * time.Millisecond}, MinConnectTimeout: time.Second}
+	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5,
+		MaxDelay: 300 * time.Millisecond}, MinConnectTimeout: time.Second}
 	w.to, err = grpc.NewClient("passthrough:///"+target.Host, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(quick), grpc.WithDefaultCallOptions(grpc.ForceCodec(frames{})))
 	if err != nil {
@@ -70,7 +72,10 @@ func newWire(t testing.TB, endpoint string, seed uint64, m *mutant, often bool) 
 	}
 	g := grpc.NewServer(grpc.ForceServerCodec(frames{}), grpc.UnknownServiceHandler(w.handle))
 	plain := httputil.NewSingleHostReverseProxy(target)
-	plain.ErrorHandler = func(rw http.ResponseWriter, _ *http.Request, _ error) { rw.WriteHeader(http.StatusBadGateway) }
+	plain.ErrorHandler = func(rw http.ResponseWriter, _ *http.Request,
+		_ error) {
+		rw.WriteHeader(http.StatusBadGateway)
+	}
 	w.server = &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 			g.ServeHTTP(rw, r)
@@ -97,7 +102,8 @@ func (w *wire) handle(_ any, from grpc.ServerStream) error {
 	md, _ := metadata.FromIncomingContext(from.Context())
 	md = md.Copy()
 	for name := range md {
-		if strings.HasPrefix(name, ":") || name == "content-type" || name == "user-agent" || strings.HasPrefix(name, "grpc-") || name == "te" {
+		if strings.HasPrefix(name, ":") || name == "content-type" || name == "user-agent" ||
+			strings.HasPrefix(name, "grpc-") || name == "te" {
 			delete(md, name)
 		}
 	}
@@ -235,7 +241,8 @@ func (w *wire) choose(step string) (fault string, delay time.Duration) {
 	return fault, 50*time.Millisecond + time.Duration(w.rand.Int64N(int64(3*time.Second)))
 }
 
-// hold keeps a request back for a while, now and then. A lease that is revoked late lets what was sent with it get through.
+// hold keeps a request back for a while, now and then. A lease that is revoked late lets what was sent with it get
+// through.
 func (w *wire) hold(ctx context.Context) {
 	if fault, delay := w.choose(""); fault != "" || w.mutant != nil && !w.calm.Load() {
 		sleep(ctx, delay)
@@ -247,7 +254,8 @@ func (w *wire) mutate(in *frame) (out *frame, step string) {
 	if w.mutant == nil || w.mutant.drop == nil {
 		return in, ""
 	}
-	txn, codec := &pb.TxnRequest{}, encoding.GetCodecV2("proto")
+	txn := &pb.TxnRequest{}
+	codec := encoding.GetCodecV2("proto")
 	if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(in.bytes)}, txn); err != nil {
 		return in, ""
 	}

@@ -21,7 +21,8 @@ func TestAFileThatCannotBeUsedIsToldWithItsFlag(t *testing.T) {
 	ca := etcdtest.NewCA(t)
 	cert, key := ca.Issue(t, "u")
 	_, otherKey := ca.Issue(t, "v")
-	missing, junk := filepath.Join(t.TempDir(), "missing"), filepath.Join(t.TempDir(), "junk")
+	missing := filepath.Join(t.TempDir(), "missing")
+	junk := filepath.Join(t.TempDir(), "junk")
 	if err := os.WriteFile(junk, []byte("{junk"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,8 @@ func TestAFileThatCannotBeUsedIsToldWithItsFlag(t *testing.T) {
 	}
 	web := map[string][]string{"--web.config.file": {"--web.config.file=" + junk}}
 	permissions := map[string][]string{
-		"--web.permissions-file": {"--web.identity=header", "--web.trusted-proxies=127.0.0.1", "--web.permissions-file=" + missing},
+		"--web.permissions-file": {"--web.identity=header", "--web.trusted-proxies=127.0.0.1",
+			"--web.permissions-file=" + missing},
 	}
 	push := map[string][]string{
 		"--alertmanager.config.file": {"--alertmanager.url=http://a:1", "--alertmanager.config.file=" + missing},

@@ -22,7 +22,8 @@ func TestTheHelpOfEveryFlagIsASentenceByItself(t *testing.T) {
 			kind, text := pflag.UnquoteUsage(f)
 			where := c.CommandPath() + " --" + f.Name
 			if f.Value.Type() == "duration" && kind != "duration" {
-				t.Errorf("%s: the kind of its value is %q, which says nothing of how a duration is written", where, kind)
+				t.Errorf("%s: the kind of its value is %q, which says nothing of how a duration is written", where,
+					kind)
 			}
 			first, _, _ := strings.Cut(text, " ")
 			switch strings.Trim(first, ",;:") {

@@ -8,8 +8,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockview"
 )
 
-// deadlocks looks for processes that wait for each other, once for each state of the view however many ask, and seldom where so many wait that a
-// look takes long.
+// deadlocks looks for processes that wait for each other, once for each state of the view however many ask, and seldom
+// where so many wait that a look takes long.
 type deadlocks struct {
 	view    *lockview.View
 	mu      sync.Mutex

@@ -49,8 +49,9 @@ func Trouble(etcd *clientv3.Client, l metadata.Layout, v *lockview.View, log zer
 	return &etcdconn.Trouble{Etcd: etcd, Prefix: l.Prefix(), Well: func() bool { return v.Fresh().Synced }, Log: log}
 }
 
-// Ready adds to the readiness of a program that the view is current, as metrics and pages say it. Until the locks were read once, that
-// is for the program to tell. Who serves what was seen last while etcd is away probes with exclude=etcd.
+// Ready adds to the readiness of a program that the view is current, as metrics and pages say it. Until the locks were
+// read once, that is for the program to tell. Who serves what was seen last while etcd is away probes with
+// exclude=etcd.
 func Ready(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble) {
 	r.Add("etcd", func() error {
 		if f := v.Fresh(); !f.Synced && !f.Heard.IsZero() {

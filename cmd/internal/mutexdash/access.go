@@ -25,12 +25,17 @@ type accessOptions struct {
 }
 
 func (o *accessOptions) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.identity, "web.identity", "none", "`source` of callers' names: none (everybody may look), basic, mtls, or header set by a trusted proxy")
+	fs.StringVar(&o.identity, "web.identity", "none",
+		"`source` of callers' names: none (everybody may look), basic, mtls, or header set by a trusted proxy")
 	fs.StringVar(&o.header, "web.identity.header", "X-Forwarded-User", "`header` with the name, for identity header")
-	fs.StringVar(&o.groups, "web.identity.groups-header", "", "`header` with the groups of the caller, comma separated, for identity header")
-	fs.StringSliceVar(&o.proxies, "web.trusted-proxies", nil, "`addresses` and networks of the proxies whose headers are believed, comma separated or repeated")
-	fs.StringVar(&o.permissions, "web.permissions-file", "", "YAML `file` that gives view, backtrace, audit and unlock to everyone, users and groups, read again when it changes; without it, who has a name may view and see backtraces")
-	fs.BoolVar(&o.forceUnlock, "web.enable-force-unlock", false, "let callers with the permission unlock end holds; needs an identity, a permissions file, and an etcd role that may write")
+	fs.StringVar(&o.groups, "web.identity.groups-header", "",
+		"`header` with the groups of the caller, comma separated, for identity header")
+	fs.StringSliceVar(&o.proxies, "web.trusted-proxies", nil,
+		"`addresses` and networks of the proxies whose headers are believed, comma separated or repeated")
+	fs.StringVar(&o.permissions, "web.permissions-file", "",
+		"YAML `file` that gives view, backtrace, audit and unlock to everyone, users and groups, read again when it changes; without it, who has a name may view and see backtraces")
+	fs.BoolVar(&o.forceUnlock, "web.enable-force-unlock", false,
+		"let callers with the permission unlock end holds; needs an identity, a permissions file, and an etcd role that may write")
 }
 
 // read reads the files that the flags name and says what contradicts.
@@ -50,7 +55,8 @@ func (o *accessOptions) read(webConfig string, log zerolog.Logger) (dashboard.Ac
 	case dashboard.SourceBasic:
 		users, err := readWebConfig(webConfig)
 		if err != nil || len(users.Users) == 0 {
-			return a, errors.Join(errors.New("identity basic needs basic_auth_users in the file of --web.config.file"), err)
+			return a, errors.Join(errors.New("identity basic needs basic_auth_users in the file of --web.config.file"),
+				err)
 		}
 		a.KnownUser = func(name string) bool {
 			now, err := readWebConfig(webConfig)
@@ -81,7 +87,8 @@ func readPermissions(file string) (*dashboard.Permissions, error) {
 // rereadEvery is how often the permissions file is looked at: who loses a permission must not keep it for long.
 const rereadEvery = time.Second
 
-// rereading returns the permissions as the file has them now. While the file can not be read or is wrong, the last sound ones count.
+// rereading returns the permissions as the file has them now. While the file can not be read or is wrong, the last
+// sound ones count.
 func rereading(file string, now *dashboard.Permissions, log zerolog.Logger) func() *dashboard.Permissions {
 	var (
 		mu      sync.Mutex
@@ -99,7 +106,8 @@ func rereading(file string, now *dashboard.Permissions, log zerolog.Logger) func
 		switch {
 		case err != nil && err.Error() != trouble:
 			trouble = err.Error()
-			log.Error().Err(err).Str("file", file).Msg("the permissions file can not be used, the last sound one counts")
+			log.Error().Err(err).Str("file",
+				file).Msg("the permissions file can not be used, the last sound one counts")
 		case err == nil && (trouble != "" || !reflect.DeepEqual(fresh, now)):
 			trouble = ""
 			log.Info().Str("file", file).Msg("the permissions were read again")
@@ -121,7 +129,8 @@ type webConfig struct {
 	} `yaml:"tls_server_config"`
 }
 
-// readWebConfig reads the file anew each time, as the web server does: a user that was added or taken away counts at once.
+// readWebConfig reads the file anew each time, as the web server does: a user that was added or taken away counts at
+// once.
 func readWebConfig(file string) (c webConfig, err error) {
 	if file == "" {
 		return c, nil

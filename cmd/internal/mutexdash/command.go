@@ -58,11 +58,13 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 		},
 	}
 	fs := cmd.Flags()
-	o.etcd, o.locks = flags.Etcd(fs), flags.Locks(fs)
+	o.etcd = flags.Etcd(fs)
+	o.locks = flags.Locks(fs)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":8080", OpsAddress: ":10981"})
 	o.look(fs)
 	o.access.flags(fs)
-	o.policy, o.log = flags.Policy(fs), flags.Log(fs)
+	o.policy = flags.Policy(fs)
+	o.log = flags.Log(fs)
 	flags.Bind(cmd, "MUTEXDASH")
 	return cmd
 }
@@ -70,15 +72,23 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 // look defines the flags of how the pages present themselves.
 func (o *options) look(fs *pflag.FlagSet) {
 	fs.StringVar(&o.title, "web.page-title", "mutexdash", "`text` in the title of every page")
-	fs.StringVar(&o.environment, "web.environment", "", "`name` of the environment, shown on top of every page; one with \"prod\" in it always in the same colour")
+	fs.StringVar(&o.environment, "web.environment", "",
+		"`name` of the environment, shown on top of every page; one with \"prod\" in it always in the same colour")
 	fs.BoolVar(&o.hideBacktraces, "web.hide-backtraces", false, "do not show where in the code locks were taken")
-	fs.DurationVar(&o.minRefresh, "web.min-refresh", 2*time.Second, "least time that pages wait before they look again, up to 1m")
-	fs.StringArrayVar(&o.links, "web.link", nil, "`NAME=URL` of a link on the page of a lock, repeated for more; the URL is https and may hold {name} {owner} {host} {pid} {hold} {purpose}")
-	fs.StringArrayVar(&o.sources, "web.source-link", nil, "`PREFIX=URL` that leads from a frame of a backtrace to its code, repeated for more; for files whose path begins with PREFIX, which may be empty; the URL is https and holds {file}, without PREFIX, and {line}")
-	fs.StringVar(&o.webhook, "web.unlock-webhook", "", "`URL` that is told of every force unlock, by POST of JSON; it may hold a secret, so rather give it as variable")
-	fs.DurationVar(&o.hsts, "web.hsts", 0, "time for which browsers that came by TLS shall come by nothing else, such as 8760h; needs TLS in the file of --web.config.file; 0 says nothing")
-	fs.StringSliceVar(&o.hosts, "web.allowed-hosts", nil, "`names` of hosts under which requests are answered, besides that of --web.external-url, localhost, this machine's own and all addresses; comma separated or repeated")
-	fs.StringSliceVar(&o.ancestors, "web.frame-ancestors", nil, "`origins` of pages that may show ours in a frame, such as https://portal.example; none otherwise")
+	fs.DurationVar(&o.minRefresh, "web.min-refresh", 2*time.Second,
+		"least time that pages wait before they look again, up to 1m")
+	fs.StringArrayVar(&o.links, "web.link", nil,
+		"`NAME=URL` of a link on the page of a lock, repeated for more; the URL is https and may hold {name} {owner} {host} {pid} {hold} {purpose}")
+	fs.StringArrayVar(&o.sources, "web.source-link", nil,
+		"`PREFIX=URL` that leads from a frame of a backtrace to its code, repeated for more; for files whose path begins with PREFIX, which may be empty; the URL is https and holds {file}, without PREFIX, and {line}")
+	fs.StringVar(&o.webhook, "web.unlock-webhook", "",
+		"`URL` that is told of every force unlock, by POST of JSON; it may hold a secret, so rather give it as variable")
+	fs.DurationVar(&o.hsts, "web.hsts", 0,
+		"time for which browsers that came by TLS shall come by nothing else, such as 8760h; needs TLS in the file of --web.config.file; 0 says nothing")
+	fs.StringSliceVar(&o.hosts, "web.allowed-hosts", nil,
+		"`names` of hosts under which requests are answered, besides that of --web.external-url, localhost, this machine's own and all addresses; comma separated or repeated")
+	fs.StringSliceVar(&o.ancestors, "web.frame-ancestors", nil,
+		"`origins` of pages that may show ours in a frame, such as https://portal.example; none otherwise")
 }
 
 // given are the flags that are not at their default, wherever they come from. What may hold a secret is left out.
@@ -99,11 +109,12 @@ func given(fs *pflag.FlagSet) []dashboard.Setting {
 	return list
 }
 
-// forEverybody reports whether every viewer may know the flag: what the pages look like, and how locks are judged. Others name files, addresses
-// and people's tools.
+// forEverybody reports whether every viewer may know the flag: what the pages look like, and how locks are judged.
+// Others name files, addresses and people's tools.
 func forEverybody(name string) bool {
 	switch name {
-	case "web.environment", "web.page-title", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock", "web.identity", "locks.prefix", "log.level":
+	case "web.environment", "web.page-title", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock",
+		"web.identity", "locks.prefix", "log.level":
 		return true
 	}
 	return strings.HasPrefix(name, "sweep.")

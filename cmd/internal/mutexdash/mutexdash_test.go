@@ -32,7 +32,8 @@ type program struct{ pages, ops string }
 func start(t *testing.T, endpoint string, more ...string) program {
 	t.Helper()
 	p := program{freeAddress(t), freeAddress(t)}
-	args := append([]string{"--etcd.endpoints=" + endpoint, "--web.listen-address=" + p.pages, "--web.ops-address=" + p.ops,
+	args := append([]string{"--etcd.endpoints=" + endpoint, "--web.listen-address=" + p.pages,
+		"--web.ops-address=" + p.ops,
 		"--web.shutdown-delay=0s", "--log.level=error"}, more...)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -46,12 +47,13 @@ func start(t *testing.T, endpoint string, more ...string) program {
 	return p
 }
 
-// freeAddress is one that nobody listens on, with a port below those that systems give to outgoing connections: one of these would now
-// and then be quicker than the program.
+// freeAddress is one that nobody listens on, with a port below those that systems give to outgoing connections: one of
+// these would now and then be quicker than the program.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))); err == nil {
+		if l, err := net.Listen("tcp",
+			net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))); err == nil {
 			defer l.Close()
 			return l.Addr().String()
 		}
@@ -88,8 +90,10 @@ func take(t *testing.T, c *clientv3.Client, name string) {
 		t.Fatal(err)
 	}
 	fields, err := metadata.Draft{
-		UUID: "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003", Owner: "billing", Hostname: "billing-0", PID: 7, Purpose: "invoices",
-		LockedAt: time.Now(), AlertAt: time.Now().Add(time.Hour), AutoUnlockAt: time.Now().Add(2 * time.Hour), Backtrace: "app/run.rb:3:in 'go'",
+		UUID: "3f2a0000-9b1e-4c57-a2d0-5b7c8d9e0003", Owner: "billing", Hostname: "billing-0", PID: 7,
+		Purpose:  "invoices",
+		LockedAt: time.Now(), AlertAt: time.Now().Add(time.Hour), AutoUnlockAt: time.Now().Add(2 * time.Hour),
+		Backtrace: "app/run.rb:3:in 'go'",
 	}.Fields()
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +133,8 @@ func TestRoleThatOnlyReadsThePrefixIsEnough(t *testing.T) {
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, etcd.Endpoint(), "--etcd.user=mutexdash", "--etcd.password-file="+password, "--web.external-url=https://ops.example/locks/")
+	p := start(t, etcd.Endpoint(), "--etcd.user=mutexdash", "--etcd.password-file="+password,
+		"--web.external-url=https://ops.example/locks/")
 	answers(t, p.pages+"/locks/lock?name=nightly/run", http.StatusOK, "app/run.rb:3")
 	answers(t, p.pages+"/locks/status", http.StatusOK, "No unlocker is running")
 	take(t, etcd.Client(t), "another")
@@ -173,7 +178,8 @@ func TestContradictionsAboutCallersAreOneSentence(t *testing.T) {
 		}
 		return path
 	}
-	empty, may := file(""), file("users: {ann: [view, unlock]}")
+	empty := file("")
+	may := file("users: {ann: [view, unlock]}")
 	for args, says := range map[string]string{
 		"--web.identity=ldap":                                                            "none, basic, mtls or header",
 		"--web.identity=basic":                                                           "needs basic_auth_users",
@@ -215,13 +221,15 @@ func TestStatusTellsTheFlagsButNoSecrets(t *testing.T) {
 
 func TestAnswersUnderTheNamesThatItIsGiven(t *testing.T) {
 	etcd := etcdtest.Start(t)
-	p := start(t, etcd.Endpoint(), "--web.external-url=https://locks.example", "--web.allowed-hosts=dash.locks.svc,dash")
+	p := start(t, etcd.Endpoint(), "--web.external-url=https://locks.example",
+		"--web.allowed-hosts=dash.locks.svc,dash")
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
 	own, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for host, status := range map[string]int{"locks.example": 200, "dash.locks.svc:8080": 200, "dash": 200, "localhost:8080": 200, own: 200, p.pages: 200, "evil.example": 421} {
+	for host, status := range map[string]int{"locks.example": 200, "dash.locks.svc:8080": 200, "dash": 200,
+		"localhost:8080": 200, own: 200, p.pages: 200, "evil.example": 421} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.pages+"/", nil)
 		if err != nil {
 			t.Fatal(err)

@@ -52,7 +52,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return daemon.Usage(err)
 	}
-	if config, err := readWebConfig(o.web.ConfigFile); o.hsts > 0 && (err != nil || config.TLS.Cert+config.TLS.Text == "") {
+	if config, err := readWebConfig(o.web.ConfigFile); o.hsts > 0 &&
+		(err != nil || config.TLS.Cert+config.TLS.Text == "") {
 		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: where a proxy ends TLS, the proxy says it"), err))
 	}
 	r, err := join(o, access, etcd, log)
@@ -83,7 +84,8 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 	if err != nil {
 		return nil, err
 	}
-	r := &rooms{layout: layout, store: lockstore.New(etcd, layout, lockstore.WithLog(log)), health: joint.NewHealth(etcd, o.etcd.RequestTimeout)}
+	r := &rooms{layout: layout, store: lockstore.New(etcd, layout, lockstore.WithLog(log)),
+		health: joint.NewHealth(etcd, o.etcd.RequestTimeout)}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
 		lockview.Options{
 			Explain: etcdconn.Explain, Log: log,
@@ -97,8 +99,11 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 	shown.Alarms = r.health.Alarms
 	r.metrics = lockmetrics.New(shown)
 	config := r.config(o, log)
-	config.Access, config.FrameAncestors, config.MinRefresh = access, o.ancestors, o.minRefresh
-	config.HSTS, config.Hosts = o.hsts, o.hosts
+	config.Access = access
+	config.FrameAncestors = o.ancestors
+	config.MinRefresh = o.minRefresh
+	config.HSTS = o.hsts
+	config.Hosts = o.hosts
 	if name, err := os.Hostname(); err == nil {
 		config.Hosts = append(config.Hosts, name)
 	}
@@ -158,7 +163,8 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 		Explain: etcdconn.Explain, Now: time.Now,
 		Policy: *o.policy, Log: log,
 		ExternalURL: o.web.ExternalURL, RoutePrefix: o.web.RoutePrefix, Title: o.title, Environment: o.environment,
-		Version: build.Current().Version, Layout: r.layout, Endpoints: public(o.etcd.Endpoints), Settings: o.given, HideBacktraces: o.hideBacktraces,
+		Version: build.Current().Version, Layout: r.layout, Endpoints: public(o.etcd.Endpoints), Settings: o.given,
+		HideBacktraces: o.hideBacktraces,
 	}
 }
 
@@ -182,7 +188,8 @@ func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Regis
 	})
 	joint.Ready(ready, r.view, r.trouble)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
-	front := &daemon.Server{Address: o.web.Address, ConfigFile: o.web.ConfigFile, Handler: r.pages, Drain: o.web.ShutdownTimeout, Log: log}
+	front := &daemon.Server{Address: o.web.Address, ConfigFile: o.web.ConfigFile, Handler: r.pages,
+		Drain: o.web.ShutdownTimeout, Log: log}
 	back := &daemon.Server{Address: o.web.OpsAddress, Handler: ops.Handler(), Drain: time.Second, Log: log}
 	for _, server := range []*daemon.Server{front, back} {
 		address, err := server.Listen()
@@ -209,7 +216,8 @@ func members(h *etcdconn.Health) []dashboard.Member {
 	}
 	var list []dashboard.Member
 	for _, m := range h.Members {
-		shown := dashboard.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size, Quota: m.Quota, Problem: m.Problem}
+		shown := dashboard.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
+			Quota: m.Quota, Problem: m.Problem}
 		switch {
 		case m.Problem != "":
 		case m.Leader:

@@ -48,9 +48,11 @@ func read(t *testing.T, c *clientv3.Client) metadata.Document {
 func forceUnlock(t *testing.T, p program, c *clientv3.Client, who string) (status int, page string) {
 	t.Helper()
 	document := read(t, c)
-	form := url.Values{"hold": {hold}, "token": {strconv.FormatInt(document.Token, 10)}, "revision": {strconv.FormatInt(document.Revision, 10)},
-		"typed": {"nightly/run"}, "reason": {"the pod is dead, node lost"}}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.pages+"/unlock?name=nightly/run&hold="+hold, strings.NewReader(form.Encode()))
+	form := url.Values{"hold": {hold}, "token": {strconv.FormatInt(document.Token, 10)},
+		"revision": {strconv.FormatInt(document.Revision, 10)},
+		"typed":    {"nightly/run"}, "reason": {"the pod is dead, node lost"}}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://"+p.pages+"/unlock?name=nightly/run&hold="+hold, strings.NewReader(form.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +80,16 @@ func TestForceUnlockThroughTheWholeProgram(t *testing.T) {
 		status int
 		says   string
 	}{
-		"a role that may write":                    {etcdtest.ReadWrite, "ann@example.org", true, http.StatusSeeOther, "Done."},
-		"somebody without the permission":          {etcdtest.ReadWrite, "bob@example.org", true, http.StatusForbidden, "needs the permission unlock"},
-		"a role that only reads":                   {etcdtest.Read, "ann@example.org", true, http.StatusServiceUnavailable, "Nothing was done: etcd denies permission"},
-		"a role that only reads, and no such wish": {etcdtest.Read, "ann@example.org", false, http.StatusForbidden, "switched off"},
-		"a role that may write, and no such wish":  {etcdtest.ReadWrite, "ann@example.org", false, http.StatusForbidden, "switched off"},
+		"a role that may write": {etcdtest.ReadWrite, "ann@example.org", true, http.StatusSeeOther,
+			"Done."},
+		"somebody without the permission": {etcdtest.ReadWrite, "bob@example.org", true, http.StatusForbidden,
+			"needs the permission unlock"},
+		"a role that only reads": {etcdtest.Read, "ann@example.org", true,
+			http.StatusServiceUnavailable, "Nothing was done: etcd denies permission"},
+		"a role that only reads, and no such wish": {etcdtest.Read, "ann@example.org", false, http.StatusForbidden,
+			"switched off"},
+		"a role that may write, and no such wish": {etcdtest.ReadWrite, "ann@example.org", false, http.StatusForbidden,
+			"switched off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			etcd := etcdtest.Start(t, etcdtest.Auth())
@@ -128,12 +135,14 @@ func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	take(t, etcd.Client(t), "nightly/run")
 	permissions := write(t, "permissions.yaml", "everyone: [view]\n")
-	p := start(t, etcd.Endpoint(), "--web.identity=header", "--web.identity.header=X-User", "--web.trusted-proxies=127.0.0.1", "--web.permissions-file="+permissions)
+	p := start(t, etcd.Endpoint(), "--web.identity=header", "--web.identity.header=X-User",
+		"--web.trusted-proxies=127.0.0.1", "--web.permissions-file="+permissions)
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
 	becomes := func(status int) {
 		t.Helper()
 		last := 0
-		for end := time.Now().Add(20 * time.Second); last != status && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(20 * time.Second); last != status &&
+			time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.pages+"/audit", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -154,7 +163,8 @@ func TestPermissionsFileIsReadAgainAndAWrongOneChangesNothing(t *testing.T) {
 	for _, c := range []struct {
 		text   string
 		status int
-	}{{"everyone: [view, audit]\n", http.StatusOK}, {"everyone: [all]\n", http.StatusOK}, {"everyone: [view]\n", http.StatusForbidden}} {
+	}{{"everyone: [view, audit]\n", http.StatusOK}, {"everyone: [all]\n", http.StatusOK},
+		{"everyone: [view]\n", http.StatusForbidden}} {
 		if err := os.WriteFile(permissions, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +184,8 @@ func TestForceUnlockIsToldToTheWebhook(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	client := etcd.Client(t)
 	take(t, client, "nightly/run")
-	p := start(t, etcd.Endpoint(), "--web.identity=header", "--web.trusted-proxies=127.0.0.1", "--web.enable-force-unlock", "--web.unlock-webhook="+hook.URL+"/hook?key=secret",
+	p := start(t, etcd.Endpoint(), "--web.identity=header", "--web.trusted-proxies=127.0.0.1",
+		"--web.enable-force-unlock", "--web.unlock-webhook="+hook.URL+"/hook?key=secret",
 		"--web.permissions-file="+write(t, "permissions.yaml", "users: {ann: [view, unlock]}\n"))
 	answers(t, p.ops+"/-/ready", http.StatusOK, "ready")
 	if status, page := forceUnlock(t, p, client, "ann"); status != http.StatusSeeOther {
@@ -184,7 +195,8 @@ func TestForceUnlockIsToldToTheWebhook(t *testing.T) {
 	close(told)
 	n := 0
 	for notice := range told { // a redirect is no answer: it was tried again, and not sent on
-		if n++; !strings.HasPrefix(notice, "POST /hook?key=secret {") || !strings.Contains(notice, `"lock":"nightly/run"`) || !strings.Contains(notice, `"owner":"billing"`) {
+		if n++; !strings.HasPrefix(notice, "POST /hook?key=secret {") ||
+			!strings.Contains(notice, `"lock":"nightly/run"`) || !strings.Contains(notice, `"owner":"billing"`) {
 			t.Errorf("told was %s", notice)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"net/url"
 )
 
-// webhook returns a function that posts JSON to the address. Nothing that comes from a lock is part of the address, and what answers can
-// not send the notice on to another one. The errors do not name the address, which may hold a secret.
+// webhook returns a function that posts JSON to the address. Nothing that comes from a lock is part of the address, and
+// what answers can not send the notice on to another one. The errors do not name the address, which may hold a secret.
 func webhook(address string) (func(context.Context, []byte) error, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "" {

@@ -23,9 +23,11 @@ func TestCommandsOfTheHandbookExist(t *testing.T) {
 	for _, line := range command.FindAllStringSubmatch(text, -1) {
 		words := strings.Fields(strings.NewReplacer(`"`, "", "'", "", "…", "").Replace(line[1]))
 		root := map[string]func() *cobra.Command{
-			"mutexctl": func() *cobra.Command { return cli.Command(cli.Process{}) }, "unlocker": unlocker.Command, "mutexdash": mutexdash.Command,
+			"mutexctl": func() *cobra.Command { return cli.Command(cli.Process{}) }, "unlocker": unlocker.Command,
+			"mutexdash": mutexdash.Command,
 		}[words[0]]()
-		if len(words) > 1 && !strings.HasPrefix(words[1], "-") && regexp.MustCompile(`^[a-z-]+$`).MatchString(words[1]) && root.Name() == "mutexctl" {
+		if len(words) > 1 && !strings.HasPrefix(words[1], "-") &&
+			regexp.MustCompile(`^[a-z-]+$`).MatchString(words[1]) && root.Name() == "mutexctl" {
 			if sub, _, err := root.Find(words[1:2]); err != nil || sub == root {
 				continue // a sentence about the program
 			}
@@ -38,7 +40,8 @@ func TestCommandsOfTheHandbookExist(t *testing.T) {
 		found++
 		for _, word := range rest {
 			name, _, _ := strings.Cut(word, "=")
-			if long, ok := strings.CutPrefix(name, "--"); ok && cmd.Flags().Lookup(long) == nil && cmd.InheritedFlags().Lookup(long) == nil && cmd.PersistentFlags().Lookup(long) == nil {
+			if long, ok := strings.CutPrefix(name, "--"); ok && cmd.Flags().Lookup(long) == nil &&
+				cmd.InheritedFlags().Lookup(long) == nil && cmd.PersistentFlags().Lookup(long) == nil {
 				t.Errorf("%q: there is no flag %s", line[1], name)
 			}
 		}
@@ -51,7 +54,8 @@ func TestCommandsOfTheHandbookExist(t *testing.T) {
 // Flags that are named without a command are flags of some program.
 func TestFlagsInTheHandbookExist(t *testing.T) {
 	known := read(t, "docs/flags.md")
-	for _, flag := range regexp.MustCompile("`(--[a-z]+\\.[a-z.-]+)").FindAllStringSubmatch(read(t, "docs/operations.md"), -1) {
+	for _, flag := range regexp.MustCompile("`(--[a-z]+\\.[a-z.-]+)").FindAllStringSubmatch(read(t,
+		"docs/operations.md"), -1) {
 		if !strings.Contains(known, "`"+flag[1]+" ") && !strings.Contains(known, "`"+flag[1]+"`") {
 			t.Errorf("there is no flag %s", flag[1])
 		}

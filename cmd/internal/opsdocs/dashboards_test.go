@@ -91,8 +91,10 @@ func checkPanel(t *testing.T, where string, p panel, variables map[string]bool) 
 	if p.Type == "row" {
 		return
 	}
-	if p.Description == "" || p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0 || p.Datasource != (source{"prometheus", "${datasource}"}) {
-		t.Errorf("%s: description %q, unit %q, %d queries of %v", where, p.Description, p.FieldConfig.Defaults.Unit, len(p.Targets), p.Datasource)
+	if p.Description == "" || p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0 ||
+		p.Datasource != (source{"prometheus", "${datasource}"}) {
+		t.Errorf("%s: description %q, unit %q, %d queries of %v", where, p.Description, p.FieldConfig.Defaults.Unit,
+			len(p.Targets), p.Datasource)
 	}
 	for _, target := range p.Targets {
 		if target.Expr == "" || target.RefID == "" || target.Datasource != p.Datasource {
@@ -109,7 +111,8 @@ func checkPanel(t *testing.T, where string, p panel, variables map[string]bool) 
 // checkPlaces wants panels that do not lie on each other.
 func checkPlaces(t *testing.T, file string, panels []panel) {
 	t.Helper()
-	ids, taken := map[int]bool{}, map[[2]int]string{}
+	ids := map[int]bool{}
+	taken := map[[2]int]string{}
 	for _, p := range panels {
 		if ids[p.ID] {
 			t.Errorf("%s: two panels have the id %d", file, p.ID)
@@ -151,9 +154,12 @@ func TestDashboardsShowWhatMatters(t *testing.T) {
 		}
 	}
 	for _, metric := range []string{
-		"unlocker_locks", "unlocker_lock_alert_at_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds", "unlocker_waiters", "unlocker_deadlocks",
-		"unlocker_removals_total", "unlocker_removal_lag_seconds_bucket", "unlocker_removal_held_back", "unlocker_last_sync_timestamp_seconds",
-		"unlocker_etcd_up", "unlocker_etcd_alarm", "unlocker_etcd_requests_total", "unlocker_clock_offset_seconds", "mutexdash_http_requests_total",
+		"unlocker_locks", "unlocker_lock_alert_at_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
+		"unlocker_waiters", "unlocker_deadlocks",
+		"unlocker_removals_total", "unlocker_removal_lag_seconds_bucket", "unlocker_removal_held_back",
+		"unlocker_last_sync_timestamp_seconds",
+		"unlocker_etcd_up", "unlocker_etcd_alarm", "unlocker_etcd_requests_total", "unlocker_clock_offset_seconds",
+		"mutexdash_http_requests_total",
 	} {
 		if !strings.Contains(queries.String(), metric) {
 			t.Errorf("%s is in no panel", metric)

@@ -29,7 +29,8 @@ func TestTheMetricsInTheDocumentationAreThoseOfThePrograms(t *testing.T) {
 }
 
 func firstDifference(a, b string) string {
-	old, fresh := strings.Split(a, "\n"), strings.Split(b, "\n")
+	old := strings.Split(a, "\n")
+	fresh := strings.Split(b, "\n")
 	for i := range min(len(old), len(fresh)) {
 		if old[i] != fresh[i] {
 			return "- " + old[i] + "\n+ " + fresh[i]
@@ -72,7 +73,8 @@ func table(all families) string {
 	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		f := all[name]
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, strings.ToLower(f.GetType().String()), labels(f), f.GetHelp())
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, strings.ToLower(f.GetType().String()), labels(f),
+			f.GetHelp())
 	}
 	return b.String()
 }

@@ -64,7 +64,8 @@ func TestAlertsSayWhatPeopleNeed(t *testing.T) {
 		if want := runbooks + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
 			t.Errorf("%s: the runbook is %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
 		}
-		if strings.HasPrefix(r.Alert, "UnlockerLock") && !strings.Contains(r.Annotations["dashboard"], "unlocker_dashboard_info") {
+		if strings.HasPrefix(r.Alert, "UnlockerLock") && !strings.Contains(r.Annotations["dashboard"],
+			"unlocker_dashboard_info") {
 			t.Errorf("%s has no link to the dashboard", r.Alert)
 		}
 	}
@@ -76,7 +77,8 @@ func TestEveryAlertIsTested(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal("no tests", err)
 	}
-	quiet, fires := map[string]bool{}, map[string]bool{}
+	quiet := map[string]bool{}
+	fires := map[string]bool{}
 	for _, file := range files {
 		var tests struct {
 			Tests []struct {

@@ -1,5 +1,6 @@
-// Package opsdocs keeps what operators read and install true to the programs: docs/metrics.md, which `make docs` writes from a scrape of
-// real daemons; the alert rules, their sections in docs/operations.md, and the dashboards, which may only speak of metrics that exist.
+// Package opsdocs keeps what operators read and install true to the programs: docs/metrics.md, which `make docs` writes
+// from a scrape of real daemons; the alert rules, their sections in docs/operations.md, and the dashboards, which may
+// only speak of metrics that exist.
 package opsdocs
 
 import (
@@ -44,15 +45,21 @@ func read(t *testing.T, file string) string {
 // families are the metrics of one program by name, without those of Go, the process and the library.
 type families map[string]*dto.MetricFamily
 
-// scrapes runs both daemons on an etcd where everything happens that has a metric, and returns what they tell in the end.
+// scrapes runs both daemons on an etcd where everything happens that has a metric, and returns what they tell in the
+// end.
 func scrapes(t *testing.T) map[string]families {
 	t.Helper()
 	etcd := etcdtest.Start(t)
 	client := etcd.Client(t)
-	unlockerAddress, pages, ops := freeAddress(t), freeAddress(t), freeAddress(t)
-	run(t, unlocker.Command(), "--policy=auto-unlock", "--sweep.min-warning=250ms", "--sweep.clock-skew=0s", "--dashboard.url=https://locks.example.org",
-		"--alertmanager.url=http://127.0.0.1:1", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+unlockerAddress)
-	run(t, mutexdash.Command(), "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+pages, "--web.ops-address="+ops,
+	unlockerAddress := freeAddress(t)
+	pages := freeAddress(t)
+	ops := freeAddress(t)
+	run(t, unlocker.Command(), "--policy=auto-unlock", "--sweep.min-warning=250ms", "--sweep.clock-skew=0s",
+		"--dashboard.url=https://locks.example.org",
+		"--alertmanager.url=http://127.0.0.1:1", "--etcd.endpoints="+etcd.Endpoint(),
+		"--web.listen-address="+unlockerAddress)
+	run(t, mutexdash.Command(), "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+pages,
+		"--web.ops-address="+ops,
 		"--web.unlock-webhook=http://127.0.0.1:1")
 	l, err := metadata.NewLayout(metadata.DefaultPrefix)
 	if err != nil {
@@ -81,12 +88,17 @@ func scrapes(t *testing.T) map[string]families {
 func late() map[string][]string {
 	return map[string][]string{
 		"unlocker": {
-			"unlocker_locks", "unlocker_lock_info", "unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_last_auto_unlock_timestamp_seconds", "unlocker_clock_offset_seconds",
-			"unlocker_lock_holder_clock_offset_seconds", "unlocker_etcd_alarm", "unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds", "unlocker_deadlock_since_timestamp_seconds",
+			"unlocker_locks", "unlocker_lock_info", "unlocker_lock_alert_at_timestamp_seconds",
+			"unlocker_lock_last_auto_unlock_timestamp_seconds", "unlocker_clock_offset_seconds",
+			"unlocker_lock_holder_clock_offset_seconds", "unlocker_etcd_alarm",
+			"unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
+			"unlocker_deadlock_since_timestamp_seconds",
 		},
 		"mutexdash": {
-			"mutexdash_locks", "mutexdash_http_requests_total", "mutexdash_http_request_duration_seconds", "mutexdash_etcd_alarm",
-			"mutexdash_longest_waiter_timestamp_seconds", "mutexdash_oldest_lock_timestamp_seconds", "mutexdash_deadlock_since_timestamp_seconds",
+			"mutexdash_locks", "mutexdash_http_requests_total", "mutexdash_http_request_duration_seconds",
+			"mutexdash_etcd_alarm",
+			"mutexdash_longest_waiter_timestamp_seconds", "mutexdash_oldest_lock_timestamp_seconds",
+			"mutexdash_deadlock_since_timestamp_seconds",
 		},
 	}
 }
@@ -112,7 +124,9 @@ func circle(t *testing.T, c *clientv3.Client, l metadata.Layout) {
 	uuids := [2]string{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
 	for i, lock := range []string{"left", "right"} {
 		hold(t, c, l, lock, uuids[i], -time.Minute, time.Hour)
-		ticket := metadata.Ticket{UUID: "00000000-0000-4000-8000-00000000001" + fmt.Sprint(i), Owner: "billing-" + fmt.Sprint(1-i), Hostname: "host", PID: int64(8 - i), Since: metadata.Time{Time: time.Now()}}
+		ticket := metadata.Ticket{UUID: "00000000-0000-4000-8000-00000000001" + fmt.Sprint(i),
+			Owner: "billing-" + fmt.Sprint(1-i), Hostname: "host", PID: int64(8 - i),
+			Since: metadata.Time{Time: time.Now()}}
 		put(t, c, l.Ticket(lock, ticket.UUID), metadata.Marshal(ticket), clientv3.WithLease(lease.ID))
 	}
 }
@@ -151,7 +165,8 @@ func run(t *testing.T, cmd *cobra.Command, args ...string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- flags.Execute(ctx, flags.WithoutEnvironment(cmd), append(args, "--web.shutdown-delay=0s", "--log.level=error"))
+		ended <- flags.Execute(ctx, flags.WithoutEnvironment(cmd),
+			append(args, "--web.shutdown-delay=0s", "--log.level=error"))
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -15,7 +15,8 @@ func (o options) check() error {
 	if _, err := o.mode(); err != nil {
 		return daemon.Usage(err)
 	}
-	for _, check := range []func() error{o.sweep.Check, o.checkExclude, o.checkMetrics, o.checkHistory, o.checkDashboard, o.push.check, o.log.Check, o.etcd.Check, o.web.Check} {
+	for _, check := range []func() error{o.sweep.Check, o.checkExclude, o.checkMetrics, o.checkHistory,
+		o.checkDashboard, o.push.check, o.log.Check, o.etcd.Check, o.web.Check} {
 		if err := check(); err != nil {
 			return daemon.Usage(err)
 		}
@@ -23,8 +24,8 @@ func (o options) check() error {
 	return nil
 }
 
-// mode is the policy that was chosen. There is no default: removing locks is nothing to begin by accident, and nothing to
-// wait for in vain.
+// mode is the policy that was chosen. There is no default: removing locks is nothing to begin by accident, and nothing
+// to wait for in vain.
 func (o options) mode() (sweeper.Mode, error) {
 	switch mode := sweeper.Mode(o.policy); mode {
 	case "":

@@ -1,5 +1,5 @@
-// Package unlocker is the program of that name: its flags, its rooms joined, its status page. It is a package of its own so that
-// mutexdev runs the same program.
+// Package unlocker is the program of that name: its flags, its rooms joined, its status page. It is a package of its
+// own so that mutexdev runs the same program.
 package unlocker
 
 import (
@@ -72,21 +72,31 @@ func runnable(name string) *cobra.Command {
 	o.sweep = flags.Policy(fs)
 	o.define(fs)
 	o.push.define(fs)
-	o.locks, o.etcd, o.log = flags.Locks(fs), flags.Etcd(fs), flags.Log(fs)
-	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980", ShutdownDelay: 5 * time.Second, ShutdownTimeout: 20 * time.Second})
-	fs.StringVar(&o.web.ProbeAddress, "web.probe-address", "", "`host:port` to serve probes on as well, and nothing else, without TLS and login")
+	o.locks = flags.Locks(fs)
+	o.etcd = flags.Etcd(fs)
+	o.log = flags.Log(fs)
+	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980", ShutdownDelay: 5 * time.Second,
+		ShutdownTimeout: 20 * time.Second})
+	fs.StringVar(&o.web.ProbeAddress, "web.probe-address", "",
+		"`host:port` to serve probes on as well, and nothing else, without TLS and login")
 	return cmd
 }
 
 // define defines the flags that only an unlocker has.
 func (o *options) define(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&o.exclude, "sweep.exclude", nil, "`glob` of lock names that are never removed, repeatable; * is any text, slashes included")
+	fs.StringArrayVar(&o.exclude, "sweep.exclude", nil,
+		"`glob` of lock names that are never removed, repeatable; * is any text, slashes included")
 	fs.BoolVar(&o.dryRun, "sweep.dry-run", false, "remove nothing, but say what would be removed")
-	fs.StringVar(&o.series, "metrics.lock-series", string(lockmetrics.SeriesAlerting), "which locks have series of their own: alerting, all, none")
-	fs.IntVar(&o.seriesLimit, "metrics.lock-series-limit", 1000, "`number` of locks that have series of their own at most, the most overdue first")
-	fs.DurationVar(&o.eventRetention, "metrics.event-retention", time.Hour, "time for which the removal of a lock stays in the metrics")
-	fs.DurationVar(&o.historyRetention, "history.retention", metadata.HistoryRetention, "time for which the ending of a removed lock can be looked up")
-	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax, "`number` of such endings that are kept at most, the newest ones; 0 is no limit")
+	fs.StringVar(&o.series, "metrics.lock-series", string(lockmetrics.SeriesAlerting),
+		"which locks have series of their own: alerting, all, none")
+	fs.IntVar(&o.seriesLimit, "metrics.lock-series-limit", 1000,
+		"`number` of locks that have series of their own at most, the most overdue first")
+	fs.DurationVar(&o.eventRetention, "metrics.event-retention", time.Hour,
+		"time for which the removal of a lock stays in the metrics")
+	fs.DurationVar(&o.historyRetention, "history.retention", metadata.HistoryRetention,
+		"time for which the ending of a removed lock can be looked up")
+	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax,
+		"`number` of such endings that are kept at most, the newest ones; 0 is no limit")
 	fs.StringVar(&o.dashboard, "dashboard.url", "", "`URL` under which people reach the dashboard, for links in alerts")
 }
 
@@ -95,7 +105,8 @@ func versionCommand() *cobra.Command {
 		Use: "version", Short: "which build this is", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := build.Current()
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "unlocker %s (revision %s, %s)\n", b.Version, b.Revision, b.GoVersion)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "unlocker %s (revision %s, %s)\n", b.Version, b.Revision,
+				b.GoVersion)
 			return err
 		},
 	}

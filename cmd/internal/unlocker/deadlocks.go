@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// lookEvery is how often it is looked for processes that wait for each other. One that is there at two looks in a row is told: busy workers
-	// that do several things at once seem to wait for each other for a moment all day.
+	// lookEvery is how often it is looked for processes that wait for each other. One that is there at two looks in a
+	// row is told: busy workers that do several things at once seem to wait for each other for a moment all day.
 	lookEvery = 5 * time.Second
 	// maxTold bounds the lines of one look, and maxSteps the waits in one line.
 	maxTold, maxSteps = 20, 10
 )
 
-// watchman tells in the log when processes began to wait for each other, and when they do not any more. Nothing is done about it.
+// watchman tells in the log when processes began to wait for each other, and when they do not any more. Nothing is done
+// about it.
 type watchman struct {
 	circles func() []deadlock.Circle
 	log     zerolog.Logger
@@ -84,7 +85,8 @@ func waits(c deadlock.Circle) string {
 		if others := len(w.Held) - 1; others > 0 {
 			held += fmt.Sprintf(" and %d more", others)
 		}
-		steps = append(steps, fmt.Sprintf("%s waits for %s, held by %s", metadata.Label(w.Who.String()), metadata.Label(w.Lock), metadata.Label(held)))
+		steps = append(steps, fmt.Sprintf("%s waits for %s, held by %s", metadata.Label(w.Who.String()),
+			metadata.Label(w.Lock), metadata.Label(held)))
 	}
 	if more := len(c.Waits) - len(steps); more > 0 {
 		steps = append(steps, fmt.Sprintf("and %d more", more))

@@ -23,7 +23,8 @@ func circleOf(owners ...string) deadlock.Circle {
 		return deadlock.Process{Owner: owners[i%len(owners)], Host: "host", PID: 7}
 	}
 	for i := range owners {
-		c.Waits = append(c.Waits, deadlock.Wait{Who: process(i), Lock: "of-" + process(i+1).Owner, Held: []deadlock.Process{process(i + 1)}})
+		c.Waits = append(c.Waits, deadlock.Wait{Who: process(i), Lock: "of-" + process(i+1).Owner,
+			Held: []deadlock.Process{process(i + 1)}})
 	}
 	c.Since = time.Unix(1_700_000_000, 0)
 	return c

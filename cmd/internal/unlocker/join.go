@@ -51,15 +51,16 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 		store:  lockstore.New(etcd, layout, lockstore.WithLog(log), lockstore.WithRetention(o.historyRetention)),
 		health: joint.NewHealth(etcd, o.etcd.RequestTimeout),
 	}
-	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch, Ending: r.store.Ending}, lockview.Options{
-		Ended: func(lock *metadata.Record, ending *metadata.Ending) {
-			r.metrics.Ended(lock, ending)
-			if r.pusher != nil {
-				r.pusher.Ended(lock, ending)
-			}
-		},
-		Explain: etcdconn.Explain, Log: log,
-	})
+	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch, Ending: r.store.Ending},
+		lockview.Options{
+			Ended: func(lock *metadata.Record, ending *metadata.Ending) {
+				r.metrics.Ended(lock, ending)
+				if r.pusher != nil {
+					r.pusher.Ended(lock, ending)
+				}
+			},
+			Explain: etcdconn.Explain, Log: log,
+		})
 	r.trouble = joint.Trouble(etcd, layout, r.view, log)
 	shown := joint.Metrics(namespace, *o.sweep, r.view)
 	r.circles = shown.Deadlocks
@@ -98,9 +99,12 @@ func (r *rooms) swept(o options, log zerolog.Logger) (sweeper.Config, error) {
 			head, err := store.Announce(ctx, p)
 			return head.Revision, head.RaftTerm, explained(err)
 		},
-		Remove:         store.AutoUnlock,
-		Peers:          func() []sweeper.Peer { return peers(view.Unlockers()) },
-		Offsets:        func(ctx context.Context) []time.Duration { return offsets(etcdconn.ClockOffsets(ctx, *o.etcd)) },
+		Remove: store.AutoUnlock,
+		Peers:  func() []sweeper.Peer { return peers(view.Unlockers()) },
+		Offsets: func(ctx context.Context) []time.Duration {
+			return offsets(etcdconn.ClockOffsets(ctx,
+				*o.etcd))
+		},
 		Queues:         view.Queues,
 		RemoveTicket:   store.RemoveTicket,
 		EventRetention: o.eventRetention,
@@ -126,7 +130,8 @@ func peers(unlockers []lockview.Unlocker) []sweeper.Peer {
 	var known []sweeper.Peer
 	for _, u := range unlockers {
 		if !u.Arrived.IsZero() {
-			known = append(known, sweeper.Peer{ID: u.ID, Now: u.Now.Time, Age: time.Since(u.Arrived), Revision: u.Revision})
+			known = append(known, sweeper.Peer{ID: u.ID, Now: u.Now.Time, Age: time.Since(u.Arrived),
+				Revision: u.Revision})
 		}
 	}
 	return known

@@ -29,16 +29,20 @@ func free(t *testing.T) string {
 // The metrics tell names of locks, so some want a password for them; a kubelet has none.
 func TestProbesNeedNoPasswordOnAListenerOfTheirOwn(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "web.yml")
-	users := "basic_auth_users:\n  alice: $2a$04$LYB8BWBw84czLD2u3iqe0urGcCv4NUdah.KQ/N90/CvJnJCOMZwOu\n" // her password is "test"
+	// her password is "test"
+	users := "basic_auth_users:\n  alice: $2a$04$LYB8BWBw84czLD2u3iqe0urGcCv4NUdah.KQ/N90/CvJnJCOMZwOu\n"
 	if err := os.WriteFile(config, []byte(users), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	endpoint, front, probes := etcdtest.Start(t).Endpoint(), free(t), free(t)
+	endpoint := etcdtest.Start(t).Endpoint()
+	front := free(t)
+	probes := free(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- flags.Execute(ctx, unlocker.Command(), []string{"--policy=alert-only", "--etcd.endpoints=" + endpoint,
-			"--web.listen-address=" + front, "--web.probe-address=" + probes, "--web.config.file=" + config, "--web.shutdown-delay=0s", "--log.level=error"})
+			"--web.listen-address=" + front, "--web.probe-address=" + probes, "--web.config.file=" + config,
+			"--web.shutdown-delay=0s", "--log.level=error"})
 	}()
 	eventually(t, "http://"+probes+"/readyz", http.StatusOK)
 	for url, want := range map[string]int{

@@ -28,10 +28,14 @@ type pushOptions struct {
 }
 
 func (o *pushOptions) define(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&o.urls, "alertmanager.url", nil, "`URL` of an Alertmanager that alerts about locks are pushed to, without Prometheus; comma separated or repeated for more")
-	fs.DurationVar(&o.resend, "alertmanager.resend-delay", time.Minute, "time after which pushed alerts are sent again; Alertmanager ends those that it does not hear of for four times as long")
-	fs.StringArrayVar(&o.labels, "alertmanager.label", nil, "`NAME=VALUE` of a label that every pushed alert gets, such as cluster=eu; repeatable")
-	fs.StringVar(&o.configFile, "alertmanager.config.file", "", "`file` with user, token and TLS for the Alertmanagers, in the format of Prometheus' http_config")
+	fs.StringSliceVar(&o.urls, "alertmanager.url", nil,
+		"`URL` of an Alertmanager that alerts about locks are pushed to, without Prometheus; comma separated or repeated for more")
+	fs.DurationVar(&o.resend, "alertmanager.resend-delay", time.Minute,
+		"time after which pushed alerts are sent again; Alertmanager ends those that it does not hear of for four times as long")
+	fs.StringArrayVar(&o.labels, "alertmanager.label", nil,
+		"`NAME=VALUE` of a label that every pushed alert gets, such as cluster=eu; repeatable")
+	fs.StringVar(&o.configFile, "alertmanager.config.file", "",
+		"`file` with user, token and TLS for the Alertmanagers, in the format of Prometheus' http_config")
 }
 
 func (o pushOptions) check() error {
@@ -62,7 +66,8 @@ func (o pushOptions) pairs() (map[string]string, error) {
 			return nil, fmt.Errorf("--alertmanager.label can not be %q: it is of the form cluster=eu", text)
 		}
 		if slices.Contains([]string{"alertname", "lock", "severity"}, name) {
-			return nil, fmt.Errorf("--alertmanager.label can not be %q: pushed alerts have such a label of their own", text)
+			return nil, fmt.Errorf("--alertmanager.label can not be %q: pushed alerts have such a label of their own",
+				text)
 		}
 		labels[name] = value
 	}
@@ -112,7 +117,8 @@ func (r *rooms) push(o options, log zerolog.Logger) (*alertpush.Pusher, error) {
 	stays := *client
 	stays.Transport = &r.alertmanager
 	return alertpush.New(alertpush.Config{
-		URLs: o.push.urls, Resend: o.push.resend, Labels: labels, Dashboard: dashboardURL(o.dashboard), Policy: *o.sweep,
+		URLs: o.push.urls, Resend: o.push.resend, Labels: labels, Dashboard: dashboardURL(o.dashboard),
+		Policy:  *o.sweep,
 		Removes: r.config.Mode == sweeper.AutoUnlock,
 		Locks:   r.view.Shown, Changed: r.view.Changed, Clock: r.view.Clock, Deadlocks: r.circles,
 		Backtrace: func(ctx context.Context, lock, uuid string) (string, error) {

@@ -81,7 +81,8 @@ func run(ctx context.Context, o options) error {
 	return err
 }
 
-// probes listens for those who ask whether the program is well and can not log in, as Kubernetes. It is nil without an address.
+// probes listens for those who ask whether the program is well and can not log in, as Kubernetes. It is nil without an
+// address.
 func probes(address string, ops daemon.Ops) (*daemon.Server, error) {
 	if address == "" {
 		return nil, nil
@@ -98,7 +99,8 @@ func probes(address string, ops daemon.Ops) (*daemon.Server, error) {
 func policy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
 	return e.Str("version", c.Version).Str("instance", c.ID).Str("policy", string(c.Mode)).
 		Stringer("clock_skew", c.Policy.ClockSkew).Stringer("min_warning", c.Policy.MinWarning).
-		Stringer("default_alert_after", c.Policy.DefaultAlertAfter).Stringer("default_auto_unlock_after", c.Policy.DefaultAutoUnlockAfter).
+		Stringer("default_alert_after", c.Policy.DefaultAlertAfter).Stringer("default_auto_unlock_after",
+		c.Policy.DefaultAutoUnlockAfter).
 		Strs("exclude", c.Exclude)
 }
 

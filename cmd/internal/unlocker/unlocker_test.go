@@ -30,7 +30,8 @@ func start(t *testing.T, endpoint string) (address string) {
 	}
 	address = l.Addr().String()
 	l.Close()
-	args := []string{"--policy=auto-unlock", "--etcd.endpoints=" + endpoint, "--web.listen-address=" + address, "--web.shutdown-delay=0s", "--log.level=error"}
+	args := []string{"--policy=auto-unlock", "--etcd.endpoints=" + endpoint, "--web.listen-address=" + address,
+		"--web.shutdown-delay=0s", "--log.level=error"}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- flags.Execute(ctx, unlocker.Command(), args) }()
@@ -46,7 +47,8 @@ func start(t *testing.T, endpoint string) (address string) {
 // pageShows waits until the page fits the expression, doing something before each look.
 func pageShows(t *testing.T, address, expression string, before func()) {
 	t.Helper()
-	wanted, last := regexp.MustCompile(expression), ""
+	wanted := regexp.MustCompile(expression)
+	last := ""
 	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(100 * time.Millisecond) {
 		before()
 		resp, err := http.Get("http://" + address + "/")
@@ -65,7 +67,8 @@ func pageShows(t *testing.T, address, expression string, before func()) {
 
 func TestThePageTellsTheClockInWords(t *testing.T) {
 	address := start(t, etcdtest.Start(t).Endpoint())
-	pageShows(t, address, `<td>verified, (as the others show|[0-9.]+m?s (ahead of|behind) the others), 0 jumps;`, func() {})
+	pageShows(t, address, `<td>verified, (as the others show|[0-9.]+m?s (ahead of|behind) the others), 0 jumps;`,
+		func() {})
 }
 
 // An unlocker that was there before a backup was restored tells of a later revision, and goes on telling.

@@ -13,7 +13,8 @@ import (
 // dumps is a holder without the library, as a shell script with etcdctl would be: plain keys in one transaction.
 func (p *pod) dumps(ctx context.Context) error {
 	const lock = "nightly/database dump"
-	id, now := uuid.NewString(), time.Now()
+	id := uuid.NewString()
+	now := time.Now()
 	if err := p.put(ctx, lock, map[string]string{
 		metadata.FieldUUID:         id,
 		metadata.FieldAlertAt:      metadata.FormatTime(now.Add(p.pace(2 * time.Minute))),

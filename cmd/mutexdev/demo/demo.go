@@ -1,5 +1,5 @@
-// Package demo is a small company whose services take locks: some in time, one too late, one by hand. It gives a newcomer
-// something to look at, and shows how the client library is used.
+// Package demo is a small company whose services take locks: some in time, one too late, one by hand. It gives a
+// newcomer something to look at, and shows how the client library is used.
 package demo
 
 import (
@@ -25,8 +25,8 @@ type Options struct {
 	Log    zerolog.Logger
 }
 
-// Forgotten is the lock that its holder forgets, again and again: it alerts after 20 seconds and is auto-unlocked a minute after
-// it was taken.
+// Forgotten is the lock that its holder forgets, again and again: it alerts after 20 seconds and is auto-unlocked a
+// minute after it was taken.
 const Forgotten = "drm/rotate-keys"
 
 // Run lets all services live until ctx ends. It returns when they have given back what they do not forget.
@@ -85,7 +85,8 @@ type service struct {
 }
 
 func (c *company) service(owner, host string, live func(*pod, context.Context) error) service {
-	locks, err := mutex.New(c.options.Etcd, mutex.Options{Prefix: c.options.Layout.Prefix(), Owner: owner, Hostname: host, Logger: mutexlog.Zerolog(c.options.Log)})
+	locks, err := mutex.New(c.options.Etcd, mutex.Options{Prefix: c.options.Layout.Prefix(), Owner: owner,
+		Hostname: host, Logger: mutexlog.Zerolog(c.options.Log)})
 	if err != nil {
 		c.problems = append(c.problems, err)
 	}

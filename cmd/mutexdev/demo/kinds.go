@@ -10,7 +10,8 @@ import (
 // transcoders is how many films may be transcoded at a time: the permits of a semaphore.
 const transcoders = 3
 
-// transcode takes one of the permits, or two for a long film. Three pods want more than there are, so that somebody always waits.
+// transcode takes one of the permits, or two for a long film. Three pods want more than there are, so that somebody
+// always waits.
 func (p *pod) transcode(ctx context.Context) error {
 	for _, film := range []struct {
 		title  string
@@ -20,7 +21,8 @@ func (p *pod) transcode(ctx context.Context) error {
 		err := p.locks.Do(ctx, "media/transcoders", func(held context.Context) error {
 			p.rest(held, film.takes)
 			return nil
-		}, mutex.Semaphore(transcoders), mutex.Weight(film.weight), mutex.Purpose(film.title), mutex.ExpectedRunTime(p.pace(2*time.Minute)))
+		}, mutex.Semaphore(transcoders), mutex.Weight(film.weight), mutex.Purpose(film.title),
+			mutex.ExpectedRunTime(p.pace(2*time.Minute)))
 		if err != nil {
 			return err
 		}

@@ -8,10 +8,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// invoices is a long job that extends its lock in time: every tenant is progress. Two pods take turns, and one always waits.
+// invoices is a long job that extends its lock in time: every tenant is progress. Two pods take turns, and one always
+// waits.
 func (p *pod) invoices(ctx context.Context) error {
 	return p.locks.Do(ctx, "billing/invoice-run", p.invoiceTenants, mutex.Purpose("nightly invoices of all tenants"),
-		mutex.ExpectedRunTime(p.pace(30*time.Second)), mutex.AutoUnlockAfter(p.pace(5*time.Minute)), mutex.Attribute("month", "2026-10"))
+		mutex.ExpectedRunTime(p.pace(30*time.Second)), mutex.AutoUnlockAfter(p.pace(5*time.Minute)),
+		mutex.Attribute("month", "2026-10"))
 }
 
 func (p *pod) invoiceTenants(ctx context.Context) error {
@@ -45,27 +47,29 @@ func (p *pod) importProducts(ctx context.Context, shop string) error {
 	}, mutex.Purpose("import of the supplier's price list"), mutex.ExpectedRunTime(p.pace(time.Minute)))
 }
 
-// rotations hangs while it holds its lock: no progress, no release. People are alerted, then the lock is auto-unlocked, and the
-// other pod, which waited, gets it and does the same.
+// rotations hangs while it holds its lock: no progress, no release. People are alerted, then the lock is auto-unlocked,
+// and the other pod, which waited, gets it and does the same.
 func (p *pod) rotations(ctx context.Context) error { return p.rotateKeys(ctx, "2026-11") }
 
 func (p *pod) rotateKeys(ctx context.Context, generation string) error {
 	return p.locks.Do(ctx, Forgotten, func(held context.Context) error {
 		<-held.Done()
-		// A sound program stops here, a little before somebody else gets the lock, and gives it back. This one waits for an
-		// answer that never comes.
+		// A sound program stops here, a little before somebody else gets the lock, and gives it back. This one waits
+		// for an answer that never comes.
 		p.rest(ctx, 20*time.Second)
 		return context.Cause(held)
 	}, mutex.Purpose("rotation of the content keys, step 3: upload to the edge"),
-		mutex.ExpectedRunTime(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)), mutex.Attribute("generation", generation))
+		mutex.ExpectedRunTime(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)),
+		mutex.Attribute("generation", generation))
 }
 
-// reindex hangs, too, but its heartbeat goes on: the lock alerts and is not removed until its maximum hold. That is why alive
-// belongs into the work.
+// reindex hangs, too, but its heartbeat goes on: the lock alerts and is not removed until its maximum hold. That is why
+// alive belongs into the work.
 func (p *pod) reindex(ctx context.Context) error {
 	return p.locks.Do(ctx, "search/reindex", func(ctx context.Context) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}, mutex.Purpose("reindex after a change of the mapping"),
-		mutex.ExpectedRunTime(p.pace(40*time.Second)), mutex.AutoUnlockAfter(p.pace(3*time.Minute)), mutex.Heartbeat(p.pace(15*time.Minute)))
+		mutex.ExpectedRunTime(p.pace(40*time.Second)), mutex.AutoUnlockAfter(p.pace(3*time.Minute)),
+		mutex.Heartbeat(p.pace(15*time.Minute)))
 }
