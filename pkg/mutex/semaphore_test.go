@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,8 +148,9 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			q := newLine(t)
 			locks := q.client()
-			for key, value := range c.keys {
-				put(t, q.etcd, mutex.DefaultPrefix+key, value)
+			uuidFirst := slices.SortedFunc(maps.Keys(c.keys), func(a, b string) int { return strings.Compare(b, a) })
+			for _, key := range uuidFirst { // what is older than the uuid belongs to an earlier hold
+				put(t, q.etcd, mutex.DefaultPrefix+key, c.keys[key])
 			}
 			for weight, want := range map[int]bool{1: c.free, 2: c.freeBoth} {
 				l, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(weight))

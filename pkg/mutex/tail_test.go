@@ -228,7 +228,7 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, etcdtest.Quota(4<<20))
-	q := &line{TB: t, server: server, etcd: server.Client(t)}
+	q := &line{TB: t, server: server, etcd: server.Client(t), connect: server.Client}
 	first := take(t, q.client(), "a")
 	one := q.wait(q.client())
 	two := q.wait(q.client())
