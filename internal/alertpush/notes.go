@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/operations.md#"
+const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
 
 // maxTextBytes is the longest text of a record that is passed on.
 const maxTextBytes = 512

@@ -46,7 +46,7 @@ func page(got map[string]families) string {
 The unlocker serves its metrics at `+"`/metrics`"+` of `+"`--web.listen-address`"+` (`+"`:10980`"+`), the dashboard at that of
 `+"`--web.ops-address`"+` (`+"`:10981`"+`). Besides these there are those of the Go runtime and the process (`+"`go_…`, `process_…`"+`) and of the
 metrics handler (`+"`promhttp_…`"+`). Alert rules, dashboards for Grafana and examples of how to scrape are in [deploy](../deploy); what to do about
-an alert is told in [operations.md](operations.md#alerts).
+an alert is in [runbooks.md](runbooks.md).
 
 Times are timestamps in seconds since 1970: the age is `+"`time()`"+` minus the value. A metric about something that is not there, such as the
 oldest lock where none is held, has no sample. Every unlocker tells of every lock, so take the replicas together with `+"`max by`"+`, not with

@@ -103,20 +103,19 @@ func TestEveryAlertIsTested(t *testing.T) {
 	}
 }
 
-const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/operations.md#"
+const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
 
-// Every alert has its section in the handbook, with the same parts, and no section is about an alert that there is not.
+// Every alert has its section in the runbooks, with the same parts, and no section is about an alert that there is not.
 func TestEveryAlertHasItsSection(t *testing.T) {
 	sections := map[string]string{}
-	for _, section := range strings.Split(read(t, "docs/operations.md"), "\n### ")[1:] {
+	for _, section := range strings.Split(read(t, "docs/runbooks.md"), "\n## ")[1:] {
 		title, text, _ := strings.Cut(section, "\n")
-		text, _, _ = strings.Cut(text, "\n## ")
 		sections[title] = text
 	}
 	for _, r := range rules(t) {
 		text, ok := sections[r.Alert]
 		if !ok {
-			t.Errorf("docs/operations.md has no section ### %s", r.Alert)
+			t.Errorf("docs/runbooks.md has no section ## %s", r.Alert)
 		}
 		delete(sections, r.Alert)
 		for _, part := range []string{"**Meaning.**", "**Impact.**", "**Diagnosis.**", "**Mitigation.**"} {
@@ -127,7 +126,7 @@ func TestEveryAlertHasItsSection(t *testing.T) {
 	}
 	for title := range sections {
 		if regexp.MustCompile(`^(Unlocker|Mutexdash)[A-Z]`).MatchString(title) {
-			t.Errorf("docs/operations.md has a section about %s, which is no alert", title)
+			t.Errorf("docs/runbooks.md has a section about %s, which is no alert", title)
 		}
 	}
 }
