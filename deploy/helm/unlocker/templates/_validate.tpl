@@ -1,4 +1,4 @@
-{{/* Contradictions between values, each as one sentence. What is wrong in itself is the business of values.schema.json. */}}
+{{/* Contradictions between values, each as one sentence. values.schema.json checks single values. */}}
 {{- define "unlocker.validate" -}}
 {{- $v := .Values -}}
 {{- if not (or $v.unlocker.enabled $v.mutexdash.enabled) -}}
