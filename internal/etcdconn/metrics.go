@@ -26,7 +26,7 @@ func NewRequests(namespace string) *Requests {
 			Namespace: namespace, Name: "etcd_requests_total", Help: "Requests to etcd by operation and gRPC status code.",
 		}, []string{"op", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "etcd_request_duration_seconds", Help: "Time until etcd answered, or the request was given up.",
+			Namespace: namespace, Name: "etcd_request_duration_seconds", Help: "Time until etcd answered or the request was given up.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"op"}),
 	}

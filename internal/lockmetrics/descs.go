@@ -21,29 +21,29 @@ func newDescs(namespace string) descs {
 	}
 	return descs{
 		locks:         d("locks", "Held locks by state.", "state"),
-		waiters:       d("waiters", "Those who wait for a lock, over all locks."),
-		oldest:        d("oldest_lock_timestamp_seconds", "When the lock that is held for the longest time was taken, by its holder's clock."),
-		longestWaiter: d("longest_waiter_timestamp_seconds", "Since when the one waits who has waited for the longest time, by that waiter's clock."),
+		waiters:       d("waiters", "Waiters, over all locks."),
+		oldest:        d("oldest_lock_timestamp_seconds", "When the lock held longest was taken, by its holder's clock."),
+		longestWaiter: d("longest_waiter_timestamp_seconds", "When the waiter that has waited longest began to wait, by its clock."),
 
-		deadlocks:     d("deadlocks", "Circles of processes that hold locks and wait for each other's."),
-		deadlockSince: d("deadlock_since_timestamp_seconds", "When the last process of the circle began to wait, or took what another one waits for, by their clocks.", "locks", "holders"),
+		deadlocks:     d("deadlocks", "Deadlocks: cycles of processes that hold locks and wait for each other's."),
+		deadlockSince: d("deadlock_since_timestamp_seconds", "When the deadlock was complete: the latest wait or hold in the cycle, by the processes' clocks.", "locks", "holders"),
 
 		lockedAt:     d("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock.", "lock", "owner", "hostname"),
-		alertAt:      d("lock_alert_at_timestamp_seconds", "When people are to be alerted about the lock.", "lock", "owner", "hostname"),
-		autoUnlockAt: d("lock_auto_unlock_at_timestamp_seconds", "When the lock is to be removed.", "lock", "owner", "hostname"),
+		alertAt:      d("lock_alert_at_timestamp_seconds", "When the lock starts to alert.", "lock", "owner", "hostname"),
+		autoUnlockAt: d("lock_auto_unlock_at_timestamp_seconds", "When the lock is due for removal.", "lock", "owner", "hostname"),
 		lockInfo:     d("lock_info", "What the lock was taken for, in its holder's words; always 1.", "lock", "purpose"),
-		lockWaiters:  d("lock_waiters", "Those who wait for the lock.", "lock"),
+		lockWaiters:  d("lock_waiters", "Waiters for the lock.", "lock"),
 		dropped:      d("lock_series_dropped", "Locks that have no series of their own because of the limit."),
 
-		up:       d("etcd_up", "Whether the picture of the locks is complete and etcd was heard a moment ago."),
-		alarm:    d("etcd_alarm", "Whether etcd has raised the alarm.", "alarm"),
+		up:       d("etcd_up", "Whether the view of the locks is complete and current."),
+		alarm:    d("etcd_alarm", "Whether etcd has raised this alarm.", "alarm"),
 		revision: d("etcd_revision", "The highest revision of etcd seen."),
-		lastSync: d("last_sync_timestamp_seconds", "When the picture of the locks was known to be current for the last time."),
+		lastSync: d("last_sync_timestamp_seconds", "When the view of the locks was last known to be current."),
 
-		resyncs:        d("resyncs_total", "How often all locks were listed anew, by reason.", "reason"),
+		resyncs:        d("resyncs_total", "How often all locks were listed again, by reason.", "reason"),
 		events:         d("watch_events_total", "Changes of keys received from etcd, by type.", "type"),
 		restarts:       d("watch_restarts_total", "How often the watch on etcd ended and was opened again, by reason.", "reason"),
-		metadataErrors: d("metadata_errors_total", "Problems found in lock records when they were read, by reason.", "reason"),
+		metadataErrors: d("metadata_errors_total", "Problems found when reading lock records, by reason.", "reason"),
 	}
 }
 
