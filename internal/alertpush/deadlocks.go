@@ -53,8 +53,8 @@ func (p *Pusher) stuckAlert(c deadlock.Circle) alert {
 	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}
 	a.notes = map[string]string{
 		"summary": "Processes wait for each other's locks: " + text(locks) + ".",
-		"description": told(c) + " Unless they do several things at once, nothing moves until one of them gives up or loses a lock " +
-			"at its deadline.",
+		"description": told(c) + " Unless they do several things at once, nothing moves until one of them gives up " +
+			"or loses a lock at its deadline.",
 		"runbook_url": runbooks + strings.ToLower(deadlocked),
 	}
 	if p.c.Dashboard != "" {

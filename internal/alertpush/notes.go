@@ -46,8 +46,8 @@ func (p *Pusher) write(n need, frame string) alert {
 			fmt.Sprintf("%s took the lock %s and expected to be done by %s.", h.who(), text(h.lock), at))
 	case lockExpired:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.", text(h.lock)),
-			fmt.Sprintf("The lock %s of %s was due for removal at %s. Something stops the unlockers, and everything waiting for the lock "+
-				"keeps waiting.", text(h.lock), h.who(), at))
+			fmt.Sprintf("The lock %s of %s was due for removal at %s. Something stops the unlockers, "+
+				"and everything waiting for the lock keeps waiting.", text(h.lock), h.who(), at))
 	case lockMalformed:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s has no uuid or no readable deadline.", text(h.lock)),
 			fmt.Sprintf("The lock %s belongs to %s. You get no alert when it is overdue, and it is not removed, "+
@@ -64,8 +64,8 @@ func (p *Pusher) removed(e metadata.Ending) alert {
 		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
 	}
 	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", text(e.Lock)),
-		fmt.Sprintf("%s did not give back the lock %s in time, so it was removed. Find out what became of the holder and its work: "+
-			"somebody else may hold the lock now.", h.who(), text(e.Lock)))
+		fmt.Sprintf("%s did not give back the lock %s in time, so it was removed. Find out what became of the holder "+
+			"and its work: somebody else may hold the lock now.", h.who(), text(e.Lock)))
 	set(a.notes, "by", text(e.By))
 	set(a.notes, "why", text(e.Why))
 	return a

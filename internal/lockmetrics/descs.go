@@ -25,8 +25,9 @@ func newDescs(namespace string) descs {
 		oldest:        d("oldest_lock_timestamp_seconds", "When the lock held longest was taken, by its holder's clock."),
 		longestWaiter: d("longest_waiter_timestamp_seconds", "When the waiter that has waited longest began to wait, by its clock."),
 
-		deadlocks:     d("deadlocks", "Deadlocks: cycles of processes that hold locks and wait for each other's."),
-		deadlockSince: d("deadlock_since_timestamp_seconds", "When the deadlock was complete: the latest wait or hold in the cycle, by the processes' clocks.", "locks", "holders"),
+		deadlocks: d("deadlocks", "Deadlocks: cycles of processes that hold locks and wait for each other's."),
+		deadlockSince: d("deadlock_since_timestamp_seconds",
+			"When the deadlock was complete: the latest wait or hold in the cycle, by the processes' clocks.", "locks", "holders"),
 
 		lockedAt:     d("lock_locked_timestamp_seconds", "When the lock was taken, by its holder's clock.", "lock", "owner", "hostname"),
 		alertAt:      d("lock_alert_at_timestamp_seconds", "When the lock starts to alert.", "lock", "owner", "hostname"),

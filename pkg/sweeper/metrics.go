@@ -51,7 +51,8 @@ func newMetrics() *metrics {
 	m.heldBack = prometheus.NewDesc("unlocker_removal_held_back",
 		"Locks that are due but not removed, by the rule that holds them back.", []string{"reason"}, nil)
 	m.offset = prometheus.NewDesc("unlocker_clock_offset_seconds",
-		"Own wall clock minus the median of the other unlockers' and etcd members' clocks; absent while there is none to compare with.", nil, nil)
+		"Own wall clock minus the median of the other unlockers' and etcd members' clocks; "+
+			"absent while there is none to compare with.", nil, nil)
 	m.tolerance = prometheus.NewDesc("unlocker_clock_tolerance_seconds",
 		"Offset above which the own wall clock counts as wrong, and nothing is removed.", nil, nil)
 	m.jumps = prometheus.NewDesc("unlocker_clock_jumps_total",

@@ -110,8 +110,8 @@ const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runboo
 const runbookParts = `(?s)^\n\*\*What is stuck\.\*\* .*\n\n\*\*What happens next\.\*\* ` +
 	`.*\n\n\*\*Look here\.\*\*[ \n].*\n\n\*\*Do this\.\*\*[ \n].*\n\n\*\*Do not\*\* .*\n\n\*\*Over when\*\* `
 
-// Every alert has its runbook, with the same parts, and a line with its severity in the table. No runbook is about an alert
-// that does not exist.
+// Every alert has its runbook, with the same parts, and a line with its severity in the table. No runbook is about an
+// alert that does not exist.
 func TestEveryAlertHasItsRunbook(t *testing.T) {
 	overview, page, _ := strings.Cut(read(t, "docs/runbooks.md"), "\n## ")
 	parts := regexp.MustCompile(runbookParts)
