@@ -81,11 +81,11 @@ func checkFirst(t *testing.T, got posted, r *metadata.Record) {
 	}
 	want := map[string]string{
 		"summary": "Lock billing/run #1 is held longer than its holder expected.",
-		"description": "billing on host-1 took the lock billing/run #1 and was to be done with it at " +
+		"description": "billing on host-1 took the lock billing/run #1 and expected to be done by " +
 			r.AlertAt.UTC().Format("2006-01-02 15:04:05Z") + ".",
 		"owner": "billing", "host": "host-1", "purpose": "nightly invoices", "frame": "main.go:12 in main.run",
 		"dashboard":   "https://locks.example.org/lock?name=billing%2Frun+%231",
-		"runbook_url": "https://github.com/clustermutex/unlocker/blob/main/docs/operations.md#unlockerlockalerting",
+		"runbook_url": "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#unlockerlockalerting",
 	}
 	for name, value := range want {
 		if got.Annotations[name] != value {

@@ -53,8 +53,9 @@ func (p *Pusher) stuckAlert(c deadlock.Circle) alert {
 	locks, holders := c.Labels()
 	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}
 	a.notes = map[string]string{
-		"summary":     "Processes wait for each other's locks: " + text(locks) + ".",
-		"description": told(c) + " None of them gets on until one gives up, or one of their locks is removed at its deadline, unless they do several things at once.",
+		"summary": "Processes wait for each other's locks: " + text(locks) + ".",
+		"description": told(c) + " Unless they do several things at once, nothing moves until one of them gives up " +
+			"or loses a lock at its deadline.",
 		"runbook_url": runbooks + strings.ToLower(deadlocked),
 	}
 	if p.c.Dashboard != "" {
@@ -75,7 +76,7 @@ func told(c deadlock.Circle) string {
 			held))
 	}
 	if more := len(c.Waits) - len(sentences); more > 0 {
-		sentences = append(sentences, fmt.Sprintf("There are %d more in the circle.", more))
+		sentences = append(sentences, fmt.Sprintf("There are %d more in the cycle.", more))
 	}
 	return strings.Join(sentences, " ")
 }

@@ -19,13 +19,13 @@ func newMetrics() *metrics {
 		}, []string{"alertmanager", "result"}),
 		lastSuccess: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "unlocker_alert_push_last_success_timestamp_seconds",
-			Help: "When the Alertmanager took alerts for the last time; 0 is never.",
+			Help: "When the Alertmanager last accepted alerts; 0 is never.",
 		}, []string{"alertmanager"}),
 		alerts: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "unlocker_alert_push_alerts", Help: "Alerts that are pushed now, without those that are over.",
+			Name: "unlocker_alert_push_alerts", Help: "Active alerts that are pushed.",
 		}),
 		leftOut: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "unlocker_alert_push_left_out", Help: "Alerts that are not pushed because there are too many.",
+			Name: "unlocker_alert_push_left_out", Help: "Active alerts that are not pushed because there are too many.",
 		}),
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/operations.md#"
+const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
 
 // maxTextBytes is the longest text of a record that is passed on.
 const maxTextBytes = 512
@@ -44,23 +44,24 @@ func (p *Pusher) write(n need, frame string) alert {
 	switch n.name {
 	case lockAlerting:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is held longer than its holder expected.", text(h.lock)),
-			fmt.Sprintf("%s took the lock %s and was to be done with it at %s.", h.who(), text(h.lock), at))
+			fmt.Sprintf("%s took the lock %s and expected to be done by %s.", h.who(), text(h.lock), at))
 	case lockExpired:
-		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and was not removed.", text(h.lock)),
-			fmt.Sprintf("The lock %s of %s was to be removed at %s. Something keeps the unlockers from it.",
-				text(h.lock), h.who(), at))
+		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.", text(h.lock)),
+			fmt.Sprintf("The lock %s of %s was due for removal at %s. Something stops the unlockers, "+
+				"and everything waiting for the lock keeps waiting.", text(h.lock), h.who(), at))
 	case clockOff:
 		side := "ahead of"
 		if n.off < 0 {
 			side = "behind"
 		}
 		a.notes = p.notes(n.name, h, fmt.Sprintf("The clock of the holder of lock %s is off.", text(h.lock)),
-			fmt.Sprintf("The clock of %s, who holds the lock %s, is %v %s the unlocker's. The times that the holder wrote into the record are wrong by as much.",
+			fmt.Sprintf("The clock of %s, the holder of the lock %s, is %v %s the unlocker's. "+
+				"The times that the holder wrote into the record are wrong by as much.",
 				h.who(), text(h.lock), n.off.Abs().Round(time.Second), side))
 	case lockMalformed:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s has no uuid or no readable deadline.", text(h.lock)),
-			fmt.Sprintf("The lock %s belongs to %s. Nobody can tell when it is overdue, and it is not removed, unless the unlockers were given a default.",
-				text(h.lock), h.who()))
+			fmt.Sprintf("The lock %s belongs to %s. You get no alert when it is overdue, and it is not removed, "+
+				"unless the unlockers have defaults for such locks.", text(h.lock), h.who()))
 	}
 	return a
 }
@@ -73,7 +74,8 @@ func (p *Pusher) removed(e metadata.Ending) alert {
 		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
 	}
 	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", text(e.Lock)),
-		fmt.Sprintf("%s did not give back the lock %s in time. Find out what became of the holder and of its work: another may be at it now.", h.who(), text(e.Lock)))
+		fmt.Sprintf("%s did not give back the lock %s in time, so it was removed. Find out what became of the holder "+
+			"and its work: somebody else may hold the lock now.", h.who(), text(e.Lock)))
 	set(a.notes, "by", text(e.By))
 	set(a.notes, "why", text(e.Why))
 	return a

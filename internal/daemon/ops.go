@@ -55,7 +55,7 @@ func (o Ops) Handler() *http.ServeMux {
 func NewRegistry(namespace string) *prometheus.Registry {
 	b := build.Current()
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "build_info", Help: "Which build this is; always 1.",
+		Namespace: namespace, Name: "build_info", Help: "The build of this program; always 1.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.GoVersion},
 	})
 	gauge.Set(1)

@@ -22,11 +22,10 @@ type metrics struct {
 func newMetrics(notify bool) *metrics {
 	m := &metrics{
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mutexdash_notices_total",
-			Help: "Notices of force unlocks that were to be sent to the webhook, by result.",
+			Name: "mutexdash_notices_total", Help: "Webhook notices of force unlocks, by result.",
 		}, []string{"result"}),
 		forced: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mutexdash_force_unlocks_total", Help: "Force unlocks that were asked for, by result.",
+			Name: "mutexdash_force_unlocks_total", Help: "Requested force unlocks, by result.",
 		}, []string{"result"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mutexdash_http_requests_total", Help: "Requests answered, by route.",

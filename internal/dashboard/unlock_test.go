@@ -125,7 +125,7 @@ func TestForceUnlockAsksFirstAndThenDoesIt(t *testing.T) {
 // wantForced checks the counter of force unlocks.
 func wantForced(t *testing.T, d *dashboard.Dashboard, success, conflict, denied, failed int) {
 	t.Helper()
-	want := fmt.Sprintf(`# HELP mutexdash_force_unlocks_total Force unlocks that were asked for, by result.
+	want := fmt.Sprintf(`# HELP mutexdash_force_unlocks_total Requested force unlocks, by result.
 # TYPE mutexdash_force_unlocks_total counter
 mutexdash_force_unlocks_total{result="conflict"} %d
 mutexdash_force_unlocks_total{result="denied"} %d

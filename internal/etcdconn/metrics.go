@@ -29,7 +29,7 @@ func NewRequests(namespace string) *Requests {
 		}, []string{"op", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "etcd_request_duration_seconds",
-			Help:    "Time until etcd answered, or the request was given up.",
+			Help:    "Time until etcd answered or the request was given up.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"op"}),
 	}

@@ -69,12 +69,12 @@ func TestEveryStateIsCountedAndOnlyThoseThatNeedPeopleHaveSeries(t *testing.T) {
 	unreadable.AutoUnlockAt = time.Time{}
 	w := newWorld(lock("calm", time.Hour), lock("late", -time.Minute), lock("very late", -2*time.Hour), unreadable)
 	expect(t, lockmetrics.New(w.config()), `
-# HELP unlocker_lock_alert_at_timestamp_seconds When people are to be alerted about the lock.
+# HELP unlocker_lock_alert_at_timestamp_seconds When the lock starts to alert.
 # TYPE unlocker_lock_alert_at_timestamp_seconds gauge
 unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="late",owner="billing"} 1.69999994e+09
 unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="unreadable",owner="billing"} 1.7000036e+09
 unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="very late",owner="billing"} 1.6999928e+09
-# HELP unlocker_lock_auto_unlock_at_timestamp_seconds When the lock is to be removed.
+# HELP unlocker_lock_auto_unlock_at_timestamp_seconds When the lock is due for removal.
 # TYPE unlocker_lock_auto_unlock_at_timestamp_seconds gauge
 unlocker_lock_auto_unlock_at_timestamp_seconds{hostname="host-1",lock="late",owner="billing"} 1.70000354e+09
 unlocker_lock_auto_unlock_at_timestamp_seconds{hostname="host-1",lock="very late",owner="billing"} 1.6999964e+09
@@ -87,7 +87,7 @@ unlocker_locks{state="alerting"} 1
 unlocker_locks{state="expired"} 1
 unlocker_locks{state="held"} 1
 unlocker_locks{state="malformed"} 1
-# HELP unlocker_oldest_lock_timestamp_seconds When the lock that is held for the longest time was taken, by its holder's clock.
+# HELP unlocker_oldest_lock_timestamp_seconds When the lock held longest was taken, by its holder's clock.
 # TYPE unlocker_oldest_lock_timestamp_seconds gauge
 unlocker_oldest_lock_timestamp_seconds 1.6999964e+09
 `, "unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_auto_unlock_at_timestamp_seconds",
@@ -102,13 +102,13 @@ func TestWaitersAreCountedPerLockAndAltogether(t *testing.T) {
 	w.queues = map[string][]metadata.Waiter{"late": {since(-time.Minute), since(-time.Second)},
 		"free": {since(-time.Hour), {}}}
 	expect(t, lockmetrics.New(w.config()), `
-# HELP unlocker_lock_waiters Those who wait for the lock.
+# HELP unlocker_lock_waiters Waiters for the lock.
 # TYPE unlocker_lock_waiters gauge
 unlocker_lock_waiters{lock="late"} 2
-# HELP unlocker_longest_waiter_timestamp_seconds Since when the one waits who has waited for the longest time, by that waiter's clock.
+# HELP unlocker_longest_waiter_timestamp_seconds When the waiter that has waited longest began to wait, by its clock.
 # TYPE unlocker_longest_waiter_timestamp_seconds gauge
 unlocker_longest_waiter_timestamp_seconds 1.6999964e+09
-# HELP unlocker_waiters Those who wait for a lock, over all locks.
+# HELP unlocker_waiters Waiters, over all locks.
 # TYPE unlocker_waiters gauge
 unlocker_waiters 4
 `, "unlocker_lock_waiters", "unlocker_longest_waiter_timestamp_seconds", "unlocker_waiters")
@@ -141,7 +141,7 @@ func TestNothingIsSaidAboutLocksBeforeTheFirstList(t *testing.T) {
 		t.Errorf("%d series about locks that nobody has read yet", n)
 	}
 	expect(t, c, `
-# HELP unlocker_etcd_up Whether the picture of the locks is complete and etcd was heard a moment ago.
+# HELP unlocker_etcd_up Whether the view of the locks is complete and current.
 # TYPE unlocker_etcd_up gauge
 unlocker_etcd_up 0
 `, "unlocker_etcd_up")
@@ -154,10 +154,10 @@ func TestAStalePictureIsStillShown(t *testing.T) {
 # HELP unlocker_etcd_revision The highest revision of etcd seen.
 # TYPE unlocker_etcd_revision gauge
 unlocker_etcd_revision 42
-# HELP unlocker_etcd_up Whether the picture of the locks is complete and etcd was heard a moment ago.
+# HELP unlocker_etcd_up Whether the view of the locks is complete and current.
 # TYPE unlocker_etcd_up gauge
 unlocker_etcd_up 0
-# HELP unlocker_last_sync_timestamp_seconds When the picture of the locks was known to be current for the last time.
+# HELP unlocker_last_sync_timestamp_seconds When the view of the locks was last known to be current.
 # TYPE unlocker_last_sync_timestamp_seconds gauge
 unlocker_last_sync_timestamp_seconds 1.7e+09
 # HELP unlocker_lock_locked_timestamp_seconds When the lock was taken, by its holder's clock.
@@ -177,7 +177,7 @@ func TestAlarmsAreShownOnlyWhenTheyAreKnown(t *testing.T) {
 	}
 	known = true
 	expect(t, c, `
-# HELP unlocker_etcd_alarm Whether etcd has raised the alarm.
+# HELP unlocker_etcd_alarm Whether etcd has raised this alarm.
 # TYPE unlocker_etcd_alarm gauge
 unlocker_etcd_alarm{alarm="CORRUPT"} 0
 unlocker_etcd_alarm{alarm="NOSPACE"} 1
@@ -209,7 +209,7 @@ func TestTheMostOverdueLocksKeepTheirSeriesWhenThereAreTooMany(t *testing.T) {
 	config := w.config()
 	config.SeriesLimit = 3
 	expect(t, lockmetrics.New(config), `
-# HELP unlocker_lock_alert_at_timestamp_seconds When people are to be alerted about the lock.
+# HELP unlocker_lock_alert_at_timestamp_seconds When the lock starts to alert.
 # TYPE unlocker_lock_alert_at_timestamp_seconds gauge
 unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="lock-00",owner="billing"} 1.699988e+09
 unlocker_lock_alert_at_timestamp_seconds{hostname="host-1",lock="lock-46",owner="billing"} 1.69998812e+09

@@ -31,15 +31,15 @@ func stuck(circles ...deadlock.Circle) *lockmetrics.Collector {
 
 func TestProcessesThatWaitForEachOtherAreCountedAndNamed(t *testing.T) {
 	expect(t, stuck(circle("stock", "orders", now.Add(-time.Minute))), `
-# HELP unlocker_deadlock_since_timestamp_seconds When the last process of the circle began to wait, or took what another one waits for, by their clocks.
+# HELP unlocker_deadlock_since_timestamp_seconds When the deadlock was complete: the latest wait or hold in the cycle, by the processes' clocks.
 # TYPE unlocker_deadlock_since_timestamp_seconds gauge
 unlocker_deadlock_since_timestamp_seconds{holders="billing on host-1:7, search on host-2:8",locks="orders, stock"} 1.69999994e+09
-# HELP unlocker_deadlocks Circles of processes that hold locks and wait for each other's.
+# HELP unlocker_deadlocks Deadlocks: cycles of processes that hold locks and wait for each other's.
 # TYPE unlocker_deadlocks gauge
 unlocker_deadlocks 1
 `, "unlocker_deadlocks", "unlocker_deadlock_since_timestamp_seconds")
 	expect(t, stuck(), `
-# HELP unlocker_deadlocks Circles of processes that hold locks and wait for each other's.
+# HELP unlocker_deadlocks Deadlocks: cycles of processes that hold locks and wait for each other's.
 # TYPE unlocker_deadlocks gauge
 unlocker_deadlocks 0
 `, "unlocker_deadlocks", "unlocker_deadlock_since_timestamp_seconds")
@@ -78,7 +78,7 @@ func TestWhoWaitsForAShareWaitsForTheWholeLock(t *testing.T) {
 	w := newWorld(share, lock("build#7", -time.Minute))
 	w.queues = map[string][]metadata.Waiter{"pool": {{}, {}}, "build": {{}}}
 	expect(t, lockmetrics.New(w.config()), `
-# HELP unlocker_lock_waiters Those who wait for the lock.
+# HELP unlocker_lock_waiters Waiters for the lock.
 # TYPE unlocker_lock_waiters gauge
 unlocker_lock_waiters{lock="build#7"} 0
 unlocker_lock_waiters{lock="pool#2"} 2

@@ -20,7 +20,7 @@ func newHoldSeconds(namespace string) *prometheus.HistogramVec {
 	held := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace,
 		Name:      "hold_seconds",
-		Help:      "For how long locks were held, by how the hold ended.",
+		Help:      "How long locks were held, by how the hold ended.",
 		Buckets:   []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
 	}, []string{"ended"})
 	for _, ended := range []string{endReleased, endAutoUnlock, endForced} {

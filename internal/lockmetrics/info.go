@@ -18,8 +18,7 @@ func PolicyInfo(namespace, policy string) prometheus.Collector {
 // as the rules add the path of a page.
 func DashboardInfo(namespace, url string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "dashboard_info",
-		Help:        "Where people reach the dashboard, if the unlocker was told; always 1.",
+		Namespace: namespace, Name: "dashboard_info", Help: "Configured URL of the dashboard; always 1.",
 		ConstLabels: prometheus.Labels{"url": url},
 	}, func() float64 { return 1 })
 }

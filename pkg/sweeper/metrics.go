@@ -51,11 +51,12 @@ func newMetrics() *metrics {
 		Name: "unlocker_removals_total", Help: "Removals of locks past their deadline, by result.",
 	}, []string{"result"})
 	m.heldBack = prometheus.NewDesc("unlocker_removal_held_back",
-		"Locks that are due and not removed, by the rule that holds them back.", []string{"reason"}, nil)
+		"Locks that are due but not removed, by the rule that holds them back.", []string{"reason"}, nil)
 	m.offset = prometheus.NewDesc("unlocker_clock_offset_seconds",
-		"Own wall clock minus the median of the other unlockers' and etcd members'; absent while there is nobody to compare with.", nil, nil)
+		"Own wall clock minus the median of the other unlockers' and etcd members' clocks; "+
+			"absent while there is none to compare with.", nil, nil)
 	m.tolerance = prometheus.NewDesc("unlocker_clock_tolerance_seconds",
-		"Offset of the own wall clock above which it counts as wrong, and nothing is removed.", nil, nil)
+		"Offset above which the own wall clock counts as wrong, and nothing is removed.", nil, nil)
 	m.jumps = prometheus.NewDesc("unlocker_clock_jumps_total",
 		"Jumps of the own wall clock against the monotonic clock.", nil, nil)
 	m.lastUnlock = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",

@@ -17,6 +17,7 @@ import (
 func TestFromTheLockToThePerson(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.lock("stuck", -600) // excluded from removal
 	one := w.unlocker()
 	two := w.unlocker()
 	d := w.dashboard()
@@ -25,7 +26,6 @@ func TestFromTheLockToThePerson(t *testing.T) {
 
 	slow := w.take("billing/invoice run", 3*time.Second, time.Hour)
 	dead := w.take("billing/dead", time.Second, 4*time.Second)
-	w.lock("stuck", -600) // excluded from removal
 
 	checkLink(t, w.wants("firing", "UnlockerLockAlerting", "billing/invoice run"))
 	removed := w.wants("firing", "UnlockerLockAutoUnlocked", "billing/dead")

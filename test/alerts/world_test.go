@@ -85,7 +85,8 @@ func (w *world) take(name string, expect, unlock time.Duration) *mutex.Lock {
 	return l
 }
 
-// lock writes a record whose deadline passed so many seconds ago, or will pass.
+// lock writes a record whose deadline passed so many seconds ago, or will pass. An unlocker that saw it written would
+// give its holder the whole hour from then on, so write it before they start.
 func (w *world) lock(name string, deadline int) {
 	w.Helper()
 	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
@@ -95,7 +96,7 @@ func (w *world) lock(name string, deadline int) {
 	at := time.Now().Add(time.Duration(deadline) * time.Second)
 	d := metadata.Draft{
 		UUID: "00000000-0000-4000-8000-000000000001", Owner: "billing", Hostname: "host-1", Purpose: "by hand",
-		AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
+		LockedAt: at.Add(-time.Hour), AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
 	}
 	fields, err := d.Fields()
 	if err != nil {

@@ -15,9 +15,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli"
 )
 
+// handbook is what operators read.
+func handbook(t *testing.T) string {
+	return read(t, "docs/operations.md") + read(t, "docs/runbooks.md")
+}
+
 // The handbook is read at night. Its commands are there, with these flags.
 func TestCommandsOfTheHandbookExist(t *testing.T) {
-	text := strings.ReplaceAll(read(t, "docs/operations.md"), "\\\n", "")
+	text := strings.ReplaceAll(handbook(t), "\\\n", "")
 	command := regexp.MustCompile("(?m)(?:^|`|; |/usr/bin/)((?:mutexctl|unlocker|mutexdash) [^`|#\n]*)")
 	found := 0
 	for _, line := range command.FindAllStringSubmatch(text, -1) {
@@ -54,8 +59,7 @@ func TestCommandsOfTheHandbookExist(t *testing.T) {
 // Flags that are named without a command are flags of some program.
 func TestFlagsInTheHandbookExist(t *testing.T) {
 	known := read(t, "docs/flags.md")
-	for _, flag := range regexp.MustCompile("`(--[a-z]+\\.[a-z.-]+)").FindAllStringSubmatch(read(t,
-		"docs/operations.md"), -1) {
+	for _, flag := range regexp.MustCompile("`(--[a-z]+\\.[a-z.-]+)").FindAllStringSubmatch(handbook(t), -1) {
 		if !strings.Contains(known, "`"+flag[1]+" ") && !strings.Contains(known, "`"+flag[1]+"`") {
 			t.Errorf("there is no flag %s", flag[1])
 		}

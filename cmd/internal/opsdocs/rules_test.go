@@ -1,6 +1,7 @@
 package opsdocs
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -105,31 +106,40 @@ func TestEveryAlertIsTested(t *testing.T) {
 	}
 }
 
-const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/operations.md#"
+const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
 
-// Every alert has its section in the handbook, with the same parts, and no section is about an alert that there is not.
-func TestEveryAlertHasItsSection(t *testing.T) {
+// runbookParts are what somebody who is paged looks for, in this order.
+const runbookParts = `(?s)^\n\*\*What is stuck\.\*\* .*\n\n\*\*What happens next\.\*\* ` +
+	`.*\n\n\*\*Look here\.\*\*[ \n].*\n\n\*\*Do this\.\*\*[ \n].*\n\n\*\*Do not\*\* .*\n\n\*\*Over when\*\* `
+
+// Every alert has its runbook, with the same parts, and a line with its severity in the table. No runbook is about an
+// alert that does not exist.
+func TestEveryAlertHasItsRunbook(t *testing.T) {
+	overview, page, _ := strings.Cut(read(t, "docs/runbooks.md"), "\n## ")
+	parts := regexp.MustCompile(runbookParts)
 	sections := map[string]string{}
-	for _, section := range strings.Split(read(t, "docs/operations.md"), "\n### ")[1:] {
+	for _, section := range strings.Split(page, "\n## ") {
 		title, text, _ := strings.Cut(section, "\n")
-		text, _, _ = strings.Cut(text, "\n## ")
 		sections[title] = text
 	}
 	for _, r := range rules(t) {
 		text, ok := sections[r.Alert]
 		if !ok {
-			t.Errorf("docs/operations.md has no section ### %s", r.Alert)
+			t.Errorf("docs/runbooks.md has no section ## %s", r.Alert)
+			continue
 		}
 		delete(sections, r.Alert)
-		for _, part := range []string{"**Meaning.**", "**Impact.**", "**Diagnosis.**", "**Mitigation.**"} {
-			if !strings.Contains(text, part) {
-				t.Errorf("the section of %s has no %s", r.Alert, part)
-			}
+		if !parts.MatchString(text) {
+			t.Errorf("the runbook of %s lacks a part, or has them in another order", r.Alert)
+		}
+		line := fmt.Sprintf("\n| [%s](#%s) | %s | ", r.Alert, strings.ToLower(r.Alert), r.Labels["severity"])
+		if !strings.Contains(overview, line) {
+			t.Errorf("the table of runbooks has no line%s", line)
 		}
 	}
 	for title := range sections {
 		if regexp.MustCompile(`^(Unlocker|Mutexdash)[A-Z]`).MatchString(title) {
-			t.Errorf("docs/operations.md has a section about %s, which is no alert", title)
+			t.Errorf("docs/runbooks.md has a section about %s, which is no alert", title)
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // Package opsdocs keeps what operators read and install true to the programs: docs/metrics.md, which `make docs` writes
-// from a scrape of real daemons; the alert rules, their sections in docs/operations.md, and the dashboards, which may
+// from a scrape of real daemons; the alert rules, their sections in docs/runbooks.md, and the dashboards, which may
 // only speak of metrics that exist.
 package opsdocs
 

@@ -1,4 +1,4 @@
-{{/* A flag as an argument, or nothing where its value is empty: (list "log.level" .Values.log.level). Switches are left out when false. */}}
+{{/* A flag as an argument, or nothing if its value is empty: (list "log.level" .Values.log.level). Switches are left out when false. */}}
 {{- define "unlocker.flag" -}}
 {{- $value := index . 1 -}}
 {{- if kindIs "bool" $value }}
@@ -37,7 +37,7 @@
 {{- include "unlocker.flag" (list "locks.prefix" (index . 0).Values.locks.prefix) }}
 {{- end }}
 
-{{/* The flags that both daemons have besides: (list . component). */}}
+{{/* The other flags that both daemons have: (list . component). */}}
 {{- define "unlocker.daemonFlags" -}}
 {{- $sweep := (index . 0).Values.sweep -}}
 {{- $c := index . 1 -}}

@@ -3,7 +3,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
-{{/* The name of everything of this release: the release, and the chart where the release does not say it. Short enough for suffixes. */}}
+{{/* The name of everything in this release: the release, plus the chart unless the release contains it. Short enough for suffixes. */}}
 {{- define "unlocker.fullname" -}}
 {{- $name := include "unlocker.name" . -}}
 {{- if .Values.fullnameOverride -}}
@@ -30,7 +30,7 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
-{{/* Labels of its pods. Those of the version are left out: an upgrade that changes nothing else starts no pod anew. */}}
+{{/* Labels of its pods. Without the version, so that an upgrade that changes nothing else restarts no pod. */}}
 {{- define "unlocker.podLabels" -}}
 {{ include "unlocker.selector" . }}
 {{- with (index . 0).Values.commonLabels }}
@@ -66,7 +66,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- $repository := $image.repository -}}
 {{- with $root.Values.global.imageRegistry -}}
 {{- $parts := splitList "/" $repository -}}
-{{- if and (gt (len $parts) 1) (regexMatch "[.:]|^localhost$" (first $parts)) -}}{{/* as docker tells a registry from a name */}}
+{{- if and (gt (len $parts) 1) (regexMatch "[.:]|^localhost$" (first $parts)) -}}{{/* as docker distinguishes a registry from a name */}}
 {{- $parts = rest $parts -}}
 {{- end -}}
 {{- $repository = printf "%s/%s" (trimSuffix "/" .) (join "/" $parts) -}}
@@ -78,7 +78,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end -}}
 {{- end }}
 
-{{/* Where etcd's members are: those that were given, or the trial's one. */}}
+{{/* Where etcd's members are: the given ones, or that of the trial. */}}
 {{- define "unlocker.endpoints" -}}
 {{- if .Values.etcd.deploy -}}
 {{- printf "%s:2379" (include "unlocker.componentName" (list . "etcd")) -}}
@@ -87,7 +87,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end -}}
 {{- end }}
 
-{{/* The URL of the pages: that which was given, or that of the Ingress or HTTPRoute. */}}
+{{/* The URL of the pages: the given one, or that of the Ingress or HTTPRoute. */}}
 {{- define "unlocker.dashboardURL" -}}
 {{- $dash := .Values.mutexdash -}}
 {{- if $dash.externalURL -}}

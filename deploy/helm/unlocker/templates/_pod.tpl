@@ -76,7 +76,7 @@ spec:
   {{- end }}
 {{- end }}
 
-{{/* What the pod is to Kubernetes: nobody. */}}
+{{/* The identity of the pod in Kubernetes: none. */}}
 {{- define "unlocker.podSecurity" -}}
 serviceAccountName: {{ include "unlocker.serviceAccountName" . }}
 automountServiceAccountToken: false

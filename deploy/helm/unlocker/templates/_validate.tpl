@@ -1,4 +1,4 @@
-{{/* Contradictions between values, each as one sentence. What is wrong in itself is the business of values.schema.json. */}}
+{{/* Contradictions between values, each as one sentence. values.schema.json checks single values. */}}
 {{- define "unlocker.validate" -}}
 {{- $v := .Values -}}
 {{- if not (or $v.unlocker.enabled $v.mutexdash.enabled) -}}
@@ -81,7 +81,7 @@
 {{- fail "mutexdash.identity has headers or proxies, and its source is not header" -}}
 {{- end -}}
 {{- if and .unlockWebhook.secret (not .forceUnlock) -}}
-{{- fail "mutexdash.unlockWebhook is told of force unlocks, and mutexdash.forceUnlock is off" -}}
+{{- fail "mutexdash.unlockWebhook reports force unlocks, and mutexdash.forceUnlock is off" -}}
 {{- end -}}
 {{- if and .hsts (not .webConfig.tls) -}}
 {{- fail "mutexdash.hsts is for pages by TLS, and mutexdash.webConfig.tls is off" -}}
