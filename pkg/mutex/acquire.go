@@ -127,7 +127,7 @@ func (a *acquisition) bid() (bid, error) {
 	b := bid{start: time.Now(), wall: a.c.wall()}
 	a.draft.LockedAt = b.wall
 	a.draft.AutoUnlockAt = b.wall.Add(a.set.autoUnlockAfter)
-	a.draft.AlertAt = b.wall.Add(min(a.set.expectedRunTime, a.set.autoUnlockAfter))
+	a.draft.AlertAt = b.wall.Add(min(a.set.alertAfter, a.set.autoUnlockAfter))
 	fields, err := a.draft.Fields()
 	if err != nil {
 		return b, err

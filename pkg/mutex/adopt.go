@@ -69,7 +69,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 		c: c, set: set, held: locktxn.Hold{Lock: name, UUID: uuid, Token: doc.Token}, asked: name, at: placeOf(""),
 		outer: outer,
 		start: start, wall: latest(wall, lastWord(&doc.Record)), adopted: true,
-		beyond: set.expectedRunTime > set.autoUnlockAfter,
+		beyond: set.alertAfter > set.autoUnlockAfter,
 		goal:   doc.AlertAt, alertAt: doc.AlertAt,
 	}
 	l.remember(&doc)
@@ -99,13 +99,13 @@ func (s *settings) adopt(r *metadata.Record) error {
 	known := !word.IsZero() && !r.AlertAt.IsZero() && !r.AutoUnlockAt.IsZero() && alert > 0 && alert <= maxDuration &&
 		unlock >= minAutoUnlockAfter && unlock <= maxDuration
 	switch given := s.autoUnlockAfter; {
-	case s.expectedRunTime > 0:
+	case s.alertAfter > 0:
 	case given == 0 && known:
-		s.expectedRunTime = alert
+		s.alertAfter = alert
 	case given > 0 && known && alert < unlock:
-		s.expectedRunTime = time.Duration(float64(given) * (float64(alert) / float64(unlock)))
+		s.alertAfter = time.Duration(float64(given) * (float64(alert) / float64(unlock)))
 	case given > 0:
-		s.expectedRunTime = given
+		s.alertAfter = given
 	}
 	if s.autoUnlockAfter == 0 && known {
 		s.autoUnlockAfter = unlock
@@ -117,11 +117,11 @@ func (s *settings) adopt(r *metadata.Record) error {
 	case s.autoUnlockAfter == 0: // said when it is needed
 		return nil
 	case s.maximumHold > 0:
-		s.expectedRunTime = min(s.expectedRunTime, s.maximumHold)
+		s.alertAfter = min(s.alertAfter, s.maximumHold)
 		return s.check()
-	case s.expectedRunTime > s.autoUnlockAfter: // somebody else has a heartbeat
+	case s.alertAfter > s.autoUnlockAfter: // somebody else has a heartbeat
 		relaxed := *s
-		relaxed.expectedRunTime = s.autoUnlockAfter
+		relaxed.alertAfter = s.autoUnlockAfter
 		return relaxed.check()
 	}
 	return s.check()
@@ -166,7 +166,7 @@ func (l *Lock) remember(doc *metadata.Document) {
 		l.progress = doc.Alive.Progress
 	}
 	if l.goal.IsZero() {
-		l.goal = l.wall.Add(l.set.expectedRunTime)
+		l.goal = l.wall.Add(l.set.alertAfter)
 	}
 }
 

@@ -192,7 +192,7 @@ func (l *Lock) note(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !heartbeat {
-		l.goal, l.progress, l.alertAt = at.Add(l.set.expectedRunTime), progress, time.Time{}
+		l.goal, l.progress, l.alertAt = at.Add(l.set.alertAfter), progress, time.Time{}
 		if l.beyond {
 			return l.goal, progress
 		}

@@ -5,7 +5,7 @@
 //	...
 //	err = locks.Do(ctx, "invoices/2026-08", sendInvoices,
 //		mutex.Purpose("send the invoices of August"),
-//		mutex.ExpectedRunTime(10*time.Minute), // then people are alerted
+//		mutex.AlertAfter(10*time.Minute), // then people are alerted
 //		mutex.AutoUnlockAfter(time.Hour))      // then the lock is taken away
 //
 // [Client.Lock] waits for the lock, [Client.TryLock] does not, and [Client.Do] runs a function under it. The [Lock]
@@ -17,17 +17,17 @@
 //
 //   - There is one record per name. An acquisition counts once, however often an answer gets lost and a request is repeated: the
 //     record's UUID tells a repetition from a rival. An acquisition that was given up while its outcome was unknown is taken back
-//     in the background, and can not succeed later.
+//     in the background, and cannot succeed later.
 //   - [Lock.Token] grows with every acquisition in the same etcd, of whatever lock.
 //   - Nobody removes the lock before its auto-unlock but a person who decides to, and the unlocker never does so because etcd was
 //     away and the holder could not extend.
 //   - [Lock.Context] ends within a round trip when the lock was taken away, with a [*LostError] that names who did it and why; and
-//     before the auto-unlock when etcd can not be reached, by this machine's own clock that runs on through changes of the time
+//     before the auto-unlock when etcd cannot be reached, by this machine's own clock that runs on through changes of the time
 //     of day.
 //   - Waiting costs no polling. A waiter learns of a release by a watch, in milliseconds.
 //   - Who waits gets the lock in the order of coming, see Waiting.
 //
-// # What it can not promise
+// # What it cannot promise
 //
 // That two processes never work at the same time. A process that stands still between the look at its context and the
 // write, in a pause of its runtime, a swapped page, a suspended machine, may wake up when the lock is another's, and no
@@ -51,23 +51,29 @@
 // A waiter that dies costs those behind it at most the ten seconds that its lease lives on. One that was cut off for
 // longer has lost its place, knows it, and queues again at the end. When the newest waiter dies, those who come before
 // one of the others notices, within ten seconds, may get the lock first; that apart nobody is overtaken, except by
-// those who do not queue: clients that know nothing of it, and [WithoutQueue]. Readers and light permits can not keep
+// those who do not queue: clients that know nothing of it, and [WithoutQueue]. Readers and light permits cannot keep
 // out a writer or a heavy weight that waits, however often they come.
 //
-// Bound ctx, by a deadline or by what ends it: the wait has no end of its own. While etcd can not be reached, Lock
+// Bound ctx, by a deadline or by what ends it: the wait has no end of its own. While etcd cannot be reached, Lock
 // waits for etcd as it would wait for a holder.
+//
+// # Why there is no sync.Locker
+//
+// The Lock of a [sync.Locker] has no context and no error, so an adapter could only panic or block for ever when etcd
+// refuses. The code that it protects would not learn that the lock was lost, nor its Unlock that it had been. Use
+// [Client.Do], which says all of it.
 //
 // # More than a lock
 //
 //   - [Client.Once] runs a job once per period over all replicas.
 //   - [Client.LockAll] and [Client.TryLockAll] take several locks, all or none.
 //   - [Client.Pipeline] runs steps and asks etcd before each whether the lock is still held.
-//   - [Only] and [With] compare and write keys of the caller's in the transaction that takes the lock, [Lock.UnlockWith] in the one that
+//   - [If] and [Then] compare and write keys of the caller's in the transaction that takes the lock, [Lock.UnlockWith] in the one that
 //     gives it back. Package tasks is built of them.
 //
 // # Which durations to choose
 //
-// [ExpectedRunTime] is how long the work takes on a bad day. After it people are alerted, and look. [AutoUnlockAfter]
+// [AlertAfter] is how long the work takes on a bad day. After it people are alerted, and look. [AutoUnlockAfter]
 // is how long the others can wait for a holder that is dead; it should leave people the time to look first. Without
 // either they are 5 and 15 minutes; with one of them the other follows, as three times or a third. Both count anew from
 // every [Lock.Alive]: call it where the work has made a step, not from a timer, and say which step. Then a holder that
@@ -75,7 +81,7 @@
 //
 // Where steps are long or unknown and the lock must be free soon after a crash, use [Heartbeat] with a short
 // AutoUnlockAfter: the process extends by itself while it lives, but only until the maximum hold, and people are
-// alerted after the expected run time all the same.
+// alerted after AlertAfter all the same.
 //
 // The context ends a [SafetyMargin] before the auto-unlock: a tenth of the time, at most 30 seconds. It should be
 // longer than the work takes to stop.
@@ -84,8 +90,8 @@
 //
 // Names and options are checked before etcd is asked. Of what etcd says:
 //
-//   - [*HeldError]: somebody else holds it, or is before in the queue. The text is a line for people, the fields are for programs. From Lock it comes when ctx
-//     ends while waiting, and wraps the context's error.
+//   - [*HeldError], an [ErrHeld]: another holds the lock or is ahead in the queue. The text is one line for people; the
+//     fields are for programs. Lock returns it when ctx ends during the wait, and it wraps the context's error then.
 //   - [*LostError], an [ErrNotHeld]: the hold is over, or may be. From Alive, from Unlock and as the cause of the context.
 //   - [ErrUnlocked], an [ErrNotHeld]: the cause of the context after Unlock.
 //   - [*ConditionError], an [ErrCondition]: a compare of the caller's own did not hold.

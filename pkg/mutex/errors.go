@@ -9,6 +9,9 @@ import (
 )
 
 var (
+	// ErrHeld is what errors.Is finds in every [*HeldError]: the lock is held, or others queue for it.
+	ErrHeld = errors.New("held by another")
+
 	// ErrNotHeld is what errors.Is finds in every error that says that the caller does not hold the lock any more.
 	ErrNotHeld = errors.New("not held any more")
 
@@ -65,6 +68,9 @@ func (e *HeldError) Error() string {
 	}
 	return line
 }
+
+// Is makes every HeldError an [ErrHeld].
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // Unwrap is the reason why the caller did not wait on.
 func (e *HeldError) Unwrap() error { return e.Err }

@@ -53,7 +53,7 @@ func Weight(permits int) Option {
 }
 
 // Shared takes a read-write lock for reading: beside other readers, not beside a writer. Who comes after a writer that
-// waits, waits behind it, so that readers can not keep a writer out.
+// waits, waits behind it, so that readers cannot keep a writer out.
 //
 // The reader is a record of its own under the name of the lock, # and a number: [Lock.Name] is "catalogue#2".
 func Shared() Option {

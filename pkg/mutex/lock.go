@@ -67,7 +67,7 @@ func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, e
 	c := a.c
 	l := &Lock{
 		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: a.record, UUID: a.draft.UUID, Token: token},
-		start: b.start, wall: b.wall, goal: b.wall.Add(a.set.expectedRunTime),
+		start: b.start, wall: b.wall, goal: b.wall.Add(a.set.alertAfter),
 		until:   b.start.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
 		counted: moment{b.start, b.wall},
 		at:      a.at, outer: a.outer,

@@ -8,11 +8,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Durations of a lock for which neither the client nor the call says anything. Where only one of the two is given, the
-// other follows from it: auto-unlock comes after three times the expected run time.
+// Durations of a lock for which neither the client nor the call says anything. If only one of the two is given, the
+// other follows from it: AutoUnlockAfter is three times AlertAfter.
 const (
-	DefaultExpectedRunTime = 5 * time.Minute
-	DefaultAutoUnlockAfter = 3 * DefaultExpectedRunTime
+	DefaultAlertAfter      = 5 * time.Minute
+	DefaultAutoUnlockAfter = 3 * DefaultAlertAfter
 )
 
 // DefaultBacktraceDepth is the number of stack frames in a record.
@@ -32,7 +32,7 @@ type Option func(*settings)
 
 type settings struct {
 	owner, purpose  string
-	expectedRunTime time.Duration
+	alertAfter      time.Duration
 	autoUnlockAfter time.Duration
 	safetyMargin    time.Duration
 	maximumHold     time.Duration // of the heartbeat; 0 = no heartbeat
@@ -42,7 +42,7 @@ type settings struct {
 	reentrant       bool
 	onWait          func(Waiting)
 	kind            kind
-	only            []clientv3.Cmp // conditions and writes of the caller's, see Only and With
+	only            []clientv3.Cmp // conditions and writes of the caller's, see If and Then
 	with            []clientv3.Op
 	period          period
 
@@ -55,10 +55,11 @@ func Owner(name string) Option { return func(s *settings) { s.owner = name } }
 // Purpose says in a line what the lock is held for. Whoever is paged because of it reads this first.
 func Purpose(text string) Option { return func(s *settings) { s.purpose = text } }
 
-// ExpectedRunTime is how long the work usually takes at most. After it, counted from the acquisition or from the last
-// [Lock.Alive], people are alerted.
-func ExpectedRunTime(d time.Duration) Option {
-	return func(s *settings) { s.expectedRunTime = s.positive("expected run time", d) }
+// AlertAfter is how long the work takes on a bad day. An alert is raised once this time has passed since the
+// acquisition or the last [Lock.Alive]. It must be positive, and no longer than [AutoUnlockAfter] unless there is a
+// [Heartbeat].
+func AlertAfter(d time.Duration) Option {
+	return func(s *settings) { s.alertAfter = s.positive("time until alert", d) }
 }
 
 // AutoUnlockAfter is when the lock is taken away from a holder that says nothing more, counted from the acquisition or
@@ -76,7 +77,7 @@ func SafetyMargin(d time.Duration) Option {
 
 // Heartbeat extends the time until auto-unlock in the background for as long as the process lives, until the maximum
 // hold, which is counted from the acquisition. Then a short [AutoUnlockAfter] is enough, and a lock whose process died
-// is free soon. A live process is no progress: heartbeats do not put off the alert that follows the expected run time.
+// is free soon. A live process is no progress: heartbeats do not put off the alert.
 func Heartbeat(maximumHold time.Duration) Option {
 	return func(s *settings) { s.maximumHold = s.positive("maximum hold of the heartbeat", maximumHold) }
 }
@@ -143,21 +144,21 @@ func settle(owner string, options ...[]Option) (settings, error) {
 
 func (s *settings) complete() {
 	if s.maximumHold > 0 {
-		if s.expectedRunTime == 0 {
-			s.expectedRunTime = min(DefaultExpectedRunTime, s.maximumHold)
+		if s.alertAfter == 0 {
+			s.alertAfter = min(DefaultAlertAfter, s.maximumHold)
 		}
 		if s.autoUnlockAfter == 0 {
 			s.autoUnlockAfter = min(DefaultHeartbeatLife, s.maximumHold)
 		}
 	}
 	switch {
-	case s.expectedRunTime == 0 && s.autoUnlockAfter == 0:
-		s.expectedRunTime = DefaultExpectedRunTime
+	case s.alertAfter == 0 && s.autoUnlockAfter == 0:
+		s.alertAfter = DefaultAlertAfter
 		s.autoUnlockAfter = DefaultAutoUnlockAfter
-	case s.expectedRunTime == 0:
-		s.expectedRunTime = s.autoUnlockAfter / 3
+	case s.alertAfter == 0:
+		s.alertAfter = s.autoUnlockAfter / 3
 	case s.autoUnlockAfter == 0:
-		s.autoUnlockAfter = 3 * s.expectedRunTime
+		s.autoUnlockAfter = 3 * s.alertAfter
 	}
 	if s.safetyMargin == 0 {
 		s.safetyMargin = min(s.autoUnlockAfter/10, maxSafetyMargin)
@@ -173,15 +174,15 @@ func (s *settings) check() error {
 	case s.safetyMargin >= s.autoUnlockAfter:
 		return fmt.Errorf("the safety margin of %v leaves nothing of the time until auto-unlock of %v", s.safetyMargin,
 			s.autoUnlockAfter)
-	case !heartbeat && s.expectedRunTime > s.autoUnlockAfter:
-		return fmt.Errorf("the expected run time of %v is longer than the time until auto-unlock of %v",
-			s.expectedRunTime, s.autoUnlockAfter)
+	case !heartbeat && s.alertAfter > s.autoUnlockAfter:
+		return fmt.Errorf("the time until alert of %v is longer than the time until auto-unlock of %v",
+			s.alertAfter, s.autoUnlockAfter)
 	case heartbeat && s.maximumHold < s.autoUnlockAfter:
 		return fmt.Errorf("the heartbeat's maximum hold of %v is shorter than the time until auto-unlock of %v",
 			s.maximumHold, s.autoUnlockAfter)
-	case heartbeat && s.expectedRunTime > s.maximumHold:
-		return fmt.Errorf("the expected run time of %v is longer than the heartbeat's maximum hold of %v",
-			s.expectedRunTime, s.maximumHold)
+	case heartbeat && s.alertAfter > s.maximumHold:
+		return fmt.Errorf("the time until alert of %v is longer than the heartbeat's maximum hold of %v",
+			s.alertAfter, s.maximumHold)
 	}
 	return nil
 }

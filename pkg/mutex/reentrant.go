@@ -20,7 +20,7 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // checkReentrant refuses what would not be done where the hold is there already.
 func (s *settings) checkReentrant() error {
 	if s.reentrant && s.conditional() {
-		return errors.New("Only and With can not be Reentrant: a hold that is entered again is not taken again")
+		return errors.New("If and Then cannot be Reentrant: a hold that is entered again is not taken again")
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (l *Lock) alone() error {
 func already(ctx context.Context, parts []*acquisition) error {
 	for _, a := range parts {
 		if a.set.reentrant {
-			return errors.New("several locks that are taken together can not be Reentrant")
+			return errors.New("several locks that are taken together cannot be Reentrant")
 		}
 		if _, err := a.again(ctx); err != nil {
 			return err

@@ -25,7 +25,7 @@ type Reservation struct {
 //
 // The reason is the purpose of the record, and must not be empty: nobody can ask a program what the lock is held for.
 // Nothing runs and nothing extends: when the time is up people are alerted and the lock is auto-unlocked; to have them
-// alerted before, add [ExpectedRunTime].
+// alerted before, add [AlertAfter].
 //
 // The kinds of locks can be reserved too, such as a whole semaphore with [Exclusive]. A [Heartbeat] and [Reentrant] can
 // not go with it.
@@ -43,7 +43,7 @@ func (c *Client) TryReserve(ctx context.Context, name, reason string, d time.Dur
 
 func reserve(reason string, d time.Duration, opts []Option, take func([]Option) (*Lock, error)) (Reservation, error) {
 	// What the client's defaults say of holders that run does not count here.
-	standard := func(s *settings) { s.expectedRunTime, s.maximumHold, s.reentrant = d, 0, false }
+	standard := func(s *settings) { s.alertAfter, s.maximumHold, s.reentrant = d, 0, false }
 	all := append([]Option{standard}, opts...)
 	l, err := take(append(all, Purpose(reason), AutoUnlockAfter(d), Attribute(AttributeReserved, true), unattended))
 	if err != nil {
@@ -53,7 +53,7 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 	return Reservation{Lock: l.Name(), UUID: l.UUID(), Token: l.Token(), Until: l.wall.Add(d)}, nil
 }
 
-// unattended refuses what a hold without a process can not have.
+// unattended refuses what a hold without a process cannot have.
 func unattended(s *settings) {
 	switch {
 	case s.purpose == "":
@@ -62,6 +62,6 @@ func unattended(s *settings) {
 	case s.maximumHold > 0:
 		s.problems = append(s.problems, errors.New("a reservation has no heartbeat: nothing runs that could extend it"))
 	case s.reentrant:
-		s.problems = append(s.problems, errors.New("a reservation is a hold of its own, it can not be Reentrant"))
+		s.problems = append(s.problems, errors.New("a reservation is a hold of its own, it cannot be Reentrant"))
 	}
 }

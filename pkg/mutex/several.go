@@ -31,7 +31,7 @@ type Locks struct {
 
 // TryLockAll takes all of the locks in one transaction, or none: at no moment does it hold some of them. If one is
 // held, or others queue for it, the error is a [*HeldError] that names the first such. There are at most [MaxTogether].
-// [Only] and [With] go with it. All locks have the same token.
+// [If] and [Then] go with it. All locks have the same token.
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	parts, err := c.newParts(names, opts)
 	if err == nil && len(parts) > MaxTogether {

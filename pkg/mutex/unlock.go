@@ -105,7 +105,7 @@ func (l *Lock) cancelAcquisition() {
 
 // notReleased explains why there was nothing to give back: after a sending without an answer most likely because that
 // one was committed; then nobody has left a note about the end of the hold, and nobody needs to. But who had run out of
-// time before is not told that it held the lock until now, and neither is anybody when the note can not be looked for.
+// time before is not told that it held the lock until now, and neither is anybody when the note cannot be looked for.
 func (l *Lock) notReleased(end time.Time, r answer) error {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()

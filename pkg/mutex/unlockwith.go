@@ -14,7 +14,7 @@ import (
 
 // UnlockWith gives the lock back and writes the caller's own keys in the same transaction, if the compares hold too:
 // the writes were done if and only if the lock was held until then. They are puts and deletions outside of the prefix
-// of the locks, as of [With].
+// of the locks, as of [Then].
 //
 // nil means that both happened. After a [*ConditionError] the lock is held as before, and so it is after any other
 // error but a [*LostError]: then the hold was over before, and nothing was written. After an [ErrUnknown] call it again
