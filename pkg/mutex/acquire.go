@@ -45,7 +45,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	if a.set.barge {
 		return a.barge(ctx, b)
 	}
-	return a.queue(ctx, b)
+	return a.queueUp(ctx, b)
 }
 
 // TryLock takes the lock if it is free and nobody queues for it, else the error is a [*HeldError]. It never waits for a
@@ -68,26 +68,25 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *L
 	return l, a.explain(err)
 }
 
-// acquisition is one wish for one lock. Its uuid becomes that of the hold, and changes when an outcome stayed unknown
-// or a place in the queue was lost.
+// acquisition is one call that wants one lock. Its uuid becomes that of the hold, and changes when an outcome stayed
+// unknown or a place in the queue was lost.
 type acquisition struct {
-	c     *Client
-	lock  string
-	set   settings
-	draft metadata.Draft // but for the times
-	at    place          // of the call
-	outer *Lock          // the innermost hold under which it is made
+	c       *Client
+	claimer claimer
+	lock    string
+	set     settings
+	draft   metadata.Draft // but for the times
+	at      place          // of the call
+	outer   *Lock          // the innermost hold under which it is made
 
-	// What etcd said last, and whether an earlier sending may still be committed although there was an answer since.
-	seen  int64 // revision
-	now   metadata.Document
-	doubt bool
+	// What etcd answered last.
+	seen    int64 // revision
+	holders holders
+	holder  metadata.Document // the oldest of them
+	doubt   bool              // an earlier sending may still be committed, although there was an answer since
 
-	line line
-	told Waiting // by OnWait
-
-	record  string  // what it writes: the record of the lock, or of a share of it
-	holders holders // of a lock that several can hold, as last seen
+	queue    queuePlace
+	reported Waiting // to OnWait
 }
 
 // newAcquisition checks all that can be checked without etcd and makes the first bid.
@@ -105,10 +104,11 @@ func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, 
 	if err != nil {
 		return nil, bid{}, err
 	}
-	a := &acquisition{c: c, lock: name, record: name, set: set, draft: metadata.Draft{
+	a := &acquisition{c: c, lock: name, set: set, draft: metadata.Draft{
 		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: c.pid, Purpose: set.purpose,
 		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth),
 	}}
+	a.claimer = newClaimer(a)
 	a.at = placeOf(a.draft.Backtrace)
 	b, err := a.bid()
 	return a, b, err
@@ -139,87 +139,6 @@ func (a *acquisition) bid() (bid, error) {
 // wall is the time that is written into records.
 func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecond) }
 
-// try asks for the lock, beginning with bid b, until the answer is definite: a hold, a [*HeldError], a refusal, or the
-// end of ctx.
-func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
-	if a.set.kind.shared() {
-		return a.tryShare(ctx, b)
-	}
-	for n := 0; ; n++ {
-		l, _, err := a.ask(ctx, b, locktxn.Acquire(a.c.layout, a.lock, a.draft.UUID, b.fields, a.set.barge))
-		if l == nil && err == nil {
-			if a.doubt {
-				a.abandon()
-			}
-			if a.now.Token != 0 {
-				return nil, a.heldError()
-			}
-			l, err = a.tryPast(ctx)
-		}
-		if err != errStale {
-			return l, err
-		}
-		pause(ctx, delay(n))
-		if b, err = a.bid(); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// tryPast takes a lock that nobody holds and that was refused: others queue for it, or the end of their queue was left
-// behind when the last one of them died.
-func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
-	r, err := a.c.send(ctx, locktxn.Queue(a.c.layout, a.lock))
-	if err != nil {
-		return nil, err
-	}
-	tail := r.keys(1).Kvs
-	if n := len(r.keys(0).Kvs); n > 0 {
-		held := a.heldError()
-		held.Position = n + 1
-		return nil, held
-	}
-	if len(tail) == 0 || a.set.barge {
-		a.abandon() // the queue is gone; if there was none, this attempt was cancelled by somebody
-		return nil, errStale
-	}
-	b, err := a.bid()
-	if err != nil {
-		return nil, err
-	}
-	l, _, err := a.ask(ctx, b, locktxn.AcquirePast(a.c.layout, a.lock, a.draft.UUID, b.fields, tail[0].ModRevision))
-	if l == nil && err == nil {
-		if a.doubt {
-			a.abandon()
-		}
-		err = a.heldError()
-	}
-	return l, err
-}
-
-// errStale asks for another bid: this one got too old while etcd did not answer, or its uuid was cancelled.
-var errStale = errors.New("the bid is stale")
-
-// ask sends a transaction that takes the lock or reads the record, and what else it likes, until there is an answer: a
-// hold, or what it read. Where the outcome stays unknown the attempt is over and the acquisition begins another.
-func (a *acquisition) ask(ctx context.Context, b bid, txn locktxn.Txn) (*Lock, answer, error) {
-	r, err := a.propose(ctx, txn)
-	if err != nil {
-		return nil, r, err
-	}
-	a.seen = r.Header.Revision
-	if r.Succeeded {
-		l, err := a.hold(b, r.Header.Revision, a.draft.AutoUnlockAt)
-		return l, r, err
-	}
-	a.now = a.c.record(a.lock, r, 0)
-	if a.now.Token != 0 && a.now.UUID == a.draft.UUID {
-		l, err := a.hold(b, a.now.Token, a.now.AutoUnlockAt) // an earlier sending was committed, its answer was lost
-		return l, r, err
-	}
-	return nil, r, nil
-}
-
 // propose sends a transaction with a bid for as long as the bid is fresh.
 func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (answer, error) {
 	began := time.Now()
@@ -239,24 +158,29 @@ func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (answer, err
 
 // abandon leaves a uuid whose sendings may still be committed to the background and goes on with a new one.
 func (a *acquisition) abandon() {
-	if a.line.lease != nil {
+	lease := a.queue.lease
+	if lease != nil {
 		a.c.leaveLater(a.lock, a.draft.UUID)
 	}
-	if a.set.kind.shared() {
-		a.c.cancelShareLater(a.lock, a.draft.UUID)
-	} else {
-		a.c.cancelLater(a.lock, a.draft.UUID)
+	a.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
+	if lease != nil {
+		a.c.drop(lease)
 	}
-	if a.line.lease != nil {
-		a.c.drop(a.line.lease)
-	}
-	a.line, a.doubt = line{}, false
+	a.queue = queuePlace{}
+	a.doubt = false
 	a.draft.UUID = uuid.NewString()
+}
+
+// abandonInDoubt abandons a uuid of which a sending was not answered.
+func (a *acquisition) abandonInDoubt() {
+	if a.doubt {
+		a.abandon()
+	}
 }
 
 // heldError tells who holds the lock, by the last answer.
 func (a *acquisition) heldError() *HeldError {
-	held := &HeldError{Lock: a.lock, Holder: a.now, At: a.c.wall(), Where: a.c.holds.where(a.now.UUID)}
+	held := &HeldError{Lock: a.lock, Holder: a.holder, At: a.c.wall(), Where: a.c.holds.where(a.holder.UUID)}
 	if a.set.kind.shared() {
 		held.Kind = a.set.kind.name
 		held.Holders = a.holders.all()
@@ -288,7 +212,7 @@ func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
 			held = newer
 		}
 		return !isHeld
-	}, a.ends()...)
+	}, a.claimer.ends()...)
 	switch {
 	case l != nil:
 		return l, nil

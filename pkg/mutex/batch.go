@@ -113,7 +113,7 @@ func (j *joint) settle(ctx context.Context, r answer, err error) ([]*Lock, error
 	})
 	if unsettled != nil {
 		for _, a := range j.parts {
-			a.c.cancelLater(a.lock, a.draft.UUID)
+			a.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
 		}
 		if err == nil {
 			err = unsettled
@@ -165,7 +165,7 @@ func (j *joint) lostBefore(s answer, mine []*acquisition, wasHeld bool) error {
 func (j *joint) withdraw(ctx context.Context, mine []*acquisition) {
 	for _, a := range mine {
 		if _, err := j.c.send(ctx, locktxn.Withdraw(j.c.layout, a.lock, a.draft.UUID)); err != nil {
-			j.c.cancelLater(a.lock, a.draft.UUID)
+			j.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (j *joint) hold(at func(part int) (int64, metadata.Document)) (locks []*Loc
 		if !now.AutoUnlockAt.IsZero() {
 			until = now.AutoUnlockAt
 		}
-		l, failed := a.hold(j.bids[i], token, until)
+		l, failed := a.hold(j.bids[i], a.lock, token, until)
 		if failed != nil {
 			err = failed
 			continue
@@ -195,7 +195,7 @@ func (j *joint) hold(at func(part int) (int64, metadata.Document)) (locks []*Loc
 func (j *joint) refusal(ctx context.Context, r answer) error {
 	var held *HeldError
 	for i, a := range j.parts {
-		if a.now = j.c.record(a.lock, r, i); a.now.Token != 0 && held == nil {
+		if a.holder = j.c.record(a.lock, r, i); a.holder.Token != 0 && held == nil {
 			held = a.heldError()
 		}
 	}

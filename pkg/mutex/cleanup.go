@@ -126,22 +126,38 @@ func (w *chores) drain(ctx context.Context) int {
 	return len(w.list) + 1 // and the one in work
 }
 
-// cancelLater ends an acquisition whose outcome is unknown: when it is done, nothing is held by this uuid and nothing
-// will be, and it stands in no queue.
-func (c *Client) cancelLater(lock, uuid string) {
+// cancelLater ends an acquisition of this kind whose outcome is unknown: when it is done, nothing is held by this uuid
+// and nothing will be, and it stands in no queue.
+func (c *Client) cancelLater(k kind, lock, uuid string) {
 	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
-		do: func(ctx context.Context) error {
-			lease, err := c.markLease(ctx, &c.marks)
-			if err == nil {
-				_, err = c.send(ctx, locktxn.CancelQueued(c.layout, lock, uuid, lease))
-			}
-			if locktxn.LeaseGone(err) {
-				c.marks.forget(lease)
-			}
-			if locktxn.NoSpace(err) {
-				// No mark can be written. What was acquired with the last space is at least given back.
-				_, _ = c.send(ctx, locktxn.WithdrawQueued(c.layout, lock, uuid))
-			}
-			return err
-		}})
+		do: func(ctx context.Context) error { return c.cancelAttempt(ctx, k, lock, uuid) }})
+}
+
+func (c *Client) cancelAttempt(ctx context.Context, k kind, lock, uuid string) error {
+	cancel, withdraw := locktxn.CancelQueued, locktxn.WithdrawQueued
+	if k.shared() {
+		cancel = locktxn.CancelShare
+		withdraw = locktxn.WithdrawShare
+	}
+	var r answer
+	lease, err := c.markLease(ctx, &c.marks)
+	if err == nil {
+		r, err = c.send(ctx, cancel(c.layout, lock, uuid, lease))
+	}
+	switch {
+	case locktxn.LeaseGone(err):
+		c.marks.forget(lease)
+	case locktxn.NoSpace(err):
+		// No mark can be written. What was acquired with the last space is at least given back.
+		r, _ = c.send(ctx, withdraw(c.layout, lock, uuid))
+	}
+	if !k.shared() || r.TxnResponse == nil {
+		return err
+	}
+	h := c.holders(lock, r, 0)
+	if mine, ok := h.mine(uuid); ok {
+		_, failed := c.send(ctx, locktxn.Withdraw(c.layout, mine.Name, uuid))
+		err = errors.Join(err, failed)
+	}
+	return err
 }

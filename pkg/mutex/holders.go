@@ -61,6 +61,14 @@ func (h *holders) all() []metadata.Document {
 	return all
 }
 
+// oldest is the first of all of them; where there is none, what was read of the lock's own record.
+func (h *holders) oldest() metadata.Document {
+	if all := h.all(); len(all) > 0 {
+		return all[0]
+	}
+	return h.writer
+}
+
 // mine is the record of this acquisition, where an earlier sending of it got through.
 func (h *holders) mine(uuid string) (metadata.Document, bool) {
 	for _, d := range h.all() {
@@ -88,7 +96,7 @@ func (h *holders) free(limit int) int {
 	return max(free, 0)
 }
 
-// room tells whether there is room for one more of this kind.
+// room reports whether there is room for one more of this kind.
 func (h *holders) room(k kind) bool {
 	switch {
 	case h.writer.Token != 0:

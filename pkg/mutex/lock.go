@@ -62,26 +62,26 @@ type Lock struct {
 	unlockErr error
 }
 
-// hold is the handle of a lock that etcd says is ours.
-func (a *acquisition) hold(b bid, token int64, autoUnlockAt time.Time) (*Lock, error) {
+// hold is the handle of a lock that etcd says is ours, by this record.
+func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.Time) (*Lock, error) {
 	c := a.c
 	l := &Lock{
-		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: a.record, UUID: a.draft.UUID, Token: token},
+		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: record, UUID: a.draft.UUID, Token: token},
 		start: b.start, wall: b.wall, goal: b.wall.Add(a.set.alertAfter),
 		until:   b.start.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
 		counted: moment{b.start, b.wall},
 		at:      a.at, outer: a.outer,
 	}
 	l.doubt, a.doubt = a.doubt, false
-	switch at := &a.line; {
-	case at.place.Revision != 0 && !a.set.kind.shared(): // shares leave the queue when they are taken
-		l.lease = at.lease
-	case at.lease != nil && l.doubt:
-		c.drop(at.lease)
-	case at.lease != nil:
-		c.giveBack(at.lease)
+	switch lease := a.queue.lease; {
+	case a.queue.place.Revision != 0 && !a.set.kind.shared(): // shares leave the queue when they are taken
+		l.lease = lease
+	case lease != nil && l.doubt:
+		c.drop(lease)
+	case lease != nil:
+		c.giveBack(lease)
 	}
-	a.line = line{}
+	a.queue = queuePlace{}
 	l.prepare()
 	if err := l.begin(); err != nil {
 		return nil, err

@@ -39,21 +39,21 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	v := &standing{c: a.c, place: a.line.place, kind: a.set.kind}
+	v := &standing{c: a.c, claimer: a.claimer, shares: a.set.kind.shared(), place: a.queue.place}
 	v.place.Lock = a.lock
 	var done sync.WaitGroup
 	done.Go(func() {
 		for again := true; again; again = pause(ctx, reportEvery+rand.N(reportEvery/2)) {
 			w, err := v.look(ctx)
-			news := w.Position != a.told.Position || w.Holder.Token != a.told.Holder.Token ||
-				!sameHolds(w.Holders, a.told.Holders) || a.told.At.IsZero()
+			news := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
+				!sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
 			if err != nil || !news || ctx.Err() != nil {
 				continue
 			}
-			if w.Since = a.told.Since; w.Since.IsZero() {
+			if w.Since = a.reported.Since; w.Since.IsZero() {
 				w.Since = w.At
 			}
-			a.told = w
+			a.reported = w
 			a.set.onWait(w)
 		}
 	})
@@ -65,9 +65,10 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 // queue. Who has taken a turn tells that all who were before it are gone; those who give up far ahead are noticed when
 // it is their turn to be asked for.
 type standing struct {
-	c     *Client
-	place locktxn.Place // none has a Revision of 0
-	kind  kind
+	c       *Client
+	claimer claimer
+	shares  bool          // several can hold the lock
+	place   locktxn.Place // none has a Revision of 0
 
 	seen   int64 // revision at which the holders were read; 0 before the first look
 	writer int64 // token of the record of the lock, then
@@ -94,7 +95,7 @@ func (v *standing) look(ctx context.Context) (Waiting, error) {
 		v.read(r)
 	case !r.Succeeded:
 		v.read(r)
-	case v.kind.shared() && int(r.keys(0).Count) != v.keys: // somebody gave a share back
+	case v.shares && int(r.keys(0).Count) != v.keys: // somebody gave a share back
 		if r, err := v.c.send(ctx, locktxn.Holders(v.c.layout, v.place.Lock)); err == nil {
 			v.read(r)
 		}
@@ -113,13 +114,10 @@ func (v *standing) look(ctx context.Context) (Waiting, error) {
 
 // question is what to ask at the next look.
 func (v *standing) question(probes []string) locktxn.Txn {
-	switch {
-	case v.seen == 0 && v.kind.shared():
-		return locktxn.StandingShare(v.c.layout, v.place)
-	case v.seen == 0:
-		return locktxn.Standing(v.c.layout, v.place)
+	if v.seen == 0 {
+		return v.claimer.standing(v.place)
 	}
-	known := locktxn.Known{Lock: v.place.Lock, Token: v.writer, Shares: v.kind.shared(), Revision: v.seen}
+	known := locktxn.Known{Lock: v.place.Lock, Token: v.writer, Shares: v.shares, Revision: v.seen}
 	return locktxn.StandingStill(v.c.layout, known, probes)
 }
 
@@ -138,14 +136,12 @@ func (v *standing) probes() []string {
 // read takes the holders from an answer, which tells them first.
 func (v *standing) read(r answer) {
 	v.seen = r.Header.Revision
-	v.now = Waiting{Lock: v.place.Lock, Position: v.now.Position, Holder: v.c.record(v.place.Lock, r, 0)}
-	v.writer = v.now.Holder.Token
-	if v.kind.shared() {
+	h, _ := v.claimer.standingOf(r)
+	v.writer = h.writer.Token
+	v.now = Waiting{Lock: v.place.Lock, Position: v.now.Position, Holder: h.oldest()}
+	if v.shares {
 		v.keys = len(r.keys(1).Kvs)
-		h := v.c.holders(v.place.Lock, r, 0)
-		if v.now.Holders = h.all(); len(v.now.Holders) > 0 {
-			v.now.Holder = v.now.Holders[0]
-		}
+		v.now.Holders = h.all()
 	}
 	for _, holder := range append(v.now.Holders, v.now.Holder) {
 		if i := slices.Index(v.ahead, holder.UUID); i >= 0 {

@@ -2,9 +2,7 @@ package mutex
 
 import (
 	"context"
-	"errors"
 
-	"github.com/google/uuid"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -12,71 +10,72 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// line is where an acquisition stands in the queue of its lock. The zero line is nowhere.
-type line struct {
-	lease  *lease // serves this attempt only; may be there before the place
-	place  locktxn.Place
-	ticket metadata.Ticket
+// plainClaim claims a lock that one can hold.
+type plainClaim struct{ a *acquisition }
 
-	before string // who is before it; empty when that is nobody or not known
-	first  bool   // for certain; nobody ever gets in before it
+func (p plainClaim) try(ctx context.Context, b bid, _ int) (*Lock, error) {
+	a := p.a
+	l, err := p.acquire(ctx, b, a.set.barge)
+	if l != nil || err != nil {
+		return l, err
+	}
+	a.abandonInDoubt()
+	if a.holder.Token != 0 {
+		return nil, a.heldError()
+	}
+	return a.tryPast(ctx)
 }
 
-var errPlaceLost = errors.New("the place in the queue was lost")
-
-// queue takes the lock, waiting for its turn.
-func (a *acquisition) queue(ctx context.Context, b bid) (l *Lock, err error) {
-	for n := 0; ; n++ {
-		if l, err = a.join(ctx, b); l == nil && err == nil {
-			stop := a.report(ctx)
-			l, err = a.await(ctx)
-			stop()
-		}
-		switch {
-		case l != nil:
-			return l, nil
-		case ctx.Err() != nil:
-			return nil, a.giveUp(ctx, err)
-		case err == errPlaceLost:
-			a.leaveLater()
-		case err != errStale:
-			a.leaveLater()
-			return nil, a.explain(err)
-		}
-		pause(ctx, delay(n))
-		if b, err = a.bid(); err != nil {
-			return nil, a.explain(err)
-		}
-	}
+func (p plainClaim) acquire(ctx context.Context, b bid, barge bool) (*Lock, error) {
+	a := p.a
+	l, _, err := a.commit(ctx, b, a.lock, locktxn.Acquire(a.c.layout, a.lock, a.draft.UUID, b.fields, barge))
+	return l, err
 }
 
-// join takes the lock or else gets in line, in one request where there is a lease at hand. Who takes locks that nobody
-// else wants never asks for one.
-func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
-	if a.set.kind.shared() {
-		return a.joinShare(ctx, b)
+func (p plainClaim) tryPast(ctx context.Context, b bid, tail int64) (*Lock, error) {
+	a := p.a
+	l, _, err := a.commit(ctx, b, a.lock, locktxn.AcquirePast(a.c.layout, a.lock, a.draft.UUID, b.fields, tail))
+	if l == nil && err == nil {
+		a.abandonInDoubt()
+		err = a.heldError()
 	}
-	if a.line.lease == nil {
-		a.line.lease = a.c.idleLease()
+	return l, err
+}
+
+func (p plainClaim) ends() []watched {
+	return []watched{deleted(p.a.c.layout.Field(p.a.lock, metadata.FieldUUID))}
+}
+
+func (p plainClaim) standing(place locktxn.Place) locktxn.Txn {
+	return locktxn.Standing(p.a.c.layout, place)
+}
+
+func (p plainClaim) standingOf(r answer) (holders, int) {
+	return holders{writer: p.a.c.record(p.a.lock, r, 0)}, 1
+}
+
+// join takes one request where a lease is at hand. A client whose locks nobody else wants never asks for one.
+func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
+	a := p.a
+	if a.queue.lease == nil {
+		a.queue.lease = a.c.idleLease()
 	}
-	if a.line.lease == nil {
-		l, _, err := a.ask(ctx, b, locktxn.Acquire(a.c.layout, a.lock, a.draft.UUID, b.fields, false))
+	if a.queue.lease == nil {
+		l, err := p.acquire(ctx, b, false)
 		if l != nil || err != nil {
 			return l, err
 		}
-		if a.doubt { // a late commit could pass those who are before this waiter, and both would wait for each other
-			a.abandon()
-		}
-		if a.line.lease, err = a.c.newLease(ctx); err != nil {
+		a.abandonInDoubt() // a late commit could pass those before this waiter, and both would wait for each other
+		if a.queue.lease, err = a.c.newLease(ctx); err != nil {
 			return nil, err
 		}
 		if b, err = a.bid(); err != nil {
 			return nil, err
 		}
 	}
-	a.line.ticket = a.ticket(ctx, b)
-	l, r, err := a.ask(ctx, b, locktxn.Enqueue(a.c.layout, a.lock, a.draft.UUID, b.fields, a.line.ticket,
-		a.line.lease.id))
+	a.queue.ticket = a.newTicket(ctx, b)
+	l, r, err := a.commit(ctx, b, a.lock, locktxn.Enqueue(a.c.layout, a.lock, a.draft.UUID, b.fields, a.queue.ticket,
+		a.queue.lease.id))
 	switch {
 	case locktxn.LeaseGone(err):
 		a.leaveLater()
@@ -85,66 +84,34 @@ func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 		return l, err
 	}
 	place := locktxn.Place{Lock: a.lock, UUID: a.draft.UUID}
-	if place.Revision, a.line.before = locktxn.Joined(r.TxnResponse); place.Revision == 0 {
+	if place.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); place.Revision == 0 {
 		return nil, errPlaceLost
 	}
-	a.line.place = place
+	a.queue.place = place
 	return nil, nil
 }
 
-// ticket is what others see of this waiter.
-func (a *acquisition) ticket(ctx context.Context, b bid) metadata.Ticket {
-	t := metadata.Ticket{
-		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),
-		Purpose: a.draft.Purpose,
-		Since:   metadata.Time{Time: b.wall},
-	}
-	if end, ok := ctx.Deadline(); ok {
-		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.start))}
-	}
-	return t
-}
-
-// await waits until it is this acquisition's turn, and takes the lock. It follows one other ticket, or the lock itself
-// when it is the first, and its own ticket: who lost that does not wait any more.
-func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
-	if a.set.kind.shared() {
-		return a.awaitShare(ctx)
-	}
-	layout := a.c.layout
-	for l == nil && err == nil && ctx.Err() == nil {
-		before, ahead := a.line.before, layout.Field(a.lock, metadata.FieldUUID)
-		if before != "" {
-			ahead = layout.Ticket(a.lock, before)
-		}
-		a.c.follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
-			l, err = a.look(ctx, events, ahead)
-			return l != nil || err != nil || a.line.before != before
-		}, deleted(ahead), deleted(layout.Ticket(a.lock, a.draft.UUID)))
-	}
-	return l, err
-}
-
-// look acts upon what may have happened: deletions of the key ahead or of its own ticket, or, without events, anything.
-func (a *acquisition) look(ctx context.Context, events []*clientv3.Event, ahead string) (*Lock, error) {
+func (p plainClaim) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
+	a := p.a
 	if len(events) == 0 {
-		return a.lookAhead(ctx)
+		return p.checkAhead(ctx)
 	}
+	own := a.c.layout.Ticket(a.lock, a.draft.UUID)
 	for _, e := range events {
 		switch {
 		case e.Type != clientv3.EventTypeDelete || e.Kv.ModRevision <= a.seen:
-		case string(e.Kv.Key) != ahead:
+		case string(e.Kv.Key) == own:
 			return nil, errPlaceLost
-		case a.line.before == "" && a.line.first, a.line.before != "" && holding(e.PrevKv):
-			return a.takeTurn(ctx)
+		case a.queue.before == "" && a.queue.first, a.queue.before != "" && holding(e.PrevKv):
+			return p.takeTurn(ctx)
 		default: // who was before it gave up or died, others may be before that
-			return a.lookAhead(ctx)
+			return p.checkAhead(ctx)
 		}
 	}
 	return nil, nil
 }
 
-// holding tells whether a ticket bears the mark of a holder: then its deletion means that the lock was handed over.
+// holding reports whether a ticket bears the mark of a holder: then its deletion means that the lock was handed over.
 func holding(ticket *mvccpb.KeyValue) bool {
 	if ticket == nil {
 		return false
@@ -153,11 +120,12 @@ func holding(ticket *mvccpb.KeyValue) bool {
 	return err == nil && t.Holding
 }
 
-// lookAhead finds out who is before this acquisition, and takes the lock if nobody is and it is free.
-func (a *acquisition) lookAhead(ctx context.Context) (*Lock, error) {
-	txn := locktxn.LookAhead(a.c.layout, a.line.place, a.line.before)
-	if a.line.first {
-		txn = locktxn.LookAtLock(a.c.layout, a.line.place)
+// checkAhead finds out who is before this acquisition, and takes the lock if nobody is and it is free.
+func (p plainClaim) checkAhead(ctx context.Context) (*Lock, error) {
+	a := p.a
+	txn := locktxn.LookAhead(a.c.layout, a.queue.place, a.queue.before)
+	if a.queue.first {
+		txn = locktxn.LookAtLock(a.c.layout, a.queue.place)
 	}
 	r, err := a.c.send(ctx, txn)
 	if err != nil {
@@ -171,93 +139,37 @@ func (a *acquisition) lookAhead(ctx context.Context) (*Lock, error) {
 		a.keepTail(ctx, r, 2)
 		return nil, nil
 	case len(older) > 0:
-		a.line.before = a.c.layout.Parse(string(older[0].Key)).ID
+		a.queue.before = a.c.layout.Parse(string(older[0].Key)).ID
 		a.keepTail(ctx, r, 2)
 		return nil, nil
 	}
-	a.line.first = true
+	a.queue.first = true
 	if holder := r.keys(1).Kvs; len(holder) > 0 && string(holder[0].Value) != a.draft.UUID {
-		a.line.before = ""
+		a.queue.before = ""
 		a.keepTail(ctx, r, 2)
 		return nil, nil
 	}
-	return a.takeTurn(ctx) // which also finds out that an earlier sending of it got through
+	return p.takeTurn(ctx) // which also finds out that an earlier sending of it got through
 }
 
 // takeTurn takes the lock that was handed over, or that the first in the queue found free.
-func (a *acquisition) takeTurn(ctx context.Context) (*Lock, error) {
+func (p plainClaim) takeTurn(ctx context.Context) (*Lock, error) {
+	a := p.a
 	b, err := a.bid()
 	if err != nil {
 		return nil, err
 	}
-	txn := locktxn.TakeTurn(a.c.layout, a.line.place, a.line.before, b.fields, a.line.ticket, a.line.lease.id)
-	l, r, err := a.ask(ctx, b, txn)
+	txn := locktxn.TakeTurn(a.c.layout, a.queue.place, a.queue.before, b.fields, a.queue.ticket, a.queue.lease.id)
+	l, r, err := a.commit(ctx, b, a.lock, txn)
 	switch {
 	case l != nil || err != nil:
 		return l, err
-	case len(r.keys(1).Kvs) == 0 || a.now.Token == 0:
+	case len(r.keys(1).Kvs) == 0 || a.holder.Token == 0:
 		return nil, errPlaceLost
 	}
 	// Somebody who does not queue came between, or the ticket of a holder ended before its hold.
-	a.line.first = true
-	a.line.before = ""
+	a.queue.first = true
+	a.queue.before = ""
 	a.keepTail(ctx, r, 2)
 	return nil, nil
-}
-
-// leaveLater gives up whatever this attempt has in the queue, in the background, and goes on with a new uuid.
-func (a *acquisition) leaveLater() {
-	if a.doubt {
-		a.abandon()
-		return
-	}
-	if a.line.lease != nil {
-		a.c.leaveLater(a.lock, a.draft.UUID)
-		a.c.drop(a.line.lease) // and with it what is still under way
-	}
-	a.line = line{}
-	a.draft.UUID = uuid.NewString()
-}
-
-// giveUp leaves the queue because ctx ended, and tells who holds the lock and how many are before.
-func (a *acquisition) giveUp(ctx context.Context, err error) error {
-	place, known := a.line.place, a.now.Name != ""
-	if place.Revision == 0 || a.doubt {
-		a.leaveLater()
-		switch {
-		case known:
-		case err == nil, err == errStale, err == errPlaceLost: // only said to this package that it should try again
-			return a.explain(ended(ctx))
-		default:
-			return a.explain(err)
-		}
-		held := a.heldError()
-		held.Err = ended(ctx)
-		return held
-	}
-	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
-	defer cancel()
-	standing := locktxn.Standing
-	if a.set.kind.shared() {
-		standing = locktxn.StandingShare
-	}
-	r, err := a.c.leave(left, a.lock, a.draft.UUID, standing(a.c.layout, place).Then...)
-	if err != nil {
-		a.leaveLater()
-		held := a.heldError()
-		held.Err = ended(ctx)
-		return held
-	}
-	a.c.giveBack(a.line.lease)
-	tickets := 1
-	if a.set.kind.shared() {
-		tickets = 2
-		a.meet(r)
-	} else {
-		a.now = a.c.record(a.lock, r, 0)
-	}
-	held := a.heldError()
-	held.Position = a.c.position(r, tickets, a.now.UUID)
-	held.Err = ended(ctx)
-	return held
 }

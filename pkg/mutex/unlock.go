@@ -94,12 +94,8 @@ func (l *Lock) letGo(definite bool) {
 // cancelAcquisition sees to it in the background that no sending of the acquisition that is still on its way is
 // committed after the end of the hold.
 func (l *Lock) cancelAcquisition() {
-	switch {
-	case !l.doubt:
-	case l.set.kind.shared():
-		l.c.cancelShareLater(l.asked, l.held.UUID)
-	default:
-		l.c.cancelLater(l.held.Lock, l.held.UUID)
+	if l.doubt {
+		l.c.cancelLater(l.set.kind, l.asked, l.held.UUID)
 	}
 }
 
