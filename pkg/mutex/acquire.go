@@ -76,7 +76,7 @@ type acquisition struct {
 	lock    string
 	set     settings
 	draft   metadata.Draft // but for the times
-	at      place          // of the call
+	site    callSite       // of the call
 	outer   *Lock          // the innermost hold under which it is made
 
 	// What etcd answered last.
@@ -109,7 +109,7 @@ func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, 
 		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth),
 	}}
 	a.claimer = newClaimer(a)
-	a.at = placeOf(a.draft.Backtrace)
+	a.site = callSiteOf(a.draft.Backtrace)
 	b, err := a.bid()
 	return a, b, err
 }
@@ -117,14 +117,13 @@ func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, 
 // bid is what is sent to etcd to get the lock. Its deadlines count from before the first sending; a repetition has the
 // same bytes.
 type bid struct {
-	start time.Time // for the local deadline, on the monotonic clock
-	wall  time.Time // for the record
+	moment // monotonic for the local deadline, wall for the record
 
 	fields []metadata.Field
 }
 
 func (a *acquisition) bid() (bid, error) {
-	b := bid{start: time.Now(), wall: a.c.wall()}
+	b := bid{moment: a.c.moment()}
 	a.draft.LockedAt = b.wall
 	a.draft.AutoUnlockAt = b.wall.Add(a.set.autoUnlockAfter)
 	a.draft.AlertAt = b.wall.Add(min(a.set.alertAfter, a.set.autoUnlockAfter))

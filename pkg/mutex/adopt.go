@@ -53,7 +53,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	outer := FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
-	start, wall := time.Now(), c.wall()
+	began := c.moment()
 	r, err := c.send(ctx, locktxn.Find(c.layout, name, uuid))
 	if err != nil {
 		return nil, err
@@ -66,11 +66,13 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 		return nil, err
 	}
 	l := &Lock{
-		c: c, set: set, held: locktxn.Hold{Lock: name, UUID: uuid, Token: doc.Token}, asked: name, at: placeOf(""),
-		outer: outer,
-		start: start, wall: latest(wall, lastWord(&doc.Record)), adopted: true,
-		beyond: set.alertAfter > set.autoUnlockAfter,
-		goal:   doc.AlertAt, alertAt: doc.AlertAt,
+		c: c, set: set, held: locktxn.Hold{Lock: name, UUID: uuid, Token: doc.Token}, asked: name, site: callSiteOf(""),
+		began: moment{began.monotonic, latest(began.wall, lastAlive(&doc.Record))},
+		outer: outer, origin: origin{adopted: true},
+		extension: extension{
+			alertTarget: doc.AlertAt, alertFloor: doc.AlertAt,
+			alertAfterUnlock: set.alertAfter > set.autoUnlockAfter,
+		},
 	}
 	l.remember(&doc)
 	return l, l.live(ctx, &doc)
@@ -90,7 +92,7 @@ func chosen(opts []Option) (s settings, err error) {
 // wanted. When that was a heartbeat, the alert had come closer since the last real progress, so with a given life it
 // keeps its part of it.
 func (s *settings) adopt(r *metadata.Record) error {
-	word := lastWord(r)
+	word := lastAlive(r)
 	alert := r.AlertAt.Sub(word)
 	unlock := r.AutoUnlockAt.Sub(word)
 	if alert <= 0 {
@@ -127,8 +129,8 @@ func (s *settings) adopt(r *metadata.Record) error {
 	return s.check()
 }
 
-// lastWord is when the holder wrote its deadlines last, by its clock; zero when the record does not tell.
-func lastWord(r *metadata.Record) time.Time {
+// lastAlive is when the holder wrote its deadlines last, by its clock; zero when the record does not tell.
+func lastAlive(r *metadata.Record) time.Time {
 	if r.Alive != nil && !r.Alive.At.IsZero() {
 		return latest(r.Alive.At, r.LockedAt)
 	}
@@ -160,24 +162,24 @@ func (c *Client) notThere(doc *metadata.Document, uuid string, r answer) *LostEr
 func (l *Lock) remember(doc *metadata.Document) {
 	i := slices.IndexFunc(doc.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
 	if i >= 0 {
-		l.said = doc.Fields[i].ModRevision
+		l.extension.lastAliveRevision = doc.Fields[i].ModRevision
 	}
 	if doc.Alive != nil {
-		l.progress = doc.Alive.Progress
+		l.extension.progress = doc.Alive.Progress
 	}
-	if l.goal.IsZero() {
-		l.goal = l.wall.Add(l.set.alertAfter)
+	if l.extension.alertTarget.IsZero() {
+		l.extension.alertTarget = l.began.wall.Add(l.set.alertAfter)
 	}
 }
 
 // live starts the handle of an adopted hold, after it extended one whose time is over.
 func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 	l.prepare()
-	l.until = l.start
-	l.counted = l.c.moment()
+	l.deadline.until = l.began.monotonic
+	l.deadline.counted = l.c.moment()
 	if !doc.AutoUnlockAt.IsZero() {
-		l.until = l.start.Add(doc.AutoUnlockAt.Sub(l.wall) - l.set.safetyMargin)
-		if time.Until(l.until) <= 0 && l.set.autoUnlockAfter > 0 {
+		l.deadline.until = l.began.monotonic.Add(doc.AutoUnlockAt.Sub(l.began.wall) - l.set.safetyMargin)
+		if time.Until(l.deadline.until) <= 0 && l.set.autoUnlockAfter > 0 {
 			if _, err := l.say(ctx, true, ""); err != nil {
 				l.finish(err)
 				return err
@@ -198,14 +200,14 @@ func (l *Lock) Detach() {
 	switch {
 	case l.none():
 		return
-	case l.head:
+	case l.forGroup:
 		for _, one := range l.group.locks {
 			one.Detach()
 		}
 		return
 	}
 	hold := l.root()
-	if hold.finish(ErrDetached) && hold.doubt {
+	if hold.finish(ErrDetached) && hold.origin.doubt {
 		hold.c.forbidLater(hold.held.Lock, hold.held.UUID)
 	}
 }
@@ -213,9 +215,9 @@ func (l *Lock) Detach() {
 // forbidLater sees to it that no late sending of an acquisition takes the lock once more when whoever adopted its hold
 // gave it back.
 func (c *Client) forbidLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
+	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
 		do: func(ctx context.Context) error {
-			lease, err := c.markLease(ctx, &c.marks)
+			lease, err := c.tombstoneLease(ctx, &c.tombstones)
 			if err == nil {
 				_, err = c.send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))
 			}

@@ -22,7 +22,7 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	if l.none() {
 		return errNoHold
 	}
-	if l.of != nil {
+	if l.reentry.of != nil {
 		if err := l.err(); err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 func (l *Lock) beat() {
 	interval := (l.set.autoUnlockAfter - l.set.safetyMargin) / 3
 	for next := interval; pause(l.watch, next); {
-		if time.Since(l.start) >= l.set.maximumHold-l.set.safetyMargin {
+		if time.Since(l.began.monotonic) >= l.set.maximumHold-l.set.safetyMargin {
 			l.c.line(slog.LevelWarn, "the heartbeat ends: the lock was held for its maximum",
 				l.about(slog.Duration("maximum_hold", l.set.maximumHold))...)
 			return
@@ -71,8 +71,8 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 	defer cancel()
 	defer context.AfterFunc(l.watch, cancel)()
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
+	case l.extension.mutex <- struct{}{}:
+		defer func() { <-l.extension.mutex }()
 	case <-ctx.Done():
 		return l.or(context.Cause(ctx))
 	}
@@ -95,7 +95,7 @@ func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again 
 	at := l.clock()
 	autoUnlockAt := at.Add(l.set.autoUnlockAfter)
 	if heartbeat && l.set.maximumHold > 0 {
-		if end := l.wall.Add(l.set.maximumHold); autoUnlockAt.After(end) {
+		if end := l.began.wall.Add(l.set.maximumHold); autoUnlockAt.After(end) {
 			autoUnlockAt = end
 		}
 	}
@@ -104,14 +104,14 @@ func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again 
 	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
 	if heartbeat {
 		txn = locktxn.Beat(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive,
-			l.said)
+			l.extension.lastAliveRevision)
 	}
 	r, err := l.c.send(ctx, txn)
 	if err != nil {
 		return false, l.or(err)
 	}
 	if r.Succeeded {
-		l.said = r.Header.Revision
+		l.extension.lastAliveRevision = r.Header.Revision
 	} else {
 		now := l.c.record(l.held.Lock, r, 0)
 		if now.Token != l.held.Token || now.UUID != l.held.UUID {
@@ -153,10 +153,10 @@ func (l *Lock) word(ctx context.Context, alertAt time.Time, progress, alive stri
 		now := l.c.record(l.held.Lock, r, 0)
 		return l.gone(ctx, &now)
 	}
-	l.said = r.Header.Revision
+	l.extension.lastAliveRevision = r.Header.Revision
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.progress = progress
+	l.extension.progress = progress
 	return nil
 }
 
@@ -165,23 +165,23 @@ func (l *Lock) word(ctx context.Context, alertAt time.Time, progress, alive stri
 func (l *Lock) overtaken(now *metadata.Document, said string) bool {
 	i := slices.IndexFunc(now.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
 	if i < 0 {
-		l.said = 0
+		l.extension.lastAliveRevision = 0
 		return false
 	}
 	f := now.Fields[i]
-	if f.ModRevision == l.said {
+	if f.ModRevision == l.extension.lastAliveRevision {
 		return false
 	}
-	if l.said = f.ModRevision; f.Value == said {
+	if l.extension.lastAliveRevision = f.ModRevision; f.Value == said {
 		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.alertAt = now.AlertAt; l.alertAt.After(l.goal) {
-		l.goal = l.alertAt
+	if l.extension.alertFloor = now.AlertAt; l.extension.alertFloor.After(l.extension.alertTarget) {
+		l.extension.alertTarget = l.extension.alertFloor
 	}
 	if now.Alive != nil {
-		l.progress = now.Alive.Progress
+		l.extension.progress = now.Alive.Progress
 	}
 	return true
 }
@@ -192,26 +192,26 @@ func (l *Lock) note(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !heartbeat {
-		l.goal, l.progress, l.alertAt = at.Add(l.set.alertAfter), progress, time.Time{}
-		if l.beyond {
-			return l.goal, progress
+		l.extension.alertTarget, l.extension.progress, l.extension.alertFloor = at.Add(l.set.alertAfter), progress, time.Time{}
+		if l.extension.alertAfterUnlock {
+			return l.extension.alertTarget, progress
 		}
 	}
 	alertAt := autoUnlockAt
-	if l.goal.Before(alertAt) {
-		alertAt = l.goal
+	if l.extension.alertTarget.Before(alertAt) {
+		alertAt = l.extension.alertTarget
 	}
-	if alertAt.Before(l.alertAt) {
-		alertAt = l.alertAt
+	if alertAt.Before(l.extension.alertFloor) {
+		alertAt = l.extension.alertFloor
 	}
-	return alertAt, l.progress
+	return alertAt, l.extension.progress
 }
 
 // clock is the wall clock for the deadlines of this hold. When that clock is set back while the lock is held, the
 // deadlines still move on with the time that passes.
 func (l *Lock) clock() time.Time {
 	at := l.c.wall()
-	passed := l.wall.Add(time.Since(l.start)).Truncate(time.Millisecond)
+	passed := l.began.wall.Add(time.Since(l.began.monotonic)).Truncate(time.Millisecond)
 	if at.Before(passed) {
 		return passed
 	}

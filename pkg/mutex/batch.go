@@ -13,13 +13,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// joint is the taking of one lock or several in one transaction: all or none of them, together with the caller's own
+// batch is the taking of one lock or several in one transaction: all or none of them, together with the caller's own
 // conditions and writes. It never waits.
 //
 // What an acquisition alone may leave in doubt this one must not: a late commit would do the caller's writes again, or
 // take some locks when others were given back. So a sending without an answer is sealed before anything is said about
 // it.
-type joint struct {
+type batch struct {
 	c     *Client
 	parts []*acquisition
 	bids  []bid
@@ -34,7 +34,7 @@ type joint struct {
 const opsOfPart = 5
 
 // try asks for the locks until the answer is definite.
-func (j *joint) try(ctx context.Context) ([]*Lock, error) {
+func (j *batch) try(ctx context.Context) ([]*Lock, error) {
 	if err := j.c.checkWrites(j.only, j.with, locktxn.MaxOps-1-len(j.own)-opsOfPart*len(j.parts)); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (j *joint) try(ctx context.Context) ([]*Lock, error) {
 }
 
 // attempt makes one bid. [errStale] asks for another.
-func (j *joint) attempt(ctx context.Context) ([]*Lock, error) {
+func (j *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := j.bid(); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (j *joint) attempt(ctx context.Context) ([]*Lock, error) {
 }
 
 // bid makes the records anew.
-func (j *joint) bid() error {
+func (j *batch) bid() error {
 	j.bids = j.bids[:0]
 	for _, a := range j.parts {
 		b, err := a.bid()
@@ -96,7 +96,7 @@ func (j *joint) bid() error {
 	return nil
 }
 
-func (j *joint) sent() []locktxn.Part {
+func (j *batch) sent() []locktxn.Part {
 	parts := make([]locktxn.Part, len(j.parts))
 	for i, a := range j.parts {
 		parts[i] = locktxn.Part{Lock: a.lock, UUID: a.draft.UUID, Fields: j.bids[i].fields, Barge: a.set.barge,
@@ -107,8 +107,8 @@ func (j *joint) sent() []locktxn.Part {
 
 // settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or
 // not. r and err are what came of the sendings.
-func (j *joint) settle(ctx context.Context, r answer, err error) ([]*Lock, error) {
-	s, unsettled := j.c.sendMarked(ctx, &j.c.marks, func(lease clientv3.LeaseID) locktxn.Txn {
+func (j *batch) settle(ctx context.Context, r answer, err error) ([]*Lock, error) {
+	s, unsettled := j.c.sendTombstone(ctx, &j.c.tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Seal(j.c.layout, j.sent(), lease)
 	})
 	if unsettled != nil {
@@ -139,7 +139,7 @@ func (j *joint) settle(ctx context.Context, r answer, err error) ([]*Lock, error
 }
 
 // held are the locks that this attempt holds, by what the operations from the first one on read.
-func (j *joint) held(r answer) (mine []*acquisition) {
+func (j *batch) held(r answer) (mine []*acquisition) {
 	for i, a := range j.parts {
 		if now := j.c.record(a.lock, r, i); now.Token != 0 && now.UUID == a.draft.UUID {
 			mine = append(mine, a)
@@ -150,7 +150,7 @@ func (j *joint) held(r answer) (mine []*acquisition) {
 
 // lostBefore tells that the locks were taken, and one of them taken away again, before this process heard of it. These
 // are still there.
-func (j *joint) lostBefore(s answer, mine []*acquisition, wasHeld bool) error {
+func (j *batch) lostBefore(s answer, mine []*acquisition, wasHeld bool) error {
 	for i, a := range j.parts {
 		ending := j.c.ending(s, len(j.parts)+i)
 		if slices.Contains(mine, a) || ending == nil && len(mine) == 0 && !wasHeld {
@@ -162,7 +162,7 @@ func (j *joint) lostBefore(s answer, mine []*acquisition, wasHeld bool) error {
 }
 
 // withdraw gives back those of the locks that are held, when others are not any more.
-func (j *joint) withdraw(ctx context.Context, mine []*acquisition) {
+func (j *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	for _, a := range mine {
 		if _, err := j.c.send(ctx, locktxn.Withdraw(j.c.layout, a.lock, a.draft.UUID)); err != nil {
 			j.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
@@ -171,7 +171,7 @@ func (j *joint) withdraw(ctx context.Context, mine []*acquisition) {
 }
 
 // hold makes the handles. at tells token and, where it was read, the record of each.
-func (j *joint) hold(at func(part int) (int64, metadata.Document)) (locks []*Lock, err error) {
+func (j *batch) hold(at func(part int) (int64, metadata.Document)) (locks []*Lock, err error) {
 	for i, a := range j.parts {
 		token, now := at(i)
 		until := a.draft.AutoUnlockAt
@@ -192,7 +192,7 @@ func (j *joint) hold(at func(part int) (int64, metadata.Document)) (locks []*Loc
 }
 
 // refusal tells why the locks were not taken, by what the transaction read.
-func (j *joint) refusal(ctx context.Context, r answer) error {
+func (j *batch) refusal(ctx context.Context, r answer) error {
 	var held *HeldError
 	for i, a := range j.parts {
 		if a.holder = j.c.record(a.lock, r, i); a.holder.Token != 0 && held == nil {
@@ -213,7 +213,7 @@ func (j *joint) refusal(ctx context.Context, r answer) error {
 
 // queued finds out why locks that nobody holds were refused: others queue for them, or the ends of queues were left
 // behind when the last one in them died. Otherwise what stood in the way is gone by now.
-func (j *joint) queued(ctx context.Context) error {
+func (j *batch) queued(ctx context.Context) error {
 	r, err := j.c.send(ctx, locktxn.Queues(j.c.layout, j.sent()))
 	if err != nil {
 		return err

@@ -17,30 +17,30 @@ const (
 	releaseLife = 10 * time.Minute
 
 	// when etcd is away for long, the oldest are given up: their records are auto-unlocked
-	maxChores    = 10_000
-	choreTimeout = 10 * time.Second // of one round of one chore
+	maxCleanups    = 10_000
+	cleanupTimeout = 10 * time.Second // of one round of one cleanup
 )
 
-// chores are requests whose callers did not wait for their outcome: the client repeats them in the background, one
+// cleanups are requests whose callers do not wait for their outcome: the client repeats them in the background, one
 // after the other, until etcd's answer is definite. There is a goroutine only while there is something to do.
-type chores struct {
+type cleanups struct {
 	mu   sync.Mutex
-	list []chore
+	list []cleanup
 	idle chan struct{} // closed when the goroutine ends; nil when there is none
 }
 
-type chore struct {
+type cleanup struct {
 	lock, uuid string
 	until      time.Time                   // then it is given up
 	do         func(context.Context) error // nil when the outcome is definite
 }
 
-// later adds a chore.
-func (c *Client) later(do chore) {
-	w := &c.chores
+// later adds a cleanup.
+func (c *Client) later(do cleanup) {
+	w := &c.cleanups
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.list) >= maxChores {
+	if len(w.list) >= maxCleanups {
 		c.giveUp(w.list[0], errors.New("too many requests without an answer"))
 		w.list = w.list[1:]
 	}
@@ -59,11 +59,11 @@ func (c *Client) later(do chore) {
 
 func (c *Client) work() {
 	for failed := 0; ; {
-		do, ok := c.chores.next()
+		do, ok := c.cleanups.next()
 		if !ok {
 			return
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, choreTimeout)
+		ctx, cancel := context.WithTimeout(c.ctx, cleanupTimeout)
 		err := do.do(ctx)
 		cancel()
 		switch {
@@ -73,7 +73,7 @@ func (c *Client) work() {
 		case time.Now().After(do.until):
 			c.giveUp(do, err)
 		default:
-			c.chores.again(do)
+			c.cleanups.again(do)
 			pause(c.ctx, delay(failed))
 			failed++
 		}
@@ -83,33 +83,33 @@ func (c *Client) work() {
 	}
 }
 
-func (c *Client) giveUp(do chore, err error) {
+func (c *Client) giveUp(do cleanup, err error) {
 	c.line(slog.LevelWarn, "not cleaned up: what is left is auto-unlocked in its time",
 		slog.String("lock", do.lock), slog.String("uuid", do.uuid), slog.Any("error", err))
 }
 
-// next takes the oldest chore, or ends the goroutine.
-func (w *chores) next() (chore, bool) {
+// next takes the oldest cleanup, or ends the goroutine.
+func (w *cleanups) next() (cleanup, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.list) == 0 {
 		w.idle = nil
-		return chore{}, false
+		return cleanup{}, false
 	}
 	do := w.list[0]
 	w.list = w.list[1:]
 	return do, true
 }
 
-// again puts a chore back behind the others, so that one that fails does not keep them waiting.
-func (w *chores) again(do chore) {
+// again puts a cleanup back behind the others, so that one that fails does not keep them waiting.
+func (w *cleanups) again(do cleanup) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.list = append(w.list, do)
 }
 
-// drain waits until all is done or ctx ends and tells how many chores are left.
-func (w *chores) drain(ctx context.Context) int {
+// drain waits until all is done or ctx ends and tells how many cleanups are left.
+func (w *cleanups) drain(ctx context.Context) int {
 	w.mu.Lock()
 	idle := w.idle
 	w.mu.Unlock()
@@ -129,7 +129,7 @@ func (w *chores) drain(ctx context.Context) int {
 // cancelLater ends an acquisition of this kind whose outcome is unknown: when it is done, nothing is held by this uuid
 // and nothing will be, and it stands in no queue.
 func (c *Client) cancelLater(k kind, lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
+	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
 		do: func(ctx context.Context) error { return c.cancelAttempt(ctx, k, lock, uuid) }})
 }
 
@@ -140,15 +140,15 @@ func (c *Client) cancelAttempt(ctx context.Context, k kind, lock, uuid string) e
 		withdraw = locktxn.WithdrawShare
 	}
 	var r answer
-	lease, err := c.markLease(ctx, &c.marks)
+	lease, err := c.tombstoneLease(ctx, &c.tombstones)
 	if err == nil {
 		r, err = c.send(ctx, cancel(c.layout, lock, uuid, lease))
 	}
 	switch {
 	case locktxn.LeaseGone(err):
-		c.marks.forget(lease)
+		c.tombstones.forget(lease)
 	case locktxn.NoSpace(err):
-		// No mark can be written. What was acquired with the last space is at least given back.
+		// No tombstone can be written. What was acquired with the last space is at least given back.
 		r, _ = c.send(ctx, withdraw(c.layout, lock, uuid))
 	}
 	if !k.shared() || r.TxnResponse == nil {

@@ -69,18 +69,18 @@ type Client struct {
 	silence silence
 	quiet   atomic.Bool // a silence has begun
 
-	chores   chores
-	marks    marks // of what was cancelled
-	releases marks // of releases with the caller's own writes
-	leases   leases
-	traces   traces
-	holds    holds
+	cleanups   cleanups
+	tombstones tombstones // of what was cancelled
+	releases   tombstones // of releases with the caller's own writes
+	leases     leases
+	traces     traces
+	holds      holds
 
 	mu      sync.Mutex
 	closing bool           // nothing is taken any more
 	closed  bool           // nothing is begun in the background any more
 	waiting sync.WaitGroup // calls that wait for a lock
-	wg      sync.WaitGroup // goroutines of holds and chores
+	wg      sync.WaitGroup // goroutines of holds and cleanups
 }
 
 // New returns a client of the locks that etcd keeps below the prefix. It asks etcd nothing. The etcd client stays the
@@ -104,7 +104,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
 	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid(), began: time.Now()}
-	c.marks.life = metadata.CancelledTTL
+	c.tombstones.life = metadata.CancelledTTL
 	c.releases.life = releaseLife
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
@@ -173,7 +173,7 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	left := c.chores.drain(ctx)
+	left := c.cleanups.drain(ctx)
 	c.closeLeases(ctx)
 	c.cancel(ErrClosed)
 	c.rest()

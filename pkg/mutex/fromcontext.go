@@ -52,7 +52,7 @@ func (g *Locks) handle() *Lock {
 		return first
 	}
 	return &Lock{
-		of: first, group: g, head: true, c: first.c, set: first.set, held: first.held, asked: first.asked, at: first.at,
-		outer: first.outer, start: first.start, wall: first.wall, lost: make(chan struct{}),
+		c: first.c, set: first.set, asked: first.asked, held: first.held, site: first.site, began: first.began,
+		outer: first.outer, group: g, forGroup: true, lost: make(chan struct{}), reentry: reentry{of: first},
 	}
 }

@@ -167,7 +167,7 @@ func unlessTold(locks ...*Lock) func() {
 }
 
 // waited tells the hook of each lock that was taken, or of the one for which the others were not.
-func (j *joint) waited(began time.Time, locks []*Lock, err error) {
+func (j *batch) waited(began time.Time, locks []*Lock, err error) {
 	defer unlessTold(locks...)()
 	for i, l := range locks {
 		j.parts[i].waited(began, l, nil)
@@ -219,7 +219,7 @@ func (l *Lock) extended(began time.Time, heartbeat bool, err error) {
 
 func (l *Lock) tellLost(why *LostError) {
 	if hook := l.c.opts.Hooks.Lost; hook != nil {
-		hook(Lost{Hold: l, Reason: why.Reason(), Held: time.Since(l.start), Err: why})
+		hook(Lost{Hold: l, Reason: why.Reason(), Held: time.Since(l.began.monotonic), Err: why})
 	}
 }
 
@@ -248,5 +248,5 @@ func (l *Lock) released(err error) {
 	case errors.Is(err, ErrNotHeld):
 		result = ResultLost
 	}
-	hook(Released{Hold: l, Result: result, Held: time.Since(l.start), Err: err})
+	hook(Released{Hold: l, Result: result, Held: time.Since(l.began.monotonic), Err: err})
 }

@@ -149,7 +149,7 @@ func (c *Client) dropIdle() {
 func (c *Client) drop(l *lease) {
 	l.once.Do(func() {
 		l.stop()
-		c.later(chore{until: time.Now().Add(metadata.TicketTTL),
+		c.later(cleanup{until: time.Now().Add(metadata.TicketTTL),
 			do: func(ctx context.Context) error { return c.revoke(ctx, l) }})
 	})
 }

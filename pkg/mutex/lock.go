@@ -18,48 +18,67 @@ type Lock struct {
 	asked string // the name that was asked for; that of the hold is another where it is a share
 	held  locktxn.Hold
 
-	at      place  // that took it
-	outer   *Lock  // the innermost hold under which it was taken
-	of      *Lock  // the handle whose hold this one entered again; nil for that handle itself
-	group   *Locks // the locks that were taken together with this one; nil when there are none
-	head    bool   // this handle stands for all of the group
-	adopted bool   // another handle took it, and may have a ticket
+	site  callSite // that took it
+	began moment   // before the acquisition was sent; its wall clock is the record's
 
-	lease *lease // of the ticket, for as long as the hold lasts; nil when the lock did not come by the queue
-	doubt bool   // a sending of the acquisition may still be on its way
-
-	start time.Time // monotonic: before the acquisition was sent; wall is the record's time of the same moment
-	wall  time.Time
+	outer    *Lock  // the innermost hold under which it was taken
+	group    *Locks // the locks that were taken together with this one; nil when there are none
+	forGroup bool   // this handle stands for all of the group
+	origin   origin
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	lost   chan struct{}
+	watch  context.Context    // of what runs in the background: ends with the handle
+	stop   context.CancelFunc // ends watch
+	detach func() bool        // from the client's context
 
-	turn chan struct{} // held by whoever extends
-	// by whoever has the turn: mod revision of the last word about the work that this handle knows; 0 for none
-	said int64
+	mu        sync.Mutex
+	cause     error // why the handle ended; nil while it is held
+	deadline  deadline
+	extension extension
+	reentry   reentry
+	unlocking unlocking
+}
 
-	mu       sync.Mutex
-	cause    error     // why the handle ended; nil while it is held
-	until    time.Time // local deadline, monotonic
-	counted  moment    // since when it is counted
-	goal     time.Time // when people are to be alerted, wall clock
-	progress string    // the last note
-	alertAt  time.Time // when somebody else with the uuid wants people to be alerted, wall clock: not before
-	beyond   bool      // the alert may come after the auto-unlock, which others put off
-	inside   int       // handles that entered the hold again and were not unlocked
-	out      bool      // this handle was unlocked
+// origin is how a handle came by its hold, which tells what else has to end with it.
+type origin struct {
+	lease   *lease // of the ticket, for as long as the hold lasts; nil when the lock did not come by the queue
+	doubt   bool   // a sending of the acquisition may still be on its way
+	adopted bool   // another handle took it, and may have a ticket
+}
 
-	leaving <-chan struct{} // closed when an UnlockWith is over; nil when there was none
+// deadline is when the handle ends by this machine's clock. mu guards it.
+type deadline struct {
+	until   time.Time   // monotonic
+	counted moment      // since when it is counted
+	timer   *time.Timer // runs due: first for the watch of a hold that is not short, then at the deadline
+	watched bool        // the watch was started
+}
 
-	timer   *time.Timer        // runs due: first for the watch of a hold that is not short, then at the local deadline
-	watched bool               // the watch was started
-	detach  func() bool        // from the client's context
-	watch   context.Context    // ends with the handle
-	stop    context.CancelFunc // ends watch
+// extension is what a handle knows of the deadlines and the progress in its record. mu guards the fields below mutex.
+type extension struct {
+	mutex             chan struct{} // held by whoever extends
+	lastAliveRevision int64         // by the holder of mutex: of the record's last field alive known here; 0 for none
 
-	unlock    sync.Once
-	unlockErr error
+	alertTarget      time.Time // when the work is late, wall clock
+	alertFloor       time.Time // when another process with the uuid wants the alert, wall clock: not before
+	alertAfterUnlock bool      // the alert may come after the auto-unlock, which others put off
+	progress         string    // the last note
+}
+
+// reentry counts the handles of one hold. mu of the first one guards it.
+type reentry struct {
+	of       *Lock // the handle whose hold this one entered again; nil for that handle itself
+	count    int   // handles that entered the hold again and were not unlocked
+	released bool  // this handle was unlocked
+}
+
+// unlocking is what is known of the end that the holder asks for.
+type unlocking struct {
+	once     sync.Once
+	err      error
+	underWay <-chan struct{} // closed when an UnlockWith is over; nil when there was none. mu guards it
 }
 
 // hold is the handle of a lock that etcd says is ours, by this record.
@@ -67,16 +86,18 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 	c := a.c
 	l := &Lock{
 		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: record, UUID: a.draft.UUID, Token: token},
-		start: b.start, wall: b.wall, goal: b.wall.Add(a.set.alertAfter),
-		until:   b.start.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
-		counted: moment{b.start, b.wall},
-		at:      a.at, outer: a.outer,
+		began: b.moment, site: a.site, outer: a.outer, origin: origin{doubt: a.doubt},
+		extension: extension{alertTarget: b.wall.Add(a.set.alertAfter)},
+		deadline: deadline{
+			until:   b.monotonic.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
+			counted: b.moment,
+		},
 	}
-	l.doubt, a.doubt = a.doubt, false
+	a.doubt = false
 	switch lease := a.queue.lease; {
 	case a.queue.place.Revision != 0 && !a.set.kind.shared(): // shares leave the queue when they are taken
-		l.lease = lease
-	case lease != nil && l.doubt:
+		l.origin.lease = lease
+	case lease != nil && l.origin.doubt:
 		c.drop(lease)
 	case lease != nil:
 		c.giveBack(lease)
@@ -92,7 +113,7 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 // prepare makes what a handle needs before anybody has it.
 func (l *Lock) prepare() {
 	l.lost = make(chan struct{})
-	l.turn = make(chan struct{}, 1)
+	l.extension.mutex = make(chan struct{}, 1)
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, l))
 	l.watch, l.stop = context.WithCancel(context.Background())
 }
@@ -103,14 +124,14 @@ func (l *Lock) begin() error {
 	c.holds.add(l)
 
 	l.mu.Lock() // the timer may fire before it is stored
-	l.timer = time.AfterFunc(min(l.timeLeft(), watchAfter), l.due)
+	l.deadline.timer = time.AfterFunc(min(l.timeLeft(), watchAfter), l.due)
 	l.detach = context.AfterFunc(c.ctx, func() { l.finish(ErrClosed) })
 	l.mu.Unlock()
 	if l.set.maximumHold > 0 {
 		c.spawn(l.beat)
 	}
 	if c.isClosed() {
-		if !l.adopted {
+		if !l.origin.adopted {
 			l.Unlock()
 		}
 		return ErrClosed
@@ -143,7 +164,7 @@ func (l *Lock) Token() int64 {
 		return 0
 	}
 	token := l.held.Token
-	if l.head {
+	if l.forGroup {
 		for _, one := range l.group.locks {
 			token = max(token, one.held.Token)
 		}
@@ -157,7 +178,7 @@ func (l *Lock) Guard() clientv3.Cmp {
 	switch {
 	case l.none():
 		return never()
-	case l.head:
+	case l.forGroup:
 		l.c.line(slog.LevelWarn, "Guard fences one lock, and these are several: use Guards", l.about()...)
 		return never()
 	}
@@ -198,19 +219,19 @@ func (l *Lock) Deadline() time.Time {
 	switch {
 	case l.none():
 		return time.Time{}
-	case l.head:
+	case l.forGroup:
 		return l.group.Deadline()
-	case l.of != nil:
-		return l.of.Deadline()
+	case l.reentry.of != nil:
+		return l.reentry.of.Deadline()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.until
+	return l.deadline.until
 }
 
 // err is why the handle ended, nil while it is held.
 func (l *Lock) err() error {
-	if l.of != nil {
+	if l.reentry.of != nil {
 		return context.Cause(l.ctx) // of this handle, or of the hold
 	}
 	l.mu.Lock()
@@ -238,12 +259,12 @@ func (l *Lock) finish(cause error) (first bool) {
 	}
 	l.stop()
 	l.c.holds.remove(l)
-	if l.timer != nil { // else it never began
-		l.timer.Stop()
+	if l.deadline.timer != nil { // else it never began
+		l.deadline.timer.Stop()
 		l.detach()
 	}
-	if l.lease != nil && cause != ErrUnlocked {
-		l.c.drop(l.lease) // who is next in the queue does not have to wait for this process
+	if l.origin.lease != nil && cause != ErrUnlocked {
+		l.c.drop(l.origin.lease) // who is next in the queue does not have to wait for this process
 	}
 	return true
 }
@@ -263,10 +284,10 @@ func (l *Lock) lose(why *LostError) *LostError {
 func (l *Lock) due() {
 	l.mu.Lock()
 	left := l.timeLeft()
-	watch := !l.watched
-	l.watched = true
+	watch := !l.deadline.watched
+	l.deadline.watched = true
 	if left > 0 {
-		l.timer.Reset(min(left, sleepCheck))
+		l.deadline.timer.Reset(min(left, sleepCheck))
 	}
 	l.mu.Unlock()
 	switch {
@@ -286,11 +307,11 @@ func (l *Lock) runOut() {
 func (l *Lock) extendUntil(t time.Time, since moment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cause == nil && t.After(l.until) {
-		l.until = t
-		l.counted = since
-		if l.watched {
-			l.timer.Reset(min(l.timeLeft(), sleepCheck))
+	if l.cause == nil && t.After(l.deadline.until) {
+		l.deadline.until = t
+		l.deadline.counted = since
+		if l.deadline.watched {
+			l.deadline.timer.Reset(min(l.timeLeft(), sleepCheck))
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
 	}
 	began := time.Now()
-	j := &joint{c: c, parts: parts, only: parts[0].set.only, with: parts[0].set.with}
+	j := &batch{c: c, parts: parts, only: parts[0].set.only, with: parts[0].set.with}
 	locks, err := j.try(ctx)
 	j.waited(began, locks, err)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	}
 	if len(parts) <= MaxTogether && !parts[0].set.kind.shared() {
 		began := time.Now()
-		j := &joint{c: c, parts: parts}
+		j := &batch{c: c, parts: parts}
 		if locks, err := j.try(ctx); err == nil {
 			j.waited(began, locks, nil)
 			return together(locks), nil
@@ -202,7 +202,7 @@ func (l *Lock) keep(ctx context.Context) {
 func (l *Lock) waitsFor(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.progress = "waits for lock " + strconv.Quote(name)
+	l.extension.progress = "waits for lock " + strconv.Quote(name)
 }
 
 // started has the durations count from now on, when all locks are there. Each of them is confirmed after the last one
@@ -221,7 +221,7 @@ func together(locks []*Lock) *Locks {
 	}
 	handle := g.handle()
 	g.ctx, g.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, handle))
-	if handle.head {
+	if handle.forGroup {
 		handle.ctx = g.ctx
 	}
 	var lost sync.Once
@@ -229,7 +229,7 @@ func together(locks []*Lock) *Locks {
 		context.AfterFunc(l.ctx, func() {
 			cause := context.Cause(l.ctx)
 			g.cancel(cause)
-			if _, isLost := cause.(*LostError); isLost && handle.head {
+			if _, isLost := cause.(*LostError); isLost && handle.forGroup {
 				lost.Do(func() { close(handle.lost) })
 			}
 		})

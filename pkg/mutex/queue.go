@@ -57,7 +57,7 @@ func (a *acquisition) newTicket(ctx context.Context, b bid) metadata.Ticket {
 		Since:   metadata.Time{Time: b.wall},
 	}
 	if end, ok := ctx.Deadline(); ok {
-		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.start))}
+		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
 	}
 	return t
 }

@@ -55,7 +55,7 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 			continue
 		}
 		if hold.err() == nil {
-			return nil, &AlreadyHeldError{Lock: a.lock, Where: hold.at.String(), Since: hold.wall, At: a.c.wall()}
+			return nil, &AlreadyHeldError{Lock: a.lock, Where: hold.site.String(), Since: hold.began.wall, At: a.c.wall()}
 		}
 	}
 	return nil, nil
@@ -78,12 +78,12 @@ func (l *Lock) covers(a *acquisition) bool {
 // alone is an error unless this handle is the only one of its hold.
 func (l *Lock) alone() error {
 	hold := l.root()
-	if l.head {
+	if l.forGroup {
 		return errors.New("this handle stands for several locks, and UnlockWith gives one back: take it from Locks.All")
 	}
 	hold.mu.Lock()
 	defer hold.mu.Unlock()
-	if l != hold || hold.inside > 0 {
+	if l != hold || hold.reentry.count > 0 {
 		return errors.New("the hold was entered again, and other handles rely on it: unlock all but the first one before")
 	}
 	return nil
@@ -104,8 +104,8 @@ func already(ctx context.Context, parts []*acquisition) error {
 
 // root is the handle that the acquisition made.
 func (l *Lock) root() *Lock {
-	if l.of != nil {
-		return l.of
+	if l.reentry.of != nil {
+		return l.reentry.of
 	}
 	return l
 }
@@ -114,13 +114,13 @@ func (l *Lock) root() *Lock {
 func (l *Lock) enter(outer *Lock) *Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cause != nil || l.out && l.inside == 0 {
+	if l.cause != nil || l.reentry.released && l.reentry.count == 0 {
 		return nil
 	}
-	l.inside++
+	l.reentry.count++
 	inner := &Lock{
-		of: l, group: l.group, c: l.c, set: l.set, held: l.held, asked: l.asked, at: l.at, outer: outer,
-		start: l.start, wall: l.wall, lost: l.lost,
+		c: l.c, set: l.set, asked: l.asked, held: l.held, site: l.site, began: l.began,
+		outer: outer, group: l.group, lost: l.lost, reentry: reentry{of: l},
 	}
 	inner.ctx, inner.cancel = context.WithCancelCause(context.WithValue(l.ctx, handleKey{}, inner))
 	return inner
@@ -134,11 +134,11 @@ func (l *Lock) exit() error {
 	}
 	hold.mu.Lock()
 	if l == hold {
-		hold.out = true
+		hold.reentry.released = true
 	} else {
-		hold.inside--
+		hold.reentry.count--
 	}
-	last := hold.out && hold.inside == 0
+	last := hold.reentry.released && hold.reentry.count == 0
 	hold.mu.Unlock()
 	if !last {
 		if lost, isLost := hold.err().(*LostError); isLost {

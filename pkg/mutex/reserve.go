@@ -50,7 +50,7 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 		return Reservation{}, err
 	}
 	defer l.Detach()
-	return Reservation{Lock: l.Name(), UUID: l.UUID(), Token: l.Token(), Until: l.wall.Add(d)}, nil
+	return Reservation{Lock: l.Name(), UUID: l.UUID(), Token: l.Token(), Until: l.began.wall.Add(d)}, nil
 }
 
 // unattended refuses what a hold without a process cannot have.

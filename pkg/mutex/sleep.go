@@ -22,8 +22,8 @@ func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
 // they may be lost rather than held twice. The caller holds mu.
 func (l *Lock) timeLeft() time.Duration {
 	now := l.c.moment()
-	left := l.until.Sub(now.monotonic)
-	if slept := now.wall.Sub(l.counted.wall) - now.monotonic.Sub(l.counted.monotonic); slept >= leastSleep {
+	left := l.deadline.until.Sub(now.monotonic)
+	if slept := now.wall.Sub(l.deadline.counted.wall) - now.monotonic.Sub(l.deadline.counted.monotonic); slept >= leastSleep {
 		left -= slept
 	}
 	return left
@@ -32,7 +32,7 @@ func (l *Lock) timeLeft() time.Duration {
 // awake ends the handle where its time ran out while the machine slept, before the timer tells.
 func (l *Lock) awake() error {
 	l.mu.Lock()
-	over := l.cause == nil && !l.until.IsZero() && l.timeLeft() <= 0
+	over := l.cause == nil && !l.deadline.until.IsZero() && l.timeLeft() <= 0
 	l.mu.Unlock()
 	if over {
 		l.runOut()

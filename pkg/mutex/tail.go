@@ -40,7 +40,7 @@ func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.
 
 // leaveLater is leave in the background, of an attempt whose lease is revoked after that.
 func (c *Client) leaveLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.TicketTTL),
+	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(metadata.TicketTTL),
 		do: func(ctx context.Context) error {
 			_, err := c.leave(ctx, lock, uuid)
 			return err

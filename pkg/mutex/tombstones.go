@@ -11,47 +11,47 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
-// marks is the lease of what a client notes under the uuids of acquisitions that must not be committed any more. Many
-// share one; it outlives each by life.
-type marks struct {
+// tombstones are keys under the uuids of acquisitions that must not be committed any more. Many share one lease, which
+// outlives each of them by life.
+type tombstones struct {
 	life  time.Duration
 	mu    sync.Mutex
 	lease clientv3.LeaseID
-	until time.Time // it may be used for new marks until then
+	until time.Time // when the lease is too old for new tombstones
 }
 
-// markLease is a lease for marks. Two who ask at once may each make one.
-func (c *Client) markLease(ctx context.Context, m *marks) (clientv3.LeaseID, error) {
+// tombstoneLease is a lease for tombstones. Two calls at once may each make one.
+func (c *Client) tombstoneLease(ctx context.Context, t *tombstones) (clientv3.LeaseID, error) {
 	const shared = time.Minute
-	if lease, ok := m.current(); ok {
+	if lease, ok := t.current(); ok {
 		return lease, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.slice(ctx))
 	defer cancel()
 	asked := time.Now()
-	grant, err := c.etcd.Grant(ctx, int64((m.life+shared)/time.Second))
+	grant, err := c.etcd.Grant(ctx, int64((t.life+shared)/time.Second))
 	if err != nil {
 		return 0, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lease = grant.ID
-	m.until = asked.Add(shared)
-	return m.lease, nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lease = grant.ID
+	t.until = asked.Add(shared)
+	return t.lease, nil
 }
 
-func (m *marks) current() (clientv3.LeaseID, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.lease, time.Now().Before(m.until)
+func (t *tombstones) current() (clientv3.LeaseID, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lease, time.Now().Before(t.until)
 }
 
-// sendMarked sends a transaction that leaves a mark, until its outcome is known, it is refused or ctx ends.
-func (c *Client) sendMarked(
-	ctx context.Context, m *marks, txn func(clientv3.LeaseID) locktxn.Txn,
+// sendTombstone sends a transaction that leaves a tombstone, until its outcome is known, it is refused or ctx ends.
+func (c *Client) sendTombstone(
+	ctx context.Context, t *tombstones, txn func(clientv3.LeaseID) locktxn.Txn,
 ) (r answer, err error) {
 	for n, doubt := 0, false; ; n++ {
-		lease, err := c.markLease(ctx, m)
+		lease, err := c.tombstoneLease(ctx, t)
 		if err == nil {
 			r, err = c.send(ctx, txn(lease))
 			doubt = doubt || r.doubt
@@ -59,7 +59,7 @@ func (c *Client) sendMarked(
 			if !locktxn.LeaseGone(err) {
 				return r, err
 			}
-			m.forget(lease)
+			t.forget(lease)
 		}
 		if o := judge(err); o == full || o == refused && !locktxn.LeaseGone(err) {
 			return answer{doubt: doubt}, err
@@ -70,11 +70,11 @@ func (c *Client) sendMarked(
 	}
 }
 
-// forget has the next mark get another lease, because this one is gone.
-func (m *marks) forget(lease clientv3.LeaseID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.lease == lease {
-		m.until = time.Time{}
+// forget has the next tombstone get another lease, because this one is gone.
+func (t *tombstones) forget(lease clientv3.LeaseID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lease == lease {
+		t.until = time.Time{}
 	}
 }

@@ -21,11 +21,11 @@ func (l *Lock) Unlock() error {
 	switch {
 	case l.none():
 		return errNoHold
-	case l.head:
+	case l.forGroup:
 		return l.group.Unlock()
 	}
-	l.unlock.Do(func() { l.unlockErr = l.exit() })
-	return l.unlockErr
+	l.unlocking.once.Do(func() { l.unlocking.err = l.exit() })
+	return l.unlocking.err
 }
 
 func (l *Lock) release() (err error) {
@@ -57,7 +57,7 @@ func (l *Lock) release() (err error) {
 }
 
 func (l *Lock) releasing() locktxn.Txn {
-	if l.lease != nil || l.adopted && metadata.IsUUID(l.held.UUID) {
+	if l.origin.lease != nil || l.origin.adopted && metadata.IsUUID(l.held.UUID) {
 		return locktxn.HandOver(l.c.layout, l.held)
 	}
 	return locktxn.Release(l.c.layout, l.held)
@@ -66,35 +66,35 @@ func (l *Lock) releasing() locktxn.Txn {
 // sendRelease gives the hold back. Where a sending of its acquisition may still be on its way it sees to it that this
 // is not committed any more: settled tells that it did, or did not have to.
 func (l *Lock) sendRelease() (r answer, settled bool, err error) {
-	if l.doubt {
+	if l.origin.doubt {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 		defer cancel()
-		r, err = l.c.sendMarked(ctx, &l.c.marks, func(lease clientv3.LeaseID) locktxn.Txn {
+		r, err = l.c.sendTombstone(ctx, &l.c.tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
 			return locktxn.ReleaseInDoubt(l.c.layout, l.asked, l.held, lease)
 		})
-		if !locktxn.NoSpace(err) { // else no mark can be written
+		if !locktxn.NoSpace(err) { // else no tombstone can be written
 			return r, err == nil, err
 		}
 	}
 	r, err = l.c.sendFor(context.Background(), l.c.opts.RequestTimeout, l.releasing())
-	return r, !l.doubt, err
+	return r, !l.origin.doubt, err
 }
 
 // letGo ends what the hold leaves behind beside its record.
 func (l *Lock) letGo(definite bool) {
 	switch {
-	case l.lease == nil:
-	case definite && !l.doubt:
-		l.c.giveBack(l.lease)
+	case l.origin.lease == nil:
+	case definite && !l.origin.doubt:
+		l.c.giveBack(l.origin.lease)
 	default:
-		l.c.drop(l.lease)
+		l.c.drop(l.origin.lease)
 	}
 }
 
 // cancelAcquisition sees to it in the background that no sending of the acquisition that is still on its way is
 // committed after the end of the hold.
 func (l *Lock) cancelAcquisition() {
-	if l.doubt {
+	if l.origin.doubt {
 		l.c.cancelLater(l.set.kind, l.asked, l.held.UUID)
 	}
 }
@@ -125,7 +125,7 @@ func (l *Lock) notReleased(end time.Time, r answer) error {
 // releaseLater goes on giving the lock back, for as long as it would be held.
 func (l *Lock) releaseLater() {
 	until := time.Now().Add(l.set.autoUnlockAfter)
-	l.c.later(chore{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
+	l.c.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
 		_, err := l.c.send(ctx, l.releasing())
 		return err
 	}})

@@ -51,8 +51,8 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 	defer cancel()
 	select {
-	case l.turn <- struct{}{}: // an extension that comes after the release would take it for a loss
-		defer func() { <-l.turn }()
+	case l.extension.mutex <- struct{}{}: // an extension that comes after the release would take it for a loss
+		defer func() { <-l.extension.mutex }()
 	case <-ctx.Done():
 		return l.or(ctx.Err())
 	}
@@ -60,20 +60,20 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 		return err
 	}
 	defer l.leave()()
-	mark := markOf(writes)
-	marks := &l.c.releases
-	if l.doubt { // the mark also keeps out what is still on its way of the acquisition
-		marks = &l.c.marks
+	tombstone := tombstoneOf(writes)
+	tombstones := &l.c.releases
+	if l.origin.doubt { // the tombstone also keeps out what is still on its way of the acquisition
+		tombstones = &l.c.tombstones
 	}
-	r, err := l.c.sendMarked(ctx, marks, func(lease clientv3.LeaseID) locktxn.Txn {
-		return locktxn.ReleaseWith(l.c.layout, l.held, release, mark, lease, only, writes)
+	r, err := l.c.sendTombstone(ctx, tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
+		return locktxn.ReleaseWith(l.c.layout, l.held, release, tombstone, lease, only, writes)
 	})
 	switch {
 	case err != nil && r.doubt:
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case err != nil:
 		return err
-	case r.Succeeded || l.marked(r, mark):
+	case r.Succeeded || l.entombed(r, tombstone):
 		return l.left()
 	}
 	if now := l.c.record(l.held.Lock, r, 1); now.Token == l.held.Token && now.UUID == l.held.UUID {
@@ -89,14 +89,14 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 	return l.or(l.gone(ctx, nil))
 }
 
-// marked tells whether the mark is that of an earlier sending of the same writes.
-func (l *Lock) marked(r answer, mark string) bool {
+// entombed reports whether the tombstone is that of an earlier sending of the same writes.
+func (l *Lock) entombed(r answer, tombstone string) bool {
 	kvs := r.keys(0).Kvs
-	return len(kvs) > 0 && string(kvs[0].Value) == mark
+	return len(kvs) > 0 && string(kvs[0].Value) == tombstone
 }
 
-// markOf is the same for the same writes.
-func markOf(writes []clientv3.Op) string {
+// tombstoneOf is the same for the same writes.
+func tombstoneOf(writes []clientv3.Op) string {
 	sum := sha256.New()
 	for _, w := range writes {
 		fmt.Fprintf(sum, "%v %q %q %q\n", w.IsPut(), w.KeyBytes(), w.RangeBytes(), w.ValueBytes())
@@ -109,7 +109,7 @@ func (l *Lock) leave() (done func()) {
 	ended := make(chan struct{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leaving = ended
+	l.unlocking.underWay = ended
 	return func() { close(ended) }
 }
 
@@ -118,14 +118,14 @@ func (l *Lock) left() error {
 	if l.finish(ErrUnlocked) {
 		l.released(nil)
 	}
-	l.unlock.Do(func() { l.letGo(true) })
+	l.unlocking.once.Do(func() { l.letGo(true) })
 	return nil
 }
 
 // whetherLeft waits for a release that is under way, and tells whether the hold was given back by it.
 func (l *Lock) whetherLeft() bool {
 	l.mu.Lock()
-	leaving := l.leaving
+	leaving := l.unlocking.underWay
 	l.mu.Unlock()
 	if leaving != nil {
 		<-leaving
