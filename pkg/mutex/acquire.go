@@ -32,10 +32,10 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	if l, err := a.again(ctx); l != nil || err != nil {
 		return l, err
 	}
-	defer func(began time.Time) { a.waited(began, l, err) }(time.Now())
+	defer func(began time.Time) { a.notifyAcquired(began, l, err) }(time.Now())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a.asking(ctx)
+	a.notifyAsking(ctx)
 	done, ok := c.beginWait()
 	if !ok {
 		return nil, a.explain(ErrClosed)
@@ -58,7 +58,7 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *L
 	if l, err := a.again(ctx); l != nil || err != nil {
 		return l, err
 	}
-	defer func(began time.Time) { a.waited(began, l, err) }(time.Now())
+	defer func(began time.Time) { a.notifyAcquired(began, l, err) }(time.Now())
 	if a.set.conditional() {
 		return a.tryOn(ctx)
 	}

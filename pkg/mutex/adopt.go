@@ -60,7 +60,11 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	}
 	doc := c.record(name, r, 0)
 	if doc.Token == 0 || doc.UUID != uuid {
-		return nil, c.notThere(&doc, uuid, r)
+		lost := &LostError{Lock: name, UUID: uuid, Certain: true, Ending: c.ending(r, 1), At: c.wall()}
+		if doc.Token != 0 {
+			lost.Holder = &doc
+		}
+		return nil, lost
 	}
 	if err := set.adopt(&doc.Record); err != nil {
 		return nil, err
@@ -144,20 +148,6 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// notThere says what became of a hold that could not be adopted.
-func (c *Client) notThere(doc *metadata.Document, uuid string, r answer) *LostError {
-	lost := &LostError{Lock: doc.Name, UUID: uuid, Certain: true, At: c.wall()}
-	for _, kv := range r.keys(1).Kvs {
-		if e, err := metadata.Unmarshal[metadata.Ending](kv.Value); err == nil {
-			lost.Ending = &e
-		}
-	}
-	if doc.Token != 0 {
-		lost.Holder = doc
-	}
-	return lost
-}
-
 // remember keeps what the record says of the work, so that a heartbeat repeats it.
 func (l *Lock) remember(doc *metadata.Document) {
 	i := slices.IndexFunc(doc.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
@@ -180,7 +170,7 @@ func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 	if !doc.AutoUnlockAt.IsZero() {
 		l.deadline.until = l.began.monotonic.Add(doc.AutoUnlockAt.Sub(l.began.wall) - l.set.safetyMargin)
 		if time.Until(l.deadline.until) <= 0 && l.set.autoUnlockAfter > 0 {
-			if _, err := l.say(ctx, true, ""); err != nil {
+			if _, err := l.extendOnce(ctx, true, ""); err != nil {
 				l.finish(err)
 				return err
 			}

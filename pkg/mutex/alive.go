@@ -37,23 +37,23 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	return fmt.Errorf("alive %q: %w", l.held.Lock, err)
 }
 
-// beat is the heartbeat: an extension each third of the time that is left after one, with at most a third of that for
-// an attempt, and as often as etcd lets it while it fails.
-func (l *Lock) beat() {
+// beat is the heartbeat until ctx ends: an extension each third of the time that is left after one, with at most a third
+// of that for an attempt, and as often as etcd allows while it fails.
+func (l *Lock) beat(ctx context.Context) {
 	interval := (l.set.autoUnlockAfter - l.set.safetyMargin) / 3
-	for next := interval; pause(l.watch, next); {
-		if time.Since(l.began.monotonic) >= l.set.maximumHold-l.set.safetyMargin {
-			l.c.line(slog.LevelWarn, "the heartbeat ends: the lock was held for its maximum",
-				l.about(slog.Duration("maximum_hold", l.set.maximumHold))...)
+	for next := interval; pause(ctx, next); {
+		if most := l.set.maximumHold; most > 0 && time.Since(l.began.monotonic) >= most-l.set.safetyMargin {
+			l.c.log(slog.LevelWarn, "the heartbeat ends: the lock was held for its maximum",
+				l.about(slog.Duration("maximum_hold", most))...)
 			return
 		}
-		ctx, cancel := context.WithTimeout(l.watch, interval)
-		err := l.extend(ctx, true, "")
+		attempt, cancel := context.WithTimeout(ctx, interval)
+		err := l.extend(attempt, true, "")
 		cancel()
 		next = interval
-		if err != nil && l.watch.Err() == nil {
+		if err != nil && l.err() == nil && ctx.Err() == nil {
 			next = min(interval, jitter(MaxRetryDelay))
-			l.c.line(slog.LevelWarn, "heartbeat failed", l.about(slog.Any("error", err))...)
+			l.c.log(slog.LevelWarn, "heartbeat failed", l.about(slog.Any("error", err))...)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 	if l.set.autoUnlockAfter == 0 {
 		return errors.New("its record does not tell for how long it was taken: adopt it with AutoUnlockAfter")
 	}
-	defer func(began time.Time) { l.extended(began, heartbeat, err) }(time.Now())
+	defer func(began time.Time) { l.notifyExtended(began, heartbeat, err) }(time.Now())
 	ctx, cancel := context.WithDeadline(ctx, l.Deadline())
 	defer cancel()
 	defer context.AfterFunc(l.watch, cancel)()
@@ -74,10 +74,10 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 	case l.extension.mutex <- struct{}{}:
 		defer func() { <-l.extension.mutex }()
 	case <-ctx.Done():
-		return l.or(context.Cause(ctx))
+		return l.causeOr(context.Cause(ctx))
 	}
 	for range maxOvertaken {
-		again, err := l.say(ctx, heartbeat, progress)
+		again, err := l.extendOnce(ctx, heartbeat, progress)
 		if !again {
 			return err
 		}
@@ -89,8 +89,8 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 // meanwhile.
 const maxOvertaken = 5
 
-// say makes one extension. Of a heartbeat it tells that another one is needed, because it knew less than the record.
-func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again bool, err error) {
+// extendOnce makes one extension. again reports that a heartbeat needs another one, because it knew less than the record.
+func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) (again bool, err error) {
 	start := l.c.moment()
 	at := l.clock()
 	autoUnlockAt := at.Add(l.set.autoUnlockAfter)
@@ -99,7 +99,7 @@ func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again 
 			autoUnlockAt = end
 		}
 	}
-	alertAt, progress := l.note(at, autoUnlockAt, heartbeat, progress)
+	alertAt, progress := l.plan(at, autoUnlockAt, heartbeat, progress)
 	alive := metadata.FormatAlive(at, progress)
 	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
 	if heartbeat {
@@ -108,7 +108,7 @@ func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again 
 	}
 	r, err := l.c.send(ctx, txn)
 	if err != nil {
-		return false, l.or(err)
+		return false, l.causeOr(err)
 	}
 	if r.Succeeded {
 		l.extension.lastAliveRevision = r.Header.Revision
@@ -117,12 +117,12 @@ func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again 
 		if now.Token != l.held.Token || now.UUID != l.held.UUID {
 			return false, l.gone(ctx, &now)
 		}
-		other := l.overtaken(&now, alive)
+		other := l.catchUp(&now, alive)
 		if other && heartbeat {
 			return true, nil
 		}
-		if !heartbeat && !now.AutoUnlockAt.IsZero() && !saidSo(&now, alive) {
-			if err := l.word(ctx, alertAt, progress, alive); err != nil {
+		if !heartbeat && !now.AutoUnlockAt.IsZero() && !hasAlive(&now, alive) {
+			if err := l.putAlive(ctx, alertAt, progress, alive); err != nil {
 				return false, err
 			}
 		}
@@ -135,19 +135,19 @@ func (l *Lock) say(ctx context.Context, heartbeat bool, progress string) (again 
 	return false, l.err()
 }
 
-// saidSo tells whether the record has this word about the work.
-func saidSo(now *metadata.Document, alive string) bool {
+// hasAlive reports whether the record has this value of alive.
+func hasAlive(now *metadata.Document, alive string) bool {
 	return slices.ContainsFunc(now.Fields, func(f metadata.Field) bool {
 		return f.Name == metadata.FieldAlive &&
 			f.Value == alive
 	})
 }
 
-// word says how the work goes, of a hold that somebody else extended for longer than this handle would.
-func (l *Lock) word(ctx context.Context, alertAt time.Time, progress, alive string) error {
+// putAlive writes how the work goes into the record of a hold that somebody else extended for longer than this handle would.
+func (l *Lock) putAlive(ctx context.Context, alertAt time.Time, progress, alive string) error {
 	r, err := l.c.send(ctx, locktxn.Word(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))
 	if err != nil {
-		return l.or(err)
+		return l.causeOr(err)
 	}
 	if !r.Succeeded {
 		now := l.c.record(l.held.Lock, r, 0)
@@ -160,9 +160,9 @@ func (l *Lock) word(ctx context.Context, alertAt time.Time, progress, alive stri
 	return nil
 }
 
-// overtaken takes over what somebody else with the uuid, such as a script below this process, said of the work since
-// this handle did. What stands in the record because of the word that is just being said is no such thing.
-func (l *Lock) overtaken(now *metadata.Document, said string) bool {
+// catchUp takes over what another process with the uuid, such as a script below this one, wrote about the work since this
+// handle did, and reports whether there was anything. What this extension wrote itself does not count.
+func (l *Lock) catchUp(now *metadata.Document, alive string) bool {
 	i := slices.IndexFunc(now.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
 	if i < 0 {
 		l.extension.lastAliveRevision = 0
@@ -172,7 +172,7 @@ func (l *Lock) overtaken(now *metadata.Document, said string) bool {
 	if f.ModRevision == l.extension.lastAliveRevision {
 		return false
 	}
-	if l.extension.lastAliveRevision = f.ModRevision; f.Value == said {
+	if l.extension.lastAliveRevision = f.ModRevision; f.Value == alive {
 		return false
 	}
 	l.mu.Lock()
@@ -186,9 +186,9 @@ func (l *Lock) overtaken(now *metadata.Document, said string) bool {
 	return true
 }
 
-// note keeps what an extension says beyond the deadline, and tells when people are to be alerted. A heartbeat repeats
-// what the last Alive said, whoever did, and puts the alert neither back nor after the auto-unlock.
-func (l *Lock) note(at, autoUnlockAt time.Time, heartbeat bool, progress string) (time.Time, string) {
+// plan returns the alert and the progress that an extension writes, and keeps them. A heartbeat repeats those of the last
+// Alive, from whatever process, and moves the alert neither back nor past the auto-unlock.
+func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string) (time.Time, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !heartbeat {
@@ -222,7 +222,7 @@ func (l *Lock) clock() time.Time {
 func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
-	lost, err := l.ask(ctx)
+	lost, err := l.verify(ctx)
 	if err != nil || lost == nil {
 		lost = l.lostError()
 		if now != nil && now.Token != 0 {
@@ -232,8 +232,8 @@ func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
 	return l.lose(lost)
 }
 
-// or is the reason why the handle ended, where it did, because it says more than the error that followed from it.
-func (l *Lock) or(err error) error {
+// causeOr is why the handle ended, if it did: that says more than the error that followed from it.
+func (l *Lock) causeOr(err error) error {
 	if ended := l.err(); ended != nil {
 		return ended
 	}

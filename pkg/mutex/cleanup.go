@@ -68,7 +68,7 @@ func (c *Client) work() {
 		cancel()
 		switch {
 		case err == nil:
-			c.line(slog.LevelDebug, "cleaned up", slog.String("lock", do.lock), slog.String("uuid", do.uuid))
+			c.log(slog.LevelDebug, "cleaned up", slog.String("lock", do.lock), slog.String("uuid", do.uuid))
 			failed = 0
 		case time.Now().After(do.until):
 			c.giveUp(do, err)
@@ -84,7 +84,7 @@ func (c *Client) work() {
 }
 
 func (c *Client) giveUp(do cleanup, err error) {
-	c.line(slog.LevelWarn, "not cleaned up: what is left is auto-unlocked in its time",
+	c.log(slog.LevelWarn, "not cleaned up: what is left is auto-unlocked in its time",
 		slog.String("lock", do.lock), slog.String("uuid", do.uuid), slog.Any("error", err))
 }
 

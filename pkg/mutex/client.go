@@ -169,7 +169,7 @@ func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
 	c.giveUps(ErrClosed)
-	ends(ctx, &c.waiting)
+	awaitAll(ctx, &c.waiting)
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
@@ -187,11 +187,11 @@ func (c *Client) Close() error {
 func (c *Client) rest() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
-	ends(ctx, &c.wg)
+	awaitAll(ctx, &c.wg)
 }
 
-// ends waits until all have ended, or ctx has.
-func ends(ctx context.Context, all *sync.WaitGroup) {
+// awaitAll waits until all have ended, or ctx has.
+func awaitAll(ctx context.Context, all *sync.WaitGroup) {
 	ended := make(chan struct{})
 	go func() { all.Wait(); close(ended) }()
 	select {

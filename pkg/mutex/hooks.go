@@ -136,24 +136,23 @@ func both[E any](f, g func(E)) func(E) {
 	return func(e E) { f(e); g(e) }
 }
 
-// asking tells the hook that an acquisition begins, which ends no later than ctx.
-func (a *acquisition) asking(ctx context.Context) {
+// notifyAsking tells the hook that an acquisition begins, which ends no later than ctx.
+func (a *acquisition) notifyAsking(ctx context.Context) {
 	if hook := a.c.opts.Hooks.Asking; hook != nil {
 		hook(Asking{Lock: a.lock, Context: ctx})
 	}
 }
 
-// waited tells the hook how an acquisition that began at this time ended.
-func (a *acquisition) waited(began time.Time, l *Lock, err error) {
+// notifyAcquired tells the hook how an acquisition that began at this time ended.
+func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
 	if hook := a.c.opts.Hooks.Acquired; hook != nil {
-		defer unlessTold(l)()
+		defer unlockOnPanic(l)()
 		hook(Acquired{Lock: a.lock, Result: acquireResult(err), Waited: time.Since(began), Hold: l, Err: err})
 	}
 }
 
-// unlessTold gives the locks back in the function that it returns, when a hook panics: nobody will ever have their
-// handles.
-func unlessTold(locks ...*Lock) func() {
+// unlockOnPanic returns a function that gives the locks back when a hook panics: nobody will ever have their handles.
+func unlockOnPanic(locks ...*Lock) func() {
 	return func() {
 		if value := recover(); value != nil {
 			for _, l := range locks {
@@ -166,11 +165,11 @@ func unlessTold(locks ...*Lock) func() {
 	}
 }
 
-// waited tells the hook of each lock that was taken, or of the one for which the others were not.
-func (j *batch) waited(began time.Time, locks []*Lock, err error) {
-	defer unlessTold(locks...)()
+// notifyAcquired tells the hook of each lock that was taken, or of the one for which the others were not.
+func (j *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
+	defer unlockOnPanic(locks...)()
 	for i, l := range locks {
-		j.parts[i].waited(began, l, nil)
+		j.parts[i].notifyAcquired(began, l, nil)
 	}
 	if err == nil {
 		return
@@ -183,7 +182,7 @@ func (j *batch) waited(began time.Time, locks []*Lock, err error) {
 			}
 		}
 	}
-	failed.waited(began, nil, err)
+	failed.notifyAcquired(began, nil, err)
 }
 
 func acquireResult(err error) Result {
@@ -202,7 +201,7 @@ func acquireResult(err error) Result {
 	return ResultError
 }
 
-func (l *Lock) extended(began time.Time, heartbeat bool, err error) {
+func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {
 	hook := l.c.opts.Hooks.Extended
 	if hook == nil {
 		return
@@ -217,7 +216,7 @@ func (l *Lock) extended(began time.Time, heartbeat bool, err error) {
 	hook(Extended{Hold: l, Result: result, Heartbeat: heartbeat, Took: time.Since(began), Err: err})
 }
 
-func (l *Lock) tellLost(why *LostError) {
+func (l *Lock) notifyLost(why *LostError) {
 	if hook := l.c.opts.Hooks.Lost; hook != nil {
 		hook(Lost{Hold: l, Reason: why.Reason(), Held: time.Since(l.began.monotonic), Err: why})
 	}
@@ -236,7 +235,7 @@ func (e *LostError) Reason() Reason {
 	return ReasonForced
 }
 
-func (l *Lock) released(err error) {
+func (l *Lock) notifyReleased(err error) {
 	hook := l.c.opts.Hooks.Released
 	if hook == nil {
 		return

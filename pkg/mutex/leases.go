@@ -63,7 +63,7 @@ func (c *Client) newLease(ctx context.Context) (*lease, error) {
 		grant, err := c.etcd.Grant(attempt, int64(metadata.TicketTTL/time.Second))
 		cancel()
 		if err == nil {
-			return c.keep(grant.ID)
+			return c.keepAlive(grant.ID)
 		}
 		if o := judge(err); o == refused || o == full || c.etcd.Ctx().Err() != nil {
 			return nil, fmt.Errorf("a place in the queue: %w", err)
@@ -74,7 +74,7 @@ func (c *Client) newLease(ctx context.Context) (*lease, error) {
 	}
 }
 
-func (c *Client) keep(id clientv3.LeaseID) (*lease, error) {
+func (c *Client) keepAlive(id clientv3.LeaseID) (*lease, error) {
 	ctx, stop := context.WithCancel(c.ctx)
 	alive, err := c.etcd.KeepAlive(ctx, id)
 	if err != nil {

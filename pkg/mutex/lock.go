@@ -128,7 +128,7 @@ func (l *Lock) begin() error {
 	l.detach = context.AfterFunc(c.ctx, func() { l.finish(ErrClosed) })
 	l.mu.Unlock()
 	if l.set.maximumHold > 0 {
-		c.spawn(l.beat)
+		c.spawn(func() { l.beat(l.watch) })
 	}
 	if c.isClosed() {
 		if !l.origin.adopted {
@@ -179,7 +179,7 @@ func (l *Lock) Guard() clientv3.Cmp {
 	case l.none():
 		return never()
 	case l.forGroup:
-		l.c.line(slog.LevelWarn, "Guard fences one lock, and these are several: use Guards", l.about()...)
+		l.c.log(slog.LevelWarn, "Guard fences one lock, and these are several: use Guards", l.about()...)
 		return never()
 	}
 	return locktxn.Guard(l.c.layout, l.held)
@@ -272,8 +272,8 @@ func (l *Lock) finish(cause error) (first bool) {
 // lose ends the handle because the hold is gone or may be.
 func (l *Lock) lose(why *LostError) *LostError {
 	if l.finish(why) {
-		l.c.line(slog.LevelWarn, "lock lost", l.about(slog.Any("error", why))...)
-		l.tellLost(why)
+		l.c.log(slog.LevelWarn, "lock lost", l.about(slog.Any("error", why))...)
+		l.notifyLost(why)
 	}
 	return why
 }

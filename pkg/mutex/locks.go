@@ -49,7 +49,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 	began := time.Now()
 	j := &batch{c: c, parts: parts, only: parts[0].set.only, with: parts[0].set.with}
 	locks, err := j.try(ctx)
-	j.waited(began, locks, err)
+	j.notifyAcquired(began, locks, err)
 	if err != nil {
 		return nil, explainAll(names, err)
 	}
@@ -78,7 +78,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 		began := time.Now()
 		j := &batch{c: c, parts: parts}
 		if locks, err := j.try(ctx); err == nil {
-			j.waited(began, locks, nil)
+			j.notifyAcquired(began, locks, nil)
 			return together(locks), nil
 		}
 	}
@@ -162,7 +162,9 @@ func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []O
 		}
 		locks = append(locks, l)
 		context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
-		keeping.Go(func() { l.keep(ctx) })
+		if l.set.maximumHold == 0 { // else it has a heartbeat of its own
+			keeping.Go(func() { l.beat(ctx) })
+		}
 	}
 	done = true
 	return locks, nil
@@ -182,20 +184,6 @@ func unlessLost(giveBack, err error) error {
 		return nil
 	}
 	return giveBack
-}
-
-// keep puts the auto-unlock off until ctx ends, as a heartbeat does.
-func (l *Lock) keep(ctx context.Context) {
-	interval := (l.set.autoUnlockAfter - l.set.safetyMargin) / 3
-	for next := interval; pause(ctx, next); {
-		attempt, cancel := context.WithTimeout(ctx, interval)
-		err := l.extend(attempt, true, "")
-		cancel()
-		next = interval
-		if err != nil {
-			next = min(interval, jitter(MaxRetryDelay))
-		}
-	}
 }
 
 // waitsFor has the next extension tell people what keeps the holder from working.

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// line logs what no caller can be told. Attributes are strings, numbers, durations and errors.
-func (c *Client) line(level slog.Level, message string, attributes ...slog.Attr) {
+// log logs what no caller can be told. Attributes are strings, numbers, durations and errors.
+func (c *Client) log(level slog.Level, message string, attributes ...slog.Attr) {
 	if c.opts.Logger != nil {
 		c.opts.Logger.LogAttrs(context.Background(), level, message, attributes...)
 	}

@@ -43,14 +43,14 @@ func (l *Lock) observe() {
 		}
 		ctx, cancel := context.WithTimeout(l.watch, timeout)
 		defer cancel()
-		lost, err := l.ask(ctx)
+		lost, err := l.verify(ctx)
 		if err != nil && gone && l.err() == nil {
 			lost = l.lostError()
 		}
 		if lost == nil {
 			return false
 		}
-		if !l.whetherLeft() {
+		if !l.releasedMeanwhile() {
 			l.lose(lost)
 		}
 		return true
@@ -87,8 +87,8 @@ func (l *Lock) deadlineIs(text string) {
 	}
 }
 
-// ask asks etcd whether the hold stands: nil, or how it was lost.
-func (l *Lock) ask(ctx context.Context) (*LostError, error) {
+// verify asks etcd whether the hold stands: nil, or how it was lost.
+func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 	r, err := l.c.send(ctx, locktxn.Ask(l.c.layout, l.held))
 	if err != nil {
 		return nil, err

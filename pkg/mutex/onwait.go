@@ -39,12 +39,12 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	v := &standing{c: a.c, claimer: a.claimer, shares: a.set.kind.shared(), place: a.queue.place}
+	v := &waitStatus{c: a.c, claimer: a.claimer, shares: a.set.kind.shared(), place: a.queue.place}
 	v.place.Lock = a.lock
 	var done sync.WaitGroup
 	done.Go(func() {
 		for again := true; again; again = pause(ctx, reportEvery+rand.N(reportEvery/2)) {
-			w, err := v.look(ctx)
+			w, err := v.refresh(ctx)
 			news := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
 				!sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
 			if err != nil || !news || ctx.Err() != nil {
@@ -60,11 +60,11 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// standing is what a waiter with [OnWait] knows of the holders and of those before it. It reads the queue once. From
+// waitStatus is what a waiter with [OnWait] knows of the holders and of those before it. It reads the queue once. From
 // then on a look asks whether the holders are the same and for a few tickets, so that its work does not grow with the
 // queue. Who has taken a turn tells that all who were before it are gone; those who give up far ahead are noticed when
 // it is their turn to be asked for.
-type standing struct {
+type waitStatus struct {
 	c       *Client
 	claimer claimer
 	shares  bool          // several can hold the lock
@@ -73,15 +73,15 @@ type standing struct {
 	seen   int64 // revision at which the holders were read; 0 before the first look
 	writer int64 // token of the record of the lock, then
 	keys   int   // of shares, then
-	now    Waiting
+	status Waiting
 	ahead  []string // tickets before it that may still be there, the oldest first
 	far    int      // which of the far ones is asked for next
 }
 
-// look asks how things stand for whoever has this place.
-func (v *standing) look(ctx context.Context) (Waiting, error) {
+// refresh asks etcd how things stand for this place.
+func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	probes := v.probes()
-	r, err := v.c.send(ctx, v.question(probes))
+	r, err := v.c.send(ctx, v.request(probes))
 	if err != nil {
 		return Waiting{}, err
 	}
@@ -105,15 +105,15 @@ func (v *standing) look(ctx context.Context) (Waiting, error) {
 			v.ahead = slices.DeleteFunc(v.ahead, func(other string) bool { return other == uuid })
 		}
 	}
-	v.now.At = v.c.wall()
+	v.status.At = v.c.wall()
 	if v.place.Revision != 0 {
-		v.now.Position = len(v.ahead) + 1
+		v.status.Position = len(v.ahead) + 1
 	}
-	return v.now, nil
+	return v.status, nil
 }
 
-// question is what to ask at the next look.
-func (v *standing) question(probes []string) locktxn.Txn {
+// request is what the next refresh sends.
+func (v *waitStatus) request(probes []string) locktxn.Txn {
 	if v.seen == 0 {
 		return v.claimer.standing(v.place)
 	}
@@ -122,7 +122,7 @@ func (v *standing) question(probes []string) locktxn.Txn {
 }
 
 // probes are the tickets to ask for.
-func (v *standing) probes() []string {
+func (v *waitStatus) probes() []string {
 	near := min(nearTickets, len(v.ahead))
 	probes := slices.Clone(v.ahead[:near])
 	far := v.ahead[near:]
@@ -134,16 +134,16 @@ func (v *standing) probes() []string {
 }
 
 // read takes the holders from an answer, which tells them first.
-func (v *standing) read(r answer) {
+func (v *waitStatus) read(r answer) {
 	v.seen = r.Header.Revision
 	h, _ := v.claimer.standingOf(r)
 	v.writer = h.writer.Token
-	v.now = Waiting{Lock: v.place.Lock, Position: v.now.Position, Holder: h.oldest()}
+	v.status = Waiting{Lock: v.place.Lock, Position: v.status.Position, Holder: h.oldest()}
 	if v.shares {
 		v.keys = len(r.keys(1).Kvs)
-		v.now.Holders = h.all()
+		v.status.Holders = h.all()
 	}
-	for _, holder := range append(v.now.Holders, v.now.Holder) {
+	for _, holder := range append(v.status.Holders, v.status.Holder) {
 		if i := slices.Index(v.ahead, holder.UUID); i >= 0 {
 			v.ahead = v.ahead[i+1:]
 		}

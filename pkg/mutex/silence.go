@@ -15,9 +15,9 @@ const silentAfter = 3 * time.Second
 // silence is the time in which no request of a client was answered. Each has one line in the log when it has lasted
 // for a while, and one when it is over.
 type silence struct {
-	mu    sync.Mutex
-	since time.Time // zero while etcd answers
-	told  bool
+	mu     sync.Mutex
+	since  time.Time // zero while etcd answers
+	logged bool      // that it lasts
 }
 
 // unanswered notes that a request that was sent at this time was not answered.
@@ -28,8 +28,8 @@ func (c *Client) unanswered(sent time.Time, err error) {
 		s.since = sent
 	}
 	lasts := time.Since(s.since)
-	tell := !s.told && lasts >= silentAfter
-	s.told = s.told || tell
+	tell := !s.logged && lasts >= silentAfter
+	s.logged = s.logged || tell
 	c.quiet.Store(true)
 	s.mu.Unlock()
 	if !tell {
@@ -41,7 +41,7 @@ func (c *Client) unanswered(sent time.Time, err error) {
 			"without DialKeepAliveTime a dead one may be kept for a quarter of an hour"
 	}
 	endpoints := strings.Join(c.etcd.Endpoints(), ",")
-	c.line(slog.LevelWarn, message, slog.String("endpoints", endpoints), slog.Duration("for", lasts),
+	c.log(slog.LevelWarn, message, slog.String("endpoints", endpoints), slog.Duration("for", lasts),
 		slog.Any("error", err))
 }
 
@@ -52,12 +52,12 @@ func (c *Client) answered() {
 	}
 	s := &c.silence
 	s.mu.Lock()
-	lasted, told := time.Since(s.since), s.told
+	lasted, told := time.Since(s.since), s.logged
 	s.since = time.Time{}
-	s.told = false
+	s.logged = false
 	c.quiet.Store(false)
 	s.mu.Unlock()
 	if told {
-		c.line(slog.LevelInfo, "etcd answers again", slog.Duration("after", lasted))
+		c.log(slog.LevelInfo, "etcd answers again", slog.Duration("after", lasted))
 	}
 }

@@ -30,7 +30,7 @@ func (l *Lock) Unlock() error {
 
 func (l *Lock) release() (err error) {
 	if l.finish(ErrUnlocked) {
-		defer func() { l.released(err) }()
+		defer func() { l.notifyReleased(err) }()
 	}
 	if l.err() == ErrDetached {
 		return nil
@@ -40,7 +40,7 @@ func (l *Lock) release() (err error) {
 	}
 	end := time.Now().Add(l.c.opts.RequestTimeout)
 	r, settled, err := l.sendRelease()
-	l.letGo(err == nil && r.Succeeded)
+	l.freeLease(err == nil && r.Succeeded)
 	if !settled {
 		l.cancelAcquisition()
 	}
@@ -56,7 +56,7 @@ func (l *Lock) release() (err error) {
 	return l.notReleased(end, r)
 }
 
-func (l *Lock) releasing() locktxn.Txn {
+func (l *Lock) releaseTxn() locktxn.Txn {
 	if l.origin.lease != nil || l.origin.adopted && metadata.IsUUID(l.held.UUID) {
 		return locktxn.HandOver(l.c.layout, l.held)
 	}
@@ -76,12 +76,12 @@ func (l *Lock) sendRelease() (r answer, settled bool, err error) {
 			return r, err == nil, err
 		}
 	}
-	r, err = l.c.sendFor(context.Background(), l.c.opts.RequestTimeout, l.releasing())
+	r, err = l.c.sendFor(context.Background(), l.c.opts.RequestTimeout, l.releaseTxn())
 	return r, !l.origin.doubt, err
 }
 
-// letGo ends what the hold leaves behind beside its record.
-func (l *Lock) letGo(definite bool) {
+// freeLease gives up the lease of the ticket.
+func (l *Lock) freeLease(definite bool) {
 	switch {
 	case l.origin.lease == nil:
 	case definite && !l.origin.doubt:
@@ -105,7 +105,7 @@ func (l *Lock) cancelAcquisition() {
 func (l *Lock) notReleased(end time.Time, r answer) error {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
-	lost, err := l.ask(ctx)
+	lost, err := l.verify(ctx)
 	before, ranOut := l.err().(*LostError)
 	switch {
 	case err != nil && r.doubt:
@@ -126,7 +126,7 @@ func (l *Lock) notReleased(end time.Time, r answer) error {
 func (l *Lock) releaseLater() {
 	until := time.Now().Add(l.set.autoUnlockAfter)
 	l.c.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
-		_, err := l.c.send(ctx, l.releasing())
+		_, err := l.c.send(ctx, l.releaseTxn())
 		return err
 	}})
 }

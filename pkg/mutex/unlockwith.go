@@ -39,7 +39,7 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 	if err := l.alone(); err != nil {
 		return err
 	}
-	release := l.releasing()
+	release := l.releaseTxn()
 	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1 - len(own)
 	if err := l.c.checkWrites(only, writes, room); err != nil {
 		return err
@@ -54,12 +54,12 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 	case l.extension.mutex <- struct{}{}: // an extension that comes after the release would take it for a loss
 		defer func() { <-l.extension.mutex }()
 	case <-ctx.Done():
-		return l.or(ctx.Err())
+		return l.causeOr(ctx.Err())
 	}
 	if err := l.err(); err != nil {
 		return err
 	}
-	defer l.leave()()
+	defer l.beginRelease()()
 	tombstone := tombstoneOf(writes)
 	tombstones := &l.c.releases
 	if l.origin.doubt { // the tombstone also keeps out what is still on its way of the acquisition
@@ -74,7 +74,7 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 	case err != nil:
 		return err
 	case r.Succeeded || l.entombed(r, tombstone):
-		return l.left()
+		return l.finishRelease()
 	}
 	if now := l.c.record(l.held.Lock, r, 1); now.Token == l.held.Token && now.UUID == l.held.UUID {
 		switch failed := l.c.failed(l.held.Lock, r, 2, only); {
@@ -86,7 +86,7 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 			return failed
 		}
 	}
-	return l.or(l.gone(ctx, nil))
+	return l.causeOr(l.gone(ctx, nil))
 }
 
 // entombed reports whether the tombstone is that of an earlier sending of the same writes.
@@ -104,8 +104,8 @@ func tombstoneOf(writes []clientv3.Op) string {
 	return fmt.Sprintf("released %x", sum.Sum(nil)[:8])
 }
 
-// leave keeps the watch from taking the release for a loss, until the function that it returns is called.
-func (l *Lock) leave() (done func()) {
+// beginRelease keeps the watch from taking the release for a loss, until the function that it returns is called.
+func (l *Lock) beginRelease() (done func()) {
 	ended := make(chan struct{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,17 +113,17 @@ func (l *Lock) leave() (done func()) {
 	return func() { close(ended) }
 }
 
-// left ends the handle of a lock that was given back.
-func (l *Lock) left() error {
+// finishRelease ends the handle of a lock that was given back.
+func (l *Lock) finishRelease() error {
 	if l.finish(ErrUnlocked) {
-		l.released(nil)
+		l.notifyReleased(nil)
 	}
-	l.unlocking.once.Do(func() { l.letGo(true) })
+	l.unlocking.once.Do(func() { l.freeLease(true) })
 	return nil
 }
 
-// whetherLeft waits for a release that is under way, and tells whether the hold was given back by it.
-func (l *Lock) whetherLeft() bool {
+// releasedMeanwhile waits for a release that is under way, and reports whether the hold was given back by it.
+func (l *Lock) releasedMeanwhile() bool {
 	l.mu.Lock()
 	leaving := l.unlocking.underWay
 	l.mu.Unlock()
