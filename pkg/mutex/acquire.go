@@ -13,14 +13,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waiterRecheck is how often a waiter asks again although its watch says nothing: a safety net, not the way it learns
-// that the lock is free.
+// waiterRecheck is how often a waiter asks again although its watch is silent: a safety net, not the way it learns that
+// the lock is free.
 const waiterRecheck = 10 * time.Second
 
-// Lock takes the lock, waiting in the queue as long as others hold it or came before, until ctx ends: then the error is
-// a [*HeldError] where the holder is known. Without a deadline it waits for ever, through outages of etcd too.
+// Lock takes the lock. While others hold it or came first, it waits in the queue until ctx ends: then the error is a
+// [*HeldError] if the holder is known. Without a deadline it waits for ever, even through outages of etcd.
 //
-// Whatever is wrong with the name or the options is an error before etcd is asked.
+// A bad name or option is an error before etcd is asked.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, b, err := c.newAcquisition(name, opts)
 	if err != nil {
@@ -48,8 +48,8 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 	return a.queueUp(ctx, b)
 }
 
-// TryLock takes the lock if it is free and nobody queues for it, else the error is a [*HeldError]. It never waits for a
-// holder, and for etcd no longer than the client's request timeout.
+// TryLock takes the lock if it is free and nobody queues for it; otherwise the error is a [*HeldError]. It never waits
+// for a holder, and for etcd no longer than the client's request timeout.
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, b, err := c.newAcquisition(name, opts)
 	if err != nil {
@@ -89,7 +89,7 @@ type acquisition struct {
 	reported Waiting // to OnWait
 }
 
-// newAcquisition checks all that can be checked without etcd and makes the first bid.
+// newAcquisition checks what can be checked without etcd and makes the first bid.
 func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, error) {
 	if c.isClosed() {
 		return nil, bid{}, ErrClosed
@@ -177,7 +177,7 @@ func (a *acquisition) abandonInDoubt() {
 	}
 }
 
-// heldError tells who holds the lock, by the last answer.
+// heldError names the holder by the last answer.
 func (a *acquisition) heldError() *HeldError {
 	held := &HeldError{Lock: a.lock, Holder: a.holder, At: a.c.wall(), Where: a.c.holds.where(a.holder.UUID)}
 	if a.set.kind.shared() {
@@ -222,7 +222,7 @@ func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
 	return nil, a.explain(err)
 }
 
-// old tells that all of the events are older than what was read last, so that there is nothing new in them.
+// old reports whether the last read was newer than all of the events.
 func old(events []*clientv3.Event, seen int64) bool {
 	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
 }

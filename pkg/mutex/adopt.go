@@ -11,24 +11,22 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Adopt is a handle of a hold that is there already: of a lock that another process took, a parent or one that handed
-// its work on, and whose uuid it told this one. It does what a handle of [Client.Lock] does: its context ends when the
-// hold does, Alive extends it, Guard and Token fence with it.
+// Adopt returns a handle of an existing hold, by the lock's name and the hold's uuid: of a lock that another process
+// took, such as a parent or one that handed on its work. The handle does what one of [Client.Lock] does: its context
+// ends when the hold does, Alive extends it, Guard and Token fence with it.
 //
-// Both processes may have a handle at the same time; they share one hold. Each sees when the other extends it. Unlock
-// of either ends it for both, and the other learns of it as of a loss: so agree on one who gives it back, usually the
-// one who took it, and let the other [Lock.Detach]. Who hands its hold on for good detaches, and leaves the Unlock to
-// the one who adopts it.
+// Both processes may have a handle at the same time; they share one hold, and each sees the other's extensions. Unlock
+// of either ends it for both, and the other takes that for a loss. So one of them unlocks, usually the one that took
+// the lock, and the other calls [Lock.Detach]. To hand a hold on for good, detach and leave the Unlock to the adopter.
 //
-// The time that is left is counted from what the record says and this machine's clock, which must not be behind by more
-// than the safety margin, as for every holder. A hold whose time is over, but which nobody has removed yet, is extended
-// by the adoption.
+// The time left follows from the record and this machine's clock, which must not be behind by more than the safety
+// margin, as for every holder. If the time is over but nobody has removed the hold yet, the adoption extends it.
 //
-// Of the options only those about time count, and Defaults of the client do not. Without them Alive puts off alert and
-// auto-unlock by as much as whoever wrote the deadlines last; where the record does not tell that, Alive is an error,
-// and where it has no readable deadline the handle's context has ended, and only Unlock is of use.
+// Only the options about time count, and the client's Defaults do not. Without them Alive postpones the alert and the
+// auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how much, Alive is an
+// error. If it has no readable deadline, the handle's context has ended, and only Unlock is of use.
 //
-// The error is a [*LostError], an [ErrNotHeld], when another holds the lock, or nobody.
+// The error is a [*LostError], an [ErrNotHeld], if another holds the lock, or nobody.
 func (c *Client) Adopt(ctx context.Context, name, uuid string, opts ...Option) (*Lock, error) {
 	l, err := c.adopt(ctx, name, uuid, opts)
 	if _, isLost := errors.AsType[*LostError](err); err == nil || isLost {
@@ -82,7 +80,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	return l, l.live(ctx, &doc)
 }
 
-// chosen are the settings that the options of an adoption make, still without what the record says.
+// chosen are the settings by the options of an adoption, still without what the record says.
 func chosen(opts []Option) (s settings, err error) {
 	for _, o := range opts {
 		if o != nil {
@@ -92,9 +90,9 @@ func chosen(opts []Option) (s settings, err error) {
 	return s, errors.Join(s.problems...)
 }
 
-// adopt fills in from the record what the options left open: the deadlines as far from now as whoever wrote them last
-// wanted. When that was a heartbeat, the alert had come closer since the last real progress, so with a given life it
-// keeps its part of it.
+// adopt fills in from the record what the options left open: the deadlines as far from now as their last writer wanted.
+// If that was a heartbeat, the alert had come closer since the last real progress, so with a given life it keeps its
+// share of that.
 func (s *settings) adopt(r *metadata.Record) error {
 	word := lastAlive(r)
 	alert := r.AlertAt.Sub(word)
@@ -133,7 +131,7 @@ func (s *settings) adopt(r *metadata.Record) error {
 	return s.check()
 }
 
-// lastAlive is when the holder wrote its deadlines last, by its clock; zero when the record does not tell.
+// lastAlive is when the holder last wrote its deadlines, by its clock; zero if the record does not say.
 func lastAlive(r *metadata.Record) time.Time {
 	if r.Alive != nil && !r.Alive.At.IsZero() {
 		return latest(r.Alive.At, r.LockedAt)
@@ -180,12 +178,12 @@ func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 }
 
 // ErrDetached is the cause with which a handle's context ends when its holder gives up the handle but not the hold. It
-// is an ErrNotHeld.
+// is an [ErrNotHeld].
 var ErrDetached = fmt.Errorf("the handle was detached from its hold: %w", ErrNotHeld)
 
-// Detach ends the handle and leaves the hold as it is: to the process that has adopted it or will, by name and
-// [Lock.UUID], and otherwise to the auto-unlock. The context ends, with [ErrDetached]; a heartbeat stops; Unlock does
-// nothing from then on. All handles of the hold in this process that [Reentrant] made are detached with it.
+// Detach ends the handle and leaves the hold to the process that has adopted it or will, by name and [Lock.UUID], or to
+// the auto-unlock. The context ends with [ErrDetached], a heartbeat stops, and Unlock does nothing from then on. All
+// handles of the hold in this process that [Reentrant] made are detached with it.
 func (l *Lock) Detach() {
 	switch {
 	case l.none():
@@ -202,8 +200,7 @@ func (l *Lock) Detach() {
 	}
 }
 
-// forbidLater sees to it that no late sending of an acquisition takes the lock once more when whoever adopted its hold
-// gave it back.
+// forbidLater keeps late sendings of an acquisition from taking the lock once more after an adopter gave its hold back.
 func (c *Client) forbidLater(lock, uuid string) {
 	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
 		do: func(ctx context.Context) error {

@@ -13,11 +13,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Alive says that the work makes progress: the alert and the auto-unlock are put off, by the same durations as at the
-// acquisition and counted from now. The words of progress, if any, are shown to people with the lock.
+// Alive reports that the work makes progress. It extends both deadlines, by the same durations as at the acquisition
+// and counted from now, and shows your text with the lock.
 //
 // nil means that etcd confirmed the hold. A [*LostError] means that it is over; the handle's context has ended then.
-// After any other error the hold stands as it stood, until the deadline it had.
+// After any other error the hold stands as before, until the deadline it had.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	if l.none() {
 		return errNoHold
@@ -37,8 +37,8 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	return fmt.Errorf("alive %q: %w", l.held.Lock, err)
 }
 
-// beat is the heartbeat until ctx ends: an extension each third of the time that is left after one, with at most a third
-// of that for an attempt, and as often as etcd allows while it fails.
+// beat is the heartbeat until ctx ends: an extension each third of the time that is left after one, with at most a
+// third of that for an attempt, and as often as etcd allows while it fails.
 func (l *Lock) beat(ctx context.Context) {
 	interval := (l.set.autoUnlockAfter - l.set.safetyMargin) / 3
 	for next := interval; pause(ctx, next); {
@@ -64,7 +64,7 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 		return err
 	}
 	if l.set.autoUnlockAfter == 0 {
-		return errors.New("its record does not tell for how long it was taken: adopt it with AutoUnlockAfter")
+		return errors.New("its record does not say for how long it was taken: adopt it with AutoUnlockAfter")
 	}
 	defer func(began time.Time) { l.notifyExtended(began, heartbeat, err) }(time.Now())
 	ctx, cancel := context.WithDeadline(ctx, l.Deadline())
@@ -85,11 +85,11 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 	return errors.New("others with the same uuid extend it all the time")
 }
 
-// maxOvertaken bounds how often a heartbeat begins anew because somebody else with the uuid extended the hold
-// meanwhile.
+// maxOvertaken bounds how often a heartbeat begins anew because another process with the uuid extended the hold.
 const maxOvertaken = 5
 
-// extendOnce makes one extension. again reports that a heartbeat needs another one, because it knew less than the record.
+// extendOnce makes one extension. again reports that a heartbeat needs another one, because it knew less than the
+// record.
 func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) (again bool, err error) {
 	start := l.c.moment()
 	at := l.clock()
@@ -143,7 +143,8 @@ func hasAlive(now *metadata.Document, alive string) bool {
 	})
 }
 
-// putAlive writes how the work goes into the record of a hold that somebody else extended for longer than this handle would.
+// putAlive writes how the work goes into the record of a hold that somebody else extended for longer than this handle
+// would.
 func (l *Lock) putAlive(ctx context.Context, alertAt time.Time, progress, alive string) error {
 	r, err := l.c.send(ctx, locktxn.Word(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))
 	if err != nil {
@@ -160,8 +161,8 @@ func (l *Lock) putAlive(ctx context.Context, alertAt time.Time, progress, alive 
 	return nil
 }
 
-// catchUp takes over what another process with the uuid, such as a script below this one, wrote about the work since this
-// handle did, and reports whether there was anything. What this extension wrote itself does not count.
+// catchUp takes over what another process with the uuid, such as a script below this one, wrote about the work since
+// this handle did, and reports whether there was anything. What this extension wrote itself does not count.
 func (l *Lock) catchUp(now *metadata.Document, alive string) bool {
 	i := slices.IndexFunc(now.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
 	if i < 0 {
@@ -186,8 +187,8 @@ func (l *Lock) catchUp(now *metadata.Document, alive string) bool {
 	return true
 }
 
-// plan returns the alert and the progress that an extension writes, and keeps them. A heartbeat repeats those of the last
-// Alive, from whatever process, and moves the alert neither back nor past the auto-unlock.
+// plan returns the alert and the progress that an extension writes, and keeps them. A heartbeat repeats those of the
+// last Alive, from whatever process, and moves the alert neither back nor past the auto-unlock.
 func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string) (time.Time, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,7 +219,7 @@ func (l *Lock) clock() time.Time {
 	return at
 }
 
-// gone ends the handle because etcd says that another holds the lock, or nobody, and finds out who ended this hold.
+// gone ends the handle because etcd says that another holds the lock, or nobody, and finds out how the hold ended.
 func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()

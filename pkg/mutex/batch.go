@@ -13,12 +13,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// batch is the taking of one lock or several in one transaction: all or none of them, together with the caller's own
-// conditions and writes. It never waits.
+// batch takes one lock or several in one transaction, all or none, together with the caller's own conditions and
+// writes. It never waits.
 //
-// What an acquisition alone may leave in doubt this one must not: a late commit would do the caller's writes again, or
-// take some locks when others were given back. So a sending without an answer is sealed before anything is said about
-// it.
+// A single acquisition may stay in doubt, a batch must not: a late commit would do the caller's writes again, or take
+// some locks after others were given back. So a sending without an answer is sealed before its outcome is reported.
 type batch struct {
 	c     *Client
 	parts []*acquisition
@@ -29,8 +28,8 @@ type batch struct {
 	own   []clientv3.Op // of this package, which may write below the prefix
 }
 
-// opsOfPart is how much of a transaction one lock takes at most: the keys of its record and the end of its queue. One
-// more has to be left for what tells of each condition whether it holds: etcd counts what is nested on top.
+// opsOfPart is how many operations one lock takes at most: the keys of its record and the tail of its queue. One more
+// must be left for the report on each condition: etcd counts nested operations on top.
 const opsOfPart = 5
 
 // try asks for the locks until the answer is definite.
@@ -138,7 +137,7 @@ func (j *batch) settle(ctx context.Context, r answer, err error) ([]*Lock, error
 	return nil, err
 }
 
-// held are the locks that this attempt holds, by what the operations from the first one on read.
+// held are the locks that this attempt holds, by what the first operations read.
 func (j *batch) held(r answer) (mine []*acquisition) {
 	for i, a := range j.parts {
 		if now := j.c.record(a.lock, r, i); now.Token != 0 && now.UUID == a.draft.UUID {
@@ -148,8 +147,8 @@ func (j *batch) held(r answer) (mine []*acquisition) {
 	return mine
 }
 
-// lostBefore tells that the locks were taken, and one of them taken away again, before this process heard of it. These
-// are still there.
+// lostBefore is the error if the locks were taken, and one of them taken away again, before this process heard of it;
+// mine are still there.
 func (j *batch) lostBefore(s answer, mine []*acquisition, wasHeld bool) error {
 	for i, a := range j.parts {
 		ending := j.c.ending(s, len(j.parts)+i)
@@ -170,7 +169,7 @@ func (j *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	}
 }
 
-// hold makes the handles. at tells token and, where it was read, the record of each.
+// hold makes the handles. at returns the token and, where it was read, the record of each.
 func (j *batch) hold(at func(part int) (int64, metadata.Document)) (locks []*Lock, err error) {
 	for i, a := range j.parts {
 		token, now := at(i)
@@ -191,7 +190,7 @@ func (j *batch) hold(at func(part int) (int64, metadata.Document)) (locks []*Loc
 	return locks, nil
 }
 
-// refusal tells why the locks were not taken, by what the transaction read.
+// refusal is why the locks were not taken, by what the transaction read.
 func (j *batch) refusal(ctx context.Context, r answer) error {
 	var held *HeldError
 	for i, a := range j.parts {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// callSite is the line of code that took a lock. It is kept as it comes cheapest, and put into words when somebody asks.
+// callSite is the line of code that took a lock. It is kept in its cheapest form, and formatted on demand.
 type callSite struct {
 	trace string // the backtrace of the record
 	pcs   [ownFrames + 2]uintptr
@@ -58,8 +58,7 @@ func (h *holds) remove(l *Lock) {
 	}
 }
 
-// where is the line of code that took the hold with this uuid in this process; empty when it is not one of this
-// client's.
+// where is the line of code that took the hold with this uuid; empty unless this client has a handle of it.
 func (h *holds) where(uuid string) string {
 	h.mu.Lock()
 	l := h.all[uuid]

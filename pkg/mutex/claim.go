@@ -113,7 +113,7 @@ func (a *acquisition) commit(ctx context.Context, b bid, record string, txn lock
 	return l, r, err
 }
 
-// meet keeps who the holders are, which an answer tells first.
+// meet keeps the holders, which an answer has first.
 func (a *acquisition) meet(r answer) {
 	a.seen = r.Header.Revision
 	a.holders, _ = a.claimer.standingOf(r)

@@ -10,8 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// describe says in one line who holds a lock, where, since when, what for, when people are alerted and when it is
-// auto-unlocked.
+// describe is one line: who holds a lock, where, since when, what for, and its deadlines.
 func describe(r *metadata.Record, now time.Time) string {
 	if together := !r.AlertAt.IsZero() && !r.AlertAt.Before(r.AutoUnlockAt) && r.AutoUnlockAt.After(now); together {
 		return who(r, now) + "; unless it is extended, people are alerted and it is auto-unlocked " +

@@ -11,7 +11,7 @@ import (
 // fewHolders is how many of many holders are named in a line.
 const fewHolders = 3
 
-// sharing says in one line why there was no room in a lock that several can hold, or who was before.
+// sharing is one line: why a lock that several can hold has no room, or who is ahead.
 func (e *HeldError) sharing() string {
 	line := fmt.Sprintf("lock %q is %s by ", e.Lock, e.manner())
 	queue := ", but others queue for it"

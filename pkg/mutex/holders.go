@@ -10,8 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// holders is who had a lock that several can hold, at one revision. Those who gave it back since may have been removed;
-// who came later is not among them. The zero holders are nobody, as before anything is known.
+// holders are those of a lock at one revision. Holds that ended since may have been removed; later ones are not among
+// them. The zero holders are nobody, as before anything is known.
 type holders struct {
 	revision int64
 	writer   metadata.Document         // its Token is 0 when there is none
@@ -69,7 +69,7 @@ func (h *holders) oldest() metadata.Document {
 	return h.writer
 }
 
-// mine is the record of this acquisition, where an earlier sending of it got through.
+// mine is the record of this acquisition, if an earlier sending of it got through.
 func (h *holders) mine(uuid string) (metadata.Document, bool) {
 	for _, d := range h.all() {
 		if d.UUID == uuid {
@@ -79,8 +79,8 @@ func (h *holders) mine(uuid string) (metadata.Document, bool) {
 	return metadata.Document{}, false
 }
 
-// free is how many of so many permits are left. A record that says nothing about permits has one; one whose number can
-// not be read may have any, so it has all.
+// free is how many of so many permits are left. A record that says nothing about permits has one; an unreadable number
+// counts as all of them.
 func (h *holders) free(limit int) int {
 	if h.writer.Token != 0 {
 		return 0

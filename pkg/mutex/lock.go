@@ -148,7 +148,7 @@ func (l *Lock) Name() string {
 	return l.held.Lock
 }
 
-// UUID names this one hold, in the record and in its history.
+// UUID identifies this one hold, in the record and in its history.
 func (l *Lock) UUID() string {
 	if l.none() {
 		return ""
@@ -158,7 +158,7 @@ func (l *Lock) UUID() string {
 
 // Token is the fencing token of this hold. It is greater than that of every earlier hold of any lock in the same etcd,
 // and does not change while the lock is held. A resource that refuses tokens smaller than the greatest it has seen is
-// safe from holders that do not know yet that they lost the lock. It is 0, which is no token, of the handle of no hold.
+// safe from holders that do not know yet that they lost the lock. Without a hold it is 0, which is no token.
 func (l *Lock) Token() int64 {
 	if l.none() {
 		return 0
@@ -173,7 +173,7 @@ func (l *Lock) Token() int64 {
 }
 
 // Guard is a compare for the caller's own transactions in the same etcd: they commit only while this hold stands. It
-// never holds for a handle that stands for several locks, which one compare cannot fence: see [Lock.Guards].
+// never holds for a handle that stands for several locks, which one compare cannot fence: use [Lock.Guards].
 func (l *Lock) Guard() clientv3.Cmp {
 	switch {
 	case l.none():
@@ -194,9 +194,9 @@ func (l *Lock) Guards() []clientv3.Cmp {
 	return []clientv3.Cmp{l.Guard()}
 }
 
-// Context ends when this process must not act as the holder any more. context.Cause tells why: a [*LostError],
-// [ErrUnlocked] or [ErrClosed]. It carries the handle, see [FromContext], and nothing of the context that took the
-// lock: that one's deadline is about the waiting.
+// Context ends when this process must no longer act as the holder. context.Cause says why: a [*LostError],
+// [ErrUnlocked], [ErrDetached] or [ErrClosed]. It carries the handle, see [FromContext], and nothing of the context
+// that took the lock, whose deadline is about the wait.
 func (l *Lock) Context() context.Context {
 	if l.none() {
 		return noContext()
@@ -204,7 +204,7 @@ func (l *Lock) Context() context.Context {
 	return l.ctx
 }
 
-// Lost is closed when the hold is lost, or may be: the cause of [Lock.Context] is a [*LostError] then. It stays open
+// Lost is closed when the hold is lost, or may be: then the cause of [Lock.Context] is a [*LostError]. It stays open
 // when the holder unlocks.
 func (l *Lock) Lost() <-chan struct{} {
 	if l.none() {
@@ -213,8 +213,8 @@ func (l *Lock) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Deadline is when the context ends unless the hold is extended before: the auto-unlock minus the safety margin, on
-// this machine's clock.
+// Deadline is when the context ends unless the hold is extended: the auto-unlock less the safety margin, on this
+// machine's clock. Without a hold it is the zero time.
 func (l *Lock) Deadline() time.Time {
 	switch {
 	case l.none():
@@ -264,7 +264,7 @@ func (l *Lock) finish(cause error) (first bool) {
 		l.detach()
 	}
 	if l.origin.lease != nil && cause != ErrUnlocked {
-		l.c.drop(l.origin.lease) // who is next in the queue does not have to wait for this process
+		l.c.drop(l.origin.lease) // the next in the queue does not have to wait for this process
 	}
 	return true
 }
@@ -278,9 +278,9 @@ func (l *Lock) lose(why *LostError) *LostError {
 	return why
 }
 
-// due runs when the hold is not short any more, now and then to see whether the machine slept, and when the local
-// deadline is reached. An extension since then has moved that. It is one timer for all, because a timer is much of what
-// a short hold costs.
+// due runs when the hold is no longer a short one, now and then to see whether the machine slept, and at the local
+// deadline, which an extension may have moved. One timer serves all, because a timer is much of what a short hold
+// costs.
 func (l *Lock) due() {
 	l.mu.Lock()
 	left := l.timeLeft()

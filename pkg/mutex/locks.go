@@ -19,7 +19,7 @@ import (
 // its usual limit of 128 operations.
 const MaxTogether = 24
 
-// AttributeTogether is the attribute of a record that tells with which others it was taken.
+// AttributeTogether is the attribute of a record that names the locks it was taken with.
 const AttributeTogether = "together_with"
 
 // Locks are several locks that were taken together.
@@ -29,9 +29,9 @@ type Locks struct {
 	cancel context.CancelCauseFunc
 }
 
-// TryLockAll takes all of the locks in one transaction, or none: at no moment does it hold some of them. If one is
-// held, or others queue for it, the error is a [*HeldError] that names the first such. There are at most [MaxTogether].
-// [If] and [Then] go with it. All locks have the same token.
+// TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If one is held, or
+// others queue for it, the error is a [*HeldError] that names the first such. It takes at most [MaxTogether]. [If] and
+// [Then] go with it. All locks have the same token.
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	parts, err := c.newParts(names, opts)
 	if err == nil && len(parts) > MaxTogether {
@@ -56,13 +56,12 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 	return together(locks), nil
 }
 
-// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of names, all
-// callers take them in the order of their names, so they do not wait for each other in a circle, as long as each takes
-// all that it needs in one call.
+// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of the argument,
+// it takes them sorted by name, so callers do not deadlock as long as each takes all that it needs in one call.
 //
-// It first tries to take them at once, as TryLockAll does. Else those that it has got stay held while it waits for the
-// next: their auto-unlock is put off, the alert is not, and people see what it waits for. When one is lost meanwhile,
-// or the wait ends, all are given back and the error is that of the lock in question.
+// It first tries to take them at once, as TryLockAll does. Otherwise it keeps those that it has while it waits for the
+// next: their auto-unlock is postponed, their alert is not, and their records show what it waits for. If one is lost
+// meanwhile, or the wait ends, all are given back and the error is that of the lock in question.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	parts, err := c.newParts(names, opts)
 	if err == nil && parts[0].set.conditional() {
@@ -109,7 +108,7 @@ func (c *Client) newParts(names []string, opts []Option) ([]*acquisition, error)
 	return parts, nil
 }
 
-// heldWith tells in the record of one lock which others were taken with it.
+// heldWith names in the record of one lock the others that were taken with it.
 func heldWith(names []string, i int) Option {
 	if len(names) == 1 {
 		return nil
@@ -138,7 +137,7 @@ func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []O
 		keeping.Wait()
 		switch {
 		case !done:
-			_ = unlockAll(locks) // the panic is what is told
+			_ = unlockAll(locks) // the panic says more
 		case err == nil:
 			err = started(caller, locks)
 		}
@@ -186,15 +185,15 @@ func unlessLost(giveBack, err error) error {
 	return giveBack
 }
 
-// waitsFor has the next extension tell people what keeps the holder from working.
+// waitsFor has the next extension write into the record what keeps the holder from working.
 func (l *Lock) waitsFor(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.extension.progress = "waits for lock " + strconv.Quote(name)
 }
 
-// started has the durations count from now on, when all locks are there. Each of them is confirmed after the last one
-// was taken: so whoever takes one away later gets a greater token than all of these have.
+// started has the durations count from now on, when all locks are there. Each is confirmed after the last one was
+// taken, so any later holder of one has a greater token than all of these.
 func started(ctx context.Context, locks []*Lock) error {
 	return each(locks, func(l *Lock) error { return l.Alive(ctx) })
 }
@@ -204,7 +203,7 @@ func together(locks []*Lock) *Locks {
 	g := &Locks{locks: locks}
 	outer := locks[0].outer
 	for _, l := range slices.Backward(locks) {
-		l.outer, outer = outer, l // who holds one of them holds them all
+		l.outer, outer = outer, l // the holder of one of them holds them all
 		l.group = g
 	}
 	handle := g.handle()

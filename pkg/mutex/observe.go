@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// watchAfter is how long a hold must last to be watched. Most are shorter, and nobody takes a lock away that
-	// quickly: a watch for each of them costs a tenth of all that 64 busy clients get done (BenchmarkUncontended). One
-	// watch on the whole prefix would cost the holder nothing, but have every client of a cluster read the events of
-	// all locks of all others.
+	// watchAfter is how long a hold must last to be watched. Most are shorter, and no lock is taken away that quickly:
+	// a watch for each of them costs a tenth of all that 64 busy clients get done (BenchmarkUncontended). One watch on
+	// the whole prefix would cost the holder nothing, but have every client of a cluster read the events of all locks
+	// of all others.
 	watchAfter = 100 * time.Millisecond
 
 	// holderRecheck is how often a holder asks whether it still is one, in case a watch went silent or etcd lost an
 	// event.
 	holderRecheck = time.Minute
 
-	// noteTimeout is how long a holder that knows it lost the lock looks for the note that tells who took it away and
-	// why, before it stops without.
+	// noteTimeout is how long a holder that knows it lost the lock looks for the note that says why, before it stops
+	// without.
 	noteTimeout = 250 * time.Millisecond
 )
 
@@ -57,7 +57,7 @@ func (l *Lock) observe() {
 	}, watched{from, []clientv3.OpOption{clientv3.WithRange(end)}})
 }
 
-// goneBy tells whether one of the events ended the hold. Events older than the hold say nothing: a watch that a slow
+// goneBy reports whether one of the events ended the hold. Events older than the hold say nothing: a watch that a slow
 // member opens begins in the past.
 func (l *Lock) goneBy(events []*clientv3.Event) bool {
 	key := l.c.layout.Field(l.held.Lock, metadata.FieldUUID)
@@ -70,8 +70,7 @@ func (l *Lock) goneBy(events []*clientv3.Event) bool {
 	return false
 }
 
-// extendedBy heeds that somebody else who knows the uuid extended the hold: a child process, or the parent that took
-// it.
+// extendedBy takes over the deadline when another process with the uuid, a child or the parent, extended the hold.
 func (l *Lock) extendedBy(events []*clientv3.Event) {
 	key := l.c.layout.Field(l.held.Lock, metadata.FieldAutoUnlockAt)
 	for _, e := range events {

@@ -11,29 +11,29 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// reportEvery is how often a waiter with [OnWait] looks how the queue stands, at most.
+// reportEvery is how often a waiter with [OnWait] asks for the state of the queue, at most.
 const reportEvery = time.Second
 
-// A look asks for so many of the tickets before it, however many there are: the nearest to their turns, and in turn
-// some of the others.
+// A refresh asks for so many of the tickets before it, however many there are: the nearest to their turns, and some of
+// the others in rotation.
 const (
 	nearTickets = 4
 	farTickets  = 4
 )
 
-// Waiting is how the wait for a lock stands.
+// Waiting is the state of the wait for a lock.
 type Waiting struct {
 	Lock     string
 	Position int // in the queue: 1 is next; 0 without a place
-	// who holds the lock; its Token is 0 when nobody does. Whatever the holder's client wrote, so escape it
+	// the holder; its Token is 0 when there is none. Its text is whatever the holder's client wrote, so escape it
 	Holder  metadata.Document
 	Holders []metadata.Document // all holders of a lock that several can hold, the oldest first
 	Since   time.Time           // when the wait began
-	At      time.Time           // of this look, wall clock
+	At      time.Time           // of this state, wall clock
 }
 
-// report calls the callback of [OnWait] from now on, whenever the holder or the position is another than at its last
-// call, until stop is called. No call is under way when stop returns.
+// report calls the callback of [OnWait] whenever the holder or the position has changed since its last call, until stop
+// is called. No call is under way when stop returns.
 func (a *acquisition) report(ctx context.Context) (stop func()) {
 	if a.set.onWait == nil {
 		return func() {}
@@ -60,17 +60,17 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// waitStatus is what a waiter with [OnWait] knows of the holders and of those before it. It reads the queue once. From
-// then on a look asks whether the holders are the same and for a few tickets, so that its work does not grow with the
-// queue. Who has taken a turn tells that all who were before it are gone; those who give up far ahead are noticed when
-// it is their turn to be asked for.
+// waitStatus is what a waiter with [OnWait] knows of the holders and of the tickets before it. It reads the queue once.
+// From then on a refresh asks whether the holders are the same and for a few tickets, so that its work does not grow
+// with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead is
+// noticed when the rotation comes to its ticket.
 type waitStatus struct {
 	c       *Client
 	claimer claimer
 	shares  bool          // several can hold the lock
 	place   locktxn.Place // none has a Revision of 0
 
-	seen   int64 // revision at which the holders were read; 0 before the first look
+	seen   int64 // revision at which the holders were read; 0 before the first refresh
 	writer int64 // token of the record of the lock, then
 	keys   int   // of shares, then
 	status Waiting
@@ -133,7 +133,7 @@ func (v *waitStatus) probes() []string {
 	return probes
 }
 
-// read takes the holders from an answer, which tells them first.
+// read takes the holders from an answer, which has them first.
 func (v *waitStatus) read(r answer) {
 	v.seen = r.Header.Revision
 	h, _ := v.claimer.standingOf(r)
@@ -154,8 +154,8 @@ func sameHolds(a, b []metadata.Document) bool {
 	return slices.EqualFunc(a, b, func(x, y metadata.Document) bool { return x.Token == y.Token })
 }
 
-// position is a place in the queue by what the operation with this number read: the tickets before it. That of the
-// holder does not wait.
+// position is a place in the queue by the tickets before it, which the operation with this number read. The holder's
+// does not wait.
 func (c *Client) position(r answer, op int, holder string) int {
 	n := 1
 	for _, kv := range r.keys(op).Kvs {

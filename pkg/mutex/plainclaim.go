@@ -104,7 +104,7 @@ func (p plainClaim) advance(ctx context.Context, events []*clientv3.Event) (*Loc
 			return nil, errPlaceLost
 		case a.queue.before == "" && a.queue.first, a.queue.before != "" && holding(e.PrevKv):
 			return p.takeTurn(ctx)
-		default: // who was before it gave up or died, others may be before that
+		default: // the one before it gave up or died; there may be others before that
 			return p.checkAhead(ctx)
 		}
 	}
@@ -120,7 +120,7 @@ func holding(ticket *mvccpb.KeyValue) bool {
 	return err == nil && t.Holding
 }
 
-// checkAhead finds out who is before this acquisition, and takes the lock if nobody is and it is free.
+// checkAhead finds the ticket before this one, and takes the lock if there is none and it is free.
 func (p plainClaim) checkAhead(ctx context.Context) (*Lock, error) {
 	a := p.a
 	txn := locktxn.LookAhead(a.c.layout, a.queue.place, a.queue.before)
@@ -135,7 +135,7 @@ func (p plainClaim) checkAhead(ctx context.Context) (*Lock, error) {
 	switch older := r.keys(3).Kvs; {
 	case len(r.keys(0).Kvs) == 0:
 		return nil, errPlaceLost
-	case !r.Succeeded: // who was before it still is
+	case !r.Succeeded: // the one before it still is
 		a.keepTail(ctx, r, 2)
 		return nil, nil
 	case len(older) > 0:
@@ -167,7 +167,7 @@ func (p plainClaim) takeTurn(ctx context.Context) (*Lock, error) {
 	case len(r.keys(1).Kvs) == 0 || a.holder.Token == 0:
 		return nil, errPlaceLost
 	}
-	// Somebody who does not queue came between, or the ticket of a holder ended before its hold.
+	// A client that does not queue came between, or the ticket of a holder ended before its hold.
 	a.queue.first = true
 	a.queue.before = ""
 	a.keepTail(ctx, r, 2)

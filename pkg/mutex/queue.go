@@ -17,8 +17,8 @@ type queuePlace struct {
 	place  locktxn.Place
 	ticket metadata.Ticket
 
-	before string // who is before it; empty when that is nobody or not known
-	first  bool   // for certain; nobody ever gets in before it
+	before string // uuid of the ticket before it; empty when there is none or it is not known
+	first  bool   // for certain; no ticket ever gets in before it
 }
 
 var errPlaceLost = errors.New("the place in the queue was lost")
@@ -96,14 +96,14 @@ func (a *acquisition) leaveLater() {
 	a.draft.UUID = uuid.NewString()
 }
 
-// giveUp leaves the queue because ctx ended, and tells who holds the lock and how many are before.
+// giveUp leaves the queue because ctx ended. The error has the holder and the place.
 func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	place, known := a.queue.place, a.holder.Name != ""
 	if place.Revision == 0 || a.doubt {
 		a.leaveLater()
 		switch {
 		case known:
-		case err == nil, err == errStale, err == errPlaceLost: // only said to this package that it should try again
+		case err == nil, err == errStale, err == errPlaceLost: // meant for this package only: try again
 			return a.explain(ended(ctx))
 		default:
 			return a.explain(err)

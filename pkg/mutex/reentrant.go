@@ -9,15 +9,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Reentrant has [Client.Lock], [Client.TryLock] and [Client.Do] use the hold of that lock under which ctx was made, by
-// [Client.Do] or [Lock.Context], where there is one: they return another handle of it at once, and the lock is given
-// back when the last handle was unlocked. The context of the outer handle ends then, too, and not before.
+// Reentrant has [Client.Lock], [Client.TryLock] and [Client.Do] enter the hold of that lock under which ctx was made,
+// by [Client.Do] or [Lock.Context], if there is one. They return another handle of it at once. The lock is given back,
+// and the context of the outer handle ends, when the last handle is unlocked.
 //
-// The other options of the inner call count for nothing: purpose and times are those of the outer one. Without this
-// option the call fails with an [*AlreadyHeldError].
+// The other options of the inner call are ignored: purpose and times are the outer one's. Without this option the call
+// fails with an [*AlreadyHeldError].
 func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 
-// checkReentrant refuses what would not be done where the hold is there already.
+// checkReentrant refuses what would not be done if the hold existed already.
 func (s *settings) checkReentrant() error {
 	if s.reentrant && s.conditional() {
 		return errors.New("If and Then cannot be Reentrant: a hold that is entered again is not taken again")
@@ -25,11 +25,11 @@ func (s *settings) checkReentrant() error {
 	return nil
 }
 
-// AlreadyHeldError says that the caller waits for itself: its context was made under a hold of the lock that it asks
-// for. With [Reentrant] it would get the same hold once more.
+// AlreadyHeldError says that the caller would wait for itself: its context was made under a hold of the lock that it
+// asks for. With [Reentrant] it would enter that hold again.
 type AlreadyHeldError struct {
 	Lock  string
-	Where string    // took it: the file and line that called this package
+	Where string    // file and line of the call that took it
 	Since time.Time // wall clock
 	At    time.Time // of this error, wall clock
 }
@@ -55,14 +55,15 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 			continue
 		}
 		if hold.err() == nil {
-			return nil, &AlreadyHeldError{Lock: a.lock, Where: hold.site.String(), Since: hold.began.wall, At: a.c.wall()}
+			return nil, &AlreadyHeldError{Lock: a.lock, Where: hold.site.String(), Since: hold.began.wall,
+				At: a.c.wall()}
 		}
 	}
 	return nil, nil
 }
 
-// covers tells whether who has the hold may do all that the acquisition is for: who reads may not write, and who has
-// two permits has not three.
+// covers reports whether the hold allows all that the acquisition is for: a reader may not write, and two permits are
+// not three.
 func (l *Lock) covers(a *acquisition) bool {
 	has := l.set.kind
 	wants := a.set.kind

@@ -44,11 +44,10 @@ func (s shareClaim) tryPast(ctx context.Context, b bid, tail int64) (*Lock, erro
 	return l, err
 }
 
-// next is what to ask for by what is known of the holders. When they leave no room, as long as nobody has looked
-// again, it is what is right should nobody hold the lock any more.
+// next is what to claim by what is known of the holders. If they left no room when last read, it is what is right
+// should nobody hold the lock any more.
 //
-// Readers that were refused again are spread over the shares that are vacant, because others claim one at the same
-// time.
+// Readers that were refused again are spread over the vacant shares, because others claim one at the same time.
 func (s shareClaim) next(refusals int) locktxn.Claim {
 	a := s.a
 	if !a.holders.room(a.set.kind) {
@@ -63,7 +62,7 @@ func (s shareClaim) next(refusals int) locktxn.Claim {
 
 // join gets in line at once where others queue already, or else when there is no room.
 //
-// Whoever does not know whether it joined before begins anew. A late claim of the same uuid could otherwise be
+// An attempt that does not know whether it joined before begins anew. Otherwise a late claim of the same uuid could be
 // committed beside the one that it makes when its turn comes.
 func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 	a := s.a
@@ -169,14 +168,14 @@ func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Loc
 	return nil, nil
 }
 
-// checkRoom finds out who is before this acquisition and who holds the lock, and takes its share when it is its turn.
+// checkRoom finds the ticket before this one and the holders, and takes its share when it is its turn.
 func (s shareClaim) checkRoom(ctx context.Context) (*Lock, error) {
 	a := s.a
 	r, err := a.c.send(ctx, locktxn.LookAtShares(a.c.layout, a.queue.place, a.queue.before, a.queue.first))
 	switch {
 	case err != nil:
 		return nil, err
-	case !r.Succeeded: // who was before it still is
+	case !r.Succeeded: // the one before it still is
 		a.seen = r.Header.Revision
 		if len(r.keys(0).Kvs) == 0 {
 			return nil, errPlaceLost
@@ -205,7 +204,7 @@ func (s shareClaim) checkRoom(ctx context.Context) (*Lock, error) {
 	return s.takeShare(ctx)
 }
 
-// foundLate is found, of a claim that was made before.
+// foundLate is found for a claim that was made before.
 func (s shareClaim) foundLate() (*Lock, error) {
 	a := s.a
 	if !a.doubt {

@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// silentAfter is how long etcd has to leave all requests of a client unanswered before the log has a line about it.
+// silentAfter is how long etcd must leave all requests of a client unanswered before that is logged.
 const silentAfter = 3 * time.Second
 
-// silence is the time in which no request of a client was answered. Each has one line in the log when it has lasted
-// for a while, and one when it is over.
+// silence is a time in which no request of a client was answered. It is logged once when it has lasted for a while, and
+// once when it is over.
 type silence struct {
 	mu     sync.Mutex
 	since  time.Time // zero while etcd answers

@@ -6,8 +6,8 @@ const (
 	// sleepCheck is how often a holder looks whether its machine slept. Timers stand still while it does.
 	sleepCheck = 2 * time.Second
 
-	// leastSleep is the difference between the clocks that is taken for a sleep. Less comes of rounding, and of a wall
-	// clock that is being set right little by little.
+	// leastSleep is the difference between the clocks that is taken for a sleep. Smaller ones come from rounding, and
+	// from a wall clock that is being slewed.
 	leastSleep = time.Second
 )
 
@@ -16,10 +16,10 @@ type moment struct{ monotonic, wall time.Time }
 
 func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
 
-// timeLeft is how long the local deadline is away. The monotonic clock, on which that is counted, stands still while
-// the machine sleeps or a hypervisor has stopped it, and the deadlines in the record do not: so what the wall clock
-// went on beyond it is taken off. A wall clock that was set forth, which looks the same, costs holds their time too:
-// they may be lost rather than held twice. The caller holds mu.
+// timeLeft is how far away the local deadline is. The monotonic clock stands still while the machine sleeps or a
+// hypervisor has stopped it, and the deadlines in the record do not: so what the wall clock gained on it is deducted. A
+// wall clock that was set forward looks the same and costs holds their time, too: better lost than held twice. The
+// caller holds mu.
 func (l *Lock) timeLeft() time.Duration {
 	now := l.c.moment()
 	left := l.deadline.until.Sub(now.monotonic)
@@ -29,7 +29,7 @@ func (l *Lock) timeLeft() time.Duration {
 	return left
 }
 
-// awake ends the handle where its time ran out while the machine slept, before the timer tells.
+// awake ends the handle if its time ran out while the machine slept, before the timer fires.
 func (l *Lock) awake() error {
 	l.mu.Lock()
 	over := l.cause == nil && !l.deadline.until.IsZero() && l.timeLeft() <= 0

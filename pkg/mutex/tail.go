@@ -10,8 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The tail of a queue keeps newcomers behind those who wait. So whoever leaves as the tail puts it back to the ticket
-// before it, and where nobody could, because the newest waiter died, one of the others does when it finds out.
+// The tail of a queue keeps newcomers behind the waiters. So a waiter that leaves as the tail puts it back to the
+// ticket before it. If the newest waiter dies instead, another puts it back when it finds out.
 
 // maxLeaves is how often a waiter tries to put the tail back while those before it leave, too.
 const maxLeaves = 5

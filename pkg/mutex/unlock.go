@@ -12,11 +12,10 @@ import (
 )
 
 // Unlock ends the handle's context and gives the lock back. It takes no context, because a lock must be given back
-// however the work ended: it tries for the client's request timeout, and goes on in the background where that was not
-// enough.
+// however the work ended: it tries for the client's request timeout, and then goes on in the background.
 //
 // nil means that the lock was held until now and is free. A [*LostError] means that it had been lost before: the work
-// may have run while another held the lock. Calling it again does nothing and returns the same.
+// may have run while another held the lock. Calling Unlock again does nothing and returns the same.
 func (l *Lock) Unlock() error {
 	switch {
 	case l.none():
@@ -63,8 +62,8 @@ func (l *Lock) releaseTxn() locktxn.Txn {
 	return locktxn.Release(l.c.layout, l.held)
 }
 
-// sendRelease gives the hold back. Where a sending of its acquisition may still be on its way it sees to it that this
-// is not committed any more: settled tells that it did, or did not have to.
+// sendRelease gives the hold back. If a sending of its acquisition may still be on its way, it keeps that from being
+// committed: settled reports that it did, or did not have to.
 func (l *Lock) sendRelease() (r answer, settled bool, err error) {
 	if l.origin.doubt {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
@@ -91,17 +90,17 @@ func (l *Lock) freeLease(definite bool) {
 	}
 }
 
-// cancelAcquisition sees to it in the background that no sending of the acquisition that is still on its way is
-// committed after the end of the hold.
+// cancelAcquisition keeps sendings of the acquisition that are still on their way from being committed after the end of
+// the hold, in the background.
 func (l *Lock) cancelAcquisition() {
 	if l.origin.doubt {
 		l.c.cancelLater(l.set.kind, l.asked, l.held.UUID)
 	}
 }
 
-// notReleased explains why there was nothing to give back: after a sending without an answer most likely because that
-// one was committed; then nobody has left a note about the end of the hold, and nobody needs to. But who had run out of
-// time before is not told that it held the lock until now, and neither is anybody when the note cannot be looked for.
+// notReleased explains why there was nothing to give back. After a sending without an answer that one was most likely
+// committed: then there is no note about the end of the hold, and it is no error. But a holder whose time had run out
+// before is not told that it held the lock until now, and neither is any holder if the note cannot be read.
 func (l *Lock) notReleased(end time.Time, r answer) error {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()

@@ -12,17 +12,17 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
-// UnlockWith gives the lock back and writes the caller's own keys in the same transaction, if the compares hold too:
-// the writes were done if and only if the lock was held until then. They are puts and deletions outside of the prefix
-// of the locks, as of [Then].
+// UnlockWith gives the lock back and writes your own keys in the same transaction, if the compares hold, too: the
+// writes are done if and only if the lock was held until then. They are puts and deletions outside the prefix of the
+// locks, as for [Then].
 //
-// nil means that both happened. After a [*ConditionError] the lock is held as before, and so it is after any other
-// error but a [*LostError]: then the hold was over before, and nothing was written. After an [ErrUnknown] call it again
-// with the same writes to learn what became of them, or call [Lock.Unlock] to give up. It may be a ConditionError at
-// the same time: the condition did not hold when etcd answered, but an earlier sending stayed without an answer, and
-// may yet be done if the condition comes to hold.
+// nil means that both happened. After a [*LostError] the hold was over before, and nothing was written. After any other
+// error, such as a [*ConditionError], the lock is held as before. After an [ErrUnknown] call UnlockWith again with the
+// same writes to learn what became of them, or [Lock.Unlock] to give up. An ErrUnknown may be a ConditionError at the
+// same time: the condition did not hold when etcd answered, but an earlier sending stayed without an answer, and may
+// yet be done if the condition comes to hold.
 //
-// It tries for the client's request timeout. Unlike Unlock it needs an etcd that takes writes.
+// It tries for the client's request timeout. Unlike Unlock it needs an etcd that accepts writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
 	if l.none() {
 		return errNoHold
