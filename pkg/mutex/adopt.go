@@ -94,22 +94,9 @@ func chosen(opts []Option) (s settings, err error) {
 // If that was a heartbeat, the alert had come closer since the last real progress, so with a given life it keeps its
 // share of that.
 func (s *settings) adopt(r *metadata.Record) error {
-	word := lastAlive(r)
-	alert := r.AlertAt.Sub(word)
-	unlock := r.AutoUnlockAt.Sub(word)
-	if alert <= 0 {
-		alert = r.AlertAt.Sub(r.LockedAt)
-	}
-	known := !word.IsZero() && !r.AlertAt.IsZero() && !r.AutoUnlockAt.IsZero() && alert > 0 && alert <= maxDuration &&
-		unlock >= minAutoUnlockAfter && unlock <= maxDuration
-	switch given := s.autoUnlockAfter; {
-	case s.alertAfter > 0:
-	case given == 0 && known:
-		s.alertAfter = alert
-	case given > 0 && known && alert < unlock:
-		s.alertAfter = time.Duration(float64(given) * (float64(alert) / float64(unlock)))
-	case given > 0:
-		s.alertAfter = given
+	alert, unlock, known := durations(r)
+	if s.alertAfter == 0 {
+		s.alertAfter = adoptedAlert(s.autoUnlockAfter, alert, unlock, known)
 	}
 	if s.autoUnlockAfter == 0 && known {
 		s.autoUnlockAfter = unlock
@@ -129,6 +116,31 @@ func (s *settings) adopt(r *metadata.Record) error {
 		return relaxed.check()
 	}
 	return s.check()
+}
+
+// durations are those from the record's last sign of life to its deadlines. known reports whether they are within
+// reason.
+func durations(r *metadata.Record) (alert, unlock time.Duration, known bool) {
+	last := lastAlive(r)
+	alert = r.AlertAt.Sub(last)
+	unlock = r.AutoUnlockAt.Sub(last)
+	if alert <= 0 {
+		alert = r.AlertAt.Sub(r.LockedAt)
+	}
+	known = !last.IsZero() && !r.AlertAt.IsZero() && !r.AutoUnlockAt.IsZero() && alert > 0 && alert <= maxDuration &&
+		unlock >= minAutoUnlockAfter && unlock <= maxDuration
+	return alert, unlock, known
+}
+
+// adoptedAlert is the time until alert where the options give only that until auto-unlock, or 0 for neither.
+func adoptedAlert(given, alert, unlock time.Duration, known bool) time.Duration {
+	switch {
+	case given == 0 && known:
+		return alert
+	case given > 0 && known && alert < unlock:
+		return time.Duration(float64(given) * (float64(alert) / float64(unlock)))
+	}
+	return given
 }
 
 // lastAlive is when the holder last wrote its deadlines, by its clock; zero if the record does not say.

@@ -93,12 +93,7 @@ const maxOvertaken = 5
 func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) (again bool, err error) {
 	start := l.c.moment()
 	at := l.clock()
-	autoUnlockAt := at.Add(l.set.autoUnlockAfter)
-	if heartbeat && l.set.maximumHold > 0 {
-		if end := l.began.wall.Add(l.set.maximumHold); autoUnlockAt.After(end) {
-			autoUnlockAt = end
-		}
-	}
+	autoUnlockAt := l.nextAutoUnlock(at, heartbeat)
 	alertAt, progress := l.plan(at, autoUnlockAt, heartbeat, progress)
 	alive := metadata.FormatAlive(at, progress)
 	txn := locktxn.Alive(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive)
@@ -114,7 +109,7 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 		l.extension.lastAliveRevision = r.Header.Revision
 	} else {
 		now := l.c.record(l.held.Lock, r, 0)
-		if now.Token != l.held.Token || now.UUID != l.held.UUID {
+		if !l.stands(&now) {
 			return false, l.gone(ctx, &now)
 		}
 		other := l.catchUp(&now, alive)
@@ -133,6 +128,20 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 	}
 	l.extendUntil(start.monotonic.Add(autoUnlockAt.Sub(at)-l.set.safetyMargin), start)
 	return false, l.err()
+}
+
+// nextAutoUnlock is the auto-unlock that an extension at this time writes: a heartbeat never passes the maximum hold.
+func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
+	next := at.Add(l.set.autoUnlockAfter)
+	if end := l.began.wall.Add(l.set.maximumHold); heartbeat && l.set.maximumHold > 0 && next.After(end) {
+		return end
+	}
+	return next
+}
+
+// stands reports whether the record is that of this hold.
+func (l *Lock) stands(now *metadata.Document) bool {
+	return now.Token == l.held.Token && now.UUID == l.held.UUID
 }
 
 // hasAlive reports whether the record has this value of alive.

@@ -40,14 +40,10 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 		return err
 	}
 	release := l.releaseTxn()
-	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1 - len(own)
-	if err := l.c.checkWrites(only, writes, room); err != nil {
+	if err := l.checkRelease(release, writes, own, only); err != nil {
 		return err
 	}
 	writes = slices.Concat(writes, own)
-	if err := checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, writes)); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 	defer cancel()
 	select {
@@ -76,17 +72,31 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 	case r.Succeeded || l.entombed(r, tombstone):
 		return l.finishRelease()
 	}
-	if now := l.c.record(l.held.Lock, r, 1); now.Token == l.held.Token && now.UUID == l.held.UUID {
-		switch failed := l.c.failed(l.held.Lock, r, 2, only); {
-		case failed == nil:
-			return ErrUnknown // the answer is none of etcd's
-		case r.doubt: // an earlier sending may still come, and find that they hold
-			return fmt.Errorf("%w: %w", ErrUnknown, failed)
-		default:
-			return failed
-		}
+	if now := l.c.record(l.held.Lock, r, 1); !l.stands(&now) {
+		return l.causeOr(l.gone(ctx, nil))
 	}
-	return l.causeOr(l.gone(ctx, nil))
+	return l.refusal(r, only)
+}
+
+// refusal is why a hold that stands was not released, by what the transaction read.
+func (l *Lock) refusal(r answer, only []clientv3.Cmp) error {
+	switch failed := l.c.failed(l.held.Lock, r, 2, only); {
+	case failed == nil:
+		return ErrUnknown // the answer is none of etcd's
+	case r.doubt: // an earlier sending may still come, and find that they hold
+		return fmt.Errorf("%w: %w", ErrUnknown, failed)
+	default:
+		return failed
+	}
+}
+
+// checkRelease refuses what etcd would refuse, and what would reach into the locks.
+func (l *Lock) checkRelease(release locktxn.Txn, writes, own []clientv3.Op, only []clientv3.Cmp) error {
+	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1 - len(own)
+	if err := l.c.checkWrites(only, writes, room); err != nil {
+		return err
+	}
+	return checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, slices.Concat(writes, own)))
 }
 
 // entombed reports whether the tombstone is that of an earlier sending of the same writes.
