@@ -108,7 +108,7 @@ func (w *cleanups) again(do cleanup) {
 	w.list = append(w.list, do)
 }
 
-// drain waits until all is done or ctx ends and tells how many cleanups are left.
+// drain waits until all is done or ctx ends, and returns how many cleanups are left.
 func (w *cleanups) drain(ctx context.Context) int {
 	w.mu.Lock()
 	idle := w.idle

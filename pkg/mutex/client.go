@@ -33,7 +33,7 @@ type Options struct {
 	// still has.
 	AttemptTimeout time.Duration
 
-	// RequestTimeout bounds what must not wait for ever whatever the caller's context says: TryLock, Unlock and Close.
+	// RequestTimeout bounds what must never wait for ever, whatever the caller's context: TryLock, Unlock and Close.
 	// 15s when zero.
 	RequestTimeout time.Duration
 
@@ -41,7 +41,7 @@ type Options struct {
 	// mutexlog makes one of a zerolog.Logger.
 	Logger *slog.Logger
 
-	// Hooks are told what becomes of the locks, for metrics and the like.
+	// Hooks observe the locks, for metrics and the like.
 	Hooks Hooks
 
 	// Now is the wall clock that is written into records; time.Now when nil. Local deadlines never use it.

@@ -18,7 +18,7 @@ type holders struct {
 	shares   map[int]metadata.Document // by number
 }
 
-// holders is what an answer says: operation op read the record of the lock, the next one those of the shares.
+// holders are those in an answer: operation op read the record of the lock, the next one those of the shares.
 func (c *Client) holders(lock string, a answer, op int) holders {
 	h := holders{revision: a.Header.Revision, writer: c.record(lock, a, op), shares: map[int]metadata.Document{}}
 	kvs := a.keys(op + 1).Kvs

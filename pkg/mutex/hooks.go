@@ -164,17 +164,17 @@ func unlockOnPanic(locks ...*Lock) func() {
 }
 
 // notifyAcquired calls the hook for each lock that was taken, or for the one because of which none was.
-func (j *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
+func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
 	defer unlockOnPanic(locks...)()
 	for i, l := range locks {
-		j.parts[i].notifyAcquired(began, l, nil)
+		b.wanted[i].notifyAcquired(began, l, nil)
 	}
 	if err == nil {
 		return
 	}
-	failed := j.parts[0]
+	failed := b.wanted[0]
 	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
-		for _, a := range j.parts {
+		for _, a := range b.wanted {
 			if a.lock == held.Lock {
 				failed = a
 			}

@@ -33,23 +33,23 @@ type Locks struct {
 // others queue for it, the error is a [*HeldError] that names the first such. It takes at most [MaxTogether]. [If] and
 // [Then] go with it. All locks have the same token.
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
-	parts, err := c.newParts(names, opts)
-	if err == nil && len(parts) > MaxTogether {
-		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(parts), MaxTogether)
+	wanted, err := c.newAcquisitions(names, opts)
+	if err == nil && len(wanted) > MaxTogether {
+		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(wanted), MaxTogether)
 	}
-	if err == nil && parts[0].set.kind.shared() {
+	if err == nil && wanted[0].set.kind.shared() {
 		err = errors.New("TryLockAll takes plain locks only: use LockAll")
 	}
 	if err == nil {
-		err = already(ctx, parts)
+		err = already(ctx, wanted)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
 	}
 	began := time.Now()
-	j := &batch{c: c, parts: parts, only: parts[0].set.only, with: parts[0].set.with}
-	locks, err := j.try(ctx)
-	j.notifyAcquired(began, locks, err)
+	b := &batch{c: c, wanted: wanted, only: wanted[0].set.only, with: wanted[0].set.with}
+	locks, err := b.try(ctx)
+	b.notifyAcquired(began, locks, err)
 	if err != nil {
 		return nil, explainAll(names, err)
 	}
@@ -63,33 +63,33 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 // next: their auto-unlock is postponed, their alert is not, and their records show what it waits for. If one is lost
 // meanwhile, or the wait ends, all are given back and the error is that of the lock in question.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
-	parts, err := c.newParts(names, opts)
-	if err == nil && parts[0].set.conditional() {
+	wanted, err := c.newAcquisitions(names, opts)
+	if err == nil && wanted[0].set.conditional() {
 		err = errWaits
 	}
 	if err == nil {
-		err = already(ctx, parts)
+		err = already(ctx, wanted)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
 	}
-	if len(parts) <= MaxTogether && !parts[0].set.kind.shared() {
+	if len(wanted) <= MaxTogether && !wanted[0].set.kind.shared() {
 		began := time.Now()
-		j := &batch{c: c, parts: parts}
-		if locks, err := j.try(ctx); err == nil {
-			j.notifyAcquired(began, locks, nil)
+		b := &batch{c: c, wanted: wanted}
+		if locks, err := b.try(ctx); err == nil {
+			b.notifyAcquired(began, locks, nil)
 			return together(locks), nil
 		}
 	}
-	locks, err := c.lockInOrder(ctx, parts, opts)
+	locks, err := c.lockInOrder(ctx, wanted, opts)
 	if err != nil {
 		return nil, explainAll(names, err)
 	}
 	return together(locks), nil
 }
 
-// newParts is an acquisition of each lock, in the order of names.
-func (c *Client) newParts(names []string, opts []Option) ([]*acquisition, error) {
+// newAcquisitions is an acquisition of each lock, in the order of names.
+func (c *Client) newAcquisitions(names []string, opts []Option) ([]*acquisition, error) {
 	if len(names) == 0 {
 		return nil, errors.New("no lock is named")
 	}
@@ -97,15 +97,15 @@ func (c *Client) newParts(names []string, opts []Option) ([]*acquisition, error)
 	if n := len(slices.Compact(slices.Clone(sorted))); n < len(sorted) {
 		return nil, errors.New("a name is there twice")
 	}
-	parts := make([]*acquisition, len(sorted))
+	wanted := make([]*acquisition, len(sorted))
 	for i, name := range sorted {
 		a, _, err := c.newAcquisition(name, slices.Concat(opts, []Option{heldWith(sorted, i)}))
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", name, err)
 		}
-		parts[i] = a
+		wanted[i] = a
 	}
-	return parts, nil
+	return wanted, nil
 }
 
 // heldWith names in the record of one lock the others that were taken with it.
@@ -127,7 +127,7 @@ func heldWith(names []string, i int) Option {
 }
 
 // lockInOrder takes one lock after the other.
-func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []Option) (locks []*Lock, err error) {
+func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []Option) (locks []*Lock, err error) {
 	caller := ctx
 	ctx, cancel := context.WithCancelCause(caller)
 	var keeping sync.WaitGroup
@@ -146,8 +146,8 @@ func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []O
 			locks, err = nil, errors.Join(err, unlessLost(giveBack, err))
 		}
 	}()
-	names := make([]string, len(parts))
-	for i, a := range parts {
+	names := make([]string, len(wanted))
+	for i, a := range wanted {
 		names[i] = a.lock
 	}
 	for i, name := range names {

@@ -242,7 +242,7 @@ func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (l *Lo
 	if err != nil {
 		return nil, false, err
 	}
-	j := &batch{c: o.c, parts: []*acquisition{a}, only: a.set.only, with: a.set.with}
+	j := &batch{c: o.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}
 	j.only = append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", seen)}, j.only...)
 	j.own = []clientv3.Op{clientv3.OpPut(key, taken)}
 	began := time.Now()

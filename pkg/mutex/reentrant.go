@@ -91,8 +91,8 @@ func (l *Lock) alone() error {
 }
 
 // already is the error of a caller that holds one of several locks that it wants together.
-func already(ctx context.Context, parts []*acquisition) error {
-	for _, a := range parts {
+func already(ctx context.Context, wanted []*acquisition) error {
+	for _, a := range wanted {
 		if a.set.reentrant {
 			return errors.New("several locks that are taken together cannot be Reentrant")
 		}

@@ -105,7 +105,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 	return nil, nil
 }
 
-// joined keeps the place in the queue that an answer tells.
+// joined keeps the place in the queue from an answer.
 func (s shareClaim) joined(r answer, err error) error {
 	a := s.a
 	switch {

@@ -28,11 +28,11 @@ func (c *Client) unanswered(sent time.Time, err error) {
 		s.since = sent
 	}
 	lasts := time.Since(s.since)
-	tell := !s.logged && lasts >= silentAfter
-	s.logged = s.logged || tell
+	overdue := !s.logged && lasts >= silentAfter
+	s.logged = s.logged || overdue
 	c.quiet.Store(true)
 	s.mu.Unlock()
-	if !tell {
+	if !overdue {
 		return
 	}
 	message := "etcd does not answer, and is asked again and again"
@@ -52,12 +52,12 @@ func (c *Client) answered() {
 	}
 	s := &c.silence
 	s.mu.Lock()
-	lasted, told := time.Since(s.since), s.logged
+	lasted, logged := time.Since(s.since), s.logged
 	s.since = time.Time{}
 	s.logged = false
 	c.quiet.Store(false)
 	s.mu.Unlock()
-	if told {
+	if logged {
 		c.log(slog.LevelInfo, "etcd answers again", slog.Duration("after", lasted))
 	}
 }

@@ -47,7 +47,7 @@ func (c *Client) leaveLater(lock, uuid string) {
 		}})
 }
 
-// keepTail puts the tail back where operation op of an answer found none. It comes again at the next look, so what
+// keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
 // keeps it from that is no error.
 func (a *acquisition) keepTail(ctx context.Context, r answer, op int) {
 	if len(r.keys(op).Kvs) > 0 {
