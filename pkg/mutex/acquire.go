@@ -9,10 +9,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// waiterRecheck is how often a waiter asks again although its watch is silent: a safety net, not the way it learns that
-// the lock is free.
-const waiterRecheck = 10 * time.Second
-
 // Lock takes the lock. While others hold it or came first, it waits in the queue until ctx ends: then the error is a
 // [*HeldError] if the holder is known. Without a deadline it waits for ever, even through outages of etcd.
 //

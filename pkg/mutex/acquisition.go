@@ -79,9 +79,6 @@ func (a *acquisition) bid() (bid, error) {
 	return b, nil
 }
 
-// wall is the time that is written into records.
-func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecond) }
-
 // propose sends a transaction with a bid for as long as the bid is fresh.
 func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (answer, error) {
 	began := time.Now()

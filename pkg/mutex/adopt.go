@@ -189,10 +189,6 @@ func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 	return l.begin()
 }
 
-// ErrDetached is the cause with which a handle's context ends when its holder gives up the handle but not the hold. It
-// is an [ErrNotHeld].
-var ErrDetached = fmt.Errorf("the handle was detached from its hold: %w", ErrNotHeld)
-
 // Detach ends the handle and leaves the hold to the process that has adopted it or will, by name and [Lock.UUID], or to
 // the auto-unlock. The context ends with [ErrDetached], a heartbeat stops, and Unlock does nothing from then on. All
 // handles of the hold in this process that [Reentrant] made are detached with it.

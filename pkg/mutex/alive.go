@@ -217,17 +217,6 @@ func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 	return alertAt, l.extension.progress
 }
 
-// clock is the wall clock for the deadlines of this hold. When that clock is set back while the lock is held, the
-// deadlines still move on with the time that passes.
-func (l *Lock) clock() time.Time {
-	at := l.c.wall()
-	passed := l.began.wall.Add(time.Since(l.began.monotonic)).Truncate(time.Millisecond)
-	if at.Before(passed) {
-		return passed
-	}
-	return at
-}
-
 // gone ends the handle because etcd says that another holds the lock, or nobody, and finds out how the hold ended.
 func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)

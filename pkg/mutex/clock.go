@@ -16,6 +16,20 @@ type moment struct{ monotonic, wall time.Time }
 
 func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
 
+// wall is the time that is written into records.
+func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecond) }
+
+// clock is the wall clock for the deadlines of this hold. When that clock is set back while the lock is held, the
+// deadlines still move on with the time that passes.
+func (l *Lock) clock() time.Time {
+	at := l.c.wall()
+	passed := l.began.wall.Add(time.Since(l.began.monotonic)).Truncate(time.Millisecond)
+	if at.Before(passed) {
+		return passed
+	}
+	return at
+}
+
 // timeLeft is how far away the local deadline is. The monotonic clock stands still while the machine sleeps or a
 // hypervisor has stopped it, and the deadlines in the record do not: so what the wall clock gained on it is deducted. A
 // wall clock that was set forward looks the same and costs holds their time, too: better lost than held twice. The

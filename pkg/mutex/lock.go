@@ -170,3 +170,9 @@ func (l *Lock) Deadline() time.Time {
 	defer l.mu.Unlock()
 	return l.deadline.until
 }
+
+// about are the attributes of a hold.
+func (l *Lock) about(more ...slog.Attr) []slog.Attr {
+	return append([]slog.Attr{slog.String("lock", l.held.Lock), slog.String("uuid", l.held.UUID),
+		slog.Int64("token", l.held.Token)}, more...)
+}

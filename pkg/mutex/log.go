@@ -11,9 +11,3 @@ func (c *Client) log(level slog.Level, message string, attributes ...slog.Attr) 
 		c.opts.Logger.LogAttrs(context.Background(), level, message, attributes...)
 	}
 }
-
-// about are the attributes of a hold.
-func (l *Lock) about(more ...slog.Attr) []slog.Attr {
-	return append([]slog.Attr{slog.String("lock", l.held.Lock), slog.String("uuid", l.held.UUID),
-		slog.Int64("token", l.held.Token)}, more...)
-}

@@ -3,6 +3,7 @@ package mutex
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -10,6 +11,10 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
+
+// waiterRecheck is how often a waiter asks again although its watch is silent: a safety net, not the way it learns that
+// the lock is free.
+const waiterRecheck = 10 * time.Second
 
 // queuePlace is where an acquisition stands in the queue of its lock. The zero queuePlace is nowhere.
 type queuePlace struct {
