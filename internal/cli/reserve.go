@@ -86,7 +86,7 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.close()
-	locks, err := s.locks(append(options, mutex.ExpectedRunTime(o.expect), mutex.AutoUnlockAfter(o.hold),
+	locks, err := s.locks(append(options, mutex.AlertAfter(o.expect), mutex.AutoUnlockAfter(o.hold),
 		mutex.Attribute("reserved", true))) // the pid is that of a program that has ended
 	if err != nil {
 		return err

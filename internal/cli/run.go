@@ -72,7 +72,7 @@ lost, 126 or 127 when the command can not be started: see "mutexctl help exit-co
 	f := cmd.Flags()
 	o.periodFlags.add(f)
 	f.StringVar(&o.owner, "owner", "", "`name` of who holds the lock (default: the command's)")
-	f.DurationVar(&o.expect, "expect", mutex.DefaultExpectedRunTime, "alert people when the command runs longer")
+	f.DurationVar(&o.expect, "expect", mutex.DefaultAlertAfter, "alert people when the command runs longer")
 	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", time.Minute,
 		"how long after the last extension the lock is auto-unlocked, when this machine dies")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
@@ -105,7 +105,7 @@ func (o *runOptions) options(name, command string) ([]mutex.Option, error) {
 		o.owner = filepath.Base(command)
 	}
 	options, err := o.takeFlags.options(name)
-	return append(options, mutex.ExpectedRunTime(o.expect), mutex.AutoUnlockAfter(o.autoUnlockAfter),
+	return append(options, mutex.AlertAfter(o.expect), mutex.AutoUnlockAfter(o.autoUnlockAfter),
 		mutex.SafetyMargin(o.margin()), mutex.Heartbeat(o.maxHold)), err
 }
 

@@ -23,7 +23,7 @@ func sendInvoices(ctx context.Context, locks *mutex.Client, send func(customer i
 			}
 		}
 		return nil
-	}, mutex.ExpectedRunTime(2*time.Hour), mutex.AutoUnlockAfter(3*time.Hour))
+	}, mutex.AlertAfter(2*time.Hour), mutex.AutoUnlockAfter(3*time.Hour))
 }
 
 func TestInvoicesStopWhenTheLockIsLost(t *testing.T) {

@@ -31,7 +31,7 @@ func adopt(t testing.TB, c *mutex.Client, uuid string, opts ...mutex.Option) *mu
 }
 
 func TestChildHoldsWhatItsParentTook(t *testing.T) {
-	etcd, parent, locks := family(t, mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(30*time.Minute))
+	etcd, parent, locks := family(t, mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(30*time.Minute))
 	child := adopt(t, locks, parent.UUID())
 	if child.Name() != "a" || child.UUID() != parent.UUID() || child.Token() != parent.Token() ||
 		mutex.FromContext(child.Context()) != child {
@@ -188,7 +188,7 @@ func TestDetachedHoldThatCameByTheQueueIsWaitedFor(t *testing.T) {
 
 func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		parent := take(t, locks, "a", mutex.ExpectedRunTime(20*time.Minute), mutex.AutoUnlockAfter(time.Hour),
+		parent := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Hour),
 			mutex.SafetyMargin(time.Minute))
 		time.Sleep(50 * time.Minute)
 		f.set(func() { f.latency = time.Second })
@@ -204,7 +204,7 @@ func TestAdoptedHoldKeepsItsTime(t *testing.T) {
 	})
 }
 
-// The clock of the child is behind that of the parent: the record says that it can not be as early as that.
+// The clock of the child is behind that of the parent: the record says that it cannot be as early as that.
 func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
 	bubbleWith(t, mutex.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Hour) }},
 		func(t *testing.T, f *fake, slow *mutex.Client) {
@@ -226,7 +226,7 @@ func TestAdoptingWithAClockThatIsBehind(t *testing.T) {
 
 func TestHoldWhoseTimeIsOverIsExtendedByItsAdoption(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		parent := take(t, locks, "a", mutex.ExpectedRunTime(20*time.Minute), mutex.AutoUnlockAfter(time.Hour))
+		parent := take(t, locks, "a", mutex.AlertAfter(20*time.Minute), mutex.AutoUnlockAfter(time.Hour))
 		alert := f.record(t, "a").AlertAt
 		time.Sleep(3 * time.Hour)
 		child := adopt(t, locks, parent.UUID())
@@ -269,10 +269,10 @@ func TestHoldWhoseRecordDoesNotTellItsTimesCanBeGivenBack(t *testing.T) {
 // A script below the process says how it goes, as mutexctl alive does: the heartbeat of the process must not unsay it.
 func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.ExpectedRunTime(2*time.Minute), mutex.AutoUnlockAfter(time.Minute),
+		l := take(t, locks, "a", mutex.AlertAfter(2*time.Minute), mutex.AutoUnlockAfter(time.Minute),
 			mutex.Heartbeat(24*time.Hour))
 		time.Sleep(91 * time.Second)
-		script := adopt(t, locks, l.UUID(), mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(time.Minute))
+		script := adopt(t, locks, l.UUID(), mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(time.Minute))
 		if err := script.Alive(context.Background(), "3 of 12"); err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +309,7 @@ func TestHeartbeatKeepsWhatAScriptSaid(t *testing.T) {
 // Two heartbeats of one hold, of parent and child, do not take each other for progress.
 func TestHeartbeatsOfParentAndChildDoNotPutOffTheAlert(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(time.Minute),
+		l := take(t, locks, "a", mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(time.Minute),
 			mutex.Heartbeat(24*time.Hour))
 		alert := time.Now().Add(10 * time.Minute)
 		child := adopt(t, locks, l.UUID(), mutex.Heartbeat(time.Hour))

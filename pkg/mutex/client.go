@@ -19,7 +19,7 @@ import (
 // DefaultPrefix is where the locks live in etcd unless [Options] say otherwise.
 const DefaultPrefix = "/mutexes/"
 
-// Options are what all locks of a [Client] have in common. The zero Options are usable.
+// Options apply to all locks of a [Client]. The zero Options are usable.
 type Options struct {
 	Prefix   string // where the locks live in etcd; [DefaultPrefix] when empty
 	Owner    string // the program or service that holds the locks; the name of the running program when empty
@@ -33,15 +33,15 @@ type Options struct {
 	// still has.
 	AttemptTimeout time.Duration
 
-	// RequestTimeout bounds what must not wait for ever whatever the caller's context says: TryLock, Unlock and Close.
+	// RequestTimeout bounds what must never wait for ever, whatever the caller's context: TryLock, Unlock and Close.
 	// 15s when zero.
 	RequestTimeout time.Duration
 
-	// Logger gets a line for what no caller can be told: holds that were lost, cleanup in the background. nil is
-	// silent. Package mutexlog makes one of a zerolog.Logger.
+	// Logger gets what no caller can be told: holds that were lost, cleanup in the background. nil is silent. Package
+	// mutexlog makes one of a zerolog.Logger.
 	Logger *slog.Logger
 
-	// Hooks are told what becomes of the locks, for metrics and the like.
+	// Hooks observe the locks, for metrics and the like.
 	Hooks Hooks
 
 	// Now is the wall clock that is written into records; time.Now when nil. Local deadlines never use it.
@@ -58,7 +58,7 @@ type Client struct {
 
 	ctx    context.Context // ends with Close; its cause is [ErrClosed]
 	cancel context.CancelCauseFunc
-	// ends when Close begins: who waits for a lock leaves the queue while there are still the means
+	// ends when Close begins, so that waiters leave the queue while they can
 	waits   context.Context
 	giveUps context.CancelCauseFunc
 	streams atomic.Int64 // which of etcd's watch streams to use, see follow
@@ -69,22 +69,22 @@ type Client struct {
 	silence silence
 	quiet   atomic.Bool // a silence has begun
 
-	chores   chores
-	marks    marks // of what was cancelled
-	releases marks // of releases with the caller's own writes
-	leases   leases
-	traces   traces
-	holds    holds
+	cleanups   cleanups
+	tombstones tombstones // of what was cancelled
+	releases   tombstones // of releases with the caller's own writes
+	leases     leases
+	traces     traces
+	holds      holds
 
 	mu      sync.Mutex
 	closing bool           // nothing is taken any more
 	closed  bool           // nothing is begun in the background any more
 	waiting sync.WaitGroup // calls that wait for a lock
-	wg      sync.WaitGroup // goroutines of holds and chores
+	wg      sync.WaitGroup // goroutines of holds and cleanups
 }
 
-// New returns a client of the locks that etcd keeps below the prefix. It asks etcd nothing. The etcd client stays the
-// caller's: close it after this one. It should be made with
+// New returns a client of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
+// caller's: close it after this one. Make it with
 //
 //   - MaxUnaryRetries: 1, because this package repeats requests by itself and knows what became of them;
 //   - DialKeepAliveTime: 10 * time.Second. Without it a connection whose other end is gone without a word, as when a
@@ -104,7 +104,7 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
 	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid(), began: time.Now()}
-	c.marks.life = metadata.CancelledTTL
+	c.tombstones.life = metadata.CancelledTTL
 	c.releases.life = releaseLife
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
@@ -154,9 +154,9 @@ func (o *Options) complete() error {
 // Prefix is where the locks live in etcd, with its final "/".
 func (c *Client) Prefix() string { return c.layout.Prefix() }
 
-// Close ends the client. Those who wait for a lock leave the queue, and their calls end with [ErrClosed]. It waits, at
-// most for the request timeout, for them and for the clean-up of acquisitions that were given up, and tells how many it
-// could not finish, and as long at most for hooks that still run. Holds that were not unlocked stay held until they are
+// Close ends the client. Waiting calls leave the queue and end with [ErrClosed]. Close waits for them and for the
+// cleanup of acquisitions that were given up, no longer than the request timeout, and then as long at most for running
+// hooks. The error says how many cleanups are unfinished. Holds that were not unlocked stay held until they are
 // auto-unlocked, as when a process dies: their contexts end with [ErrClosed], and their Unlock still works.
 func (c *Client) Close() error {
 	c.mu.Lock()
@@ -169,11 +169,11 @@ func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
 	c.giveUps(ErrClosed)
-	ends(ctx, &c.waiting)
+	awaitAll(ctx, &c.waiting)
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	left := c.chores.drain(ctx)
+	left := c.cleanups.drain(ctx)
 	c.closeLeases(ctx)
 	c.cancel(ErrClosed)
 	c.rest()
@@ -183,15 +183,15 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// rest waits for what the client runs in the background, but not for ever: a hook there may be what closes it.
+// rest waits for what runs in the background, but not for ever: a hook there may have called Close.
 func (c *Client) rest() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
-	ends(ctx, &c.wg)
+	awaitAll(ctx, &c.wg)
 }
 
-// ends waits until all have ended, or ctx has.
-func ends(ctx context.Context, all *sync.WaitGroup) {
+// awaitAll waits until all have ended, or ctx has.
+func awaitAll(ctx context.Context, all *sync.WaitGroup) {
 	ended := make(chan struct{})
 	go func() { all.Wait(); close(ended) }()
 	select {

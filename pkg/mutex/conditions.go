@@ -15,23 +15,23 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// ErrCondition is what errors.Is finds when nothing was done because a compare of [Only] did not hold.
+// ErrCondition is what errors.Is finds when nothing was done because a compare of [If] did not hold.
 var ErrCondition = errors.New("a condition does not hold")
 
 // ErrUnknown says that etcd did not answer in time: what was asked for with the caller's own writes may have been done,
 // or not. The caller finds out by its keys. What was taken is given back in the background.
 var ErrUnknown = errors.New("it is not known whether it was done")
 
-// Only has [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold as well, in the same
+// If has [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold as well, in the same
 // transaction: compares of the caller's own keys in the same etcd, as for a transaction of its own. Otherwise the error
 // is a [*ConditionError], also when the lock is held at the same time.
 //
-// It can not be used with what waits for a lock: hold the lock, then compare in a transaction with [Lock.Guard].
-func Only(compares ...clientv3.Cmp) Option {
+// It cannot be used with what waits for a lock: hold the lock, then compare in a transaction with [Lock.Guard].
+func If(compares ...clientv3.Cmp) Option {
 	return func(s *settings) { s.only = append(s.only, compares...) }
 }
 
-// With has [Client.TryLock] and [Client.TryLockAll] write the caller's own keys in the transaction that takes the lock:
+// Then has [Client.TryLock] and [Client.TryLockAll] write the caller's own keys in the transaction that takes the lock:
 // puts and deletions. The lock is held if and only if the writes were done, at the revision that [Lock.Token] names.
 // They are done once, however often an answer gets lost and the request is repeated.
 //
@@ -39,8 +39,8 @@ func Only(compares ...clientv3.Cmp) Option {
 // taken away before this process knew that it had it.
 //
 // The keys must lie outside of the prefix of the locks, and all of it must fit into a transaction of 1.5 MiB. It cannot
-// be used with what waits for a lock, see [Only].
-func With(writes ...clientv3.Op) Option {
+// be used with what waits for a lock, see [If].
+func Then(writes ...clientv3.Op) Option {
 	return func(s *settings) { s.with = append(s.with, writes...) }
 }
 
@@ -88,14 +88,14 @@ func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }
 
 // errWaits refuses conditions of what waits: they would have to hold when the turn comes, while the place in the queue,
 // its lease and the repetitions of three different transactions stand between.
-var errWaits = errors.New("Only and With go with TryLock and TryLockAll: to wait, take the lock and use its Guard in a transaction of your own")
+var errWaits = errors.New("If and Then go with TryLock and TryLockAll: to wait, take the lock and use its Guard in a transaction of your own")
 
 // tryOn takes the lock if the caller's conditions hold.
 func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
 	if a.set.kind.shared() {
-		return nil, a.explain(errors.New("Only and With go with plain locks, not with those that several can hold"))
+		return nil, a.explain(errors.New("If and Then go with plain locks, not with those that several can hold"))
 	}
-	j := &joint{c: a.c, parts: []*acquisition{a}, only: a.set.only, with: a.set.with}
+	j := &batch{c: a.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}
 	locks, err := j.try(ctx)
 	if err != nil {
 		return nil, a.explain(err)
@@ -117,7 +117,7 @@ func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, room int) 
 		key := string(op.KeyBytes())
 		switch {
 		case !op.IsPut() && !op.IsDelete():
-			return errors.New("With takes puts and deletions: reads and transactions would have nowhere to answer to")
+			return errors.New("Then takes puts and deletions: reads and transactions would have nowhere to answer to")
 		case key == "":
 			return errors.New("a write names no key")
 		case c.reaches(key, string(op.RangeBytes())):

@@ -22,8 +22,8 @@ func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
 	put(t, etcd, "/state", "ready")
 	put(t, etcd, "/old/1", "x")
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
-	l, err := locks.TryLock(t.Context(), "a", mutex.Only(ready),
-		mutex.With(clientv3.OpPut("/state", "running"), clientv3.OpDelete("/old/", clientv3.WithPrefix())))
+	l, err := locks.TryLock(t.Context(), "a", mutex.If(ready),
+		mutex.Then(clientv3.OpPut("/state", "running"), clientv3.OpDelete("/old/", clientv3.WithPrefix())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +46,12 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
 	put(t, etcd, "/state", "broken")
-	write := mutex.With(clientv3.OpPut("/written", "x"))
+	write := mutex.Then(clientv3.OpPut("/written", "x"))
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
 	there := clientv3.Compare(clientv3.CreateRevision("/state"), ">", 0)
 	absent := clientv3.Compare(clientv3.Version("/nothing"), ">", 0)
 
-	_, err := locks.TryLock(t.Context(), "a", write, mutex.Only(ready, there), mutex.Only(absent))
+	_, err := locks.TryLock(t.Context(), "a", write, mutex.If(ready, there), mutex.If(absent))
 	failed, ok := errors.AsType[*mutex.ConditionError](err)
 	if !ok || !errors.Is(err, mutex.ErrCondition) || len(failed.Failed) != 2 || failed.Holder != nil {
 		t.Fatalf("got %v", err)
@@ -64,12 +64,12 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 	}
 
 	l := take(t, locks, "a")
-	_, err = locks.TryLock(t.Context(), "a", write, mutex.Only(ready))
+	_, err = locks.TryLock(t.Context(), "a", write, mutex.If(ready))
 	if failed, _ := errors.AsType[*mutex.ConditionError](err); failed == nil || failed.Holder == nil ||
 		failed.Holder.UUID != l.UUID() {
 		t.Errorf("held, and the condition does not hold: %v", err)
 	}
-	_, err = locks.TryLock(t.Context(), "a", write, mutex.Only(there))
+	_, err = locks.TryLock(t.Context(), "a", write, mutex.If(there))
 	if held, _ := errors.AsType[*mutex.HeldError](err); held == nil || held.Holder.UUID != l.UUID() {
 		t.Errorf("held, and the condition holds: %v", err)
 	}
@@ -82,7 +82,7 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 func TestConditionsOverARange(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
-	none := mutex.Only(clientv3.Compare(clientv3.CreateRevision("/jobs/"), "=", 0).WithPrefix())
+	none := mutex.If(clientv3.Compare(clientv3.CreateRevision("/jobs/"), "=", 0).WithPrefix())
 	l, err := locks.TryLock(t.Context(), "a", none)
 	if err != nil {
 		t.Fatal(err)
@@ -113,16 +113,16 @@ func TestConditionsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		opt  mutex.Option
 		want string
 	}{
-		{"a read", mutex.With(clientv3.OpGet("/x")), "With takes puts and deletions"},
-		{"a transaction", mutex.With(clientv3.OpTxn(nil, nil, nil)), "With takes puts and deletions"},
-		{"no key", mutex.With(clientv3.OpPut("", "x")), "a write names no key"},
-		{"a condition without a key", mutex.Only(clientv3.Cmp{}), "a condition names no key"},
-		{"a lock of its own", mutex.With(clientv3.OpPut("/mutexes/b/uuid", "x")),
+		{"a read", mutex.Then(clientv3.OpGet("/x")), "Then takes puts and deletions"},
+		{"a transaction", mutex.Then(clientv3.OpTxn(nil, nil, nil)), "Then takes puts and deletions"},
+		{"no key", mutex.Then(clientv3.OpPut("", "x")), "a write names no key"},
+		{"a condition without a key", mutex.If(clientv3.Cmp{}), "a condition names no key"},
+		{"a lock of its own", mutex.Then(clientv3.OpPut("/mutexes/b/uuid", "x")),
 			`the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`},
-		{"all locks", mutex.With(clientv3.OpDelete("/mut", clientv3.WithPrefix())),
+		{"all locks", mutex.Then(clientv3.OpDelete("/mut", clientv3.WithPrefix())),
 			`the write to "/mut" lies among the locks`},
-		{"everything", mutex.With(clientv3.OpDelete("\x00", clientv3.WithFromKey())), "lies among the locks"},
-		{"too many writes", mutex.With(many...), "123 conditions or writes, at most 122 fit into the transaction"},
+		{"everything", mutex.Then(clientv3.OpDelete("\x00", clientv3.WithFromKey())), "lies among the locks"},
+		{"too many writes", mutex.Then(many...), "123 conditions or writes, at most 122 fit into the transaction"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := locks.TryLock(context.Background(), "a", c.opt)
@@ -132,16 +132,16 @@ func TestConditionsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		})
 	}
 	for name, waits := range map[string]func() error{
-		"Lock": func() error { _, err := locks.Lock(context.Background(), "a", mutex.With(many[0])); return err },
+		"Lock": func() error { _, err := locks.Lock(context.Background(), "a", mutex.Then(many[0])); return err },
 		"Do": func() error {
 			nothing := func(context.Context) error { return nil }
 			return locks.Do(context.Background(), "a", nothing,
-				mutex.Only(clientv3.Compare(clientv3.Version("/x"), "=", 1)))
+				mutex.If(clientv3.Compare(clientv3.Version("/x"), "=", 1)))
 		},
 	} {
 		t.Run(name+" waits", func(t *testing.T) {
 			if err := waits(); err == nil || !strings.Contains(err.Error(),
-				"Only and With go with TryLock and TryLockAll") {
+				"If and Then go with TryLock and TryLockAll") {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -158,7 +158,7 @@ func TestWritesOfAnAcquisitionWhoseAnswersAreLostAreDoneOnce(t *testing.T) {
 	proxy.DropAnswers()
 	got := make(chan *mutex.Lock)
 	go func() {
-		l, err := locks.TryLock(context.Background(), "a", mutex.With(clientv3.OpPut("/state", "running")))
+		l, err := locks.TryLock(context.Background(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
 		if err != nil {
 			t.Error(err)
 		}
@@ -200,7 +200,7 @@ func TestWritesAreNotDoneAgainByALateCommitAfterTheUnlock(t *testing.T) {
 	etcd := server.Client(t)
 	late := delayed(etcd, func(txn *heldTxn) bool { return len(txn.thenOps) == 5 })
 	locks := newClient(t, etcd)
-	l, err := locks.TryLock(t.Context(), "a", mutex.With(clientv3.OpPut("/state", "running")))
+	l, err := locks.TryLock(t.Context(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestWritesAreNotDoneByALateCommitAfterARefusal(t *testing.T) {
 	holder := take(t, other, "a")
 	late := delayed(etcd, func(txn *heldTxn) bool { return len(txn.thenOps) == 5 })
 	locks := newClient(t, etcd)
-	_, err := locks.TryLock(t.Context(), "a", mutex.With(clientv3.OpPut("/state", "running")))
+	_, err := locks.TryLock(t.Context(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
 	if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld {
 		t.Fatalf("got %v", err)
 	}
@@ -261,7 +261,7 @@ func TestLateCommitJustBeforeTheRefusalIsTheHold(t *testing.T) {
 		return txn.send(ctx)
 	}}
 	locks := newClient(t, etcd)
-	l, err := locks.TryLock(t.Context(), "a", mutex.With(clientv3.OpPut("/state", "running")))
+	l, err := locks.TryLock(t.Context(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestWithoutAnyAnswerItIsNotKnownAndTakenBack(t *testing.T) {
 		// From the end of the request timeout on nothing arrives: what was taken is given back beside what is checked
 		// here.
 		time.AfterFunc(5*time.Second-time.Millisecond, func() { f.set(func() { f.away = true }) })
-		_, err := locks.TryLock(context.Background(), "a", mutex.With(clientv3.OpPut("/state", "running")))
+		_, err := locks.TryLock(context.Background(), "a", mutex.Then(clientv3.OpPut("/state", "running")))
 		if !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
@@ -300,7 +300,7 @@ func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 		f.set(func() { f.away = true })
 		time.AfterFunc(6*time.Second, func() { f.set(func() { f.away = false }) })
 		l := take(t, locks, "a", mutex.AutoUnlockAfter(9*time.Second), mutex.SafetyMargin(time.Second),
-			mutex.With(clientv3.OpPut("/state", "running")))
+			mutex.Then(clientv3.OpPut("/state", "running")))
 		if d := time.Until(f.record(t, "a").AutoUnlockAt); d < 5*time.Second {
 			t.Errorf("only %v are left of the hold", d)
 		}
@@ -311,7 +311,7 @@ func TestOldBidIsSealedBeforeANewOne(t *testing.T) {
 func TestConditionsDoNotPassTheQueue(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
-	write := mutex.With(clientv3.OpPut("/x", ""))
+	write := mutex.Then(clientv3.OpPut("/x", ""))
 	ticket := "00000000-0000-4000-8000-000000000001"
 	put(t, q.etcd, layout(t).Ticket("a", ticket), "{}")
 	put(t, q.etcd, layout(t).Tail("a"), ticket)

@@ -9,8 +9,8 @@ import (
 // Do runs fn while it holds the lock, waiting for it as [Client.Lock] does. The context of fn ends with ctx and when
 // the lock is lost, with the [*LostError] as its cause; [FromContext] finds the handle in it.
 //
-// The error is that of fn, joined with that of the lock: nil means that fn succeeded and that the lock was held all the
-// time. The lock is given back when fn returns or panics.
+// The error joins those of fn and of the lock: nil means that fn succeeded and that the lock was held throughout. The
+// lock is given back when fn returns or panics.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) (err error) {
 	if fn == nil {
 		return fmt.Errorf("lock %q: there is no function to run", name)
@@ -30,7 +30,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	return fn(ctx)
 }
 
-// under is ctx for work under the lock: it also ends when that is lost, with the [*LostError] as its cause.
+// under is ctx for work under the lock: it also ends when the lock is lost, with the [*LostError] as its cause.
 func (l *Lock) under(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))
 	detach := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })

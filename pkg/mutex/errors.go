@@ -9,26 +9,33 @@ import (
 )
 
 var (
-	// ErrNotHeld is what errors.Is finds in every error that says that the caller does not hold the lock any more.
+	// ErrHeld is what errors.Is finds in every [*HeldError]: the lock is held, or others queue for it.
+	ErrHeld = errors.New("held by another")
+
+	// ErrNotHeld is what errors.Is finds in every error that says that the caller no longer holds the lock.
 	ErrNotHeld = errors.New("not held any more")
 
 	// ErrUnlocked is the cause with which a handle's context ends when its holder unlocks. It is an ErrNotHeld.
 	ErrUnlocked = fmt.Errorf("unlocked by its holder: %w", ErrNotHeld)
 
+	// ErrDetached is the cause with which a handle's context ends when its holder gives up the handle but not the hold. It
+	// is an [ErrNotHeld].
+	ErrDetached = fmt.Errorf("the handle was detached from its hold: %w", ErrNotHeld)
+
 	// ErrClosed says that the client was closed.
 	ErrClosed = errors.New("the lock client is closed")
 )
 
-// HeldError says that somebody else holds the lock, or is before in the queue. Its text is one line for people: who,
-// where, since when, what for, when people are alerted and when it is auto-unlocked.
+// HeldError says that another holds the lock or is ahead in the queue. Its text is one line for people: who, where,
+// since when, what for, and when the alert and the auto-unlock are due. It is an [ErrHeld].
 type HeldError struct {
 	Lock string
 	// as it was At; whatever the holder's client wrote, so escape it. Its Token is 0 when the lock was free
 	Holder metadata.Document
 	At     time.Time // wall clock of this process
 
-	// Position is where in the queue the caller stood when it gave up, 1 for the next one; from TryLock of a free lock
-	// for which others queue it is where the caller would have stood. 0 when that is not known.
+	// Position is the caller's place in the queue when it gave up, 1 for the next one. From TryLock of a free lock for
+	// which others queue it is the place it would have had. 0 if unknown.
 	Position int
 
 	// Of a lock that several can hold: Kind is what the caller asked for, one of metadata.HoldsPermits, HoldsShared and
@@ -38,10 +45,10 @@ type HeldError struct {
 	Holders             []metadata.Document
 	Free, Limit, Weight int
 
-	// Where is the file and line of this very process that took the hold of Holder; empty when another process did.
+	// Where is the file and line that took the hold of Holder, if this process did.
 	Where string
 
-	// Err is why the caller did not wait on, usually an error of its context; nil from TryLock, which never waits.
+	// Err is why the caller stopped waiting, usually an error of its context; nil from TryLock, which never waits.
 	Err error
 }
 
@@ -66,7 +73,10 @@ func (e *HeldError) Error() string {
 	return line
 }
 
-// Unwrap is the reason why the caller did not wait on.
+// Is makes every HeldError an [ErrHeld].
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// Unwrap is why the caller stopped waiting.
 func (e *HeldError) Unwrap() error { return e.Err }
 
 // LostError says that a hold ended without its holder's Unlock, or that it may have.
@@ -75,8 +85,8 @@ type LostError struct {
 	UUID  string
 	Token int64 // 0 from [Client.Adopt], which found no such hold
 
-	// Certain tells that the hold is over. Otherwise its time ran out on this machine's own clock before etcd confirmed
-	// an extension: nobody may rely on it, although it may still stand.
+	// Certain reports that the hold is over. Otherwise its time ran out on this machine's clock before etcd confirmed
+	// an extension: it may still stand, but must not be relied on.
 	Certain bool
 
 	Ending *metadata.Ending   // who ended it and why; nil when nobody left a note

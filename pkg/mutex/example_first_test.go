@@ -28,7 +28,7 @@ func ExampleClient_Do() {
 			}
 		}
 		return nil
-	}, mutex.Purpose("nightly invoices"), mutex.ExpectedRunTime(5*time.Minute), mutex.AutoUnlockAfter(20*time.Minute))
+	}, mutex.Purpose("nightly invoices"), mutex.AlertAfter(5*time.Minute), mutex.AutoUnlockAfter(20*time.Minute))
 	fmt.Println(err)
 	// Output:
 	// invoice for Acme

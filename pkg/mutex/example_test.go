@@ -37,7 +37,7 @@ func Example() {
 	}
 	err = locks.Do(context.Background(), "invoices/2026-08", sendInvoices,
 		mutex.Purpose("send the invoices of August"),
-		mutex.ExpectedRunTime(10*time.Minute),
+		mutex.AlertAfter(10*time.Minute),
 		mutex.AutoUnlockAfter(time.Hour))
 	fmt.Println(err)
 	// Output:
@@ -152,7 +152,7 @@ func ExampleHeartbeat() {
 	}
 	defer locks.Close()
 	l, err := locks.Lock(context.Background(), "reindex",
-		mutex.ExpectedRunTime(20*time.Minute),
+		mutex.AlertAfter(20*time.Minute),
 		mutex.AutoUnlockAfter(30*time.Second), // free soon after a crash
 		mutex.Heartbeat(2*time.Hour))          // but never held for longer than this
 	if err != nil {

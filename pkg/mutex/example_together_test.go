@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func ExampleOnly() {
+func ExampleIf() {
 	etcd := etcd()
 	locks, err := mutex.New(etcd, mutex.Options{})
 	if err != nil {
@@ -25,8 +25,8 @@ func ExampleOnly() {
 	// The deployment starts only from the version that it was made for, and is marked in the same transaction.
 	deploy := func() (*mutex.Lock, error) {
 		return locks.TryLock(ctx, "deploy",
-			mutex.Only(clientv3.Compare(clientv3.Value("/deploy/version"), "=", "7")),
-			mutex.With(clientv3.OpPut("/deploy/running", "8")))
+			mutex.If(clientv3.Compare(clientv3.Value("/deploy/version"), "=", "7")),
+			mutex.Then(clientv3.OpPut("/deploy/running", "8")))
 	}
 	l, err := deploy()
 	if err != nil {
@@ -57,7 +57,7 @@ func ExampleClient_Once() {
 	for range 3 { // each minute, on every replica
 		ran, err := locks.Once(context.Background(), "daily-report", 24*time.Hour, report,
 			mutex.PeriodOffset(6*time.Hour), // the day begins at six o'clock UTC
-			mutex.ExpectedRunTime(10*time.Minute))
+			mutex.AlertAfter(10*time.Minute))
 		fmt.Println(ran, err)
 	}
 	// Output:
@@ -101,7 +101,7 @@ func ExampleClient_Pipeline() {
 		{Name: "build", Run: step(nil)},
 		{Name: "test", Run: step(errors.New("2 tests failed"))},
 		{Name: "publish", Run: step(nil)},
-	}, mutex.ExpectedRunTime(20*time.Minute)) // of the longest step
+	}, mutex.AlertAfter(20*time.Minute)) // of the longest step
 	fmt.Println(report.Stop, "because", err)
 	for _, s := range report.Steps {
 		fmt.Println(s.Name, s.State)

@@ -3,6 +3,7 @@ package mutex_test
 import (
 	"context"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -157,4 +158,9 @@ func (t *heldTxn) Commit() (*clientv3.TxnResponse, error) { return t.k.commit(t.
 // send passes the transaction on.
 func (t *heldTxn) send(ctx context.Context) (*clientv3.TxnResponse, error) {
 	return t.k.KV.Txn(ctx).If(t.cmps...).Then(t.thenOps...).Else(t.elseOps...).Commit()
+}
+
+// writes reports whether the transaction would write the key.
+func (t *heldTxn) writes(key string) bool {
+	return slices.ContainsFunc(t.thenOps, func(op clientv3.Op) bool { return op.IsPut() && string(op.KeyBytes()) == key })
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// holders is who had a lock that several can hold, at one revision. Those who gave it back since may have been removed;
-// who came later is not among them. The zero holders are nobody, as before anything is known.
+// holders are those of a lock at one revision. Holds that ended since may have been removed; later ones are not among
+// them. The zero holders are nobody, as before anything is known.
 type holders struct {
 	revision int64
 	writer   metadata.Document         // its Token is 0 when there is none
 	shares   map[int]metadata.Document // by number
 }
 
-// holders is what an answer says: operation op read the record of the lock, the next one those of the shares.
+// holders are those in an answer: operation op read the record of the lock, the next one those of the shares.
 func (c *Client) holders(lock string, a answer, op int) holders {
 	h := holders{revision: a.Header.Revision, writer: c.record(lock, a, op), shares: map[int]metadata.Document{}}
 	kvs := a.keys(op + 1).Kvs
@@ -61,7 +61,15 @@ func (h *holders) all() []metadata.Document {
 	return all
 }
 
-// mine is the record of this acquisition, where an earlier sending of it got through.
+// oldest is the first of all of them; where there is none, what was read of the lock's own record.
+func (h *holders) oldest() metadata.Document {
+	if all := h.all(); len(all) > 0 {
+		return all[0]
+	}
+	return h.writer
+}
+
+// mine is the record of this acquisition, if an earlier sending of it got through.
 func (h *holders) mine(uuid string) (metadata.Document, bool) {
 	for _, d := range h.all() {
 		if d.UUID == uuid {
@@ -71,8 +79,8 @@ func (h *holders) mine(uuid string) (metadata.Document, bool) {
 	return metadata.Document{}, false
 }
 
-// free is how many of so many permits are left. A record that says nothing about permits has one; one whose number can
-// not be read may have any, so it has all.
+// free is how many of so many permits are left. A record that says nothing about permits has one; an unreadable number
+// counts as all of them.
 func (h *holders) free(limit int) int {
 	if h.writer.Token != 0 {
 		return 0
@@ -88,7 +96,7 @@ func (h *holders) free(limit int) int {
 	return max(free, 0)
 }
 
-// room tells whether there is room for one more of this kind.
+// room reports whether there is room for one more of this kind.
 func (h *holders) room(k kind) bool {
 	switch {
 	case h.writer.Token != 0:

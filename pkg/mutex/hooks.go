@@ -8,31 +8,30 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Hooks are told what becomes of the locks of a client: for metrics, traces and tests. Each may be nil, and costs
-// nothing then. Package mutexmetrics has some that feed Prometheus.
+// Hooks observe the locks of a client: for metrics, traces and tests. Each may be nil, and costs nothing then. Package
+// mutexmetrics has some that feed Prometheus.
 //
-// A hook is called by whoever did the thing, without any lock of this package held, so it may use the client; Lock,
-// Alive and Unlock return after it did. Lost, and Extended of a heartbeat, come from goroutines of the client. Hooks of
-// one client may run at the same time. Nothing recovers from a panic in a hook: it ends the program, or unwinds the
-// caller. A lock that Acquired was told of is given back then, as nobody will ever have its handle.
+// A hook is called in the goroutine of the call it observes, with no lock of this package held, so it may use the
+// client; Lock, Alive and Unlock return after it. Lost, and Extended of a heartbeat, come from goroutines of the
+// client. Hooks of one client may run at the same time. Nothing recovers from a panic in a hook: it ends the program,
+// or unwinds the caller. If Acquired panics its lock is given back, because nobody will ever have the handle.
 type Hooks struct {
-	// Asking is told when a Lock or Do begins, before etcd is asked. What is told only at its end says nothing of a
-	// program that waits for ever.
+	// Asking is called when a Lock or Do begins, before etcd is asked. A hook at the end only would never report a wait
+	// without end.
 	Asking func(Asking)
 
-	// Acquired is told how each Lock, TryLock and Do ended its wait, and each [Client.Once] that had something to do.
-	// It is not told of calls that were refused for their arguments, nor of [Client.Adopt] and of holds that are
-	// entered again, see [Reentrant].
+	// Acquired is called at the end of each Lock, TryLock and Do, and of each [Client.Once] that had something to do.
+	// It is not called for bad arguments, for [Client.Adopt], or for holds that are entered again, see [Reentrant].
 	Acquired func(Acquired)
 
-	// Extended is told of each Alive and each heartbeat.
+	// Extended is called after each Alive and each heartbeat.
 	Extended func(Extended)
 
-	// Lost is told when a handle ends without its holder's doing. Of each handle that ends either this or Released is
-	// told, but for those that end with [Lock.Detach] or [Client.Close].
+	// Lost is called when a handle ends without its holder's doing. For each handle that ends, either Lost or Released
+	// is called, except after [Lock.Detach] and [Client.Close].
 	Lost func(Lost)
 
-	// Released is told of each Unlock that gives a hold back, or finds only then that it is gone.
+	// Released is called after each Unlock that gives a hold back, or finds only then that it is gone.
 	Released func(Released)
 }
 
@@ -42,7 +41,7 @@ type Result string
 // The results.
 const (
 	ResultAcquired Result = "acquired"
-	ResultHeld     Result = "held"     // somebody else holds it, or is before in the queue, and it was not waited for
+	ResultHeld     Result = "held"     // another holds it or is ahead in the queue, and the call does not wait
 	ResultGaveUp   Result = "gave_up"  // the caller's context ended, or the client was closed
 	ResultRefused  Result = "refused"  // a condition of the caller's did not hold
 	ResultExtended Result = "extended" // etcd confirmed the hold
@@ -51,8 +50,7 @@ const (
 	ResultError    Result = "error"    // etcd did not answer in time or refused
 )
 
-// AcquireResults, ExtendResults and LostReasons are all the words that the hooks use, for who wants to have a series
-// for each from the beginning.
+// AcquireResults are the results of [Acquired]. Use them to start a time series for each.
 func AcquireResults() []Result {
 	return []Result{ResultAcquired, ResultHeld, ResultGaveUp, ResultRefused, ResultError}
 }
@@ -117,7 +115,7 @@ type Released struct {
 	Err    error
 }
 
-// And are hooks that call h and then others.
+// And returns hooks that call h and then others.
 func (h Hooks) And(others Hooks) Hooks {
 	return Hooks{
 		Asking: both(h.Asking, others.Asking), Acquired: both(h.Acquired, others.Acquired),
@@ -136,24 +134,23 @@ func both[E any](f, g func(E)) func(E) {
 	return func(e E) { f(e); g(e) }
 }
 
-// asking tells the hook that an acquisition begins, which ends no later than ctx.
-func (a *acquisition) asking(ctx context.Context) {
+// notifyAsking calls the hook for an acquisition that begins, and ends no later than ctx.
+func (a *acquisition) notifyAsking(ctx context.Context) {
 	if hook := a.c.opts.Hooks.Asking; hook != nil {
 		hook(Asking{Lock: a.lock, Context: ctx})
 	}
 }
 
-// waited tells the hook how an acquisition that began at this time ended.
-func (a *acquisition) waited(began time.Time, l *Lock, err error) {
+// notifyAcquired calls the hook for the end of an acquisition that began at this time.
+func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
 	if hook := a.c.opts.Hooks.Acquired; hook != nil {
-		defer unlessTold(l)()
+		defer unlockOnPanic(l)()
 		hook(Acquired{Lock: a.lock, Result: acquireResult(err), Waited: time.Since(began), Hold: l, Err: err})
 	}
 }
 
-// unlessTold gives the locks back in the function that it returns, when a hook panics: nobody will ever have their
-// handles.
-func unlessTold(locks ...*Lock) func() {
+// unlockOnPanic returns a function that gives the locks back when a hook panics: nobody will ever have their handles.
+func unlockOnPanic(locks ...*Lock) func() {
 	return func() {
 		if value := recover(); value != nil {
 			for _, l := range locks {
@@ -166,24 +163,24 @@ func unlessTold(locks ...*Lock) func() {
 	}
 }
 
-// waited tells the hook of each lock that was taken, or of the one for which the others were not.
-func (j *joint) waited(began time.Time, locks []*Lock, err error) {
-	defer unlessTold(locks...)()
+// notifyAcquired calls the hook for each lock that was taken, or for the one because of which none was.
+func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
+	defer unlockOnPanic(locks...)()
 	for i, l := range locks {
-		j.parts[i].waited(began, l, nil)
+		b.wanted[i].notifyAcquired(began, l, nil)
 	}
 	if err == nil {
 		return
 	}
-	failed := j.parts[0]
+	failed := b.wanted[0]
 	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
-		for _, a := range j.parts {
+		for _, a := range b.wanted {
 			if a.lock == held.Lock {
 				failed = a
 			}
 		}
 	}
-	failed.waited(began, nil, err)
+	failed.notifyAcquired(began, nil, err)
 }
 
 func acquireResult(err error) Result {
@@ -202,7 +199,7 @@ func acquireResult(err error) Result {
 	return ResultError
 }
 
-func (l *Lock) extended(began time.Time, heartbeat bool, err error) {
+func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {
 	hook := l.c.opts.Hooks.Extended
 	if hook == nil {
 		return
@@ -217,9 +214,9 @@ func (l *Lock) extended(began time.Time, heartbeat bool, err error) {
 	hook(Extended{Hold: l, Result: result, Heartbeat: heartbeat, Took: time.Since(began), Err: err})
 }
 
-func (l *Lock) tellLost(why *LostError) {
+func (l *Lock) notifyLost(why *LostError) {
 	if hook := l.c.opts.Hooks.Lost; hook != nil {
-		hook(Lost{Hold: l, Reason: why.Reason(), Held: time.Since(l.start), Err: why})
+		hook(Lost{Hold: l, Reason: why.Reason(), Held: time.Since(l.began.monotonic), Err: why})
 	}
 }
 
@@ -236,7 +233,7 @@ func (e *LostError) Reason() Reason {
 	return ReasonForced
 }
 
-func (l *Lock) released(err error) {
+func (l *Lock) notifyReleased(err error) {
 	hook := l.c.opts.Hooks.Released
 	if hook == nil {
 		return
@@ -248,5 +245,5 @@ func (l *Lock) released(err error) {
 	case errors.Is(err, ErrNotHeld):
 		result = ResultLost
 	}
-	hook(Released{Hold: l, Result: result, Held: time.Since(l.start), Err: err})
+	hook(Released{Hold: l, Result: result, Held: time.Since(l.began.monotonic), Err: err})
 }

@@ -24,9 +24,9 @@ type kind struct {
 	options []string // that chose it, to say which of them contradict each other
 }
 
-// Semaphore takes permits of a semaphore instead of the whole lock: at most limit of them are out at a time, for all
-// clients together. [Weight] says how many, else it is one. All clients should give the same limit; while it changes,
-// in a rolling update, each keeps to its own: none takes a permit that would make it more than that.
+// Semaphore takes permits of a semaphore instead of the whole lock: at most limit of them are out at a time, over all
+// clients. [Weight] says how many are taken; the default is one. All clients should give the same limit. While it
+// changes, in a rolling update, each keeps to its own and takes no permit beyond it.
 //
 // The permit is a record of its own under the name of the lock, # and the lowest number that is free: [Lock.Name] is
 // "pool#2".
@@ -41,8 +41,8 @@ func Semaphore(limit int) Option {
 	}
 }
 
-// Weight is how many permits of a [Semaphore] are taken, all or none. Whoever needs many waits at the head of the queue
-// until enough are free; those behind wait too, so it gets them.
+// Weight is how many permits of a [Semaphore] are taken, all or none. A heavy weight waits at the head of the queue
+// until enough are free, and nobody behind it overtakes it.
 func Weight(permits int) Option {
 	return func(s *settings) {
 		s.kind.weight = permits
@@ -52,8 +52,8 @@ func Weight(permits int) Option {
 	}
 }
 
-// Shared takes a read-write lock for reading: beside other readers, not beside a writer. Who comes after a writer that
-// waits, waits behind it, so that readers can not keep a writer out.
+// Shared takes a read-write lock for reading: beside other readers, not beside a writer. Readers queue behind a waiting
+// writer, so they cannot keep it out.
 //
 // The reader is a record of its own under the name of the lock, # and a number: [Lock.Name] is "catalogue#2".
 func Shared() Option {
@@ -63,8 +63,8 @@ func Shared() Option {
 	}
 }
 
-// Exclusive takes a read-write lock for writing: beside nobody. It also keeps all permits of a [Semaphore] to itself. A
-// plain lock of the same name is something else: it does not look at those who share the lock.
+// Exclusive takes a read-write lock for writing: beside nobody. It also takes all permits of a [Semaphore]. A plain
+// lock of the same name is not exclusive: it ignores those that share the lock.
 func Exclusive() Option {
 	return func(s *settings) {
 		s.kind.name = metadata.HoldsExclusive
@@ -72,10 +72,10 @@ func Exclusive() Option {
 	}
 }
 
-// shared tells that the lock is one of those that several can hold.
+// shared reports whether several can hold the lock.
 func (k kind) shared() bool { return k.name != "" }
 
-// settle fills in what the options left open, tells people what the record is, and refuses contradictions.
+// settle fills in what the options left open, adds the attributes of the kind, and refuses contradictions.
 func (k *kind) settle(attributes *map[string]any) error {
 	switch {
 	case !k.shared() && k.weight != 0:
@@ -108,7 +108,7 @@ func (k *kind) settle(attributes *map[string]any) error {
 	return nil
 }
 
-// checkName wants a name whose shares have good names too, and are nobody else's.
+// checkName wants a name whose shares have valid names, too, and are nobody else's.
 func (k kind) checkName(name string) error {
 	if !k.shared() {
 		return nil
@@ -121,7 +121,7 @@ func (k kind) checkName(name string) error {
 		most = k.limit
 	}
 	if room := metadata.MaxNameBytes - len("#"+strconv.Itoa(most)); len(name) > room {
-		return fmt.Errorf("the lock name has %d bytes, at most %d leave room for the numbers of those who share it",
+		return fmt.Errorf("the lock name has %d bytes, at most %d leave room for the numbers of its shares",
 			len(name), room)
 	}
 	return nil

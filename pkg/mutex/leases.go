@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// idleLife is how long a lease is kept for the next one who waits.
+// idleLife is how long a lease is kept for the next wait.
 const idleLife = 30 * time.Second
 
 // lease carries the ticket of one attempt at a time. It serves another attempt only after a definite end of the one
@@ -37,7 +37,7 @@ type leases struct {
 	timer *time.Timer // nil when none is idle
 }
 
-// idleLease is a lease that costs nothing, or nil.
+// idleLease is a lease that is at hand, or nil.
 func (c *Client) idleLease() *lease {
 	p := &c.leases
 	p.mu.Lock()
@@ -63,7 +63,7 @@ func (c *Client) newLease(ctx context.Context) (*lease, error) {
 		grant, err := c.etcd.Grant(attempt, int64(metadata.TicketTTL/time.Second))
 		cancel()
 		if err == nil {
-			return c.keep(grant.ID)
+			return c.keepAlive(grant.ID)
 		}
 		if o := judge(err); o == refused || o == full || c.etcd.Ctx().Err() != nil {
 			return nil, fmt.Errorf("a place in the queue: %w", err)
@@ -74,7 +74,7 @@ func (c *Client) newLease(ctx context.Context) (*lease, error) {
 	}
 }
 
-func (c *Client) keep(id clientv3.LeaseID) (*lease, error) {
+func (c *Client) keepAlive(id clientv3.LeaseID) (*lease, error) {
 	ctx, stop := context.WithCancel(c.ctx)
 	alive, err := c.etcd.KeepAlive(ctx, id)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Client) keep(id clientv3.LeaseID) (*lease, error) {
 	c.leases.add(l)
 	if !c.spawn(func() {
 		defer close(l.gone)
-		for range alive { // what is not read is complained about
+		for range alive { // etcd's client logs a complaint about what is not read
 		}
 	}) {
 		stop()
@@ -109,7 +109,7 @@ func (p *leases) remove(l *lease) {
 	delete(p.all, l)
 }
 
-// giveBack keeps a lease, to which nothing is attached, for the next one who waits.
+// giveBack keeps a lease, to which nothing is attached, for the next wait.
 func (c *Client) giveBack(l *lease) {
 	if l.ctx.Err() != nil {
 		return // revoked, or about to be
@@ -149,7 +149,7 @@ func (c *Client) dropIdle() {
 func (c *Client) drop(l *lease) {
 	l.once.Do(func() {
 		l.stop()
-		c.later(chore{until: time.Now().Add(metadata.TicketTTL),
+		c.later(cleanup{until: time.Now().Add(metadata.TicketTTL),
 			do: func(ctx context.Context) error { return c.revoke(ctx, l) }})
 	})
 }
@@ -167,7 +167,7 @@ func (c *Client) revoke(ctx context.Context, l *lease) error {
 }
 
 // closeLeases revokes the leases of a client that ends, so that nobody has to wait for them, as far as etcd answers:
-// the others end by themselves. A hold needs none: who is next in the queue waits for the lock itself then.
+// the others end by themselves. A hold needs none: the next in the queue waits for the lock itself then.
 func (c *Client) closeLeases(ctx context.Context) {
 	p := &c.leases
 	p.mu.Lock()

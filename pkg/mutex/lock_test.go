@@ -19,7 +19,7 @@ func TestRecord(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
 	before := time.Now()
-	l := take(t, locks, "billing/42", mutex.Purpose("monthly invoices"), mutex.ExpectedRunTime(time.Minute),
+	l := take(t, locks, "billing/42", mutex.Purpose("monthly invoices"), mutex.AlertAfter(time.Minute),
 		mutex.AutoUnlockAfter(5*time.Minute), mutex.Attribute("ticket", "OPS-1"), mutex.Attribute("rows", 7))
 
 	doc := read(t, etcd, "billing/42")
@@ -63,12 +63,12 @@ func TestTryLockTellsWhoHoldsIt(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a", mutex.Owner("report"), mutex.Purpose("close the books"),
-		mutex.ExpectedRunTime(10*time.Minute+time.Second), mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
+		mutex.AlertAfter(10*time.Minute+time.Second), mutex.AutoUnlockAfter(2*time.Hour+time.Minute))
 	defer l.Unlock()
 
 	_, err := locks.TryLock(context.Background(), "a")
 	held, ok := errors.AsType[*mutex.HeldError](err)
-	if !ok {
+	if !ok || !errors.Is(err, mutex.ErrHeld) {
 		t.Fatalf("want a HeldError, got %v", err)
 	}
 	if held.Holder.UUID != l.UUID() || held.Holder.Token != l.Token() || held.Holder.Owner != "report" {
@@ -378,7 +378,7 @@ func TestAHolderWithAHeartbeatIsNotSaidToAlertSoon(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a", mutex.Owner("search"), mutex.Heartbeat(6*time.Hour), mutex.AutoUnlockAfter(5*time.Minute),
-		mutex.ExpectedRunTime(2*time.Hour))
+		mutex.AlertAfter(2*time.Hour))
 	defer l.Unlock()
 
 	_, err := locks.TryLock(context.Background(), "a")

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// watchAfter is how long a hold must last to be watched. Most are shorter, and nobody takes a lock away that
-	// quickly: a watch for each of them costs a tenth of all that 64 busy clients get done (BenchmarkUncontended). One
-	// watch on the whole prefix would cost the holder nothing, but have every client of a cluster read the events of
-	// all locks of all others.
+	// watchAfter is how long a hold must last to be watched. Most are shorter, and no lock is taken away that quickly:
+	// a watch for each of them costs a tenth of all that 64 busy clients get done (BenchmarkUncontended). One watch on
+	// the whole prefix would cost the holder nothing, but have every client of a cluster read the events of all locks
+	// of all others.
 	watchAfter = 100 * time.Millisecond
 
 	// holderRecheck is how often a holder asks whether it still is one, in case a watch went silent or etcd lost an
 	// event.
 	holderRecheck = time.Minute
 
-	// noteTimeout is how long a holder that knows it lost the lock looks for the note that tells who took it away and
-	// why, before it stops without.
+	// noteTimeout is how long a holder that knows it lost the lock looks for the note that says why, before it stops
+	// without.
 	noteTimeout = 250 * time.Millisecond
 )
 
@@ -43,21 +43,21 @@ func (l *Lock) observe() {
 		}
 		ctx, cancel := context.WithTimeout(l.watch, timeout)
 		defer cancel()
-		lost, err := l.ask(ctx)
+		lost, err := l.verify(ctx)
 		if err != nil && gone && l.err() == nil {
 			lost = l.lostError()
 		}
 		if lost == nil {
 			return false
 		}
-		if !l.whetherLeft() {
+		if !l.releasedMeanwhile() {
 			l.lose(lost)
 		}
 		return true
 	}, watched{from, []clientv3.OpOption{clientv3.WithRange(end)}})
 }
 
-// goneBy tells whether one of the events ended the hold. Events older than the hold say nothing: a watch that a slow
+// goneBy reports whether one of the events ended the hold. Events older than the hold say nothing: a watch that a slow
 // member opens begins in the past.
 func (l *Lock) goneBy(events []*clientv3.Event) bool {
 	key := l.c.layout.Field(l.held.Lock, metadata.FieldUUID)
@@ -70,8 +70,7 @@ func (l *Lock) goneBy(events []*clientv3.Event) bool {
 	return false
 }
 
-// extendedBy heeds that somebody else who knows the uuid extended the hold: a child process, or the parent that took
-// it.
+// extendedBy takes over the deadline when another process with the uuid, a child or the parent, extended the hold.
 func (l *Lock) extendedBy(events []*clientv3.Event) {
 	key := l.c.layout.Field(l.held.Lock, metadata.FieldAutoUnlockAt)
 	for _, e := range events {
@@ -87,8 +86,8 @@ func (l *Lock) deadlineIs(text string) {
 	}
 }
 
-// ask asks etcd whether the hold stands: nil, or how it was lost.
-func (l *Lock) ask(ctx context.Context) (*LostError, error) {
+// verify asks etcd whether the hold stands: nil, or how it was lost.
+func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 	r, err := l.c.send(ctx, locktxn.Ask(l.c.layout, l.held))
 	if err != nil {
 		return nil, err

@@ -214,7 +214,7 @@ func (o *once) after(value string, start, now time.Time) (bool, error) {
 	case last.Start.After(now.Add(clockTolerance)):
 		return false, &PeriodError{Lock: o.lock, Start: start, Taken: last, At: now, Key: key}
 	}
-	o.c.line(slog.LevelDebug, "the period is taken",
+	o.c.log(slog.LevelDebug, "the period is taken",
 		slog.String("lock", o.lock), slog.String("period", instant(last.Start)), slog.String("by", plain(last.Words)))
 	return false, nil
 }
@@ -242,7 +242,7 @@ func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (l *Lo
 	if err != nil {
 		return nil, false, err
 	}
-	j := &joint{c: o.c, parts: []*acquisition{a}, only: a.set.only, with: a.set.with}
+	j := &batch{c: o.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}
 	j.only = append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", seen)}, j.only...)
 	j.own = []clientv3.Op{clientv3.OpPut(key, taken)}
 	began := time.Now()
@@ -250,7 +250,7 @@ func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (l *Lo
 	if failed, isCondition := errors.AsType[*ConditionError](err); isCondition && o.forestalled(failed) {
 		return nil, true, nil
 	}
-	j.waited(began, locks, err)
+	j.notifyAcquired(began, locks, err)
 	if err != nil {
 		return nil, false, err
 	}

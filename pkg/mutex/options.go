@@ -8,11 +8,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Durations of a lock for which neither the client nor the call says anything. Where only one of the two is given, the
-// other follows from it: auto-unlock comes after three times the expected run time.
+// Durations of a lock for which neither the client nor the call says anything. If only one of the two is given, the
+// other follows from it: AutoUnlockAfter is three times AlertAfter.
 const (
-	DefaultExpectedRunTime = 5 * time.Minute
-	DefaultAutoUnlockAfter = 3 * DefaultExpectedRunTime
+	DefaultAlertAfter      = 5 * time.Minute
+	DefaultAutoUnlockAfter = 3 * DefaultAlertAfter
 )
 
 // DefaultBacktraceDepth is the number of stack frames in a record.
@@ -27,12 +27,12 @@ const (
 	maxSafetyMargin    = 30 * time.Second // bounds the default, which is a tenth of the time until auto-unlock
 )
 
-// Option says something about one lock.
+// Option sets one property of a lock.
 type Option func(*settings)
 
 type settings struct {
 	owner, purpose  string
-	expectedRunTime time.Duration
+	alertAfter      time.Duration
 	autoUnlockAfter time.Duration
 	safetyMargin    time.Duration
 	maximumHold     time.Duration // of the heartbeat; 0 = no heartbeat
@@ -42,7 +42,7 @@ type settings struct {
 	reentrant       bool
 	onWait          func(Waiting)
 	kind            kind
-	only            []clientv3.Cmp // conditions and writes of the caller's, see Only and With
+	only            []clientv3.Cmp // conditions and writes of the caller's, see If and Then
 	with            []clientv3.Op
 	period          period
 
@@ -52,37 +52,38 @@ type settings struct {
 // Owner is the program or service that holds the lock. It overrides that of the client.
 func Owner(name string) Option { return func(s *settings) { s.owner = name } }
 
-// Purpose says in a line what the lock is held for. Whoever is paged because of it reads this first.
+// Purpose is one line that tells whoever is paged what this lock is for.
 func Purpose(text string) Option { return func(s *settings) { s.purpose = text } }
 
-// ExpectedRunTime is how long the work usually takes at most. After it, counted from the acquisition or from the last
-// [Lock.Alive], people are alerted.
-func ExpectedRunTime(d time.Duration) Option {
-	return func(s *settings) { s.expectedRunTime = s.positive("expected run time", d) }
+// AlertAfter is how long the work takes on a bad day. An alert is raised once this time has passed since the
+// acquisition or the last [Lock.Alive]. It must be positive, and no longer than [AutoUnlockAfter] unless there is a
+// [Heartbeat].
+func AlertAfter(d time.Duration) Option {
+	return func(s *settings) { s.alertAfter = s.positive("time until alert", d) }
 }
 
-// AutoUnlockAfter is when the lock is taken away from a holder that says nothing more, counted from the acquisition or
-// from the last [Lock.Alive]. The handle's context ends a little earlier, see [SafetyMargin].
+// AutoUnlockAfter is when the lock is taken away from a silent holder, counted from the acquisition or the last
+// [Lock.Alive]. It must be at least 100 ms. The handle's context ends a little earlier, see [SafetyMargin].
 func AutoUnlockAfter(d time.Duration) Option {
 	return func(s *settings) { s.autoUnlockAfter = s.positive("time until auto-unlock", d) }
 }
 
-// SafetyMargin is how long before the auto-unlock the handle's context ends, so that the work has stopped when somebody
-// else gets the lock. It should be longer than the work needs to stop. By default it is a tenth of the time until
-// auto-unlock, at most 30 seconds.
+// SafetyMargin is how long before the auto-unlock the handle's context ends, so that the work has stopped when another
+// gets the lock. It should be longer than the work takes to stop. The default is a tenth of the time until auto-unlock,
+// at most 30 seconds.
 func SafetyMargin(d time.Duration) Option {
 	return func(s *settings) { s.safetyMargin = s.positive("safety margin", d) }
 }
 
-// Heartbeat extends the time until auto-unlock in the background for as long as the process lives, until the maximum
-// hold, which is counted from the acquisition. Then a short [AutoUnlockAfter] is enough, and a lock whose process died
-// is free soon. A live process is no progress: heartbeats do not put off the alert that follows the expected run time.
+// Heartbeat extends the time until auto-unlock in the background while the process lives, up to the maximum hold, which
+// is counted from the acquisition. A short [AutoUnlockAfter] is enough then, and the lock of a dead process is soon
+// free. Being alive is not progress: heartbeats do not postpone the alert.
 func Heartbeat(maximumHold time.Duration) Option {
 	return func(s *settings) { s.maximumHold = s.positive("maximum hold of the heartbeat", maximumHold) }
 }
 
-// Attribute adds something to the record that people see with the lock and in its history: a ticket, a build, a number
-// of rows. The value is text, a number or a boolean.
+// Attribute adds a value to the record that is shown with the lock and in its history: a ticket, a build, a number of
+// rows. The value is text, a number or a boolean.
 func Attribute(name string, value any) Option {
 	return func(s *settings) {
 		if s.attributes == nil {
@@ -92,7 +93,7 @@ func Attribute(name string, value any) Option {
 	}
 }
 
-// BacktraceDepth is the number of stack frames that the record keeps of the place that took the lock; 0 for none.
+// BacktraceDepth is the number of stack frames that the record keeps of the call that took the lock, 0 to 1000.
 func BacktraceDepth(frames int) Option {
 	return func(s *settings) {
 		if frames < 0 || frames > 1000 {
@@ -103,17 +104,16 @@ func BacktraceDepth(frames int) Option {
 	}
 }
 
-// WithoutQueue takes the lock as soon as it is free, past those who queue for it: for work that must not wait its turn,
-// such as that of an operator. Many who wait so are all woken at once by a release, and nobody can say who gets the
-// lock.
+// WithoutQueue takes the lock as soon as it is free, past the queue: for work that must not wait its turn, such as an
+// operator's. A release wakes all who wait like this at once, and any of them may get the lock.
 func WithoutQueue() Option { return func(s *settings) { s.barge = true } }
 
-// OnWait has f called while [Client.Lock] waits: when the wait begins, and when another look, about once a second,
-// finds another holder or position. The calls come one after the other, from a goroutine of their own, and Lock does
-// not return before the last one did.
+// OnWait has f called while [Client.Lock] waits: when the wait begins, and when the holder or the position has changed,
+// which is checked about once a second. The calls come one after the other, from a goroutine of their own, and Lock
+// does not return before the last one has.
 func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } }
 
-// positive notes that a duration is not, or is beyond reason.
+// positive records a problem unless a duration is positive and within reason.
 func (s *settings) positive(name string, d time.Duration) time.Duration {
 	switch {
 	case d <= 0:
@@ -124,7 +124,7 @@ func (s *settings) positive(name string, d time.Duration) time.Duration {
 	return d
 }
 
-// settle applies the options in their order, fills in what none of them said and refuses contradictions.
+// settle applies the options in order, fills in the defaults and refuses contradictions.
 func settle(owner string, options ...[]Option) (settings, error) {
 	s := settings{owner: owner, backtraceDepth: DefaultBacktraceDepth}
 	for _, list := range options {
@@ -143,21 +143,21 @@ func settle(owner string, options ...[]Option) (settings, error) {
 
 func (s *settings) complete() {
 	if s.maximumHold > 0 {
-		if s.expectedRunTime == 0 {
-			s.expectedRunTime = min(DefaultExpectedRunTime, s.maximumHold)
+		if s.alertAfter == 0 {
+			s.alertAfter = min(DefaultAlertAfter, s.maximumHold)
 		}
 		if s.autoUnlockAfter == 0 {
 			s.autoUnlockAfter = min(DefaultHeartbeatLife, s.maximumHold)
 		}
 	}
 	switch {
-	case s.expectedRunTime == 0 && s.autoUnlockAfter == 0:
-		s.expectedRunTime = DefaultExpectedRunTime
+	case s.alertAfter == 0 && s.autoUnlockAfter == 0:
+		s.alertAfter = DefaultAlertAfter
 		s.autoUnlockAfter = DefaultAutoUnlockAfter
-	case s.expectedRunTime == 0:
-		s.expectedRunTime = s.autoUnlockAfter / 3
+	case s.alertAfter == 0:
+		s.alertAfter = s.autoUnlockAfter / 3
 	case s.autoUnlockAfter == 0:
-		s.autoUnlockAfter = 3 * s.expectedRunTime
+		s.autoUnlockAfter = 3 * s.alertAfter
 	}
 	if s.safetyMargin == 0 {
 		s.safetyMargin = min(s.autoUnlockAfter/10, maxSafetyMargin)
@@ -173,15 +173,15 @@ func (s *settings) check() error {
 	case s.safetyMargin >= s.autoUnlockAfter:
 		return fmt.Errorf("the safety margin of %v leaves nothing of the time until auto-unlock of %v", s.safetyMargin,
 			s.autoUnlockAfter)
-	case !heartbeat && s.expectedRunTime > s.autoUnlockAfter:
-		return fmt.Errorf("the expected run time of %v is longer than the time until auto-unlock of %v",
-			s.expectedRunTime, s.autoUnlockAfter)
+	case !heartbeat && s.alertAfter > s.autoUnlockAfter:
+		return fmt.Errorf("the time until alert of %v is longer than the time until auto-unlock of %v",
+			s.alertAfter, s.autoUnlockAfter)
 	case heartbeat && s.maximumHold < s.autoUnlockAfter:
 		return fmt.Errorf("the heartbeat's maximum hold of %v is shorter than the time until auto-unlock of %v",
 			s.maximumHold, s.autoUnlockAfter)
-	case heartbeat && s.expectedRunTime > s.maximumHold:
-		return fmt.Errorf("the expected run time of %v is longer than the heartbeat's maximum hold of %v",
-			s.expectedRunTime, s.maximumHold)
+	case heartbeat && s.alertAfter > s.maximumHold:
+		return fmt.Errorf("the time until alert of %v is longer than the heartbeat's maximum hold of %v",
+			s.alertAfter, s.maximumHold)
 	}
 	return nil
 }

@@ -26,16 +26,16 @@ func TestWhatCanNotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"a long name", strings.Repeat("x", 257), nil, "the lock name has 257 bytes, at most 256 are allowed"},
 		{"a control character", "a\nb", nil, "the lock name contains a control character"},
 		{"a name that is no text", "\xff", nil, "the lock name is not valid UTF-8"},
-		{"no run time", "a", opts(mutex.ExpectedRunTime(0)), "the expected run time is 0s, it must be positive"},
-		{"a negative run time", "a", opts(mutex.ExpectedRunTime(-time.Second)),
-			"the expected run time is -1s, it must be positive"},
-		{"an endless run time", "a", opts(mutex.ExpectedRunTime(1 << 62)), "it must be at most 87600h0m0s"},
+		{"no run time", "a", opts(mutex.AlertAfter(0)), "the time until alert is 0s, it must be positive"},
+		{"a negative run time", "a", opts(mutex.AlertAfter(-time.Second)),
+			"the time until alert is -1s, it must be positive"},
+		{"an endless run time", "a", opts(mutex.AlertAfter(1 << 62)), "it must be at most 87600h0m0s"},
 		{"no life", "a", opts(mutex.AutoUnlockAfter(0)), "the time until auto-unlock is 0s, it must be positive"},
 		{"a life too short for a network", "a", opts(mutex.AutoUnlockAfter(time.Millisecond)),
 			"the time until auto-unlock is 1ms, it must be at least 100ms"},
-		{"an alert after the auto-unlock", "a", opts(mutex.ExpectedRunTime(2*time.Minute),
+		{"an alert after the auto-unlock", "a", opts(mutex.AlertAfter(2*time.Minute),
 			mutex.AutoUnlockAfter(time.Minute)),
-			"the expected run time of 2m0s is longer than the time until auto-unlock of 1m0s"},
+			"the time until alert of 2m0s is longer than the time until auto-unlock of 1m0s"},
 		{"a margin as long as the life", "a", opts(mutex.AutoUnlockAfter(time.Minute), mutex.SafetyMargin(time.Minute)),
 			"the safety margin of 1m0s leaves nothing of the time until auto-unlock of 1m0s"},
 		{"no margin", "a", opts(mutex.SafetyMargin(0)), "the safety margin is 0s, it must be positive"},
@@ -44,8 +44,8 @@ func TestWhatCanNotWorkIsRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"a maximum hold shorter than the life", "a",
 			opts(mutex.Heartbeat(time.Minute), mutex.AutoUnlockAfter(time.Hour)),
 			"the heartbeat's maximum hold of 1m0s is shorter than the time until auto-unlock of 1h0m0s"},
-		{"an alert after the maximum hold", "a", opts(mutex.Heartbeat(time.Hour), mutex.ExpectedRunTime(2*time.Hour)),
-			"the expected run time of 2h0m0s is longer than the heartbeat's maximum hold of 1h0m0s"},
+		{"an alert after the maximum hold", "a", opts(mutex.Heartbeat(time.Hour), mutex.AlertAfter(2*time.Hour)),
+			"the time until alert of 2h0m0s is longer than the heartbeat's maximum hold of 1h0m0s"},
 		{"a negative depth", "a", opts(mutex.BacktraceDepth(-1)),
 			"the backtrace depth is -1, it must be between 0 and 1000"},
 		{"an attribute of the protocol's", "a", opts(mutex.Attribute("uuid", "x")),
@@ -107,8 +107,8 @@ func TestCallsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 			return locks.ResetPeriod(ctx,
 				"a\n")
 		},
-		`lock "a": Only and With can not be Reentrant: a hold that is entered again is not taken again`: func() error {
-			_, err := locks.TryLock(ctx, "a", mutex.Reentrant(), mutex.With(clientv3.OpPut("/x", "")))
+		`lock "a": If and Then cannot be Reentrant: a hold that is entered again is not taken again`: func() error {
+			_, err := locks.TryLock(ctx, "a", mutex.Reentrant(), mutex.Then(clientv3.OpPut("/x", "")))
 			return err
 		},
 	} {
@@ -132,7 +132,7 @@ func TestClientThatCanNotWorkIsRefused(t *testing.T) {
 			"mutex: the attempt timeout is 1h0m0s, it must be at most 1m0s: a request whose connection died is not sent again before"},
 		{"a negative timeout", etcd, mutex.Options{RequestTimeout: -1},
 			"mutex: the request timeout is -1ns, it must be positive"},
-		{"a default that can not work", etcd, mutex.Options{Defaults: opts(mutex.AutoUnlockAfter(-time.Second))},
+		{"a default that cannot work", etcd, mutex.Options{Defaults: opts(mutex.AutoUnlockAfter(-time.Second))},
 			"mutex: options: the time until auto-unlock is -1s, it must be positive"},
 		{"an owner that is no text", etcd, mutex.Options{Owner: "\xff"}, "mutex: options: owner is not valid UTF-8"},
 	} {
@@ -151,12 +151,12 @@ func TestDurationsFollowFromEachOther(t *testing.T) {
 		alert, autoUnlock time.Duration
 	}{
 		{"nothing said", nil, nil, 5 * time.Minute, 15 * time.Minute},
-		{"the run time said", nil, opts(mutex.ExpectedRunTime(time.Hour)), time.Hour, 3 * time.Hour},
+		{"the run time said", nil, opts(mutex.AlertAfter(time.Hour)), time.Hour, 3 * time.Hour},
 		{"the life said", nil, opts(mutex.AutoUnlockAfter(time.Hour)), 20 * time.Minute, time.Hour},
-		{"the client's default", opts(mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(time.Hour)), nil,
+		{"the client's default", opts(mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(time.Hour)), nil,
 			time.Minute, time.Hour},
-		{"the call wins", opts(mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(time.Hour)),
-			opts(mutex.ExpectedRunTime(2 * time.Minute)), 2 * time.Minute, time.Hour},
+		{"the call wins", opts(mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(time.Hour)),
+			opts(mutex.AlertAfter(2 * time.Minute)), 2 * time.Minute, time.Hour},
 		{"a heartbeat", nil, opts(mutex.Heartbeat(time.Hour)), time.Minute, time.Minute},
 		{"a heartbeat of seconds", nil, opts(mutex.Heartbeat(10 * time.Second)), 10 * time.Second, 10 * time.Second},
 	} {

@@ -41,7 +41,7 @@ func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
 		}
 		report, err := locks.Pipeline(context.Background(), "deploy", []mutex.Step{{"fetch", look}, {"build", look},
 			{"publish", look}},
-			mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(3*time.Minute))
+			mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(3*time.Minute))
 		if err != nil || report.Stop != "" || report.Token == 0 || report.UUID == "" ||
 			report.Took.Round(time.Second) != 6*time.Minute {
 			t.Errorf("%v: %+v", err, report)

@@ -9,27 +9,27 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Reentrant has [Client.Lock], [Client.TryLock] and [Client.Do] use the hold of that lock under which ctx was made, by
-// [Client.Do] or [Lock.Context], where there is one: they return another handle of it at once, and the lock is given
-// back when the last handle was unlocked. The context of the outer handle ends then, too, and not before.
+// Reentrant has [Client.Lock], [Client.TryLock] and [Client.Do] enter the hold of that lock under which ctx was made,
+// by [Client.Do] or [Lock.Context], if there is one. They return another handle of it at once. The lock is given back,
+// and the context of the outer handle ends, when the last handle is unlocked.
 //
-// The other options of the inner call count for nothing: purpose and times are those of the outer one. Without this
-// option the call fails with an [*AlreadyHeldError].
+// The other options of the inner call are ignored: purpose and times are the outer one's. Without this option the call
+// fails with an [*AlreadyHeldError].
 func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 
-// checkReentrant refuses what would not be done where the hold is there already.
+// checkReentrant refuses what would not be done if the hold existed already.
 func (s *settings) checkReentrant() error {
 	if s.reentrant && s.conditional() {
-		return errors.New("Only and With can not be Reentrant: a hold that is entered again is not taken again")
+		return errors.New("If and Then cannot be Reentrant: a hold that is entered again is not taken again")
 	}
 	return nil
 }
 
-// AlreadyHeldError says that the caller waits for itself: its context was made under a hold of the lock that it asks
-// for. With [Reentrant] it would get the same hold once more.
+// AlreadyHeldError says that the caller would wait for itself: its context was made under a hold of the lock that it
+// asks for. With [Reentrant] it would enter that hold again.
 type AlreadyHeldError struct {
 	Lock  string
-	Where string    // took it: the file and line that called this package
+	Where string    // file and line of the call that took it
 	Since time.Time // wall clock
 	At    time.Time // of this error, wall clock
 }
@@ -55,14 +55,15 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 			continue
 		}
 		if hold.err() == nil {
-			return nil, &AlreadyHeldError{Lock: a.lock, Where: hold.at.String(), Since: hold.wall, At: a.c.wall()}
+			return nil, &AlreadyHeldError{Lock: a.lock, Where: hold.site.String(), Since: hold.began.wall,
+				At: a.c.wall()}
 		}
 	}
 	return nil, nil
 }
 
-// covers tells whether who has the hold may do all that the acquisition is for: who reads may not write, and who has
-// two permits has not three.
+// covers reports whether the hold allows all that the acquisition is for: a reader may not write, and two permits are
+// not three.
 func (l *Lock) covers(a *acquisition) bool {
 	has := l.set.kind
 	wants := a.set.kind
@@ -78,22 +79,22 @@ func (l *Lock) covers(a *acquisition) bool {
 // alone is an error unless this handle is the only one of its hold.
 func (l *Lock) alone() error {
 	hold := l.root()
-	if l.head {
+	if l.forGroup {
 		return errors.New("this handle stands for several locks, and UnlockWith gives one back: take it from Locks.All")
 	}
 	hold.mu.Lock()
 	defer hold.mu.Unlock()
-	if l != hold || hold.inside > 0 {
+	if l != hold || hold.reentry.count > 0 {
 		return errors.New("the hold was entered again, and other handles rely on it: unlock all but the first one before")
 	}
 	return nil
 }
 
 // already is the error of a caller that holds one of several locks that it wants together.
-func already(ctx context.Context, parts []*acquisition) error {
-	for _, a := range parts {
+func already(ctx context.Context, wanted []*acquisition) error {
+	for _, a := range wanted {
 		if a.set.reentrant {
-			return errors.New("several locks that are taken together can not be Reentrant")
+			return errors.New("several locks that are taken together cannot be Reentrant")
 		}
 		if _, err := a.again(ctx); err != nil {
 			return err
@@ -104,8 +105,8 @@ func already(ctx context.Context, parts []*acquisition) error {
 
 // root is the handle that the acquisition made.
 func (l *Lock) root() *Lock {
-	if l.of != nil {
-		return l.of
+	if l.reentry.of != nil {
+		return l.reentry.of
 	}
 	return l
 }
@@ -114,13 +115,13 @@ func (l *Lock) root() *Lock {
 func (l *Lock) enter(outer *Lock) *Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cause != nil || l.out && l.inside == 0 {
+	if l.cause != nil || l.reentry.released && l.reentry.count == 0 {
 		return nil
 	}
-	l.inside++
+	l.reentry.count++
 	inner := &Lock{
-		of: l, group: l.group, c: l.c, set: l.set, held: l.held, asked: l.asked, at: l.at, outer: outer,
-		start: l.start, wall: l.wall, lost: l.lost,
+		c: l.c, set: l.set, asked: l.asked, held: l.held, site: l.site, began: l.began,
+		outer: outer, group: l.group, lost: l.lost, reentry: reentry{of: l},
 	}
 	inner.ctx, inner.cancel = context.WithCancelCause(context.WithValue(l.ctx, handleKey{}, inner))
 	return inner
@@ -134,11 +135,11 @@ func (l *Lock) exit() error {
 	}
 	hold.mu.Lock()
 	if l == hold {
-		hold.out = true
+		hold.reentry.released = true
 	} else {
-		hold.inside--
+		hold.reentry.count--
 	}
-	last := hold.out && hold.inside == 0
+	last := hold.reentry.released && hold.reentry.count == 0
 	hold.mu.Unlock()
 	if !last {
 		if lost, isLost := hold.err().(*LostError); isLost {

@@ -64,7 +64,7 @@ func TestReservationsOfKindsAndAlertsBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		ctx := context.Background()
 		r, err := locks.TryReserve(ctx, "pool", "half of it", time.Hour, mutex.Semaphore(4), mutex.Weight(2),
-			mutex.ExpectedRunTime(time.Minute))
+			mutex.AlertAfter(time.Minute))
 		if err != nil || r.Lock != "pool#1" {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -96,11 +96,11 @@ func TestReservationsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"a", "", time.Hour, nil, "a reservation needs a reason: nobody can ask a program what it is held for"},
 		{"a", "x", 0, nil, "the time until auto-unlock is 0s, it must be positive"},
 		{"a", "x", -time.Hour, nil, "the time until auto-unlock is -1h0m0s, it must be positive"},
-		{"a", "x", time.Hour, mutex.ExpectedRunTime(2 * time.Hour),
-			"the expected run time of 2h0m0s is longer than the time until auto-unlock of 1h0m0s"},
+		{"a", "x", time.Hour, mutex.AlertAfter(2 * time.Hour),
+			"the time until alert of 2h0m0s is longer than the time until auto-unlock of 1h0m0s"},
 		{"a", "x", time.Hour, mutex.Heartbeat(2 * time.Hour),
 			"a reservation has no heartbeat: nothing runs that could extend it"},
-		{"a", "x", time.Hour, mutex.Reentrant(), "a reservation is a hold of its own, it can not be Reentrant"},
+		{"a", "x", time.Hour, mutex.Reentrant(), "a reservation is a hold of its own, it cannot be Reentrant"},
 	} {
 		_, waits := locks.Reserve(context.Background(), c.name, c.reason, c.d, c.opt)
 		_, tries := locks.TryReserve(context.Background(), c.name, c.reason, c.d, c.opt)

@@ -196,7 +196,7 @@ func TestKindsThatMakeNoSense(t *testing.T) {
 		{"a#7", []mutex.Option{mutex.Shared()},
 			`lock "a#7": the name ends like that of share 7 of the lock "a": choose one that does not end in # and a number`},
 		{long, []mutex.Option{mutex.Semaphore(99)},
-			`lock "` + long + `": the lock name has 256 bytes, at most 253 leave room for the numbers of those who share it`},
+			`lock "` + long + `": the lock name has 256 bytes, at most 253 leave room for the numbers of its shares`},
 	} {
 		locks := newClient(t, newFake().client())
 		for _, err := range []error{second(locks.Lock(context.Background(), c.name, c.opts...)),

@@ -22,7 +22,7 @@ func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
 	g, err := locks.TryLockAll(t.Context(), []string{"b", "c", "a"}, mutex.Purpose("merge"),
-		mutex.With(clientv3.OpPut("/state", "merging")))
+		mutex.Then(clientv3.OpPut("/state", "merging")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestSeveralLocksThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	for i := range long {
 		long[i] += fmt.Sprint(i)
 	}
-	write := mutex.With(clientv3.OpPut("/x", ""))
+	write := mutex.Then(clientv3.OpPut("/x", ""))
 	for _, c := range []struct {
 		name  string
 		take  func(context.Context, []string, ...mutex.Option) (*mutex.Locks, error)
@@ -126,13 +126,13 @@ func TestSeveralLocksThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"too many at once", locks.TryLockAll, many, nil,
 			`lock "00", "01", "02", "03", "04" and 20 more: 25 locks, at most 24 fit into one transaction: use LockAll`},
 		{"too many writes", locks.TryLockAll, many[:24],
-			mutex.With(slices.Repeat([]clientv3.Op{clientv3.OpPut("/x", "")}, 8)...),
+			mutex.Then(slices.Repeat([]clientv3.Op{clientv3.OpPut("/x", "")}, 8)...),
 			"8 conditions or writes, at most 7 fit into the transaction"},
-		{"writes with a wait", locks.LockAll, []string{"a"}, write, "Only and With go with TryLock and TryLockAll"},
+		{"writes with a wait", locks.LockAll, []string{"a"}, write, "If and Then go with TryLock and TryLockAll"},
 		{"permits at once", locks.TryLockAll, []string{"a"}, mutex.Semaphore(3),
 			"TryLockAll takes plain locks only: use LockAll"},
 		// their attribute is cut
-		{"too many long names", locks.TryLockAll, long, mutex.With(clientv3.OpPut("/mutexes/x/y", "")),
+		{"too many long names", locks.TryLockAll, long, mutex.Then(clientv3.OpPut("/mutexes/x/y", "")),
 			"lies among the locks"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestSeveralLocksThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		})
 	}
 	_, err = locks.TryLock(context.Background(), "a", mutex.Semaphore(3), write)
-	if err == nil || !strings.Contains(err.Error(), "Only and With go with plain locks") {
+	if err == nil || !strings.Contains(err.Error(), "If and Then go with plain locks") {
 		t.Errorf("writes with permits: %v", err)
 	}
 }
@@ -160,8 +160,8 @@ func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
 	for i := range writes {
 		writes[i] = clientv3.OpPut(fmt.Sprint("/x", i), "")
 	}
-	g, err := locks.TryLockAll(t.Context(), names, mutex.With(writes...),
-		mutex.Only(clientv3.Compare(clientv3.Version("/y"), "=", 0)))
+	g, err := locks.TryLockAll(t.Context(), names, mutex.Then(writes...),
+		mutex.If(clientv3.Compare(clientv3.Version("/y"), "=", 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestLocksThatAreThereStayHeldWhileTheNextIsWaitedFor(t *testing.T) {
 		begin := time.Now()
 		got := make(chan *mutex.Locks)
 		go func() {
-			g, err := locks.LockAll(context.Background(), []string{"b", "a"}, mutex.ExpectedRunTime(time.Minute),
+			g, err := locks.LockAll(context.Background(), []string{"b", "a"}, mutex.AlertAfter(time.Minute),
 				mutex.AutoUnlockAfter(3*time.Minute))
 			if err != nil {
 				t.Error(err)

@@ -9,15 +9,15 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// silentAfter is how long etcd has to leave all requests of a client unanswered before the log has a line about it.
+// silentAfter is how long etcd must leave all requests of a client unanswered before that is logged.
 const silentAfter = 3 * time.Second
 
-// silence is the time in which no request of a client was answered. Each has one line in the log when it has lasted
-// for a while, and one when it is over.
+// silence is a time in which no request of a client was answered. It is logged once when it has lasted for a while, and
+// once when it is over.
 type silence struct {
-	mu    sync.Mutex
-	since time.Time // zero while etcd answers
-	told  bool
+	mu     sync.Mutex
+	since  time.Time // zero while etcd answers
+	logged bool      // that it lasts
 }
 
 // unanswered notes that a request that was sent at this time was not answered.
@@ -28,11 +28,11 @@ func (c *Client) unanswered(sent time.Time, err error) {
 		s.since = sent
 	}
 	lasts := time.Since(s.since)
-	tell := !s.told && lasts >= silentAfter
-	s.told = s.told || tell
+	overdue := !s.logged && lasts >= silentAfter
+	s.logged = s.logged || overdue
 	c.quiet.Store(true)
 	s.mu.Unlock()
-	if !tell {
+	if !overdue {
 		return
 	}
 	message := "etcd does not answer, and is asked again and again"
@@ -41,7 +41,7 @@ func (c *Client) unanswered(sent time.Time, err error) {
 			"without DialKeepAliveTime a dead one may be kept for a quarter of an hour"
 	}
 	endpoints := strings.Join(c.etcd.Endpoints(), ",")
-	c.line(slog.LevelWarn, message, slog.String("endpoints", endpoints), slog.Duration("for", lasts),
+	c.log(slog.LevelWarn, message, slog.String("endpoints", endpoints), slog.Duration("for", lasts),
 		slog.Any("error", err))
 }
 
@@ -52,12 +52,12 @@ func (c *Client) answered() {
 	}
 	s := &c.silence
 	s.mu.Lock()
-	lasted, told := time.Since(s.since), s.told
+	lasted, logged := time.Since(s.since), s.logged
 	s.since = time.Time{}
-	s.told = false
+	s.logged = false
 	c.quiet.Store(false)
 	s.mu.Unlock()
-	if told {
-		c.line(slog.LevelInfo, "etcd answers again", slog.Duration("after", lasted))
+	if logged {
+		c.log(slog.LevelInfo, "etcd answers again", slog.Duration("after", lasted))
 	}
 }

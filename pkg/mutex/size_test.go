@@ -21,7 +21,7 @@ func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
 			strings.Contains(err.Error(), "MiB, and etcd takes 1.5 MiB")
 	}
 	for _, bytes := range []int{3 << 19, 2 << 20, 3 << 20, 16 << 20} {
-		if _, err := locks.TryLock(context.Background(), "a", mutex.With(write(bytes))); !tooLarge(err) {
+		if _, err := locks.TryLock(context.Background(), "a", mutex.Then(write(bytes))); !tooLarge(err) {
 			t.Errorf("%d bytes: %v", bytes, err)
 		}
 	}
@@ -38,7 +38,7 @@ func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
 	}
 
 	for bytes := 3 << 19; ; bytes -= 128 { // the largest that is not refused
-		l, err := locks.TryLock(context.Background(), "a", mutex.With(write(bytes)))
+		l, err := locks.TryLock(context.Background(), "a", mutex.Then(write(bytes)))
 		if tooLarge(err) {
 			continue
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The tail of a queue keeps newcomers behind those who wait. So whoever leaves as the tail puts it back to the ticket
-// before it, and where nobody could, because the newest waiter died, one of the others does when it finds out.
+// The tail of a queue keeps newcomers behind the waiters. So a waiter that leaves as the tail puts it back to the
+// ticket before it. If the newest waiter dies instead, another puts it back when it finds out.
 
 // maxLeaves is how often a waiter tries to put the tail back while those before it leave, too.
 const maxLeaves = 5
@@ -40,14 +40,14 @@ func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.
 
 // leaveLater is leave in the background, of an attempt whose lease is revoked after that.
 func (c *Client) leaveLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.TicketTTL),
+	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(metadata.TicketTTL),
 		do: func(ctx context.Context) error {
 			_, err := c.leave(ctx, lock, uuid)
 			return err
 		}})
 }
 
-// keepTail puts the tail back where operation op of an answer found none. It comes again at the next look, so what
+// keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
 // keeps it from that is no error.
 func (a *acquisition) keepTail(ctx context.Context, r answer, op int) {
 	if len(r.keys(op).Kvs) > 0 {

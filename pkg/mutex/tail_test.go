@@ -223,7 +223,7 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 	}
 }
 
-// While etcd refuses puts the tail can not be put back: the ticket goes all the same, and who still waits restores the
+// While etcd refuses puts the tail cannot be put back: the ticket goes all the same, and who still waits restores the
 // tail later.
 func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,7 @@ func TestHolderThatIsCutOffStopsBeforeTheAutoUnlock(t *testing.T) {
 
 func TestAliveMovesBothDeadlines(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(10*time.Minute),
+		l := take(t, locks, "a", mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(10*time.Minute),
 			mutex.SafetyMargin(time.Minute))
 		for range 3 {
 			time.Sleep(8 * time.Minute)
@@ -189,7 +189,7 @@ func TestAliveTellsThatTheDeadlineIsGone(t *testing.T) {
 func TestHeartbeatHoldsUntilTheMaximumAndDoesNotPutOffTheAlert(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
 		start := time.Now()
-		l := take(t, locks, "a", mutex.ExpectedRunTime(10*time.Minute), mutex.AutoUnlockAfter(time.Minute),
+		l := take(t, locks, "a", mutex.AlertAfter(10*time.Minute), mutex.AutoUnlockAfter(time.Minute),
 			mutex.Heartbeat(time.Hour))
 		time.Sleep(5 * time.Minute)
 		doc := f.record(t, "a")
@@ -365,7 +365,7 @@ func TestUnlockWhoseAnswerIsLostSucceeds(t *testing.T) {
 // Somebody deleted the record by hand and left no note, or the release whose answer was lost was done: who can tell?
 func TestUnlockAfterTheTimeRanOutDoesNotSayThatItWasHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.ExpectedRunTime(time.Minute))
+		l := take(t, locks, "a", mutex.AutoUnlockAfter(time.Minute), mutex.AlertAfter(time.Minute))
 		f.set(func() { f.away = true })
 		<-l.Lost()
 		time.AfterFunc(3*time.Second, func() { f.set(func() { clear(f.keys); f.away = false }) })

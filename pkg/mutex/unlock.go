@@ -12,25 +12,24 @@ import (
 )
 
 // Unlock ends the handle's context and gives the lock back. It takes no context, because a lock must be given back
-// however the work ended: it tries for the client's request timeout, and goes on in the background where that was not
-// enough.
+// however the work ended: it tries for the client's request timeout, and then goes on in the background.
 //
 // nil means that the lock was held until now and is free. A [*LostError] means that it had been lost before: the work
-// may have run while another held the lock. Calling it again does nothing and returns the same.
+// may have run while another held the lock. Calling Unlock again does nothing and returns the same.
 func (l *Lock) Unlock() error {
 	switch {
 	case l.none():
 		return errNoHold
-	case l.head:
+	case l.forGroup:
 		return l.group.Unlock()
 	}
-	l.unlock.Do(func() { l.unlockErr = l.exit() })
-	return l.unlockErr
+	l.unlocking.once.Do(func() { l.unlocking.err = l.exit() })
+	return l.unlocking.err
 }
 
 func (l *Lock) release() (err error) {
 	if l.finish(ErrUnlocked) {
-		defer func() { l.released(err) }()
+		defer func() { l.notifyReleased(err) }()
 	}
 	if l.err() == ErrDetached {
 		return nil
@@ -40,7 +39,7 @@ func (l *Lock) release() (err error) {
 	}
 	end := time.Now().Add(l.c.opts.RequestTimeout)
 	r, settled, err := l.sendRelease()
-	l.letGo(err == nil && r.Succeeded)
+	l.freeLease(err == nil && r.Succeeded)
 	if !settled {
 		l.cancelAcquisition()
 	}
@@ -56,60 +55,56 @@ func (l *Lock) release() (err error) {
 	return l.notReleased(end, r)
 }
 
-func (l *Lock) releasing() locktxn.Txn {
-	if l.lease != nil || l.adopted && metadata.IsUUID(l.held.UUID) {
+func (l *Lock) releaseTxn() locktxn.Txn {
+	if l.origin.lease != nil || l.origin.adopted && metadata.IsUUID(l.held.UUID) {
 		return locktxn.HandOver(l.c.layout, l.held)
 	}
 	return locktxn.Release(l.c.layout, l.held)
 }
 
-// sendRelease gives the hold back. Where a sending of its acquisition may still be on its way it sees to it that this
-// is not committed any more: settled tells that it did, or did not have to.
+// sendRelease gives the hold back. If a sending of its acquisition may still be on its way, it keeps that from being
+// committed: settled reports that it did, or did not have to.
 func (l *Lock) sendRelease() (r answer, settled bool, err error) {
-	if l.doubt {
+	if l.origin.doubt {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 		defer cancel()
-		r, err = l.c.sendMarked(ctx, &l.c.marks, func(lease clientv3.LeaseID) locktxn.Txn {
+		r, err = l.c.sendTombstone(ctx, &l.c.tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
 			return locktxn.ReleaseInDoubt(l.c.layout, l.asked, l.held, lease)
 		})
-		if !locktxn.NoSpace(err) { // else no mark can be written
+		if !locktxn.NoSpace(err) { // else no tombstone can be written
 			return r, err == nil, err
 		}
 	}
-	r, err = l.c.sendFor(context.Background(), l.c.opts.RequestTimeout, l.releasing())
-	return r, !l.doubt, err
+	r, err = l.c.sendFor(context.Background(), l.c.opts.RequestTimeout, l.releaseTxn())
+	return r, !l.origin.doubt, err
 }
 
-// letGo ends what the hold leaves behind beside its record.
-func (l *Lock) letGo(definite bool) {
+// freeLease gives up the lease of the ticket.
+func (l *Lock) freeLease(definite bool) {
 	switch {
-	case l.lease == nil:
-	case definite && !l.doubt:
-		l.c.giveBack(l.lease)
+	case l.origin.lease == nil:
+	case definite && !l.origin.doubt:
+		l.c.giveBack(l.origin.lease)
 	default:
-		l.c.drop(l.lease)
+		l.c.drop(l.origin.lease)
 	}
 }
 
-// cancelAcquisition sees to it in the background that no sending of the acquisition that is still on its way is
-// committed after the end of the hold.
+// cancelAcquisition keeps sendings of the acquisition that are still on their way from being committed after the end of
+// the hold, in the background.
 func (l *Lock) cancelAcquisition() {
-	switch {
-	case !l.doubt:
-	case l.set.kind.shared():
-		l.c.cancelShareLater(l.asked, l.held.UUID)
-	default:
-		l.c.cancelLater(l.held.Lock, l.held.UUID)
+	if l.origin.doubt {
+		l.c.cancelLater(l.set.kind, l.asked, l.held.UUID)
 	}
 }
 
-// notReleased explains why there was nothing to give back: after a sending without an answer most likely because that
-// one was committed; then nobody has left a note about the end of the hold, and nobody needs to. But who had run out of
-// time before is not told that it held the lock until now, and neither is anybody when the note can not be looked for.
+// notReleased explains why there was nothing to give back. After a sending without an answer that one was most likely
+// committed: then there is no note about the end of the hold, and it is no error. But a holder whose time had run out
+// before is not told that it held the lock until now, and neither is any holder if the note cannot be read.
 func (l *Lock) notReleased(end time.Time, r answer) error {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
-	lost, err := l.ask(ctx)
+	lost, err := l.verify(ctx)
 	before, ranOut := l.err().(*LostError)
 	switch {
 	case err != nil && r.doubt:
@@ -129,8 +124,8 @@ func (l *Lock) notReleased(end time.Time, r answer) error {
 // releaseLater goes on giving the lock back, for as long as it would be held.
 func (l *Lock) releaseLater() {
 	until := time.Now().Add(l.set.autoUnlockAfter)
-	l.c.later(chore{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
-		_, err := l.c.send(ctx, l.releasing())
+	l.c.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
+		_, err := l.c.send(ctx, l.releaseTxn())
 		return err
 	}})
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
-// UnlockWith gives the lock back and writes the caller's own keys in the same transaction, if the compares hold too:
-// the writes were done if and only if the lock was held until then. They are puts and deletions outside of the prefix
-// of the locks, as of [With].
+// UnlockWith gives the lock back and writes your own keys in the same transaction, if the compares hold, too: the
+// writes are done if and only if the lock was held until then. They are puts and deletions outside the prefix of the
+// locks, as for [Then].
 //
-// nil means that both happened. After a [*ConditionError] the lock is held as before, and so it is after any other
-// error but a [*LostError]: then the hold was over before, and nothing was written. After an [ErrUnknown] call it again
-// with the same writes to learn what became of them, or call [Lock.Unlock] to give up. It may be a ConditionError at
-// the same time: the condition did not hold when etcd answered, but an earlier sending stayed without an answer, and
-// may yet be done if the condition comes to hold.
+// nil means that both happened. After a [*LostError] the hold was over before, and nothing was written. After any other
+// error, such as a [*ConditionError], the lock is held as before. After an [ErrUnknown] call UnlockWith again with the
+// same writes to learn what became of them, or [Lock.Unlock] to give up. An ErrUnknown may be a ConditionError at the
+// same time: the condition did not hold when etcd answered, but an earlier sending stayed without an answer, and may
+// yet be done if the condition comes to hold.
 //
-// It tries for the client's request timeout. Unlike Unlock it needs an etcd that takes writes.
+// It tries for the client's request timeout. Unlike Unlock it needs an etcd that accepts writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
 	if l.none() {
 		return errNoHold
@@ -39,64 +39,74 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 	if err := l.alone(); err != nil {
 		return err
 	}
-	release := l.releasing()
-	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1 - len(own)
-	if err := l.c.checkWrites(only, writes, room); err != nil {
+	release := l.releaseTxn()
+	if err := l.checkRelease(release, writes, own, only); err != nil {
 		return err
 	}
 	writes = slices.Concat(writes, own)
-	if err := checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, writes)); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 	defer cancel()
 	select {
-	case l.turn <- struct{}{}: // an extension that comes after the release would take it for a loss
-		defer func() { <-l.turn }()
+	case l.extension.mutex <- struct{}{}: // an extension that comes after the release would take it for a loss
+		defer func() { <-l.extension.mutex }()
 	case <-ctx.Done():
-		return l.or(ctx.Err())
+		return l.causeOr(ctx.Err())
 	}
 	if err := l.err(); err != nil {
 		return err
 	}
-	defer l.leave()()
-	mark := markOf(writes)
-	marks := &l.c.releases
-	if l.doubt { // the mark also keeps out what is still on its way of the acquisition
-		marks = &l.c.marks
+	defer l.beginRelease()()
+	tombstone := tombstoneOf(writes)
+	tombstones := &l.c.releases
+	if l.origin.doubt { // the tombstone also keeps out what is still on its way of the acquisition
+		tombstones = &l.c.tombstones
 	}
-	r, err := l.c.sendMarked(ctx, marks, func(lease clientv3.LeaseID) locktxn.Txn {
-		return locktxn.ReleaseWith(l.c.layout, l.held, release, mark, lease, only, writes)
+	r, err := l.c.sendTombstone(ctx, tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
+		return locktxn.ReleaseWith(l.c.layout, l.held, release, tombstone, lease, only, writes)
 	})
 	switch {
 	case err != nil && r.doubt:
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case err != nil:
 		return err
-	case r.Succeeded || l.marked(r, mark):
-		return l.left()
+	case r.Succeeded || l.entombed(r, tombstone):
+		return l.finishRelease()
 	}
-	if now := l.c.record(l.held.Lock, r, 1); now.Token == l.held.Token && now.UUID == l.held.UUID {
-		switch failed := l.c.failed(l.held.Lock, r, 2, only); {
-		case failed == nil:
-			return ErrUnknown // the answer is none of etcd's
-		case r.doubt: // an earlier sending may still come, and find that they hold
-			return fmt.Errorf("%w: %w", ErrUnknown, failed)
-		default:
-			return failed
-		}
+	if now := l.c.record(l.held.Lock, r, 1); !l.stands(&now) {
+		return l.causeOr(l.gone(ctx, nil))
 	}
-	return l.or(l.gone(ctx, nil))
+	return l.refusal(r, only)
 }
 
-// marked tells whether the mark is that of an earlier sending of the same writes.
-func (l *Lock) marked(r answer, mark string) bool {
+// refusal is why a hold that stands was not released, by what the transaction read.
+func (l *Lock) refusal(r answer, only []clientv3.Cmp) error {
+	switch failed := l.c.failed(l.held.Lock, r, 2, only); {
+	case failed == nil:
+		return ErrUnknown // the answer is none of etcd's
+	case r.doubt: // an earlier sending may still come, and find that they hold
+		return fmt.Errorf("%w: %w", ErrUnknown, failed)
+	default:
+		return failed
+	}
+}
+
+// checkRelease refuses what etcd would refuse, and what would reach into the locks.
+func (l *Lock) checkRelease(release locktxn.Txn, writes, own []clientv3.Op, only []clientv3.Cmp) error {
+	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1 - len(own)
+	if err := l.c.checkWrites(only, writes, room); err != nil {
+		return err
+	}
+	return checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, slices.Concat(writes, own)))
+}
+
+// entombed reports whether the tombstone is that of an earlier sending of the same writes.
+func (l *Lock) entombed(r answer, tombstone string) bool {
 	kvs := r.keys(0).Kvs
-	return len(kvs) > 0 && string(kvs[0].Value) == mark
+	return len(kvs) > 0 && string(kvs[0].Value) == tombstone
 }
 
-// markOf is the same for the same writes.
-func markOf(writes []clientv3.Op) string {
+// tombstoneOf is the same for the same writes.
+func tombstoneOf(writes []clientv3.Op) string {
 	sum := sha256.New()
 	for _, w := range writes {
 		fmt.Fprintf(sum, "%v %q %q %q\n", w.IsPut(), w.KeyBytes(), w.RangeBytes(), w.ValueBytes())
@@ -104,28 +114,28 @@ func markOf(writes []clientv3.Op) string {
 	return fmt.Sprintf("released %x", sum.Sum(nil)[:8])
 }
 
-// leave keeps the watch from taking the release for a loss, until the function that it returns is called.
-func (l *Lock) leave() (done func()) {
+// beginRelease keeps the watch from taking the release for a loss, until the function that it returns is called.
+func (l *Lock) beginRelease() (done func()) {
 	ended := make(chan struct{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leaving = ended
+	l.unlocking.underWay = ended
 	return func() { close(ended) }
 }
 
-// left ends the handle of a lock that was given back.
-func (l *Lock) left() error {
+// finishRelease ends the handle of a lock that was given back.
+func (l *Lock) finishRelease() error {
 	if l.finish(ErrUnlocked) {
-		l.released(nil)
+		l.notifyReleased(nil)
 	}
-	l.unlock.Do(func() { l.letGo(true) })
+	l.unlocking.once.Do(func() { l.freeLease(true) })
 	return nil
 }
 
-// whetherLeft waits for a release that is under way, and tells whether the hold was given back by it.
-func (l *Lock) whetherLeft() bool {
+// releasedMeanwhile waits for a release that is under way, and reports whether the hold was given back by it.
+func (l *Lock) releasedMeanwhile() bool {
 	l.mu.Lock()
-	leaving := l.leaving
+	leaving := l.unlocking.underWay
 	l.mu.Unlock()
 	if leaving != nil {
 		<-leaving

@@ -28,7 +28,7 @@ func Example() {
 	defer locks.Close()
 	invoices, err := tasks.New(etcd, locks, "invoices", tasks.Options{
 		MaxAttempts: 2,
-		Lock:        []mutex.Option{mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(5 * time.Minute)},
+		Lock:        []mutex.Option{mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(5 * time.Minute)},
 	})
 	if err != nil {
 		log.Fatal(err)

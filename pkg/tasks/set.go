@@ -43,7 +43,7 @@ type Options struct {
 	// MaxAttempts is how often a task is captured without success, at most; 0 for no maximum.
 	MaxAttempts int
 
-	// Lock are the options of the locks of the tasks, such as [mutex.ExpectedRunTime] and [mutex.AutoUnlockAfter].
+	// Lock are the options of the locks of the tasks, such as [mutex.AlertAfter] and [mutex.AutoUnlockAfter].
 	Lock []mutex.Option
 
 	// Worker is who this is, for people; the host name and the process id when empty.

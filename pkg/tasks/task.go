@@ -73,8 +73,8 @@ func (s *Set) capture(ctx context.Context, now Status) (*Task, error) {
 	key := s.layout.Task(s.name, now.Name)
 	l, err := s.locks.TryLock(ctx, s.Holder(now.Name), slices.Concat(s.opts.Lock, []mutex.Option{
 		mutex.Attribute("task_attempt", doc.Attempts), mutex.Attribute("task_from", doc.From),
-		mutex.Only(clientv3.Compare(clientv3.ModRevision(key), "=", now.seen)),
-		mutex.With(clientv3.OpPut(key, metadata.Marshal(doc))),
+		mutex.If(clientv3.Compare(clientv3.ModRevision(key), "=", now.seen)),
+		mutex.Then(clientv3.OpPut(key, metadata.Marshal(doc))),
 	})...)
 	_, isHeld := errors.AsType[*mutex.HeldError](err)
 	switch {

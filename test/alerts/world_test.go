@@ -76,7 +76,7 @@ func (w *world) take(name string, expect, unlock time.Duration) *mutex.Lock {
 	if err != nil {
 		w.Fatal(err)
 	}
-	l, err := locks.Lock(w.Context(), name, mutex.Purpose("nightly invoices"), mutex.ExpectedRunTime(expect),
+	l, err := locks.Lock(w.Context(), name, mutex.Purpose("nightly invoices"), mutex.AlertAfter(expect),
 		mutex.AutoUnlockAfter(unlock))
 	if err != nil {
 		w.Fatal(err)

@@ -22,7 +22,7 @@ func holder(t *testing.T, etcd *clientv3.Client, owner, lock string) *mutex.Clie
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if _, err := c.Lock(t.Context(), lock, mutex.ExpectedRunTime(time.Minute),
+	if _, err := c.Lock(t.Context(), lock, mutex.AlertAfter(time.Minute),
 		mutex.AutoUnlockAfter(2*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func wait(ctx context.Context, t *testing.T, c *mutex.Client, lock string) <-cha
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.Lock(ctx, lock, mutex.ExpectedRunTime(time.Minute), mutex.AutoUnlockAfter(2*time.Minute))
+		_, err := c.Lock(ctx, lock, mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(2*time.Minute))
 		ended <- err
 	}()
 	return ended

@@ -44,7 +44,7 @@ func (l *live) viaClient(t *testing.T, ctx context.Context, etcd *clientv3.Clien
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := c.Lock(t.Context(), name, mutex.ExpectedRunTime(10*time.Second), mutex.AutoUnlockAfter(20*time.Second))
+	lock, err := c.Lock(t.Context(), name, mutex.AlertAfter(10*time.Second), mutex.AutoUnlockAfter(20*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestAPermitOfADeadHolderGoesToWhoWaits(t *testing.T) {
 		}
 		return l
 	}
-	stale := hold(dead, mutex.ExpectedRunTime(500*time.Millisecond), mutex.AutoUnlockAfter(2*time.Second))
+	stale := hold(dead, mutex.AlertAfter(500*time.Millisecond), mutex.AutoUnlockAfter(2*time.Second))
 	good := hold(alive)
 	if err := dead.Close(); err != nil { // what it held stays held, as when a process dies
 		t.Fatal(err)

@@ -293,7 +293,7 @@ func (w *worker) patience() time.Duration {
 // options are those of an acquisition that is asked for by this question in this way.
 func (w *worker) options(id, way string, life time.Duration) []mutex.Option {
 	return []mutex.Option{
-		mutex.ExpectedRunTime(life / 4), mutex.AutoUnlockAfter(life), mutex.Attribute(attributeOp, id),
+		mutex.AlertAfter(life / 4), mutex.AutoUnlockAfter(life), mutex.Attribute(attributeOp, id),
 		mutex.Attribute("way", way),
 	}
 }
@@ -328,8 +328,8 @@ func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
 		options = append(options, mutex.WithoutQueue())
 	case opCount:
 		take = w.locks.TryLock
-		options = append(options, mutex.Only(clientv3.Compare(clientv3.ModRevision(countPrefix+name), "=", seen)),
-			mutex.With(clientv3.OpPut(countPrefix+name, id+" "+strconv.FormatInt(seen, 10))))
+		options = append(options, mutex.If(clientv3.Compare(clientv3.ModRevision(countPrefix+name), "=", seen)),
+			mutex.Then(clientv3.OpPut(countPrefix+name, id+" "+strconv.FormatInt(seen, 10))))
 	}
 	l, err := take(ctx, name, options...)
 	answer(acquired(l, err))

@@ -22,7 +22,7 @@ func (p *pod) transcode(ctx context.Context) error {
 			p.rest(held, film.takes)
 			return nil
 		}, mutex.Semaphore(transcoders), mutex.Weight(film.weight), mutex.Purpose(film.title),
-			mutex.ExpectedRunTime(p.pace(2*time.Minute)))
+			mutex.AlertAfter(p.pace(2*time.Minute)))
 		if err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (p *pod) searches(ctx context.Context) error {
 	return p.locks.Do(ctx, "catalog/prices", func(held context.Context) error {
 		p.rest(held, 18*time.Second)
 		return nil
-	}, mutex.Shared(), mutex.Purpose("search with today's prices"), mutex.ExpectedRunTime(p.pace(time.Minute)))
+	}, mutex.Shared(), mutex.Purpose("search with today's prices"), mutex.AlertAfter(p.pace(time.Minute)))
 }
 
 // reprices writes under it: it waits until all readers are done, and readers that come later wait behind it.
@@ -44,7 +44,7 @@ func (p *pod) reprices(ctx context.Context) error {
 	err := p.locks.Do(ctx, "catalog/prices", func(held context.Context) error {
 		p.rest(held, 10*time.Second)
 		return nil
-	}, mutex.Exclusive(), mutex.Purpose("new prices"), mutex.ExpectedRunTime(p.pace(time.Minute)))
+	}, mutex.Exclusive(), mutex.Purpose("new prices"), mutex.AlertAfter(p.pace(time.Minute)))
 	p.rest(ctx, 25*time.Second)
 	return err
 }
@@ -54,7 +54,7 @@ func (p *pod) statistics(ctx context.Context) error {
 	_, err := p.locks.Once(ctx, "reports/statistics", p.pace(time.Minute), func(held context.Context) error {
 		p.rest(held, 8*time.Second)
 		return nil
-	}, mutex.Purpose("statistics of the last minute"), mutex.ExpectedRunTime(p.pace(30*time.Second)))
+	}, mutex.Purpose("statistics of the last minute"), mutex.AlertAfter(p.pace(30*time.Second)))
 	p.rest(ctx, 4*time.Second)
 	return err
 }

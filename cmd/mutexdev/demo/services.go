@@ -12,7 +12,7 @@ import (
 // waits.
 func (p *pod) invoices(ctx context.Context) error {
 	return p.locks.Do(ctx, "billing/invoice-run", p.invoiceTenants, mutex.Purpose("nightly invoices of all tenants"),
-		mutex.ExpectedRunTime(p.pace(30*time.Second)), mutex.AutoUnlockAfter(p.pace(5*time.Minute)),
+		mutex.AlertAfter(p.pace(30*time.Second)), mutex.AutoUnlockAfter(p.pace(5*time.Minute)),
 		mutex.Attribute("month", "2026-10"))
 }
 
@@ -44,7 +44,7 @@ func (p *pod) importProducts(ctx context.Context, shop string) error {
 	return p.locks.Do(ctx, "catalog/import/"+shop, func(ctx context.Context) error {
 		p.rest(ctx, 12*time.Second)
 		return nil
-	}, mutex.Purpose("import of the supplier's price list"), mutex.ExpectedRunTime(p.pace(time.Minute)))
+	}, mutex.Purpose("import of the supplier's price list"), mutex.AlertAfter(p.pace(time.Minute)))
 }
 
 // rotations hangs while it holds its lock: no progress, no release. People are alerted, then the lock is auto-unlocked,
@@ -59,7 +59,7 @@ func (p *pod) rotateKeys(ctx context.Context, generation string) error {
 		p.rest(ctx, 20*time.Second)
 		return context.Cause(held)
 	}, mutex.Purpose("rotation of the content keys, step 3: upload to the edge"),
-		mutex.ExpectedRunTime(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)),
+		mutex.AlertAfter(p.pace(20*time.Second)), mutex.AutoUnlockAfter(p.pace(time.Minute)),
 		mutex.Attribute("generation", generation))
 }
 
@@ -70,6 +70,6 @@ func (p *pod) reindex(ctx context.Context) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}, mutex.Purpose("reindex after a change of the mapping"),
-		mutex.ExpectedRunTime(p.pace(40*time.Second)), mutex.AutoUnlockAfter(p.pace(3*time.Minute)),
+		mutex.AlertAfter(p.pace(40*time.Second)), mutex.AutoUnlockAfter(p.pace(3*time.Minute)),
 		mutex.Heartbeat(p.pace(15*time.Minute)))
 }

@@ -19,7 +19,7 @@ import (
 // its usual limit of 128 operations.
 const MaxTogether = 24
 
-// AttributeTogether is the attribute of a record that tells with which others it was taken.
+// AttributeTogether is the attribute of a record that names the locks it was taken with.
 const AttributeTogether = "together_with"
 
 // Locks are several locks that were taken together.
@@ -29,68 +29,67 @@ type Locks struct {
 	cancel context.CancelCauseFunc
 }
 
-// TryLockAll takes all of the locks in one transaction, or none: at no moment does it hold some of them. If one is
-// held, or others queue for it, the error is a [*HeldError] that names the first such. There are at most [MaxTogether].
-// [Only] and [With] go with it. All locks have the same token.
+// TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If one is held, or
+// others queue for it, the error is a [*HeldError] that names the first such. It takes at most [MaxTogether]. [If] and
+// [Then] go with it. All locks have the same token.
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
-	parts, err := c.newParts(names, opts)
-	if err == nil && len(parts) > MaxTogether {
-		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(parts), MaxTogether)
+	wanted, err := c.newAcquisitions(names, opts)
+	if err == nil && len(wanted) > MaxTogether {
+		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(wanted), MaxTogether)
 	}
-	if err == nil && parts[0].set.kind.shared() {
+	if err == nil && wanted[0].set.kind.shared() {
 		err = errors.New("TryLockAll takes plain locks only: use LockAll")
 	}
 	if err == nil {
-		err = already(ctx, parts)
+		err = already(ctx, wanted)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
 	}
 	began := time.Now()
-	j := &joint{c: c, parts: parts, only: parts[0].set.only, with: parts[0].set.with}
-	locks, err := j.try(ctx)
-	j.waited(began, locks, err)
+	b := &batch{c: c, wanted: wanted, only: wanted[0].set.only, with: wanted[0].set.with}
+	locks, err := b.try(ctx)
+	b.notifyAcquired(began, locks, err)
 	if err != nil {
 		return nil, explainAll(names, err)
 	}
 	return together(locks), nil
 }
 
-// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of names, all
-// callers take them in the order of their names, so they do not wait for each other in a circle, as long as each takes
-// all that it needs in one call.
+// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of the argument,
+// it takes them sorted by name, so callers do not deadlock as long as each takes all that it needs in one call.
 //
-// It first tries to take them at once, as TryLockAll does. Else those that it has got stay held while it waits for the
-// next: their auto-unlock is put off, the alert is not, and people see what it waits for. When one is lost meanwhile,
-// or the wait ends, all are given back and the error is that of the lock in question.
+// It first tries to take them at once, as TryLockAll does. Otherwise it keeps those that it has while it waits for the
+// next: their auto-unlock is postponed, their alert is not, and their records show what it waits for. If one is lost
+// meanwhile, or the wait ends, all are given back and the error is that of the lock in question.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
-	parts, err := c.newParts(names, opts)
-	if err == nil && parts[0].set.conditional() {
+	wanted, err := c.newAcquisitions(names, opts)
+	if err == nil && wanted[0].set.conditional() {
 		err = errWaits
 	}
 	if err == nil {
-		err = already(ctx, parts)
+		err = already(ctx, wanted)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
 	}
-	if len(parts) <= MaxTogether && !parts[0].set.kind.shared() {
+	if len(wanted) <= MaxTogether && !wanted[0].set.kind.shared() {
 		began := time.Now()
-		j := &joint{c: c, parts: parts}
-		if locks, err := j.try(ctx); err == nil {
-			j.waited(began, locks, nil)
+		b := &batch{c: c, wanted: wanted}
+		if locks, err := b.try(ctx); err == nil {
+			b.notifyAcquired(began, locks, nil)
 			return together(locks), nil
 		}
 	}
-	locks, err := c.lockInOrder(ctx, parts, opts)
+	locks, err := c.lockInOrder(ctx, wanted, opts)
 	if err != nil {
 		return nil, explainAll(names, err)
 	}
 	return together(locks), nil
 }
 
-// newParts is an acquisition of each lock, in the order of names.
-func (c *Client) newParts(names []string, opts []Option) ([]*acquisition, error) {
+// newAcquisitions is an acquisition of each lock, in the order of names.
+func (c *Client) newAcquisitions(names []string, opts []Option) ([]*acquisition, error) {
 	if len(names) == 0 {
 		return nil, errors.New("no lock is named")
 	}
@@ -98,18 +97,18 @@ func (c *Client) newParts(names []string, opts []Option) ([]*acquisition, error)
 	if n := len(slices.Compact(slices.Clone(sorted))); n < len(sorted) {
 		return nil, errors.New("a name is there twice")
 	}
-	parts := make([]*acquisition, len(sorted))
+	wanted := make([]*acquisition, len(sorted))
 	for i, name := range sorted {
 		a, _, err := c.newAcquisition(name, slices.Concat(opts, []Option{heldWith(sorted, i)}))
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", name, err)
 		}
-		parts[i] = a
+		wanted[i] = a
 	}
-	return parts, nil
+	return wanted, nil
 }
 
-// heldWith tells in the record of one lock which others were taken with it.
+// heldWith names in the record of one lock the others that were taken with it.
 func heldWith(names []string, i int) Option {
 	if len(names) == 1 {
 		return nil
@@ -128,7 +127,7 @@ func heldWith(names []string, i int) Option {
 }
 
 // lockInOrder takes one lock after the other.
-func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []Option) (locks []*Lock, err error) {
+func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []Option) (locks []*Lock, err error) {
 	caller := ctx
 	ctx, cancel := context.WithCancelCause(caller)
 	var keeping sync.WaitGroup
@@ -138,7 +137,7 @@ func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []O
 		keeping.Wait()
 		switch {
 		case !done:
-			_ = unlockAll(locks) // the panic is what is told
+			_ = unlockAll(locks) // the panic says more
 		case err == nil:
 			err = started(caller, locks)
 		}
@@ -147,8 +146,8 @@ func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []O
 			locks, err = nil, errors.Join(err, unlessLost(giveBack, err))
 		}
 	}()
-	names := make([]string, len(parts))
-	for i, a := range parts {
+	names := make([]string, len(wanted))
+	for i, a := range wanted {
 		names[i] = a.lock
 	}
 	for i, name := range names {
@@ -162,7 +161,9 @@ func (c *Client) lockInOrder(ctx context.Context, parts []*acquisition, opts []O
 		}
 		locks = append(locks, l)
 		context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
-		keeping.Go(func() { l.keep(ctx) })
+		if l.set.maximumHold == 0 { // else it has a heartbeat of its own
+			keeping.Go(func() { l.beat(ctx) })
+		}
 	}
 	done = true
 	return locks, nil
@@ -184,29 +185,15 @@ func unlessLost(giveBack, err error) error {
 	return giveBack
 }
 
-// keep puts the auto-unlock off until ctx ends, as a heartbeat does.
-func (l *Lock) keep(ctx context.Context) {
-	interval := (l.set.autoUnlockAfter - l.set.safetyMargin) / 3
-	for next := interval; pause(ctx, next); {
-		attempt, cancel := context.WithTimeout(ctx, interval)
-		err := l.extend(attempt, true, "")
-		cancel()
-		next = interval
-		if err != nil {
-			next = min(interval, jitter(MaxRetryDelay))
-		}
-	}
-}
-
-// waitsFor has the next extension tell people what keeps the holder from working.
+// waitsFor has the next extension write into the record what keeps the holder from working.
 func (l *Lock) waitsFor(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.progress = "waits for lock " + strconv.Quote(name)
+	l.extension.progress = "waits for lock " + strconv.Quote(name)
 }
 
-// started has the durations count from now on, when all locks are there. Each of them is confirmed after the last one
-// was taken: so whoever takes one away later gets a greater token than all of these have.
+// started has the durations count from now on, when all locks are there. Each is confirmed after the last one was
+// taken, so any later holder of one has a greater token than all of these.
 func started(ctx context.Context, locks []*Lock) error {
 	return each(locks, func(l *Lock) error { return l.Alive(ctx) })
 }
@@ -216,12 +203,12 @@ func together(locks []*Lock) *Locks {
 	g := &Locks{locks: locks}
 	outer := locks[0].outer
 	for _, l := range slices.Backward(locks) {
-		l.outer, outer = outer, l // who holds one of them holds them all
+		l.outer, outer = outer, l // the holder of one of them holds them all
 		l.group = g
 	}
 	handle := g.handle()
 	g.ctx, g.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, handle))
-	if handle.head {
+	if handle.forGroup {
 		handle.ctx = g.ctx
 	}
 	var lost sync.Once
@@ -229,7 +216,7 @@ func together(locks []*Lock) *Locks {
 		context.AfterFunc(l.ctx, func() {
 			cause := context.Cause(l.ctx)
 			g.cancel(cause)
-			if _, isLost := cause.(*LostError); isLost && handle.head {
+			if _, isLost := cause.(*LostError); isLost && handle.forGroup {
 				lost.Do(func() { close(handle.lost) })
 			}
 		})

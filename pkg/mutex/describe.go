@@ -10,22 +10,21 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// describe says in one line who holds a lock, where, since when, what for, when people are alerted and when it is
-// auto-unlocked.
+// describe is one line: who holds a lock, where, since when, what for, and its deadlines.
 func describe(r *metadata.Record, now time.Time) string {
 	if together := !r.AlertAt.IsZero() && !r.AlertAt.Before(r.AutoUnlockAt) && r.AutoUnlockAt.After(now); together {
-		return who(r, now) + "; unless it is extended, people are alerted and it is auto-unlocked " +
+		return describeHolder(r, now) + "; unless it is extended, people are alerted and it is auto-unlocked " +
 			relative(r.AutoUnlockAt, now)
 	}
-	return who(r, now) +
+	return describeHolder(r, now) +
 		"; " + due(r.AlertAt, now, "people are alerted", "people were alerted",
 		"it is not known when people are alerted") +
 		", " + due(r.AutoUnlockAt, now, "it is auto-unlocked", "its auto-unlock was due",
 		"it has no readable time of auto-unlock")
 }
 
-// who is describe without the deadlines.
-func who(r *metadata.Record, now time.Time) string {
+// describeHolder is describe without the deadlines.
+func describeHolder(r *metadata.Record, now time.Time) string {
 	var b strings.Builder
 	b.WriteString(or(plain(r.Owner), "an unknown owner"))
 	if r.Hostname != "" {

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// place is the line of code that took a lock. It is kept as it comes cheapest, and put into words when somebody asks.
-type place struct {
+// callSite is the line of code that took a lock. It is kept in its cheapest form, and formatted on demand.
+type callSite struct {
 	trace string // the backtrace of the record
 	pcs   [ownFrames + 2]uintptr
 	n     int
 }
 
-// placeOf is the place that calls this package, by the backtrace where there is one.
-func placeOf(backtrace string) place {
-	p := place{trace: backtrace}
+// callSiteOf is the line that calls this package, by the backtrace where there is one.
+func callSiteOf(backtrace string) callSite {
+	p := callSite{trace: backtrace}
 	if backtrace == "" {
 		p.n = runtime.Callers(2, p.pcs[:])
 	}
@@ -23,7 +23,7 @@ func placeOf(backtrace string) place {
 }
 
 // String is "file:line".
-func (p *place) String() string {
+func (p *callSite) String() string {
 	trace := p.trace
 	if trace == "" {
 		trace = frames(p.pcs[:p.n], 1)
@@ -58,8 +58,7 @@ func (h *holds) remove(l *Lock) {
 	}
 }
 
-// where is the line of code that took the hold with this uuid in this process; empty when it is not one of this
-// client's.
+// where is the line of code that took the hold with this uuid; empty unless this client has a handle of it.
 func (h *holds) where(uuid string) string {
 	h.mu.Lock()
 	l := h.all[uuid]
@@ -67,5 +66,5 @@ func (h *holds) where(uuid string) string {
 	if l == nil {
 		return ""
 	}
-	return l.at.String()
+	return l.site.String()
 }

@@ -6,9 +6,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// FromContext is the handle of the hold under which ctx was made: by [Client.Do], [Lock.Context] or [Locks.Context],
-// the innermost of them. Where ctx was made under no hold it is nil, a handle of which all methods can be called: they
-// return an [ErrNotHeld].
+// FromContext is the handle of the innermost hold under which ctx was made, by [Client.Do], [Lock.Context] or
+// [Locks.Context]. Without one it is nil, a handle whose methods can all be called: they return an [ErrNotHeld].
 //
 // Below [Client.LockAll] and [Client.TryLockAll] it stands for all of the locks: Alive extends all, Context and Lost
 // end with the first that is lost, Deadline is the earliest, Unlock gives all back, and Token is the greatest, which
@@ -52,7 +51,7 @@ func (g *Locks) handle() *Lock {
 		return first
 	}
 	return &Lock{
-		of: first, group: g, head: true, c: first.c, set: first.set, held: first.held, asked: first.asked, at: first.at,
-		outer: first.outer, start: first.start, wall: first.wall, lost: make(chan struct{}),
+		c: first.c, set: first.set, asked: first.asked, held: first.held, site: first.site, began: first.began,
+		outer: first.outer, group: g, forGroup: true, lost: make(chan struct{}), reentry: reentry{of: first},
 	}
 }

@@ -11,7 +11,7 @@ import (
 // fewHolders is how many of many holders are named in a line.
 const fewHolders = 3
 
-// sharing says in one line why there was no room in a lock that several can hold, or who was before.
+// sharing is one line: why a lock that several can hold has no room, or who is ahead.
 func (e *HeldError) sharing() string {
 	line := fmt.Sprintf("lock %q is %s by ", e.Lock, e.manner())
 	queue := ", but others queue for it"
@@ -48,12 +48,12 @@ func (e *HeldError) manner() string {
 
 // several names a few of the holders, and says when the next of them is auto-unlocked.
 func (e *HeldError) several() string {
-	var said []string
+	var named []string
 	for i := range min(len(e.Holders), fewHolders) {
-		said = append(said, who(&e.Holders[i].Record, e.At))
+		named = append(named, describeHolder(&e.Holders[i].Record, e.At))
 	}
 	if more := len(e.Holders) - fewHolders; more > 0 {
-		said = append(said, plural(more, "other"))
+		named = append(named, plural(more, "other"))
 	}
 	var next time.Time
 	for i := range e.Holders {
@@ -61,7 +61,7 @@ func (e *HeldError) several() string {
 			next = at
 		}
 	}
-	line := strings.Join(said[:len(said)-1], ", ") + " and " + said[len(said)-1]
+	line := strings.Join(named[:len(named)-1], ", ") + " and " + named[len(named)-1]
 	return line + "; " + due(next, e.At, "the first of them is auto-unlocked",
 		"the auto-unlock of the first of them was due",
 		"none of them has a readable time of auto-unlock")

@@ -1,0 +1,232 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// batch takes one lock or several in one transaction, all or none, together with the caller's own conditions and
+// writes. It never waits.
+//
+// A single acquisition may stay in doubt, a batch must not: a late commit would do the caller's writes again, or take
+// some locks after others were given back. So a sending without an answer is sealed before its outcome is reported.
+type batch struct {
+	c      *Client
+	wanted []*acquisition // by name
+	bids   []bid
+	tails  []int64
+	only   []clientv3.Cmp
+	with   []clientv3.Op
+	own    []clientv3.Op // of this package, which may write below the prefix
+}
+
+// opsPerLock is how many operations one lock takes at most: the keys of its record and the tail of its queue. One more
+// must be left for the report on each condition: etcd counts nested operations on top.
+const opsPerLock = 5
+
+// try asks for the locks until the answer is definite.
+func (b *batch) try(ctx context.Context) ([]*Lock, error) {
+	if err := b.c.checkWrites(b.only, b.with, locktxn.MaxOps-1-len(b.own)-opsPerLock*len(b.wanted)); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.c.opts.RequestTimeout)
+	defer cancel()
+	b.tails = make([]int64, len(b.wanted))
+	for n := 0; ; n++ {
+		locks, err := b.attempt(ctx)
+		if err != errStale {
+			return locks, err
+		}
+		if !pause(ctx, delay(n)) {
+			return nil, ended(ctx)
+		}
+		for _, a := range b.wanted {
+			a.draft.UUID = uuid.NewString()
+		}
+	}
+}
+
+// attempt makes one bid. [errStale] asks for another.
+func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
+	if err := b.bid(); err != nil {
+		return nil, err
+	}
+	txn := locktxn.Joint(b.c.layout, b.sent(), b.only, slices.Concat(b.with, b.own))
+	if err := checkSize(txn); err != nil {
+		return nil, err
+	}
+	fresh, cancel := context.WithTimeout(ctx, b.wanted[0].set.autoUnlockAfter/3)
+	defer cancel()
+	r, err := b.c.send(fresh, txn)
+	switch {
+	case r.doubt:
+		return b.settle(ctx, r, err)
+	case err != nil && fresh.Err() != nil && ctx.Err() == nil:
+		return nil, errStale
+	case err != nil:
+		return nil, err
+	case r.Succeeded:
+		return b.hold(func(int) (int64, metadata.Document) { return r.Header.Revision, metadata.Document{} })
+	}
+	if len(b.held(r)) > 0 { // etcd's client sent it twice by itself
+		return b.settle(ctx, r, nil)
+	}
+	return nil, b.refusal(ctx, r)
+}
+
+// bid makes the records anew.
+func (b *batch) bid() error {
+	b.bids = b.bids[:0]
+	for _, a := range b.wanted {
+		bid, err := a.bid()
+		if err != nil {
+			return err
+		}
+		b.bids = append(b.bids, bid)
+	}
+	return nil
+}
+
+func (b *batch) sent() []locktxn.Part {
+	parts := make([]locktxn.Part, len(b.wanted))
+	for i, a := range b.wanted {
+		parts[i] = locktxn.Part{Lock: a.lock, UUID: a.draft.UUID, Fields: b.bids[i].fields, Barge: a.set.barge,
+			Tail: b.tails[i]}
+	}
+	return parts
+}
+
+// settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or
+// not. r and err are what came of the sendings.
+func (b *batch) settle(ctx context.Context, r answer, err error) ([]*Lock, error) {
+	s, unsettled := b.c.sendTombstone(ctx, &b.c.tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
+		return locktxn.Seal(b.c.layout, b.sent(), lease)
+	})
+	if unsettled != nil {
+		for _, a := range b.wanted {
+			a.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
+		}
+		if err == nil {
+			err = unsettled
+		}
+		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	if mine := b.held(s); len(mine) == len(b.wanted) {
+		return b.hold(func(i int) (int64, metadata.Document) {
+			now := b.c.record(b.wanted[i].lock, s, i)
+			return now.Token, now
+		})
+	} else if lost := b.lostBefore(s, mine, r.TxnResponse != nil && r.Succeeded); lost != nil {
+		b.withdraw(ctx, mine)
+		return nil, lost
+	}
+	switch {
+	case err == nil:
+		return nil, b.refusal(ctx, r)
+	case ctx.Err() == nil && !locktxn.Refused(err) && !locktxn.NoSpace(err):
+		return nil, errStale
+	}
+	return nil, err
+}
+
+// held are the locks that this attempt holds, by what the first operations read.
+func (b *batch) held(r answer) (mine []*acquisition) {
+	for i, a := range b.wanted {
+		if now := b.c.record(a.lock, r, i); now.Token != 0 && now.UUID == a.draft.UUID {
+			mine = append(mine, a)
+		}
+	}
+	return mine
+}
+
+// lostBefore is the error if the locks were taken, and one of them taken away again, before this process heard of it;
+// mine are still there.
+func (b *batch) lostBefore(s answer, mine []*acquisition, wasHeld bool) error {
+	for i, a := range b.wanted {
+		ending := b.c.ending(s, len(b.wanted)+i)
+		if slices.Contains(mine, a) || ending == nil && len(mine) == 0 && !wasHeld {
+			continue
+		}
+		return &LostError{Lock: a.lock, UUID: a.draft.UUID, Certain: true, Ending: ending, At: b.c.wall()}
+	}
+	return nil
+}
+
+// withdraw gives back those of the locks that are held, when others are not any more.
+func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
+	for _, a := range mine {
+		if _, err := b.c.send(ctx, locktxn.Withdraw(b.c.layout, a.lock, a.draft.UUID)); err != nil {
+			b.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
+		}
+	}
+}
+
+// hold makes the handles. at returns the token and, where it was read, the record of each.
+func (b *batch) hold(at func(i int) (int64, metadata.Document)) (locks []*Lock, err error) {
+	for i, a := range b.wanted {
+		token, now := at(i)
+		until := a.draft.AutoUnlockAt
+		if !now.AutoUnlockAt.IsZero() {
+			until = now.AutoUnlockAt
+		}
+		l, failed := a.hold(b.bids[i], a.lock, token, until)
+		if failed != nil {
+			err = failed
+			continue
+		}
+		locks = append(locks, l)
+	}
+	if err != nil {
+		return nil, errors.Join(err, unlockAll(locks))
+	}
+	return locks, nil
+}
+
+// refusal is why the locks were not taken, by what the transaction read.
+func (b *batch) refusal(ctx context.Context, r answer) error {
+	var held *HeldError
+	for i, a := range b.wanted {
+		if a.holder = b.c.record(a.lock, r, i); a.holder.Token != 0 && held == nil {
+			held = a.heldError()
+		}
+	}
+	if failed := b.c.failed(b.wanted[0].lock, r, len(b.wanted), b.only); failed != nil {
+		if held != nil {
+			failed.Holder = &held.Holder
+		}
+		return failed
+	}
+	if held != nil {
+		return held
+	}
+	return b.queued(ctx)
+}
+
+// queued finds out why locks that nobody holds were refused: others queue for them, or the ends of queues were left
+// behind when the last one in them died. Otherwise what stood in the way is gone by now.
+func (b *batch) queued(ctx context.Context) error {
+	r, err := b.c.send(ctx, locktxn.Queues(b.c.layout, b.sent()))
+	if err != nil {
+		return err
+	}
+	for i, a := range b.wanted {
+		if n := len(r.keys(2 * i).Kvs); n > 0 && !a.set.barge {
+			held := a.heldError()
+			held.Position = n + 1
+			return held
+		}
+		b.tails[i] = 0
+		if tail := r.keys(2*i + 1).Kvs; len(tail) > 0 {
+			b.tails[i] = tail[0].ModRevision
+		}
+	}
+	return errStale
+}

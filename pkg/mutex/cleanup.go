@@ -1,0 +1,163 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const (
+	// releaseLife is how long etcd remembers a release with the caller's own writes, whose client repeats it for its
+	// request timeout.
+	releaseLife = 10 * time.Minute
+
+	// when etcd is away for long, the oldest are given up: their records are auto-unlocked
+	maxCleanups    = 10_000
+	cleanupTimeout = 10 * time.Second // of one round of one cleanup
+)
+
+// cleanups are requests whose callers do not wait for their outcome: the client repeats them in the background, one
+// after the other, until etcd's answer is definite. There is a goroutine only while there is something to do.
+type cleanups struct {
+	mu   sync.Mutex
+	list []cleanup
+	idle chan struct{} // closed when the goroutine ends; nil when there is none
+}
+
+type cleanup struct {
+	lock, uuid string
+	until      time.Time                   // then it is given up
+	do         func(context.Context) error // nil when the outcome is definite
+}
+
+// later adds a cleanup.
+func (c *Client) later(do cleanup) {
+	w := &c.cleanups
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.list) >= maxCleanups {
+		c.giveUp(w.list[0], errors.New("too many requests without an answer"))
+		w.list = w.list[1:]
+	}
+	w.list = append(w.list, do)
+	if w.idle != nil {
+		return
+	}
+	idle := make(chan struct{})
+	if !c.spawn(func() { defer close(idle); c.work() }) {
+		c.giveUp(do, ErrClosed)
+		w.list = nil
+		return
+	}
+	w.idle = idle
+}
+
+func (c *Client) work() {
+	for failed := 0; ; {
+		do, ok := c.cleanups.next()
+		if !ok {
+			return
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, cleanupTimeout)
+		err := do.do(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			c.log(slog.LevelDebug, "cleaned up", slog.String("lock", do.lock), slog.String("uuid", do.uuid))
+			failed = 0
+		case time.Now().After(do.until):
+			c.giveUp(do, err)
+		default:
+			c.cleanups.again(do)
+			pause(c.ctx, delay(failed))
+			failed++
+		}
+		if c.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+func (c *Client) giveUp(do cleanup, err error) {
+	c.log(slog.LevelWarn, "not cleaned up: what is left is auto-unlocked in its time",
+		slog.String("lock", do.lock), slog.String("uuid", do.uuid), slog.Any("error", err))
+}
+
+// next takes the oldest cleanup, or ends the goroutine.
+func (w *cleanups) next() (cleanup, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.list) == 0 {
+		w.idle = nil
+		return cleanup{}, false
+	}
+	do := w.list[0]
+	w.list = w.list[1:]
+	return do, true
+}
+
+// again puts a cleanup back behind the others, so that one that fails does not keep them waiting.
+func (w *cleanups) again(do cleanup) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, do)
+}
+
+// drain waits until all is done or ctx ends, and returns how many cleanups are left.
+func (w *cleanups) drain(ctx context.Context) int {
+	w.mu.Lock()
+	idle := w.idle
+	w.mu.Unlock()
+	if idle == nil {
+		return 0
+	}
+	select {
+	case <-idle:
+		return 0
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.list) + 1 // and the one in work
+}
+
+// cancelLater ends an acquisition of this kind whose outcome is unknown: when it is done, nothing is held by this uuid
+// and nothing will be, and it stands in no queue.
+func (c *Client) cancelLater(k kind, lock, uuid string) {
+	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
+		do: func(ctx context.Context) error { return c.cancelAttempt(ctx, k, lock, uuid) }})
+}
+
+func (c *Client) cancelAttempt(ctx context.Context, k kind, lock, uuid string) error {
+	cancel, withdraw := locktxn.CancelQueued, locktxn.WithdrawQueued
+	if k.shared() {
+		cancel = locktxn.CancelShare
+		withdraw = locktxn.WithdrawShare
+	}
+	var r answer
+	lease, err := c.tombstoneLease(ctx, &c.tombstones)
+	if err == nil {
+		r, err = c.send(ctx, cancel(c.layout, lock, uuid, lease))
+	}
+	switch {
+	case locktxn.LeaseGone(err):
+		c.tombstones.forget(lease)
+	case locktxn.NoSpace(err):
+		// No tombstone can be written. What was acquired with the last space is at least given back.
+		r, _ = c.send(ctx, withdraw(c.layout, lock, uuid))
+	}
+	if !k.shared() || r.TxnResponse == nil {
+		return err
+	}
+	h := c.holders(lock, r, 0)
+	if mine, ok := h.mine(uuid); ok {
+		_, failed := c.send(ctx, locktxn.Withdraw(c.layout, mine.Name, uuid))
+		err = errors.Join(err, failed)
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package mutex
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// reportEvery is how often a waiter with [OnWait] asks for the state of the queue, at most.
+const reportEvery = time.Second
+
+// A refresh asks for so many of the tickets before it, however many there are: the nearest to their turns, and some of
+// the others in rotation.
+const (
+	nearTickets = 4
+	farTickets  = 4
+)
+
+// Waiting is the state of the wait for a lock.
+type Waiting struct {
+	Lock     string
+	Position int // in the queue: 1 is next; 0 without a place
+	// the holder; its Token is 0 when there is none. Its text is whatever the holder's client wrote, so escape it
+	Holder  metadata.Document
+	Holders []metadata.Document // all holders of a lock that several can hold, the oldest first
+	Since   time.Time           // when the wait began
+	At      time.Time           // of this state, wall clock
+}
+
+// report calls the callback of [OnWait] whenever the holder or the position has changed since its last call, until stop
+// is called. No call is under way when stop returns.
+func (a *acquisition) report(ctx context.Context) (stop func()) {
+	if a.set.onWait == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	v := &waitStatus{c: a.c, claimer: a.claimer, shares: a.set.kind.shared(), place: a.queue.place}
+	v.place.Lock = a.lock
+	var done sync.WaitGroup
+	done.Go(func() {
+		for again := true; again; again = pause(ctx, reportEvery+rand.N(reportEvery/2)) {
+			w, err := v.refresh(ctx)
+			news := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
+				!sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
+			if err != nil || !news || ctx.Err() != nil {
+				continue
+			}
+			if w.Since = a.reported.Since; w.Since.IsZero() {
+				w.Since = w.At
+			}
+			a.reported = w
+			a.set.onWait(w)
+		}
+	})
+	return func() { cancel(); done.Wait() }
+}
+
+// waitStatus is what a waiter with [OnWait] knows of the holders and of the tickets before it. It reads the queue once.
+// From then on a refresh asks whether the holders are the same and for a few tickets, so that its work does not grow
+// with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead is
+// noticed when the rotation comes to its ticket.
+type waitStatus struct {
+	c       *Client
+	claimer claimer
+	shares  bool          // several can hold the lock
+	place   locktxn.Place // none has a Revision of 0
+
+	seen   int64 // revision at which the holders were read; 0 before the first refresh
+	writer int64 // token of the record of the lock, then
+	keys   int   // of shares, then
+	status Waiting
+	ahead  []string // tickets before it that may still be there, the oldest first
+	far    int      // which of the far ones is asked for next
+}
+
+// refresh asks etcd how things stand for this place.
+func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
+	probes := v.probes()
+	r, err := v.c.send(ctx, v.request(probes))
+	if err != nil {
+		return Waiting{}, err
+	}
+	tickets := len(r.Responses) - len(probes)
+	switch {
+	case v.seen == 0:
+		older := r.keys(tickets - 1).Kvs
+		for _, kv := range slices.Backward(older) {
+			v.ahead = append(v.ahead, v.c.layout.Parse(string(kv.Key)).ID)
+		}
+		v.read(r)
+	case !r.Succeeded:
+		v.read(r)
+	case v.shares && int(r.keys(0).Count) != v.keys: // somebody gave a share back
+		if r, err := v.c.send(ctx, locktxn.Holders(v.c.layout, v.place.Lock)); err == nil {
+			v.read(r)
+		}
+	}
+	for i, uuid := range probes {
+		if r.keys(tickets+i).Count == 0 {
+			v.ahead = slices.DeleteFunc(v.ahead, func(other string) bool { return other == uuid })
+		}
+	}
+	v.status.At = v.c.wall()
+	if v.place.Revision != 0 {
+		v.status.Position = len(v.ahead) + 1
+	}
+	return v.status, nil
+}
+
+// request is what the next refresh sends.
+func (v *waitStatus) request(probes []string) locktxn.Txn {
+	if v.seen == 0 {
+		return v.claimer.standing(v.place)
+	}
+	known := locktxn.Known{Lock: v.place.Lock, Token: v.writer, Shares: v.shares, Revision: v.seen}
+	return locktxn.StandingStill(v.c.layout, known, probes)
+}
+
+// probes are the tickets to ask for.
+func (v *waitStatus) probes() []string {
+	near := min(nearTickets, len(v.ahead))
+	probes := slices.Clone(v.ahead[:near])
+	far := v.ahead[near:]
+	for range min(farTickets, len(far)) {
+		v.far++
+		probes = append(probes, far[v.far%len(far)])
+	}
+	return probes
+}
+
+// read takes the holders from an answer, which has them first.
+func (v *waitStatus) read(r answer) {
+	v.seen = r.Header.Revision
+	h, _ := v.claimer.standingOf(r)
+	v.writer = h.writer.Token
+	v.status = Waiting{Lock: v.place.Lock, Position: v.status.Position, Holder: h.oldest()}
+	if v.shares {
+		v.keys = len(r.keys(1).Kvs)
+		v.status.Holders = h.all()
+	}
+	for _, holder := range append(v.status.Holders, v.status.Holder) {
+		if i := slices.Index(v.ahead, holder.UUID); i >= 0 {
+			v.ahead = v.ahead[i+1:]
+		}
+	}
+}
+
+func sameHolds(a, b []metadata.Document) bool {
+	return slices.EqualFunc(a, b, func(x, y metadata.Document) bool { return x.Token == y.Token })
+}
+
+// position is a place in the queue by the tickets before it, which the operation with this number read. The holder's
+// does not wait.
+func (c *Client) position(r answer, op int, holder string) int {
+	n := 1
+	for _, kv := range r.keys(op).Kvs {
+		if c.layout.Parse(string(kv.Key)).ID != holder {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,175 @@
+package mutex
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// plainClaim claims a lock that one can hold.
+type plainClaim struct{ a *acquisition }
+
+func (p plainClaim) try(ctx context.Context, b bid, _ int) (*Lock, error) {
+	a := p.a
+	l, err := p.acquire(ctx, b, a.set.barge)
+	if l != nil || err != nil {
+		return l, err
+	}
+	a.abandonInDoubt()
+	if a.holder.Token != 0 {
+		return nil, a.heldError()
+	}
+	return a.tryPast(ctx)
+}
+
+func (p plainClaim) acquire(ctx context.Context, b bid, barge bool) (*Lock, error) {
+	a := p.a
+	l, _, err := a.commit(ctx, b, a.lock, locktxn.Acquire(a.c.layout, a.lock, a.draft.UUID, b.fields, barge))
+	return l, err
+}
+
+func (p plainClaim) tryPast(ctx context.Context, b bid, tail int64) (*Lock, error) {
+	a := p.a
+	l, _, err := a.commit(ctx, b, a.lock, locktxn.AcquirePast(a.c.layout, a.lock, a.draft.UUID, b.fields, tail))
+	if l == nil && err == nil {
+		a.abandonInDoubt()
+		err = a.heldError()
+	}
+	return l, err
+}
+
+func (p plainClaim) ends() []watched {
+	return []watched{deleted(p.a.c.layout.Field(p.a.lock, metadata.FieldUUID))}
+}
+
+func (p plainClaim) standing(place locktxn.Place) locktxn.Txn {
+	return locktxn.Standing(p.a.c.layout, place)
+}
+
+func (p plainClaim) standingOf(r answer) (holders, int) {
+	return holders{writer: p.a.c.record(p.a.lock, r, 0)}, 1
+}
+
+// join takes one request where a lease is at hand. A client whose locks nobody else wants never asks for one.
+func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
+	a := p.a
+	if a.queue.lease == nil {
+		a.queue.lease = a.c.idleLease()
+	}
+	if a.queue.lease == nil {
+		l, err := p.acquire(ctx, b, false)
+		if l != nil || err != nil {
+			return l, err
+		}
+		a.abandonInDoubt() // a late commit could pass those before this waiter, and both would wait for each other
+		if a.queue.lease, err = a.c.newLease(ctx); err != nil {
+			return nil, err
+		}
+		if b, err = a.bid(); err != nil {
+			return nil, err
+		}
+	}
+	a.queue.ticket = a.newTicket(ctx, b)
+	l, r, err := a.commit(ctx, b, a.lock, locktxn.Enqueue(a.c.layout, a.lock, a.draft.UUID, b.fields, a.queue.ticket,
+		a.queue.lease.id))
+	switch {
+	case locktxn.LeaseGone(err):
+		a.leaveLater()
+		return nil, errStale
+	case l != nil || err != nil:
+		return l, err
+	}
+	place := locktxn.Place{Lock: a.lock, UUID: a.draft.UUID}
+	if place.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); place.Revision == 0 {
+		return nil, errPlaceLost
+	}
+	a.queue.place = place
+	return nil, nil
+}
+
+func (p plainClaim) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
+	a := p.a
+	if len(events) == 0 {
+		return p.checkAhead(ctx)
+	}
+	own := a.c.layout.Ticket(a.lock, a.draft.UUID)
+	for _, e := range events {
+		switch {
+		case e.Type != clientv3.EventTypeDelete || e.Kv.ModRevision <= a.seen:
+		case string(e.Kv.Key) == own:
+			return nil, errPlaceLost
+		case a.queue.before == "" && a.queue.first, a.queue.before != "" && holding(e.PrevKv):
+			return p.takeTurn(ctx)
+		default: // the one before it gave up or died; there may be others before that
+			return p.checkAhead(ctx)
+		}
+	}
+	return nil, nil
+}
+
+// holding reports whether a ticket bears the mark of a holder: then its deletion means that the lock was handed over.
+func holding(ticket *mvccpb.KeyValue) bool {
+	if ticket == nil {
+		return false
+	}
+	t, err := metadata.Unmarshal[metadata.Ticket](ticket.Value)
+	return err == nil && t.Holding
+}
+
+// checkAhead finds the ticket before this one, and takes the lock if there is none and it is free.
+func (p plainClaim) checkAhead(ctx context.Context) (*Lock, error) {
+	a := p.a
+	txn := locktxn.LookAhead(a.c.layout, a.queue.place, a.queue.before)
+	if a.queue.first {
+		txn = locktxn.LookAtLock(a.c.layout, a.queue.place)
+	}
+	r, err := a.c.send(ctx, txn)
+	if err != nil {
+		return nil, err
+	}
+	a.seen = r.Header.Revision
+	switch older := r.keys(3).Kvs; {
+	case len(r.keys(0).Kvs) == 0:
+		return nil, errPlaceLost
+	case !r.Succeeded: // the one before it still is
+		a.keepTail(ctx, r, 2)
+		return nil, nil
+	case len(older) > 0:
+		a.queue.before = a.c.layout.Parse(string(older[0].Key)).ID
+		a.keepTail(ctx, r, 2)
+		return nil, nil
+	}
+	a.queue.first = true
+	if holder := r.keys(1).Kvs; len(holder) > 0 && string(holder[0].Value) != a.draft.UUID {
+		a.queue.before = ""
+		a.keepTail(ctx, r, 2)
+		return nil, nil
+	}
+	return p.takeTurn(ctx) // which also finds out that an earlier sending of it got through
+}
+
+// takeTurn takes the lock that was handed over, or that the first in the queue found free.
+func (p plainClaim) takeTurn(ctx context.Context) (*Lock, error) {
+	a := p.a
+	b, err := a.bid()
+	if err != nil {
+		return nil, err
+	}
+	txn := locktxn.TakeTurn(a.c.layout, a.queue.place, a.queue.before, b.fields, a.queue.ticket, a.queue.lease.id)
+	l, r, err := a.commit(ctx, b, a.lock, txn)
+	switch {
+	case l != nil || err != nil:
+		return l, err
+	case len(r.keys(1).Kvs) == 0 || a.holder.Token == 0:
+		return nil, errPlaceLost
+	}
+	// A client that does not queue came between, or the ticket of a holder ended before its hold.
+	a.queue.first = true
+	a.queue.before = ""
+	a.keepTail(ctx, r, 2)
+	return nil, nil
+}

@@ -1,0 +1,242 @@
+package mutex
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// shareClaim claims a share of a lock that several can hold, or all of it.
+type shareClaim struct{ a *acquisition }
+
+func (s shareClaim) try(ctx context.Context, b bid, refusals int) (*Lock, error) {
+	a := s.a
+	claim := s.next(refusals)
+	l, r, err := a.commit(ctx, b, claim.Record, locktxn.AcquireShare(a.c.layout, claim, a.draft.UUID, b.fields,
+		a.set.barge))
+	switch {
+	case l != nil || err != nil:
+		return l, err
+	case a.doubt:
+		a.abandon()
+	case !a.holders.room(a.set.kind):
+		return nil, a.heldError()
+	case len(r.keys(2).Kvs) > 0 && !a.set.barge:
+		return a.tryPast(ctx)
+	}
+	return nil, errRivals
+}
+
+func (s shareClaim) tryPast(ctx context.Context, b bid, tail int64) (*Lock, error) {
+	a := s.a
+	claim := s.next(0)
+	l, _, err := a.commit(ctx, b, claim.Record, locktxn.AcquireSharePast(a.c.layout, claim, a.draft.UUID, b.fields,
+		tail))
+	if l == nil && err == nil {
+		a.abandonInDoubt()
+		err = errStale // somebody came between
+	}
+	return l, err
+}
+
+// next is what to claim by what is known of the holders. If they left no room when last read, it is what is right
+// should nobody hold the lock any more.
+//
+// Readers that were refused again are spread over the vacant shares, because others claim one at the same time.
+func (s shareClaim) next(refusals int) locktxn.Claim {
+	a := s.a
+	if !a.holders.room(a.set.kind) {
+		a.holders = holders{}
+	}
+	skip := 0
+	if refusals > 1 && a.set.kind.name == metadata.HoldsShared {
+		skip = rand.N(1 << min(refusals, 6))
+	}
+	return a.holders.claim(a.lock, a.set.kind, skip)
+}
+
+// join gets in line at once where others queue already, or else when there is no room.
+//
+// An attempt that does not know whether it joined before begins anew. Otherwise a late claim of the same uuid could be
+// committed beside the one that it makes when its turn comes.
+func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
+	a := s.a
+	if a.queue.lease == nil {
+		a.queue.lease = a.c.idleLease()
+	}
+	for n := 0; n < maxRivals && (n == 0 || a.holders.room(a.set.kind)); n++ {
+		var r answer
+		claim := s.next(n)
+		txn := locktxn.AcquireShare(a.c.layout, claim, a.draft.UUID, b.fields, false)
+		if a.queue.lease != nil {
+			a.queue.ticket = a.newTicket(ctx, b)
+			txn = locktxn.EnqueueShare(a.c.layout, claim, a.draft.UUID, b.fields, a.queue.ticket, a.queue.lease.id)
+		}
+		l, r, err = a.commit(ctx, b, claim.Record, txn)
+		if l != nil {
+			return l, err
+		}
+		if err = s.joined(r, err); err != nil || a.queue.place.Revision != 0 {
+			return nil, err
+		}
+		if a.queue.lease == nil && len(r.keys(2).Kvs) > 0 {
+			break // others queue
+		}
+	}
+	if a.queue.lease == nil {
+		if a.queue.lease, err = a.c.newLease(ctx); err != nil {
+			return nil, err
+		}
+	}
+	a.queue.ticket = a.newTicket(ctx, b)
+	r, err := a.propose(ctx, locktxn.Join(a.c.layout, a.lock, a.draft.UUID, a.queue.ticket, a.queue.lease.id))
+	if err = s.joined(r, err); err != nil {
+		return nil, err
+	}
+	a.meet(r)
+	if a.queue.place.Revision == 0 {
+		return nil, errPlaceLost
+	}
+	return nil, nil
+}
+
+// joined keeps the place in the queue from an answer.
+func (s shareClaim) joined(r answer, err error) error {
+	a := s.a
+	switch {
+	case locktxn.LeaseGone(err):
+		a.leaveLater()
+		return errStale
+	case err != nil || r.TxnResponse == nil:
+		return err
+	case a.doubt:
+		a.abandon()
+		return errStale
+	}
+	place := locktxn.Place{Lock: a.lock, UUID: a.draft.UUID}
+	if place.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); place.Revision != 0 {
+		a.queue.place = place
+	}
+	return nil
+}
+
+// ends are those of the lock's own record and of all shares.
+func (s shareClaim) ends() []watched {
+	layout := s.a.c.layout
+	from, end := layout.Shares(s.a.lock)
+	return []watched{
+		deleted(layout.Field(s.a.lock, metadata.FieldUUID)),
+		{from, []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}},
+	}
+}
+
+func (s shareClaim) standing(place locktxn.Place) locktxn.Txn {
+	return locktxn.StandingShare(s.a.c.layout, place)
+}
+
+func (s shareClaim) standingOf(r answer) (holders, int) { return s.a.c.holders(s.a.lock, r, 0), 2 }
+
+func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
+	a := s.a
+	again := len(events) == 0
+	ended := false
+	own := a.c.layout.Ticket(a.lock, a.draft.UUID)
+	for _, e := range events {
+		switch key := string(e.Kv.Key); {
+		case e.Type != clientv3.EventTypeDelete || e.Kv.ModRevision <= a.seen:
+		case key == own && !a.doubt:
+			return nil, errPlaceLost
+		case strings.HasPrefix(key, a.c.layout.Queue(a.lock)):
+			// it may also be first now, or hold the lock by a late sending
+			again = true
+		default:
+			a.holders.gone(a.c, a.lock, key)
+			ended = true
+		}
+	}
+	switch {
+	case again || ended && !a.queue.first:
+		return s.checkRoom(ctx)
+	case ended:
+		return s.takeShare(ctx)
+	}
+	return nil, nil
+}
+
+// checkRoom finds the ticket before this one and the holders, and takes its share when it is its turn.
+func (s shareClaim) checkRoom(ctx context.Context) (*Lock, error) {
+	a := s.a
+	r, err := a.c.send(ctx, locktxn.LookAtShares(a.c.layout, a.queue.place, a.queue.before, a.queue.first))
+	switch {
+	case err != nil:
+		return nil, err
+	case !r.Succeeded: // the one before it still is
+		a.seen = r.Header.Revision
+		if len(r.keys(0).Kvs) == 0 {
+			return nil, errPlaceLost
+		}
+		a.keepTail(ctx, r, 2)
+		return nil, nil
+	}
+	a.meet(r)
+	if l, err := s.foundLate(); l != nil || err != nil {
+		return l, err
+	}
+	switch older := r.keys(4).Kvs; {
+	case len(r.keys(2).Kvs) == 0:
+		return nil, errPlaceLost
+	case len(older) > 0:
+		a.queue.before = a.c.layout.Parse(string(older[0].Key)).ID
+		a.keepTail(ctx, r, 3)
+		return nil, nil
+	}
+	a.queue.first = true
+	a.queue.before = ""
+	if !a.holders.room(a.set.kind) {
+		a.keepTail(ctx, r, 3)
+		return nil, nil
+	}
+	return s.takeShare(ctx)
+}
+
+// foundLate is found for a claim that was made before.
+func (s shareClaim) foundLate() (*Lock, error) {
+	a := s.a
+	if !a.doubt {
+		return nil, nil
+	}
+	b, err := a.bid()
+	if err != nil {
+		return nil, err
+	}
+	return a.found(b)
+}
+
+// takeShare takes a share for the first in the queue, if there is room.
+func (s shareClaim) takeShare(ctx context.Context) (*Lock, error) {
+	a := s.a
+	for n := 0; a.holders.room(a.set.kind); n++ {
+		b, err := a.bid()
+		if err != nil {
+			return nil, err
+		}
+		claim := s.next(n)
+		l, r, err := a.commit(ctx, b, claim.Record, locktxn.TakeShare(a.c.layout, claim, a.queue.place, b.fields))
+		switch {
+		case l != nil || err != nil:
+			return l, err
+		case len(r.keys(2).Kvs) == 0:
+			return nil, errPlaceLost
+		}
+		a.keepTail(ctx, r, 3)
+		if n >= maxRivals && !pause(ctx, delay(n)) { // others come past the queue
+			return nil, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,80 @@
+package mutex
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+)
+
+// tombstones are keys under the uuids of acquisitions that must not be committed any more. Many share one lease, which
+// outlives each of them by life.
+type tombstones struct {
+	life  time.Duration
+	mu    sync.Mutex
+	lease clientv3.LeaseID
+	until time.Time // when the lease is too old for new tombstones
+}
+
+// tombstoneLease is a lease for tombstones. Two calls at once may each make one.
+func (c *Client) tombstoneLease(ctx context.Context, t *tombstones) (clientv3.LeaseID, error) {
+	const shared = time.Minute
+	if lease, ok := t.current(); ok {
+		return lease, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.slice(ctx))
+	defer cancel()
+	asked := time.Now()
+	grant, err := c.etcd.Grant(ctx, int64((t.life+shared)/time.Second))
+	if err != nil {
+		return 0, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lease = grant.ID
+	t.until = asked.Add(shared)
+	return t.lease, nil
+}
+
+func (t *tombstones) current() (clientv3.LeaseID, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lease, time.Now().Before(t.until)
+}
+
+// sendTombstone sends a transaction that leaves a tombstone, until its outcome is known, it is refused or ctx ends.
+func (c *Client) sendTombstone(
+	ctx context.Context, t *tombstones, txn func(clientv3.LeaseID) locktxn.Txn,
+) (r answer, err error) {
+	for n, doubt := 0, false; ; n++ {
+		lease, err := c.tombstoneLease(ctx, t)
+		if err == nil {
+			r, err = c.send(ctx, txn(lease))
+			doubt = doubt || r.doubt
+			r.doubt = doubt
+			if !locktxn.LeaseGone(err) {
+				return r, err
+			}
+			t.forget(lease)
+		}
+		if o := judge(err); o == full || o == refused && !locktxn.LeaseGone(err) {
+			return answer{doubt: doubt}, err
+		}
+		if !pause(ctx, delay(n)) {
+			return answer{doubt: doubt}, fmt.Errorf("etcd did not answer (%w): %w", err, ended(ctx))
+		}
+	}
+}
+
+// forget has the next tombstone get another lease, because this one is gone.
+func (t *tombstones) forget(lease clientv3.LeaseID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lease == lease {
+		t.until = time.Time{}
+	}
+}
