@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -72,6 +73,9 @@ func Launch(cmd *exec.Cmd) (*Process, error) {
 	return p, <-started
 }
 
+// String is the name of the program.
+func (p *Process) String() string { return filepath.Base(p.cmd.Path) }
+
 // PID is the number of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
@@ -110,7 +114,7 @@ func (p *Process) Wait(t testing.TB) int {
 	select {
 	case <-p.done:
 	case <-time.After(Timeout):
-		t.Fatalf("%s still runs after %v", p.cmd.Args[0], Timeout)
+		t.Fatalf("%v still runs after %v", p, Timeout)
 	}
 	return p.State().ExitCode()
 }
@@ -123,15 +127,24 @@ func (p *Process) State() *os.ProcessState {
 	return p.cmd.ProcessState
 }
 
-// Pause returns when the process stands still: a signal that was merely sent leaves it time for an answer.
-func (p *Process) Pause() {
-	if p.paused || p.Signal(syscall.SIGSTOP) != nil {
-		return
+// Pause returns when the process stands still: a signal that was merely sent leaves it time for an answer. It returns
+// an error if the process has ended.
+func (p *Process) Pause() error {
+	if p.paused {
+		return nil
+	}
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
 	}
 	p.paused = true
 	for {
-		if _, err := syscall.Wait4(p.PID(), nil, syscall.WUNTRACED, nil); err != syscall.EINTR {
-			return
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(p.PID(), &status, syscall.WUNTRACED, nil)
+		if err == nil && !status.Stopped() {
+			err = fmt.Errorf("%v ended", p)
+		}
+		if err != syscall.EINTR {
+			return err
 		}
 	}
 }

@@ -40,15 +40,8 @@ func (k *Task) Stop(t testing.TB) {
 	}
 }
 
-// Ended reports whether the program has ended.
-func (k *Task) Ended() bool {
-	select {
-	case <-k.done:
-		return true
-	default:
-		return false
-	}
-}
+// Done is closed when the program has ended.
+func (k *Task) Done() <-chan struct{} { return k.done }
 
 // Wait waits for the end and returns the program's error.
 func (k *Task) Wait(t testing.TB) error {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // TestPictures makes the pictures of the documentation, each of a page that says what it is to show.
@@ -88,7 +90,7 @@ const maxPicture = 150 << 10
 // picture writes what the tab shows into a file, with few colours.
 func (b *tab) picture(name string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, proctest.Timeout)
 	defer cancel()
 	ask[bool](b, `document.activeElement.blur() || Promise.all(document.getAnimations().map((a) => a.finished)).then(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))))`)
 	raw, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -31,55 +29,24 @@ type program struct{ pages, ops string }
 // start runs the program until the test ends, and wants it to end well.
 func start(t *testing.T, endpoint string, more ...string) program {
 	t.Helper()
-	p := program{freeAddress(t), freeAddress(t)}
+	p := program{proctest.FreeAddr(t), proctest.FreeAddr(t)}
 	args := append([]string{"--etcd.endpoints=" + endpoint, "--web.listen-address=" + p.pages,
 		"--web.ops-address=" + p.ops,
 		"--web.shutdown-delay=0s", "--log.level=error"}, more...)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- flags.Execute(ctx, mutexdash.Command(), args) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the program ended with %v", err)
-		}
-	})
+	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, mutexdash.Command(), args) })
 	return p
-}
-
-// freeAddress is one that nobody listens on, with a port below those that systems give to outgoing connections: one of
-// these would now and then be quicker than the program.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		if l, err := net.Listen("tcp",
-			net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))); err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port on 127.0.0.1")
-	return ""
 }
 
 // answers waits until the address answers with the status and a body that has the text.
 func answers(t *testing.T, address string, status int, text string) {
 	t.Helper()
-	last := ""
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		resp, err := http.Get("http://" + address)
-		if err != nil {
-			last = err.Error()
-			continue
+	proctest.Eventually(t, address, func() error {
+		got, body, err := proctest.Get(http.DefaultClient, "http://"+address)
+		if err == nil && (got != status || !strings.Contains(body, text)) {
+			err = fmt.Errorf("status %d, want %d with %q: %.300s", got, status, text, body)
 		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err == nil && resp.StatusCode == status && strings.Contains(string(body), text) {
-			return
-		}
-		last = fmt.Sprintf("%d %.300s", resp.StatusCode, body)
-	}
-	t.Fatalf("GET %s: want %d with %q, the last answer is %s", address, status, text, last)
+		return err
+	})
 }
 
 // take writes the record of a held lock.
