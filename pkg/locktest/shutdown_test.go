@@ -23,13 +23,13 @@ import (
 
 // In docs/client.md from here …
 
-// serve works until the first SIGTERM, which ends the context of the work. The second one ends the process.
+// serve works until the first SIGTERM, which ends the context of the work. A second SIGTERM ends the process.
 func serve(locks *mutex.Client, work func(context.Context, *mutex.Client) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the next signal does what signals do
 
-	err := work(ctx, locks) // returns when all that it has started has ended
+	err := work(ctx, locks) // returns when everything it started has ended
 	return errors.Join(err, locks.Close())
 }
 
