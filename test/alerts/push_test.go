@@ -73,7 +73,7 @@ func TestAReloadTakesTheNewLoginOfAlertmanager(t *testing.T) {
 	if err := os.WriteFile(login, []byte("basic_auth: {username: unlocker, password: secret}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+	if err := u.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 	w.wants("firing", "UnlockerLockAlerting", "a")

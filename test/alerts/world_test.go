@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -96,7 +95,7 @@ func (w *world) lock(name string, deadline int) {
 	at := time.Now().Add(time.Duration(deadline) * time.Second)
 	d := metadata.Draft{
 		UUID: "00000000-0000-4000-8000-000000000001", Owner: "billing", Hostname: "host-1", Purpose: "by hand",
-		AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
+		LockedAt: at.Add(-2 * time.Minute), AlertAt: at.Add(-time.Minute), AutoUnlockAt: at,
 	}
 	fields, err := d.Fields()
 	if err != nil {
