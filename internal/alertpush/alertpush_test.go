@@ -340,7 +340,11 @@ func TestWhatStrangersWroteIsShortAndPrintable(t *testing.T) {
 		w := newWorld(t)
 		evil := strings.Repeat("\u202e\x1b[31m\n<b>\xff", 200)
 		w.traces = func(string, string) (string, error) { return "\n" + evil, nil }
-		w.holds(w.lock(evil[:200], func(r *metadata.Record) { r.Owner, r.Hostname, r.Purpose = evil, evil, evil }))
+		w.holds(w.lock(evil[:200], func(r *metadata.Record) {
+			r.Owner = evil
+			r.Hostname = evil
+			r.Purpose = evil
+		}))
 		defer w.start(w.config())()
 		time.Sleep(time.Minute)
 		got := w.take()

@@ -53,8 +53,9 @@ func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
 		"password is given, but no user":      func(s *etcdconn.Settings) { s.Password = "p" },
 		"password file is given, but no user": func(s *etcdconn.Settings) { s.PasswordFile = secret },
 		"given twice": func(s *etcdconn.Settings) {
-			s.User, s.Password, s.PasswordFile = "u",
-				"p", secret
+			s.User = "u"
+			s.Password = "p"
+			s.PasswordFile = secret
 		},
 		"read the etcd password":      func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", missing },
 		"is empty":                    func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", empty },
@@ -84,7 +85,11 @@ func TestSettingsThatCanWorkAreTaken(t *testing.T) {
 			s.Endpoints = []string{"https://a:1",
 				" https://[::1]:2/ "}
 		},
-		"TLS by its files alone":    func(s *etcdconn.Settings) { s.CACert, s.Cert, s.Key = ca.File(), cert, key },
+		"TLS by its files alone": func(s *etcdconn.Settings) {
+			s.CACert = ca.File()
+			s.Cert = cert
+			s.Key = key
+		},
 		"a password from a file":    func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", write(t, "secret") },
 		"a password from elsewhere": func(s *etcdconn.Settings) { s.User, s.Password = "u", "secret" },
 	} {

@@ -180,7 +180,9 @@ func TestRuns(t *testing.T) {
 	}
 	c := config{For: length(4 * time.Second), Nodes: *nodesFlag, World: *setFlag, Without: commas(*withoutFlag)}
 	if len(seeds) == 0 {
-		seeds, c.Nodes, c.World = append(seeds, rand.Uint64N(1_000_000)), 1, wireWorld
+		seeds = append(seeds, rand.Uint64N(1_000_000))
+		c.Nodes = 1
+		c.World = wireWorld
 		c.Without = []string{"client killed", "everything restarted"} // the leases of the dead take ten seconds to end
 	}
 	for _, seed := range seeds {
@@ -221,7 +223,9 @@ func soak(t *testing.T, end time.Time) {
 }
 
 func (r *report) add(o *report) {
-	r.Ops, r.Unknown, r.Holds = r.Ops+o.Ops, r.Unknown+o.Unknown, r.Holds+o.Holds
+	r.Ops += o.Ops
+	r.Unknown += o.Unknown
+	r.Holds += o.Holds
 	r.Violations = append(r.Violations, o.Violations...)
 	for name, n := range o.Faults {
 		r.Faults[name] += n
