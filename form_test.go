@@ -32,7 +32,7 @@ func TestAStatementAssignsOneThought(t *testing.T) {
 			return err
 		}
 		for _, at := range packed(tree) {
-			t.Errorf("%v assigns three values or more at once: give each a statement of its own, so that it is read once",
+			t.Errorf("%v assigns three values or more at once: a statement of its own for each is read once",
 				set.Position(at))
 		}
 		return nil
@@ -47,8 +47,8 @@ func TestAStatementAssignsOneThought(t *testing.T) {
 
 // rebuilt are the rooms that are being rebuilt, and do not keep the rule yet.
 func rebuilt() []string {
-	return []string{"internal/dashboard", "internal/lockstore", "internal/lockview", "pkg/jobs", "pkg/mutex", "pkg/sweeper",
-		"pkg/tasks"}
+	return []string{"internal/dashboard", "internal/lockstore", "internal/lockview", "pkg/jobs", "pkg/mutex",
+		"pkg/sweeper", "pkg/tasks"}
 }
 
 // packed returns the places where a statement assigns three values or more from as many expressions.

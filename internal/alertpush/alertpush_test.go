@@ -272,8 +272,10 @@ func TestAnAlertmanagerThatHangsHoldsUpNoOther(t *testing.T) {
 		for url, want := range map[string][2]float64{"http://hangs:9093": {0, 1},
 			"http://alertmanager:9093/prefix/": {1, 0}} {
 			for i, result := range []string{"success", "error"} {
-				want := fmt.Sprintf("# HELP unlocker_alert_pushes_total Requests that push alerts to an Alertmanager, by result.\n"+
-					"# TYPE unlocker_alert_pushes_total counter\nunlocker_alert_pushes_total{alertmanager=%q,result=%q} %v\n", url, result, want[i])
+				want := fmt.Sprintf("# HELP unlocker_alert_pushes_total "+
+					"Requests that push alerts to an Alertmanager, by result.\n"+
+					"# TYPE unlocker_alert_pushes_total counter\n"+
+					"unlocker_alert_pushes_total{alertmanager=%q,result=%q} %v\n", url, result, want[i])
 				if problem := testutil.CollectAndCompare(only(w.pusher, url, result), strings.NewReader(want),
 					"unlocker_alert_pushes_total"); problem != nil {
 					t.Error(problem)

@@ -25,7 +25,8 @@ func TestHoldersWhoseClockIsOffAreCountedAndShown(t *testing.T) {
 unlocker_holder_clocks_off 2
 `
 	expect(t, lockmetrics.New(w.config()), count+`
-# HELP unlocker_lock_holder_clock_offset_seconds How far the clock of the lock's holder is ahead of the own one, negative = behind; only where it is off.
+# HELP unlocker_lock_holder_clock_offset_seconds How far the clock of the lock's holder is ahead of the own one, `+
+		`negative = behind; only where it is off.
 # TYPE unlocker_lock_holder_clock_offset_seconds gauge
 unlocker_lock_holder_clock_offset_seconds{hostname="host-1",lock="ahead",owner="billing"} 86400
 unlocker_lock_holder_clock_offset_seconds{hostname="host-1",lock="behind",owner="billing"} -360

@@ -87,7 +87,8 @@ unlocker_locks{state="alerting"} 1
 unlocker_locks{state="expired"} 1
 unlocker_locks{state="held"} 1
 unlocker_locks{state="malformed"} 1
-# HELP unlocker_oldest_lock_timestamp_seconds When the lock that is held for the longest time was taken, by its holder's clock.
+# HELP unlocker_oldest_lock_timestamp_seconds When the lock that is held for the longest time was taken, `+
+		`by its holder's clock.
 # TYPE unlocker_oldest_lock_timestamp_seconds gauge
 unlocker_oldest_lock_timestamp_seconds 1.6999964e+09
 `, "unlocker_lock_alert_at_timestamp_seconds", "unlocker_lock_auto_unlock_at_timestamp_seconds",
@@ -105,7 +106,8 @@ func TestWaitersAreCountedPerLockAndAltogether(t *testing.T) {
 # HELP unlocker_lock_waiters Those who wait for the lock.
 # TYPE unlocker_lock_waiters gauge
 unlocker_lock_waiters{lock="late"} 2
-# HELP unlocker_longest_waiter_timestamp_seconds Since when the one waits who has waited for the longest time, by that waiter's clock.
+# HELP unlocker_longest_waiter_timestamp_seconds Since when the one waits who has waited for the longest time, `+
+		`by that waiter's clock.
 # TYPE unlocker_longest_waiter_timestamp_seconds gauge
 unlocker_longest_waiter_timestamp_seconds 1.6999964e+09
 # HELP unlocker_waiters Those who wait for a lock, over all locks.
@@ -163,7 +165,8 @@ unlocker_last_sync_timestamp_seconds 1.7e+09
 # HELP unlocker_lock_locked_timestamp_seconds When the lock was taken, by its holder's clock.
 # TYPE unlocker_lock_locked_timestamp_seconds gauge
 unlocker_lock_locked_timestamp_seconds{hostname="host-1",lock="late",owner="billing"} 1.6999964e+09
-`, "unlocker_etcd_revision", "unlocker_etcd_up", "unlocker_last_sync_timestamp_seconds", "unlocker_lock_locked_timestamp_seconds")
+`, "unlocker_etcd_revision", "unlocker_etcd_up", "unlocker_last_sync_timestamp_seconds",
+		"unlocker_lock_locked_timestamp_seconds")
 }
 
 func TestAlarmsAreShownOnlyWhenTheyAreKnown(t *testing.T) {

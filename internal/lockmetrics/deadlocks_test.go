@@ -31,9 +31,11 @@ func stuck(circles ...deadlock.Circle) *lockmetrics.Collector {
 
 func TestProcessesThatWaitForEachOtherAreCountedAndNamed(t *testing.T) {
 	expect(t, stuck(circle("stock", "orders", now.Add(-time.Minute))), `
-# HELP unlocker_deadlock_since_timestamp_seconds When the last process of the circle began to wait, or took what another one waits for, by their clocks.
+# HELP unlocker_deadlock_since_timestamp_seconds When the last process of the circle began to wait, `+
+		`or took what another one waits for, by their clocks.
 # TYPE unlocker_deadlock_since_timestamp_seconds gauge
-unlocker_deadlock_since_timestamp_seconds{holders="billing on host-1:7, search on host-2:8",locks="orders, stock"} 1.69999994e+09
+unlocker_deadlock_since_timestamp_seconds{holders="billing on host-1:7, search on host-2:8",`+
+		`locks="orders, stock"} 1.69999994e+09
 # HELP unlocker_deadlocks Circles of processes that hold locks and wait for each other's.
 # TYPE unlocker_deadlocks gauge
 unlocker_deadlocks 1

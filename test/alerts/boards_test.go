@@ -55,8 +55,8 @@ func watchedDemo(t *testing.T) (prometheus string) {
 	ops := proctest.FreeAddr(t)
 	proctest.Start(t, programs.Command(t, "mutexdev", "--speed=2", "--etcd.listen-address="+etcd,
 		"--unlocker.listen-address="+unlocker, "--web.listen-address="+proctest.FreeAddr(t)))
-	proctest.Start(t, programs.Command(t, "mutexdash", "--etcd.endpoints="+etcd, "--web.listen-address="+proctest.FreeAddr(t),
-		"--web.ops-address="+ops))
+	proctest.Start(t, programs.Command(t, "mutexdash", "--etcd.endpoints="+etcd,
+		"--web.listen-address="+proctest.FreeAddr(t), "--web.ops-address="+ops))
 	config := fmt.Sprintf(`
 global: {scrape_interval: 2s, scrape_timeout: 2s}
 scrape_configs:
@@ -96,7 +96,8 @@ func page(t *testing.T, name, prometheus string, rows int) (url string) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="board.css"><body style="margin: 0"><div id="board"></div>`+
+		fmt.Fprintf(w, `<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="board.css">`+
+			`<body style="margin: 0"><div id="board"></div>`+
 			`<script>window.picture = %s</script><script src="board.js"></script>`, picture)
 	})
 	mux.Handle("GET /", http.FileServer(http.Dir(filepath.Dir(*bundle))))

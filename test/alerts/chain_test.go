@@ -63,7 +63,9 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	})
 	picture(t, prometheus)
 
-	proctest.Eventually(t, "no unlocker is said to be down while two run", func() error { return quiet(am, "UnlockerDown") })
+	proctest.Eventually(t, "no unlocker is said to be down while two run", func() error {
+		return quiet(am, "UnlockerDown")
+	})
 	w.forget() // before its first scrape Prometheus may have missed them
 	one.Kill()
 	two.Kill()

@@ -125,7 +125,10 @@ func (b *tab) press(keys string) {
 // point moves the pointer onto the middle of an element.
 func (b *tab) point(selector string) {
 	b.t.Helper()
-	at := ask[[]float64](b, fmt.Sprintf(`(() => { const r = document.querySelector(%q).getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] })()`, selector))
+	at := ask[[]float64](b, fmt.Sprintf(`(() => {
+		const r = document.querySelector(%q).getBoundingClientRect();
+		return [r.x + r.width / 2, r.y + r.height / 2];
+	})()`, selector))
 	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
 }
 

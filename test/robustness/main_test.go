@@ -35,7 +35,7 @@ var (
 	soakFlag    = flag.Duration("soak", 0, "how long TestSoak goes on")
 	mutantsFlag = flag.String("mutants", "", "mutants of TestMutants, comma separated, or all; one without")
 	keepFlag    = flag.String("keep", "",
-		"directory for histories and logs of runs that found something; a new one below the temporary directory without")
+		"directory for histories and logs of runs that found something; without it, a new temporary one")
 )
 
 // programs are the binaries, with one more: unlocker-shifted.

@@ -44,7 +44,8 @@ func (r *report) String() string {
 	for _, how := range slices.Sorted(maps.Keys(r.Ended)) {
 		ended = append(ended, fmt.Sprintf("%d %s", r.Ended[how], how))
 	}
-	return fmt.Sprintf("%v: %d operations (%d in doubt), %d faults, %d holds (%s), fence %d in %d out, %d changes, checked in %v, %d violations",
+	return fmt.Sprintf("%v: %d operations (%d in doubt), %d faults, %d holds (%s), fence %d in %d out, %d changes, "+
+		"checked in %v, %d violations",
 		r.config, r.Ops, r.Unknown, faults, r.Holds, strings.Join(ended, ", "), r.Fenced[0], r.Fenced[1], r.Changes,
 		r.Check.Round(time.Millisecond), len(r.Violations))
 }
@@ -146,7 +147,8 @@ func complain(t *testing.T, r *report) {
 		t.Error(v)
 	}
 	if len(r.Violations) > 0 {
-		t.Errorf("kept in %s; once more: go test ./test/robustness -count=1 -run TestRuns -seeds %d -for %v -nodes %d -set %s -without '%s'",
+		t.Errorf("kept in %s; once more: go test ./test/robustness -count=1 -run TestRuns "+
+			"-seeds %d -for %v -nodes %d -set %s -without '%s'",
 			r.Dir, r.Seed, r.For, r.Nodes, r.World, strings.Join(r.Without, ","))
 	}
 }

@@ -110,7 +110,8 @@ func TestRoleThatOnlyReadsThePrefixIsEnough(t *testing.T) {
 
 func TestWrongFlagsAreOneSentence(t *testing.T) {
 	for args, says := range map[string]string{
-		"--web.listn-address=:1":               "there is no flag --web.listn-address: do you mean --web.listen-address?",
+		"--web.listn-address=:1": "there is no flag --web.listn-address: " +
+			"do you mean --web.listen-address?",
 		"--web.external-url=ftp://x":           `the external URL "ftp://x" is not of the form https://host/path`,
 		"--web.external-url=https://x/a/../b":  "must be plain",
 		"--web.ops-address=:8080":              "two listeners have the same address :8080",
@@ -148,12 +149,13 @@ func TestContradictionsAboutCallersAreOneSentence(t *testing.T) {
 	empty := file("")
 	may := file("users: {ann: [view, unlock]}")
 	for args, says := range map[string]string{
-		"--web.identity=ldap":                                                            "none, basic, mtls or header",
-		"--web.identity=basic":                                                           "needs basic_auth_users",
-		"--web.identity=basic --web.config.file=" + empty:                                "needs basic_auth_users",
-		"--web.identity=mtls":                                                            "RequireAndVerifyClientCert",
-		"--web.identity=header":                                                          "needs trusted proxies",
-		"--web.identity=header --web.trusted-proxies=*":                                  `"*" is neither an address nor a network`,
+		"--web.identity=ldap":                             "none, basic, mtls or header",
+		"--web.identity=basic":                            "needs basic_auth_users",
+		"--web.identity=basic --web.config.file=" + empty: "needs basic_auth_users",
+		"--web.identity=mtls":                             "RequireAndVerifyClientCert",
+		"--web.identity=header":                           "needs trusted proxies",
+		"--web.identity=header --web.trusted-proxies=*": `"*" is neither an address ` +
+			`nor a network`,
 		"--web.identity=header --web.trusted-proxies=0.0.0.0/0":                          "lets anybody be anybody",
 		"--web.enable-force-unlock":                                                      "who does it",
 		"--web.enable-force-unlock --web.permissions-file=" + may:                        "who does it",

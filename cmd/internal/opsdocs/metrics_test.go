@@ -44,21 +44,25 @@ func page(got map[string]families) string {
 
 <!-- Written by `+"`make docs`"+` from a scrape of the programs themselves. -->
 
-The unlocker serves its metrics at `+"`/metrics`"+` of `+"`--web.listen-address`"+` (`+"`:10980`"+`), the dashboard at that of
-`+"`--web.ops-address`"+` (`+"`:10981`"+`). Besides these there are those of the Go runtime and the process (`+"`go_…`, `process_…`"+`) and of the
-metrics handler (`+"`promhttp_…`"+`). Alert rules, dashboards for Grafana and examples of how to scrape are in [deploy](../deploy); what to do about
-an alert is told in [operations.md](operations.md#alerts).
+The unlocker serves its metrics at `+"`/metrics`"+` of `+"`--web.listen-address`"+` (`+"`:10980`"+`), the dashboard at
+that of `+"`--web.ops-address`"+` (`+"`:10981`"+`). Besides these there are those of the Go runtime and the process
+(`+"`go_…`, `process_…`"+`) and of the metrics handler (`+"`promhttp_…`"+`). Alert rules, dashboards for Grafana
+and examples of how to scrape are in [deploy](../deploy); what to do about an alert is told in
+[operations.md](operations.md#alerts).
 
-Times are timestamps in seconds since 1970: the age is `+"`time()`"+` minus the value. A metric about something that is not there, such as the
-oldest lock where none is held, has no sample. Every unlocker tells of every lock, so take the replicas together with `+"`max by`"+`, not with
-`+"`sum`"+`; counters of what an unlocker itself did, such as removals, are added up.
+Times are timestamps in seconds since 1970: the age is `+"`time()`"+` minus the value. A metric about something that
+is not there, such as the oldest lock where none is held, has no sample. Every unlocker tells of every lock, so
+take the replicas together with `+"`max by`"+`, not with `+"`sum`"+`; counters of what an unlocker itself did, such as
+removals, are added up.
 
-Names of locks, owners, hosts and purposes are what clients wrote. As labels they have at most 128 bytes, with characters that do not show
-replaced; a lock's name that had to be changed ends with a mark that tells it from others. Locks have series of their own as
-`+"`--metrics.lock-series`"+` says: by default those that are not simply held, at most 1000, the most overdue first.
+Names of locks, owners, hosts and purposes are what clients wrote. As labels they have at most 128 bytes, with
+characters that do not show replaced; a lock's name that had to be changed ends with a mark that tells it from
+others. Locks have series of their own as `+"`--metrics.lock-series`"+` says: by default those that are not simply
+held, at most 1000, the most overdue first.
 
-Words in a label mean the same in all metrics: the states of locks are told in [protocol.md](protocol.md#what-can-be-wrong-with-a-record), the
-reasons that hold back a removal in [time.md](time.md#the-seven-rules).
+Words in a label mean the same in all metrics: the states of locks are told in
+[protocol.md](protocol.md#what-can-be-wrong-with-a-record), the reasons that hold back a removal in
+[time.md](time.md#the-seven-rules).
 
 ## unlocker
 
