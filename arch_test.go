@@ -48,7 +48,8 @@ func table() []room {
 		{"internal/etcdconn", nil, "a connection knows nothing of locks"},
 		{"internal/etcdmemory", nil, "an etcd in memory knows nothing of locks"},
 		{"internal/etcdembed", nil, "an embedded etcd knows nothing of locks"},
-		{"internal/etcdtest", []string{"internal/etcdembed"},
+		{"internal/proctest", nil, "whoever starts programs knows nothing of what they do"},
+		{"internal/etcdtest", []string{"internal/etcdembed", "internal/proctest"},
 			"a test etcd knows nothing of locks, so that every room can use it"},
 		{"internal/build", nil, "a version is told by the tool chain"},
 		{"internal/daemon", []string{"internal/build"}, "a daemon's frame knows nothing of locks"},
@@ -113,7 +114,7 @@ func libraries() []library {
 		{"log", below("internal/daemon"), "hand in a zerolog.Logger"}, // daemon translates for net/http
 		{"math/rand/v2", everywhere, ""},
 		{"math/rand", nowhere, "use math/rand/v2"},
-		{"testing", below("internal/etcdtest", "pkg/locktest"),
+		{"testing", below("internal/etcdtest", "internal/proctest", "pkg/locktest"),
 			"programs that contain the testing package have its flags"},
 		{"text/template", nowhere, "names and backtraces are hostile: html/template escapes them"},
 	}
@@ -203,7 +204,7 @@ func TestProductionBinariesStaySmall(t *testing.T) {
 	}
 	for _, dep := range strings.Fields(string(out)) {
 		for _, unwanted := range []string{"testing", "go.etcd.io/etcd/server/v3", module + "/internal/etcdembed",
-			module + "/internal/etcdtest", module + "/internal/etcdmemory"} {
+			module + "/internal/etcdtest", module + "/internal/proctest", module + "/internal/etcdmemory"} {
 			if dep == unwanted || strings.HasPrefix(dep, unwanted+"/") {
 				t.Errorf("a production binary contains %s", dep)
 			}

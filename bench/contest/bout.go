@@ -73,7 +73,9 @@ func (b *bout) run(ctx context.Context) (Turn, error) {
 		return Turn{}, err
 	}
 	t, err := b.result()
-	t.Seconds, t.Load, t.ClientCPU = took.Seconds(), load, used.Seconds()
+	t.Seconds = took.Seconds()
+	t.Load = load
+	t.ClientCPU = used.Seconds()
 	if before != nil {
 		d := after.minus(*before)
 		t.Server = &d
@@ -167,7 +169,9 @@ func (b *bout) result() (Turn, error) {
 		if s.done > 0 {
 			t.Served++
 		}
-		waits, shares, errs = append(waits, s.waits...), append(shares, s.done), append(errs, s.err)
+		waits = append(waits, s.waits...)
+		shares = append(shares, s.done)
+		errs = append(errs, s.err)
 	}
 	t.Jain = stats.Jain(shares)
 	t.P10 = milliseconds(stats.Percentile(waits, 10))

@@ -56,7 +56,8 @@ func main() {
 	flag.DurationVar(&o.start, "start", 30*time.Second,
 		"how long a turn may take until all have had the lock once; it is measured from then on")
 	flag.DurationVar(&o.flush, "flush", 0,
-		"by how much etcd's flushes take longer than on this disk; needs strace, and leaves out the servers that are not etcd")
+		"by how much etcd's flushes take longer than on this disk; needs strace, "+
+			"and leaves out the servers that are not etcd")
 	flag.StringVar(&o.raw, "raw", "", "file for every turn, as a JSON document a line")
 	flag.StringVar(&o.profile, "profile", "", "prefix of files for the CPU profiles of this program and of etcd")
 	flag.Parse()

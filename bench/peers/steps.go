@@ -67,9 +67,10 @@ func usualDraft() metadata.Draft {
 	now := time.Now()
 	return metadata.Draft{
 		Owner: "bench", Hostname: "localhost", PID: 12345, Purpose: "send the invoices of the month",
-		Client:    "unlocker-go v1.0.0",
-		Backtrace: strings.Repeat("/srv/app/internal/billing/invoices.go:212 in example.com/shop/internal/billing.(*Runner).Invoices\n", 6),
-		LockedAt:  now, AlertAt: now.Add(time.Minute), AutoUnlockAt: now.Add(time.Hour),
+		Client: "unlocker-go v1.0.0",
+		Backtrace: strings.Repeat("/srv/app/internal/billing/invoices.go:212 in "+
+			"example.com/shop/internal/billing.(*Runner).Invoices\n", 6),
+		LockedAt: now, AlertAt: now.Add(time.Minute), AutoUnlockAt: now.Add(time.Hour),
 	}
 }
 

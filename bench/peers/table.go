@@ -13,8 +13,8 @@ import (
 func table(w contest.Work, contestants []contest.Contestant, turns []contest.Turn) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s\n\n", title(w))
-	head := []string{"", "a second", "least–most", "ours ÷ it", "p10 ms", "p50 ms", "p99 ms", "requests", "watch msgs",
-		"commits", "server CPU µs", "client CPU µs"}
+	head := []string{"", "a second", "least–most", "ours ÷ it", "p10 ms", "p50 ms", "p99 ms", "requests",
+		"watch msgs", "commits", "server CPU µs", "client CPU µs"}
 	if w.Contend {
 		head = append(head, "Jain", "served", "violations")
 	}

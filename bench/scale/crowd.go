@@ -40,7 +40,8 @@ func name(i int) string { return fmt.Sprintf("service-%02d/tenant-%07d/nightly",
 func uuid(i int) string { return fmt.Sprintf("4be0643f-1d98-4573-b7cd-%012x", i) }
 
 // trace is a backtrace of the usual length, of which readers that show many locks must not keep anything.
-var trace = strings.Repeat("/srv/app/internal/billing/invoices.go:212 in example.com/shop/internal/billing.(*Runner).Invoices\n", 10)
+var trace = strings.Repeat("/srv/app/internal/billing/invoices.go:212 in "+
+	"example.com/shop/internal/billing.(*Runner).Invoices\n", 10)
 
 func draft(i int, alertAt, autoUnlockAt time.Time) metadata.Draft {
 	return metadata.Draft{

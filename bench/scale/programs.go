@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/bench/servers"
 	"github.com/clustermutex/unlocker/bench/stats"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -25,7 +26,7 @@ const (
 // unlocker measures the program that alerts and removes: its start, its memory, a scrape, what it uses while nothing
 // happens, and the removal of many locks that are due at once.
 func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
-	addr, err := servers.FreeAddr()
+	addr, err := proctest.FindAddr()
 	if err != nil {
 		return err
 	}
@@ -147,11 +148,11 @@ func (c *crowd) removals(ctx context.Context, kind string, n int,
 
 // dashboard measures the program that shows: its start, its memory, and what somebody waits for.
 func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
-	addr, err := servers.FreeAddr()
+	addr, err := proctest.FindAddr()
 	if err != nil {
 		return err
 	}
-	ops, err := servers.FreeAddr()
+	ops, err := proctest.FindAddr()
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,9 @@ func (c *crowd) view(ctx context.Context, f figures) error {
 		}
 		ratios = stats.Ratios(load, bare)
 	}
-	f["bare"], f["loaded"], f["times bare"] = stats.Median(bare), stats.Median(load), stats.Median(ratios)
+	f["bare"] = stats.Median(bare)
+	f["loaded"] = stats.Median(load)
+	f["times bare"] = stats.Median(ratios)
 
 	v, stop := c.run(ctx, store)
 	defer stop()

@@ -7,7 +7,8 @@ import (
 )
 
 func TestEtcdsMetricsAreSummedByKind(t *testing.T) {
-	got, err := etcdCounts(strings.NewReader(`# HELP grpc_server_started_total Total number of RPCs started on the server.
+	got, err := etcdCounts(strings.NewReader(`
+# HELP grpc_server_started_total Total number of RPCs started on the server.
 grpc_server_started_total{grpc_method="Txn",grpc_service="etcdserverpb.KV",grpc_type="unary"} 40
 grpc_server_started_total{grpc_method="LeaseGrant",grpc_service="etcdserverpb.Lease",grpc_type="unary"} 2
 grpc_server_started_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",grpc_type="bidi_stream"} 1
@@ -27,11 +28,13 @@ func TestMetricsOfSomethingElseAreAnError(t *testing.T) {
 }
 
 func TestZooKeepersAnswerIsRead(t *testing.T) {
-	received, logged, err := readCounts(strings.NewReader("Zookeeper version: 3.8.0\nReceived: 12345\nSent: 12344\nZxid: 0x20000000a\nMode: standalone\n"))
+	received, logged, err := readCounts(strings.NewReader("Zookeeper version: 3.8.0\n" +
+		"Received: 12345\nSent: 12344\nZxid: 0x20000000a\nMode: standalone\n"))
 	if err != nil || received != 12345 || logged != 10 {
 		t.Errorf("counts = %v, %v, %v, want 12345, 10", received, logged, err)
 	}
-	if _, _, err := readCounts(strings.NewReader("This ZooKeeper instance is not currently serving requests\n")); err == nil {
+	refusal := strings.NewReader("This ZooKeeper instance is not currently serving requests\n")
+	if _, _, err := readCounts(refusal); err == nil {
 		t.Error("no error of a server that is not ready")
 	}
 }

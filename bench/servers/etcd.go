@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/etcdembed"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // memberVariable carries the configuration to a process that is to be an etcd member.
@@ -83,11 +84,11 @@ func Etcd(ctx context.Context, dir string, o EtcdOptions) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := freeAddr()
+	client, err := proctest.FindAddr()
 	if err != nil {
 		return nil, err
 	}
-	peer, err := freeAddr()
+	peer, err := proctest.FindAddr()
 	if err != nil {
 		return nil, err
 	}

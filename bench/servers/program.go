@@ -8,9 +8,6 @@ import (
 	"path/filepath"
 )
 
-// FreeAddr finds an address that nobody listens on, for a program that is to be told where to listen.
-func FreeAddr() (string, error) { return freeAddr() }
-
 // Program runs one of our own programs, until the address ready answers that it is.
 func Program(ctx context.Context, dir, binary, ready string, args ...string) (*Process, error) {
 	name := filepath.Base(binary)

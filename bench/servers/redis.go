@@ -5,6 +5,8 @@ import (
 	"os/exec"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // Redis runs a Redis server. With flush it writes every change to its log, and the log to the disk, before it answers;
@@ -24,7 +26,7 @@ func Redis(ctx context.Context, dir string, flush bool) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeAddr()
+	addr, err := proctest.FindAddr()
 	if err != nil {
 		return nil, err
 	}

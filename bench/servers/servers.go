@@ -10,10 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // patience is how long a server may take to start: with a million locks, on a machine that does other things too. One
@@ -22,12 +23,9 @@ const patience = 5 * time.Minute
 
 // Process is a server that runs.
 type Process struct {
+	*proctest.Process
 	Name string
 	Addr string // host:port for its clients
-	PID  int
-
-	cmd  *exec.Cmd
-	done chan struct{}
 }
 
 // start runs cmd and waits until ready returns nil. What the server prints goes into a file beside its data.
@@ -41,12 +39,11 @@ func start(ctx context.Context, name, addr, dir string, cmd *exec.Cmd,
 	cmd.Dir = dir
 	cmd.Stdout = log
 	cmd.Stderr = log
-	// a benchmark that is killed leaves nothing behind
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p := &Process{Name: name, Addr: addr, cmd: cmd, done: make(chan struct{})}
-	if err := p.run(); err != nil {
+	running, err := proctest.Launch(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+	p := &Process{Process: running, Name: name, Addr: addr}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -54,7 +51,7 @@ func start(ctx context.Context, name, addr, dir string, cmd *exec.Cmd,
 			return p, nil
 		}
 		select {
-		case <-p.done:
+		case <-p.Done():
 			said, _ := os.ReadFile(log.Name())
 			return nil, fmt.Errorf("start %s: it ended: %s", name, said)
 		case <-ctx.Done():
@@ -65,43 +62,21 @@ func start(ctx context.Context, name, addr, dir string, cmd *exec.Cmd,
 	}
 }
 
-// run starts the process from a thread that stays as long as the process: it would be killed with the thread.
-func (p *Process) run() error {
-	started := make(chan error)
-	go func() {
-		defer close(p.done)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.cmd.Wait()
-		}
-	}()
-	err := <-started
-	if err == nil {
-		p.PID = p.cmd.Process.Pid
-	}
-	return err
-}
-
 // Stop ends the server: politely, for its last words, but not for long, as nobody needs its data any more.
 func (p *Process) Stop() {
-	p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.Signal(syscall.SIGTERM) // refused if it has ended
 	select {
-	case <-p.done:
-		return
+	case <-p.Done():
 	case <-time.After(5 * time.Second):
+		p.Kill()
 	}
-	p.cmd.Process.Kill()
-	<-p.done
 }
 
 // CPU is the processor time that the server has used.
-func (p *Process) CPU() (time.Duration, error) { return cpuOf(p.PID) }
+func (p *Process) CPU() (time.Duration, error) { return cpuOf(p.PID()) }
 
 // Memory is how many bytes of memory the server occupies, without those of files that it maps.
-func (p *Process) Memory() (int64, error) { return memoryOf(p.PID) }
+func (p *Process) Memory() (int64, error) { return memoryOf(p.PID()) }
 
 // need finds a program or says which Debian package has it: a peer that is missing is an error.
 func need(program, debian string) (string, error) {
@@ -116,16 +91,6 @@ func need(program, debian string) (string, error) {
 func room(dir, name string) (string, error) {
 	path := filepath.Join(dir, name)
 	return path, os.MkdirAll(path, 0o755)
-}
-
-// freeAddr finds an address that nobody listens on.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 func port(addr string) string {

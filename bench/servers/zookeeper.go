@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // zookeeperJar is where the Debian package keeps the server; its manifest names what else it needs.
@@ -30,7 +32,7 @@ func ZooKeeper(ctx context.Context, dir string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeAddr()
+	addr, err := proctest.FindAddr()
 	if err != nil {
 		return nil, err
 	}

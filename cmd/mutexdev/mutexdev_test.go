@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -17,13 +18,13 @@ import (
 
 	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // started is a mutexdev that runs.
 type started struct {
+	*proctest.Task
 	guide chan string
-	ended chan error
-	stop  context.CancelFunc
 }
 
 // Write takes the guide, which is written at once.
@@ -34,17 +35,15 @@ func (s *started) Write(p []byte) (int, error) {
 
 func start(t *testing.T, args ...string) *started {
 	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	s := &started{guide: make(chan string, 1), ended: make(chan error, 1), stop: stop}
+	s := &started{guide: make(chan string, 1)}
 	cmd := command()
 	cmd.SetOut(s)
-	go func() {
-		s.ended <- flags.Execute(ctx, cmd, append([]string{
+	s.Task = proctest.Go(t, func(ctx context.Context) error {
+		return flags.Execute(ctx, cmd, append([]string{
 			"--etcd.listen-address=127.0.0.1:0", "--unlocker.listen-address=127.0.0.1:0",
 			"--web.listen-address=127.0.0.1:0", "--log.level=error",
 		}, args...))
-	}()
-	t.Cleanup(stop)
+	})
 	return s
 }
 
@@ -61,24 +60,10 @@ func (s *started) addresses(t *testing.T) (dashboard, unlocker string) {
 			return found[1]
 		}
 		return find("dashboard"), find("unlocker")
-	case err := <-s.ended:
-		t.Fatalf("it ended: %v", err)
+	case <-s.Done():
+		t.Fatalf("it ended: %v", s.Wait(t))
 	}
 	return "", ""
-}
-
-// end is how Ctrl-C ends it.
-func (s *started) end(t *testing.T) {
-	t.Helper()
-	s.stop()
-	select {
-	case err := <-s.ended:
-		if err != nil {
-			t.Errorf("it ended with: %v", err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("it did not end within 20 s")
-	}
 }
 
 func get(t *testing.T, url string) string {
@@ -96,15 +81,15 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-// eventually asks until the answer is yes. What it waits for takes seconds at the speed of these tests.
+// eventually asks until the answer is yes.
 func eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if yes() {
-			return
+	proctest.Eventually(t, what, func() error {
+		if !yes() {
+			return errors.New("not yet")
 		}
-	}
-	t.Fatalf("not within a minute: %s", what)
+		return nil
+	})
 }
 
 func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
@@ -152,7 +137,7 @@ func TestANewcomerSeesLocksAndAnAutoUnlock(t *testing.T) {
 		t.Error("the page of the forgotten lock does not show from where it was taken")
 	}
 
-	dev.end(t)
+	dev.Stop(t)
 	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -168,21 +153,21 @@ func TestDataInADirectoryAreThereTheNextTime(t *testing.T) {
 	eventually(t, "there is a lock that nobody takes away", func() bool { return malformed(dashboard) })
 
 	second := start(t, "--data-dir="+dir)
-	if err := <-second.ended; err == nil || !strings.Contains(err.Error(), "another mutexdev uses the data in "+dir) {
+	if err := second.Wait(t); err == nil || !strings.Contains(err.Error(), "another mutexdev uses the data in "+dir) {
 		t.Errorf("a second one on the same data: %v", err)
 	}
-	first.end(t)
+	first.Stop(t)
 
 	again := start(t, "--no-demo", "--data-dir="+dir)
 	dashboard, _ = again.addresses(t)
 	eventually(t, "the lock is still there", func() bool { return malformed(dashboard) })
-	again.end(t)
+	again.Stop(t)
 }
 
 func TestItEndsAfterTheTimeThatWasAsked(t *testing.T) {
 	dev := start(t, "--no-demo", "--for=1s")
 	dev.addresses(t)
-	if err := <-dev.ended; err != nil {
+	if err := dev.Wait(t); err != nil {
 		t.Error(err)
 	}
 }
@@ -205,7 +190,7 @@ func TestWhatCanNotWorkIsSaidInASentence(t *testing.T) {
 		"a data directory that is none": {"--data-dir=" + file, "not a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := <-start(t, c.arg).ended; err == nil || !strings.Contains(err.Error(), c.says) {
+			if err := start(t, c.arg).Wait(t); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want a sentence with %q", err, c.says)
 			}
 		})

@@ -272,8 +272,10 @@ func TestAnAlertmanagerThatHangsHoldsUpNoOther(t *testing.T) {
 		for url, want := range map[string][2]float64{"http://hangs:9093": {0, 1},
 			"http://alertmanager:9093/prefix/": {1, 0}} {
 			for i, result := range []string{"success", "error"} {
-				want := fmt.Sprintf("# HELP unlocker_alert_pushes_total Requests that push alerts to an Alertmanager, by result.\n"+
-					"# TYPE unlocker_alert_pushes_total counter\nunlocker_alert_pushes_total{alertmanager=%q,result=%q} %v\n", url, result, want[i])
+				want := fmt.Sprintf("# HELP unlocker_alert_pushes_total "+
+					"Requests that push alerts to an Alertmanager, by result.\n"+
+					"# TYPE unlocker_alert_pushes_total counter\n"+
+					"unlocker_alert_pushes_total{alertmanager=%q,result=%q} %v\n", url, result, want[i])
 				if problem := testutil.CollectAndCompare(only(w.pusher, url, result), strings.NewReader(want),
 					"unlocker_alert_pushes_total"); problem != nil {
 					t.Error(problem)
@@ -340,7 +342,11 @@ func TestWhatStrangersWroteIsShortAndPrintable(t *testing.T) {
 		w := newWorld(t)
 		evil := strings.Repeat("\u202e\x1b[31m\n<b>\xff", 200)
 		w.traces = func(string, string) (string, error) { return "\n" + evil, nil }
-		w.holds(w.lock(evil[:200], func(r *metadata.Record) { r.Owner, r.Hostname, r.Purpose = evil, evil, evil }))
+		w.holds(w.lock(evil[:200], func(r *metadata.Record) {
+			r.Owner = evil
+			r.Hostname = evil
+			r.Purpose = evil
+		}))
 		defer w.start(w.config())()
 		time.Sleep(time.Minute)
 		got := w.take()

@@ -1,18 +1,16 @@
 package daemon_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // scene makes this test binary a program of daemon.Main.
@@ -44,20 +42,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func program(t *testing.T, name string) (*exec.Cmd, *strings.Builder) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stderr := &strings.Builder{}
-	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), scene+"="+name)
-	cmd.Stderr = stderr
-	cmd.WaitDelay = 10 * time.Second
-	return cmd, stderr
-}
-
 func TestExitStatusAndSentence(t *testing.T) {
 	for name, want := range map[string]struct {
 		code   int
@@ -67,10 +51,9 @@ func TestExitStatusAndSentence(t *testing.T) {
 		"broken":  {1, "unlocker: the disk is gone\n"},
 		"misused": {2, "unlocker: check: no such policy\n"},
 	} {
-		cmd, stderr := program(t, name)
-		_ = cmd.Run()
-		if code := cmd.ProcessState.ExitCode(); code != want.code || stderr.String() != want.stderr {
-			t.Errorf("%s: status %d and %q, want %d and %q", name, code, stderr, want.code, want.stderr)
+		got := proctest.Run(t, proctest.Self(scene, name))
+		if got.Code != want.code || got.Stderr != want.stderr {
+			t.Errorf("%s: status %d and %q, want %d and %q", name, got.Code, got.Stderr, want.code, want.stderr)
 		}
 	}
 }
@@ -86,28 +69,22 @@ func TestFirstSignalAsksAndTheSecondEnds(t *testing.T) {
 		"stubborn": {[]syscall.Signal{syscall.SIGINT, syscall.SIGTERM}, 1, []string{"running", "stopping"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd, stderr := program(t, name)
-			stdout, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewScanner(stdout)
+			var stderr strings.Builder
+			cmd := proctest.Self(scene, name)
+			cmd.Stderr = &stderr
+			p := proctest.Start(t, cmd)
 			for i, line := range want.says {
-				if !lines.Scan() || lines.Text() != line {
-					t.Errorf("it says %q, want %q", lines.Text(), line)
+				if got := p.NextLine(t); got != line {
+					t.Errorf("it says %q, want %q", got, line)
 				}
 				if i < len(want.signals) {
-					if err := cmd.Process.Signal(want.signals[i]); err != nil {
+					if err := p.Signal(want.signals[i]); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			_ = cmd.Wait()
-			if code := cmd.ProcessState.ExitCode(); code != want.code {
-				t.Errorf("status %d, want %d; stderr %q", code, want.code, stderr)
+			if code := p.Wait(t); code != want.code {
+				t.Errorf("status %d, want %d; stderr %q", code, want.code, stderr.String())
 			}
 		})
 	}

@@ -72,9 +72,13 @@ func askMember(ctx context.Context, c *clientv3.Client, endpoint string) Member 
 		m.Problem = Explain(err)
 		return m
 	}
-	m.ID, m.Version = memberID(s.Header.MemberId), s.Version
-	m.Leader, m.HasLeader, m.Learner = s.Leader == s.Header.MemberId, s.Leader != 0, s.IsLearner
-	m.RaftTerm, m.Revision = s.RaftTerm, s.Header.Revision
+	m.ID = memberID(s.Header.MemberId)
+	m.Version = s.Version
+	m.Leader = s.Leader == s.Header.MemberId
+	m.HasLeader = s.Leader != 0
+	m.Learner = s.IsLearner
+	m.RaftTerm = s.RaftTerm
+	m.Revision = s.Header.Revision
 	m.Size = s.DbSize
 	m.InUse = s.DbSizeInUse
 	m.Quota = s.DbSizeQuota

@@ -25,8 +25,10 @@ func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
 		`":2379" is not of the form`:          func(s *etcdconn.Settings) { s.Endpoints = []string{":2379"} },
 		"no valid port":                       func(s *etcdconn.Settings) { s.Endpoints = []string{"etcd:99999"} },
 		`the scheme "ftp"`:                    func(s *etcdconn.Settings) { s.Endpoints = []string{"ftp://etcd:2379"} },
-		"more than scheme, host and port":     func(s *etcdconn.Settings) { s.Endpoints = []string{"http://etcd:2379/v3"} },
-		"is no URL":                           func(s *etcdconn.Settings) { s.Endpoints = []string{"http://[::1"} },
+		"more than scheme, host and port": func(s *etcdconn.Settings) {
+			s.Endpoints = []string{"http://etcd:2379/v3"}
+		},
+		"is no URL": func(s *etcdconn.Settings) { s.Endpoints = []string{"http://[::1"} },
 		"differ in their scheme": func(s *etcdconn.Settings) {
 			s.Endpoints = []string{"https://a:1",
 				"http://b:1"}
@@ -53,8 +55,9 @@ func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
 		"password is given, but no user":      func(s *etcdconn.Settings) { s.Password = "p" },
 		"password file is given, but no user": func(s *etcdconn.Settings) { s.PasswordFile = secret },
 		"given twice": func(s *etcdconn.Settings) {
-			s.User, s.Password, s.PasswordFile = "u",
-				"p", secret
+			s.User = "u"
+			s.Password = "p"
+			s.PasswordFile = secret
 		},
 		"read the etcd password":      func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", missing },
 		"is empty":                    func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", empty },
@@ -84,7 +87,11 @@ func TestSettingsThatCanWorkAreTaken(t *testing.T) {
 			s.Endpoints = []string{"https://a:1",
 				" https://[::1]:2/ "}
 		},
-		"TLS by its files alone":    func(s *etcdconn.Settings) { s.CACert, s.Cert, s.Key = ca.File(), cert, key },
+		"TLS by its files alone": func(s *etcdconn.Settings) {
+			s.CACert = ca.File()
+			s.Cert = cert
+			s.Key = key
+		},
 		"a password from a file":    func(s *etcdconn.Settings) { s.User, s.PasswordFile = "u", write(t, "secret") },
 		"a password from elsewhere": func(s *etcdconn.Settings) { s.User, s.Password = "u", "secret" },
 	} {

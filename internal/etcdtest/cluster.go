@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -16,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdembed"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // memberVariable carries an etcdembed.Config to a process that is to be a member.
@@ -42,7 +42,7 @@ func Member() {
 	os.Exit(0)
 }
 
-// member runs until SIGTERM, or until the test is gone: then its end of the pipe is closed, however it died.
+// member runs until SIGTERM, or until the test is gone, however it died.
 func member(config string) error {
 	var c etcdembed.Config
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
@@ -50,10 +50,7 @@ func member(config string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
+	proctest.EndWithParent()
 	etcd, err := etcdembed.Start(ctx, c)
 	if err != nil {
 		return err
@@ -77,13 +74,13 @@ type Members struct {
 	confs []etcdembed.Config
 	// programs are the paths of other etcds that members run with; empty for this one.
 	programs []string
-	procs    []*process
+	procs    []*proctest.Process
 }
 
 // Cluster runs n members and returns when all of them answer. The package's TestMain must call Main.
 func Cluster(t testing.TB, n int, opts ...Option) *Members {
 	t.Helper()
-	m := &Members{t: t, opts: collect(opts), dir: t.TempDir(), procs: make([]*process, n), programs: make([]string, n)}
+	m := &Members{t: t, opts: collect(opts), dir: t.TempDir(), procs: make([]*proctest.Process, n), programs: make([]string, n)}
 	if m.opts.tls {
 		m.ca = NewCA(t)
 	}
@@ -138,13 +135,13 @@ func (m *Members) ClientOf(t testing.TB, i int) *clientv3.Client {
 }
 
 // Kill ends member i as kill -9 does. It can be restarted.
-func (m *Members) Kill(i int) { m.procs[i].kill() }
+func (m *Members) Kill(i int) { m.procs[i].Kill() }
 
 // Pause stops the process of member i in its tracks: its connections stay open and say nothing.
-func (m *Members) Pause(i int) { m.procs[i].pause() }
+func (m *Members) Pause(i int) { m.procs[i].Pause() }
 
 // Resume lets a paused member go on.
-func (m *Members) Resume(i int) { m.procs[i].resume() }
+func (m *Members) Resume(i int) { m.procs[i].Resume() }
 
 // Restart runs member i again with the same data on the same ports, killing it first where it still runs. It returns
 // when the member listens; WaitReady waits until it answers.
@@ -156,7 +153,7 @@ func (m *Members) Restart(i int) {
 }
 
 // PID is the number of the process of member i.
-func (m *Members) PID(i int) int { return m.procs[i].cmd.Process.Pid }
+func (m *Members) PID(i int) int { return m.procs[i].PID() }
 
 // Upgrade has member i go on with this test's own etcd, on the same data, where it was that of Program until now.
 func (m *Members) Upgrade(i int) {
@@ -186,13 +183,14 @@ func (m *Members) Leader(t testing.TB) int {
 func (m *Members) WaitReady(t testing.TB) {
 	t.Helper()
 	for i, p := range m.procs {
-		if !p.running() {
+		if !p.Running() {
 			continue
 		}
 		c := m.ClientOf(t, i)
 		eventually(t, "member "+m.confs[i].Name, func(ctx context.Context) error {
-			if !p.running() {
-				t.Fatalf("member %s ended: %s (does TestMain call etcdtest.Main?)", m.confs[i].Name, p.said())
+			if !p.Running() {
+				t.Fatalf("member %s ended: %s (does TestMain call etcdtest.Main?)", m.confs[i].Name,
+					strings.TrimSpace(p.Output()))
 			}
 			_, err := c.Get(ctx, "ready")
 			return err
@@ -232,7 +230,7 @@ func (m *Members) listens(i int) {
 func (m *Members) end() {
 	for _, p := range m.procs {
 		if p != nil {
-			p.kill()
+			p.Kill()
 		}
 	}
 }

@@ -9,9 +9,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"math/rand/v2"
-	"net"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,22 +113,7 @@ func endpoint(c etcdembed.Config) string {
 	return "http://" + c.Client
 }
 
-// FreeAddr finds an address that nobody listens on. Its port lies below those that systems give to outgoing
-// connections, so that a member that is down finds it free when it comes back.
-func FreeAddr(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port on 127.0.0.1")
-	return ""
-}
-
-// portTaken tells that another process was quicker between FreeAddr and the listening.
+// portTaken reports whether another process was quicker to listen on a free address.
 func portTaken(err error) bool {
 	return strings.Contains(fmt.Sprint(err), syscall.EADDRINUSE.Error())
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/etcdembed"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // Option changes the etcd that Start or Cluster runs.
@@ -59,7 +60,8 @@ func collect(opts []Option) (o options) {
 
 func (o options) config(t testing.TB, ca *CA, dir, name string) etcdembed.Config {
 	c := etcdembed.Config{
-		Name: name, Dir: filepath.Join(dir, name), Client: FreeAddr(t), Peer: FreeAddr(t),
+		Name: name, Dir: filepath.Join(dir, name), Client: proctest.FreeAddr(t),
+		Peer:  proctest.FreeAddr(t),
 		Quota: o.quota, TokenTTL: o.tokenTTL, SnapshotCount: o.snapshots, Throwaway: true, Fsync: o.fsync,
 	}
 	if ca != nil {

@@ -171,10 +171,14 @@ func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
 			[]string{"--log.level=loud"}},
 		`--locks.prefix can not be "/": the lock prefix is empty`: {nil,
 			[]string{"--locks.prefix=/"}},
-		`the variable ETCDCTL_DIAL_TIMEOUT can not be "soon": time: invalid duration "soon"`:    {map[string]string{"ETCDCTL_DIAL_TIMEOUT": "soon"}, nil},
-		`the variable UNLOCKER_LOG_FORMAT can not be "xml": it is one of auto, json, console`:   {map[string]string{"UNLOCKER_LOG_FORMAT": "xml"}, []string{"sweep"}},
-		`the variable UNLOCKER_WEB_ENABLE_PPROF can not be "maybe": strconv.ParseBool`:          {map[string]string{"UNLOCKER_WEB_ENABLE_PPROF": "maybe"}, nil},
-		`the variable UNLOCKER_SWEEP_CLOCK_SKEW can not be "5": time: missing unit in duration`: {map[string]string{"UNLOCKER_SWEEP_CLOCK_SKEW": "5"}, nil},
+		`the variable ETCDCTL_DIAL_TIMEOUT can not be "soon": time: invalid duration "soon"`: {
+			map[string]string{"ETCDCTL_DIAL_TIMEOUT": "soon"}, nil},
+		`the variable UNLOCKER_LOG_FORMAT can not be "xml": it is one of auto, json, console`: {
+			map[string]string{"UNLOCKER_LOG_FORMAT": "xml"}, []string{"sweep"}},
+		`the variable UNLOCKER_WEB_ENABLE_PPROF can not be "maybe": strconv.ParseBool`: {
+			map[string]string{"UNLOCKER_WEB_ENABLE_PPROF": "maybe"}, nil},
+		`the variable UNLOCKER_SWEEP_CLOCK_SKEW can not be "5": time: missing unit in duration`: {
+			map[string]string{"UNLOCKER_SWEEP_CLOCK_SKEW": "5"}, nil},
 		`unknown command "extra" for "unlocker sweep"`: {nil,
 			[]string{"sweep", "extra"}},
 		`unknown command "swoop" for "unlocker"`: {nil,
@@ -291,7 +295,8 @@ func TestTableHasARowForEveryFlag(t *testing.T) {
 	p := newProgram()
 	flags.Bind(p.root, "UNLOCKER")
 	table := flags.Table(p.root)
-	if want := "| `--log.level level` | `info` | `UNLOCKER_LOG_LEVEL` | lowest level that is logged"; !strings.Contains(table, want) {
+	want := "| `--log.level level` | `info` | `UNLOCKER_LOG_LEVEL` | lowest level that is logged"
+	if !strings.Contains(table, want) {
 		t.Errorf("no row %q in\n%s", want, table)
 	}
 	rows := 0

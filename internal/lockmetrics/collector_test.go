@@ -163,7 +163,8 @@ unlocker_last_sync_timestamp_seconds 1.7e+09
 # HELP unlocker_lock_locked_timestamp_seconds When the lock was taken, by its holder's clock.
 # TYPE unlocker_lock_locked_timestamp_seconds gauge
 unlocker_lock_locked_timestamp_seconds{hostname="host-1",lock="late",owner="billing"} 1.6999964e+09
-`, "unlocker_etcd_revision", "unlocker_etcd_up", "unlocker_last_sync_timestamp_seconds", "unlocker_lock_locked_timestamp_seconds")
+`, "unlocker_etcd_revision", "unlocker_etcd_up", "unlocker_last_sync_timestamp_seconds",
+		"unlocker_lock_locked_timestamp_seconds")
 }
 
 func TestAlarmsAreShownOnlyWhenTheyAreKnown(t *testing.T) {

@@ -124,7 +124,8 @@ func TestTimesOfAllCenturiesAreShown(t *testing.T) {
 
 func lockLabels(t *testing.T, locks ...*metadata.Record) (names []string) {
 	t.Helper()
-	for _, m := range gather(t, lockmetrics.New(newWorld(locks...).config()))["unlocker_lock_alert_at_timestamp_seconds"].GetMetric() {
+	all := gather(t, lockmetrics.New(newWorld(locks...).config()))
+	for _, m := range all["unlocker_lock_alert_at_timestamp_seconds"].GetMetric() {
 		for _, l := range m.GetLabel() {
 			if l.GetName() == "lock" {
 				names = append(names, l.GetValue())

@@ -150,7 +150,9 @@ func (w *world) watch(ctx context.Context, after int64, each func(int64, []metad
 	w.mu.Unlock()
 	for next := 0; ; {
 		w.mu.Lock()
-		told, more, revision := w.told[next:], w.more, w.revision
+		told := w.told[next:]
+		more := w.more
+		revision := w.revision
 		w.mu.Unlock()
 		next += len(told)
 		for _, t := range told {

@@ -57,7 +57,8 @@ func ExampleCarry() {
 	db.SetMaxOpenConns(1) // each connection has a memory of its own
 	ctx := context.Background()
 	if _, err := db.ExecContext(ctx,
-		`CREATE TABLE books (id TEXT, total INTEGER, token INTEGER); INSERT INTO books VALUES ('may', 0, 0)`); err != nil {
+		`CREATE TABLE books (id TEXT, total INTEGER, token INTEGER);
+		INSERT INTO books VALUES ('may', 0, 0)`); err != nil {
 		log.Fatal(err)
 	}
 	h := fencing.Carry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -3,16 +3,10 @@
 package fencing_test
 
 import (
-	"bufio"
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +14,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -43,10 +38,12 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 			etcd := server.Client(t)
 			h := startHolder(t, server.Endpoint(), s.url, c.life)
 			var token int64
-			if _, err := fmt.Sscanf(h.line(t), "held %d", &token); err != nil {
+			if _, err := fmt.Sscanf(h.NextLine(t), "held %d", &token); err != nil {
 				t.Fatal(err)
 			}
-			h.stop(t)
+			if err := h.Pause(); err != nil {
+				t.Fatal(err)
+			}
 			h.tell(t, "write\n") // it would, if it could
 			c.takeAway(t, etcd, "page")
 			next := take(t, etcd, "next", "page")
@@ -58,9 +55,9 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 			if next.Token() <= token || s.open.read() != "next" || s.fenced.read() != "next" {
 				t.Fatalf("tokens %d, %d; pages %q, %q", token, next.Token(), s.open.read(), s.fenced.read())
 			}
-			h.signal(t, syscall.SIGCONT)
+			h.Resume()
 			for _, want := range []string{"open 200", "fenced 412", c.lost, "not held any more: true"} {
-				if got := h.line(t); !strings.HasPrefix(got, want) {
+				if got := h.NextLine(t); !strings.HasPrefix(got, want) {
 					t.Errorf("the holder says %q, want %q", got, want)
 				}
 			}
@@ -96,78 +93,23 @@ func autoUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 
 // holder is this test binary once more, as the holder of a lock.
 type holder struct {
-	cmd    *exec.Cmd
-	in     io.Writer
-	out    *bufio.Scanner
-	errors bytes.Buffer
+	*proctest.Process
+	in io.Writer
 }
 
 func startHolder(t *testing.T, endpoint, url string, life time.Duration) *holder {
 	t.Helper()
-	self, err := os.Executable()
+	cmd := proctest.Self(holderVariable, endpoint+" "+url+" "+life.String())
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // whatever happens, it does not stay
-	h := &holder{cmd: exec.CommandContext(ctx, self)}
-	h.cmd.Env = append(os.Environ(), holderVariable+"="+endpoint+" "+url+" "+life.String())
-	h.cmd.Stderr = &h.errors
-	out, err := h.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.out = bufio.NewScanner(out)
-	if h.in, err = h.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel() // kills a stopped process, too
-		_ = h.cmd.Wait()
-		if t.Failed() {
-			t.Logf("the holder's errors: %s", &h.errors)
-		}
-	})
-	return h
-}
-
-func (h *holder) line(t *testing.T) string {
-	t.Helper()
-	if !h.out.Scan() {
-		t.Fatalf("the holder says nothing more: %v", h.out.Err())
-	}
-	return h.out.Text()
+	return &holder{Process: proctest.Start(t, cmd), in: in}
 }
 
 func (h *holder) tell(t *testing.T, line string) {
 	t.Helper()
 	if _, err := io.WriteString(h.in, line); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func (h *holder) signal(t *testing.T, s os.Signal) {
-	t.Helper()
-	if err := h.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// stop returns when the process stands still.
-func (h *holder) stop(t *testing.T) {
-	t.Helper()
-	h.signal(t, syscall.SIGSTOP)
-	var status syscall.WaitStatus
-	for {
-		_, err := syscall.Wait4(h.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil || !status.Stopped() {
-			t.Fatalf("the holder did not stop: %v, %v", status, err)
-		}
-		return
 	}
 }

@@ -16,7 +16,8 @@ import (
 const (
 	update = `UPDATE books SET total = ?, token = ? WHERE id = ? AND token <= ?`
 	upsert = `INSERT INTO books (id, total, token) VALUES (?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET total = excluded.total, token = excluded.token WHERE books.token <= excluded.token`
+		ON CONFLICT (id) DO UPDATE SET total = excluded.total, token = excluded.token
+		WHERE books.token <= excluded.token`
 )
 
 // open is a database with one row, the books of "may" at 100 by the holder of token 5.

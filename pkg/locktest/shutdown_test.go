@@ -1,14 +1,11 @@
 package locktest_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"sync"
@@ -19,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -75,41 +73,20 @@ func TestMain(m *testing.M) {
 	if !isService {
 		os.Exit(m.Run())
 	}
-	go func() { // until the test is gone, however it ended
-		io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
+	proctest.EndWithParent()
 	if err := service(endpoint, kind == "stubborn"); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// process is a service that runs as a process of its own.
-type process struct {
-	*exec.Cmd
-	says *bufio.Scanner
-}
-
-// start runs the service, and returns when it works.
-func start(t *testing.T, s *locktest.Server, kind string) *process {
+// start runs the service as a process of its own, and returns when it works.
+func start(t *testing.T, s *locktest.Server, kind string) *proctest.Process {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), serviceVariable+"="+kind+" "+s.Endpoint())
+	cmd := proctest.Self(serviceVariable, kind+" "+s.Endpoint())
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p := &process{Cmd: cmd, says: bufio.NewScanner(out)}
-	t.Cleanup(func() { p.Process.Kill() })
+	p := proctest.Start(t, cmd)
 	// A record in etcd would not do: a service that is told to stop before it has the answer does not begin.
-	p.awaitTwice(t, "works")
+	awaitTwice(t, p, "works")
 	s.AssertHeld("import")
 	s.AssertHeld("export")
 	s.AwaitWaiters("taken", 1)
@@ -117,21 +94,18 @@ func start(t *testing.T, s *locktest.Server, kind string) *process {
 }
 
 // awaitTwice waits until both jobs have said so.
-func (p *process) awaitTwice(t *testing.T, line string) {
+func awaitTwice(t *testing.T, p *proctest.Process, line string) {
 	t.Helper()
-	late := time.AfterFunc(time.Minute, func() { p.Process.Kill() })
-	defer late.Stop()
 	for n := range 2 {
-		if !p.says.Scan() || p.says.Text() != line {
-			t.Fatalf("the service said %q and %v, want %q from two jobs, not from %d", p.says.Text(), p.says.Err(),
-				line, n)
+		if got := p.NextLine(t); got != line {
+			t.Fatalf("the service said %q, want %q from two jobs, not from %d", got, line, n)
 		}
 	}
 }
 
-func (p *process) terminate(t *testing.T) {
+func terminate(t *testing.T, p *proctest.Process) {
 	t.Helper()
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -140,10 +114,10 @@ func TestServiceThatIsToldToStopLeavesNothing(t *testing.T) {
 	s := locktest.New(t)
 	taken := s.Hold("taken")
 	p := start(t, s, "obedient")
-	p.terminate(t)
-	p.awaitTwice(t, "told to stop")
-	if err := p.Wait(); err != nil {
-		t.Errorf("the service ended with %v", err)
+	terminate(t, p)
+	awaitTwice(t, p, "told to stop")
+	if code := p.Wait(t); code != 0 {
+		t.Errorf("the service ended with status %d", code)
 	}
 	taken.Unlock()
 	s.AssertNothingLeft()
@@ -153,25 +127,20 @@ func TestSecondSignalKillsAServiceThatDoesNotStop(t *testing.T) {
 	s := locktest.New(t)
 	s.Hold("taken")
 	p := start(t, s, "stubborn")
-	p.terminate(t)
-	p.awaitTwice(t, "told to stop")
-	s.AssertHeld("import") // it may still write: nobody else can have the lock
-	ended := make(chan error)
-	go func() { ended <- p.Wait() }()
+	terminate(t, p)
+	awaitTwice(t, p, "told to stop")
+	s.AssertHeld("import")                         // it may still write: nobody else can have the lock
 	again := time.NewTicker(50 * time.Millisecond) // a second one that follows at once may still count as the first
 	defer again.Stop()
-	var exit *exec.ExitError
-	for waits := true; waits; {
+	for p.Running() {
 		select {
 		case <-again.C:
-			p.Process.Signal(syscall.SIGTERM)
-		case err := <-ended:
-			exit, _ = errors.AsType[*exec.ExitError](err)
-			waits = false
+			p.Signal(syscall.SIGTERM)
+		case <-p.Done():
 		}
 	}
-	if exit == nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
-		t.Errorf("the service ended with %v, want the signal", exit)
+	if p.State().Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("the service ended with %v, want the signal", p.State())
 	}
 	s.AssertHeld("import") // until its auto-unlock
 }

@@ -127,7 +127,8 @@ func heap() int64 {
 
 func TestDecodeOfAttributes(t *testing.T) {
 	d := metadata.Decode("a", []metadata.Field{
-		{Name: "metadata", Value: `{"text":"1","number":1,"fraction":1.50,"large":12345678901234567890123,"yes":true,"no":false,"own":"member","Owner":"x"}`},
+		{Name: "metadata", Value: `{"text":"1","number":1,"fraction":1.50,"large":12345678901234567890123,` +
+			`"yes":true,"no":false,"own":"member","Owner":"x"}`},
 		{Name: "own", Value: "key"},
 	})
 	want := map[string]any{

@@ -76,7 +76,9 @@ func TestAHoldersClockThatIsOffShows(t *testing.T) {
 			if got.ClockOff != c.off || got.State != c.state {
 				t.Errorf("%s, off by %v, want %s and %v", got.State, got.ClockOff, c.state, c.off)
 			}
-			if alert, unlock := got.AlertAt.Sub(start.Add(now)), got.AutoUnlockAt.Sub(start.Add(now)); alert != c.alert || unlock != c.unlock {
+			alert := got.AlertAt.Sub(start.Add(now))
+			unlock := got.AutoUnlockAt.Sub(start.Add(now))
+			if alert != c.alert || unlock != c.unlock {
 				t.Errorf("alert in %v, auto-unlock in %v, want %v and %v", alert, unlock, c.alert, c.unlock)
 			}
 		})

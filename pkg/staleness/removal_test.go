@@ -39,7 +39,9 @@ func aliveAt(d time.Duration) func(*metadata.Record) {
 // behind sets back the clock by which the record was written.
 func behind(d time.Duration) func(*metadata.Record) {
 	return func(r *metadata.Record) {
-		r.LockedAt, r.AlertAt, r.AutoUnlockAt = r.LockedAt.Add(-d), r.AlertAt.Add(-d), r.AutoUnlockAt.Add(-d)
+		r.LockedAt = r.LockedAt.Add(-d)
+		r.AlertAt = r.AlertAt.Add(-d)
+		r.AutoUnlockAt = r.AutoUnlockAt.Add(-d)
 	}
 }
 

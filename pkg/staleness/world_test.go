@@ -16,9 +16,9 @@ import (
 // explored, with Decide making the decisions:
 //
 //	G1  a living holder never loses its lock, unless its clock is off and its last write was not watched arriving
-//	G2  a dead holder's lock is gone by its deadline + 2 skews, once the store was writable for MinWarning without a gap and
-//	    the clock is verified; else after one more time to live of watching it unchanged. The deadline of a holder whose clock is
-//	    behind is that which a right clock would have written
+//	G2  a dead holder's lock is gone by its deadline + 2 skews, once the store was writable for MinWarning without a
+//	    gap and the clock is verified; else after one more time to live of watching it unchanged. The deadline of a
+//	    holder whose clock is behind is that which a right clock would have written
 const (
 	ticks      = 24
 	renewEvery = 3

@@ -95,14 +95,13 @@ func TestASuccessIsNotRepeatedWhileTheViewIsSlow(t *testing.T) {
 
 func TestANewHoldWithoutDeadlinesIsNotTakenForTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bare := func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt, r.DeadlineRevision = time.Time{}, time.Time{}, 0 }
 		s := newStore()
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
 			c.Mode, c.Policy.DefaultAutoUnlockAfter = sweeper.DryRun,
 				time.Hour
 		})
 		for range 2 {
-			s.take("a", 0, 0, bare)
+			s.take("a", 0, 0, withoutDeadlines)
 			s.wait(2 * time.Hour)
 			s.release("a")
 		}

@@ -200,14 +200,20 @@ func TestExcludedLocksAreSparedByName(t *testing.T) {
 	})
 }
 
+// withoutDeadlines takes the deadlines off a record.
+func withoutDeadlines(r *metadata.Record) {
+	r.AlertAt = time.Time{}
+	r.AutoUnlockAt = time.Time{}
+	r.DeadlineRevision = 0
+}
+
 func TestALockWithoutDeadlinesIsRemovedOnlyByPolicy(t *testing.T) {
-	bare := func(r *metadata.Record) { r.AlertAt, r.AutoUnlockAt, r.DeadlineRevision = time.Time{}, time.Time{}, 0 }
 	for _, after := range []time.Duration{0, 2 * time.Hour} {
 		t.Run("default auto-unlock after "+after.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStore()
 				s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) { c.Policy.DefaultAutoUnlockAfter = after })
-				s.take("a", 0, 0, bare)
+				s.take("a", 0, 0, withoutDeadlines)
 				taken := time.Now()
 				s.wait(5 * time.Hour)
 				if after == 0 {
@@ -287,10 +293,12 @@ func TestBadConfigurationsAreRefusedWithASentence(t *testing.T) {
 		change func(*sweeper.Config)
 		want   string
 	}{
-		"an unknown mode":          {func(c *sweeper.Config) { c.Mode = "destroy" }, `"destroy" is not a mode`},
-		"no id":                    {func(c *sweeper.Config) { c.ID = "" }, "no id"},
-		"a missing joint":          {func(c *sweeper.Config) { c.Remove = nil }, "not joined"},
-		"half of the queue's":      {func(c *sweeper.Config) { c.Queues = func() map[string][]metadata.Waiter { return nil } }, "need each other"},
+		"an unknown mode": {func(c *sweeper.Config) { c.Mode = "destroy" }, `"destroy" is not a mode`},
+		"no id":           {func(c *sweeper.Config) { c.ID = "" }, "no id"},
+		"a missing joint": {func(c *sweeper.Config) { c.Remove = nil }, "not joined"},
+		"half of the queue's": {func(c *sweeper.Config) {
+			c.Queues = func() map[string][]metadata.Waiter { return nil }
+		}, "need each other"},
 		"a bad policy":             {func(c *sweeper.Config) { c.Policy.MinWarning = 0 }, "minimum warning"},
 		"an empty exclude pattern": {func(c *sweeper.Config) { c.Exclude = []string{""} }, "pattern is empty"},
 		"a negative retention":     {func(c *sweeper.Config) { c.EventRetention = -1 }, "retention is negative"},

@@ -102,7 +102,9 @@ func (s *store) alive(name string, token int64, clock time.Time, ttl time.Durati
 			held = true
 			if deadline := clock.Add(ttl); r.AutoUnlockAt.Before(deadline) {
 				s.revision++
-				r.AlertAt, r.AutoUnlockAt, r.Alive = clock, deadline, &metadata.Alive{At: clock}
+				r.AlertAt = clock
+				r.AutoUnlockAt = deadline
+				r.Alive = &metadata.Alive{At: clock}
 				r.Revision = s.revision
 				r.DeadlineRevision = s.revision
 				s.locks[name] = r
@@ -117,7 +119,9 @@ func (s *store) extend(name string, clock, alert, deadline time.Time) {
 	s.set(func() {
 		s.revision++
 		r := s.locks[name]
-		r.AlertAt, r.AutoUnlockAt, r.Alive = alert, deadline, &metadata.Alive{At: clock}
+		r.AlertAt = alert
+		r.AutoUnlockAt = deadline
+		r.Alive = &metadata.Alive{At: clock}
 		r.Revision = s.revision
 		r.DeadlineRevision = s.revision
 		s.locks[name] = r
@@ -217,7 +221,9 @@ func (n *node) see() {
 		}
 		records[name] = &r
 	}
-	n.records, n.current, n.heard = records, n.store.revision, time.Now()
+	n.records = records
+	n.current = n.store.revision
+	n.heard = time.Now()
 }
 
 func (n *node) clock() time.Duration { return time.Since(n.started) }

@@ -10,13 +10,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 var (
@@ -30,10 +31,8 @@ func TestPicturesOfTheDashboards(t *testing.T) {
 	if *bundle == "" || *pictures == "" {
 		t.Fatal("run this by make boards")
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./cmd/mutexdev")
-	build.Dir = top
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := programs.Go("build", "-o", programs.Dir, "./cmd/mutexdev"); err != nil {
+		t.Fatal(err)
 	}
 	prometheus := watchedDemo(t)
 	time.Sleep(*during)
@@ -51,22 +50,22 @@ func TestPicturesOfTheDashboards(t *testing.T) {
 // watchedDemo is a Prometheus that scrapes a demo with the labels that a cluster would give it.
 func watchedDemo(t *testing.T) (prometheus string) {
 	t.Helper()
-	etcd := freeAddr(t)
-	unlocker := freeAddr(t)
-	ops := freeAddr(t)
-	start(t, filepath.Join(bin, "mutexdev"), "--speed=2", "--etcd.listen-address="+etcd,
-		"--unlocker.listen-address="+unlocker, "--web.listen-address="+freeAddr(t))
-	start(t, filepath.Join(bin, "mutexdash"), "--etcd.endpoints="+etcd, "--web.listen-address="+freeAddr(t),
-		"--web.ops-address="+ops)
+	etcd := proctest.FreeAddr(t)
+	unlocker := proctest.FreeAddr(t)
+	ops := proctest.FreeAddr(t)
+	proctest.Start(t, programs.Command(t, "mutexdev", "--speed=2", "--etcd.listen-address="+etcd,
+		"--unlocker.listen-address="+unlocker, "--web.listen-address="+proctest.FreeAddr(t)))
+	proctest.Start(t, programs.Command(t, "mutexdash", "--etcd.endpoints="+etcd,
+		"--web.listen-address="+proctest.FreeAddr(t), "--web.ops-address="+ops))
 	config := fmt.Sprintf(`
 global: {scrape_interval: 2s, scrape_timeout: 2s}
 scrape_configs:
   - {job_name: unlocker, static_configs: [{targets: [%q], labels: {cluster: eu, namespace: locking}}]}
   - {job_name: mutexdash, static_configs: [{targets: [%q], labels: {cluster: eu, namespace: locking}}]}
 `, unlocker, ops)
-	addr := freeAddr(t)
-	start(t, tool(t, "prometheus"), "--config.file="+file(t, "prometheus.yml", config),
-		"--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+addr, "--log.level=warn")
+	addr := proctest.FreeAddr(t)
+	proctest.Start(t, proctest.Command(t, tool(t, "prometheus"), "--config.file="+file(t, "prometheus.yml", config),
+		"--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+addr, "--log.level=warn"))
 	return "http://" + addr
 }
 
@@ -97,7 +96,8 @@ func page(t *testing.T, name, prometheus string, rows int) (url string) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="board.css"><body style="margin: 0"><div id="board"></div>`+
+		fmt.Fprintf(w, `<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="board.css">`+
+			`<body style="margin: 0"><div id="board"></div>`+
 			`<script>window.picture = %s</script><script src="board.js"></script>`, picture)
 	})
 	mux.Handle("GET /", http.FileServer(http.Dir(filepath.Dir(*bundle))))

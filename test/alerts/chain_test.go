@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // TestFromTheLockToThePerson is the chain with Prometheus.
@@ -35,16 +37,16 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	}
 	select {
 	case <-dead.Context().Done():
-	case <-time.After(patience):
+	case <-time.After(proctest.Timeout):
 		t.Error("the holder of the removed lock works on")
 	}
 	if stuck := w.wants("firing", "UnlockerLockExpired", "stuck"); stuck.Annotations["purpose"] != "by hand" {
 		t.Errorf("what is stuck is for %q", stuck.Annotations["purpose"])
 	}
-	eventually(t, "the first deadline is not told beside the second",
+	proctest.Eventually(t, "the first deadline is not told beside the second",
 		func() error { return inhibited(am, "UnlockerLockAlerting", "stuck") })
 
-	eventually(t, "the alert ends when the holder extends", func() error {
+	proctest.Eventually(t, "the alert ends when the holder extends", func() error {
 		if err := slow.Alive(t.Context(), "still at it"); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +55,7 @@ func TestFromTheLockToThePerson(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "every panel shows something", func() error {
+	proctest.Eventually(t, "every panel shows something", func() error {
 		if _, err := get("http://" + d.pages); err != nil {
 			return err
 		}
@@ -61,10 +63,12 @@ func TestFromTheLockToThePerson(t *testing.T) {
 	})
 	picture(t, prometheus)
 
-	eventually(t, "no unlocker is said to be down while two run", func() error { return quiet(am, "UnlockerDown") })
+	proctest.Eventually(t, "no unlocker is said to be down while two run", func() error {
+		return quiet(am, "UnlockerDown")
+	})
 	w.forget() // before its first scrape Prometheus may have missed them
-	one.kill()
-	two.kill()
+	one.Kill()
+	two.Kill()
 	down := w.wants("firing", "UnlockerDown", "")
 	if down.Labels["severity"] != "critical" || down.Labels["job"] != "unlocker" ||
 		!strings.HasSuffix(down.Annotations["runbook_url"], "#unlockerdown") {

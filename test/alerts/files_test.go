@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 func TestPromtoolAcceptsRulesAndTheirTests(t *testing.T) {
@@ -49,7 +51,7 @@ func TestPromtoolAcceptsTheMetricsOfBothDaemons(t *testing.T) {
 	u := w.unlocker()
 	d := w.dashboard()
 	for _, address := range []string{u.addr, d.ops} {
-		eventually(t, "a whole scrape",
+		proctest.Eventually(t, "a whole scrape",
 			func() error { return shows(address, "_locks{", "_etcd_alarm{", "_etcd_requests_total{") })
 		body, err := get("http://" + address + "/metrics")
 		if err != nil {

@@ -9,20 +9,18 @@ package alerts
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// bin is the directory with our binaries.
-var bin string
+// programs are our binaries.
+var programs *proctest.Programs
 
 const top = "../../"
 
@@ -33,17 +31,11 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	var err error
-	if bin, err = os.MkdirTemp("", "unlocker-alerts"); err != nil {
+	if programs, err = proctest.Build("unlocker", "mutexdash"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(bin)
-	build := exec.Command("go", "build", "-o", bin, "./cmd/unlocker", "./cmd/mutexdash")
-	build.Dir = top
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-		return 1
-	}
+	defer programs.Remove()
 	return m.Run()
 }
 
@@ -71,70 +63,6 @@ func tells(t *testing.T, stdin []byte, name string, args ...string) string {
 	return string(out)
 }
 
-// process is a program that runs beside the test.
-type process struct {
-	cmd  *exec.Cmd
-	out  *lines
-	done chan struct{}
-}
-
-// start runs a program until the test ends.
-func start(t *testing.T, name string, args ...string) *process {
-	t.Helper()
-	p := &process{cmd: exec.Command(name, args...), out: &lines{}, done: make(chan struct{})}
-	p.cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
-	p.cmd.Stdout = p.out
-	p.cmd.Stderr = p.out
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		p.cmd.Wait()
-		close(p.done)
-	}()
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("%s:\n%s", filepath.Base(name), p.out.last(30))
-		}
-	})
-	return p
-}
-
-func (p *process) kill() {
-	p.cmd.Process.Kill() // refused where it ended before
-	<-p.done
-}
-
-// lines collects what a process prints.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) last(n int) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := strings.Split(strings.TrimSpace(l.buf.String()), "\n")
-	return strings.Join(all[max(0, len(all)-n):], "\n")
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func file(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -151,19 +79,4 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// patience is how long anything may take before a test fails.
-const patience = 40 * time.Second
-
-// eventually waits until try is content.
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	var err error
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(100 * time.Millisecond) {
-		if err = try(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("never: %s: %v", what, err)
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // TestWithoutPrometheus is the chain where the unlockers themselves tell an Alertmanager, which wants a password.
@@ -40,7 +42,7 @@ func TestWithoutPrometheus(t *testing.T) {
 	}
 	w.wants("firing", "UnlockerLockAutoUnlocked", "billing/dead")
 
-	one.kill() // the other one goes on
+	one.Kill() // the other one goes on
 	if err := slow.Alive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,7 @@ func TestWithoutPrometheus(t *testing.T) {
 	if err := shows(two.addr, `result="success"} `, "unlocker_alert_push_alerts "); err != nil {
 		t.Error(err)
 	}
-	two.kill() // nobody tells Alertmanager any more, and it forgets
+	two.Kill() // nobody tells Alertmanager any more, and it forgets
 	w.wants("resolved", "UnlockerLockAlerting", "billing/second")
 }
 
@@ -67,11 +69,11 @@ func TestAReloadTakesTheNewLoginOfAlertmanager(t *testing.T) {
 	login := file(t, "http.yml", "basic_auth: {username: unlocker, password: former}\n")
 	u := w.unlocker("--alertmanager.url="+am, "--alertmanager.config.file="+login, "--alertmanager.resend-delay=1s")
 	w.take("a", time.Second, time.Hour)
-	eventually(t, "the former password is refused", func() error { return shows(u.addr, `result="error"} 1`) })
+	proctest.Eventually(t, "the former password is refused", func() error { return shows(u.addr, `result="error"} 1`) })
 	if err := os.WriteFile(login, []byte("basic_auth: {username: unlocker, password: secret}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+	if err := u.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 	w.wants("firing", "UnlockerLockAlerting", "a")
@@ -87,9 +89,9 @@ func TestAlertmanagerMakesOneAlertOfWhatAllUnlockersPush(t *testing.T) {
 	began := time.Now()
 	w.take("a", time.Second, time.Hour)
 	w.wants("firing", "UnlockerLockAlerting", "a")
-	one.kill()
+	one.Kill()
 	three := w.unlocker("--alertmanager.url="+am, "--alertmanager.resend-delay=1s")
-	eventually(t, "the new one pushes", func() error {
+	proctest.Eventually(t, "the new one pushes", func() error {
 		body, err := get("http://" + three.addr + "/metrics")
 		if err == nil && !strings.Contains(body, "unlocker_alert_push_alerts 1") {
 			err = errors.New("it does not know the alert")

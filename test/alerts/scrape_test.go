@@ -15,6 +15,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -26,7 +27,7 @@ func TestAScrapeStaysSmallAndFastWithAHundredThousandLocks(t *testing.T) {
 	w.crowd(locks)
 	u := w.unlocker()
 	d := w.dashboard()
-	eventually(t, "all locks are seen", func() error {
+	proctest.Eventually(t, "all locks are seen", func() error {
 		if err := shows(d.ops, fmt.Sprintf(`mutexdash_locks{state="alerting"} %d`, locks)); err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -36,36 +36,36 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	etcd := etcdtest.Start(t)
-	return &world{T: t, etcd: etcd, client: etcd.Client(t), dashAddr: freeAddr(t), hook: newHook(t)}
+	return &world{T: t, etcd: etcd, client: etcd.Client(t), dashAddr: proctest.FreeAddr(t), hook: newHook(t)}
 }
 
 type unlocker struct {
-	*process
+	*proctest.Process
 	addr string
 }
 
 func (w *world) unlocker(more ...string) *unlocker {
 	w.Helper()
-	u := &unlocker{addr: freeAddr(w.T)}
-	u.process = start(w.T, filepath.Join(bin, "unlocker"), append([]string{
+	u := &unlocker{addr: proctest.FreeAddr(w.T)}
+	u.Process = proctest.Start(w.T, programs.Command(w.T, "unlocker", append([]string{
 		"--policy=auto-unlock", "--sweep.min-warning=1s", "--sweep.clock-skew=1s", "--sweep.exclude=stuck*",
 		"--dashboard.url=http://" + w.dashAddr,
 		"--etcd.endpoints=" + w.etcd.Endpoint(), "--web.listen-address=" + u.addr, "--web.shutdown-delay=0s",
-	}, more...)...)
+	}, more...)...))
 	w.unlockers = append(w.unlockers, u)
 	return u
 }
 
 type dashboard struct {
-	*process
+	*proctest.Process
 	pages, ops string
 }
 
 func (w *world) dashboard() *dashboard {
 	w.Helper()
-	d := &dashboard{pages: w.dashAddr, ops: freeAddr(w.T)}
-	d.process = start(w.T, filepath.Join(bin, "mutexdash"), "--etcd.endpoints="+w.etcd.Endpoint(),
-		"--web.listen-address="+d.pages, "--web.ops-address="+d.ops)
+	d := &dashboard{pages: w.dashAddr, ops: proctest.FreeAddr(w.T)}
+	d.Process = proctest.Start(w.T, programs.Command(w.T, "mutexdash", "--etcd.endpoints="+w.etcd.Endpoint(),
+		"--web.listen-address="+d.pages, "--web.ops-address="+d.ops))
 	return d
 }
 
@@ -146,7 +146,7 @@ func newHook(t *testing.T) *hook {
 // wants waits until the hook was told of an alert, and returns what.
 func (w *world) wants(status, name, lock string) (found alert) {
 	w.Helper()
-	eventually(w.T, fmt.Sprintf("%s of %q is %s", name, lock, status), func() error {
+	proctest.Eventually(w.T, fmt.Sprintf("%s of %q is %s", name, lock, status), func() error {
 		w.hook.mu.Lock()
 		defer w.hook.mu.Unlock()
 		for _, a := range slices.Backward(w.hook.got) {
@@ -194,11 +194,12 @@ route: {receiver: hook, group_by: ['...'], group_wait: 0s, group_interval: 1s, r
 receivers: [{name: hook, webhook_configs: [{url: %q, send_resolved: true}]}]
 inhibit_rules:
 %s`, w.hook.URL, inhibitions)
-	addr := freeAddr(w.T)
-	start(w.T, tool(w.T, "prometheus-alertmanager", "alertmanager"), append([]string{
+	addr := proctest.FreeAddr(w.T)
+	path := tool(w.T, "prometheus-alertmanager", "alertmanager")
+	proctest.Start(w.T, proctest.Command(w.T, path, append([]string{
 		"--config.file=" + file(w.T, "alertmanager.yml", config), "--storage.path=" + w.TempDir(),
 		"--web.listen-address=" + addr, "--cluster.listen-address=", "--log.level=warn",
-	}, more...)...)
+	}, more...)...))
 	return "http://" + addr
 }
 
@@ -217,11 +218,12 @@ alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}
 scrape_configs:
   - {job_name: unlocker, static_configs: [{targets: %s}]}
   - {job_name: mutexdash, static_configs: [{targets: %s}]}
-`, file(w.T, "hasty.rules.yaml", hasty(w.T)), strings.TrimPrefix(alertmanager, "http://"), quoted(unlockers), quoted(dashboards))
-	addr := freeAddr(w.T)
-	start(w.T, tool(w.T, "prometheus"), "--config.file="+file(w.T, "prometheus.yml", config),
-		"--storage.tsdb.path="+w.TempDir(),
-		"--web.listen-address="+addr, "--log.level=warn", "--rules.alert.resend-delay=1s")
+`, file(w.T, "hasty.rules.yaml", hasty(w.T)), strings.TrimPrefix(alertmanager, "http://"), quoted(unlockers),
+		quoted(dashboards))
+	addr := proctest.FreeAddr(w.T)
+	proctest.Start(w.T, proctest.Command(w.T, tool(w.T, "prometheus"),
+		"--config.file="+file(w.T, "prometheus.yml", config), "--storage.tsdb.path="+w.TempDir(),
+		"--web.listen-address="+addr, "--log.level=warn", "--rules.alert.resend-delay=1s"))
 	return "http://" + addr
 }
 

@@ -11,7 +11,8 @@ import (
 // copies clicks a button that copies and returns what it copied.
 func (b *tab) copies(selector string) string {
 	b.t.Helper()
-	ask[bool](b, fmt.Sprintf(`(Object.defineProperty(navigator, "clipboard", {configurable: true, value: {writeText: async (text) => { window.copied = text }}}),
+	ask[bool](b, fmt.Sprintf(`(Object.defineProperty(navigator, "clipboard", {configurable: true,
+		value: {writeText: async (text) => { window.copied = text }}}),
 		document.querySelector(%q).click(), true)`, selector))
 	b.until("the button says so", fmt.Sprintf(`document.querySelector(%q).textContent === "copied"`, selector))
 	return ask[string](b, `window.copied`)
@@ -30,7 +31,8 @@ func TestNamesCommandsAndBacktracesCanBeCopied(t *testing.T) {
 		{"lock?name=catalog/sync/eu", "[aria-labelledby=h-trace] .copy",
 			"/srv/catalog/sync/eu.py:212 in import_price_list\n    for item in supplier.items():\n" +
 				"/srv/catalog/sync/base.py:47 in run\n    self.import_price_list(supplier)\n" +
-				"/usr/lib/python3.12/site-packages/celery/app/trace.py:477 in trace_task\n    R = retval = fun(*args, **kwargs)"},
+				"/usr/lib/python3.12/site-packages/celery/app/trace.py:477 in trace_task\n" +
+				"    R = retval = fun(*args, **kwargs)"},
 	} {
 		b.open(s.url + c.page)
 		b.until("the scripts", `document.readyState === "complete"`)
@@ -53,7 +55,10 @@ func TestButtonThatCopiesIsOutOfTheWayOfRows(t *testing.T) {
 	}
 	b.point(".locks tbody .name")
 	b.until("the button under the pointer", seen+` === "1"`)
-	if text := ask[string](b, `(getSelection().selectAllChildren(document.querySelector(".locks tbody tr")), getSelection().toString())`); !strings.HasPrefix(text, "alerting\t"+held+"\tbilling\t") || !strings.HasSuffix(text, "\t3") || strings.Contains(text, "under") {
+	text := ask[string](b, `(getSelection().selectAllChildren(document.querySelector(".locks tbody tr")),
+		getSelection().toString())`)
+	whole := strings.HasPrefix(text, "alerting\t"+held+"\tbilling\t") && strings.HasSuffix(text, "\t3")
+	if !whole || strings.Contains(text, "under") {
 		t.Errorf("a selected row is %q, want what is seen, with tabs between the cells", text)
 	}
 }

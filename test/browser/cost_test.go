@@ -12,7 +12,9 @@ func TestSecondVisitAsksOnlyForThePage(t *testing.T) {
 	s := newStage(t)
 	b := newTab(t)
 	const asked = `performance.getEntriesByType("resource").filter((e) => !e.name.includes("icon.svg"))
-		.map((e) => (e.transferSize ? "sent " : "kept ") + e.name.replace(location.origin, "").replace(/assets\/.*\//, "")).sort().join()`
+		.map((e) => (e.transferSize ? "sent " : "kept ")
+			+ e.name.replace(location.origin, "").replace(/assets\/.*\//, ""))
+		.sort().join()`
 	for _, want := range []string{"sent /app.css,sent /app.js,sent /theme.js",
 		"kept /app.css,kept /app.js,kept /theme.js"} {
 		b.open(s.url)
@@ -60,7 +62,8 @@ func BenchmarkFirstPaint(b *testing.B) {
 			for b.Loop() {
 				page.open(s.url)
 				took = append(took, ask[float64](page, `new Promise((done) => new PerformanceObserver((list) =>
-					done(list.getEntriesByName("first-contentful-paint")[0].startTime)).observe({type: "paint", buffered: true}))`))
+					done(list.getEntriesByName("first-contentful-paint")[0].startTime))
+					.observe({type: "paint", buffered: true}))`))
 			}
 			slices.Sort(took)
 			b.ReportMetric(took[len(took)/2], "ms-median")

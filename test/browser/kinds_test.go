@@ -38,9 +38,11 @@ func TestSemaphoreIsSeenWithItsHoldersAndItsLine(t *testing.T) {
 	free := s.permit("films", "transcoder-2", 2)
 	s.wait("films", "media", "transcoder-3", "another film", time.Minute)
 	b.open(s.url)
-	b.until("both holders", `[...document.querySelectorAll(".locks .chip")].map((e) => e.textContent).sort().join() === "1 of 3 permits,2 of 3 permits"`)
+	b.until("both holders", `[...document.querySelectorAll(".locks .chip")].map((e) => e.textContent)
+		.sort().join() === "1 of 3 permits,2 of 3 permits"`)
 	b.open(s.url + "lock?name=films")
-	b.until("the whole lock", `document.querySelector(".say").textContent.includes("3 of 3 permits taken by 2 holders, none free")`)
+	b.until("the whole lock", `document.querySelector(".say").textContent
+		.includes("3 of 3 permits taken by 2 holders, none free")`)
 	if text := ask[string](b, `document.getElementById("main").innerText`); !strings.Contains(text, "transcoder-3") {
 		t.Errorf("the page does not tell who waits: %s", text)
 	}
@@ -67,13 +69,16 @@ func TestSectionsFollowAndStayAsTheyWereOpened(t *testing.T) {
 	s.hold(lock{name: "new/lock", owner: "new", host: "h", held: time.Minute, alert: -time.Minute,
 		unlock: 9 * time.Hour})
 	b.until("a third section on top",
-		`document.querySelector("details.group[data-key=new]:first-child summary")?.textContent.includes("1 lock, 1 alerting")`)
-	if open := ask[string](b, `[...document.querySelectorAll("details.group[open]")].map((e) => e.dataset.key).join()`); open != "quiet" {
+		`document.querySelector("details.group[data-key=new]:first-child summary")?.textContent
+			.includes("1 lock, 1 alerting")`)
+	open := ask[string](b, `[...document.querySelectorAll("details.group[open]")].map((e) => e.dataset.key).join()`)
+	if open != "quiet" {
 		t.Errorf("open are %s", open)
 	}
 	s.put("calm/lock", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
 	b.until("a section says that a lock in it alerts",
-		`document.querySelector("details:not([open])[data-key=calm] summary").textContent.includes("1 lock, 1 alerting")`)
+		`document.querySelector("details:not([open])[data-key=calm] summary").textContent
+			.includes("1 lock, 1 alerting")`)
 	s.put("quiet/lock", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
 	b.until("an open section stays open", `document.querySelector("details[open][data-key=quiet] tbody.alerting")`)
 }

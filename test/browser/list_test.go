@@ -27,7 +27,8 @@ func TestFromTheListThroughAFilterToALockAndBack(t *testing.T) {
 
 	b.press("/")
 	b.press("nightly\r")
-	b.until("the filtered list", `location.search.includes("q=nightly") && document.querySelectorAll(".locks tbody").length === 1`)
+	b.until("the filtered list", `location.search.includes("q=nightly")
+		&& document.querySelectorAll(".locks tbody").length === 1`)
 	if got := b.names(); !slices.Equal(got, []string{"billing/invoice-run"}) {
 		t.Fatalf("the filter leaves %q", got)
 	}
@@ -82,7 +83,8 @@ func TestLockThatStartsAlertingMovesUpWithoutAReload(t *testing.T) {
 		t.Fatalf("the lock is %s at first, want held", class)
 	}
 	ask[int](b, `window.here = 1`)
-	b.until("the lock on top", `document.querySelector(".locks tbody.alerting:nth-of-type(1) .name")?.textContent === "z/late"`)
+	b.until("the lock on top", `document.querySelector(".locks tbody.alerting:nth-of-type(1) .name")?.textContent
+		=== "z/late"`)
 	b.until("the title", `document.title.startsWith("(1!)")`)
 	b.until("the answer", `document.querySelector(".verdict").textContent.includes("1 lock alerting")`)
 	if ask[string](b, `document.querySelector(".verdict").className`) != "verdict alerting" ||
@@ -102,8 +104,10 @@ func TestFocusAndSelectionSurviveAHundredUpdates(t *testing.T) {
 	for range 4 {
 		b.press("j")
 	}
-	const where = `document.activeElement.textContent + " " + getSelection() + " " + Math.round(scrollY) + " " + Math.round(document.activeElement.getBoundingClientRect().top)`
-	ask[bool](b, `(getSelection().selectAllChildren(document.querySelector("tbody:nth-of-type(6) .name")), scrollTo(0, 40), true)`)
+	const where = `document.activeElement.textContent + " " + getSelection() + " " + Math.round(scrollY) + " "
+		+ Math.round(document.activeElement.getBoundingClientRect().top)`
+	ask[bool](b, `(getSelection().selectAllChildren(document.querySelector("tbody:nth-of-type(6) .name")),
+		scrollTo(0, 40), true)`)
 	before := ask[string](b, where)
 	if !strings.HasPrefix(before, "batch/") {
 		t.Fatalf("j leads to %q", before)
@@ -111,7 +115,8 @@ func TestFocusAndSelectionSurviveAHundredUpdates(t *testing.T) {
 	for i := range 100 {
 		was := ask[string](b, `document.getElementById("live").dataset.etag`)
 		s.put("a/changes", metadata.FieldAlive, metadata.FormatAlive(time.Now(), fmt.Sprintf("step %d", i)))
-		b.until("an update", fmt.Sprintf(`(document.dispatchEvent(new KeyboardEvent("visibilitychange")), document.getElementById("live").dataset.etag !== %q)`, was))
+		b.until("an update", fmt.Sprintf(`(document.dispatchEvent(new KeyboardEvent("visibilitychange")),
+			document.getElementById("live").dataset.etag !== %q)`, was))
 	}
 	b.until("the last step", `document.querySelector(".locks").textContent.includes("step 99")`)
 	if after := ask[string](b, where); after != before {

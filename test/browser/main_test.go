@@ -19,11 +19,13 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // What is built or found once for all tests.
 var (
-	bin      string          // directory with our programs
+	programs *proctest.Programs
 	axe      string          // source of axe-core
 	chromium context.Context // the one browser; every test has a profile of its own in it
 )
@@ -59,18 +61,14 @@ func prepare() (end func(), err error) {
 	axe = string(source)
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		return end, errors.New("there is no chromium on this machine, and without it nobody has looked at the pages: apt-get install chromium")
+		return end, errors.New("there is no chromium on this machine, and without it nobody has looked at the pages: " +
+			"apt-get install chromium")
 	}
-	if bin, err = os.MkdirTemp("", "mutexdash-browser"); err != nil {
+	if programs, err = proctest.Build("mutexdash", "unlocker"); err != nil {
 		return end, err
 	}
-	end = func() { os.RemoveAll(bin) }
-	build := exec.Command("go", "build", "-o", bin, "./cmd/mutexdash", "./cmd/unlocker")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		return end, fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	profile := filepath.Join(bin, "profile")
+	end = programs.Remove
+	profile := filepath.Join(programs.Dir, "profile")
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.WindowSize(1300, 800),
@@ -81,7 +79,7 @@ func prepare() (end func(), err error) {
 	end = func() {
 		closeBrowser()
 		stop()
-		os.RemoveAll(bin)
+		programs.Remove()
 	}
 	if err := chromedp.Do(chromium); err != nil {
 		return end, fmt.Errorf("%s does not start: %w", path, err)

@@ -24,8 +24,12 @@ func TestNumbersInTablesDoNotBreak(t *testing.T) {
 		for _, page := range []string{"waiting", "lock?name=orders/settle"} {
 			b.open(s.url + page)
 			b.until("the numbers", `document.querySelector("td.num")`)
-			if broken := ask[[]string](b,
-				`[...document.querySelectorAll("td.num")].filter((td) => { const r = document.createRange(); r.selectNodeContents(td); return new Set([...r.getClientRects()].map((c) => c.top)).size > 1 }).map((td) => td.textContent)`); len(broken) > 0 {
+			broken := ask[[]string](b, `[...document.querySelectorAll("td.num")].filter((td) => {
+				const r = document.createRange();
+				r.selectNodeContents(td);
+				return new Set([...r.getClientRects()].map((c) => c.top)).size > 1;
+			}).map((td) => td.textContent)`)
+			if len(broken) > 0 {
 				t.Errorf("%s at %d px breaks the numbers %q", page, width, broken)
 			}
 		}
@@ -40,7 +44,14 @@ func TestWordsForATimeThatHasComeAreASentence(t *testing.T) {
 	s.hold(lock{name: "a", owner: "o", host: "h", held: time.Minute, alert: -10 * time.Second, unlock: time.Hour})
 	b.open(s.url)
 	b.until("the lock", `document.querySelector(".verdict time")`)
-	said := ask[[]string](b, `import(document.querySelector("script[type=module]").src).then(({ words }) => { const say = (t) => { const h = document.querySelector(".verdict").cloneNode(true), at = h.querySelector("time[data-k]"); at.textContent = words[at.dataset.k](t); return h.textContent.trim() }; return [say(-90000), say(1000)] })`)
+	said := ask[[]string](b, `import(document.querySelector("script[type=module]").src).then(({ words }) => {
+		const say = (t) => {
+			const h = document.querySelector(".verdict").cloneNode(true), at = h.querySelector("time[data-k]");
+			at.textContent = words[at.dataset.k](t);
+			return h.textContent.trim();
+		};
+		return [say(-90000), say(1000)];
+	})`)
 	if want := []string{"1 lock alerting. Next auto-unlock in 1:30: a",
 		"1 lock alerting. Next auto-unlock due: a"}; !slices.Equal(said, want) {
 		t.Errorf("the answer is %q, want %q", said, want)
@@ -52,7 +63,10 @@ func TestLostContactNeverRetriesInNoTime(t *testing.T) {
 	s, b := four(t)
 	s.kill()
 	b.until("lost", `document.getElementById("lost")?.textContent.startsWith("Lost contact")`)
-	ask[bool](b, `(window.said = [], new MutationObserver(() => said.push(document.getElementById("lost")?.textContent)).observe(document.getElementById("lost"), { childList: true, characterData: true, subtree: true }), true)`)
+	ask[bool](b, `(window.said = [],
+		new MutationObserver(() => said.push(document.getElementById("lost")?.textContent))
+			.observe(document.getElementById("lost"), { childList: true, characterData: true, subtree: true }),
+		true)`)
 	b.until("several tries", `said.length > 8`)
 	if zero := ask[[]string](b, `said.filter((s) => / 0s\.$/.test(s))`); len(zero) > 0 {
 		t.Errorf("the banner says %q", zero)

@@ -54,7 +54,8 @@ func TestNoPageHasSeriousBarriersInLightAndDark(t *testing.T) {
 			ask[bool](b, axe+"; true")
 			barriers := ask[[]string](b, `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations
 				.filter((v) => v.impact === "serious" || v.impact === "critical")
-				.map((v) => v.id + " (" + v.impact + "): " + v.help + "\n    " + v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message || "")).join("\n    ")))`)
+				.map((v) => v.id + " (" + v.impact + "): " + v.help + "\n    " + v.nodes.slice(0, 4)
+				.map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message || "")).join("\n    ")))`)
 			for _, barrier := range barriers {
 				t.Errorf("%s, %s: %s", page, theme, barrier)
 			}
@@ -71,9 +72,13 @@ func TestNoPageIsWiderThanAPhone(t *testing.T) {
 	for _, page := range s.pages(b) {
 		b.size(320, 640) // also what a window of 1280 px has at 400 %
 		b.open(page)
-		wide := ask[[]string](b, `(() => { const w = document.documentElement.clientWidth, all = [...document.querySelectorAll("body *")];
+		wide := ask[[]string](b, `(() => {
+			const w = document.documentElement.clientWidth, all = [...document.querySelectorAll("body *")];
 			if (document.documentElement.scrollWidth <= w) return [];
-			return [document.documentElement.scrollWidth + " px", ...all.filter((e) => e.getBoundingClientRect().right > w + 1).map((e) => e.outerHTML.slice(0, 140))].slice(0, 6) })()`)
+			const beyond = all.filter((e) => e.getBoundingClientRect().right > w + 1);
+			return [document.documentElement.scrollWidth + " px", ...beyond.map((e) => e.outerHTML.slice(0, 140))]
+				.slice(0, 6);
+		})()`)
 		if len(wide) > 0 {
 			t.Errorf("%s is wider than 320 px:\n%s", page, strings.Join(wide, "\n"))
 		}
@@ -86,8 +91,11 @@ func TestTargetsAreLargeEnoughForAThumb(t *testing.T) {
 	s.night()
 	b.size(360, 740)
 	b.open(s.url)
-	small := ask[[]string](b, `[...document.querySelectorAll("nav a, .locks .name, .count, .paging a, .paging button, input:not([type=hidden])")]
-		.map((e) => [e, e.getBoundingClientRect()]).filter(([, r]) => r.height > 0 && r.height < 39).map(([e, r]) => r.height + " " + e.outerHTML.slice(0, 100))`)
+	const targets = "nav a, .locks .name, .count, .paging a, .paging button, input:not([type=hidden])"
+	small := ask[[]string](b, `[...document.querySelectorAll("`+targets+`")]
+		.map((e) => [e, e.getBoundingClientRect()])
+		.filter(([, r]) => r.height > 0 && r.height < 39)
+		.map(([e, r]) => r.height + " " + e.outerHTML.slice(0, 100))`)
 	if len(small) > 0 {
 		t.Errorf("hard to hit:\n%s", strings.Join(small, "\n"))
 	}
@@ -97,7 +105,8 @@ func TestBrowserWouldComplain(t *testing.T) {
 	s := newStage(t)
 	b := newTab(t)
 	b.open(s.url)
-	ask[bool](b, `document.body.append(Object.assign(document.createElement("p"), {style: "color: red"})), document.body.lastChild.setAttribute("style", "color: red"), true`)
+	ask[bool](b, `document.body.append(Object.assign(document.createElement("p"), {style: "color: red"})),
+		document.body.lastChild.setAttribute("style", "color: red"), true`)
 	ask[bool](b, `setTimeout(() => { throw new Error("a failing script") }), true`)
 	b.until("both complaints", "true")
 	var all []string
@@ -127,7 +136,8 @@ func TestEverythingWorksWithoutScripts(t *testing.T) {
 		"3 locks alerting. Next auto-unlock in 1:") || !strings.Contains(text, "14m ago") {
 		t.Errorf("without scripts the page says %s", text)
 	}
-	if buttons := ask[int](b, `[...document.querySelectorAll("button")].filter((e) => e.checkVisibility()).length`); buttons > 0 {
+	buttons := ask[int](b, `[...document.querySelectorAll("button")].filter((e) => e.checkVisibility()).length`)
+	if buttons > 0 {
 		t.Errorf("%d buttons that do nothing are shown", buttons)
 	}
 	b.do(typeInto("#q", "owner:catalog\r"))

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // TestPictures makes the pictures of the documentation, each of a page that says what it is to show.
@@ -31,7 +33,8 @@ func TestPictures(t *testing.T) {
 	b.theme("light")
 	b.size(1280, 800)
 	b.open(s.url)
-	b.until("the answer", `document.querySelector(".verdict").textContent.includes("3 locks alerting. Next auto-unlock in 1:")`)
+	b.until("the answer", `document.querySelector(".verdict").textContent
+		.includes("3 locks alerting. Next auto-unlock in 1:")`)
 	b.until("the places in the code", `document.querySelectorAll(".more .at").length === 3`)
 	b.picture("list-light")
 	b.theme("dark")
@@ -88,9 +91,10 @@ const maxPicture = 150 << 10
 // picture writes what the tab shows into a file, with few colours.
 func (b *tab) picture(name string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, proctest.Timeout)
 	defer cancel()
-	ask[bool](b, `document.activeElement.blur() || Promise.all(document.getAnimations().map((a) => a.finished)).then(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))))`)
+	ask[bool](b, `document.activeElement.blur() || Promise.all(document.getAnimations().map((a) => a.finished))
+		.then(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))))`)
 	raw, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	b.check(err)
 	seen, err := png.Decode(bytes.NewReader(raw))

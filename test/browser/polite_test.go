@@ -29,7 +29,8 @@ func four(t *testing.T) (*stage, *tab) {
 // fast makes the page ask every two seconds.
 func (b *tab) fast() {
 	b.t.Helper()
-	ask[bool](b, `(document.getElementById("every").value = "2", document.getElementById("every").dispatchEvent(new Event("change", {bubbles: true})))`)
+	ask[bool](b, `(document.getElementById("every").value = "2",
+		document.getElementById("every").dispatchEvent(new Event("change", {bubbles: true})))`)
 }
 
 func TestRowsKeepTheirPlacesUnderThePointer(t *testing.T) {
@@ -43,7 +44,9 @@ func TestRowsKeepTheirPlacesUnderThePointer(t *testing.T) {
 	if got := b.names(); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
 		t.Errorf("under the pointer the rows became %q", got)
 	}
-	if looks := ask[string](b, `[...document.querySelectorAll(".locks tbody")].map((e) => e.className.split(" ")[0]).join()`); looks != "held,held,gone,alerting" {
+	looks := ask[string](b, `[...document.querySelectorAll(".locks tbody")].map((e) => e.className.split(" ")[0])
+		.join()`)
+	if looks != "held,held,gone,alerting" {
 		t.Errorf("the rows look %s: what is known is shown at once, only not moved", looks)
 	}
 	b.press("r")
@@ -62,14 +65,16 @@ func TestRowsMoveOnceThePointerLeaves(t *testing.T) {
 	s.hold(lock{name: "now", owner: "o", host: "h", held: time.Minute, alert: time.Minute, unlock: 9 * time.Hour})
 	b.until("a change waits", `document.getElementById("changes")?.textContent === "1 change (r)"`)
 	b.point(".brand")
-	b.until("the new row on top", `document.querySelector(".locks .name").textContent === "now" && !document.getElementById("changes")`, 5*time.Second)
+	b.until("the new row on top", `document.querySelector(".locks .name").textContent === "now"
+		&& !document.getElementById("changes")`, 5*time.Second)
 }
 
 func TestRowOfAnEndedHoldStaysForTenSeconds(t *testing.T) {
 	t.Parallel()
 	s, b := four(t)
 	s.release("b")
-	b.until("the row is greyed", `document.querySelector("tbody.gone .badge.released")?.textContent === "ended" && document.querySelector("tbody.gone .name").textContent === "b"`)
+	b.until("the row is greyed", `document.querySelector("tbody.gone .badge.released")?.textContent === "ended"
+		&& document.querySelector("tbody.gone .name").textContent === "b"`)
 	if got := b.names(); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
 		t.Errorf("the rows are %q", got)
 	}
@@ -85,7 +90,8 @@ func TestFocusedRowIsPatchedAroundTheFocus(t *testing.T) {
 	s, b := four(t)
 	b.press("jj")
 	s.put("b", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)))
-	b.until("the row alerts", `document.activeElement.closest("tbody")?.className.startsWith("alerting") && document.activeElement.closest("tr").cells[0].textContent === "alerting"`)
+	b.until("the row alerts", `document.activeElement.closest("tbody")?.className.startsWith("alerting")
+		&& document.activeElement.closest("tr").cells[0].textContent === "alerting"`)
 	if name := ask[string](b, `document.activeElement.textContent`); name != "b" {
 		t.Errorf("the focus is on %q, want b", name)
 	}
@@ -99,15 +105,18 @@ func TestDeadlineThatMovesSaysSo(t *testing.T) {
 	t.Parallel()
 	s, b := four(t)
 	s.put("a", metadata.FieldAutoUnlockAt, metadata.FormatTime(time.Now().Add(11*time.Hour)))
-	b.until("the word", `document.querySelector("tbody:nth-of-type(1) td:nth-child(7)").textContent.startsWith("extended")`)
-	b.until("the new deadline", `document.querySelector("tbody:nth-of-type(1) td:nth-child(7)").textContent.startsWith("11h")`)
+	const deadline = `document.querySelector("tbody:nth-of-type(1) td:nth-child(7)").textContent`
+	b.until("the word", deadline+`.startsWith("extended")`)
+	b.until("the new deadline", deadline+`.startsWith("11h")`)
 }
 
 func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
 	t.Parallel()
 	s, b := four(t)
 	b.press("p")
-	if text := ask[string](b, `document.querySelector("[role=status]").innerText + document.getElementById("every").selectedOptions[0].text`); !strings.Contains(text, "paused, resume") || !strings.HasSuffix(text, "paused") {
+	text := ask[string](b, `document.querySelector("[role=status]").innerText
+		+ document.getElementById("every").selectedOptions[0].text`)
+	if !strings.Contains(text, "paused, resume") || !strings.HasSuffix(text, "paused") {
 		t.Errorf("a paused page says %q", text)
 	}
 	clock := ask[string](b, `document.getElementById("clock").textContent`)
@@ -117,7 +126,9 @@ func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
 		ask[int](b, `document.querySelectorAll(".gone").length`) != 0 {
 		t.Errorf("a paused page went on: %q", got)
 	}
-	if seen := ask[bool](b, `(window.scrollTo(0, 9999), document.getElementById("paused").getBoundingClientRect().top >= 0)`); !seen {
+	seen := ask[bool](b, `(window.scrollTo(0, 9999),
+		document.getElementById("paused").getBoundingClientRect().top >= 0)`)
+	if !seen {
 		t.Error("who has scrolled down does not see that the page is paused")
 	}
 	ask[bool](b, `(document.getElementById("paused").click(), true)`)
@@ -134,7 +145,8 @@ func TestLockPageFollowsItsLock(t *testing.T) {
 	ask[bool](b, `(window.here = true, document.querySelector(".raw").closest("details").open = true)`)
 	s.put("a", metadata.FieldAlertAt, metadata.FormatTime(time.Now().Add(-time.Minute)), metadata.FieldAlive,
 		metadata.FormatAlive(time.Now(), "step 2"))
-	b.until("the lock alerts", `document.querySelector(".lock-head").classList.contains("alerting") && document.querySelector(".progress").textContent.includes("step 2")`)
+	b.until("the lock alerts", `document.querySelector(".lock-head").classList.contains("alerting")
+		&& document.querySelector(".progress").textContent.includes("step 2")`)
 	if !ask[bool](b, `window.here && document.querySelector(".raw").closest("details").open`) {
 		t.Error("the page was loaded anew, or has closed what was open")
 	}
@@ -162,7 +174,8 @@ func TestKeys(t *testing.T) {
 	s.night()
 	b.open(s.url)
 	b.press("2")
-	b.until("alerting ones", `location.search.includes("alerting") && document.querySelector(".count.alerting[aria-current]")`)
+	b.until("alerting ones", `location.search.includes("alerting")
+		&& document.querySelector(".count.alerting[aria-current]")`)
 	b.press("2")
 	b.until("all again", `!location.search.includes("alerting") && document.querySelector(".locks")`)
 	b.press("gs")
@@ -172,7 +185,8 @@ func TestKeys(t *testing.T) {
 	b.press("?")
 	b.until("help", `location.pathname === "/help" && document.getElementById("keys")`)
 	theme := func() string {
-		return ask[string](b, `document.documentElement.dataset.theme + " " + getComputedStyle(document.body).backgroundColor`)
+		return ask[string](b, `document.documentElement.dataset.theme + " "
+			+ getComputedStyle(document.body).backgroundColor`)
 	}
 	b.press("t")
 	if got := theme(); got != "light rgb(255, 255, 255)" {

@@ -41,18 +41,21 @@ func TestEverythingWorksBelowAPathBehindAProxyThatRewritesHost(t *testing.T) {
 	s.night()
 	b.open(outside + "?q=owner:billing&sort=-held")
 	b.until("the list, in its colours",
-		`document.querySelectorAll(".locks tbody").length === 1 && getComputedStyle(document.querySelector("tbody.alerting")).backgroundColor !== "rgba(0, 0, 0, 0)"`)
+		`document.querySelectorAll(".locks tbody").length === 1
+			&& getComputedStyle(document.querySelector("tbody.alerting")).backgroundColor !== "rgba(0, 0, 0, 0)"`)
 	b.fast()
 	s.put(held, "purpose", "changed since")
 	b.until("the list follows", `document.querySelector(".locks").textContent.includes("changed since")`)
 
 	b.click(".locks .name")
-	b.until("the lock", `location.pathname === "/ops/locks/lock" && document.readyState === "complete" && document.querySelector(".danger a")`)
+	b.until("the lock", `location.pathname === "/ops/locks/lock" && document.readyState === "complete"
+		&& document.querySelector(".danger a")`)
 	b.click(".danger a")
 	b.until("the page that asks", `location.pathname === "/ops/locks/unlock" && document.readyState === "complete"`)
 	b.fill(held, "the pod is gone, see the ticket")
 	b.until("the hold that is over",
-		`location.pathname === "/ops/locks/lock" && document.querySelector(".lock-head .released")?.textContent === "force-unlocked"`)
+		`location.pathname === "/ops/locks/lock"
+			&& document.querySelector(".lock-head .released")?.textContent === "force-unlocked"`)
 	if s.held(held) {
 		t.Error("the lock is still held")
 	}

@@ -6,15 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,11 +14,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-// patience is how long anything may take before a test fails.
-const patience = 30 * time.Second
 
 // stage is an etcd with locks, and a mutexdash that shows them.
 type stage struct {
@@ -48,15 +38,15 @@ func newStage(t testing.TB, flags ...string) *stage {
 	}
 	s := &stage{t: t, etcd: etcdtest.Start(t), layout: layout}
 	s.client = s.etcd.Client(t)
-	address := freeAddress(t)
-	ops := freeAddress(t)
+	address := proctest.FreeAddr(t)
+	ops := proctest.FreeAddr(t)
 	s.url = "http://" + address + "/"
 	s.run = func() func() {
 		kill := s.start("mutexdash",
 			append([]string{"--etcd.endpoints=" + s.etcd.Endpoint(), "--web.listen-address=" + address,
 				"--web.ops-address=" + ops,
 				"--web.environment=prod-eu", "--web.shutdown-delay=0s"}, flags...)...)
-		s.ready("http://" + ops + "/readyz")
+		proctest.Answers(t, "http://"+ops+"/readyz", http.StatusOK)
 		return kill
 	}
 	s.kill = s.run()
@@ -66,50 +56,16 @@ func newStage(t testing.TB, flags ...string) *stage {
 // unlocker starts an unlocker, without which the pages say that nothing is removed.
 func (s *stage) unlocker(policy string) {
 	s.t.Helper()
-	ops := freeAddress(s.t)
+	ops := proctest.FreeAddr(s.t)
 	s.start("unlocker", "--etcd.endpoints="+s.etcd.Endpoint(), "--web.listen-address="+ops, "--policy="+policy,
 		"--web.shutdown-delay=0s")
-	s.ready("http://" + ops + "/readyz")
+	proctest.Answers(s.t, "http://"+ops+"/readyz", http.StatusOK)
 }
 
 // start runs one of our programs until the test ends.
 func (s *stage) start(program string, flags ...string) (kill func()) {
 	s.t.Helper()
-	var said output
-	cmd := exec.Command(filepath.Join(bin, program), flags...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	cmd.Stdout = &said
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	kill = sync.OnceFunc(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	s.t.Cleanup(func() {
-		kill()
-		if s.t.Failed() {
-			s.t.Logf("%s %s:\n%s", program, strings.Join(flags, " "), said.end())
-		}
-	})
-	return kill
-}
-
-func (s *stage) ready(probe string) {
-	s.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		resp, err := http.Get(probe)
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return
-			}
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%s does not become ready: %v", probe, err)
-		}
-	}
+	return proctest.Start(s.t, programs.Command(s.t, program, flags...)).Kill
 }
 
 // lock is what a client without a library writes. Times are distances from now; zero ones are left out.
@@ -177,51 +133,11 @@ func (s *stage) wait(name, owner, host, purpose string, since time.Duration) {
 
 func (s *stage) do(ops ...clientv3.Op) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), proctest.Timeout)
 	defer cancel()
 	if _, err := s.client.Txn(ctx).Then(ops...).Commit(); err != nil {
 		s.t.Fatal(err)
 	}
-}
-
-// freeAddress is one that nobody listens on, and that no other test gets. Its port lies below those that systems give
-// to outgoing connections, of which a browser has many: otherwise one of them would now and then be quicker than the
-// program.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))
-		if _, given := addresses.LoadOrStore(address, true); given {
-			continue
-		}
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	t.Fatal("no free port on 127.0.0.1")
-	return ""
-}
-
-var addresses sync.Map // that were given to tests
-
-// output keeps what a program says.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) end() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	text := o.text.String()
-	return text[max(0, len(text)-4000):]
 }
 
 // many are locks that are as they should be.

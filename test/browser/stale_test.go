@@ -19,7 +19,8 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 	asking.login("ann@example.org")
 	asking.confirm(s)
 	b.open(s.url)
-	b.until("live", `document.body.className === "live" && document.getElementById("fresh").textContent.includes("live")`)
+	b.until("live", `document.body.className === "live"
+		&& document.getElementById("fresh").textContent.includes("live")`)
 
 	s.etcd.Stop()
 	b.until("delayed", `document.body.className === "delayed"`, 40*time.Second)
@@ -29,7 +30,9 @@ func TestPageSaysThatItIsOldWhileEtcdIsAwayAndRecovers(t *testing.T) {
 		"etcd unreachable since") || !strings.Contains(text, "locks may have changed") {
 		t.Errorf("the banner says %q", text)
 	}
-	if grey := ask[string](b, `getComputedStyle(document.querySelector(".sheet")).filter + getComputedStyle(document.querySelector(".sheet"), "::after").backgroundImage.slice(0, 9)`); !strings.HasPrefix(grey, "saturate(0.4)repeating") {
+	grey := ask[string](b, `getComputedStyle(document.querySelector(".sheet")).filter
+		+ getComputedStyle(document.querySelector(".sheet"), "::after").backgroundImage.slice(0, 9)`)
+	if !strings.HasPrefix(grey, "saturate(0.4)repeating") {
 		t.Errorf("the table looks as ever: %q", grey)
 	}
 	if text := ask[string](b, `document.querySelector(".verdict").textContent`); !strings.HasPrefix(text, "As of ") {
@@ -63,18 +66,21 @@ func TestPageSaysThatTheDashboardIsAwayAndComesBack(t *testing.T) {
 	t.Parallel()
 	s, b := four(t)
 	s.kill()
-	b.until("lost", `document.querySelector("[role=alert] #lost")?.textContent.startsWith("Lost contact with the dashboard") && document.body.classList.contains("stale")`)
+	b.until("lost", `document.body.classList.contains("stale") && document.querySelector("[role=alert] #lost")
+		?.textContent.startsWith("Lost contact with the dashboard")`)
 	s.release("a")
 	s.run()
 	ask[bool](b, `(document.querySelector(".contact button").click(), true)`)
-	b.until("found again", `!document.getElementById("lost") && document.body.className === "live" && document.querySelector(".gone .name")?.textContent === "a"`)
+	b.until("found again", `!document.getElementById("lost") && document.body.className === "live"
+		&& document.querySelector(".gone .name")?.textContent === "a"`)
 }
 
 func TestPageSaysThatTheLoginHasEndedAndStopsAsking(t *testing.T) {
 	t.Parallel()
 	_, b := four(t)
 	ask[bool](b, `(window.asked = 0, window.fetch = async () => (asked++, new Response("", {status: 401})), true)`)
-	b.until("signed out", `document.querySelector("[role=alert] #out")?.textContent.startsWith("Signed out") && document.body.classList.contains("stale")`)
+	b.until("signed out", `document.querySelector("[role=alert] #out")?.textContent.startsWith("Signed out")
+		&& document.body.classList.contains("stale")`)
 	ask[bool](b, `new Promise((done) => setTimeout(() => done(true), 3000))`)
 	if asked := ask[int](b, `asked`); asked != 1 {
 		t.Errorf("a page that is signed out asked %d times", asked)
@@ -86,5 +92,6 @@ func TestPageSaysThatThereIsANewBuild(t *testing.T) {
 	s, b := four(t)
 	ask[bool](b, `(document.getElementById("live").dataset.build = "older", true)`)
 	s.release("a")
-	b.until("the offer", `document.getElementById("build")?.parentElement.textContent === "There is a new version of this page.reload"`)
+	b.until("the offer", `document.getElementById("build")?.parentElement.textContent
+		=== "There is a new version of this page.reload"`)
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // tab is a page in a profile of its own. Whatever a test does in it, at its end nothing may have violated the content
@@ -92,7 +94,7 @@ func second[T any](_ T, err error) error { return err }
 // do runs steps, with a limit to how long.
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, proctest.Timeout)
 	defer cancel()
 	b.check(chromedp.Do(ctx, steps...))
 }
@@ -123,14 +125,17 @@ func (b *tab) press(keys string) {
 // point moves the pointer onto the middle of an element.
 func (b *tab) point(selector string) {
 	b.t.Helper()
-	at := ask[[]float64](b, fmt.Sprintf(`(() => { const r = document.querySelector(%q).getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] })()`, selector))
+	at := ask[[]float64](b, fmt.Sprintf(`(() => {
+		const r = document.querySelector(%q).getBoundingClientRect();
+		return [r.x + r.width / 2, r.y + r.height / 2];
+	})()`, selector))
 	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
 }
 
 // ask evaluates an expression in the page.
 func ask[T any](b *tab, expression string) T {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, proctest.Timeout)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
@@ -142,12 +147,12 @@ func ask[T any](b *tab, expression string) T {
 // until waits until the expression is true.
 func (b *tab) until(what, expression string, limit ...time.Duration) {
 	b.t.Helper()
-	wait := patience
+	wait := proctest.Timeout
 	for _, l := range limit {
 		wait = l
 	}
 	for deadline := time.Now().Add(wait); ; time.Sleep(20 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		ctx, cancel := context.WithTimeout(b.ctx, proctest.Timeout)
 		// fails while a page is being replaced
 		yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 		cancel()

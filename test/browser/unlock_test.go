@@ -54,7 +54,8 @@ func (b *tab) fill(name, reason string) {
 	ask[string](b, `document.getElementById("typed").value = document.getElementById("reason").value = ""`)
 	b.do(typeInto("#typed", name), typeInto("#reason", reason))
 	b.click("button.act")
-	b.until("an answer", `document.readyState === "complete" && !(document.querySelector("form.force") && !document.querySelector(".wrong"))`)
+	b.until("an answer", `document.readyState === "complete"
+		&& !(document.querySelector("form.force") && !document.querySelector(".wrong"))`)
 }
 
 func TestForceUnlockIsRefusedForAnotherNameAndDoneForTheRightOne(t *testing.T) {

@@ -29,16 +29,23 @@ func TestServerAndBrowserSayTimeInTheSameWords(t *testing.T) {
 	differ := ask[[]string](b, `(async () => {
 		const { words } = await import(document.querySelector("script[type=module]").src);
 		const differ = [], kinds = new Set();
-		for (const address of ["/?density=full", "/lock?name=lock-05", "/lock?name=lock-30", "/lock?name=lock-31", "/lock?name=lock-60"]) {
+		for (const address of ["/?density=full", "/lock?name=lock-05", "/lock?name=lock-30", "/lock?name=lock-31",
+				"/lock?name=lock-60"]) {
 			const page = await new Promise((done, failed) => {
-				const ask = Object.assign(new XMLHttpRequest(), { responseType: "document", onload: () => done(ask.response), onerror: failed });
+				const ask = Object.assign(new XMLHttpRequest(), {
+					responseType: "document", onload: () => done(ask.response), onerror: failed,
+				});
 				ask.open("GET", address);
 				ask.send();
 			});
 			for (const el of page.querySelectorAll("time[data-k]")) {
-				const said = (el.querySelector("[aria-hidden]") || el).textContent, distance = page.body.dataset.now - Date.parse(el.dateTime);
+				const said = (el.querySelector("[aria-hidden]") || el).textContent;
+				const distance = page.body.dataset.now - Date.parse(el.dateTime);
+				const word = words[el.dataset.k];
 				kinds.add(el.dataset.k);
-				if (![-1, 0, 1].some((ms) => words[el.dataset.k](distance + ms) === said)) differ.push(el.dataset.k + " " + distance + ": " + said + ", " + words[el.dataset.k](distance));
+				if (![-1, 0, 1].some((ms) => word(distance + ms) === said)) {
+					differ.push(el.dataset.k + " " + distance + ": " + said + ", " + word(distance));
+				}
 			}
 		}
 		return [[...kinds].sort().join(), ...differ];
@@ -71,7 +78,8 @@ func TestNothingMovesForThoseWhoWantNoMotion(t *testing.T) {
 	b.prefer("prefers-reduced-motion", "reduce")
 	b.open(s.url)
 	b.until("the lock", `document.querySelector(".locks tbody")`)
-	const cells = `[...document.querySelector(".locks tbody tr").cells].slice(4, 7).map((e) => (e.querySelector("[aria-hidden]") || e).textContent).join(", ")`
+	const cells = `[...document.querySelector(".locks tbody tr").cells].slice(4, 7)
+		.map((e) => (e.querySelector("[aria-hidden]") || e).textContent).join(", ")`
 	for range 3 {
 		if got := ask[string](b, cells); got != "<1m, in <1m, <2m" {
 			t.Fatalf("the times are %q", got)

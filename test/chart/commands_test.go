@@ -152,7 +152,8 @@ func TestTheRolesInEtcdHaveOneNameEach(t *testing.T) {
 	known := map[string][]string{} // by what they may
 	for _, file := range []string{"docs/operations.md", "docs/kubernetes.md", "docs/protocol.md"} {
 		text := page(t, file)
-		permission := regexp.MustCompile(`role grant-permission (?:--prefix=true )?(\S+) (?:--prefix=true )?(\w+) /mutexes/`)
+		const prefix = `(?:--prefix=true )?`
+		permission := regexp.MustCompile(`role grant-permission ` + prefix + `(\S+) ` + prefix + `(\w+) /mutexes/`)
 		for _, grant := range permission.FindAllStringSubmatch(text, -1) {
 			if !slices.Contains(known[grant[2]], grant[1]) {
 				known[grant[2]] = append(known[grant[2]], grant[1])

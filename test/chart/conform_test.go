@@ -35,10 +35,12 @@ func TestEveryObjectOfEveryScenarioFitsItsSchema(t *testing.T) {
 		}
 	}
 	for says, text := range map[string]string{
-		"surprise":    "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {surprise: true}",
-		"matchLabels": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {selector: {matchLabels: {a: {}}}, template: {}}",
-		"intervall":   "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {name: a}\nspec: {selector: {}, endpoints: [{port: a, intervall: 1s}]}",
-		"could not":   "apiVersion: example.org/v1\nkind: Unknown\nmetadata: {name: a}",
+		"surprise": "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {surprise: true}",
+		"matchLabels": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n" +
+			"spec: {selector: {matchLabels: {a: {}}}, template: {}}",
+		"intervall": "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {name: a}\n" +
+			"spec: {selector: {}, endpoints: [{port: a, intervall: 1s}]}",
+		"could not": "apiVersion: example.org/v1\nkind: Unknown\nmetadata: {name: a}",
 	} {
 		for _, result := range judge.Validate("wrong", io.NopCloser(strings.NewReader(text))) {
 			if result.Status == validator.Valid || !strings.Contains(result.Err.Error(), says) {

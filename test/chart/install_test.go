@@ -155,7 +155,8 @@ func TestTheRegistryOfAParentChartCounts(t *testing.T) {
 		"{global: {imageRegistry: foo}}": "foo/clustermutex/unlocker:" + c.AppVersion(),
 		"{global: {imageRegistry: ''}}":  "ghcr.io/clustermutex/unlocker:" + c.AppVersion(),
 		"{global: {storageClass: fast}}": "ghcr.io/clustermutex/unlocker:" + c.AppVersion(), // of others
-		"{global: {imageRegistry: 'm:5000'}, image: {repository: mirrored/unlocker, tag: a}}": "m:5000/mirrored/unlocker:a",
+		"{global: {imageRegistry: 'm:5000'}, image: {repository: mirrored/unlocker, tag: a}}"://
+		"m:5000/mirrored/unlocker:a",
 		"{global: {imageRegistry: m/proxy}, image: {repository: 'localhost/unlocker', digest: 'sha256:" +
 			strings.Repeat("a", 64) + "'}}": "m/proxy/unlocker@sha256:" + strings.Repeat("a", 64),
 	} {
@@ -172,7 +173,8 @@ func TestTheRegistryOfAParentChartCounts(t *testing.T) {
 		}
 	}
 	r := mustRender(t, c, values(t,
-		`{policy: alert-only, etcd: {endpoints: [etcd:2379]}, image: {pullSecrets: [one]}, global: {imagePullSecrets: [two, {name: three}]}}`))
+		`{policy: alert-only, etcd: {endpoints: [etcd:2379]}, image: {pullSecrets: [one]},
+			global: {imagePullSecrets: [two, {name: three}]}}`))
 	for name, pod := range pods(t, r) {
 		var got []string
 		for _, secret := range pod.Spec.ImagePullSecrets {

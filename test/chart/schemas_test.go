@@ -104,10 +104,11 @@ func fromCRD(t *testing.T, directory, file string) {
 		} `json:"spec"`
 	}
 	unmarshal(t, file, &crd)
+	const meta = "definitions.json#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 	for _, v := range crd.Spec.Versions {
 		schema := strict(v.Schema.OpenAPIV3Schema)
 		if top, ok := schema.(map[string]any); ok {
-			top["properties"].(map[string]any)["metadata"] = map[string]any{"$ref": "definitions.json#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
+			top["properties"].(map[string]any)["metadata"] = map[string]any{"$ref": meta}
 		}
 		write(t, directory, crd.Spec.Names.Kind, crd.Spec.Group, v.Name, schema)
 	}

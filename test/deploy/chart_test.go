@@ -8,14 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 var rendered = flag.String("rendered", "", "directory with the rendered scenarios of the chart")
@@ -39,7 +39,7 @@ func TestTheProgramsStartAsTheChartSays(t *testing.T) {
 			}
 			r.helmTest(t)
 			for _, p := range r.running {
-				p.end(t)
+				end(t, p)
 			}
 		})
 	}
@@ -59,7 +59,7 @@ func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
 	ports := map[string]string{} // what a name of a port leads to
 	args := r.translate(box.Args, root)
 	for _, port := range box.Ports {
-		address := freeAddr(t)
+		address := proctest.FreeAddr(t)
 		ports[port.Name] = address
 		before := strings.Join(args, "\n")
 		args = strings.Split(strings.ReplaceAll(before, fmt.Sprintf("address=:%d", port.ContainerPort),
@@ -116,19 +116,15 @@ func (r *release) helmTest(t *testing.T) {
 	if box.Command[0] != "/usr/bin/mutexctl" {
 		t.Fatalf("helm test runs %s", box.Command)
 	}
-	deadline := time.Now().Add(patience)
-	for {
-		check := exec.Command(filepath.Join(bin, "mutexctl"), r.translate(box.Args, root)...)
+	proctest.Eventually(t, "helm test", func() error {
+		check := programs.Command(t, "mutexctl", r.translate(box.Args, root)...)
 		check.Env = []string{}
-		out, err := check.Output()
-		if err == nil && strings.HasPrefix(string(out), "LOCKS OK") {
-			break
+		got := proctest.Run(t, check)
+		if got.Code == 0 && strings.HasPrefix(got.Stdout, "LOCKS OK") {
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("helm test: %v: %s", err, out)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return fmt.Errorf("status %d: %s%s", got.Code, got.Stdout, got.Stderr)
+	})
 }
 
 // translate puts what is here in place of what is in a cluster: files, and where etcd is. All else stays as it was

@@ -8,17 +8,17 @@ package deploy
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 const repository = "../.."
 
-// bin is the directory with the programs.
-var bin string
+// programs are the binaries.
+var programs *proctest.Programs
 
 func TestMain(m *testing.M) {
 	etcdtest.Member()
@@ -27,17 +27,11 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	var err error
-	if bin, err = os.MkdirTemp("", "unlocker-deploy"); err != nil {
+	if programs, err = proctest.Build("unlocker", "mutexdash", "mutexctl"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(bin)
-	build := exec.Command("go", "build", "-o", bin, "./cmd/unlocker", "./cmd/mutexdash", "./cmd/mutexctl")
-	build.Dir = repository
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-		return 1
-	}
+	defer programs.Remove()
 	return m.Run()
 }
 

@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // lock is for what parallel scenarios write together.
@@ -23,7 +24,7 @@ type release struct {
 	objects  map[string]map[string]string // secrets and ConfigMaps, its own and those that somebody made before
 	daemons  []podSpec
 	test     podSpec
-	running  []*process
+	running  []*proctest.Process
 	web      *etcdtest.CA // of servers and browsers
 }
 

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // renew replaces a file as those do who rotate certificates and passwords: under the program that runs.
@@ -24,37 +24,11 @@ func renew(t *testing.T, file, from string) {
 	}
 }
 
-// eventually waits until check has nothing to say.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-func (p *process) logs(t *testing.T, text string) {
-	t.Helper()
-	eventually(t, func() error {
-		if !strings.Contains(p.out.String(), text) {
-			return fmt.Errorf("the log does not say %q:\n%s", text, p.out)
-		}
-		return nil
-	})
-}
-
 // reload does what systemctl reload does: it runs the unit's command.
-func (p *process) reload(t *testing.T, u unit) {
+func reload(t *testing.T, p *proctest.Process, u unit) {
 	t.Helper()
 	words := strings.Fields(strings.ReplaceAll(u.one(t, "Service.ExecReload"), "$MAINPID",
-		fmt.Sprint(p.cmd.Process.Pid)))
+		fmt.Sprint(p.PID())))
 	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("%q: %v: %s", words, err, out)
 	}
@@ -64,11 +38,11 @@ func (p *process) reload(t *testing.T, u unit) {
 // stands for /etc/unlocker.
 func installed(
 	t *testing.T, etcd *etcdtest.Server, endpoint, program, as string,
-) (p *process, u unit, etc, address string) {
+) (p *proctest.Process, u unit, etc, address string) {
 	t.Helper()
 	u = readUnit(t, repository+"/deploy/systemd/"+program+".service")
 	etc = t.TempDir()
-	address = freeAddr(t)
+	address = proctest.FreeAddr(t)
 	cert, key := etcd.CA().Issue(t, as)
 	for name, from := range map[string]string{"ca.crt": etcd.CA().File(), program + ".crt": cert,
 		program + ".key": key} {
@@ -78,7 +52,7 @@ func installed(
 	if program == "unlocker" {
 		environment = append(environment, "UNLOCKER_WEB_LISTEN_ADDRESS="+address)
 	} else {
-		pages := "MUTEXDASH_WEB_LISTEN_ADDRESS=" + freeAddr(t)
+		pages := "MUTEXDASH_WEB_LISTEN_ADDRESS=" + proctest.FreeAddr(t)
 		environment = append(environment, pages, "MUTEXDASH_WEB_OPS_ADDRESS="+address)
 	}
 	return start(t, environment, program, "--web.shutdown-delay=0s"), u, etc, address
@@ -97,29 +71,29 @@ func TestACertificateThatIsRenewedUnderARunningUnitIsUsed(t *testing.T) {
 			t.Parallel()
 			proxy := etcdtest.NewProxy(t, etcd.Endpoint())
 			p, u, etc, address := installed(t, etcd, proxy.Endpoint(), program, "former")
-			p.logs(t, "permission")
+			p.Prints(t, "permission")
 			cert, key := etcd.CA().Issue(t, program)
 			renew(t, filepath.Join(etc, program+".crt"), cert)
-			p.reload(t, u)
-			p.logs(t, "private key does not match public key") // half of a pair is told, and ends nothing
+			reload(t, p, u)
+			p.Prints(t, "private key does not match public key") // half of a pair is told, and ends nothing
 			renew(t, filepath.Join(etc, program+".key"), key)
-			p.reload(t, u)
+			reload(t, p, u)
 			answers(t, p, http.DefaultClient, "http://"+address+"/readyz", http.StatusOK)
 
 			// Whoever connects anew needs no reload: the next certificate is there when it is needed.
 			formerCert, formerKey := etcd.CA().Issue(t, "former")
 			renew(t, filepath.Join(etc, program+".crt"), formerCert)
 			renew(t, filepath.Join(etc, program+".key"), formerKey)
-			before := strings.Count(p.out.String(), "permission")
+			before := strings.Count(p.Output(), "permission")
 			proxy.Cut()
 			proxy.Heal()
-			eventually(t, func() error {
-				if strings.Count(p.out.String(), "permission") == before {
+			proctest.Eventually(t, "the permissions of the new certificate", func() error {
+				if strings.Count(p.Output(), "permission") == before {
 					return fmt.Errorf("it still has the permissions of the certificate that is gone")
 				}
 				return nil
 			})
-			p.end(t)
+			end(t, p)
 		})
 	}
 }
@@ -131,15 +105,15 @@ func TestAReloadWithoutNewFilesKeepsTheConnections(t *testing.T) {
 	etcd.AddUser(t, "unlocker", "", "/mutexes/", etcdtest.ReadWrite)
 	p, u, etc, address := installed(t, etcd, etcd.Endpoint(), "unlocker", "unlocker")
 	answers(t, p, http.DefaultClient, "http://"+address+"/readyz", http.StatusOK)
-	p.reload(t, u)
-	p.logs(t, `"connections":0`)
+	reload(t, p, u)
+	p.Prints(t, `"connections":0`)
 	cert, key := etcd.CA().Issue(t, "unlocker")
 	renew(t, filepath.Join(etc, "unlocker.crt"), cert)
 	renew(t, filepath.Join(etc, "unlocker.key"), key)
-	p.reload(t, u)
-	p.logs(t, `"connections":1`)
+	reload(t, p, u)
+	p.Prints(t, `"connections":1`)
 	answers(t, p, http.DefaultClient, "http://"+address+"/readyz", http.StatusOK)
-	p.end(t)
+	end(t, p)
 }
 
 // Without a reload: the certificate of the pages, the password in etcd, who may do what.
@@ -157,8 +131,8 @@ func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
 	write(t, in("permissions.yaml"), "users: {}")
 	write(t, in("pages.crt"), read(t, cert))
 	write(t, in("pages.key"), read(t, key))
-	address := freeAddr(t)
-	ops := freeAddr(t)
+	address := proctest.FreeAddr(t)
+	ops := proctest.FreeAddr(t)
 	p := start(t, nil, "mutexdash", "--web.shutdown-delay=0s",
 		"--etcd.endpoints="+proxy.Endpoint(), "--etcd.user=mutexdash", "--etcd.password-file="+in("password"),
 		"--web.listen-address="+address, "--web.ops-address="+ops, "--web.config.file="+in("web.yml"),
@@ -174,7 +148,7 @@ func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
 	renew(t, in("pages.crt"), cert)
 	renew(t, in("pages.key"), key)
 	write(t, in("permissions.yaml"), "users: {ann: [view]}")
-	eventually(t, func() error {
+	proctest.Eventually(t, "the page with the new certificate", func() error {
 		if status, now := visit(t, web, address); status != http.StatusOK || now.Cmp(before) == 0 {
 			return fmt.Errorf("status %d, certificate %v, which was %v", status, now, before)
 		}
@@ -191,8 +165,10 @@ func TestCertificatePasswordAndPermissionsAreFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy.Heal()
-	eventually(t, func() error { return contains("http://"+ops+"/metrics", `mutexdash_locks{state="malformed"} 1`) })
-	p.end(t)
+	proctest.Eventually(t, "the lock that came later", func() error {
+		return contains("http://"+ops+"/metrics", `mutexdash_locks{state="malformed"} 1`)
+	})
+	end(t, p)
 }
 
 // visit is ann's look at the pages, and the number of the certificate that they have.

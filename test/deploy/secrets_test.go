@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // prepareEtcd runs the etcd that the flags expect, with one role for the unlocker and a smaller one for the dashboard,
@@ -88,7 +89,9 @@ func (r *release) webSecrets(t *testing.T) {
 	r.objects["unlocker-web"] = map[string]string{"web.yml": secure + users}
 	r.objects["mutexdash-web"] = map[string]string{"web.yml": secure +
 		"  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n"}
-	r.objects["alertmanager-access"] = map[string]string{"http.yml": "basic_auth:\n  username: unlocker\n  password_file: password\n", "password": "secret"}
+	r.objects["alertmanager-access"] = map[string]string{
+		"http.yml": "basic_auth:\n  username: unlocker\n  password_file: password\n", "password": "secret",
+	}
 	r.objects["chat-webhook"] = map[string]string{"url": "https://chat.invalid/hook?token=secret"}
 	r.objects["zone"] = map[string]string{"zone": "eu"}
 }
@@ -102,7 +105,7 @@ type visited struct {
 func (v visited) has(flag string) bool { return slices.Contains(v.args, flag) }
 
 // visit comes to a port as its visitors do: Prometheus, a browser.
-func (r *release) visit(t *testing.T, p *process, v visited) {
+func (r *release) visit(t *testing.T, p *proctest.Process, v visited) {
 	t.Helper()
 	secret := slices.ContainsFunc(v.args, func(arg string) bool { return strings.HasPrefix(arg, "--web.config.file=") })
 	switch {
@@ -117,7 +120,7 @@ func (r *release) visit(t *testing.T, p *process, v visited) {
 		answers(t, p, http.DefaultClient, "http://"+v.address+"/", http.StatusUnauthorized)
 		answers(t, p, http.DefaultClient, "http://ann:test@"+v.address+"/audit", http.StatusOK)
 	case v.has("--web.identity=mtls"):
-		if err := ask(r.browser(t, false), "https://"+v.address+"/", http.StatusOK); err == nil {
+		if status, _, _ := proctest.Get(r.browser(t, false), "https://"+v.address+"/"); status == http.StatusOK {
 			t.Error("the pages are shown without a certificate")
 		}
 		answers(t, p, r.browser(t, true), "https://"+v.address+"/", http.StatusForbidden) // a name, and not that of ann

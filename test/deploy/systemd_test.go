@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // unit is what a service file says, by section and name; a name can stand more than once.
@@ -99,13 +100,13 @@ func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
 			if !slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, listener+"=") }) {
 				t.Errorf("%s is not in the example", listener)
 			}
-			address = freeAddr(t)
+			address = proctest.FreeAddr(t)
 			environment = append(environment, listener+"="+address)
 		}
 		p := start(t, environment, program, "--web.shutdown-delay=0s")
 		answers(t, p, http.DefaultClient, "http://"+address+"/readyz", http.StatusOK)
 		answers(t, p, http.DefaultClient, "http://"+address+"/metrics", http.StatusOK)
-		p.end(t)
+		end(t, p)
 	}
 }
 

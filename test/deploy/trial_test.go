@@ -5,12 +5,13 @@ package deploy
 import (
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // asEtcd is a variable that makes this program etcd's own one.
@@ -31,12 +32,8 @@ func runTrialEtcd(t *testing.T, box container) (endpoint string) {
 	if box.Command[0] != "/usr/local/bin/etcd" {
 		t.Errorf("%s is not where the image has it", box.Command[0])
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := freeAddr(t)
-	peer := freeAddr(t)
+	client := proctest.FreeAddr(t)
+	peer := proctest.FreeAddr(t)
 	root := t.TempDir()
 	here := strings.NewReplacer("0.0.0.0:2379", client, "127.0.0.1:2380", peer, "=/data/", "="+root+"/data/")
 	var args []string
@@ -49,11 +46,10 @@ func runTrialEtcd(t *testing.T, box container) (endpoint string) {
 	if err := os.MkdirAll(filepath.Join(root, box.VolumeMounts[0].MountPath), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd: exec.Command(self, args...), out: &output{}, done: make(chan struct{})}
-	p.cmd.Env = []string{asEtcd + "=1"}
-	p.cmd.Stdout = p.out
-	p.cmd.Stderr = p.out
-	p.watch(t)
+	cmd := proctest.Self(asEtcd, "1")
+	cmd.Args = append(cmd.Args[:1], args...)
+	cmd.Env = []string{asEtcd + "=1"}
+	p := proctest.Start(t, cmd)
 	for _, probe := range []probe{box.LivenessProbe, box.ReadinessProbe} {
 		answers(t, p, http.DefaultClient, "http://"+client+probe.HTTPGet.Path, 200)
 	}

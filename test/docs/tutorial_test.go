@@ -1,20 +1,18 @@
 package docs
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // commandTimeout is for the slowest command of the tutorial, which builds the programs, on a busy machine.
@@ -23,7 +21,7 @@ const commandTimeout = 5 * time.Minute
 // Each command of the tutorial is run as it stands, in the terminal that the page names, and prints what the page
 // shows. Only the ports differ, because those of the page may be taken.
 func TestTheTutorialRunsAsWritten(t *testing.T) {
-	rememberSources(t)
+	proctest.ReadSources(t)
 	home := t.TempDir()
 	ports := freePorts(t, "127.0.0.1:2379", "127.0.0.1:10980", "127.0.0.1:8080")
 	env := append(environment(t), "HOME="+home,
@@ -130,84 +128,58 @@ func TestOutputIsComparedWithWhatThePageShows(t *testing.T) {
 
 // terminal is a shell that somebody types into.
 type terminal struct {
-	shell *exec.Cmd
+	shell *proctest.Process
 	keys  io.WriteCloser
-	ended chan error
-
-	mu      sync.Mutex
-	printed bytes.Buffer
-	lines   int // marks so far
+	lines int // marks so far
 }
 
 func open(t *testing.T, env []string) *terminal {
 	t.Helper()
-	s := &terminal{shell: exec.Command("bash"), ended: make(chan error, 1)}
-	s.shell.Dir = top
-	s.shell.Env = env
-	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	s.shell.Stdout = s
-	s.shell.Stderr = s
-	keys, err := s.shell.StdinPipe()
+	shell := exec.Command("bash")
+	shell.Dir = top
+	shell.Env = env
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	keys, err := shell.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.keys = keys
-	if err := s.shell.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { s.ended <- s.shell.Wait() }()
-	t.Cleanup(func() { _ = syscall.Kill(-s.shell.Process.Pid, syscall.SIGKILL) })
+	s := &terminal{shell: proctest.Start(t, shell), keys: keys}
+	t.Cleanup(func() { _ = s.signal(syscall.SIGKILL) })
 	return s
 }
 
-// Write takes what the terminal prints.
-func (s *terminal) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.printed.Write(p)
-}
-
-func (s *terminal) screen() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.printed.String()
-}
+// signal sends a signal to everything that runs in the terminal.
+func (s *terminal) signal(number syscall.Signal) error { return syscall.Kill(-s.shell.PID(), number) }
 
 // run types the commands and returns what they print, when they have ended or enough is there.
 func (s *terminal) run(t *testing.T, commands string, enough func(printed string) bool) string {
 	t.Helper()
-	s.mu.Lock()
-	s.printed.Reset()
-	s.mu.Unlock()
+	before := len(s.shell.Output())
 	s.lines++
 	mark := fmt.Sprintf("commands %d ended", s.lines)
 	if _, err := fmt.Fprintf(s.keys, "%s\necho '%s'\n", commands, mark); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(commandTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		printed, _, done := strings.Cut(s.screen(), mark)
+		printed, _, done := strings.Cut(s.shell.Output()[before:], mark)
 		if done || enough(printed) {
 			return printed
 		}
 	}
-	t.Fatalf("not within %v:\n%s\nprinted so far:\n%s", commandTimeout, commands, s.screen())
+	t.Fatalf("not within %v:\n%s\nprinted so far:\n%s", commandTimeout, commands, s.shell.Output())
 	return ""
 }
 
 // interrupt is Ctrl-C, which ends what runs in the terminal, and then the terminal is closed.
 func (s *terminal) interrupt(t *testing.T) {
 	t.Helper()
-	if err := syscall.Kill(-s.shell.Process.Pid, syscall.SIGINT); err != nil {
+	if err := s.signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.keys.Close(); err != nil {
 		t.Error(err)
 	}
-	select {
-	case <-s.ended:
-	case <-time.After(time.Minute):
-		t.Errorf("Ctrl-C did not end it; printed:\n%s", s.screen())
-	}
+	s.shell.Wait(t)
 }
 
 // freePorts is a free address on this machine for each address of the page.
@@ -215,12 +187,7 @@ func freePorts(t *testing.T, page ...string) map[string]string {
 	t.Helper()
 	free := map[string]string{}
 	for _, address := range page {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		free[address] = l.Addr().String()
+		free[address] = proctest.FreeAddr(t)
 	}
 	return free
 }
@@ -242,16 +209,4 @@ func environment(t *testing.T) []string {
 		env = append(env, name+"="+strings.TrimSpace(string(value)))
 	}
 	return env
-}
-
-// rememberSources makes go test run the tutorial again when a program changed: go test remembers which directories a
-// test opened, but not what a child process read.
-func rememberSources(t *testing.T) {
-	t.Helper()
-	for _, dir := range []string{"cmd", "internal", "pkg", "web"} {
-		err := filepath.WalkDir(filepath.Join(top, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 }

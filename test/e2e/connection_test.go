@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // obstacle is a reason why etcd can not be used, with the words that tell it.
@@ -77,13 +78,13 @@ func TestEtcdThatCanNotBeUsedIsOneSentence(t *testing.T) {
 		})
 		t.Run("unlocker with "+o.name, func(t *testing.T) {
 			t.Parallel()
-			addr := freeAddr(t)
+			addr := proctest.FreeAddr(t)
 			waits(t, start(t, nil, "unlocker",
 				slices.Concat([]string{"--policy=auto-unlock", "--web.listen-address=" + addr}, o.args)...), addr, o)
 		})
 		t.Run("mutexdash with "+o.name, func(t *testing.T) {
 			t.Parallel()
-			addr := freeAddr(t)
+			addr := proctest.FreeAddr(t)
 			waits(t, start(t, nil, "mutexdash",
 				slices.Concat([]string{"--web.listen-address=127.0.0.1:0", "--web.ops-address=" + addr}, o.args)...),
 				addr, o)
@@ -92,15 +93,15 @@ func TestEtcdThatCanNotBeUsedIsOneSentence(t *testing.T) {
 }
 
 // waits wants a daemon that waits for etcd and says why.
-func waits(t *testing.T, p *process, addr string, o obstacle) {
+func waits(t *testing.T, p *proctest.Process, addr string, o obstacle) {
 	t.Helper()
-	eventually(t, "the reason", func() error {
+	proctest.Eventually(t, "the reason", func() error {
 		body := answers(t, addr, "/readyz", 503)
-		return errors.Join(contains(body, o.says...), contains(p.out.String(), o.says...))
+		return errors.Join(contains(body, o.says...), contains(p.Output(), o.says...))
 	})
 	answers(t, addr, "/livez", 200)
 	told := 0
-	for _, line := range p.out.objects(t) {
+	for _, line := range objects(t, p) {
 		message, _ := line["message"].(string)
 		if line["level"] == "error" && contains(message, o.says...) == nil {
 			told++
@@ -109,7 +110,7 @@ func waits(t *testing.T, p *process, addr string, o obstacle) {
 	if told != 1 {
 		t.Errorf("the log tells the reason %d times, want once", told)
 	}
-	if !p.running() {
+	if !p.Running() {
 		t.Error("the daemon ended")
 	}
 }
@@ -150,9 +151,9 @@ func TestDaemonsOutliveEtcd(t *testing.T) {
 			answers(t, addr, "/readyz?exclude=etcd", 200) // what was seen last is better than nothing
 		}
 	}
-	for _, p := range []*process{u.process, d.process} {
-		if code := p.terminate(t); code != 0 {
-			t.Errorf("%s ends with status %d, want 0", p.name, code)
+	for _, p := range []*proctest.Process{u.Process, d.Process} {
+		if code := p.Terminate(t); code != 0 {
+			t.Errorf("%v ends with status %d, want 0", p, code)
 		}
 	}
 }
@@ -168,7 +169,7 @@ func TestAnUnlockerThatMayNotWriteRemovesNothing(t *testing.T) {
 	u := startUnlocker(t, []string{etcd.Endpoint()}, "--etcd.user=reader",
 		"--etcd.password-file="+secretFile(t, "secret")).ready(t)
 	shows(t, u.addr, 1, "unlocker_removal_held_back", "reason", "etcd")
-	eventually(t, "the page", func() error {
+	proctest.Eventually(t, "the page", func() error {
 		return contains(answers(t, u.addr, "/", 200), "etcd takes no writes", "permission")
 	})
 	if !exists(t, c, prefix+"stale/uuid") {

@@ -133,6 +133,12 @@ func foreignKeys() map[string]string {
 	return all
 }
 
+// misplaced are the names under which those of the foreign keys are shown that look like records of locks. They are
+// malformed; the command line leaves them out, and nobody removes them.
+func misplaced() []string {
+	return []string{prefix + "%41", prefix + "a%2fb", prefix}
+}
+
 // keys are the records as keys in etcd.
 func keys(records map[string]record) map[string]string {
 	all := map[string]string{}

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -63,10 +64,10 @@ func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
 	for _, u := range []*unlocker{one, two} {
 		shows(t, u.addr, 1, "unlocker_deadlocks")
 		at, err := scrape(t, u.addr).value(since, "locks", "orders, stock", "holders", names)
-		if began = append(began, at); err != nil || time.Since(time.UnixMicro(int64(at*1e6))) > patience {
+		if began = append(began, at); err != nil || time.Since(time.UnixMicro(int64(at*1e6))) > proctest.Timeout {
 			t.Errorf("it is since %v, %v", at, err)
 		}
-		eventually(t, "the circle is told in the log", func() error { return logged(t, u, "warn") })
+		proctest.Eventually(t, "the circle is told in the log", func() error { return logged(t, u, "warn") })
 	}
 	if began[0] != began[1] {
 		t.Errorf("two unlockers do not tell the same: %v", began)
@@ -78,7 +79,7 @@ func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
 	for _, u := range []*unlocker{one, two} {
 		shows(t, u.addr, 0, "unlocker_deadlocks")
 		hides(t, u.addr, since)
-		eventually(t, "that it is over is told in the log", func() error { return logged(t, u, "info") })
+		proctest.Eventually(t, "that it is over is told in the log", func() error { return logged(t, u, "info") })
 	}
 	select {
 	case err := <-waits:
@@ -93,7 +94,7 @@ func TestTwoWhoWaitForEachOtherAreTold(t *testing.T) {
 func logged(t *testing.T, u *unlocker, level string) error {
 	t.Helper()
 	n := 0
-	for _, o := range u.out.objects(t) {
+	for _, o := range objects(t, u.Process) {
 		if o["locks"] == "orders, stock" && o["level"] == level {
 			n++
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -25,7 +26,7 @@ const attempt = 5 * time.Second
 func put(t *testing.T, c *clientv3.Client, pairs ...string) {
 	t.Helper()
 	for pair := range slices.Chunk(pairs, 2) {
-		eventually(t, fmt.Sprintf("put %q", pair[0]), func() error {
+		proctest.Eventually(t, fmt.Sprintf("put %q", pair[0]), func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), attempt)
 			defer cancel()
 			_, err := c.Put(ctx, pair[0], pair[1])
@@ -38,7 +39,7 @@ func put(t *testing.T, c *clientv3.Client, pairs ...string) {
 func stored(t *testing.T, c *clientv3.Client, prefix string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	eventually(t, "read "+prefix, func() error {
+	proctest.Eventually(t, "read "+prefix, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), attempt)
 		defer cancel()
 		resp, err := c.Get(ctx, prefix, clientv3.WithPrefix())
@@ -80,7 +81,7 @@ func plain(t *testing.T, c *clientv3.Client, segment string, alert, unlock time.
 // gone waits until nothing is left of the locks' records.
 func gone(t *testing.T, c *clientv3.Client, segments ...string) {
 	t.Helper()
-	eventually(t, "removal", func() error {
+	proctest.Eventually(t, "removal", func() error {
 		var left []string
 		all := stored(t, c, prefix)
 		for _, s := range segments {

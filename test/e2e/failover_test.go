@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -62,14 +63,14 @@ func TestEveryStaleLockGoesOnceAndNoLiveOneGoes(t *testing.T) {
 	// One unlocker dies in the middle of its work.
 	b = stale(2 * time.Second)
 	time.Sleep(2*time.Second + skew)
-	first.kill()
+	first.Kill()
 	b.audited = false // it may have had no time for the line
 	gone(t, c, b.names...)
 
 	// The other one, too. Then there is nobody, until both come back.
 	b = stale(time.Second)
 	b.begin = time.Now()
-	second.kill()
+	second.Kill()
 	time.Sleep(time.Second + 2*skew)
 	restarted := time.Now()
 	first = run()
@@ -91,7 +92,7 @@ func TestEveryStaleLockGoesOnceAndNoLiveOneGoes(t *testing.T) {
 	gone(t, c, b.names...)
 	b.end = resumed.Add(longWarning)
 
-	if !first.running() || !second.running() {
+	if !first.Running() || !second.Running() {
 		t.Error("an unlocker ended by itself")
 	}
 	checkBatches(t, c, all, unlockers)
@@ -149,7 +150,7 @@ func checkLive(t *testing.T, c *clientv3.Client, holders *live) {
 func deletions(t *testing.T, c *clientv3.Client) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
-	eventually(t, "the history of all keys", func() error {
+	proctest.Eventually(t, "the history of all keys", func() error {
 		clear(counts)
 		ctx, cancel := context.WithTimeout(context.Background(), attempt)
 		defer cancel()

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // TestHostileRecordsCrashNothingAndHideNothing writes whatever a hostile client could write. All of it is shown by
@@ -29,7 +30,7 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 	dash := startDashboard(t, etcd.Endpoint())
 	held := len(odd()) + 1
 	shows(t, u.addr, float64(held), "unlocker_locks", "state", "held")
-	shows(t, u.addr, float64(len(malformed())), "unlocker_locks", "state", "malformed")
+	shows(t, u.addr, float64(len(malformed())+len(misplaced())), "unlocker_locks", "state", "malformed")
 	shows(t, u.addr, 0, "unlocker_lock_series_dropped")
 
 	names := slices.Concat(slices.Collect(maps.Keys(malformed())), slices.Collect(maps.Keys(odd())),
@@ -37,26 +38,26 @@ func TestHostileRecordsCrashNothingAndHideNothing(t *testing.T) {
 	lint(t, u.addr)
 	lint(t, dash.ops)
 	checkCommandLine(t, etcd.Endpoint(), names)
-	checkDashboard(t, dash, names)
+	checkDashboard(t, dash, slices.Concat(names, misplaced()))
 
 	stale := `stale </td><script>alert(1)</script>` + "\x1b[31m\n"
 	write(t, c, keys(map[string]record{stale: expired(evil()[0])}))
 	shows(t, u.addr, 1, "unlocker_removals_total", "result", "success")
 	same(t, c, before)
 
-	u.terminate(t)
+	u.Terminate(t)
 	u = startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.default-alert-after=200ms",
 		"--sweep.default-auto-unlock-after=400ms").ready(t)
-	shows(t, u.addr, 0, "unlocker_locks", "state", "malformed")
+	shows(t, u.addr, float64(len(misplaced())), "unlocker_locks", "state", "malformed")
 	shows(t, u.addr, 0, "unlocker_locks", "state", "expired")
 	for key := range keys(malformed()) {
 		delete(before, key)
 	}
 	same(t, c, before)
 	shows(t, u.addr, float64(held), "unlocker_locks", "state", "held")
-	u.out.objects(t)
-	dash.out.objects(t)
-	if !u.running() || !dash.running() {
+	objects(t, u.Process)
+	objects(t, dash.Process)
+	if !u.Running() || !dash.Running() {
 		t.Error("a daemon ended")
 	}
 }
@@ -94,7 +95,7 @@ func protocolKeys(t *testing.T, c *clientv3.Client) map[string]string {
 // same wants exactly these keys.
 func same(t *testing.T, c *clientv3.Client, want map[string]string) {
 	t.Helper()
-	eventually(t, "the keys that are left", func() error {
+	proctest.Eventually(t, "the keys that are left", func() error {
 		got := protocolKeys(t, c)
 		var problems []error
 		for key, value := range want {
@@ -116,13 +117,13 @@ func checkCommandLine(t *testing.T, endpoint string, names []string) {
 	t.Helper()
 	for _, format := range []string{"table", "json", "name"} {
 		o := command(t, "mutexctl", "list", "--output="+format, "--etcd.endpoints="+endpoint)
-		if o.code != 0 {
-			t.Errorf("mutexctl list -o %s: %d: %s", format, o.code, o.errors)
+		if o.Code != 0 {
+			t.Errorf("mutexctl list -o %s: %d: %s", format, o.Code, o.Stderr)
 		}
-		if !utf8.ValidString(o.out) || strings.ContainsFunc(o.out, obeyed) {
+		if !utf8.ValidString(o.Stdout) || strings.ContainsFunc(o.Stdout, obeyed) {
 			t.Errorf("mutexctl list -o %s prints what a terminal obeys", format)
 		}
-		if lines := strings.Count(o.out, "\n"); lines < len(names) {
+		if lines := strings.Count(o.Stdout, "\n"); lines < len(names) {
 			t.Errorf("mutexctl list -o %s has %d lines for %d locks", format, lines, len(names))
 		}
 	}
@@ -164,15 +165,15 @@ func checkDashboard(t *testing.T, d *dashboard, names []string) {
 
 // dashboard is a running mutexdash.
 type dashboard struct {
-	*process
+	*proctest.Process
 	addr, ops string
 }
 
 func startDashboard(t *testing.T, endpoint string, more ...string) *dashboard {
 	t.Helper()
-	addr := freeAddr(t)
-	ops := freeAddr(t)
-	d := &dashboard{addr: addr, ops: ops, process: start(t, nil, "mutexdash", append([]string{
+	addr := proctest.FreeAddr(t)
+	ops := proctest.FreeAddr(t)
+	d := &dashboard{addr: addr, ops: ops, Process: start(t, nil, "mutexdash", append([]string{
 		"--etcd.endpoints=" + endpoint, "--web.listen-address=" + addr, "--web.ops-address=" + ops,
 		"--web.shutdown-delay=0s",
 	}, more...)...)}

@@ -6,18 +6,15 @@ package e2e
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// bin is the directory with the binaries.
-var bin string
+// programs are the binaries.
+var programs *proctest.Programs
 
 func TestMain(m *testing.M) {
 	etcdtest.Member()
@@ -26,29 +23,10 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	var err error
-	if bin, err = os.MkdirTemp("", "unlocker-e2e"); err != nil {
+	if programs, err = proctest.Build("unlocker", "mutexdash", "mutexctl"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(bin)
-	build := exec.Command("go", "build", "-o", bin, "./cmd/unlocker", "./cmd/mutexdash", "./cmd/mutexctl")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-		return 1
-	}
+	defer programs.Remove()
 	return m.Run()
 }
-
-// lookAtSources makes go test run these tests again when a program changed: it remembers which directories a test
-// opened, but knows nothing of what a child process did.
-var lookAtSources = sync.OnceValue(func() error {
-	for _, dir := range []string{"cmd", "internal", "pkg", "web"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", dir),
-			func(_ string, _ fs.DirEntry, err error) error { return err })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // TestOnlyWhatTheOperatorWantsIsRemoved runs an unlocker in every mode, each on a prefix of its own, with the same
@@ -27,9 +28,11 @@ func TestOnlyWhatTheOperatorWantsIsRemoved(t *testing.T) {
 	}
 	for prefix, mode := range modes {
 		for _, segment := range []string{"keep%2Fit", "production-db", "other"} {
+			all := map[string]string{}
 			for field, value := range expired("x") {
-				put(t, c, prefix+"/"+segment+"/"+field, value)
+				all[prefix+"/"+segment+"/"+field] = value
 			}
+			write(t, c, all)
 		}
 		t.Run(prefix[1:], func(t *testing.T) {
 			t.Parallel()
@@ -57,21 +60,21 @@ func TestAnUnlockerEndsInOrder(t *testing.T) {
 	c := etcd.Client(t)
 	u := startUnlocker(t, []string{etcd.Endpoint()}, "--web.shutdown-delay=3s").ready(t)
 	present := func() bool { return len(stored(t, c, prefix+".unlockers/")) > 0 }
-	eventually(t, "the presence record", func() error {
+	proctest.Eventually(t, "the presence record", func() error {
 		if !present() {
 			return errors.New("there is none")
 		}
 		return nil
 	})
 
-	u.cmd.Process.Signal(syscall.SIGTERM)
+	u.Signal(syscall.SIGTERM)
 	answers(t, u.addr, "/readyz", 503)
 	answers(t, u.addr, "/livez", 200)
 	scrape(t, u.addr)
 	if !present() {
 		t.Error("it left before its delay was over")
 	}
-	if code := u.wait(t); code != 0 {
+	if code := u.Wait(t); code != 0 {
 		t.Errorf("exit status %d, want 0", code)
 	}
 	if present() {
@@ -82,9 +85,9 @@ func TestAnUnlockerEndsInOrder(t *testing.T) {
 func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	u := startUnlocker(t, []string{"127.0.0.1:1"}, "--web.shutdown-delay=10m")
-	u.cmd.Process.Signal(syscall.SIGTERM)
-	eventually(t, "the first signal", func() error { return contains(u.out.String(), "stopping") })
-	if code := u.terminate(t); code != 1 {
+	u.Signal(syscall.SIGTERM)
+	proctest.Eventually(t, "the first signal", func() error { return contains(u.Output(), "stopping") })
+	if code := u.Terminate(t); code != 1 {
 		t.Errorf("exit status %d, want 1", code)
 	}
 }
@@ -93,7 +96,7 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 func TestAStatusPageForPeople(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
-	addr := freeAddr(t)
+	addr := proctest.FreeAddr(t)
 	start(t, nil, "unlocker", "--policy=auto-unlock", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+addr,
 		"--web.external-url=https://ops.example.com/unlocker/")
 	answers(t, addr, "/unlocker/-/ready", 200)

@@ -92,11 +92,11 @@ func checkTrail(t *testing.T, u *unlocker, history map[string]metadata.Ending, i
 func listed(t *testing.T, endpoint string) []string {
 	t.Helper()
 	o := command(t, "mutexctl", "list", "--output=json", "--etcd.endpoints="+endpoint)
-	if o.code != 0 {
-		t.Fatalf("mutexctl list: %d: %s", o.code, o.errors)
+	if o.Code != 0 {
+		t.Fatalf("mutexctl list: %d: %s", o.Code, o.Stderr)
 	}
 	var names []string
-	for line := range strings.Lines(o.out) {
+	for line := range strings.Lines(o.Stdout) {
 		var lock struct{ Name string }
 		if err := json.Unmarshal([]byte(line), &lock); err != nil {
 			t.Fatalf("mutexctl list: %v: %q", err, line)

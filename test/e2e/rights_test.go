@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // door is a way in which etcd learns who talks to it.
@@ -93,12 +94,12 @@ func commandsByRole(t *testing.T, c *clientv3.Client, as func(string) []string) 
 				"--reason=a test of what roles allow"}},
 		} {
 			got := command(t, "mutexctl", append(do.args[:1:1], append(as(may.user), do.args[1:]...)...)...)
-			if got.code != do.code {
-				t.Errorf("%s: mutexctl %s ends with status %d, want %d: %s", may.user, do.args[0], got.code, do.code,
-					got.errors)
+			if got.Code != do.code {
+				t.Errorf("%s: mutexctl %s ends with status %d, want %d: %s", may.user, do.args[0], got.Code, do.code,
+					got.Stderr)
 			}
-			if got.code != 0 && contains(got.errors, "permission") != nil {
-				t.Errorf("%s: mutexctl %s does not say that it has no permission: %q", may.user, do.args[0], got.errors)
+			if got.Code != 0 && contains(got.Stderr, "permission") != nil {
+				t.Errorf("%s: mutexctl %s does not say that it has no permission: %q", may.user, do.args[0], got.Stderr)
 			}
 		}
 		if held, want := exists(t, c, prefix+"stuck%2F"+may.user+"/uuid"), may.write != 0; held != want {
@@ -117,13 +118,13 @@ func unlockersByRole(t *testing.T, c *clientv3.Client, as func(string) []string)
 	if !exists(t, c, prefix+"stale/uuid") {
 		t.Fatal("who may only read removed a lock")
 	}
-	viewer.kill()
+	viewer.Kill()
 	neighbour := startUnlocker(t, nil, as("neighbour")...)
-	eventually(t, "the reason", func() error {
+	proctest.Eventually(t, "the reason", func() error {
 		return contains(answers(t, neighbour.addr, "/readyz", 503), "permission",
 			prefix)
 	})
-	neighbour.kill()
+	neighbour.Kill()
 	startUnlocker(t, nil, as("locks")...).ready(t)
 	gone(t, c, "stale")
 }
@@ -157,7 +158,7 @@ func dashboardsByRole(t *testing.T, c *clientv3.Client, as func(string) []string
 			body); status != http.StatusForbidden {
 			t.Errorf("bob: status %d, want %d: %s", status, http.StatusForbidden, answer)
 		}
-		d.kill()
+		d.Kill()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -47,7 +48,7 @@ func TestAPermitOfADeadHolderGoesToWhoWaits(t *testing.T) {
 		t.Error(err)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), proctest.Timeout)
 	defer cancel()
 	next, err := alive.Lock(ctx, "pool", pool)
 	if err != nil {
@@ -73,8 +74,8 @@ func TestAPermitOfADeadHolderGoesToWhoWaits(t *testing.T) {
 	}()
 	o := command(t, "mutexctl", "force-unlock", "pool#2", "--uuid="+good.UUID(), "--yes", "--reason=a test of permits",
 		"--etcd.endpoints="+etcd.Endpoint())
-	if o.code != 0 {
-		t.Fatalf("mutexctl force-unlock: %d: %s%s", o.code, o.out, o.errors)
+	if o.Code != 0 {
+		t.Fatalf("mutexctl force-unlock: %d: %s%s", o.Code, o.Stdout, o.Stderr)
 	}
 	<-good.Lost()
 	if err := good.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // warning is the min-warning that the unlockers of these tests run with, and skew their clock-skew.
@@ -14,15 +16,15 @@ const (
 
 // unlocker is a running unlocker with the address of its metrics and probes.
 type unlocker struct {
-	*process
+	*proctest.Process
 	addr string
 }
 
 // startUnlocker runs an unlocker that removes locks, with short times, and returns when it listens.
 func startUnlocker(t *testing.T, endpoints []string, more ...string) *unlocker {
 	t.Helper()
-	addr := freeAddr(t)
-	u := &unlocker{addr: addr, process: start(t, nil, "unlocker", append([]string{
+	addr := proctest.FreeAddr(t)
+	u := &unlocker{addr: addr, Process: start(t, nil, "unlocker", append([]string{
 		"--policy=auto-unlock", "--sweep.min-warning=" + warning.String(), "--sweep.clock-skew=" + skew.String(),
 		"--etcd.endpoints=" + strings.Join(endpoints, ","), "--web.listen-address=" + addr, "--web.shutdown-delay=0s",
 	}, more...)...)}
@@ -41,7 +43,7 @@ func (u *unlocker) ready(t *testing.T) *unlocker {
 func (u *unlocker) audited(t *testing.T, result string) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
-	for _, o := range u.out.objects(t) {
+	for _, o := range objects(t, u.Process) {
 		if o["result"] == result {
 			id, _ := o["uuid"].(string)
 			reason, _ := o["reason"].(string)

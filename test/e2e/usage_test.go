@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // TestAWrongSettingIsOneSentence starts every program with settings that can not work. Each says in one sentence which
@@ -96,17 +98,17 @@ func TestAWrongPolicyIsOneSentence(t *testing.T) {
 }
 
 // oneSentence wants one line of the program, with these words in it.
-func oneSentence(t *testing.T, o outcome, code int, program string, says ...string) {
+func oneSentence(t *testing.T, o proctest.Result, code int, program string, says ...string) {
 	t.Helper()
-	if o.code != code || o.out != "" {
-		t.Errorf("exit status %d, want %d; stdout %q", o.code, code, o.out)
+	if o.Code != code || o.Stdout != "" {
+		t.Errorf("exit status %d, want %d; stdout %q", o.Code, code, o.Stdout)
 	}
-	if !strings.HasPrefix(o.errors, program) || strings.Count(o.errors, "\n") != 1 || len(o.errors) > 400 {
-		t.Errorf("not one sentence: %q", o.errors)
+	if !strings.HasPrefix(o.Stderr, program) || strings.Count(o.Stderr, "\n") != 1 || len(o.Stderr) > 400 {
+		t.Errorf("not one sentence: %q", o.Stderr)
 	}
 	for _, word := range says {
-		if !strings.Contains(o.errors, word) {
-			t.Errorf("%q does not say %q", o.errors, word)
+		if !strings.Contains(o.Stderr, word) {
+			t.Errorf("%q does not say %q", o.Stderr, word)
 		}
 	}
 }

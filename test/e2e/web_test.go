@@ -13,6 +13,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // get asks one of our servers.
@@ -30,7 +32,7 @@ func get(addr, path string) (status int, body string, err error) {
 // answers waits until a path answers with this status.
 func answers(t *testing.T, addr, path string, status int) (body string) {
 	t.Helper()
-	eventually(t, path, func() error {
+	proctest.Eventually(t, path, func() error {
 		got, b, err := get(addr, path)
 		if err == nil && got != status {
 			err = fmt.Errorf("status %d, want %d: %s", got, status, b)
@@ -99,7 +101,7 @@ func has(m *dto.Metric, pairs []string) bool {
 // shows waits until a scrape has this value.
 func shows(t *testing.T, addr string, want float64, name string, pairs ...string) {
 	t.Helper()
-	eventually(t, name, func() error {
+	proctest.Eventually(t, name, func() error {
 		got, err := scrape(t, addr).value(name, pairs...)
 		if err == nil && got != want {
 			err = fmt.Errorf("%s%q is %v, want %v", name, pairs, got, want)
@@ -111,7 +113,7 @@ func shows(t *testing.T, addr string, want float64, name string, pairs ...string
 // hides waits until no scrape has such a series.
 func hides(t *testing.T, addr, name string, pairs ...string) {
 	t.Helper()
-	eventually(t, name, func() error {
+	proctest.Eventually(t, name, func() error {
 		if _, err := scrape(t, addr).value(name, pairs...); err == nil {
 			return errors.New("a series is left")
 		}

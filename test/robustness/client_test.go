@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/fencing"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -66,10 +67,7 @@ func client() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	go func() { // the test is gone when its end of the pipe is
-		io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
+	proctest.EndWithParent()
 	if err := c.run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // clockVariable names the file that tells a program how far its wall clock is off.
@@ -37,19 +38,15 @@ func shifted(t time.Time) time.Time {
 `
 
 // buildShifted builds the unlocker with the clock that can be set.
-func buildShifted(root, bin string) error {
-	root, err := filepath.Abs(root)
-	if err != nil {
-		return err
-	}
+func buildShifted(p *proctest.Programs) error {
 	replace := map[string]string{}
 	write := func(dir, file, text string) error {
-		to := filepath.Join(bin, filepath.Base(dir)+"-"+file)
-		replace[filepath.Join(root, dir, file)] = to
+		to := filepath.Join(p.Dir, filepath.Base(dir)+"-"+file)
+		replace[filepath.Join(p.Root, dir, file)] = to
 		return os.WriteFile(to, []byte(text), 0o600)
 	}
 	for _, s := range shifts {
-		source, err := os.ReadFile(filepath.Join(root, s.dir, s.file))
+		source, err := os.ReadFile(filepath.Join(p.Root, s.dir, s.file))
 		if err != nil {
 			return err
 		}
@@ -67,17 +64,11 @@ func buildShifted(root, bin string) error {
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(bin, "overlay.json")
+	file := filepath.Join(p.Dir, "overlay.json")
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		return err
 	}
-	build := exec.Command("go", "build", "-overlay", file, "-o", filepath.Join(bin, "unlocker-shifted"),
-		"./cmd/unlocker")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
+	return p.Go("build", "-overlay", file, "-o", filepath.Join(p.Dir, "unlocker-shifted"), "./cmd/unlocker")
 }
 
 // clockFile is where the clock of one unlocker is set.

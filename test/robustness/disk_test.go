@@ -122,7 +122,7 @@ func TestAMemberThatDiesBetweenItsLogAndItsAnswer(t *testing.T) {
 	var l *mutex.Lock
 	dies := func(ask func() error) (told <-chan error) {
 		t.Helper()
-		over := onFlush(t, m.PID(0), "signal=KILL").done
+		over := onFlush(t, m.PID(0), "signal=KILL").Done()
 		answer := make(chan error, 1)
 		go func() { answer <- ask() }()
 		<-over

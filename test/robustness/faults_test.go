@@ -385,7 +385,7 @@ func (s *stage) pauseClient() (func(), bool) {
 func (s *stage) killUnlocker() (func(), bool) {
 	i := s.rand.IntN(len(s.unlockers))
 	p := s.unlockers[i]
-	if !p.running() {
+	if !p.Running() {
 		return nil, false
 	}
 	p.kill()
@@ -395,7 +395,7 @@ func (s *stage) killUnlocker() (func(), bool) {
 
 func (s *stage) pauseUnlocker() (func(), bool) {
 	p := s.unlockers[s.rand.IntN(len(s.unlockers))]
-	if !p.running() {
+	if !p.Running() {
 		return nil, false
 	}
 	p.pause()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // onFlush has strace do something to a process whenever that flushes a file to its disk, until the child that is
@@ -18,10 +19,10 @@ func onFlush(t testing.TB, pid int, what string) *child {
 	t.Helper()
 	const calls = "fdatasync,fsync"
 	log := filepath.Join(t.TempDir(), "strace.log")
-	p := launch(t, "strace", log, nil, "strace", "-f", "-qqq", "-o", os.DevNull, "-p", strconv.Itoa(pid), "-e",
-		"trace="+calls, "-e", "inject="+calls+":"+what)
+	p := launch(t, "strace", log, proctest.Command(t, "strace", "-f", "-qqq", "-o", os.DevNull,
+		"-p", strconv.Itoa(pid), "-e", "trace="+calls, "-e", "inject="+calls+":"+what))
 	for !traced(pid) {
-		if !p.running() {
+		if !p.Running() {
 			said, _ := os.ReadFile(log)
 			t.Fatalf("strace: %s", said)
 		}

@@ -16,14 +16,11 @@ package robustness
 import (
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
 // What a command line may ask for.
@@ -38,11 +35,11 @@ var (
 	soakFlag    = flag.Duration("soak", 0, "how long TestSoak goes on")
 	mutantsFlag = flag.String("mutants", "", "mutants of TestMutants, comma separated, or all; one without")
 	keepFlag    = flag.String("keep", "",
-		"directory for histories and logs of runs that found something; a new one below the temporary directory without")
+		"directory for histories and logs of runs that found something; without it, a new temporary one")
 )
 
-// bin is the directory with the binaries.
-var bin string
+// programs are the binaries, with one more: unlocker-shifted.
+var programs *proctest.Programs
 
 func TestMain(m *testing.M) {
 	etcdtest.Member()
@@ -53,33 +50,14 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	var err error
-	if bin, err = os.MkdirTemp("", "unlocker-robustness"); err != nil {
+	if programs, err = proctest.Build("unlocker", "mutexdash"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(bin)
-	build := exec.Command("go", "build", "-o", bin, "./cmd/unlocker", "./cmd/mutexdash")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-		return 1
-	}
-	if err := buildShifted(build.Dir, bin); err != nil {
+	defer programs.Remove()
+	if err := buildShifted(programs); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
 }
-
-// lookAtSources makes go test run these tests again when a program changed: it remembers which directories a test
-// opened, but knows nothing of what a child process did.
-var lookAtSources = sync.OnceValue(func() error {
-	for _, dir := range []string{"cmd", "internal", "pkg", "web"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", dir),
-			func(_ string, _ fs.DirEntry, err error) error { return err })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-})

@@ -44,7 +44,8 @@ func (r *report) String() string {
 	for _, how := range slices.Sorted(maps.Keys(r.Ended)) {
 		ended = append(ended, fmt.Sprintf("%d %s", r.Ended[how], how))
 	}
-	return fmt.Sprintf("%v: %d operations (%d in doubt), %d faults, %d holds (%s), fence %d in %d out, %d changes, checked in %v, %d violations",
+	return fmt.Sprintf("%v: %d operations (%d in doubt), %d faults, %d holds (%s), fence %d in %d out, %d changes, "+
+		"checked in %v, %d violations",
 		r.config, r.Ops, r.Unknown, faults, r.Holds, strings.Join(ended, ", "), r.Fenced[0], r.Fenced[1], r.Changes,
 		r.Check.Round(time.Millisecond), len(r.Violations))
 }
@@ -146,7 +147,8 @@ func complain(t *testing.T, r *report) {
 		t.Error(v)
 	}
 	if len(r.Violations) > 0 {
-		t.Errorf("kept in %s; once more: go test ./test/robustness -count=1 -run TestRuns -seeds %d -for %v -nodes %d -set %s -without '%s'",
+		t.Errorf("kept in %s; once more: go test ./test/robustness -count=1 -run TestRuns "+
+			"-seeds %d -for %v -nodes %d -set %s -without '%s'",
 			r.Dir, r.Seed, r.For, r.Nodes, r.World, strings.Join(r.Without, ","))
 	}
 }
@@ -180,7 +182,9 @@ func TestRuns(t *testing.T) {
 	}
 	c := config{For: length(4 * time.Second), Nodes: *nodesFlag, World: *setFlag, Without: commas(*withoutFlag)}
 	if len(seeds) == 0 {
-		seeds, c.Nodes, c.World = append(seeds, rand.Uint64N(1_000_000)), 1, wireWorld
+		seeds = append(seeds, rand.Uint64N(1_000_000))
+		c.Nodes = 1
+		c.World = wireWorld
 		c.Without = []string{"client killed", "everything restarted"} // the leases of the dead take ten seconds to end
 	}
 	for _, seed := range seeds {
@@ -221,7 +225,9 @@ func soak(t *testing.T, end time.Time) {
 }
 
 func (r *report) add(o *report) {
-	r.Ops, r.Unknown, r.Holds = r.Ops+o.Ops, r.Unknown+o.Unknown, r.Holds+o.Holds
+	r.Ops += o.Ops
+	r.Unknown += o.Unknown
+	r.Holds += o.Holds
 	r.Violations = append(r.Violations, o.Violations...)
 	for name, n := range o.Faults {
 		r.Faults[name] += n

@@ -24,6 +24,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -160,9 +161,6 @@ func setUp(t testing.TB, c config, dir string) *stage {
 // newStage is a stage on which nothing runs.
 func newStage(t testing.TB, c config, dir string) *stage {
 	t.Helper()
-	if err := lookAtSources(); err != nil {
-		t.Fatal(err)
-	}
 	layout, err := metadata.NewLayout(prefix)
 	if err != nil {
 		t.Fatal(err)
@@ -286,17 +284,20 @@ func (s *stage) startUnlocker(i int, more ...string) *child {
 	s.t.Helper()
 	s.spawned++
 	name := fmt.Sprintf("unlocker-%d", s.spawned)
-	addr := etcdtest.FreeAddr(s.t)
+	addr := proctest.FreeAddr(s.t)
 	env, args := s.settings("unlocker")
-	program := filepath.Join(bin, "unlocker")
+	program := "unlocker"
 	if i == 0 {
-		program, env = program+"-shifted", append(env, clockVariable+"="+s.clockFile())
+		program = "unlocker-shifted"
+		env = append(env, clockVariable+"="+s.clockFile())
 	}
-	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), env, program, slices.Concat(args, []string{
+	cmd := programs.Command(s.t, program, slices.Concat(args, []string{
 		"--policy=auto-unlock", "--sweep.min-warning=" + warning.String(), "--sweep.clock-skew=" + skew.String(),
 		"--web.listen-address=" + addr,
 		"--web.shutdown-delay=0s", "--log.format=json",
 	}, more)...)
+	cmd.Env = append(cmd.Env, env...)
+	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), cmd)
 	s.addrs[p] = addr
 	return p
 }
@@ -305,12 +306,14 @@ func (s *stage) startDash() {
 	s.t.Helper()
 	s.spawned++
 	name := fmt.Sprintf("mutexdash-%d", s.spawned)
-	addr := etcdtest.FreeAddr(s.t)
+	addr := proctest.FreeAddr(s.t)
 	env, args := s.settings("mutexdash")
-	s.dash = launch(s.t, name, filepath.Join(s.dir, name+".log"), env, filepath.Join(bin, "mutexdash"), append(args,
+	cmd := programs.Command(s.t, "mutexdash", append(args,
 		"--sweep.min-warning="+warning.String(), "--sweep.clock-skew="+skew.String(), "--web.listen-address="+addr,
-		"--web.ops-address="+etcdtest.FreeAddr(s.t),
+		"--web.ops-address="+proctest.FreeAddr(s.t),
 		"--web.shutdown-delay=0s")...)
+	cmd.Env = append(cmd.Env, env...)
+	s.dash = launch(s.t, name, filepath.Join(s.dir, name+".log"), cmd)
 	s.addrs[s.dash] = addr
 }
 
@@ -337,12 +340,8 @@ func (s *stage) startClient() *child {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), []string{clientVariable + "=" + string(b)}, self,
-		"-test.run=^$")
+	cmd := proctest.Self(clientVariable, string(b))
+	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), cmd)
 	s.notes[p] = c.Notes
 	return p
 }

@@ -39,8 +39,9 @@ func page() string {
 
 A flag is taken from, in this order: the command line; the variable of the program; for the connection, the variable of
 etcdctl; the default. An empty variable counts as unset. Passwords are only taken from files and variables, because
-everybody on the machine can read command lines. A wrong flag, an unreadable file or a contradiction ends the program with one sentence
-and exit status 2; an etcd that is away does not: the program stays up, is not ready, and goes on when etcd is back.
+everybody on the machine can read command lines. A wrong flag, an unreadable file or a contradiction ends the program
+with one sentence and exit status 2; an etcd that is away does not: the program stays up, is not ready, and goes on when
+etcd is back.
 
 ## unlocker
 
@@ -50,7 +51,7 @@ and exit status 2; an etcd that is away does not: the program stays up, is not r
 %s
 ## mutexctl
 
-The flags of the connection, the prefix and the log are the same, with variables that begin with `+"`MUTEXCTL_`"+`. Its commands,
-with their flags and exit statuses, are in [mutexctl.md](mutexctl.md).
+The flags of the connection, the prefix and the log are the same, with variables that begin with `+"`MUTEXCTL_`"+`. Its
+commands, with their flags and exit statuses, are in [mutexctl.md](mutexctl.md).
 `, flags.Table(unlocker.Command()), flags.Table(mutexdash.Command()))
 }

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -31,55 +29,24 @@ type program struct{ pages, ops string }
 // start runs the program until the test ends, and wants it to end well.
 func start(t *testing.T, endpoint string, more ...string) program {
 	t.Helper()
-	p := program{freeAddress(t), freeAddress(t)}
+	p := program{proctest.FreeAddr(t), proctest.FreeAddr(t)}
 	args := append([]string{"--etcd.endpoints=" + endpoint, "--web.listen-address=" + p.pages,
 		"--web.ops-address=" + p.ops,
 		"--web.shutdown-delay=0s", "--log.level=error"}, more...)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- flags.Execute(ctx, mutexdash.Command(), args) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the program ended with %v", err)
-		}
-	})
+	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, mutexdash.Command(), args) })
 	return p
-}
-
-// freeAddress is one that nobody listens on, with a port below those that systems give to outgoing connections: one of
-// these would now and then be quicker than the program.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		if l, err := net.Listen("tcp",
-			net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))); err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port on 127.0.0.1")
-	return ""
 }
 
 // answers waits until the address answers with the status and a body that has the text.
 func answers(t *testing.T, address string, status int, text string) {
 	t.Helper()
-	last := ""
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		resp, err := http.Get("http://" + address)
-		if err != nil {
-			last = err.Error()
-			continue
+	proctest.Eventually(t, address, func() error {
+		got, body, err := proctest.Get(http.DefaultClient, "http://"+address)
+		if err == nil && (got != status || !strings.Contains(body, text)) {
+			err = fmt.Errorf("status %d, want %d with %q: %.300s", got, status, text, body)
 		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err == nil && resp.StatusCode == status && strings.Contains(string(body), text) {
-			return
-		}
-		last = fmt.Sprintf("%d %.300s", resp.StatusCode, body)
-	}
-	t.Fatalf("GET %s: want %d with %q, the last answer is %s", address, status, text, last)
+		return err
+	})
 }
 
 // take writes the record of a held lock.
@@ -143,7 +110,8 @@ func TestRoleThatOnlyReadsThePrefixIsEnough(t *testing.T) {
 
 func TestWrongFlagsAreOneSentence(t *testing.T) {
 	for args, says := range map[string]string{
-		"--web.listn-address=:1":               "there is no flag --web.listn-address: do you mean --web.listen-address?",
+		"--web.listn-address=:1": "there is no flag --web.listn-address: " +
+			"do you mean --web.listen-address?",
 		"--web.external-url=ftp://x":           `the external URL "ftp://x" is not of the form https://host/path`,
 		"--web.external-url=https://x/a/../b":  "must be plain",
 		"--web.ops-address=:8080":              "two listeners have the same address :8080",
@@ -181,12 +149,13 @@ func TestContradictionsAboutCallersAreOneSentence(t *testing.T) {
 	empty := file("")
 	may := file("users: {ann: [view, unlock]}")
 	for args, says := range map[string]string{
-		"--web.identity=ldap":                                                            "none, basic, mtls or header",
-		"--web.identity=basic":                                                           "needs basic_auth_users",
-		"--web.identity=basic --web.config.file=" + empty:                                "needs basic_auth_users",
-		"--web.identity=mtls":                                                            "RequireAndVerifyClientCert",
-		"--web.identity=header":                                                          "needs trusted proxies",
-		"--web.identity=header --web.trusted-proxies=*":                                  `"*" is neither an address nor a network`,
+		"--web.identity=ldap":                             "none, basic, mtls or header",
+		"--web.identity=basic":                            "needs basic_auth_users",
+		"--web.identity=basic --web.config.file=" + empty: "needs basic_auth_users",
+		"--web.identity=mtls":                             "RequireAndVerifyClientCert",
+		"--web.identity=header":                           "needs trusted proxies",
+		"--web.identity=header --web.trusted-proxies=*": `"*" is neither an address ` +
+			`nor a network`,
 		"--web.identity=header --web.trusted-proxies=0.0.0.0/0":                          "lets anybody be anybody",
 		"--web.enable-force-unlock":                                                      "who does it",
 		"--web.enable-force-unlock --web.permissions-file=" + may:                        "who does it",

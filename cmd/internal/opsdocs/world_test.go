@@ -7,7 +7,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -51,9 +51,9 @@ func scrapes(t *testing.T) map[string]families {
 	t.Helper()
 	etcd := etcdtest.Start(t)
 	client := etcd.Client(t)
-	unlockerAddress := freeAddress(t)
-	pages := freeAddress(t)
-	ops := freeAddress(t)
+	unlockerAddress := proctest.FreeAddr(t)
+	pages := proctest.FreeAddr(t)
+	ops := proctest.FreeAddr(t)
 	run(t, unlocker.Command(), "--policy=auto-unlock", "--sweep.min-warning=250ms", "--sweep.clock-skew=0s",
 		"--dashboard.url=https://locks.example.org",
 		"--alertmanager.url=http://127.0.0.1:1", "--etcd.endpoints="+etcd.Endpoint(),
@@ -162,28 +162,10 @@ func put(t *testing.T, c *clientv3.Client, key, value string, opts ...clientv3.O
 // run runs a program until the test ends, and wants it to end well.
 func run(t *testing.T, cmd *cobra.Command, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- flags.Execute(ctx, flags.WithoutEnvironment(cmd),
-			append(args, "--web.shutdown-delay=0s", "--log.level=error"))
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the program ended with %v", err)
-		}
+	args = append(args, "--web.shutdown-delay=0s", "--log.level=error")
+	proctest.Go(t, func(ctx context.Context) error {
+		return flags.Execute(ctx, flags.WithoutEnvironment(cmd), args)
 	})
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func scrape(t *testing.T, address, prefix string) families {

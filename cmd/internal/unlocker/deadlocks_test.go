@@ -95,7 +95,8 @@ func TestTheLineSaysWhoWaitsForWhatAndSinceWhen(t *testing.T) {
 	logger := zerolog.New(&log)
 	tell(logger.Warn(), c).Str("waits", waits(c)).Send()
 	for _, want := range []string{`"since":"2023-11-14T22:13:20Z"`, `"holders":"a on host:7, b� on host:7~`,
-		`a on host:7 waits for of-b�, held by b� on host:7 and 1 more; b� on host:7 waits for of-a, held by a on host:7`} {
+		`a on host:7 waits for of-b�, held by b� on host:7 and 1 more; ` +
+			`b� on host:7 waits for of-a, held by a on host:7`} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("it does not say %s: %s", want, log.String())
 		}

@@ -2,29 +2,16 @@ package unlocker_test
 
 import (
 	"context"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/proctest"
 )
-
-// free is an address on which nobody listens.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // The metrics tell names of locks, so some want a password for them; a kubelet has none.
 func TestProbesNeedNoPasswordOnAListenerOfTheirOwn(t *testing.T) {
@@ -35,16 +22,14 @@ func TestProbesNeedNoPasswordOnAListenerOfTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoint := etcdtest.Start(t).Endpoint()
-	front := free(t)
-	probes := free(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- flags.Execute(ctx, unlocker.Command(), []string{"--policy=alert-only", "--etcd.endpoints=" + endpoint,
+	front := proctest.FreeAddr(t)
+	probes := proctest.FreeAddr(t)
+	proctest.Go(t, func(ctx context.Context) error {
+		return flags.Execute(ctx, unlocker.Command(), []string{"--policy=alert-only", "--etcd.endpoints=" + endpoint,
 			"--web.listen-address=" + front, "--web.probe-address=" + probes, "--web.config.file=" + config,
 			"--web.shutdown-delay=0s", "--log.level=error"})
-	}()
-	eventually(t, "http://"+probes+"/readyz", http.StatusOK)
+	})
+	proctest.Answers(t, "http://"+probes+"/readyz", http.StatusOK)
 	for url, want := range map[string]int{
 		"http://" + probes + "/livez":             http.StatusOK,
 		"http://" + probes + "/-/ready":           http.StatusOK,
@@ -55,34 +40,8 @@ func TestProbesNeedNoPasswordOnAListenerOfTheirOwn(t *testing.T) {
 		"http://alice:test@" + front + "/metrics": http.StatusOK,
 		"http://alice:test@" + front + "/livez":   http.StatusOK,
 	} {
-		if got := status(url); got != want {
+		if got, _, _ := proctest.Get(http.DefaultClient, url); got != want {
 			t.Errorf("%s: %d, want %d", url, got, want)
 		}
 	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("the program ended with %v", err)
-	}
-}
-
-// status is 0 where nobody answers.
-func status(url string) int {
-	resp, err := http.Get(url)
-	if err != nil {
-		return 0
-	}
-	defer resp.Body.Close()
-	io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode
-}
-
-func eventually(t *testing.T, url string, want int) {
-	t.Helper()
-	last := 0
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
-		if last = status(url); last == want {
-			return
-		}
-	}
-	t.Fatalf("%s: %d, want %d", url, last, want)
 }

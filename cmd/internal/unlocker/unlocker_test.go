@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net"
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
@@ -16,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -24,23 +24,10 @@ func TestMain(m *testing.M) { etcdtest.Main(m) }
 // start runs an unlocker until the test ends, wants it to end well, and returns the address of its page.
 func start(t *testing.T, endpoint string) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address = l.Addr().String()
-	l.Close()
+	address = proctest.FreeAddr(t)
 	args := []string{"--policy=auto-unlock", "--etcd.endpoints=" + endpoint, "--web.listen-address=" + address,
 		"--web.shutdown-delay=0s", "--log.level=error"}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- flags.Execute(ctx, unlocker.Command(), args) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the program ended with %v", err)
-		}
-	})
+	proctest.Go(t, func(ctx context.Context) error { return flags.Execute(ctx, unlocker.Command(), args) })
 	return address
 }
 
@@ -48,21 +35,14 @@ func start(t *testing.T, endpoint string) (address string) {
 func pageShows(t *testing.T, address, expression string, before func()) {
 	t.Helper()
 	wanted := regexp.MustCompile(expression)
-	last := ""
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(100 * time.Millisecond) {
+	proctest.Eventually(t, "the page", func() error {
 		before()
-		resp, err := http.Get("http://" + address + "/")
-		if err != nil {
-			last = err.Error()
-			continue
+		_, body, err := proctest.Get(http.DefaultClient, "http://"+address+"/")
+		if err == nil && !wanted.MatchString(body) {
+			err = fmt.Errorf("the page does not fit %q:\n%s", expression, body)
 		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if last = string(body); err == nil && wanted.MatchString(last) {
-			return
-		}
-	}
-	t.Fatalf("the page does not fit %q:\n%s", expression, last)
+		return err
+	})
 }
 
 func TestThePageTellsTheClockInWords(t *testing.T) {

@@ -1,0 +1,234 @@
+package proctest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Process is a program that runs beside the test.
+type Process struct {
+	cmd    *exec.Cmd
+	done   chan struct{}
+	output output
+	read   int // bytes of output that NextLine returned
+	paused bool
+}
+
+// Start is Launch for a test: it kills the process at the end of the test, and shows its output if the test failed.
+func Start(t testing.TB, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p, err := Launch(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() && p.Output() != "" {
+			t.Logf("%s:\n%s", strings.Join(cmd.Args, " "), p.output.last(60))
+		}
+	})
+	return p
+}
+
+// Launch starts a command that ends with this process at the latest, however that ends: its standard input is a pipe
+// from here (unless cmd has another), and on Linux it is killed, too. What it prints is collected, unless cmd has
+// somewhere else for it.
+func Launch(cmd *exec.Cmd) (*Process, error) {
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	if cmd.Stdout == nil {
+		cmd.Stdout = &p.output
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = &p.output
+	}
+	if cmd.Stdin == nil {
+		if _, err := cmd.StdinPipe(); err != nil {
+			return nil, err
+		}
+	}
+	cmd.WaitDelay = 10 * time.Second // for children of its own that keep its output open
+	started := make(chan error)
+	go func() {
+		defer close(p.done)
+		// The kernel kills the child with the thread that started it, so that thread stays for as long as the child.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		killWithParent(cmd)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+		}
+	}()
+	return p, <-started
+}
+
+// String is the name of the program.
+func (p *Process) String() string { return filepath.Base(p.cmd.Path) }
+
+// PID is the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Running reports whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Signal sends a signal. It returns an error if the process has ended.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Kill is kill -9, and works on a paused process, too. It returns when the process has ended.
+func (p *Process) Kill() {
+	p.Signal(syscall.SIGKILL) // refused if it ended before, which is as good
+	<-p.done
+}
+
+// Terminate asks the process to end and returns its exit code.
+func (p *Process) Terminate(t testing.TB) int {
+	t.Helper()
+	p.Signal(syscall.SIGTERM)
+	return p.Wait(t)
+}
+
+// Wait returns the exit code of a process that ends by itself, -1 after a signal.
+func (p *Process) Wait(t testing.TB) int {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(Timeout):
+		t.Fatalf("%v still runs after %v", p, Timeout)
+	}
+	return p.State().ExitCode()
+}
+
+// State is how the process ended; nil while it runs.
+func (p *Process) State() *os.ProcessState {
+	if p.Running() {
+		return nil
+	}
+	return p.cmd.ProcessState
+}
+
+// Pause returns when the process stands still: a signal that was merely sent leaves it time for an answer. It returns
+// an error if the process has ended.
+func (p *Process) Pause() error {
+	if p.paused {
+		return nil
+	}
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	p.paused = true
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(p.PID(), &status, syscall.WUNTRACED, nil)
+		if err == nil && !status.Stopped() {
+			err = fmt.Errorf("%v ended", p)
+		}
+		if err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+// Resume lets a paused process go on.
+func (p *Process) Resume() {
+	p.paused = false
+	p.Signal(syscall.SIGCONT)
+}
+
+// Output is what the process has printed.
+func (p *Process) Output() string { return p.output.String() }
+
+// Prints waits until the process has printed a text.
+func (p *Process) Prints(t testing.TB, text string) {
+	t.Helper()
+	Eventually(t, "the output", func() error {
+		if !strings.Contains(p.Output(), text) {
+			return fmt.Errorf("no %q in\n%s", text, p.Output())
+		}
+		return nil
+	})
+}
+
+// NextLine waits for the next line that the process prints and returns it without its end.
+func (p *Process) NextLine(t testing.TB) (line string) {
+	t.Helper()
+	Eventually(t, "another line of output", func() error {
+		ended := !p.Running()
+		text, _, whole := strings.Cut(p.Output()[p.read:], "\n")
+		if !whole && ended {
+			t.Fatalf("it ended and printed nothing more but %q", text)
+		}
+		if !whole {
+			return errors.New("there is none")
+		}
+		line = text
+		p.read += len(text) + 1
+		return nil
+	})
+	return line
+}
+
+// output collects what a process prints.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// last returns the last n lines, none of them long.
+func (o *output) last(n int) string {
+	all := strings.Split(strings.TrimSpace(o.String()), "\n")
+	all = all[max(0, len(all)-n):]
+	for i, line := range all {
+		all[i] = line[:min(len(line), 300)]
+	}
+	return strings.Join(all, "\n")
+}
+
+// Result is what a command left behind.
+type Result struct {
+	Code           int
+	Stdout, Stderr string
+}
+
+// Run runs a command with an empty standard input to its end.
+func Run(t testing.TB, cmd *exec.Cmd) Result {
+	t.Helper()
+	var stdout, stderr output
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
+	cmd.Stdin = strings.NewReader("")
+	code := Start(t, cmd).Wait(t)
+	return Result{code, stdout.String(), stderr.String()}
+}

@@ -1,0 +1,81 @@
+// Package proctest runs programs for tests and benchmarks: it builds ours once, starts processes on free addresses,
+// waits for what they print, signals them, and leaves none behind.
+package proctest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
+const Timeout = time.Minute
+
+// FreeAddr returns an address, host:port, that nobody listens on. Its port lies below those that systems give to
+// outgoing connections, so that a program that is down finds it free when it comes back.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	addr, err := FindAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+// FindAddr is FreeAddr without a test.
+func FindAddr() (string, error) {
+	for range 100 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			return addr, l.Close()
+		}
+	}
+	return "", errors.New("no free port on 127.0.0.1")
+}
+
+// Eventually calls try until it returns nil.
+func Eventually(t testing.TB, what string, try func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(Timeout); ; time.Sleep(20 * time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v: %v", what, Timeout, err)
+		}
+	}
+}
+
+// Answers waits until a GET of the URL has this status, and returns the body.
+func Answers(t testing.TB, url string, status int) (body string) {
+	t.Helper()
+	Eventually(t, url, func() error {
+		got, text, err := Get(http.DefaultClient, url)
+		if err == nil && got != status {
+			err = fmt.Errorf("status %d, want %d: %.300s", got, status, text)
+		}
+		body = text
+		return err
+	})
+	return body
+}
+
+// Get returns the status and the body of one answer.
+func Get(client *http.Client, url string) (status int, body string, err error) {
+	c := *client
+	c.Timeout = 10 * time.Second
+	resp, err := c.Get(url)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b), err
+}
