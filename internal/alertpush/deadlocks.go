@@ -53,7 +53,7 @@ func (p *Pusher) stuckAlert(c deadlock.Circle) alert {
 	locks, holders := c.Labels()
 	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}
 	a.notes = map[string]string{
-		"summary":     "Processes wait for each other's locks: " + text(locks) + ".",
+		"summary":     "Processes wait for each other's locks: " + oneLine(locks) + ".",
 		"description": told(c) + " None of them gets on until one gives up, or one of their locks is removed at its deadline, unless they do several things at once.",
 		"runbook_url": runbooks + strings.ToLower(deadlocked),
 	}
@@ -67,11 +67,12 @@ func (p *Pusher) stuckAlert(c deadlock.Circle) alert {
 func told(c deadlock.Circle) string {
 	var sentences []string
 	for _, w := range c.Waits[:min(len(c.Waits), mostSteps)] {
-		held := text(w.Held[0].String())
+		held := oneLine(w.Held[0].String())
 		if others := len(w.Held) - 1; others > 0 {
 			held += fmt.Sprintf(" and %d more", others)
 		}
-		sentences = append(sentences, fmt.Sprintf("%s waits for %s, held by %s.", text(w.Who.String()), text(w.Lock),
+		sentences = append(sentences, fmt.Sprintf("%s waits for %s, held by %s.", oneLine(w.Who.String()),
+			oneLine(w.Lock),
 			held))
 	}
 	if more := len(c.Waits) - len(sentences); more > 0 {

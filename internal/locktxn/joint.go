@@ -3,6 +3,7 @@ package locktxn
 import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -48,7 +49,7 @@ type Part struct {
 // cancelled.
 //
 // Else it reads the records in the order of the parts, and then what [Failed] reads.
-func Joint(l metadata.Layout, parts []Part, only []clientv3.Cmp, with []clientv3.Op) Txn {
+func Joint(l protocol.Layout, parts []Part, only []clientv3.Cmp, with []clientv3.Op) Txn {
 	var t Txn
 	for _, p := range parts {
 		one := take(l, p.Lock, p.UUID, p.Fields)
@@ -108,7 +109,7 @@ func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetR
 // Seal settles an acquisition of which a sending stayed without an answer: after its commit no late one can be
 // committed. It reads the records, which tell whether the acquisition holds the locks, and then the endings of the
 // holds: one may have begun and ended.
-func Seal(l metadata.Layout, parts []Part, lease clientv3.LeaseID) Txn {
+func Seal(l protocol.Layout, parts []Part, lease clientv3.LeaseID) Txn {
 	first := parts[0]
 	t := Txn{Then: make([]clientv3.Op, 0, 2*len(parts)+1)}
 	for _, p := range parts {
@@ -122,7 +123,7 @@ func Seal(l metadata.Layout, parts []Part, lease clientv3.LeaseID) Txn {
 }
 
 // Queues reads the keys of the tickets and then the tail, of each lock.
-func Queues(l metadata.Layout, parts []Part) Txn {
+func Queues(l protocol.Layout, parts []Part) Txn {
 	var t Txn
 	for _, p := range parts {
 		t.Then = append(t.Then, Queue(l, p.Lock).Then...)
@@ -135,7 +136,7 @@ func Queues(l metadata.Layout, parts []Part) Txn {
 // it: the writes can not be told from those of others, and the record is gone either way.
 //
 // Else it reads the mark, the record, and then what [Failed] reads.
-func ReleaseWith(l metadata.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, only []clientv3.Cmp,
+func ReleaseWith(l protocol.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, only []clientv3.Cmp,
 	with []clientv3.Op) Txn {
 	t := Txn{If: release.If, Then: append([]clientv3.Op{}, release.Then...)}
 	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(h.UUID), mark, clientv3.WithLease(lease)))
@@ -144,7 +145,7 @@ func ReleaseWith(l metadata.Layout, h Hold, release Txn, mark string, lease clie
 }
 
 // LookAtPeriod reads the last period of the job under a lock, and the unlockers that run, whose clocks are witnesses.
-func LookAtPeriod(l metadata.Layout, lock string) Txn {
+func LookAtPeriod(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Period(lock)), clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(),
 		clientv3.WithLimit(100))}}
 }

@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -36,7 +37,7 @@ func Nest(ts []Txn) Txn {
 
 // Acquire takes the lock if nobody holds it, nobody queues for it (unless barge is set) and this attempt was not
 // cancelled. Else it reads the record: the holder, or this attempt itself where an earlier send of it committed.
-func Acquire(l metadata.Layout, lock, uuid string, fields []metadata.Field, barge bool) Txn {
+func Acquire(l protocol.Layout, lock, uuid string, fields []metadata.Field, barge bool) Txn {
 	t := take(l, lock, uuid, fields)
 	if !barge {
 		t.If = append(t.If, absent(l.Tail(lock)))
@@ -45,7 +46,7 @@ func Acquire(l metadata.Layout, lock, uuid string, fields []metadata.Field, barg
 }
 
 // take is what every acquisition has in common.
-func take(l metadata.Layout, lock, uuid string, fields []metadata.Field) Txn {
+func take(l protocol.Layout, lock, uuid string, fields []metadata.Field) Txn {
 	record := l.Record(lock)
 	t := Txn{
 		If: []clientv3.Cmp{
@@ -70,12 +71,12 @@ type Hold struct {
 }
 
 // Guard is the compare that holds as long as h does, for writes of the holder itself.
-func Guard(l metadata.Layout, h Hold) clientv3.Cmp {
+func Guard(l protocol.Layout, h Hold) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(l.Field(h.Lock, metadata.FieldUUID)), "=", h.Token)
 }
 
 // HeldBy are the compares that hold as long as h does.
-func HeldBy(l metadata.Layout, h Hold) []clientv3.Cmp {
+func HeldBy(l protocol.Layout, h Hold) []clientv3.Cmp {
 	key := l.Field(h.Lock, metadata.FieldUUID)
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.Value(key), "=", h.UUID),
@@ -86,7 +87,7 @@ func HeldBy(l metadata.Layout, h Hold) []clientv3.Cmp {
 // Alive moves the deadlines forward, never back: the time format makes the order of bytes the order of times. Else it
 // reads the record: with the uuid and token unchanged the stored deadline was later, which is as good; otherwise the
 // hold is lost.
-func Alive(l metadata.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
+func Alive(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 	deadline := l.Field(h.Lock, metadata.FieldAutoUnlockAt)
 	return Txn{
 		If: append(HeldBy(l, h), clientv3.Compare(clientv3.Value(deadline), "<", autoUnlockAt)),
@@ -102,7 +103,7 @@ func Alive(l metadata.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 // Release gives the lock back. There is no put in any branch, so it works while etcd is out of space. It reads nothing:
 // who must know why it was not held any more needs the history key too, see Ask, and the others need not pay for the
 // branch.
-func Release(l metadata.Layout, h Hold) Txn {
+func Release(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
 		Then: []clientv3.Op{remove(l, h.Lock)},
@@ -112,7 +113,7 @@ func Release(l metadata.Layout, h Hold) Txn {
 // ReleaseInDoubt is Release of a hold of which another sending of its acquisition is still without an answer: after its
 // commit that cannot be committed either, and stands in no queue. queue is the lock in whose queue it may stand. The
 // mark lives as long as the lease. Else nothing is given back, and the rest is done all the same.
-func ReleaseInDoubt(l metadata.Layout, queue string, h Hold, lease clientv3.LeaseID) Txn {
+func ReleaseInDoubt(l protocol.Layout, queue string, h Hold, lease clientv3.LeaseID) Txn {
 	settle := append(leave(l, queue, h.UUID), clientv3.OpPut(l.Cancelled(h.UUID), queue, clientv3.WithLease(lease)))
 	t := Release(l, h)
 	t.Then = append(t.Then, settle...)
@@ -122,7 +123,7 @@ func ReleaseInDoubt(l metadata.Layout, queue string, h Hold, lease clientv3.Leas
 
 // Cancel ends an acquisition whose outcome is unknown: after its commit the attempt is not held and no late send of it
 // can commit. The mark lives as long as the lease.
-func Cancel(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
+func Cancel(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	mark := clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease))
 	return Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)},
@@ -133,7 +134,7 @@ func Cancel(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 
 // Withdraw takes back what an acquisition may have got, as Cancel does, but does not keep a late send of it from being
 // committed. There is no put in any branch: the way out when etcd refuses them for want of space.
-func Withdraw(l metadata.Layout, lock, uuid string) Txn {
+func Withdraw(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)},
 		Then: []clientv3.Op{remove(l, lock)},
@@ -143,7 +144,7 @@ func Withdraw(l metadata.Layout, lock, uuid string) Txn {
 
 // Ask asks whether h is held, and until when, and writes nothing. Else it reads the note of whoever ended it, if there
 // is one, and the record.
-func Ask(l metadata.Layout, h Hold) Txn {
+func Ask(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
 		Then: []clientv3.Op{clientv3.OpGet(l.Field(h.Lock, metadata.FieldAutoUnlockAt))},
@@ -168,7 +169,7 @@ type Removal struct {
 type Range struct{ From, To string }
 
 // AutoUnlock removes the record if it is still the one that was judged: same acquisition, same deadline.
-func AutoUnlock(l metadata.Layout, r *Removal) Txn {
+func AutoUnlock(l protocol.Layout, r *Removal) Txn {
 	t := ForceUnlock(l, r)
 	deadline := l.Field(r.Record.Name, metadata.FieldAutoUnlockAt)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(deadline), "=", r.Record.DeadlineRevision))
@@ -178,7 +179,7 @@ func AutoUnlock(l metadata.Layout, r *Removal) Txn {
 // ForceUnlock removes the record if it is still held by the acquisition that the person saw, whatever its deadlines.
 // Else it reads the record and then the history key: the ending that stands there tells whether an earlier send of this
 // very transaction did it.
-func ForceUnlock(l metadata.Layout, r *Removal) Txn {
+func ForceUnlock(l protocol.Layout, r *Removal) Txn {
 	t := ForceUnlockSilently(l, r)
 	if r.Record.Token != 0 { // without its uuid key nobody held the lock, so no hold ends
 		history := l.History(r.Record.HistoryID())
@@ -192,7 +193,7 @@ func ForceUnlock(l metadata.Layout, r *Removal) Txn {
 }
 
 // ForceUnlockSilently is ForceUnlock without history and audit: the way out when etcd refuses puts for want of space.
-func ForceUnlockSilently(l metadata.Layout, r *Removal) Txn {
+func ForceUnlockSilently(l protocol.Layout, r *Removal) Txn {
 	key := l.Field(r.Record.Name, metadata.FieldUUID)
 	t := Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", r.Record.Token)},
@@ -212,7 +213,7 @@ func ForceUnlockSilently(l metadata.Layout, r *Removal) Txn {
 }
 
 // Look reads what tells whether a removal was done: the uuid key, how many keys the record has, and the history key.
-func Look(l metadata.Layout, r *metadata.Record) Txn {
+func Look(l protocol.Layout, r *metadata.Record) Txn {
 	return Txn{Then: []clientv3.Op{
 		clientv3.OpGet(l.Field(r.Name, metadata.FieldUUID)),
 		clientv3.OpGet(l.Record(r.Name), clientv3.WithPrefix(), clientv3.WithCountOnly()),
@@ -224,22 +225,22 @@ func Look(l metadata.Layout, r *metadata.Record) Txn {
 // larger than a record may be, so that nothing that a client writes can make its own removal too large for etcd.
 func (r *Removal) History() string {
 	if r.ending == "" {
-		r.ending = metadata.Marshal(r.Ending)
+		r.ending = protocol.Marshal(r.Ending)
 	}
 	if len(r.ending) > metadata.MaxRecordBytes {
 		short := r.Ending
 		short.Attributes = nil
 		short.Progress = ""
-		r.ending = metadata.Marshal(short)
+		r.ending = protocol.Marshal(short)
 	}
 	return r.ending
 }
 
 // Fields takes the keys of a record out of a range answer.
-func Fields(l metadata.Layout, resp *clientv3.GetResponse) []metadata.Field {
+func Fields(l protocol.Layout, resp *clientv3.GetResponse) []metadata.Field {
 	fields := make([]metadata.Field, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
-		if key := l.Parse(string(kv.Key)); key.Kind == metadata.KindField {
+		if key := l.Parse(string(kv.Key)); key.Kind == protocol.KindField {
 			fields = append(fields, metadata.Field{
 				Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
 				Version: kv.Version,
@@ -253,10 +254,10 @@ func absent(key string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 }
 
-func read(l metadata.Layout, lock string) clientv3.Op {
+func read(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpGet(l.Record(lock), clientv3.WithPrefix())
 }
 
-func remove(l metadata.Layout, lock string) clientv3.Op {
+func remove(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpDelete(l.Record(lock), clientv3.WithPrefix())
 }

@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -20,7 +21,7 @@ type Place struct {
 // the tail.
 //
 // Else it reads the record, then answers in a transaction of its own, see [Joined].
-func Enqueue(l metadata.Layout, lock, uuid string, fields []metadata.Field, ticket metadata.Ticket,
+func Enqueue(l protocol.Layout, lock, uuid string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
 	t := take(l, lock, uuid, fields)
 	t.If = append(t.If, absent(l.Tail(lock)), absent(l.Ticket(lock, uuid))) // an earlier send may have got in line
@@ -32,12 +33,12 @@ func Enqueue(l metadata.Layout, lock, uuid string, fields []metadata.Field, tick
 }
 
 // join puts the ticket and becomes the tail, unless the ticket is there already: then it reads that.
-func join(l metadata.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) clientv3.Op {
+func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) clientv3.Op {
 	key := l.Ticket(lock, uuid)
 	return clientv3.OpTxn(
 		[]clientv3.Cmp{absent(key), absent(l.Cancelled(uuid))},
 		[]clientv3.Op{
-			clientv3.OpPut(key, metadata.Marshal(ticket), clientv3.WithLease(lease)),
+			clientv3.OpPut(key, protocol.Marshal(ticket), clientv3.WithLease(lease)),
 			clientv3.OpPut(l.Tail(lock), uuid, clientv3.WithLease(lease), clientv3.WithPrevKV()),
 		},
 		[]clientv3.Op{clientv3.OpGet(key)},
@@ -76,7 +77,7 @@ func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 //
 // Else it reads the record, the ticket and the tail: without the ticket the place is lost, without the tail newcomers
 // pass the queue, see [RestoreTail].
-func TakeTurn(l metadata.Layout, p Place, before string, fields []metadata.Field, ticket metadata.Ticket,
+func TakeTurn(l protocol.Layout, p Place, before string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
 	t := take(l, p.Lock, p.UUID, fields)
 	key := l.Ticket(p.Lock, p.UUID)
@@ -86,7 +87,7 @@ func TakeTurn(l metadata.Layout, p Place, before string, fields []metadata.Field
 	}
 	ticket.Holding = true
 	ticket.TimeoutAt = metadata.Time{}
-	t.Then = append(t.Then, clientv3.OpPut(key, metadata.Marshal(ticket), clientv3.WithLease(lease)))
+	t.Then = append(t.Then, clientv3.OpPut(key, protocol.Marshal(ticket), clientv3.WithLease(lease)))
 	t.Else = append(t.Else, clientv3.OpGet(key), tailKey(l, p.Lock))
 	return t
 }
@@ -96,7 +97,7 @@ func TakeTurn(l metadata.Layout, p Place, before string, fields []metadata.Field
 // that it is the first.
 //
 // The last of these reads the whole queue in etcd, so it is for those who do not know who is before them.
-func LookAhead(l metadata.Layout, p Place, before string) Txn {
+func LookAhead(l protocol.Layout, p Place, before string) Txn {
 	t := LookAtLock(l, p)
 	own := t.Then[0]
 	tail := t.Then[2]
@@ -110,19 +111,19 @@ func LookAhead(l metadata.Layout, p Place, before string) Txn {
 }
 
 // LookAtLock is LookAhead of who is known to be the first: it reads its own ticket, the lock's uuid key and the tail.
-func LookAtLock(l metadata.Layout, p Place) Txn {
+func LookAtLock(l protocol.Layout, p Place) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
 	uuid := clientv3.OpGet(l.Field(p.Lock, metadata.FieldUUID))
 	return Txn{Then: []clientv3.Op{own, uuid, tailKey(l, p.Lock)}}
 }
 
 // tailKey reads whether there is a tail.
-func tailKey(l metadata.Layout, lock string) clientv3.Op {
+func tailKey(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpGet(l.Tail(lock), clientv3.WithKeysOnly())
 }
 
 // older reads the tickets that are older than p, newest first.
-func older(l metadata.Layout, p Place, opts ...clientv3.OpOption) clientv3.Op {
+func older(l protocol.Layout, p Place, opts ...clientv3.OpOption) clientv3.Op {
 	opts = append(opts, clientv3.WithMaxCreateRev(p.Revision-1), clientv3.WithSort(clientv3.SortByCreateRevision,
 		clientv3.SortDescend))
 	return tickets(l, p.Lock, opts...)
@@ -130,7 +131,7 @@ func older(l metadata.Layout, p Place, opts ...clientv3.OpOption) clientv3.Op {
 
 // tickets reads the tickets of a lock, and not its tail: that sorts before all of them, as ticket keys begin with a
 // digit or a letter.
-func tickets(l metadata.Layout, lock string, opts ...clientv3.OpOption) clientv3.Op {
+func tickets(l protocol.Layout, lock string, opts ...clientv3.OpOption) clientv3.Op {
 	queue := l.Queue(lock)
 	return clientv3.OpGet(queue+"/", append(opts, clientv3.WithRange(clientv3.GetPrefixRangeEnd(queue)))...)
 }
@@ -138,7 +139,7 @@ func tickets(l metadata.Layout, lock string, opts ...clientv3.OpOption) clientv3
 // Leave gives the place of a waiter up, unless it is the tail, and reads the rest. As the tail it reads the rest, then
 // the two newest tickets: whoever leaves as the tail puts the tail back to the ticket before it, see [Newest] and
 // [LeaveAsTail].
-func Leave(l metadata.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
+func Leave(l protocol.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
 	return Txn{
 		If:   []clientv3.Cmp{isTail(l, lock, uuid)},
 		Then: slices.Concat(rest, []clientv3.Op{newest(l, lock, 2)}),
@@ -154,7 +155,7 @@ type Last struct {
 }
 
 // Newest is the newest of the tickets in an answer, which has the newest first, but for the ticket of this uuid.
-func Newest(l metadata.Layout, tickets []*mvccpb.KeyValue, but string) Last {
+func Newest(l protocol.Layout, tickets []*mvccpb.KeyValue, but string) Last {
 	for _, kv := range tickets {
 		if id := l.Parse(string(kv.Key)).ID; id != but {
 			return Last{UUID: id, Revision: kv.CreateRevision, Lease: clientv3.LeaseID(kv.Lease)}
@@ -168,7 +169,7 @@ func Newest(l metadata.Layout, tickets []*mvccpb.KeyValue, but string) Last {
 //
 // When it fails one of the two is not what it was. When it is refused because the lease is gone, so is the ticket
 // before it, or about to be.
-func LeaveAsTail(l metadata.Layout, lock, uuid string, before Last) Txn {
+func LeaveAsTail(l protocol.Layout, lock, uuid string, before Last) Txn {
 	t := Txn{If: []clientv3.Cmp{isTail(l, lock, uuid)}, Then: []clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}}
 	if before.Revision == 0 {
 		t.Then = append(t.Then, clientv3.OpDelete(l.Tail(lock)))
@@ -181,18 +182,18 @@ func LeaveAsTail(l metadata.Layout, lock, uuid string, before Last) Txn {
 
 // LeaveBare gives the place of a waiter up, and the tail where that is its own: the way out when etcd refuses puts for
 // want of space. Newcomers pass the queue until one of those who wait restores the tail.
-func LeaveBare(l metadata.Layout, lock, uuid string) Txn {
+func LeaveBare(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{Then: leave(l, lock, uuid)}
 }
 
 // LookForTail reads the tail and the newest ticket.
-func LookForTail(l metadata.Layout, lock string) Txn {
+func LookForTail(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tailKey(l, lock), newest(l, lock, 1)}}
 }
 
 // RestoreTail puts a tail where there is none, although somebody waits: the newest waiter died, and its lease took the
 // tail along. The newest ticket is the one that was seen as such: whoever joined since put a tail.
-func RestoreTail(l metadata.Layout, lock string, last Last) Txn {
+func RestoreTail(l protocol.Layout, lock string, last Last) Txn {
 	return Txn{
 		If: []clientv3.Cmp{
 			absent(l.Tail(lock)),
@@ -213,7 +214,7 @@ type Known struct {
 // StandingStill asks whether a waiter knows all: as long as the holders are the same, or fewer of those who have a
 // share, it counts the keys of the shares where several can hold the lock, else it reads the holders. In both cases it
 // then counts each of these tickets: 1 or 0.
-func StandingStill(l metadata.Layout, k Known, tickets []string) Txn {
+func StandingStill(l protocol.Layout, k Known, tickets []string) Txn {
 	t := Txn{
 		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, metadata.FieldUUID)), "=",
 			k.Token)},
@@ -233,23 +234,23 @@ func StandingStill(l metadata.Layout, k Known, tickets []string) Txn {
 }
 
 // newest reads so many of the newest tickets, the newest first. Without their values etcd would not tell their leases.
-func newest(l metadata.Layout, lock string, n int64) clientv3.Op {
+func newest(l protocol.Layout, lock string, n int64) clientv3.Op {
 	return tickets(l, lock, clientv3.WithLimit(n), clientv3.WithSort(clientv3.SortByCreateRevision,
 		clientv3.SortDescend))
 }
 
-func isTail(l metadata.Layout, lock, uuid string) clientv3.Cmp {
+func isTail(l protocol.Layout, lock, uuid string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(l.Tail(lock)), "=", uuid)
 }
 
 // Standing reads the record and the keys of who is before p in the queue.
-func Standing(l metadata.Layout, p Place) Txn {
+func Standing(l protocol.Layout, p Place) Txn {
 	return Txn{Then: []clientv3.Op{read(l, p.Lock), older(l, p, clientv3.WithKeysOnly())}}
 }
 
 // leave deletes the ticket, and the tail if that is the attempt's own: then nobody else waits, where the attempt is the
 // first.
-func leave(l metadata.Layout, lock, uuid string) []clientv3.Op {
+func leave(l protocol.Layout, lock, uuid string) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpDelete(l.Ticket(lock, uuid)),
 		clientv3.OpTxn([]clientv3.Cmp{isTail(l, lock, uuid)}, []clientv3.Op{clientv3.OpDelete(l.Tail(lock))}, nil),
@@ -257,7 +258,7 @@ func leave(l metadata.Layout, lock, uuid string) []clientv3.Op {
 }
 
 // HandOver is Release of a hold that came by the queue: it wakes the next in line.
-func HandOver(l metadata.Layout, h Hold) Txn {
+func HandOver(l protocol.Layout, h Hold) Txn {
 	t := Release(l, h)
 	t.Then = append(t.Then, leave(l, h.Lock, h.UUID)...)
 	return t
@@ -265,7 +266,7 @@ func HandOver(l metadata.Layout, h Hold) Txn {
 
 // CancelQueued is Cancel of an attempt that may stand in line. It has tried to leave before: a tail of its own is one
 // that came late.
-func CancelQueued(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
+func CancelQueued(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	t := Cancel(l, lock, uuid, lease)
 	t.Then = append(t.Then, leave(l, lock, uuid)...)
 	t.Else = append(t.Else, leave(l, lock, uuid)...)
@@ -273,7 +274,7 @@ func CancelQueued(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) 
 }
 
 // WithdrawQueued is Withdraw of an attempt that may stand in line.
-func WithdrawQueued(l metadata.Layout, lock, uuid string) Txn {
+func WithdrawQueued(l protocol.Layout, lock, uuid string) Txn {
 	t := Withdraw(l, lock, uuid)
 	t.Then = append(t.Then, leave(l, lock, uuid)...)
 	t.Else = append(t.Else, leave(l, lock, uuid)...)
@@ -282,13 +283,13 @@ func WithdrawQueued(l metadata.Layout, lock, uuid string) Txn {
 
 // Queue reads the keys of the tickets and then the tail. Who was refused a lock that nobody holds learns whether
 // anybody queues.
-func Queue(l metadata.Layout, lock string) Txn {
+func Queue(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithKeysOnly()), clientv3.OpGet(l.Tail(lock))}}
 }
 
 // AcquirePast takes the lock past a tail behind which nobody queues, and deletes that. It was seen at this mod
 // revision.
-func AcquirePast(l metadata.Layout, lock, uuid string, fields []metadata.Field, tail int64) Txn {
+func AcquirePast(l protocol.Layout, lock, uuid string, fields []metadata.Field, tail int64) Txn {
 	t := take(l, lock, uuid, fields)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Tail(lock)), "=", tail))
 	t.Then = append(t.Then, clientv3.OpDelete(l.Tail(lock)))

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -206,7 +207,7 @@ func TestTailBehindWhichNobodyQueues(t *testing.T) {
 }
 
 func TestRemovalTakesTheTicketOfTheHolderAlong(t *testing.T) {
-	for name, remove := range map[string]func(metadata.Layout, *locktxn.Removal) locktxn.Txn{
+	for name, remove := range map[string]func(protocol.Layout, *locktxn.Removal) locktxn.Txn{
 		"auto-unlock": locktxn.AutoUnlock, "force-unlock": locktxn.ForceUnlock,
 		"without records": locktxn.ForceUnlockSilently,
 	} {

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -126,7 +127,7 @@ func TestHistoryKeyOfAnyUUID(t *testing.T) {
 			s.done("auto-unlock", locktxn.AutoUnlock(s.l, s.removal(s.record("a"), "u1")))
 			got := s.keys("")
 			key, value, _ := strings.Cut(strings.Join(got, "\n"), "=")
-			if k := s.l.Parse(key); len(got) != 1 || k.Kind != metadata.KindHistory || k.ID != "hold-"+itoa(h.Token) {
+			if k := s.l.Parse(key); len(got) != 1 || k.Kind != protocol.KindHistory || k.ID != "hold-"+itoa(h.Token) {
 				t.Fatalf("after the auto-unlock: %v, want a history key of token %d", got, h.Token)
 			}
 			if len(value) > 3000 {
@@ -147,7 +148,7 @@ func TestEndingIsNeverTooLarge(t *testing.T) {
 	if n := len(removal.History()); n > metadata.MaxRecordBytes {
 		t.Errorf("the ending has %d bytes", n)
 	}
-	if e, err := metadata.Unmarshal[metadata.Ending]([]byte(removal.History())); err != nil || e.UUID != mine ||
+	if e, err := protocol.Unmarshal[metadata.Ending]([]byte(removal.History())); err != nil || e.UUID != mine ||
 		e.Attributes != nil {
 		t.Errorf("ending %+v, %v", e, err)
 	}

@@ -3,6 +3,7 @@ package locktxn
 import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -22,7 +23,7 @@ type Claim struct {
 // of the lock.
 //
 // Else it reads the record of the lock and those of all shares.
-func claim(l metadata.Layout, c Claim, uuid string, fields []metadata.Field) Txn {
+func claim(l protocol.Layout, c Claim, uuid string, fields []metadata.Field) Txn {
 	t := take(l, c.Record, uuid, fields)
 	if c.Record != c.Lock {
 		t.If = append(t.If, absent(l.Field(c.Lock, metadata.FieldUUID)))
@@ -36,16 +37,16 @@ func claim(l metadata.Layout, c Claim, uuid string, fields []metadata.Field) Txn
 }
 
 // holders reads the record of the lock and those of all shares.
-func holders(l metadata.Layout, lock string) []clientv3.Op {
+func holders(l protocol.Layout, lock string) []clientv3.Op {
 	from, end := l.Shares(lock)
 	return []clientv3.Op{read(l, lock), clientv3.OpGet(from, clientv3.WithRange(end))}
 }
 
 // Holders reads the record of the lock and those of all shares.
-func Holders(l metadata.Layout, lock string) Txn { return Txn{Then: holders(l, lock)} }
+func Holders(l protocol.Layout, lock string) Txn { return Txn{Then: holders(l, lock)} }
 
 // AcquireShare makes the claim if nobody queues (unless barge is set). Else it reads the holders and the tail.
-func AcquireShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, barge bool) Txn {
+func AcquireShare(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, barge bool) Txn {
 	t := claim(l, c, uuid, fields)
 	if !barge {
 		t.If = append(t.If, absent(l.Tail(c.Lock)))
@@ -56,7 +57,7 @@ func AcquireShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Fie
 
 // AcquireSharePast is AcquireShare past a tail behind which nobody queues, and deletes that. It was seen at this mod
 // revision.
-func AcquireSharePast(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, tail int64) Txn {
+func AcquireSharePast(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, tail int64) Txn {
 	t := claim(l, c, uuid, fields)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Tail(c.Lock)), "=", tail))
 	t.Then = append(t.Then, clientv3.OpDelete(l.Tail(c.Lock)))
@@ -67,7 +68,7 @@ func AcquireSharePast(l metadata.Layout, c Claim, uuid string, fields []metadata
 // the same transaction. Where nobody queues it reads the holders: there may be room, by another claim.
 //
 // Else it reads the holders, then answers in a transaction of its own, see [Joined].
-func EnqueueShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, ticket metadata.Ticket,
+func EnqueueShare(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
 	t := claim(l, c, uuid, fields)
 	t.If = append(t.If, absent(l.Tail(c.Lock)), absent(l.Ticket(c.Lock, uuid)))
@@ -81,7 +82,7 @@ func EnqueueShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Fie
 
 // Join gets in line without a look at the holders: there is no room, or too many who look for it at once. It reads the
 // holders and answers as [EnqueueShare] does.
-func Join(l metadata.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
+func Join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
 	return Txn{Then: append(holders(l, lock), join(l, lock, uuid, ticket, lease))}
 }
 
@@ -90,7 +91,7 @@ func Join(l metadata.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 //
 // Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the place is lost;
 // without the tail newcomers pass the queue, see [RestoreTail].
-func TakeShare(l metadata.Layout, c Claim, p Place, fields []metadata.Field) Txn {
+func TakeShare(l protocol.Layout, c Claim, p Place, fields []metadata.Field) Txn {
 	t := claim(l, c, p.UUID, fields)
 	ticket := l.Ticket(p.Lock, p.UUID)
 	t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(ticket), "=", p.Revision))
@@ -102,7 +103,7 @@ func TakeShare(l metadata.Layout, c Claim, p Place, fields []metadata.Field) Txn
 // LookAtShares reads what a waiter must know. While who is before it is there: its own ticket, that one's and the tail.
 // Otherwise the holders, its own ticket, the tail and the newest ticket that is older: none means that it is the first.
 // Who knows that it is needs no look for others.
-func LookAtShares(l metadata.Layout, p Place, before string, first bool) Txn {
+func LookAtShares(l protocol.Layout, p Place, before string, first bool) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
 	tail := tailKey(l, p.Lock)
 	t := Txn{Then: append(holders(l, p.Lock), own, tail)}
@@ -118,19 +119,19 @@ func LookAtShares(l metadata.Layout, p Place, before string, first bool) Txn {
 }
 
 // StandingShare reads the holders and the keys of who is before p in the queue.
-func StandingShare(l metadata.Layout, p Place) Txn {
+func StandingShare(l protocol.Layout, p Place) Txn {
 	return Txn{Then: append(holders(l, p.Lock), older(l, p, clientv3.WithKeysOnly()))}
 }
 
 // CancelShare sees to it that no late send of the attempt can commit, and that it stands in no queue. It reads the
 // holders: a record of the attempt that is among them is to be taken back, see [Withdraw]; there will not be another.
-func CancelShare(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
+func CancelShare(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	t := WithdrawShare(l, lock, uuid)
 	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease)))
 	return t
 }
 
 // WithdrawShare is CancelShare without the mark: the way out when etcd refuses puts for want of space.
-func WithdrawShare(l metadata.Layout, lock, uuid string) Txn {
+func WithdrawShare(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{Then: append(holders(l, lock), leave(l, lock, uuid)...)}
 }

@@ -1,10 +1,13 @@
-package metadata
+package protocol
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // MaxDataBytes is the length of the longest text that a task carries for its workers.
@@ -16,14 +19,14 @@ const StateInProgress = "in_progress"
 // Task is the value of a task's key. A task in progress is held by the lock [TaskLock]; without that lock its worker is
 // gone.
 type Task struct {
-	State     string `json:"state"`
-	From      string `json:"from,omitempty"` // the state out of which the last worker took it
-	Attempts  int    `json:"attempts"`       // how often it was taken without success
-	Data      string `json:"data,omitempty"` // of the caller's
-	Note      string `json:"note,omitempty"` // what the last worker said of it
-	By        string `json:"by,omitempty"`   // who wrote this
-	AddedAt   Time   `json:"added_at"`
-	ChangedAt Time   `json:"changed_at"` // when the state changed
+	State     string        `json:"state"`
+	From      string        `json:"from,omitempty"` // the state out of which the last worker took it
+	Attempts  int           `json:"attempts"`       // how often it was taken without success
+	Data      string        `json:"data,omitempty"` // of the caller's
+	Note      string        `json:"note,omitempty"` // what the last worker said of it
+	By        string        `json:"by,omitempty"`   // who wrote this
+	AddedAt   metadata.Time `json:"added_at"`
+	ChangedAt metadata.Time `json:"changed_at"` // when the state changed
 }
 
 // TaskLock is the name of the lock under which somebody works on a task.
@@ -36,11 +39,11 @@ func CheckTask(set, task string) error {
 	case set == "":
 		return errors.New("the name of the set of tasks is empty")
 	case strings.Contains(set, "/"):
-		return fmt.Errorf("the set of tasks %q has a slash in its name", clip(set))
+		return fmt.Errorf("the set of tasks %q has a slash in its name", text.Clip(set, maxQuoted))
 	case task == "":
 		return errors.New("the name of the task is empty")
 	}
-	return CheckName(TaskLock(set, task))
+	return metadata.CheckName(TaskLock(set, task))
 }
 
 // Period is the value of a period's key: the last one in which a job was run.
@@ -51,12 +54,12 @@ type Period struct {
 
 // FormatPeriod is the value of a period's key: the order of bytes is the order of periods.
 func FormatPeriod(p Period) string {
-	return FormatTime(p.Start) + " " + cut(strings.ToValidUTF8(p.Words, "�"), MaxTextBytes)
+	return metadata.FormatTime(p.Start) + " " + text.Cut(strings.ToValidUTF8(p.Words, "�"), metadata.MaxTextBytes)
 }
 
 // ParsePeriod reads the value of a period's key.
 func ParsePeriod(value string) (Period, error) {
 	start, words, _ := strings.Cut(value, " ")
-	at, err := ParseTime(start)
+	at, err := metadata.ParseTime(start)
 	return Period{Start: at, Words: words}, err
 }

@@ -1,4 +1,4 @@
-package metadata
+package protocol
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // DefaultPrefix is the prefix under which everything lies unless told otherwise.
@@ -70,7 +72,7 @@ func (l Layout) Unlocker(instance string) string { return l.prefix + areaUnlocke
 
 // Audit is the key of one operator's action; its keys sort by time.
 func (l Layout) Audit(at time.Time, id string) string {
-	return l.prefix + areaAudit + FormatTime(at) + "-" + id
+	return l.prefix + areaAudit + metadata.FormatTime(at) + "-" + id
 }
 
 // Period is the key of the last period in which the job under this lock was run.
@@ -84,6 +86,13 @@ func (l Layout) Task(set, task string) string { return l.Tasks(set) + EncodeName
 
 // LocksOfTasks is the prefix of the records of the locks of a set's tasks.
 func (l Layout) LocksOfTasks(set string) string { return l.prefix + EncodeName(TaskLock(set, "")) }
+
+// Shares is the half-open range of keys that holds the records of all shares of the lock. Records of other locks may
+// lie in it ("pool#3rd floor"), never those of shares of another lock that can be written as "pool#" and a number.
+func (l Layout) Shares(lock string) (from, end string) {
+	shares := l.prefix + EncodeName(lock) + "#"
+	return shares + "1", shares + ":" // the byte after 9
+}
 
 // Unlisted are the areas, as prefixes in the order of keys, in which nothing says who holds or waits for a lock: who
 // lists the locks leaves them out, with everything that lies in them.
@@ -165,7 +174,7 @@ func (l Layout) Parse(key string) Key {
 	switch {
 	case err != nil:
 		return Key{Kind: KindForeign}
-	case !fieldName(id):
+	case !metadata.IsFieldName(id):
 		return Key{Kind: KindForeign, Lock: lock}
 	}
 	return Key{Kind: KindField, Lock: lock, ID: id}
@@ -223,16 +232,17 @@ func parseTask(id string) Key {
 	return Key{Kind: KindTask, Lock: TaskLock(set, task), ID: task}
 }
 
-// fieldName tells whether s matches [a-z][a-z0-9_]{0,62}.
-func fieldName(s string) bool {
-	if s == "" || len(s) > 63 || s[0] < 'a' || s[0] > 'z' {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
-			return false
-		}
-	}
-	return true
+// KV is one key as etcd has it.
+type KV struct {
+	Key            string
+	Value          []byte
+	CreateRevision int64
+	ModRevision    int64
+	Lease          int64 // 0 = the key stays until somebody deletes it
+}
+
+// Event is the change of one key; of a deletion only Key and ModRevision are set.
+type Event struct {
+	KV
+	Deleted bool
 }

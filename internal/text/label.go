@@ -1,4 +1,4 @@
-package metadata
+package text
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func Label(s string) string {
 		}
 		return utf8.RuneError
 	}, strings.ToValidUTF8(s[:min(len(s), 4*maxLabelBytes)], string(utf8.RuneError)))
-	return cut(s, maxLabelBytes)
+	return Cut(s, maxLabelBytes)
 }
 
 // NameLabel is the label of a lock's name. A name that had to be changed gets a mark computed from the whole name, so
@@ -35,7 +35,7 @@ func NameLabel(name string) string {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	mark := fmt.Sprintf("~%08x", h.Sum32())
-	return cut(Label(name), maxLabelBytes-len(mark)) + mark
+	return Cut(Label(name), maxLabelBytes-len(mark)) + mark
 }
 
 // isLabel tells whether s is a label as it is.

@@ -1,7 +1,6 @@
 package metadata
 
 import (
-	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
@@ -92,42 +91,6 @@ type Presence struct {
 	Revision  int64    `json:"revision"` // the highest revision of etcd that it has seen
 	Mode      string   `json:"mode"`     // alert-only, auto-unlock or dry-run
 	HeldBack  []string `json:"held_back,omitempty"`
-}
-
-// Action is the value of an audit key: what an operator did.
-type Action struct {
-	ID        string `json:"id"`
-	At        Time   `json:"at"`
-	Actor     string `json:"actor"`
-	Source    string `json:"source"` // where the identity came from: cli, basic, mtls, header
-	Client    string `json:"client,omitempty"`
-	UserAgent string `json:"user_agent,omitempty"` // program of the person, as it calls itself
-	Action    string `json:"action"`               // force-unlock
-	Lock      string `json:"lock"`
-	UUID      string `json:"uuid"`
-	Token     int64  `json:"token"`
-	Revision  int64  `json:"revision"` // the record's revision as the person saw it
-	Holder    string `json:"holder"`   // one line
-	Reason    string `json:"reason"`
-	Ticket    string `json:"ticket,omitempty"`
-	Result    string `json:"result"` // success, conflict, denied, error
-}
-
-// Marshal writes one of this package's documents. Text that is not UTF-8 is written with replacement characters, so
-// that a hostile record can not keep its own ending from being recorded.
-func Marshal[T Ticket | Ending | Presence | Action | Task](document T) string {
-	b, err := json.Marshal(document)
-	if err != nil {
-		return "{}" // only for attributes that Decode never yields
-	}
-	return string(b)
-}
-
-// Unmarshal reads one of this package's documents; members that can not be read are an error.
-func Unmarshal[T Ticket | Ending | Presence | Action | Task](value []byte) (T, error) {
-	var document T
-	err := json.Unmarshal(value, &document)
-	return document, err
 }
 
 // ErrChanged says that a removal was not done because the hold is not any more what was judged or shown: released,

@@ -84,7 +84,7 @@ func checkText(name, value string) error {
 
 func checkAttribute(name string, value any) error {
 	switch {
-	case !fieldName(name):
+	case !IsFieldName(name):
 		return fmt.Errorf("attribute name %q: want a letter, then letters, digits and _, all lower case, at most 63",
 			clip(name))
 	case known(name), name == FieldMetadata, name == FieldUUID, name == FieldAlertAt, name == FieldAutoUnlockAt,

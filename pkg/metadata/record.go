@@ -35,21 +35,6 @@ const (
 // maxNumberBytes is the longest number that is kept as one; longer ones become text.
 const maxNumberBytes = 64
 
-// KV is one key as etcd has it.
-type KV struct {
-	Key            string
-	Value          []byte
-	CreateRevision int64
-	ModRevision    int64
-	Lease          int64 // 0 = the key stays until somebody deletes it
-}
-
-// Event is the change of one key; of a deletion only Key and ModRevision are set.
-type Event struct {
-	KV
-	Deleted bool
-}
-
 // Field is one key of a record without the part that all of them share.
 type Field struct {
 	Name           string

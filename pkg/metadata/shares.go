@@ -42,13 +42,6 @@ func ParseShare(name string) (lock string, number int, ok bool) {
 	return name[:i], number, true
 }
 
-// Shares is the half-open range of keys that holds the records of all shares of the lock. Records of other locks may
-// lie in it ("pool#3rd floor"), never those of shares of another lock that can be written as "pool#" and a number.
-func (l Layout) Shares(lock string) (from, end string) {
-	shares := l.prefix + EncodeName(lock) + "#"
-	return shares + "1", shares + ":" // the byte after 9
-}
-
 // Share is what a hold has of a lock that several can hold. The zero Share is that of an ordinary lock.
 type Share struct {
 	Lock           string // of which it is a share; empty for a hold that has the whole lock to itself

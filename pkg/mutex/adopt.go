@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -146,7 +147,7 @@ func latest(a, b time.Time) time.Time {
 func (c *Client) notThere(doc *metadata.Document, uuid string, r answer) *LostError {
 	lost := &LostError{Lock: doc.Name, UUID: uuid, Certain: true, At: c.wall()}
 	for _, kv := range r.keys(1).Kvs {
-		if e, err := metadata.Unmarshal[metadata.Ending](kv.Value); err == nil {
+		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil {
 			lost.Ending = &e
 		}
 	}
@@ -213,7 +214,7 @@ func (l *Lock) Detach() {
 // forbidLater sees to it that no late sending of an acquisition takes the lock once more when whoever adopted its hold
 // gave it back.
 func (c *Client) forbidLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
+	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
 		do: func(ctx context.Context) error {
 			lease, err := c.markLease(ctx, &c.marks)
 			if err == nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 const (
@@ -129,7 +129,7 @@ func (w *chores) drain(ctx context.Context) int {
 // cancelLater ends an acquisition whose outcome is unknown: when it is done, nothing is held by this uuid and nothing
 // will be, and it stands in no queue.
 func (c *Client) cancelLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
+	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
 		do: func(ctx context.Context) error {
 			lease, err := c.markLease(ctx, &c.marks)
 			if err == nil {

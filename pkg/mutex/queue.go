@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -149,7 +150,7 @@ func holding(ticket *mvccpb.KeyValue) bool {
 	if ticket == nil {
 		return false
 	}
-	t, err := metadata.Unmarshal[metadata.Ticket](ticket.Value)
+	t, err := protocol.Unmarshal[metadata.Ticket](ticket.Value)
 	return err == nil && t.Holding
 }
 

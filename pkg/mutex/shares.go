@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -322,7 +323,7 @@ func (a *acquisition) takeShare(ctx context.Context) (*Lock, error) {
 
 // cancelShareLater is cancelLater for locks that several can hold. Of which share the record is does not matter.
 func (c *Client) cancelShareLater(lock, uuid string) {
-	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
+	c.later(chore{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
 		do: func(ctx context.Context) error {
 			return c.cancelShare(ctx, lock, uuid)
 		}})

@@ -20,6 +20,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -88,7 +89,7 @@ func (w *world) take(name string, expect, unlock time.Duration) *mutex.Lock {
 // lock writes a record whose deadline passed so many seconds ago, or will pass.
 func (w *world) lock(name string, deadline int) {
 	w.Helper()
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -33,7 +34,7 @@ type stage struct {
 	t      testing.TB
 	etcd   *etcdtest.Server
 	client *clientv3.Client
-	layout metadata.Layout
+	layout protocol.Layout
 	url    string               // of the list
 	run    func() (kill func()) // starts mutexdash
 	kill   func()
@@ -42,7 +43,7 @@ type stage struct {
 // newStage starts an empty etcd and a mutexdash with these flags on top.
 func newStage(t testing.TB, flags ...string) *stage {
 	t.Helper()
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func (s *stage) wait(name, owner, host, purpose string, since time.Duration) {
 	now := time.Now()
 	ticket := metadata.Ticket{UUID: uuid.NewString(), Owner: owner, Hostname: host, PID: 17, Purpose: purpose,
 		Since: metadata.Time{Time: now.Add(-since)}, TimeoutAt: metadata.Time{Time: now.Add(20 * time.Minute)}}
-	s.do(clientv3.OpPut(s.layout.Ticket(name, ticket.UUID), metadata.Marshal(ticket)))
+	s.do(clientv3.OpPut(s.layout.Ticket(name, ticket.UUID), protocol.Marshal(ticket)))
 }
 
 func (s *stage) do(ops ...clientv3.Op) {
