@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// DefaultPrefix is the prefix under which everything lies unless told otherwise.
+// DefaultPrefix is the prefix below which everything lies unless configured otherwise.
 const DefaultPrefix = "/mutexes/"
 
 // The areas below the prefix that are not lock records.
@@ -25,14 +25,14 @@ const (
 	areaTasks     = ".tasks/"
 )
 
-// tail is the last part of a tail's key. No ticket is called so.
+// tail is the last part of a tail's key. No ticket has this name.
 const tail = ".tail"
 
 // Layout builds and takes apart the keys below one prefix. The zero Layout is not usable: see [NewLayout].
 type Layout struct{ prefix string }
 
-// NewLayout returns the layout below prefix. A missing final "/" is added; an empty prefix and one that is not
-// printable UTF-8 are refused, because etcd would then be asked for more than the locks.
+// NewLayout returns the layout below prefix, and adds a missing final "/". It refuses an empty prefix, because etcd
+// would then be asked for more than the locks, and one that is not printable UTF-8.
 func NewLayout(prefix string) (Layout, error) {
 	switch {
 	case strings.Trim(prefix, "/") == "":
@@ -52,7 +52,7 @@ func (l Layout) Record(lock string) string { return l.prefix + EncodeName(lock) 
 // Field is the key of one field of the lock's record.
 func (l Layout) Field(lock, field string) string { return l.Record(lock) + field }
 
-// Queue is the prefix of the tickets of those who wait for the lock.
+// Queue is the prefix of the tickets of the lock.
 func (l Layout) Queue(lock string) string { return l.prefix + areaQueue + EncodeName(lock) + "/" }
 
 // Ticket is the key of one waiter.
@@ -94,8 +94,8 @@ func (l Layout) Shares(lock string) (from, end string) {
 	return shares + "1", shares + ":" // the byte after 9
 }
 
-// Unlisted are the areas, as prefixes in the order of keys, in which nothing says who holds or waits for a lock: who
-// lists the locks leaves them out, with everything that lies in them.
+// Unlisted are the areas, as prefixes in the order of keys, in which nothing says who holds or waits for a lock. A list
+// of the locks leaves them out, with whatever lies in them.
 func (l Layout) Unlisted() []string {
 	areas := []string{areaAudit, areaCancelled, areaHistory, areaPeriods, areaTasks}
 	for i, area := range areas {
@@ -104,7 +104,7 @@ func (l Layout) Unlisted() []string {
 	return areas
 }
 
-// Areas of the layout as prefixes, for reading all of one kind.
+// The areas as prefixes, for reading all keys of one kind.
 func (l Layout) Queues() string    { return l.prefix + areaQueue }
 func (l Layout) Histories() string { return l.prefix + areaHistory }
 func (l Layout) Unlockers() string { return l.prefix + areaUnlockers }
@@ -129,7 +129,7 @@ func End(prefix string) string {
 	return "\x00"
 }
 
-// Kind says what a key below the prefix is.
+// Kind is what a key below the prefix is for.
 type Kind string
 
 // The kinds of keys.

@@ -34,7 +34,7 @@ func EncodeName(name string) string {
 }
 
 // DecodeName reads a path segment back. It fails for a segment that EncodeName never writes ("%41", "a%2fb", ""), so
-// that two different keys can not pass for the same lock. The name may still be one that [metadata.CheckName] refuses.
+// that two different keys cannot pass for the same lock. The name may still be one that [metadata.CheckName] refuses.
 func DecodeName(segment string) (string, error) {
 	if segment == "" || segment[0] == '.' || strings.Contains(segment, "/") {
 		return "", notEncoded(segment)
