@@ -34,6 +34,14 @@ type vectors struct {
 	RefusedTimes []struct{ About, Text string } `json:"refused_times"`
 	Keys         []struct{ About, Key, Kind, Lock, ID string }
 	Records      []recordVector
+	Tickets      []documentVector
+	Endings      []documentVector
+}
+
+// documentVector is the value of a key and what it says; nothing where it cannot be read.
+type documentVector struct {
+	About, Value string
+	Decoded      map[string]any
 }
 
 type recordVector struct {
@@ -216,6 +224,39 @@ func TestVectorsOfRecords(t *testing.T) {
 			}
 			if got.Foreign() != (len(c.Foreign) > 0) {
 				t.Errorf("foreign: %v", got.Foreign())
+			}
+		})
+	}
+}
+
+func TestVectorsOfTicketsAndEndings(t *testing.T) {
+	v := readVectors(t)
+	testDocuments[metadata.Ticket](t, v.Tickets)
+	testDocuments[metadata.Ending](t, v.Endings)
+}
+
+func testDocuments[T metadata.Ticket | metadata.Ending](t *testing.T, cases []documentVector) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.About, func(t *testing.T) {
+			document, err := protocol.Unmarshal[T]([]byte(c.Value))
+			if c.Decoded == nil {
+				if err == nil {
+					t.Errorf("%s is read as %+v", c.Value, document)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got map[string]any
+			decoder := json.NewDecoder(strings.NewReader(protocol.Marshal(document)))
+			decoder.UseNumber()
+			if err := decoder.Decode(&got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.Decoded, got); diff != "" {
+				t.Errorf("decoded (-want +got):\n%s", diff)
 			}
 		})
 	}
