@@ -123,7 +123,7 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 func (s *Store) lookAgainForced(ctx context.Context, r *locktxn.Removal, unknown error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	resp, err := locktxn.Look(s.layout, r.Record).Commit(ctx, s.etcd)
+	resp, err := locktxn.ReadRemoval(s.layout, r.Record).Commit(ctx, s.etcd)
 	if err != nil {
 		return unknown
 	}

@@ -22,9 +22,9 @@ func Beat(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string, seen i
 	return t
 }
 
-// Word puts what Alive says of the work where the stored deadline is as late already, so that Alive put nothing. The
+// Progress puts what Alive says of the work where the stored deadline is as late already, so that Alive put nothing. The
 // alert moves forward, never back.
-func Word(l protocol.Layout, h Hold, alertAt, alive string) Txn {
+func Progress(l protocol.Layout, h Hold, alertAt, alive string) Txn {
 	alert := l.Field(h.Lock, metadata.FieldAlertAt)
 	return Txn{
 		If: HeldBy(l, h),

@@ -35,8 +35,8 @@ func (t Txn) Bytes() int {
 // perOp is what a compare or an operation takes beside its keys and its value, at most.
 const perOp = 48
 
-// Part is one of the locks of a [Joint] acquisition.
-type Part struct {
+// BatchLock is one of the locks of a [Batch] acquisition.
+type BatchLock struct {
 	Lock   string
 	UUID   string
 	Fields []metadata.Field
@@ -44,12 +44,12 @@ type Part struct {
 	Tail   int64 // mod revision of the end of a queue in which nobody stands; 0 where there was none
 }
 
-// Joint takes all of the locks, or none, where the caller's own compares hold too, and does the caller's writes with
+// Batch takes all of the locks, or none, where the caller's own compares hold too, and does the caller's writes with
 // it. Each lock has the guards that it has alone, so a late send can be committed only while none of them was
 // cancelled.
 //
 // Else it reads the records in the order of the parts, and then what [Failed] reads.
-func Joint(l protocol.Layout, parts []Part, only []clientv3.Cmp, with []clientv3.Op) Txn {
+func Batch(l protocol.Layout, parts []BatchLock, only []clientv3.Cmp, with []clientv3.Op) Txn {
 	var t Txn
 	for _, p := range parts {
 		one := take(l, p.Lock, p.UUID, p.Fields)
@@ -106,10 +106,10 @@ func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetR
 	return failed
 }
 
-// Seal settles an acquisition of which a sending stayed without an answer: after its commit no late one can be
+// Settle settles an acquisition of which a sending stayed without an answer: after its commit no late one can be
 // committed. It reads the records, which tell whether the acquisition holds the locks, and then the endings of the
 // holds: one may have begun and ended.
-func Seal(l protocol.Layout, parts []Part, lease clientv3.LeaseID) Txn {
+func Settle(l protocol.Layout, parts []BatchLock, lease clientv3.LeaseID) Txn {
 	first := parts[0]
 	t := Txn{Then: make([]clientv3.Op, 0, 2*len(parts)+1)}
 	for _, p := range parts {
@@ -123,7 +123,7 @@ func Seal(l protocol.Layout, parts []Part, lease clientv3.LeaseID) Txn {
 }
 
 // Queues reads the keys of the tickets and then the tail, of each lock.
-func Queues(l protocol.Layout, parts []Part) Txn {
+func Queues(l protocol.Layout, parts []BatchLock) Txn {
 	var t Txn
 	for _, p := range parts {
 		t.Then = append(t.Then, Queue(l, p.Lock).Then...)
@@ -144,8 +144,8 @@ func ReleaseWith(l protocol.Layout, h Hold, release Txn, mark string, lease clie
 	return t.on(only, with)
 }
 
-// LookAtPeriod reads the last period of the job under a lock, and the unlockers that run, whose clocks are witnesses.
-func LookAtPeriod(l protocol.Layout, lock string) Txn {
+// ReadPeriod reads the last period of the job under a lock, and the unlockers that run, whose clocks are witnesses.
+func ReadPeriod(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Period(lock)), clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(),
 		clientv3.WithLimit(100))}}
 }

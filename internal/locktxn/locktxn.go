@@ -212,8 +212,8 @@ func ForceUnlockSilently(l protocol.Layout, r *Removal) Txn {
 	return t
 }
 
-// Look reads what tells whether a removal was done: the uuid key, how many keys the record has, and the history key.
-func Look(l protocol.Layout, r *metadata.Record) Txn {
+// ReadRemoval reads what tells whether a removal was done: the uuid key, how many keys the record has, and the history key.
+func ReadRemoval(l protocol.Layout, r *metadata.Record) Txn {
 	return Txn{Then: []clientv3.Op{
 		clientv3.OpGet(l.Field(r.Name, metadata.FieldUUID)),
 		clientv3.OpGet(l.Record(r.Name), clientv3.WithPrefix(), clientv3.WithCountOnly()),

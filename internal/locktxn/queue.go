@@ -10,8 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Place is a place in the queue before a lock: a ticket, which no other attempt ever uses again.
-type Place struct {
+// Position is a place in the queue before a lock: a ticket, which no other attempt ever uses again.
+type Position struct {
 	Lock     string
 	UUID     string // of the attempt; the last part of the ticket's key
 	Revision int64  // create revision of the ticket
@@ -77,7 +77,7 @@ func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 //
 // Else it reads the record, the ticket and the tail: without the ticket the place is lost, without the tail newcomers
 // pass the queue, see [RestoreTail].
-func TakeTurn(l protocol.Layout, p Place, before string, fields []metadata.Field, ticket metadata.Ticket,
+func TakeTurn(l protocol.Layout, p Position, before string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
 	t := take(l, p.Lock, p.UUID, fields)
 	key := l.Ticket(p.Lock, p.UUID)
@@ -88,7 +88,7 @@ func TakeTurn(l protocol.Layout, p Place, before string, fields []metadata.Field
 	ticket.Holding = true
 	ticket.TimeoutAt = metadata.Time{}
 	t.Then = append(t.Then, clientv3.OpPut(key, protocol.Marshal(ticket), clientv3.WithLease(lease)))
-	t.Else = append(t.Else, clientv3.OpGet(key), tailKey(l, p.Lock))
+	t.Else = append(t.Else, clientv3.OpGet(key), readTailKey(l, p.Lock))
 	return t
 }
 
@@ -97,7 +97,7 @@ func TakeTurn(l protocol.Layout, p Place, before string, fields []metadata.Field
 // that it is the first.
 //
 // The last of these reads the whole queue in etcd, so it is for those who do not know who is before them.
-func LookAhead(l protocol.Layout, p Place, before string) Txn {
+func LookAhead(l protocol.Layout, p Position, before string) Txn {
 	t := LookAtLock(l, p)
 	own := t.Then[0]
 	tail := t.Then[2]
@@ -111,19 +111,19 @@ func LookAhead(l protocol.Layout, p Place, before string) Txn {
 }
 
 // LookAtLock is LookAhead of who is known to be the first: it reads its own ticket, the lock's uuid key and the tail.
-func LookAtLock(l protocol.Layout, p Place) Txn {
+func LookAtLock(l protocol.Layout, p Position) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
 	uuid := clientv3.OpGet(l.Field(p.Lock, metadata.FieldUUID))
-	return Txn{Then: []clientv3.Op{own, uuid, tailKey(l, p.Lock)}}
+	return Txn{Then: []clientv3.Op{own, uuid, readTailKey(l, p.Lock)}}
 }
 
-// tailKey reads whether there is a tail.
-func tailKey(l protocol.Layout, lock string) clientv3.Op {
+// readTailKey reads whether there is a tail.
+func readTailKey(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpGet(l.Tail(lock), clientv3.WithKeysOnly())
 }
 
 // older reads the tickets that are older than p, newest first.
-func older(l protocol.Layout, p Place, opts ...clientv3.OpOption) clientv3.Op {
+func older(l protocol.Layout, p Position, opts ...clientv3.OpOption) clientv3.Op {
 	opts = append(opts, clientv3.WithMaxCreateRev(p.Revision-1), clientv3.WithSort(clientv3.SortByCreateRevision,
 		clientv3.SortDescend))
 	return tickets(l, p.Lock, opts...)
@@ -186,9 +186,9 @@ func LeaveBare(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{Then: leave(l, lock, uuid)}
 }
 
-// LookForTail reads the tail and the newest ticket.
-func LookForTail(l protocol.Layout, lock string) Txn {
-	return Txn{Then: []clientv3.Op{tailKey(l, lock), newest(l, lock, 1)}}
+// ReadTail reads the tail and the newest ticket.
+func ReadTail(l protocol.Layout, lock string) Txn {
+	return Txn{Then: []clientv3.Op{readTailKey(l, lock), newest(l, lock, 1)}}
 }
 
 // RestoreTail puts a tail where there is none, although somebody waits: the newest waiter died, and its lease took the
@@ -244,7 +244,7 @@ func isTail(l protocol.Layout, lock, uuid string) clientv3.Cmp {
 }
 
 // Standing reads the record and the keys of who is before p in the queue.
-func Standing(l protocol.Layout, p Place) Txn {
+func Standing(l protocol.Layout, p Position) Txn {
 	return Txn{Then: []clientv3.Op{read(l, p.Lock), older(l, p, clientv3.WithKeysOnly())}}
 }
 

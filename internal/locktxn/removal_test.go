@@ -159,7 +159,7 @@ func TestLook(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	r := s.removal(s.record("a"), "u1")
-	resp := s.commit(locktxn.Look(s.l, r.Record))
+	resp := s.commit(locktxn.ReadRemoval(s.l, r.Record))
 	if uuid := resp.Responses[0].GetResponseRange(); len(uuid.Kvs) != 1 || uuid.Kvs[0].CreateRevision != h.Token {
 		t.Errorf("uuid %v", uuid)
 	}
@@ -167,7 +167,7 @@ func TestLook(t *testing.T) {
 		t.Errorf("%d keys, want 4", n)
 	}
 	s.done("auto-unlock", locktxn.AutoUnlock(s.l, r))
-	resp = s.commit(locktxn.Look(s.l, r.Record))
+	resp = s.commit(locktxn.ReadRemoval(s.l, r.Record))
 	if history := resp.Responses[2].GetResponseRange(); len(history.Kvs) != 1 ||
 		string(history.Kvs[0].Value) != r.History() {
 		t.Errorf("history %v", history)

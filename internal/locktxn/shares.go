@@ -91,21 +91,21 @@ func Join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 //
 // Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the place is lost;
 // without the tail newcomers pass the queue, see [RestoreTail].
-func TakeShare(l protocol.Layout, c Claim, p Place, fields []metadata.Field) Txn {
+func TakeShare(l protocol.Layout, c Claim, p Position, fields []metadata.Field) Txn {
 	t := claim(l, c, p.UUID, fields)
 	ticket := l.Ticket(p.Lock, p.UUID)
 	t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(ticket), "=", p.Revision))
 	t.Then = append(t.Then, leave(l, p.Lock, p.UUID)...)
-	t.Else = append(t.Else, clientv3.OpGet(ticket), tailKey(l, p.Lock))
+	t.Else = append(t.Else, clientv3.OpGet(ticket), readTailKey(l, p.Lock))
 	return t
 }
 
 // LookAtShares reads what a waiter must know. While who is before it is there: its own ticket, that one's and the tail.
 // Otherwise the holders, its own ticket, the tail and the newest ticket that is older: none means that it is the first.
 // Who knows that it is needs no look for others.
-func LookAtShares(l protocol.Layout, p Place, before string, first bool) Txn {
+func LookAtShares(l protocol.Layout, p Position, before string, first bool) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
-	tail := tailKey(l, p.Lock)
+	tail := readTailKey(l, p.Lock)
 	t := Txn{Then: append(holders(l, p.Lock), own, tail)}
 	if !first {
 		t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1), clientv3.WithKeysOnly()))
@@ -119,7 +119,7 @@ func LookAtShares(l protocol.Layout, p Place, before string, first bool) Txn {
 }
 
 // StandingShare reads the holders and the keys of who is before p in the queue.
-func StandingShare(l protocol.Layout, p Place) Txn {
+func StandingShare(l protocol.Layout, p Position) Txn {
 	return Txn{Then: append(holders(l, p.Lock), older(l, p, clientv3.WithKeysOnly()))}
 }
 

@@ -145,7 +145,7 @@ func saidSo(now *metadata.Document, alive string) bool {
 
 // word says how the work goes, of a hold that somebody else extended for longer than this handle would.
 func (l *Lock) word(ctx context.Context, alertAt time.Time, progress, alive string) error {
-	r, err := l.c.send(ctx, locktxn.Word(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))
+	r, err := l.c.send(ctx, locktxn.Progress(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))
 	if err != nil {
 		return l.or(err)
 	}

@@ -60,7 +60,7 @@ func (j *joint) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := j.bid(); err != nil {
 		return nil, err
 	}
-	txn := locktxn.Joint(j.c.layout, j.sent(), j.only, slices.Concat(j.with, j.own))
+	txn := locktxn.Batch(j.c.layout, j.sent(), j.only, slices.Concat(j.with, j.own))
 	if err := checkSize(txn); err != nil {
 		return nil, err
 	}
@@ -96,10 +96,10 @@ func (j *joint) bid() error {
 	return nil
 }
 
-func (j *joint) sent() []locktxn.Part {
-	parts := make([]locktxn.Part, len(j.parts))
+func (j *joint) sent() []locktxn.BatchLock {
+	parts := make([]locktxn.BatchLock, len(j.parts))
 	for i, a := range j.parts {
-		parts[i] = locktxn.Part{Lock: a.lock, UUID: a.draft.UUID, Fields: j.bids[i].fields, Barge: a.set.barge,
+		parts[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: j.bids[i].fields, Barge: a.set.barge,
 			Tail: j.tails[i]}
 	}
 	return parts
@@ -109,7 +109,7 @@ func (j *joint) sent() []locktxn.Part {
 // not. r and err are what came of the sendings.
 func (j *joint) settle(ctx context.Context, r answer, err error) ([]*Lock, error) {
 	s, unsettled := j.c.sendMarked(ctx, &j.c.marks, func(lease clientv3.LeaseID) locktxn.Txn {
-		return locktxn.Seal(j.c.layout, j.sent(), lease)
+		return locktxn.Settle(j.c.layout, j.sent(), lease)
 	})
 	if unsettled != nil {
 		for _, a := range j.parts {

@@ -194,7 +194,7 @@ func (o *once) take(ctx context.Context) (*Lock, error) {
 
 // look tells whether the period is due, and the mod revision of the last one's key.
 func (o *once) look(ctx context.Context, start, now time.Time) (seen int64, due bool, err error) {
-	r, err := o.c.send(ctx, locktxn.LookAtPeriod(o.c.layout, o.lock))
+	r, err := o.c.send(ctx, locktxn.ReadPeriod(o.c.layout, o.lock))
 	if err != nil {
 		return 0, false, err
 	}
@@ -324,7 +324,7 @@ func (o *once) explain(err error) error {
 // Period is the last period in which the job under this lock was run, by [Client.Once]. Its start is zero where there
 // is none.
 func (c *Client) Period(ctx context.Context, name string) (Period, error) {
-	value, err := c.period(ctx, name, locktxn.LookAtPeriod(c.layout, name))
+	value, err := c.period(ctx, name, locktxn.ReadPeriod(c.layout, name))
 	if err != nil || value == "" {
 		return Period{}, err
 	}

@@ -16,7 +16,7 @@ import (
 // line is where an acquisition stands in the queue of its lock. The zero line is nowhere.
 type line struct {
 	lease  *lease // serves this attempt only; may be there before the place
-	place  locktxn.Place
+	place  locktxn.Position
 	ticket metadata.Ticket
 
 	before string // who is before it; empty when that is nobody or not known
@@ -85,7 +85,7 @@ func (a *acquisition) join(ctx context.Context, b bid) (*Lock, error) {
 	case l != nil || err != nil:
 		return l, err
 	}
-	place := locktxn.Place{Lock: a.lock, UUID: a.draft.UUID}
+	place := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
 	if place.Revision, a.line.before = locktxn.Joined(r.TxnResponse); place.Revision == 0 {
 		return nil, errPlaceLost
 	}

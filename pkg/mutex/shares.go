@@ -187,7 +187,7 @@ func (a *acquisition) joined(r answer, err error) error {
 		a.abandon()
 		return errStale
 	}
-	place := locktxn.Place{Lock: a.lock, UUID: a.draft.UUID}
+	place := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
 	if place.Revision, a.line.before = locktxn.Joined(r.TxnResponse); place.Revision != 0 {
 		a.line.place = place
 	}

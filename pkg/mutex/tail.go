@@ -53,7 +53,7 @@ func (a *acquisition) keepTail(ctx context.Context, r answer, op int) {
 	if len(r.keys(op).Kvs) > 0 {
 		return
 	}
-	r, err := a.c.send(ctx, locktxn.LookForTail(a.c.layout, a.lock))
+	r, err := a.c.send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
 	if err != nil || len(r.keys(0).Kvs) > 0 {
 		return
 	}

@@ -66,7 +66,7 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 // it is their turn to be asked for.
 type standing struct {
 	c     *Client
-	place locktxn.Place // none has a Revision of 0
+	place locktxn.Position // none has a Revision of 0
 	kind  kind
 
 	seen   int64 // revision at which the holders were read; 0 before the first look
