@@ -55,7 +55,7 @@ func AcquireShare(l protocol.Layout, c Claim, uuid string, fields []metadata.Fie
 	return t
 }
 
-// AcquireSharePast is AcquireShare past a tail behind which nobody queues, and deletes that. It was seen at this mod
+// AcquireSharePast is [AcquireShare] past a tail behind which nobody queues, and deletes that tail, seen at this mod
 // revision.
 func AcquireSharePast(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, tail int64) Txn {
 	t := claim(l, c, uuid, fields)
@@ -64,15 +64,15 @@ func AcquireSharePast(l protocol.Layout, c Claim, uuid string, fields []metadata
 	return t
 }
 
-// EnqueueShare makes the claim as AcquireShare does or else, where others queue already, gets in line behind them in
-// the same transaction. Where nobody queues it reads the holders: there may be room, by another claim.
+// EnqueueShare makes the claim as [AcquireShare] does or else, if others queue already, joins them in the same
+// transaction. If nobody queues it reads the holders: there may be room, by another claim.
 //
-// Else it reads the holders, then answers in a transaction of its own, see [Joined].
+// Else it reads the holders, then answers in a nested transaction, see [Joined].
 func EnqueueShare(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
 	t := claim(l, c, uuid, fields)
 	t.If = append(t.If, absent(l.Tail(c.Lock)), absent(l.Ticket(c.Lock, uuid)))
-	// An earlier send may have made the claim: a holder must not stand in line behind itself.
+	// An earlier send may have made the claim: a holder must not queue behind itself.
 	mine := clientv3.Compare(clientv3.Value(l.Field(c.Record, metadata.FieldUUID)), "=", uuid)
 	queued := clientv3.OpTxn([]clientv3.Cmp{absent(l.Tail(c.Lock))}, nil,
 		[]clientv3.Op{join(l, c.Lock, uuid, ticket, lease)})
@@ -80,17 +80,17 @@ func EnqueueShare(l protocol.Layout, c Claim, uuid string, fields []metadata.Fie
 	return t
 }
 
-// Join gets in line without a look at the holders: there is no room, or too many who look for it at once. It reads the
+// Join joins the queue without a look at the holders: there is no room, or too many look for it at once. It reads the
 // holders and answers as [EnqueueShare] does.
 func Join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
 	return Txn{Then: append(holders(l, lock), join(l, lock, uuid, ticket, lease))}
 }
 
-// TakeShare makes the claim of the first in the queue, and ends its ticket: the next in line is the first then, and
-// there may be room for it too.
+// TakeShare makes the claim of the first in the queue, and ends its ticket: the next waiter is the first then, and
+// there may be room for it, too.
 //
-// Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the place is lost;
-// without the tail newcomers pass the queue, see [RestoreTail].
+// Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the position is lost;
+// without the tail newcomers overtake the queue, see [RestoreTail].
 func TakeShare(l protocol.Layout, c Claim, p Position, fields []metadata.Field) Txn {
 	t := claim(l, c, p.UUID, fields)
 	ticket := l.Ticket(p.Lock, p.UUID)
@@ -100,9 +100,9 @@ func TakeShare(l protocol.Layout, c Claim, p Position, fields []metadata.Field) 
 	return t
 }
 
-// LookAtShares reads what a waiter must know. While who is before it is there: its own ticket, that one's and the tail.
-// Otherwise the holders, its own ticket, the tail and the newest ticket that is older: none means that it is the first.
-// Who knows that it is needs no look for others.
+// LookAtShares reads what a waiter must know. While the ticket before its own is there: its own ticket, that one and
+// the tail. Otherwise the holders, its own ticket, the tail and, unless the waiter knows that it is the first, the
+// newest ticket older than its own: none means that it is the first.
 func LookAtShares(l protocol.Layout, p Position, before string, first bool) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
 	tail := readTailKey(l, p.Lock)
@@ -118,20 +118,20 @@ func LookAtShares(l protocol.Layout, p Position, before string, first bool) Txn 
 	return t
 }
 
-// StandingShare reads the holders and the keys of who is before p in the queue.
+// StandingShare reads the holders and the keys of the tickets ahead of p.
 func StandingShare(l protocol.Layout, p Position) Txn {
 	return Txn{Then: append(holders(l, p.Lock), older(l, p, clientv3.WithKeysOnly()))}
 }
 
-// CancelShare sees to it that no late send of the attempt can commit, and that it stands in no queue. It reads the
-// holders: a record of the attempt that is among them is to be taken back, see [Withdraw]; there will not be another.
+// CancelShare ensures that no late send of the attempt can be committed, and that it has no ticket. It reads the
+// holders: if a record of the attempt is among them, take it back with [Withdraw]; there will not be another.
 func CancelShare(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	t := WithdrawShare(l, lock, uuid)
 	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease)))
 	return t
 }
 
-// WithdrawShare is CancelShare without the mark: the way out when etcd refuses puts for want of space.
+// WithdrawShare is [CancelShare] without the tombstone: the way out when etcd is out of space.
 func WithdrawShare(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{Then: append(holders(l, lock), leave(l, lock, uuid)...)}
 }

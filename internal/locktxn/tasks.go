@@ -7,8 +7,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// ReadTasks reads tasks of a set from this one on, not more than limit, and the keys of the locks of all tasks of the
-// set that are held, as they are at the same moment.
+// ReadTasks reads at most limit tasks of a set, from this one on, and the keys of the held locks of all tasks of the
+// set, as of the same moment.
 func ReadTasks(l protocol.Layout, set, from string, limit int64) Txn {
 	first := l.Tasks(set)
 	end := protocol.End(l.Tasks(set))
@@ -27,8 +27,8 @@ func ReadTask(l protocol.Layout, set, task string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Task(set, task)), read(l, protocol.TaskLock(set, task))}}
 }
 
-// AddTask adds a task where there is none of that name, unless this attempt is forbidden, see [Forbid]. Else it reads
-// the one that is there.
+// AddTask adds a task if there is none of that name, unless this attempt is forbidden, see [Forbid]. Else it reads the
+// task that is there.
 func AddTask(l protocol.Layout, set, task, attempt, value string) Txn {
 	key := l.Task(set, task)
 	return Txn{
@@ -38,8 +38,8 @@ func AddTask(l protocol.Layout, set, task, attempt, value string) Txn {
 	}
 }
 
-// ChangeTask writes a task, or removes it where the value is empty, if it is still the one that was seen and nobody
-// works on it. Else it reads what ReadTask reads.
+// ChangeTask writes a task, or removes it if the value is empty, as long as it is still the one that was seen and
+// nobody works on it. Else it reads what [ReadTask] reads.
 func ChangeTask(l protocol.Layout, set, task string, seen int64, value string) Txn {
 	key := l.Task(set, task)
 	t := ReadTask(l, set, task)
@@ -57,8 +57,8 @@ func ChangeTask(l protocol.Layout, set, task string, seen int64, value string) T
 	}
 }
 
-// SaveTask writes the task of a worker that still has it, if it is still the one that was seen. Else it reads what
-// ReadTask reads.
+// SaveTask writes the task of a worker that still has it, as long as it is still the one that was seen. Else it reads
+// what [ReadTask] reads.
 func SaveTask(l protocol.Layout, set, task string, guard clientv3.Cmp, seen int64, value string) Txn {
 	key := l.Task(set, task)
 	return Txn{
