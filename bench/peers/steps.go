@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/bench/contest"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -53,12 +54,12 @@ func partOf(name string, run bool) bool {
 type stepper struct {
 	step
 	etcd   *clientv3.Client
-	layout metadata.Layout
+	layout protocol.Layout
 	draft  metadata.Draft
 }
 
 func (s step) client(_ context.Context, etcd *clientv3.Client, _ *ends) (contest.Client, error) {
-	layout, err := metadata.NewLayout("/steps/")
+	layout, err := protocol.NewLayout("/steps/")
 	return &stepper{s, etcd, layout, usualDraft()}, err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/bench/servers"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -19,7 +20,7 @@ import (
 type crowd struct {
 	server *servers.Process
 	etcd   *clientv3.Client
-	layout metadata.Layout
+	layout protocol.Layout
 	tokens []int64 // of every lock, by its number
 }
 
@@ -32,7 +33,7 @@ func newCrowd(server *servers.Process) (*crowd, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	return &crowd{server: server, etcd: etcd, layout: layout}, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/bench/servers"
 	"github.com/clustermutex/unlocker/bench/stats"
 	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -133,7 +134,7 @@ func (c *crowd) removals(ctx context.Context, kind string, n int,
 		}
 		for _, e := range r.Events {
 			key := c.layout.Parse(string(e.Kv.Key))
-			if key.Kind != metadata.KindField || key.ID != metadata.FieldUUID {
+			if key.Kind != protocol.KindField || key.ID != metadata.FieldUUID {
 				continue
 			}
 			var i int

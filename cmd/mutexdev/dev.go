@@ -19,7 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -108,7 +108,7 @@ func (o *options) policy() staleness.Policy {
 }
 
 func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, log zerolog.Logger) error {
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		return err
 	}

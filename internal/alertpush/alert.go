@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -59,7 +60,7 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, tell func(need)
 	v := staleness.Judge(r, p.c.Policy, now)
 	next = v.Next
 	about := func(name, severity string, starts time.Time) {
-		tell(need{key{name: name, lock: metadata.NameLabel(r.Name)}, severity, starts, r, v.ClockOff})
+		tell(need{key{name: name, lock: text.NameLabel(r.Name)}, severity, starts, r, v.ClockOff})
 	}
 	if v.ClockOff != 0 { // since it was seen, on a clock that is right
 		about(clockOff, "warning", now.Wall.Add(r.Seen.Changed-now.Mono).Truncate(time.Minute))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // mostCircles is how many circles of processes are told at once, the oldest ones; mostSteps how many waits of each.
@@ -53,7 +54,7 @@ func (p *Pusher) stuckAlert(c deadlock.Circle) alert {
 	locks, holders := c.Labels()
 	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}
 	a.notes = map[string]string{
-		"summary": "Processes wait for each other's locks: " + text(locks) + ".",
+		"summary": "Processes wait for each other's locks: " + text.Label(locks) + ".",
 		"description": told(c) + " Unless they do several things at once, nothing moves until one of them gives up " +
 			"or loses a lock at its deadline.",
 		"runbook_url": runbooks + strings.ToLower(deadlocked),
@@ -68,11 +69,12 @@ func (p *Pusher) stuckAlert(c deadlock.Circle) alert {
 func told(c deadlock.Circle) string {
 	var sentences []string
 	for _, w := range c.Waits[:min(len(c.Waits), mostSteps)] {
-		held := text(w.Held[0].String())
+		held := oneLine(w.Held[0].String())
 		if others := len(w.Held) - 1; others > 0 {
 			held += fmt.Sprintf(" and %d more", others)
 		}
-		sentences = append(sentences, fmt.Sprintf("%s waits for %s, held by %s.", text(w.Who.String()), text(w.Lock),
+		sentences = append(sentences, fmt.Sprintf("%s waits for %s, held by %s.", oneLine(w.Who.String()),
+			oneLine(w.Lock),
 			held))
 	}
 	if more := len(c.Waits) - len(sentences); more > 0 {

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -29,9 +30,9 @@ func holderOf(r *metadata.Record, frame string) holder {
 }
 
 func (h holder) who() string {
-	who := cmp.Or(text(h.owner), "somebody")
+	who := cmp.Or(oneLine(h.owner), "somebody")
 	if h.host != "" {
-		who += " on " + text(h.host)
+		who += " on " + oneLine(h.host)
 	}
 	return who
 }
@@ -43,25 +44,25 @@ func (p *Pusher) write(n need, frame string) alert {
 	a := alert{key: n.key, severity: n.severity, starts: n.starts}
 	switch n.name {
 	case lockAlerting:
-		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is held longer than its holder expected.", text(h.lock)),
-			fmt.Sprintf("%s took the lock %s and expected to be done by %s.", h.who(), text(h.lock), at))
+		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is held longer than its holder expected.", text.Label(h.lock)),
+			fmt.Sprintf("%s took the lock %s and expected to be done by %s.", h.who(), text.Label(h.lock), at))
 	case lockExpired:
-		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.", text(h.lock)),
+		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.", text.Label(h.lock)),
 			fmt.Sprintf("The lock %s of %s was due for removal at %s. Something stops the unlockers, "+
-				"and everything waiting for the lock keeps waiting.", text(h.lock), h.who(), at))
+				"and everything waiting for the lock keeps waiting.", text.Label(h.lock), h.who(), at))
 	case clockOff:
 		side := "ahead of"
 		if n.off < 0 {
 			side = "behind"
 		}
-		a.notes = p.notes(n.name, h, fmt.Sprintf("The clock of the holder of lock %s is off.", text(h.lock)),
+		a.notes = p.notes(n.name, h, fmt.Sprintf("The clock of the holder of lock %s is off.", text.Label(h.lock)),
 			fmt.Sprintf("The clock of %s, the holder of the lock %s, is %v %s the unlocker's. "+
 				"The times that the holder wrote into the record are wrong by as much.",
-				h.who(), text(h.lock), n.off.Abs().Round(time.Second), side))
+				h.who(), text.Label(h.lock), n.off.Abs().Round(time.Second), side))
 	case lockMalformed:
-		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s has no uuid or no readable deadline.", text(h.lock)),
+		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s has no uuid or no readable deadline.", text.Label(h.lock)),
 			fmt.Sprintf("The lock %s belongs to %s. You get no alert when it is overdue, and it is not removed, "+
-				"unless the unlockers have defaults for such locks.", text(h.lock), h.who()))
+				"unless the unlockers have defaults for such locks.", text.Label(h.lock), h.who()))
 	}
 	return a
 }
@@ -70,14 +71,14 @@ func (p *Pusher) write(n need, frame string) alert {
 func (p *Pusher) removed(e metadata.Ending) alert {
 	h := holder{lock: e.Lock, owner: e.Owner, host: e.Hostname, purpose: e.Purpose}
 	a := alert{
-		key: key{name: lockAutoUnlocked, lock: metadata.NameLabel(e.Lock)}, severity: "warning",
+		key: key{name: lockAutoUnlocked, lock: text.NameLabel(e.Lock)}, severity: "warning",
 		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
 	}
-	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", text(e.Lock)),
+	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", text.Label(e.Lock)),
 		fmt.Sprintf("%s did not give back the lock %s in time, so it was removed. Find out what became of the holder "+
-			"and its work: somebody else may hold the lock now.", h.who(), text(e.Lock)))
-	set(a.notes, "by", text(e.By))
-	set(a.notes, "why", text(e.Why))
+			"and its work: somebody else may hold the lock now.", h.who(), text.Label(e.Lock)))
+	set(a.notes, "by", text.Label(e.By))
+	set(a.notes, "why", text.Label(e.Why))
 	return a
 }
 
@@ -85,10 +86,10 @@ func (p *Pusher) removed(e metadata.Ending) alert {
 func (p *Pusher) notes(name string, h holder, summary, description string) map[string]string {
 	notes := map[string]string{"summary": summary, "description": description,
 		"runbook_url": runbooks + strings.ToLower(name)}
-	set(notes, "owner", text(h.owner))
-	set(notes, "host", text(h.host))
-	set(notes, "purpose", text(h.purpose))
-	set(notes, "frame", text(h.frame))
+	set(notes, "owner", oneLine(h.owner))
+	set(notes, "host", oneLine(h.host))
+	set(notes, "purpose", oneLine(h.purpose))
+	set(notes, "frame", oneLine(h.frame))
 	set(notes, "dashboard", p.link(h.lock))
 	return notes
 }
@@ -110,8 +111,8 @@ func (p *Pusher) link(lock string) string {
 	return p.c.Dashboard + "lock?name=" + url.QueryEscape(lock)
 }
 
-// text makes a line of what somebody else wrote, that can not pass for anything else.
-func text(s string) string {
+// oneLine makes a line of what somebody else wrote, that can not pass for anything else.
+func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) {
 			return r

@@ -200,7 +200,7 @@ func judgeAnswer(resp *http.Response) error {
 		return err
 	}
 	says, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
-	err := fmt.Errorf("it answers %s: %s", resp.Status, text(strings.TrimSpace(string(says))))
+	err := fmt.Errorf("it answers %s: %s", resp.Status, oneLine(strings.TrimSpace(string(says))))
 	if resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusRequestEntityTooLarge {
 		return refused{err}
 	}

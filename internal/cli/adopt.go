@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -102,7 +103,7 @@ func (s *session) shares(ctx context.Context, lock string) ([]*metadata.Record, 
 	var all []*metadata.Record
 	g := gatherer{add: func(r *metadata.Record) { all = append(all, r) }}
 	for _, kv := range resp.Kvs {
-		g.take(s.layout.Parse(string(kv.Key)), metadata.KV{
+		g.take(s.layout.Parse(string(kv.Key)), protocol.KV{
 			Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
 		})
 	}

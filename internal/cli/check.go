@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -215,7 +216,7 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		case -behind > o.clockDifference:
 			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID),
 				span(behind))
-		case behind > o.clockDifference+metadata.PresenceTTL:
+		case behind > o.clockDifference+protocol.PresenceTTL:
 			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID), span(behind))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -48,7 +49,7 @@ func TestACommandThatIsCutOffFromEtcdEndsBeforeAnotherCanGetTheLock(t *testing.T
 	if !errors.As(err, &exit) || exit.ExitCode() != 5 {
 		t.Errorf("run ended with %v, want status 5", err)
 	}
-	layout, _ := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, _ := protocol.NewLayout(protocol.DefaultPrefix)
 	doc, _, err := lockstore.New(server.Client(t), layout).Get(context.Background(), "l")
 	if err != nil || doc.Token == 0 {
 		t.Fatalf("the lock that could not be given back is gone: %v", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -178,7 +179,7 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 		Record: &doc.Record,
 		Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, actor, o.reason, now),
 	}
-	action := metadata.Action{
+	action := protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: actor, Source: "cli",
 		Client: "mutexctl " + build.Current().Version,
 		Action: "force-unlock", Lock: doc.Name, UUID: doc.UUID, Token: doc.Token, Revision: doc.Revision,

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -155,7 +154,7 @@ func (j *job) skipped() error {
 	return passedOn(j.skipStatus)
 }
 
-func (j *job) used(period metadata.Period) string {
+func (j *job) used(period mutex.Period) string {
 	next := j.next(period.Start)
 	return fmt.Sprintf("the period that began %s is used up, %s; the next one begins %s",
 		instant(period.Start, j.app.Now()), period.Words, instant(next, j.app.Now()))

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type periodsOptions struct {
@@ -70,12 +70,12 @@ func (o *periodsOptions) run(ctx context.Context) error {
 	}
 	held := all.held()
 	var found []periodJSON
-	err = s.store.Area(ctx, s.layout.Periods(), all.revision, func(kv metadata.KV) {
+	err = s.store.Area(ctx, s.layout.Periods(), all.revision, func(kv protocol.KV) {
 		key := s.layout.Parse(kv.Key)
-		if key.Kind != metadata.KindPeriod || !o.globs.match(key.Lock) {
+		if key.Kind != protocol.KindPeriod || !o.globs.match(key.Lock) {
 			return
 		}
-		period, err := metadata.ParsePeriod(string(kv.Value))
+		period, err := protocol.ParsePeriod(string(kv.Value))
 		if err != nil {
 			period.Words = string(kv.Value)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/cli"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 func TestMain(m *testing.M) {
@@ -82,8 +82,8 @@ func TestScripts(t *testing.T) {
 // prefix.
 func TestScriptsOfUsers(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.Auth())
-	server.AddUser(t, "reader", "secret", metadata.DefaultPrefix, etcdtest.Read)
-	server.AddUser(t, "writer", "secret", metadata.DefaultPrefix, etcdtest.ReadWrite)
+	server.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
+	server.AddUser(t, "writer", "secret", protocol.DefaultPrefix, etcdtest.ReadWrite)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/rights",
 		Setup: func(e *testscript.Env) error {

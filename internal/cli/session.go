@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -22,7 +23,7 @@ import (
 // session is a connection to etcd with all that can be asked over it.
 type session struct {
 	client *clientv3.Client
-	layout metadata.Layout
+	layout protocol.Layout
 	store  *lockstore.Store
 	log    zerolog.Logger
 	app    *app

@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -28,24 +29,24 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	g := gatherer{add: func(r *metadata.Record) { all.locks = append(all.locks, r) }}
 	misplaced := gatherer{add: func(r *metadata.Record) {
 		if r.Token != 0 {
-			r.Misplace(s.layout)
+			s.layout.Misplace(r)
 			all.misplaced = append(all.misplaced, r)
 		}
 	}}
-	revision, err := s.store.List(ctx, func(kv metadata.KV) {
+	revision, err := s.store.List(ctx, func(kv protocol.KV) {
 		switch key := s.layout.Parse(kv.Key); key.Kind {
-		case metadata.KindField:
+		case protocol.KindField:
 			g.take(key, kv)
-		case metadata.KindTicket:
+		case protocol.KindTicket:
 			if w := waiter(key, kv); !w.Holding {
 				all.waiters[key.Lock] = append(all.waiters[key.Lock], w)
 			}
-		case metadata.KindUnlocker:
+		case protocol.KindUnlocker:
 			all.takeUnlocker(key.ID, kv)
-		case metadata.KindForeign:
+		case protocol.KindForeign:
 			g.take(key, kv)
 			if place, field, ok := s.layout.Misplaced(kv.Key); ok {
-				misplaced.take(metadata.Key{Kind: metadata.KindField, Lock: place, ID: field}, kv)
+				misplaced.take(protocol.Key{Kind: protocol.KindField, Lock: place, ID: field}, kv)
 			}
 			all.foreign++
 		}
@@ -69,8 +70,8 @@ func byName(locks []*metadata.Record) {
 
 // takeUnlocker takes the record of an unlocker. Without a lease it would stay when the unlocker is gone, so it proves
 // nothing.
-func (all *snapshot) takeUnlocker(instance string, kv metadata.KV) {
-	p, err := metadata.Unmarshal[metadata.Presence](kv.Value)
+func (all *snapshot) takeUnlocker(instance string, kv protocol.KV) {
+	p, err := protocol.Unmarshal[metadata.Presence](kv.Value)
 	switch {
 	case kv.Lease == 0:
 		all.foreign++
@@ -88,7 +89,7 @@ type gatherer struct {
 	foreign []string
 }
 
-func (g *gatherer) take(key metadata.Key, kv metadata.KV) {
+func (g *gatherer) take(key protocol.Key, kv protocol.KV) {
 	if key.Lock == "" {
 		return // in no lock's range
 	}
@@ -96,7 +97,7 @@ func (g *gatherer) take(key metadata.Key, kv metadata.KV) {
 		g.flush()
 		g.lock = key.Lock
 	}
-	if key.Kind == metadata.KindForeign {
+	if key.Kind == protocol.KindForeign {
 		g.foreign = append(g.foreign, kv.Key)
 		return
 	}
@@ -127,8 +128,8 @@ func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, er
 	var waiters []metadata.Waiter
 	for _, kv := range resp.Kvs {
 		key := s.layout.Parse(string(kv.Key))
-		if w := waiter(key, metadata.KV{Value: kv.Value,
-			CreateRevision: kv.CreateRevision}); key.Kind == metadata.KindTicket && !w.Holding {
+		if w := waiter(key, protocol.KV{Value: kv.Value,
+			CreateRevision: kv.CreateRevision}); key.Kind == protocol.KindTicket && !w.Holding {
 			waiters = append(waiters, w)
 		}
 	}
@@ -137,9 +138,9 @@ func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, er
 }
 
 // waiter reads a ticket. One that can not be read still stands in the queue.
-func waiter(key metadata.Key, kv metadata.KV) metadata.Waiter {
+func waiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
 	w := metadata.Waiter{Lock: key.Lock, ID: key.ID, Place: kv.CreateRevision}
-	w.Ticket, _ = metadata.Unmarshal[metadata.Ticket](kv.Value)
+	w.Ticket, _ = protocol.Unmarshal[metadata.Ticket](kv.Value)
 	return w
 }
 

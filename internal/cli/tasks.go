@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // stateStuck is what people call a task in progress that nobody works on.
@@ -54,7 +54,7 @@ JSON: one object per line.
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if len(args) > 0 {
 			o.set, args = args[0], args[1:]
-			if err := metadata.CheckTask(o.set, "x"); err != nil {
+			if err := protocol.CheckTask(o.set, "x"); err != nil {
 				return &statusError{ExitUsage, err}
 			}
 		}
@@ -120,9 +120,9 @@ func (o *tasksOptions) read(ctx context.Context, s *session) (found []taskJSON, 
 	if o.set != "" {
 		area = s.layout.Tasks(o.set)
 	}
-	err = s.store.Area(ctx, area, all.revision, func(kv metadata.KV) {
+	err = s.store.Area(ctx, area, all.revision, func(kv protocol.KV) {
 		key := s.layout.Parse(kv.Key)
-		if key.Kind != metadata.KindTask || !o.globs.match(key.ID) {
+		if key.Kind != protocol.KindTask || !o.globs.match(key.ID) {
 			return
 		}
 		if t := newTaskJSON(key, kv.Value, held[key.Lock]); o.wanted(&t) {
@@ -135,15 +135,15 @@ func (o *tasksOptions) read(ctx context.Context, s *session) (found []taskJSON, 
 	return found, nil
 }
 
-func newTaskJSON(key metadata.Key, value []byte, running bool) taskJSON {
-	t, err := metadata.Unmarshal[metadata.Task](value)
+func newTaskJSON(key protocol.Key, value []byte, running bool) taskJSON {
+	t, err := protocol.Unmarshal[protocol.Task](value)
 	if err != nil {
 		t.State = "unreadable"
 		t.Note = err.Error()
 	}
 	return taskJSON{
 		Set: strings.TrimSuffix(key.Lock, "/"+key.ID), Task: key.ID, Lock: key.Lock,
-		State: t.State, Stuck: t.State == metadata.StateInProgress && !running, Attempts: t.Attempts, By: known(t.By),
+		State: t.State, Stuck: t.State == protocol.StateInProgress && !running, Attempts: t.Attempts, By: known(t.By),
 		Note:    known(t.Note),
 		AddedAt: known(t.AddedAt.Time), ChangedAt: known(t.ChangedAt.Time),
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -25,7 +26,7 @@ const enough = 30 * time.Second
 // world is what a script can reach beside mutexctl: the keys in etcd, and programs that run in the background.
 type world struct {
 	client  *clientv3.Client
-	layout  metadata.Layout
+	layout  protocol.Layout
 	env     *testscript.Env
 	running map[string]*exec.Cmd
 	screens map[string]*screen
@@ -34,7 +35,7 @@ type world struct {
 type worldKey struct{}
 
 func newWorld(e *testscript.Env, client *clientv3.Client) (*world, error) {
-	layout, err := metadata.NewLayout("/" + filepath.Base(e.WorkDir))
+	layout, err := protocol.NewLayout("/" + filepath.Base(e.WorkDir))
 	return &world{client: client, layout: layout, env: e, running: map[string]*exec.Cmd{},
 		screens: map[string]*screen{}}, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -67,7 +68,7 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 // holder and the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was
 // stopped.
 func (d *Dashboard) foundActions(ctx context.Context, p pastRequest,
-	all []metadata.Action) (list []metadata.Action, matched int, next pastCursor, err error) {
+	all []protocol.Action) (list []protocol.Action, matched int, next pastCursor, err error) {
 	ctx, cancel := searching(ctx)
 	defer cancel()
 	for _, a := range all {

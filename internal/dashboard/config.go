@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -40,7 +41,7 @@ type Config struct {
 	// History reads how the last holds ended that others than their holders ended, and Audit what operators did, newest
 	// first. Nil: that is not kept.
 	History func(ctx context.Context, limit int) ([]metadata.Ending, error)
-	Audit   func(ctx context.Context, limit int) ([]metadata.Action, error)
+	Audit   func(ctx context.Context, limit int) ([]protocol.Action, error)
 	// Relists counts how often the picture was read anew because the watch was interrupted, so that holds may have
 	// begun and ended unseen. Nil: that is not known.
 	Relists func() uint64
@@ -51,7 +52,7 @@ type Config struct {
 
 	// ForceUnlock removes a hold and records the action, in one transaction. Nil switches force unlock off. Its error
 	// is [metadata.ErrChanged] when that hold is over, [ErrUnknown] when nobody can tell what became of the removal.
-	ForceUnlock func(ctx context.Context, r metadata.Removal, a metadata.Action) error
+	ForceUnlock func(ctx context.Context, r metadata.Removal, a protocol.Action) error
 
 	// Notify tells somebody outside of a force unlock, in JSON. Nil: nobody is told. Its error must not hold secrets,
 	// such as an address.
@@ -68,7 +69,7 @@ type Config struct {
 	Title          string // first word of the page title; empty: "mutexdash"
 	Environment    string // such as "prod-eu"; colours the band on top
 	Version        string
-	Layout         metadata.Layout // of the keys in etcd, for status and hints
+	Layout         protocol.Layout // of the keys in etcd, for status and hints
 	Endpoints      []string        // of etcd, as people may see them
 	Settings       []Setting       // flags that are not at their default, without secrets
 	HideBacktraces bool

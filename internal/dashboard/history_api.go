@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // pastJSON is a hold that is over.
@@ -112,10 +112,10 @@ func nameB64(name string) string {
 }
 
 // actions reads the audit trail.
-func (d *Dashboard) actions(ctx context.Context) ([]metadata.Action, error) {
+func (d *Dashboard) actions(ctx context.Context) ([]protocol.Action, error) {
 	all, err := d.past.actions.get(ctx, d.config.Now(), d.config.Audit)
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b metadata.Action) int {
+	slices.SortStableFunc(all, func(a, b protocol.Action) int {
 		return cmp.Or(b.At.Compare(a.At.Time),
 			cmp.Compare(b.Token, a.Token))
 	})

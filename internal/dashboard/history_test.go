@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -41,7 +42,7 @@ func lived(t testing.TB) *scene {
 	s := busy()
 	s.over(stuck, metadata.EndedForced, "ann@example.org", "the pod is dead, node lost", 3*time.Hour, 2*time.Hour)
 	s.over("catalog/sync/eu", metadata.EndedAutoUnlocked, "eu-1", "its deadline passed", 9*time.Hour, 8*time.Hour)
-	s.actions = []metadata.Action{{ID: "a1", At: metadata.Time{Time: s.now.Add(-2 * time.Hour)},
+	s.actions = []protocol.Action{{ID: "a1", At: metadata.Time{Time: s.now.Add(-2 * time.Hour)},
 		Actor: "ann@example.org", Source: "header", Client: "198.51.100.7", UserAgent: "curl/8.5.0",
 		Action: "force-unlock",
 		Lock:   stuck, UUID: uuid("x"), Token: 7, Revision: 9, Holder: "billing on billing-1:3 for 1h",

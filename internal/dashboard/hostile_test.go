@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -62,7 +63,7 @@ func infested() *scene {
 		record := s.documents[text].Record
 		ending := metadata.NewEnding(&record, metadata.EndedForced, text, text, s.now)
 		s.endings[fmt.Sprint(i)] = &ending
-		s.actions = append(s.actions, metadata.Action{ID: text, At: metadata.Time{Time: s.now}, Actor: text,
+		s.actions = append(s.actions, protocol.Action{ID: text, At: metadata.Time{Time: s.now}, Actor: text,
 			Source: text, Client: text, UserAgent: text, Lock: text, UUID: text, Token: int64(i), Holder: text,
 			Reason: text,
 			Ticket: text, Result: text})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -202,7 +203,7 @@ func TestRateGivesBackWhatDidNothing(t *testing.T) {
 	changed := true
 	d, done := operated(t, s, func(c *dashboard.Config) {
 		force := c.ForceUnlock
-		c.ForceUnlock = func(ctx context.Context, r metadata.Removal, a metadata.Action) error {
+		c.ForceUnlock = func(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 			if changed {
 				return metadata.ErrChanged
 			}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // A force unlock can be told to somebody outside, such as the channel of the owner. It happens after the answer, and
@@ -33,7 +33,7 @@ type noticeJSON struct {
 }
 
 // tell queues the notice of what was done.
-func (d *Dashboard) tell(w wish, owner string, a metadata.Action) {
+func (d *Dashboard) tell(w wish, owner string, a protocol.Action) {
 	if d.config.Notify == nil {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -22,7 +23,7 @@ type past struct {
 	relists uint64
 
 	recorded recent[metadata.Ending]
-	actions  recent[metadata.Action]
+	actions  recent[protocol.Action]
 }
 
 // gap is a time in which the watch was interrupted: a hold that began and ended in it was not seen.

@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -35,7 +36,7 @@ type scene struct {
 	fresh     dashboard.Freshness
 	away      error // what etcd answers to every read
 	endings   map[string]*metadata.Ending
-	actions   []metadata.Action
+	actions   []protocol.Action
 	relists   uint64
 	revision  int64
 	members   []dashboard.Member
@@ -55,7 +56,7 @@ func newScene() *scene {
 }
 
 func (s *scene) config() dashboard.Config {
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		panic(err)
 	}
@@ -81,7 +82,7 @@ func (s *scene) config() dashboard.Config {
 			}
 			return all, s.away
 		},
-		Audit:   func(context.Context, int) ([]metadata.Action, error) { return slices.Clone(s.actions), s.away },
+		Audit:   func(context.Context, int) ([]protocol.Action, error) { return slices.Clone(s.actions), s.away },
 		Relists: func() uint64 { return s.relists },
 		Explain: func(err error) string { return err.Error() },
 		Now:     read(s, func() time.Time { return s.now }),

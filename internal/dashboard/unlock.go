@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -97,12 +98,12 @@ func (d *Dashboard) admitUnlock(c caller) error {
 }
 
 // forceUnlock removes the hold that the person saw, in one transaction that also records it. Nothing is sent twice.
-func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error) {
+func (d *Dashboard) forceUnlock(r *http.Request, w wish) (protocol.Action, error) {
 	// Who closes the tab now wants an answer less, not another outcome.
 	ctx := context.WithoutCancel(r.Context())
 	document, err := d.readNow(ctx, w.Name)
 	if err != nil {
-		return metadata.Action{}, d.notDone(err)
+		return protocol.Action{}, d.notDone(err)
 	}
 	action := d.newAction(callerOf(r), w, d.holder(&document.Record))
 	if len(document.Fields) == 0 || document.UUID != w.Hold || document.Token != w.Token {
@@ -155,8 +156,8 @@ func (d *Dashboard) holder(r *metadata.Record) string {
 	return line
 }
 
-func (d *Dashboard) newAction(c caller, w wish, holder string) metadata.Action {
-	return metadata.Action{
+func (d *Dashboard) newAction(c caller, w wish, holder string) protocol.Action {
+	return protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: d.config.Now().UTC().Truncate(time.Millisecond)}, Actor: c.name,
 		Source: string(c.source), Client: c.client, UserAgent: c.agent,
 		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: holder,

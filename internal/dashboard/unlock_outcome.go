@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -77,7 +78,7 @@ func (d *Dashboard) conflict(ctx context.Context, w wish, now metadata.Document)
 }
 
 // record counts a try and writes it to the log, which is the audit trail of what was not done.
-func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error) {
+func (d *Dashboard) record(r *http.Request, w wish, a protocol.Action, err error) {
 	result := "success"
 	var p *problem
 	switch {

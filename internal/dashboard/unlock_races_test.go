@@ -19,6 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -31,7 +32,7 @@ type operation struct {
 	proxy  *etcdtest.Proxy
 	etcd   *clientv3.Client // beside the dashboard, on a good network
 	store  *lockstore.Store
-	layout metadata.Layout
+	layout protocol.Layout
 	before func(context.Context) context.Context // called just before the transaction is sent
 }
 
@@ -52,7 +53,7 @@ func operate(t *testing.T) *operation {
 	config.Now, config.Locks, config.Access = time.Now, func() []*metadata.Record { return nil }, behindProxy(t)
 	config.Fresh = func() dashboard.Freshness { return dashboard.Freshness{Synced: true, Heard: time.Now()} }
 	config.Document, config.Ending = o.store.Get, o.store.Ending
-	config.ForceUnlock = func(ctx context.Context, r metadata.Removal, a metadata.Action) error {
+	config.ForceUnlock = func(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 		err := o.store.ForceUnlock(o.before(ctx), r, a)
 		if errors.Is(err, lockstore.ErrUnknown) {
 			return fmt.Errorf("%w: %w", dashboard.ErrUnknown, err)
@@ -105,7 +106,7 @@ func (o *operation) unlock(who, lock string, form url.Values) *httptest.Response
 }
 
 // trail is the audit trail.
-func (o *operation) trail() []metadata.Action {
+func (o *operation) trail() []protocol.Action {
 	actions, err := o.store.Audit(o.t.Context(), 100)
 	if err != nil {
 		o.t.Fatal(err)
@@ -243,7 +244,7 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 			s := busy()
 			asked := 0
 			d, _ := operated(t, s, func(config *dashboard.Config) {
-				config.ForceUnlock = func(_ context.Context, r metadata.Removal, _ metadata.Action) error {
+				config.ForceUnlock = func(_ context.Context, r metadata.Removal, _ protocol.Action) error {
 					asked++
 					c.really(s, r)
 					return fmt.Errorf("%w: timeout", dashboard.ErrUnknown)

@@ -15,16 +15,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // operated is a dashboard of the scene on which holds can be ended, and what was asked of etcd.
-func operated(t testing.TB, s *scene, changes ...func(*dashboard.Config)) (*dashboard.Dashboard, *[]metadata.Action) {
+func operated(t testing.TB, s *scene, changes ...func(*dashboard.Config)) (*dashboard.Dashboard, *[]protocol.Action) {
 	t.Helper()
-	var done []metadata.Action
+	var done []protocol.Action
 	d := s.dashboard(t, append([]func(*dashboard.Config){func(c *dashboard.Config) {
 		c.Access = behindProxy(t)
-		c.ForceUnlock = func(_ context.Context, r metadata.Removal, a metadata.Action) error {
+		c.ForceUnlock = func(_ context.Context, r metadata.Removal, a protocol.Action) error {
 			s.change(func() {
 				done = append(done, a)
 				s.endings[r.Record.HistoryID()] = &r.Ending

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -85,7 +86,7 @@ func (c Circle) Labels() (locks, holders string) {
 	for _, p := range c.Processes() {
 		names = append(names, p.String())
 	}
-	return metadata.NameLabel(strings.Join(c.Locks(), ", ")), metadata.NameLabel(strings.Join(names, ", "))
+	return text.NameLabel(strings.Join(c.Locks(), ", ")), text.NameLabel(strings.Join(names, ", "))
 }
 
 // Find returns the circles, the oldest first. locks are sorted by name. It costs in proportion to those who wait and to

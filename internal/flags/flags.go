@@ -17,7 +17,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -53,11 +53,11 @@ type LockSettings struct {
 }
 
 // Layout is the layout of the keys below the prefix.
-func (s LockSettings) Layout() (metadata.Layout, error) { return metadata.NewLayout(s.Prefix) }
+func (s LockSettings) Layout() (protocol.Layout, error) { return protocol.NewLayout(s.Prefix) }
 
 // Locks defines the flag of the keys' prefix. It takes only prefixes that can be used.
 func Locks(fs *pflag.FlagSet) *LockSettings {
-	s := &LockSettings{Prefix: metadata.DefaultPrefix}
+	s := &LockSettings{Prefix: protocol.DefaultPrefix}
 	fs.Var((*prefixValue)(&s.Prefix), "locks.prefix",
 		"`prefix` of the locks' keys, the range that our etcd role is for")
 	return s

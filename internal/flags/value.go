@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // choice defines a flag that takes one of some words.
@@ -39,7 +39,7 @@ func (v *prefixValue) String() string { return string(*v) }
 func (v *prefixValue) Type() string   { return "string" }
 
 func (v *prefixValue) Set(prefix string) error {
-	l, err := metadata.NewLayout(prefix)
+	l, err := protocol.NewLayout(prefix)
 	if err != nil {
 		return err
 	}

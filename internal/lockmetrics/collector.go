@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -114,7 +115,7 @@ func (c *Collector) alarms(ch chan<- prometheus.Metric) {
 	}
 	states := map[string]bool{"NOSPACE": false, "CORRUPT": false}
 	for _, alarm := range raised {
-		states[metadata.Label(alarm)] = true
+		states[text.Label(alarm)] = true
 	}
 	for alarm, on := range states {
 		gauge(ch, c.d.alarm, truth(on), alarm)
@@ -123,7 +124,7 @@ func (c *Collector) alarms(ch chan<- prometheus.Metric) {
 
 func counters(ch chan<- prometheus.Metric, d *prometheus.Desc, counts map[string]uint64) {
 	for name, n := range counts {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), metadata.Label(name))
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), text.Label(name))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -61,10 +62,10 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 func (c *Collector) clocks(ch chan<- prometheus.Metric, locks []judged) {
 	taken := make(map[string]bool, len(locks))
 	for _, j := range locks {
-		if name := metadata.NameLabel(j.record.Name); !taken[name] {
+		if name := text.NameLabel(j.record.Name); !taken[name] {
 			taken[name] = true
-			gauge(ch, c.d.clockOffset, j.verdict.ClockOff.Seconds(), name, metadata.Label(j.record.Owner),
-				metadata.Label(j.record.Hostname))
+			gauge(ch, c.d.clockOffset, j.verdict.ClockOff.Seconds(), name, text.Label(j.record.Owner),
+				text.Label(j.record.Hostname))
 		}
 	}
 }
@@ -75,17 +76,17 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 	taken := make(map[string]bool, len(locks))
 	for _, j := range locks {
 		r := j.record
-		name := metadata.NameLabel(j.record.Name)
+		name := text.NameLabel(j.record.Name)
 		if taken[name] {
 			continue
 		}
 		taken[name] = true
-		labels := []string{name, metadata.Label(r.Owner), metadata.Label(r.Hostname)}
+		labels := []string{name, text.Label(r.Owner), text.Label(r.Hostname)}
 		instant(ch, c.d.lockedAt, r.LockedAt, labels...)
 		instant(ch, c.d.alertAt, j.verdict.AlertAt, labels...)
 		instant(ch, c.d.autoUnlockAt, j.verdict.AutoUnlockAt, labels...)
 		if r.Purpose != "" {
-			gauge(ch, c.d.lockInfo, 1, name, metadata.Label(r.Purpose))
+			gauge(ch, c.d.lockInfo, 1, name, text.Label(r.Purpose))
 		}
 		if queues != nil {
 			gauge(ch, c.d.lockWaiters, float64(len(queues[r.Queue()])), name)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -103,7 +104,7 @@ func TestAutoUnlockOfHostileRecords(t *testing.T) {
 	}
 	left := w.keys(w.l.Prefix())
 	for _, key := range left {
-		if k := w.l.Parse(key); k.Kind != metadata.KindHistory && key != w.l.Record("foreign")+"b/uuid" {
+		if k := w.l.Parse(key); k.Kind != protocol.KindHistory && key != w.l.Record("foreign")+"b/uuid" {
 			t.Errorf("left: %s", key)
 		}
 	}
@@ -117,7 +118,7 @@ func TestAutoUnlockTakesANewLeaseWhenItsOwnIsGone(t *testing.T) {
 		t.Fatalf("leases %+v, %v, %v", leases, err, first)
 	}
 	ttl, err := w.etcd.TimeToLive(t.Context(), leases.Leases[0].ID)
-	if want := int64((metadata.HistoryRetention + time.Hour).Seconds()); err != nil || ttl.GrantedTTL != want {
+	if want := int64((protocol.HistoryRetention + time.Hour).Seconds()); err != nil || ttl.GrantedTTL != want {
 		t.Errorf("endings live %d s, want %d (%v)", ttl.GrantedTTL, want, err)
 	}
 	second := w.AutoUnlock(t.Context(), []metadata.Removal{removal(w.hold("b", uuid(2)))})

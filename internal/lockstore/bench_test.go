@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -120,7 +121,7 @@ func BenchmarkMassExpiryAsAUser(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		s := etcdtest.Start(b, etcdtest.Auth())
-		s.AddUser(b, "unlocker", "secret", metadata.DefaultPrefix, etcdtest.ReadWrite)
+		s.AddUser(b, "unlocker", "secret", protocol.DefaultPrefix, etcdtest.ReadWrite)
 		c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "unlocker",
 			Password: "secret", MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -36,7 +37,7 @@ func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 //
 // An etcd without space takes no records. Then the hold is removed all the same, because a full etcd is no reason to
 // keep people from working, and the log line is the record.
-func (s *Store) ForceUnlock(ctx context.Context, r metadata.Removal, a metadata.Action) error {
+func (s *Store) ForceUnlock(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 	err := s.forceUnlock(ctx, r, a)
 	if err != nil {
 		return fmt.Errorf("force-unlock %q: %w", r.Record.Name, err)
@@ -44,7 +45,7 @@ func (s *Store) ForceUnlock(ctx context.Context, r metadata.Removal, a metadata.
 	return nil
 }
 
-func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a metadata.Action) error {
+func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	removal, err := s.prepare(ctx, r)
@@ -68,7 +69,7 @@ func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a metadata.
 
 // forceUnlockSilently removes the hold without records. What it does can not be told from a release by the holder, and
 // need not: the hold that the person wanted gone is gone.
-func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a metadata.Action) error {
+func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a protocol.Action) error {
 	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).Str("actor", a.Actor).Str("source",
 		a.Source).
 		Str("holder", a.Holder).Str("reason", a.Reason).Str("ticket", a.Ticket).
@@ -96,7 +97,7 @@ func (e *unknownError) Is(target error) bool { return target == ErrUnknown }
 var errNotSent = errors.New("no lease for the record of it")
 
 func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
-	a metadata.Action) (*clientv3.TxnResponse, error) {
+	a protocol.Action) (*clientv3.TxnResponse, error) {
 	for try := 0; ; try++ {
 		history, err := s.history.current(ctx, 1)
 		if err != nil {
@@ -106,7 +107,7 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errNotSent, err)
 		}
-		put := clientv3.OpPut(s.layout.Audit(a.At.Time, a.ID), metadata.Marshal(a), clientv3.WithLease(audit))
+		put := clientv3.OpPut(s.layout.Audit(a.At.Time, a.ID), protocol.Marshal(a), clientv3.WithLease(audit))
 		r.Lease = history
 		r.Audit = &put
 		resp, err := locktxn.ForceUnlock(s.layout, r).Commit(ctx, s.etcd)
@@ -122,7 +123,7 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 func (s *Store) lookAgainForced(ctx context.Context, r *locktxn.Removal, unknown error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	resp, err := locktxn.Look(s.layout, r.Record).Commit(ctx, s.etcd)
+	resp, err := locktxn.ReadRemoval(s.layout, r.Record).Commit(ctx, s.etcd)
 	if err != nil {
 		return unknown
 	}

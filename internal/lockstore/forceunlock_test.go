@@ -13,11 +13,12 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func action(r *metadata.Record) metadata.Action {
-	return metadata.Action{
+func action(r *metadata.Record) protocol.Action {
+	return protocol.Action{
 		ID: "1", At: metadata.Time{Time: at}, Actor: "ann", Source: "cli", Action: "force-unlock", Lock: r.Name,
 		UUID: r.UUID, Token: r.Token,
 		Holder: "billing on billing-7f9c", Reason: "the pod is gone for good", Result: "success",

@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -22,7 +23,7 @@ func (s *Store) Ending(ctx context.Context, uuid string) (*metadata.Ending, erro
 	if len(resp.Kvs) == 0 {
 		return nil, nil
 	}
-	ending, err := metadata.Unmarshal[metadata.Ending](resp.Kvs[0].Value)
+	ending, err := protocol.Unmarshal[metadata.Ending](resp.Kvs[0].Value)
 	if err != nil {
 		return nil, fmt.Errorf("read the ending of %s: %w", uuid, err)
 	}
@@ -37,11 +38,11 @@ func (s *Store) History(ctx context.Context, limit int) ([]metadata.Ending, erro
 }
 
 // Audit reads the last actions of operators, newest first, at most limit. Records that can not be read are left out.
-func (s *Store) Audit(ctx context.Context, limit int) ([]metadata.Action, error) {
-	return newest[metadata.Action](ctx, s, s.layout.Audits(), limit, clientv3.SortByKey)
+func (s *Store) Audit(ctx context.Context, limit int) ([]protocol.Action, error) {
+	return newest[protocol.Action](ctx, s, s.layout.Audits(), limit, clientv3.SortByKey)
 }
 
-func newest[T metadata.Ending | metadata.Action](ctx context.Context, s *Store, area string, limit int,
+func newest[T metadata.Ending | protocol.Action](ctx context.Context, s *Store, area string, limit int,
 	by clientv3.SortTarget) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -52,7 +53,7 @@ func newest[T metadata.Ending | metadata.Action](ctx context.Context, s *Store, 
 	}
 	documents := make([]T, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
-		if document, err := metadata.Unmarshal[T](kv.Value); err == nil {
+		if document, err := protocol.Unmarshal[T](kv.Value); err == nil {
 			documents = append(documents, document)
 		}
 	}

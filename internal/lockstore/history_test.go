@@ -17,6 +17,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -65,14 +66,14 @@ func TestAnnounce(t *testing.T) {
 	if err != nil || len(resp.Kvs) != 1 {
 		t.Fatal(resp, err)
 	}
-	if got, err := metadata.Unmarshal[metadata.Presence](resp.Kvs[0].Value); err != nil || got.Revision != 2 {
+	if got, err := protocol.Unmarshal[metadata.Presence](resp.Kvs[0].Value); err != nil || got.Revision != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	id := clientv3.LeaseID(resp.Kvs[0].Lease)
 	if ttl, err := w.etcd.TimeToLive(t.Context(), id); err != nil || ttl.GrantedTTL != 15 {
 		t.Errorf("lease %+v, %v", ttl, err)
 	}
-	if _, err := w.List(t.Context(), func(kv metadata.KV) {
+	if _, err := w.List(t.Context(), func(kv protocol.KV) {
 		if kv.Lease != int64(id) {
 			t.Errorf("%s is listed with lease %d, want %d", kv.Key, kv.Lease, id)
 		}

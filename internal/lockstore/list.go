@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 const (
@@ -26,12 +26,12 @@ const (
 	maxPatience  = 16 * listPatience
 )
 
-// List calls each for every key below the prefix but those of the areas that [metadata.Layout.Unlisted] names, in the
+// List calls each for every key below the prefix but those of the areas that [protocol.Layout.Unlisted] names, in the
 // order of keys, all as they were at the revision that it returns. After an error what each got is void.
 //
 // Values are each's to keep. Where compaction overtook a list, the next one is a single request, which nothing
 // overtakes.
-func (s *Store) List(ctx context.Context, each func(metadata.KV)) (revision int64, err error) {
+func (s *Store) List(ctx context.Context, each func(protocol.KV)) (revision int64, err error) {
 	if s.atOnce.Load() {
 		revision, err = s.listAtOnce(ctx, each)
 	} else {
@@ -52,15 +52,15 @@ func (s *Store) List(ctx context.Context, each func(metadata.KV)) (revision int6
 // keyRange is half open.
 type keyRange struct{ from, to string }
 
-func (s *Store) listRanges(ctx context.Context, each func(metadata.KV)) (int64, error) {
+func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, error) {
 	revision := int64(0)
 	from := s.layout.Prefix()
 	ranges := make([]keyRange, 0, 6)
 	for _, area := range s.layout.Unlisted() {
 		ranges = append(ranges, keyRange{from, area})
-		from = metadata.End(area)
+		from = protocol.End(area)
 	}
-	for _, r := range append(ranges, keyRange{from, metadata.End(s.layout.Prefix())}) {
+	for _, r := range append(ranges, keyRange{from, protocol.End(s.layout.Prefix())}) {
 		newest, err := s.read(ctx, r, revision, each)
 		if err != nil {
 			return 0, err
@@ -73,7 +73,7 @@ func (s *Store) listRanges(ctx context.Context, each func(metadata.KV)) (int64, 
 }
 
 // read reads one range as of revision, or of the newest one where that is 0, and returns the newest one.
-func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(metadata.KV)) (int64, error) {
+func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
 	if !s.noStreams.Load() {
 		at, err := s.stream(ctx, r, revision, each)
 		if locktxn.Code(err) != codes.Unimplemented {
@@ -84,7 +84,7 @@ func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(
 	return s.pages(ctx, r, revision, each)
 }
 
-func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each func(metadata.KV)) (int64, error) {
+func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
 	ctx, alive, cancel := withPatience(ctx, s.patience())
 	defer cancel()
 	chunks, err := s.etcd.GetStream(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision))
@@ -111,7 +111,7 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 	return 0, reason(ctx, err)
 }
 
-func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func(metadata.KV)) (int64, error) {
+func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
 	ctx, alive, cancel := withPatience(ctx, s.patience())
 	defer cancel()
 	for {
@@ -132,7 +132,7 @@ func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func
 	}
 }
 
-func (s *Store) listAtOnce(ctx context.Context, each func(metadata.KV)) (int64, error) {
+func (s *Store) listAtOnce(ctx context.Context, each func(protocol.KV)) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*s.patience())
 	defer cancel()
 	resp, err := s.etcd.Get(ctx, s.layout.Prefix(), clientv3.WithPrefix())
@@ -140,7 +140,7 @@ func (s *Store) listAtOnce(ctx context.Context, each func(metadata.KV)) (int64, 
 		return 0, err
 	}
 	unlisted := s.layout.Unlisted()
-	deliver(resp.Kvs, func(kv metadata.KV) {
+	deliver(resp.Kvs, func(kv protocol.KV) {
 		for _, area := range unlisted {
 			if strings.HasPrefix(kv.Key, area) {
 				return
@@ -151,14 +151,14 @@ func (s *Store) listAtOnce(ctx context.Context, each func(metadata.KV)) (int64, 
 	return resp.Header.Revision, nil
 }
 
-func deliver(kvs []*mvccpb.KeyValue, each func(metadata.KV)) {
+func deliver(kvs []*mvccpb.KeyValue, each func(protocol.KV)) {
 	for _, kv := range kvs {
 		each(keyValue(kv))
 	}
 }
 
-func keyValue(kv *mvccpb.KeyValue) metadata.KV {
-	return metadata.KV{
+func keyValue(kv *mvccpb.KeyValue) protocol.KV {
+	return protocol.KV{
 		Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
 		Lease: kv.Lease,
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // olderThan37 is a wire to a server that can not stream.
@@ -48,7 +48,7 @@ func TestList(t *testing.T) {
 				w.put(key, "{}")
 			}
 			var got []string
-			revision, err := w.List(t.Context(), func(kv metadata.KV) {
+			revision, err := w.List(t.Context(), func(kv protocol.KV) {
 				got = append(got, kv.Key)
 				if kv.ModRevision < kv.CreateRevision || kv.CreateRevision == 0 || len(kv.Value) == 0 {
 					t.Errorf("%+v", kv)
@@ -91,7 +91,7 @@ func TestListIsOfOneRevision(t *testing.T) {
 			began := w.put("/other", "")
 			values := map[string]string{}
 			keys := 0
-			revision, err := w.List(t.Context(), func(kv metadata.KV) {
+			revision, err := w.List(t.Context(), func(kv protocol.KV) {
 				if keys++; keys%10 == 1 {
 					both(fmt.Sprint(keys))
 				}
@@ -113,7 +113,7 @@ func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
 		w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
 	}
 	keys := 0
-	compact := func(metadata.KV) {
+	compact := func(protocol.KV) {
 		if keys++; keys%5 == 0 {
 			if _, err := w.etcd.Compact(t.Context(), w.put("/other", "")); err != nil {
 				t.Error(err)
@@ -127,7 +127,7 @@ func TestListOvertakenByCompactionSucceedsTheSecondTime(t *testing.T) {
 	if _, err := w.List(t.Context(), compact); err != nil || keys != 200 {
 		t.Errorf("second list: %d keys, %v", keys, err)
 	}
-	if _, err := w.List(t.Context(), func(metadata.KV) {}); err != nil {
+	if _, err := w.List(t.Context(), func(protocol.KV) {}); err != nil {
 		t.Errorf("third list: %v", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestListEndsWithItsContext(t *testing.T) {
 		w.put(w.l.Field(fmt.Sprint(i), "note"), strings.Repeat("x", 20_000))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := w.List(ctx, func(metadata.KV) { cancel() }); !errors.Is(err, context.Canceled) {
+	if _, err := w.List(ctx, func(protocol.KV) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that it was cancelled", err)
 	}
 }
@@ -178,7 +178,7 @@ func TestListSaysThatNothingCame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := lockstore.New(&clientv3.Client{KV: &silentKV{older: older}}, newLayout(t))
-				_, err := store.List(t.Context(), func(metadata.KV) {})
+				_, err := store.List(t.Context(), func(protocol.KV) {})
 				if err == nil || !strings.Contains(err.Error(), "nothing came for 15s") ||
 					!errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("error %v, want that nothing came for 15s", err)
@@ -197,7 +197,7 @@ func TestListsThatStoodStillMakeTheNextOnesWaitLonger(t *testing.T) {
 			want := time.Duration(seconds) * time.Second
 			server.speaks = want == 0
 			began := time.Now()
-			_, err := store.List(t.Context(), func(metadata.KV) {})
+			_, err := store.List(t.Context(), func(protocol.KV) {})
 			if took := time.Since(began); took != want || (err == nil) != server.speaks {
 				t.Errorf("list %d ended after %v with %v, want %v", n+1, took, err, want)
 			}
@@ -212,7 +212,7 @@ func TestListThatWentWellEndsItsStreams(t *testing.T) {
 	w := on(t, line.client(t, etcdtest.Start(t)))
 	w.hold("a", uuid(1))
 	for range 50 {
-		if _, err := w.List(t.Context(), func(metadata.KV) {}); err != nil {
+		if _, err := w.List(t.Context(), func(protocol.KV) {}); err != nil {
 			t.Fatal(err)
 		}
 	}

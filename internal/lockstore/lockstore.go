@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -26,7 +27,7 @@ const callTimeout = 5 * time.Second
 // Store reads and removes the locks of one layout. It is safe for concurrent use.
 type Store struct {
 	etcd   *clientv3.Client
-	layout metadata.Layout
+	layout protocol.Layout
 	log    zerolog.Logger
 
 	pulse time.Duration
@@ -55,12 +56,12 @@ func WithRetention(d time.Duration) Option {
 func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
 
 // New returns a store that talks through etcd, which the caller closes.
-func New(etcd *clientv3.Client, l metadata.Layout, opts ...Option) *Store {
+func New(etcd *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 	s := &Store{
 		etcd: etcd, layout: l, log: zerolog.Nop(), pulse: defaultPulse,
-		history:  newLease(etcd, metadata.HistoryRetention+time.Hour, time.Hour),
-		audit:    newLease(etcd, metadata.AuditRetention+time.Hour, time.Hour),
-		presence: newLease(etcd, metadata.PresenceTTL, metadata.PresenceTTL/3),
+		history:  newLease(etcd, protocol.HistoryRetention+time.Hour, time.Hour),
+		audit:    newLease(etcd, protocol.AuditRetention+time.Hour, time.Hour),
+		presence: newLease(etcd, protocol.PresenceTTL, protocol.PresenceTTL/3),
 	}
 	for _, o := range opts {
 		o(s)
@@ -94,7 +95,7 @@ func (s *Store) Get(ctx context.Context, lock string) (metadata.Document, int64,
 func (s *Store) foreign(resp *clientv3.GetResponse) []string {
 	var keys []string
 	for _, kv := range resp.Kvs {
-		if key := string(kv.Key); s.layout.Parse(key).Kind == metadata.KindForeign {
+		if key := string(kv.Key); s.layout.Parse(key).Kind == protocol.KindForeign {
 			keys = append(keys, key)
 		}
 	}

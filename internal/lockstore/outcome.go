@@ -33,7 +33,7 @@ func (s *Store) lookAgain(ctx context.Context, b batch, cause error) {
 	defer cancel()
 	looks := make([]locktxn.Txn, len(b.removals))
 	for i, r := range b.removals {
-		looks[i] = locktxn.Look(s.layout, r.Record)
+		looks[i] = locktxn.ReadRemoval(s.layout, r.Record)
 	}
 	resp, err := locktxn.Nest(looks).Commit(ctx, s.etcd)
 	for i, r := range b.removals {
@@ -44,7 +44,7 @@ func (s *Store) lookAgain(ctx context.Context, b batch, cause error) {
 	}
 }
 
-// judge says what became of a removal, by what [locktxn.Look] found. It stays unknown while the hold is there, as the
+// judge says what became of a removal, by what [locktxn.ReadRemoval] found. It stays unknown while the hold is there, as the
 // removal may still be done.
 func judge(r *locktxn.Removal, look *etcdserverpb.TxnResponse, unknown error) error {
 	uuid := look.Responses[0].GetResponseRange()

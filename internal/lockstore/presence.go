@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -66,7 +67,7 @@ func (s *Store) announce(ctx context.Context, p metadata.Presence) (Head, error)
 	if err != nil {
 		return Head{}, err
 	}
-	resp, err := s.etcd.Put(ctx, s.layout.Unlocker(p.ID), metadata.Marshal(p), clientv3.WithLease(lease))
+	resp, err := s.etcd.Put(ctx, s.layout.Unlocker(p.ID), protocol.Marshal(p), clientv3.WithLease(lease))
 	if err != nil {
 		if locktxn.LeaseGone(err) {
 			s.presence.gone(lease)

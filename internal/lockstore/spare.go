@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -48,7 +49,7 @@ func (s *Store) runs(keys []*mvccpb.KeyValue) []locktxn.Range {
 	open := false // the last run goes on
 	for _, kv := range keys {
 		key := string(kv.Key)
-		if s.layout.Parse(key).Kind != metadata.KindField {
+		if s.layout.Parse(key).Kind != protocol.KindField {
 			open = false
 			continue
 		}

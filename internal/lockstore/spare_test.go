@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -48,7 +49,7 @@ func TestRemovalAmongForeignKeysIsWhole(t *testing.T) {
 				left := w.keys(w.l.Record(lock))
 				foreign := 0
 				for _, key := range left {
-					if w.l.Parse(key).Kind == metadata.KindForeign {
+					if w.l.Parse(key).Kind == protocol.KindForeign {
 						foreign++
 					} else {
 						t.Errorf("%s left %s", remove, key)

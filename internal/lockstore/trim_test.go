@@ -8,6 +8,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -16,7 +17,7 @@ func (w world) endings(n int) (keys []string) {
 	w.Helper()
 	for i := range n {
 		key := w.l.History(uuid(n - i)) // the order of keys is not that of time
-		w.put(key, metadata.Marshal(metadata.Ending{Lock: fmt.Sprint(i), UUID: uuid(n - i)}))
+		w.put(key, protocol.Marshal(metadata.Ending{Lock: fmt.Sprint(i), UUID: uuid(n - i)}))
 		keys = append(keys, key)
 	}
 	return keys

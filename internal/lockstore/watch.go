@@ -9,7 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 //
 // It blocks until the watch ends, which it does sooner or later, and returns why: a [*WatchError], or the error of ctx.
 // Then list again and watch on from there.
-func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64, events []metadata.Event)) error {
+func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error {
 	ctx, end := context.WithCancelCause(ctx)
 	w := &watch{
 		store: s, end: end, backlog: newBacklog(maxBacklog),
@@ -148,7 +148,7 @@ func (w *watch) probe(ctx context.Context) error {
 }
 
 // deliver hands over what receive took.
-func (w *watch) deliver(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
+func (w *watch) deliver(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
 	done := after
 	for {
 		select {
@@ -166,7 +166,7 @@ func (w *watch) deliver(ctx context.Context, after int64, each func(int64, []met
 }
 
 // deliverRevisions splits an answer, which has whole revisions only, and returns the last revision that each got.
-func deliverRevisions(resp clientv3.WatchResponse, done int64, each func(int64, []metadata.Event)) int64 {
+func deliverRevisions(resp clientv3.WatchResponse, done int64, each func(int64, []protocol.Event)) int64 {
 	if len(resp.Events) == 0 {
 		done = max(done, resp.Header.GetRevision())
 		each(done, nil)
@@ -186,10 +186,10 @@ func deliverRevisions(resp clientv3.WatchResponse, done int64, each func(int64, 
 	return done
 }
 
-func convert(events []*clientv3.Event) []metadata.Event {
-	converted := make([]metadata.Event, len(events))
+func convert(events []*clientv3.Event) []protocol.Event {
+	converted := make([]protocol.Event, len(events))
 	for i, e := range events {
-		converted[i] = metadata.Event{KV: keyValue(e.Kv), Deleted: e.Type == clientv3.EventTypeDelete}
+		converted[i] = protocol.Event{KV: keyValue(e.Kv), Deleted: e.Type == clientv3.EventTypeDelete}
 	}
 	return converted
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // quick makes watches notice within a second what takes ten by default.
@@ -45,7 +45,7 @@ func (w world) watch(after int64) *watching {
 	return g
 }
 
-func (g *watching) each(revision int64, events []metadata.Event) {
+func (g *watching) each(revision int64, events []protocol.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if revision < g.revision || revision == g.revision && len(events) > 0 {
@@ -65,7 +65,7 @@ func (g *watching) each(revision int64, events []metadata.Event) {
 		if e.Deleted {
 			sign = "-"
 		}
-		fmt.Fprintf(&turn, "%s%s ", sign, strings.TrimPrefix(e.Key, metadata.DefaultPrefix))
+		fmt.Fprintf(&turn, "%s%s ", sign, strings.TrimPrefix(e.Key, protocol.DefaultPrefix))
 	}
 	g.turns = append(g.turns, strings.TrimSpace(turn.String()))
 }
@@ -289,7 +289,7 @@ func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 	after := w.put("/other", "")
 	var once sync.Once
 	go func() {
-		done <- w.Watch(t.Context(), after, func(int64, []metadata.Event) {
+		done <- w.Watch(t.Context(), after, func(int64, []protocol.Event) {
 			once.Do(func() { close(stuck) })
 			<-release
 		})
@@ -310,7 +310,7 @@ func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 func TestWatchSurvivesTheEndOfALogin(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
-	s.AddUser(t, "reader", "secret", metadata.DefaultPrefix, etcdtest.Read)
+	s.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
 	admin := on(t, s.Client(t))
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "reader", Password: "secret",
 		MaxUnaryRetries: 1, DialTimeout: 5 * time.Second})
@@ -328,7 +328,7 @@ func TestWatchSurvivesTheEndOfALogin(t *testing.T) {
 			select {
 			case err := <-g.done: // as good: whoever watches lists again
 				t.Logf("the watch ended with %v", err)
-				if _, err := reader.List(t.Context(), func(metadata.KV) {}); err != nil {
+				if _, err := reader.List(t.Context(), func(protocol.KV) {}); err != nil {
 					t.Logf("list: %v", err)
 					return false
 				}

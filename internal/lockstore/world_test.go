@@ -19,6 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -26,9 +27,9 @@ func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 var at = time.Unix(1_553_682_600, 0).UTC()
 
-func newLayout(t testing.TB) metadata.Layout {
+func newLayout(t testing.TB) protocol.Layout {
 	t.Helper()
-	l, err := metadata.NewLayout(metadata.DefaultPrefix)
+	l, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ type world struct {
 	testing.TB
 	*lockstore.Store
 	etcd *clientv3.Client
-	l    metadata.Layout
+	l    protocol.Layout
 }
 
 func start(t testing.TB, opts ...lockstore.Option) world {

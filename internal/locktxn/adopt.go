@@ -3,27 +3,28 @@ package locktxn
 import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Find reads the record of a lock and the note about the end of the hold with this uuid: it is that hold's record, or
-// tells what became of it.
-func Find(l metadata.Layout, lock, uuid string) Txn {
+// Find reads the record of a lock and the ending of the hold with this uuid: either it is that hold's record, or the
+// ending says what became of it.
+func Find(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{Then: []clientv3.Op{read(l, lock), clientv3.OpGet(l.History(uuid))}}
 }
 
-// Beat is Alive of a background that only knows that the process lives: it is done only while the last word about the
-// work is the one that was seen at this mod revision, 0 for none. Otherwise somebody with the same uuid said since then
-// how the work goes, and when people are to be alerted, and what the background knows is older.
-func Beat(l metadata.Layout, h Hold, alertAt, autoUnlockAt, alive string, seen int64) Txn {
+// Beat is [Alive] of a background task that only knows that the process lives. It is done only while the last progress
+// report is the one seen at this mod revision, 0 for none. Otherwise somebody with the same uuid has reported progress
+// since, and what the background task knows is older.
+func Beat(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string, seen int64) Txn {
 	t := Alive(l, h, alertAt, autoUnlockAt, alive)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Field(h.Lock, metadata.FieldAlive)), "=", seen))
 	return t
 }
 
-// Word puts what Alive says of the work where the stored deadline is as late already, so that Alive put nothing. The
-// alert moves forward, never back.
-func Word(l metadata.Layout, h Hold, alertAt, alive string) Txn {
+// Progress writes the progress of an Alive that put nothing because the stored deadline is as late already. The alert
+// moves forward, never back.
+func Progress(l protocol.Layout, h Hold, alertAt, alive string) Txn {
 	alert := l.Field(h.Lock, metadata.FieldAlertAt)
 	return Txn{
 		If: HeldBy(l, h),
@@ -36,16 +37,16 @@ func Word(l metadata.Layout, h Hold, alertAt, alive string) Txn {
 	}
 }
 
-// Deadlines is the half-open range of the keys of a record that a holder watches: its deadline, its uuid and what lies
-// between them, which is written once. Word of the work is not among them, so a holder is not told of what it says
-// itself.
-func Deadlines(l metadata.Layout, lock string) (from, end string) {
+// Deadlines is the half-open range of the keys of a record that a holder watches: from its deadline to its uuid, with
+// what lies between them, which is written once. Progress is not among them, so a holder is not notified of its own
+// reports.
+func Deadlines(l protocol.Layout, lock string) (from, end string) {
 	return l.Field(lock, metadata.FieldAutoUnlockAt), l.Field(lock, metadata.FieldUUID) + "\x00"
 }
 
-// Forbid keeps a late send of an acquisition that was committed once already from being committed again, after its hold
-// was given back; and one of [AddTask], after the task was done and removed. It does not end the hold. The mark lives
-// as long as the lease.
-func Forbid(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
+// Forbid puts a tombstone without ending the hold. It keeps a late send of an acquisition that was committed once from
+// being committed again after its hold was released, and one of [AddTask] after the task was done and removed. The
+// tombstone lives as long as the lease.
+func Forbid(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease))}}
 }

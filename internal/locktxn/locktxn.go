@@ -1,5 +1,5 @@
 // Package locktxn builds the transactions of the lock protocol as data: what is compared, what is written, what is read
-// when a compare fails. They stand in one place because the safety of every lock rests on these compares: each one is
+// when a compare fails. They are in one package because the safety of every lock rests on these compares: each one is
 // there because the checked model breaks without it (docs/protocol.md).
 //
 // An error of a commit says nothing about its outcome, and neither does a failed compare alone: etcd's client may have
@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -25,7 +26,7 @@ func (t Txn) Commit(ctx context.Context, kv clientv3.KV) (*clientv3.TxnResponse,
 	return kv.Txn(ctx).If(t.If...).Then(t.Then...).Else(t.Else...).Commit()
 }
 
-// Nest makes one transaction that runs each of ts with its own compares: a failing one does not spare the others.
+// Nest makes one transaction that runs each of ts with its own compares: one that fails does not stop the others.
 func Nest(ts []Txn) Txn {
 	ops := make([]clientv3.Op, len(ts))
 	for i, t := range ts {
@@ -36,7 +37,7 @@ func Nest(ts []Txn) Txn {
 
 // Acquire takes the lock if nobody holds it, nobody queues for it (unless barge is set) and this attempt was not
 // cancelled. Else it reads the record: the holder, or this attempt itself where an earlier send of it committed.
-func Acquire(l metadata.Layout, lock, uuid string, fields []metadata.Field, barge bool) Txn {
+func Acquire(l protocol.Layout, lock, uuid string, fields []metadata.Field, barge bool) Txn {
 	t := take(l, lock, uuid, fields)
 	if !barge {
 		t.If = append(t.If, absent(l.Tail(lock)))
@@ -44,8 +45,8 @@ func Acquire(l metadata.Layout, lock, uuid string, fields []metadata.Field, barg
 	return t
 }
 
-// take is what every acquisition has in common.
-func take(l metadata.Layout, lock, uuid string, fields []metadata.Field) Txn {
+// take is what all acquisitions have in common.
+func take(l protocol.Layout, lock, uuid string, fields []metadata.Field) Txn {
 	record := l.Record(lock)
 	t := Txn{
 		If: []clientv3.Cmp{
@@ -69,13 +70,13 @@ type Hold struct {
 	Token int64 // create revision of the uuid key
 }
 
-// Guard is the compare that holds as long as h does, for writes of the holder itself.
-func Guard(l metadata.Layout, h Hold) clientv3.Cmp {
+// Guard is the compare that holds as long as h does, for the holder's own writes.
+func Guard(l protocol.Layout, h Hold) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(l.Field(h.Lock, metadata.FieldUUID)), "=", h.Token)
 }
 
 // HeldBy are the compares that hold as long as h does.
-func HeldBy(l metadata.Layout, h Hold) []clientv3.Cmp {
+func HeldBy(l protocol.Layout, h Hold) []clientv3.Cmp {
 	key := l.Field(h.Lock, metadata.FieldUUID)
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.Value(key), "=", h.UUID),
@@ -86,7 +87,7 @@ func HeldBy(l metadata.Layout, h Hold) []clientv3.Cmp {
 // Alive moves the deadlines forward, never back: the time format makes the order of bytes the order of times. Else it
 // reads the record: with the uuid and token unchanged the stored deadline was later, which is as good; otherwise the
 // hold is lost.
-func Alive(l metadata.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
+func Alive(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 	deadline := l.Field(h.Lock, metadata.FieldAutoUnlockAt)
 	return Txn{
 		If: append(HeldBy(l, h), clientv3.Compare(clientv3.Value(deadline), "<", autoUnlockAt)),
@@ -99,20 +100,19 @@ func Alive(l metadata.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 	}
 }
 
-// Release gives the lock back. There is no put in any branch, so it works while etcd is out of space. It reads nothing:
-// who must know why it was not held any more needs the history key too, see Ask, and the others need not pay for the
-// branch.
-func Release(l metadata.Layout, h Hold) Txn {
+// Release releases the lock. There is no put in any branch, so it works while etcd is out of space. It reads nothing: a
+// caller that must know why the lock was no longer held sends [Ask], and the others need not pay for the branch.
+func Release(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
 		Then: []clientv3.Op{remove(l, h.Lock)},
 	}
 }
 
-// ReleaseInDoubt is Release of a hold of which another sending of its acquisition is still without an answer: after its
-// commit that cannot be committed either, and stands in no queue. queue is the lock in whose queue it may stand. The
-// mark lives as long as the lease. Else nothing is given back, and the rest is done all the same.
-func ReleaseInDoubt(l metadata.Layout, queue string, h Hold, lease clientv3.LeaseID) Txn {
+// ReleaseInDoubt is [Release] of a hold of which another send of the acquisition is still unanswered: after its commit
+// that send cannot be committed either, and has no ticket. queue is the lock in whose queue it may be. The tombstone
+// lives as long as the lease. Else nothing is released, and the rest is done all the same.
+func ReleaseInDoubt(l protocol.Layout, queue string, h Hold, lease clientv3.LeaseID) Txn {
 	settle := append(leave(l, queue, h.UUID), clientv3.OpPut(l.Cancelled(h.UUID), queue, clientv3.WithLease(lease)))
 	t := Release(l, h)
 	t.Then = append(t.Then, settle...)
@@ -121,8 +121,8 @@ func ReleaseInDoubt(l metadata.Layout, queue string, h Hold, lease clientv3.Leas
 }
 
 // Cancel ends an acquisition whose outcome is unknown: after its commit the attempt is not held and no late send of it
-// can commit. The mark lives as long as the lease.
-func Cancel(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
+// can be committed. The tombstone lives as long as the lease.
+func Cancel(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	mark := clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease))
 	return Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)},
@@ -131,9 +131,9 @@ func Cancel(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	}
 }
 
-// Withdraw takes back what an acquisition may have got, as Cancel does, but does not keep a late send of it from being
-// committed. There is no put in any branch: the way out when etcd refuses them for want of space.
-func Withdraw(l metadata.Layout, lock, uuid string) Txn {
+// Withdraw takes back what an acquisition may have got, as [Cancel] does, but does not keep a late send of it from
+// being committed. There is no put in any branch: the way out when etcd is out of space.
+func Withdraw(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)},
 		Then: []clientv3.Op{remove(l, lock)},
@@ -141,9 +141,8 @@ func Withdraw(l metadata.Layout, lock, uuid string) Txn {
 	}
 }
 
-// Ask asks whether h is held, and until when, and writes nothing. Else it reads the note of whoever ended it, if there
-// is one, and the record.
-func Ask(l metadata.Layout, h Hold) Txn {
+// Ask reads whether h is held, and until when. Else it reads the ending, if there is one, and the record.
+func Ask(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
 		Then: []clientv3.Op{clientv3.OpGet(l.Field(h.Lock, metadata.FieldAutoUnlockAt))},
@@ -151,8 +150,7 @@ func Ask(l metadata.Layout, h Hold) Txn {
 	}
 }
 
-// Removal is the removal of a hold by somebody who is not its holder. Its record is the one that was judged, or shown
-// to the person.
+// Removal asks to end a hold for its holder. Its record is the one that was judged, or shown to the operator.
 type Removal struct {
 	metadata.Removal
 	// Ranges hold the record's keys. Only needed where Record.Foreign tells that keys which are not the record's lie in
@@ -168,17 +166,17 @@ type Removal struct {
 type Range struct{ From, To string }
 
 // AutoUnlock removes the record if it is still the one that was judged: same acquisition, same deadline.
-func AutoUnlock(l metadata.Layout, r *Removal) Txn {
+func AutoUnlock(l protocol.Layout, r *Removal) Txn {
 	t := ForceUnlock(l, r)
 	deadline := l.Field(r.Record.Name, metadata.FieldAutoUnlockAt)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(deadline), "=", r.Record.DeadlineRevision))
 	return t
 }
 
-// ForceUnlock removes the record if it is still held by the acquisition that the person saw, whatever its deadlines.
-// Else it reads the record and then the history key: the ending that stands there tells whether an earlier send of this
-// very transaction did it.
-func ForceUnlock(l metadata.Layout, r *Removal) Txn {
+// ForceUnlock removes the record if it is still held by the acquisition that the operator saw, whatever its deadlines.
+// Else it reads the record and then the history key: the ending there says whether an earlier send of this very
+// transaction did it.
+func ForceUnlock(l protocol.Layout, r *Removal) Txn {
 	t := ForceUnlockSilently(l, r)
 	if r.Record.Token != 0 { // without its uuid key nobody held the lock, so no hold ends
 		history := l.History(r.Record.HistoryID())
@@ -191,8 +189,8 @@ func ForceUnlock(l metadata.Layout, r *Removal) Txn {
 	return t
 }
 
-// ForceUnlockSilently is ForceUnlock without history and audit: the way out when etcd refuses puts for want of space.
-func ForceUnlockSilently(l metadata.Layout, r *Removal) Txn {
+// ForceUnlockSilently is [ForceUnlock] without history and audit: the way out when etcd is out of space.
+func ForceUnlockSilently(l protocol.Layout, r *Removal) Txn {
 	key := l.Field(r.Record.Name, metadata.FieldUUID)
 	t := Txn{
 		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", r.Record.Token)},
@@ -211,8 +209,9 @@ func ForceUnlockSilently(l metadata.Layout, r *Removal) Txn {
 	return t
 }
 
-// Look reads what tells whether a removal was done: the uuid key, how many keys the record has, and the history key.
-func Look(l metadata.Layout, r *metadata.Record) Txn {
+// ReadRemoval reads what shows whether a removal was done: the uuid key, how many keys the record has, and the history
+// key.
+func ReadRemoval(l protocol.Layout, r *metadata.Record) Txn {
 	return Txn{Then: []clientv3.Op{
 		clientv3.OpGet(l.Field(r.Name, metadata.FieldUUID)),
 		clientv3.OpGet(l.Record(r.Name), clientv3.WithPrefix(), clientv3.WithCountOnly()),
@@ -220,26 +219,26 @@ func Look(l metadata.Layout, r *metadata.Record) Txn {
 	}}
 }
 
-// History is the value of the history key: what stands there tells who ended the hold. It leaves out what would make it
-// larger than a record may be, so that nothing that a client writes can make its own removal too large for etcd.
+// History is the value of the history key, which says who ended the hold. It leaves out what would make it larger than
+// a record may be, so that nothing that a client writes can make its own removal too large for etcd.
 func (r *Removal) History() string {
 	if r.ending == "" {
-		r.ending = metadata.Marshal(r.Ending)
+		r.ending = protocol.Marshal(r.Ending)
 	}
 	if len(r.ending) > metadata.MaxRecordBytes {
 		short := r.Ending
 		short.Attributes = nil
 		short.Progress = ""
-		r.ending = metadata.Marshal(short)
+		r.ending = protocol.Marshal(short)
 	}
 	return r.ending
 }
 
-// Fields takes the keys of a record out of a range answer.
-func Fields(l metadata.Layout, resp *clientv3.GetResponse) []metadata.Field {
+// Fields returns the fields of a record from a range answer.
+func Fields(l protocol.Layout, resp *clientv3.GetResponse) []metadata.Field {
 	fields := make([]metadata.Field, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
-		if key := l.Parse(string(kv.Key)); key.Kind == metadata.KindField {
+		if key := l.Parse(string(kv.Key)); key.Kind == protocol.KindField {
 			fields = append(fields, metadata.Field{
 				Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
 				Version: kv.Version,
@@ -253,10 +252,10 @@ func absent(key string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 }
 
-func read(l metadata.Layout, lock string) clientv3.Op {
+func read(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpGet(l.Record(lock), clientv3.WithPrefix())
 }
 
-func remove(l metadata.Layout, lock string) clientv3.Op {
+func remove(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpDelete(l.Record(lock), clientv3.WithPrefix())
 }

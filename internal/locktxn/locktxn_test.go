@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -32,11 +33,11 @@ const (
 type store struct {
 	*testing.T
 	etcd *clientv3.Client
-	l    metadata.Layout
+	l    protocol.Layout
 }
 
 func start(t *testing.T) store {
-	l, err := metadata.NewLayout(metadata.DefaultPrefix)
+	l, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func (s store) record(lock string) *metadata.Record {
 	}
 	var foreign []string
 	for _, kv := range resp.Kvs {
-		if s.l.Parse(string(kv.Key)).Kind == metadata.KindForeign {
+		if s.l.Parse(string(kv.Key)).Kind == protocol.KindForeign {
 			foreign = append(foreign, string(kv.Key))
 		}
 	}

@@ -8,13 +8,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Refused tells whether err means that etcd did not and will not do what was asked: a bad request, too many of them, no
-// permission, a lease that is gone. Every other error says nothing about the outcome: the write may have been done, or
-// may be done later. A refusal speaks for its own sending only: an earlier one of the same transaction may still be on
-// its way.
+// Refused reports whether err means that etcd did not and will not do what was asked: a bad request, too many of them,
+// no permission, a lease that is gone. Every other error says nothing about the outcome: the write may have been done,
+// or may be done later. A refusal speaks only for its own send: an earlier one of the same transaction may still be
+// under way.
 //
 // Out of space is no refusal: etcd notices while it applies a transaction that the quota is exceeded, applies it all
-// the same and answers with that error. Of 20 KB puts by 32 clients at the limit one in five was committed so.
+// the same and answers with that error. Of 20 KB puts by 32 clients at the limit, one in five was committed this way.
 func Refused(err error) bool {
 	switch Code(err) {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
@@ -23,9 +23,8 @@ func Refused(err error) bool {
 	return is(err, rpctypes.ErrTooManyRequests)
 }
 
-// Postponed tells whether etcd did not do what was asked, but may when it is asked again: it is overloaded, or the
-// token that the user's password bought is not valid any more. Of the latter etcd's client errs once, and gets another
-// one.
+// Postponed reports whether etcd did not do what was asked, but may if asked again: it is overloaded, or the token that
+// the user's password bought has expired. etcd's client fails once with the latter, and gets another token.
 func Postponed(err error) bool {
 	for _, again := range []error{
 		rpctypes.ErrTooManyRequests, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
@@ -37,17 +36,12 @@ func Postponed(err error) bool {
 	return false
 }
 
-// NoSpace tells whether etcd refuses puts until somebody makes room and disarms its alarm. It may have done this last
+// NoSpace reports whether etcd refuses puts until somebody makes room and disarms its alarm. It may have done this last
 // one.
 func NoSpace(err error) bool { return is(err, rpctypes.ErrNoSpace) }
 
-// LeaseGone tells whether the request named a lease that does not exist any more.
+// LeaseGone reports whether the request named a lease that no longer exists.
 func LeaseGone(err error) bool { return is(err, rpctypes.ErrLeaseNotFound) }
-
-// TooLarge tells whether the transaction has to be split: too many operations or bytes.
-func TooLarge(err error) bool {
-	return is(err, rpctypes.ErrTooManyOps) || is(err, rpctypes.ErrRequestTooLarge)
-}
 
 // Code is the gRPC code of an error of etcd's client, which comes in two shapes.
 func Code(err error) codes.Code {

@@ -6,38 +6,39 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Place is a place in the queue before a lock: a ticket, which no other attempt ever uses again.
-type Place struct {
+// Position is a position in the queue of a lock: a ticket, which no other attempt ever uses again.
+type Position struct {
 	Lock     string
 	UUID     string // of the attempt; the last part of the ticket's key
 	Revision int64  // create revision of the ticket
 }
 
-// Enqueue takes the lock as Acquire does or else, in the same transaction, gets in line: it puts the ticket and becomes
-// the tail.
+// Enqueue takes the lock as [Acquire] does or else, in the same transaction, joins the queue: it puts the ticket and
+// becomes the tail.
 //
-// Else it reads the record, then answers in a transaction of its own, see [Joined].
-func Enqueue(l metadata.Layout, lock, uuid string, fields []metadata.Field, ticket metadata.Ticket,
+// Else it reads the record, then answers in a nested transaction, see [Joined].
+func Enqueue(l protocol.Layout, lock, uuid string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
 	t := take(l, lock, uuid, fields)
-	t.If = append(t.If, absent(l.Tail(lock)), absent(l.Ticket(lock, uuid))) // an earlier send may have got in line
-	// An earlier send may also have taken the lock: a holder must not stand in line behind itself.
+	t.If = append(t.If, absent(l.Tail(lock)), absent(l.Ticket(lock, uuid))) // an earlier send may have joined
+	// An earlier send may also have taken the lock: a holder must not queue behind itself.
 	mine := clientv3.Compare(clientv3.Value(l.Field(lock, metadata.FieldUUID)), "=", uuid)
 	t.Else = append(t.Else, clientv3.OpTxn([]clientv3.Cmp{mine}, nil,
 		[]clientv3.Op{join(l, lock, uuid, ticket, lease)}))
 	return t
 }
 
-// join puts the ticket and becomes the tail, unless the ticket is there already: then it reads that.
-func join(l metadata.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) clientv3.Op {
+// join puts the ticket and becomes the tail. If the ticket is there already, it reads that.
+func join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) clientv3.Op {
 	key := l.Ticket(lock, uuid)
 	return clientv3.OpTxn(
 		[]clientv3.Cmp{absent(key), absent(l.Cancelled(uuid))},
 		[]clientv3.Op{
-			clientv3.OpPut(key, metadata.Marshal(ticket), clientv3.WithLease(lease)),
+			clientv3.OpPut(key, protocol.Marshal(ticket), clientv3.WithLease(lease)),
 			clientv3.OpPut(l.Tail(lock), uuid, clientv3.WithLease(lease), clientv3.WithPrevKV()),
 		},
 		[]clientv3.Op{clientv3.OpGet(key)},
@@ -45,8 +46,8 @@ func join(l metadata.Layout, lock, uuid string, ticket metadata.Ticket, lease cl
 }
 
 // Joined reads the answer of [Enqueue], [EnqueueShare] or [Join] when it did not take the lock: the create revision of
-// the ticket, 0 where there is none, and who is before it, empty where that is not known. An answer of this very
-// transaction at a revision, not a repetition's, is what knows it.
+// the ticket, 0 if there is none, and the ticket before it, empty if that is not known. Only the send that put the
+// ticket knows it, not a repetition.
 func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 	if len(r.Responses) == 0 {
 		return 0, ""
@@ -71,12 +72,12 @@ func Joined(r *clientv3.TxnResponse) (revision int64, before string) {
 	return r.Header.Revision, before
 }
 
-// TakeTurn takes the lock for the first in the queue. before is who was before it, and is gone; empty for nobody. The
-// ticket stays, with the mark of a holder: its deletion hands the lock over.
+// TakeTurn takes the lock for the first in the queue. before is the ticket that was ahead and is gone; empty for none.
+// The ticket stays, with the mark of a holder: its deletion hands the lock over.
 //
-// Else it reads the record, the ticket and the tail: without the ticket the place is lost, without the tail newcomers
-// pass the queue, see [RestoreTail].
-func TakeTurn(l metadata.Layout, p Place, before string, fields []metadata.Field, ticket metadata.Ticket,
+// Else it reads the record, the ticket and the tail: without the ticket the position is lost, without the tail
+// newcomers overtake the queue, see [RestoreTail].
+func TakeTurn(l protocol.Layout, p Position, before string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
 	t := take(l, p.Lock, p.UUID, fields)
 	key := l.Ticket(p.Lock, p.UUID)
@@ -86,17 +87,17 @@ func TakeTurn(l metadata.Layout, p Place, before string, fields []metadata.Field
 	}
 	ticket.Holding = true
 	ticket.TimeoutAt = metadata.Time{}
-	t.Then = append(t.Then, clientv3.OpPut(key, metadata.Marshal(ticket), clientv3.WithLease(lease)))
-	t.Else = append(t.Else, clientv3.OpGet(key), tailKey(l, p.Lock))
+	t.Then = append(t.Then, clientv3.OpPut(key, protocol.Marshal(ticket), clientv3.WithLease(lease)))
+	t.Else = append(t.Else, clientv3.OpGet(key), readTailKey(l, p.Lock))
 	return t
 }
 
-// LookAhead reads what a waiter must know. While who is before it is there: both tickets, its own first, and the tail.
-// Otherwise its own ticket, the lock's uuid key, the tail and the newest ticket that is older than its own: none means
-// that it is the first.
+// LookAhead reads what a waiter must know. While the ticket before its own is there: both tickets, its own first, and
+// the tail. Otherwise its own ticket, the lock's uuid key, the tail and the newest ticket older than its own: none
+// means that it is the first.
 //
-// The last of these reads the whole queue in etcd, so it is for those who do not know who is before them.
-func LookAhead(l metadata.Layout, p Place, before string) Txn {
+// The last of these reads the whole queue in etcd, so it is for waiters that do not know who is ahead.
+func LookAhead(l protocol.Layout, p Position, before string) Txn {
 	t := LookAtLock(l, p)
 	own := t.Then[0]
 	tail := t.Then[2]
@@ -109,36 +110,36 @@ func LookAhead(l metadata.Layout, p Place, before string) Txn {
 	return t
 }
 
-// LookAtLock is LookAhead of who is known to be the first: it reads its own ticket, the lock's uuid key and the tail.
-func LookAtLock(l metadata.Layout, p Place) Txn {
+// LookAtLock is [LookAhead] for the first in the queue: it reads its own ticket, the lock's uuid key and the tail.
+func LookAtLock(l protocol.Layout, p Position) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
 	uuid := clientv3.OpGet(l.Field(p.Lock, metadata.FieldUUID))
-	return Txn{Then: []clientv3.Op{own, uuid, tailKey(l, p.Lock)}}
+	return Txn{Then: []clientv3.Op{own, uuid, readTailKey(l, p.Lock)}}
 }
 
-// tailKey reads whether there is a tail.
-func tailKey(l metadata.Layout, lock string) clientv3.Op {
+// readTailKey reads whether there is a tail.
+func readTailKey(l protocol.Layout, lock string) clientv3.Op {
 	return clientv3.OpGet(l.Tail(lock), clientv3.WithKeysOnly())
 }
 
-// older reads the tickets that are older than p, newest first.
-func older(l metadata.Layout, p Place, opts ...clientv3.OpOption) clientv3.Op {
+// older reads the tickets older than p, newest first.
+func older(l protocol.Layout, p Position, opts ...clientv3.OpOption) clientv3.Op {
 	opts = append(opts, clientv3.WithMaxCreateRev(p.Revision-1), clientv3.WithSort(clientv3.SortByCreateRevision,
 		clientv3.SortDescend))
 	return tickets(l, p.Lock, opts...)
 }
 
-// tickets reads the tickets of a lock, and not its tail: that sorts before all of them, as ticket keys begin with a
-// digit or a letter.
-func tickets(l metadata.Layout, lock string, opts ...clientv3.OpOption) clientv3.Op {
+// tickets reads the tickets of a lock without its tail, which sorts before all of them, as tickets begin with a digit
+// or a letter.
+func tickets(l protocol.Layout, lock string, opts ...clientv3.OpOption) clientv3.Op {
 	queue := l.Queue(lock)
 	return clientv3.OpGet(queue+"/", append(opts, clientv3.WithRange(clientv3.GetPrefixRangeEnd(queue)))...)
 }
 
-// Leave gives the place of a waiter up, unless it is the tail, and reads the rest. As the tail it reads the rest, then
-// the two newest tickets: whoever leaves as the tail puts the tail back to the ticket before it, see [Newest] and
-// [LeaveAsTail].
-func Leave(l metadata.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
+// Leave takes a waiter out of the queue, unless it is the tail, and reads the rest. If it is the tail, it reads the
+// rest and then the two newest tickets: whoever leaves as the tail puts the tail back to the ticket before it, see
+// [Newest] and [LeaveAsTail].
+func Leave(l protocol.Layout, lock, uuid string, rest ...clientv3.Op) Txn {
 	return Txn{
 		If:   []clientv3.Cmp{isTail(l, lock, uuid)},
 		Then: slices.Concat(rest, []clientv3.Op{newest(l, lock, 2)}),
@@ -153,8 +154,8 @@ type Last struct {
 	Lease    clientv3.LeaseID
 }
 
-// Newest is the newest of the tickets in an answer, which has the newest first, but for the ticket of this uuid.
-func Newest(l metadata.Layout, tickets []*mvccpb.KeyValue, but string) Last {
+// Newest is the newest of the tickets in an answer, which has the newest first, without the ticket of this uuid.
+func Newest(l protocol.Layout, tickets []*mvccpb.KeyValue, but string) Last {
 	for _, kv := range tickets {
 		if id := l.Parse(string(kv.Key)).ID; id != but {
 			return Last{UUID: id, Revision: kv.CreateRevision, Lease: clientv3.LeaseID(kv.Lease)}
@@ -163,12 +164,12 @@ func Newest(l metadata.Layout, tickets []*mvccpb.KeyValue, but string) Last {
 	return Last{}
 }
 
-// LeaveAsTail gives the place of the newest waiter up and puts the tail back to the ticket before it, with the lease of
-// that ticket. Without one the queue is empty then, and the tail goes.
+// LeaveAsTail takes the newest waiter out of the queue and puts the tail back to the ticket before it, with the lease
+// of that ticket. If there is none, the queue is empty, and the tail goes.
 //
-// When it fails one of the two is not what it was. When it is refused because the lease is gone, so is the ticket
-// before it, or about to be.
-func LeaveAsTail(l metadata.Layout, lock, uuid string, before Last) Txn {
+// If it fails, one of the two has changed. If it is refused because the lease is gone, so is the ticket before it, or
+// about to be.
+func LeaveAsTail(l protocol.Layout, lock, uuid string, before Last) Txn {
 	t := Txn{If: []clientv3.Cmp{isTail(l, lock, uuid)}, Then: []clientv3.Op{clientv3.OpDelete(l.Ticket(lock, uuid))}}
 	if before.Revision == 0 {
 		t.Then = append(t.Then, clientv3.OpDelete(l.Tail(lock)))
@@ -179,20 +180,20 @@ func LeaveAsTail(l metadata.Layout, lock, uuid string, before Last) Txn {
 	return t
 }
 
-// LeaveBare gives the place of a waiter up, and the tail where that is its own: the way out when etcd refuses puts for
-// want of space. Newcomers pass the queue until one of those who wait restores the tail.
-func LeaveBare(l metadata.Layout, lock, uuid string) Txn {
+// LeaveBare takes a waiter out of the queue, and deletes the tail if that is its own: the way out when etcd is out of
+// space. Newcomers overtake the queue until another waiter restores the tail.
+func LeaveBare(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{Then: leave(l, lock, uuid)}
 }
 
-// LookForTail reads the tail and the newest ticket.
-func LookForTail(l metadata.Layout, lock string) Txn {
-	return Txn{Then: []clientv3.Op{tailKey(l, lock), newest(l, lock, 1)}}
+// ReadTail reads the tail and the newest ticket.
+func ReadTail(l protocol.Layout, lock string) Txn {
+	return Txn{Then: []clientv3.Op{readTailKey(l, lock), newest(l, lock, 1)}}
 }
 
-// RestoreTail puts a tail where there is none, although somebody waits: the newest waiter died, and its lease took the
-// tail along. The newest ticket is the one that was seen as such: whoever joined since put a tail.
-func RestoreTail(l metadata.Layout, lock string, last Last) Txn {
+// RestoreTail puts a tail if there is none although somebody waits: the newest waiter died, and its lease took the tail
+// along. last was the newest ticket when it was read: whoever joined since has put a tail.
+func RestoreTail(l protocol.Layout, lock string, last Last) Txn {
 	return Txn{
 		If: []clientv3.Cmp{
 			absent(l.Tail(lock)),
@@ -210,10 +211,10 @@ type Known struct {
 	Revision int64 // at which they were read
 }
 
-// StandingStill asks whether a waiter knows all: as long as the holders are the same, or fewer of those who have a
-// share, it counts the keys of the shares where several can hold the lock, else it reads the holders. In both cases it
+// StandingStill reads whether a waiter still knows all holders. While they are the same, or fewer of those with a
+// share, it counts the keys of the shares, if several can hold the lock; else it reads the holders. In both cases it
 // then counts each of these tickets: 1 or 0.
-func StandingStill(l metadata.Layout, k Known, tickets []string) Txn {
+func StandingStill(l protocol.Layout, k Known, tickets []string) Txn {
 	t := Txn{
 		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, metadata.FieldUUID)), "=",
 			k.Token)},
@@ -232,63 +233,63 @@ func StandingStill(l metadata.Layout, k Known, tickets []string) Txn {
 	return t
 }
 
-// newest reads so many of the newest tickets, the newest first. Without their values etcd would not tell their leases.
-func newest(l metadata.Layout, lock string, n int64) clientv3.Op {
+// newest reads the n newest tickets, the newest first. It reads their values, too, because etcd does not return leases
+// without them.
+func newest(l protocol.Layout, lock string, n int64) clientv3.Op {
 	return tickets(l, lock, clientv3.WithLimit(n), clientv3.WithSort(clientv3.SortByCreateRevision,
 		clientv3.SortDescend))
 }
 
-func isTail(l metadata.Layout, lock, uuid string) clientv3.Cmp {
+func isTail(l protocol.Layout, lock, uuid string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(l.Tail(lock)), "=", uuid)
 }
 
-// Standing reads the record and the keys of who is before p in the queue.
-func Standing(l metadata.Layout, p Place) Txn {
+// Standing reads the record and the keys of the tickets ahead of p.
+func Standing(l protocol.Layout, p Position) Txn {
 	return Txn{Then: []clientv3.Op{read(l, p.Lock), older(l, p, clientv3.WithKeysOnly())}}
 }
 
-// leave deletes the ticket, and the tail if that is the attempt's own: then nobody else waits, where the attempt is the
-// first.
-func leave(l metadata.Layout, lock, uuid string) []clientv3.Op {
+// leave deletes the ticket, and the tail if that is the attempt's own: if the attempt is the first, nobody else waits
+// then.
+func leave(l protocol.Layout, lock, uuid string) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpDelete(l.Ticket(lock, uuid)),
 		clientv3.OpTxn([]clientv3.Cmp{isTail(l, lock, uuid)}, []clientv3.Op{clientv3.OpDelete(l.Tail(lock))}, nil),
 	}
 }
 
-// HandOver is Release of a hold that came by the queue: it wakes the next in line.
-func HandOver(l metadata.Layout, h Hold) Txn {
+// HandOver is [Release] of a hold that was got by waiting: it wakes the next waiter.
+func HandOver(l protocol.Layout, h Hold) Txn {
 	t := Release(l, h)
 	t.Then = append(t.Then, leave(l, h.Lock, h.UUID)...)
 	return t
 }
 
-// CancelQueued is Cancel of an attempt that may stand in line. It has tried to leave before: a tail of its own is one
-// that came late.
-func CancelQueued(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
+// CancelQueued is [Cancel] of an attempt that may be in the queue. It has tried to leave before: a tail of its own is
+// one that came late.
+func CancelQueued(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	t := Cancel(l, lock, uuid, lease)
 	t.Then = append(t.Then, leave(l, lock, uuid)...)
 	t.Else = append(t.Else, leave(l, lock, uuid)...)
 	return t
 }
 
-// WithdrawQueued is Withdraw of an attempt that may stand in line.
-func WithdrawQueued(l metadata.Layout, lock, uuid string) Txn {
+// WithdrawQueued is [Withdraw] of an attempt that may be in the queue.
+func WithdrawQueued(l protocol.Layout, lock, uuid string) Txn {
 	t := Withdraw(l, lock, uuid)
 	t.Then = append(t.Then, leave(l, lock, uuid)...)
 	t.Else = append(t.Else, leave(l, lock, uuid)...)
 	return t
 }
 
-// Queue reads the keys of the tickets and then the tail. Who was refused a lock that nobody holds learns whether
-// anybody queues.
-func Queue(l metadata.Layout, lock string) Txn {
+// Queue reads the keys of the tickets and then the tail. It tells a client that was refused a lock that nobody holds
+// whether anybody queues.
+func Queue(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithKeysOnly()), clientv3.OpGet(l.Tail(lock))}}
 }
 
-// AcquirePast takes the lock past a tail behind which nobody queues, and deletes that. It was seen at this mod
-// revision.
-func AcquirePast(l metadata.Layout, lock, uuid string, fields []metadata.Field, tail int64) Txn {
+// AcquirePast takes the lock past a tail behind which nobody queues, and deletes that tail, seen at this mod revision.
+func AcquirePast(l protocol.Layout, lock, uuid string, fields []metadata.Field, tail int64) Txn {
 	t := take(l, lock, uuid, fields)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Tail(lock)), "=", tail))
 	t.Then = append(t.Then, clientv3.OpDelete(l.Tail(lock)))

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -22,7 +23,7 @@ func (s store) enqueue(lock, uuid string, lease clientv3.LeaseID) locktxn.Txn {
 }
 
 // queued puts an attempt in line and wants to be told that before is before it.
-func (s store) queued(lock, uuid, before string, lease clientv3.LeaseID) locktxn.Place {
+func (s store) queued(lock, uuid, before string, lease clientv3.LeaseID) locktxn.Position {
 	s.Helper()
 	resp := s.commit(s.enqueue(lock, uuid, lease))
 	revision, told := locktxn.Joined(resp)
@@ -30,10 +31,10 @@ func (s store) queued(lock, uuid, before string, lease clientv3.LeaseID) locktxn
 		s.Fatalf("in line: got the lock %v, ticket of revision %d behind %q, want %d behind %q", resp.Succeeded,
 			revision, told, resp.Header.Revision, before)
 	}
-	return locktxn.Place{Lock: lock, UUID: uuid, Revision: revision}
+	return locktxn.Position{Lock: lock, UUID: uuid, Revision: revision}
 }
 
-func (s store) turn(p locktxn.Place, before string, lease clientv3.LeaseID) locktxn.Txn {
+func (s store) turn(p locktxn.Position, before string, lease clientv3.LeaseID) locktxn.Txn {
 	return locktxn.TakeTurn(s.l, p, before, fieldsOf(p.UUID), metadata.Ticket{UUID: p.UUID}, lease)
 }
 
@@ -53,7 +54,7 @@ func TestLine(t *testing.T) {
 	s.refused("acquire past the line", locktxn.Acquire(s.l, "a", mine, fieldsOf(mine), false))
 	s.refused("a turn before the one before", s.turn(three, attempt(2), lease))
 	s.refused("a turn with the ticket of another",
-		s.turn(locktxn.Place{Lock: "a", UUID: attempt(2), Revision: three.Revision}, "", lease))
+		s.turn(locktxn.Position{Lock: "a", UUID: attempt(2), Revision: three.Revision}, "", lease))
 	resp = s.done("the first one's turn", s.turn(two, "", lease))
 	second := locktxn.Hold{Lock: "a", UUID: attempt(2), Token: resp.Header.Revision}
 
@@ -164,7 +165,7 @@ func TestTailIsPutBack(t *testing.T) {
 		return locktxn.Newest(s.l, resp.Responses[op].GetResponseRange().Kvs, but)
 	}
 
-	resp := s.done("leave as the tail", locktxn.Leave(s.l, "a", attempt(5), locktxn.LookForTail(s.l, "a").Then[0]))
+	resp := s.done("leave as the tail", locktxn.Leave(s.l, "a", attempt(5), locktxn.ReadTail(s.l, "a").Then[0]))
 	two := before(resp, 1, attempt(5))
 	if len(s.keys(".queue/a/"+attempt(5))) != 1 || two.UUID != attempt(2) || two.Lease != lease {
 		t.Errorf("the tail has left, or the one before it is %+v", two)
@@ -181,7 +182,7 @@ func TestTailIsPutBack(t *testing.T) {
 
 	s.refused("restore a tail that is there", locktxn.RestoreTail(s.l, "a", nine))
 	s.commit(locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(s.l.Tail("a"))}})
-	seen := before(s.commit(locktxn.LookForTail(s.l, "a")), 1, "")
+	seen := before(s.commit(locktxn.ReadTail(s.l, "a")), 1, "")
 	s.refused("restore the tail of a ticket that is gone", locktxn.RestoreTail(s.l, "a", two))
 	s.done("restore the tail", locktxn.RestoreTail(s.l, "a", seen))
 	if uuid, of := tail(); uuid != attempt(9) || of != other {
@@ -206,7 +207,7 @@ func TestTailBehindWhichNobodyQueues(t *testing.T) {
 }
 
 func TestRemovalTakesTheTicketOfTheHolderAlong(t *testing.T) {
-	for name, remove := range map[string]func(metadata.Layout, *locktxn.Removal) locktxn.Txn{
+	for name, remove := range map[string]func(protocol.Layout, *locktxn.Removal) locktxn.Txn{
 		"auto-unlock": locktxn.AutoUnlock, "force-unlock": locktxn.ForceUnlock,
 		"without records": locktxn.ForceUnlockSilently,
 	} {

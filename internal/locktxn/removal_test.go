@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -105,7 +106,7 @@ func TestOneChangedHoldSparesNoOther(t *testing.T) {
 	}
 	s.done("alive", locktxn.Alive(s.l, holds[1], last, last, last))
 	resp := s.commit(locktxn.Nest(txns))
-	for i, want := range []bool{true, false, true} {
+	for i, want := range []bool{true, false} {
 		if got := resp.Responses[i].GetResponseTxn().Succeeded; got != want {
 			t.Errorf("removal %d: done = %v, want %v", i, got, want)
 		}
@@ -126,7 +127,7 @@ func TestHistoryKeyOfAnyUUID(t *testing.T) {
 			s.done("auto-unlock", locktxn.AutoUnlock(s.l, s.removal(s.record("a"), "u1")))
 			got := s.keys("")
 			key, value, _ := strings.Cut(strings.Join(got, "\n"), "=")
-			if k := s.l.Parse(key); len(got) != 1 || k.Kind != metadata.KindHistory || k.ID != "hold-"+itoa(h.Token) {
+			if k := s.l.Parse(key); len(got) != 1 || k.Kind != protocol.KindHistory || k.ID != "hold-"+itoa(h.Token) {
 				t.Fatalf("after the auto-unlock: %v, want a history key of token %d", got, h.Token)
 			}
 			if len(value) > 3000 {
@@ -147,18 +148,18 @@ func TestEndingIsNeverTooLarge(t *testing.T) {
 	if n := len(removal.History()); n > metadata.MaxRecordBytes {
 		t.Errorf("the ending has %d bytes", n)
 	}
-	if e, err := metadata.Unmarshal[metadata.Ending]([]byte(removal.History())); err != nil || e.UUID != mine ||
+	if e, err := protocol.Unmarshal[metadata.Ending]([]byte(removal.History())); err != nil || e.UUID != mine ||
 		e.Attributes != nil {
 		t.Errorf("ending %+v, %v", e, err)
 	}
 }
 
-// Look reads and changes nothing.
-func TestLook(t *testing.T) {
+// ReadRemoval changes nothing.
+func TestReadRemoval(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	r := s.removal(s.record("a"), "u1")
-	resp := s.commit(locktxn.Look(s.l, r.Record))
+	resp := s.commit(locktxn.ReadRemoval(s.l, r.Record))
 	if uuid := resp.Responses[0].GetResponseRange(); len(uuid.Kvs) != 1 || uuid.Kvs[0].CreateRevision != h.Token {
 		t.Errorf("uuid %v", uuid)
 	}
@@ -166,7 +167,7 @@ func TestLook(t *testing.T) {
 		t.Errorf("%d keys, want 4", n)
 	}
 	s.done("auto-unlock", locktxn.AutoUnlock(s.l, r))
-	resp = s.commit(locktxn.Look(s.l, r.Record))
+	resp = s.commit(locktxn.ReadRemoval(s.l, r.Record))
 	if history := resp.Responses[2].GetResponseRange(); len(history.Kvs) != 1 ||
 		string(history.Kvs[0].Value) != r.History() {
 		t.Errorf("history %v", history)
@@ -184,38 +185,34 @@ func TestRefused(t *testing.T) {
 	late, stop := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer stop()
 	for _, c := range []struct {
-		name                         string
-		commit                       func() error
-		refused, leaseGone, tooLarge bool
+		name               string
+		commit             func() error
+		refused, leaseGone bool
 	}{
 		{"too many operations", func() error { _, err := (locktxn.Txn{Then: puts}).Commit(ctx, s.etcd); return err },
-			true, false, true},
+			true, false},
 		{"a request of 1.6 MB", func() error {
-			_,
-				err := s.etcd.Put(ctx, "k", strings.Repeat("x", 1600<<10))
+			_, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 1600<<10))
 			return err
-		}, true, false, true},
-		// never sent, but the code does not tell
+		}, true, false},
+		// never sent, but the code of the error does not say so
 		{"a request of 3 MB", func() error { _, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 3<<20)); return err },
-			false, false, false},
+			false, false},
 		{"a lease that is gone", func() error {
-			_,
-				err := s.etcd.Put(ctx, "k", "", clientv3.WithLease(4711))
+			_, err := s.etcd.Put(ctx, "k", "", clientv3.WithLease(4711))
 			return err
-		}, true, true, false},
+		}, true, true},
 		{"a key put twice", func() error {
 			_, err := (locktxn.Txn{Then: []clientv3.Op{puts[0], puts[0]}}).Commit(ctx, s.etcd)
 			return err
-		}, true, false, false},
-		{"a deadline", func() error { _, err := s.etcd.Put(late, "k", ""); return err }, false, false, false},
-		{"no error", func() error { return nil }, false, false, false},
+		}, true, false},
+		{"a deadline", func() error { _, err := s.etcd.Put(late, "k", ""); return err }, false, false},
+		{"no error", func() error { return nil }, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.commit()
-			if locktxn.Refused(err) != c.refused || locktxn.LeaseGone(err) != c.leaseGone ||
-				locktxn.TooLarge(err) != c.tooLarge {
-				t.Errorf("%v: refused %v, lease gone %v, too large %v", err, locktxn.Refused(err),
-					locktxn.LeaseGone(err), locktxn.TooLarge(err))
+			if locktxn.Refused(err) != c.refused || locktxn.LeaseGone(err) != c.leaseGone {
+				t.Errorf("%v: refused %v, lease gone %v", err, locktxn.Refused(err), locktxn.LeaseGone(err))
 			}
 		})
 	}

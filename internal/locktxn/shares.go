@@ -3,6 +3,7 @@ package locktxn
 import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -22,7 +23,7 @@ type Claim struct {
 // of the lock.
 //
 // Else it reads the record of the lock and those of all shares.
-func claim(l metadata.Layout, c Claim, uuid string, fields []metadata.Field) Txn {
+func claim(l protocol.Layout, c Claim, uuid string, fields []metadata.Field) Txn {
 	t := take(l, c.Record, uuid, fields)
 	if c.Record != c.Lock {
 		t.If = append(t.If, absent(l.Field(c.Lock, metadata.FieldUUID)))
@@ -36,16 +37,16 @@ func claim(l metadata.Layout, c Claim, uuid string, fields []metadata.Field) Txn
 }
 
 // holders reads the record of the lock and those of all shares.
-func holders(l metadata.Layout, lock string) []clientv3.Op {
+func holders(l protocol.Layout, lock string) []clientv3.Op {
 	from, end := l.Shares(lock)
 	return []clientv3.Op{read(l, lock), clientv3.OpGet(from, clientv3.WithRange(end))}
 }
 
 // Holders reads the record of the lock and those of all shares.
-func Holders(l metadata.Layout, lock string) Txn { return Txn{Then: holders(l, lock)} }
+func Holders(l protocol.Layout, lock string) Txn { return Txn{Then: holders(l, lock)} }
 
 // AcquireShare makes the claim if nobody queues (unless barge is set). Else it reads the holders and the tail.
-func AcquireShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, barge bool) Txn {
+func AcquireShare(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, barge bool) Txn {
 	t := claim(l, c, uuid, fields)
 	if !barge {
 		t.If = append(t.If, absent(l.Tail(c.Lock)))
@@ -54,24 +55,24 @@ func AcquireShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Fie
 	return t
 }
 
-// AcquireSharePast is AcquireShare past a tail behind which nobody queues, and deletes that. It was seen at this mod
+// AcquireSharePast is [AcquireShare] past a tail behind which nobody queues, and deletes that tail, seen at this mod
 // revision.
-func AcquireSharePast(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, tail int64) Txn {
+func AcquireSharePast(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, tail int64) Txn {
 	t := claim(l, c, uuid, fields)
 	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Tail(c.Lock)), "=", tail))
 	t.Then = append(t.Then, clientv3.OpDelete(l.Tail(c.Lock)))
 	return t
 }
 
-// EnqueueShare makes the claim as AcquireShare does or else, where others queue already, gets in line behind them in
-// the same transaction. Where nobody queues it reads the holders: there may be room, by another claim.
+// EnqueueShare makes the claim as [AcquireShare] does or else, if others queue already, joins them in the same
+// transaction. If nobody queues it reads the holders: there may be room, by another claim.
 //
-// Else it reads the holders, then answers in a transaction of its own, see [Joined].
-func EnqueueShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Field, ticket metadata.Ticket,
+// Else it reads the holders, then answers in a nested transaction, see [Joined].
+func EnqueueShare(l protocol.Layout, c Claim, uuid string, fields []metadata.Field, ticket metadata.Ticket,
 	lease clientv3.LeaseID) Txn {
 	t := claim(l, c, uuid, fields)
 	t.If = append(t.If, absent(l.Tail(c.Lock)), absent(l.Ticket(c.Lock, uuid)))
-	// An earlier send may have made the claim: a holder must not stand in line behind itself.
+	// An earlier send may have made the claim: a holder must not queue behind itself.
 	mine := clientv3.Compare(clientv3.Value(l.Field(c.Record, metadata.FieldUUID)), "=", uuid)
 	queued := clientv3.OpTxn([]clientv3.Cmp{absent(l.Tail(c.Lock))}, nil,
 		[]clientv3.Op{join(l, c.Lock, uuid, ticket, lease)})
@@ -79,32 +80,32 @@ func EnqueueShare(l metadata.Layout, c Claim, uuid string, fields []metadata.Fie
 	return t
 }
 
-// Join gets in line without a look at the holders: there is no room, or too many who look for it at once. It reads the
+// Join joins the queue without a look at the holders: there is no room, or too many look for it at once. It reads the
 // holders and answers as [EnqueueShare] does.
-func Join(l metadata.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
+func Join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
 	return Txn{Then: append(holders(l, lock), join(l, lock, uuid, ticket, lease))}
 }
 
-// TakeShare makes the claim of the first in the queue, and ends its ticket: the next in line is the first then, and
-// there may be room for it too.
+// TakeShare makes the claim of the first in the queue, and ends its ticket: the next waiter is the first then, and
+// there may be room for it, too.
 //
-// Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the place is lost;
-// without the tail newcomers pass the queue, see [RestoreTail].
-func TakeShare(l metadata.Layout, c Claim, p Place, fields []metadata.Field) Txn {
+// Else it reads the holders, the ticket and the tail: without the ticket, and without a hold, the position is lost;
+// without the tail newcomers overtake the queue, see [RestoreTail].
+func TakeShare(l protocol.Layout, c Claim, p Position, fields []metadata.Field) Txn {
 	t := claim(l, c, p.UUID, fields)
 	ticket := l.Ticket(p.Lock, p.UUID)
 	t.If = append(t.If, clientv3.Compare(clientv3.CreateRevision(ticket), "=", p.Revision))
 	t.Then = append(t.Then, leave(l, p.Lock, p.UUID)...)
-	t.Else = append(t.Else, clientv3.OpGet(ticket), tailKey(l, p.Lock))
+	t.Else = append(t.Else, clientv3.OpGet(ticket), readTailKey(l, p.Lock))
 	return t
 }
 
-// LookAtShares reads what a waiter must know. While who is before it is there: its own ticket, that one's and the tail.
-// Otherwise the holders, its own ticket, the tail and the newest ticket that is older: none means that it is the first.
-// Who knows that it is needs no look for others.
-func LookAtShares(l metadata.Layout, p Place, before string, first bool) Txn {
+// LookAtShares reads what a waiter must know. While the ticket before its own is there: its own ticket, that one and
+// the tail. Otherwise the holders, its own ticket, the tail and, unless the waiter knows that it is the first, the
+// newest ticket older than its own: none means that it is the first.
+func LookAtShares(l protocol.Layout, p Position, before string, first bool) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
-	tail := tailKey(l, p.Lock)
+	tail := readTailKey(l, p.Lock)
 	t := Txn{Then: append(holders(l, p.Lock), own, tail)}
 	if !first {
 		t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1), clientv3.WithKeysOnly()))
@@ -117,20 +118,20 @@ func LookAtShares(l metadata.Layout, p Place, before string, first bool) Txn {
 	return t
 }
 
-// StandingShare reads the holders and the keys of who is before p in the queue.
-func StandingShare(l metadata.Layout, p Place) Txn {
+// StandingShare reads the holders and the keys of the tickets ahead of p.
+func StandingShare(l protocol.Layout, p Position) Txn {
 	return Txn{Then: append(holders(l, p.Lock), older(l, p, clientv3.WithKeysOnly()))}
 }
 
-// CancelShare sees to it that no late send of the attempt can commit, and that it stands in no queue. It reads the
-// holders: a record of the attempt that is among them is to be taken back, see [Withdraw]; there will not be another.
-func CancelShare(l metadata.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
+// CancelShare ensures that no late send of the attempt can be committed, and that it has no ticket. It reads the
+// holders: if a record of the attempt is among them, take it back with [Withdraw]; there will not be another.
+func CancelShare(l protocol.Layout, lock, uuid string, lease clientv3.LeaseID) Txn {
 	t := WithdrawShare(l, lock, uuid)
 	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(uuid), lock, clientv3.WithLease(lease)))
 	return t
 }
 
-// WithdrawShare is CancelShare without the mark: the way out when etcd refuses puts for want of space.
-func WithdrawShare(l metadata.Layout, lock, uuid string) Txn {
+// WithdrawShare is [CancelShare] without the tombstone: the way out when etcd is out of space.
+func WithdrawShare(l protocol.Layout, lock, uuid string) Txn {
 	return Txn{Then: append(holders(l, lock), leave(l, lock, uuid)...)}
 }

@@ -86,7 +86,8 @@ func TestShareByTheQueue(t *testing.T) {
 	}
 
 	turn := func(n int, at int64, c locktxn.Claim) locktxn.Txn {
-		return locktxn.TakeShare(s.l, c, locktxn.Place{Lock: "a", UUID: attempt(n), Revision: at}, fieldsOf(attempt(n)))
+		return locktxn.TakeShare(s.l, c, locktxn.Position{Lock: "a", UUID: attempt(n), Revision: at},
+			fieldsOf(attempt(n)))
 	}
 	s.refused("a turn while the writer holds", turn(2, place, reader(1)))
 	s.done("release", locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: attempt(1), Token: first}))

@@ -3,14 +3,15 @@ package locktxn
 import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// ReadTasks reads tasks of a set from this one on, not more than limit, and the keys of the locks of all tasks of the
-// set that are held, as they are at the same moment.
-func ReadTasks(l metadata.Layout, set, from string, limit int64) Txn {
+// ReadTasks reads at most limit tasks of a set, from this one on, and the keys of the held locks of all tasks of the
+// set, as of the same moment.
+func ReadTasks(l protocol.Layout, set, from string, limit int64) Txn {
 	first := l.Tasks(set)
-	end := metadata.End(l.Tasks(set))
+	end := protocol.End(l.Tasks(set))
 	if from != "" {
 		first = from
 	}
@@ -22,13 +23,13 @@ func ReadTasks(l metadata.Layout, set, from string, limit int64) Txn {
 }
 
 // ReadTask reads one task and the record of its lock.
-func ReadTask(l metadata.Layout, set, task string) Txn {
-	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Task(set, task)), read(l, metadata.TaskLock(set, task))}}
+func ReadTask(l protocol.Layout, set, task string) Txn {
+	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Task(set, task)), read(l, protocol.TaskLock(set, task))}}
 }
 
-// AddTask adds a task where there is none of that name, unless this attempt is forbidden, see [Forbid]. Else it reads
-// the one that is there.
-func AddTask(l metadata.Layout, set, task, attempt, value string) Txn {
+// AddTask adds a task if there is none of that name, unless this attempt is forbidden, see [Forbid]. Else it reads the
+// task that is there.
+func AddTask(l protocol.Layout, set, task, attempt, value string) Txn {
 	key := l.Task(set, task)
 	return Txn{
 		If:   []clientv3.Cmp{absent(key), absent(l.Cancelled(attempt))},
@@ -37,9 +38,9 @@ func AddTask(l metadata.Layout, set, task, attempt, value string) Txn {
 	}
 }
 
-// ChangeTask writes a task, or removes it where the value is empty, if it is still the one that was seen and nobody
-// works on it. Else it reads what ReadTask reads.
-func ChangeTask(l metadata.Layout, set, task string, seen int64, value string) Txn {
+// ChangeTask writes a task, or removes it if the value is empty, as long as it is still the one that was seen and
+// nobody works on it. Else it reads what [ReadTask] reads.
+func ChangeTask(l protocol.Layout, set, task string, seen int64, value string) Txn {
 	key := l.Task(set, task)
 	t := ReadTask(l, set, task)
 	change := clientv3.OpDelete(key)
@@ -49,16 +50,16 @@ func ChangeTask(l metadata.Layout, set, task string, seen int64, value string) T
 	return Txn{
 		If: []clientv3.Cmp{
 			clientv3.Compare(clientv3.ModRevision(key), "=", seen),
-			absent(l.Field(metadata.TaskLock(set, task), metadata.FieldUUID)),
+			absent(l.Field(protocol.TaskLock(set, task), metadata.FieldUUID)),
 		},
 		Then: []clientv3.Op{change},
 		Else: t.Then,
 	}
 }
 
-// SaveTask writes the task of a worker that still has it, if it is still the one that was seen. Else it reads what
-// ReadTask reads.
-func SaveTask(l metadata.Layout, set, task string, guard clientv3.Cmp, seen int64, value string) Txn {
+// SaveTask writes the task of a worker that still has it, as long as it is still the one that was seen. Else it reads
+// what [ReadTask] reads.
+func SaveTask(l protocol.Layout, set, task string, guard clientv3.Cmp, seen int64, value string) Txn {
 	key := l.Task(set, task)
 	return Txn{
 		If:   []clientv3.Cmp{guard, clientv3.Compare(clientv3.ModRevision(key), "=", seen)},

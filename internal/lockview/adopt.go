@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -18,8 +19,8 @@ func newTouched() *touched {
 }
 
 // touch notes a change. The caller holds mu.
-func (v *View) touch(key metadata.Key) {
-	if key.Kind == metadata.KindTicket {
+func (v *View) touch(key protocol.Key) {
+	if key.Kind == protocol.KindTicket {
 		v.queues = nil
 	}
 	t := v.touched
@@ -27,13 +28,13 @@ func (v *View) touch(key metadata.Key) {
 		return
 	}
 	switch key.Kind {
-	case metadata.KindField:
+	case protocol.KindField:
 		t.locks[key.Lock] = true
-	case metadata.KindTicket:
+	case protocol.KindTicket:
 		t.queues[key.Lock] = true
-	case metadata.KindUnlocker:
+	case protocol.KindUnlocker:
 		t.unlockers[key.ID] = true
-	case metadata.KindForeign:
+	case protocol.KindForeign:
 		t.foreign = true
 		t.locks[key.Lock] = true
 	}

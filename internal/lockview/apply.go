@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // group is all changes of one lock in one revision.
@@ -18,36 +18,36 @@ type group struct {
 type revision struct {
 	groups  []group
 	byLock  map[string]int             // places in groups
-	endings map[string]*metadata.Event // history records by their id
+	endings map[string]*protocol.Event // history records by their id
 }
 
 // apply applies all events of one revision, which arrived now, and returns what became of the locks.
-func (p *picture) apply(events []metadata.Event, now time.Time, clock time.Duration,
-	touch func(key metadata.Key)) (steps []step, endings map[string]*metadata.Event) {
+func (p *picture) apply(events []protocol.Event, now time.Time, clock time.Duration,
+	touch func(key protocol.Key)) (steps []step, endings map[string]*protocol.Event) {
 	var r revision
 	for i := range events {
 		e := &events[i]
 		key := p.layout.Parse(e.Key)
 		touch(key)
 		switch key.Kind {
-		case metadata.KindField:
+		case protocol.KindField:
 			r.add(key.Lock, change{field: key.ID, event: e})
-		case metadata.KindForeign:
+		case protocol.KindForeign:
 			p.applyForeign(key, e)
 			if key.Lock != "" {
 				r.add(key.Lock, change{foreign: true, event: e})
 			}
-		case metadata.KindTicket:
+		case protocol.KindTicket:
 			if e.Deleted {
 				p.queues.remove(key.Lock, key.ID)
 			} else {
 				p.queues.put(waiter(key.Lock, key.ID, e.KV, clock, p.intern))
 			}
-		case metadata.KindUnlocker:
+		case protocol.KindUnlocker:
 			p.applyUnlocker(key.ID, e, now)
-		case metadata.KindHistory:
+		case protocol.KindHistory:
 			if r.endings == nil {
-				r.endings = map[string]*metadata.Event{}
+				r.endings = map[string]*protocol.Event{}
 			}
 			if !e.Deleted {
 				r.endings[key.ID] = e
@@ -78,7 +78,7 @@ func (r *revision) add(lock string, c change) {
 	r.groups[i].changes = append(r.groups[i].changes, c)
 }
 
-func (p *picture) applyForeign(key metadata.Key, e *metadata.Event) {
+func (p *picture) applyForeign(key protocol.Key, e *protocol.Event) {
 	if key.Lock == "" {
 		p.misplace(e.KV, e.Deleted)
 	}
@@ -97,7 +97,7 @@ func (p *picture) unlisted(key string) bool {
 	return slices.ContainsFunc(p.layout.Unlisted(), func(area string) bool { return strings.HasPrefix(key, area) })
 }
 
-func (p *picture) applyUnlocker(instance string, e *metadata.Event, now time.Time) {
+func (p *picture) applyUnlocker(instance string, e *protocol.Event, now time.Time) {
 	_, known := p.unlockers[instance]
 	switch {
 	case e.Deleted:

@@ -14,6 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -166,10 +167,10 @@ func BenchmarkBuild(b *testing.B) {
 func synthetic(b *testing.B, n int, turns ...chan turn) lockview.Source {
 	template := lock(b, "x", uuid(0))
 	return lockview.Source{
-		List: func(_ context.Context, each func(metadata.KV)) (int64, error) {
+		List: func(_ context.Context, each func(protocol.KV)) (int64, error) {
 			for i := range n {
 				for _, o := range template {
-					kv := metadata.KV{Key: layout.Field(name(i), layout.Parse(o.key).ID), Value: []byte(o.value),
+					kv := protocol.KV{Key: layout.Field(name(i), layout.Parse(o.key).ID), Value: []byte(o.value),
 						CreateRevision: int64(i + 1), ModRevision: int64(i + 1)}
 					if layout.Parse(o.key).ID == metadata.FieldUUID {
 						kv.Value = []byte(uuid(i))
@@ -179,7 +180,7 @@ func synthetic(b *testing.B, n int, turns ...chan turn) lockview.Source {
 			}
 			return int64(n), nil
 		},
-		Watch: func(ctx context.Context, _ int64, each func(int64, []metadata.Event)) error {
+		Watch: func(ctx context.Context, _ int64, each func(int64, []protocol.Event)) error {
 			if len(turns) == 0 {
 				<-ctx.Done()
 				return ctx.Err()
@@ -195,7 +196,7 @@ func synthetic(b *testing.B, n int, turns ...chan turn) lockview.Source {
 // BenchmarkChange is what one change costs the view, among so many locks: an extension, or taking and releasing a lock;
 // and what it costs a reader to look at all locks after a change.
 func BenchmarkChange(b *testing.B) {
-	extended := func(i int) []metadata.Event {
+	extended := func(i int) []protocol.Event {
 		at := fmt.Sprintf("15537%05d", i%100_000)
 		return events(put(layout.Field(name(i), metadata.FieldAlertAt), at),
 			put(layout.Field(name(i), metadata.FieldAutoUnlockAt), at), put(layout.Field(name(i), metadata.FieldAlive),
@@ -203,12 +204,12 @@ func BenchmarkChange(b *testing.B) {
 	}
 	for _, c := range []struct {
 		name string
-		of   func(i int) []metadata.Event
+		of   func(i int) []protocol.Event
 		look bool
 	}{
 		{"extended", extended, false},
 		{"extended and all locks looked at", extended, true},
-		{"taken", func(i int) []metadata.Event { return events(lock(b, name(i)+"-next", uuid(i))...) }, false},
+		{"taken", func(i int) []protocol.Event { return events(lock(b, name(i)+"-next", uuid(i))...) }, false},
 	} {
 		for _, n := range []int{10_000, many} {
 			b.Run(fmt.Sprintf("%s among %d", c.name, n), func(b *testing.B) {
@@ -240,9 +241,9 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-func events(ops ...op) (events []metadata.Event) {
+func events(ops ...op) (events []protocol.Event) {
 	for _, o := range ops {
-		events = append(events, metadata.Event{KV: metadata.KV{Key: o.key, Value: []byte(o.value)}})
+		events = append(events, protocol.Event{KV: protocol.KV{Key: o.key, Value: []byte(o.value)}})
 	}
 	return events
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -44,19 +45,19 @@ func (v *View) read(ctx context.Context, reuse bool) (*builder, int64, error) {
 	return b, revision, nil
 }
 
-func (b *builder) add(kv metadata.KV) {
+func (b *builder) add(kv protocol.KV) {
 	switch key := b.pic.layout.Parse(kv.Key); key.Kind {
-	case metadata.KindField:
+	case protocol.KindField:
 		b.turnTo(key.Lock)
 		b.newest = max(b.newest, kv.ModRevision)
-		if len(b.fields) >= maxListed && !protocol(key.ID) {
+		if len(b.fields) >= maxListed && !ofProtocol(key.ID) {
 			b.surplus++
 			return
 		}
 		b.fields = append(b.fields, metadata.Field{Name: key.ID, CreateRevision: kv.CreateRevision,
 			ModRevision: kv.ModRevision})
 		b.values = append(b.values, kv.Value)
-	case metadata.KindForeign:
+	case protocol.KindForeign:
 		if key.Lock == "" {
 			b.pic.stray(kv.Key, "", 1, false)
 			b.pic.misplace(kv, false)
@@ -65,9 +66,9 @@ func (b *builder) add(kv metadata.KV) {
 		b.turnTo(key.Lock)
 		b.strays++
 		b.stray = kv.Key
-	case metadata.KindTicket:
+	case protocol.KindTicket:
 		b.pic.queues.put(waiter(key.Lock, key.ID, kv, b.view.Clock(), b.pic.intern))
-	case metadata.KindUnlocker:
+	case protocol.KindUnlocker:
 		if len(b.pic.unlockers) < maxUnlockers {
 			b.pic.unlockers[key.ID] = unlocker(key.ID, kv, time.Time{}, b.pic.intern)
 		}
@@ -141,7 +142,7 @@ func (o *odd) madeOf(b *builder) bool {
 	i, surplus := 0, b.surplus
 	for _, f := range b.fields {
 		switch {
-		case i >= maxFields && !protocol(f.Name):
+		case i >= maxFields && !ofProtocol(f.Name):
 			surplus++
 		case i == len(o.fields) || o.fields[i].Name != f.Name || o.fields[i].ModRevision != f.ModRevision:
 			return false

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -18,7 +19,7 @@ type misplaced struct {
 }
 
 // misplace takes in a key that fits no layout.
-func (p *picture) misplace(kv metadata.KV, deleted bool) {
+func (p *picture) misplace(kv protocol.KV, deleted bool) {
 	place, field, ok := p.layout.Misplaced(kv.Key)
 	if !ok {
 		return
@@ -47,7 +48,7 @@ func (p *picture) misplace(kv metadata.KV, deleted bool) {
 		return
 	}
 	rec := m.record(place)
-	rec.Misplace(p.layout)
+	p.layout.Misplace(&rec)
 	m.seen = false
 	m.rec = &rec
 	m.since(before)

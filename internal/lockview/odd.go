@@ -47,7 +47,7 @@ func (o *odd) set(k kept) {
 	switch {
 	case ok:
 		o.fields[i] = k
-	case len(o.fields) >= maxFields && !protocol(k.Name):
+	case len(o.fields) >= maxFields && !ofProtocol(k.Name):
 		if k.CreateRevision == k.ModRevision { // else it is there already
 			o.surplus++
 		}
@@ -115,7 +115,7 @@ func tooLarge(size int) metadata.Problem {
 	}
 }
 
-func protocol(field string) bool {
+func ofProtocol(field string) bool {
 	switch field {
 	case metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt, metadata.FieldAlive,
 		metadata.FieldMetadata,

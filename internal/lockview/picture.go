@@ -3,6 +3,7 @@ package lockview
 import (
 	"fmt"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -17,7 +18,7 @@ const (
 
 // picture is what etcd holds at one revision, as far as the view keeps it.
 type picture struct {
-	layout metadata.Layout
+	layout protocol.Layout
 	intern *interner
 
 	locks     index
@@ -34,7 +35,7 @@ type picture struct {
 	moves     uint64                // changes of misplaced
 }
 
-func newPicture(l metadata.Layout, i *interner) *picture {
+func newPicture(l protocol.Layout, i *interner) *picture {
 	return &picture{
 		layout: l, intern: i, odd: map[string]*odd{}, queues: queues{}, unlockers: map[string]Unlocker{},
 		sample: map[string]bool{}, strays: map[string]int{}, misplaced: map[string]*misplaced{},
@@ -45,7 +46,7 @@ func newPicture(l metadata.Layout, i *interner) *picture {
 type change struct {
 	field   string
 	foreign bool // the key lies in the lock's range and is none of its fields
-	event   *metadata.Event
+	event   *protocol.Event
 }
 
 // step is what one revision did to one lock; a missing item has no record.

@@ -3,6 +3,7 @@ package lockview
 import (
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -25,10 +26,10 @@ type Unlocker struct {
 // runs tells whether the unlocker is there, for a view that heard from etcd last at the given time. While nothing is
 // heard, nobody is given up.
 func (u Unlocker) runs(heard time.Time) bool {
-	return u.readable && heard.Sub(u.heard) <= metadata.PresenceTTL
+	return u.readable && heard.Sub(u.heard) <= protocol.PresenceTTL
 }
 
-func unlocker(instance string, kv metadata.KV, arrived time.Time, i *interner) Unlocker {
+func unlocker(instance string, kv protocol.KV, arrived time.Time, i *interner) Unlocker {
 	p, ok := document[metadata.Presence](kv.Value)
 	if !ok {
 		arrived = time.Time{} // says nothing about that unlocker's clock

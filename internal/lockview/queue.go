@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -83,7 +84,7 @@ func (q queues) of(lock string) []metadata.Waiter {
 
 // waiter reads a ticket that is seen now. One that can not be read is a waiter all the same, of whom nothing is known
 // but the place.
-func waiter(lock, ticket string, kv metadata.KV, seen time.Duration, i *interner) metadata.Waiter {
+func waiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)
 	t.Owner, t.Hostname, t.Purpose = i.text(clip(t.Owner)), i.text(clip(t.Hostname)), i.text(clip(t.Purpose))
@@ -96,7 +97,7 @@ func document[T metadata.Ticket | metadata.Ending | metadata.Presence](value []b
 	if len(value) > metadata.MaxRecordBytes { // none is so large, and reading it takes time
 		return d, false
 	}
-	read, err := metadata.Unmarshal[T](value)
+	read, err := protocol.Unmarshal[T](value)
 	if err != nil {
 		return d, false
 	}

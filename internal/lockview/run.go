@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -76,14 +77,14 @@ func (v *View) list(ctx context.Context, reason string) error {
 func (v *View) watch(ctx context.Context) error {
 	c := comparison{view: v, next: time.Now().Add(v.opt.RelistEvery)}
 	defer c.stop()
-	return v.src.Watch(ctx, v.Fresh().Revision, func(revision int64, events []metadata.Event) {
+	return v.src.Watch(ctx, v.Fresh().Revision, func(revision int64, events []protocol.Event) {
 		v.apply(revision, events)
 		c.goOn(ctx)
 	})
 }
 
 // apply applies one revision.
-func (v *View) apply(revision int64, events []metadata.Event) {
+func (v *View) apply(revision int64, events []protocol.Event) {
 	v.mu.Lock()
 	v.hear(revision)
 	v.sync()
@@ -118,7 +119,7 @@ func (s *step) ended() *metadata.Record {
 	return s.before.rec
 }
 
-func decodeEnding(e *metadata.Event) *metadata.Ending {
+func decodeEnding(e *protocol.Event) *metadata.Ending {
 	if e == nil {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -36,13 +37,13 @@ func TestFailuresAreNotRepeatedInAHurry(t *testing.T) {
 				w := newWorld()
 				var lists atomic.Int64
 				src := lockview.Source{
-					List: func(ctx context.Context, each func(metadata.KV)) (int64, error) {
+					List: func(ctx context.Context, each func(protocol.KV)) (int64, error) {
 						if lists.Add(1); c.list != nil {
 							return 0, c.list
 						}
 						return w.list(ctx, each)
 					},
-					Watch: func(context.Context, int64, func(int64, []metadata.Event)) error { return c.watch },
+					Watch: func(context.Context, int64, func(int64, []protocol.Event)) error { return c.watch },
 				}
 				v := run(t, src, lockview.Options{})
 				time.Sleep(time.Second)
@@ -71,7 +72,7 @@ func TestFreshness(t *testing.T) {
 		hang := make(chan struct{})
 		broken := make(chan struct{})
 		src := w.source()
-		src.Watch = func(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
+		src.Watch = func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
 			select {
 			case <-time.After(2 * time.Second):
 			case <-ctx.Done():
@@ -86,7 +87,7 @@ func TestFreshness(t *testing.T) {
 			}
 		}
 		list := src.List
-		src.List = func(ctx context.Context, each func(metadata.KV)) (int64, error) {
+		src.List = func(ctx context.Context, each func(protocol.KV)) (int64, error) {
 			<-hang
 			return list(ctx, each)
 		}
@@ -201,9 +202,9 @@ func TestHealingDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 		w.do(lock(t, "b", uuid(2))...)
 		src := w.source()
 		lists := 0
-		src.List = func(ctx context.Context, each func(metadata.KV)) (int64, error) {
-			var kvs []metadata.KV
-			revision, err := w.list(ctx, func(kv metadata.KV) { kvs = append(kvs, kv) })
+		src.List = func(ctx context.Context, each func(protocol.KV)) (int64, error) {
+			var kvs []protocol.KV
+			revision, err := w.list(ctx, func(kv protocol.KV) { kvs = append(kvs, kv) })
 			if lists++; lists == 2 { // the old state is long on its way
 				w.do(removeAll(layout.Record("a")), put(layout.Ticket("b", "1"), "{}"),
 					put(layout.Unlocker("u1"), "{}"), put(layout.Prefix()+"stray", ""))
@@ -251,8 +252,8 @@ func TestRestoredStoreIsNoticed(t *testing.T) {
 		now := old
 		broken := make(chan struct{})
 		src := lockview.Source{
-			List: func(ctx context.Context, each func(metadata.KV)) (int64, error) { return now.list(ctx, each) },
-			Watch: func(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
+			List: func(ctx context.Context, each func(protocol.KV)) (int64, error) { return now.list(ctx, each) },
+			Watch: func(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
 				if now == old {
 					<-broken
 					return reason("went_back")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -25,10 +26,10 @@ import (
 type Source struct {
 	// List calls each for every key below the prefix, in the order of keys, all as they were at the revision that it
 	// returns.
-	List func(ctx context.Context, each func(metadata.KV)) (revision int64, err error)
+	List func(ctx context.Context, each func(protocol.KV)) (revision int64, err error)
 	// Watch calls each for the events of every revision after the given one, and without events as a sign of life,
 	// every few seconds. It returns why it ended; an error with a method Reason() string is counted by that.
-	Watch func(ctx context.Context, after int64, each func(revision int64, events []metadata.Event)) error
+	Watch func(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error
 	// Ending reads how a hold ended that was gone when the view came back. Nil: nobody asks.
 	Ending func(ctx context.Context, id string) (*metadata.Ending, error)
 }
@@ -48,7 +49,7 @@ type Options struct {
 // View is the picture. Its methods are safe for concurrent use, cheap, and never wait for etcd. What they return is
 // shared: never write to it.
 type View struct {
-	layout metadata.Layout
+	layout protocol.Layout
 	src    Source
 	opt    Options
 	began  time.Time
@@ -67,7 +68,7 @@ type View struct {
 }
 
 // New returns a view that is empty until Run has listed.
-func New(l metadata.Layout, src Source, o Options) *View {
+func New(l protocol.Layout, src Source, o Options) *View {
 	if o.RelistEvery <= 0 {
 		o.RelistEvery = 5 * time.Minute
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -37,7 +38,7 @@ func TestHoldsThatEnd(t *testing.T) {
 		history := func(name, uuid, how string) op {
 			r := &metadata.Record{Name: name, UUID: uuid}
 			return put(layout.History(uuid),
-				metadata.Marshal(metadata.NewEnding(r, how, "u1", "because", time.Unix(0, 0))))
+				protocol.Marshal(metadata.NewEnding(r, how, "u1", "because", time.Unix(0, 0))))
 		}
 		w.do(lock(t, "a", uuid(2))...)
 		w.do(lock(t, "b", uuid(3))...)
@@ -274,7 +275,7 @@ func TestUnlockers(t *testing.T) {
 		w := newWorld()
 		presence := func(id string, revision int64) op {
 			return put(layout.Unlocker(id),
-				metadata.Marshal(metadata.Presence{ID: id, Hostname: "h", Revision: revision}))
+				protocol.Marshal(metadata.Presence{ID: id, Hostname: "h", Revision: revision}))
 		}
 		w.do(presence("u2", 1))
 		w.do(presence("u1", 1))
@@ -307,7 +308,7 @@ func TestUnlockersThatOnlyLeftARecord(t *testing.T) {
 			}
 		}
 		write := func(id string) {
-			w.do(put(layout.Unlocker(id), metadata.Marshal(metadata.Presence{ID: id, Revision: w.now()})))
+			w.do(put(layout.Unlocker(id), protocol.Marshal(metadata.Presence{ID: id, Revision: w.now()})))
 		}
 		w.do(put(layout.Unlocker("junk"), "not json"))
 		write("left")
@@ -397,7 +398,7 @@ func TestHostileLocksAreKeptSmall(t *testing.T) {
 		w.do(put(layout.Field(fmt.Sprint(i), "note"), big))
 		settle(t, v, w)
 		w.mu.Lock() // only the view is to be measured
-		w.told[len(w.told)-1].events, w.kvs[layout.Field(fmt.Sprint(i), "note")] = nil, metadata.KV{}
+		w.told[len(w.told)-1].events, w.kvs[layout.Field(fmt.Sprint(i), "note")] = nil, protocol.KV{}
 		w.mu.Unlock()
 	}
 	if n := (kept() - before) / locks; n > 64<<10 {

@@ -14,11 +14,12 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-var layout = func() metadata.Layout {
-	l, err := metadata.NewLayout(metadata.DefaultPrefix)
+var layout = func() protocol.Layout {
+	l, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		panic(err)
 	}
@@ -28,7 +29,7 @@ var layout = func() metadata.Layout {
 // world is what etcd would hold, and tell those who watch.
 type world struct {
 	mu       sync.Mutex
-	kvs      map[string]metadata.KV
+	kvs      map[string]protocol.KV
 	revision int64
 	told     []turn
 	more     chan struct{} // closed when told grows
@@ -40,11 +41,11 @@ type world struct {
 // turn is one revision.
 type turn struct {
 	revision int64
-	events   []metadata.Event
+	events   []protocol.Event
 }
 
 func newWorld() *world {
-	return &world{kvs: map[string]metadata.KV{}, revision: 1, more: make(chan struct{}), cuts: make(chan struct{})}
+	return &world{kvs: map[string]protocol.KV{}, revision: 1, more: make(chan struct{}), cuts: make(chan struct{})}
 }
 
 // cut ends all watches.
@@ -76,21 +77,21 @@ func removeAll(prefix string) op { return op{key: prefix, remove: true, prefix: 
 func (w *world) do(ops ...op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var events []metadata.Event
+	var events []protocol.Event
 	next := w.revision + 1
 	for _, o := range ops {
 		for _, key := range w.matching(o) {
 			if o.remove {
 				delete(w.kvs, key)
-				events = append(events, metadata.Event{KV: metadata.KV{Key: key, ModRevision: next}, Deleted: true})
+				events = append(events, protocol.Event{KV: protocol.KV{Key: key, ModRevision: next}, Deleted: true})
 				continue
 			}
-			kv := metadata.KV{Key: key, Value: []byte(o.value), CreateRevision: next, ModRevision: next}
+			kv := protocol.KV{Key: key, Value: []byte(o.value), CreateRevision: next, ModRevision: next}
 			if old, ok := w.kvs[key]; ok {
 				kv.CreateRevision = old.CreateRevision
 			}
 			w.kvs[key] = kv
-			events = append(events, metadata.Event{KV: kv})
+			events = append(events, protocol.Event{KV: kv})
 		}
 	}
 	if len(events) == 0 {
@@ -98,7 +99,7 @@ func (w *world) do(ops ...op) {
 	}
 	w.revision = next
 	events = slices.DeleteFunc(events,
-		func(e metadata.Event) bool { return !strings.HasPrefix(e.Key, layout.Prefix()) })
+		func(e protocol.Event) bool { return !strings.HasPrefix(e.Key, layout.Prefix()) })
 	if !w.deaf && len(events) > 0 {
 		w.told = append(w.told, turn{next, events})
 	}
@@ -123,7 +124,7 @@ func (w *world) matching(o op) []string {
 // source is the world as a view reads it.
 func (w *world) source() lockview.Source { return lockview.Source{List: w.list, Watch: w.watch} }
 
-func (w *world) list(_ context.Context, each func(metadata.KV)) (int64, error) {
+func (w *world) list(_ context.Context, each func(protocol.KV)) (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lists++
@@ -144,7 +145,7 @@ func listed(key string) bool {
 	return strings.HasPrefix(key, layout.Prefix())
 }
 
-func (w *world) watch(ctx context.Context, after int64, each func(int64, []metadata.Event)) error {
+func (w *world) watch(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
 	w.mu.Lock()
 	cuts := w.cuts
 	w.mu.Unlock()
@@ -247,22 +248,22 @@ func (w *world) truth() shown {
 		k := layout.Parse(key)
 		switch {
 		case !listed(key):
-		case k.Kind == metadata.KindField:
+		case k.Kind == protocol.KindField:
 			fields[k.Lock] = append(fields[k.Lock], metadata.Field{
 				Name: k.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
 			})
-		case k.Kind == metadata.KindForeign:
+		case k.Kind == protocol.KindForeign:
 			s.Foreign++
 			foreign[k.Lock] = append(foreign[k.Lock], key)
-		case k.Kind == metadata.KindTicket:
-			t, _ := metadata.Unmarshal[metadata.Ticket](kv.Value)
+		case k.Kind == protocol.KindTicket:
+			t, _ := protocol.Unmarshal[metadata.Ticket](kv.Value)
 			if t.Holding {
 				continue
 			}
 			s.Queues[k.Lock] = append(s.Queues[k.Lock], metadata.Waiter{Ticket: t, Lock: k.Lock, ID: k.ID,
 				Place: kv.CreateRevision})
-		case k.Kind == metadata.KindUnlocker:
-			p, _ := metadata.Unmarshal[metadata.Presence](kv.Value)
+		case k.Kind == protocol.KindUnlocker:
+			p, _ := protocol.Unmarshal[metadata.Presence](kv.Value)
 			p.ID = k.ID
 			s.Unlockers = append(s.Unlockers, p)
 		}

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/fencing"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -114,7 +115,7 @@ func take(t testing.TB, etcd *clientv3.Client, owner, name string) *mutex.Lock {
 // would have to wait.
 func forceUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 	t.Helper()
-	l, err := metadata.NewLayout(mutex.DefaultPrefix)
+	l, err := protocol.NewLayout(mutex.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func forceUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 	err = store.ForceUnlock(t.Context(),
 		metadata.Removal{Record: &doc.Record, Ending: metadata.NewEnding(&doc.Record, metadata.EndedForced, "ann", why,
 			now)},
-		metadata.Action{ID: "1", At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Action: "force-unlock",
+		protocol.Action{ID: "1", At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Action: "force-unlock",
 			Lock: name, UUID: doc.UUID,
 			Token: doc.Token, Reason: why, Result: "success"})
 	if err != nil {

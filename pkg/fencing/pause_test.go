@@ -15,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -74,7 +75,7 @@ func TestLateWriteOfAStoppedProcess(t *testing.T) {
 // autoUnlock does what an unlocker does with a lock whose time is up, as soon as it is.
 func autoUnlock(t testing.TB, etcd *clientv3.Client, name string) {
 	t.Helper()
-	l, err := metadata.NewLayout(mutex.DefaultPrefix)
+	l, err := protocol.NewLayout(mutex.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}

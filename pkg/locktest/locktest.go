@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdmemory"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -30,7 +31,7 @@ type Server struct {
 
 	others   *clientv3.Client // of everybody else, who is never cut off
 	stranger *mutex.Client
-	layout   metadata.Layout
+	layout   protocol.Layout
 	store    *lockstore.Store
 }
 
@@ -86,7 +87,7 @@ func (s *Server) Under(prefix string) *Server {
 
 func (s *Server) under(prefix string) *Server {
 	s.t.Helper()
-	layout, err := metadata.NewLayout(prefix)
+	layout, err := protocol.NewLayout(prefix)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func (s *Server) ForceUnlock(name, reason string) {
 	const operator = "operator"
 	r := s.removal(name, metadata.EndedForced, operator, reason)
 	at := metadata.Time{Time: time.Now()}
-	err := s.store.ForceUnlock(context.Background(), r, metadata.Action{
+	err := s.store.ForceUnlock(context.Background(), r, protocol.Action{
 		ID: "locktest-" + r.Record.UUID, At: at, Actor: operator, Source: "locktest", Action: "force-unlock",
 		Lock: name, UUID: r.Record.UUID, Token: r.Record.Token, Revision: r.Record.Revision, Holder: r.Record.Owner,
 		Reason: reason, Result: "success",

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -32,8 +33,8 @@ func (s *Server) Waiters(name string) []metadata.Waiter {
 	var waiters []metadata.Waiter
 	for _, kv := range s.get(s.layout.Queue(name)) {
 		key := s.layout.Parse(string(kv.Key))
-		ticket, err := metadata.Unmarshal[metadata.Ticket](kv.Value)
-		if key.Kind == metadata.KindTicket && err == nil && !ticket.Holding {
+		ticket, err := protocol.Unmarshal[metadata.Ticket](kv.Value)
+		if key.Kind == protocol.KindTicket && err == nil && !ticket.Holding {
 			waiters = append(waiters, metadata.Waiter{Ticket: ticket, Lock: key.Lock, ID: key.ID,
 				Place: kv.CreateRevision})
 		}
@@ -69,10 +70,10 @@ func (s *Server) AssertNothingLeft() {
 	left := map[string]bool{}
 	for _, kv := range s.get(s.layout.Prefix(), clientv3.WithKeysOnly()) {
 		switch key := s.layout.Parse(string(kv.Key)); {
-		case key.Kind == metadata.KindField && !left[key.Lock]:
+		case key.Kind == protocol.KindField && !left[key.Lock]:
 			left[key.Lock] = true
 			s.AssertFree(key.Lock)
-		case key.Kind == metadata.KindTicket:
+		case key.Kind == protocol.KindTicket:
 			s.t.Errorf("locktest: a place in the queue for lock %q is left", key.Lock)
 		}
 	}

@@ -38,23 +38,3 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 }
-
-// A reader takes apart every key it reads.
-func BenchmarkParse(b *testing.B) {
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, lock := range map[string]string{"a plain name": "invoice-41",
-		"a name with slashes": "billing/invoice/41"} {
-		b.Run(name, func(b *testing.B) {
-			key := layout.Field(lock, metadata.FieldAutoUnlockAt)
-			b.ReportAllocs()
-			for b.Loop() {
-				if k := layout.Parse(key); k.Lock != lock {
-					b.Fatal(k)
-				}
-			}
-		})
-	}
-}

@@ -10,27 +10,26 @@ import (
 	"unicode/utf8"
 )
 
-// maxForeign is how many foreign keys of one record are named in its problems; the others are counted. So are keys that
-// an earlier hold left.
+// How many foreign keys, and how many leftovers, of one record its problems name; the rest are counted.
 const (
 	maxForeign   = 8
 	maxLeftovers = 8
 )
 
-// Decode reads the keys of one lock, in any order. It never fails: what can not be read is listed in Problems, and the
-// rest of the record is as good as it would be without it. Fields that are not of this protocol are attributes; foreign
-// are the keys in the record's range that fit no layout.
+// Decode reads the keys of one lock, in any order. It never fails: what cannot be read is listed in Problems, and the
+// rest of the record counts. Fields that the protocol does not know are attributes; foreign are the keys in the
+// record's range that fit no layout.
 //
-// What it keeps is bounded whatever the keys hold, and no part of a large value is kept alive by a small one; only the
-// document's Fields are as they came.
+// What it keeps is bounded, whatever the keys hold, and no small text keeps a large value alive. Only the document's
+// Fields stay as they came.
 func Decode(lock string, fields []Field, foreign ...string) Document {
 	d := decoder{}
 	d.decode(lock, fields, foreign)
 	return d.doc
 }
 
-// DecodeRecord is Decode for those who keep the record only: it does not read backtraces, which are the most of what a
-// lock consists of.
+// DecodeRecord is [Decode] for readers that keep only the record: it skips backtraces, which are most of a lock's
+// bytes.
 func DecodeRecord(lock string, fields []Field, foreign ...string) Record {
 	d := decoder{brief: true}
 	d.decode(lock, fields, foreign)
@@ -149,7 +148,7 @@ func (d *decoder) find(name string) (int, bool) {
 		func(f Field, name string) int { return strings.Compare(f.Name, name) })
 }
 
-// member takes a value that people read, from a key of its own or from the document.
+// member takes a value that is shown, from a key of its own or from the document.
 func (d *decoder) member(name, value string) {
 	switch name {
 	case FieldOwner:

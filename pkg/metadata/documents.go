@@ -1,7 +1,6 @@
 package metadata
 
 import (
-	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
@@ -16,27 +15,27 @@ type Ticket struct {
 	Purpose   string `json:"purpose,omitempty"`
 	Since     Time   `json:"since"`
 	TimeoutAt Time   `json:"timeout_at"`
-	Holding   bool   `json:"holding,omitempty"` // the ticket of a holder: nobody waits with it any more
+	Holding   bool   `json:"holding,omitempty"` // its owner got the lock and waits no more
 }
 
-// Waiter is a ticket in the queue of a lock. Waiters queue by Place.
+// Waiter is a ticket with its position in the queue of a lock. Waiters queue by Place.
 type Waiter struct {
 	Ticket
 	Lock  string
 	ID    string // the last part of the ticket's key
 	Place int64  // create revision of the ticket
-	// Seen is when a reader that keeps the queues first saw the ticket with this Since, on the clock of [Seen].
+	// Seen is when the reader first saw the ticket with this Since, on the clock of [Seen].
 	Seen time.Duration `json:"-"`
 }
 
-// How a hold ended when it was not released by its holder.
+// How a hold ended. Only the last two are written to etcd.
 const (
 	EndedReleased     = "released"
 	EndedAutoUnlocked = "auto_unlocked"
 	EndedForced       = "forced"
 )
 
-// Ending is the value of a history key: how a hold ended, written by whoever ended it for the holder.
+// Ending tells how a hold ended that somebody else ended for its holder: an unlocker or an operator.
 type Ending struct {
 	Lock         string         `json:"lock"`
 	UUID         string         `json:"uuid"`
@@ -57,8 +56,8 @@ type Ending struct {
 	Why          string         `json:"why"`   // a sentence
 }
 
-// HistoryID is the last part of the hold's history key: its uuid, or "hold-" and the token where the uuid is none,
-// because then it may be anything, such as two megabytes or another hold's.
+// HistoryID names the hold in the history: its uuid or, where that is no valid UUID and so may be anything, "hold-" and
+// the token.
 func (r *Record) HistoryID() string {
 	if checkUUID(r.UUID) == nil {
 		return r.UUID
@@ -66,7 +65,7 @@ func (r *Record) HistoryID() string {
 	return "hold-" + strconv.FormatInt(r.Token, 10)
 }
 
-// NewEnding is the ending of the hold in r.
+// NewEnding is the ending of the hold in r: by is an unlocker's instance or a person, why a sentence.
 func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 	e := Ending{
 		Lock: r.Name, UUID: r.UUID, Token: r.Token,
@@ -81,8 +80,8 @@ func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 	return e
 }
 
-// Presence is the value of a running unlocker's key. It is written every second: it proves that etcd takes writes, and
-// its Now lets unlockers check each other's clocks.
+// Presence is what a running unlocker writes every second. It proves that etcd takes writes, and its Now lets unlockers
+// check each other's clocks.
 type Presence struct {
 	ID        string   `json:"id"`
 	Hostname  string   `json:"hostname"`
@@ -94,47 +93,11 @@ type Presence struct {
 	HeldBack  []string `json:"held_back,omitempty"`
 }
 
-// Action is the value of an audit key: what an operator did.
-type Action struct {
-	ID        string `json:"id"`
-	At        Time   `json:"at"`
-	Actor     string `json:"actor"`
-	Source    string `json:"source"` // where the identity came from: cli, basic, mtls, header
-	Client    string `json:"client,omitempty"`
-	UserAgent string `json:"user_agent,omitempty"` // program of the person, as it calls itself
-	Action    string `json:"action"`               // force-unlock
-	Lock      string `json:"lock"`
-	UUID      string `json:"uuid"`
-	Token     int64  `json:"token"`
-	Revision  int64  `json:"revision"` // the record's revision as the person saw it
-	Holder    string `json:"holder"`   // one line
-	Reason    string `json:"reason"`
-	Ticket    string `json:"ticket,omitempty"`
-	Result    string `json:"result"` // success, conflict, denied, error
-}
-
-// Marshal writes one of this package's documents. Text that is not UTF-8 is written with replacement characters, so
-// that a hostile record can not keep its own ending from being recorded.
-func Marshal[T Ticket | Ending | Presence | Action | Task](document T) string {
-	b, err := json.Marshal(document)
-	if err != nil {
-		return "{}" // only for attributes that Decode never yields
-	}
-	return string(b)
-}
-
-// Unmarshal reads one of this package's documents; members that can not be read are an error.
-func Unmarshal[T Ticket | Ending | Presence | Action | Task](value []byte) (T, error) {
-	var document T
-	err := json.Unmarshal(value, &document)
-	return document, err
-}
-
-// ErrChanged says that a removal was not done because the hold is not any more what was judged or shown: released,
-// taken by another, or extended. It is news to look at, not a failure to retry.
+// ErrChanged says that nothing was removed because the hold is no longer the one that was judged or shown: it was
+// released, extended, or taken by another. It is news to look at, not a failure to retry.
 var ErrChanged = errors.New("the hold changed")
 
-// Removal asks for the removal of a hold by somebody who is not its holder.
+// Removal asks to end a hold for its holder, and says how it ended.
 type Removal struct {
 	Record *Record
 	Ending Ending

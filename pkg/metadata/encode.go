@@ -20,15 +20,15 @@ type Draft struct {
 	LockedAt     time.Time
 	AlertAt      time.Time
 	AutoUnlockAt time.Time
-	Backtrace    string         // cut to 16 KiB with a mark: a lock never fails because its backtrace is long
+	Backtrace    string         // cut to 16 KiB with a mark: no lock fails because its backtrace is long
 	Attributes   map[string]any // text, numbers and booleans by name
 }
 
 // cutMark ends a backtrace that was cut.
 const cutMark = "\n... cut\n"
 
-// Fields returns the keys of the record with their values: uuid, alert_at, auto_unlock_at and metadata. It fails, with
-// a sentence for the caller, for what [Decode] would report as a problem.
+// Fields returns the fields of the record: uuid, alert_at, auto_unlock_at and metadata. It fails, with a sentence for
+// the caller, for what [Decode] would report as a problem.
 func (d Draft) Fields() ([]Field, error) {
 	if err := errors.Join(checkUUID(d.UUID), d.checkTexts(), d.checkTimes()); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func checkText(name, value string) error {
 
 func checkAttribute(name string, value any) error {
 	switch {
-	case !fieldName(name):
+	case !IsFieldName(name):
 		return fmt.Errorf("attribute name %q: want a letter, then letters, digits and _, all lower case, at most 63",
 			clip(name))
 	case known(name), name == FieldMetadata, name == FieldUUID, name == FieldAlertAt, name == FieldAutoUnlockAt,
@@ -115,7 +115,7 @@ func (d Draft) checkTimes() error {
 	return nil
 }
 
-// document is the JSON that people read, without empty members.
+// document is the metadata document, without empty members.
 func (d Draft) document() (string, error) {
 	known, err := encode(struct {
 		Backtrace string `json:"backtrace,omitempty"`
@@ -136,7 +136,7 @@ func (d Draft) document() (string, error) {
 func encode(v any) (string, error) {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false) // frames are full of < and &, and people read the key with etcdctl
+	encoder.SetEscapeHTML(false) // frames are full of < and &, and somebody may read the key with etcdctl
 	err := encoder.Encode(v)
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
@@ -161,10 +161,10 @@ func FormatAlive(at time.Time, progress string) string {
 	return FormatTime(at) + " " + cut(strings.ToValidUTF8(progress, "�"), MaxTextBytes)
 }
 
-// IsUUID tells whether s is a UUID as this protocol writes them: its 36 characters, hexadecimal digits in lower case.
+// IsUUID reports whether s is a UUID as the protocol writes it: 36 characters, hexadecimal digits in lower case.
 func IsUUID(s string) bool { return checkUUID(s) == nil }
 
-// checkUUID wants the 36 characters of a UUID, hexadecimal digits in lower case.
+// checkUUID is [IsUUID] as a sentence.
 func checkUUID(s string) error {
 	ok := len(s) == 36
 	for i := 0; ok && i < len(s); i++ {

@@ -12,49 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-func FuzzEncodeName(f *testing.F) {
-	for _, name := range []string{"billing", "billing/invoice/42", "100%", ".queue", "%2F", "\xff", "a\x00"} {
-		f.Add(name, "billing/")
-	}
-	l := layout(f)
-	f.Fuzz(func(t *testing.T, a, b string) {
-		if a == "" || b == "" {
-			return
-		}
-		segment := metadata.EncodeName(a)
-		if strings.Contains(segment, "/") || strings.HasPrefix(segment, ".") {
-			t.Errorf("%q is written %q, which is not one segment outside of the areas", a, segment)
-		}
-		if got, err := metadata.DecodeName(segment); got != a || err != nil {
-			t.Errorf("%q is written %q, which is read %q, %v", a, segment, got, err)
-		}
-		if a == b {
-			return
-		}
-		if strings.HasPrefix(l.Record(a), l.Record(b)) {
-			t.Errorf("the record of %q lies inside the record of %q", a, b)
-		}
-		if key := l.Field(a, metadata.FieldUUID); key >= l.Record(b) && key < metadata.End(l.Record(b)) {
-			t.Errorf("deleting the record of %q takes %q along", b, key)
-		}
-	})
-}
-
-func FuzzDecodeName(f *testing.F) {
-	for _, segment := range []string{"billing", "a%2Fb", "%2E", "%25", "a%2fb", "%41", ".", "/", "%"} {
-		f.Add(segment)
-	}
-	f.Fuzz(func(t *testing.T, segment string) {
-		name, err := metadata.DecodeName(segment)
-		if err == nil && metadata.EncodeName(name) != segment {
-			t.Errorf("%q is read %q, which is written %q: two segments for one lock", segment, name,
-				metadata.EncodeName(name))
-		}
-	})
-}
 
 func FuzzParseTime(f *testing.F) {
 	for _, s := range []string{"1553682600", "1553682600.25", "9999999999.999999999", "soon", "-1", "1e9",
@@ -71,24 +31,6 @@ func FuzzParseTime(f *testing.F) {
 		}
 		if bt, err := metadata.ParseTime(b); err == nil && at.Before(bt) && a >= b {
 			t.Errorf("%v is before %v, but %q is not before %q: alive would refuse a later deadline", at, bt, a, b)
-		}
-	})
-}
-
-func FuzzParseKey(f *testing.F) {
-	for _, c := range []string{"billing/uuid", "a/b/uuid", ".queue/a/1", ".history/x", "a/", "/uuid", "%2E/uuid",
-		".x/y", ".periods/a%2Fb", ".tasks/a/b%2Fc", ".tasks/a%2Fb/c"} {
-		f.Add(metadata.DefaultPrefix + c)
-	}
-	l := layout(f)
-	f.Fuzz(func(t *testing.T, key string) {
-		k := l.Parse(key)
-		if k.Kind != metadata.KindForeign && build(l, k) != key {
-			t.Errorf("%q is %+v, which is built %q", key, k, build(l, k))
-		}
-		inRecord := k.Kind == metadata.KindField || k.Kind == metadata.KindForeign && k.Lock != ""
-		if inRecord != (k.Lock != "" && strings.HasPrefix(key, l.Record(k.Lock))) {
-			t.Errorf("%q is %+v", key, k)
 		}
 	})
 }
@@ -114,7 +56,7 @@ func FuzzDecode(f *testing.F) {
 		if d.Token != 3 || d.DeadlineRevision != 5 || d.Revision != 5 {
 			t.Errorf("token %d, deadline revision %d, revision %d", d.Token, d.DeadlineRevision, d.Revision)
 		}
-		e, err := metadata.Unmarshal[metadata.Ending]([]byte(metadata.Marshal(metadata.NewEnding(&d.Record,
+		e, err := protocol.Unmarshal[metadata.Ending]([]byte(protocol.Marshal(metadata.NewEnding(&d.Record,
 			metadata.EndedForced, "me", "why", d.AlertAt))))
 		if err != nil || e.Token != d.Token {
 			t.Errorf("the ending of this record is not recorded: %+v, %v", e, err)

@@ -10,10 +10,10 @@ const (
 	FieldAlive        = "alive"
 )
 
-// FieldMetadata is the key of the JSON document that people read.
+// FieldMetadata is the field of the metadata document, a JSON object.
 const FieldMetadata = "metadata"
 
-// The members of the document; a minimal client may write each as a key of its own, which then wins.
+// The members of the metadata document. A small client may write each as a key of its own, which then wins.
 const (
 	FieldOwner     = "owner"
 	FieldHostname  = "hostname"
@@ -35,22 +35,7 @@ const (
 // maxNumberBytes is the longest number that is kept as one; longer ones become text.
 const maxNumberBytes = 64
 
-// KV is one key as etcd has it.
-type KV struct {
-	Key            string
-	Value          []byte
-	CreateRevision int64
-	ModRevision    int64
-	Lease          int64 // 0 = the key stays until somebody deletes it
-}
-
-// Event is the change of one key; of a deletion only Key and ModRevision are set.
-type Event struct {
-	KV
-	Deleted bool
-}
-
-// Field is one key of a record without the part that all of them share.
+// Field is one key of a record, without the part that all keys of the record share.
 type Field struct {
 	Name           string
 	Value          string
@@ -59,7 +44,7 @@ type Field struct {
 	Version        int64 // how often the key was written since it was created; 0 = not known
 }
 
-// Record is what readers keep of every held lock.
+// Record is what the protocol and its readers know of one hold, without what is large.
 type Record struct {
 	Name string // the lock's name; may be one that [CheckName] refuses, see Problems
 	UUID string // identity of this hold; empty when the uuid key is missing, see Token
@@ -82,25 +67,24 @@ type Record struct {
 	Attributes map[string]any // text, numbers (json.Number) and booleans; nil when there are none
 	Problems   []Problem      // what is wrong with the record; nil for a sound one
 
-	// Misplaced says that the record lies at the keys of no lock, see [Record.Misplace]: it is shown, and nothing is
-	// done with it.
+	// Misplaced says that the record lies where no lock's keys can lie: it is shown, and never removed.
 	Misplaced bool
 
 	Seen Seen // set by the reader that keeps the record, never by Decode
 }
 
-// Malformed tells whether the record lacks what the protocol acts on: uuid or a readable deadline. Other problems are
-// shown but change nothing. A misplaced one is malformed, whatever it says.
+// Malformed reports whether the record lacks its uuid or a readable deadline, or is misplaced. Other problems are shown
+// but change nothing.
 func (r *Record) Malformed() bool {
 	return r.Misplaced || r.UUID == "" || r.AlertAt.IsZero() || r.AutoUnlockAt.IsZero()
 }
 
-// Leftover reports whether a key of the record was written before this hold began, so that it says nothing about it.
-// Revisions that are not known are 0.
+// Leftover reports whether the field was written before this hold began and so says nothing about it. An unknown
+// revision is 0.
 func (r *Record) Leftover(f Field) bool { return f.ModRevision > 0 && f.ModRevision < r.Token }
 
-// Foreign tells whether keys that fit no layout lie inside the record's range, so that deleting the range would take
-// them along.
+// Foreign reports whether keys that fit no layout lie inside the record's range, so that deleting the range would
+// delete them, too.
 func (r *Record) Foreign() bool {
 	for _, p := range r.Problems {
 		if p.Reason == ReasonUnknownLayout {
@@ -141,7 +125,7 @@ func (r *Record) Written() time.Time {
 	return time.Time{}
 }
 
-// Document is all that etcd has of one lock: the record and what is too large to be kept for every lock.
+// Document is all that etcd has of one lock: the record and what is too large to keep for every lock.
 type Document struct {
 	Record
 	Backtrace string  // newest frame first, one frame a line
@@ -155,7 +139,7 @@ type Reason string
 // The reasons.
 const (
 	ReasonMissing       Reason = "missing"        // a key that the protocol acts on is not there
-	ReasonBadTime       Reason = "bad_time"       // a time that can not be read
+	ReasonBadTime       Reason = "bad_time"       // a time that cannot be read
 	ReasonBadValue      Reason = "bad_value"      // not UTF-8, not a number, not JSON
 	ReasonTooLarge      Reason = "too_large"      // over a limit; what is shown is cut
 	ReasonLeftover      Reason = "leftover"       // a key that an earlier hold left behind; nothing of it is read
@@ -167,7 +151,7 @@ const (
 type Problem struct {
 	Field  string // the field or member; a foreign key whole; "name" for the lock's name
 	Reason Reason
-	Text   string // a sentence for people; may contain clipped bytes of the record: escape it
+	Text   string // a sentence; may quote bytes of the record: escape it
 }
 
 // String is "alert_at: "soon" is not a time".

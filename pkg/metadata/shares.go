@@ -23,8 +23,8 @@ const (
 // maxShareDigits bounds the number of a share, so that it can be read everywhere.
 const maxShareDigits = 9
 
-// ShareName is the name of one share of a lock that several can hold, "pool#3": a lock of its own for everybody but
-// those who take shares. Shares are numbered from 1.
+// ShareName is the name of one share of a lock that several can hold, "pool#3". To readers that know no shares it is a
+// lock like any other. Shares are numbered from 1.
 func ShareName(lock string, number int) string { return lock + "#" + strconv.Itoa(number) }
 
 // ParseShare reads the name of a share.
@@ -42,22 +42,15 @@ func ParseShare(name string) (lock string, number int, ok bool) {
 	return name[:i], number, true
 }
 
-// Shares is the half-open range of keys that holds the records of all shares of the lock. Records of other locks may
-// lie in it ("pool#3rd floor"), never those of shares of another lock that can be written as "pool#" and a number.
-func (l Layout) Shares(lock string) (from, end string) {
-	shares := l.prefix + EncodeName(lock) + "#"
-	return shares + "1", shares + ":" // the byte after 9
-}
-
-// Share is what a hold has of a lock that several can hold. The zero Share is that of an ordinary lock.
+// Share is what one hold has of a lock that several can hold. The zero Share is an ordinary lock.
 type Share struct {
 	Lock           string // of which it is a share; empty for a hold that has the whole lock to itself
 	Kind           string // HoldsPermits, HoldsShared or HoldsExclusive
 	Permits, Limit int    // of a semaphore; 0 is not known
 }
 
-// ShareOf reads the attributes of a record, or of an ending, which has floating point numbers. A name alone makes no
-// share: anybody may call a lock "build#7".
+// ShareOf reads the share from the name and attributes of a record or an ending. A name alone makes no share: any lock
+// may be called "build#7".
 func ShareOf(name string, attributes map[string]any) Share {
 	kind, _ := attributes[AttributeKind].(string)
 	lock, _, numbered := ParseShare(name)
@@ -72,12 +65,12 @@ func ShareOf(name string, attributes map[string]any) Share {
 	return Share{}
 }
 
-// Permits is how many permits of a semaphore the record holds: 1 unless it says another number, 0 where what it says is
-// none.
+// Permits is how many permits of a semaphore the record holds: 1 unless it says another number, 0 if that cannot be
+// read.
 func (r *Record) Permits() int { return permits(r.Attributes) }
 
-// Queue is the name of the lock in whose line those wait who want what the record holds: its own, or that of the lock
-// that it is a share of.
+// Queue is the name of the lock in whose queue others wait for what the record holds: its own, or that of the lock of
+// which it is a share.
 func (r *Record) Queue() string {
 	if s := ShareOf(r.Name, r.Attributes); s.Lock != "" {
 		return s.Lock
@@ -86,11 +79,11 @@ func (r *Record) Queue() string {
 }
 
 func permits(attributes map[string]any) int {
-	said, ok := attributes[AttributePermits]
-	if !ok || said == nil {
+	v, ok := attributes[AttributePermits]
+	if !ok || v == nil {
 		return 1
 	}
-	return wholeNumber(said)
+	return wholeNumber(v)
 }
 
 // wholeNumber is 0 for what is none.

@@ -29,24 +29,6 @@ func TestNamesOfShares(t *testing.T) {
 	}
 }
 
-func TestRangeOfSharesHoldsThemAll(t *testing.T) {
-	l := layout(t)
-	for _, lock := range []string{"a", "a/b", ".a", "a%", "a#b"} {
-		from, end := l.Shares(lock)
-		for _, number := range []int{1, 2, 9, 10, 99, 123456789} {
-			key := l.Field(metadata.ShareName(lock, number), metadata.FieldUUID)
-			if key < from || key >= end {
-				t.Errorf("%s lies outside of [%s, %s)", key, from, end)
-			}
-		}
-		for _, other := range []string{lock, lock + "#", lock + "#x", lock + "#0", lock + "#b#1", lock + "1", "b#1"} {
-			if key := l.Field(other, metadata.FieldUUID); key >= from && key < end {
-				t.Errorf("%s lies in [%s, %s)", key, from, end)
-			}
-		}
-	}
-}
-
 func TestPermitsOfARecord(t *testing.T) {
 	for document, want := range map[string]int{
 		`{}`: 1, `{"permits":3}`: 3, `{"permits":"3"}`: 3, `{"permits":null}`: 1,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -210,7 +211,7 @@ func (l *Lock) Detach() {
 
 // forbidLater keeps late sendings of an acquisition from taking the lock once more after an adopter gave its hold back.
 func (c *Client) forbidLater(lock, uuid string) {
-	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
+	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
 		do: func(ctx context.Context) error {
 			lease, err := c.tombstoneLease(ctx, &c.tombstones)
 			if err == nil {

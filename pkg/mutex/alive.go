@@ -155,7 +155,7 @@ func hasAlive(now *metadata.Document, alive string) bool {
 // putAlive writes how the work goes into the record of a hold that somebody else extended for longer than this handle
 // would.
 func (l *Lock) putAlive(ctx context.Context, alertAt time.Time, progress, alive string) error {
-	r, err := l.c.send(ctx, locktxn.Word(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))
+	r, err := l.c.send(ctx, locktxn.Progress(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))
 	if err != nil {
 		return l.causeOr(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -73,11 +74,11 @@ func (a *audit) revision(events []*clientv3.Event) {
 		key := layout.Parse(string(e.Kv.Key))
 		base, _, isShare := metadata.ParseShare(key.Lock)
 		switch {
-		case key.Kind == metadata.KindTicket && key.Lock == a.lock:
+		case key.Kind == protocol.KindTicket && key.Lock == a.lock:
 			if e.Type == clientv3.EventTypePut && e.IsCreate() {
 				a.queue[key.ID] = e.Kv.CreateRevision
 			}
-		case key.Kind != metadata.KindField || key.ID != metadata.FieldUUID || key.Lock != a.lock &&
+		case key.Kind != protocol.KindField || key.ID != metadata.FieldUUID || key.Lock != a.lock &&
 			!(isShare && base == a.lock):
 		case e.Type == clientv3.EventTypeDelete:
 			delete(a.holds, key.Lock)
@@ -98,7 +99,7 @@ func (a *audit) revision(events []*clientv3.Event) {
 		a.order(uuid, events[0].Kv.ModRevision)
 	}
 	for _, e := range events {
-		if key := layout.Parse(string(e.Kv.Key)); key.Kind == metadata.KindTicket && key.Lock == a.lock &&
+		if key := layout.Parse(string(e.Kv.Key)); key.Kind == protocol.KindTicket && key.Lock == a.lock &&
 			e.Type == clientv3.EventTypeDelete {
 			delete(a.queue, key.ID)
 		}

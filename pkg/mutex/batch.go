@@ -59,7 +59,7 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := b.bid(); err != nil {
 		return nil, err
 	}
-	txn := locktxn.Joint(b.c.layout, b.sent(), b.only, slices.Concat(b.with, b.own))
+	txn := locktxn.Batch(b.c.layout, b.sent(), b.only, slices.Concat(b.with, b.own))
 	if err := checkSize(txn); err != nil {
 		return nil, err
 	}
@@ -95,10 +95,10 @@ func (b *batch) bid() error {
 	return nil
 }
 
-func (b *batch) sent() []locktxn.Part {
-	parts := make([]locktxn.Part, len(b.wanted))
+func (b *batch) sent() []locktxn.BatchLock {
+	parts := make([]locktxn.BatchLock, len(b.wanted))
 	for i, a := range b.wanted {
-		parts[i] = locktxn.Part{Lock: a.lock, UUID: a.draft.UUID, Fields: b.bids[i].fields, Barge: a.set.barge,
+		parts[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: b.bids[i].fields, Barge: a.set.barge,
 			Tail: b.tails[i]}
 	}
 	return parts
@@ -108,7 +108,7 @@ func (b *batch) sent() []locktxn.Part {
 // not. r and err are what came of the sendings.
 func (b *batch) settle(ctx context.Context, r answer, err error) ([]*Lock, error) {
 	s, unsettled := b.c.sendTombstone(ctx, &b.c.tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
-		return locktxn.Seal(b.c.layout, b.sent(), lease)
+		return locktxn.Settle(b.c.layout, b.sent(), lease)
 	})
 	if unsettled != nil {
 		for _, a := range b.wanted {

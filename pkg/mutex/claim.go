@@ -30,7 +30,7 @@ type claimer interface {
 	ends() []watched
 
 	// standing reads the holders, then the keys of the tickets before a place. It needs the name of the lock only.
-	standing(locktxn.Place) locktxn.Txn
+	standing(locktxn.Position) locktxn.Txn
 
 	// standingOf are the holders that an answer has first, and the number of operations that read them.
 	standingOf(answer) (holders, int)

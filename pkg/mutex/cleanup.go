@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 const (
@@ -129,7 +129,7 @@ func (w *cleanups) drain(ctx context.Context) int {
 // cancelLater ends an acquisition of this kind whose outcome is unknown: when it is done, nothing is held by this uuid
 // and nothing will be, and it stands in no queue.
 func (c *Client) cancelLater(k kind, lock, uuid string) {
-	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(metadata.CancelledTTL),
+	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
 		do: func(ctx context.Context) error { return c.cancelAttempt(ctx, k, lock, uuid) }})
 }
 

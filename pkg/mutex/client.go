@@ -13,7 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // DefaultPrefix is where the locks live in etcd unless [Options] say otherwise.
@@ -51,7 +51,7 @@ type Options struct {
 // Client takes locks. It is safe for concurrent use; one per process and prefix is enough.
 type Client struct {
 	etcd   *clientv3.Client
-	layout metadata.Layout
+	layout protocol.Layout
 	opts   Options
 	about  string // client member of the records
 	pid    int
@@ -99,12 +99,12 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
-	layout, err := metadata.NewLayout(o.Prefix)
+	layout, err := protocol.NewLayout(o.Prefix)
 	if err != nil {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
 	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid(), began: time.Now()}
-	c.tombstones.life = metadata.CancelledTTL
+	c.tombstones.life = protocol.CancelledTTL
 	c.releases.life = releaseLife
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)

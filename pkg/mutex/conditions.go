@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -143,9 +144,9 @@ func checkSize(t locktxn.Txn) error {
 func (c *Client) reaches(key, end string) bool {
 	prefix := c.layout.Prefix()
 	if end == "" {
-		return strings.HasPrefix(key, prefix) && c.layout.Parse(key).Kind != metadata.KindTask
+		return strings.HasPrefix(key, prefix) && c.layout.Parse(key).Kind != protocol.KindTask
 	}
-	return (end == "\x00" || end > prefix) && key < metadata.End(prefix)
+	return (end == "\x00" || end > prefix) && key < protocol.End(prefix)
 }
 
 // failed is the error of compares of the caller's that did not hold, nil where all did. first is the number of the

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -45,9 +46,9 @@ func put(t testing.TB, etcd *clientv3.Client, key, value string) {
 	}
 }
 
-func layout(t testing.TB) metadata.Layout {
+func layout(t testing.TB) protocol.Layout {
 	t.Helper()
-	l, err := metadata.NewLayout(mutex.DefaultPrefix)
+	l, err := protocol.NewLayout(mutex.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 }
 
 // queued reports whether somebody waits for the lock.
-func queued(etcd *clientv3.Client, l metadata.Layout, lock string) bool {
+func queued(etcd *clientv3.Client, l protocol.Layout, lock string) bool {
 	r, err := etcd.Get(context.Background(), l.Queue(lock), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	return err == nil && r.Count > 0
 }

@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -42,7 +43,7 @@ func (c *Client) holders(lock string, a answer, op int) holders {
 // gone takes a holder out whose uuid key was deleted.
 func (h *holders) gone(c *Client, lock, key string) {
 	switch k := c.layout.Parse(key); {
-	case k.Kind != metadata.KindField || k.ID != metadata.FieldUUID:
+	case k.Kind != protocol.KindField || k.ID != metadata.FieldUUID:
 	case k.Lock == lock:
 		h.writer = metadata.Document{}
 	default:

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // idleLife is how long a lease is kept for the next wait.
@@ -60,7 +60,7 @@ func (c *Client) idleLease() *lease {
 func (c *Client) newLease(ctx context.Context) (*lease, error) {
 	for n := 0; ; n++ {
 		attempt, cancel := context.WithTimeout(ctx, c.slice(ctx))
-		grant, err := c.etcd.Grant(attempt, int64(metadata.TicketTTL/time.Second))
+		grant, err := c.etcd.Grant(attempt, int64(protocol.TicketTTL/time.Second))
 		cancel()
 		if err == nil {
 			return c.keepAlive(grant.ID)
@@ -149,7 +149,7 @@ func (c *Client) dropIdle() {
 func (c *Client) drop(l *lease) {
 	l.once.Do(func() {
 		l.stop()
-		c.later(cleanup{until: time.Now().Add(metadata.TicketTTL),
+		c.later(cleanup{until: time.Now().Add(protocol.TicketTTL),
 			do: func(ctx context.Context) error { return c.revoke(ctx, l) }})
 	})
 }

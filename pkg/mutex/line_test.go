@@ -11,6 +11,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdmemory"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -113,8 +114,8 @@ func (q *line) waiting() (waiting []metadata.Waiter) {
 		q.Fatal(err)
 	}
 	for _, kv := range r.Kvs {
-		t, err := metadata.Unmarshal[metadata.Ticket](kv.Value)
-		if key := l.Parse(string(kv.Key)); err == nil && key.Kind == metadata.KindTicket && !t.Holding {
+		t, err := protocol.Unmarshal[metadata.Ticket](kv.Value)
+		if key := l.Parse(string(kv.Key)); err == nil && key.Kind == protocol.KindTicket && !t.Holding {
 			waiting = append(waiting, metadata.Waiter{Ticket: t, Lock: "a", ID: key.ID, Place: kv.CreateRevision})
 		}
 	}

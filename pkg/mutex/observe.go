@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -109,7 +110,7 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 // ending is the note that the operation with this number read, nil where there is none.
 func (c *Client) ending(r answer, op int) *metadata.Ending {
 	for _, kv := range r.keys(op).Kvs {
-		if e, err := metadata.Unmarshal[metadata.Ending](kv.Value); err == nil {
+		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil {
 			return &e
 		}
 	}

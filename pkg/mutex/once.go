@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -52,15 +53,21 @@ func (p period) check() error {
 	return nil
 }
 
+// Period is a period in which a job ran.
+type Period struct {
+	Start time.Time
+	Words string // who took it and when, for people
+}
+
 // PeriodError says that a job can not run because a period is taken that lies ahead of this machine's clock: either
 // this clock is behind, or whoever took the period had one that was ahead. Nothing runs until that time, by the
 // caller's clocks, unless somebody resets it with [Client.ResetPeriod].
 type PeriodError struct {
 	Lock  string
-	Start time.Time       // of the period that was asked for
-	Taken metadata.Period // the one that was taken last; its words say by whom and when
-	At    time.Time       // wall clock of this process
-	Key   string          // in etcd: who deletes it resets the job
+	Start time.Time // of the period that was asked for
+	Taken Period    // the one that was taken last; its words say by whom and when
+	At    time.Time // wall clock of this process
+	Key   string    // in etcd: who deletes it resets the job
 }
 
 // Error is one line for people.
@@ -187,7 +194,7 @@ func (o *once) take(ctx context.Context) (*Lock, error) {
 
 // look tells whether the period is due, and the mod revision of the last one's key.
 func (o *once) look(ctx context.Context, start, now time.Time) (seen int64, due bool, err error) {
-	r, err := o.c.send(ctx, locktxn.LookAtPeriod(o.c.layout, o.lock))
+	r, err := o.c.send(ctx, locktxn.ReadPeriod(o.c.layout, o.lock))
 	if err != nil {
 		return 0, false, err
 	}
@@ -205,14 +212,14 @@ func (o *once) look(ctx context.Context, start, now time.Time) (seen int64, due 
 // after tells whether the period comes after the one that was taken last.
 func (o *once) after(value string, start, now time.Time) (bool, error) {
 	key := o.c.layout.Period(o.lock)
-	last, err := metadata.ParsePeriod(value)
+	last, err := protocol.ParsePeriod(value)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("the key %s can not be read: %w", key, err)
 	case start.After(last.Start):
 		return true, nil
 	case last.Start.After(now.Add(clockTolerance)):
-		return false, &PeriodError{Lock: o.lock, Start: start, Taken: last, At: now, Key: key}
+		return false, &PeriodError{Lock: o.lock, Start: start, Taken: Period(last), At: now, Key: key}
 	}
 	o.c.log(slog.LevelDebug, "the period is taken",
 		slog.String("lock", o.lock), slog.String("period", instant(last.Start)), slog.String("by", plain(last.Words)))
@@ -223,12 +230,12 @@ func (o *once) after(value string, start, now time.Time) (bool, error) {
 func (o *once) begun(start, now time.Time, r answer) error {
 	var latest metadata.Presence
 	for _, kv := range r.keys(1).Kvs {
-		p, err := metadata.Unmarshal[metadata.Presence](kv.Value)
+		p, err := protocol.Unmarshal[metadata.Presence](kv.Value)
 		if err == nil && kv.Lease != 0 && p.Now.After(latest.Now.Time) { // without a lease it may be left over
 			latest = p
 		}
 	}
-	if latest.Now.IsZero() || !start.After(latest.Now.Add(metadata.PresenceTTL+clockTolerance)) {
+	if latest.Now.IsZero() || !start.After(latest.Now.Add(protocol.PresenceTTL+clockTolerance)) {
 		return nil
 	}
 	return &ClockError{Lock: o.lock, Start: start, Unlocker: latest, At: now}
@@ -237,7 +244,7 @@ func (o *once) begun(start, now time.Time, r answer) error {
 // try takes the period and the lock, or tells that somebody else took a period meanwhile.
 func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (l *Lock, forestalled bool, err error) {
 	key := o.c.layout.Period(o.lock)
-	taken := metadata.FormatPeriod(metadata.Period{Start: start, Words: o.words(now)})
+	taken := protocol.FormatPeriod(protocol.Period{Start: start, Words: o.words(now)})
 	a, _, err := o.c.newAcquisition(o.lock, append([]Option{Attribute("period", instant(start))}, o.opts...))
 	if err != nil {
 		return nil, false, err
@@ -316,16 +323,16 @@ func (o *once) explain(err error) error {
 
 // Period is the last period in which the job under this lock was run, by [Client.Once]. Its start is zero where there
 // is none.
-func (c *Client) Period(ctx context.Context, name string) (metadata.Period, error) {
-	value, err := c.period(ctx, name, locktxn.LookAtPeriod(c.layout, name))
+func (c *Client) Period(ctx context.Context, name string) (Period, error) {
+	value, err := c.period(ctx, name, locktxn.ReadPeriod(c.layout, name))
 	if err != nil || value == "" {
-		return metadata.Period{}, err
+		return Period{}, err
 	}
-	p, err := metadata.ParsePeriod(value)
+	p, err := protocol.ParsePeriod(value)
 	if err != nil {
-		return p, fmt.Errorf("period of %q: %w", name, err)
+		return Period(p), fmt.Errorf("period of %q: %w", name, err)
 	}
-	return p, nil
+	return Period(p), nil
 }
 
 // ResetPeriod forgets the last period of the job under this lock, whenever it was: the next call of [Client.Once] runs

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -263,7 +264,7 @@ func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		value := metadata.Marshal(metadata.Presence{ID: id, Now: metadata.Time{Time: at(clock)}})
+		value := protocol.Marshal(metadata.Presence{ID: id, Now: metadata.Time{Time: at(clock)}})
 		if life == 0 {
 			put(t, etcd, layout(t).Unlocker(id), value)
 		} else if _, err := etcd.Put(t.Context(), layout(t).Unlocker(id), value, clientv3.WithLease(lease.ID)); err != nil {

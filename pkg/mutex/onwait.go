@@ -67,8 +67,8 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 type waitStatus struct {
 	c       *Client
 	claimer claimer
-	shares  bool          // several can hold the lock
-	place   locktxn.Place // none has a Revision of 0
+	shares  bool             // several can hold the lock
+	place   locktxn.Position // none has a Revision of 0
 
 	seen   int64 // revision at which the holders were read; 0 before the first refresh
 	writer int64 // token of the record of the lock, then

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -142,14 +143,14 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 
 // takeAway ends a hold as an operator does.
 func takeAway(f *fake, lock string) {
-	l, _ := metadata.NewLayout(mutex.DefaultPrefix)
+	l, _ := protocol.NewLayout(mutex.DefaultPrefix)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	uuid := string(f.keys[l.Field(lock, metadata.FieldUUID)].Value)
 	f.apply(&heldTxn{thenOps: []clientv3.Op{
 		clientv3.OpDelete(l.Record(lock), clientv3.WithPrefix()),
 		clientv3.OpPut(l.History(uuid),
-			metadata.Marshal(metadata.Ending{Lock: lock, UUID: uuid, Ended: metadata.EndedForced, By: "ana",
+			protocol.Marshal(metadata.Ending{Lock: lock, UUID: uuid, Ended: metadata.EndedForced, By: "ana",
 				Why: "it hung"})),
 	}})
 }

@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -46,7 +47,7 @@ func (p plainClaim) ends() []watched {
 	return []watched{deleted(p.a.c.layout.Field(p.a.lock, metadata.FieldUUID))}
 }
 
-func (p plainClaim) standing(place locktxn.Place) locktxn.Txn {
+func (p plainClaim) standing(place locktxn.Position) locktxn.Txn {
 	return locktxn.Standing(p.a.c.layout, place)
 }
 
@@ -83,7 +84,7 @@ func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 	case l != nil || err != nil:
 		return l, err
 	}
-	place := locktxn.Place{Lock: a.lock, UUID: a.draft.UUID}
+	place := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
 	if place.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); place.Revision == 0 {
 		return nil, errPlaceLost
 	}
@@ -116,7 +117,7 @@ func holding(ticket *mvccpb.KeyValue) bool {
 	if ticket == nil {
 		return false
 	}
-	t, err := metadata.Unmarshal[metadata.Ticket](ticket.Value)
+	t, err := protocol.Unmarshal[metadata.Ticket](ticket.Value)
 	return err == nil && t.Holding
 }
 

@@ -19,7 +19,7 @@ const waiterRecheck = 10 * time.Second
 // queuePlace is where an acquisition stands in the queue of its lock. The zero queuePlace is nowhere.
 type queuePlace struct {
 	lease  *lease // serves this attempt only; may be there before the place
-	place  locktxn.Place
+	place  locktxn.Position
 	ticket metadata.Ticket
 
 	before string // uuid of the ticket before it; empty when there is none or it is not known

@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -38,7 +39,7 @@ func TestGroupOfWhichOneIsTakenAwayBeforeTheAnswerIsLost(t *testing.T) {
 				taken := f.record(t, c.lock)
 				if c.forced {
 					f.put(layout(t).History(taken.UUID),
-						metadata.Marshal(metadata.NewEnding(&taken.Record, metadata.EndedForced, "ann", "stuck",
+						protocol.Marshal(metadata.NewEnding(&taken.Record, metadata.EndedForced, "ann", "stuck",
 							time.Now())))
 				}
 				f.set(func() {

@@ -118,7 +118,7 @@ func (s shareClaim) joined(r answer, err error) error {
 		a.abandon()
 		return errStale
 	}
-	place := locktxn.Place{Lock: a.lock, UUID: a.draft.UUID}
+	place := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
 	if place.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); place.Revision != 0 {
 		a.queue.place = place
 	}
@@ -135,7 +135,7 @@ func (s shareClaim) ends() []watched {
 	}
 }
 
-func (s shareClaim) standing(place locktxn.Place) locktxn.Txn {
+func (s shareClaim) standing(place locktxn.Position) locktxn.Txn {
 	return locktxn.StandingShare(s.a.c.layout, place)
 }
 

@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // The tail of a queue keeps newcomers behind the waiters. So a waiter that leaves as the tail puts it back to the
@@ -40,7 +40,7 @@ func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.
 
 // leaveLater is leave in the background, of an attempt whose lease is revoked after that.
 func (c *Client) leaveLater(lock, uuid string) {
-	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(metadata.TicketTTL),
+	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.TicketTTL),
 		do: func(ctx context.Context) error {
 			_, err := c.leave(ctx, lock, uuid)
 			return err
@@ -53,7 +53,7 @@ func (a *acquisition) keepTail(ctx context.Context, r answer, op int) {
 	if len(r.keys(op).Kvs) > 0 {
 		return
 	}
-	r, err := a.c.send(ctx, locktxn.LookForTail(a.c.layout, a.lock))
+	r, err := a.c.send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
 	if err != nil || len(r.keys(0).Kvs) > 0 {
 		return
 	}

@@ -3,6 +3,7 @@ package mutexmetrics
 import (
 	"sync"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -21,7 +22,7 @@ func (g *groups) series(name string) *series {
 	if lock, _, isShare := metadata.ParseShare(name); isShare {
 		name = lock
 	}
-	group := metadata.Label(g.of(name))
+	group := text.Label(g.of(name))
 	g.mu.RLock()
 	s := g.known[group]
 	g.mu.RUnlock()

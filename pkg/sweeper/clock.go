@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -52,7 +52,7 @@ func (c *clocks) claimed() (highest claim) {
 func (c *clocks) hear(peers []Peer, self string, mono time.Duration) {
 	heard := make(map[string]peerClock, len(peers))
 	for _, p := range peers {
-		if p.ID == self || p.Age > metadata.PresenceTTL {
+		if p.ID == self || p.Age > protocol.PresenceTTL {
 			continue
 		}
 		clock, before := c.peers[p.ID]

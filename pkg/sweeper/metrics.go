@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -75,8 +76,8 @@ func (m *metrics) removed(r *metadata.Record, at time.Time, lag time.Duration) {
 	m.lag.Observe(max(0, lag).Seconds())
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	labels := lockLabels{metadata.NameLabel(r.Name), metadata.Label(r.Owner), metadata.Label(r.Hostname)}
-	m.unlocked[labels] = removal{at, metadata.Label(r.Purpose)}
+	labels := lockLabels{text.NameLabel(r.Name), text.Label(r.Owner), text.Label(r.Hostname)}
+	m.unlocked[labels] = removal{at, text.Label(r.Purpose)}
 	if len(m.unlocked) > 2*mostUnlocked {
 		m.forget(mostUnlocked)
 	}

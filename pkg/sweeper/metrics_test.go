@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -148,7 +149,7 @@ func TestLabelsAreBoundedAndDistinct(t *testing.T) {
 		long := "x" + strings.Repeat("é", 100)
 		var names []string // as the metrics of the locks write them
 		for i, name := range []string{long + "1", long + "2", "\xff\xfe", "\xff"} {
-			names = append(names, metadata.NameLabel(name))
+			names = append(names, text.NameLabel(name))
 			s.take(name, time.Second, 2*time.Minute, func(r *metadata.Record) {
 				r.Owner = long + fmt.Sprint(i)
 				r.Hostname = "\xffhost"

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/tasks"
 )
@@ -126,8 +126,8 @@ func TestLateWorkerIsRefused(t *testing.T) {
 				t.Errorf("%s while it is %s: %v", what, step, err)
 			}
 		}
-		if now := get(t, one, "1"); now.Task != before.Task {
-			t.Errorf("while it is %s, the late worker wrote %+v", step, now.Task)
+		if now := get(t, one, "1"); now != before {
+			t.Errorf("while it is %s, the late worker wrote %+v", step, now)
 		}
 	}
 }
@@ -389,7 +389,7 @@ func TestKeysOfTasksAreKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kv := range r.Kvs {
-		if key := layout(t).Parse(string(kv.Key)); key.Kind != metadata.KindTask || key.Lock != "invoices/a/b%c" ||
+		if key := layout(t).Parse(string(kv.Key)); key.Kind != protocol.KindTask || key.Lock != "invoices/a/b%c" ||
 			key.ID != "a/b%c" {
 			t.Errorf("%s is %+v", kv.Key, key)
 		}

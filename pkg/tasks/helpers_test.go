@@ -9,6 +9,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/tasks"
@@ -72,9 +73,9 @@ func list(t testing.TB, s *tasks.Set) []tasks.Status {
 	return all
 }
 
-func layout(t testing.TB) metadata.Layout {
+func layout(t testing.TB) protocol.Layout {
 	t.Helper()
-	l, err := metadata.NewLayout(mutex.DefaultPrefix)
+	l, err := protocol.NewLayout(mutex.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}

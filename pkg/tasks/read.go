@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -105,7 +106,7 @@ func (s *Set) pages(ctx context.Context, each func([]Status) (more bool)) error 
 		}
 		running := map[string]bool{}
 		for _, kv := range r.keys(1).Kvs {
-			if key := s.layout.Parse(string(kv.Key)); key.Kind == metadata.KindField && key.ID == metadata.FieldUUID {
+			if key := s.layout.Parse(string(kv.Key)); key.Kind == protocol.KindField && key.ID == metadata.FieldUUID {
 				running[key.Lock] = true
 			}
 		}
@@ -113,7 +114,7 @@ func (s *Set) pages(ctx context.Context, each func([]Status) (more bool)) error 
 		read := r.keys(0)
 		for _, kv := range read.Kvs {
 			from = string(kv.Key) + "\x00"
-			if key := s.layout.Parse(string(kv.Key)); key.Kind == metadata.KindTask {
+			if key := s.layout.Parse(string(kv.Key)); key.Kind == protocol.KindTask {
 				page = append(page, s.status(key.ID, kv.CreateRevision, kv.ModRevision, kv.Value, running[key.Lock]))
 			}
 		}
@@ -138,12 +139,16 @@ func (s *Set) holder(task string, r answer) metadata.Document {
 
 // status reads a task. One that can not be read has no state that anybody captures.
 func (s *Set) status(task string, created, seen int64, value []byte, running bool) Status {
-	t, err := metadata.Unmarshal[metadata.Task](value)
+	t, err := protocol.Unmarshal[protocol.Task](value)
 	if err != nil {
 		t.State = "unreadable"
 		t.Note = err.Error()
 	}
-	now := Status{Name: task, Task: t, Running: running, created: created, seen: seen, value: string(value)}
+	now := Status{
+		Name: task, State: t.State, From: t.From, Attempts: t.Attempts, Data: t.Data, Note: t.Note, By: t.By,
+		AddedAt: t.AddedAt.Time, ChangedAt: t.ChangedAt.Time, Running: running,
+		created: created, seen: seen, doc: t, value: string(value),
+	}
 	now.Stuck = t.State == StateInProgress && !running
 	now.Exhausted = s.opts.MaxAttempts > 0 && t.Attempts >= s.opts.MaxAttempts && !running && s.from(now) != ""
 	return now

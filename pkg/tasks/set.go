@@ -13,12 +13,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
 // StateInProgress is the state of a task that a worker has, and of one that is stuck because its worker is gone.
-const StateInProgress = metadata.StateInProgress
+const StateInProgress = protocol.StateInProgress
 
 // The states of tasks whose [Options] name no others.
 const (
@@ -57,7 +58,7 @@ type Options struct {
 type Set struct {
 	etcd   *clientv3.Client
 	locks  *mutex.Client
-	layout metadata.Layout
+	layout protocol.Layout
 	name   string
 	opts   Options
 }
@@ -68,10 +69,10 @@ func New(etcd *clientv3.Client, locks *mutex.Client, set string, o Options) (*Se
 	if etcd == nil || locks == nil {
 		return nil, errors.New("tasks: no etcd client or no lock client was given")
 	}
-	if err := metadata.CheckTask(set, "x"); err != nil {
+	if err := protocol.CheckTask(set, "x"); err != nil {
 		return nil, fmt.Errorf("tasks: %w", err)
 	}
-	layout, err := metadata.NewLayout(locks.Prefix())
+	layout, err := protocol.NewLayout(locks.Prefix())
 	if err != nil {
 		return nil, fmt.Errorf("tasks: %w", err)
 	}
@@ -127,18 +128,26 @@ func (o *Options) check() error {
 
 // Status is a task as it stands.
 type Status struct {
-	Name string
-	metadata.Task
-	Running   bool // a worker has it
-	Stuck     bool // it is in progress, but its worker is gone
-	Exhausted bool // it would be captured, but was so as often as is allowed
+	Name      string
+	State     string
+	From      string // the state out of which the last worker took it
+	Attempts  int    // how often it was taken without success
+	Data      string // what Add was given, or the last worker saved
+	Note      string // what the last worker said of it
+	By        string // the worker that wrote this
+	AddedAt   time.Time
+	ChangedAt time.Time // when the state changed
+	Running   bool      // a worker has it
+	Stuck     bool      // it is in progress, but its worker is gone
+	Exhausted bool      // it would be captured, but was so as often as is allowed
 
 	created, seen int64 // revisions of its key
+	doc           protocol.Task
 	value         string
 }
 
 // Holder is the name of the lock under which a worker has a task.
-func (s *Set) Holder(task string) string { return metadata.TaskLock(s.name, task) }
+func (s *Set) Holder(task string) string { return protocol.TaskLock(s.name, task) }
 
 // Add adds a task in the initial state, with data for its workers, at most 64 KiB of text. It tells whether it did: a
 // task of that name that is there already stays as it is, whatever its state. After an error it may have been added, or
@@ -148,7 +157,7 @@ func (s *Set) Add(ctx context.Context, task, data string) (added bool, err error
 		return false, err
 	}
 	now := metadata.Time{Time: s.now()}
-	value := metadata.Marshal(metadata.Task{State: s.opts.Initial, Data: data, By: s.opts.Worker, AddedAt: now,
+	value := protocol.Marshal(protocol.Task{State: s.opts.Initial, Data: data, By: s.opts.Worker, AddedAt: now,
 		ChangedAt: now})
 	attempt := uuid.NewString()
 	r, err := s.commit(ctx, locktxn.AddTask(s.layout, s.name, task, attempt, value))
@@ -195,8 +204,8 @@ func (s *Set) Reset(ctx context.Context, task, state string) error {
 		return s.explain("reset", task, fmt.Errorf("no transition leads out of state %q", state))
 	}
 	return s.change(ctx, "reset", task, func(now Status) string {
-		return metadata.Marshal(metadata.Task{
-			State: state, Data: now.Data, Note: now.Note, By: s.opts.Worker, AddedAt: now.AddedAt,
+		return protocol.Marshal(protocol.Task{
+			State: state, Data: now.Data, Note: now.Note, By: s.opts.Worker, AddedAt: now.doc.AddedAt,
 			ChangedAt: metadata.Time{Time: s.now()},
 		})
 	})
@@ -231,12 +240,12 @@ func (s *Set) change(ctx context.Context, verb, task string, value func(Status) 
 }
 
 func (s *Set) check(task, data string) error {
-	if err := metadata.CheckTask(s.name, task); err != nil {
+	if err := protocol.CheckTask(s.name, task); err != nil {
 		return fmt.Errorf("tasks %q: %w", s.name, err)
 	}
-	if len(data) > metadata.MaxDataBytes {
+	if len(data) > protocol.MaxDataBytes {
 		return s.explain("write", task, fmt.Errorf("its data has %d bytes, at most %d are allowed", len(data),
-			metadata.MaxDataBytes))
+			protocol.MaxDataBytes))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -27,7 +28,7 @@ type Task struct {
 	attempt int
 
 	mu    sync.Mutex
-	doc   metadata.Task // as it stands in etcd
+	doc   protocol.Task // as it stands in etcd
 	seen  int64         // mod revision
 	ended time.Time     // when it was first asked to end: a repetition has the same bytes
 }
@@ -66,7 +67,7 @@ func (s *Set) Capture(ctx context.Context, limit int) (captured []*Task, err err
 
 // capture takes one task if it is as it was seen. Without task and error somebody else was quicker.
 func (s *Set) capture(ctx context.Context, now Status) (*Task, error) {
-	doc := now.Task
+	doc := now.doc
 	doc.From, doc.State, doc.Attempts = s.from(now), StateInProgress, doc.Attempts+1
 	doc.By = s.opts.Worker
 	doc.ChangedAt = metadata.Time{Time: s.now()}
@@ -74,7 +75,7 @@ func (s *Set) capture(ctx context.Context, now Status) (*Task, error) {
 	l, err := s.locks.TryLock(ctx, s.Holder(now.Name), slices.Concat(s.opts.Lock, []mutex.Option{
 		mutex.Attribute("task_attempt", doc.Attempts), mutex.Attribute("task_from", doc.From),
 		mutex.If(clientv3.Compare(clientv3.ModRevision(key), "=", now.seen)),
-		mutex.Then(clientv3.OpPut(key, metadata.Marshal(doc))),
+		mutex.Then(clientv3.OpPut(key, protocol.Marshal(doc))),
 	})...)
 	_, isHeld := errors.AsType[*mutex.HeldError](err)
 	switch {
@@ -124,7 +125,7 @@ func (t *Task) Finish(state, note string) error {
 	if !slices.Contains(t.set.opts.Transitions[t.from], state) {
 		return t.set.explain("finish", t.name, fmt.Errorf("no transition leads from state %q to %q", t.from, state))
 	}
-	return t.end("finish", func(doc *metadata.Task) {
+	return t.end("finish", func(doc *protocol.Task) {
 		doc.State = state
 		doc.Note = note
 		if !slices.Contains(t.set.opts.Failures, state) {
@@ -135,14 +136,14 @@ func (t *Task) Finish(state, note string) error {
 
 // Release puts the task back as it was captured, without counting the attempt: for a worker that has to stop.
 func (t *Task) Release() error {
-	return t.end("release", func(doc *metadata.Task) { doc.State, doc.Attempts = doc.From, doc.Attempts-1 })
+	return t.end("release", func(doc *protocol.Task) { doc.State, doc.Attempts = doc.From, doc.Attempts-1 })
 }
 
 // FinishAndRemove is Finish of a task that nobody needs any more.
 func (t *Task) FinishAndRemove() error { return t.end("finish", nil) }
 
 // end writes what becomes of the task, nil for nothing, and gives the lock back.
-func (t *Task) end(verb string, change func(*metadata.Task)) error {
+func (t *Task) end(verb string, change func(*protocol.Task)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := t.set.layout.Task(t.set.name, t.name)
@@ -154,7 +155,7 @@ func (t *Task) end(verb string, change func(*metadata.Task)) error {
 		doc := t.doc
 		doc.ChangedAt = metadata.Time{Time: t.ended}
 		change(&doc)
-		write = clientv3.OpPut(key, metadata.Marshal(doc))
+		write = clientv3.OpPut(key, protocol.Marshal(doc))
 	}
 	err := t.lock.UnlockWith([]clientv3.Op{write}, clientv3.Compare(clientv3.CreateRevision(key), "=", t.created))
 	if errors.Is(err, mutex.ErrCondition) { // somebody deleted its key by hand, in spite of the lock
@@ -173,7 +174,7 @@ func (t *Task) Save(ctx context.Context, data string) error {
 	defer t.mu.Unlock()
 	doc := t.doc
 	doc.Data = data
-	err := t.save(ctx, metadata.Marshal(doc))
+	err := t.save(ctx, protocol.Marshal(doc))
 	if err == nil {
 		t.doc = doc
 	}

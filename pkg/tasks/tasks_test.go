@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/tasks"
 )
@@ -311,7 +311,7 @@ func TestLargeSetsAreReadInPages(t *testing.T) {
 			state = "new"
 		}
 		ops = append(ops, clientv3.OpPut(layout(t).Task("invoices", fmt.Sprintf("%04d", i)),
-			metadata.Marshal(metadata.Task{State: state})))
+			protocol.Marshal(protocol.Task{State: state})))
 		if len(ops) == 100 || i == 1200 {
 			if _, err := etcd.Txn(t.Context()).Then(ops...).Commit(); err != nil {
 				t.Fatal(err)

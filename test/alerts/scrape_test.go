@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -79,7 +80,7 @@ const batch = 32
 // crowd writes so many records of locks that alert and may not be removed yet.
 func (w *world) crowd(locks int) {
 	w.Helper()
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func (w *world) crowd(locks int) {
 }
 
 // records are those of the locks from first up to, but without, last.
-func records(layout metadata.Layout, first, last int) (ops []clientv3.Op, err error) {
+func records(layout protocol.Layout, first, last int) (ops []clientv3.Op, err error) {
 	for i := first; i < last; i++ {
 		fields, err := overdue(i).Fields()
 		if err != nil {

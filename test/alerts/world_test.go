@@ -20,6 +20,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -89,7 +90,7 @@ func (w *world) take(name string, expect, unlock time.Duration) *mutex.Lock {
 // give its holder the whole hour from then on, so write it before they start.
 func (w *world) lock(name string, deadline int) {
 	w.Helper()
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		w.Fatal(err)
 	}

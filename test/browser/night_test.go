@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -70,7 +71,7 @@ func (s *stage) nights() {
 		e.EndedAt = metadata.Time{Time: began.Add(took)}
 		e.AlertAt = metadata.Time{Time: began.Add(8 * time.Minute)}
 		e.AutoUnlockAt = metadata.Time{Time: began.Add(24 * time.Minute)}
-		s.do(clientv3.OpPut(s.layout.History(e.UUID), metadata.Marshal(e)))
+		s.do(clientv3.OpPut(s.layout.History(e.UUID), protocol.Marshal(e)))
 	}
 }
 

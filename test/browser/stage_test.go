@@ -15,6 +15,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -23,7 +24,7 @@ type stage struct {
 	t      testing.TB
 	etcd   *etcdtest.Server
 	client *clientv3.Client
-	layout metadata.Layout
+	layout protocol.Layout
 	url    string               // of the list
 	run    func() (kill func()) // starts mutexdash
 	kill   func()
@@ -32,7 +33,7 @@ type stage struct {
 // newStage starts an empty etcd and a mutexdash with these flags on top.
 func newStage(t testing.TB, flags ...string) *stage {
 	t.Helper()
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func (s *stage) wait(name, owner, host, purpose string, since time.Duration) {
 	now := time.Now()
 	ticket := metadata.Ticket{UUID: uuid.NewString(), Owner: owner, Hostname: host, PID: 17, Purpose: purpose,
 		Since: metadata.Time{Time: now.Add(-since)}, TimeoutAt: metadata.Time{Time: now.Add(20 * time.Minute)}}
-	s.do(clientv3.OpPut(s.layout.Ticket(name, ticket.UUID), metadata.Marshal(ticket)))
+	s.do(clientv3.OpPut(s.layout.Ticket(name, ticket.UUID), protocol.Marshal(ticket)))
 }
 
 func (s *stage) do(ops ...clientv3.Op) {

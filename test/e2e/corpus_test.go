@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -144,7 +145,7 @@ func keys(records map[string]record) map[string]string {
 	all := map[string]string{}
 	for name, r := range records {
 		for field, value := range r {
-			all[prefix+metadata.EncodeName(name)+"/"+field] = value
+			all[prefix+protocol.EncodeName(name)+"/"+field] = value
 		}
 	}
 	return all

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -101,7 +102,7 @@ func endings(t *testing.T, c *clientv3.Client) map[string]metadata.Ending {
 	t.Helper()
 	all := map[string]metadata.Ending{}
 	for key, value := range stored(t, c, prefix+".history/") {
-		ending, err := metadata.Unmarshal[metadata.Ending]([]byte(value))
+		ending, err := protocol.Unmarshal[metadata.Ending]([]byte(value))
 		if err != nil {
 			t.Fatalf("%s: %v", key, err)
 		}

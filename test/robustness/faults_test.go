@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -425,7 +426,7 @@ func (s *stage) force() (func(), bool) {
 	s.store.ForceUnlock(ctx, metadata.Removal{
 		Record: &shown.Record, Ending: metadata.NewEnding(&shown.Record, metadata.EndedForced, "ann",
 			"to see what happens", now),
-	}, metadata.Action{
+	}, protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: now}, Actor: "ann", Source: "cli", Action: "force-unlock",
 		Lock: lock, UUID: shown.UUID, Token: shown.Token, Result: "success",
 	})
@@ -441,7 +442,7 @@ func (s *stage) held(ctx context.Context) (lock string, found bool) {
 	var all []string
 	for _, kv := range r.Kvs {
 		k := s.layout.Parse(string(kv.Key))
-		if k.Kind == metadata.KindField && k.ID == metadata.FieldUUID && !strings.HasPrefix(k.Lock, "keeper/") &&
+		if k.Kind == protocol.KindField && k.ID == metadata.FieldUUID && !strings.HasPrefix(k.Lock, "keeper/") &&
 			!strings.HasPrefix(k.Lock, "brink/") {
 			all = append(all, k.Lock)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/tasks"
 )
 
@@ -74,8 +74,8 @@ func (g *ledger) periodOf(k keyed, before map[string]*hold) {
 }
 
 // ran wants a period with each hold that runs a job.
-func (g *ledger) ran(h *hold, txn map[metadata.Kind][]keyed) {
-	for _, k := range txn[metadata.KindPeriod] {
+func (g *ledger) ran(h *hold, txn map[protocol.Kind][]keyed) {
+	for _, k := range txn[protocol.KindPeriod] {
 		if k.Lock == h.lock {
 			return
 		}
@@ -90,9 +90,9 @@ func (g *ledger) ran(h *hold, txn map[metadata.Kind][]keyed) {
 func (g *ledger) task(k keyed, before map[string]*hold) {
 	lock := k.Lock
 	was := g.tasks[lock]
-	t := metadata.Task{}
+	t := protocol.Task{}
 	if !k.deleted {
-		t, _ = metadata.Unmarshal[metadata.Task]([]byte(k.value))
+		t, _ = protocol.Unmarshal[protocol.Task]([]byte(k.value))
 	}
 	had := before[lock]
 	has := g.now[lock]
@@ -102,11 +102,11 @@ func (g *ledger) task(k keyed, before map[string]*hold) {
 	case was == "":
 		allowed = t.State == tasks.StateNew
 	case has != nil && has.token == k.revision:
-		allowed = t.State == metadata.StateInProgress && was != tasks.StateDone && by(has)
+		allowed = t.State == protocol.StateInProgress && was != tasks.StateDone && by(has)
 	case had != nil && had == has:
-		allowed = t.State == metadata.StateInProgress && by(has)
+		allowed = t.State == protocol.StateInProgress && by(has)
 	case had != nil && has == nil:
-		allowed = t.State != metadata.StateInProgress && (k.deleted || by(had))
+		allowed = t.State != protocol.StateInProgress && (k.deleted || by(had))
 	}
 	if !allowed {
 		g.found(ruleTask, "%s: from %q to %q by %s at revision %d, when %v had it before and %v after", lock, was,

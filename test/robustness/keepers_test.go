@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -29,7 +30,7 @@ const (
 // keepers hold locks and work all the time. Whatever dies, none of them may lose its lock: what cuts them off cuts the
 // unlockers off as well.
 type keepers struct {
-	layout metadata.Layout
+	layout protocol.Layout
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -39,7 +40,7 @@ type keepers struct {
 	pushed   int               // extensions in the last moment
 }
 
-func startKeepers(etcd *clientv3.Client, layout metadata.Layout, seed uint64, brinkmen int) *keepers {
+func startKeepers(etcd *clientv3.Client, layout protocol.Layout, seed uint64, brinkmen int) *keepers {
 	ctx, stop := context.WithCancel(context.Background())
 	k := &keepers{layout: layout, stop: stop, live: map[string]string{}}
 	k.wg.Go(func() { k.keep(ctx, etcd, "keeper/hand", 0) })

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -102,7 +103,7 @@ type ticketState struct {
 
 // ledger goes through etcd's history and knows at each revision what there was.
 type ledger struct {
-	layout metadata.Layout
+	layout protocol.Layout
 	found  func(rule, format string, args ...any)
 
 	holds   []*hold
@@ -115,11 +116,11 @@ type ledger struct {
 	tasks   map[string]string // states by lock
 	counts  map[string]int64  // revisions by lock
 	endings map[string]int    // entries in the history, by key
-	actions map[string]metadata.Action
+	actions map[string]protocol.Action
 }
 
 func newLedger(found func(rule, format string, args ...any)) *ledger {
-	layout, err := metadata.NewLayout(prefix)
+	layout, err := protocol.NewLayout(prefix)
 	if err != nil {
 		panic(err)
 	}
@@ -128,7 +129,7 @@ func newLedger(found func(rule, format string, args ...any)) *ledger {
 		tickets: map[string]map[string]ticketState{},
 		tails:   map[string]string{}, marks: map[string]bool{}, periods: map[string]period{},
 		tasks:  map[string]string{},
-		counts: map[string]int64{}, endings: map[string]int{}, actions: map[string]metadata.Action{},
+		counts: map[string]int64{}, endings: map[string]int{}, actions: map[string]protocol.Action{},
 	}
 }
 
@@ -146,11 +147,11 @@ func (g *ledger) read(changes []change) {
 
 // transaction checks what one transaction did, then does it.
 func (g *ledger) transaction(changes []change) {
-	byKind := map[metadata.Kind][]keyed{}
+	byKind := map[protocol.Kind][]keyed{}
 	locks := map[string][]keyed{}
 	for _, c := range changes {
 		k := keyed{c, g.layout.Parse(c.key)}
-		if k.Kind == metadata.KindField {
+		if k.Kind == protocol.KindField {
 			locks[k.Lock] = append(locks[k.Lock], k)
 		}
 		byKind[k.Kind] = append(byKind[k.Kind], k)
@@ -161,40 +162,40 @@ func (g *ledger) transaction(changes []change) {
 		g.record(lock, locks[lock], byKind)
 	}
 	g.together(changes[0].revision)
-	for _, k := range byKind[metadata.KindTicket] {
+	for _, k := range byKind[protocol.KindTicket] {
 		g.ticket(k)
 	}
-	for _, k := range byKind[metadata.KindTail] {
+	for _, k := range byKind[protocol.KindTail] {
 		g.tails[k.Lock] = k.value
 		if k.deleted {
 			delete(g.tails, k.Lock)
 		}
 	}
-	for _, k := range byKind[metadata.KindCancelled] {
+	for _, k := range byKind[protocol.KindCancelled] {
 		g.marks[k.ID] = !k.deleted
 	}
-	for _, k := range byKind[metadata.KindHistory] {
+	for _, k := range byKind[protocol.KindHistory] {
 		if !k.deleted {
 			g.endings[k.ID]++
 		}
 	}
-	for _, k := range byKind[metadata.KindForeign] {
+	for _, k := range byKind[protocol.KindForeign] {
 		g.guarded(k)
 		g.counted(k)
 	}
-	for _, k := range byKind[metadata.KindPeriod] {
+	for _, k := range byKind[protocol.KindPeriod] {
 		g.periodOf(k, was)
 	}
-	for _, k := range byKind[metadata.KindTask] {
+	for _, k := range byKind[protocol.KindTask] {
 		g.task(k, was)
 	}
-	g.audits(byKind[metadata.KindAudit])
+	g.audits(byKind[protocol.KindAudit])
 }
 
 // keyed is a change with its key taken apart.
 type keyed struct {
 	change
-	metadata.Key
+	protocol.Key
 }
 
 func sorted[V any](m map[string]V) []string {
@@ -210,7 +211,7 @@ func sorted[V any](m map[string]V) []string {
 func (g *ledger) leases(changes []change) {
 	for _, c := range changes {
 		switch k := g.layout.Parse(c.key); k.Kind {
-		case metadata.KindField, metadata.KindForeign, metadata.KindPeriod, metadata.KindTask:
+		case protocol.KindField, protocol.KindForeign, protocol.KindPeriod, protocol.KindTask:
 		default:
 			if !c.deleted && !c.lease {
 				g.found(ruleLeft, "%s was written without a lease at revision %d", c.key, c.revision)
@@ -220,7 +221,7 @@ func (g *ledger) leases(changes []change) {
 }
 
 // record checks what a transaction did to the record of one lock.
-func (g *ledger) record(lock string, changes []keyed, txn map[metadata.Kind][]keyed) {
+func (g *ledger) record(lock string, changes []keyed, txn map[protocol.Kind][]keyed) {
 	put := map[string]keyed{}
 	gone := map[string]keyed{}
 	for _, k := range changes {
@@ -254,7 +255,7 @@ func (g *ledger) record(lock string, changes []keyed, txn map[metadata.Kind][]ke
 }
 
 // taken checks an acquisition.
-func (g *ledger) taken(lock string, put map[string]keyed, txn map[metadata.Kind][]keyed) {
+func (g *ledger) taken(lock string, put map[string]keyed, txn map[protocol.Kind][]keyed) {
 	key := put[metadata.FieldUUID]
 	h := &hold{lock: lock, uuid: key.value, token: key.revision, seen: key.at}
 	if was := g.now[lock]; was != nil {
@@ -315,8 +316,8 @@ func (g *ledger) parts(h *hold) {
 }
 
 // order checks that an acquisition kept to the queue.
-func (g *ledger) order(h *hold, txn map[metadata.Kind][]keyed) {
-	for _, k := range txn[metadata.KindTicket] {
+func (g *ledger) order(h *hold, txn map[protocol.Kind][]keyed) {
+	for _, k := range txn[protocol.KindTicket] {
 		if k.deleted || k.Lock != h.lock {
 			continue
 		}
@@ -333,7 +334,7 @@ func (g *ledger) order(h *hold, txn map[metadata.Kind][]keyed) {
 		return
 	}
 	tail, queued := g.tails[h.lock]
-	for _, k := range txn[metadata.KindTail] {
+	for _, k := range txn[protocol.KindTail] {
 		if k.deleted && k.Lock == h.lock {
 			queued = false // a tail behind which nobody queued
 			if n := len(g.tickets[h.lock]); n > 0 {
@@ -366,7 +367,7 @@ func (g *ledger) extended(lock string, put map[string]keyed) {
 }
 
 // ended notes how a hold ended. Whether it was allowed to is decided when all notes are read.
-func (g *ledger) ended(h *hold, c change, txn map[metadata.Kind][]keyed) {
+func (g *ledger) ended(h *hold, c change, txn map[protocol.Kind][]keyed) {
 	if h == nil {
 		return
 	}
@@ -377,14 +378,14 @@ func (g *ledger) ended(h *hold, c change, txn map[metadata.Kind][]keyed) {
 		h.cancelled = true
 		h.goneBy = "cancelled"
 	}
-	for _, k := range txn[metadata.KindCancelled] {
+	for _, k := range txn[protocol.KindCancelled] {
 		if !k.deleted && k.ID == h.uuid {
 			h.cancelled = true
 			h.goneBy = "cancelled"
 		}
 	}
-	for _, k := range txn[metadata.KindHistory] {
-		e, err := metadata.Unmarshal[metadata.Ending]([]byte(k.value))
+	for _, k := range txn[protocol.KindHistory] {
+		e, err := protocol.Unmarshal[metadata.Ending]([]byte(k.value))
 		if err != nil || k.deleted || e.UUID != h.uuid || e.Lock != h.lock {
 			continue
 		}
@@ -407,7 +408,7 @@ func (g *ledger) ticket(k keyed) {
 		delete(all, k.ID)
 		return
 	}
-	t, _ := metadata.Unmarshal[metadata.Ticket]([]byte(k.value))
+	t, _ := protocol.Unmarshal[metadata.Ticket]([]byte(k.value))
 	if _, had := all[k.ID]; !had && g.marks[k.ID] {
 		g.found(ruleCancelled, "%s joined the queue of %q at revision %d after its cancel was committed", k.ID, k.Lock,
 			k.revision)
@@ -429,7 +430,7 @@ func (g *ledger) guarded(k keyed) {
 
 func (g *ledger) audits(keys []keyed) {
 	for _, k := range keys {
-		if a, err := metadata.Unmarshal[metadata.Action]([]byte(k.value)); err == nil && !k.deleted {
+		if a, err := protocol.Unmarshal[protocol.Action]([]byte(k.value)); err == nil && !k.deleted {
 			g.actions[a.UUID] = a
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -60,8 +61,8 @@ func (s *stage) left() (all []string, err error) {
 	}
 	for _, kv := range resp.Kvs {
 		switch s.layout.Parse(string(kv.Key)).Kind {
-		case metadata.KindHistory, metadata.KindAudit, metadata.KindUnlocker, metadata.KindCancelled,
-			metadata.KindPeriod, metadata.KindTask:
+		case protocol.KindHistory, protocol.KindAudit, protocol.KindUnlocker, protocol.KindCancelled,
+			protocol.KindPeriod, protocol.KindTask:
 		default:
 			all = append(all, string(kv.Key))
 		}
@@ -102,7 +103,7 @@ func (s *stage) compareViews() error {
 	}
 	var want []string
 	for _, kv := range resp.Kvs {
-		if k := s.layout.Parse(string(kv.Key)); k.Kind == metadata.KindField && k.ID == metadata.FieldUUID {
+		if k := s.layout.Parse(string(kv.Key)); k.Kind == protocol.KindField && k.ID == metadata.FieldUUID {
 			want = append(want, k.Lock+" "+strconv.FormatInt(kv.CreateRevision, 10))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -154,7 +155,7 @@ func (s *stage) tokens() map[string]int64 {
 	s.t.Helper()
 	all := map[string]int64{}
 	for _, kv := range s.read(prefix) {
-		if k := s.layout.Parse(string(kv.Key)); k.Kind == metadata.KindField && k.ID == metadata.FieldUUID {
+		if k := s.layout.Parse(string(kv.Key)); k.Kind == protocol.KindField && k.ID == metadata.FieldUUID {
 			all[k.Lock] = kv.CreateRevision
 		}
 	}
@@ -166,7 +167,7 @@ func (s *stage) allEndings() map[string][]metadata.Ending {
 	s.t.Helper()
 	all := map[string][]metadata.Ending{}
 	for _, kv := range s.read(s.layout.Histories()) {
-		e, err := metadata.Unmarshal[metadata.Ending](kv.Value)
+		e, err := protocol.Unmarshal[metadata.Ending](kv.Value)
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/proctest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // The times of a run, much shorter than those of production, with the same relations: the warning is longer than the
@@ -86,7 +86,7 @@ type stage struct {
 	dir    string
 	began  int64
 	rand   *rand.Rand
-	layout metadata.Layout
+	layout protocol.Layout
 
 	members  *etcdtest.Members
 	issued   int    // client certificates
@@ -161,7 +161,7 @@ func setUp(t testing.TB, c config, dir string) *stage {
 // newStage is a stage on which nothing runs.
 func newStage(t testing.TB, c config, dir string) *stage {
 	t.Helper()
-	layout, err := metadata.NewLayout(prefix)
+	layout, err := protocol.NewLayout(prefix)
 	if err != nil {
 		t.Fatal(err)
 	}

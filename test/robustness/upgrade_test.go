@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -77,8 +78,8 @@ func (s *stage) sameLists(m *etcdtest.Members) {
 		n := 0
 		s.until(fmt.Sprintf("a list of member %d", i), func(ctx context.Context) error {
 			n = 0
-			_, err := store.List(ctx, func(kv metadata.KV) {
-				if k := s.layout.Parse(kv.Key); k.Kind == metadata.KindField && k.ID == metadata.FieldUUID {
+			_, err := store.List(ctx, func(kv protocol.KV) {
+				if k := s.layout.Parse(kv.Key); k.Kind == protocol.KindField && k.ID == metadata.FieldUUID {
 					n++
 				}
 			})

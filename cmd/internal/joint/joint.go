@@ -12,6 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -45,7 +46,7 @@ func texts(counts map[metadata.Reason]uint64) map[string]uint64 {
 }
 
 // Trouble finds out why etcd can not be used while the view is not current.
-func Trouble(etcd *clientv3.Client, l metadata.Layout, v *lockview.View, log zerolog.Logger) *etcdconn.Trouble {
+func Trouble(etcd *clientv3.Client, l protocol.Layout, v *lockview.View, log zerolog.Logger) *etcdconn.Trouble {
 	return &etcdconn.Trouble{Etcd: etcd, Prefix: l.Prefix(), Well: func() bool { return v.Fresh().Synced }, Log: log}
 }
 

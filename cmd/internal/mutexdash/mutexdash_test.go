@@ -18,6 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -52,7 +53,7 @@ func answers(t *testing.T, address string, status int, text string) {
 // take writes the record of a held lock.
 func take(t *testing.T, c *clientv3.Client, name string) {
 	t.Helper()
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func TestComesUpWithoutEtcdAndRecoversByItself(t *testing.T) {
 
 func TestRoleThatOnlyReadsThePrefixIsEnough(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.Auth())
-	etcd.AddUser(t, "mutexdash", "secret", metadata.DefaultPrefix, etcdtest.Read)
+	etcd.AddUser(t, "mutexdash", "secret", protocol.DefaultPrefix, etcdtest.Read)
 	take(t, etcd.Client(t), "nightly/run")
 	password := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {

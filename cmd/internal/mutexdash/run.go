@@ -20,12 +20,13 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // rooms are the parts of a dashboard, joined.
 type rooms struct {
-	layout  metadata.Layout
+	layout  protocol.Layout
 	store   *lockstore.Store
 	view    *lockview.View
 	health  *joint.Health
@@ -169,7 +170,7 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 }
 
 // forceUnlock removes a hold.
-func (r *rooms) forceUnlock(ctx context.Context, removal metadata.Removal, a metadata.Action) error {
+func (r *rooms) forceUnlock(ctx context.Context, removal metadata.Removal, a protocol.Action) error {
 	err := r.store.ForceUnlock(ctx, removal, a)
 	if errors.Is(err, lockstore.ErrUnknown) {
 		return fmt.Errorf("%w: %w", dashboard.ErrUnknown, err)

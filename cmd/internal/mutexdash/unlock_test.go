@@ -16,6 +16,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -33,7 +34,7 @@ func write(t *testing.T, name, text string) string {
 // read reads that lock.
 func read(t *testing.T, c *clientv3.Client) metadata.Document {
 	t.Helper()
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestForceUnlockThroughTheWholeProgram(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			etcd := etcdtest.Start(t, etcdtest.Auth())
-			etcd.AddUser(t, "mutexdash", "secret", metadata.DefaultPrefix, c.right)
+			etcd.AddUser(t, "mutexdash", "secret", protocol.DefaultPrefix, c.right)
 			root := etcd.Client(t)
 			take(t, root, "nightly/run")
 			args := []string{"--etcd.user=mutexdash", "--etcd.password-file=" + write(t, "password", "secret\n"),

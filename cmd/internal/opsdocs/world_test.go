@@ -24,6 +24,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -61,7 +62,7 @@ func scrapes(t *testing.T) map[string]families {
 	run(t, mutexdash.Command(), "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+pages,
 		"--web.ops-address="+ops,
 		"--web.unlock-webhook=http://127.0.0.1:1")
-	l, err := metadata.NewLayout(metadata.DefaultPrefix)
+	l, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func missing(got map[string]families) (names []string) {
 }
 
 // circle has two holders that wait for each other, overdue.
-func circle(t *testing.T, c *clientv3.Client, l metadata.Layout) {
+func circle(t *testing.T, c *clientv3.Client, l protocol.Layout) {
 	t.Helper()
 	lease, err := c.Grant(t.Context(), 600)
 	if err != nil {
@@ -127,11 +128,11 @@ func circle(t *testing.T, c *clientv3.Client, l metadata.Layout) {
 		ticket := metadata.Ticket{UUID: "00000000-0000-4000-8000-00000000001" + fmt.Sprint(i),
 			Owner: "billing-" + fmt.Sprint(1-i), Hostname: "host", PID: int64(8 - i),
 			Since: metadata.Time{Time: time.Now()}}
-		put(t, c, l.Ticket(lock, ticket.UUID), metadata.Marshal(ticket), clientv3.WithLease(lease.ID))
+		put(t, c, l.Ticket(lock, ticket.UUID), protocol.Marshal(ticket), clientv3.WithLease(lease.ID))
 	}
 }
 
-func hold(t *testing.T, c *clientv3.Client, l metadata.Layout, lock, uuid string, alert, unlock time.Duration) {
+func hold(t *testing.T, c *clientv3.Client, l protocol.Layout, lock, uuid string, alert, unlock time.Duration) {
 	t.Helper()
 	i := map[string]int{"right": 1}[lock]
 	now := time.Now()

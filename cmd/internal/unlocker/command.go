@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -93,7 +93,7 @@ func (o *options) define(fs *pflag.FlagSet) {
 		"`number` of locks that have series of their own at most, the most overdue first")
 	fs.DurationVar(&o.eventRetention, "metrics.event-retention", time.Hour,
 		"time for which the removal of a lock stays in the metrics")
-	fs.DurationVar(&o.historyRetention, "history.retention", metadata.HistoryRetention,
+	fs.DurationVar(&o.historyRetention, "history.retention", protocol.HistoryRetention,
 		"time for which the ending of a removed lock can be looked up")
 	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax,
 		"`number` of such endings that are kept at most, the newest ones; 0 is no limit")

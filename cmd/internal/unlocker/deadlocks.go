@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/deadlock"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 const (
@@ -85,8 +85,8 @@ func waits(c deadlock.Circle) string {
 		if others := len(w.Held) - 1; others > 0 {
 			held += fmt.Sprintf(" and %d more", others)
 		}
-		steps = append(steps, fmt.Sprintf("%s waits for %s, held by %s", metadata.Label(w.Who.String()),
-			metadata.Label(w.Lock), metadata.Label(held)))
+		steps = append(steps, fmt.Sprintf("%s waits for %s, held by %s", text.Label(w.Who.String()),
+			text.Label(w.Lock), text.Label(held)))
 	}
 	if more := len(c.Waits) - len(steps); more > 0 {
 		steps = append(steps, fmt.Sprintf("and %d more", more))

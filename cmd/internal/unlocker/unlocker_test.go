@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -55,13 +56,13 @@ func TestThePageTellsTheClockInWords(t *testing.T) {
 func TestAnUnlockerThatSawALaterStateOfEtcdIsHeard(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	client := etcd.Client(t)
-	layout, err := metadata.NewLayout(metadata.DefaultPrefix)
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pageShows(t, start(t, etcd.Endpoint()), "etcd went back to an older state", func() {
 		p := metadata.Presence{ID: "older", Now: metadata.Time{Time: time.Now()}, Revision: 1_000_000}
-		if _, err := client.Put(t.Context(), layout.Unlocker(p.ID), metadata.Marshal(p)); err != nil {
+		if _, err := client.Put(t.Context(), layout.Unlocker(p.ID), protocol.Marshal(p)); err != nil {
 			t.Fatal(err)
 		}
 	})

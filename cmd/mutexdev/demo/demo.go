@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
@@ -20,7 +20,7 @@ import (
 // Options say where the company works. All are required.
 type Options struct {
 	Etcd   *clientv3.Client
-	Layout metadata.Layout
+	Layout protocol.Layout
 	Speed  float64 // how much faster than usual time goes; 1 is usual
 	Log    zerolog.Logger
 }

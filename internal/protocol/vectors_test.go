@@ -1,4 +1,4 @@
-package metadata_test
+package protocol_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -33,6 +34,14 @@ type vectors struct {
 	RefusedTimes []struct{ About, Text string } `json:"refused_times"`
 	Keys         []struct{ About, Key, Kind, Lock, ID string }
 	Records      []recordVector
+	Tickets      []documentVector
+	Endings      []documentVector
+}
+
+// documentVector is the value of a key and what it says; nothing where it cannot be read.
+type documentVector struct {
+	About, Value string
+	Decoded      map[string]any
 }
 
 type recordVector struct {
@@ -89,7 +98,7 @@ func readVectors(t *testing.T) vectors {
 	if err := decoder.Decode(&v); err != nil {
 		t.Fatal(err)
 	}
-	if v.Protocol != 1 || v.Prefix != metadata.DefaultPrefix {
+	if v.Protocol != 1 || v.Prefix != protocol.DefaultPrefix {
 		t.Fatalf("the vectors are of protocol %d with prefix %q", v.Protocol, v.Prefix)
 	}
 	return v
@@ -102,10 +111,10 @@ func TestVectorsOfNames(t *testing.T) {
 			if err := metadata.CheckName(c.Name); err != nil {
 				t.Errorf("%q is refused: %v", c.Name, err)
 			}
-			if got := metadata.EncodeName(c.Name); got != c.Segment {
+			if got := protocol.EncodeName(c.Name); got != c.Segment {
 				t.Errorf("%q is written %q, want %q", c.Name, got, c.Segment)
 			}
-			if got, err := metadata.DecodeName(c.Segment); got != c.Name || err != nil {
+			if got, err := protocol.DecodeName(c.Segment); got != c.Name || err != nil {
 				t.Errorf("%q is read %q, %v, want %q", c.Segment, got, err, c.Name)
 			}
 		})
@@ -119,7 +128,7 @@ func TestVectorsOfNames(t *testing.T) {
 	}
 	for _, c := range v.RefusedSegments {
 		t.Run("refused: "+c.About, func(t *testing.T) {
-			if name, err := metadata.DecodeName(c.Segment); err == nil {
+			if name, err := protocol.DecodeName(c.Segment); err == nil {
 				t.Errorf("%q is read as %q", c.Segment, name)
 			}
 		})
@@ -157,11 +166,11 @@ func TestVectorsOfKeys(t *testing.T) {
 	layout := layout(t)
 	for _, c := range v.Keys {
 		t.Run(c.About, func(t *testing.T) {
-			want := metadata.Key{Kind: metadata.Kind(c.Kind), Lock: c.Lock, ID: c.ID}
+			want := protocol.Key{Kind: protocol.Kind(c.Kind), Lock: c.Lock, ID: c.ID}
 			if got := layout.Parse(c.Key); got != want {
 				t.Errorf("%q is %+v, want %+v", c.Key, got, want)
 			}
-			if built := build(layout, want); want.Kind != metadata.KindForeign && built != c.Key {
+			if built := build(layout, want); want.Kind != protocol.KindForeign && built != c.Key {
 				t.Errorf("%+v is built %q, want %q", want, built, c.Key)
 			}
 		})
@@ -169,23 +178,23 @@ func TestVectorsOfKeys(t *testing.T) {
 }
 
 // build is the key that Parse took apart; audit keys are built from their time and are left as they are.
-func build(l metadata.Layout, k metadata.Key) string {
+func build(l protocol.Layout, k protocol.Key) string {
 	switch k.Kind {
-	case metadata.KindField:
+	case protocol.KindField:
 		return l.Field(k.Lock, k.ID)
-	case metadata.KindTicket:
+	case protocol.KindTicket:
 		return l.Ticket(k.Lock, k.ID)
-	case metadata.KindTail:
+	case protocol.KindTail:
 		return l.Tail(k.Lock)
-	case metadata.KindCancelled:
+	case protocol.KindCancelled:
 		return l.Cancelled(k.ID)
-	case metadata.KindHistory:
+	case protocol.KindHistory:
 		return l.History(k.ID)
-	case metadata.KindUnlocker:
+	case protocol.KindUnlocker:
 		return l.Unlocker(k.ID)
-	case metadata.KindPeriod:
+	case protocol.KindPeriod:
 		return l.Period(k.Lock)
-	case metadata.KindTask:
+	case protocol.KindTask:
 		return l.Task(strings.TrimSuffix(k.Lock, "/"+k.ID), k.ID)
 	}
 	return l.Audits() + k.ID
@@ -215,6 +224,39 @@ func TestVectorsOfRecords(t *testing.T) {
 			}
 			if got.Foreign() != (len(c.Foreign) > 0) {
 				t.Errorf("foreign: %v", got.Foreign())
+			}
+		})
+	}
+}
+
+func TestVectorsOfTicketsAndEndings(t *testing.T) {
+	v := readVectors(t)
+	testDocuments[metadata.Ticket](t, v.Tickets)
+	testDocuments[metadata.Ending](t, v.Endings)
+}
+
+func testDocuments[T metadata.Ticket | metadata.Ending](t *testing.T, cases []documentVector) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.About, func(t *testing.T) {
+			document, err := protocol.Unmarshal[T]([]byte(c.Value))
+			if c.Decoded == nil {
+				if err == nil {
+					t.Errorf("%s is read as %+v", c.Value, document)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got map[string]any
+			decoder := json.NewDecoder(strings.NewReader(protocol.Marshal(document)))
+			decoder.UseNumber()
+			if err := decoder.Decode(&got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.Decoded, got); diff != "" {
+				t.Errorf("decoded (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -251,9 +293,9 @@ func problemsOf(d metadata.Document) []problem {
 	return problems
 }
 
-func layout(t testing.TB) metadata.Layout {
+func layout(t testing.TB) protocol.Layout {
 	t.Helper()
-	l, err := metadata.NewLayout(metadata.DefaultPrefix)
+	l, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}

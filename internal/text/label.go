@@ -1,4 +1,4 @@
-package metadata
+package text
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // maxLabelBytes is the length of the longest label.
 const maxLabelBytes = 128
 
-// Label makes the value of a metric's label of text from outside: invalid UTF-8 and characters that do not show
+// Label turns text from outside into the value of a metric's label: invalid UTF-8 and characters that do not show
 // (control characters, bidi marks, line separators) become U+FFFD, and it is cut to 128 bytes.
 func Label(s string) string {
 	if isLabel(s) {
@@ -23,11 +23,11 @@ func Label(s string) string {
 		}
 		return utf8.RuneError
 	}, strings.ToValidUTF8(s[:min(len(s), 4*maxLabelBytes)], string(utf8.RuneError)))
-	return cut(s, maxLabelBytes)
+	return Cut(s, maxLabelBytes)
 }
 
-// NameLabel is the label of a lock's name. A name that had to be changed gets a mark computed from the whole name, so
-// that names which differ only in what was lost stay apart, and so that every program writes the same label.
+// NameLabel is the label of a lock's name. If the name had to be changed, a hash of the whole name is added, so
+// that names which differ only in what was lost stay apart and every program writes the same label.
 func NameLabel(name string) string {
 	if isLabel(name) {
 		return name
@@ -35,10 +35,10 @@ func NameLabel(name string) string {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	mark := fmt.Sprintf("~%08x", h.Sum32())
-	return cut(Label(name), maxLabelBytes-len(mark)) + mark
+	return Cut(Label(name), maxLabelBytes-len(mark)) + mark
 }
 
-// isLabel tells whether s is a label as it is.
+// isLabel reports whether s needs no change.
 func isLabel(s string) bool {
 	if len(s) > maxLabelBytes || !utf8.ValidString(s) {
 		return false

@@ -1,4 +1,4 @@
-package metadata_test
+package text_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 func TestLabels(t *testing.T) {
@@ -20,10 +20,10 @@ func TestLabels(t *testing.T) {
 		{"what is long is cut between characters", "x" + long, "x" + long[:126], "x" + long[:118] + "~ad2f8cc7"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := metadata.Label(c.text); got != c.label {
+			if got := text.Label(c.text); got != c.label {
 				t.Errorf("Label: %q, want %q", got, c.label)
 			}
-			if got := metadata.NameLabel(c.text); got != c.lock {
+			if got := text.NameLabel(c.text); got != c.lock {
 				t.Errorf("NameLabel: %q, want %q", got, c.lock)
 			}
 		})
@@ -34,11 +34,11 @@ func FuzzLabels(f *testing.F) {
 	f.Add("a")
 	f.Add("\xff\xfe")
 	f.Add(strings.Repeat("é", 200))
-	f.Fuzz(func(t *testing.T, text string) {
-		for _, label := range []string{metadata.Label(text), metadata.NameLabel(text)} {
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, label := range []string{text.Label(s), text.NameLabel(s)} {
 			if len(label) > 128 || !utf8.ValidString(label) ||
 				strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsGraphic(r) }) {
-				t.Errorf("%q became %q", text, label)
+				t.Errorf("%q became %q", s, label)
 			}
 		}
 	})

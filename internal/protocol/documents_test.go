@@ -1,4 +1,4 @@
-package metadata_test
+package protocol_test
 
 import (
 	"strings"
@@ -7,18 +7,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestEndingCarriesTheRecord(t *testing.T) {
-	fields, err := draft().Fields()
+	at := time.Unix(1_553_683_506, 0).UTC()
+	fields, err := metadata.Draft{
+		UUID:  "6f1f6f5e-5d1c-4e52-9d2e-0a9a3f1c7b11",
+		Owner: "billing", Hostname: "billing-7f9c", PID: 17, Purpose: "nightly invoices", Client: "go/1.0.0",
+		LockedAt: at.Add(-15 * time.Minute), AlertAt: at.Add(-10 * time.Minute), AutoUnlockAt: at,
+		Attributes: map[string]any{"tenant": 41, "team": "core", "urgent": true},
+	}.Fields()
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := time.Unix(1_553_683_506, 0).UTC()
 	d := metadata.Decode("billing/invoice", append(fields, metadata.Field{Name: "alive", Value: "1553682700 page 3"}))
 	want := metadata.NewEnding(&d.Record, metadata.EndedAutoUnlocked, "eu-1", "past its auto_unlock_at", at)
-	got, err := metadata.Unmarshal[metadata.Ending]([]byte(metadata.Marshal(want)))
+	got, err := protocol.Unmarshal[metadata.Ending]([]byte(protocol.Marshal(want)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +44,11 @@ func TestEndingCarriesTheRecord(t *testing.T) {
 
 func TestEndingOfARecordWithoutTimes(t *testing.T) {
 	d := metadata.Decode("a", nil)
-	text := metadata.Marshal(metadata.NewEnding(&d.Record, metadata.EndedForced, "ann", "why", time.Unix(5, 0)))
+	text := protocol.Marshal(metadata.NewEnding(&d.Record, metadata.EndedForced, "ann", "why", time.Unix(5, 0)))
 	if !strings.Contains(text, `"alert_at":null`) || strings.Contains(text, "alive_at") {
 		t.Error(text)
 	}
-	if e, err := metadata.Unmarshal[metadata.Ending]([]byte(text)); err != nil || !e.AlertAt.IsZero() {
+	if e, err := protocol.Unmarshal[metadata.Ending]([]byte(text)); err != nil || !e.AlertAt.IsZero() {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
@@ -60,7 +66,7 @@ func TestTimesInDocuments(t *testing.T) {
 		"an object":                {`{}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ticket, err := metadata.Unmarshal[metadata.Ticket]([]byte(`{"uuid":"x","since":` + c.since +
+			ticket, err := protocol.Unmarshal[metadata.Ticket]([]byte(`{"uuid":"x","since":` + c.since +
 				`,"timeout_at":null}`))
 			if (err != nil) != c.fails || !c.fails && ticket.Since.Time != want {
 				t.Errorf("%v, %v", ticket.Since, err)
@@ -73,26 +79,26 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(`{"uuid":"x","since":"1553682600","timeout_at":1553682600.5}`))
 	f.Add([]byte(`{"lock":"a","attributes":{"a":[{}]},"alive_at":null,"now":"'1553682600'"}`))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		if p, err := metadata.Unmarshal[metadata.Presence](value); err == nil {
+		if p, err := protocol.Unmarshal[metadata.Presence](value); err == nil {
 			roundTrip(t, p)
 		}
-		if e, err := metadata.Unmarshal[metadata.Ending](value); err == nil {
+		if e, err := protocol.Unmarshal[metadata.Ending](value); err == nil {
 			roundTrip(t, e)
 		}
-		if a, err := metadata.Unmarshal[metadata.Action](value); err == nil {
+		if a, err := protocol.Unmarshal[protocol.Action](value); err == nil {
 			roundTrip(t, a)
 		}
-		if w, err := metadata.Unmarshal[metadata.Ticket](value); err == nil {
+		if w, err := protocol.Unmarshal[metadata.Ticket](value); err == nil {
 			roundTrip(t, w)
 		}
 	})
 }
 
-func roundTrip[T metadata.Ticket | metadata.Ending | metadata.Presence | metadata.Action](t *testing.T, document T) {
+func roundTrip[T metadata.Ticket | metadata.Ending | metadata.Presence | protocol.Action](t *testing.T, document T) {
 	t.Helper()
-	text := metadata.Marshal(document)
-	again, err := metadata.Unmarshal[T]([]byte(text))
-	if err != nil || metadata.Marshal(again) != text {
+	text := protocol.Marshal(document)
+	again, err := protocol.Unmarshal[T]([]byte(text))
+	if err != nil || protocol.Marshal(again) != text {
 		t.Errorf("%s is read again as %+v, %v", text, again, err)
 	}
 }

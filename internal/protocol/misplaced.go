@@ -1,8 +1,11 @@
-package metadata
+package protocol
 
 import (
 	"fmt"
 	"strings"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Misplaced takes apart a key that looks like a field of a lock's record, but in a segment that [EncodeName] never
@@ -14,7 +17,7 @@ func (l Layout) Misplaced(key string) (place, field string, ok bool) {
 		return "", "", false
 	}
 	segment, field, ok := strings.Cut(rest, "/")
-	if !ok || !fieldName(field) || strings.HasPrefix(segment, ".") {
+	if !ok || !metadata.IsFieldName(field) || strings.HasPrefix(segment, ".") {
 		return "", "", false
 	}
 	if _, err := DecodeName(segment); err == nil {
@@ -24,10 +27,11 @@ func (l Layout) Misplaced(key string) (place, field string, ok bool) {
 }
 
 // Misplace marks a record that was read at such a place. Its name is the place.
-func (r *Record) Misplace(l Layout) {
+func (l Layout) Misplace(r *metadata.Record) {
 	r.Misplaced = true
 	segment := strings.TrimPrefix(r.Name, l.prefix)
-	r.Problems = append([]Problem{{Field: "name", Reason: ReasonBadName,
+	r.Problems = append([]metadata.Problem{{Field: "name", Reason: metadata.ReasonBadName,
 		Text: fmt.Sprintf("%q is no lock name as the protocol writes it: "+
-			"other clients do not see this lock, and nothing removes it", clip(segment))}}, r.Problems...)
+			"other clients do not see this lock, and nothing removes it", text.Clip(segment, maxQuoted))}},
+		r.Problems...)
 }

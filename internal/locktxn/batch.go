@@ -3,6 +3,7 @@ package locktxn
 import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -13,7 +14,7 @@ const MaxOps = 128
 // MaxBytes is how large a transaction etcd takes unless configured otherwise (1.5 MiB), less what it adds itself.
 const MaxBytes = 3<<19 - 1<<10
 
-// Bytes is about how large the transaction is, rather too much than too little.
+// Bytes estimates the size of the transaction, rather too high than too low.
 func (t Txn) Bytes() int {
 	n := 0
 	for _, c := range t.If {
@@ -31,11 +32,11 @@ func (t Txn) Bytes() int {
 	return n
 }
 
-// perOp is what a compare or an operation takes beside its keys and its value, at most.
+// perOp is what a compare or an operation takes at most, beside its keys and its value.
 const perOp = 48
 
-// Part is one of the locks of a [Joint] acquisition.
-type Part struct {
+// BatchLock is one of the locks of a [Batch].
+type BatchLock struct {
 	Lock   string
 	UUID   string
 	Fields []metadata.Field
@@ -43,14 +44,13 @@ type Part struct {
 	Tail   int64 // mod revision of the end of a queue in which nobody stands; 0 where there was none
 }
 
-// Joint takes all of the locks, or none, where the caller's own compares hold too, and does the caller's writes with
-// it. Each lock has the guards that it has alone, so a late send can be committed only while none of them was
-// cancelled.
+// Batch takes all of the locks, or none, if the caller's own compares hold, too, and does the caller's writes with it.
+// Each lock has the guards that it has alone, so a late send can only be committed while none of them was cancelled.
 //
-// Else it reads the records in the order of the parts, and then what [Failed] reads.
-func Joint(l metadata.Layout, parts []Part, only []clientv3.Cmp, with []clientv3.Op) Txn {
+// Else it reads the records in the order of the locks, and then what [Failed] reads.
+func Batch(l protocol.Layout, locks []BatchLock, only []clientv3.Cmp, with []clientv3.Op) Txn {
 	var t Txn
-	for _, p := range parts {
+	for _, p := range locks {
 		one := take(l, p.Lock, p.UUID, p.Fields)
 		switch {
 		case p.Barge:
@@ -67,8 +67,8 @@ func Joint(l metadata.Layout, parts []Part, only []clientv3.Cmp, with []clientv3
 	return t.on(only, with)
 }
 
-// on makes t depend on compares of the caller's, and does the caller's writes with it. Else etcd tells of each compare
-// whether it holds, in a transaction of its own that reads the keys where it does not.
+// on makes t depend on compares of the caller's, and does the caller's writes with it. Else etcd reports for each
+// compare whether it holds, in a nested transaction that reads the keys if it does not.
 func (t Txn) on(only []clientv3.Cmp, with []clientv3.Op) Txn {
 	t.If = append(t.If, only...)
 	t.Then = append(t.Then, with...)
@@ -78,7 +78,7 @@ func (t Txn) on(only []clientv3.Cmp, with []clientv3.Op) Txn {
 	return t
 }
 
-// readCompared reads some of what a compare is about.
+// readCompared reads some of the keys of a compare.
 func readCompared(c clientv3.Cmp) clientv3.Op {
 	const enough = 10 // of a range
 	opts := []clientv3.OpOption{clientv3.WithLimit(enough)}
@@ -88,8 +88,8 @@ func readCompared(c clientv3.Cmp) clientv3.Op {
 	return clientv3.OpGet(string(c.KeyBytes()), opts...)
 }
 
-// Failed reads which of the caller's compares did not hold when the transaction was not done, and what their keys had
-// then. first is the number of the operations that came before.
+// Failed returns which of the caller's compares did not hold when the transaction was refused, and what their keys had
+// then. first is the number of operations before them.
 func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetResponse {
 	failed := map[int]*clientv3.GetResponse{}
 	for i := range compares {
@@ -105,16 +105,16 @@ func Failed(r *clientv3.TxnResponse, first, compares int) map[int]*clientv3.GetR
 	return failed
 }
 
-// Seal settles an acquisition of which a sending stayed without an answer: after its commit no late one can be
-// committed. It reads the records, which tell whether the acquisition holds the locks, and then the endings of the
-// holds: one may have begun and ended.
-func Seal(l metadata.Layout, parts []Part, lease clientv3.LeaseID) Txn {
-	first := parts[0]
-	t := Txn{Then: make([]clientv3.Op, 0, 2*len(parts)+1)}
-	for _, p := range parts {
+// Settle settles an acquisition of which a send got no answer: after its commit no late one can be committed. It reads
+// the records, which say whether the acquisition holds the locks, and then the endings of the holds: one may have begun
+// and ended.
+func Settle(l protocol.Layout, locks []BatchLock, lease clientv3.LeaseID) Txn {
+	first := locks[0]
+	t := Txn{Then: make([]clientv3.Op, 0, 2*len(locks)+1)}
+	for _, p := range locks {
 		t.Then = append(t.Then, read(l, p.Lock))
 	}
-	for _, p := range parts {
+	for _, p := range locks {
 		t.Then = append(t.Then, clientv3.OpGet(l.History(p.UUID)))
 	}
 	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(first.UUID), first.Lock, clientv3.WithLease(lease)))
@@ -122,20 +122,20 @@ func Seal(l metadata.Layout, parts []Part, lease clientv3.LeaseID) Txn {
 }
 
 // Queues reads the keys of the tickets and then the tail, of each lock.
-func Queues(l metadata.Layout, parts []Part) Txn {
+func Queues(l protocol.Layout, locks []BatchLock) Txn {
 	var t Txn
-	for _, p := range parts {
+	for _, p := range locks {
 		t.Then = append(t.Then, Queue(l, p.Lock).Then...)
 	}
 	return t
 }
 
-// ReleaseWith gives the lock back, as release does, and does the caller's writes with it, if the caller's compares hold
-// too. It leaves a mark under the hold's uuid, with this lease, by which a repetition knows that an earlier sending did
-// it: the writes can not be told from those of others, and the record is gone either way.
+// ReleaseWith releases the lock as release does, and does the caller's writes with it, if the caller's compares hold,
+// too. It leaves a tombstone under the hold's uuid, with this lease, by which a repetition knows that an earlier send
+// did it: the writes cannot be told from those of others, and the record is gone either way.
 //
-// Else it reads the mark, the record, and then what [Failed] reads.
-func ReleaseWith(l metadata.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, only []clientv3.Cmp,
+// Else it reads the tombstone, the record, and then what [Failed] reads.
+func ReleaseWith(l protocol.Layout, h Hold, release Txn, mark string, lease clientv3.LeaseID, only []clientv3.Cmp,
 	with []clientv3.Op) Txn {
 	t := Txn{If: release.If, Then: append([]clientv3.Op{}, release.Then...)}
 	t.Then = append(t.Then, clientv3.OpPut(l.Cancelled(h.UUID), mark, clientv3.WithLease(lease)))
@@ -143,8 +143,8 @@ func ReleaseWith(l metadata.Layout, h Hold, release Txn, mark string, lease clie
 	return t.on(only, with)
 }
 
-// LookAtPeriod reads the last period of the job under a lock, and the unlockers that run, whose clocks are witnesses.
-func LookAtPeriod(l metadata.Layout, lock string) Txn {
+// ReadPeriod reads the last period of the job under a lock, and the running unlockers, whose clocks are witnesses.
+func ReadPeriod(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{clientv3.OpGet(l.Period(lock)), clientv3.OpGet(l.Unlockers(), clientv3.WithPrefix(),
 		clientv3.WithLimit(100))}}
 }

@@ -1,22 +1,23 @@
-package metadata_test
+package protocol_test
 
 import (
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestNewLayout(t *testing.T) {
 	for _, prefix := range []string{"", "/", "//", "/a\nb/", "/a\xff/"} {
-		if l, err := metadata.NewLayout(prefix); err == nil {
+		if l, err := protocol.NewLayout(prefix); err == nil {
 			t.Errorf("prefix %q is accepted as %q", prefix, l.Prefix())
 		}
 	}
 	for prefix, want := range map[string]string{"/mutexes/": "/mutexes/", "/mutexes": "/mutexes/", "locks": "locks/",
 		"/a/b": "/a/b/"} {
-		if l, err := metadata.NewLayout(prefix); err != nil || l.Prefix() != want {
+		if l, err := protocol.NewLayout(prefix); err != nil || l.Prefix() != want {
 			t.Errorf("prefix %q becomes %q, %v, want %q", prefix, l.Prefix(), err, want)
 		}
 	}
@@ -53,14 +54,14 @@ func TestAuditKeysSortByTime(t *testing.T) {
 	if !slices.IsSorted(keys) {
 		t.Errorf("%q", keys)
 	}
-	if k := l.Parse(keys[0]); k.Kind != metadata.KindAudit || k.ID != "0000000009-z" {
+	if k := l.Parse(keys[0]); k.Kind != protocol.KindAudit || k.ID != "0000000009-z" {
 		t.Errorf("%+v", k)
 	}
 }
 
 func TestEnd(t *testing.T) {
 	for prefix, want := range map[string]string{"/a/": "/a0", "a\xff": "b", "\xff\xff": "\x00", "": "\x00"} {
-		if got := metadata.End(prefix); got != want {
+		if got := protocol.End(prefix); got != want {
 			t.Errorf("the end of %q is %q, want %q", prefix, got, want)
 		}
 	}
@@ -75,6 +76,24 @@ func TestFormatTimeKeepsToItsRange(t *testing.T) {
 	} {
 		if got := metadata.FormatTime(at); got != want {
 			t.Errorf("%v is written %q, want %q", at, got, want)
+		}
+	}
+}
+
+func TestRangeOfSharesHoldsThemAll(t *testing.T) {
+	l := layout(t)
+	for _, lock := range []string{"a", "a/b", ".a", "a%", "a#b"} {
+		from, end := l.Shares(lock)
+		for _, number := range []int{1, 2, 9, 10, 99, 123456789} {
+			key := l.Field(metadata.ShareName(lock, number), metadata.FieldUUID)
+			if key < from || key >= end {
+				t.Errorf("%s lies outside of [%s, %s)", key, from, end)
+			}
+		}
+		for _, other := range []string{lock, lock + "#", lock + "#x", lock + "#0", lock + "#b#1", lock + "1", "b#1"} {
+			if key := l.Field(other, metadata.FieldUUID); key >= from && key < end {
+				t.Errorf("%s lies in [%s, %s)", key, from, end)
+			}
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package metadata_test
+package protocol_test
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 func TestTasksHaveNamesThatShareNoLock(t *testing.T) {
@@ -22,7 +22,7 @@ func TestTasksHaveNamesThatShareNoLock(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			got := ""
-			if err := metadata.CheckTask(c.set, c.task); err != nil {
+			if err := protocol.CheckTask(c.set, c.task); err != nil {
 				got = err.Error()
 			}
 			if got != c.want {
@@ -37,18 +37,18 @@ func TestPeriodsSortByTheirBeginning(t *testing.T) {
 	for _, start := range []time.Time{time.Unix(9, 0), time.Unix(10, 0), time.Unix(10, 2e8), time.Unix(10, 25e7),
 		time.Unix(11, 0)} {
 		for _, words := range []string{"", "taken by z", "~"} {
-			values = append(values, metadata.FormatPeriod(metadata.Period{Start: start, Words: words}))
+			values = append(values, protocol.FormatPeriod(protocol.Period{Start: start, Words: words}))
 		}
 	}
 	if !slices.IsSorted(values) {
 		t.Errorf("%q", values)
 	}
-	p, err := metadata.ParsePeriod(values[7])
+	p, err := protocol.ParsePeriod(values[7])
 	if err != nil || !p.Start.Equal(time.Unix(10, 2e8)) || p.Words != "taken by z" {
 		t.Errorf("%q is %+v, %v", values[7], p, err)
 	}
 	for _, value := range []string{"", "soon", "2019-03-27 taken", "1553682600taken"} {
-		if p, err := metadata.ParsePeriod(value); err == nil {
+		if p, err := protocol.ParsePeriod(value); err == nil {
 			t.Errorf("%q is read as %+v", value, p)
 		}
 	}

@@ -1,4 +1,4 @@
-package metadata
+package protocol
 
 import (
 	"errors"
@@ -7,9 +7,11 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// DefaultPrefix is the prefix under which everything lies unless told otherwise.
+// DefaultPrefix is the prefix below which everything lies unless configured otherwise.
 const DefaultPrefix = "/mutexes/"
 
 // The areas below the prefix that are not lock records.
@@ -23,14 +25,14 @@ const (
 	areaTasks     = ".tasks/"
 )
 
-// tail is the last part of a tail's key. No ticket is called so.
+// tail is the last part of a tail's key. No ticket has this name.
 const tail = ".tail"
 
 // Layout builds and takes apart the keys below one prefix. The zero Layout is not usable: see [NewLayout].
 type Layout struct{ prefix string }
 
-// NewLayout returns the layout below prefix. A missing final "/" is added; an empty prefix and one that is not
-// printable UTF-8 are refused, because etcd would then be asked for more than the locks.
+// NewLayout returns the layout below prefix, and adds a missing final "/". It refuses an empty prefix, because etcd
+// would then be asked for more than the locks, and one that is not printable UTF-8.
 func NewLayout(prefix string) (Layout, error) {
 	switch {
 	case strings.Trim(prefix, "/") == "":
@@ -50,7 +52,7 @@ func (l Layout) Record(lock string) string { return l.prefix + EncodeName(lock) 
 // Field is the key of one field of the lock's record.
 func (l Layout) Field(lock, field string) string { return l.Record(lock) + field }
 
-// Queue is the prefix of the tickets of those who wait for the lock.
+// Queue is the prefix of the tickets of the lock.
 func (l Layout) Queue(lock string) string { return l.prefix + areaQueue + EncodeName(lock) + "/" }
 
 // Ticket is the key of one waiter.
@@ -70,7 +72,7 @@ func (l Layout) Unlocker(instance string) string { return l.prefix + areaUnlocke
 
 // Audit is the key of one operator's action; its keys sort by time.
 func (l Layout) Audit(at time.Time, id string) string {
-	return l.prefix + areaAudit + FormatTime(at) + "-" + id
+	return l.prefix + areaAudit + metadata.FormatTime(at) + "-" + id
 }
 
 // Period is the key of the last period in which the job under this lock was run.
@@ -85,8 +87,15 @@ func (l Layout) Task(set, task string) string { return l.Tasks(set) + EncodeName
 // LocksOfTasks is the prefix of the records of the locks of a set's tasks.
 func (l Layout) LocksOfTasks(set string) string { return l.prefix + EncodeName(TaskLock(set, "")) }
 
-// Unlisted are the areas, as prefixes in the order of keys, in which nothing says who holds or waits for a lock: who
-// lists the locks leaves them out, with everything that lies in them.
+// Shares is the half-open range of keys that holds the records of all shares of the lock. Records of other locks may
+// lie in it ("pool#3rd floor"), never those of shares of another lock that can be written as "pool#" and a number.
+func (l Layout) Shares(lock string) (from, end string) {
+	shares := l.prefix + EncodeName(lock) + "#"
+	return shares + "1", shares + ":" // the byte after 9
+}
+
+// Unlisted are the areas, as prefixes in the order of keys, in which nothing says who holds or waits for a lock. A list
+// of the locks leaves them out, with whatever lies in them.
 func (l Layout) Unlisted() []string {
 	areas := []string{areaAudit, areaCancelled, areaHistory, areaPeriods, areaTasks}
 	for i, area := range areas {
@@ -95,7 +104,7 @@ func (l Layout) Unlisted() []string {
 	return areas
 }
 
-// Areas of the layout as prefixes, for reading all of one kind.
+// The areas as prefixes, for reading all keys of one kind.
 func (l Layout) Queues() string    { return l.prefix + areaQueue }
 func (l Layout) Histories() string { return l.prefix + areaHistory }
 func (l Layout) Unlockers() string { return l.prefix + areaUnlockers }
@@ -120,7 +129,7 @@ func End(prefix string) string {
 	return "\x00"
 }
 
-// Kind says what a key below the prefix is.
+// Kind is what a key below the prefix is for.
 type Kind string
 
 // The kinds of keys.
@@ -165,7 +174,7 @@ func (l Layout) Parse(key string) Key {
 	switch {
 	case err != nil:
 		return Key{Kind: KindForeign}
-	case !fieldName(id):
+	case !metadata.IsFieldName(id):
 		return Key{Kind: KindForeign, Lock: lock}
 	}
 	return Key{Kind: KindField, Lock: lock, ID: id}
@@ -223,16 +232,17 @@ func parseTask(id string) Key {
 	return Key{Kind: KindTask, Lock: TaskLock(set, task), ID: task}
 }
 
-// fieldName tells whether s matches [a-z][a-z0-9_]{0,62}.
-func fieldName(s string) bool {
-	if s == "" || len(s) > 63 || s[0] < 'a' || s[0] > 'z' {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
-			return false
-		}
-	}
-	return true
+// KV is one key as etcd has it.
+type KV struct {
+	Key            string
+	Value          []byte
+	CreateRevision int64
+	ModRevision    int64
+	Lease          int64 // 0 = the key stays until somebody deletes it
+}
+
+// Event is the change of one key; of a deletion only Key and ModRevision are set.
+type Event struct {
+	KV
+	Deleted bool
 }

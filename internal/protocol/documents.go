@@ -1,0 +1,48 @@
+package protocol
+
+import (
+	"encoding/json"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Action is the value of an audit key: what an operator did.
+type Action struct {
+	ID        string        `json:"id"`
+	At        metadata.Time `json:"at"`
+	Actor     string        `json:"actor"`
+	Source    string        `json:"source"` // where the identity came from: cli, basic, mtls, header
+	Client    string        `json:"client,omitempty"`
+	UserAgent string        `json:"user_agent,omitempty"` // program of the person, as it calls itself
+	Action    string        `json:"action"`               // force-unlock
+	Lock      string        `json:"lock"`
+	UUID      string        `json:"uuid"`
+	Token     int64         `json:"token"`
+	Revision  int64         `json:"revision"` // the record's revision as the person saw it
+	Holder    string        `json:"holder"`   // one line
+	Reason    string        `json:"reason"`
+	Ticket    string        `json:"ticket,omitempty"`
+	Result    string        `json:"result"` // success, conflict, denied, error
+}
+
+// wire is what is stored as one JSON object in one key.
+type wire interface {
+	metadata.Ticket | metadata.Ending | metadata.Presence | Action | Task
+}
+
+// Marshal writes a document. Text that is not UTF-8 is written with replacement characters, so
+// that a hostile record cannot keep its own ending from being recorded.
+func Marshal[T wire](document T) string {
+	b, err := json.Marshal(document)
+	if err != nil {
+		return "{}" // only for attributes that Decode never yields
+	}
+	return string(b)
+}
+
+// Unmarshal reads a document. A member that cannot be read is an error.
+func Unmarshal[T wire](value []byte) (T, error) {
+	var document T
+	err := json.Unmarshal(value, &document)
+	return document, err
+}
