@@ -80,7 +80,8 @@ type Members struct {
 // Cluster runs n members and returns when all of them answer. The package's TestMain must call Main.
 func Cluster(t testing.TB, n int, opts ...Option) *Members {
 	t.Helper()
-	m := &Members{t: t, opts: collect(opts), dir: t.TempDir(), procs: make([]*proctest.Process, n), programs: make([]string, n)}
+	m := &Members{t: t, opts: collect(opts), dir: t.TempDir(), programs: make([]string, n)}
+	m.procs = make([]*proctest.Process, n)
 	if m.opts.tls {
 		m.ca = NewCA(t)
 	}

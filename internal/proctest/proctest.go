@@ -57,7 +57,7 @@ func Eventually(t testing.TB, what string, try func() error) {
 func Answers(t testing.TB, url string, status int) (body string) {
 	t.Helper()
 	Eventually(t, url, func() error {
-		got, text, err := Get(http.DefaultClient, url)
+		got, text, err := Get(&http.Client{}, url)
 		if err == nil && got != status {
 			err = fmt.Errorf("status %d, want %d: %.300s", got, status, text)
 		}

@@ -57,7 +57,7 @@ func TestNothingOutlivesTheTest(t *testing.T) {
 		if errors.Is(err, fs.ErrNotExist) || strings.Contains(string(state), ") Z ") {
 			return nil
 		}
-		return fmt.Errorf("%s, %v", state, err)
+		return errors.Join(fmt.Errorf("its state is %s", state), err)
 	})
 }
 

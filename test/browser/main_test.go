@@ -67,7 +67,6 @@ func prepare() (end func(), err error) {
 	if programs, err = proctest.Build("mutexdash", "unlocker"); err != nil {
 		return end, err
 	}
-	end = programs.Remove
 	profile := filepath.Join(programs.Dir, "profile")
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU,

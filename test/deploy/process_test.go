@@ -37,7 +37,10 @@ func answers(t *testing.T, p *proctest.Process, client *http.Client, url string,
 		if !p.Running() {
 			t.Fatalf("the program ended: %s", p.Output())
 		}
-		return fmt.Errorf("status %d, want %d (%v)", got, status, err)
+		if err == nil {
+			err = fmt.Errorf("status %d, want %d", got, status)
+		}
+		return err
 	})
 }
 
