@@ -13,6 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -61,10 +62,7 @@ type Client struct {
 	// ends when Close begins, so that waiters leave the queue while they can
 	waits   context.Context
 	giveUps context.CancelCauseFunc
-	streams atomic.Int64 // which of etcd's watch streams to use, see follow
-
-	began       time.Time
-	reconnected atomic.Int64 // when, in nanoseconds since it began
+	retry   *etcdretry.Client
 
 	silence silence
 	quiet   atomic.Bool // a silence has begun
@@ -103,7 +101,10 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
-	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid(), began: time.Now()}
+	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid()}
+	c.retry = etcdretry.New(etcd, etcdretry.Options{
+		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: c.answered, Unanswered: c.unanswered,
+	})
 	c.tombstones.life = metadata.CancelledTTL
 	c.releases.life = releaseLife
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())

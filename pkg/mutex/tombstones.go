@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
@@ -61,7 +62,7 @@ func (c *Client) sendTombstone(
 			}
 			t.forget(lease)
 		}
-		if o := judge(err); o == full || o == refused && !locktxn.LeaseGone(err) {
+		if o := etcdretry.Judge(err); o == etcdretry.Full || o == etcdretry.Refused && !locktxn.LeaseGone(err) {
 			return answer{doubt: doubt}, err
 		}
 		if !pause(ctx, delay(n)) {
