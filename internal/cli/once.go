@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -85,13 +85,13 @@ func (j *job) once() error {
 			c         *child
 			work, own error
 		)
-		ran, err := j.locks.Once(j.signals.ctx, j.name, j.every, func(held context.Context) error {
+		ran, err := jobs.OncePer(j.signals.ctx, j.locks, j.name, j.every, func(held context.Context) error {
 			c, work = j.work(mutex.FromContext(held))
 			if own = work; c != nil && !j.backOnError {
 				own = nil // it began, so the period is used up
 			}
 			return own
-		}, mutex.PeriodOffset(j.offset), mutex.PeriodBackOnError())
+		}, jobs.PeriodOffset(j.offset), jobs.PeriodBackOnError())
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		switch {
 		case ran:
@@ -115,8 +115,8 @@ func (j *job) once() error {
 
 // periodError says why the period could not be asked for, or that a clock is wrong.
 func (j *job) periodError(err error) error {
-	_, isPeriod := errors.AsType[*mutex.PeriodError](err)
-	_, isClock := errors.AsType[*mutex.ClockError](err)
+	_, isPeriod := errors.AsType[*jobs.PeriodError](err)
+	_, isClock := errors.AsType[*jobs.ClockError](err)
 	if isPeriod || isClock {
 		return fmt.Errorf("%w; see \"mutexctl help periods\"", err)
 	}
@@ -143,7 +143,7 @@ func beside(err, to error) error {
 
 // skipped says who has run the command in this period, and when it is run next.
 func (j *job) skipped() error {
-	period, err := j.locks.Period(j.signals.ctx, j.name)
+	period, err := jobs.LastPeriod(j.signals.ctx, j.locks, j.name)
 	switch {
 	case err != nil && j.signals.ctx.Err() != nil:
 		return context.Cause(j.signals.ctx)
@@ -155,8 +155,8 @@ func (j *job) skipped() error {
 	return passedOn(j.skipStatus)
 }
 
-func (j *job) used(period metadata.Period) string {
+func (j *job) used(period jobs.Period) string {
 	next := j.next(period.Start)
 	return fmt.Sprintf("the period that began %s is used up, %s; the next one begins %s",
-		instant(period.Start, j.app.Now()), period.Words, instant(next, j.app.Now()))
+		instant(period.Start, j.app.Now()), period.Note, instant(next, j.app.Now()))
 }

@@ -1,32 +1,79 @@
-package tasks_test
+package jobs_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log"
-	"net"
-	"os"
-	"path/filepath"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
-	"github.com/clustermutex/unlocker/internal/etcdembed"
+	"github.com/clustermutex/unlocker/internal/etcdmemory"
+	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/mutex"
-	"github.com/clustermutex/unlocker/pkg/tasks"
 )
 
-func Example() {
-	etcd, stop := etcd() // stands for your etcd
-	defer stop()
-	locks, err := mutex.New(etcd, mutex.Options{Owner: "billing"})
+// etcd stands for the client of your etcd. In these examples it is one in memory.
+func etcd() *clientv3.Client { return etcdmemory.New().Connect().Client() }
+
+func ExampleOncePer() {
+	locks, err := mutex.New(etcd(), mutex.Options{Owner: "report"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer locks.Close()
-	invoices, err := tasks.New(etcd, locks, "invoices", tasks.Options{
+
+	report := func(ctx context.Context) error {
+		fmt.Println("the report is sent")
+		return nil
+	}
+	for range 3 { // each minute, on every replica
+		ran, err := jobs.OncePer(context.Background(), locks, "daily-report", 24*time.Hour, report,
+			jobs.PeriodOffset(6*time.Hour), // the day begins at six o'clock UTC
+			jobs.LockOptions(mutex.AlertAfter(10*time.Minute)))
+		fmt.Println(ran, err)
+	}
+	// Output:
+	// the report is sent
+	// true <nil>
+	// false <nil>
+	// false <nil>
+}
+
+func ExamplePipeline() {
+	locks, err := mutex.New(etcd(), mutex.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	step := func(err error) func(context.Context) error {
+		return func(context.Context) error { return err }
+	}
+	report, err := jobs.Pipeline(context.Background(), locks, "release/1.4", []jobs.Step{
+		{Name: "build", Run: step(nil)},
+		{Name: "test", Run: step(errors.New("2 tests failed"))},
+		{Name: "publish", Run: step(nil)},
+	}, mutex.AlertAfter(20*time.Minute)) // of the longest step
+	fmt.Println(report.Stop, "because", err)
+	for _, s := range report.Steps {
+		fmt.Println(s.Name, s.State)
+	}
+	// Output:
+	// failed because 2 tests failed
+	// build done
+	// test failed
+	// publish not run
+}
+
+func ExampleTasks() {
+	locks, err := mutex.New(etcd(), mutex.Options{Owner: "billing"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	invoices, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{
 		MaxAttempts: 2,
 		Lock:        []mutex.Option{mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(5 * time.Minute)},
 	})
@@ -55,10 +102,10 @@ func Example() {
 			break // of a real worker: wait a little
 		}
 		for _, task := range captured {
-			state := tasks.StateDone
+			state := jobs.StateDone
 			note := ""
 			if err := send(task.Data()); err != nil {
-				state = tasks.StateFailed
+				state = jobs.StateFailed
 				note = err.Error()
 			}
 			if err := task.Finish(state, note); err != nil {
@@ -76,39 +123,4 @@ func Example() {
 	// Output:
 	// 2026-08/Acme failed the address is wrong 2 true
 	// 2026-08/Initech done  0 false
-}
-
-// etcd is one in this process.
-func etcd() (*clientv3.Client, func()) {
-	dir, err := os.MkdirTemp("", "etcd")
-	if err != nil {
-		log.Fatal(err)
-	}
-	var conf etcdembed.Config
-	var server *etcdembed.Server
-	for try := range 5 { // another process may be quicker with the port
-		conf = etcdembed.Config{Name: "default", Dir: filepath.Join(dir, fmt.Sprint(try)), Client: free(), Peer: free(),
-			Throwaway: true}
-		if server, err = etcdembed.Start(context.Background(), conf); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		log.Fatal(err)
-	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + conf.Client}, MaxUnaryRetries: 1,
-		Logger: zap.NewNop()})
-	if err != nil {
-		log.Fatal(err)
-	}
-	return c, func() { c.Close(); server.Stop(); os.RemoveAll(dir) }
-}
-
-func free() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -1,4 +1,4 @@
-package mutex_test
+package jobs_test
 
 import (
 	"context"
@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
-	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/jobs"
+	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -27,20 +29,31 @@ func sleeping(d time.Duration) func(context.Context) error {
 	}
 }
 
+// inMemory runs a test with an etcd in memory, in a bubble in which time passes at once.
+func inMemory(t *testing.T, test func(t *testing.T, s *locktest.Server, locks *mutex.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.NewInMemory(t)
+		test(t, s, s.Client(mutex.Options{}))
+	})
+}
+
 func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {
-		f.latency = time.Millisecond
+	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
+		kv := s.Etcd().KV
+		s.Etcd().KV = &keeping{KV: kv, keep: func(clientv3.Txn) bool { time.Sleep(time.Millisecond); return false }}
 		var seen []string
 		look := func(ctx context.Context) error {
-			doc := f.record(t, "deploy")
+			doc := record(t, s.Etcd(), "deploy")
 			seen = append(seen, doc.Alive.Progress)
 			if d := time.Until(doc.AutoUnlockAt).Round(time.Second); d != 3*time.Minute {
 				t.Errorf("the auto-unlock is in %v", d)
 			}
 			return sleeping(2 * time.Minute)(ctx)
 		}
-		report, err := locks.Pipeline(context.Background(), "deploy", []mutex.Step{{"fetch", look}, {"build", look},
-			{"publish", look}},
+		report, err := jobs.Pipeline(context.Background(), locks, "deploy",
+			[]jobs.Step{{"fetch", look}, {"build", look},
+				{"publish", look}},
 			mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(3*time.Minute))
 		if err != nil || report.Stop != "" || report.Token == 0 || report.UUID == "" ||
 			report.Took.Round(time.Second) != 6*time.Minute {
@@ -56,7 +69,7 @@ func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
 		if got := report.String(); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
-		if f.record(t, "deploy").Token != 0 {
+		if record(t, s.Etcd(), "deploy").Token != 0 {
 			t.Error("the lock was not given back")
 		}
 	})
@@ -67,55 +80,59 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 	ok := func(context.Context) error { return nil }
 	for _, c := range []struct {
 		name  string
-		steps func(f *fake, cancel context.CancelCauseFunc) []mutex.Step
-		stop  mutex.Stop
+		steps func(s *locktest.Server, cancel context.CancelCauseFunc) []jobs.Step
+		stop  jobs.Stop
 		done  int
 		err   string
 	}{
-		{"a step fails", func(*fake, context.CancelCauseFunc) []mutex.Step {
-			return []mutex.Step{{"one", ok}, {"two", func(context.Context) error { return broken }}, {"three", ok}}
-		}, mutex.StopFailed, 1, "the disk is full"},
-		{"a step panics", func(*fake, context.CancelCauseFunc) []mutex.Step {
-			return []mutex.Step{{"one", func(context.Context) error { panic("oh") }}, {"two", ok}}
-		}, mutex.StopPanicked, 0, "panic: oh"},
-		{"the caller cancels", func(_ *fake, cancel context.CancelCauseFunc) []mutex.Step {
-			return []mutex.Step{{"one", func(ctx context.Context) error {
+		{"a step fails", func(*locktest.Server, context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", ok}, {"two", func(context.Context) error { return broken }}, {"three", ok}}
+		}, jobs.StopFailed, 1, "the disk is full"},
+		{"a step panics", func(*locktest.Server, context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(context.Context) error { panic("oh") }}, {"two", ok}}
+		}, jobs.StopPanicked, 0, "panic: oh"},
+		{"the caller cancels", func(_ *locktest.Server, cancel context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(ctx context.Context) error {
 				cancel(errors.New("the shift is over"))
 				return sleeping(time.Hour)(ctx)
 			}}, {"two", ok}}
-		}, mutex.StopCancelled, 0, "the shift is over"},
-		{"the caller cancels between steps", func(_ *fake, cancel context.CancelCauseFunc) []mutex.Step {
-			return []mutex.Step{{"one", func(context.Context) error { cancel(nil); return nil }}, {"two", ok}}
-		}, mutex.StopCancelled, 1, "context canceled"},
-		{"somebody takes the lock away between steps", func(f *fake, _ context.CancelCauseFunc) []mutex.Step {
-			return []mutex.Step{{"one", func(context.Context) error { takeAway(f, "deploy"); return nil }}, {"two", ok}}
-		}, mutex.StopLost, 1, `lock "deploy" was lost: force-unlocked by ana`},
-		{"somebody takes the lock away in a step", func(f *fake, _ context.CancelCauseFunc) []mutex.Step {
-			return []mutex.Step{{"one", func(ctx context.Context) error {
+		}, jobs.StopCancelled, 0, "the shift is over"},
+		{"the caller cancels between steps", func(_ *locktest.Server, cancel context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(context.Context) error { cancel(nil); return nil }}, {"two", ok}}
+		}, jobs.StopCancelled, 1, "context canceled"},
+		{"somebody takes the lock away between steps", func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(context.Context) error { forceUnlock(t, s.Etcd(), "deploy"); return nil }},
+				{"two", ok}}
+		}, jobs.StopLost, 1, `lock "deploy" was lost: force-unlocked by ana`},
+		{"somebody takes the lock away in a step", func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(ctx context.Context) error {
 				time.Sleep(time.Second) // until it is watched
-				takeAway(f, "deploy")
+				forceUnlock(t, s.Etcd(), "deploy")
 				return sleeping(time.Hour)(ctx)
 			}}, {"two", ok}}
-		}, mutex.StopLost, 0, `lock "deploy" was lost: force-unlocked by ana`},
-		{"somebody takes the lock away in the last step", func(f *fake, _ context.CancelCauseFunc) []mutex.Step {
-			return []mutex.Step{{"one", ok}, {"two", func(context.Context) error { takeAway(f, "deploy"); return nil }}}
-		}, mutex.StopLost, 2, `lock "deploy" was lost: force-unlocked by ana`},
-		{"a step hangs for longer than the lock lives", func(*fake, context.CancelCauseFunc) []mutex.Step {
-			return []mutex.Step{{"one", sleeping(time.Hour)}, {"two", ok}}
-		}, mutex.StopLost, 0, `lock "deploy" may be lost: its time ran out`},
-		{"etcd is away between steps", func(f *fake, _ context.CancelCauseFunc) []mutex.Step {
-			return []mutex.Step{{"one", func(context.Context) error { f.set(func() { f.away = true }); return nil }},
+		}, jobs.StopLost, 0, `lock "deploy" was lost: force-unlocked by ana`},
+		{"somebody takes the lock away in the last step",
+			func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
+				return []jobs.Step{{"one", ok},
+					{"two", func(context.Context) error { forceUnlock(t, s.Etcd(), "deploy"); return nil }}}
+			}, jobs.StopLost, 2, `lock "deploy" was lost: force-unlocked by ana`},
+		{"a step hangs for longer than the lock lives", func(*locktest.Server, context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", sleeping(time.Hour)}, {"two", ok}}
+		}, jobs.StopLost, 0, `lock "deploy" may be lost: its time ran out`},
+		{"etcd is away between steps", func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(context.Context) error { s.Cut(); return nil }},
 				{"two", ok}}
-		}, mutex.StopLost, 1, `lock "deploy" may be lost: its time ran out`},
+		}, jobs.StopLost, 1, `lock "deploy" may be lost: its time ran out`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubbleWith(t, mutex.Options{}, func(t *testing.T, f *fake, locks *mutex.Client) {
+			inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
 				ctx, cancel := context.WithCancelCause(context.Background())
 				defer cancel(nil)
-				report, err := locks.Pipeline(ctx, "deploy", c.steps(f, cancel), mutex.AutoUnlockAfter(3*time.Minute))
+				report, err := jobs.Pipeline(ctx, locks, "deploy", c.steps(s, cancel),
+					mutex.AutoUnlockAfter(3*time.Minute))
 				done := 0
-				for _, s := range report.Steps {
-					if s.State == mutex.StepDone {
+				for _, step := range report.Steps {
+					if step.State == jobs.StepDone {
 						done++
 					}
 				}
@@ -123,12 +140,12 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 					strings.Contains(err.Error(), "\n") || report.Err != err {
 					t.Errorf("stop %q after %d steps: %v", report.Stop, done, err)
 				}
-				if p, ok := errors.AsType[*mutex.PanicError](err); ok &&
+				if p, ok := errors.AsType[*jobs.PanicError](err); ok &&
 					!strings.Contains(p.Stack, "pipeline_test.go") {
 					t.Errorf("the stack is %s", p.Stack)
 				}
 				if last := report.Steps[len(report.Steps)-1]; c.done < len(report.Steps) &&
-					last.State != mutex.StepNotRun {
+					last.State != jobs.StepNotRun {
 					t.Errorf("the last step is %s", last.State)
 				}
 				if _, rest, found := strings.Cut(report.String(), "; "+string(c.stop)+": "); !found ||
@@ -140,29 +157,17 @@ func TestPipelineTellsWhyItStopped(t *testing.T) {
 	}
 }
 
-// takeAway ends a hold as an operator does.
-func takeAway(f *fake, lock string) {
-	l, _ := metadata.NewLayout(mutex.DefaultPrefix)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	uuid := string(f.keys[l.Field(lock, metadata.FieldUUID)].Value)
-	f.apply(&heldTxn{thenOps: []clientv3.Op{
-		clientv3.OpDelete(l.Record(lock), clientv3.WithPrefix()),
-		clientv3.OpPut(l.History(uuid),
-			metadata.Marshal(metadata.Ending{Lock: lock, UUID: uuid, Ended: metadata.EndedForced, By: "ana",
-				Why: "it hung"})),
-	}})
-}
-
 func TestPipelineThatGetsNoLockRunsNothing(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	locks := newClient(t, etcd)
+	locks := client(t, etcd)
 	l := take(t, locks, "deploy")
-	ctx := untilThen(t, func() bool { return queued(etcd, layout(t), "deploy") })
-	report, err := locks.Pipeline(ctx, "deploy",
-		[]mutex.Step{{"one", func(context.Context) error { t.Error("it ran"); return nil }}})
-	if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || report.Stop != mutex.StopNotLocked ||
-		report.Took == 0 || report.Steps[0].State != mutex.StepNotRun {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	report, err := jobs.Pipeline(ctx, locks, "deploy",
+		[]jobs.Step{{"one", func(context.Context) error { t.Error("it ran"); return nil }}},
+		mutex.OnWait(func(mutex.Waiting) { cancel() }))
+	if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || report.Stop != jobs.StopNotLocked ||
+		report.Took == 0 || report.Steps[0].State != jobs.StepNotRun {
 		t.Errorf("%v: %s", err, report)
 	}
 	l.Unlock()
@@ -178,17 +183,17 @@ func TestPipelinesThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lock  string
-		steps []mutex.Step
+		steps []jobs.Step
 		want  string
 	}{
 		{"no steps", "a", nil, `pipeline "a": there are no steps`},
-		{"a step without a name", "a", []mutex.Step{{"one", ok}, {"", ok}}, `pipeline "a": step 2 has no name`},
-		{"a step without anything to run", "a", []mutex.Step{{"one", nil}},
+		{"a step without a name", "a", []jobs.Step{{"one", ok}, {"", ok}}, `pipeline "a": step 2 has no name`},
+		{"a step without anything to run", "a", []jobs.Step{{"one", nil}},
 			`pipeline "a": step "one" has nothing to run`},
-		{"no lock", "", []mutex.Step{{"one", ok}}, "the lock name is empty"},
+		{"no lock", "", []jobs.Step{{"one", ok}}, "the lock name is empty"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := locks.Pipeline(context.Background(), c.lock, c.steps); err == nil ||
+			if _, err := jobs.Pipeline(context.Background(), locks, c.lock, c.steps); err == nil ||
 				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}

@@ -1,4 +1,4 @@
-package tasks
+package jobs
 
 import (
 	"context"
@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -20,20 +21,20 @@ import (
 // StateInProgress is the state of a task that a worker has, and of one that is stuck because its worker is gone.
 const StateInProgress = metadata.StateInProgress
 
-// The states of tasks whose [Options] name no others.
+// The states of tasks whose [TaskOptions] name no others.
 const (
 	StateNew    = "new"
 	StateDone   = "done"
 	StateFailed = "failed"
 )
 
-// Options are what all tasks of a [Set] have in common. The zero Options are usable.
-type Options struct {
+// TaskOptions are what all tasks of a set have in common. The zero TaskOptions are usable.
+type TaskOptions struct {
 	// Initial is the state of a task that is added; "new" when empty.
 	Initial string
 
-	// Transitions tell out of which states a task is captured, and into which it may go from each. When nil, "new" and
-	// "failed" tasks are captured and become "done" or "failed".
+	// Transitions are the states out of which a task is captured, and into which it may go from each. When nil, "new"
+	// and "failed" tasks are captured and become "done" or "failed".
 	Transitions map[string][]string
 
 	// Failures are the states in which an attempt counts as failed; "failed" when nil. In any other the count of
@@ -48,41 +49,39 @@ type Options struct {
 
 	// Worker is who this is, for people; the host name and the process id when empty.
 	Worker string
-
-	// Now is the wall clock that is written into tasks; time.Now when nil.
-	Now func() time.Time
 }
 
-// Set is a set of tasks. It is safe for concurrent use.
-type Set struct {
-	etcd   *clientv3.Client
+// Tasks is a set of tasks. It is safe for concurrent use.
+type Tasks struct {
+	etcd   *etcdretry.Client
 	locks  *mutex.Client
+	about  mutex.Options
 	layout metadata.Layout
 	name   string
-	opts   Options
+	opts   TaskOptions
 }
 
-// New returns the set of tasks with this name, which has no slash. It asks etcd nothing. The etcd client is that of the
-// locks or another of the same etcd.
-func New(etcd *clientv3.Client, locks *mutex.Client, set string, o Options) (*Set, error) {
-	if etcd == nil || locks == nil {
-		return nil, errors.New("tasks: no etcd client or no lock client was given")
+// NewTasks returns the set of tasks with this name, which has no slash, in the etcd of the locks. It asks etcd nothing.
+func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
+	layout, err := layoutOf(locks)
+	if err == nil {
+		err = metadata.CheckTask(set, "x")
 	}
-	if err := metadata.CheckTask(set, "x"); err != nil {
-		return nil, fmt.Errorf("tasks: %w", err)
-	}
-	layout, err := metadata.NewLayout(locks.Prefix())
 	if err != nil {
 		return nil, fmt.Errorf("tasks: %w", err)
+	}
+	about := locks.Options()
+	if o.Worker == "" {
+		o.Worker = fmt.Sprintf("%s (pid %d)", about.Hostname, os.Getpid())
 	}
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("tasks %q: %w", set, err)
 	}
-	return &Set{etcd: etcd, locks: locks, layout: layout, name: set, opts: o}, nil
+	return &Tasks{etcd: locks.Etcd(), locks: locks, about: about, layout: layout, name: set, opts: o}, nil
 }
 
 // complete fills in the defaults and refuses contradictions.
-func (o *Options) complete() error {
+func (o *TaskOptions) complete() error {
 	if o.Initial == "" {
 		o.Initial = StateNew
 	}
@@ -92,17 +91,10 @@ func (o *Options) complete() error {
 	if o.Failures == nil {
 		o.Failures = []string{StateFailed}
 	}
-	if o.Worker == "" {
-		host, _ := os.Hostname() // a machine without a name is no reason not to work
-		o.Worker = fmt.Sprintf("%s (pid %d)", host, os.Getpid())
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	return o.check()
 }
 
-func (o *Options) check() error {
+func (o *TaskOptions) check() error {
 	if o.MaxAttempts < 0 {
 		return fmt.Errorf("the maximum of attempts is %d, it must not be negative", o.MaxAttempts)
 	}
@@ -125,25 +117,13 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Status is a task as it stands.
-type Status struct {
-	Name string
-	metadata.Task
-	Running   bool // a worker has it
-	Stuck     bool // it is in progress, but its worker is gone
-	Exhausted bool // it would be captured, but was so as often as is allowed
+// LockName is the name of the lock under which a worker has a task.
+func (s *Tasks) LockName(task string) string { return metadata.TaskLock(s.name, task) }
 
-	created, seen int64 // revisions of its key
-	value         string
-}
-
-// Holder is the name of the lock under which a worker has a task.
-func (s *Set) Holder(task string) string { return metadata.TaskLock(s.name, task) }
-
-// Add adds a task in the initial state, with data for its workers, at most 64 KiB of text. It tells whether it did: a
+// Add adds a task in the initial state, with data for its workers, at most 64 KiB of text. It reports whether it did: a
 // task of that name that is there already stays as it is, whatever its state. After an error it may have been added, or
 // may be yet.
-func (s *Set) Add(ctx context.Context, task, data string) (added bool, err error) {
+func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err error) {
 	if err := s.check(task, data); err != nil {
 		return false, err
 	}
@@ -152,31 +132,33 @@ func (s *Set) Add(ctx context.Context, task, data string) (added bool, err error
 		ChangedAt: now})
 	attempt := uuid.NewString()
 	r, err := s.commit(ctx, locktxn.AddTask(s.layout, s.name, task, attempt, value))
-	if err == nil && r.repeated {
+	if err == nil && r.Doubt {
 		err = s.forbid(ctx, task, attempt)
 	}
 	if err != nil {
 		return false, s.explain("add", task, err)
 	}
 	// After an answer that was lost, the task that is there may be this one.
-	return r.Succeeded || r.repeated && r.value(0) == value, nil
+	return r.Succeeded || r.Doubt && slices.ContainsFunc(r.Keys(0).Kvs, func(kv *mvccpb.KeyValue) bool {
+		return string(kv.Value) == value
+	}), nil
 }
 
 // Get reads one task. Its state is empty where there is none.
-func (s *Set) Get(ctx context.Context, task string) (Status, error) {
+func (s *Tasks) Get(ctx context.Context, task string) (TaskStatus, error) {
 	if err := s.check(task, ""); err != nil {
-		return Status{}, err
+		return TaskStatus{}, err
 	}
 	r, err := s.commit(ctx, locktxn.ReadTask(s.layout, s.name, task))
 	if err != nil {
-		return Status{}, s.explain("read", task, err)
+		return TaskStatus{}, s.explain("read", task, err)
 	}
 	return s.one(task, r), nil
 }
 
 // List reads all tasks of the set, by name.
-func (s *Set) List(ctx context.Context) (all []Status, err error) {
-	err = s.pages(ctx, func(page []Status) bool { all = append(all, page...); return true })
+func (s *Tasks) List(ctx context.Context) (all []TaskStatus, err error) {
+	err = s.pages(ctx, func(page []TaskStatus) bool { all = append(all, page...); return true })
 	if err != nil {
 		return nil, s.explain("list", "", err)
 	}
@@ -184,19 +166,19 @@ func (s *Set) List(ctx context.Context) (all []Status, err error) {
 }
 
 // Remove removes a task, whatever its state, unless a worker has it: then the error is a [*mutex.HeldError].
-func (s *Set) Remove(ctx context.Context, task string) error {
-	return s.change(ctx, "remove", task, func(Status) string { return "" })
+func (s *Tasks) Remove(ctx context.Context, task string) error {
+	return s.change(ctx, "remove", task, func(TaskStatus) string { return "" })
 }
 
 // Reset puts a task into this state, one out of which it can be captured, and counts its attempts anew, unless a worker
 // has it: then the error is a [*mutex.HeldError].
-func (s *Set) Reset(ctx context.Context, task, state string) error {
+func (s *Tasks) Reset(ctx context.Context, task, state string) error {
 	if _, ok := s.opts.Transitions[state]; !ok {
 		return s.explain("reset", task, fmt.Errorf("no transition leads out of state %q", state))
 	}
-	return s.change(ctx, "reset", task, func(now Status) string {
+	return s.change(ctx, "reset", task, func(now TaskStatus) string {
 		return metadata.Marshal(metadata.Task{
-			State: state, Data: now.Data, Note: now.Note, By: s.opts.Worker, AddedAt: now.AddedAt,
+			State: state, Data: now.Data, Note: now.Note, By: s.opts.Worker, AddedAt: now.doc.AddedAt,
 			ChangedAt: metadata.Time{Time: s.now()},
 		})
 	})
@@ -206,7 +188,7 @@ func (s *Set) Reset(ctx context.Context, task, state string) error {
 var ErrNoTask = errors.New("there is no such task")
 
 // change writes a task that nobody works on.
-func (s *Set) change(ctx context.Context, verb, task string, value func(Status) string) error {
+func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskStatus) string) error {
 	if err := s.check(task, ""); err != nil {
 		return err
 	}
@@ -220,7 +202,7 @@ func (s *Set) change(ctx context.Context, verb, task string, value func(Status) 
 		case now.seen == 0:
 			return s.explain(verb, task, ErrNoTask)
 		case now.Running:
-			return &mutex.HeldError{Lock: s.Holder(task), Holder: s.holder(task, r), At: s.now()}
+			return &mutex.HeldError{Lock: s.LockName(task), Holder: s.holder(task, r), At: s.now()}
 		}
 		r, err = s.commit(ctx, locktxn.ChangeTask(s.layout, s.name, task, now.seen, value(now)))
 		if err != nil || r.Succeeded {
@@ -230,7 +212,7 @@ func (s *Set) change(ctx context.Context, verb, task string, value func(Status) 
 	return s.explain(verb, task, errors.New("others change it all the time"))
 }
 
-func (s *Set) check(task, data string) error {
+func (s *Tasks) check(task, data string) error {
 	if err := metadata.CheckTask(s.name, task); err != nil {
 		return fmt.Errorf("tasks %q: %w", s.name, err)
 	}
@@ -241,10 +223,10 @@ func (s *Set) check(task, data string) error {
 	return nil
 }
 
-func (s *Set) now() time.Time { return s.opts.Now().Truncate(time.Millisecond) }
+func (s *Tasks) now() time.Time { return s.about.Now().Truncate(time.Millisecond) }
 
 // explain says what was tried.
-func (s *Set) explain(verb, task string, err error) error {
+func (s *Tasks) explain(verb, task string, err error) error {
 	switch {
 	case err == nil:
 		return nil

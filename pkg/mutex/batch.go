@@ -25,7 +25,6 @@ type batch struct {
 	tails  []int64
 	only   []clientv3.Cmp
 	with   []clientv3.Op
-	own    []clientv3.Op // of this package, which may write below the prefix
 }
 
 // opsPerLock is how many operations one lock takes at most: the keys of its record and the tail of its queue. One more
@@ -34,7 +33,8 @@ const opsPerLock = 5
 
 // try asks for the locks until the answer is definite.
 func (b *batch) try(ctx context.Context) ([]*Lock, error) {
-	if err := b.c.checkWrites(b.only, b.with, locktxn.MaxOps-1-len(b.own)-opsPerLock*len(b.wanted)); err != nil {
+	room := locktxn.MaxOps - 1 - opsPerLock*len(b.wanted)
+	if err := b.c.checkWrites(b.only, b.with, b.wanted[0].set.documents, room); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.c.opts.RequestTimeout)
@@ -59,7 +59,7 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := b.bid(); err != nil {
 		return nil, err
 	}
-	txn := locktxn.Joint(b.c.layout, b.sent(), b.only, slices.Concat(b.with, b.own))
+	txn := locktxn.Joint(b.c.layout, b.sent(), b.only, b.with)
 	if err := checkSize(txn); err != nil {
 		return nil, err
 	}

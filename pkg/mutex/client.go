@@ -155,6 +155,22 @@ func (o *Options) complete() error {
 // Prefix is where the locks live in etcd, with its final "/".
 func (c *Client) Prefix() string { return c.layout.Prefix() }
 
+// Options are those of [New], with the defaults filled in.
+func (c *Client) Options() Options { return c.opts }
+
+// Etcd is how the client asks etcd, for packages of this module that are built on locks: its type is internal.
+func (c *Client) Etcd() *etcdretry.Client { return c.retry }
+
+// Draft is what the record of a lock that is taken now with these options would say. The error is what is wrong with
+// the name or the options; etcd is not asked.
+func (c *Client) Draft(name string, opts ...Option) (metadata.Draft, error) {
+	a, _, err := c.newAcquisition(name, opts)
+	if err != nil {
+		return metadata.Draft{}, err
+	}
+	return a.draft, nil
+}
+
 // Close ends the client. Waiting calls leave the queue and end with [ErrClosed]. Close waits for them and for the
 // cleanup of acquisitions that were given up, no longer than the request timeout, and then as long at most for running
 // hooks. The error says how many cleanups are unfinished. Holds that were not unlocked stay held until they are

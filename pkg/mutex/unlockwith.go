@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -27,23 +26,21 @@ func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
 	if l.none() {
 		return errNoHold
 	}
-	err := l.unlockWith(writes, nil, only)
+	err := l.unlockWith(writes, only)
 	if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrCondition) {
 		return err
 	}
 	return fmt.Errorf("unlock %q: %w", l.held.Lock, err)
 }
 
-// unlockWith also does writes of this package's own, which may lie below the prefix.
-func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error {
+func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 	if err := l.alone(); err != nil {
 		return err
 	}
 	release := l.releaseTxn()
-	if err := l.checkRelease(release, writes, own, only); err != nil {
+	if err := l.checkRelease(release, writes, only); err != nil {
 		return err
 	}
-	writes = slices.Concat(writes, own)
 	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 	defer cancel()
 	select {
@@ -91,12 +88,12 @@ func (l *Lock) refusal(r answer, only []clientv3.Cmp) error {
 }
 
 // checkRelease refuses what etcd would refuse, and what would reach into the locks.
-func (l *Lock) checkRelease(release locktxn.Txn, writes, own []clientv3.Op, only []clientv3.Cmp) error {
-	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1 - len(own)
-	if err := l.c.checkWrites(only, writes, room); err != nil {
+func (l *Lock) checkRelease(release locktxn.Txn, writes []clientv3.Op, only []clientv3.Cmp) error {
+	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1
+	if err := l.c.checkWrites(only, writes, l.set.documents, room); err != nil {
 		return err
 	}
-	return checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, slices.Concat(writes, own)))
+	return checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, writes))
 }
 
 // entombed reports whether the tombstone is that of an earlier sending of the same writes.

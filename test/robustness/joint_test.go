@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/tasks"
 )
 
 // countPrefix is where the keys are that are only written together with an acquisition.
@@ -100,9 +100,9 @@ func (g *ledger) task(k keyed, before map[string]*hold) {
 	allowed := false
 	switch {
 	case was == "":
-		allowed = t.State == tasks.StateNew
+		allowed = t.State == jobs.StateNew
 	case has != nil && has.token == k.revision:
-		allowed = t.State == metadata.StateInProgress && was != tasks.StateDone && by(has)
+		allowed = t.State == metadata.StateInProgress && was != jobs.StateDone && by(has)
 	case had != nil && had == has:
 		allowed = t.State == metadata.StateInProgress && by(has)
 	case had != nil && has == nil:
