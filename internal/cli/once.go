@@ -33,12 +33,6 @@ func (p *periodFlags) add(f *pflag.FlagSet) {
 		"with --once-per: the exit status when the period is used up already")
 }
 
-// The periods that clocks of several machines can tell apart, and that fit their times.
-const (
-	shortestPeriod = time.Second
-	longestPeriod  = 10 * 365 * 24 * time.Hour
-)
-
 // check refuses what makes no sense before etcd is asked.
 func (p *periodFlags) check(t *takeFlags) error {
 	once := p.given.Changed("once-per")
@@ -50,8 +44,8 @@ func (p *periodFlags) check(t *takeFlags) error {
 	switch {
 	case !once:
 		return nil
-	case p.every < shortestPeriod || p.every > longestPeriod:
-		return usagef("--once-per is %v, it must be between %v and %v", p.every, shortestPeriod, longestPeriod)
+	case p.every < jobs.MinPeriod || p.every > jobs.MaxPeriod:
+		return usagef("--once-per is %v, it must be between %v and %v", p.every, jobs.MinPeriod, jobs.MaxPeriod)
 	case p.offset < 0 || p.offset >= p.every:
 		return usagef("--period-offset is %v, it must be shorter than --once-per, which is %v, and not negative",
 			p.offset, p.every)

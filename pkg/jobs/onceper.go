@@ -16,15 +16,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
+// The shortest and the longest period of [OncePer]. Clocks of several machines cannot tell shorter ones apart.
 const (
-	// shortestPeriod is the shortest time that clocks of several machines can tell apart.
-	shortestPeriod = time.Second
-
-	longestPeriod = 10 * 365 * 24 * time.Hour
-
-	// clockTolerance is by how much clocks may differ without anybody saying so.
-	clockTolerance = 30 * time.Second
+	MinPeriod = time.Second
+	MaxPeriod = 10 * 365 * 24 * time.Hour
 )
+
+// clockTolerance is how much clocks may differ before a call complains.
+const clockTolerance = 30 * time.Second
 
 // Option says something about a job that runs once per period.
 type Option func(*options)
@@ -35,8 +34,8 @@ type options struct {
 	lock     []mutex.Option
 }
 
-// PeriodOffset has the periods begin so much later: with 24 hours and an offset of 90 minutes at 01:30 UTC, with a week
-// and an offset of 96 hours on Monday, as 1970 began on a Thursday.
+// PeriodOffset makes the periods begin so much later: days with an offset of 90 minutes begin at 01:30 UTC, weeks with
+// 96 hours on Monday, because 1970 began on a Thursday.
 func PeriodOffset(d time.Duration) Option { return func(o *options) { o.offset = d } }
 
 // PeriodBackOnError gives the period back when the function returns an error or panics, so that another call in the
@@ -44,7 +43,7 @@ func PeriodOffset(d time.Duration) Option { return func(o *options) { o.offset =
 // run that lost its lock, stays used up.
 func PeriodBackOnError() Option { return func(o *options) { o.giveBack = true } }
 
-// LockOptions are those of the lock under which the job runs, such as [mutex.AlertAfter] and [mutex.Purpose].
+// LockOptions are options of the lock under which the job runs, such as [mutex.AlertAfter] and [mutex.Purpose].
 func LockOptions(opts ...mutex.Option) Option {
 	return func(o *options) { o.lock = append(o.lock, opts...) }
 }
@@ -54,13 +53,13 @@ func LockOptions(opts ...mutex.Option) Option {
 // often as you like, for instance ten times in a period from each replica: a call that has nothing to do costs one
 // read.
 //
-// The first to write the period's start has it, in the transaction that takes the lock: fn runs under the lock, as in
-// [mutex.Client.Do]. Periods only go forward: with a clock that is an hour behind, nothing that ran is run again.
+// The first call that writes the period's start has the period, in the transaction that takes the lock: fn runs under
+// the lock, as in [mutex.Client.Do]. Periods only go forward: a clock that is an hour behind runs nothing again.
 //
 //   - false and nil: the period is taken. [LastPeriod] says by whom.
 //   - false and a [*mutex.HeldError]: somebody holds the lock, such as the run of an earlier period. This period is not
 //     used up.
-//   - false and a [*PeriodError] or a [*ClockError]: a clock is wrong, and somebody has to look.
+//   - false and a [*PeriodError] or a [*ClockError]: a clock is wrong, and an operator has to look.
 //   - true: the error is that of fn and of the lock, as from Do.
 //
 // A period is used up when fn begins. If the process dies then, or fn fails, it is not run again before the next
@@ -116,8 +115,8 @@ func newOnce(locks *mutex.Client, name string, every time.Duration, fn func(cont
 	switch {
 	case fn == nil:
 		return nil, errors.New("there is no function to run")
-	case every < shortestPeriod || every > longestPeriod:
-		return nil, fmt.Errorf("the period is %v, it must be between %v and %v", every, shortestPeriod, longestPeriod)
+	case every < MinPeriod || every > MaxPeriod:
+		return nil, fmt.Errorf("the period is %v, it must be between %v and %v", every, MinPeriod, MaxPeriod)
 	case o.offset < 0:
 		return nil, fmt.Errorf("the offset of the periods is %v, it must not be negative", o.offset)
 	case o.offset >= every:
@@ -138,7 +137,7 @@ func isShared(d metadata.Draft) bool {
 	return false
 }
 
-// take takes the period with the lock. Without either there is nothing to do.
+// take takes the period with the lock. The lock is nil where there is nothing to do.
 func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.about.RequestTimeout)
 	defer cancel()
@@ -250,7 +249,7 @@ func (o *once) note(now time.Time) string {
 	return fmt.Sprintf("%s, every %v", by, o.every)
 }
 
-// forestalled reports whether somebody else took a period meanwhile.
+// forestalled reports whether another call took a period meanwhile.
 func (o *once) forestalled(err error) bool {
 	refused, isCondition := errors.AsType[*mutex.ConditionError](err)
 	return isCondition && slices.ContainsFunc(refused.Failed, func(f mutex.FailedCondition) bool {

@@ -30,14 +30,15 @@ func LastPeriod(ctx context.Context, locks *mutex.Client, name string) (Period, 
 	if err != nil {
 		return Period{}, err
 	}
-	for _, kv := range r.Keys(0).Kvs {
-		p, err := metadata.ParsePeriod(string(kv.Value))
-		if err != nil {
-			return Period{}, fmt.Errorf("period of %q: %w", name, err)
-		}
-		return Period{Start: p.Start, Note: p.Words}, nil
+	kvs := r.Keys(0).Kvs
+	if len(kvs) == 0 {
+		return Period{}, nil
 	}
-	return Period{}, nil
+	p, err := metadata.ParsePeriod(string(kvs[0].Value))
+	if err != nil {
+		return Period{}, fmt.Errorf("period of %q: %w", name, err)
+	}
+	return Period{Start: p.Start, Note: p.Words}, nil
 }
 
 // ResetPeriod forgets the last period of the job under this lock, whenever it was: the next [OncePer] runs it, in the

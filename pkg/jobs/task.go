@@ -64,7 +64,7 @@ func (s *Tasks) Capture(ctx context.Context, limit int) (captured []*Task, err e
 	return captured, s.explain("capture", "", errors.Join(failed, err))
 }
 
-// capture takes one task if it is as it was seen. Without task and error somebody else was quicker.
+// capture takes one task if it is as it was seen. Both results are nil when another worker was quicker.
 func (s *Tasks) capture(ctx context.Context, now TaskStatus) (*Task, error) {
 	doc := now.doc
 	doc.From = s.from(now)
@@ -96,7 +96,7 @@ func (t *Task) Name() string { return t.name }
 // From is the state out of which it was captured; of a task that was stuck, the one before.
 func (t *Task) From() string { return t.from }
 
-// Attempt is how often it was captured without success, with this time.
+// Attempt is how often it was captured without success, this time included.
 func (t *Task) Attempt() int { return t.attempt }
 
 // Data is what [Tasks.Add] or the last [Task.Save] wrote, of this worker or an earlier one.

@@ -192,7 +192,7 @@ func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskSt
 	if err := s.check(task, ""); err != nil {
 		return err
 	}
-	for range 10 { // somebody else may change it, too
+	for range 10 { // others may change it, too
 		r, err := s.commit(ctx, locktxn.ReadTask(s.layout, s.name, task))
 		if err != nil {
 			return s.explain(verb, task, err)
