@@ -30,29 +30,29 @@ type TaskStatus struct {
 	value         string
 }
 
+// Get reads one task. Its state is empty where there is none.
+func (s *Tasks) Get(ctx context.Context, task string) (TaskStatus, error) {
+	if err := s.check(task, ""); err != nil {
+		return TaskStatus{}, err
+	}
+	r, err := s.commit(ctx, locktxn.ReadTask(s.layout, s.name, task))
+	if err != nil {
+		return TaskStatus{}, s.explain("read", task, err)
+	}
+	return s.one(task, r), nil
+}
+
+// List reads all tasks of the set, by name.
+func (s *Tasks) List(ctx context.Context) (all []TaskStatus, err error) {
+	err = s.pages(ctx, func(page []TaskStatus) bool { all = append(all, page...); return true })
+	if err != nil {
+		return nil, s.explain("list", "", err)
+	}
+	return all, nil
+}
+
 // pageTasks is how many tasks are read at once.
 const pageTasks = 500
-
-// forbidden is how long etcd remembers that an attempt must not be committed any more: none is under way for longer.
-const forbidden = 10 * time.Minute
-
-// commit sends a transaction that is harmless to repeat, until there is an answer.
-func (s *Tasks) commit(ctx context.Context, txn locktxn.Txn) (etcdretry.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.about.RequestTimeout)
-	defer cancel()
-	return s.etcd.Send(ctx, txn)
-}
-
-// forbid sees to it that no late sending of an Add is committed any more: the task may be done and removed by then.
-func (s *Tasks) forbid(ctx context.Context, task, attempt string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.about.RequestTimeout)
-	defer cancel()
-	lease, err := s.etcd.Grant(ctx, forbidden)
-	if err == nil {
-		_, err = s.etcd.Send(ctx, locktxn.Forbid(s.layout, s.LockName(task), attempt, lease))
-	}
-	return err
-}
 
 // pages reads the set until each wants no more.
 func (s *Tasks) pages(ctx context.Context, each func([]TaskStatus) (more bool)) error {
