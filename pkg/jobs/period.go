@@ -81,7 +81,7 @@ type PeriodError struct {
 func (e *PeriodError) Error() string {
 	return fmt.Sprintf("once %q: the period of %s is %s ahead of this machine's clock, and it was %s; "+
 		"no earlier one runs any more, unless its key %s is deleted",
-		e.Lock, instant(e.Taken.Start), text.Duration(e.Taken.Start.Sub(e.At)), quoted(e.Taken.Note), e.Key)
+		e.Lock, instant(e.Taken.Start), text.DurationWords(e.Taken.Start.Sub(e.At)), quoted(e.Taken.Note), e.Key)
 }
 
 // ClockError says that a job does not run because this machine's clock is ahead of those of all unlockers that run: the

@@ -80,9 +80,9 @@ func relative(t, now time.Time) string {
 		return "just now"
 	}
 	if d > 0 {
-		return "in " + text.Duration(nearest(d))
+		return "in " + text.DurationWords(nearest(d))
 	}
-	return text.Duration(-d) + " ago"
+	return text.DurationWords(-d) + " ago"
 }
 
 // nearest rounds the time left to the unit that is shown, so that what was set to five minutes a moment ago does not

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Duration writes a positive duration in the largest unit of which there are at least two, rounded down: "3 minutes".
-func Duration(d time.Duration) string {
+// DurationWords is a length of time in a sentence, in the largest unit of which there are at least two: "3 minutes". It is
+// rounded down.
+func DurationWords(d time.Duration) string {
 	const day = 24 * time.Hour
 	for _, u := range []struct {
 		unit time.Duration
