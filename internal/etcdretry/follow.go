@@ -23,6 +23,11 @@ type Watched struct {
 	Options []clientv3.OpOption
 }
 
+// Deleted follows the deletions of a key, with its last value where etcd still knows that.
+func Deleted(key string) Watched {
+	return Watched{Key: key, Options: []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}}
+}
+
 // Follow watches one key, or up to three, and calls look whenever there may be something new: once the watches are
 // open, with the events that come, and now and then without any (recheck), in case a watch went silent or etcd lost an
 // event. It returns when look reports that it has seen enough, or when ctx ends.

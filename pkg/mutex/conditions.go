@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -45,8 +46,8 @@ func Then(writes ...clientv3.Op) Option {
 }
 
 // Documents lets [Then] and [Lock.UnlockWith] write these keys although they lie below the prefix. A hold that is taken
-// for them is never entered again, whatever [Reentrant] says. The option is for packages of this module, whose documents
-// change together with a lock: its argument is of an internal type.
+// for them is never entered again, whatever [Reentrant] says. The option is for packages of this module, whose
+// documents change together with a lock: its argument is of an internal type.
 func Documents(d locktxn.Documents) Option {
 	return func(s *settings) {
 		s.documents = d
@@ -159,7 +160,7 @@ func (c *Client) reaches(key, end string) bool {
 
 // failed is the error of compares of the caller's that did not hold, nil where all did. first is the number of the
 // operation that tells of the first one.
-func (c *Client) failed(lock string, r answer, first int, only []clientv3.Cmp) *ConditionError {
+func (c *Client) failed(lock string, r etcdretry.Answer, first int, only []clientv3.Cmp) *ConditionError {
 	failed := locktxn.Failed(r.TxnResponse, first, len(only))
 	if len(failed) == 0 {
 		return nil

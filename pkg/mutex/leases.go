@@ -147,7 +147,7 @@ func (c *Client) drop(l *lease) {
 
 func (c *Client) revoke(ctx context.Context, l *lease) error {
 	l.stop()
-	ctx, cancel := context.WithTimeout(ctx, c.slice(ctx))
+	ctx, cancel := context.WithTimeout(ctx, c.retry.Attempt(ctx))
 	defer cancel()
 	_, err := c.etcd.Revoke(ctx, l.id)
 	if err == nil || locktxn.LeaseGone(err) {

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
@@ -62,7 +63,7 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 		return locktxn.ReleaseWith(l.c.layout, l.held, release, tombstone, lease, only, writes)
 	})
 	switch {
-	case err != nil && r.doubt:
+	case err != nil && r.Doubt:
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case err != nil:
 		return err
@@ -76,11 +77,11 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 }
 
 // refusal is why a hold that stands was not released, by what the transaction read.
-func (l *Lock) refusal(r answer, only []clientv3.Cmp) error {
+func (l *Lock) refusal(r etcdretry.Answer, only []clientv3.Cmp) error {
 	switch failed := l.c.failed(l.held.Lock, r, 2, only); {
 	case failed == nil:
 		return ErrUnknown // the answer is none of etcd's
-	case r.doubt: // an earlier sending may still come, and find that they hold
+	case r.Doubt: // an earlier sending may still come, and find that they hold
 		return fmt.Errorf("%w: %w", ErrUnknown, failed)
 	default:
 		return failed
@@ -97,8 +98,8 @@ func (l *Lock) checkRelease(release locktxn.Txn, writes []clientv3.Op, only []cl
 }
 
 // entombed reports whether the tombstone is that of an earlier sending of the same writes.
-func (l *Lock) entombed(r answer, tombstone string) bool {
-	kvs := r.keys(0).Kvs
+func (l *Lock) entombed(r etcdretry.Answer, tombstone string) bool {
+	kvs := r.Keys(0).Kvs
 	return len(kvs) > 0 && string(kvs[0].Value) == tombstone
 }
 
