@@ -31,10 +31,12 @@ func table() []room {
 		{"pkg/metadata", nil, "what a lock is must not depend on anything but the standard library"},
 		{"pkg/staleness", []string{"pkg/metadata"}, "a verdict is values in, value out"},
 		{"internal/text", nil, "text from outside is shown alike everywhere, whatever it is about"},
-		{"pkg/mutex", []string{"pkg/metadata", "internal/protocol", "internal/locktxn", "internal/text"},
-			"users of the client library get the client and nothing of our programs"},
-		{"pkg/tasks", []string{"pkg/metadata", "pkg/mutex", "internal/protocol", "internal/locktxn"},
-			"tasks are built of locks: they know nothing of our programs"},
+		{"internal/etcdretry", []string{"internal/locktxn"},
+			"a request is sent again whatever it is for: what the answer means is the caller's business"},
+		{"pkg/mutex", []string{"pkg/metadata", "internal/protocol", "internal/locktxn", "internal/etcdretry",
+			"internal/text"}, "users of the client library get the client and nothing of our programs"},
+		{"pkg/jobs", []string{"pkg/metadata", "pkg/mutex", "internal/protocol", "internal/locktxn",
+			"internal/etcdretry", "internal/text"}, "jobs are built on locks: they know nothing of our programs"},
 		{"pkg/mutexmetrics", []string{"pkg/metadata", "pkg/mutex", "internal/text"},
 			"metrics of the client come by its hooks"},
 		{"pkg/mutexlog", []string{"pkg/mutex"}, "the log of the client comes by its hooks"},
@@ -74,8 +76,8 @@ func table() []room {
 		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "internal/protocol", "pkg/staleness"},
 			"flags fill settings, they open nothing"},
 		{"internal/cli", []string{
-			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/mutexlog", "pkg/sweeper", "internal/etcdconn",
-			"internal/protocol", "internal/locktxn", "internal/lockstore", "internal/lockview",
+			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/sweeper",
+			"internal/etcdconn", "internal/protocol", "internal/locktxn", "internal/lockstore", "internal/lockview",
 			"internal/flags", "internal/text", "internal/build",
 		}, "the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", []string{"*"}, ""},
@@ -85,7 +87,7 @@ func table() []room {
 		{"cmd/internal/joint", []string{"*"}, ""},
 		{"cmd/internal/unlocker", []string{"*"}, ""},
 		{"cmd/internal/mutexdash", []string{"*"}, ""},
-		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/mutexlog", "pkg/metadata", "internal/protocol"},
+		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/metadata", "internal/protocol"},
 			"the demo services are users: they have what users have, and the keys that a script writes by hand"},
 	}
 }
@@ -102,8 +104,9 @@ func libraries() []library {
 	return []library{
 		{"go.etcd.io/etcd/server/v3", below("internal/etcdembed"),
 			"the production binaries must stay free of etcd's server"},
-		{"go.etcd.io/etcd", below("internal/etcdconn", "internal/locktxn", "internal/lockstore", "internal/etcdtest",
-			"internal/etcdembed", "internal/etcdmemory", "internal/cli", "pkg/mutex", "pkg/tasks", "pkg/locktest",
+		{"go.etcd.io/etcd", below("internal/etcdconn", "internal/locktxn", "internal/etcdretry", "internal/lockstore",
+			"internal/etcdtest",
+			"internal/etcdembed", "internal/etcdmemory", "internal/cli", "pkg/mutex", "pkg/jobs", "pkg/locktest",
 			"cmd"),
 			"who talks to etcd directly can bypass the guards: use internal/lockstore"},
 		{"github.com/go-chi/chi", below("internal/dashboard"), "routing is the dashboard's business"},
@@ -114,7 +117,7 @@ func libraries() []library {
 				"cmd")(file)
 		}, "metrics of a room stand in its metrics.go"},
 		{"github.com/rs/zerolog/log", nowhere, "the global logger hides who logs: hand in a zerolog.Logger"},
-		{"log/slog", below("pkg/mutex", "pkg/mutexlog", "internal/daemon", "internal/cli"),
+		{"log/slog", below("pkg/mutex", "pkg/jobs", "pkg/mutexlog", "internal/daemon", "internal/cli"),
 			"programs log with zerolog, the library with slog"},
 		{"log", below("internal/daemon"), "hand in a zerolog.Logger"}, // daemon translates for net/http
 		{"math/rand/v2", everywhere, ""},

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -32,12 +33,6 @@ func (p *periodFlags) add(f *pflag.FlagSet) {
 		"with --once-per: the exit status when the period is used up already")
 }
 
-// The periods that clocks of several machines can tell apart, and that fit their times.
-const (
-	shortestPeriod = time.Second
-	longestPeriod  = 10 * 365 * 24 * time.Hour
-)
-
 // check refuses what makes no sense before etcd is asked.
 func (p *periodFlags) check(t *takeFlags) error {
 	once := p.given.Changed("once-per")
@@ -49,8 +44,8 @@ func (p *periodFlags) check(t *takeFlags) error {
 	switch {
 	case !once:
 		return nil
-	case p.every < shortestPeriod || p.every > longestPeriod:
-		return usagef("--once-per is %v, it must be between %v and %v", p.every, shortestPeriod, longestPeriod)
+	case p.every < jobs.MinPeriod || p.every > jobs.MaxPeriod:
+		return usagef("--once-per is %v, it must be between %v and %v", p.every, jobs.MinPeriod, jobs.MaxPeriod)
 	case p.offset < 0 || p.offset >= p.every:
 		return usagef("--period-offset is %v, it must be shorter than --once-per, which is %v, and not negative",
 			p.offset, p.every)
@@ -84,13 +79,13 @@ func (j *job) once() error {
 			c         *child
 			work, own error
 		)
-		ran, err := j.locks.Once(j.signals.ctx, j.name, j.every, func(held context.Context) error {
+		ran, err := jobs.OncePer(j.signals.ctx, j.locks, j.name, j.every, func(held context.Context) error {
 			c, work = j.work(mutex.FromContext(held))
 			if own = work; c != nil && !j.backOnError {
 				own = nil // it began, so the period is used up
 			}
 			return own
-		}, mutex.PeriodOffset(j.offset), mutex.PeriodBackOnError())
+		}, jobs.PeriodOffset(j.offset), jobs.PeriodBackOnError())
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		switch {
 		case ran:
@@ -114,8 +109,8 @@ func (j *job) once() error {
 
 // periodError says why the period could not be asked for, or that a clock is wrong.
 func (j *job) periodError(err error) error {
-	_, isPeriod := errors.AsType[*mutex.PeriodError](err)
-	_, isClock := errors.AsType[*mutex.ClockError](err)
+	_, isPeriod := errors.AsType[*jobs.PeriodError](err)
+	_, isClock := errors.AsType[*jobs.ClockError](err)
 	if isPeriod || isClock {
 		return fmt.Errorf("%w; see \"mutexctl help periods\"", err)
 	}
@@ -142,7 +137,7 @@ func beside(err, to error) error {
 
 // skipped says who has run the command in this period, and when it is run next.
 func (j *job) skipped() error {
-	period, err := j.locks.Period(j.signals.ctx, j.name)
+	period, err := jobs.LastPeriod(j.signals.ctx, j.locks, j.name)
 	switch {
 	case err != nil && j.signals.ctx.Err() != nil:
 		return context.Cause(j.signals.ctx)
@@ -154,8 +149,8 @@ func (j *job) skipped() error {
 	return passedOn(j.skipStatus)
 }
 
-func (j *job) used(period mutex.Period) string {
+func (j *job) used(period jobs.Period) string {
 	next := j.next(period.Start)
 	return fmt.Sprintf("the period that began %s is used up, %s; the next one begins %s",
-		instant(period.Start, j.app.Now()), period.Words, instant(next, j.app.Now()))
+		instant(period.Start, j.app.Now()), period.Note, instant(next, j.app.Now()))
 }

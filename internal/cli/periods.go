@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/jobs"
 )
 
 type periodsOptions struct {
@@ -24,7 +25,7 @@ func newPeriods(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "periods [PATTERN...]",
 		Short: "Show when jobs that run once per period ran last",
-		Long: `Show the last period of every job that runs once per period ("mutexctl run --once-per", Client.Once): when the period began, who used
+		Long: `Show the last period of every job that runs once per period ("mutexctl run --once-per", jobs.OncePer): when the period began, who used
 it up and when, and whether it runs now. A PATTERN selects names: * is any text, also with slashes, ? is one character.
 
 A period that begins in the future was used up by a machine whose clock was wrong; the job does not run before it. Mend the clock, then
@@ -140,7 +141,7 @@ func newResetPeriod(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset-period NAME",
 		Short: "Let a job run again in a period that is used up",
-		Long: `Forget the last period in which a job was run ("mutexctl run --once-per", Client.Once), whenever it was: the next call runs the job, in
+		Long: `Forget the last period in which a job was run ("mutexctl run --once-per", jobs.OncePer), whenever it was: the next call runs the job, in
 this period once more if need be. It mends what a wrong clock did, or a run that came to nothing.
 
 On a terminal it asks; elsewhere --yes is needed. What was forgotten is written to stdout. Ends with 4 when there is no such period.`,
@@ -175,17 +176,17 @@ func (o *resetPeriodOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer locks.Close()
-	period, err := locks.Period(ctx, name)
+	period, err := jobs.LastPeriod(ctx, locks, name)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
-	case err != nil: // it can not be read, which is one more reason to forget it
-		period.Words = err.Error()
+	case err != nil: // it cannot be read, which is one more reason to forget it
+		period.Note = err.Error()
 	case period.Start.IsZero():
 		return noLockf("no period of %s is used up", text.Visible(name))
 	}
 	description := fmt.Sprintf("%s began %s, %s", text.Visible(name), instant(period.Start, o.app.Now()),
-		text.Prose(period.Words))
+		text.Prose(period.Note))
 	if !o.yes {
 		fmt.Fprintf(o.app.Stderr, "The last period of %s.\nIf it is forgotten, the next call runs the job. Type yes to forget it: ", description)
 		if typed, err := readLine(ctx, o.app.Stdin); err != nil {
@@ -194,7 +195,7 @@ func (o *resetPeriodOptions) run(ctx context.Context, name string) error {
 			return errors.New("nothing was done")
 		}
 	}
-	if err := locks.ResetPeriod(ctx, name); err != nil {
+	if err := jobs.ResetPeriod(ctx, locks, name); err != nil {
 		return s.explain(ctx, "reset the period of "+text.Visible(name), err)
 	}
 	_, err = fmt.Fprintf(o.app.Stdout, "forgot the period of %s\n", description)

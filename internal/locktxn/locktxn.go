@@ -234,7 +234,15 @@ func (r *Removal) History() string {
 	return r.ending
 }
 
-// Fields returns the fields of a record from a range answer.
+// Keys is what the operation with this number read.
+func Keys(r *clientv3.TxnResponse, op int) *clientv3.GetResponse {
+	if op >= len(r.Responses) || r.Responses[op].GetResponseRange() == nil {
+		return &clientv3.GetResponse{} // not from etcd
+	}
+	return (*clientv3.GetResponse)(r.Responses[op].GetResponseRange())
+}
+
+// Fields takes the keys of a record out of a range answer.
 func Fields(l protocol.Layout, resp *clientv3.GetResponse) []metadata.Field {
 	fields := make([]metadata.Field, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {

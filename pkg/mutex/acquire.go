@@ -68,7 +68,7 @@ func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
 		return l, a.explain(err)
 	}
 	defer a.report(ctx)()
-	a.c.follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
+	a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
 		if old(events, a.seen) {
 			return false
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -80,13 +81,13 @@ func (a *acquisition) bid() (bid, error) {
 }
 
 // propose sends a transaction with a bid for as long as the bid is fresh.
-func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (answer, error) {
+func (a *acquisition) propose(ctx context.Context, txn locktxn.Txn) (etcdretry.Answer, error) {
 	began := time.Now()
 	fresh := a.set.autoUnlockAfter / 3
-	r, err := a.c.sendFor(ctx, fresh, txn)
-	a.doubt = a.doubt || r.doubt
+	r, err := a.c.retry.SendFor(ctx, fresh, txn)
+	a.doubt = a.doubt || r.Doubt
 	if err != nil {
-		if r.doubt {
+		if r.Doubt {
 			a.abandon()
 		}
 		if time.Since(began) >= fresh && ctx.Err() == nil {

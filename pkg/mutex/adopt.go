@@ -53,7 +53,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
 	began := c.moment()
-	r, err := c.send(ctx, locktxn.Find(c.layout, name, uuid))
+	r, err := c.retry.Send(ctx, locktxn.Find(c.layout, name, uuid))
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (c *Client) forbidLater(lock, uuid string) {
 		do: func(ctx context.Context) error {
 			lease, err := c.tombstoneLease(ctx, &c.tombstones)
 			if err == nil {
-				_, err = c.send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))
+				_, err = c.retry.Send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))
 			}
 			return err
 		}})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -41,7 +42,7 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 // third of that for an attempt, and as often as etcd allows while it fails.
 func (l *Lock) beat(ctx context.Context) {
 	interval := (l.set.autoUnlockAfter - l.set.safetyMargin) / 3
-	for next := interval; pause(ctx, next); {
+	for next := interval; etcdretry.Pause(ctx, next); {
 		if most := l.set.maximumHold; most > 0 && time.Since(l.began.monotonic) >= most-l.set.safetyMargin {
 			l.c.log(slog.LevelWarn, "the heartbeat ends: the lock was held for its maximum",
 				l.about(slog.Duration("maximum_hold", most))...)
@@ -52,7 +53,7 @@ func (l *Lock) beat(ctx context.Context) {
 		cancel()
 		next = interval
 		if err != nil && l.err() == nil && ctx.Err() == nil {
-			next = min(interval, jitter(MaxRetryDelay))
+			next = min(interval, etcdretry.Jitter(MaxRetryDelay))
 			l.c.log(slog.LevelWarn, "heartbeat failed", l.about(slog.Any("error", err))...)
 		}
 	}
@@ -101,7 +102,7 @@ func (l *Lock) extendOnce(ctx context.Context, heartbeat bool, progress string) 
 		txn = locktxn.Beat(l.c.layout, l.held, metadata.FormatTime(alertAt), metadata.FormatTime(autoUnlockAt), alive,
 			l.extension.lastAliveRevision)
 	}
-	r, err := l.c.send(ctx, txn)
+	r, err := l.c.retry.Send(ctx, txn)
 	if err != nil {
 		return false, l.causeOr(err)
 	}
@@ -155,7 +156,7 @@ func hasAlive(now *metadata.Document, alive string) bool {
 // putAlive writes how the work goes into the record of a hold that somebody else extended for longer than this handle
 // would.
 func (l *Lock) putAlive(ctx context.Context, alertAt time.Time, progress, alive string) error {
-	r, err := l.c.send(ctx, locktxn.Progress(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))
+	r, err := l.c.retry.Send(ctx, locktxn.Progress(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))
 	if err != nil {
 		return l.causeOr(err)
 	}

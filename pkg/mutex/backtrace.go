@@ -8,13 +8,16 @@ import (
 	"sync"
 )
 
-// ownModule and ownPackage name this code in build information and in stack frames.
-const (
-	ownModule  = "github.com/clustermutex/unlocker"
-	ownPackage = ownModule + "/pkg/mutex."
-)
+// ownModule names this code in build information and in stack frames.
+const ownModule = "github.com/clustermutex/unlocker"
 
-// ownFrames is the most that this package adds to a stack above its caller.
+// isOwn reports whether the function is of this package or of the one that is built on it: not of their caller.
+func isOwn(function string) bool {
+	room, ok := strings.CutPrefix(function, ownModule+"/pkg/")
+	return ok && (strings.HasPrefix(room, "mutex.") || strings.HasPrefix(room, "jobs."))
+}
+
+// ownFrames is the most that these packages add to a stack above their caller.
 const ownFrames = 8
 
 // stack is the places of a call stack of the usual depth. Unused ones are 0.
@@ -60,7 +63,7 @@ func frames(places []uintptr, depth int) string {
 	for all, n := runtime.CallersFrames(places), 0; more && n < depth; {
 		var f runtime.Frame
 		f, more = all.Next()
-		if n == 0 && strings.HasPrefix(f.Function, ownPackage) || f.Function == "runtime.goexit" {
+		if n == 0 && isOwn(f.Function) || f.Function == "runtime.goexit" {
 			continue
 		}
 		b.WriteString(f.File)

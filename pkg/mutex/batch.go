@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -25,7 +26,6 @@ type batch struct {
 	tails  []int64
 	only   []clientv3.Cmp
 	with   []clientv3.Op
-	own    []clientv3.Op // of this package, which may write below the prefix
 }
 
 // opsPerLock is how many operations one lock takes at most: the keys of its record and the tail of its queue. One more
@@ -34,7 +34,8 @@ const opsPerLock = 5
 
 // try asks for the locks until the answer is definite.
 func (b *batch) try(ctx context.Context) ([]*Lock, error) {
-	if err := b.c.checkWrites(b.only, b.with, locktxn.MaxOps-1-len(b.own)-opsPerLock*len(b.wanted)); err != nil {
+	room := locktxn.MaxOps - 1 - opsPerLock*len(b.wanted)
+	if err := b.c.checkWrites(b.only, b.with, b.wanted[0].set.documents, room); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.c.opts.RequestTimeout)
@@ -45,7 +46,7 @@ func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 		if err != errStale {
 			return locks, err
 		}
-		if !pause(ctx, delay(n)) {
+		if !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
 			return nil, ended(ctx)
 		}
 		for _, a := range b.wanted {
@@ -59,15 +60,15 @@ func (b *batch) attempt(ctx context.Context) ([]*Lock, error) {
 	if err := b.bid(); err != nil {
 		return nil, err
 	}
-	txn := locktxn.Batch(b.c.layout, b.sent(), b.only, slices.Concat(b.with, b.own))
+	txn := locktxn.Batch(b.c.layout, b.sent(), b.only, b.with)
 	if err := checkSize(txn); err != nil {
 		return nil, err
 	}
 	fresh, cancel := context.WithTimeout(ctx, b.wanted[0].set.autoUnlockAfter/3)
 	defer cancel()
-	r, err := b.c.send(fresh, txn)
+	r, err := b.c.retry.Send(fresh, txn)
 	switch {
-	case r.doubt:
+	case r.Doubt:
 		return b.settle(ctx, r, err)
 	case err != nil && fresh.Err() != nil && ctx.Err() == nil:
 		return nil, errStale
@@ -106,7 +107,7 @@ func (b *batch) sent() []locktxn.BatchLock {
 
 // settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or
 // not. r and err are what came of the sendings.
-func (b *batch) settle(ctx context.Context, r answer, err error) ([]*Lock, error) {
+func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*Lock, error) {
 	s, unsettled := b.c.sendTombstone(ctx, &b.c.tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Settle(b.c.layout, b.sent(), lease)
 	})
@@ -138,7 +139,7 @@ func (b *batch) settle(ctx context.Context, r answer, err error) ([]*Lock, error
 }
 
 // held are the locks that this attempt holds, by what the first operations read.
-func (b *batch) held(r answer) (mine []*acquisition) {
+func (b *batch) held(r etcdretry.Answer) (mine []*acquisition) {
 	for i, a := range b.wanted {
 		if now := b.c.record(a.lock, r, i); now.Token != 0 && now.UUID == a.draft.UUID {
 			mine = append(mine, a)
@@ -149,7 +150,7 @@ func (b *batch) held(r answer) (mine []*acquisition) {
 
 // lostBefore is the error if the locks were taken, and one of them taken away again, before this process heard of it;
 // mine are still there.
-func (b *batch) lostBefore(s answer, mine []*acquisition, wasHeld bool) error {
+func (b *batch) lostBefore(s etcdretry.Answer, mine []*acquisition, wasHeld bool) error {
 	for i, a := range b.wanted {
 		ending := b.c.ending(s, len(b.wanted)+i)
 		if slices.Contains(mine, a) || ending == nil && len(mine) == 0 && !wasHeld {
@@ -163,7 +164,7 @@ func (b *batch) lostBefore(s answer, mine []*acquisition, wasHeld bool) error {
 // withdraw gives back those of the locks that are held, when others are not any more.
 func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	for _, a := range mine {
-		if _, err := b.c.send(ctx, locktxn.Withdraw(b.c.layout, a.lock, a.draft.UUID)); err != nil {
+		if _, err := b.c.retry.Send(ctx, locktxn.Withdraw(b.c.layout, a.lock, a.draft.UUID)); err != nil {
 			b.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
 		}
 	}
@@ -191,7 +192,7 @@ func (b *batch) hold(at func(i int) (int64, metadata.Document)) (locks []*Lock, 
 }
 
 // refusal is why the locks were not taken, by what the transaction read.
-func (b *batch) refusal(ctx context.Context, r answer) error {
+func (b *batch) refusal(ctx context.Context, r etcdretry.Answer) error {
 	var held *HeldError
 	for i, a := range b.wanted {
 		if a.holder = b.c.record(a.lock, r, i); a.holder.Token != 0 && held == nil {
@@ -213,18 +214,18 @@ func (b *batch) refusal(ctx context.Context, r answer) error {
 // queued finds out why locks that nobody holds were refused: others queue for them, or the ends of queues were left
 // behind when the last one in them died. Otherwise what stood in the way is gone by now.
 func (b *batch) queued(ctx context.Context) error {
-	r, err := b.c.send(ctx, locktxn.Queues(b.c.layout, b.sent()))
+	r, err := b.c.retry.Send(ctx, locktxn.Queues(b.c.layout, b.sent()))
 	if err != nil {
 		return err
 	}
 	for i, a := range b.wanted {
-		if n := len(r.keys(2 * i).Kvs); n > 0 && !a.set.barge {
+		if n := len(r.Keys(2 * i).Kvs); n > 0 && !a.set.barge {
 			held := a.heldError()
 			held.Position = n + 1
 			return held
 		}
 		b.tails[i] = 0
-		if tail := r.keys(2*i + 1).Kvs; len(tail) > 0 {
+		if tail := r.Keys(2*i + 1).Kvs; len(tail) > 0 {
 			b.tails[i] = tail[0].ModRevision
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
@@ -27,13 +28,13 @@ type claimer interface {
 	advance(ctx context.Context, events []*clientv3.Event) (*Lock, error)
 
 	// ends are the keys whose deletion tells the first in the queue that a hold has ended.
-	ends() []watched
+	ends() []etcdretry.Watched
 
 	// standing reads the holders, then the keys of the tickets before a place. It needs the name of the lock only.
 	standing(locktxn.Position) locktxn.Txn
 
 	// standingOf are the holders that an answer has first, and the number of operations that read them.
-	standingOf(answer) (holders, int)
+	standingOf(etcdretry.Answer) (holders, int)
 }
 
 // newClaimer chooses the claimer of an acquisition.
@@ -65,7 +66,7 @@ func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
 		case l != nil || err != errStale && err != errRivals:
 			return l, err
 		case err == errStale || n >= maxRivals:
-			pause(ctx, delay(n))
+			etcdretry.Pause(ctx, etcdretry.Delay(n))
 		}
 		if b, err = a.bid(); err != nil {
 			return nil, err
@@ -76,12 +77,12 @@ func (a *acquisition) try(ctx context.Context, b bid) (*Lock, error) {
 // tryPast takes a lock that has room and was refused: others queue for it, or the last of them died and left the tail
 // of the queue behind.
 func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
-	r, err := a.c.send(ctx, locktxn.Queue(a.c.layout, a.lock))
+	r, err := a.c.retry.Send(ctx, locktxn.Queue(a.c.layout, a.lock))
 	if err != nil {
 		return nil, err
 	}
-	tail := r.keys(1).Kvs
-	if n := len(r.keys(0).Kvs); n > 0 {
+	tail := r.Keys(1).Kvs
+	if n := len(r.Keys(0).Kvs); n > 0 {
 		held := a.heldError()
 		held.Position = n + 1
 		return nil, held
@@ -99,7 +100,8 @@ func (a *acquisition) tryPast(ctx context.Context) (*Lock, error) {
 
 // commit sends a transaction that takes the lock by this record or reads the holders, until there is an answer: a hold,
 // or what it read. Where the outcome stays unknown the attempt is over and the acquisition begins another.
-func (a *acquisition) commit(ctx context.Context, b bid, record string, txn locktxn.Txn) (*Lock, answer, error) {
+func (a *acquisition) commit(ctx context.Context, b bid, record string,
+	txn locktxn.Txn) (*Lock, etcdretry.Answer, error) {
 	r, err := a.propose(ctx, txn)
 	if err != nil {
 		return nil, r, err
@@ -114,7 +116,7 @@ func (a *acquisition) commit(ctx context.Context, b bid, record string, txn lock
 }
 
 // meet keeps the holders, which an answer has first.
-func (a *acquisition) meet(r answer) {
+func (a *acquisition) meet(r etcdretry.Answer) {
 	a.seen = r.Header.Revision
 	a.holders, _ = a.claimer.standingOf(r)
 	a.holder = a.holders.oldest()

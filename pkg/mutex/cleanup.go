@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
@@ -74,7 +75,7 @@ func (c *Client) work() {
 			c.giveUp(do, err)
 		default:
 			c.cleanups.again(do)
-			pause(c.ctx, delay(failed))
+			etcdretry.Pause(c.ctx, etcdretry.Delay(failed))
 			failed++
 		}
 		if c.ctx.Err() != nil {
@@ -139,24 +140,24 @@ func (c *Client) cancelAttempt(ctx context.Context, k kind, lock, uuid string) e
 		cancel = locktxn.CancelShare
 		withdraw = locktxn.WithdrawShare
 	}
-	var r answer
+	var r etcdretry.Answer
 	lease, err := c.tombstoneLease(ctx, &c.tombstones)
 	if err == nil {
-		r, err = c.send(ctx, cancel(c.layout, lock, uuid, lease))
+		r, err = c.retry.Send(ctx, cancel(c.layout, lock, uuid, lease))
 	}
 	switch {
 	case locktxn.LeaseGone(err):
 		c.tombstones.forget(lease)
 	case locktxn.NoSpace(err):
 		// No tombstone can be written. What was acquired with the last space is at least given back.
-		r, _ = c.send(ctx, withdraw(c.layout, lock, uuid))
+		r, _ = c.retry.Send(ctx, withdraw(c.layout, lock, uuid))
 	}
 	if !k.shared() || r.TxnResponse == nil {
 		return err
 	}
 	h := c.holders(lock, r, 0)
 	if mine, ok := h.mine(uuid); ok {
-		_, failed := c.send(ctx, locktxn.Withdraw(c.layout, mine.Name, uuid))
+		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, mine.Name, uuid))
 		err = errors.Join(err, failed)
 	}
 	return err

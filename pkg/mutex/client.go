@@ -13,7 +13,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // DefaultPrefix is where the locks live in etcd unless [Options] say otherwise.
@@ -61,10 +63,7 @@ type Client struct {
 	// ends when Close begins, so that waiters leave the queue while they can
 	waits   context.Context
 	giveUps context.CancelCauseFunc
-	streams atomic.Int64 // which of etcd's watch streams to use, see follow
-
-	began       time.Time
-	reconnected atomic.Int64 // when, in nanoseconds since it began
+	retry   *etcdretry.Client
 
 	silence silence
 	quiet   atomic.Bool // a silence has begun
@@ -103,7 +102,10 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
-	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid(), began: time.Now()}
+	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid()}
+	c.retry = etcdretry.New(etcd, etcdretry.Options{
+		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: c.answered, Unanswered: c.unanswered,
+	})
 	c.tombstones.life = protocol.CancelledTTL
 	c.releases.life = releaseLife
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -153,6 +155,22 @@ func (o *Options) complete() error {
 
 // Prefix is where the locks live in etcd, with its final "/".
 func (c *Client) Prefix() string { return c.layout.Prefix() }
+
+// Options are those of [New], with the defaults filled in.
+func (c *Client) Options() Options { return c.opts }
+
+// Etcd is how the client asks etcd, for packages of this module that are built on locks: its type is internal.
+func (c *Client) Etcd() *etcdretry.Client { return c.retry }
+
+// Draft is what the record of a lock that is taken now with these options would say. The error is what is wrong with
+// the name or the options; etcd is not asked.
+func (c *Client) Draft(name string, opts ...Option) (metadata.Draft, error) {
+	a, _, err := c.newAcquisition(name, opts)
+	if err != nil {
+		return metadata.Draft{}, err
+	}
+	return a.draft, nil
+}
 
 // Close ends the client. Waiting calls leave the queue and end with [ErrClosed]. Close waits for them and for the
 // cleanup of acquisitions that were given up, no longer than the request timeout, and then as long at most for running

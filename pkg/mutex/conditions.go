@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -43,6 +44,16 @@ func If(compares ...clientv3.Cmp) Option {
 // be used with what waits for a lock, see [If].
 func Then(writes ...clientv3.Op) Option {
 	return func(s *settings) { s.with = append(s.with, writes...) }
+}
+
+// Documents lets [Then] and [Lock.UnlockWith] write these keys although they lie below the prefix. A hold that is taken
+// for them is never entered again, whatever [Reentrant] says. The option is for packages of this module, whose
+// documents change together with a lock: its argument is of an internal type.
+func Documents(d locktxn.Documents) Option {
+	return func(s *settings) {
+		s.documents = d
+		s.reentrant = false
+	}
 }
 
 // ConditionError says that nothing was done because compares of the caller's did not hold.
@@ -105,7 +116,7 @@ func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
 }
 
 // checkWrites refuses what etcd would refuse, and what would reach into the locks.
-func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, room int) error {
+func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, documents locktxn.Documents, room int) error {
 	if n := max(len(only), len(with)); n > room {
 		return fmt.Errorf("%d conditions or writes, at most %d fit into the transaction", n, room)
 	}
@@ -121,7 +132,7 @@ func (c *Client) checkWrites(only []clientv3.Cmp, with []clientv3.Op, room int) 
 			return errors.New("Then takes puts and deletions: reads and transactions would have nowhere to answer to")
 		case key == "":
 			return errors.New("a write names no key")
-		case c.reaches(key, string(op.RangeBytes())):
+		case c.reaches(key, string(op.RangeBytes())) && !documents.Cover(op):
 			return fmt.Errorf("the write to %s lies among the locks below %s", strconv.Quote(clip(key)),
 				c.layout.Prefix())
 		}
@@ -139,19 +150,18 @@ func checkSize(t locktxn.Txn) error {
 	return nil
 }
 
-// reaches tells whether the key, or the range up to end, is one of the protocol's, but for tasks, whose states go with
-// their locks.
+// reaches reports whether the key, or the range up to end, is one of the protocol's.
 func (c *Client) reaches(key, end string) bool {
 	prefix := c.layout.Prefix()
 	if end == "" {
-		return strings.HasPrefix(key, prefix) && c.layout.Parse(key).Kind != protocol.KindTask
+		return strings.HasPrefix(key, prefix)
 	}
 	return (end == "\x00" || end > prefix) && key < protocol.End(prefix)
 }
 
 // failed is the error of compares of the caller's that did not hold, nil where all did. first is the number of the
 // operation that tells of the first one.
-func (c *Client) failed(lock string, r answer, first int, only []clientv3.Cmp) *ConditionError {
+func (c *Client) failed(lock string, r etcdretry.Answer, first int, only []clientv3.Cmp) *ConditionError {
 	failed := locktxn.Failed(r.TxnResponse, first, len(only))
 	if len(failed) == 0 {
 		return nil

@@ -119,6 +119,8 @@ func TestConditionsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"a condition without a key", mutex.If(clientv3.Cmp{}), "a condition names no key"},
 		{"a lock of its own", mutex.Then(clientv3.OpPut("/mutexes/b/uuid", "x")),
 			`the write to "/mutexes/b/uuid" lies among the locks below /mutexes/`},
+		{"a document of the protocol's", mutex.Then(clientv3.OpPut("/mutexes/.tasks/set/task", "x")),
+			`the write to "/mutexes/.tasks/set/task" lies among the locks below /mutexes/`},
 		{"all locks", mutex.Then(clientv3.OpDelete("/mut", clientv3.WithPrefix())),
 			`the write to "/mut" lies among the locks`},
 		{"everything", mutex.Then(clientv3.OpDelete("\x00", clientv3.WithFromKey())), "lies among the locks"},

@@ -80,9 +80,9 @@ func relative(t, now time.Time) string {
 		return "just now"
 	}
 	if d > 0 {
-		return "in " + words(nearest(d))
+		return "in " + text.DurationWords(nearest(d))
 	}
-	return words(-d) + " ago"
+	return text.DurationWords(-d) + " ago"
 }
 
 // nearest rounds the time left to the unit that is shown, so that what was set to five minutes a moment ago does not
@@ -94,20 +94,6 @@ func nearest(d time.Duration) time.Duration {
 		}
 	}
 	return d.Round(time.Second)
-}
-
-// words is a positive duration in the largest unit of which there are at least two. What has passed is rounded down.
-func words(d time.Duration) string {
-	const day = 24 * time.Hour
-	for _, u := range []struct {
-		unit time.Duration
-		name string
-	}{{day, "days"}, {time.Hour, "hours"}, {time.Minute, "minutes"}, {time.Second, "seconds"}} {
-		if n := d / u.unit; n >= 2 {
-			return fmt.Sprintf("%d %s", n, u.name)
-		}
-	}
-	return "1 second"
 }
 
 // maxQuoted is how much text from outside goes into one sentence, in bytes.

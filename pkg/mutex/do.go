@@ -25,14 +25,16 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 		}
 	}()
 
-	ctx, done := l.under(ctx)
+	ctx, done := l.Under(ctx)
 	defer done()
 	return fn(ctx)
 }
 
-// under is ctx for work under the lock: it also ends when the lock is lost, with the [*LostError] as its cause.
-func (l *Lock) under(ctx context.Context) (context.Context, context.CancelFunc) {
+// Under is ctx for work under the lock: it also ends when the lock is lost, with the [*LostError] as its cause, and
+// [FromContext] finds the handle in it. Call done when the work is over.
+func (l *Lock) Under(ctx context.Context) (under context.Context, done context.CancelFunc) {
+	held := l.Context()
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))
-	detach := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+	detach := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	return ctx, func() { detach(); cancel(nil) }
 }

@@ -63,11 +63,10 @@
 //
 // # More than a lock
 //
-//   - [Client.Once] runs a job once per period over all replicas.
 //   - [Client.LockAll] and [Client.TryLockAll] take several locks, all or none.
-//   - [Client.Pipeline] runs steps and asks etcd before each whether the lock is still held.
 //   - [If] and [Then] compare and write your own keys in the transaction that takes the lock, [Lock.UnlockWith] in the one
-//     that releases it. Package tasks is built on them.
+//     that releases it.
+//   - Package jobs is built on locks: work that runs once per period, step by step, or task by task.
 //
 // # Which durations to choose
 //

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -43,30 +42,6 @@ func ExampleIf() {
 	// true
 }
 
-func ExampleClient_Once() {
-	locks, err := mutex.New(etcd(), mutex.Options{Owner: "report"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	report := func(ctx context.Context) error {
-		fmt.Println("the report is sent")
-		return nil
-	}
-	for range 3 { // each minute, on every replica
-		ran, err := locks.Once(context.Background(), "daily-report", 24*time.Hour, report,
-			mutex.PeriodOffset(6*time.Hour), // the day begins at six o'clock UTC
-			mutex.AlertAfter(10*time.Minute))
-		fmt.Println(ran, err)
-	}
-	// Output:
-	// the report is sent
-	// true <nil>
-	// false <nil>
-	// false <nil>
-}
-
 func ExampleClient_LockAll() {
 	locks, err := mutex.New(etcd(), mutex.Options{})
 	if err != nil {
@@ -85,30 +60,4 @@ func ExampleClient_LockAll() {
 	// [account/3 account/7]
 	// still held: true
 	// <nil>
-}
-
-func ExampleClient_Pipeline() {
-	locks, err := mutex.New(etcd(), mutex.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-
-	step := func(err error) func(context.Context) error {
-		return func(context.Context) error { return err }
-	}
-	report, err := locks.Pipeline(context.Background(), "release/1.4", []mutex.Step{
-		{Name: "build", Run: step(nil)},
-		{Name: "test", Run: step(errors.New("2 tests failed"))},
-		{Name: "publish", Run: step(nil)},
-	}, mutex.AlertAfter(20*time.Minute)) // of the longest step
-	fmt.Println(report.Stop, "because", err)
-	for _, s := range report.Steps {
-		fmt.Println(s.Name, s.State)
-	}
-	// Output:
-	// failed because 2 tests failed
-	// build done
-	// test failed
-	// publish not run
 }

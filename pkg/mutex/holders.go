@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -20,9 +21,9 @@ type holders struct {
 }
 
 // holders are those in an answer: operation op read the record of the lock, the next one those of the shares.
-func (c *Client) holders(lock string, a answer, op int) holders {
+func (c *Client) holders(lock string, a etcdretry.Answer, op int) holders {
 	h := holders{revision: a.Header.Revision, writer: c.record(lock, a, op), shares: map[int]metadata.Document{}}
-	kvs := a.keys(op + 1).Kvs
+	kvs := a.Keys(op + 1).Kvs
 	for len(kvs) > 0 {
 		name := c.layout.Parse(string(kvs[0].Key)).Lock
 		n := 1

@@ -20,8 +20,8 @@ type Hooks struct {
 	// without end.
 	Asking func(Asking)
 
-	// Acquired is called at the end of each Lock, TryLock and Do, and of each [Client.Once] that had something to do.
-	// It is not called for bad arguments, for [Client.Adopt], or for holds that are entered again, see [Reentrant].
+	// Acquired is called at the end of each Lock, TryLock and Do. It is not called for bad arguments, for
+	// [Client.Adopt], or for holds that are entered again, see [Reentrant].
 	Acquired func(Acquired)
 
 	// Extended is called after each Alive and each heartbeat.

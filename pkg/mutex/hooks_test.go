@@ -167,7 +167,6 @@ func TestPanicOfAHookUnwindsTheCallerAndLeavesNoLock(t *testing.T) {
 		"Do":         func(ctx context.Context, c *mutex.Client) { c.Do(ctx, "a", nothing) },
 		"LockAll":    func(ctx context.Context, c *mutex.Client) { c.LockAll(ctx, names) },
 		"TryLockAll": func(ctx context.Context, c *mutex.Client) { c.TryLockAll(ctx, names) },
-		"Once":       func(ctx context.Context, c *mutex.Client) { c.Once(ctx, "a", time.Hour, nothing) },
 		"LockAll, one after the other": func(ctx context.Context, c *mutex.Client) {
 			c.LockAll(ctx, names, mutex.Shared())
 		},
@@ -207,24 +206,6 @@ func TestHookMayCloseTheClient(t *testing.T) {
 		time.Sleep(time.Second)
 		f.put("/mutexes/a/uuid", "another")
 		<-closed
-	})
-}
-
-func TestHooksAreToldOfRunsThatAreOncePerPeriod(t *testing.T) {
-	var d diary
-	bubbleWith(t, mutex.Options{Hooks: d.hooks()}, func(t *testing.T, f *fake, locks *mutex.Client) {
-		for range 2 {
-			if _, err := locks.Once(context.Background(), "a", time.Hour,
-				func(context.Context) error { return nil }); err != nil {
-				t.Error(err)
-			}
-		}
-		d.want(t, "a acquired after 0s, hold true, error false", "a released after 0s, error false")
-		l := take(t, locks, "b")
-		locks.Once(context.Background(), "b", time.Hour, func(context.Context) error { return nil })
-		l.Unlock()
-		d.want(t, "b acquired after 0s, hold true, error false", "b held after 0s, hold false, error true",
-			"b released after 0s, error false")
 	})
 }
 

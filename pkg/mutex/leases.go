@@ -58,20 +58,11 @@ func (c *Client) idleLease() *lease {
 
 // newLease asks etcd for a lease and keeps it alive.
 func (c *Client) newLease(ctx context.Context) (*lease, error) {
-	for n := 0; ; n++ {
-		attempt, cancel := context.WithTimeout(ctx, c.slice(ctx))
-		grant, err := c.etcd.Grant(attempt, int64(protocol.TicketTTL/time.Second))
-		cancel()
-		if err == nil {
-			return c.keepAlive(grant.ID)
-		}
-		if o := judge(err); o == refused || o == full || c.etcd.Ctx().Err() != nil {
-			return nil, fmt.Errorf("a place in the queue: %w", err)
-		}
-		if !pause(ctx, delay(n)) {
-			return nil, fmt.Errorf("etcd did not answer (%w): %w", err, ended(ctx))
-		}
+	id, err := c.retry.Grant(ctx, protocol.TicketTTL)
+	if err != nil {
+		return nil, fmt.Errorf("a place in the queue: %w", err)
 	}
+	return c.keepAlive(id)
 }
 
 func (c *Client) keepAlive(id clientv3.LeaseID) (*lease, error) {
@@ -156,7 +147,7 @@ func (c *Client) drop(l *lease) {
 
 func (c *Client) revoke(ctx context.Context, l *lease) error {
 	l.stop()
-	ctx, cancel := context.WithTimeout(ctx, c.slice(ctx))
+	ctx, cancel := context.WithTimeout(ctx, c.retry.Attempt(ctx))
 	defer cancel()
 	_, err := c.etcd.Revoke(ctx, l.id)
 	if err == nil || locktxn.LeaseGone(err) {

@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -30,7 +31,7 @@ const (
 // observe watches the hold until it is gone or the handle ends.
 func (l *Lock) observe() {
 	from, end := locktxn.Deadlines(l.c.layout, l.held.Lock)
-	l.c.follow(l.watch, holderRecheck, func(events []*clientv3.Event) bool {
+	l.c.retry.Follow(l.watch, holderRecheck, func(events []*clientv3.Event) bool {
 		if len(events) == 0 && l.awake() != nil {
 			return true
 		}
@@ -55,7 +56,7 @@ func (l *Lock) observe() {
 			l.lose(lost)
 		}
 		return true
-	}, watched{from, []clientv3.OpOption{clientv3.WithRange(end)}})
+	}, etcdretry.Watched{Key: from, Options: []clientv3.OpOption{clientv3.WithRange(end)}})
 }
 
 // goneBy reports whether one of the events ended the hold. Events older than the hold say nothing: a watch that a slow
@@ -89,12 +90,12 @@ func (l *Lock) deadlineIs(text string) {
 
 // verify asks etcd whether the hold stands: nil, or how it was lost.
 func (l *Lock) verify(ctx context.Context) (*LostError, error) {
-	r, err := l.c.send(ctx, locktxn.Ask(l.c.layout, l.held))
+	r, err := l.c.retry.Send(ctx, locktxn.Ask(l.c.layout, l.held))
 	if err != nil {
 		return nil, err
 	}
 	if r.Succeeded {
-		for _, kv := range r.keys(0).Kvs {
+		for _, kv := range r.Keys(0).Kvs {
 			l.deadlineIs(string(kv.Value))
 		}
 		return nil, nil
@@ -108,8 +109,8 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 }
 
 // ending is the note that the operation with this number read, nil where there is none.
-func (c *Client) ending(r answer, op int) *metadata.Ending {
-	for _, kv := range r.keys(op).Kvs {
+func (c *Client) ending(r etcdretry.Answer, op int) *metadata.Ending {
+	for _, kv := range r.Keys(op).Kvs {
 		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil {
 			return &e
 		}

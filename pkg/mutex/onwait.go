@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -43,7 +44,7 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	v.place.Lock = a.lock
 	var done sync.WaitGroup
 	done.Go(func() {
-		for again := true; again; again = pause(ctx, reportEvery+rand.N(reportEvery/2)) {
+		for again := true; again; again = etcdretry.Pause(ctx, reportEvery+rand.N(reportEvery/2)) {
 			w, err := v.refresh(ctx)
 			news := w.Position != a.reported.Position || w.Holder.Token != a.reported.Holder.Token ||
 				!sameHolds(w.Holders, a.reported.Holders) || a.reported.At.IsZero()
@@ -81,27 +82,27 @@ type waitStatus struct {
 // refresh asks etcd how things stand for this place.
 func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	probes := v.probes()
-	r, err := v.c.send(ctx, v.request(probes))
+	r, err := v.c.retry.Send(ctx, v.request(probes))
 	if err != nil {
 		return Waiting{}, err
 	}
 	tickets := len(r.Responses) - len(probes)
 	switch {
 	case v.seen == 0:
-		older := r.keys(tickets - 1).Kvs
+		older := r.Keys(tickets - 1).Kvs
 		for _, kv := range slices.Backward(older) {
 			v.ahead = append(v.ahead, v.c.layout.Parse(string(kv.Key)).ID)
 		}
 		v.read(r)
 	case !r.Succeeded:
 		v.read(r)
-	case v.shares && int(r.keys(0).Count) != v.keys: // somebody gave a share back
-		if r, err := v.c.send(ctx, locktxn.Holders(v.c.layout, v.place.Lock)); err == nil {
+	case v.shares && int(r.Keys(0).Count) != v.keys: // somebody gave a share back
+		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.place.Lock)); err == nil {
 			v.read(r)
 		}
 	}
 	for i, uuid := range probes {
-		if r.keys(tickets+i).Count == 0 {
+		if r.Keys(tickets+i).Count == 0 {
 			v.ahead = slices.DeleteFunc(v.ahead, func(other string) bool { return other == uuid })
 		}
 	}
@@ -134,13 +135,13 @@ func (v *waitStatus) probes() []string {
 }
 
 // read takes the holders from an answer, which has them first.
-func (v *waitStatus) read(r answer) {
+func (v *waitStatus) read(r etcdretry.Answer) {
 	v.seen = r.Header.Revision
 	h, _ := v.claimer.standingOf(r)
 	v.writer = h.writer.Token
 	v.status = Waiting{Lock: v.place.Lock, Position: v.status.Position, Holder: h.oldest()}
 	if v.shares {
-		v.keys = len(r.keys(1).Kvs)
+		v.keys = len(r.Keys(1).Kvs)
 		v.status.Holders = h.all()
 	}
 	for _, holder := range append(v.status.Holders, v.status.Holder) {
@@ -156,9 +157,9 @@ func sameHolds(a, b []metadata.Document) bool {
 
 // position is a place in the queue by the tickets before it, which the operation with this number read. The holder's
 // does not wait.
-func (c *Client) position(r answer, op int, holder string) int {
+func (c *Client) position(r etcdretry.Answer, op int, holder string) int {
 	n := 1
-	for _, kv := range r.keys(op).Kvs {
+	for _, kv := range r.Keys(op).Kvs {
 		if c.layout.Parse(string(kv.Key)).ID != holder {
 			n++
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
 // Durations of a lock for which neither the client nor the call says anything. If only one of the two is given, the
@@ -44,7 +46,7 @@ type settings struct {
 	kind            kind
 	only            []clientv3.Cmp // conditions and writes of the caller's, see If and Then
 	with            []clientv3.Op
-	period          period
+	documents       locktxn.Documents // below the prefix, that may be written all the same
 
 	problems []error
 }
@@ -138,7 +140,7 @@ func settle(owner string, options ...[]Option) (settings, error) {
 		return s, err
 	}
 	s.complete()
-	return s, errors.Join(s.check(), s.kind.settle(&s.attributes), s.period.check(), s.checkReentrant())
+	return s, errors.Join(s.check(), s.kind.settle(&s.attributes), s.checkReentrant())
 }
 
 func (s *settings) complete() {

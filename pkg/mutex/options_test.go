@@ -98,15 +98,6 @@ func TestCallsThatCanNotWorkAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 				err := locks.Adopt(ctx, "a\nb", uuid)
 			return err
 		},
-		`period of "": the lock name is empty`: func() error {
-			_,
-				err := locks.Period(ctx, "")
-			return err
-		},
-		`period of "a\n": the lock name contains a control`: func() error {
-			return locks.ResetPeriod(ctx,
-				"a\n")
-		},
 		`lock "a": If and Then cannot be Reentrant: a hold that is entered again is not taken again`: func() error {
 			_, err := locks.TryLock(ctx, "a", mutex.Reentrant(), mutex.Then(clientv3.OpPut("/x", "")))
 			return err

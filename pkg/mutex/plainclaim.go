@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -43,15 +44,15 @@ func (p plainClaim) tryPast(ctx context.Context, b bid, tail int64) (*Lock, erro
 	return l, err
 }
 
-func (p plainClaim) ends() []watched {
-	return []watched{deleted(p.a.c.layout.Field(p.a.lock, metadata.FieldUUID))}
+func (p plainClaim) ends() []etcdretry.Watched {
+	return []etcdretry.Watched{etcdretry.Deleted(p.a.c.layout.Field(p.a.lock, metadata.FieldUUID))}
 }
 
 func (p plainClaim) standing(place locktxn.Position) locktxn.Txn {
 	return locktxn.Standing(p.a.c.layout, place)
 }
 
-func (p plainClaim) standingOf(r answer) (holders, int) {
+func (p plainClaim) standingOf(r etcdretry.Answer) (holders, int) {
 	return holders{writer: p.a.c.record(p.a.lock, r, 0)}, 1
 }
 
@@ -128,13 +129,13 @@ func (p plainClaim) checkAhead(ctx context.Context) (*Lock, error) {
 	if a.queue.first {
 		txn = locktxn.LookAtLock(a.c.layout, a.queue.place)
 	}
-	r, err := a.c.send(ctx, txn)
+	r, err := a.c.retry.Send(ctx, txn)
 	if err != nil {
 		return nil, err
 	}
 	a.seen = r.Header.Revision
-	switch older := r.keys(3).Kvs; {
-	case len(r.keys(0).Kvs) == 0:
+	switch older := r.Keys(3).Kvs; {
+	case len(r.Keys(0).Kvs) == 0:
 		return nil, errPlaceLost
 	case !r.Succeeded: // the one before it still is
 		a.keepTail(ctx, r, 2)
@@ -145,7 +146,7 @@ func (p plainClaim) checkAhead(ctx context.Context) (*Lock, error) {
 		return nil, nil
 	}
 	a.queue.first = true
-	if holder := r.keys(1).Kvs; len(holder) > 0 && string(holder[0].Value) != a.draft.UUID {
+	if holder := r.Keys(1).Kvs; len(holder) > 0 && string(holder[0].Value) != a.draft.UUID {
 		a.queue.before = ""
 		a.keepTail(ctx, r, 2)
 		return nil, nil
@@ -165,7 +166,7 @@ func (p plainClaim) takeTurn(ctx context.Context) (*Lock, error) {
 	switch {
 	case l != nil || err != nil:
 		return l, err
-	case len(r.keys(1).Kvs) == 0 || a.holder.Token == 0:
+	case len(r.Keys(1).Kvs) == 0 || a.holder.Token == 0:
 		return nil, errPlaceLost
 	}
 	// A client that does not queue came between, or the ticket of a holder ended before its hold.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -47,7 +48,7 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 			a.leaveLater()
 			return nil, a.explain(err)
 		}
-		pause(ctx, delay(n))
+		etcdretry.Pause(ctx, etcdretry.Delay(n))
 		if b, err = a.bid(); err != nil {
 			return nil, a.explain(err)
 		}
@@ -73,13 +74,13 @@ func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 	layout := a.c.layout
 	for l == nil && err == nil && ctx.Err() == nil {
 		before := a.queue.before
-		keys := []watched{deleted(layout.Ticket(a.lock, a.draft.UUID))}
+		keys := []etcdretry.Watched{etcdretry.Deleted(layout.Ticket(a.lock, a.draft.UUID))}
 		if before != "" {
-			keys = append(keys, deleted(layout.Ticket(a.lock, before)))
+			keys = append(keys, etcdretry.Deleted(layout.Ticket(a.lock, before)))
 		} else {
 			keys = append(keys, a.claimer.ends()...)
 		}
-		a.c.follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
+		a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
 			l, err = a.claimer.advance(ctx, events)
 			return l != nil || err != nil || a.queue.before != before
 		}, keys...)

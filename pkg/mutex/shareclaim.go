@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -26,7 +27,7 @@ func (s shareClaim) try(ctx context.Context, b bid, refusals int) (*Lock, error)
 		a.abandon()
 	case !a.holders.room(a.set.kind):
 		return nil, a.heldError()
-	case len(r.keys(2).Kvs) > 0 && !a.set.barge:
+	case len(r.Keys(2).Kvs) > 0 && !a.set.barge:
 		return a.tryPast(ctx)
 	}
 	return nil, errRivals
@@ -70,7 +71,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		a.queue.lease = a.c.idleLease()
 	}
 	for n := 0; n < maxRivals && (n == 0 || a.holders.room(a.set.kind)); n++ {
-		var r answer
+		var r etcdretry.Answer
 		claim := s.next(n)
 		txn := locktxn.AcquireShare(a.c.layout, claim, a.draft.UUID, b.fields, false)
 		if a.queue.lease != nil {
@@ -84,7 +85,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		if err = s.joined(r, err); err != nil || a.queue.place.Revision != 0 {
 			return nil, err
 		}
-		if a.queue.lease == nil && len(r.keys(2).Kvs) > 0 {
+		if a.queue.lease == nil && len(r.Keys(2).Kvs) > 0 {
 			break // others queue
 		}
 	}
@@ -106,7 +107,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 }
 
 // joined keeps the place in the queue from an answer.
-func (s shareClaim) joined(r answer, err error) error {
+func (s shareClaim) joined(r etcdretry.Answer, err error) error {
 	a := s.a
 	switch {
 	case locktxn.LeaseGone(err):
@@ -126,12 +127,12 @@ func (s shareClaim) joined(r answer, err error) error {
 }
 
 // ends are those of the lock's own record and of all shares.
-func (s shareClaim) ends() []watched {
+func (s shareClaim) ends() []etcdretry.Watched {
 	layout := s.a.c.layout
 	from, end := layout.Shares(s.a.lock)
-	return []watched{
-		deleted(layout.Field(s.a.lock, metadata.FieldUUID)),
-		{from, []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}},
+	return []etcdretry.Watched{
+		etcdretry.Deleted(layout.Field(s.a.lock, metadata.FieldUUID)),
+		{Key: from, Options: []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithFilterPut()}},
 	}
 }
 
@@ -139,7 +140,9 @@ func (s shareClaim) standing(place locktxn.Position) locktxn.Txn {
 	return locktxn.StandingShare(s.a.c.layout, place)
 }
 
-func (s shareClaim) standingOf(r answer) (holders, int) { return s.a.c.holders(s.a.lock, r, 0), 2 }
+func (s shareClaim) standingOf(r etcdretry.Answer) (holders, int) {
+	return s.a.c.holders(s.a.lock, r, 0), 2
+}
 
 func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
 	a := s.a
@@ -171,13 +174,13 @@ func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Loc
 // checkRoom finds the ticket before this one and the holders, and takes its share when it is its turn.
 func (s shareClaim) checkRoom(ctx context.Context) (*Lock, error) {
 	a := s.a
-	r, err := a.c.send(ctx, locktxn.LookAtShares(a.c.layout, a.queue.place, a.queue.before, a.queue.first))
+	r, err := a.c.retry.Send(ctx, locktxn.LookAtShares(a.c.layout, a.queue.place, a.queue.before, a.queue.first))
 	switch {
 	case err != nil:
 		return nil, err
 	case !r.Succeeded: // the one before it still is
 		a.seen = r.Header.Revision
-		if len(r.keys(0).Kvs) == 0 {
+		if len(r.Keys(0).Kvs) == 0 {
 			return nil, errPlaceLost
 		}
 		a.keepTail(ctx, r, 2)
@@ -187,8 +190,8 @@ func (s shareClaim) checkRoom(ctx context.Context) (*Lock, error) {
 	if l, err := s.foundLate(); l != nil || err != nil {
 		return l, err
 	}
-	switch older := r.keys(4).Kvs; {
-	case len(r.keys(2).Kvs) == 0:
+	switch older := r.Keys(4).Kvs; {
+	case len(r.Keys(2).Kvs) == 0:
 		return nil, errPlaceLost
 	case len(older) > 0:
 		a.queue.before = a.c.layout.Parse(string(older[0].Key)).ID
@@ -230,11 +233,11 @@ func (s shareClaim) takeShare(ctx context.Context) (*Lock, error) {
 		switch {
 		case l != nil || err != nil:
 			return l, err
-		case len(r.keys(2).Kvs) == 0:
+		case len(r.Keys(2).Kvs) == 0:
 			return nil, errPlaceLost
 		}
 		a.keepTail(ctx, r, 3)
-		if n >= maxRivals && !pause(ctx, delay(n)) { // others come past the queue
+		if n >= maxRivals && !etcdretry.Pause(ctx, etcdretry.Delay(n)) { // others come past the queue
 			return nil, nil
 		}
 	}

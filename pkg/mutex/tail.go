@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
@@ -17,24 +18,24 @@ import (
 const maxLeaves = 5
 
 // leave gives up what an attempt has in the queue, if anything, and answers with what the operations read meanwhile.
-func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.Op) (r answer, err error) {
+func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.Op) (r etcdretry.Answer, err error) {
 	for range maxLeaves {
-		if r, err = c.send(ctx, locktxn.Leave(c.layout, lock, uuid, read...)); err != nil || !r.Succeeded {
+		if r, err = c.retry.Send(ctx, locktxn.Leave(c.layout, lock, uuid, read...)); err != nil || !r.Succeeded {
 			return r, err
 		}
-		before := locktxn.Newest(c.layout, r.keys(len(read)).Kvs, uuid)
-		left, err := c.send(ctx, locktxn.LeaveAsTail(c.layout, lock, uuid, before))
+		before := locktxn.Newest(c.layout, r.Keys(len(read)).Kvs, uuid)
+		left, err := c.retry.Send(ctx, locktxn.LeaveAsTail(c.layout, lock, uuid, before))
 		switch {
 		case err == nil && left.Succeeded:
 			return r, nil
 		case locktxn.NoSpace(err):
-			_, err = c.send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+			_, err = c.retry.Send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
 			return r, err
 		case err != nil && !locktxn.LeaseGone(err):
 			return r, err
 		}
 	}
-	_, err = c.send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
+	_, err = c.retry.Send(ctx, locktxn.LeaveBare(c.layout, lock, uuid))
 	return r, err
 }
 
@@ -49,15 +50,15 @@ func (c *Client) leaveLater(lock, uuid string) {
 
 // keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
 // keeps it from that is no error.
-func (a *acquisition) keepTail(ctx context.Context, r answer, op int) {
-	if len(r.keys(op).Kvs) > 0 {
+func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) {
+	if len(r.Keys(op).Kvs) > 0 {
 		return
 	}
-	r, err := a.c.send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
-	if err != nil || len(r.keys(0).Kvs) > 0 {
+	r, err := a.c.retry.Send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
+	if err != nil || len(r.Keys(0).Kvs) > 0 {
 		return
 	}
-	if last := locktxn.Newest(a.c.layout, r.keys(1).Kvs, ""); last.Revision != 0 {
-		_, _ = a.c.send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
+	if last := locktxn.Newest(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
+		_, _ = a.c.retry.Send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
@@ -26,7 +27,7 @@ func (c *Client) tombstoneLease(ctx context.Context, t *tombstones) (clientv3.Le
 	if lease, ok := t.current(); ok {
 		return lease, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.slice(ctx))
+	ctx, cancel := context.WithTimeout(ctx, c.retry.Attempt(ctx))
 	defer cancel()
 	asked := time.Now()
 	grant, err := c.etcd.Grant(ctx, int64((t.life+shared)/time.Second))
@@ -49,23 +50,23 @@ func (t *tombstones) current() (clientv3.LeaseID, bool) {
 // sendTombstone sends a transaction that leaves a tombstone, until its outcome is known, it is refused or ctx ends.
 func (c *Client) sendTombstone(
 	ctx context.Context, t *tombstones, txn func(clientv3.LeaseID) locktxn.Txn,
-) (r answer, err error) {
+) (r etcdretry.Answer, err error) {
 	for n, doubt := 0, false; ; n++ {
 		lease, err := c.tombstoneLease(ctx, t)
 		if err == nil {
-			r, err = c.send(ctx, txn(lease))
-			doubt = doubt || r.doubt
-			r.doubt = doubt
+			r, err = c.retry.Send(ctx, txn(lease))
+			doubt = doubt || r.Doubt
+			r.Doubt = doubt
 			if !locktxn.LeaseGone(err) {
 				return r, err
 			}
 			t.forget(lease)
 		}
-		if o := judge(err); o == full || o == refused && !locktxn.LeaseGone(err) {
-			return answer{doubt: doubt}, err
+		if o := etcdretry.Judge(err); o == etcdretry.Full || o == etcdretry.Refused && !locktxn.LeaseGone(err) {
+			return etcdretry.Answer{Doubt: doubt}, err
 		}
-		if !pause(ctx, delay(n)) {
-			return answer{doubt: doubt}, fmt.Errorf("etcd did not answer (%w): %w", err, ended(ctx))
+		if !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
+			return etcdretry.Answer{Doubt: doubt}, fmt.Errorf("etcd did not answer (%w): %w", err, ended(ctx))
 		}
 	}
 }

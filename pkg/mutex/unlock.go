@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -44,7 +45,7 @@ func (l *Lock) release() (err error) {
 		l.cancelAcquisition()
 	}
 	if err != nil {
-		if r.doubt && settled {
+		if r.Doubt && settled {
 			l.releaseLater()
 		}
 		return fmt.Errorf("unlock %q: %w; unless it is free by then, it is auto-unlocked in its time", l.held.Lock, err)
@@ -64,7 +65,7 @@ func (l *Lock) releaseTxn() locktxn.Txn {
 
 // sendRelease gives the hold back. If a sending of its acquisition may still be on its way, it keeps that from being
 // committed: settled reports that it did, or did not have to.
-func (l *Lock) sendRelease() (r answer, settled bool, err error) {
+func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
 	if l.origin.doubt {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 		defer cancel()
@@ -75,7 +76,7 @@ func (l *Lock) sendRelease() (r answer, settled bool, err error) {
 			return r, err == nil, err
 		}
 	}
-	r, err = l.c.sendFor(context.Background(), l.c.opts.RequestTimeout, l.releaseTxn())
+	r, err = l.c.retry.SendFor(context.Background(), l.c.opts.RequestTimeout, l.releaseTxn())
 	return r, !l.origin.doubt, err
 }
 
@@ -101,19 +102,19 @@ func (l *Lock) cancelAcquisition() {
 // notReleased explains why there was nothing to give back. After a sending without an answer that one was most likely
 // committed: then there is no note about the end of the hold, and it is no error. But a holder whose time had run out
 // before is not told that it held the lock until now, and neither is any holder if the note cannot be read.
-func (l *Lock) notReleased(end time.Time, r answer) error {
+func (l *Lock) notReleased(end time.Time, r etcdretry.Answer) error {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	lost, err := l.verify(ctx)
 	before, ranOut := l.err().(*LostError)
 	switch {
-	case err != nil && r.doubt:
+	case err != nil && r.Doubt:
 		return fmt.Errorf("unlock %q: it is free, but whether it was held until now is not known: %w", l.held.Lock, err)
 	case err != nil || lost == nil:
 		lost = l.lostError()
 	}
 	switch {
-	case !r.doubt || lost.Ending != nil:
+	case !r.Doubt || lost.Ending != nil:
 		return lost
 	case ranOut:
 		return before
@@ -125,7 +126,7 @@ func (l *Lock) notReleased(end time.Time, r answer) error {
 func (l *Lock) releaseLater() {
 	until := time.Now().Add(l.set.autoUnlockAfter)
 	l.c.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
-		_, err := l.c.send(ctx, l.releaseTxn())
+		_, err := l.c.retry.Send(ctx, l.releaseTxn())
 		return err
 	}})
 }

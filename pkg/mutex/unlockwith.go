@@ -5,10 +5,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
@@ -27,23 +27,21 @@ func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
 	if l.none() {
 		return errNoHold
 	}
-	err := l.unlockWith(writes, nil, only)
+	err := l.unlockWith(writes, only)
 	if err == nil || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrCondition) {
 		return err
 	}
 	return fmt.Errorf("unlock %q: %w", l.held.Lock, err)
 }
 
-// unlockWith also does writes of this package's own, which may lie below the prefix.
-func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error {
+func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 	if err := l.alone(); err != nil {
 		return err
 	}
 	release := l.releaseTxn()
-	if err := l.checkRelease(release, writes, own, only); err != nil {
+	if err := l.checkRelease(release, writes, only); err != nil {
 		return err
 	}
-	writes = slices.Concat(writes, own)
 	ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 	defer cancel()
 	select {
@@ -65,7 +63,7 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 		return locktxn.ReleaseWith(l.c.layout, l.held, release, tombstone, lease, only, writes)
 	})
 	switch {
-	case err != nil && r.doubt:
+	case err != nil && r.Doubt:
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case err != nil:
 		return err
@@ -79,11 +77,11 @@ func (l *Lock) unlockWith(writes, own []clientv3.Op, only []clientv3.Cmp) error 
 }
 
 // refusal is why a hold that stands was not released, by what the transaction read.
-func (l *Lock) refusal(r answer, only []clientv3.Cmp) error {
+func (l *Lock) refusal(r etcdretry.Answer, only []clientv3.Cmp) error {
 	switch failed := l.c.failed(l.held.Lock, r, 2, only); {
 	case failed == nil:
 		return ErrUnknown // the answer is none of etcd's
-	case r.doubt: // an earlier sending may still come, and find that they hold
+	case r.Doubt: // an earlier sending may still come, and find that they hold
 		return fmt.Errorf("%w: %w", ErrUnknown, failed)
 	default:
 		return failed
@@ -91,17 +89,17 @@ func (l *Lock) refusal(r answer, only []clientv3.Cmp) error {
 }
 
 // checkRelease refuses what etcd would refuse, and what would reach into the locks.
-func (l *Lock) checkRelease(release locktxn.Txn, writes, own []clientv3.Op, only []clientv3.Cmp) error {
-	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1 - len(own)
-	if err := l.c.checkWrites(only, writes, room); err != nil {
+func (l *Lock) checkRelease(release locktxn.Txn, writes []clientv3.Op, only []clientv3.Cmp) error {
+	room := locktxn.MaxOps - max(len(release.If), len(release.Then)+1) - 1
+	if err := l.c.checkWrites(only, writes, l.set.documents, room); err != nil {
 		return err
 	}
-	return checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, slices.Concat(writes, own)))
+	return checkSize(locktxn.ReleaseWith(l.c.layout, l.held, release, "", 0, only, writes))
 }
 
 // entombed reports whether the tombstone is that of an earlier sending of the same writes.
-func (l *Lock) entombed(r answer, tombstone string) bool {
-	kvs := r.keys(0).Kvs
+func (l *Lock) entombed(r etcdretry.Answer, tombstone string) bool {
+	kvs := r.Keys(0).Kvs
 	return len(kvs) > 0 && string(kvs[0].Value) == tombstone
 }
 

@@ -93,6 +93,7 @@ func packages() map[string]string {
 		"fmt":          "fmt",
 		"http":         "net/http",
 		"io":           "io",
+		"jobs":         "github.com/clustermutex/unlocker/pkg/jobs",
 		"locktest":     "github.com/clustermutex/unlocker/pkg/locktest",
 		"log":          "log",
 		"mutex":        "github.com/clustermutex/unlocker/pkg/mutex",
@@ -107,7 +108,6 @@ func packages() map[string]string {
 		"sql":          "database/sql",
 		"synctest":     "testing/synctest",
 		"syscall":      "syscall",
-		"tasks":        "github.com/clustermutex/unlocker/pkg/tasks",
 		"testing":      "testing",
 		"time":         "time",
 	}

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/mutex"
-	"github.com/clustermutex/unlocker/pkg/tasks"
 )
 
 // What is run and done under locks of its own.
@@ -86,12 +86,12 @@ func (w *worker) job(ctx context.Context) {
 	var ended sync.WaitGroup
 	defer ended.Wait()
 	id, answer := w.ask(line{Op: opOnce, Lock: jobLock})
-	options := w.options(id, opOnce, w.life())
+	options := []jobs.Option{jobs.LockOptions(w.options(id, opOnce, w.life())...)}
 	if w.chance(30) {
-		options = append(options, mutex.PeriodBackOnError())
+		options = append(options, jobs.PeriodBackOnError())
 	}
 	var done func(line)
-	ran, err := w.locks.Once(ctx, jobLock, jobPeriod, func(ctx context.Context) error {
+	ran, err := jobs.OncePer(ctx, w.locks, jobLock, jobPeriod, func(ctx context.Context) error {
 		l := mutex.FromContext(ctx)
 		answer(acquired(l, nil))
 		w.follow(&ended, l)
@@ -119,7 +119,7 @@ func (w *worker) task(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	id, answer := w.ask(line{Op: opTask})
-	set, err := tasks.New(w.etcd, w.locks, taskSet, tasks.Options{Worker: w.Process, Now: w.now,
+	set, err := jobs.NewTasks(w.locks, taskSet, jobs.TaskOptions{Worker: w.Process,
 		Lock: w.options(id, opTask, w.life())})
 	if err != nil {
 		panic(err)
@@ -148,12 +148,12 @@ func (w *worker) task(ctx context.Context) {
 }
 
 // end says what became of a task.
-func (w *worker) end(t *tasks.Task) {
+func (w *worker) end(t *jobs.Task) {
 	l := t.Lock()
 	_, answer := w.ask(line{Op: opUnlock, Lock: l.Name(), UUID: l.UUID(), Token: l.Token()})
 	end := []func() error{
-		func() error { return t.Finish(tasks.StateDone, "") },
-		func() error { return t.Finish(tasks.StateFailed, "as seen") },
+		func() error { return t.Finish(jobs.StateDone, "") },
+		func() error { return t.Finish(jobs.StateFailed, "as seen") },
 		t.FinishAndRemove, t.FinishAndRemove, t.Release,
 	}[w.rand.IntN(5)]
 	err := end()

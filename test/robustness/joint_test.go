@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/tasks"
+	"github.com/clustermutex/unlocker/pkg/jobs"
 )
 
 // countPrefix is where the keys are that are only written together with an acquisition.
@@ -100,9 +100,9 @@ func (g *ledger) task(k keyed, before map[string]*hold) {
 	allowed := false
 	switch {
 	case was == "":
-		allowed = t.State == tasks.StateNew
+		allowed = t.State == jobs.StateNew
 	case has != nil && has.token == k.revision:
-		allowed = t.State == protocol.StateInProgress && was != tasks.StateDone && by(has)
+		allowed = t.State == protocol.StateInProgress && was != jobs.StateDone && by(has)
 	case had != nil && had == has:
 		allowed = t.State == protocol.StateInProgress && by(has)
 	case had != nil && has == nil:

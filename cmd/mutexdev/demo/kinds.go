@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -49,12 +50,14 @@ func (p *pod) reprices(ctx context.Context) error {
 	return err
 }
 
-// statistics run once a minute, whichever pod is first, and how long ever they take.
+// statistics run once a minute, whichever pod is first and however long they take.
 func (p *pod) statistics(ctx context.Context) error {
-	_, err := p.locks.Once(ctx, "reports/statistics", p.pace(time.Minute), func(held context.Context) error {
+	work := func(held context.Context) error {
 		p.rest(held, 8*time.Second)
 		return nil
-	}, mutex.Purpose("statistics of the last minute"), mutex.AlertAfter(p.pace(30*time.Second)))
+	}
+	_, err := jobs.OncePer(ctx, p.locks, "reports/statistics", p.pace(time.Minute), work, jobs.LockOptions(
+		mutex.Purpose("statistics of the last minute"), mutex.AlertAfter(p.pace(30*time.Second))))
 	p.rest(ctx, 4*time.Second)
 	return err
 }

@@ -1,4 +1,4 @@
-package mutex
+package jobs
 
 import (
 	"context"
@@ -7,11 +7,13 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Step is one part of a [Client.Pipeline].
+// Step is one part of a [Pipeline].
 type Step struct {
-	Name string                          // people see it with the lock while the step runs
+	Name string                          // is shown with the lock while the step runs
 	Run  func(ctx context.Context) error // ctx ends when the lock is lost
 }
 
@@ -28,10 +30,10 @@ const (
 // Stop is why a pipeline did not get to its end.
 type Stop string
 
-// The reasons. The zero value says that it did.
+// The reasons. The zero value means that it did.
 const (
 	StopNotLocked Stop = "not locked" // the lock was not taken
-	StopLost      Stop = "lost"       // the lock was lost, or may be; the error tells to whom and why
+	StopLost      Stop = "lost"       // the lock was lost, or may be; the error says to whom and why
 	StopFailed    Stop = "failed"     // a step returned an error, or etcd refused to confirm the lock
 	StopPanicked  Stop = "panicked"   // a step panicked; the error is a [*PanicError]
 	StopCancelled Stop = "cancelled"  // the caller's context ended, or the client was closed
@@ -65,26 +67,29 @@ type PanicError struct {
 // Error does not show the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Pipeline runs the steps one after the other under the lock, waiting for it as [Client.Lock] does. Before each step it
-// asks etcd whether the lock is still held, which puts alert and auto-unlock off and tells people what comes next: the
-// durations of the options are those of the longest step. It stops at the first step that fails or panics, when ctx
-// ends, and when the lock is lost: then no other step begins, and the context of the one that runs ends.
+// Pipeline runs the steps one after the other under the lock, waiting for it as [mutex.Client.Lock] does. Before each
+// step it asks etcd whether the lock is still held, which extends it and shows on the dashboard which step comes next:
+// the durations of the options are those of the longest step. It stops at the first step that fails or panics, when ctx
+// ends, and when the lock is lost: then no further step begins, and the context of the one that runs ends.
 //
 // The error is that of the report: nil when all steps were done and the lock was held all the time.
-func (c *Client) Pipeline(ctx context.Context, name string, steps []Step, opts ...Option) (Report, error) {
+func Pipeline(ctx context.Context, locks *mutex.Client, name string, steps []Step,
+	opts ...mutex.Option) (Report, error) {
 	p := &pipeline{ctx: ctx, steps: steps, report: Report{Lock: name, Steps: make([]StepReport, len(steps))}}
 	if err := p.check(); err != nil {
 		return p.report, fmt.Errorf("pipeline %q: %w", name, err)
 	}
 	began := time.Now()
-	l, err := c.Lock(ctx, name, opts...)
+	l, err := locks.Lock(ctx, name, opts...)
 	if err != nil {
 		p.report.Stop = StopNotLocked
 		p.report.Err = err
 		p.report.Took = time.Since(began)
 		return p.report, err
 	}
-	p.lock, p.report.UUID, p.report.Token = l, l.UUID(), l.Token()
+	p.lock = l
+	p.report.UUID = l.UUID()
+	p.report.Token = l.Token()
 	p.run()
 	p.report.Took = time.Since(began)
 	return p.report, p.report.Err
@@ -92,7 +97,7 @@ func (c *Client) Pipeline(ctx context.Context, name string, steps []Step, opts .
 
 type pipeline struct {
 	ctx    context.Context
-	lock   *Lock
+	lock   *mutex.Lock
 	steps  []Step
 	report Report
 }
@@ -121,11 +126,11 @@ func (p *pipeline) check() error {
 // run runs the steps and gives the lock back.
 func (p *pipeline) run() {
 	defer func() {
-		if err := p.lock.Unlock(); err != nil && (p.report.Stop == "" || errors.Is(err, ErrNotHeld)) {
+		if err := p.lock.Unlock(); err != nil && (p.report.Stop == "" || errors.Is(err, mutex.ErrNotHeld)) {
 			p.stop(err)
 		}
 	}()
-	ctx, done := p.lock.under(p.ctx)
+	ctx, done := p.lock.Under(p.ctx)
 	defer done()
 	for i, s := range p.steps {
 		err := context.Cause(ctx)
@@ -154,7 +159,7 @@ func (p *pipeline) run() {
 func (p *pipeline) confirm(ctx context.Context, progress string) error {
 	err := p.lock.Alive(ctx, progress)
 	if err != nil && !time.Now().Before(p.lock.Deadline()) {
-		<-p.lock.ctx.Done() // about to end, if it did not
+		<-p.lock.Context().Done() // about to end, if it did not
 	}
 	return err
 }
@@ -169,23 +174,23 @@ func call(ctx context.Context, run func(context.Context) error) (err error) {
 	return run(ctx)
 }
 
-// stop says why, which is not always what the step says: most of them tell only that their context ended.
+// stop records why, which is not always what the step says: most report only that their context ended.
 func (p *pipeline) stop(err error) {
 	r := &p.report
-	ended := p.lock.err()
-	lost, isLost := ended.(*LostError)
+	ended := context.Cause(p.lock.Context())
+	lost, isLost := ended.(*mutex.LostError)
 	_, isPanic := errors.AsType[*PanicError](err)
 	switch {
 	case isLost:
 		r.Stop = StopLost
 		r.Err = because(lost, err)
-	case errors.Is(err, ErrNotHeld):
+	case errors.Is(err, mutex.ErrNotHeld):
 		r.Stop = StopLost
 		r.Err = err
 	case isPanic:
 		r.Stop = StopPanicked
 		r.Err = err
-	case ended == ErrClosed:
+	case ended == mutex.ErrClosed:
 		r.Stop = StopCancelled
 		r.Err = because(ended, err)
 	case p.ctx.Err() != nil:
@@ -202,7 +207,8 @@ func because(cause, err error) error {
 	if errors.Is(err, cause) {
 		return err
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNotHeld) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, mutex.ErrNotHeld) {
 		return cause
 	}
 	return errors.Join(cause, err)

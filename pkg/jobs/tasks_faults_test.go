@@ -1,4 +1,4 @@
-package tasks_test
+package jobs_test
 
 import (
 	"bufio"
@@ -19,8 +19,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/mutex"
-	"github.com/clustermutex/unlocker/pkg/tasks"
 )
 
 // workAt makes this test binary a worker that captures a task at the etcd at this address, says which, and hangs.
@@ -44,7 +44,7 @@ func work(endpoint string) string {
 	if err != nil {
 		return err.Error()
 	}
-	s, err := tasks.New(etcd, locks, "invoices", tasks.Options{Worker: "the one that dies"})
+	s, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{Worker: "the one that dies"})
 	if err != nil {
 		return err.Error()
 	}
@@ -58,7 +58,7 @@ func work(endpoint string) string {
 func TestTaskOfAKilledWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
 	server := etcdtest.Start(t)
 	etcd := server.Client(t)
-	s := set(t, etcd, tasks.Options{MaxAttempts: 2})
+	s := set(t, etcd, jobs.TaskOptions{MaxAttempts: 2})
 	add(t, s, "1", "the data")
 	process := exec.Command(os.Args[0])
 	process.Env = append(os.Environ(), workAt+"="+server.Endpoint())
@@ -98,8 +98,8 @@ func TestTaskOfAKilledWorkerIsCapturedAgainAfterItsAutoUnlock(t *testing.T) {
 func TestLateWorkerIsRefused(t *testing.T) {
 	server := etcdtest.Start(t)
 	etcd := server.Client(t)
-	one := set(t, server.Client(t), tasks.Options{})
-	two := set(t, server.Client(t), tasks.Options{})
+	one := set(t, server.Client(t), jobs.TaskOptions{})
+	two := set(t, server.Client(t), jobs.TaskOptions{})
 	add(t, one, "1", "")
 	late := capture(t, one, 1)[0]
 	if _, err := etcd.Put(t.Context(), "/fenced", "0"); err != nil {
@@ -169,7 +169,7 @@ func TestNothingIsDoneTwiceWhenAnswersAreLost(t *testing.T) {
 				lost = func(n int64) bool { return n%every == 0 }
 			}
 			etcd.KV = &answers{KV: etcd.KV, lose: lost}
-			s := set(t, etcd, tasks.Options{})
+			s := set(t, etcd, jobs.TaskOptions{})
 			for i := range 5 {
 				add(t, s, fmt.Sprint(i), "")
 			}
@@ -209,8 +209,8 @@ func TestCaptureThroughADeadNetworkLosesNoTask(t *testing.T) {
 	}
 	t.Cleanup(func() { behind.Close() })
 	etcd := server.Client(t)
-	s := set(t, behind, tasks.Options{})
-	near := set(t, etcd, tasks.Options{})
+	s := set(t, behind, jobs.TaskOptions{})
+	near := set(t, etcd, jobs.TaskOptions{})
 	add(t, near, "1", "")
 	get(t, s, "1") // connects
 
@@ -225,7 +225,7 @@ func TestCaptureThroughADeadNetworkLosesNoTask(t *testing.T) {
 		}
 		failed <- err
 	}()
-	patient(t, "the commit", func() bool { return record(t, etcd, "invoices/1").Token != 0 })
+	eventually(t, "the commit", func() bool { return record(t, etcd, "invoices/1").Token != 0 })
 	proxy.DropAnswers()
 	cancel()
 	if err := <-failed; !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.Canceled) {
@@ -235,7 +235,7 @@ func TestCaptureThroughADeadNetworkLosesNoTask(t *testing.T) {
 		t.Errorf("the write came without the lock: %+v", now)
 	}
 	proxy.Heal()
-	patient(t, "the giving back", func() bool { return get(t, near, "1").Stuck })
+	eventually(t, "the giving back", func() bool { return get(t, near, "1").Stuck })
 	if captured := capture(t, near, 1); len(captured) != 1 || captured[0].Attempt() != 2 {
 		t.Errorf("captured %+v", captured)
 	}
@@ -246,7 +246,7 @@ func TestLateSaveIsRefused(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	var late clientv3.Txn
 	kv := etcd.KV
-	s := set(t, etcd, tasks.Options{})
+	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "1", "")
 	task := capture(t, s, 1)[0]
 	if err := task.Save(t.Context(), "part 1"); err != nil {
@@ -282,7 +282,7 @@ func TestLateSaveIsRefused(t *testing.T) {
 func TestLateAddIsRefused(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	kv := etcd.KV
-	s := set(t, etcd, tasks.Options{})
+	s := set(t, etcd, jobs.TaskOptions{})
 	var late clientv3.Txn
 	etcd.KV = &keeping{KV: kv, keep: func(txn clientv3.Txn) bool {
 		first := late == nil
@@ -310,7 +310,7 @@ func TestTokenThatRanOutIsNoError(t *testing.T) {
 	etcd.KV = refuses
 	for _, refusal := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
 		rpctypes.ErrTooManyRequests} {
-		s := set(t, etcd, tasks.Options{})
+		s := set(t, etcd, jobs.TaskOptions{})
 		for about, call := range map[string]func() error{
 			"add":     func() error { _, err := s.Add(t.Context(), refusal.Error(), ""); return err },
 			"list":    func() error { _, err := s.List(t.Context()); return err },
@@ -382,7 +382,7 @@ func (l *kept) Commit() (*clientv3.TxnResponse, error) {
 // Whoever reads the locks must not take tasks for foreign keys.
 func TestKeysOfTasksAreKnown(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	s := set(t, etcd, tasks.Options{})
+	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "a/b%c", "")
 	r, err := etcd.Get(t.Context(), mutex.DefaultPrefix, clientv3.WithPrefix())
 	if err != nil {

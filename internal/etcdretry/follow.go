@@ -1,4 +1,4 @@
-package mutex
+package etcdretry
 
 import (
 	"context"
@@ -17,26 +17,26 @@ const (
 	watchStreams = 4
 )
 
-// watched is a key to follow, or a range of keys.
-type watched struct {
-	key  string
-	opts []clientv3.OpOption
+// Watched is a key to follow, or a range of keys by the options of a watch.
+type Watched struct {
+	Key     string
+	Options []clientv3.OpOption
 }
 
-// deleted follows the deletions of a key; with what it held last, where etcd still knows that.
-func deleted(key string) watched {
-	return watched{key, []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}}
+// Deleted follows the deletions of a key, with its last value where etcd still knows that.
+func Deleted(key string) Watched {
+	return Watched{Key: key, Options: []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}}
 }
 
-// follow watches one key, or up to three, and calls look whenever there may be something new: once the watches are
+// Follow watches one key, or up to three, and calls look whenever there may be something new: once the watches are
 // open, with the events that come, and now and then without any (recheck), in case a watch went silent or etcd lost an
-// event. It returns when look says that it has seen enough, or when ctx ends.
+// event. It returns when look reports that it has seen enough, or when ctx ends.
 //
-// The order is what makes it sound and quick at once. The watch is opened live, without a revision, and look reads only
-// after etcd has confirmed it: so nothing between the two is missed. To read first and to watch from that revision on
-// would miss nothing either, but etcd serves such a watch from a loop that runs every 100 ms.
-func (c *Client) follow(ctx context.Context, recheck time.Duration, look func([]*clientv3.Event) (enough bool),
-	keys ...watched) {
+// The order makes it both sound and quick. The watch is opened live, without a revision, and look reads only after etcd
+// has confirmed it, so nothing between the two is missed. Reading first and watching from that revision on would miss
+// nothing either, but etcd serves such a watch from a loop that runs every 100 ms.
+func (c *Client) Follow(ctx context.Context, recheck time.Duration, look func([]*clientv3.Event) (enough bool),
+	keys ...Watched) {
 	for n := 0; ctx.Err() == nil; n++ {
 		began := time.Now()
 		opened, enough := c.followOnce(ctx, recheck, look, keys)
@@ -46,25 +46,25 @@ func (c *Client) follow(ctx context.Context, recheck time.Duration, look func([]
 		if time.Since(began) > recheck {
 			n = 0
 		}
-		pause(ctx, delay(n))
+		Pause(ctx, Delay(n))
 	}
 }
 
 // followOnce follows until a watch breaks or look has seen enough.
 func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look func([]*clientv3.Event) bool,
-	keys []watched) (opened, enough bool) {
+	keys []Watched) (opened, enough bool) {
 	watch, stop := c.stream(ctx)
 	defer stop()
 	late := time.AfterFunc(openTimeout, stop)
 	var events [3]clientv3.WatchChan
 	for i, w := range keys {
-		events[i] = c.etcd.Watch(watch, w.key, append(w.opts, clientv3.WithCreatedNotify())...)
+		events[i] = c.etcd.Watch(watch, w.Key, append(w.Options, clientv3.WithCreatedNotify())...)
 	}
 	if !late.Stop() && ctx.Err() == nil {
 		c.streams.Add(1)
 		return false, false
 	}
-	tick := time.NewTimer(jitter(recheck))
+	tick := time.NewTimer(Jitter(recheck))
 	defer tick.Stop()
 	for pending := len(keys); ; {
 		var w clientv3.WatchResponse
@@ -79,7 +79,7 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look fun
 			if look(nil) {
 				return true, true
 			}
-			tick.Reset(jitter(recheck))
+			tick.Reset(Jitter(recheck))
 			continue
 		}
 		if !ok || w.Err() != nil {
@@ -95,9 +95,9 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look fun
 	}
 }
 
-// stream is a context for a watch that ends with ctx. All watches of a client share one stream to one member; when that
-// one hangs, c.streams is counted up and later watches get another, most likely to another member. RequireLeader ends
-// the watches of a member that is cut off from its cluster, which would be silent for ever.
+// stream is a context for a watch that ends with ctx. All watches of a client share one stream to one member. When that
+// one hangs, c.streams is incremented and later watches get another stream, most likely to another member.
+// RequireLeader ends the watches of a member that is cut off from its cluster, which would stay silent forever.
 func (c *Client) stream(ctx context.Context) (context.Context, context.CancelFunc) {
 	base := clientv3.WithRequireLeader(context.Background())
 	if n := c.streams.Load() % watchStreams; n > 0 {

@@ -1,4 +1,4 @@
-package mutex_test
+package jobs_test
 
 import (
 	"context"
@@ -8,12 +8,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/jobs"
+	"github.com/clustermutex/unlocker/pkg/locktest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -62,10 +65,10 @@ func TestJobRunsOncePerPeriod(t *testing.T) {
 	two := replica(t, etcd, func() time.Time { return now })
 	var j job
 	var inside metadata.Document
-	ran, err := one.Once(t.Context(), "report", time.Hour, func(ctx context.Context) error {
-		inside = read(t, etcd, "report")
+	ran, err := jobs.OncePer(t.Context(), one, "report", time.Hour, func(ctx context.Context) error {
+		inside = record(t, etcd, "report")
 		return j.run(ctx)
-	}, mutex.Purpose("hourly"))
+	}, jobs.LockOptions(mutex.Purpose("hourly")))
 	if !ran || err != nil {
 		t.Fatalf("the first call: %v, %v", ran, err)
 	}
@@ -75,21 +78,21 @@ func TestJobRunsOncePerPeriod(t *testing.T) {
 	for _, clock := range []string{"2026-08-29T10:17:00Z", "2026-08-29T10:59:59.999Z", "2026-08-29T10:00:00Z"} {
 		now = at(clock)
 		for _, c := range []*mutex.Client{one, two} {
-			if ran, err := c.Once(t.Context(), "report", time.Hour, j.run); ran || err != nil {
+			if ran, err := jobs.OncePer(t.Context(), c, "report", time.Hour, j.run); ran || err != nil {
 				t.Errorf("at %s: %v, %v", clock, ran, err)
 			}
 		}
 	}
-	p, err := two.Period(t.Context(), "report")
+	p, err := jobs.LastPeriod(t.Context(), two, "report")
 	if want := "taken 2026-08-29T10:17:00Z by billing on host-1, every 1h0m0s"; err != nil ||
-		!p.Start.Equal(at("2026-08-29T10:00:00Z")) || p.Words != want {
+		!p.Start.Equal(at("2026-08-29T10:00:00Z")) || p.Note != want {
 		t.Errorf("the period is %+v, %v", p, err)
 	}
 	now = at("2026-08-29T11:00:00Z")
-	if ran, err := two.Once(t.Context(), "report", time.Hour, j.run); !ran || err != nil {
+	if ran, err := jobs.OncePer(t.Context(), two, "report", time.Hour, j.run); !ran || err != nil {
 		t.Errorf("in the next hour: %v, %v", ran, err)
 	}
-	if j.runs != 2 || read(t, etcd, "report").Token != 0 {
+	if j.runs != 2 || record(t, etcd, "report").Token != 0 {
 		t.Errorf("%d runs", j.runs)
 	}
 }
@@ -115,8 +118,8 @@ func TestBeginningsOfPeriods(t *testing.T) {
 		t.Run(fmt.Sprint(c.every, " at ", c.now), func(t *testing.T) {
 			one := replica(t, etcd, func() time.Time { return at(c.now) })
 			name := fmt.Sprint("job ", i)
-			ran, err := one.Once(t.Context(), name, c.every, new(job).run, mutex.PeriodOffset(c.offset))
-			p, _ := one.Period(t.Context(), name)
+			ran, err := jobs.OncePer(t.Context(), one, name, c.every, new(job).run, jobs.PeriodOffset(c.offset))
+			p, _ := jobs.LastPeriod(t.Context(), one, name)
 			if !ran || err != nil || !p.Start.Equal(at(c.want)) {
 				t.Errorf("%v, %v: the period began at %v, want %s", ran, err, p.Start, c.want)
 			}
@@ -143,7 +146,7 @@ func TestPeriodsWithManyReplicasAndSkewedClocks(t *testing.T) {
 	}
 	var runs []time.Time
 	// or one that is behind begins earlier
-	if ran, err := replicas[6].Once(t.Context(), "job", every, new(job).run); !ran || err != nil {
+	if ran, err := jobs.OncePer(t.Context(), replicas[6], "job", every, new(job).run); !ran || err != nil {
 		t.Fatal(err)
 	}
 	for step := range 60 {
@@ -153,15 +156,15 @@ func TestPeriodsWithManyReplicasAndSkewedClocks(t *testing.T) {
 		var all sync.WaitGroup
 		for i, c := range replicas {
 			all.Go(func() {
-				_, err := c.Once(t.Context(), "job", every, func(context.Context) error {
-					p, err := c.Period(t.Context(), "job")
+				_, err := jobs.OncePer(t.Context(), c, "job", every, func(context.Context) error {
+					p, err := jobs.LastPeriod(t.Context(), c, "job")
 					mu.Lock()
 					defer mu.Unlock()
 					runs = append(runs, p.Start)
 					return err
 				})
 				_, isHeld := errors.AsType[*mutex.HeldError](err)
-				behind, isPeriod := errors.AsType[*mutex.PeriodError](err)
+				behind, isPeriod := errors.AsType[*jobs.PeriodError](err)
 				if err != nil && !isHeld && !(isPeriod && skews[i] < time.Minute) {
 					t.Errorf("the replica with skew %v: %v", skews[i], err)
 				}
@@ -191,7 +194,7 @@ func TestManyAtOnceRunItOnce(t *testing.T) {
 		c := replica(t, etcd, func() time.Time { return now })
 		for range 6 {
 			all.Go(func() {
-				if _, err := c.Once(t.Context(), "job", time.Minute, j.run); err != nil {
+				if _, err := jobs.OncePer(t.Context(), c, "job", time.Minute, j.run); err != nil {
 					t.Error(err)
 				}
 			})
@@ -209,9 +212,9 @@ func TestRunOfAnEarlierPeriodDoesNotUseThisOneUp(t *testing.T) {
 	one := replica(t, etcd, func() time.Time { return now })
 	two := replica(t, etcd, func() time.Time { return now })
 	var j job
-	ran, err := one.Once(t.Context(), "job", time.Hour, func(context.Context) error {
+	ran, err := jobs.OncePer(t.Context(), one, "job", time.Hour, func(context.Context) error {
 		now = at("2026-08-29T11:30:00Z")
-		ran, err := two.Once(t.Context(), "job", time.Hour, j.run)
+		ran, err := jobs.OncePer(t.Context(), two, "job", time.Hour, j.run)
 		if _, isHeld := errors.AsType[*mutex.HeldError](err); ran || !isHeld {
 			t.Errorf("while the run of 10:00 holds the lock: %v, %v", ran, err)
 		}
@@ -220,7 +223,7 @@ func TestRunOfAnEarlierPeriodDoesNotUseThisOneUp(t *testing.T) {
 	if !ran || err != nil {
 		t.Errorf("%v, %v", ran, err)
 	}
-	if ran, err := two.Once(t.Context(), "job", time.Hour, j.run); !ran || err != nil {
+	if ran, err := jobs.OncePer(t.Context(), two, "job", time.Hour, j.run); !ran || err != nil {
 		t.Errorf("afterwards: %v, %v", ran, err)
 	}
 }
@@ -230,12 +233,12 @@ func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
 	now := at("2026-08-29T10:00:00Z")
 	c := replica(t, etcd, func() time.Time { return now })
 	var j job
-	if ran, err := c.Once(t.Context(), "job", 10*time.Minute, j.run); !ran || err != nil {
+	if ran, err := jobs.OncePer(t.Context(), c, "job", 10*time.Minute, j.run); !ran || err != nil {
 		t.Fatalf("%v, %v", ran, err)
 	}
 	now = at("2026-08-29T09:00:00Z")
-	ran, err := c.Once(t.Context(), "job", 10*time.Minute, j.run)
-	behind, _ := errors.AsType[*mutex.PeriodError](err)
+	ran, err := jobs.OncePer(t.Context(), c, "job", 10*time.Minute, j.run)
+	behind, _ := errors.AsType[*jobs.PeriodError](err)
 	if ran || behind == nil || !behind.Taken.Start.Equal(at("2026-08-29T10:00:00Z")) || !behind.Start.Equal(now) {
 		t.Errorf("%v, %v", ran, err)
 	}
@@ -244,13 +247,13 @@ func TestClockThatWentBackRunsNothingAgain(t *testing.T) {
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	if err := c.ResetPeriod(t.Context(), "job"); err != nil {
+	if err := jobs.ResetPeriod(t.Context(), c, "job"); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := c.Period(t.Context(), "job"); err != nil || !p.Start.IsZero() {
+	if p, err := jobs.LastPeriod(t.Context(), c, "job"); err != nil || !p.Start.IsZero() {
 		t.Errorf("after the reset the period is %+v, %v", p, err)
 	}
-	if ran, err := c.Once(t.Context(), "job", 10*time.Minute, j.run); !ran || err != nil {
+	if ran, err := jobs.OncePer(t.Context(), c, "job", 10*time.Minute, j.run); !ran || err != nil {
 		t.Errorf("after the reset: %v, %v", ran, err)
 	}
 }
@@ -275,8 +278,8 @@ func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
 	announce("left-over", "2026-08-29T12:00:00Z", 0)
 	announce("behind", "2026-08-29T08:00:00Z", 60)
 	announce("right", "2026-08-29T09:00:00Z", 60)
-	ran, err := c.Once(t.Context(), "job", time.Minute, j.run)
-	ahead, _ := errors.AsType[*mutex.ClockError](err)
+	ran, err := jobs.OncePer(t.Context(), c, "job", time.Minute, j.run)
+	ahead, _ := errors.AsType[*jobs.ClockError](err)
 	if ran || ahead == nil || ahead.Unlocker.ID != "right" {
 		t.Fatalf("%v, %v", ran, err)
 	}
@@ -285,14 +288,14 @@ func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	if p, _ := c.Period(t.Context(), "job"); !p.Start.IsZero() {
+	if p, _ := jobs.LastPeriod(t.Context(), c, "job"); !p.Start.IsZero() {
 		t.Errorf("the period %v is used up", p)
 	}
-	if ran, err := c.Once(t.Context(), "daily", 24*time.Hour, j.run); !ran || err != nil {
+	if ran, err := jobs.OncePer(t.Context(), c, "daily", 24*time.Hour, j.run); !ran || err != nil {
 		t.Errorf("a period that has begun by all clocks: %v, %v", ran, err)
 	}
 	now = at("2026-08-29T09:00:45Z")
-	if ran, err := c.Once(t.Context(), "job", time.Minute, j.run); !ran || err != nil {
+	if ran, err := jobs.OncePer(t.Context(), c, "job", time.Minute, j.run); !ran || err != nil {
 		t.Errorf("with the right time: %v, %v", ran, err)
 	}
 }
@@ -302,13 +305,14 @@ func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
 	now := at("2026-08-29T10:00:00Z")
 	c := replica(t, etcd, func() time.Time { return now })
 	broken := errors.New("broken")
-	for _, opts := range [][]mutex.Option{nil, {mutex.PeriodBackOnError()}} {
+	for _, opts := range [][]jobs.Option{nil, {jobs.PeriodBackOnError()}} {
 		name := fmt.Sprint("job ", len(opts))
 		good := &job{}
 		bad := &job{err: broken}
 		for range 2 {
-			if ran, err := c.Once(t.Context(), name, time.Hour, bad.run, opts...); ran && err != broken || !ran &&
-				err != nil {
+			if ran, err := jobs.OncePer(t.Context(), c, name, time.Hour, bad.run, opts...); ran && err != broken ||
+				!ran &&
+					err != nil {
 				t.Errorf("%v, %v", ran, err)
 			}
 		}
@@ -318,15 +322,15 @@ func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
 					t.Errorf("the panic became %v", r)
 				}
 			}()
-			c.Once(t.Context(), name, time.Hour, func(context.Context) error { panic("oh") }, opts...)
+			jobs.OncePer(t.Context(), c, name, time.Hour, func(context.Context) error { panic("oh") }, opts...)
 		}()
-		ran, err := c.Once(t.Context(), name, time.Hour, good.run, opts...)
+		ran, err := jobs.OncePer(t.Context(), c, name, time.Hour, good.run, opts...)
 		if err != nil || ran != (len(opts) > 0) || bad.runs != 1+len(opts) {
 			t.Errorf("%s: %d runs failed, then: %v, %v", name, bad.runs, ran, err)
 		}
 		now = now.Add(time.Hour)
-		c.Once(t.Context(), name, time.Hour, bad.run, opts...)
-		if p, err := c.Period(t.Context(), name); len(opts) > 0 && !p.Start.Equal(now.Add(-time.Hour)) {
+		jobs.OncePer(t.Context(), c, name, time.Hour, bad.run, opts...)
+		if p, err := jobs.LastPeriod(t.Context(), c, name); len(opts) > 0 && !p.Start.Equal(now.Add(-time.Hour)) {
 			t.Errorf("after a failure the last period is %v, %v", p, err)
 		}
 		now = now.Add(-time.Hour)
@@ -341,13 +345,13 @@ func TestPeriodThatSomebodyResetIsNotGivenBack(t *testing.T) {
 	now := at("2026-08-29T10:00:00Z")
 	c := replica(t, etcd, func() time.Time { return now })
 	broken := errors.New("broken")
-	ran, err := c.Once(t.Context(), "job", time.Hour, func(ctx context.Context) error {
-		if err := c.ResetPeriod(ctx, "job"); err != nil {
+	ran, err := jobs.OncePer(t.Context(), c, "job", time.Hour, func(ctx context.Context) error {
+		if err := jobs.ResetPeriod(ctx, c, "job"); err != nil {
 			t.Error(err)
 		}
 		return broken
-	}, mutex.PeriodBackOnError())
-	if !ran || err != broken || read(t, etcd, "job").Token != 0 {
+	}, jobs.PeriodBackOnError())
+	if !ran || err != broken || record(t, etcd, "job").Token != 0 {
 		t.Errorf("%v, %v", ran, err)
 	}
 }
@@ -358,13 +362,13 @@ func TestKilledRunIsNotRunAgain(t *testing.T) {
 	one := replica(t, etcd, func() time.Time { return now })
 	two := replica(t, etcd, func() time.Time { return now })
 	var j job
-	ran, err := one.Once(t.Context(), "job", time.Hour, func(ctx context.Context) error {
+	ran, err := jobs.OncePer(t.Context(), one, "job", time.Hour, func(ctx context.Context) error {
 		etcd.Delete(ctx, "/mutexes/job/", clientv3.WithPrefix()) // as the unlocker does when this process died
-		if ran, err := two.Once(ctx, "job", time.Hour, j.run); ran || err != nil {
+		if ran, err := jobs.OncePer(ctx, two, "job", time.Hour, j.run); ran || err != nil {
 			t.Errorf("in the same period: %v, %v", ran, err)
 		}
 		return nil
-	}, mutex.PeriodBackOnError())
+	}, jobs.PeriodBackOnError())
 	if !ran || !errors.Is(err, mutex.ErrNotHeld) || j.runs != 0 {
 		t.Errorf("%v, %v", ran, err)
 	}
@@ -373,21 +377,21 @@ func TestKilledRunIsNotRunAgain(t *testing.T) {
 func TestPeriodWhoseAnswerIsLostIsRunOnce(t *testing.T) {
 	server := etcdtest.Start(t)
 	proxy := etcdtest.NewProxy(t, server.Endpoint())
-	c := newClient(t, connect(t, proxy.Endpoint()))
+	c := client(t, connect(t, proxy.Endpoint()))
 	take(t, c, "warm").Unlock()
 	etcd := server.Client(t)
 	var j job
 	done := make(chan bool)
 	proxy.Delay(20 * time.Millisecond) // so that the loss falls into the transaction and not into the read before
 	go func() {
-		ran, err := c.Once(context.Background(), "job", 24*time.Hour, j.run)
+		ran, err := jobs.OncePer(context.Background(), c, "job", 24*time.Hour, j.run)
 		if err != nil {
 			t.Error(err)
 		}
 		done <- ran
 	}()
 	eventually(t, "the commit", func() bool {
-		if read(t, etcd, "job").Token == 0 {
+		if record(t, etcd, "job").Token == 0 {
 			return false
 		}
 		proxy.DropAnswers()
@@ -411,7 +415,7 @@ func TestJobsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		job   string
 		every time.Duration
 		fn    func(context.Context) error
-		opt   mutex.Option
+		opt   jobs.Option
 		want  string
 	}{
 		{"no name", "", time.Hour, j.run, nil, `once "": the lock name is empty`},
@@ -420,37 +424,119 @@ func TestJobsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 		{"a period for one clock", "a", time.Millisecond, j.run, nil, "the period is 1ms, it must be between"},
 		{"an endless period", "a", 1 << 62, j.run, nil, "it must be between"},
 		{"no function", "a", time.Hour, nil, nil, "there is no function to run"},
-		{"a negative offset", "a", time.Hour, j.run, mutex.PeriodOffset(-1),
+		{"a negative offset", "a", time.Hour, j.run, jobs.PeriodOffset(-1),
 			"the offset of the periods is -1ns, it must not be negative"},
-		{"an offset of a period", "a", time.Hour, j.run, mutex.PeriodOffset(time.Hour),
+		{"an offset of a period", "a", time.Hour, j.run, jobs.PeriodOffset(time.Hour),
 			"the offset of the periods is 1h0m0s, it must be shorter than the period of 1h0m0s"},
-		{"permits", "a", time.Hour, j.run, mutex.Semaphore(3), "a job runs under a plain lock"},
-		{"a bad option", "a", time.Hour, j.run, mutex.AutoUnlockAfter(0),
+		{"permits", "a", time.Hour, j.run, jobs.LockOptions(mutex.Semaphore(3)), "a job runs under a plain lock"},
+		{"a bad option", "a", time.Hour, j.run, jobs.LockOptions(mutex.AutoUnlockAfter(0)),
 			"the time until auto-unlock is 0s, it must be positive"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := locks.Once(context.Background(), c.job, c.every, c.fn, c.opt); err == nil ||
+			if _, err := jobs.OncePer(context.Background(), locks, c.job, c.every, c.fn, c.opt); err == nil ||
 				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
 	}
-	if _, err := locks.TryLock(context.Background(), "a", mutex.PeriodBackOnError()); err == nil ||
-		!strings.Contains(err.Error(), "PeriodOffset and PeriodBackOnError go with Once") {
-		t.Errorf("an option of Once with TryLock: %v", err)
-	}
 }
 
 func TestPeriodThatCanNotBeReadIsTold(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	c := newClient(t, etcd)
+	c := client(t, etcd)
 	put(t, etcd, layout(t).Period("job"), "soon")
-	ran, err := c.Once(t.Context(), "job", time.Hour, new(job).run)
+	ran, err := jobs.OncePer(t.Context(), c, "job", time.Hour, new(job).run)
 	if ran || err == nil || !strings.Contains(err.Error(),
-		`once "job": the key /mutexes/.periods/job can not be read: "soon" is not a time`) {
+		`once "job": the key /mutexes/.periods/job cannot be read: "soon" is not a time`) {
 		t.Errorf("%v, %v", ran, err)
 	}
-	if _, err := c.Period(t.Context(), "job"); err == nil {
+	if _, err := jobs.LastPeriod(t.Context(), c, "job"); err == nil {
 		t.Error("Period reads it")
 	}
+}
+
+func TestHooksAreToldOfRunsThatAreOncePerPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		locks := locktest.NewInMemory(t).Client(mutex.Options{Hooks: mutex.Hooks{
+			Acquired: func(e mutex.Acquired) { told = append(told, fmt.Sprintf("%s %s", e.Lock, e.Result)) },
+			Released: func(e mutex.Released) { told = append(told, fmt.Sprintf("%s %s", e.Hold.Name(), e.Result)) },
+		}})
+		for range 2 {
+			if _, err := jobs.OncePer(context.Background(), locks, "a", time.Hour, new(job).run); err != nil {
+				t.Error(err)
+			}
+		}
+		l := take(t, locks, "b")
+		jobs.OncePer(context.Background(), locks, "b", time.Hour, new(job).run)
+		l.Unlock()
+		want := "a acquired, a released, b acquired, b held, b released"
+		if got := strings.Join(told, ", "); got != want {
+			t.Errorf("the hooks were told\n  %s\nwant\n  %s", got, want)
+		}
+	})
+}
+
+func TestPanicOfAHookLeavesNoLockOfAJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.NewInMemory(t)
+		locks := s.Client(mutex.Options{Hooks: mutex.Hooks{Acquired: func(mutex.Acquired) { panic("hook") }}})
+		defer func() {
+			if recover() != "hook" {
+				t.Error("the panic went elsewhere")
+			}
+			s.AssertFree("a")
+		}()
+		jobs.OncePer(context.Background(), locks, "a", time.Hour, new(job).run)
+	})
+}
+
+// People who look at the lock of a job want to see their own code first.
+func TestBacktracesBeginWithTheCallerOfThisPackage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.NewInMemory(t)
+		locks := s.Client(mutex.Options{})
+		invoices, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(t, invoices, "1", "")
+		var seen []string
+		look := func(context.Context) error {
+			seen = append(seen, s.Holder("a").Backtrace)
+			return nil
+		}
+		jobs.OncePer(context.Background(), locks, "a", time.Hour, look)
+		jobs.Pipeline(context.Background(), locks, "a", []jobs.Step{{"one", look}})
+		task := capture(t, invoices, 1)[0]
+		seen = append(seen, s.Holder("invoices/1").Backtrace)
+		task.Release()
+		for _, trace := range seen {
+			if first, _, _ := strings.Cut(trace, "\n"); !strings.Contains(first, "/pkg/jobs_test.") {
+				t.Errorf("it begins with %s", first)
+			}
+		}
+		if len(seen) != 3 {
+			t.Errorf("%d locks were looked at", len(seen))
+		}
+	})
+}
+
+func TestLockAroundAJobIsFoundInside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := locktest.NewInMemory(t).Client(mutex.Options{})
+		err := locks.Do(context.Background(), "a", func(ctx context.Context) error {
+			_, err := jobs.OncePer(ctx, locks, "b", time.Hour, func(ctx context.Context) error {
+				inner, err := locks.TryLock(ctx, "a", mutex.Reentrant())
+				if err != nil {
+					return err
+				}
+				return inner.Unlock()
+			})
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }

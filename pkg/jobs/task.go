@@ -1,4 +1,4 @@
-package tasks
+package jobs
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 // Task is a task that this worker has, until one of Finish, FinishAndRemove and Release, or until it is lost. It is
 // safe for concurrent use.
 type Task struct {
-	set     *Set
+	set     *Tasks
 	name    string
 	lock    *mutex.Lock
 	created int64
@@ -36,12 +36,12 @@ type Task struct {
 // Capture takes tasks that nobody has, not more than limit, each for this worker alone: those in a state out of which a
 // transition leads, and those that are stuck. It does not wait: there may be fewer, or none. Tasks that were captured
 // before an error come with it.
-func (s *Set) Capture(ctx context.Context, limit int) (captured []*Task, err error) {
+func (s *Tasks) Capture(ctx context.Context, limit int) (captured []*Task, err error) {
 	if limit < 1 {
 		return nil, s.explain("capture", "", fmt.Errorf("the limit is %d, it must be at least 1", limit))
 	}
 	var failed error
-	err = s.pages(ctx, func(page []Status) bool {
+	err = s.pages(ctx, func(page []TaskStatus) bool {
 		// workers that look at once go for different ones
 		rand.Shuffle(len(page), func(i, j int) { page[i], page[j] = page[j], page[i] })
 		for _, now := range page {
@@ -65,15 +65,18 @@ func (s *Set) Capture(ctx context.Context, limit int) (captured []*Task, err err
 	return captured, s.explain("capture", "", errors.Join(failed, err))
 }
 
-// capture takes one task if it is as it was seen. Without task and error somebody else was quicker.
-func (s *Set) capture(ctx context.Context, now Status) (*Task, error) {
+// capture takes one task if it is as it was seen. Both results are nil when another worker was quicker.
+func (s *Tasks) capture(ctx context.Context, now TaskStatus) (*Task, error) {
 	doc := now.doc
-	doc.From, doc.State, doc.Attempts = s.from(now), StateInProgress, doc.Attempts+1
+	doc.From = s.from(now)
+	doc.State = StateInProgress
+	doc.Attempts++
 	doc.By = s.opts.Worker
 	doc.ChangedAt = metadata.Time{Time: s.now()}
 	key := s.layout.Task(s.name, now.Name)
-	l, err := s.locks.TryLock(ctx, s.Holder(now.Name), slices.Concat(s.opts.Lock, []mutex.Option{
+	l, err := s.locks.TryLock(ctx, s.LockName(now.Name), slices.Concat(s.opts.Lock, []mutex.Option{
 		mutex.Attribute("task_attempt", doc.Attempts), mutex.Attribute("task_from", doc.From),
+		mutex.Documents(locktxn.NewDocuments(key)),
 		mutex.If(clientv3.Compare(clientv3.ModRevision(key), "=", now.seen)),
 		mutex.Then(clientv3.OpPut(key, protocol.Marshal(doc))),
 	})...)
@@ -94,10 +97,10 @@ func (t *Task) Name() string { return t.name }
 // From is the state out of which it was captured; of a task that was stuck, the one before.
 func (t *Task) From() string { return t.from }
 
-// Attempt is how often it was captured without success, with this time.
+// Attempt is how often it was captured without success, this time included.
 func (t *Task) Attempt() int { return t.attempt }
 
-// Data is what [Set.Add] or the last [Task.Save] wrote, of this worker or an earlier one.
+// Data is what [Tasks.Add] or the last [Task.Save] wrote, of this worker or an earlier one.
 func (t *Task) Data() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +139,10 @@ func (t *Task) Finish(state, note string) error {
 
 // Release puts the task back as it was captured, without counting the attempt: for a worker that has to stop.
 func (t *Task) Release() error {
-	return t.end("release", func(doc *protocol.Task) { doc.State, doc.Attempts = doc.From, doc.Attempts-1 })
+	return t.end("release", func(doc *protocol.Task) {
+		doc.State = doc.From
+		doc.Attempts--
+	})
 }
 
 // FinishAndRemove is Finish of a task that nobody needs any more.

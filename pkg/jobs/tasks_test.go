@@ -1,4 +1,4 @@
-package tasks_test
+package jobs_test
 
 import (
 	"context"
@@ -14,13 +14,13 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/mutex"
-	"github.com/clustermutex/unlocker/pkg/tasks"
 )
 
 func TestTaskGoesFromNewToDone(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	s := set(t, etcd, tasks.Options{Worker: "worker 1"})
+	s := set(t, etcd, jobs.TaskOptions{Worker: "worker 1"})
 	add(t, s, "a/1", "the data")
 	one := capture(t, s, 5)
 	if len(one) != 1 {
@@ -65,7 +65,7 @@ func TestTaskGoesFromNewToDone(t *testing.T) {
 func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
 	server := etcdtest.Start(t)
 	const workers, all = 8, 200
-	first := set(t, server.Client(t), tasks.Options{})
+	first := set(t, server.Client(t), jobs.TaskOptions{})
 	for i := range all {
 		add(t, first, fmt.Sprint(i), "")
 	}
@@ -73,7 +73,7 @@ func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
 	times := map[string]int{}
 	var working sync.WaitGroup
 	for i := range workers {
-		s := set(t, server.Client(t), tasks.Options{})
+		s := set(t, server.Client(t), jobs.TaskOptions{})
 		working.Go(func() {
 			for {
 				captured, err := s.Capture(context.Background(), 1+i)
@@ -125,7 +125,7 @@ func TestEachTaskIsCapturedByOneWorkerOnce(t *testing.T) {
 
 func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	s := set(t, etcd, tasks.Options{MaxAttempts: 3})
+	s := set(t, etcd, jobs.TaskOptions{MaxAttempts: 3})
 	add(t, s, "1", "")
 	for i := range 3 {
 		captured := capture(t, s, 1)
@@ -168,7 +168,7 @@ func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
 	}
 	for what, err := range map[string]error{"remove": s.Remove(t.Context(), "1"),
 		"reset": s.Reset(t.Context(), "1", "new")} {
-		if !errors.Is(err, tasks.ErrNoTask) {
+		if !errors.Is(err, jobs.ErrNoTask) {
 			t.Errorf("%s a task that is none: %v", what, err)
 		}
 	}
@@ -176,7 +176,7 @@ func TestTaskThatFailedIsTriedAgainUpToTheMaximum(t *testing.T) {
 
 func TestTransitionsAreThoseOfTheCaller(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	s := set(t, etcd, tasks.Options{
+	s := set(t, etcd, jobs.TaskOptions{
 		Initial:     "uploaded",
 		Transitions: map[string][]string{"uploaded": {"encoded", "broken"}, "encoded": {"published"}},
 		Failures:    []string{"broken"}, MaxAttempts: 2,
@@ -204,7 +204,7 @@ func TestTransitionsAreThoseOfTheCaller(t *testing.T) {
 
 func TestSavedDataIsThereForTheNextWorker(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	s := set(t, etcd, tasks.Options{})
+	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "1", "page 0")
 	task := capture(t, s, 1)[0]
 	for i := range 3 {
@@ -229,7 +229,7 @@ func TestSavedDataIsThereForTheNextWorker(t *testing.T) {
 }
 
 func TestTaskIsSafeForConcurrentUse(t *testing.T) {
-	s := set(t, etcdtest.Start(t).Client(t), tasks.Options{})
+	s := set(t, etcdtest.Start(t).Client(t), jobs.TaskOptions{})
 	add(t, s, "1", "")
 	task := capture(t, s, 1)[0]
 	var all sync.WaitGroup
@@ -240,27 +240,27 @@ func TestTaskIsSafeForConcurrentUse(t *testing.T) {
 			}
 		})
 		all.Go(func() {
-			if task.From() != tasks.StateNew || task.Attempt() != 1 || task.Finish("nowhere", "") == nil {
+			if task.From() != jobs.StateNew || task.Attempt() != 1 || task.Finish("nowhere", "") == nil {
 				t.Errorf("from %s, attempt %d", task.From(), task.Attempt())
 			}
 		})
 	}
 	all.Wait()
-	if err := task.Finish(tasks.StateDone, ""); err != nil {
+	if err := task.Finish(jobs.StateDone, ""); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	s := set(t, etcd, tasks.Options{})
+	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "1", "")
 	task := capture(t, s, 1)[0]
 	etcd.Delete(t.Context(), layout(t).Task("invoices", "1"))
-	if err := task.Save(t.Context(), "x"); !errors.Is(err, tasks.ErrNoTask) {
+	if err := task.Save(t.Context(), "x"); !errors.Is(err, jobs.ErrNoTask) {
 		t.Errorf("save: %v", err)
 	}
-	if err := task.Finish("done", ""); !errors.Is(err, tasks.ErrNoTask) || record(t, etcd, "invoices/1").Token != 0 {
+	if err := task.Finish("done", ""); !errors.Is(err, jobs.ErrNoTask) || record(t, etcd, "invoices/1").Token != 0 {
 		t.Errorf("finish: %v", err)
 	}
 	if now := get(t, s, "1"); now.State != "" {
@@ -270,8 +270,8 @@ func TestTaskWhoseKeySomebodyDeletedIsNotMadeAgain(t *testing.T) {
 
 func TestListSaysWhatBecameOfEachTask(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	s := set(t, etcd, tasks.Options{MaxAttempts: 1})
-	other, err := tasks.New(etcd, client(t, etcd), "invoices 2", tasks.Options{})
+	s := set(t, etcd, jobs.TaskOptions{MaxAttempts: 1})
+	other, err := jobs.NewTasks(client(t, etcd), "invoices 2", jobs.TaskOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestListSaysWhatBecameOfEachTask(t *testing.T) {
 
 func TestLargeSetsAreReadInPages(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	s := set(t, etcd, tasks.Options{})
+	s := set(t, etcd, jobs.TaskOptions{})
 	var ops []clientv3.Op
 	for i := range 1201 {
 		state := "done"
@@ -329,7 +329,7 @@ func TestLargeSetsAreReadInPages(t *testing.T) {
 
 func TestAddIsDoneOnceAndLeavesWhatIsThere(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
-	s := set(t, etcd, tasks.Options{})
+	s := set(t, etcd, jobs.TaskOptions{})
 	add(t, s, "1", "x")
 	capture(t, s, 1)
 	if added, err := s.Add(t.Context(), "1", "y"); added || err != nil {
@@ -348,32 +348,29 @@ func TestWhatCanNotBeIsRefused(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, set string
-		opts      tasks.Options
+		opts      jobs.TaskOptions
 		want      string
 	}{
-		{"no set", "", tasks.Options{}, "tasks: the name of the set of tasks is empty"},
-		{"a set with a slash", "a/b", tasks.Options{}, `tasks: the set of tasks "a/b" has a slash in its name`},
-		{"a maximum below zero", "a", tasks.Options{MaxAttempts: -1},
+		{"no set", "", jobs.TaskOptions{}, "tasks: the name of the set of tasks is empty"},
+		{"a set with a slash", "a/b", jobs.TaskOptions{}, `tasks: the set of tasks "a/b" has a slash in its name`},
+		{"a maximum below zero", "a", jobs.TaskOptions{MaxAttempts: -1},
 			`tasks "a": the maximum of attempts is -1, it must not be negative`},
-		{"no way out of the beginning", "a", tasks.Options{Initial: "x"},
+		{"no way out of the beginning", "a", jobs.TaskOptions{Initial: "x"},
 			`tasks "a": no transition leads out of the initial state "x"`},
-		{"a way to nowhere", "a", tasks.Options{Transitions: map[string][]string{"new": nil}},
+		{"a way to nowhere", "a", jobs.TaskOptions{Transitions: map[string][]string{"new": nil}},
 			`tasks "a": the transition out of state "new" leads nowhere`},
-		{"a state without a name", "a", tasks.Options{Transitions: map[string][]string{"new": {""}}},
+		{"a state without a name", "a", jobs.TaskOptions{Transitions: map[string][]string{"new": {""}}},
 			`tasks "a": a state of the transitions is empty`},
-		{"a state of ours", "a", tasks.Options{Transitions: map[string][]string{"new": {"in_progress"}}},
+		{"a state of ours", "a", jobs.TaskOptions{Transitions: map[string][]string{"new": {"in_progress"}}},
 			`tasks "a": the state "in_progress" is that of every task while a worker has it`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := tasks.New(etcd, locks, c.set, c.opts); err == nil || err.Error() != c.want {
+			if _, err := jobs.NewTasks(locks, c.set, c.opts); err == nil || err.Error() != c.want {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
 	}
-	if _, err := tasks.New(nil, locks, "a", tasks.Options{}); err == nil {
-		t.Error("no etcd client is accepted")
-	}
-	s, err := tasks.New(etcd, locks, "a", tasks.Options{})
+	s, err := jobs.NewTasks(locks, "a", jobs.TaskOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +401,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := tasks.New(etcd, locks, "invoices", tasks.Options{})
+	s, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,16 +413,6 @@ func TestNothingIsLeftRunning(t *testing.T) {
 		t.Error(err)
 	}
 	nothingLeft(t, before)
-}
-
-// patient waits for something that nothing announces.
-func patient(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not come", what)
-		}
-	}
 }
 
 // nothingLeft waits until no goroutine is left but those of before.

@@ -1,0 +1,74 @@
+// Package etcdretry is a client of etcd that asks again until the outcome is known: through lost answers, members that
+// hang, long outages and watches that break.
+package etcdretry
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Options are what all requests of a [Client] have in common.
+type Options struct {
+	// AttemptTimeout is the longest that one attempt waits for an answer, before the next one goes to another member.
+	AttemptTimeout time.Duration
+
+	// Closed is the cause of contexts that end because the owner of the client closes, see [Ended]; it may be nil.
+	Closed error
+
+	// Answered and Unanswered are called after each attempt, with the time when it was sent. They may be nil.
+	Answered   func()
+	Unanswered func(sent time.Time, err error)
+}
+
+// Client asks etcd. It is safe for concurrent use.
+type Client struct {
+	etcd *clientv3.Client
+	opts Options
+
+	streams     atomic.Int64 // which of etcd's watch streams to use, see follow
+	began       time.Time
+	reconnected atomic.Int64 // when, in nanoseconds since it began
+}
+
+// New returns a client that uses etcd, which stays the caller's.
+func New(etcd *clientv3.Client, o Options) *Client {
+	if o.Answered == nil {
+		o.Answered = func() {}
+	}
+	if o.Unanswered == nil {
+		o.Unanswered = func(time.Time, error) {}
+	}
+	return &Client{etcd: etcd, opts: o, began: time.Now()}
+}
+
+// leastAttempt is the shortest attempt, except where the caller's own deadline is sooner.
+const leastAttempt = 100 * time.Millisecond
+
+// Attempt is how long the next attempt may take: a third of the time left, so that a member that hangs leaves time for
+// the others.
+func (c *Client) Attempt(ctx context.Context) time.Duration {
+	most := c.opts.AttemptTimeout
+	if end, ok := ctx.Deadline(); ok {
+		most = min(most, max(time.Until(end)/3, leastAttempt))
+	}
+	return most
+}
+
+// reconnect has gRPC try the connection again now. After a long outage it would wait up to two minutes by itself,
+// unless the caller's etcd client was told otherwise: longer than unlockers wait for a holder that could not extend.
+func (c *Client) reconnect() {
+	last := c.reconnected.Load()
+	now := int64(time.Since(c.began))
+	if now-last < int64(MaxDelay/2) || !c.reconnected.CompareAndSwap(last, now) {
+		return // another request has just done it
+	}
+	if conn := c.etcd.ActiveConnection(); conn != nil {
+		conn.ResetConnectBackoff()
+	}
+}
+
+// closed reports whether the etcd client is closed, so that no request can succeed.
+func (c *Client) closed() bool { return c.etcd.Ctx().Err() != nil }

@@ -1,0 +1,169 @@
+package etcdretry_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdmemory"
+	"github.com/clustermutex/unlocker/internal/etcdretry"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+)
+
+var errClosed = errors.New("closed")
+
+// create puts a key that must not be there.
+func create(key string) locktxn.Txn {
+	return locktxn.Txn{
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
+		Then: []clientv3.Op{clientv3.OpPut(key, "x")},
+		Else: []clientv3.Op{clientv3.OpGet(key)},
+	}
+}
+
+// failing answers commits with these errors, one after the other, after it did them.
+type failing struct {
+	clientv3.KV
+	errs []error
+	sent int
+}
+
+func (f *failing) Txn(ctx context.Context) clientv3.Txn { return &failingTxn{f.KV.Txn(ctx), f} }
+
+type failingTxn struct {
+	clientv3.Txn
+	f *failing
+}
+
+func (t *failingTxn) If(c ...clientv3.Cmp) clientv3.Txn  { t.Txn = t.Txn.If(c...); return t }
+func (t *failingTxn) Then(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(o...); return t }
+func (t *failingTxn) Else(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(o...); return t }
+
+func (t *failingTxn) Commit() (*clientv3.TxnResponse, error) {
+	r, err := t.Txn.Commit()
+	t.f.sent++
+	if t.f.sent <= len(t.f.errs) {
+		return nil, t.f.errs[t.f.sent-1]
+	}
+	return r, err
+}
+
+// inMemory runs a test with an etcd in memory, in a bubble in which time passes at once.
+func inMemory(t *testing.T, test func(t *testing.T, link *etcdmemory.Link)) {
+	synctest.Test(t, func(t *testing.T) {
+		link := etcdmemory.New().Connect()
+		defer link.Client().Close()
+		test(t, link)
+	})
+}
+
+func TestTransactionIsSentAgainUntilItsOutcomeIsKnown(t *testing.T) {
+	lost := context.DeadlineExceeded
+	for _, c := range []struct {
+		name  string
+		errs  []error
+		sent  int
+		doubt bool
+		err   error
+	}{
+		{"it is answered", nil, 1, false, nil},
+		{"two answers are lost", []error{lost, lost}, 3, true, nil},
+		{"a token ran out", []error{rpctypes.ErrInvalidAuthToken}, 2, false, nil},
+		{"every token is invalid", slices.Repeat([]error{rpctypes.ErrInvalidAuthToken}, 9), 6, false,
+			rpctypes.ErrInvalidAuthToken},
+		{"etcd is overloaded for long", slices.Repeat([]error{rpctypes.ErrTooManyRequests}, 9), 10, false, nil},
+		{"it is refused", []error{rpctypes.ErrPermissionDenied}, 1, false, rpctypes.ErrPermissionDenied},
+		{"it is refused after a lost answer", []error{lost, rpctypes.ErrPermissionDenied}, 2, true,
+			rpctypes.ErrPermissionDenied},
+		{"etcd is full", []error{rpctypes.ErrNoSpace}, 1, true, rpctypes.ErrNoSpace},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
+				etcd := link.Client()
+				f := &failing{KV: etcd.KV, errs: c.errs}
+				etcd.KV = f
+				answered := 0
+				retry := etcdretry.New(etcd, etcdretry.Options{AttemptTimeout: 2 * time.Second,
+					Answered: func() { answered++ }})
+				a, err := retry.Send(t.Context(), create("/a"))
+				if f.sent != c.sent || a.Doubt != c.doubt || !errors.Is(err, c.err) {
+					t.Errorf("sent %d times, doubt %v, error %v", f.sent, a.Doubt, err)
+				}
+				if c.err == nil && (answered != 1 || a.Succeeded != (c.sent == 1)) {
+					t.Errorf("%d answers; the last sending succeeded: %v", answered, a.Succeeded)
+				}
+				if c.err == nil && c.sent > 1 && string(a.Keys(0).Kvs[0].Value) != "x" {
+					t.Errorf("it read %+v", a.Keys(0))
+				}
+			})
+		})
+	}
+}
+
+func TestSendingEndsWithItsTime(t *testing.T) {
+	inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
+		silent := 0
+		retry := etcdretry.New(link.Client(), etcdretry.Options{AttemptTimeout: 2 * time.Second, Closed: errClosed,
+			Unanswered: func(time.Time, error) { silent++ }})
+		link.Cut()
+		began := time.Now()
+		_, err := retry.SendFor(t.Context(), time.Minute, create("/a"))
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != time.Minute || silent < 10 {
+			t.Errorf("%v after %v and %d attempts", err, took, silent)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(errClosed) })
+		_, err = retry.Grant(ctx, time.Minute)
+		if !errors.Is(err, errClosed) || errors.Is(err, context.Canceled) {
+			t.Errorf("a lease: %v", err)
+		}
+		link.Heal()
+		if lease, err := retry.Grant(t.Context(), time.Minute); lease == 0 || err != nil {
+			t.Errorf("a lease: %v, %v", lease, err)
+		}
+	})
+}
+
+func TestEndOfAContextIsToldWithItsCause(t *testing.T) {
+	shift := errors.New("the shift is over")
+	for cause, want := range map[error]string{
+		nil:       "context canceled",
+		shift:     "context canceled: the shift is over",
+		errClosed: "closed",
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		if err := etcdretry.Ended(ctx, errClosed); err.Error() != want || cause != nil && !errors.Is(err, cause) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestFollowingLooksAtTheBeginningAtEventsAndNowAndThen(t *testing.T) {
+	inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
+		etcd := link.Client()
+		retry := etcdretry.New(etcd, etcdretry.Options{AttemptTimeout: 2 * time.Second})
+		looks, events := 0, 0
+		began := time.Now()
+		retry.Follow(t.Context(), 10*time.Second, func(seen []*clientv3.Event) bool {
+			looks++
+			events += len(seen)
+			if looks == 1 {
+				if _, err := etcd.Put(t.Context(), "/a/2", "x"); err != nil {
+					t.Error(err)
+				}
+			}
+			return looks == 3
+		}, etcdretry.Watched{Key: "/b"},
+			etcdretry.Watched{Key: "/a/", Options: []clientv3.OpOption{clientv3.WithPrefix()}})
+		if took := time.Since(began); events != 1 || took < 5*time.Second || took > 10*time.Second {
+			t.Errorf("%d events in %d looks, which took %v", events, looks, took)
+		}
+	})
+}

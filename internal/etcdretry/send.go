@@ -1,0 +1,126 @@
+package etcdretry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+)
+
+// maxRefreshes is how many auth tokens in a row may turn out to be invalid.
+const maxRefreshes = 5
+
+// Answer is what is known of a transaction after it was sent, once or several times.
+type Answer struct {
+	*clientv3.TxnResponse // nil when there is none
+
+	// Doubt reports whether a sending before the last one ended without an answer: it may have been committed, or may
+	// be so later.
+	Doubt bool
+}
+
+// Keys is what the operation with this number read.
+func (a Answer) Keys(op int) *clientv3.GetResponse { return locktxn.Keys(a.TxnResponse, op) }
+
+// Send commits txn, which must be harmless to repeat, and repeats it, byte for byte, until its outcome is known, it is
+// refused or ctx ends.
+func (c *Client) Send(ctx context.Context, txn locktxn.Txn) (Answer, error) {
+	return c.SendFor(ctx, time.Duration(math.MaxInt64), txn)
+}
+
+// SendFor is Send for so long at most. It is cheaper than a context that ends then, which only a second attempt needs.
+func (c *Client) SendFor(ctx context.Context, most time.Duration, txn locktxn.Txn) (a Answer, err error) {
+	began := time.Now()
+	var last error
+	for n, refreshes := 0, 0; ; n++ {
+		if n == 1 && most != math.MaxInt64 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, began.Add(most))
+			defer cancel()
+		}
+		if n > 0 && !Pause(ctx, Delay(n-1)) {
+			return a, c.unanswered(ctx, last)
+		}
+		if ctx.Err() != nil {
+			return a, Ended(ctx, c.opts.Closed)
+		}
+		sent := time.Now()
+		resp, err := c.commit(ctx, min(c.Attempt(ctx), max(most/3, leastAttempt), most), txn)
+		if err == nil {
+			a.TxnResponse = resp
+			c.opts.Answered()
+			return a, nil
+		}
+		last = err
+		switch Judge(err) {
+		case Refused:
+			return a, err
+		case Full:
+			a.Doubt = true
+			return a, fmt.Errorf("etcd is out of space and takes no writes: %w", err)
+		case Postponed:
+			if refreshes++; refreshes > maxRefreshes && !errors.Is(err, rpctypes.ErrTooManyRequests) {
+				return a, err
+			}
+		case Unknown:
+			a.Doubt = true
+			refreshes = 0
+			if ctx.Err() == nil {
+				c.opts.Unanswered(sent, err)
+			}
+			c.reconnect()
+			if c.closed() {
+				return a, fmt.Errorf("the etcd client is closed: %w", err)
+			}
+		}
+	}
+}
+
+// commit is one attempt, of so long at most.
+func (c *Client) commit(ctx context.Context, most time.Duration, txn locktxn.Txn) (*clientv3.TxnResponse, error) {
+	attempt, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := time.AfterFunc(most, func() { cancel(context.DeadlineExceeded) })
+	defer limit.Stop()
+	resp, err := txn.Commit(private{attempt}, c.etcd)
+	if err != nil && context.Cause(attempt) == context.DeadlineExceeded {
+		err = context.DeadlineExceeded
+	}
+	return resp, err
+}
+
+// private is a context whose deadline etcd is not told of. It would be a header that differs in every request, and a
+// timer on the other side, for nothing: etcd has a limit of its own, and a request is cancelled there when it is given
+// up here.
+type private struct{ context.Context }
+
+func (private) Deadline() (none time.Time, ok bool) { return none, false }
+
+// unanswered is the error when ctx ends before there is an answer; last is what came of the last attempt.
+func (c *Client) unanswered(ctx context.Context, last error) error {
+	return fmt.Errorf("etcd did not answer (%w): %w", last, Ended(ctx, c.opts.Closed))
+}
+
+// Grant asks for a lease that lives so long, in whole seconds, until there is one, it is refused or ctx ends.
+func (c *Client) Grant(ctx context.Context, life time.Duration) (clientv3.LeaseID, error) {
+	for n := 0; ; n++ {
+		attempt, cancel := context.WithTimeout(ctx, c.Attempt(ctx))
+		grant, err := c.etcd.Grant(attempt, int64(life/time.Second))
+		cancel()
+		if err == nil {
+			return grant.ID, nil
+		}
+		if o := Judge(err); o == Refused || o == Full || c.closed() {
+			return 0, err
+		}
+		if !Pause(ctx, Delay(n)) {
+			return 0, c.unanswered(ctx, err)
+		}
+	}
+}

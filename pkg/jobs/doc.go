@@ -1,0 +1,43 @@
+// Package jobs runs work under the locks of package mutex: once in each period ([OncePer]), step by step ([Pipeline]),
+// and task by task ([Tasks]). Whoever does the work is on the dashboard, like any holder of a lock.
+//
+//	ran, err := jobs.OncePer(ctx, locks, "daily-report", 24*time.Hour, sendReport)
+//
+//	report, err := jobs.Pipeline(ctx, locks, "release/1.4", []jobs.Step{
+//		{Name: "build", Run: build}, {Name: "publish", Run: publish},
+//	})
+//
+// # Tasks
+//
+// A set of tasks hands each task to one worker at a time, and loses none when a worker dies.
+//
+//	invoices, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{MaxAttempts: 3})
+//	...
+//	added, err := invoices.Add(ctx, "2026-08/acme", `{"customer": 17}`)
+//	...
+//	captured, err := invoices.Capture(ctx, 10)
+//	for _, task := range captured {
+//		state, note := jobs.StateDone, ""
+//		if err := send(task.Context(), task.Data()); err != nil {
+//			state, note = jobs.StateFailed, err.Error()
+//		}
+//		err = task.Finish(state, note)
+//	}
+//
+// A task has a state. [Tasks.Capture] takes it from a state such as "new" to "in_progress", and [Task.Finish] from
+// there to one such as "done" or "failed"; [TaskOptions] say which transitions there are. Each change is one
+// transaction in etcd, together with taking or giving back the lock of the task: a task in progress is one whose lock
+// is held.
+//
+// When a worker dies, the unlocker auto-unlocks the lock of its task when the time is up. The task is still
+// "in_progress", but nobody holds it: it is stuck, and the next Capture takes it again, as another attempt. So run an
+// unlocker, and choose durations as for any lock. A worker that only stood still, and comes back after its task was
+// taken away, is refused: Finish and [Task.Save] work only while the lock is held. What it writes elsewhere needs a
+// fence, see [Task.Token].
+//
+// Attempts are counted until the task ends in a state that is no failure. A task that reached [TaskOptions].MaxAttempts
+// is not captured any more, and [Tasks.List] shows it as exhausted, until somebody calls [Tasks.Reset].
+//
+// A set is not a queue of millions. Every Capture reads the set, so keep thousands of tasks in it and remove those that
+// are done ([Task.FinishAndRemove]). Tasks are captured in no particular order.
+package jobs

@@ -1,0 +1,175 @@
+package jobs_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/jobs"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// client is a lock client that has cleaned up after itself when the test ends.
+func client(t testing.TB, etcd *clientv3.Client) *mutex.Client {
+	t.Helper()
+	c, err := mutex.New(etcd, mutex.Options{Owner: "billing", Hostname: "host-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// connect is an etcd client that reaches the server at this address.
+func connect(t testing.TB, endpoint string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
+		DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mutex.Lock {
+	t.Helper()
+	l, err := c.TryLock(context.Background(), name, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func put(t testing.TB, etcd *clientv3.Client, key, value string) {
+	t.Helper()
+	if _, err := etcd.Put(context.Background(), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// count is the number of keys below the prefix.
+func count(t testing.TB, etcd *clientv3.Client) int64 {
+	t.Helper()
+	r, err := etcd.Get(context.Background(), mutex.DefaultPrefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Count
+}
+
+func set(t testing.TB, etcd *clientv3.Client, o jobs.TaskOptions) *jobs.Tasks {
+	t.Helper()
+	s, err := jobs.NewTasks(client(t, etcd), "invoices", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func add(t testing.TB, s *jobs.Tasks, task, data string) {
+	t.Helper()
+	if added, err := s.Add(context.Background(), task, data); !added || err != nil {
+		t.Fatalf("add %s: %v, %v", task, added, err)
+	}
+}
+
+func capture(t testing.TB, s *jobs.Tasks, limit int) []*jobs.Task {
+	t.Helper()
+	captured, err := s.Capture(context.Background(), limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return captured
+}
+
+func get(t testing.TB, s *jobs.Tasks, task string) jobs.TaskStatus {
+	t.Helper()
+	now, err := s.Get(context.Background(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+func list(t testing.TB, s *jobs.Tasks) []jobs.TaskStatus {
+	t.Helper()
+	all, err := s.List(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func layout(t testing.TB) protocol.Layout {
+	t.Helper()
+	l, err := protocol.NewLayout(mutex.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// record is the record of a lock as etcd has it.
+func record(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
+	t.Helper()
+	l := layout(t)
+	r, err := etcd.Get(context.Background(), l.Record(lock), clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metadata.Decode(lock, locktxn.Fields(l, r))
+}
+
+// autoUnlock does to a lock what an unlocker does when its time is up.
+func autoUnlock(t testing.TB, etcd *clientv3.Client, lock string) {
+	t.Helper()
+	store, removal := removal(t, etcd, lock, metadata.EndedAutoUnlocked, "unlocker-1", "its time was up")
+	for _, err := range store.AutoUnlock(context.Background(), []metadata.Removal{removal}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// forceUnlock does to a lock what an operator does on the dashboard.
+func forceUnlock(t testing.TB, etcd *clientv3.Client, lock string) {
+	t.Helper()
+	store, removal := removal(t, etcd, lock, metadata.EndedForced, "ana", "it hung")
+	action := protocol.Action{ID: "1", At: metadata.Time{Time: time.Now()}, Actor: "ana", Lock: lock}
+	if err := store.ForceUnlock(context.Background(), removal, action); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removal(t testing.TB, etcd *clientv3.Client, lock, ended, by, why string) (*lockstore.Store, metadata.Removal) {
+	t.Helper()
+	store := lockstore.New(etcd, layout(t))
+	doc, _, err := store.Get(context.Background(), lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ending := metadata.NewEnding(&doc.Record, ended, by, why, time.Now())
+	return store, metadata.Removal{Record: &doc.Record, Ending: ending}
+}
+
+// eventually waits for something that nothing announces.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}

@@ -1,0 +1,16 @@
+package jobs
+
+import (
+	"errors"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// layoutOf is where the keys of the locks, and of the documents of jobs, are.
+func layoutOf(locks *mutex.Client) (protocol.Layout, error) {
+	if locks == nil {
+		return protocol.Layout{}, errors.New("no lock client was given")
+	}
+	return protocol.NewLayout(locks.Prefix())
+}

@@ -1,0 +1,303 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdretry"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// The shortest and the longest period of [OncePer]. Clocks of several machines cannot tell shorter ones apart.
+const (
+	MinPeriod = time.Second
+	MaxPeriod = 10 * 365 * 24 * time.Hour
+)
+
+// clockTolerance is how much clocks may differ before a call complains.
+const clockTolerance = 30 * time.Second
+
+// Option says something about a job that runs once per period.
+type Option func(*options)
+
+type options struct {
+	offset   time.Duration
+	giveBack bool
+	lock     []mutex.Option
+}
+
+// PeriodOffset makes the periods begin so much later: days with an offset of 90 minutes begin at 01:30 UTC, weeks with
+// 96 hours on Monday, because 1970 began on a Thursday.
+func PeriodOffset(d time.Duration) Option { return func(o *options) { o.offset = d } }
+
+// PeriodBackOnError gives the period back when the function returns an error or panics, so that another call in the
+// same period runs it again. It does so as long as the lock is held: the period of a process that was killed, and of a
+// run that lost its lock, stays used up.
+func PeriodBackOnError() Option { return func(o *options) { o.giveBack = true } }
+
+// LockOptions are options of the lock under which the job runs, such as [mutex.AlertAfter] and [mutex.Purpose].
+func LockOptions(opts ...mutex.Option) Option {
+	return func(o *options) { o.lock = append(o.lock, opts...) }
+}
+
+// OncePer runs fn at most once in each period over all replicas, however short fn is and however their clocks differ,
+// and reports whether this call did. Periods are multiples of every since 1970 in UTC, see [PeriodOffset]. Call it as
+// often as you like, for instance ten times in a period from each replica: a call that has nothing to do costs one
+// read.
+//
+// The first call that writes the period's start has the period, in the transaction that takes the lock: fn runs under
+// the lock, as in [mutex.Client.Do]. Periods only go forward: a clock that is an hour behind runs nothing again.
+//
+//   - false and nil: the period is taken. [LastPeriod] says by whom.
+//   - false and a [*mutex.HeldError]: somebody holds the lock, such as the run of an earlier period. This period is not
+//     used up.
+//   - false and a [*PeriodError] or a [*ClockError]: a clock is wrong, and an operator has to look.
+//   - true: the error is that of fn and of the lock, as from Do.
+//
+// A period is used up when fn begins. If the process dies then, or fn fails, it is not run again before the next
+// period, unless [PeriodBackOnError] was given. After a [mutex.ErrUnknown] the period may be used up although fn did
+// not run.
+func OncePer(ctx context.Context, locks *mutex.Client, name string, every time.Duration,
+	fn func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
+	o, err := newOnce(locks, name, every, fn, opts)
+	if err != nil {
+		return false, fmt.Errorf("once %q: %w", name, err)
+	}
+	l, err := o.take(ctx)
+	if l == nil {
+		return false, o.explain(err)
+	}
+	return true, o.run(ctx, l, fn)
+}
+
+// once is one call.
+type once struct {
+	options
+	locks  *mutex.Client
+	about  mutex.Options
+	etcd   *etcdretry.Client
+	layout protocol.Layout
+	name   string
+	every  time.Duration
+	owner  string
+
+	key    string // of the period
+	before string // its value; empty where there was none
+}
+
+// newOnce checks all that can be checked without etcd.
+func newOnce(locks *mutex.Client, name string, every time.Duration, fn func(context.Context) error,
+	opts []Option) (*once, error) {
+	layout, err := layoutOf(locks)
+	if err != nil {
+		return nil, err
+	}
+	o := &once{locks: locks, about: locks.Options(), etcd: locks.Etcd(), layout: layout, name: name, every: every}
+	for _, option := range opts {
+		if option != nil {
+			option(&o.options)
+		}
+	}
+	draft, err := locks.Draft(name, o.lock...)
+	if err != nil {
+		return nil, err
+	}
+	o.owner = draft.Owner
+	o.key = layout.Period(name)
+	switch {
+	case fn == nil:
+		return nil, errors.New("there is no function to run")
+	case every < MinPeriod || every > MaxPeriod:
+		return nil, fmt.Errorf("the period is %v, it must be between %v and %v", every, MinPeriod, MaxPeriod)
+	case o.offset < 0:
+		return nil, fmt.Errorf("the offset of the periods is %v, it must not be negative", o.offset)
+	case o.offset >= every:
+		return nil, fmt.Errorf("the offset of the periods is %v, it must be shorter than the period of %v", o.offset,
+			every)
+	case isShared(draft):
+		return nil, errors.New("a job runs under a plain lock, not under one that several can hold")
+	}
+	return o, nil
+}
+
+// isShared reports whether the lock is of a kind that several can hold.
+func isShared(d metadata.Draft) bool {
+	switch d.Attributes[metadata.AttributeKind] {
+	case metadata.HoldsPermits, metadata.HoldsShared, metadata.HoldsExclusive:
+		return true
+	}
+	return false
+}
+
+// take takes the period with the lock. The lock is nil where there is nothing to do.
+func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.about.RequestTimeout)
+	defer cancel()
+	for n := 0; ; n++ {
+		now := o.about.Now().Truncate(time.Millisecond)
+		start, err := o.start(now)
+		if err != nil {
+			return nil, err
+		}
+		seen, due, err := o.look(ctx, start, now)
+		if err != nil || !due {
+			return nil, err
+		}
+		l, err := o.try(ctx, start, now, seen)
+		if !o.forestalled(err) {
+			return l, err
+		}
+		if !etcdretry.Pause(ctx, etcdretry.Delay(n)) {
+			return nil, etcdretry.Ended(ctx, nil)
+		}
+	}
+}
+
+// start is the beginning of the period in which the instant lies.
+func (o *once) start(now time.Time) (time.Time, error) {
+	if now.Year() < 1970 || now.Year() > 2261 { // nanoseconds fit
+		return time.Time{}, fmt.Errorf("this machine's clock says %s", instant(now))
+	}
+	since := now.UnixNano() - int64(o.offset)
+	past := since % int64(o.every)
+	if past < 0 {
+		past += int64(o.every)
+	}
+	return time.Unix(0, now.UnixNano()-past).UTC(), nil
+}
+
+// look reports whether the period is due, and the mod revision of the last one's key.
+func (o *once) look(ctx context.Context, start, now time.Time) (seen int64, due bool, err error) {
+	r, err := o.etcd.Send(ctx, locktxn.ReadPeriod(o.layout, o.name))
+	if err != nil {
+		return 0, false, err
+	}
+	o.before = ""
+	for _, kv := range r.Keys(0).Kvs {
+		o.before = string(kv.Value)
+		seen = kv.ModRevision
+		if due, err := o.isNext(start, now); !due {
+			return 0, false, err
+		}
+	}
+	return seen, true, o.begun(start, now, r)
+}
+
+// isNext reports whether the period comes after the one that was taken last.
+func (o *once) isNext(start, now time.Time) (bool, error) {
+	last, err := protocol.ParsePeriod(o.before)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("the key %s cannot be read: %w", o.key, err)
+	case start.After(last.Start):
+		return true, nil
+	case last.Start.After(now.Add(clockTolerance)):
+		taken := Period{Start: last.Start, Note: last.Words}
+		return false, &PeriodError{Lock: o.name, Start: start, Taken: taken, At: now, Key: o.key}
+	}
+	if log := o.about.Logger; log != nil {
+		log.LogAttrs(context.Background(), slog.LevelDebug, "the period is taken", slog.String("lock", o.name),
+			slog.String("period", instant(last.Start)), slog.String("by", quoted(last.Words)))
+	}
+	return false, nil
+}
+
+// begun refuses a period that has not begun by the clock of any unlocker. Where none runs there is nobody to ask.
+func (o *once) begun(start, now time.Time, r etcdretry.Answer) error {
+	var latest metadata.Presence
+	for _, kv := range r.Keys(1).Kvs {
+		p, err := protocol.Unmarshal[metadata.Presence](kv.Value)
+		if err == nil && kv.Lease != 0 && p.Now.After(latest.Now.Time) { // without a lease it may be left over
+			latest = p
+		}
+	}
+	if latest.Now.IsZero() || !start.After(latest.Now.Add(protocol.PresenceTTL+clockTolerance)) {
+		return nil
+	}
+	return &ClockError{Lock: o.name, Start: start, Unlocker: latest, At: now}
+}
+
+// try takes the period and the lock, if the period's key is as it was seen.
+func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (*mutex.Lock, error) {
+	taken := protocol.FormatPeriod(protocol.Period{Start: start, Words: o.note(now)})
+	return o.locks.TryLock(ctx, o.name, slices.Concat([]mutex.Option{
+		mutex.Attribute("period", instant(start)),
+		mutex.Documents(locktxn.NewDocuments(o.key)),
+		mutex.If(clientv3.Compare(clientv3.ModRevision(o.key), "=", seen)),
+		mutex.Then(clientv3.OpPut(o.key, taken)),
+	}, o.lock)...)
+}
+
+// note says who took a period.
+func (o *once) note(now time.Time) string {
+	owner := quoted(o.owner)
+	if owner == "" {
+		owner = "an unknown owner"
+	}
+	by := fmt.Sprintf("taken %s by %s", instant(now), owner)
+	if host := o.about.Hostname; host != "" {
+		by += " on " + quoted(host)
+	}
+	return fmt.Sprintf("%s, every %v", by, o.every)
+}
+
+// forestalled reports whether another call took a period meanwhile.
+func (o *once) forestalled(err error) bool {
+	refused, isCondition := errors.AsType[*mutex.ConditionError](err)
+	return isCondition && slices.ContainsFunc(refused.Failed, func(f mutex.FailedCondition) bool {
+		return string(f.Compare.KeyBytes()) == o.key
+	})
+}
+
+// run runs fn under the lock and gives that back, with the period if so asked.
+func (o *once) run(ctx context.Context, l *mutex.Lock, fn func(context.Context) error) (err error) {
+	failed := true
+	defer func() {
+		if lost := o.unlock(l, failed); lost != nil {
+			err = errors.Join(err, lost)
+		}
+	}()
+	ctx, done := l.Under(ctx)
+	defer done()
+	err = fn(ctx)
+	failed = err != nil
+	return err
+}
+
+func (o *once) unlock(l *mutex.Lock, failed bool) error {
+	if !failed || !o.giveBack {
+		return l.Unlock()
+	}
+	restore := clientv3.OpDelete(o.key)
+	if o.before != "" {
+		restore = clientv3.OpPut(o.key, o.before)
+	}
+	mine := clientv3.Compare(clientv3.ModRevision(o.key), "=", l.Token())
+	err := l.UnlockWith([]clientv3.Op{restore}, mine)
+	switch {
+	case err == nil, errors.Is(err, mutex.ErrNotHeld):
+		return err
+	case errors.Is(err, mutex.ErrCondition): // somebody reset it
+		return l.Unlock()
+	}
+	return errors.Join(fmt.Errorf("the period was not given back: %w", err), l.Unlock())
+}
+
+// explain says what was tried, where the error does not say it itself.
+func (o *once) explain(err error) error {
+	_, isPeriod := errors.AsType[*PeriodError](err)
+	_, isClock := errors.AsType[*ClockError](err)
+	if err == nil || isPeriod || isClock {
+		return err
+	}
+	return fmt.Errorf("once %q: %w", o.name, err)
+}

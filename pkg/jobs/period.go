@@ -1,0 +1,111 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdretry"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// Period is a period in which a job was run.
+type Period struct {
+	Start time.Time
+	Note  string // by whom and when it was taken, for people
+}
+
+// LastPeriod is the last period in which [OncePer] ran the job under this lock. Its start is zero where there is none.
+func LastPeriod(ctx context.Context, locks *mutex.Client, name string) (Period, error) {
+	layout, err := layoutOf(locks)
+	if err != nil {
+		return Period{}, err
+	}
+	r, err := periodRequest(ctx, locks, name, locktxn.ReadPeriod(layout, name))
+	if err != nil {
+		return Period{}, err
+	}
+	kvs := r.Keys(0).Kvs
+	if len(kvs) == 0 {
+		return Period{}, nil
+	}
+	p, err := protocol.ParsePeriod(string(kvs[0].Value))
+	if err != nil {
+		return Period{}, fmt.Errorf("period of %q: %w", name, err)
+	}
+	return Period{Start: p.Start, Note: p.Words}, nil
+}
+
+// ResetPeriod forgets the last period of the job under this lock, whenever it was: the next [OncePer] runs it, in the
+// same period again if need be. It is how an operator undoes what a wrong clock did.
+func ResetPeriod(ctx context.Context, locks *mutex.Client, name string) error {
+	layout, err := layoutOf(locks)
+	if err != nil {
+		return err
+	}
+	forget := locktxn.Txn{Then: []clientv3.Op{clientv3.OpDelete(layout.Period(name))}}
+	_, err = periodRequest(ctx, locks, name, forget)
+	return err
+}
+
+func periodRequest(ctx context.Context, locks *mutex.Client, name string, txn locktxn.Txn) (etcdretry.Answer, error) {
+	if err := metadata.CheckName(name); err != nil {
+		return etcdretry.Answer{}, fmt.Errorf("period of %q: %w", name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, locks.Options().RequestTimeout)
+	defer cancel()
+	r, err := locks.Etcd().Send(ctx, txn)
+	if err != nil {
+		return r, fmt.Errorf("period of %q: %w", name, err)
+	}
+	return r, nil
+}
+
+// PeriodError says that a job cannot run because a period is taken that lies ahead of this machine's clock: either this
+// clock is behind, or that of whoever took the period was ahead. Nothing runs until that time, by the callers' clocks,
+// unless somebody calls [ResetPeriod].
+type PeriodError struct {
+	Lock  string
+	Start time.Time // of the period that was asked for
+	Taken Period    // the last one
+	At    time.Time // wall clock of this process
+	Key   string    // in etcd: deleting it resets the job
+}
+
+// Error is one line for people.
+func (e *PeriodError) Error() string {
+	return fmt.Sprintf("once %q: the period of %s is %s ahead of this machine's clock, and it was %s; "+
+		"no earlier one runs any more, unless its key %s is deleted",
+		e.Lock, instant(e.Taken.Start), text.DurationWords(e.Taken.Start.Sub(e.At)), quoted(e.Taken.Note), e.Key)
+}
+
+// ClockError says that a job does not run because this machine's clock is ahead of those of all unlockers that run: the
+// period would be used up before it began.
+type ClockError struct {
+	Lock     string
+	Start    time.Time         // of the period that was asked for
+	Unlocker metadata.Presence // the one whose clock is the latest
+	At       time.Time         // wall clock of this process
+}
+
+// Error is one line for people.
+func (e *ClockError) Error() string {
+	return fmt.Sprintf("once %q: by the clock of unlocker %s it is %s, and the period of %s has not begun; "+
+		"this machine's clock says %s",
+		e.Lock, quoted(e.Unlocker.ID), instant(e.Unlocker.Now.Time), instant(e.Start), instant(e.At))
+}
+
+// instant is a time for people who compare clocks.
+func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// quoted makes text from outside harmless in a sentence.
+func quoted(s string) string {
+	const most = 120 // bytes
+	return text.Visible(text.Clip(s, most))
+}

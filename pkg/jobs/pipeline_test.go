@@ -1,0 +1,202 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/pkg/jobs"
+	"github.com/clustermutex/unlocker/pkg/locktest"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// sleeping is a step that takes so long, or until its context ends.
+func sleeping(d time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(d):
+			return nil
+		}
+	}
+}
+
+// inMemory runs a test with an etcd in memory, in a bubble in which time passes at once.
+func inMemory(t *testing.T, test func(t *testing.T, s *locktest.Server, locks *mutex.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.NewInMemory(t)
+		test(t, s, s.Client(mutex.Options{}))
+	})
+}
+
+func TestStepsRunInOrderAndPeopleSeeWhichOne(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
+		kv := s.Etcd().KV
+		s.Etcd().KV = &keeping{KV: kv, keep: func(clientv3.Txn) bool { time.Sleep(time.Millisecond); return false }}
+		var seen []string
+		look := func(ctx context.Context) error {
+			doc := record(t, s.Etcd(), "deploy")
+			seen = append(seen, doc.Alive.Progress)
+			if d := time.Until(doc.AutoUnlockAt).Round(time.Second); d != 3*time.Minute {
+				t.Errorf("the auto-unlock is in %v", d)
+			}
+			return sleeping(2 * time.Minute)(ctx)
+		}
+		report, err := jobs.Pipeline(context.Background(), locks, "deploy",
+			[]jobs.Step{{"fetch", look}, {"build", look},
+				{"publish", look}},
+			mutex.AlertAfter(time.Minute), mutex.AutoUnlockAfter(3*time.Minute))
+		if err != nil || report.Stop != "" || report.Token == 0 || report.UUID == "" ||
+			report.Took.Round(time.Second) != 6*time.Minute {
+			t.Errorf("%v: %+v", err, report)
+		}
+		if got, want := fmt.Sprint(seen), "[step 1 of 3: fetch step 2 of 3: build step 3 of 3: publish]"; got != want {
+			t.Errorf("people saw %s", got)
+		}
+		want := `lock "deploy": 3 of 3 steps done in 6m0.005s
+  1 fetch    done after 2m0s
+  2 build    done after 2m0s
+  3 publish  done after 2m0s`
+		if got := report.String(); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		if record(t, s.Etcd(), "deploy").Token != 0 {
+			t.Error("the lock was not given back")
+		}
+	})
+}
+
+func TestPipelineTellsWhyItStopped(t *testing.T) {
+	broken := errors.New("the disk is full")
+	ok := func(context.Context) error { return nil }
+	for _, c := range []struct {
+		name  string
+		steps func(s *locktest.Server, cancel context.CancelCauseFunc) []jobs.Step
+		stop  jobs.Stop
+		done  int
+		err   string
+	}{
+		{"a step fails", func(*locktest.Server, context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", ok}, {"two", func(context.Context) error { return broken }}, {"three", ok}}
+		}, jobs.StopFailed, 1, "the disk is full"},
+		{"a step panics", func(*locktest.Server, context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(context.Context) error { panic("oh") }}, {"two", ok}}
+		}, jobs.StopPanicked, 0, "panic: oh"},
+		{"the caller cancels", func(_ *locktest.Server, cancel context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(ctx context.Context) error {
+				cancel(errors.New("the shift is over"))
+				return sleeping(time.Hour)(ctx)
+			}}, {"two", ok}}
+		}, jobs.StopCancelled, 0, "the shift is over"},
+		{"the caller cancels between steps", func(_ *locktest.Server, cancel context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(context.Context) error { cancel(nil); return nil }}, {"two", ok}}
+		}, jobs.StopCancelled, 1, "context canceled"},
+		{"somebody takes the lock away between steps", func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(context.Context) error { forceUnlock(t, s.Etcd(), "deploy"); return nil }},
+				{"two", ok}}
+		}, jobs.StopLost, 1, `lock "deploy" was lost: force-unlocked by ana`},
+		{"somebody takes the lock away in a step", func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(ctx context.Context) error {
+				time.Sleep(time.Second) // until it is watched
+				forceUnlock(t, s.Etcd(), "deploy")
+				return sleeping(time.Hour)(ctx)
+			}}, {"two", ok}}
+		}, jobs.StopLost, 0, `lock "deploy" was lost: force-unlocked by ana`},
+		{"somebody takes the lock away in the last step",
+			func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
+				return []jobs.Step{{"one", ok},
+					{"two", func(context.Context) error { forceUnlock(t, s.Etcd(), "deploy"); return nil }}}
+			}, jobs.StopLost, 2, `lock "deploy" was lost: force-unlocked by ana`},
+		{"a step hangs for longer than the lock lives", func(*locktest.Server, context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", sleeping(time.Hour)}, {"two", ok}}
+		}, jobs.StopLost, 0, `lock "deploy" may be lost: its time ran out`},
+		{"etcd is away between steps", func(s *locktest.Server, _ context.CancelCauseFunc) []jobs.Step {
+			return []jobs.Step{{"one", func(context.Context) error { s.Cut(); return nil }},
+				{"two", ok}}
+		}, jobs.StopLost, 1, `lock "deploy" may be lost: its time ran out`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, s *locktest.Server, locks *mutex.Client) {
+				ctx, cancel := context.WithCancelCause(context.Background())
+				defer cancel(nil)
+				report, err := jobs.Pipeline(ctx, locks, "deploy", c.steps(s, cancel),
+					mutex.AutoUnlockAfter(3*time.Minute))
+				done := 0
+				for _, step := range report.Steps {
+					if step.State == jobs.StepDone {
+						done++
+					}
+				}
+				if report.Stop != c.stop || done != c.done || err == nil || !strings.HasPrefix(err.Error(), c.err) ||
+					strings.Contains(err.Error(), "\n") || report.Err != err {
+					t.Errorf("stop %q after %d steps: %v", report.Stop, done, err)
+				}
+				if p, ok := errors.AsType[*jobs.PanicError](err); ok &&
+					!strings.Contains(p.Stack, "pipeline_test.go") {
+					t.Errorf("the stack is %s", p.Stack)
+				}
+				if last := report.Steps[len(report.Steps)-1]; c.done < len(report.Steps) &&
+					last.State != jobs.StepNotRun {
+					t.Errorf("the last step is %s", last.State)
+				}
+				if _, rest, found := strings.Cut(report.String(), "; "+string(c.stop)+": "); !found ||
+					!strings.HasPrefix(rest, c.err) {
+					t.Errorf("the report says\n%s", report)
+				}
+			})
+		})
+	}
+}
+
+func TestPipelineThatGetsNoLockRunsNothing(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	locks := client(t, etcd)
+	l := take(t, locks, "deploy")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	report, err := jobs.Pipeline(ctx, locks, "deploy",
+		[]jobs.Step{{"one", func(context.Context) error { t.Error("it ran"); return nil }}},
+		mutex.OnWait(func(mutex.Waiting) { cancel() }))
+	if _, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || report.Stop != jobs.StopNotLocked ||
+		report.Took == 0 || report.Steps[0].State != jobs.StepNotRun {
+		t.Errorf("%v: %s", err, report)
+	}
+	l.Unlock()
+}
+
+func TestPipelinesThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
+	// without any connection: a request would panic
+	locks, err := mutex.New(clientv3.NewCtxClient(context.Background()), mutex.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ok := func(context.Context) error { return nil }
+	for _, c := range []struct {
+		name  string
+		lock  string
+		steps []jobs.Step
+		want  string
+	}{
+		{"no steps", "a", nil, `pipeline "a": there are no steps`},
+		{"a step without a name", "a", []jobs.Step{{"one", ok}, {"", ok}}, `pipeline "a": step 2 has no name`},
+		{"a step without anything to run", "a", []jobs.Step{{"one", nil}},
+			`pipeline "a": step "one" has nothing to run`},
+		{"no lock", "", []jobs.Step{{"one", ok}}, "the lock name is empty"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := jobs.Pipeline(context.Background(), locks, c.lock, c.steps); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
