@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/cmd/internal/joint"
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
@@ -28,7 +28,7 @@ type rooms struct {
 	layout  metadata.Layout
 	store   *lockstore.Store
 	view    *lockview.View
-	health  *joint.Health
+	health  *wiring.Health
 	trouble *etcdconn.Trouble
 	pages   *dashboard.Dashboard
 	metrics *lockmetrics.Collector
@@ -85,7 +85,7 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 		return nil, err
 	}
 	r := &rooms{layout: layout, store: lockstore.New(etcd, layout, lockstore.WithLog(log)),
-		health: joint.NewHealth(etcd, o.etcd.RequestTimeout)}
+		health: wiring.NewHealth(etcd, o.etcd.RequestTimeout)}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
 		lockview.Options{
 			Explain: etcdconn.Explain, Log: log,
@@ -94,8 +94,8 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 				r.metrics.Ended(lock, ending)
 			},
 		})
-	r.trouble = joint.Trouble(etcd, layout, r.view, log)
-	shown := joint.Metrics(namespace, *o.policy, r.view)
+	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
+	shown := wiring.Metrics(namespace, *o.policy, r.view)
 	shown.Alarms = r.health.Alarms
 	r.metrics = lockmetrics.New(shown)
 	config := r.config(o, log)
@@ -149,7 +149,7 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 		Fresh: func() dashboard.Freshness {
 			f := view.Fresh()
 			return dashboard.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
-				Class: string(r.trouble.Class()), Cause: joint.Cause(f, r.trouble)}
+				Class: string(r.trouble.Class()), Cause: wiring.Cause(f, r.trouble)}
 		},
 		Document: r.store.Get, Ending: r.store.Ending, History: r.store.History, Audit: r.store.Audit,
 		Relists: func() (n uint64) {
@@ -182,11 +182,11 @@ func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Regis
 	ready := &daemon.Readiness{}
 	ready.Add("locks", func() error {
 		if !r.pages.Ready() {
-			return errors.New("not loaded yet: " + joint.Cause(r.view.Fresh(), r.trouble))
+			return errors.New("not loaded yet: " + wiring.Cause(r.view.Fresh(), r.trouble))
 		}
 		return nil
 	})
-	joint.Ready(ready, r.view, r.trouble)
+	wiring.Ready(ready, r.view, r.trouble)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	front := &daemon.Server{Address: o.web.Address, ConfigFile: o.web.ConfigFile, Handler: r.pages,
 		Drain: o.web.ShutdownTimeout, Log: log}

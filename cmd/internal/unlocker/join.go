@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/cmd/internal/joint"
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/deadlock"
@@ -30,7 +30,7 @@ const namespace = "unlocker"
 type rooms struct {
 	store   *lockstore.Store
 	view    *lockview.View
-	health  *joint.Health
+	health  *wiring.Health
 	trouble *etcdconn.Trouble
 	metrics *lockmetrics.Collector
 	circles func() []deadlock.Circle // processes that wait for each other
@@ -49,7 +49,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 	}
 	r := &rooms{
 		store:  lockstore.New(etcd, layout, lockstore.WithLog(log), lockstore.WithRetention(o.historyRetention)),
-		health: joint.NewHealth(etcd, o.etcd.RequestTimeout),
+		health: wiring.NewHealth(etcd, o.etcd.RequestTimeout),
 	}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch, Ending: r.store.Ending},
 		lockview.Options{
@@ -61,8 +61,8 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 			},
 			Explain: etcdconn.Explain, Log: log,
 		})
-	r.trouble = joint.Trouble(etcd, layout, r.view, log)
-	shown := joint.Metrics(namespace, *o.sweep, r.view)
+	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
+	shown := wiring.Metrics(namespace, *o.sweep, r.view)
 	r.circles = shown.Deadlocks
 	shown.Alarms, shown.Series, shown.SeriesLimit = r.health.Alarms, lockmetrics.Series(o.series), o.seriesLimit
 	r.metrics = lockmetrics.New(shown)

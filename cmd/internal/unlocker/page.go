@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/clustermutex/unlocker/cmd/internal/joint"
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -65,7 +65,7 @@ func (p *page) show() shown {
 		ID: r.config.ID, Version: r.config.Version, Policy: r.config.Policy, Now: time.Now().UTC(),
 		Fresh: r.view.Fresh(), Sweep: r.sweeper.Status(), Etcd: r.health.Last(), Unlockers: r.view.Unlockers(),
 	}
-	s.Fresh.Cause = joint.Cause(s.Fresh, r.trouble)
+	s.Fresh.Cause = wiring.Cause(s.Fresh, r.trouble)
 	if err := p.ready.Check(); err != nil {
 		s.NotReady = err.Error()
 	}

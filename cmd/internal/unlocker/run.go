@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/clustermutex/unlocker/cmd/internal/joint"
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
@@ -42,7 +42,7 @@ func run(ctx context.Context, o options) error {
 	}
 	ready := &daemon.Readiness{}
 	ready.Add("locks", r.listed)
-	joint.Ready(ready, r.view, r.trouble)
+	wiring.Ready(ready, r.view, r.trouble)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	server := &daemon.Server{
 		Address: o.web.Address, ConfigFile: o.web.ConfigFile, Drain: o.web.ShutdownTimeout, Log: log,
@@ -110,7 +110,7 @@ func (r *rooms) listed() error {
 	if !f.Heard.IsZero() {
 		return nil
 	}
-	return errors.New("not read yet: " + joint.Cause(f, r.trouble))
+	return errors.New("not read yet: " + wiring.Cause(f, r.trouble))
 }
 
 // leave takes the own presence record away, so that nobody need wait for its end.

@@ -1,5 +1,5 @@
-// Package joint fits rooms to each other where several programs do it in the same way.
-package joint
+// Package wiring fits rooms to each other where several programs do it in the same way.
+package wiring
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package joint
+package wiring
 
 import (
 	"context"
