@@ -1,26 +1,26 @@
 package lockview
 
-// stray counts n keys that fit no layout, one of which is key; lock is the one in whose range they lie, or empty, and
-// held tells whether it has a record.
-func (p *picture) stray(key, lock string, n int, held bool) {
-	p.foreign += n
+// countForeign adds n, which may be negative, to the count of foreign keys, one of which is key. They lie in the range
+// of lock, or of none if that is empty; held reports whether that lock has a record.
+func (s *snapshot) countForeign(key, lock string, n int, held bool) {
+	s.foreignTotal += n
 	switch key = clip(key); {
 	case n < 0:
-		delete(p.sample, key)
-	case len(p.sample) < maxSample:
-		p.sample[key] = true
+		delete(s.foreignSample, key)
+	case len(s.foreignSample) < maxForeignSample:
+		s.foreignSample[key] = true
 	}
 	if lock == "" {
 		return
 	}
-	known, ok := p.strays[lock]
+	known, ok := s.foreignIn[lock]
 	switch {
 	case !ok && n < 0:
-	case !ok && !held && len(p.strays) >= maxStrays:
-		p.astray = true
+	case !ok && !held && len(s.foreignIn) >= maxForeignLocks:
+		s.foreignOverflow = true
 	case ok && known > 0 && known+n <= 0:
-		delete(p.strays, lock)
+		delete(s.foreignIn, lock)
 	case !ok || known > 0:
-		p.strays[lock] = known + n
+		s.foreignIn[lock] = known + n
 	}
 }

@@ -7,74 +7,74 @@ import (
 )
 
 const (
-	// maxSample is how many of the keys that fit no layout are remembered.
-	maxSample = 100
-	// maxStrays is how many names are remembered of locks that nobody holds and that have foreign keys in their range.
-	// With more of them, every new lock is taken for one: deleting it key by key is slower, but never deletes what is
-	// not its own.
-	maxStrays = 10_000
+	// maxForeignSample is how many foreign keys are remembered by name.
+	maxForeignSample = 100
+	// maxForeignLocks is how many lock names are remembered that are not held but have foreign keys in their range.
+	// With more of them, every new lock is assumed to have some: deleting it range by range is slower, but never
+	// deletes what is not its own.
+	maxForeignLocks = 10_000
 )
 
-// picture is what etcd holds at one revision, as far as the view keeps it.
-type picture struct {
+// snapshot is what etcd holds at one revision, as far as the view keeps it.
+type snapshot struct {
 	layout metadata.Layout
 	intern *interner
 
-	locks     index
-	odd       map[string]*odd // of the locks that are not plain
-	queues    queues
-	unlockers map[string]Unlocker
+	locks      index
+	irregulars map[string]*irregular // by lock; the others are canonical
+	queues     queues
+	unlockers  map[string]Unlocker
 
-	foreign int             // keys that fit no layout
-	sample  map[string]bool // some of them
-	strays  map[string]int  // foreign keys in the range of a lock, by lock; 0 = there may be some
-	astray  bool            // there are more than strays holds
+	foreignTotal    int             // number of keys that the layout does not know
+	foreignSample   map[string]bool // some of them
+	foreignIn       map[string]int  // number of foreign keys in a lock's range, by lock; 0 = unknown
+	foreignOverflow bool            // there are more such locks than foreignIn holds
 
-	misplaced map[string]*misplaced // by place
-	moves     uint64                // changes of misplaced
+	misplaced map[string]*misplaced // by key prefix
+	moves     uint64                // number of changes of misplaced
 }
 
-func newPicture(l metadata.Layout, i *interner) *picture {
-	return &picture{
-		layout: l, intern: i, odd: map[string]*odd{}, queues: queues{}, unlockers: map[string]Unlocker{},
-		sample: map[string]bool{}, strays: map[string]int{}, misplaced: map[string]*misplaced{},
+func newSnapshot(l metadata.Layout, i *interner) *snapshot {
+	return &snapshot{
+		layout: l, intern: i, irregulars: map[string]*irregular{}, queues: queues{}, unlockers: map[string]Unlocker{},
+		foreignSample: map[string]bool{}, foreignIn: map[string]int{}, misplaced: map[string]*misplaced{},
 	}
 }
 
-// change is an event of a key of one lock.
+// change is an event on one key of a lock.
 type change struct {
 	field   string
 	foreign bool // the key lies in the lock's range and is none of its fields
 	event   *metadata.Event
 }
 
-// step is what one revision did to one lock; a missing item has no record.
+// step is what one revision did to one lock. An item without a record stands for "not there".
 type step struct{ before, after item }
 
-// lock applies all changes of one revision to one lock.
-func (p *picture) lock(name string, changes []change) step {
-	before, _ := p.locks.get(name)
-	after, o := p.changed(name, before, changes)
+// applyLock applies all changes of one revision to one lock.
+func (s *snapshot) applyLock(name string, changes []change) step {
+	before, _ := s.locks.get(name)
+	after, o := s.decodeChanges(name, before, changes)
 	if after.rec == nil {
-		p.locks.remove(name)
-		delete(p.odd, name)
+		s.locks.remove(name)
+		delete(s.irregulars, name)
 		return step{before: before}
 	}
-	p.place(after, o)
+	s.put(after, o)
 	return step{before, after}
 }
 
-func (p *picture) place(it item, o *odd) {
-	p.locks.put(it)
+func (s *snapshot) put(it item, o *irregular) {
+	s.locks.put(it)
 	if o == nil {
-		delete(p.odd, it.name())
+		delete(s.irregulars, it.name())
 	} else {
-		p.odd[it.name()] = o
+		s.irregulars[it.name()] = o
 	}
 }
 
-func (p *picture) changed(name string, before item, changes []change) (item, *odd) {
-	o := p.odd[name]
+func (s *snapshot) decodeChanges(name string, before item, changes []change) (item, *irregular) {
+	o := s.irregulars[name]
 	if before.rec != nil && o == nil {
 		if after, ok := extended(before, changes); ok {
 			return after, nil
@@ -82,10 +82,10 @@ func (p *picture) changed(name string, before item, changes []change) (item, *od
 		if released(before, changes) {
 			return item{}, nil
 		}
-		o = unfold(before)
+		o = expand(before)
 	}
 	if o == nil {
-		return p.appeared(name, changes)
+		return s.decodeNew(name, changes)
 	}
 	for _, c := range changes {
 		switch {
@@ -93,27 +93,27 @@ func (p *picture) changed(name string, before item, changes []change) (item, *od
 		case c.event.Deleted:
 			o.remove(c.field)
 		default:
-			o.set(keep(field(c)))
+			o.set(truncate(field(c)))
 		}
 	}
 	if len(o.fields) == 0 {
 		return item{}, nil
 	}
-	return p.decodeOdd(name, o)
+	return s.decodeIrregular(name, o)
 }
 
-// appeared makes the lock whose first keys these are.
-func (p *picture) appeared(name string, changes []change) (item, *odd) {
+// decodeNew decodes a lock from its first keys.
+func (s *snapshot) decodeNew(name string, changes []change) (item, *irregular) {
 	var fields []metadata.Field
 	for _, c := range changes {
 		if !c.foreign && !c.event.Deleted {
 			fields = append(fields, field(c))
 		}
 	}
-	if _, known := p.strays[name]; p.astray && !known && len(fields) > 0 {
-		p.strays[name] = 0
+	if _, known := s.foreignIn[name]; s.foreignOverflow && !known && len(fields) > 0 {
+		s.foreignIn[name] = 0
 	}
-	return p.decode(name, fields, 0)
+	return s.decode(name, fields, 0)
 }
 
 func field(c change) metadata.Field {
@@ -123,8 +123,8 @@ func field(c change) metadata.Field {
 	}
 }
 
-// decode makes the item of all keys of a lock, but for a surplus, and what else has to be kept of an odd one.
-func (p *picture) decode(name string, fields []metadata.Field, surplus int) (item, *odd) {
+// decode decodes all keys of a lock except a surplus. For an irregular lock it also returns the keys to keep.
+func (s *snapshot) decode(name string, fields []metadata.Field, surplus int) (item, *irregular) {
 	if len(fields) == 0 {
 		return item{}, nil
 	}
@@ -133,41 +133,43 @@ func (p *picture) decode(name string, fields []metadata.Field, surplus int) (ite
 		size += len(f.Name) + len(f.Value)
 	}
 	rec := metadata.DecodeRecord(name, fields)
-	if _, has := p.strays[name]; !has && plain(&rec, fields, size) {
-		return p.compact(&rec, size), nil
+	if _, has := s.foreignIn[name]; !has && isCanonical(&rec, fields, size) {
+		return s.compact(&rec, size), nil
 	}
-	o := &odd{}
+	o := &irregular{}
 	for _, f := range fields {
-		o.set(keep(f))
+		o.set(truncate(f))
 	}
 	o.surplus = surplus + len(fields) - len(o.fields)
-	return p.decodeOdd(name, o)
+	return s.decodeIrregular(name, o)
 }
 
-func (p *picture) decodeOdd(name string, o *odd) (item, *odd) {
+func (s *snapshot) decodeIrregular(name string, o *irregular) (item, *irregular) {
 	rec, size := o.record(name), o.size()
-	if n, has := p.strays[name]; has {
-		rec.Problems = append(rec.Problems, straysIn(n))
+	if n, has := s.foreignIn[name]; has {
+		rec.Problems = append(rec.Problems, foreignProblem(n))
 	}
-	if o.surplus == 0 && plain(&rec, o.raw(), size) {
+	if o.surplus == 0 && isCanonical(&rec, o.raw(), size) {
 		o = nil
 	}
-	return p.compact(&rec, size), o
+	return s.compact(&rec, size), o
 }
 
-func straysIn(n int) metadata.Problem {
-	text := "keys in its range may fit no layout"
+func foreignProblem(n int) metadata.Problem {
+	text := "its range may hold foreign keys"
 	if n > 0 {
-		text = fmt.Sprintf("%d of the keys in its range fit no layout and are left alone", n)
+		text = fmt.Sprintf("%d foreign keys in its range, which are left alone", n)
 	}
 	return metadata.Problem{Field: "record", Reason: metadata.ReasonUnknownLayout, Text: text}
 }
 
-// compact moves a record to as little memory as it can do with.
-func (p *picture) compact(r *metadata.Record, size int) item {
+// compact copies a record into as little memory as possible.
+func (s *snapshot) compact(r *metadata.Record, size int) item {
 	rec := *r
 	texts := rec.Name + rec.UUID
 	rec.Name, rec.UUID = texts[:len(rec.Name)], texts[len(rec.Name):]
-	rec.Owner, rec.Hostname, rec.Purpose = p.intern.text(rec.Owner), p.intern.text(rec.Hostname), p.intern.text(rec.Purpose)
+	rec.Owner = s.intern.text(rec.Owner)
+	rec.Hostname = s.intern.text(rec.Hostname)
+	rec.Purpose = s.intern.text(rec.Purpose)
 	return item{&rec, size}
 }
