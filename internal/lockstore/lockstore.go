@@ -50,10 +50,6 @@ func WithRetention(d time.Duration) Option {
 	return func(s *Store) { s.history.ttl = d + s.history.every }
 }
 
-// WithPulse makes a watch ask etcd for a sign of life so often, instead of every 3 s, and end after three times as long
-// without one.
-func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
-
 // New returns a store that talks through etcd, which the caller closes.
 func New(etcd *clientv3.Client, l metadata.Layout, opts ...Option) *Store {
 	s := &Store{

@@ -44,11 +44,6 @@ func NoSpace(err error) bool { return is(err, rpctypes.ErrNoSpace) }
 // LeaseGone tells whether the request named a lease that does not exist any more.
 func LeaseGone(err error) bool { return is(err, rpctypes.ErrLeaseNotFound) }
 
-// TooLarge tells whether the transaction has to be split: too many operations or bytes.
-func TooLarge(err error) bool {
-	return is(err, rpctypes.ErrTooManyOps) || is(err, rpctypes.ErrRequestTooLarge)
-}
-
 // Code is the gRPC code of an error of etcd's client, which comes in two shapes.
 func Code(err error) codes.Code {
 	var e rpctypes.EtcdError

@@ -184,38 +184,34 @@ func TestRefused(t *testing.T) {
 	late, stop := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer stop()
 	for _, c := range []struct {
-		name                         string
-		commit                       func() error
-		refused, leaseGone, tooLarge bool
+		name               string
+		commit             func() error
+		refused, leaseGone bool
 	}{
 		{"too many operations", func() error { _, err := (locktxn.Txn{Then: puts}).Commit(ctx, s.etcd); return err },
-			true, false, true},
+			true, false},
 		{"a request of 1.6 MB", func() error {
-			_,
-				err := s.etcd.Put(ctx, "k", strings.Repeat("x", 1600<<10))
+			_, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 1600<<10))
 			return err
-		}, true, false, true},
+		}, true, false},
 		// never sent, but the code does not tell
 		{"a request of 3 MB", func() error { _, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 3<<20)); return err },
-			false, false, false},
+			false, false},
 		{"a lease that is gone", func() error {
-			_,
-				err := s.etcd.Put(ctx, "k", "", clientv3.WithLease(4711))
+			_, err := s.etcd.Put(ctx, "k", "", clientv3.WithLease(4711))
 			return err
-		}, true, true, false},
+		}, true, true},
 		{"a key put twice", func() error {
 			_, err := (locktxn.Txn{Then: []clientv3.Op{puts[0], puts[0]}}).Commit(ctx, s.etcd)
 			return err
-		}, true, false, false},
-		{"a deadline", func() error { _, err := s.etcd.Put(late, "k", ""); return err }, false, false, false},
-		{"no error", func() error { return nil }, false, false, false},
+		}, true, false},
+		{"a deadline", func() error { _, err := s.etcd.Put(late, "k", ""); return err }, false, false},
+		{"no error", func() error { return nil }, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.commit()
-			if locktxn.Refused(err) != c.refused || locktxn.LeaseGone(err) != c.leaseGone ||
-				locktxn.TooLarge(err) != c.tooLarge {
-				t.Errorf("%v: refused %v, lease gone %v, too large %v", err, locktxn.Refused(err),
-					locktxn.LeaseGone(err), locktxn.TooLarge(err))
+			if locktxn.Refused(err) != c.refused || locktxn.LeaseGone(err) != c.leaseGone {
+				t.Errorf("%v: refused %v, lease gone %v", err, locktxn.Refused(err), locktxn.LeaseGone(err))
 			}
 		})
 	}
