@@ -9,29 +9,29 @@ import (
 	"github.com/clustermutex/unlocker/internal/deadlock"
 )
 
-// mostCircles is how many circles of processes are told at once, the oldest ones; mostSteps how many waits of each.
-const mostCircles, mostSteps = 20, 10
+// maxCycles is how many cycles of processes are told at once, the oldest ones; mostSteps how many waits of each.
+const maxCycles, mostSteps = 20, 10
 
-// circles are those that are told of, or will be soon.
-func (p *Pusher) circles() []deadlock.Circle {
+// cycles are those that are told of, or will be soon.
+func (p *Pusher) cycles() []deadlock.Cycle {
 	if p.c.Deadlocks == nil {
 		return nil
 	}
 	all := p.c.Deadlocks()
-	return all[:min(len(all), mostCircles)]
+	return all[:min(len(all), maxCycles)]
 }
 
 // alike tells whether two looks have found the same.
-func alike(a, b []deadlock.Circle) bool {
-	return slices.EqualFunc(a, b, func(a, b deadlock.Circle) bool {
+func alike(a, b []deadlock.Cycle) bool {
+	return slices.EqualFunc(a, b, func(a, b deadlock.Cycle) bool {
 		return a.Since.Equal(b.Since) && slices.EqualFunc(a.Waits, b.Waits,
 			func(a, b deadlock.Wait) bool { return a.Who == b.Who && a.Lock == b.Lock })
 	})
 }
 
-// enterCircles notes in the book which circles have been there for long enough, and returns what is new in it.
-func (p *Pusher) enterCircles(circles []deadlock.Circle, now time.Time) (news []alert) {
-	for _, c := range circles {
+// enterCycles notes in the book which cycles have been there for long enough, and returns what is new in it.
+func (p *Pusher) enterCycles(cycles []deadlock.Cycle, now time.Time) (news []alert) {
+	for _, c := range cycles {
 		if c.Since.IsZero() {
 			continue // nobody says for how long
 		}
@@ -49,7 +49,7 @@ func (p *Pusher) enterCircles(circles []deadlock.Circle, now time.Time) (news []
 }
 
 // stuckAlert is the alert about processes that wait for each other.
-func (p *Pusher) stuckAlert(c deadlock.Circle) alert {
+func (p *Pusher) stuckAlert(c deadlock.Cycle) alert {
 	locks, holders := c.Labels()
 	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}
 	a.notes = map[string]string{
@@ -65,7 +65,7 @@ func (p *Pusher) stuckAlert(c deadlock.Circle) alert {
 }
 
 // told says who waits for what, a sentence for each.
-func told(c deadlock.Circle) string {
+func told(c deadlock.Cycle) string {
 	var sentences []string
 	for _, w := range c.Waits[:min(len(c.Waits), mostSteps)] {
 		held := text(w.Held[0].String())

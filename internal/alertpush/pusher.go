@@ -32,8 +32,8 @@ type Config struct {
 	Changed func() <-chan struct{} // is closed when Locks changed
 	Clock   func() time.Duration   // the monotonic clock that stamped Record.Seen
 	Now     func() time.Time       // the wall clock; time.Now when nil
-	// Deadlocks are the processes that wait for each other, the oldest circle first. Nil: nobody asks.
-	Deadlocks func() []deadlock.Circle
+	// Deadlocks are the processes that wait for each other, the oldest cycle first. Nil: nobody asks.
+	Deadlocks func() []deadlock.Cycle
 	// Backtrace reads where in the code the lock was taken by the hold with this uuid; empty when it is not known. Nil:
 	// nobody asks.
 	Backtrace func(ctx context.Context, lock, uuid string) (string, error)
@@ -51,7 +51,7 @@ type Pusher struct {
 	// Only Run touches these.
 	book  book
 	seen  []*metadata.Record // at the last look
-	stuck []deadlock.Circle  // at the last look
+	stuck []deadlock.Cycle  // at the last look
 	next  time.Time          // when there may be something new though nothing changed; zero = never
 
 	mu    sync.Mutex
@@ -160,7 +160,7 @@ func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	now := staleness.Moment{Wall: p.c.Now(), Mono: p.c.Clock()}
 	locks := p.c.Locks()
 	ended := p.takeEnded()
-	stuck := p.circles()
+	stuck := p.cycles()
 	if due := !p.next.IsZero() && !now.Wall.Before(p.next); !again && !due && len(ended) == 0 &&
 		identical(locks, p.seen) && alike(stuck, p.stuck) {
 		return p.next // something else changed
@@ -169,7 +169,7 @@ func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	var needs []need
 	needs, p.next = p.needs(locks, now)
 	news := p.enter(ctx, needs)
-	news = append(news, p.enterCircles(stuck, now.Wall)...)
+	news = append(news, p.enterCycles(stuck, now.Wall)...)
 	for _, e := range ended {
 		news = append(news, p.book.enter(p.removed(e), e.UUID))
 	}

@@ -1,48 +1,49 @@
 package deadlock
 
-// groups are those of the processes who wait for each other, directly or by way of others of the group, two or more:
-// the strongly connected components of the graph in which processes lead to the locks that they wait for, and locks to
-// those who keep them (Tarjan).
-func (p *part) groups(among []int) [][]int {
-	w := walk{part: p}
+// components returns the groups of two or more processes that wait for each other, directly or through others of the
+// group: the strongly connected components (Tarjan) of the graph in which processes lead to the locks they wait for,
+// and locks to the processes that block them.
+func (s *subgraph) components(among []int) [][]int {
+	w := walk{subgraph: s}
 	for _, who := range among {
-		if w.at(who).turn != p.turn {
-			w.visit(who)
+		if w.at(who).turn != s.turn {
+			w.walkFrom(who)
 		}
 	}
 	return w.found
 }
 
-// walk goes along the graph. Locks have negative numbers in it, from -1 down.
+// walk is a depth-first walk of the graph. Locks have negative numbers, from -1 down.
 type walk struct {
-	*part
+	*subgraph
 	met   int // nodes
 	path  []int
 	found [][]int
 }
 
-// place is where on the walk of this turn a node was met, and the first one that is reached from it.
-type place struct {
+// visit is when the walk of this turn met a node, and the earliest node reachable from it.
+type visit struct {
 	turn, met, low int
 	done           bool
 }
 
-func (w *walk) at(n int) *place {
+func (w *walk) at(n int) *visit {
 	if n < 0 {
-		return &w.locks[-1-n].place
+		return &w.locks[-1-n].visit
 	}
-	return &w.processes[n].place
+	return &w.processes[n].visit
 }
 
-func (w *walk) visit(n int) {
+// walkFrom visits n and everything reachable from it.
+func (w *walk) walkFrom(n int) {
 	here := w.at(n)
-	*here = place{turn: w.turn, met: w.met, low: w.met}
+	*here = visit{turn: w.turn, met: w.met, low: w.met}
 	w.met++
 	w.path = append(w.path, n)
 	w.each(n, func(next int) {
 		there := w.at(next)
 		if there.turn != w.turn {
-			w.visit(next)
+			w.walkFrom(next)
 		}
 		if !there.done {
 			here.low = min(here.low, there.low)
@@ -53,22 +54,22 @@ func (w *walk) visit(n int) {
 	}
 }
 
-// each calls f for what n leads to.
+// each calls f for every successor of n.
 func (w *walk) each(n int, f func(next int)) {
 	if n < 0 {
-		for _, who := range w.keepers(-1 - n) {
+		for _, who := range w.blockedBy(-1 - n) {
 			f(who)
 		}
 		return
 	}
 	for _, wait := range w.processes[n].waits {
-		if w.keeps(wait.lock) {
+		if w.blocked(wait.lock) {
 			f(-1 - wait.lock)
 		}
 	}
 }
 
-// close ends the component that began with n.
+// close completes the component that began with n.
 func (w *walk) close(n int) {
 	var group []int
 	for last := n + 1; last != n; {

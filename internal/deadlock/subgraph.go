@@ -1,14 +1,13 @@
 package deadlock
 
-// maxDepth bounds how often a knot is looked into for smaller ones. Programs that were written to get something done
-// need two or three.
+// maxDepth bounds how often a component is split into smaller ones. Real programs need two or three.
 const maxDepth = 100
 
-// knots are the groups among the processes of which none gets on even if everybody else does, each as small as it can
-// be. A group that hangs together only by permits that somebody outside of it can give back falls apart when it is
-// looked at alone.
-func (g *graph) knots(among []int, depth int) (found [][]int) {
-	groups := g.only(among).groups(among)
+// deadlocked returns the groups of processes none of which makes progress even if all others do, each as small as
+// possible. A strongly connected component that only holds together by permits that a process outside of it can return
+// falls apart when it is looked at alone.
+func (g *graph) deadlocked(among []int, depth int) (found [][]int) {
+	groups := g.only(among).components(among)
 	if len(groups) == 1 && len(groups[0]) == len(among) {
 		return groups
 	}
@@ -16,65 +15,66 @@ func (g *graph) knots(among []int, depth int) (found [][]int) {
 		return nil
 	}
 	for _, group := range groups {
-		found = append(found, g.knots(group, depth+1)...)
+		found = append(found, g.deadlocked(group, depth+1)...)
 	}
 	return found
 }
 
-// part is the graph as it is when all processes but some get on and give back what they hold. There is one at a time:
-// the marks of the next one overwrite it, which costs nothing for those who are not part of that.
-type part struct {
+// subgraph is the graph that remains if all processes but some make progress and release what they hold. There is one
+// at a time: the marks of the next one overwrite it, at no cost for processes outside of that.
+type subgraph struct {
 	*graph
 	turn int
 }
 
-func (g *graph) only(among []int) *part {
+// only returns the subgraph in which exactly these processes are stuck.
+func (g *graph) only(among []int) *subgraph {
 	g.turn++
 	for _, who := range among {
 		g.processes[who].stuck = g.turn
 	}
-	return &part{g, g.turn}
+	return &subgraph{g, g.turn}
 }
 
-func (p *part) stuck(who int) bool { return p.processes[who].stuck == p.turn }
+func (s *subgraph) stuck(who int) bool { return s.processes[who].stuck == s.turn }
 
-// keeps tells whether nobody gets the lock: somebody who is stuck has it for himself or reads, or all permits are with
-// those.
-func (p *part) keeps(lock int) bool { return p.count(lock).alone > 0 || p.exhausted(lock) }
+// blocked reports whether no waiter can get the lock: a stuck process holds it alone or reads, or stuck processes hold
+// all permits.
+func (s *subgraph) blocked(lock int) bool { return s.count(lock).alone > 0 || s.exhausted(lock) }
 
-// exhausted tells whether no permit of the semaphore will be given back.
-func (p *part) exhausted(lock int) bool {
-	c := &p.locks[lock]
-	return len(c.permits) > 0 && !c.nobody && p.count(lock).permits == len(c.permits)
+// exhausted reports whether no permit of the semaphore will be returned.
+func (s *subgraph) exhausted(lock int) bool {
+	c := &s.locks[lock]
+	return len(c.permits) > 0 && !c.unknown && s.count(lock).permits == len(c.permits)
 }
 
-// count is by how many of the stuck the lock is kept.
-func (p *part) count(lock int) *kept {
-	k := &p.locks[lock].kept
-	if k.turn != p.turn {
-		*k = kept{p.turn, p.ofStuck(p.locks[lock].alone), p.ofStuck(p.locks[lock].permits)}
+// count counts the holds of the lock by stuck processes.
+func (s *subgraph) count(lock int) *blockers {
+	k := &s.locks[lock].blockers
+	if k.turn != s.turn {
+		*k = blockers{s.turn, s.ofStuck(s.locks[lock].alone), s.ofStuck(s.locks[lock].permits)}
 	}
 	return k
 }
 
-func (p *part) ofStuck(holds []hold) (n int) {
+func (s *subgraph) ofStuck(holds []hold) (n int) {
 	for _, h := range holds {
-		if p.stuck(h.who) {
+		if s.stuck(h.who) {
 			n++
 		}
 	}
 	return n
 }
 
-// keepers are the stuck who keep the lock, each as often as it holds it.
-func (p *part) keepers(lock int) (all []int) {
-	c := &p.locks[lock]
+// blockedBy returns the stuck processes that block the lock, each as often as it holds it.
+func (s *subgraph) blockedBy(lock int) (all []int) {
+	c := &s.locks[lock]
 	holds := c.alone
-	if p.exhausted(lock) {
+	if s.exhausted(lock) {
 		holds = append(holds[:len(holds):len(holds)], c.permits...)
 	}
 	for _, h := range holds {
-		if p.stuck(h.who) {
+		if s.stuck(h.who) {
 			all = append(all, h.who)
 		}
 	}

@@ -24,7 +24,7 @@ type Config struct {
 	Activity func() Activity
 	Alarms   func() ([]string, bool) // alarms that etcd has raised; false when that is not known
 
-	Deadlocks func() []deadlock.Circle // processes that wait for each other, the oldest circle first
+	Deadlocks func() []deadlock.Cycle // processes that wait for each other, the oldest cycle first
 
 	Series      Series // which locks get series of their own; none when empty
 	SeriesLimit int    // how many at most

@@ -23,14 +23,14 @@ const (
 // watchman tells in the log when processes began to wait for each other, and when they do not any more. Nothing is done
 // about it.
 type watchman struct {
-	circles func() []deadlock.Circle
+	cycles func() []deadlock.Cycle
 	log     zerolog.Logger
 
-	seen, told map[string]deadlock.Circle // at the last look; in the log, and not over
+	seen, told map[string]deadlock.Cycle // at the last look; in the log, and not over
 }
 
-func newWatchman(circles func() []deadlock.Circle, log zerolog.Logger) *watchman {
-	return &watchman{circles: circles, log: log, told: map[string]deadlock.Circle{}}
+func newWatchman(cycles func() []deadlock.Cycle, log zerolog.Logger) *watchman {
+	return &watchman{cycles: cycles, log: log, told: map[string]deadlock.Cycle{}}
 }
 
 // Run looks until ctx ends.
@@ -48,8 +48,8 @@ func (w *watchman) Run(ctx context.Context) error {
 }
 
 func (w *watchman) look() {
-	now := map[string]deadlock.Circle{}
-	for _, c := range w.circles() {
+	now := map[string]deadlock.Cycle{}
+	for _, c := range w.cycles() {
 		locks, holders := c.Labels()
 		key := locks + "\n" + holders
 		now[key] = c
@@ -68,7 +68,7 @@ func (w *watchman) look() {
 	w.seen = now
 }
 
-func tell(e *zerolog.Event, c deadlock.Circle) *zerolog.Event {
+func tell(e *zerolog.Event, c deadlock.Cycle) *zerolog.Event {
 	locks, holders := c.Labels()
 	e = e.Str("locks", locks).Str("holders", holders)
 	if !c.Since.IsZero() {
@@ -78,7 +78,7 @@ func tell(e *zerolog.Event, c deadlock.Circle) *zerolog.Event {
 }
 
 // waits says who waits for what: "billing on host-1:7 waits for orders, held by search on host-2:8; …".
-func waits(c deadlock.Circle) string {
+func waits(c deadlock.Cycle) string {
 	var steps []string
 	for _, w := range c.Waits[:min(len(c.Waits), maxSteps)] {
 		held := w.Held[0].String()

@@ -33,7 +33,7 @@ type rooms struct {
 	health  *wiring.Health
 	trouble *etcdconn.Trouble
 	metrics *lockmetrics.Collector
-	circles func() []deadlock.Circle // processes that wait for each other
+	cycles func() []deadlock.Cycle // processes that wait for each other
 	config  sweeper.Config
 	sweeper *sweeper.Sweeper
 	pusher  *alertpush.Pusher // nil where nobody wants it
@@ -63,7 +63,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 		})
 	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
 	shown := wiring.Metrics(namespace, *o.sweep, r.view)
-	r.circles = shown.Deadlocks
+	r.cycles = shown.Deadlocks
 	shown.Alarms, shown.Series, shown.SeriesLimit = r.health.Alarms, lockmetrics.Series(o.series), o.seriesLimit
 	r.metrics = lockmetrics.New(shown)
 	if r.config, err = r.swept(o, log); err != nil {

@@ -120,7 +120,7 @@ func (r *rooms) push(o options, log zerolog.Logger) (*alertpush.Pusher, error) {
 		URLs: o.push.urls, Resend: o.push.resend, Labels: labels, Dashboard: dashboardURL(o.dashboard),
 		Policy:  *o.sweep,
 		Removes: r.config.Mode == sweeper.AutoUnlock,
-		Locks:   r.view.Shown, Changed: r.view.Changed, Clock: r.view.Clock, Deadlocks: r.circles,
+		Locks:   r.view.Shown, Changed: r.view.Changed, Clock: r.view.Clock, Deadlocks: r.cycles,
 		Backtrace: func(ctx context.Context, lock, uuid string) (string, error) {
 			d, _, err := r.store.Get(ctx, lock)
 			if err != nil || d.UUID != uuid {

@@ -74,7 +74,7 @@ func run(ctx context.Context, o options) error {
 	if r.pusher != nil {
 		group.Add("alerts", r.pusher.Run)
 	}
-	group.Add("deadlocks", newWatchman(r.circles, log).Run)
+	group.Add("deadlocks", newWatchman(r.cycles, log).Run)
 	group.Add("sweeper", r.sweeper.Run)
 	err = group.Run(ctx)
 	r.leave(log)

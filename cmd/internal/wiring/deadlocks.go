@@ -15,7 +15,7 @@ type deadlocks struct {
 	mu      sync.Mutex
 	changed <-chan struct{} // since the last look
 	rest    time.Time       // no other look before this
-	found   []deadlock.Circle
+	found   []deadlock.Cycle
 }
 
 const (
@@ -23,12 +23,12 @@ const (
 	maxRest   = 30 * time.Second
 )
 
-// Deadlocks returns what finds the circles as they are now. What it returns is shared: never write to it.
-func Deadlocks(v *lockview.View) func() []deadlock.Circle {
+// Deadlocks returns what finds the cycles as they are now. What it returns is shared: never write to it.
+func Deadlocks(v *lockview.View) func() []deadlock.Cycle {
 	return (&deadlocks{view: v}).now
 }
 
-func (d *deadlocks) now() []deadlock.Circle {
+func (d *deadlocks) now() []deadlock.Cycle {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.current() {
