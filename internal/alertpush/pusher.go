@@ -51,7 +51,7 @@ type Pusher struct {
 	// Only Run touches these.
 	book  book
 	seen  []*metadata.Record // at the last look
-	stuck []deadlock.Cycle  // at the last look
+	stuck []deadlock.Cycle   // at the last look
 	next  time.Time          // when there may be something new though nothing changed; zero = never
 
 	mu    sync.Mutex

@@ -2,11 +2,11 @@ package lockmetrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// maxDeadlocks is how many cycles have series of their own, the oldest first. All are counted.
+// maxDeadlocks is how many cycles have series of their own, oldest first. All are counted.
 const maxDeadlocks = 20
 
-// deadlocks shows the processes that wait for each other. Two cycles that look alike are one series, as a second one
-// of that name would cost the whole scrape.
+// deadlocks exports the cycles of processes that wait for each other. Two cycles that look alike become one series,
+// because a duplicate would fail the whole scrape.
 func (c *Collector) deadlocks(ch chan<- prometheus.Metric) {
 	if c.c.Deadlocks == nil {
 		return

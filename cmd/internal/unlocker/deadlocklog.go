@@ -24,7 +24,7 @@ const (
 // about it.
 type watchman struct {
 	cycles func() []deadlock.Cycle
-	log     zerolog.Logger
+	log    zerolog.Logger
 
 	seen, told map[string]deadlock.Cycle // at the last look; in the log, and not over
 }

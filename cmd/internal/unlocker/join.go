@@ -33,7 +33,7 @@ type rooms struct {
 	health  *wiring.Health
 	trouble *etcdconn.Trouble
 	metrics *lockmetrics.Collector
-	cycles func() []deadlock.Cycle // processes that wait for each other
+	cycles  func() []deadlock.Cycle // processes that wait for each other
 	config  sweeper.Config
 	sweeper *sweeper.Sweeper
 	pusher  *alertpush.Pusher // nil where nobody wants it
