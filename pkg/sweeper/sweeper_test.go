@@ -289,7 +289,7 @@ func TestBadConfigurationsAreRefusedWithASentence(t *testing.T) {
 	}{
 		"an unknown mode":          {func(c *sweeper.Config) { c.Mode = "destroy" }, `"destroy" is not a mode`},
 		"no id":                    {func(c *sweeper.Config) { c.ID = "" }, "no id"},
-		"a missing joint":          {func(c *sweeper.Config) { c.Remove = nil }, "not joined"},
+		"a missing function":       {func(c *sweeper.Config) { c.Remove = nil }, "not connected"},
 		"half of the queue's":      {func(c *sweeper.Config) { c.Queues = func() map[string][]metadata.Waiter { return nil } }, "need each other"},
 		"a bad policy":             {func(c *sweeper.Config) { c.Policy.MinWarning = 0 }, "minimum warning"},
 		"an empty exclude pattern": {func(c *sweeper.Config) { c.Exclude = []string{""} }, "pattern is empty"},
