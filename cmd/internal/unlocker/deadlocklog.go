@@ -13,62 +13,65 @@ import (
 )
 
 const (
-	// lookEvery is how often it is looked for processes that wait for each other. One that is there at two looks in a
-	// row is told: busy workers that do several things at once seem to wait for each other for a moment all day.
-	lookEvery = 5 * time.Second
-	// maxTold bounds the lines of one look, and maxSteps the waits in one line.
-	maxTold, maxSteps = 20, 10
+	// searchEvery is how often deadlocks are searched for. A cycle is logged if two searches in a row find it: busy
+	// workers that do several things at once seem to wait for each other for a moment all day.
+	searchEvery = 5 * time.Second
+	// maxLogged bounds the number of cycles logged at a time, and maxWaits the waits in one line.
+	maxLogged = 20
+	maxWaits  = 10
 )
 
-// watchman tells in the log when processes began to wait for each other, and when they do not any more. Nothing is done
+// deadlockLogger logs when processes begin to wait for each other, and when they no longer do. Nothing else is done
 // about it.
-type watchman struct {
+type deadlockLogger struct {
 	cycles func() []deadlock.Cycle
 	log    zerolog.Logger
 
-	seen, told map[string]deadlock.Cycle // at the last look; in the log, and not over
+	seen   map[string]deadlock.Cycle // found by the last search
+	logged map[string]deadlock.Cycle // logged, and not over
 }
 
-func newWatchman(cycles func() []deadlock.Cycle, log zerolog.Logger) *watchman {
-	return &watchman{cycles: cycles, log: log, told: map[string]deadlock.Cycle{}}
+func newDeadlockLogger(cycles func() []deadlock.Cycle, log zerolog.Logger) *deadlockLogger {
+	return &deadlockLogger{cycles: cycles, log: log, logged: map[string]deadlock.Cycle{}}
 }
 
-// Run looks until ctx ends.
-func (w *watchman) Run(ctx context.Context) error {
-	ticker := time.NewTicker(lookEvery)
+// Run searches until ctx ends.
+func (d *deadlockLogger) Run(ctx context.Context) error {
+	ticker := time.NewTicker(searchEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			w.look()
+			d.search()
 		}
 	}
 }
 
-func (w *watchman) look() {
+func (d *deadlockLogger) search() {
 	now := map[string]deadlock.Cycle{}
-	for _, c := range w.cycles() {
+	for _, c := range d.cycles() {
 		locks, holders := c.Labels()
 		key := locks + "\n" + holders
 		now[key] = c
-		_, before := w.seen[key]
-		if _, told := w.told[key]; before && !told && len(w.told) < maxTold {
-			w.told[key] = c
-			tell(w.log.Warn(), c).Str("waits", waits(c)).Msg("processes wait for each other's locks, maybe for ever")
+		_, before := d.seen[key]
+		if _, logged := d.logged[key]; before && !logged && len(d.logged) < maxLogged {
+			d.logged[key] = c
+			describe(d.log.Warn(), c).Str("waits",
+				waits(c)).Msg("processes wait for each other's locks, maybe for ever")
 		}
 	}
-	for key, c := range w.told {
+	for key, c := range d.logged {
 		if _, still := now[key]; !still {
-			delete(w.told, key)
-			tell(w.log.Info(), c).Msg("these processes do not wait for each other any more")
+			delete(d.logged, key)
+			describe(d.log.Info(), c).Msg("these processes do not wait for each other any more")
 		}
 	}
-	w.seen = now
+	d.seen = now
 }
 
-func tell(e *zerolog.Event, c deadlock.Cycle) *zerolog.Event {
+func describe(e *zerolog.Event, c deadlock.Cycle) *zerolog.Event {
 	locks, holders := c.Labels()
 	e = e.Str("locks", locks).Str("holders", holders)
 	if !c.Since.IsZero() {
@@ -77,10 +80,10 @@ func tell(e *zerolog.Event, c deadlock.Cycle) *zerolog.Event {
 	return e
 }
 
-// waits says who waits for what: "billing on host-1:7 waits for orders, held by search on host-2:8; …".
+// waits describes the waits: "billing on host-1:7 waits for orders, held by search on host-2:8; …".
 func waits(c deadlock.Cycle) string {
 	var steps []string
-	for _, w := range c.Waits[:min(len(c.Waits), maxSteps)] {
+	for _, w := range c.Waits[:min(len(c.Waits), maxWaits)] {
 		held := w.Held[0].String()
 		if others := len(w.Held) - 1; others > 0 {
 			held += fmt.Sprintf(" and %d more", others)

@@ -47,11 +47,11 @@ func lines(t *testing.T, log *bytes.Buffer) (all []string) {
 func TestACycleThatStaysIsToldOnceAndThatItIsOverOnce(t *testing.T) {
 	var log bytes.Buffer
 	var cycles []deadlock.Cycle
-	w := newWatchman(func() []deadlock.Cycle { return cycles }, zerolog.New(&log))
+	w := newDeadlockLogger(func() []deadlock.Cycle { return cycles }, zerolog.New(&log))
 	looks := func(n int, want ...string) {
 		t.Helper()
 		for range n {
-			w.look()
+			w.search()
 		}
 		if got := lines(t, &log); !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
@@ -76,7 +76,7 @@ func TestACycleThatStaysIsToldOnceAndThatItIsOverOnce(t *testing.T) {
 func TestItIsLookedEveryFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looks atomic.Int32
-		w := newWatchman(func() []deadlock.Cycle { looks.Add(1); return nil }, zerolog.Nop())
+		w := newDeadlockLogger(func() []deadlock.Cycle { looks.Add(1); return nil }, zerolog.Nop())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
@@ -93,7 +93,7 @@ func TestTheLineSaysWhoWaitsForWhatAndSinceWhen(t *testing.T) {
 	c := cycleOf("a", "b\n")
 	c.Waits[0].Held = append(c.Waits[0].Held, deadlock.Process{Owner: "c"})
 	logger := zerolog.New(&log)
-	tell(logger.Warn(), c).Str("waits", waits(c)).Send()
+	describe(logger.Warn(), c).Str("waits", waits(c)).Send()
 	for _, want := range []string{`"since":"2023-11-14T22:13:20Z"`, `"holders":"a on host:7, b� on host:7~`,
 		`a on host:7 waits for of-b�, held by b� on host:7 and 1 more; b� on host:7 waits for of-a, held by a on host:7`} {
 		if !strings.Contains(log.String(), want) {
@@ -109,11 +109,11 @@ func TestManyCyclesAreNotAllTold(t *testing.T) {
 	for i := range 1000 {
 		cycles = append(cycles, cycleOf(fmt.Sprint("a", i), fmt.Sprint("b", i)))
 	}
-	w := newWatchman(func() []deadlock.Cycle { return cycles }, zerolog.New(&log))
+	w := newDeadlockLogger(func() []deadlock.Cycle { return cycles }, zerolog.New(&log))
 	for range 3 {
-		w.look()
+		w.search()
 	}
-	if n := len(lines(t, &log)); n != maxTold {
+	if n := len(lines(t, &log)); n != maxLogged {
 		t.Errorf("%d lines", n)
 	}
 	owners := make([]string, 1000)

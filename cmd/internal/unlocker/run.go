@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// run joins the rooms and works until ctx ends.
+// run wires the program and runs it until ctx ends.
 func run(ctx context.Context, o options) error {
 	if err := o.check(); err != nil {
 		return err
@@ -69,12 +69,12 @@ func run(ctx context.Context, o options) error {
 	group.Add("http", server.Run)
 	if o.historyMax > 0 && r.config.Mode == sweeper.AutoUnlock { // who adds to the history keeps it short
 		trim := func(ctx context.Context) (int, error) { return r.store.TrimHistory(ctx, o.historyMax) }
-		group.Add("history", (&historian{trim: trim, log: log}).Run)
+		group.Add("history", (&historyTrimmer{trim: trim, log: log}).Run)
 	}
 	if r.pusher != nil {
 		group.Add("alerts", r.pusher.Run)
 	}
-	group.Add("deadlocks", newWatchman(r.cycles, log).Run)
+	group.Add("deadlocks", newDeadlockLogger(r.cycles, log).Run)
 	group.Add("sweeper", r.sweeper.Run)
 	err = group.Run(ctx)
 	r.leave(log)

@@ -8,17 +8,17 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// trimEvery is how often the history is cut to its limit. In between it may be longer.
+// trimEvery is how often the history is trimmed to its limit. In between it may be longer.
 const trimEvery = time.Minute
 
-// historian keeps the history from growing over its limit when many locks are removed.
-type historian struct {
+// historyTrimmer keeps the history within its limit when many locks are removed.
+type historyTrimmer struct {
 	trim func(context.Context) (deleted int, err error)
 	log  zerolog.Logger
 }
 
-// Run trims until ctx ends. Several unlockers do so at different times of the minute, by chance.
-func (h *historian) Run(ctx context.Context) error {
+// Run trims until ctx ends, at a random offset so that several unlockers do not do it at once.
+func (h *historyTrimmer) Run(ctx context.Context) error {
 	timer := time.NewTimer(rand.N(trimEvery))
 	defer timer.Stop()
 	for {
@@ -32,9 +32,9 @@ func (h *historian) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			h.log.Warn().Err(explained(err)).Msg("the history is longer than wanted")
+			h.log.Warn().Err(explained(err)).Msg("the history could not be trimmed")
 		case n > 0:
-			h.log.Info().Int("endings", n).Msg("the oldest endings are deleted from the history")
+			h.log.Info().Int("endings", n).Msg("the oldest endings were deleted from the history")
 		}
 		timer.Reset(trimEvery)
 	}

@@ -8,22 +8,22 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockview"
 )
 
-// deadlocks looks for processes that wait for each other, once for each state of the view however many ask, and seldom
-// where so many wait that a look takes long.
+// deadlocks searches for deadlocks: once per state of the view, however many callers there are, and more rarely if
+// there are so many waiters that a search takes long.
 type deadlocks struct {
 	view    *lockview.View
 	mu      sync.Mutex
-	changed <-chan struct{} // since the last look
-	rest    time.Time       // no other look before this
+	changed <-chan struct{} // closed when the view has changed since the last search
+	rest    time.Time       // no other search before this
 	found   []deadlock.Cycle
 }
 
 const (
-	lookShare = 20 // looking may take this part of the time
-	maxRest   = 30 * time.Second
+	searchShare = 20 // searching may take one part in so many of the time
+	maxRest     = 30 * time.Second
 )
 
-// Deadlocks returns what finds the cycles as they are now. What it returns is shared: never write to it.
+// Deadlocks returns a function that returns the current cycles. They are shared: never write to them.
 func Deadlocks(v *lockview.View) func() []deadlock.Cycle {
 	return (&deadlocks{view: v}).now
 }
@@ -34,10 +34,10 @@ func (d *deadlocks) now() []deadlock.Cycle {
 	if d.current() {
 		return d.found
 	}
-	d.changed = d.view.Changed() // before the look, so that no change is missed
+	d.changed = d.view.Changed() // before the search, so that no change is missed
 	begin := time.Now()
 	d.found = deadlock.Find(d.view.Locks(), d.view.Queues())
-	d.rest = time.Now().Add(min(maxRest, lookShare*time.Since(begin)))
+	d.rest = time.Now().Add(min(maxRest, searchShare*time.Since(begin)))
 	return d.found
 }
 
