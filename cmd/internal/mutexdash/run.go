@@ -23,7 +23,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// rooms are the parts of a dashboard, joined.
+// rooms holds the parts of a dashboard.
 type rooms struct {
 	layout  metadata.Layout
 	store   *lockstore.Store
@@ -35,7 +35,7 @@ type rooms struct {
 	reload  daemon.Reload
 }
 
-// run joins the rooms and serves until ctx ends.
+// run wires the program and serves until ctx ends.
 func run(ctx context.Context, o options) error {
 	if err := firstError(o.etcd.Check(), o.web.Check(), o.policy.Check()); err != nil {
 		return daemon.Usage(err)
@@ -54,7 +54,7 @@ func run(ctx context.Context, o options) error {
 	}
 	if config, err := readWebConfig(o.web.ConfigFile); o.hsts > 0 &&
 		(err != nil || config.TLS.Cert+config.TLS.Text == "") {
-		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: where a proxy ends TLS, the proxy says it"), err))
+		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: if a proxy terminates TLS, configure it there"), err))
 	}
 	r, err := join(o, access, etcd, log)
 	if err != nil {
@@ -66,7 +66,7 @@ func run(ctx context.Context, o options) error {
 	return r.serve(ctx, o, registry, log)
 }
 
-// files says in one sentence what is wrong with the files that are read again.
+// files returns one sentence about what is wrong with the files that a reload reads.
 func (o options) files() error {
 	if err := firstError(o.etcd.Check(), o.web.Check()); err != nil || o.access.permissions == "" {
 		return err
@@ -89,7 +89,7 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
 		lockview.Options{
 			Explain: etcdconn.Explain, Log: log,
-			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // both are there when the view runs
+			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // both are set before the view runs
 				r.pages.Ended(lock, ending)
 				r.metrics.Ended(lock, ending)
 			},
@@ -133,7 +133,7 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 	return r, err
 }
 
-// config joins the dashboard to the view and the store.
+// config connects the dashboard to the view and the store.
 func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 	view := r.view
 	return dashboard.Config{
@@ -209,7 +209,7 @@ func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Regis
 	return group.Run(ctx)
 }
 
-// members are the endpoints of etcd as pages show them.
+// members returns the endpoints of etcd as pages show them.
 func members(h *etcdconn.Health) []dashboard.Member {
 	if h == nil {
 		return nil
@@ -232,7 +232,7 @@ func members(h *etcdconn.Health) []dashboard.Member {
 	return list
 }
 
-// public are the endpoints as anybody may see them, without a user or password that was written into one.
+// public returns the endpoints without any user and password in them.
 func public(endpoints []string) []string {
 	shown := make([]string, len(endpoints))
 	for i, e := range endpoints {

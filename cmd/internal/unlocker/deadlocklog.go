@@ -58,14 +58,14 @@ func (d *deadlockLogger) search() {
 		_, before := d.seen[key]
 		if _, logged := d.logged[key]; before && !logged && len(d.logged) < maxLogged {
 			d.logged[key] = c
-			describe(d.log.Warn(), c).Str("waits",
-				waits(c)).Msg("processes wait for each other's locks, maybe for ever")
+			describe(d.log.Warn(), c).Str("waits", waits(c)).
+				Msg("processes wait for each other's locks, maybe for ever")
 		}
 	}
 	for key, c := range d.logged {
 		if _, still := now[key]; !still {
 			delete(d.logged, key)
-			describe(d.log.Info(), c).Msg("these processes do not wait for each other any more")
+			describe(d.log.Info(), c).Msg("these processes no longer wait for each other")
 		}
 	}
 	d.seen = now
