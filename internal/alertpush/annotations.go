@@ -15,13 +15,13 @@ import (
 
 const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
 
-// maxTextBytes is the longest text of a record that is passed on.
+// maxTextBytes is the length at which texts of a record are cut.
 const maxTextBytes = 512
 
 // holder is who an alert is about.
 type holder struct {
 	lock, owner, host, purpose string
-	frame                      string // where in the code the lock was taken; empty when that is not known
+	frame                      string // where in the code the lock was taken; empty if unknown
 }
 
 func holderOf(r *metadata.Record, frame string) holder {
@@ -36,7 +36,7 @@ func (h holder) who() string {
 	return who
 }
 
-// write says what is the matter, for people.
+// write returns the alert with its annotations.
 func (p *Pusher) write(n need, frame string) alert {
 	h := holderOf(n.record, frame)
 	at := n.starts.UTC().Format("2006-01-02 15:04:05Z")
@@ -46,7 +46,8 @@ func (p *Pusher) write(n need, frame string) alert {
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is held longer than its holder expected.", text(h.lock)),
 			fmt.Sprintf("%s took the lock %s and expected to be done by %s.", h.who(), text(h.lock), at))
 	case lockExpired:
-		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.", text(h.lock)),
+		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.",
+			text(h.lock)),
 			fmt.Sprintf("The lock %s of %s was due for removal at %s. Something stops the unlockers, "+
 				"and everything waiting for the lock keeps waiting.", text(h.lock), h.who(), at))
 	case clockOff:
@@ -66,7 +67,7 @@ func (p *Pusher) write(n need, frame string) alert {
 	return a
 }
 
-// removed is the alert about a lock that an unlocker removed. Its end is known from the beginning.
+// removed returns the alert about a lock that an unlocker removed. Its end is known from the beginning.
 func (p *Pusher) removed(e metadata.Ending) alert {
 	h := holder{lock: e.Lock, owner: e.Owner, host: e.Hostname, purpose: e.Purpose}
 	a := alert{
@@ -81,7 +82,7 @@ func (p *Pusher) removed(e metadata.Ending) alert {
 	return a
 }
 
-// notes are the annotations of an alert. What is not known is left out.
+// notes returns the annotations of an alert. What is unknown is left out.
 func (p *Pusher) notes(name string, h holder, summary, description string) map[string]string {
 	notes := map[string]string{"summary": summary, "description": description,
 		"runbook_url": runbooks + strings.ToLower(name)}
@@ -99,7 +100,7 @@ func set(notes map[string]string, name, value string) {
 	}
 }
 
-// link is the page of a lock; empty where nobody said where the dashboard is.
+// link returns the URL of a lock's page; empty if the dashboard's is not configured.
 func (p *Pusher) link(lock string) string {
 	if p.c.Dashboard == "" || len(lock) > 8*metadata.MaxNameBytes {
 		return p.c.Dashboard
@@ -110,7 +111,7 @@ func (p *Pusher) link(lock string) string {
 	return p.c.Dashboard + "lock?name=" + url.QueryEscape(lock)
 }
 
-// text makes a line of what somebody else wrote, that can not pass for anything else.
+// text makes one visible line of text from outside.
 func text(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) {
@@ -128,13 +129,13 @@ func text(s string) string {
 	return s[:end] + "…"
 }
 
-// firstFrame is the first line of a backtrace.
+// firstFrame returns the first line of a backtrace.
 func firstFrame(backtrace string) string {
 	line, _, _ := strings.Cut(strings.TrimLeft(backtrace, "\r\n"), "\n")
 	return strings.TrimSpace(line)
 }
 
-// until is how long it is to t, at most most.
+// until returns how long it is until t, at most most.
 func until(t, now time.Time, most time.Duration) time.Duration {
 	if t.IsZero() {
 		return most
