@@ -84,7 +84,7 @@ func table() []room {
 		{"cmd/mutexdash", []string{"*"}, ""},
 		{"cmd/mutexctl", []string{"*"}, ""},
 		{"cmd/mutexdev", []string{"*"}, ""},
-		{"cmd/internal/joint", []string{"*"}, ""},
+		{"cmd/internal/wiring", []string{"*"}, ""},
 		{"cmd/internal/unlocker", []string{"*"}, ""},
 		{"cmd/internal/mutexdash", []string{"*"}, ""},
 		{"cmd/mutexdev/demo", []string{"pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/metadata", "internal/protocol"},

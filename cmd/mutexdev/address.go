@@ -9,22 +9,22 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// address is where one of the servers listens: the one that was asked for, or, where nobody asked and the usual one is
-// taken, any.
+// address is where a server listens: the requested address or, if the default is taken and none was requested, any free
+// one.
 type address struct {
 	what, flag string
 	value      string
 	asked      func() bool
-	taken      string // the usual address, when it could not be had
+	taken      string // the default address, if it was in use
 }
 
 func listenFlag(fs *pflag.FlagSet, name, value, what string) *address {
 	a := &address{what: what, flag: name, asked: func() bool { return fs.Changed(name) }}
-	fs.StringVar(&a.value, name, value, "`host:port` of "+what+"; if the default is taken, a free port is used")
+	fs.StringVar(&a.value, name, value, "`host:port` of "+what+"; if the default is in use, a free port is used")
 	return a
 }
 
-// listen takes the address.
+// listen binds the address.
 func (a *address) listen() (net.Listener, error) {
 	l, err := net.Listen("tcp", a.value)
 	if errors.Is(err, syscall.EADDRINUSE) && !a.asked() {
@@ -32,16 +32,16 @@ func (a *address) listen() (net.Listener, error) {
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s can not listen on %s: something else does; give another --%s, or port 0 for any",
+		return nil, fmt.Errorf("%s cannot listen on %s: something else does; give another --%s, or port 0 for any free one",
 			a.what, a.value, a.flag)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s can not listen: %w; is --%s right?", a.what, err, a.flag)
+		return nil, fmt.Errorf("%s cannot listen: %w; is --%s right?", a.what, err, a.flag)
 	}
 	return l, nil
 }
 
-// free is the address for a server that wants to listen by itself.
+// free returns an address that is free, for a server that binds it by itself.
 func (a *address) free() (string, error) {
 	l, err := a.listen()
 	if err != nil {

@@ -33,7 +33,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// run starts everything, tells where it is, and ends it in the opposite order.
+// run starts everything, prints where it is, and stops it in reverse order.
 func (o *options) run(ctx context.Context, out io.Writer) error {
 	if o.runFor > 0 {
 		var cancel context.CancelFunc
@@ -72,7 +72,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	return group.Run(ctx)
 }
 
-// addPrograms adds the unlocker and the dashboard as they are in production: the same commands, told by flags.
+// addPrograms adds the unlocker and the dashboard as in production: the same commands, with flags.
 func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
 	var problems []error
 	free := func(a *address) string {
@@ -99,7 +99,7 @@ func (o *options) addPrograms(group *daemon.Group, endpoint string) error {
 	return errors.Join(problems...)
 }
 
-// policy is the usual one, at the speed that was asked for.
+// policy returns the default policy at the requested speed.
 func (o *options) policy() staleness.Policy {
 	p := staleness.DefaultPolicy()
 	p.ClockSkew = time.Duration(float64(p.ClockSkew) / o.speed)
@@ -119,7 +119,7 @@ func (o *options) addDemo(group *daemon.Group, etcd *clientv3.Client, log zerolo
 	return nil
 }
 
-// serving waits until somebody answers at the address.
+// serving waits until something accepts connections at the address; it reports false if ctx ends first.
 func serving(ctx context.Context, address string) bool {
 	var dialer net.Dialer
 	for ctx.Err() == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdembed"
 )
 
-// etcd is the embedded member and its data.
+// etcd is the embedded member and its data directory.
 type etcd struct {
 	*etcdembed.Server
 	dir  string
@@ -33,7 +33,7 @@ func (o *options) startEtcd(ctx context.Context) (*etcd, string, error) {
 	if err := e.open(); err != nil {
 		return nil, "", err
 	}
-	// What is thrown away need not be safe on disk.
+	// Data that is thrown away need not be safe on disk.
 	e.Server, err = etcdembed.Start(ctx, etcdembed.Config{Dir: e.dir, Client: endpoint, Peer: peer, Throwaway: e.temp})
 	if err != nil {
 		e.clean()
@@ -42,7 +42,7 @@ func (o *options) startEtcd(ctx context.Context) (*etcd, string, error) {
 	return e, endpoint, nil
 }
 
-// open makes the directory. One that is in use is refused here: etcd would wait for it without a word.
+// open creates the directory. It refuses one that is in use: etcd would silently wait for it.
 func (e *etcd) open() (err error) {
 	if e.temp {
 		e.dir, err = os.MkdirTemp("", "mutexdev-")
@@ -58,7 +58,7 @@ func (e *etcd) open() (err error) {
 	return err
 }
 
-// run waits for the end of ctx; that etcd ends by itself is a failure.
+// run waits until ctx ends; it fails if etcd ends by itself.
 func (e *etcd) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -7,13 +7,13 @@ import (
 	"github.com/clustermutex/unlocker/cmd/mutexdev/demo"
 )
 
-// guide tells what runs where and what to look at.
+// guide returns what runs where, and what to look at.
 func (o *options) guide(endpoint, dir string) string {
 	var b strings.Builder
-	b.WriteString("\nmutexdev: an etcd, the unlocker and the dashboard. Ctrl-C ends all of it.\n\n")
+	b.WriteString("\nmutexdev: an etcd, the unlocker and the dashboard. Ctrl-C stops everything.\n\n")
 	data := "data in " + dir
 	if o.dataDir == "" {
-		data = "data are gone at the end"
+		data = "data is deleted at the end"
 	}
 	for _, line := range [][3]string{
 		{"dashboard", "http://" + o.web.value + "/", ""},
@@ -25,7 +25,7 @@ func (o *options) guide(endpoint, dir string) string {
 	b.WriteByte('\n')
 	for _, a := range []*address{o.etcd, o.unlocker, o.web} {
 		if a.taken != "" {
-			fmt.Fprintf(&b, "  %s was taken, so %s is on a free port.\n", a.taken, a.what)
+			fmt.Fprintf(&b, "  %s was in use, so %s is on a free port.\n", a.taken, a.what)
 		}
 	}
 	if !o.noDemo {
@@ -43,21 +43,21 @@ func (o *options) guide(endpoint, dir string) string {
 	return b.String()
 }
 
-// tour is what there is to see with the demo, in the order in which it happens.
+// tour returns what there is to see in the demo.
 func (o *options) tour() string {
 	second := func(s float64) string { return fmt.Sprintf("%.3g s", s/o.speed) }
 	return fmt.Sprintf(`Open the dashboard and look at
 
-  1. billing/invoice-run   a long job that says how far it is, and so gets more time; the other pod waits
-  2. %s       forgotten by its holder: it alerts after %s, and after %s it is
-                           auto-unlocked, so that the pod that waits for it gets it; its page tells where it hangs
-  3. search/reindex        hangs, too, but a heartbeat goes on: it alerts from %s on, and stays
+  1. billing/invoice-run   a long job that reports progress and so gets more time; the other pod waits
+  2. %s       forgotten by its holder: it alerts after %s and is auto-unlocked
+                           after %s, so the waiting pod gets it; its page shows where it hangs
+  3. search/reindex        hangs, too, but its heartbeat goes on: it alerts after %s, and stays
   4. catalog/import/...    short jobs that come and go
   5. nightly/database dump held by a shell script: plain keys, no library
-  6. reports/weekly        malformed: nobody can read its deadlines, so people have to look
-  7. media/transcoders     a semaphore of three permits, of which a long film wants two: Waiting tells who is next
-  8. catalog/prices        a read-write lock: readers beside each other, then the writer alone
-  9. reports/statistics    a job that two pods try to run and that runs once a minute
+  6. reports/weekly        malformed: its deadlines are unreadable, so an operator has to look
+  7. media/transcoders     a semaphore of three permits, of which a long film wants two: Waiting shows who is next
+  8. catalog/prices        a read-write lock: readers together, then the writer alone
+  9. reports/statistics    a job that two pods try to run, and that runs once a minute
 
 `, demo.Forgotten, second(20), second(65), second(40))
 }

@@ -1,5 +1,5 @@
 // Mutexdev is everything in one process: an etcd, the unlocker, the dashboard, and demo services that take locks. It is
-// for trying and for developing; it has no passwords, and by default forgets everything at its end.
+// for trying out and developing: it has no passwords, and by default deletes its data at the end.
 package main
 
 import (
@@ -19,7 +19,7 @@ func main() {
 	}))
 }
 
-// options are what the flags say.
+// options holds the values of the flags.
 type options struct {
 	etcd, unlocker, web *address
 	dataDir             string
@@ -34,9 +34,9 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mutexdev",
 		Short: "etcd, unlocker, dashboard and demo locks in one process",
-		Long: `mutexdev runs an etcd, the unlocker, the dashboard and demo services that take locks, all in one process, and tells where
-to look. Ctrl-C ends it and, unless a data directory is given, leaves nothing behind. It is for trying and for developing: there are
-no passwords, and it listens on this machine only.`,
+		Long: `mutexdev runs an etcd, the unlocker, the dashboard and demo services that take locks, all in one process, and prints where
+to look. Ctrl-C stops it and, unless a data directory is given, nothing is left behind. It is for trying out and developing: there
+are no passwords, and it listens on this machine only.`,
 		Example: `  mutexdev
   mutexdev --no-demo --data-dir /tmp/locks
   mutexdev --speed 5 --for 2m`,
@@ -53,12 +53,12 @@ no passwords, and it listens on this machine only.`,
 	o.unlocker = listenFlag(fs, "unlocker.listen-address", "127.0.0.1:10980", "the unlocker's metrics and probes")
 	o.web = listenFlag(fs, "web.listen-address", "127.0.0.1:8080", "the dashboard")
 	fs.StringVar(&o.dataDir, "data-dir", "",
-		"`directory` of etcd's data, kept for the next time; without it, a temporary one that is removed at the end")
-	fs.BoolVar(&o.noDemo, "no-demo", false, "no demo services: the bare system, to develop against")
-	fs.DurationVar(&o.runFor, "for", 0, "end after this time; 0 is never")
-	fs.Float64Var(&o.speed, "speed", 1, "how much faster than usual the demo's and the unlocker's times go")
+		"`directory` of etcd's data, kept for the next run; default: a temporary one that is deleted at the end")
+	fs.BoolVar(&o.noDemo, "no-demo", false, "run no demo services: the bare system, to develop against")
+	fs.DurationVar(&o.runFor, "for", 0, "stop after this time; 0 is never")
+	fs.Float64Var(&o.speed, "speed", 1, "how much faster than normal time passes for the demo and the unlocker")
 	o.log = flags.Log(fs)
-	quiet := fs.Lookup("log.level") // what happens to locks is told from warn on
+	quiet := fs.Lookup("log.level") // what happens to locks is logged as warnings
 	o.log.Level = "warn"
 	quiet.DefValue = "warn"
 	flags.Bind(cmd, "MUTEXDEV")

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// The alerts, by the names that the rules of deploy/prometheus give them.
+// The names of the alerts, as in the rules of deploy/prometheus.
 const (
 	lockAlerting     = "UnlockerLockAlerting"
 	lockExpired      = "UnlockerLockExpired"
@@ -20,32 +20,32 @@ const (
 	deadlocked       = "UnlockerDeadlock"
 )
 
-// The slack of the alerts, as in the rules.
+// The delays and durations of the alerts, as in the rules.
 const (
-	expiredFor   = 5 * time.Minute  // past the deadline before it is critical that the lock is still there
-	malformedFor = 15 * time.Minute // since it was first seen
-	removedFor   = 15 * time.Minute // that the removal of a lock is told
-	deadlockFor  = time.Minute      // that processes wait for each other
+	expiredFor   = 5 * time.Minute  // after the deadline, before a lock that is still there is critical
+	malformedFor = 15 * time.Minute // after it was first seen
+	removedFor   = 15 * time.Minute // how long the alert about a removal lasts
+	deadlockFor  = time.Minute      // after the processes began to wait for each other
 )
 
-// key is what tells alerts apart: the lock or, of processes that wait for each other, all the locks and who holds them.
+// key identifies an alert: its name and the lock or, for a deadlock, all of its locks and holders.
 type key struct{ name, lock, locks, holders string }
 
-// alert is one alert as it is now.
+// alert is the current state of one alert.
 type alert struct {
 	key
 	severity string
 	starts   time.Time
-	ends     time.Time // zero while it goes on; in the future for one whose end is known
+	ends     time.Time // zero while active; in the future if its end is known in advance
 	notes    map[string]string
 }
 
-// same tells whether Alertmanager need not hear of b when it knows of a.
+// same reports whether Alertmanager need not receive b if it has a.
 func (a alert) same(b alert) bool {
 	return a.starts.Equal(b.starts) && a.ends.Equal(b.ends) && maps.Equal(a.notes, b.notes)
 }
 
-// need is an alert about a lock that is held, before anything is written about it.
+// need is an alert about a held lock, before its annotations are written.
 type need struct {
 	key
 	severity string
@@ -54,15 +54,15 @@ type need struct {
 	off      time.Duration // how far the holder's clock is ahead
 }
 
-// judge calls tell for each alert that a lock needs, and returns when it may need another one if nobody touches it;
-// zero is never.
-func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, tell func(need)) (next time.Time) {
+// judge calls emit for each alert that a lock needs. It returns when the lock may need another one if it does not
+// change; zero is never.
+func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)) (next time.Time) {
 	v := staleness.Judge(r, p.c.Policy, now)
 	next = v.Next
 	about := func(name, severity string, starts time.Time) {
-		tell(need{key{name: name, lock: text.NameLabel(r.Name)}, severity, starts, r, v.ClockOff})
+		emit(need{key{name: name, lock: text.NameLabel(r.Name)}, severity, starts, r, v.ClockOff})
 	}
-	if v.ClockOff != 0 { // since it was seen, on a clock that is right
+	if v.ClockOff != 0 { // since the change was observed, on a clock that is right
 		about(clockOff, "warning", now.Wall.Add(r.Seen.Changed-now.Mono).Truncate(time.Minute))
 	}
 	switch seen := now.Mono - r.Seen.First; {
@@ -83,7 +83,7 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, tell func(need)
 	return next
 }
 
-// overdueSince is since when people are to be alerted: what the record says, so that a restart does not change it.
+// overdueSince returns when the alert began: as the record says, so that a restart does not change it.
 func overdueSince(v staleness.Verdict, now time.Time) time.Time {
 	if v.AlertAt.IsZero() || v.AlertAt.After(now) {
 		return v.AutoUnlockAt
@@ -91,7 +91,7 @@ func overdueSince(v staleness.Verdict, now time.Time) time.Time {
 	return v.AlertAt
 }
 
-// earlier is the earlier of two times, where zero stands for none.
+// earlier returns the earlier of two times, where zero means none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

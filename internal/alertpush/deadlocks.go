@@ -7,55 +7,57 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/deadlock"
-	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// mostCircles is how many circles of processes are told at once, the oldest ones; mostSteps how many waits of each.
-const mostCircles, mostSteps = 20, 10
+const (
+	maxCycles = 20 // deadlocks that are pushed, the oldest ones
+	maxWaits  = 10 // waits described of each
+)
 
-// circles are those that are told of, or will be soon.
-func (p *Pusher) circles() []deadlock.Circle {
+// deadlocks returns the cycles that are pushed, or will be soon.
+func (p *Pusher) deadlocks() []deadlock.Cycle {
 	if p.c.Deadlocks == nil {
 		return nil
 	}
 	all := p.c.Deadlocks()
-	return all[:min(len(all), mostCircles)]
+	return all[:min(len(all), maxCycles)]
 }
 
-// alike tells whether two looks have found the same.
-func alike(a, b []deadlock.Circle) bool {
-	return slices.EqualFunc(a, b, func(a, b deadlock.Circle) bool {
+// alike reports whether two updates found the same cycles.
+func alike(a, b []deadlock.Cycle) bool {
+	return slices.EqualFunc(a, b, func(a, b deadlock.Cycle) bool {
 		return a.Since.Equal(b.Since) && slices.EqualFunc(a.Waits, b.Waits,
 			func(a, b deadlock.Wait) bool { return a.Who == b.Who && a.Lock == b.Lock })
 	})
 }
 
-// enterCircles notes in the book which circles have been there for long enough, and returns what is new in it.
-func (p *Pusher) enterCircles(circles []deadlock.Circle, now time.Time) (news []alert) {
-	for _, c := range circles {
+// updateDeadlocks stores the cycles that have lasted long enough in the alert set, and returns what is new.
+func (p *Pusher) updateDeadlocks(cycles []deadlock.Cycle, now time.Time) (news []alert) {
+	for _, c := range cycles {
 		if c.Since.IsZero() {
-			continue // nobody says for how long
+			continue // its age is unknown
 		}
 		if due := c.Since.Add(deadlockFor); now.Before(due) {
 			p.next = earlier(p.next, due)
 			continue
 		}
-		a := p.stuckAlert(c)
-		if before := p.book[a.key]; before == nil || !before.same(a) {
+		a := p.deadlockAlert(c)
+		if before := p.alerts[a.key]; before == nil || !before.same(a) {
 			news = append(news, a)
 		}
-		p.book.enter(a, "")
+		p.alerts.set(a, "")
 	}
 	return news
 }
 
-// stuckAlert is the alert about processes that wait for each other.
-func (p *Pusher) stuckAlert(c deadlock.Circle) alert {
+// deadlockAlert returns the alert about a deadlock.
+func (p *Pusher) deadlockAlert(c deadlock.Cycle) alert {
 	locks, holders := c.Labels()
 	a := alert{key: key{name: deadlocked, locks: locks, holders: holders}, severity: "warning", starts: c.Since}
 	a.notes = map[string]string{
-		"summary": "Processes wait for each other's locks: " + text.Label(locks) + ".",
-		"description": told(c) + " Unless they do several things at once, nothing moves until one of them gives up " +
+		"summary": "Processes wait for each other's locks: " + oneLine(locks) + ".",
+		"description": describe(c) +
+			" Unless they do several things at once, nothing moves until one of them gives up " +
 			"or loses a lock at its deadline.",
 		"runbook_url": runbooks + strings.ToLower(deadlocked),
 	}
@@ -65,10 +67,10 @@ func (p *Pusher) stuckAlert(c deadlock.Circle) alert {
 	return a
 }
 
-// told says who waits for what, a sentence for each.
-func told(c deadlock.Circle) string {
+// describe returns a sentence for each wait of the cycle.
+func describe(c deadlock.Cycle) string {
 	var sentences []string
-	for _, w := range c.Waits[:min(len(c.Waits), mostSteps)] {
+	for _, w := range c.Waits[:min(len(c.Waits), maxWaits)] {
 		held := oneLine(w.Held[0].String())
 		if others := len(w.Held) - 1; others > 0 {
 			held += fmt.Sprintf(" and %d more", others)

@@ -8,11 +8,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/deadlock"
 )
 
-// circle is two processes that wait for each other.
-func circle(since time.Time) deadlock.Circle {
+// cycle is two processes that wait for each other.
+func cycle(since time.Time) deadlock.Cycle {
 	a := deadlock.Process{Owner: "billing", Host: "host-1", PID: 7}
 	b := deadlock.Process{Owner: "search", Host: "host-2", PID: 8}
-	return deadlock.Circle{Since: since, Waits: []deadlock.Wait{
+	return deadlock.Cycle{Since: since, Waits: []deadlock.Wait{
 		{Who: a, Lock: "orders", Held: []deadlock.Process{b}, Since: since},
 		{Who: b, Lock: "stock", Held: []deadlock.Process{a, a}, Since: since},
 	}}
@@ -22,16 +22,16 @@ func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *test
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.holds(w.lock("orders"))
-		var circles []deadlock.Circle
+		var cycles []deadlock.Cycle
 		c := w.config()
-		c.Deadlocks = func() []deadlock.Circle { // as the view, which has a lock of its own
+		c.Deadlocks = func() []deadlock.Cycle { // as the view, which has a lock of its own
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return circles
+			return cycles
 		}
-		are := func(now ...deadlock.Circle) {
+		are := func(now ...deadlock.Cycle) {
 			w.mu.Lock()
-			circles = now
+			cycles = now
 			close(w.changed)
 			w.changed = make(chan struct{})
 			w.mu.Unlock()
@@ -39,9 +39,9 @@ func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *test
 		defer w.start(c)()
 		time.Sleep(10 * time.Second)
 		began := time.Now()
-		are(circle(began))
+		are(cycle(began))
 		time.Sleep(49 * time.Second)
-		are(circle(began), circle(time.Time{})) // nobody says since when
+		are(cycle(began), cycle(time.Time{})) // nobody says since when
 		time.Sleep(500 * time.Millisecond)
 		w.wants(w.take())
 		time.Sleep(10*time.Second + 600*time.Millisecond)
@@ -55,7 +55,7 @@ func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *test
 		if len(stuck) != 1 {
 			t.Fatalf("told %v", got)
 		}
-		checkCircle(t, stuck[0], began)
+		checkCycle(t, stuck[0], began)
 		are()
 		time.Sleep(2 * time.Second)
 		over := w.take()
@@ -65,7 +65,7 @@ func TestProcessesThatWaitForEachOtherAreToldAfterAMinuteAndThatItIsOver(t *test
 	})
 }
 
-func checkCircle(t *testing.T, got posted, began time.Time) {
+func checkCycle(t *testing.T, got posted, began time.Time) {
 	t.Helper()
 	if l := got.Labels; len(l) != 4 || l["locks"] != "orders, stock" ||
 		l["holders"] != "billing on host-1:7, search on host-2:8" || l["severity"] != "warning" ||

@@ -1,18 +1,17 @@
-// Package alertpush tells Alertmanager about locks that need people, for those who have no Prometheus or can not wait
+// Package alertpush sends alerts about locks to Alertmanager, for installations without Prometheus, or that cannot wait
 // for its scrape.
 //
-// A [Pusher] looks at the locks whenever they change and whenever a deadline passes, at most once a second, and keeps
-// which alerts there are. What is new goes to every Alertmanager at once; everything is sent again every minute,
-// because Alertmanager forgets what it does not hear of. An alert that is over is sent as resolved for a quarter of an
-// hour.
+// A [Pusher] judges the locks whenever they change and whenever a deadline passes, at most once a second, and keeps the
+// set of alerts. What is new goes to every Alertmanager at once; everything is re-sent every minute, because
+// Alertmanager forgets alerts that it no longer receives. An alert that is over is sent as resolved for 15 minutes.
 //
-// The alerts have the names of the rules in deploy/prometheus, and labels that say only which alert about which lock it
-// is. So every unlocker pushes the same ones, a restart begins none anew, and Alertmanager makes one of them. What
-// people need to know, who, where and what for, stands in the annotations.
+// The alerts have the names of the rules in deploy/prometheus, and only the labels that identify the alert and its
+// lock. So every unlocker pushes the same alerts, Alertmanager merges them, and a restart starts none of them again.
+// Owner, host and purpose are annotations.
 //
-// Nothing here waits for Alertmanager but the goroutine that talks to it. While one does not answer, what it has to
-// know is kept, the newest word about each alert, so what waits for it is never more than there are alerts.
+// Only the goroutine that talks to an Alertmanager waits for it. While one does not answer, the latest state of each
+// alert is kept for it, so its queue is never longer than the set of alerts.
 //
-// While the picture of the locks is not current the last one is told on: an alert that is late to end is better than
-// one that ends because etcd is away.
+// While the view of the locks is not current, its last state is pushed: an alert that ends late is better than one that
+// ends because etcd is unavailable.
 package alertpush

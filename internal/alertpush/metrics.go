@@ -34,7 +34,7 @@ func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.pushes, m.lastSuccess, m.alerts, m.leftOut}
 }
 
-// counts are the numbers of one Alertmanager.
+// counts are the metrics of one Alertmanager.
 type counts struct {
 	succeeded, failed prometheus.Counter
 	last              prometheus.Gauge

@@ -16,22 +16,22 @@ import (
 
 const (
 	sendTimeout = 10 * time.Second
-	atOnce      = 200 // alerts in one request
-	// forgetAfter is how many times the resend delay an alert lives in Alertmanager when it is not sent again.
+	maxPosted   = 200 // alerts in one request
+	// forgetAfter is how many resend delays an alert lives in Alertmanager unless it is re-sent.
 	forgetAfter = 4
 	firstRetry  = time.Second
 	lastRetry   = 30 * time.Second
 )
 
-// peer is one Alertmanager, and what it has not been told yet.
+// peer is one Alertmanager, and the alerts queued for it.
 type peer struct {
 	url, endpoint string
 	c             *Config
 	counts        counts
 
 	mu      sync.Mutex
-	waiting map[key]alert // the newest word about each
-	wake    chan struct{} // holds a token when there is some
+	waiting map[key]alert // the latest state of each
+	wake    chan struct{} // holds a token if there are some
 }
 
 func newPeer(url string, c *Config, m *metrics) *peer {
@@ -41,8 +41,8 @@ func newPeer(url string, c *Config, m *metrics) *peer {
 	}
 }
 
-// tell has alerts sent. It never waits.
-func (p *peer) tell(alerts []alert) {
+// queue queues alerts for sending. It never waits.
+func (p *peer) queue(alerts []alert) {
 	if len(alerts) == 0 {
 		return
 	}
@@ -54,7 +54,7 @@ func (p *peer) tell(alerts []alert) {
 	signal(p.wake)
 }
 
-// take returns what waits, the alerts that began first before the others.
+// take removes and returns what is queued, in the order in which the alerts began.
 func (p *peer) take() []alert {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +63,7 @@ func (p *peer) take() []alert {
 	return alerts
 }
 
-// giveBack has alerts wait again, unless there is newer word about them.
+// giveBack queues alerts again, unless a newer state of them is queued.
 func (p *peer) giveBack(alerts []alert) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,8 +74,7 @@ func (p *peer) giveBack(alerts []alert) {
 	}
 }
 
-// run sends what waits until ctx ends. What could not be sent is tried again, at first after a second, at last every
-// half a minute.
+// run sends what is queued until ctx ends. It retries failures, first after a second, in the end every 30 s.
 func (p *peer) run(ctx context.Context) {
 	failures := 0
 	for {
@@ -92,7 +91,7 @@ func (p *peer) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		p.tellOnce(failures, err)
+		p.logChange(failures, err)
 		if err == nil {
 			failures = 0
 			continue
@@ -107,8 +106,8 @@ func (p *peer) run(ctx context.Context) {
 	}
 }
 
-// tellOnce logs the first failure and the first success after it.
-func (p *peer) tellOnce(failures int, err error) {
+// logChange logs the first failure and the first success after it.
+func (p *peer) logChange(failures int, err error) {
 	switch {
 	case err != nil && failures == 0:
 		p.c.Log.Warn().Err(err).Str("alertmanager", p.url).Msg("Alertmanager does not take alerts")
@@ -117,14 +116,14 @@ func (p *peer) tellOnce(failures int, err error) {
 	}
 }
 
-// send sends alerts, and has those wait again that it could not send.
+// send sends alerts, and queues again those that it could not send.
 func (p *peer) send(ctx context.Context, alerts []alert) error {
 	for len(alerts) > 0 {
-		n := min(len(alerts), atOnce)
+		n := min(len(alerts), maxPosted)
 		switch err := p.post(ctx, alerts[:n]).(type) {
 		case nil:
 			p.counts.success(p.c.Now())
-		case refused: // it would be refused again; the next resend tries anew
+		case refused: // it would be refused again; the next resend retries
 			p.counts.failed.Inc()
 			p.giveBack(alerts[n:])
 			return err
@@ -138,10 +137,10 @@ func (p *peer) send(ctx context.Context, alerts []alert) error {
 	return nil
 }
 
-// refused is an answer that says that the request itself is wrong.
+// refused is an answer that rejects the request itself.
 type refused struct{ error }
 
-// posted is an alert as Alertmanager's API takes it.
+// posted is an alert in the form of Alertmanager's API.
 type posted struct {
 	Labels       map[string]string `json:"labels"`
 	Annotations  map[string]string `json:"annotations"`
@@ -196,7 +195,7 @@ func (p *peer) post(ctx context.Context, alerts []alert) error {
 
 func judgeAnswer(resp *http.Response) error {
 	if resp.StatusCode/100 == 2 {
-		_, err := io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection can be used again
+		_, err := io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection can be reused
 		return err
 	}
 	says, _ := io.ReadAll(io.LimitReader(resp.Body, 512))

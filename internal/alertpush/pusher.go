@@ -15,51 +15,50 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// atMostEvery is how often the locks are looked at while they change all the time.
-const atMostEvery = time.Second
+// minInterval is the minimum time between two updates.
+const minInterval = time.Second
 
-// Config joins a pusher to the picture of the locks. URLs, Resend, Locks, Changed and Clock are required.
+// Config connects a pusher to the view of the locks. URLs, Resend, Locks, Changed and Clock are required.
 type Config struct {
-	URLs   []string          // of the Alertmanagers, each told everything; with the path that /api/v2 is below
-	Resend time.Duration     // how often everything is sent again; Alertmanager forgets after four times as long
-	Labels map[string]string // of every alert, beside alertname, lock and severity
-	// Dashboard is the address of the dashboard, for links; empty when there is none.
+	URLs   []string          // of the Alertmanagers, which all get everything; with the path before /api/v2
+	Resend time.Duration     // how often everything is re-sent; Alertmanager forgets alerts after four times as long
+	Labels map[string]string // of every alert, besides alertname, lock and severity
+	// Dashboard is the URL of the dashboard, for links; empty if there is none.
 	Dashboard string
 	Policy    staleness.Policy
-	Removes   bool // locks past their deadline are removed, so one that stays is critical
+	Removes   bool // whether locks past their deadline are removed: if so, one that stays is critical
 
 	Locks   func() []*metadata.Record
-	Changed func() <-chan struct{} // is closed when Locks changed
+	Changed func() <-chan struct{} // closed at the next change of Locks
 	Clock   func() time.Duration   // the monotonic clock that stamped Record.Seen
 	Now     func() time.Time       // the wall clock; time.Now when nil
-	// Deadlocks are the processes that wait for each other, the oldest circle first. Nil: nobody asks.
-	Deadlocks func() []deadlock.Circle
-	// Backtrace reads where in the code the lock was taken by the hold with this uuid; empty when it is not known. Nil:
-	// nobody asks.
+	// Deadlocks returns the cycles of processes that wait for each other, oldest first; optional.
+	Deadlocks func() []deadlock.Cycle
+	// Backtrace reads where in the code the hold with this uuid took the lock; empty if unknown. Optional.
 	Backtrace func(ctx context.Context, lock, uuid string) (string, error)
 
-	Client *http.Client // with the user and certificates that the Alertmanagers want; a plain one when nil
+	Client *http.Client // with the credentials that the Alertmanagers require; default: a plain client
 	Log    zerolog.Logger
 }
 
-// Pusher pushes. Make it with [New].
+// Pusher pushes alerts. Make it with [New].
 type Pusher struct {
 	c       Config
 	peers   []*peer
 	metrics *metrics
 
 	// Only Run touches these.
-	book  book
-	seen  []*metadata.Record // at the last look
-	stuck []deadlock.Circle  // at the last look
-	next  time.Time          // when there may be something new though nothing changed; zero = never
+	alerts alertSet
+	seen   []*metadata.Record // by the last update
+	cycles []deadlock.Cycle   // by the last update
+	next   time.Time          // when something may be new although nothing changes; zero = never
 
 	mu    sync.Mutex
-	ended []metadata.Ending // since the last look
-	wake  chan struct{}     // holds a token when there are some
+	ended []metadata.Ending // since the last update
+	wake  chan struct{}     // holds a token if there are some
 }
 
-// New joins a pusher. It fails, with a sentence for the operator, for what can not work.
+// New returns a pusher. It fails, with a sentence for the operator, if the configuration is invalid.
 func New(c Config) (*Pusher, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("push to Alertmanager: %w", err)
@@ -70,7 +69,7 @@ func New(c Config) (*Pusher, error) {
 	if c.Client == nil {
 		c.Client = &http.Client{}
 	}
-	p := &Pusher{c: c, metrics: newMetrics(), book: book{}, wake: make(chan struct{}, 1)}
+	p := &Pusher{c: c, metrics: newMetrics(), alerts: alertSet{}, wake: make(chan struct{}, 1)}
 	for _, url := range c.URLs {
 		p.peers = append(p.peers, newPeer(url, &p.c, p.metrics))
 	}
@@ -82,22 +81,22 @@ func (c Config) check() error {
 	case len(c.URLs) == 0:
 		return errors.New("there is no address")
 	case c.Resend < time.Second:
-		return fmt.Errorf("alerts are sent again after %v, which is less than a second", c.Resend)
+		return fmt.Errorf("alerts are re-sent every %v, which is less than a second", c.Resend)
 	case c.Locks == nil || c.Changed == nil || c.Clock == nil:
-		return errors.New("it is not joined: Locks, Changed and Clock are required")
+		return errors.New("Locks, Changed and Clock are required")
 	}
 	return nil
 }
 
-// Ended takes note of the end of a hold; ending is nil when its holder released it. It is meant for the callback of the
-// view, and never waits.
+// Ended records the end of a hold; ending is nil if its holder released it. It is meant to be called by the view, and
+// never waits.
 func (p *Pusher) Ended(_ *metadata.Record, ending *metadata.Ending) {
 	if ending == nil || ending.Ended != metadata.EndedAutoUnlocked || p.c.Now().Sub(ending.EndedAt.Time) >= removedFor {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.ended) < most {
+	if len(p.ended) < maxAlerts {
 		p.ended = append(p.ended, *ending)
 	}
 	signal(p.wake)
@@ -111,8 +110,8 @@ func (p *Pusher) takeEnded() []metadata.Ending {
 	return ended
 }
 
-// Run pushes until ctx ends, and then returns nil. It resolves nothing at the end: others go on, or Alertmanager
-// forgets.
+// Run pushes until ctx ends, then returns nil. It resolves nothing at the end: other unlockers continue, or
+// Alertmanager forgets.
 func (p *Pusher) Run(ctx context.Context) error {
 	var peers sync.WaitGroup
 	defer peers.Wait()
@@ -121,7 +120,7 @@ func (p *Pusher) Run(ctx context.Context) error {
 	}
 	resendAt := p.c.Now()
 	for {
-		changed := p.c.Changed() // before the look, so that no change is missed
+		changed := p.c.Changed() // before the update, so that no change is missed
 		now := p.c.Now()
 		again := !now.Before(resendAt)
 		if again {
@@ -134,9 +133,9 @@ func (p *Pusher) Run(ctx context.Context) error {
 	}
 }
 
-// wait returns when something changed or the time is over, though not at once. It is false when ctx ended.
+// wait returns after a change or after d, but not before minInterval. It reports false if ctx ended.
 func (p *Pusher) wait(ctx context.Context, changed <-chan struct{}, d time.Duration) bool {
-	rest := time.NewTimer(atMostEvery)
+	rest := time.NewTimer(minInterval)
 	defer rest.Stop()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -154,43 +153,43 @@ func (p *Pusher) wait(ctx context.Context, changed <-chan struct{}, d time.Durat
 	}
 }
 
-// look finds out what there is to say, and tells the peers all of it or what is new. It returns when to look again if
+// look updates the alert set, and queues what is new, or all of it, for the peers. It returns when to look again if
 // nothing changes.
 func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	now := staleness.Moment{Wall: p.c.Now(), Mono: p.c.Clock()}
 	locks := p.c.Locks()
 	ended := p.takeEnded()
-	stuck := p.circles()
+	stuck := p.deadlocks()
 	if due := !p.next.IsZero() && !now.Wall.Before(p.next); !again && !due && len(ended) == 0 &&
-		identical(locks, p.seen) && alike(stuck, p.stuck) {
+		identical(locks, p.seen) && alike(stuck, p.cycles) {
 		return p.next // something else changed
 	}
-	p.book.open()
+	p.alerts.begin()
 	var needs []need
 	needs, p.next = p.needs(locks, now)
-	news := p.enter(ctx, needs)
-	news = append(news, p.enterCircles(stuck, now.Wall)...)
+	news := p.update(ctx, needs)
+	news = append(news, p.updateDeadlocks(stuck, now.Wall)...)
 	for _, e := range ended {
-		news = append(news, p.book.enter(p.removed(e), e.UUID))
+		news = append(news, p.alerts.set(p.removed(e), e.UUID))
 	}
-	news = append(news, p.book.close(now.Wall)...)
+	news = append(news, p.alerts.finish(now.Wall)...)
 	if again {
-		news = p.book.all()
+		news = p.alerts.all()
 	}
-	p.seen, p.stuck = locks, stuck
-	p.metrics.alerts.Set(float64(p.book.going(now.Wall)))
+	p.seen, p.cycles = locks, stuck
+	p.metrics.alerts.Set(float64(p.alerts.active(now.Wall)))
 	for _, peer := range p.peers {
-		peer.tell(news)
+		peer.queue(news)
 	}
 	return p.next
 }
 
-// identical tells whether a view has shown the same twice: then it is the same slice.
+// identical reports whether a view returned the same locks twice: then it is the same slice.
 func identical(a, b []*metadata.Record) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// signal puts a token into c where there is none.
+// signal puts a token into c unless there is one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -71,7 +71,7 @@ func (o *periodsOptions) run(ctx context.Context) error {
 	}
 	held := all.held()
 	var found []periodJSON
-	err = s.store.Area(ctx, s.layout.Periods(), all.revision, func(kv protocol.KV) {
+	err = s.store.ListPrefix(ctx, s.layout.Periods(), all.revision, func(kv protocol.KV) {
 		key := s.layout.Parse(kv.Key)
 		if key.Kind != protocol.KindPeriod || !o.globs.match(key.Lock) {
 			return

@@ -120,7 +120,7 @@ func (o *tasksOptions) read(ctx context.Context, s *session) (found []taskJSON, 
 	if o.set != "" {
 		area = s.layout.Tasks(o.set)
 	}
-	err = s.store.Area(ctx, area, all.revision, func(kv protocol.KV) {
+	err = s.store.ListPrefix(ctx, area, all.revision, func(kv protocol.KV) {
 		key := s.layout.Parse(kv.Key)
 		if key.Kind != protocol.KindTask || !o.globs.match(key.ID) {
 			return

@@ -9,13 +9,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Group runs the parts of a program together and stops them in order.
+// Group runs the parts of a program concurrently and stops them in order.
 type Group struct {
 	Log   zerolog.Logger
-	Ready *Readiness // is told first that the end has come; may be nil
-	// Delay is how long everything works on after that. A part that failed is not waited for.
+	Ready *Readiness // turned off first at shutdown; may be nil
+	// Delay is how long all parts keep working after that. It is skipped if a part failed.
 	Delay time.Duration
-	// Timeout is what all parts together have to stop. 0 is no limit.
+	// Timeout is how long all parts together may take to stop. 0 is no limit.
 	Timeout time.Duration
 
 	parts []*part
@@ -29,14 +29,14 @@ type part struct {
 	err  error // once done
 }
 
-// Add adds a part. It runs until its context ends, and then returns nil; another end is a failure. Parts stop from the
-// last added to the first, each when those after it have stopped.
+// Add adds a part. It has to run until its context ends, and then return nil; any other end is a failure. Parts stop
+// one after the other, the last added first.
 func (g *Group) Add(name string, run func(context.Context) error) {
 	g.parts = append(g.parts, &part{name: name, run: run, done: make(chan struct{})})
 }
 
-// Run runs all parts until ctx ends or one of them does, and returns when all have stopped, with the first failure and
-// what did not stop in time. It can be called once.
+// Run runs all parts until ctx or one of them ends. It returns when all have stopped, with the first failure and the
+// part that did not stop in time. It is called once.
 func (g *Group) Run(ctx context.Context) error {
 	ended := make(chan *part, len(g.parts))
 	for _, p := range g.parts {
@@ -55,7 +55,7 @@ func (p *part) start(ctx context.Context, ended chan<- *part) {
 	}()
 }
 
-// wait returns when the parts are to stop.
+// wait returns when the parts have to stop.
 func (g *Group) wait(ctx context.Context, ended <-chan *part) error {
 	select {
 	case p := <-ended:
@@ -64,8 +64,8 @@ func (g *Group) wait(ctx context.Context, ended <-chan *part) error {
 	case <-ctx.Done():
 	}
 	g.Ready.Drain()
-	g.Log.Info().AnErr("cause", context.Cause(ctx)).Stringer("delay",
-		g.Delay).Msg("stopping: not ready any more, working on for the delay")
+	g.Log.Info().AnErr("cause", context.Cause(ctx)).Stringer("delay", g.Delay).
+		Msg("stopping: no longer ready, still working for the delay")
 	select {
 	case p := <-ended:
 		return p.failure()

@@ -15,19 +15,19 @@ import (
 	"golang.org/x/term"
 )
 
-// LogSettings say what is logged and how.
+// LogSettings describe what is logged and how.
 type LogSettings struct {
 	Level  string // one of LogLevels
 	Format string // one of LogFormats
 }
 
-// LogLevels are the levels, most talkative first.
+// LogLevels returns the levels, most verbose first.
 func LogLevels() []string { return []string{"trace", "debug", "info", "warn", "error"} }
 
-// LogFormats are the formats: auto is console on a terminal and json elsewhere.
+// LogFormats returns the formats: auto means console on a terminal and json elsewhere.
 func LogFormats() []string { return []string{"auto", "json", "console"} }
 
-// Check says what is wrong with the settings.
+// Check returns what is wrong with the settings, or nil.
 func (s LogSettings) Check() error {
 	if !slices.Contains(LogLevels(), s.Level) {
 		return fmt.Errorf("there is no log level %q, only %s", s.Level, strings.Join(LogLevels(), ", "))
@@ -38,8 +38,8 @@ func (s LogSettings) Check() error {
 	return nil
 }
 
-// Logger writes to w, one JSON object a line or for human eyes, with times in UTC. Wrong settings make it log all that
-// matters.
+// Logger returns a logger that writes to w, one JSON object per line or for reading, with times in UTC. With invalid
+// settings it logs from info on.
 func Logger(s LogSettings, w *os.File) zerolog.Logger {
 	level, err := zerolog.ParseLevel(s.Level)
 	if err != nil || s.Level == "" {
@@ -55,17 +55,17 @@ func Logger(s LogSettings, w *os.File) zerolog.Logger {
 	return zerolog.New(out).Level(level).Hook(zerolog.HookFunc(stamp))
 }
 
-// stamp adds the time. zerolog's own way goes by a global format and the local time zone.
+// stamp adds the time. zerolog itself would use a global format and the local time zone.
 func stamp(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str(zerolog.TimestampFieldName, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
-// slogger is log for those who speak slog.
+// slogger adapts log to slog.
 func slogger(log zerolog.Logger) *slog.Logger {
 	return slog.New(timeless{zerolog.NewSlogHandler(log)})
 }
 
-// timeless drops the time of records: log stamps them.
+// timeless drops the time of records, which log adds itself.
 type timeless struct{ slog.Handler }
 
 func (h timeless) Handle(ctx context.Context, r slog.Record) error {
@@ -73,7 +73,7 @@ func (h timeless) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// stdLogger is log for net/http, whose complaints are about clients.
+// stdLogger adapts log to net/http, whose messages are warnings about clients.
 func stdLogger(l zerolog.Logger) *log.Logger { return log.New(warnings{l}, "", 0) }
 
 type warnings struct{ log zerolog.Logger }

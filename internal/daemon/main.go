@@ -11,15 +11,15 @@ import (
 	"syscall"
 )
 
-// The exit statuses of our daemons.
+// The exit statuses of daemons.
 const (
 	ExitOK      = 0
-	ExitFailure = 1 // something broke while it ran
-	ExitUsage   = 2 // a wrong flag, variable or file: trying again does not help
+	ExitFailure = 1 // something failed while running
+	ExitUsage   = 2 // a wrong flag, variable or file: retrying does not help
 )
 
-// Main runs a program until it ends or is told to, and returns its exit status. The first SIGTERM or SIGINT ends the
-// context; the second ends the process at once. An error is printed as one sentence, with a hint where it has one.
+// Main runs a program until it ends or is told to end, and returns its exit status. The first SIGTERM or SIGINT ends
+// the context; the second ends the process at once. An error is printed as one sentence, with its hint if it has one.
 func Main(name string, run func(context.Context) error) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -29,7 +29,7 @@ func Main(name string, run func(context.Context) error) int {
 	go func() {
 		cancel(fmt.Errorf("signal: %s", <-signals))
 		<-signals
-		fmt.Fprintf(os.Stderr, "%s: the second signal: ended without finishing what was in flight\n", name)
+		fmt.Fprintf(os.Stderr, "%s: second signal: ended without finishing what was in flight\n", name)
 		os.Exit(ExitFailure)
 	}()
 	return complain(os.Stderr, name, run(ctx))
@@ -52,7 +52,7 @@ func complain(w io.Writer, name string, err error) int {
 	return ExitFailure
 }
 
-// Usage marks an error as one of usage or configuration, nil as none.
+// Usage marks an error as one of usage or configuration. Usage(nil) is nil.
 func Usage(err error) error {
 	if err == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/build"
 )
 
-// Ops is what machines ask a program: is it alive, is it ready, how does it do.
+// Ops serves what machines ask a program: liveness, readiness, metrics, profiles.
 type Ops struct {
 	Ready   *Readiness
 	Metrics *prometheus.Registry
@@ -21,8 +21,8 @@ type Ops struct {
 	Log     zerolog.Logger
 }
 
-// Probes serves /livez and /-/healthy, which are always well and never ask etcd; and /readyz and /-/ready, which
-// take exclude=NAME for a condition that does not count.
+// Probes serves /livez and /-/healthy, which always succeed and never ask etcd; and /readyz and /-/ready, where
+// exclude=NAME leaves out a condition.
 func (o Ops) Probes() *http.ServeMux {
 	mux := http.NewServeMux()
 	alive := func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") }
@@ -33,8 +33,7 @@ func (o Ops) Probes() *http.ServeMux {
 	return mux
 }
 
-// Handler serves the probes; /metrics; and below /debug/pprof/ profiles where they are wanted. Programs add their own
-// routes.
+// Handler serves the probes, /metrics and, if enabled, profiles below /debug/pprof/. Programs add their own routes.
 func (o Ops) Handler() *http.ServeMux {
 	mux := o.Probes()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
@@ -51,7 +50,7 @@ func (o Ops) Handler() *http.ServeMux {
 	return mux
 }
 
-// NewRegistry is a registry with the metrics of the process and of Go, and <namespace>_build_info.
+// NewRegistry returns a registry with the metrics of the process and of Go, and <namespace>_build_info.
 func NewRegistry(namespace string) *prometheus.Registry {
 	b := build.Current()
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Readiness is whether a program should get requests. The zero Readiness is ready.
+// Readiness decides whether a program should get requests. The zero Readiness is ready.
 type Readiness struct {
 	mu       sync.Mutex
 	checks   []check
@@ -21,14 +21,14 @@ type check struct {
 	ask  func() error
 }
 
-// Add adds a condition. It is asked at every probe and must be quick; its error is shown to whoever probes.
+// Add adds a condition. It is called at every probe and must be quick; the probe's answer shows its error.
 func (r *Readiness) Add(name string, ask func() error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.checks = append(r.checks, check{name, ask})
 }
 
-// Drain ends the readiness for good: the program is about to stop. It does nothing to a nil Readiness.
+// Drain ends readiness for good: the program is about to stop. It is a no-op for a nil Readiness.
 func (r *Readiness) Drain() {
 	if r == nil {
 		return
@@ -38,7 +38,7 @@ func (r *Readiness) Drain() {
 	r.draining = true
 }
 
-// Check says why the program is not ready, all reasons together but those of the excluded conditions.
+// Check returns why the program is not ready: the errors of all conditions that are not excluded.
 func (r *Readiness) Check(excluded ...string) error {
 	r.mu.Lock()
 	checks, draining := r.checks, r.draining
@@ -58,7 +58,7 @@ func (r *Readiness) Check(excluded ...string) error {
 	return errors.Join(problems...)
 }
 
-// names are those of the conditions.
+// names returns the names of the conditions.
 func (r *Readiness) names() (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,13 +68,12 @@ func (r *Readiness) names() (names []string) {
 	return names
 }
 
-// ServeHTTP answers a probe with 200 or 503. Conditions that it names in the parameter exclude, repeatable, do not
-// count.
+// ServeHTTP answers a probe with 200 or 503. The parameter exclude, which may be repeated, leaves out a condition.
 func (r *Readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	excluded := request.URL.Query()["exclude"]
 	known := r.names()
 	if slices.ContainsFunc(excluded, func(name string) bool { return !slices.Contains(known, name) }) {
-		answer(w, http.StatusBadRequest, "exclude names no condition: there are "+strings.Join(known, ", "))
+		answer(w, http.StatusBadRequest, "exclude does not name a condition: there are "+strings.Join(known, ", "))
 		return
 	}
 	if err := r.Check(excluded...); err != nil {

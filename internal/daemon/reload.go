@@ -9,11 +9,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// hangups is the key under which a context has the channel of SIGHUPs.
+// hangups is the context key of the channel of SIGHUPs.
 type hangups struct{}
 
-// Reloadable is run with a context in which [Reload] hears SIGHUP. A program without it ends with SIGHUP, as its
-// terminal does.
+// Reloadable returns run with a context in which [Reload] receives SIGHUP. Without it, SIGHUP ends the program.
 func Reloadable(run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		signals := make(chan os.Signal, 1)
@@ -23,20 +22,20 @@ func Reloadable(run func(context.Context) error) func(context.Context) error {
 	}
 }
 
-// Reload answers SIGHUP, by which `systemctl reload` asks for it: the files of the program are checked and used as they
-// are now. All that a program reads again by itself needs no reload.
+// Reload handles SIGHUP, which `systemctl reload` sends: it checks the program's files and uses them as they are now.
+// Files that a program rereads by itself need no reload.
 type Reload struct {
-	// Check says in one sentence what is wrong with the files. Then none of them is used, and the program goes on with
+	// Check returns one sentence about what is wrong with the files. Then none of them is used, and the program keeps
 	// what it has.
 	Check func() error
-	// Use uses them, and returns how many connections to etcd it ended for that.
+	// Use applies them, and returns how many connections to etcd it closed.
 	Use func() (connections int)
 	Log zerolog.Logger
 }
 
 // Run waits for SIGHUP until ctx ends.
 func (r Reload) Run(ctx context.Context) error {
-	signals, _ := ctx.Value(hangups{}).(chan os.Signal) // nil: it never comes
+	signals, _ := ctx.Value(hangups{}).(chan os.Signal) // nil, which blocks for ever, without Reloadable
 	for {
 		select {
 		case <-ctx.Done():
@@ -48,6 +47,6 @@ func (r Reload) Run(ctx context.Context) error {
 			continue
 		}
 		r.Log.Info().Int("connections", r.Use()).
-			Msg("the files were read again; so many connections to etcd were made with older ones and are made anew")
+			Msg("the files were reread, and connections to etcd that used older ones are replaced")
 	}
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Server serves HTTP on one address. Its limits on time and size are for pages and metrics, not for uploads or streams.
+// Server serves HTTP on one address. Its time and size limits suit pages and metrics, not uploads or streams.
 type Server struct {
 	Address    string
-	ConfigFile string // of the exporter-toolkit, may be empty
+	ConfigFile string // of the exporter-toolkit; may be empty
 	Handler    http.Handler
-	Drain      time.Duration // for requests in flight when it is stopped
+	Drain      time.Duration // how long requests in flight may take after it is stopped
 	Log        zerolog.Logger
 
 	listener net.Listener
 }
 
-// Listen takes the address, so that a wrong one is known before anything runs. Run does it otherwise.
+// Listen binds the address, so that a wrong one is known before anything runs. Otherwise Run binds it.
 func (s *Server) Listen() (net.Addr, error) {
 	l, err := net.Listen("tcp", s.Address)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Server) Listen() (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// Run serves until ctx ends, then lets requests in flight finish for the time of Drain.
+// Run serves until ctx ends, then gives requests in flight the time of Drain to finish.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		if _, err := s.Listen(); err != nil {

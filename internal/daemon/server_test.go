@@ -80,7 +80,7 @@ func TestProbesFollowReadinessAndLivenessDoesNot(t *testing.T) {
 	for query, want := range map[string]string{
 		"?exclude=view":              "200 ready\n",
 		"?exclude=view&exclude=view": "200 ready\n",
-		"?exclude=etcd":              "400 exclude names no condition: there are view\n",
+		"?exclude=etcd":              "400 exclude does not name a condition: there are view\n",
 	} {
 		if code, text := get(t, http.DefaultClient, "http://"+address+"/readyz"+query); fmt.Sprint(code, " ",
 			text) != want {

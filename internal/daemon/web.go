@@ -12,26 +12,26 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 )
 
-// WebSettings say how HTTP is served.
+// WebSettings describe how HTTP is served.
 type WebSettings struct {
-	Address    string // host:port, host may be empty
-	OpsAddress string // for probes and metrics where they have a listener of their own
-	// ProbeAddress is for probes alone, where those who probe can not log in and the metrics are not for everybody. May
+	Address    string // host:port; host may be empty
+	OpsAddress string // of probes and metrics if they have a listener of their own
+	// ProbeAddress is an extra address for probes only: for probers that cannot log in, where metrics need a login. May
 	// be empty.
 	ProbeAddress string
 	// ConfigFile is the exporter-toolkit's web configuration: TLS, client certificates, users with bcrypt passwords.
-	// Its certificates are read again for every connection. The listeners of OpsAddress and ProbeAddress go without it.
+	// Its certificates are reread for every connection. It does not apply to OpsAddress and ProbeAddress.
 	ConfigFile  string
-	ExternalURL string // under which people reach the server, for links
-	// RoutePrefix is the path that all routes begin with; empty is the path of ExternalURL.
+	ExternalURL string // at which users reach the server, for links
+	// RoutePrefix is the path that all routes begin with; empty means the path of ExternalURL.
 	RoutePrefix string
 
-	ShutdownDelay   time.Duration // between readiness 503 and the stop of the first part
+	ShutdownDelay   time.Duration // between readiness 503 and stopping the first part
 	ShutdownTimeout time.Duration // for all parts to stop
 	Pprof           bool          // profiles below /debug/pprof/ of the ops handler
 }
 
-// Check says in one sentence what can not work.
+// Check returns one sentence about what cannot work.
 func (s WebSettings) Check() error {
 	for _, address := range []string{s.Address, s.OpsAddress, s.ProbeAddress} {
 		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
@@ -50,7 +50,7 @@ func (s WebSettings) Check() error {
 		return fmt.Errorf("the route prefix %q does not begin with a slash", s.RoutePrefix)
 	}
 	if s.ShutdownDelay < 0 || s.ShutdownTimeout < 0 {
-		return errors.New("a time for the shutdown is negative")
+		return errors.New("a shutdown time is negative")
 	}
 	if err := web.Validate(s.ConfigFile); err != nil {
 		return fmt.Errorf("the web configuration %s (--web.config.file): %w", s.ConfigFile, err)
@@ -58,7 +58,7 @@ func (s WebSettings) Check() error {
 	return nil
 }
 
-// Prefix is the path that all routes begin with, without a slash at its end: "" is the root.
+// Prefix returns the path that all routes begin with, without a trailing slash: "" is the root.
 func (s WebSettings) Prefix() string {
 	prefix := s.RoutePrefix
 	if prefix == "" {
@@ -69,7 +69,7 @@ func (s WebSettings) Prefix() string {
 	return strings.TrimSuffix(path.Clean("/"+prefix), "/")
 }
 
-// external is nil where no URL is given.
+// external returns nil if no URL is given.
 func (s WebSettings) external() (*url.URL, error) {
 	if s.ExternalURL == "" {
 		return nil, nil
@@ -77,7 +77,7 @@ func (s WebSettings) external() (*url.URL, error) {
 	return ParseURL("the external URL", s.ExternalURL)
 }
 
-// ParseURL reads the address of a server, perhaps with a path, which is called what in the error.
+// ParseURL parses the URL of a server, perhaps with a path. Errors call it what.
 func ParseURL(what, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

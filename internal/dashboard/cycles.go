@@ -15,7 +15,7 @@ const (
 )
 
 // cycles are processes that wait for each other, as far as a page shows them, the oldest first.
-func cycles(s *snapshot, queues map[string][]metadata.Waiter) []deadlock.Circle {
+func cycles(s *snapshot, queues map[string][]metadata.Waiter) []deadlock.Cycle {
 	found := deadlock.Find(s.locks, queues)
 	return found[:min(len(found), maxCycles)]
 }
@@ -29,7 +29,7 @@ type cycleView struct {
 
 type cycleStep struct{ Who, Lock, URL, Held string }
 
-func (d *Dashboard) cycleViews(found []deadlock.Circle) []cycleView {
+func (d *Dashboard) cycleViews(found []deadlock.Cycle) []cycleView {
 	var views []cycleView
 	at := d.lens()
 	for _, c := range found {
@@ -72,7 +72,7 @@ func (d *Dashboard) cyclesOf(lock string) []cycleView {
 	if r := s.find(lock); r != nil {
 		lock = r.share.queue(lock)
 	}
-	var with []deadlock.Circle
+	var with []deadlock.Cycle
 	for _, c := range deadlock.Find(s.locks, d.config.Queues()) {
 		if len(with) < maxCycles && slices.ContainsFunc(c.Waits, func(w deadlock.Wait) bool { return w.Lock == lock }) {
 			with = append(with, c)

@@ -11,24 +11,24 @@ import (
 // BenchmarkFind is what a look costs among 100,000 locks: in proportion to those who wait.
 func BenchmarkFind(b *testing.B) {
 	for _, waiters := range []int{0, 100, 10_000, 90_000} {
-		b.Run(fmt.Sprintf("locks=100000/waiters=%d/circles=0", waiters),
+		b.Run(fmt.Sprintf("locks=100000/waiters=%d/cycles=0", waiters),
 			func(b *testing.B) { bench(b, many(100_000, waiters, 0), 0) })
 	}
-	b.Run("locks=100000/waiters=10000/circles=5000", func(b *testing.B) { bench(b, many(100_000, 10_000, 2), 5000) })
-	b.Run("locks=100000/waiters=50000/circles=1", func(b *testing.B) { bench(b, many(100_000, 50_000, 50_000), 1) })
-	b.Run("readers=10000/waiters=10000/circles=1", func(b *testing.B) { bench(b, crowd(10_000), 1) })
+	b.Run("locks=100000/waiters=10000/cycles=5000", func(b *testing.B) { bench(b, many(100_000, 10_000, 2), 5000) })
+	b.Run("locks=100000/waiters=50000/cycles=1", func(b *testing.B) { bench(b, many(100_000, 50_000, 50_000), 1) })
+	b.Run("readers=10000/waiters=10000/cycles=1", func(b *testing.B) { bench(b, crowd(10_000), 1) })
 }
 
 func bench(b *testing.B, w *world, want int) {
 	for b.Loop() {
 		if n := len(deadlock.Find(w.locks, w.queues)); n != want {
-			b.Fatalf("%d circles, want %d", n, want)
+			b.Fatalf("%d cycles, want %d", n, want)
 		}
 	}
 }
 
 // many is n locks of as many processes. As many of them as there are waiters wait for the lock of the next one, in
-// circles of a length; in one long row if that is 0.
+// cycles of a length; in one long row if that is 0.
 func many(n, waiters, length int) *world {
 	w := newWorld()
 	for i := range n {

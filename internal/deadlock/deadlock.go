@@ -1,13 +1,13 @@
-// Package deadlock finds processes that wait for each other's locks, so that none of them gets on. Page, metric, alert
-// and log ask the same function.
+// Package deadlock finds processes that wait for each other's locks, so that none of them makes progress. Page, metric,
+// alert and log use the same function.
 //
-// What is known are processes, as records and tickets name them, and not what goes on inside: one that does several
-// things at once may get on although one of them is stuck. So a circle is told to people, who can find out, and nothing
-// is ever done about it. A process that waits for a lock of which it has a part already is not taken to wait: two jobs
-// of one worker do that all day, and a job that asks twice is refused by the client library.
+// Records and tickets name processes, not what happens inside them: a process that does several things at once may make
+// progress although one of them is stuck. So a cycle is reported, and nothing is ever done about it. A process that
+// already holds part of a lock does not count as waiting for it: two jobs of one worker do that all day, and the client
+// library refuses a job that asks twice.
 //
-// A lock is kept from those who want it by its holder, or by any of its readers. Of a semaphore any holder can give
-// what is missing, so it keeps others waiting for ever only when all its holders are stuck in the same circle.
+// A lock is blocked by its holder, or by any of its readers. A semaphore is blocked only if all of its holders are
+// stuck in the same cycle, because any of them can return the missing permits.
 package deadlock
 
 import (
@@ -27,7 +27,7 @@ type Process struct {
 	PID         int64
 }
 
-// known tells whether p says who it is. Those that do not can not be told apart.
+// known reports whether p identifies itself. Processes that do not cannot be told apart.
 func (p Process) known() bool { return p.Host != "" && p.PID != 0 }
 
 // Compare orders processes by owner, host and process id.
@@ -35,7 +35,7 @@ func (p Process) Compare(q Process) int {
 	return cmp.Or(strings.Compare(p.Owner, q.Owner), strings.Compare(p.Host, q.Host), cmp.Compare(p.PID, q.PID))
 }
 
-// String is "billing on host-1:17". It is what others wrote: escape it.
+// String returns "billing on host-1:17". Clients wrote the text: escape it.
 func (p Process) String() string {
 	host := p.Host + ":" + strconv.FormatInt(p.PID, 10)
 	if p.Owner == "" {
@@ -44,24 +44,23 @@ func (p Process) String() string {
 	return p.Owner + " on " + host
 }
 
-// Wait is one step of a circle.
+// Wait is one edge of a cycle: a process that waits for a lock.
 type Wait struct {
 	Who   Process
 	Lock  string
-	Held  []Process // those of the circle that keep it, in order; shared: never write to it
-	Since time.Time // when who waited and they held; zero when nobody says
+	Held  []Process // the processes of the cycle that hold it, sorted; shared: never write to it
+	Since time.Time // since when Who has waited while Held held; zero if unknown
 }
 
-// Circle is processes of which none gets on before another one does. There may be several ways round.
-type Circle struct {
-	Waits []Wait // along the way, from the first of the processes
-	// Since is when the last of the waits began, by the clocks of those who wait and hold: the same for everybody who
-	// looks.
+// Cycle is a set of processes none of which can make progress before another one does. There may be several ways round.
+type Cycle struct {
+	Waits []Wait // in the order of a walk, from the first process
+	// Since is when the last of the waits began, by the clocks of the processes. Every reader gets the same value.
 	Since time.Time
 }
 
-// Locks are the names of the locks, in order.
-func (c Circle) Locks() []string {
+// Locks returns the names of the locks, sorted.
+func (c Cycle) Locks() []string {
 	names := make([]string, len(c.Waits))
 	for i, w := range c.Waits {
 		names[i] = w.Lock
@@ -70,8 +69,8 @@ func (c Circle) Locks() []string {
 	return slices.Compact(names)
 }
 
-// Processes are those in the circle, in order.
-func (c Circle) Processes() []Process {
+// Processes returns the processes of the cycle, sorted.
+func (c Cycle) Processes() []Process {
 	all := make([]Process, len(c.Waits))
 	for i, w := range c.Waits {
 		all[i] = w.Who
@@ -80,8 +79,8 @@ func (c Circle) Processes() []Process {
 	return slices.Compact(all)
 }
 
-// Labels are locks and processes as labels of an alert: short, printable, and other ones for other circles.
-func (c Circle) Labels() (locks, holders string) {
+// Labels returns locks and processes as labels of an alert: short, printable, and different for different cycles.
+func (c Cycle) Labels() (locks, holders string) {
 	var names []string
 	for _, p := range c.Processes() {
 		names = append(names, p.String())
@@ -89,21 +88,21 @@ func (c Circle) Labels() (locks, holders string) {
 	return text.NameLabel(strings.Join(c.Locks(), ", ")), text.NameLabel(strings.Join(names, ", "))
 }
 
-// Find returns the circles, the oldest first. locks are sorted by name. It costs in proportion to those who wait and to
-// the holders of what they wait for, whatever else is held.
-func Find(locks []*metadata.Record, queues map[string][]metadata.Waiter) []Circle {
+// Find returns the cycles, oldest first. locks are sorted by name. Its cost is proportional to the number of waiters
+// and of the holders they wait for, whatever else is held.
+func Find(locks []*metadata.Record, queues map[string][]metadata.Waiter) []Cycle {
 	g := newGraph(locks, queues)
-	var found []Circle
-	for _, knot := range g.knots(g.everybody(), 0) {
-		found = append(found, g.circle(knot))
+	var found []Cycle
+	for _, group := range g.deadlocked(g.candidates(), 0) {
+		found = append(found, g.cycle(group))
 	}
-	slices.SortFunc(found, func(a, b Circle) int {
+	slices.SortFunc(found, func(a, b Cycle) int {
 		return cmp.Or(compareTimes(a.Since, b.Since), a.Waits[0].Who.Compare(b.Waits[0].Who))
 	})
 	return found
 }
 
-// compareTimes puts times that nobody knows last.
+// compareTimes orders times, with unknown (zero) ones last.
 func compareTimes(a, b time.Time) int {
 	if a.IsZero() != b.IsZero() {
 		if a.IsZero() {

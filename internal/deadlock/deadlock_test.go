@@ -9,7 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestTwoWhoWaitForEachOtherAreACircleSinceTheLastOfThemWaits(t *testing.T) {
+func TestTwoWhoWaitForEachOtherAreACycleSinceTheLastOfThemWaits(t *testing.T) {
 	w := newWorld()
 	w.holds("x", "a", 1)
 	w.holds("y", "b", 2)
@@ -19,7 +19,7 @@ func TestTwoWhoWaitForEachOtherAreACircleSinceTheLastOfThemWaits(t *testing.T) {
 	w.wants(t, "a>y:b b>x:a @5")
 }
 
-func TestWhoTakesALockPastTheQueueClosesTheCircleThen(t *testing.T) {
+func TestWhoTakesALockPastTheQueueClosesTheCycleThen(t *testing.T) {
 	w := newWorld()
 	w.holds("x", "a", 1)
 	w.waits("a", "y", 3)
@@ -29,7 +29,7 @@ func TestWhoTakesALockPastTheQueueClosesTheCircleThen(t *testing.T) {
 	w.wants(t, "a>y:b b>x:a @8")
 }
 
-func TestALongCircleIsToldAlongTheWay(t *testing.T) {
+func TestALongCycleIsToldAlongTheWay(t *testing.T) {
 	w := newWorld()
 	for i, owner := range []string{"a", "b", "c", "d"} {
 		w.holds("lock-"+owner, owner, i)
@@ -40,7 +40,7 @@ func TestALongCircleIsToldAlongTheWay(t *testing.T) {
 	w.wants(t, "a>lock-c:c c>lock-b:b b>lock-d:d d>lock-a:a @10")
 }
 
-func TestThoseWhoOnlyStandBehindACircleAreNoPartOfIt(t *testing.T) {
+func TestThoseWhoOnlyStandBehindACycleAreNoPartOfIt(t *testing.T) {
 	w := newWorld()
 	w.holds("x", "a", 1)
 	w.holds("y", "b", 1)
@@ -52,7 +52,7 @@ func TestThoseWhoOnlyStandBehindACircleAreNoPartOfIt(t *testing.T) {
 	w.wants(t, "a>y:b b>x:a @2")
 }
 
-func TestTwoCirclesAreTwoAndTheOlderOneComesFirst(t *testing.T) {
+func TestTwoCyclesAreTwoAndTheOlderOneComesFirst(t *testing.T) {
 	w := newWorld()
 	for _, pair := range []struct {
 		one, other string
@@ -66,7 +66,7 @@ func TestTwoCirclesAreTwoAndTheOlderOneComesFirst(t *testing.T) {
 	w.wants(t, "c>of-d:d d>of-c:c @4", "a>of-b:b b>of-a:a @9")
 }
 
-func TestCirclesThatShareAProcessAreOne(t *testing.T) {
+func TestCyclesThatShareAProcessAreOne(t *testing.T) {
 	w := newWorld()
 	w.holds("x", "a", 1)
 	w.holds("y", "b", 1)
@@ -78,7 +78,7 @@ func TestCirclesThatShareAProcessAreOne(t *testing.T) {
 	w.wants(t, "a>y:b b>x:a a>z:c c>x:a @6")
 }
 
-func TestAProcessThatWaitsForItselfIsNoCircle(t *testing.T) {
+func TestAProcessThatWaitsForItselfIsNoCycle(t *testing.T) {
 	w := newWorld()
 	w.holds("x", "a", 1)
 	w.waits("a", "x", 2)
@@ -125,7 +125,7 @@ func TestHostAndProcessIdTellProcessesApart(t *testing.T) {
 }
 
 // A writer waits for every reader, so one that is stuck is enough.
-func TestOneReaderIsEnoughForACircle(t *testing.T) {
+func TestOneReaderIsEnoughForACycle(t *testing.T) {
 	w := newWorld()
 	w.share("catalogue", "busy", metadata.HoldsShared, 1)
 	w.share("catalogue", "a", metadata.HoldsShared, 4)
@@ -147,8 +147,8 @@ func TestPermitsAreKeptForEverOnlyWhenAllWhoHaveThemAreStuck(t *testing.T) {
 	w.wants(t, "a>x:c c>pool:a+b b>x:c @6")
 }
 
-// That a waits for c is no circle with c, because c gets on when b does, and b and d are another one's business.
-func TestACircleThatEndsWhenAnotherOneDoesIsNoneOfItsOwn(t *testing.T) {
+// That a waits for c is no cycle with c, because c gets on when b does, and b and d are another one's business.
+func TestACycleThatEndsWhenAnotherOneDoesIsNoneOfItsOwn(t *testing.T) {
 	w := newWorld()
 	w.share("pool", "a", metadata.HoldsPermits, 1)
 	w.share("pool", "b", metadata.HoldsPermits, 1)
@@ -238,7 +238,7 @@ func TestNamesAreToldInOrderAndOnce(t *testing.T) {
 	}
 }
 
-func TestLabelsAreShortAndOtherOnesForOtherCircles(t *testing.T) {
+func TestLabelsAreShortAndOtherOnesForOtherCycles(t *testing.T) {
 	labels := func(last string) (locks, holders string) {
 		w := newWorld()
 		long := strings.Repeat("x", 200) + last

@@ -8,40 +8,40 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// graph is who waits for what, and who holds that. Only locks that somebody waits for are in it.
+// graph holds which process waits for which lock, and which processes hold it. It contains only locks with waiters.
 type graph struct {
 	processes []node
 	index     map[Process]int
 	locks     []contended
-	turn      int // of the marks
+	turn      int // of the marks; see subgraph
 }
 
 // node is a process.
 type node struct {
 	Process
 	waits []wait
-	holds int // the last lock that was noted that it holds and somebody waits for, counted from 1
-	stuck int // in this turn
-	place place
+	holds int // the last lock added to the graph that the process holds, counted from 1
+	stuck int // the turn in which the process is part of the subgraph
+	visit visit
 }
 
 type wait struct {
 	lock  int
-	since time.Time // by the clock of who waits; the earliest of several tickets
+	since time.Time // by the waiter's clock; the earliest of several tickets
 }
 
-// contended is a lock that somebody waits for.
+// contended is a lock with waiters.
 type contended struct {
-	name    string
-	alone   []hold
-	permits []hold // of a semaphore
-	nobody  bool   // somebody who can not be told from others has permits, too: they may be given back at any time
-	kept    kept
-	place   place
+	name     string
+	alone    []hold
+	permits  []hold // of a semaphore
+	unknown  bool   // an unidentified process holds permits, too, and may return them at any time
+	blockers blockers
+	visit    visit
 }
 
-// kept is by how many processes a lock is kept in a turn.
-type kept struct{ turn, alone, permits int }
+// blockers counts the holds of a lock by stuck processes in a turn.
+type blockers struct{ turn, alone, permits int }
 
 type hold struct {
 	who   int
@@ -58,7 +58,7 @@ func newGraph(locks []*metadata.Record, queues map[string][]metadata.Waiter) *gr
 	return g
 }
 
-// holders are the records of those who hold the lock, alone or together. Without a token it is held by nobody.
+// holders returns the records that hold the lock, alone or together. A record without a token holds nothing.
 func holders(locks []*metadata.Record, lock string) (all []*metadata.Record) {
 	rest := from(locks, lock)
 	if len(rest) > 0 && rest[0].Name == lock {
@@ -67,7 +67,7 @@ func holders(locks []*metadata.Record, lock string) (all []*metadata.Record) {
 		}
 		rest = rest[1:]
 	}
-	if first := lock + "#1"; len(rest) > 0 && rest[0].Name < first { // rarely: there are names with a blank behind
+	if first := lock + "#1"; len(rest) > 0 && rest[0].Name < first { // rare: other names sort in between
 		rest = from(rest, first)
 	}
 	for _, r := range rest {
@@ -81,15 +81,15 @@ func holders(locks []*metadata.Record, lock string) (all []*metadata.Record) {
 	return all
 }
 
-// from is the locks from a name on.
+// from returns the locks from a name on.
 func from(locks []*metadata.Record, name string) []*metadata.Record {
 	i, _ := slices.BinarySearchFunc(locks, name,
 		func(r *metadata.Record, name string) int { return strings.Compare(r.Name, name) })
 	return locks[i:]
 }
 
-// kindOf is what a record with the name of a share is: permits, or a reader. Names alone prove nothing: anybody may
-// call a lock "build#7".
+// kindOf returns the kind of a record with the name of a share: permits, or a reader. The name alone proves nothing:
+// any lock may be called "build#7".
 func kindOf(r *metadata.Record) string {
 	switch kind, _ := r.Attributes[metadata.AttributeKind].(string); kind {
 	case metadata.HoldsPermits, metadata.HoldsShared:
@@ -105,7 +105,7 @@ func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Re
 		who, known := g.process(Process{r.Owner, r.Hostname, r.PID})
 		switch permits := r.Name != lock && kindOf(r) == metadata.HoldsPermits; {
 		case !known:
-			c.nobody = c.nobody || permits
+			c.unknown = c.unknown || permits
 			continue
 		case permits:
 			c.permits = append(c.permits, hold{who, r.LockedAt})
@@ -124,7 +124,7 @@ func (g *graph) add(lock string, queue []metadata.Waiter, holders []*metadata.Re
 	g.locks = append(g.locks, c)
 }
 
-// process is the number of p; known is false where p could be anybody.
+// process returns the number of p; known is false if p does not identify itself.
 func (g *graph) process(p Process) (number int, known bool) {
 	if !p.known() {
 		return 0, false
@@ -138,7 +138,8 @@ func (g *graph) process(p Process) (number int, known bool) {
 	return number, true
 }
 
-// waitFor notes a ticket. If it is not the first one of the process for this lock, that one was noted last.
+// waitFor adds a ticket. Tickets of one lock are added in a row, so an earlier one of the process for this lock is its
+// last wait.
 func (n *node) waitFor(lock int, since time.Time) {
 	last := len(n.waits) - 1
 	switch {
@@ -149,8 +150,8 @@ func (n *node) waitFor(lock int, since time.Time) {
 	}
 }
 
-// everybody who both waits and holds: nobody else is part of a circle.
-func (g *graph) everybody() (all []int) {
+// candidates returns the processes that both wait and hold: no other can be part of a cycle.
+func (g *graph) candidates() (all []int) {
 	for i := range g.processes {
 		if p := &g.processes[i]; len(p.waits) > 0 && p.holds > 0 {
 			all = append(all, i)

@@ -40,15 +40,15 @@ func TestAnyWorldAgainstTheDefinition(t *testing.T) {
 		}
 	}
 	if none < 200 || some < 200 {
-		t.Errorf("%d worlds with circles and %d without prove little", some, none)
+		t.Errorf("%d worlds with cycles and %d without prove little", some, none)
 	}
 }
 
-// missing says which stuck set that has no smaller one in it is in no circle, and which circles overlap.
+// missing says which stuck set that has no smaller one in it is in no cycle, and which cycles overlap.
 func missing(all, found []int) string {
 	for _, set := range all {
 		smallest := !slices.ContainsFunc(all, func(other int) bool { return other != set && other&set == other })
-		if smallest && !slices.ContainsFunc(found, func(circle int) bool { return set&circle == set }) {
+		if smallest && !slices.ContainsFunc(found, func(cycle int) bool { return set&cycle == set }) {
 			return fmt.Sprintf("%05b is stuck and not told", set)
 		}
 	}

@@ -55,10 +55,10 @@ func (w *world) waits(owner, lock string, minute int) {
 	w.queues[lock] = append(w.queues[lock], t)
 }
 
-func (w *world) find() []deadlock.Circle { return deadlock.Find(w.locks, w.queues) }
+func (w *world) find() []deadlock.Cycle { return deadlock.Find(w.locks, w.queues) }
 
-// told is a circle in short: "a>y:b b>x:a @5", that a waits for y, held by b, and so on, since minute 5.
-func told(c deadlock.Circle) string {
+// told is a cycle in short: "a>y:b b>x:a @5", that a waits for y, held by b, and so on, since minute 5.
+func told(c deadlock.Cycle) string {
 	var steps []string
 	for _, w := range c.Waits {
 		var held []string

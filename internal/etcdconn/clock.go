@@ -12,13 +12,13 @@ import (
 // Offset is how far the clock of one etcd member is ahead of ours.
 type Offset struct {
 	Endpoint string
-	Offset   time.Duration // negative where that clock is behind; valid if Err is nil
+	Offset   time.Duration // negative if that clock is behind; valid if Err is nil
 	Within   time.Duration // how exact Offset is
 	Err      error
 }
 
-// ClockOffsets asks every endpoint for its time of day, all at once: the Date of its answer to /version, which needs no
-// permission. It is exact to half a second and half the time of the answer.
+// ClockOffsets asks all endpoints concurrently for their time: the Date header of /version, which needs no permission.
+// It is exact to half a second plus half the round trip.
 func ClockOffsets(ctx context.Context, s Settings) []Offset {
 	targets, err := s.targets()
 	if err != nil {
@@ -60,7 +60,7 @@ func offset(ctx context.Context, transport http.RoundTripper, endpoint string) O
 		o.Err = fmt.Errorf("ask %s for its time: its answer has no date", endpoint)
 		return o
 	}
-	// The date is cut to the second, so it means the half of it; it was written half way between question and answer.
+	// The date is truncated to the second, so add half of one; it was written halfway between request and response.
 	o.Offset = there.Add(time.Second / 2).Sub(asked.Add(took / 2))
 	o.Within = time.Second/2 + took/2
 	return o

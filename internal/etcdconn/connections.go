@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Connections are the TLS connections of one client. New ones are made with the files as they are at that moment; those
-// that exist keep what they were made with until Renew.
+// Connections tracks the TLS connections of one client. New ones use the certificate files as they are at that moment;
+// existing ones keep theirs until Renew.
 type Connections struct {
 	settings Settings
 
@@ -18,19 +18,19 @@ type Connections struct {
 	open map[*connection]struct{}
 }
 
-// connection is one that is open.
+// connection is an open connection.
 type connection struct {
 	net.Conn
 	of    *Connections
-	files [sha256.Size]byte // that it was made with
+	files [sha256.Size]byte // hash of the files that it was made with
 }
 
-// NewConnections are those of a client that is yet to be made, with these settings.
+// NewConnections returns the connections of a client that is yet to be created with these settings.
 func NewConnections(s Settings) *Connections {
 	return &Connections{settings: s, open: map[*connection]struct{}{}}
 }
 
-// DialOptions let the client that [New] makes with them be renewed.
+// DialOptions returns options for [New] that let its connections be renewed.
 func (c *Connections) DialOptions() []grpc.DialOption {
 	targets, err := c.settings.targets()
 	if err != nil || targets[0].scheme == "http" {
@@ -39,8 +39,8 @@ func (c *Connections) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithTransportCredentials(security{c.settings, c})}
 }
 
-// Renew ends the connections that were made with other files than there are now, and returns how many. The client
-// connects again by itself; requests that are under way may fail. The caller has checked the settings before.
+// Renew closes the connections that were made with other files than the current ones, and returns how many. The client
+// reconnects by itself; requests in flight may fail. The caller has checked the settings before.
 func (c *Connections) Renew() int {
 	now := c.settings.files()
 	var old []*connection
@@ -57,7 +57,7 @@ func (c *Connections) Renew() int {
 	return len(old)
 }
 
-// keep keeps a connection until it is closed.
+// keep tracks a connection until it is closed.
 func (c *Connections) keep(conn net.Conn, files [sha256.Size]byte) net.Conn {
 	kept := &connection{Conn: conn, of: c, files: files}
 	c.mu.Lock()
@@ -73,7 +73,7 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// files is a sum of what the files of the certificates hold. One that cannot be read counts as empty.
+// files returns a hash of the contents of the certificate files. A file that cannot be read counts as empty.
 func (s Settings) files() (sum [sha256.Size]byte) {
 	all := sha256.New()
 	for _, file := range []string{s.CACert, s.Cert, s.Key} {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// target is an endpoint taken apart.
+// target is a parsed endpoint.
 type target struct {
 	scheme string // http or https; "" only while parsing
 	host   string // host:port
@@ -17,7 +17,7 @@ type target struct {
 
 func (t target) String() string { return t.scheme + "://" + t.host }
 
-// targets are the endpoints, all of the same scheme: gRPC uses one kind of connection for all members.
+// targets parses the endpoints. All have the same scheme: gRPC uses one kind of connection for all members.
 func (s Settings) targets() ([]target, error) {
 	if len(s.Endpoints) == 0 {
 		return nil, errors.New("no etcd endpoint is given")
@@ -36,7 +36,7 @@ func (s Settings) targets() ([]target, error) {
 	}
 	setting := s.tlsSetting()
 	if all[0].scheme == "http" && setting != "" {
-		return nil, fmt.Errorf("the etcd endpoint %s is without TLS, but %s is given: write https:// or leave that out",
+		return nil, fmt.Errorf("the etcd endpoint %s does not use TLS, but %s is given: write https:// or leave that out",
 			all[0], setting)
 	}
 	for i := range all {
@@ -51,7 +51,7 @@ func (s Settings) targets() ([]target, error) {
 	return all, nil
 }
 
-// tlsSetting names one of the settings that only make sense with TLS, "" where none is given.
+// tlsSetting names one of the given settings that need TLS, "" if there is none.
 func (s Settings) tlsSetting() string {
 	switch {
 	case s.CACert != "":
@@ -73,7 +73,7 @@ func parseEndpoint(endpoint string) (target, error) {
 	if scheme, _, found := strings.Cut(endpoint, "://"); found {
 		u, err := url.Parse(endpoint)
 		if err != nil {
-			return target{}, fmt.Errorf("the etcd endpoint %q is no URL", endpoint)
+			return target{}, fmt.Errorf("the etcd endpoint %q is not a URL", endpoint)
 		}
 		if scheme != "http" && scheme != "https" {
 			return target{}, fmt.Errorf("the etcd endpoint %q has the scheme %q: use http or https", endpoint, scheme)

@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Class is what kind of thing went wrong with etcd, in words fit for a metric's label.
+// Class is the kind of an etcd error, as a value for a metric's label.
 type Class string
 
-// The classes. What etcd answered about a request itself (compacted, lease not found, ...) is Other.
+// The classes. Errors about the request itself (compacted, lease not found, ...) are Other.
 const (
 	Unreachable Class = "unreachable"
 	Certificate Class = "certificate"
@@ -30,13 +30,13 @@ const (
 	Other       Class = "other"
 )
 
-// Classify finds the class of an error of an etcd client, "" for none.
+// Classify returns the class of an error of an etcd client, or "" for nil.
 func Classify(err error) Class {
 	class, _ := explain(err)
 	return class
 }
 
-// Explain says in one sentence what an error of an etcd client means. What it does not know it repeats.
+// Explain returns one sentence about what an error of an etcd client means. Unknown errors keep their own text.
 func Explain(err error) string {
 	_, sentence := explain(err)
 	return sentence
@@ -65,7 +65,7 @@ func explain(err error) (Class, string) {
 	case errors.Is(err, context.DeadlineExceeded):
 		return Timeout, timeout
 	case errors.Is(err, context.Canceled), s.Code() == codes.Canceled:
-		return Canceled, "the request to etcd was given up"
+		return Canceled, "the request to etcd was cancelled"
 	}
 	return Other, err.Error()
 }
@@ -78,35 +78,34 @@ type answer struct {
 	sentence string
 }
 
-// answers are what etcd itself says.
+// answers returns the errors that etcd itself answers with.
 func answers() []answer {
 	return []answer{
 		{[]error{rpctypes.ErrPermissionDenied}, Permission,
 			"etcd denies permission: the role of our etcd user does not allow this on these keys"},
 		{[]error{rpctypes.ErrAuthFailed}, Credentials, "etcd refuses our user and password"},
 		{[]error{rpctypes.ErrUserEmpty}, Credentials,
-			"etcd wants to know who we are: give a user and password, or a client certificate"},
+			"etcd requires a login: give a user and password, or a client certificate"},
 		{[]error{rpctypes.ErrUserNotFound}, Credentials, "etcd does not know our user"},
 		{[]error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision}, Credentials,
-			"etcd's users changed or our login ran out: the next attempt logs in again"},
-		{[]error{rpctypes.ErrNoLeader}, NoLeader, "etcd has no leader: a majority of its members is not in touch"},
+			"etcd's users changed or our login expired: the next attempt logs in again"},
+		{[]error{rpctypes.ErrNoLeader}, NoLeader, "etcd has no leader: a majority of its members is not connected"},
 		{[]error{rpctypes.ErrLeaderChanged, rpctypes.ErrNotLeader, rpctypes.ErrTimeoutDueToLeaderFail}, NoLeader,
-			"etcd's leader changed in the middle of the request"},
+			"etcd's leader changed during the request"},
 		{[]error{rpctypes.ErrNoSpace}, NoSpace,
 			"etcd is out of space and takes no writes: compact and defragment it, then disarm its alarm"},
 		{[]error{rpctypes.ErrTooManyRequests}, Overloaded, "etcd is overloaded"},
 		{[]error{rpctypes.ErrCorrupt}, Corrupt,
-			"etcd's members disagree about its content (corrupt cluster): it needs an operator"},
+			"etcd's members disagree about its content (corrupt cluster): an operator has to repair it"},
 		{[]error{rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps}, TooLarge,
 			"the request is larger than etcd allows"},
 		{[]error{rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrTimeoutWaitAppliedIndex},
 			Timeout, timeout},
-		{[]error{rpctypes.ErrStopped, rpctypes.ErrUnhealthy}, Unreachable, "the etcd member is stopping or ill"},
+		{[]error{rpctypes.ErrStopped, rpctypes.ErrUnhealthy}, Unreachable, "the etcd member is stopping or unhealthy"},
 	}
 }
 
-// explainConnection reads the text of a call that found no connection, or lost the one that it had: gRPC has nothing
-// but text.
+// explainConnection reads the text of a call that found no connection, or lost it: gRPC offers nothing but text.
 func explainConnection(code codes.Code, text string) (Class, string) {
 	reason := connectionError(text)
 	has := func(part string) bool { return strings.Contains(reason, part) }
@@ -123,7 +122,7 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 	case has("x509: certificate signed by unknown authority"):
 		return Certificate, "etcd's certificate is signed by an authority that we do not trust: give the right CA certificate"
 	case has("x509: "):
-		return Certificate, "etcd's certificate is not to be trusted: " +
+		return Certificate, "etcd's certificate is not trusted: " +
 			reason[strings.Index(reason, "x509: ")+len("x509: "):]
 	case has("authentication handshake failed: EOF"), has("first record does not look like a TLS handshake"):
 		return Unreachable, "what listens at the etcd endpoint does not speak TLS: is it http:// there?"
@@ -140,10 +139,10 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 	return Unreachable, "the connection to etcd is lost: " + reason
 }
 
-// handshakeFailed is what gRPC puts before the error of a handshake.
+// handshakeFailed is gRPC's prefix for handshake errors.
 const handshakeFailed = "transport: authentication handshake failed: "
 
-// connectionError digs the reason out of `latest balancer error: connection error: desc = "reason"`.
+// connectionError extracts the reason from `latest balancer error: connection error: desc = "reason"`.
 func connectionError(text string) string {
 	if _, quoted, found := strings.Cut(text, "desc = "); found {
 		if reason, err := strconv.Unquote(quoted); err == nil {

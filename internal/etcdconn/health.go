@@ -11,11 +11,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Health is what the members tell of themselves.
+// Health is what the members report about themselves.
 type Health struct {
 	Members []Member // in the order of the endpoints
 	Alarms  []Alarm
-	// Problem says why the alarms are not known, "" if they are.
+	// Problem is why the alarms are unknown, "" if they are known.
 	Problem string
 }
 
@@ -31,12 +31,12 @@ type Member struct {
 	Revision  int64
 	Size      int64 // bytes of the store's file
 	InUse     int64 // bytes of it that hold data
-	Quota     int64 // bytes that Size may grow to; 0 where the member is too old to tell
+	Quota     int64 // bytes that Size may grow to; 0 if the member is too old to report it
 	Took      time.Duration
 	Problem   string // why there is no answer, "" if there is one
 }
 
-// Alarm is one that a member raised: NOSPACE or CORRUPT.
+// Alarm is an alarm that a member raised: NOSPACE or CORRUPT.
 type Alarm struct{ Member, Kind string }
 
 // Up counts the members that answered.
@@ -50,7 +50,7 @@ func (h Health) Up() int {
 	return n
 }
 
-// CheckHealth asks all endpoints at once. It never fails as a whole: what is not known says so.
+// CheckHealth asks all endpoints concurrently. It never fails as a whole: each part has its own Problem.
 func CheckHealth(ctx context.Context, c *clientv3.Client) Health {
 	endpoints := c.Endpoints()
 	h := Health{Members: make([]Member, len(endpoints))}

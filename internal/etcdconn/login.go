@@ -11,20 +11,20 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// login buys a token with the user's password when a call needs one, and a new one when etcd refuses the old.
+// login gets a token for the user's password when a call needs one, and a new one when etcd refuses the old.
 //
-// etcd's client does this too, but it wants its first token when it is made, which fails while etcd is away, and with a
-// single attempt per call it fails the first call after a token's end. A refused token is a definite no, so sending
-// again is safe here.
+// etcd's client does this too. But it gets its first token when it is created, which fails while etcd is away; and with
+// a single attempt per call it fails the first call after a token expired. A call with a refused token was certainly
+// not executed, so sending it again is safe.
 type login struct {
 	settings Settings
-	turn     chan struct{} // one buys at a time
+	turn     chan struct{} // held while getting a token
 
 	mu   sync.Mutex
 	held ticket
 }
 
-// ticket is a token with its number, from 1. The token is empty where etcd has no users.
+// ticket is a token and its number, from 1. The token is empty if etcd has no authentication.
 type ticket struct {
 	token  string
 	number int
@@ -50,7 +50,7 @@ func (l *login) unary(ctx context.Context, method string, req, reply any, cc *gr
 	return invoke(t.add(ctx), method, req, reply, cc, opts...)
 }
 
-// stream starts with a fresh token: a refused one would only be noticed inside the stream.
+// stream gets a fresh token first: a refused one would only show inside the stream.
 func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 	open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if l.settings.User == "" {
@@ -63,7 +63,7 @@ func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 	return open(t.add(ctx), desc, cc, method, opts...)
 }
 
-// after returns a ticket with a number above the given one, bought now if there is none yet.
+// after returns a ticket with a number above the given one, and gets it if there is none yet.
 func (l *login) after(ctx context.Context, cc *grpc.ClientConn, number int, opts []grpc.CallOption) (ticket, error) {
 	if t := l.now(); t.number > number {
 		return t, nil
@@ -77,7 +77,7 @@ func (l *login) after(ctx context.Context, cc *grpc.ClientConn, number int, opts
 	if t := l.now(); t.number > number {
 		return t, nil
 	}
-	token, err := l.buy(ctx, cc, opts)
+	token, err := l.authenticate(ctx, cc, opts)
 	if err != nil {
 		return ticket{}, err
 	}
@@ -93,8 +93,8 @@ func (l *login) now() ticket {
 	return l.held
 }
 
-// buy asks with the options of the call that needs the token, so that it waits for a connection as that call would.
-func (l *login) buy(ctx context.Context, cc *grpc.ClientConn, opts []grpc.CallOption) (string, error) {
+// authenticate uses the options of the call that needs the token, so that it waits for a connection as that call would.
+func (l *login) authenticate(ctx context.Context, cc *grpc.ClientConn, opts []grpc.CallOption) (string, error) {
 	password, err := l.settings.password()
 	if err != nil {
 		return "", err
@@ -114,7 +114,7 @@ func (t ticket) add(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, t.token)
 }
 
-// refused tells that etcd did not even look at the request, for want of a token that it knows.
+// refused reports whether etcd rejected the request unread, because it does not know the token.
 func refused(err error) bool {
 	err = rpctypes.Error(err)
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) ||

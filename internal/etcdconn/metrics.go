@@ -12,9 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Requests measures the requests of a client to etcd: every one that is sent, repetitions included, and lists that etcd
-// streams. Watches and other streams that both sides keep open are not requests in this sense. It is a
-// prometheus.Collector.
+// Requests measures the requests of a client to etcd: every one that is sent, retries included, and lists that etcd
+// streams. Watches and other two-way streams do not count as requests. It is a prometheus.Collector.
 type Requests struct {
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -25,7 +24,7 @@ func NewRequests(namespace string) *Requests {
 	return &Requests{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "etcd_requests_total",
-			Help: "Requests to etcd by operation and gRPC status code.",
+			Help: "Requests to etcd, by operation and gRPC status code.",
 		}, []string{"op", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "etcd_request_duration_seconds",
@@ -35,7 +34,7 @@ func NewRequests(namespace string) *Requests {
 	}
 }
 
-// DialOptions let the client that [New] makes with them be measured.
+// DialOptions returns options for [New] that measure the client.
 func (r *Requests) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(r.measure),
 		grpc.WithChainStreamInterceptor(r.measureStream)}
@@ -61,7 +60,7 @@ func (r *Requests) measure(ctx context.Context, method string, req, reply any, c
 	return err
 }
 
-// measureStream measures a stream that is one answer in pieces until it ends, as that is when it is known how it went.
+// measureStream measures a stream that is one response in pieces, when it ends: only then is its result known.
 func (r *Requests) measureStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 	open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if start := time.Now(); !desc.ClientStreams {

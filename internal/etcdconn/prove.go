@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Error is why etcd can not be used, in one sentence.
+// Error is why etcd cannot be used, in one sentence.
 type Error struct {
 	Class    Class
 	sentence string
@@ -23,14 +23,14 @@ func (e *Error) Error() string { return e.sentence }
 
 func (e *Error) Unwrap() error { return e.err }
 
-// Prove makes one linearizable read of the prefix. It fails with an *Error: at once where no endpoint takes a
-// connection or etcd says no, at the end of ctx where nothing answers.
+// Prove makes one linearizable read of the prefix. It fails with an *Error: at once if no endpoint accepts a connection
+// or etcd refuses, at the end of ctx if nothing answers.
 //
-// It asks for a revision that is yet to come: so etcd looks who asks, for which range, and that it has a leader, and
-// then says no. To answer with a single key it would count all others below the prefix, half a second of a processor
-// for a million locks.
+// It asks for a future revision: etcd checks the user, the range and that it has a leader, and then refuses. To answer
+// with even a single key it would count all others below the prefix, which takes half a second of CPU for a million
+// locks.
 func Prove(ctx context.Context, c *clientv3.Client, prefix string) error {
-	// Not through c: its calls wait for a connection until ctx ends, and then hide why there is none.
+	// Not through c: its calls wait for a connection until ctx ends, and then hide why there was none.
 	_, err := pb.NewKVClient(c.ActiveConnection()).Range(clientv3.WithRequireLeader(ctx), &pb.RangeRequest{
 		Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), Revision: math.MaxInt64,
 	})

@@ -73,7 +73,7 @@ func TestProveSaysWhatIsWrong(t *testing.T) {
 		"forged client certificate": {mtls(forged, forgedKey), "/m/", etcdconn.Certificate,
 			"refuses the client certificate"},
 		"certificate of no user": {mtls(nobody, nobodyKey), "/m/", etcdconn.Permission, "below /m/"},
-		"no user":                {tls(secure, "", ""), "/m/", etcdconn.Credentials, "who we are"},
+		"no user":                {tls(secure, "", ""), "/m/", etcdconn.Credentials, "requires a login"},
 		"wrong password": {tls(secure, "reader", "guess"), "/m/", etcdconn.Credentials,
 			"refuses our user and password"},
 		"user that is unknown": {tls(secure, "nobody", "guess"), "/m/", etcdconn.Credentials,

@@ -11,21 +11,22 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// security makes TLS connections by the files as they are at that moment, so that rotated certificates need no restart.
+// security makes TLS connections with the files as they are at that moment, so that rotated certificates need no
+// restart.
 type security struct {
 	settings Settings
-	kept     *Connections // nil where nobody renews them
+	kept     *Connections // nil if they are not renewed
 }
 
 func (s security) ClientHandshake(ctx context.Context, authority string,
 	raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	files := s.settings.files() // before they are used: what changes meanwhile counts as newer
+	files := s.settings.files() // before use: files that change meanwhile count as newer
 	conf, err := s.settings.tlsConfig()
 	if err != nil {
 		return nil, nil, err
 	}
 	if s.settings.ServerName != "" {
-		authority = s.settings.ServerName // or gRPC would go by the endpoint's host
+		authority = s.settings.ServerName // otherwise gRPC would use the endpoint's host
 	}
 	var asked bool
 	own := conf.GetClientCertificate
@@ -51,7 +52,7 @@ func (s security) ClientHandshake(ctx context.Context, authority string,
 }
 
 func (security) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("the credentials of an etcd client serve nobody")
+	return nil, nil, errors.New("the credentials of an etcd client cannot serve")
 }
 
 func (security) Info() credentials.ProtocolInfo {
@@ -62,11 +63,11 @@ func (s security) Clone() credentials.TransportCredentials { return s }
 
 func (security) OverrideServerName(string) error { return nil }
 
-// judged is a connection whose client certificate the server has yet to judge: in TLS 1.3 the client is done first, and
-// a refusal looks like any lost connection. So an error before the first answer is told to be one.
+// judged is a connection whose client certificate the server has yet to judge: in TLS 1.3 the client finishes first,
+// and a refusal looks like any lost connection. So an error before the first response is reported as a refusal.
 type judged struct {
 	net.Conn
-	verdict  string // if it is lost now
+	verdict  string // the error if it is lost now
 	accepted atomic.Bool
 }
 
@@ -90,7 +91,7 @@ func (j *judged) explain(err error) error {
 	return fmt.Errorf("%s: %w", j.verdict, err)
 }
 
-// What judged says. Errors of connections reach us as text only.
+// The verdicts of judged. Errors of connections reach us as text only.
 const (
 	refusedCertificate = "etcd refuses the client certificate"
 	missingCertificate = "etcd asks for a client certificate, and none is given"

@@ -1,8 +1,8 @@
-// Package etcdconn turns settings into a connection to etcd, and what goes wrong with it into sentences.
+// Package etcdconn turns settings into a connection to etcd, and its errors into sentences.
 //
-// New never waits for etcd and fails only for settings that can not work, so that a daemon stays up while etcd is away.
-// Prove makes one read and says which of endpoint, certificate, password and permission is wrong. A call that is made
-// without a deadline on its context waits for ever while etcd is unreachable: every caller sets one.
+// New never waits for etcd and fails only for invalid settings, so that a daemon stays up while etcd is away. Prove
+// makes one read and says which of endpoint, certificate, password and permission is wrong. A call without a deadline
+// on its context waits for ever while etcd is unreachable: every caller has to set one.
 package etcdconn
 
 import (
@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// Settings say how to reach etcd. A zero duration stands for its default.
+// Settings describe how to reach etcd. A zero duration means its default.
 type Settings struct {
-	// Endpoints are host:port, http://host:port or https://host:port, all of the same kind. Without a scheme there is
-	// TLS where one of the TLS settings is given.
+	// Endpoints are host:port, http://host:port or https://host:port, all with the same scheme. Without a scheme, TLS
+	// is used if any of the TLS settings is given.
 	Endpoints []string
 
 	CACert             string // file; without it the system's authorities are trusted
 	Cert, Key          string // files of the client certificate, read again for every connection
 	ServerName         string // to expect in the server's certificate instead of the endpoint's host
-	InsecureSkipVerify bool   // trusts any server
+	InsecureSkipVerify bool   // trust any server
 
 	User         string
 	PasswordFile string // read again whenever etcd asks for the password
@@ -32,11 +32,11 @@ type Settings struct {
 
 	DialTimeout      time.Duration // for one connection to one endpoint
 	RequestTimeout   time.Duration // for one call; callers put it on their contexts
-	KeepaliveTime    time.Duration // of silence before a connection is asked for a sign of life
-	KeepaliveTimeout time.Duration // for that sign
+	KeepaliveTime    time.Duration // of silence before a connection is pinged
+	KeepaliveTimeout time.Duration // for the answer to that ping
 }
 
-// Defaults are the settings of a local etcd.
+// Defaults returns the settings for a local etcd.
 func Defaults() Settings {
 	return Settings{
 		Endpoints:   []string{"127.0.0.1:2379"},
@@ -45,10 +45,10 @@ func Defaults() Settings {
 	}
 }
 
-// minKeepalive is what gRPC raises shorter times to, and what etcd tolerates.
+// minKeepalive is the shortest time that gRPC uses and etcd tolerates.
 const minKeepalive = 10 * time.Second
 
-// Check says in one sentence what can not work: contradictions and files that can not be used.
+// Check returns one sentence about what cannot work: contradictions, and files that cannot be used.
 func (s Settings) Check() error {
 	if _, err := s.targets(); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// password is what etcd is told now: files change when secrets are rotated.
+// password returns the current password: files change when secrets are rotated.
 func (s Settings) password() (string, error) {
 	if s.PasswordFile == "" {
 		if s.Password == "" {
@@ -127,7 +127,7 @@ func (s Settings) password() (string, error) {
 	return password, nil
 }
 
-// tlsConfig is nil where the endpoints are without TLS.
+// tlsConfig returns nil if the endpoints do not use TLS.
 func (s Settings) tlsConfig() (*tls.Config, error) {
 	targets, err := s.targets()
 	if err != nil || targets[0].scheme == "http" {
@@ -153,7 +153,7 @@ func (s Settings) tlsConfig() (*tls.Config, error) {
 	return conf, nil
 }
 
-// authorities is nil, the system's, without a file.
+// authorities returns nil, which means the system's, if no file is given.
 func (s Settings) authorities() (*x509.CertPool, error) {
 	if s.CACert == "" {
 		return nil, nil

@@ -25,10 +25,8 @@ func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
 		`":2379" is not of the form`:          func(s *etcdconn.Settings) { s.Endpoints = []string{":2379"} },
 		"no valid port":                       func(s *etcdconn.Settings) { s.Endpoints = []string{"etcd:99999"} },
 		`the scheme "ftp"`:                    func(s *etcdconn.Settings) { s.Endpoints = []string{"ftp://etcd:2379"} },
-		"more than scheme, host and port": func(s *etcdconn.Settings) {
-			s.Endpoints = []string{"http://etcd:2379/v3"}
-		},
-		"is no URL": func(s *etcdconn.Settings) { s.Endpoints = []string{"http://[::1"} },
+		"more than scheme, host and port":     func(s *etcdconn.Settings) { s.Endpoints = []string{"http://etcd:2379/v3"} },
+		"is not a URL":                        func(s *etcdconn.Settings) { s.Endpoints = []string{"http://[::1"} },
 		"differ in their scheme": func(s *etcdconn.Settings) {
 			s.Endpoints = []string{"https://a:1",
 				"http://b:1"}
@@ -37,11 +35,11 @@ func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
 			s.Endpoints = []string{"https://a:1",
 				"b:1"}
 		},
-		"without TLS, but a CA certificate": func(s *etcdconn.Settings) {
+		"does not use TLS, but a CA certificate": func(s *etcdconn.Settings) {
 			s.Endpoints,
 				s.CACert = []string{"http://a:1"}, ca.File()
 		},
-		"without TLS, but a server name": func(s *etcdconn.Settings) {
+		"does not use TLS, but a server name": func(s *etcdconn.Settings) {
 			s.Endpoints,
 				s.ServerName = []string{"http://a:1"}, "b"
 		},

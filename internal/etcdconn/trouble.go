@@ -10,13 +10,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Trouble finds out why etcd can not be used, and says it: to whoever asks, and in the log, each kind of reason once
-// until all is well again. The calls that suffer can not tell: they wait for a connection until their time is over, and
-// then know no more than that.
+// Trouble finds out why etcd cannot be used. It logs each class of reason once per outage, and serves the current one.
+// The failing calls themselves cannot tell: they wait for a connection until they time out, and learn no more than
+// that.
 type Trouble struct {
 	Etcd   *clientv3.Client
-	Prefix string // to read for a proof
-	// Well tells that etcd can be used, by signs that are there anyway. While it does, etcd is not asked.
+	Prefix string // that Prove reads
+	// Well reports whether etcd can be used, from what is known without asking etcd. While it does, etcd is not asked.
 	Well func() bool
 	Log  zerolog.Logger
 
@@ -31,21 +31,21 @@ const (
 	troubleTimeout = 5 * time.Second
 )
 
-// Cause is a sentence, or "" when etcd can be used.
+// Cause returns one sentence, or "" if etcd can be used.
 func (t *Trouble) Cause() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.cause
 }
 
-// Class is the kind of trouble, or "" when etcd can be used.
+// Class returns the class of the reason, or "" if etcd can be used.
 func (t *Trouble) Class() Class {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.class
 }
 
-// Run looks every second until ctx ends.
+// Run checks every second until ctx ends.
 func (t *Trouble) Run(ctx context.Context) error {
 	ticker := time.NewTicker(troubleEvery)
 	defer ticker.Stop()
@@ -90,7 +90,7 @@ func (t *Trouble) is(err error) {
 		t.told = map[Class]bool{}
 	}
 	t.told[class] = true
-	t.Log.Error().Str("class", string(class)).Msg("etcd can not be used: " + t.cause)
+	t.Log.Error().Str("class", string(class)).Msg("etcd cannot be used: " + t.cause)
 }
 
 func (t *Trouble) over() {

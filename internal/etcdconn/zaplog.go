@@ -6,8 +6,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapLogger lets etcd's client write to log, one level lower than it thinks: it warns of every call that fails, and the
-// caller of that call, who gets the error, knows better whether it matters.
+// zapLogger lets etcd's client write to log, but at lower levels: it warns of every failed call, while the caller,
+// which gets the error, knows better whether it matters.
 func zapLogger(log zerolog.Logger) *zap.Logger {
 	return zap.New(zapCore{log: log.With().Str("component", "etcd-client").Logger()})
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// prefixAnnotation is where Bind leaves the environment prefix, on the root command.
+// prefixAnnotation is the annotation of the root command in which Bind stores the environment prefix.
 const prefixAnnotation = "environment prefix"
 
-// Bind gives every flag of cmd and the commands below it an environment variable, lets --help tell defaults and
-// variables, and makes one sentence with a hint of a wrong flag. Call it when all flags, commands and hooks are
-// defined; the hooks then find the environment applied.
+// Bind gives every flag of cmd and the commands below it an environment variable, makes --help show defaults and
+// variables, and turns a wrong flag into one sentence with a hint. Call it after all flags, commands and hooks are
+// defined; the hooks then see the environment applied.
 func Bind(cmd *cobra.Command, environmentPrefix string) {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
 	}
 	cmd.Annotations[prefixAnnotation] = environmentPrefix + "_"
 	cmd.SilenceErrors = true
-	cmd.SilenceUsage = true // the caller prints the sentence, and nothing else
+	cmd.SilenceUsage = true // the caller prints the sentence and nothing else
 	cmd.SetUsageFunc(usage)
 	complain := cmd.FlagErrorFunc()
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return complain(c, &UsageError{Command: c.CommandPath(), Err: plain(c, err)})
+		return complain(c, &UsageError{Command: c.CommandPath(), Err: flagError(c, err)})
 	})
 	cmd.PersistentPreRunE = environmentFirst(cmd)
 	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
@@ -35,7 +35,7 @@ func Bind(cmd *cobra.Command, environmentPrefix string) {
 	}
 }
 
-// bindBelow finds the commands that have a hook of their own: cobra calls that instead of the root's.
+// bindBelow wraps the hooks of commands below the root: cobra calls them instead of the root's.
 func bindBelow(c *cobra.Command) {
 	c.Flags().SortFlags, c.PersistentFlags().SortFlags = false, false
 	if c.PersistentPreRunE != nil || c.PersistentPreRun != nil {
@@ -63,8 +63,8 @@ func environmentFirst(c *cobra.Command) func(*cobra.Command, []string) error {
 	}
 }
 
-// FromEnvironment sets those flags of a command that are not on the command line. A command that runs need not call it;
-// what completes its arguments must.
+// FromEnvironment sets the flags of a command that are not on the command line. Commands that run need not call it;
+// completion of their arguments must.
 func FromEnvironment(c *cobra.Command) error {
 	for _, f := range byName(c) {
 		if f.Changed {
@@ -84,7 +84,7 @@ func fromEnvironment(c *cobra.Command, f *pflag.Flag) error {
 			continue
 		}
 		if err := v.set(value); err != nil {
-			return fmt.Errorf("the variable %s can not be %q: %w", v.name, value, err)
+			return fmt.Errorf("the variable %s cannot be %q: %w", v.name, value, err)
 		}
 		f.Changed = true
 		return nil
@@ -92,7 +92,8 @@ func fromEnvironment(c *cobra.Command, f *pflag.Flag) error {
 	return nil
 }
 
-// byName sorts, because etcd.user leaves the password alone that etcd.password-file found.
+// byName returns the flags sorted by name: etcd.user must come after etcd.password-file, so as not to overwrite its
+// password.
 func byName(c *cobra.Command) []*pflag.Flag {
 	var all []*pflag.Flag
 	c.Flags().VisitAll(func(f *pflag.Flag) { all = append(all, f) })
@@ -100,7 +101,7 @@ func byName(c *cobra.Command) []*pflag.Flag {
 	return all
 }
 
-// variables are those that a flag can be set by, with the first in precedence first.
+// variables returns the variables that can set a flag, in order of precedence.
 func variables(c *cobra.Command, f *pflag.Flag) []source {
 	prefix := c.Root().Annotations[prefixAnnotation]
 	if prefix == "" || f.Name == "help" || f.Name == "version" || f.Annotations[commandLineOnly] != nil {
@@ -121,7 +122,7 @@ func variables(c *cobra.Command, f *pflag.Flag) []source {
 
 const commandLineOnly = "command line only"
 
-// CommandLineOnly gives a flag no variable: a permission that is given once must not be given for good by an export.
+// CommandLineOnly gives flags no variable: a consent given once must not become permanent by an export.
 func CommandLineOnly(fs *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		if err := fs.SetAnnotation(name, commandLineOnly, []string{"true"}); err != nil {
@@ -130,8 +131,7 @@ func CommandLineOnly(fs *pflag.FlagSet, names ...string) {
 	}
 }
 
-// WithoutEnvironment lets a command that was bound look at its command line only, because another program of ours tells
-// it all.
+// WithoutEnvironment makes a bound command ignore the environment, because another program passes all of its flags.
 func WithoutEnvironment(c *cobra.Command) *cobra.Command {
 	delete(c.Annotations, prefixAnnotation)
 	return c

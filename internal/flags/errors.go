@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// UsageError is a command line, or an environment, that can not be understood.
+// UsageError is an invalid command line or environment.
 type UsageError struct {
-	Command string // whose --help tells more
+	Command string // the command to see --help of
 	Err     error
 }
 
@@ -19,13 +19,13 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// ExitCode is the exit status of programs for usage errors.
+// ExitCode returns the exit status for usage errors.
 func (e *UsageError) ExitCode() int { return 2 }
 
-// Hint is what to do about it.
+// Hint returns what to do about it.
 func (e *UsageError) Hint() string { return fmt.Sprintf("see %q", e.Command+" --help") }
 
-// Execute runs the command that args name. All that fails before its RunE is a *UsageError.
+// Execute runs the command that args name. Every failure before its RunE is a *UsageError.
 func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 	started := false
 	mark(root, &started)
@@ -49,19 +49,19 @@ func mark(c *cobra.Command, started *bool) {
 	}
 }
 
-// plain says what is wrong with a flag.
-func plain(c *cobra.Command, err error) error {
+// flagError says what is wrong with a flag in one sentence.
+func flagError(c *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if e.GetSpecifiedShortnames() != "" {
 			return fmt.Errorf("there is no flag -%s", e.GetSpecifiedName())
 		}
 		if near := nearest(c, e.GetSpecifiedName()); near != "" {
-			return fmt.Errorf("there is no flag --%s: do you mean --%s?", e.GetSpecifiedName(), near)
+			return fmt.Errorf("there is no flag --%s: did you mean --%s?", e.GetSpecifiedName(), near)
 		}
 		return fmt.Errorf("there is no flag --%s", e.GetSpecifiedName())
 	}
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return fmt.Errorf("--%s can not be %q: %w", e.GetFlag().Name, e.GetValue(), errors.Unwrap(e))
+		return fmt.Errorf("--%s cannot be %q: %w", e.GetFlag().Name, e.GetValue(), errors.Unwrap(e))
 	}
 	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		return fmt.Errorf("--%s needs a value", e.GetFlag().Name)
@@ -69,7 +69,7 @@ func plain(c *cobra.Command, err error) error {
 	return err
 }
 
-// nearest is the flag that is most like name, "" if none is.
+// nearest returns the flag that is most similar to name, "" if none is.
 func nearest(c *cobra.Command, name string) (near string) {
 	best := max(2, len(name)/3) + 1
 	for _, f := range byName(c) {
@@ -81,7 +81,7 @@ func nearest(c *cobra.Command, name string) (near string) {
 	return near
 }
 
-// distance counts the letters to insert, delete or replace to get from a to b (Levenshtein).
+// distance counts the bytes to insert, delete or replace to turn a into b (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -8,20 +8,20 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 )
 
-// sourced is the value of a flag that can be set by more variables than its own.
+// sourced is the value of a flag that can be set by other variables besides its own.
 type sourced struct {
 	pflag.Value
 	more []source
 }
 
-// source is one more variable for a flag. The name of one of the program's own has no prefix yet.
+// source is another variable for a flag. If it is the program's own, its name has no prefix yet.
 type source struct {
 	name string
 	own  bool
 	set  func(string) error
 }
 
-// likeEtcdctl lets the flags of the connection fall back on the variables that etcdctl knows.
+// likeEtcdctl lets the flags of the connection fall back on etcdctl's variables.
 func likeEtcdctl(fs *pflag.FlagSet, s *etcdconn.Settings) {
 	for flag, name := range map[string]string{
 		"etcd.endpoints": "ETCDCTL_ENDPOINTS", "etcd.cacert": "ETCDCTL_CACERT", "etcd.cert": "ETCDCTL_CERT",
@@ -36,7 +36,7 @@ func likeEtcdctl(fs *pflag.FlagSet, s *etcdconn.Settings) {
 		s.Password = p
 		return nil
 	}
-	// etcdctl takes user:password. That password is for that user only, and for want of any other.
+	// etcdctl accepts user:password. That password is for that user only, and only if no other is given.
 	user := fs.Lookup("etcd.user")
 	user.Value = &sourced{user.Value, []source{{name: "ETCDCTL_USER", set: func(v string) error {
 		var p string

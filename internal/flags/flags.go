@@ -1,12 +1,12 @@
-// Package flags defines every flag that programs share, once, and gives all flags an environment variable.
+// Package flags defines every flag that programs share, once, and gives every flag an environment variable.
 //
-// The value of a flag is taken from, in this order: the command line; the variable of the program, which is its prefix
-// and the flag's name in capitals (UNLOCKER_ETCD_ENDPOINTS); for the connection to etcd, etcdctl's variable
-// (ETCDCTL_ENDPOINTS); the default. An empty variable counts as unset. Passwords are only taken from files and
-// variables: command lines are public.
+// The value of a flag comes from, in this order: the command line; the program's own variable, which is its prefix and
+// the flag's name in capitals (UNLOCKER_ETCD_ENDPOINTS); for the connection to etcd, etcdctl's variable
+// (ETCDCTL_ENDPOINTS); the default. An empty variable counts as unset. Passwords only come from files and variables,
+// because command lines are public.
 //
 //	etcd, locks := flags.Etcd(fs), flags.Locks(fs)
-//	flags.Bind(cmd, "UNLOCKER") // when all flags and commands are defined
+//	flags.Bind(cmd, "UNLOCKER") // after all flags and commands are defined
 package flags
 
 import (
@@ -21,92 +21,94 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Etcd defines the flags of the connection to etcd. Whether they fit together is for the settings' Check.
+// Etcd defines the flags of the connection to etcd. The settings' Check reports whether they fit together.
 func Etcd(fs *pflag.FlagSet) *etcdconn.Settings {
 	s := etcdconn.Defaults()
 	fs.StringSliceVar(&s.Endpoints, "etcd.endpoints", s.Endpoints,
-		"`host:port` of etcd's members, comma separated or repeated; TLS with https:// before each, or with any of the TLS flags")
+		"`host:port` of etcd's members, comma-separated or repeated; uses TLS with https:// before each, or with any TLS flag")
 	fs.StringVar(&s.CACert, "etcd.cacert", "",
-		"`file` with the authorities that sign etcd's certificates; without it the system's are trusted")
-	fs.StringVar(&s.Cert, "etcd.cert", "", "`file` with our client certificate; read again for every connection")
+		"`file` with the CA certificates that etcd's certificates are verified with; default: the system's")
+	fs.StringVar(&s.Cert, "etcd.cert", "", "`file` with our client certificate; reread for every connection")
 	fs.StringVar(&s.Key, "etcd.key", "", "`file` with the key of our client certificate")
 	fs.StringVar(&s.ServerName, "etcd.server-name", "",
-		"`name` to expect in etcd's certificates instead of the endpoint's")
+		"`name` to expect in etcd's certificates instead of the endpoint's host")
 	fs.BoolVar(&s.InsecureSkipVerify, "etcd.insecure-skip-tls-verify", false,
-		"do not verify etcd's certificates: for experiments only")
+		"do not verify etcd's certificates; for experiments only")
 	fs.StringVar(&s.User, "etcd.user", "", "`name` of our etcd user")
 	fs.StringVar(&s.PasswordFile, "etcd.password-file", "",
-		"`file` with the password of our etcd user; read again when etcd asks for it")
-	fs.DurationVar(&s.DialTimeout, "etcd.dial-timeout", s.DialTimeout, "time for one attempt to connect to one member")
-	fs.DurationVar(&s.RequestTimeout, "etcd.request-timeout", s.RequestTimeout, "time for one request to etcd")
+		"`file` with the password of our etcd user; reread at every login")
+	fs.DurationVar(&s.DialTimeout, "etcd.dial-timeout", s.DialTimeout,
+		"timeout of one attempt to connect to one member")
+	fs.DurationVar(&s.RequestTimeout, "etcd.request-timeout", s.RequestTimeout, "timeout of one request to etcd")
 	fs.DurationVar(&s.KeepaliveTime, "etcd.keepalive-time", s.KeepaliveTime,
-		"silence after which a connection is asked for a sign of life; at least 10s")
+		"silence after which a connection is pinged; at least 10s")
 	fs.DurationVar(&s.KeepaliveTimeout, "etcd.keepalive-timeout", s.KeepaliveTimeout,
-		"time for that sign before the connection is given up")
+		"how long to wait for the answer to that ping before the connection is closed")
 	likeEtcdctl(fs, &s)
 	return &s
 }
 
-// LockSettings say where the locks are.
+// LockSettings is where the locks are.
 type LockSettings struct {
 	Prefix string // with its final slash
 }
 
-// Layout is the layout of the keys below the prefix.
+// Layout returns the layout of the keys below the prefix.
 func (s LockSettings) Layout() (protocol.Layout, error) { return protocol.NewLayout(s.Prefix) }
 
-// Locks defines the flag of the keys' prefix. It takes only prefixes that can be used.
+// Locks defines the flag of the keys' prefix. It accepts valid prefixes only.
 func Locks(fs *pflag.FlagSet) *LockSettings {
 	s := &LockSettings{Prefix: protocol.DefaultPrefix}
 	fs.Var((*prefixValue)(&s.Prefix), "locks.prefix",
-		"`prefix` of the locks' keys, the range that our etcd role is for")
+		"`prefix` of the locks' keys, for which our etcd role has permission")
 	return s
 }
 
 // Log defines the flags of the log.
 func Log(fs *pflag.FlagSet) *daemon.LogSettings {
 	s := &daemon.LogSettings{}
-	choice(fs, &s.Level, daemon.LogLevels(), "log.level", "info", "lowest `level` that is logged")
+	choice(fs, &s.Level, daemon.LogLevels(), "log.level", "info", "lowest `level` to log")
 	choice(fs, &s.Format, daemon.LogFormats(), "log.format", "auto",
-		"`format` of the log on stderr, where auto is console on a terminal and json elsewhere")
+		"`format` of the log on stderr (auto is console on a terminal, json elsewhere)")
 	return s
 }
 
-// Web defines the flags of HTTP servers, with the addresses among the defaults. There is a flag for an address of its
-// own for probes and metrics where the defaults have one.
+// Web defines the flags of HTTP servers, with these defaults. There is a flag for a separate address of probes and
+// metrics only if the defaults have one.
 func Web(fs *pflag.FlagSet, defaults daemon.WebSettings) *daemon.WebSettings {
 	s := defaults
-	s.ShutdownDelay, s.ShutdownTimeout = cmp.Or(s.ShutdownDelay, 5*time.Second), cmp.Or(s.ShutdownTimeout,
-		20*time.Second)
+	s.ShutdownDelay = cmp.Or(s.ShutdownDelay, 5*time.Second)
+	s.ShutdownTimeout = cmp.Or(s.ShutdownTimeout, 20*time.Second)
 	fs.StringVar(&s.Address, "web.listen-address", s.Address, "`host:port` to serve on")
 	if s.OpsAddress != "" {
 		fs.StringVar(&s.OpsAddress, "web.ops-address", s.OpsAddress,
-			"`host:port` to serve probes and metrics on, without TLS and login")
+			"`host:port` to serve probes and metrics on, without TLS or login")
 	}
 	fs.StringVar(&s.ConfigFile, "web.config.file", s.ConfigFile,
 		"`file` with TLS and users, in the format of Prometheus' exporter-toolkit")
 	fs.StringVar(&s.ExternalURL, "web.external-url", s.ExternalURL,
-		"`URL` under which people reach this server, for links")
+		"`URL` at which users reach this server, for links")
 	fs.StringVar(&s.RoutePrefix, "web.route-prefix", s.RoutePrefix,
-		"`path` that all routes begin with; without it, that of the external URL")
+		"`path` that all routes begin with; default: the path of the external URL")
 	fs.DurationVar(&s.ShutdownDelay, "web.shutdown-delay", s.ShutdownDelay,
-		"time that everything works on at the end, after readiness has turned to 503")
+		"how long to keep working at shutdown after readiness turns to 503")
 	fs.DurationVar(&s.ShutdownTimeout, "web.shutdown-timeout", s.ShutdownTimeout,
-		"time to finish what is in flight after that")
-	fs.BoolVar(&s.Pprof, "web.enable-pprof", s.Pprof, "serve profiles below /debug/pprof/, beside the metrics")
+		"how long requests in flight may take to finish after that")
+	fs.BoolVar(&s.Pprof, "web.enable-pprof", s.Pprof,
+		"serve profiles below /debug/pprof/, on the address of the metrics")
 	return &s
 }
 
-// Policy defines the flags of when locks are removed, and of locks without readable deadlines.
+// Policy defines the flags that decide when locks are removed, and what happens to locks without readable deadlines.
 func Policy(fs *pflag.FlagSet) *staleness.Policy {
 	p := staleness.DefaultPolicy()
 	fs.DurationVar(&p.ClockSkew, "sweep.clock-skew", p.ClockSkew,
-		"largest difference between the clocks of two machines")
+		"largest expected difference between the clocks of two machines")
 	fs.DurationVar(&p.MinWarning, "sweep.min-warning", p.MinWarning,
-		"time that a lock is shown as alerting, without a gap, before it is removed; longer than any holder's retry delay and 5s more")
+		"how long a lock must alert, without a gap, before it is removed; at least 5s longer than any holder's retry delay")
 	fs.DurationVar(&p.DefaultAlertAfter, "sweep.default-alert-after", p.DefaultAlertAfter,
-		"time until a lock without a readable alert time alerts, since it was first seen; 0 is never")
+		"how long after it was first seen a lock without a readable alert time alerts; 0 is never")
 	fs.DurationVar(&p.DefaultAutoUnlockAfter, "sweep.default-auto-unlock-after", p.DefaultAutoUnlockAfter,
-		"time until a lock without a readable deadline is removed, since it was first seen; 0 is never")
+		"how long after it was first seen a lock without a readable deadline is removed; 0 is never")
 	return &p
 }

@@ -158,27 +158,23 @@ func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
 		environment map[string]string
 		args        []string
 	}{
-		"there is no flag --etcd.endpoint: do you mean --etcd.endpoints?": {nil,
+		"there is no flag --etcd.endpoint: did you mean --etcd.endpoints?": {nil,
 			[]string{"--etcd.endpoint=a:1"}},
 		"there is no flag --quite-different": {nil,
 			[]string{"--quite-different"}},
 		"there is no flag -x": {nil, []string{"-x"}},
 		"--etcd.user needs a value": {nil,
 			[]string{"--etcd.user"}},
-		`--etcd.dial-timeout can not be "soon": time: invalid duration "soon"`: {nil,
+		`--etcd.dial-timeout cannot be "soon": time: invalid duration "soon"`: {nil,
 			[]string{"--etcd.dial-timeout=soon"}},
-		`--log.level can not be "loud": it is one of trace, debug, info, warn, error`: {nil,
+		`--log.level cannot be "loud": it must be one of trace, debug, info, warn, error`: {nil,
 			[]string{"--log.level=loud"}},
-		`--locks.prefix can not be "/": the lock prefix is empty`: {nil,
+		`--locks.prefix cannot be "/": the lock prefix is empty`: {nil,
 			[]string{"--locks.prefix=/"}},
-		`the variable ETCDCTL_DIAL_TIMEOUT can not be "soon": time: invalid duration "soon"`: {
-			map[string]string{"ETCDCTL_DIAL_TIMEOUT": "soon"}, nil},
-		`the variable UNLOCKER_LOG_FORMAT can not be "xml": it is one of auto, json, console`: {
-			map[string]string{"UNLOCKER_LOG_FORMAT": "xml"}, []string{"sweep"}},
-		`the variable UNLOCKER_WEB_ENABLE_PPROF can not be "maybe": strconv.ParseBool`: {
-			map[string]string{"UNLOCKER_WEB_ENABLE_PPROF": "maybe"}, nil},
-		`the variable UNLOCKER_SWEEP_CLOCK_SKEW can not be "5": time: missing unit in duration`: {
-			map[string]string{"UNLOCKER_SWEEP_CLOCK_SKEW": "5"}, nil},
+		`the variable ETCDCTL_DIAL_TIMEOUT cannot be "soon": time: invalid duration "soon"`:       {map[string]string{"ETCDCTL_DIAL_TIMEOUT": "soon"}, nil},
+		`the variable UNLOCKER_LOG_FORMAT cannot be "xml": it must be one of auto, json, console`: {map[string]string{"UNLOCKER_LOG_FORMAT": "xml"}, []string{"sweep"}},
+		`the variable UNLOCKER_WEB_ENABLE_PPROF cannot be "maybe": strconv.ParseBool`:             {map[string]string{"UNLOCKER_WEB_ENABLE_PPROF": "maybe"}, nil},
+		`the variable UNLOCKER_SWEEP_CLOCK_SKEW cannot be "5": time: missing unit in duration`:    {map[string]string{"UNLOCKER_SWEEP_CLOCK_SKEW": "5"}, nil},
 		`unknown command "extra" for "unlocker sweep"`: {nil,
 			[]string{"sweep", "extra"}},
 		`unknown command "swoop" for "unlocker"`: {nil,
@@ -295,8 +291,8 @@ func TestTableHasARowForEveryFlag(t *testing.T) {
 	p := newProgram()
 	flags.Bind(p.root, "UNLOCKER")
 	table := flags.Table(p.root)
-	want := "| `--log.level level` | `info` | `UNLOCKER_LOG_LEVEL` | lowest level that is logged"
-	if !strings.Contains(table, want) {
+	if want := "| `--log.level level` | `info` | `UNLOCKER_LOG_LEVEL` | lowest level to log"; !strings.Contains(table,
+		want) {
 		t.Errorf("no row %q in\n%s", want, table)
 	}
 	rows := 0

@@ -10,7 +10,7 @@ import (
 )
 
 // usage prints what follows the description in --help: every flag of the command with its default and its variables, in
-// groups, and the names of those that it has from the commands above, which tell of them.
+// groups, and the names of inherited flags, which the help of the root command describes.
 func usage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
@@ -35,7 +35,7 @@ func usage(c *cobra.Command) error {
 	}
 	printInherited(&b, c)
 	if c.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\n\"%s [command] --help\" tells more about a command.\n", c.CommandPath())
+		fmt.Fprintf(&b, "\nUse \"%s [command] --help\" for more about a command.\n", c.CommandPath())
 	}
 	_, err := io.WriteString(c.OutOrStderr(), b.String())
 	return err
@@ -81,7 +81,7 @@ func printInherited(w io.Writer, c *cobra.Command) {
 	if len(inherited) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nFlags of all commands, as told by \"%s --help\":\n", c.Root().Name())
+	fmt.Fprintf(w, "\nFlags of all commands, described by \"%s --help\":\n", c.Root().Name())
 	for _, g := range inherited {
 		line := "  " + g.title + ":"
 		for _, f := range g.flags {
@@ -95,7 +95,7 @@ func printInherited(w io.Writer, c *cobra.Command) {
 	}
 }
 
-// defaultOf is "" where the default is nothing.
+// defaultOf returns "" if there is no default worth showing.
 func defaultOf(f *pflag.Flag) string {
 	switch d := strings.TrimSuffix(strings.TrimPrefix(f.DefValue, "["), "]"); {
 	case f.Name == "help", f.Name == "version", d == "" || d == "false":
@@ -114,14 +114,14 @@ func names(c *cobra.Command, f *pflag.Flag) (all []string) {
 	return all
 }
 
-// group are the flags with the same word before the first dot.
+// group holds the flags with the same word before the first dot.
 type group struct {
 	title string
 	flags []*pflag.Flag
 }
 
-// groups sorts flags: those without a dot first, then the groups in the order of their definition, those that all our
-// programs have last.
+// groups sorts flags: those without a dot first, then the groups in order of definition, those that all programs share
+// last.
 func groups(flags []*pflag.Flag) []group {
 	var own, shared []string
 	members := map[string][]*pflag.Flag{}
@@ -148,10 +148,10 @@ func groups(flags []*pflag.Flag) []group {
 	return all
 }
 
-// ownFlags are those that the command itself defines.
+// ownFlags returns the flags that the command itself defines.
 func ownFlags(c *cobra.Command) []*pflag.Flag { return visible(c.LocalFlags()) }
 
-// inheritedFlags are those that the commands above define for it.
+// inheritedFlags returns the flags that the commands above define for it.
 func inheritedFlags(c *cobra.Command) (all []*pflag.Flag) {
 	c.VisitParents(func(above *cobra.Command) {
 		for _, f := range visible(above.PersistentFlags()) {
@@ -192,7 +192,7 @@ func Table(c *cobra.Command) string {
 	return table(c, append(ownFlags(c), inheritedFlags(c)...))
 }
 
-// OwnTable lists in Markdown the flags that the command itself defines. It is empty where there is none but --help.
+// OwnTable lists in Markdown the flags that the command itself defines. It is empty if there is none but --help.
 func OwnTable(c *cobra.Command) string {
 	return table(c, ownFlags(c))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// choice defines a flag that takes one of some words.
+// choice defines a flag whose value is one of some words.
 func choice(fs *pflag.FlagSet, target *string, words []string, name, value, usage string) {
 	*target = value
 	fs.Var(&choiceValue{target, words}, name, usage+": "+strings.Join(words, ", "))
@@ -26,13 +26,13 @@ func (v *choiceValue) Type() string   { return "string" }
 
 func (v *choiceValue) Set(word string) error {
 	if !slices.Contains(v.words, word) {
-		return fmt.Errorf("it is one of %s", strings.Join(v.words, ", "))
+		return fmt.Errorf("it must be one of %s", strings.Join(v.words, ", "))
 	}
 	*v.target = word
 	return nil
 }
 
-// prefixValue is the prefix of the locks, with its final slash.
+// prefixValue is the prefix of the locks' keys, with its final slash.
 type prefixValue string
 
 func (v *prefixValue) String() string { return string(*v) }

@@ -11,9 +11,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Config joins a collector to the picture that it shows. Locks and Clock are required; what is left out is not shown.
+// Config connects a collector to the view that it exports. Locks and Clock are required; what is left out is not
+// exported.
 type Config struct {
-	Namespace string // the first word of every name: unlocker or mutexdash
+	Namespace string // the first word of every metric name: unlocker or mutexdash
 	Policy    staleness.Policy
 
 	Locks  func() []*metadata.Record
@@ -23,23 +24,23 @@ type Config struct {
 
 	Sync     func() Sync
 	Activity func() Activity
-	Alarms   func() ([]string, bool) // alarms that etcd has raised; false when that is not known
+	Alarms   func() ([]string, bool) // alarms that etcd has raised; false if unknown
 
-	Deadlocks func() []deadlock.Circle // processes that wait for each other, the oldest circle first
+	Deadlocks func() []deadlock.Cycle // cycles of processes that wait for each other, oldest first
 
-	Series      Series // which locks get series of their own; none when empty
-	SeriesLimit int    // how many at most
+	Series      Series // which locks get series of their own; none if empty
+	SeriesLimit int    // at most so many locks
 }
 
-// Sync says how good the picture is.
+// Sync is how current the view is.
 type Sync struct {
-	Listed   bool      // it was complete at least once; before that nothing is said about locks
-	Current  bool      // it is complete and etcd was heard a moment ago
-	Revision int64     // of etcd, the highest seen
-	Heard    time.Time // when it was current for the last time
+	Listed   bool      // it has been complete at least once; before that no locks are exported
+	Current  bool      // it is complete, and etcd was heard from within seconds
+	Revision int64     // the highest of etcd's seen
+	Heard    time.Time // when it was last current
 }
 
-// Activity counts what the reader of etcd went through, by the values of the metrics' labels.
+// Activity counts what the view did, by values of the metrics' labels.
 type Activity struct {
 	Resyncs        map[string]uint64 // by reason
 	Events         map[string]uint64 // by type
@@ -47,7 +48,7 @@ type Activity struct {
 	MetadataErrors map[string]uint64 // by reason
 }
 
-// Collector shows the held locks. It is a prometheus.Collector; [Collector.Ended] feeds it what can not be seen at a
+// Collector exports the held locks. It is a prometheus.Collector; [Collector.Ended] tells it what cannot be seen at a
 // scrape.
 type Collector struct {
 	c Config
@@ -132,7 +133,7 @@ func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, label
 	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 }
 
-// instant shows a time, if there is one: 0 would read as 1970.
+// instant exports a time unless it is zero, which would read as 1970.
 func instant(ch chan<- prometheus.Metric, d *prometheus.Desc, t time.Time, labels ...string) {
 	if !t.IsZero() {
 		gauge(ch, d, float64(t.UnixMicro())/1e6, labels...)

@@ -2,23 +2,23 @@ package lockmetrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// maxDeadlocks is how many circles have series of their own, the oldest first. All are counted.
+// maxDeadlocks is how many cycles have series of their own, oldest first. All are counted.
 const maxDeadlocks = 20
 
-// deadlocks shows the processes that wait for each other. Two circles that look alike are one series, as a second one
-// of that name would cost the whole scrape.
+// deadlocks exports the cycles of processes that wait for each other. Two cycles that look alike become one series,
+// because a duplicate would fail the whole scrape.
 func (c *Collector) deadlocks(ch chan<- prometheus.Metric) {
 	if c.c.Deadlocks == nil {
 		return
 	}
-	circles := c.c.Deadlocks()
+	cycles := c.c.Deadlocks()
 	taken := map[[2]string]bool{}
-	gauge(ch, c.d.deadlocks, float64(len(circles)))
-	for _, circle := range circles[:min(len(circles), maxDeadlocks)] {
-		locks, holders := circle.Labels()
+	gauge(ch, c.d.deadlocks, float64(len(cycles)))
+	for _, cycle := range cycles[:min(len(cycles), maxDeadlocks)] {
+		locks, holders := cycle.Labels()
 		if key := [2]string{locks, holders}; !taken[key] {
 			taken[key] = true
-			instant(ch, c.d.deadlockSince, circle.Since, locks, holders)
+			instant(ch, c.d.deadlockSince, cycle.Since, locks, holders)
 		}
 	}
 }

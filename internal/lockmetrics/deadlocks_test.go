@@ -12,25 +12,25 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// circle is two processes that wait for each other's locks.
-func circle(one, other string, since time.Time) deadlock.Circle {
+// cycle is two processes that wait for each other's locks.
+func cycle(one, other string, since time.Time) deadlock.Cycle {
 	a := deadlock.Process{Owner: "billing", Host: "host-1", PID: 7}
 	b := deadlock.Process{Owner: "search", Host: "host-2", PID: 8}
-	return deadlock.Circle{Since: since, Waits: []deadlock.Wait{
+	return deadlock.Cycle{Since: since, Waits: []deadlock.Wait{
 		{Who: a, Lock: other, Held: []deadlock.Process{b}, Since: since},
 		{Who: b, Lock: one, Held: []deadlock.Process{a}, Since: since},
 	}}
 }
 
-// stuck is a collector that is told of circles.
-func stuck(circles ...deadlock.Circle) *lockmetrics.Collector {
+// stuck is a collector that is told of cycles.
+func stuck(cycles ...deadlock.Cycle) *lockmetrics.Collector {
 	config := newWorld().config()
-	config.Deadlocks = func() []deadlock.Circle { return circles }
+	config.Deadlocks = func() []deadlock.Cycle { return cycles }
 	return lockmetrics.New(config)
 }
 
 func TestProcessesThatWaitForEachOtherAreCountedAndNamed(t *testing.T) {
-	expect(t, stuck(circle("stock", "orders", now.Add(-time.Minute))), `
+	expect(t, stuck(cycle("stock", "orders", now.Add(-time.Minute))), `
 # HELP unlocker_deadlock_since_timestamp_seconds When the deadlock was complete: the latest wait or hold in the cycle, by the processes' clocks.
 # TYPE unlocker_deadlock_since_timestamp_seconds gauge
 unlocker_deadlock_since_timestamp_seconds{holders="billing on host-1:7, search on host-2:8",locks="orders, stock"} 1.69999994e+09
@@ -45,15 +45,15 @@ unlocker_deadlocks 0
 `, "unlocker_deadlocks", "unlocker_deadlock_since_timestamp_seconds")
 }
 
-func TestAllCirclesAreCountedAndTheOldestOnesHaveSeries(t *testing.T) {
-	var circles []deadlock.Circle
+func TestAllCyclesAreCountedAndTheOldestOnesHaveSeries(t *testing.T) {
+	var cycles []deadlock.Cycle
 	for i := range 50 {
-		circles = append(circles, circle(fmt.Sprintf("stock-%02d", i), "orders", now.Add(time.Duration(i)*time.Second)))
+		cycles = append(cycles, cycle(fmt.Sprintf("stock-%02d", i), "orders", now.Add(time.Duration(i)*time.Second)))
 	}
-	families := gather(t, stuck(circles...))
+	families := gather(t, stuck(cycles...))
 	series := families["unlocker_deadlock_since_timestamp_seconds"].GetMetric()
 	if n := families["unlocker_deadlocks"].GetMetric()[0].GetGauge().GetValue(); n != 50 || len(series) != 20 {
-		t.Fatalf("%v circles counted, %d with series", n, len(series))
+		t.Fatalf("%v cycles counted, %d with series", n, len(series))
 	}
 	for _, m := range series {
 		if m.GetGauge().GetValue() > float64(now.Unix()+19) {
@@ -62,11 +62,11 @@ func TestAllCirclesAreCountedAndTheOldestOnesHaveSeries(t *testing.T) {
 	}
 }
 
-func TestHostileNamesInCirclesDoNotBreakAScrape(t *testing.T) {
+func TestHostileNamesInCyclesDoNotBreakAScrape(t *testing.T) {
 	for _, name := range hostile {
-		gather(t, stuck(circle(name, name, now), circle(name, name, now), circle(name+"\x00", name, now)))
+		gather(t, stuck(cycle(name, name, now), cycle(name, name, now), cycle(name+"\x00", name, now)))
 	}
-	if n := testutil.CollectAndCount(stuck(circle("a", "b", time.Time{})),
+	if n := testutil.CollectAndCount(stuck(cycle("a", "b", time.Time{})),
 		"unlocker_deadlock_since_timestamp_seconds"); n != 0 {
 		t.Error("nobody says since when, and it is shown")
 	}

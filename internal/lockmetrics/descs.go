@@ -2,7 +2,7 @@ package lockmetrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// descs are the names and help texts of everything that is computed at a scrape.
+// descs holds the names and help texts of everything that is computed at a scrape.
 type descs struct {
 	locks, waiters, oldest, longestWaiter *prometheus.Desc
 

@@ -1,10 +1,9 @@
-// Package lockmetrics shows the held locks as Prometheus samples. Everything is computed when somebody scrapes, from
-// the same picture and with the same judgement as the page and the sweeper use, so the metric can not tell another
-// story than they do, and a lock that is gone leaves no series behind.
+// Package lockmetrics exports the held locks to Prometheus. Samples are computed at each scrape, from the same view and
+// by the same judgement as the page and the sweeper use: metrics cannot contradict them, and a lock that is gone leaves
+// no series behind.
 //
-// Lock names, owners and hostnames are what strangers wrote into etcd. They become labels only when they were made
-// short and printable, only for as many locks as the limit allows, and two locks that look alike afterwards never break
-// a scrape.
+// Lock names, owners and hostnames are what clients wrote into etcd. They become labels only after being made short and
+// printable, and only for as many locks as the limit allows. Two locks that look alike afterwards never break a scrape.
 //
-// Samples are timestamps and counts: ages are for whoever reads them, at their time.
+// Samples are timestamps and counts. Ages are computed by the reader.
 package lockmetrics

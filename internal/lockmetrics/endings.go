@@ -29,8 +29,7 @@ func newHoldSeconds(namespace string) *prometheus.HistogramVec {
 	return held
 }
 
-// Ended takes note of the end of a hold; ending is nil when its holder released it. It is meant for the callback of the
-// view.
+// Ended records the end of a hold; ending is nil if its holder released it. It is meant to be called by the view.
 func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
 	ended := endReleased
 	switch {
@@ -44,7 +43,8 @@ func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
 	c.held.WithLabelValues(ended).Observe(lasted(r, now).Seconds())
 }
 
-// lasted is for how long r was held: since its holder took it or, where that can not be true, since it was seen.
+// lasted returns how long r was held: since its holder took it or, if that time is missing or in the future, since it
+// was first seen.
 func lasted(r *metadata.Record, now staleness.Moment) time.Duration {
 	if d := now.Wall.Sub(r.LockedAt); !r.LockedAt.IsZero() && d >= 0 {
 		return d

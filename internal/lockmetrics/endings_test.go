@@ -46,7 +46,7 @@ func everything(w *world) []prometheus.Collector {
 	w.queues = map[string][]metadata.Waiter{"late": {{Ticket: metadata.Ticket{Since: metadata.Time{Time: now}}}}}
 	config := w.config()
 	config.Alarms = func() ([]string, bool) { return nil, true }
-	config.Deadlocks = func() []deadlock.Circle { return []deadlock.Circle{circle("a", "b", now)} }
+	config.Deadlocks = func() []deadlock.Cycle { return []deadlock.Cycle{cycle("a", "b", now)} }
 	config.Activity = func() lockmetrics.Activity {
 		one := map[string]uint64{"x": 1}
 		return lockmetrics.Activity{Resyncs: one, Events: one, Restarts: one, MetadataErrors: one}

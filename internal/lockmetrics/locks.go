@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// waiters shows the queues as a whole and returns them.
+// waiters exports totals of the queues and returns the queues.
 func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.Waiter {
 	if c.c.Queues == nil {
 		return nil
@@ -29,7 +29,7 @@ func (c *Collector) waiters(ch chan<- prometheus.Metric) map[string][]metadata.W
 	return queues
 }
 
-// locks judges every lock once, counts the states and shows the most overdue ones.
+// locks judges every lock once, counts the states and exports the most overdue ones.
 func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, queues map[string][]metadata.Waiter) {
 	counts := map[staleness.State]int{}
 	oldest := time.Time{}
@@ -58,7 +58,7 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 	}
 }
 
-// clocks shows how far the clocks of holders are off.
+// clocks exports how far holders' clocks are off.
 func (c *Collector) clocks(ch chan<- prometheus.Metric, locks []judged) {
 	taken := make(map[string]bool, len(locks))
 	for _, j := range locks {
@@ -70,8 +70,8 @@ func (c *Collector) clocks(ch chan<- prometheus.Metric, locks []judged) {
 	}
 }
 
-// series shows each lock and returns how many it could show. A lock whose label is taken, by an accident of the mark or
-// by somebody who wants to hide it, is left out: a second series of that name would cost the whole scrape.
+// series exports each lock and returns how many it exported. A lock whose label is already taken, by accident or by
+// intent to hide it, is left out: a duplicate series would fail the whole scrape.
 func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues map[string][]metadata.Waiter) int {
 	taken := make(map[string]bool, len(locks))
 	for _, j := range locks {
@@ -95,7 +95,7 @@ func (c *Collector) series(ch chan<- prometheus.Metric, locks []judged, queues m
 	return len(taken)
 }
 
-// earlier is the earlier of two times, where zero stands for none.
+// earlier returns the earlier of two times, where zero means none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

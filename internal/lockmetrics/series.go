@@ -9,17 +9,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Series says which locks get series of their own.
+// Series selects the locks that get series of their own.
 type Series string
 
 // The choices.
 const (
-	SeriesAlerting Series = "alerting" // those that people should look at: every state but held
+	SeriesAlerting Series = "alerting" // those that need attention: in every state but held
 	SeriesAll      Series = "all"
 	SeriesNone     Series = "none"
 )
 
-// ParseSeries reads a choice.
+// ParseSeries parses a choice.
 func ParseSeries(s string) (Series, error) {
 	switch choice := Series(s); choice {
 	case SeriesAlerting, SeriesAll, SeriesNone:
@@ -38,7 +38,7 @@ type judged struct {
 	verdict staleness.Verdict
 }
 
-// overdue orders the most overdue lock first: the one whose alert has been due for the longest time.
+// overdue orders locks by how long their alert has been due, longest first.
 func overdue(a, b judged) int {
 	switch x, y := a.verdict.AlertAt, b.verdict.AlertAt; {
 	case x.IsZero() != y.IsZero():
@@ -57,7 +57,7 @@ type shortlist struct {
 	limit  int
 	offers int
 	kept   []judged
-	full   bool // the first limit of kept are sorted, and nothing after the last of them is worth keeping
+	full   bool // the first limit of kept are sorted, and locks that sort after them are not worth keeping
 }
 
 func (s *shortlist) offer(j judged) {
@@ -76,7 +76,7 @@ func (s *shortlist) trim() {
 	s.kept = s.kept[:min(len(s.kept), s.limit)]
 }
 
-// best are the kept locks, most overdue first.
+// best returns the kept locks, most overdue first.
 func (s *shortlist) best() []judged {
 	s.trim()
 	return s.kept

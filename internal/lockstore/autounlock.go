@@ -12,37 +12,36 @@ import (
 )
 
 const (
-	// batchRemovals is how many removals travel in one transaction: with more, those who lock meanwhile wait longer,
-	// with fewer the sweep takes longer (docs/protocol.md). A nested transaction counts as one of the 128 operations
-	// that etcd allows.
+	// batchRemovals is how many removals go into one transaction: more would delay lock holders, fewer would slow down
+	// the sweep (docs/protocol.md). A nested transaction counts as one of the 128 operations that etcd allows.
 	batchRemovals = 64
-	batchBytes    = 1 << 20 // of 1.5 MB that etcd allows
+	batchBytes    = 1 << 20 // etcd allows 1.5 MB
 )
 
-// removal is one removal on its way, with the place of its result.
+// removal is one removal of a batch, and where its result goes.
 type removal struct {
 	*locktxn.Removal
 	result *error
 }
 
-// bytes is about what the removal takes in a request: the name stands in seven keys.
+// bytes returns about how many bytes the removal takes in a request: the name occurs in seven keys.
 func (r removal) bytes() int { return 600 + len(r.History()) + 7*len(r.Record.Name) }
 
-// batch is what travels in one transaction.
+// batch is the removals of one transaction.
 type batch struct {
 	removals []removal
 	lease    clientv3.LeaseID
 }
 
-// AutoUnlock removes stale locks, the first ones first, each only if it is still as it was judged: same hold, same
-// deadline. The results stand in the same order: nil = removed by this call, [metadata.ErrChanged] = the holder moved,
-// which nobody needs to retry; after any other error the lock may be there or not: look again. When ctx ends, the batch
-// in flight is seen through.
+// AutoUnlock removes stale locks in order, each only if it is still as it was judged: same hold, same deadline. The
+// results are in the same order: nil means removed by this call, [metadata.ErrChanged] that the hold or its deadline
+// changed, so that there is no point in retrying. After any other error the lock may or may not be there: read it
+// again. When ctx ends, the batch in flight is completed.
 func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []error {
-	s.worker.Lock()
-	defer s.worker.Unlock()
+	s.removing.Lock()
+	defer s.removing.Unlock()
 	results := make([]error, len(removals))
-	batches := make(chan batch, 1) // the next one is made while one is in flight
+	batches := make(chan batch, 1) // the next one is prepared while one is in flight
 	go s.makeBatches(ctx, removals, results, batches)
 	for b := range batches {
 		if err := context.Cause(ctx); err != nil {
@@ -54,7 +53,7 @@ func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []e
 	return results
 }
 
-// makeBatches sends all removals in batches that etcd takes in one transaction.
+// makeBatches sends all removals to batches, in portions that etcd accepts in one transaction.
 func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, results []error, batches chan<- batch) {
 	defer close(batches)
 	var b batch
@@ -81,12 +80,14 @@ func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, re
 			continue
 		}
 		next := removal{prepared, &results[i]}
-		// etcd refuses two puts of one key in one transaction, which is what two records with the same uuid come to.
+		// etcd refuses two puts of one key in one transaction, as two records with the same uuid would need.
 		id := r.Record.HistoryID()
 		if len(b.removals) == batchRemovals || bytes+next.bytes() > batchBytes || endings[id] {
 			flush()
 		}
-		b.removals, bytes, endings[id] = append(b.removals, next), bytes+next.bytes(), true
+		b.removals = append(b.removals, next)
+		bytes += next.bytes()
+		endings[id] = true
 		if len(next.Ranges) > 0 {
 			flush() // many operations
 		}
@@ -100,8 +101,8 @@ func (b batch) fail(err error) {
 	}
 }
 
-// part is some of the batch.
-func (b batch) part(from, to int) batch { return batch{b.removals[from:to], b.lease} }
+// slice returns the removals from:to of the batch.
+func (b batch) slice(from, to int) batch { return batch{b.removals[from:to], b.lease} }
 
 // removeAll commits a batch and fills in its results.
 func (s *Store) removeAll(ctx context.Context, b batch) {
@@ -112,13 +113,13 @@ func (s *Store) removeAll(ctx context.Context, b batch) {
 			*r.result = outcome(r.Removal, resp.Responses[i].GetResponseTxn())
 		}
 	case locktxn.Code(err) == codes.InvalidArgument && n > 1:
-		// Too much for this etcd, or something is wrong with one of them, which must not spare the others.
-		s.removeAll(ctx, b.part(0, n/2))
-		s.removeAll(ctx, b.part(n/2, n))
+		// Too much for this etcd, or one removal is invalid, which must not spare the others.
+		s.removeAll(ctx, b.slice(0, n/2))
+		s.removeAll(ctx, b.slice(n/2, n))
 	case locktxn.Refused(err):
 		b.fail(err)
 	default:
-		s.lookAgain(ctx, b, err)
+		s.recheck(ctx, b, err)
 	}
 }
 
@@ -127,10 +128,10 @@ func (s *Store) commitAll(ctx context.Context, b batch) (*clientv3.TxnResponse, 
 	defer cancel()
 	resp, err := s.commitWith(ctx, b)
 	if locktxn.LeaseGone(err) {
-		s.history.gone(b.lease)
+		s.history.discard(b.lease)
 		lease, grantErr := s.history.current(ctx, len(b.removals))
 		if grantErr != nil {
-			return nil, err // a refusal: nothing was done
+			return nil, err // err is a refusal: nothing was done
 		}
 		b.lease = lease
 		return s.commitWith(ctx, b)

@@ -8,10 +8,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// backlog is a queue with a limit in bytes between the watch, which must never wait, and its consumer.
+// backlog is a queue, limited in bytes, between the watch, which must never wait, and its consumer.
 type backlog struct {
 	limit int
-	ready chan struct{} // holds a token when there is something to take
+	ready chan struct{} // holds a token while there is something to take
 
 	mu    sync.Mutex
 	queue []clientv3.WatchResponse
@@ -20,7 +20,7 @@ type backlog struct {
 
 func newBacklog(limit int) *backlog { return &backlog{limit: limit, ready: make(chan struct{}, 1)} }
 
-// add is false, and takes nothing, when the limit is reached.
+// add adds resp. It reports false, and adds nothing, if the limit is reached.
 func (b *backlog) add(resp clientv3.WatchResponse) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,7 +28,7 @@ func (b *backlog) add(resp clientv3.WatchResponse) bool {
 		return false
 	}
 	b.queue = append(b.queue, resp)
-	b.bytes += weight(resp)
+	b.bytes += size(resp)
 	select {
 	case b.ready <- struct{}{}:
 	default:
@@ -36,7 +36,7 @@ func (b *backlog) add(resp clientv3.WatchResponse) bool {
 	return true
 }
 
-// take returns all that waits.
+// take returns all that is queued.
 func (b *backlog) take() []clientv3.WatchResponse {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,8 +46,8 @@ func (b *backlog) take() []clientv3.WatchResponse {
 	return queue
 }
 
-// weight is about what an answer takes of memory.
-func weight(resp clientv3.WatchResponse) int {
+// size returns about how much memory an answer takes, in bytes.
+func size(resp clientv3.WatchResponse) int {
 	const structs = 300
 	n := structs
 	for _, e := range resp.Events {
@@ -56,7 +56,7 @@ func weight(resp clientv3.WatchResponse) int {
 	return n
 }
 
-// lastTime is the time when something happened last.
+// lastTime is when something last happened. It is safe for concurrent use.
 type lastTime struct{ at atomic.Pointer[time.Time] }
 
 func (l *lastTime) Store(t time.Time) { l.at.Store(&t) }

@@ -13,13 +13,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// ChangedError says that a person's removal was not done, because the lock is not as the person saw it. It wraps
+// ChangedError reports that a force unlock was not done because the lock is no longer as the operator saw it. It wraps
 // [metadata.ErrChanged].
 type ChangedError struct {
-	Now metadata.Document // the lock as it is; without Fields nobody holds it
+	Now metadata.Document // the lock as it is; not held if it has no Fields
 }
 
-// Error says who holds the lock now.
+// Error names the current holder.
 func (e *ChangedError) Error() string {
 	if e.Now.Token == 0 {
 		return metadata.ErrChanged.Error() + ": nobody holds the lock now"
@@ -31,12 +31,12 @@ func (e *ChangedError) Error() string {
 // Unwrap returns [metadata.ErrChanged].
 func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 
-// ForceUnlock removes the hold that a person looked at, whatever its deadlines, and records the action. It is a
-// [*ChangedError] when that hold is over. When the answer of etcd gets lost it looks what became of the hold and never
-// tries again by itself; where that leaves a doubt the error says so.
+// ForceUnlock removes the hold that an operator looked at, whatever its deadlines, and records the action. It returns a
+// [*ChangedError] if that hold is over. If etcd's answer is lost, it reads what became of the hold and never retries by
+// itself; if that leaves a doubt, the error wraps [ErrUnknown].
 //
-// An etcd without space takes no records. Then the hold is removed all the same, because a full etcd is no reason to
-// keep people from working, and the log line is the record.
+// An etcd that is out of space cannot store the records. The hold is removed all the same, and the log line is the only
+// record.
 func (s *Store) ForceUnlock(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 	err := s.forceUnlock(ctx, r, a)
 	if err != nil {
@@ -60,18 +60,18 @@ func (s *Store) forceUnlock(ctx context.Context, r metadata.Removal, a protocol.
 		return err
 	}
 	unknown := &unknownError{err}
-	err = s.lookAgainForced(ctx, removal, unknown)
+	err = s.recheckForced(ctx, removal, unknown)
 	if err == unknown && locktxn.NoSpace(unknown) {
 		return s.forceUnlockSilently(ctx, removal, a)
 	}
 	return err
 }
 
-// forceUnlockSilently removes the hold without records. What it does can not be told from a release by the holder, and
-// need not: the hold that the person wanted gone is gone.
+// forceUnlockSilently removes the hold without records. Its effect cannot be distinguished from a release by the
+// holder, and need not be: the hold is gone, as the operator wanted.
 func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a protocol.Action) error {
-	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).Str("actor", a.Actor).Str("source",
-		a.Source).
+	s.log.Warn().Str("lock", a.Lock).Str("uuid", a.UUID).Int64("token", a.Token).
+		Str("actor", a.Actor).Str("source", a.Source).
 		Str("holder", a.Holder).Str("reason", a.Reason).Str("ticket", a.Ticket).
 		Msg("etcd is out of space: a lock is removed by force, without history and audit")
 	_, err := locktxn.ForceUnlockSilently(s.layout, r).Commit(ctx, s.etcd)
@@ -81,17 +81,16 @@ func (s *Store) forceUnlockSilently(ctx context.Context, r *locktxn.Removal, a p
 	return err
 }
 
-// ErrUnknown is in the chain of an error after which nobody knows whether a forced removal was done, or may still be
-// done.
+// ErrUnknown is wrapped by an error after which it is unknown whether a force unlock was done, or may still be done.
 var ErrUnknown = errors.New("outcome unknown")
 
-// unknownError is a request of which nobody knows what became.
+// unknownError is the error of a request whose outcome is unknown.
 type unknownError struct{ error }
 
 func (e *unknownError) Error() string { return "outcome unknown, look again: " + e.error.Error() }
 func (e *unknownError) Unwrap() error { return e.error }
 
-// Is makes it an ErrUnknown.
+// Is reports whether target is ErrUnknown.
 func (e *unknownError) Is(target error) bool { return target == ErrUnknown }
 
 var errNotSent = errors.New("no lease for the record of it")
@@ -114,23 +113,23 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 		if !locktxn.LeaseGone(err) || try > 0 {
 			return resp, err
 		}
-		s.history.gone(history)
-		s.audit.gone(audit)
+		s.history.discard(history)
+		s.audit.discard(audit)
 	}
 }
 
-// lookAgainForced tells what became of a removal whose answer got lost; it is unknown while the hold is still there.
-func (s *Store) lookAgainForced(ctx context.Context, r *locktxn.Removal, unknown error) error {
+// recheckForced reads what became of a removal whose answer was lost. It stays unknown while the hold is there.
+func (s *Store) recheckForced(ctx context.Context, r *locktxn.Removal, unknown error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	resp, err := locktxn.ReadRemoval(s.layout, r.Record).Commit(ctx, s.etcd)
 	if err != nil {
 		return unknown
 	}
-	return s.changed(ctx, r.Removal, judge(r, (*etcdserverpb.TxnResponse)(resp), unknown))
+	return s.changed(ctx, r.Removal, outcomeByReading(r, (*etcdserverpb.TxnResponse)(resp), unknown))
 }
 
-// changed replaces ErrChanged by what is there now.
+// changed turns ErrChanged into a ChangedError with the lock as it is now.
 func (s *Store) changed(ctx context.Context, r metadata.Removal, err error) error {
 	if err != metadata.ErrChanged {
 		return err

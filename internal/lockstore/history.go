@@ -10,9 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Ending reads how the hold with this uuid (see [metadata.Record.HistoryID]) ended when it was not its holder who ended
-// it; nil when nothing is recorded, which is so for holds that were released, that are still there, or that ended long
-// ago.
+// Ending reads how the hold with this uuid (see [metadata.Record.HistoryID]) ended, if its holder did not end it. It
+// returns nil if nothing is recorded: the hold was released, is still there, or ended long ago.
 func (s *Store) Ending(ctx context.Context, uuid string) (*metadata.Ending, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -30,14 +29,14 @@ func (s *Store) Ending(ctx context.Context, uuid string) (*metadata.Ending, erro
 	return &ending, nil
 }
 
-// History reads the endings of the last holds that others than their holders ended, newest first, at most limit.
-// Records that can not be read are left out.
+// History reads the endings of the last holds that their holders did not end, newest first, at most limit. Records that
+// cannot be read are left out.
 func (s *Store) History(ctx context.Context, limit int) ([]metadata.Ending, error) {
 	// Their keys sort by uuid, so etcd has to sort them.
 	return newest[metadata.Ending](ctx, s, s.layout.Histories(), limit, clientv3.SortByModRevision)
 }
 
-// Audit reads the last actions of operators, newest first, at most limit. Records that can not be read are left out.
+// Audit reads the last actions of operators, newest first, at most limit. Records that cannot be read are left out.
 func (s *Store) Audit(ctx context.Context, limit int) ([]protocol.Action, error) {
 	return newest[protocol.Action](ctx, s, s.layout.Audits(), limit, clientv3.SortByKey)
 }

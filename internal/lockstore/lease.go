@@ -8,17 +8,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// leaseKeys is how many keys share a lease. A lease of its own for each key would be as much work for etcd as the key.
-// But with users and roles turned on, etcd checks the right to every key of a lease at every put with that lease, and
-// nothing else goes on meanwhile: with one lease for all, removing 10,000 locks took a minute.
+// leaseKeys is how many keys share a lease. A lease per key would cost etcd as much as the key. But with authentication
+// on, every put with a lease makes etcd check the permission for all keys of that lease, while everything else waits:
+// with one lease for all, removing 10,000 locks took a minute.
 const leaseKeys = 64
 
-// lease is shared by the keys written within a while; then the next lease takes over, and the first ends by itself with
-// its keys. There is nothing to keep alive: a key that is written again moves to the newer lease.
+// lease is shared by keys written at about the same time. Then the next lease takes over, and the first expires with
+// its keys. Nothing is kept alive: a key that is written again moves to the newer lease.
 type lease struct {
 	etcd  clientv3.Lease
 	ttl   time.Duration
-	every time.Duration // how long a lease takes new keys
+	every time.Duration // how long a lease accepts new keys
 
 	mu      sync.Mutex
 	id      clientv3.LeaseID
@@ -30,8 +30,8 @@ func newLease(etcd clientv3.Lease, ttl, every time.Duration) *lease {
 	return &lease{etcd: etcd, ttl: ttl, every: every}
 }
 
-// current returns a lease for n keys written now. Who needs a new one does not keep others from getting one, too, at
-// another member.
+// current returns a lease for n keys written now. A caller that waits for a new one does not block others, which may
+// get theirs from another member.
 func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	if id := l.take(n); id != clientv3.NoLease {
 		return id, nil
@@ -50,7 +50,7 @@ func (l *lease) current(ctx context.Context, n int) (clientv3.LeaseID, error) {
 	return l.id, nil
 }
 
-// take takes room for n keys in the lease that there is.
+// take reserves room for n keys in the existing lease, or returns clientv3.NoLease.
 func (l *lease) take(n int) clientv3.LeaseID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,8 +61,8 @@ func (l *lease) take(n int) clientv3.LeaseID {
 	return l.id
 }
 
-// gone makes current grant a new lease: somebody revoked this one, or etcd was restored from an older state.
-func (l *lease) gone(id clientv3.LeaseID) {
+// discard makes current grant a new lease, because id was revoked, or etcd was restored from an older state.
+func (l *lease) discard(id clientv3.LeaseID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.id == id {

@@ -17,20 +17,21 @@ import (
 )
 
 const (
-	// pageKeys is the size of a page for servers that can not stream. They count what remains for every page, so that
-	// small pages take quadratic time.
+	// pageKeys is the page size for servers that cannot stream. They count the remaining keys for every page, so small
+	// pages take quadratic time.
 	pageKeys = 10_000
-	// listPatience is how long a list may stand still: a member that hangs costs no more. But a member may also need
-	// longer to begin, with millions of keys on a slow disk, so lists that stood still make the next ones wait longer.
-	listPatience = 15 * time.Second
-	maxPatience  = 16 * listPatience
+	// stallLimit is how long a list may make no progress, so that a hanging member costs no more. With millions of keys
+	// on a slow disk, a healthy member may need longer to begin, so each list that stalls raises the limit of the next,
+	// up to maxStallLimit.
+	stallLimit    = 15 * time.Second
+	maxStallLimit = 16 * stallLimit
 )
 
-// List calls each for every key below the prefix but those of the areas that [protocol.Layout.Unlisted] names, in the
-// order of keys, all as they were at the revision that it returns. After an error what each got is void.
+// List calls each for every key below the prefix except those of [protocol.Layout.Unlisted], in key order, as of the
+// revision that it returns. After an error, discard what each was given.
 //
-// Values are each's to keep. Where compaction overtook a list, the next one is a single request, which nothing
-// overtakes.
+// each may keep the values. If compaction overtakes a list, the next one is a single request, which compaction cannot
+// overtake.
 func (s *Store) List(ctx context.Context, each func(protocol.KV)) (revision int64, err error) {
 	if s.atOnce.Load() {
 		revision, err = s.listAtOnce(ctx, each)
@@ -38,7 +39,7 @@ func (s *Store) List(ctx context.Context, each func(protocol.KV)) (revision int6
 		revision, err = s.listRanges(ctx, each)
 	}
 	s.atOnce.Store(errors.Is(err, rpctypes.ErrCompacted))
-	if _, still := errors.AsType[standstill](err); still {
+	if _, still := errors.AsType[stallError](err); still {
 		s.stalls.Add(1)
 	} else if err == nil {
 		s.stalls.Store(0)
@@ -49,7 +50,7 @@ func (s *Store) List(ctx context.Context, each func(protocol.KV)) (revision int6
 	return revision, nil
 }
 
-// keyRange is half open.
+// keyRange is a half-open range of keys.
 type keyRange struct{ from, to string }
 
 func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, error) {
@@ -65,14 +66,14 @@ func (s *Store) listRanges(ctx context.Context, each func(protocol.KV)) (int64, 
 		if err != nil {
 			return 0, err
 		}
-		if revision == 0 { // later answers tell of a newer one, though they are as of this one
+		if revision == 0 { // later answers name a newer one, though they are as of this one
 			revision = newest
 		}
 	}
 	return revision, nil
 }
 
-// read reads one range as of revision, or of the newest one where that is 0, and returns the newest one.
+// read reads one range as of revision (0: the newest), and returns the newest revision.
 func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
 	if !s.noStreams.Load() {
 		at, err := s.stream(ctx, r, revision, each)
@@ -85,14 +86,14 @@ func (s *Store) read(ctx context.Context, r keyRange, revision int64, each func(
 }
 
 func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
-	ctx, alive, cancel := withPatience(ctx, s.patience())
+	ctx, alive, cancel := withStallLimit(ctx, s.nextStallLimit())
 	defer cancel()
 	chunks, err := s.etcd.GetStream(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision))
 	if err != nil {
 		return 0, reason(ctx, err)
 	}
 	newest := int64(0)
-	for chunk := range chunks { // to the end, so that the stream is not cut off
+	for chunk := range chunks { // read to the end, so that the stream is not cancelled
 		if err = chunk.Err(); err != nil {
 			continue
 		}
@@ -106,13 +107,13 @@ func (s *Store) stream(ctx context.Context, r keyRange, revision int64, each fun
 		return newest, nil
 	}
 	if err == nil {
-		err = errors.New("the answer ended before its end")
+		err = errors.New("the answer ended early")
 	}
 	return 0, reason(ctx, err)
 }
 
 func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func(protocol.KV)) (int64, error) {
-	ctx, alive, cancel := withPatience(ctx, s.patience())
+	ctx, alive, cancel := withStallLimit(ctx, s.nextStallLimit())
 	defer cancel()
 	for {
 		page, err := s.etcd.Get(ctx, r.from, clientv3.WithRange(r.to), clientv3.WithRev(revision),
@@ -133,7 +134,7 @@ func (s *Store) pages(ctx context.Context, r keyRange, revision int64, each func
 }
 
 func (s *Store) listAtOnce(ctx context.Context, each func(protocol.KV)) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 4*s.patience())
+	ctx, cancel := context.WithTimeout(ctx, 4*s.nextStallLimit())
 	defer cancel()
 	resp, err := s.etcd.Get(ctx, s.layout.Prefix(), clientv3.WithPrefix())
 	if err != nil {
@@ -164,33 +165,33 @@ func keyValue(kv *mvccpb.KeyValue) protocol.KV {
 	}
 }
 
-// patience is how long the next list may stand still: twice as long after each but the first that did.
-func (s *Store) patience() time.Duration {
-	patience := listPatience
-	for n := s.stalls.Load(); n > 1 && patience < maxPatience; n-- {
-		patience *= 2
+// nextStallLimit returns the limit of the next list: doubled by each consecutive stall but the first.
+func (s *Store) nextStallLimit() time.Duration {
+	limit := stallLimit
+	for n := s.stalls.Load(); n > 1 && limit < maxStallLimit; n-- {
+		limit *= 2
 	}
-	return patience
+	return limit
 }
 
-// standstill is that a list came no further for so long.
-type standstill time.Duration
+// stallError reports that a list made no progress for this long.
+type stallError time.Duration
 
-func (e standstill) Error() string {
+func (e stallError) Error() string {
 	return fmt.Sprintf("nothing came for %v: %v", time.Duration(e), context.DeadlineExceeded)
 }
 
-func (standstill) Unwrap() error { return context.DeadlineExceeded }
+func (stallError) Unwrap() error { return context.DeadlineExceeded }
 
-// withPatience returns a context that ends when alive was not called for so long.
-func withPatience(parent context.Context,
-	patience time.Duration) (ctx context.Context, alive func(), cancel context.CancelFunc) {
+// withStallLimit returns a context that ends when alive has not been called for limit.
+func withStallLimit(parent context.Context,
+	limit time.Duration) (ctx context.Context, alive func(), cancel context.CancelFunc) {
 	ctx, stop := context.WithCancelCause(parent)
-	timer := time.AfterFunc(patience, func() { stop(standstill(patience)) })
-	return ctx, func() { timer.Reset(patience) }, func() { timer.Stop(); stop(nil) }
+	timer := time.AfterFunc(limit, func() { stop(stallError(limit)) })
+	return ctx, func() { timer.Reset(limit) }, func() { timer.Stop(); stop(nil) }
 }
 
-// reason is why ctx ended, where it did: the error that etcd's client makes of that says less. Otherwise it is err.
+// reason returns why ctx ended, if it did, because the error of etcd's client says less. Otherwise it returns err.
 func reason(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -1,8 +1,8 @@
-// Package lockstore is what readers and operators do with the keys of locks: list and watch all of them, read one,
-// remove stale ones, read how holds ended, and say that an unlocker is alive. Holders use package mutex instead.
+// Package lockstore reads and removes locks in etcd for readers and operators: it lists, watches, reads and removes
+// locks, reads how holds ended, and announces running unlockers. Holders use package mutex instead.
 //
-// Every call has a deadline of its own, because etcd's client waits for ever when nobody answers. Every removal is one
-// guarded transaction, and none is sent twice: where the answer got lost, the store reads again and tells what it sees.
+// Every call has a deadline of its own, because etcd's client waits for ever if no member answers. Every removal is one
+// guarded transaction, and none is sent twice: if the answer is lost, the store reads again and reports what it finds.
 package lockstore
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// callTimeout is the deadline of one request, where the caller's is not earlier.
+// callTimeout is the time limit of one request, unless the caller's is shorter.
 const callTimeout = 5 * time.Second
 
 // Store reads and removes the locks of one layout. It is safe for concurrent use.
@@ -30,32 +30,28 @@ type Store struct {
 	layout protocol.Layout
 	log    zerolog.Logger
 
-	pulse time.Duration
+	pulse time.Duration // how often a watch asks etcd for a sign of life
 
 	history, audit, presence *lease
 
-	worker    sync.Mutex   // one batch of removals at a time: more hurt those who lock meanwhile
+	removing  sync.Mutex   // one batch of removals at a time: more would slow down lock holders
 	noStreams atomic.Bool  // the server is older than 3.7
-	atOnce    atomic.Bool  // the last list lost a race against compaction
-	stalls    atomic.Int32 // lists in a row that stood still
+	atOnce    atomic.Bool  // the last list was overtaken by compaction
+	stalls    atomic.Int32 // consecutive lists that stalled
 }
 
 // Option changes a Store from its defaults.
 type Option func(*Store)
 
-// WithLog writes what people should know to log, such as a forced removal that could not be recorded in etcd.
+// WithLog sets the logger for what operators should know, such as a forced removal that could not be recorded in etcd.
 func WithLog(log zerolog.Logger) Option { return func(s *Store) { s.log = log } }
 
-// WithRetention keeps endings for so long, give or take an hour.
+// WithRetention sets how long endings are kept, give or take an hour.
 func WithRetention(d time.Duration) Option {
 	return func(s *Store) { s.history.ttl = d + s.history.every }
 }
 
-// WithPulse makes a watch ask etcd for a sign of life so often, instead of every 3 s, and end after three times as long
-// without one.
-func WithPulse(d time.Duration) Option { return func(s *Store) { s.pulse = d } }
-
-// New returns a store that talks through etcd, which the caller closes.
+// New returns a store that uses the client etcd, which the caller closes.
 func New(etcd *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 	s := &Store{
 		etcd: etcd, layout: l, log: zerolog.Nop(), pulse: defaultPulse,
@@ -69,10 +65,10 @@ func New(etcd *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 	return s
 }
 
-// maxKeys is how many keys of one record's range are read at once: far more than a sound record has.
+// maxKeys is how many keys of one record's range are read at once: far more than a valid record has.
 const maxKeys = 1000
 
-// Get reads one lock, and the revision at which it was so. Without Fields there is nothing.
+// Get reads one lock, and the revision at which it was read. A document without Fields means that there is no record.
 func (s *Store) Get(ctx context.Context, lock string) (metadata.Document, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -91,7 +87,7 @@ func (s *Store) Get(ctx context.Context, lock string) (metadata.Document, int64,
 	return metadata.Decode(lock, fields, foreign...), resp.Header.Revision, nil
 }
 
-// foreign are the keys in a record's range that are none of its fields.
+// foreign returns the keys in a record's range that are none of its fields.
 func (s *Store) foreign(resp *clientv3.GetResponse) []string {
 	var keys []string
 	for _, kv := range resp.Kvs {
@@ -102,7 +98,7 @@ func (s *Store) foreign(resp *clientv3.GetResponse) []string {
 	return keys
 }
 
-// protocolFields reads the fields that matter one by one, so that nobody can hide them behind thousands of others.
+// protocolFields reads the protocol's fields one by one, so that thousands of other keys cannot hide them.
 func (s *Store) protocolFields(ctx context.Context, lock string, revision int64) ([]metadata.Field, error) {
 	var reads []clientv3.Op
 	for _, field := range []string{

@@ -12,17 +12,16 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Head is where etcd stood when it took a write.
+// Head is the state of etcd when it accepted a write.
 type Head struct {
 	Revision int64
-	RaftTerm uint64 // another term means that etcd had no leader in between
+	RaftTerm uint64 // a new term means that etcd had no leader in between
 }
 
-// Announce writes the presence record of a running unlocker, which goes away 10 to 15 s after the last one. It fails
-// where etcd takes no writes: then holders can not extend their locks either.
+// Announce writes the presence record of a running unlocker, which expires 10 to 15 s after the last write. It fails if
+// etcd accepts no writes: then holders cannot extend their locks either.
 //
-// After half of the time it writes once more, which goes to another member: one that hangs must not look like an etcd
-// that does.
+// After half of its time it writes once more, to another member: one hanging member must not look like a hanging etcd.
 func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -33,7 +32,7 @@ func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error)
 		head Head
 		err  error
 	}
-	answers := make(chan answer, 3) // nobody waits for the slower ones
+	answers := make(chan answer, 3) // slower answers are not waited for
 	pending := 0
 	write := func() {
 		pending++
@@ -63,21 +62,21 @@ func (s *Store) Announce(ctx context.Context, p metadata.Presence) (Head, error)
 }
 
 func (s *Store) announce(ctx context.Context, p metadata.Presence) (Head, error) {
-	lease, err := s.presence.current(ctx, 0) // it is the same key again
+	lease, err := s.presence.current(ctx, 0) // the same key again
 	if err != nil {
 		return Head{}, err
 	}
 	resp, err := s.etcd.Put(ctx, s.layout.Unlocker(p.ID), protocol.Marshal(p), clientv3.WithLease(lease))
 	if err != nil {
 		if locktxn.LeaseGone(err) {
-			s.presence.gone(lease)
+			s.presence.discard(lease)
 		}
 		return Head{}, err
 	}
 	return Head{Revision: resp.Header.Revision, RaftTerm: resp.Header.RaftTerm}, nil
 }
 
-// Leave deletes the presence record of an unlocker that ends.
+// Leave deletes the presence record of an unlocker that shuts down.
 func (s *Store) Leave(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

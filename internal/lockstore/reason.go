@@ -11,15 +11,15 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
-// Why a watch ended, in one word. The words are labels of a metric.
+// Why a watch ended, in one word. The words are values of a metric's label.
 const (
-	ReasonCompacted  = "compacted"  // etcd forgot the revisions that the watch still needed
-	ReasonNoLeader   = "no_leader"  // the member lost contact to the majority
-	ReasonToken      = "token"      // the login ended; the next request logs in again
-	ReasonPermission = "permission" // the right to read the prefix was taken away
+	ReasonCompacted  = "compacted"  // etcd compacted revisions that the watch still needed
+	ReasonNoLeader   = "no_leader"  // the member lost contact with the majority
+	ReasonToken      = "token"      // the login expired; the next request logs in again
+	ReasonPermission = "permission" // permission to read the prefix was revoked
 	ReasonConnection = "connection"
-	ReasonSilent     = "silent"    // connected, but nothing comes
-	ReasonSlow       = "slow"      // this process can not keep up
+	ReasonSilent     = "silent"    // connected, but nothing arrives
+	ReasonSlow       = "slow"      // this process cannot keep up
 	ReasonBehind     = "behind"    // so far behind after an interruption that listing again is cheaper
 	ReasonWentBack   = "went_back" // etcd was restored from an older state
 	ReasonOther      = "other"
@@ -33,23 +33,23 @@ type WatchError struct {
 	err    error
 }
 
-// Reason is the cause in one word.
+// Reason returns the cause in one word.
 func (e *WatchError) Reason() string { return e.reason }
 
-// Error is the cause in words.
+// Error returns the cause as a sentence.
 func (e *WatchError) Error() string { return fmt.Sprintf("the watch ended: %v", e.err) }
 
-// Unwrap returns etcd's error, where there is one.
+// Unwrap returns the underlying error.
 func (e *WatchError) Unwrap() error { return e.err }
 
 func ended(reason string, err error) *WatchError { return &WatchError{reason: reason, err: err} }
 
 func wentBack(from, to int64) *WatchError {
-	return ended(ReasonWentBack, fmt.Errorf("etcd went back from revision %d to %d: it was restored from an older state", from, to))
+	return ended(ReasonWentBack,
+		fmt.Errorf("etcd went back from revision %d to %d: it was restored from an older state", from, to))
 }
 
-// reasonOf classifies an error of a watch. Some of them are errors of etcd that went through a text and lost their
-// type.
+// reasonOf classifies an error of a watch. Some are etcd errors that lost their type on the way, and are found by text.
 func reasonOf(err error) string {
 	for _, known := range []struct {
 		err    error

@@ -8,9 +8,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// RemoveTicket takes the place of a waiter in the queue away: of one who said that it would have given up by now. It
-// returns [metadata.ErrChanged] where the ticket is gone or another's. After any other error it may be there or not:
-// look again.
+// RemoveTicket removes the ticket of a waiter that should have given up by now. It returns [metadata.ErrChanged] if the
+// ticket is gone or another one has its key. After any other error it may or may not be there: read it again.
 func (s *Store) RemoveTicket(ctx context.Context, w metadata.Waiter) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -11,34 +11,35 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
-// DefaultHistoryMax is how many endings are kept unless told otherwise.
+// DefaultHistoryMax is the default number of endings to keep.
 const DefaultHistoryMax = 10_000
 
 const (
-	// trimKeys is how many endings are looked up at once. etcd reads all of them for it, so this is no small number.
+	// trimKeys is how many endings are looked up at once. etcd reads all of them each time, so this is a large number.
 	trimKeys = 10_000
-	// trimPause lets those who lock go first: at most 64 endings are deleted in one transaction, and ten times that a
+	// trimPause lets lock holders go first: a transaction deletes at most 64 endings, and there are ten of them a
 	// second.
 	trimPause = 100 * time.Millisecond
 )
 
-// TrimHistory deletes the oldest endings, all but the newest max, and tells how many it deleted. Others may trim at the
-// same time. An ending that was written anew meanwhile stays. It works in an etcd without space, where it makes some.
+// TrimHistory deletes all but the newest max endings, and returns how many it deleted. Several unlockers may trim at
+// the same time. An ending that was rewritten meanwhile stays. It also works, and makes room, in an etcd that is out of
+// space.
 func (s *Store) TrimHistory(ctx context.Context, max int) (deleted int, err error) {
 	for {
 		oldest, err := s.oldest(ctx, max)
 		if err != nil || len(oldest) == 0 {
 			return deleted, err
 		}
-		n, err := s.forget(ctx, oldest)
+		n, err := s.deleteEndings(ctx, oldest)
 		deleted += n
-		if err != nil || n == 0 { // none: somebody else was faster
+		if err != nil || n == 0 { // none: another unlocker was faster
 			return deleted, err
 		}
 	}
 }
 
-// oldest returns endings that are too many, the oldest ones first.
+// oldest returns the excess endings, oldest first.
 func (s *Store) oldest(ctx context.Context, max int) ([]*mvccpb.KeyValue, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -60,10 +61,10 @@ func (s *Store) oldest(ctx context.Context, max int) ([]*mvccpb.KeyValue, error)
 	return resp.Kvs, nil
 }
 
-func (s *Store) forget(ctx context.Context, keys []*mvccpb.KeyValue) (deleted int, err error) {
+func (s *Store) deleteEndings(ctx context.Context, keys []*mvccpb.KeyValue) (deleted int, err error) {
 	for len(keys) > 0 {
 		n := min(len(keys), batchRemovals)
-		done, err := s.forgetBatch(ctx, keys[:n])
+		done, err := s.deleteEndingsBatch(ctx, keys[:n])
 		if deleted += done; err != nil {
 			return deleted, err
 		}
@@ -79,7 +80,7 @@ func (s *Store) forget(ctx context.Context, keys []*mvccpb.KeyValue) (deleted in
 	return deleted, nil
 }
 
-func (s *Store) forgetBatch(ctx context.Context, keys []*mvccpb.KeyValue) (deleted int, err error) {
+func (s *Store) deleteEndingsBatch(ctx context.Context, keys []*mvccpb.KeyValue) (deleted int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	txns := make([]locktxn.Txn, len(keys))

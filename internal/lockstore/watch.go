@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	defaultPulse = 3 * time.Second // how often etcd is asked for a sign of life
-	silentPulses = 3               // without one for so many pulses the watch is taken for dead
-	tooOld       = 5_000           // revisions: catching up from further behind costs etcd more than a list
-	maxBacklog   = 64 << 20        // bytes that wait for a consumer that is slower than etcd
+	defaultPulse = 3 * time.Second // see Store.pulse
+	silentPulses = 3               // without a sign of life for so many pulses a watch counts as dead
+	tooOld       = 5_000           // in revisions: catching up from further behind costs etcd more than a list
+	maxBacklog   = 64 << 20        // in bytes, for a consumer that is slower than etcd
 )
 
 // Watch calls each for everything that happens below the prefix after the revision after. A call gets all events of one
-// revision, never a part of it; without events it says that nothing else happened up to that revision, which it does
-// every few seconds. The events are only valid until each returns.
+// revision, never some of them. Every few seconds a call without events says that nothing else happened up to that
+// revision. The events are only valid until each returns.
 //
-// It blocks until the watch ends, which it does sooner or later, and returns why: a [*WatchError], or the error of ctx.
-// Then list again and watch on from there.
+// It blocks until the watch ends, as every watch does sooner or later, and returns why: a [*WatchError], or the cause
+// of ctx. Then list again and watch from there.
 func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64, events []protocol.Event)) error {
 	ctx, end := context.WithCancelCause(ctx)
 	w := &watch{
 		store: s, end: end, backlog: newBacklog(maxBacklog),
-		// A watcher of its own has a stream of its own: nobody else's slow watch stands in its way.
+		// A watcher of its own has a stream of its own, which no other slow watch can block.
 		watcher: clientv3.NewWatcher(s.etcd),
 	}
 	w.seen.Store(after)
@@ -41,7 +41,7 @@ func (s *Store) Watch(ctx context.Context, after int64, each func(revision int64
 		helpers.Wait()
 	}()
 	helpers.Go(func() { w.receive(ctx, after) })
-	helpers.Go(func() { w.keepAsking(ctx) })
+	helpers.Go(func() { w.keepChecking(ctx) })
 	return w.deliver(ctx, after, each)
 }
 
@@ -52,10 +52,10 @@ type watch struct {
 	backlog *backlog
 	seen    atomic.Int64 // highest revision heard of
 	heard   lastTime
-	synced  bool // it caught up once; only receive uses it
+	synced  bool // it has caught up once; only receive uses it
 }
 
-// receive takes what etcd sends as fast as it comes: its client keeps without bound what nobody takes.
+// receive takes what etcd sends as fast as it arrives: etcd's client buffers without bound what is not taken.
 func (w *watch) receive(ctx context.Context, after int64) {
 	answers := w.watcher.Watch(clientv3.WithRequireLeader(ctx), w.store.layout.Prefix(),
 		clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment())
@@ -85,18 +85,18 @@ func (w *watch) take(resp clientv3.WatchResponse) error {
 	case behind == 0:
 		w.synced = true
 	case behind > tooOld && w.synced:
-		// the client lost its connection and resumed; right after a list it is as it must be
+		// the client lost its connection and resumed; right after a list, being behind is normal
 		return ended(ReasonBehind, fmt.Errorf("the watch is %d revisions behind", behind))
 	}
 	w.seen.Store(last)
 	if !w.backlog.add(resp) {
-		return ended(ReasonSlow, fmt.Errorf("more than %d MB of events wait", maxBacklog>>20))
+		return ended(ReasonSlow, fmt.Errorf("more than %d MB of events are waiting", maxBacklog>>20))
 	}
 	return nil
 }
 
-// keepAsking asks for signs of life, and ends the watch when none comes.
-func (w *watch) keepAsking(ctx context.Context) {
+// keepChecking asks for signs of life, and ends the watch when there are none.
+func (w *watch) keepChecking(ctx context.Context) {
 	ticker := time.NewTicker(w.store.pulse)
 	defer ticker.Stop()
 	for {
@@ -105,14 +105,14 @@ func (w *watch) keepAsking(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := w.ask(ctx); err != nil {
+		if err := w.checkAlive(ctx); err != nil {
 			w.end(err)
 			return
 		}
 	}
 }
 
-func (w *watch) ask(ctx context.Context) error {
+func (w *watch) checkAlive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.store.pulse)
 	defer cancel()
 	if time.Since(w.heard.Load()) >= w.store.pulse {
@@ -123,31 +123,31 @@ func (w *watch) ask(ctx context.Context) error {
 	if quiet := time.Since(w.heard.Load()); quiet >= silentPulses*w.store.pulse {
 		return ended(ReasonSilent, fmt.Errorf("nothing heard for %v", quiet.Round(time.Millisecond)))
 	}
-	// Asked in a context with other metadata, another stream would be asked. The answer comes as an event; its absence
-	// is noticed.
+	// With other metadata in the context, another stream would be asked. The answer arrives as an event, so an error
+	// here shows as its absence.
 	_ = w.watcher.RequestProgress(clientv3.WithRequireLeader(ctx))
 	return nil
 }
 
-// probe reads etcd's revision. A watch that starts after it gets no answers about its progress: as long as nothing was
-// written since, and for ever when etcd was restored from an older state.
+// probe reads etcd's revision. A watch that starts above it gets no progress reports: until something is written, or
+// for ever if etcd was restored from an older state.
 func (w *watch) probe(ctx context.Context) error {
 	seen := w.seen.Load()
 	resp, err := w.store.etcd.Get(ctx, w.store.layout.Prefix())
 	if err != nil {
-		return nil // the silence will tell
+		return nil // the silence will be noticed
 	}
 	switch now := resp.Header.Revision; {
 	case now < seen:
 		return wentBack(seen, now)
-	case now == seen: // nothing was written that the watch could have missed
+	case now == seen: // the watch cannot have missed anything
 		w.heard.Store(time.Now())
 		w.backlog.add(clientv3.WatchResponse{Header: resp.Header})
 	}
 	return nil
 }
 
-// deliver hands over what receive took.
+// deliver passes on what receive took.
 func (w *watch) deliver(ctx context.Context, after int64, each func(int64, []protocol.Event)) error {
 	done := after
 	for {
@@ -165,7 +165,7 @@ func (w *watch) deliver(ctx context.Context, after int64, each func(int64, []pro
 	}
 }
 
-// deliverRevisions splits an answer, which has whole revisions only, and returns the last revision that each got.
+// deliverRevisions splits an answer, which holds whole revisions only, and returns the last revision passed to each.
 func deliverRevisions(resp clientv3.WatchResponse, done int64, each func(int64, []protocol.Event)) int64 {
 	if len(resp.Events) == 0 {
 		done = max(done, resp.Header.GetRevision())

@@ -195,7 +195,7 @@ func TestRefused(t *testing.T) {
 			_, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 1600<<10))
 			return err
 		}, true, false},
-		// never sent, but the code of the error does not say so
+		// never sent, but the code does not tell
 		{"a request of 3 MB", func() error { _, err := s.etcd.Put(ctx, "k", strings.Repeat("x", 3<<20)); return err },
 			false, false},
 		{"a lease that is gone", func() error {

@@ -10,45 +10,45 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// builder makes a picture of a list. Keys of one lock follow each other there, so it never holds more than one lock's
-// values.
+// builder builds a snapshot from a list. A list has all keys of one lock in a row, so the builder never holds the
+// values of more than one lock.
 type builder struct {
 	view  *View
-	reuse bool // records that did not change are taken from the view
-	pic   *picture
+	reuse bool // take records that did not change from the view
+	snap  *snapshot
 	items []item
 
-	lock    string // the one being read
-	fields  []metadata.Field
-	values  [][]byte // of fields; most need not be looked at
-	surplus int      // more fields than a lock may have
-	newest  int64    // the highest mod revision of a field
-	strays  int
-	stray   string // one of them
+	lock       string // being read
+	fields     []metadata.Field
+	values     [][]byte // of fields; decoded only if something changed
+	surplus    int      // number of fields beyond maxListed
+	newest     int64    // highest mod revision of a field
+	foreign    int      // keys in its range that are none of its fields
+	foreignKey string   // one of them
 }
 
-// maxListed is how many fields of one lock are held while it is read.
+// maxListed is how many fields of one lock are held in memory while it is read.
 const maxListed = 1000
 
 // read lists everything.
 func (v *View) read(ctx context.Context, reuse bool) (*builder, int64, error) {
-	b := &builder{view: v, reuse: reuse, pic: newPicture(v.layout, &v.intern)}
+	b := &builder{view: v, reuse: reuse, snap: newSnapshot(v.layout, &v.intern)}
 	revision, err := v.src.List(ctx, b.add)
 	if err != nil {
 		return nil, 0, err
 	}
 	b.flush()
 	byName := func(a, b item) int { return strings.Compare(a.name(), b.name()) }
-	if !slices.IsSortedFunc(b.items, byName) { // keys and names sort differently where names have characters before "/"
+	if !slices.IsSortedFunc(b.items, byName) { // keys and names sort differently if names have characters before "/"
 		slices.SortFunc(b.items, byName)
 	}
 	return b, revision, nil
 }
 
 func (b *builder) add(kv protocol.KV) {
-	switch key := b.pic.layout.Parse(kv.Key); key.Kind {
+	switch key := b.snap.layout.Parse(kv.Key); key.Kind {
 	case protocol.KindField:
-		b.turnTo(key.Lock)
+		b.switchTo(key.Lock)
 		b.newest = max(b.newest, kv.ModRevision)
 		if len(b.fields) >= maxListed && !ofProtocol(key.ID) {
 			b.surplus++
@@ -59,34 +59,34 @@ func (b *builder) add(kv protocol.KV) {
 		b.values = append(b.values, kv.Value)
 	case protocol.KindForeign:
 		if key.Lock == "" {
-			b.pic.stray(kv.Key, "", 1, false)
-			b.pic.misplace(kv, false)
+			b.snap.countForeign(kv.Key, "", 1, false)
+			b.snap.misplace(kv, false)
 			return
 		}
-		b.turnTo(key.Lock)
-		b.strays++
-		b.stray = kv.Key
+		b.switchTo(key.Lock)
+		b.foreign++
+		b.foreignKey = kv.Key
 	case protocol.KindTicket:
-		b.pic.queues.put(waiter(key.Lock, key.ID, kv, b.view.Clock(), b.pic.intern))
+		b.snap.queues.put(waiter(key.Lock, key.ID, kv, b.view.Clock(), b.snap.intern))
 	case protocol.KindUnlocker:
-		if len(b.pic.unlockers) < maxUnlockers {
-			b.pic.unlockers[key.ID] = unlocker(key.ID, kv, time.Time{}, b.pic.intern)
+		if len(b.snap.unlockers) < maxUnlockers {
+			b.snap.unlockers[key.ID] = unlocker(key.ID, kv, time.Time{}, b.snap.intern)
 		}
 	}
 }
 
-func (b *builder) turnTo(lock string) {
+func (b *builder) switchTo(lock string) {
 	if b.lock != lock {
 		b.flush()
 		b.lock = lock
 	}
 }
 
-// flush finishes the lock that was read.
+// flush finishes the lock being read.
 func (b *builder) flush() {
 	held := len(b.fields) > 0
-	if b.strays > 0 {
-		b.pic.stray(b.stray, b.lock, b.strays, held)
+	if b.foreign > 0 {
+		b.snap.countForeign(b.foreignKey, b.lock, b.foreign, held)
 	}
 	if held {
 		b.items = append(b.items, b.item())
@@ -96,10 +96,10 @@ func (b *builder) flush() {
 	b.lock, b.fields, b.values = "", b.fields[:0], b.values[:0]
 	b.surplus = 0
 	b.newest = 0
-	b.strays = 0
+	b.foreign = 0
 }
 
-// item is the lock that was read.
+// item returns the lock being read.
 func (b *builder) item() item {
 	if b.reuse {
 		if it, ok := b.view.unchanged(b); ok {
@@ -109,36 +109,36 @@ func (b *builder) item() item {
 	for i, value := range b.values {
 		b.fields[i].Value = string(value)
 	}
-	it, o := b.pic.decode(b.lock, b.fields, b.surplus)
+	it, o := b.snap.decode(b.lock, b.fields, b.surplus)
 	if o != nil {
 		o.newest = b.newest
-		b.pic.odd[it.name()] = o
+		b.snap.irregulars[it.name()] = o
 	}
 	return it
 }
 
-// unchanged returns the view's item of the lock that was read, if its keys are those it was made of.
+// unchanged returns the view's item of the lock being read, if it was made from these very keys.
 func (v *View) unchanged(b *builder) (item, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	it, held := v.pic.locks.get(b.lock)
-	known, has := v.pic.strays[b.lock]
-	if !held || has != (b.strays > 0) || known != b.strays {
+	it, held := v.snap.locks.get(b.lock)
+	known, has := v.snap.foreignIn[b.lock]
+	if !held || has != (b.foreign > 0) || known != b.foreign {
 		return item{}, false
 	}
-	// a list that was adopted while the lock changed counted the foreign keys anew, but left the record
+	// A list that was reconciled while the lock changed recounted the foreign keys, but left the record alone.
 	if it.rec.Foreign() != has {
 		return item{}, false
 	}
-	if o := v.pic.odd[b.lock]; o != nil {
+	if o := v.snap.irregulars[b.lock]; o != nil {
 		return it, o.madeOf(b)
 	}
-	return it, b.surplus == 0 && plainMadeOf(it.rec, b.fields)
+	return it, b.surplus == 0 && canonicalMadeOf(it.rec, b.fields)
 }
 
-// madeOf compares by revisions: a key never has two values at one. Of the surplus, which is not kept, their number and
-// the newest revision have to do.
-func (o *odd) madeOf(b *builder) bool {
+// madeOf compares revisions: a key never has two values at one revision. The surplus is not kept, so its size and
+// newest revision have to do.
+func (o *irregular) madeOf(b *builder) bool {
 	i, surplus := 0, b.surplus
 	for _, f := range b.fields {
 		switch {
@@ -153,7 +153,7 @@ func (o *odd) madeOf(b *builder) bool {
 	return i == len(o.fields) && surplus == o.surplus && (surplus == 0 || b.newest == o.newest)
 }
 
-func plainMadeOf(r *metadata.Record, fields []metadata.Field) bool {
+func canonicalMadeOf(r *metadata.Record, fields []metadata.Field) bool {
 	keys := 4
 	if r.Alive != nil {
 		keys = 5

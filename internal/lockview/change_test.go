@@ -44,7 +44,7 @@ func TestEveryChangeGivesWhatAListGives(t *testing.T) {
 			one(remove(key(metadata.FieldAlive))), one(removeAll(layout.Record("a")))},
 		"one deadline alone": {plain, one(put(key(metadata.FieldAlertAt), "1553683000")), extended("1553683002"),
 			one(put(key(metadata.FieldAutoUnlockAt), "1553683003"))},
-		"a deadline that can not be read, and repaired": {plain, extended("soon"), extended("1553683002")},
+		"a deadline that cannot be read, and repaired": {plain, extended("soon"), extended("1553683002")},
 		"a deadline deleted while alive is called": {plain, append(extended("1553683000", " a")[1:],
 			remove(key(metadata.FieldAlertAt)))},
 		"the uuid overwritten": {plain, one(put(key(metadata.FieldUUID), uuid(2))), note,

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// comparison reads a list now and then while the watch goes on, and corrects what the watch did not tell. Only the
-// goroutine that applies the watch's events calls its methods.
+// comparison reads a list now and then while the watch runs, and corrects what the watch missed. Only the goroutine
+// that applies the watch's events calls its methods.
 type comparison struct {
 	view *View
 	next time.Time
 
-	cancel context.CancelFunc // nil when no list is being read
+	cancel context.CancelFunc // nil while no list is being read
 	listed chan listing
-	result *listing // read, and waiting for the watch to get as far
+	result *listing // read, and waiting for the watch to catch up
 }
 
 type listing struct {
@@ -22,8 +22,8 @@ type listing struct {
 	err      error
 }
 
-// goOn does what there is to do: start, wait, or finish a comparison.
-func (c *comparison) goOn(ctx context.Context) {
+// advance starts, waits for, or finishes a comparison.
+func (c *comparison) advance(ctx context.Context) {
 	switch {
 	case c.cancel == nil:
 		if !time.Now().Before(c.next) {
@@ -40,9 +40,9 @@ func (c *comparison) goOn(ctx context.Context) {
 	}
 	switch l := c.result; {
 	case l.err != nil:
-		c.view.opt.Log.Warn().Err(l.err).Msg("the list to compare with failed")
+		c.view.opt.Log.Warn().Err(l.err).Msg("the periodic list failed")
 	case l.revision > c.view.Fresh().Revision:
-		return // what happened up to there has yet to arrive
+		return // events up to that revision have yet to arrive
 	default:
 		c.finish(ctx, l.b)
 	}
@@ -68,7 +68,7 @@ func (c *comparison) start(ctx context.Context) {
 func (c *comparison) finish(ctx context.Context, b *builder) {
 	v := c.view
 	v.mu.Lock()
-	gone, differed := v.adopt(b, v.touched)
+	gone, differed := v.reconcile(b, v.touched)
 	v.stats.Resyncs[ReasonPeriodic]++
 	v.stats.Healed += uint64(differed)
 	if differed > 0 {
@@ -76,12 +76,12 @@ func (c *comparison) finish(ctx context.Context, b *builder) {
 	}
 	v.mu.Unlock()
 	if differed > 0 {
-		v.opt.Log.Error().Int("locks", differed).Msg("the watch did not tell of changes of locks, a list did")
+		v.opt.Log.Error().Int("locks", differed).Msg("the watch missed changes of locks, which a list found")
 	}
-	v.bury(ctx, gone)
+	v.reportEnded(ctx, gone)
 }
 
-// stop ends a comparison that goes on, and waits until its list is not read any more.
+// stop cancels a running comparison, and waits until its list has stopped.
 func (c *comparison) stop() {
 	if c.cancel == nil {
 		return

@@ -25,7 +25,7 @@ func TestViewSurvivesCompactionAndCuts(t *testing.T) {
 	s := etcdtest.Start(t)
 	admin := s.Client(t)
 	proxy := etcdtest.NewProxy(t, s.Endpoint())
-	store := lockstore.New(through(t, proxy.Endpoint()), layout, lockstore.WithPulse(200*time.Millisecond))
+	store := lockstore.New(through(t, proxy.Endpoint()), layout)
 	v := run(t, source(store), lockview.Options{})
 	until(t, v, "the first list", func() bool { return v.Fresh().Synced })
 	stop := busy(t, admin)
@@ -70,7 +70,7 @@ func TestHoldsThatEndWhileCutOff(t *testing.T) {
 	s := etcdtest.Start(t)
 	h := holders{t, s.Client(t)}
 	proxy := etcdtest.NewProxy(t, s.Endpoint())
-	store := lockstore.New(through(t, proxy.Endpoint()), layout, lockstore.WithPulse(100*time.Millisecond))
+	store := lockstore.New(through(t, proxy.Endpoint()), layout)
 	direct := lockstore.New(h.etcd, layout)
 	var mu sync.Mutex
 	var ended []ending
@@ -129,7 +129,7 @@ func TestViewSurvivesItsMembers(t *testing.T) {
 	t.Parallel()
 	m := etcdtest.Cluster(t, 3)
 	c := m.Client(t)
-	store := lockstore.New(c, layout, lockstore.WithPulse(500*time.Millisecond))
+	store := lockstore.New(c, layout)
 	v := run(t, source(store), lockview.Options{})
 	until(t, v, "the first list", func() bool { return v.Fresh().Synced })
 	stop := busy(t, c)
@@ -141,7 +141,7 @@ func TestViewSurvivesItsMembers(t *testing.T) {
 		m.WaitReady(t)
 		leader = m.Leader(t)
 		m.Pause(leader)
-		time.Sleep(3 * time.Second)
+		time.Sleep(10 * time.Second) // longer than a watch may be silent
 		m.Resume(leader)
 		m.WaitReady(t)
 	}
@@ -162,7 +162,7 @@ func TestViewSurvivesTheEndOfItsLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	proxyless := lockstore.New(c, layout, lockstore.WithPulse(5*time.Second)) // so that nothing keeps the login alive
+	proxyless := lockstore.New(c, layout) // asks too rarely to keep the login alive
 	v := run(t, source(proxyless), lockview.Options{RelistEvery: 1500 * time.Millisecond})
 	for i := range 5 {
 		hold := h.take("a", uuid(i))
@@ -179,7 +179,7 @@ func TestViewTellsOfARestoredEtcd(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	h := holders{t, s.Client(t)}
-	store := lockstore.New(s.Client(t), layout, lockstore.WithPulse(100*time.Millisecond))
+	store := lockstore.New(s.Client(t), layout)
 	h.take("old", uuid(1))
 	s.Stop()
 	backup := t.TempDir()

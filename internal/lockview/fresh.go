@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// stale is how long a picture counts as current without anything heard from etcd.
+// stale is how long the snapshot counts as current without a sign of life from etcd.
 const stale = 10 * time.Second
 
-// Freshness is how current the picture is.
+// Freshness is how current the snapshot is.
 type Freshness struct {
-	// Synced tells that the picture is what etcd holds: it was listed, the watch follows, and something was heard
+	// Synced reports whether the snapshot is what etcd holds: it was listed, the watch follows, and etcd was heard from
 	// within 10 s.
 	Synced bool
-	// Revision is the revision that the picture shows.
+	// Revision is the revision that the snapshot shows.
 	Revision int64
-	// Highest is the highest revision ever seen. When Revision is lower, etcd was restored from an older state, and
-	// tokens that were given before may be given again.
+	// Highest is the highest revision ever seen. If Revision is lower, etcd was restored from an older state, and
+	// fencing tokens may repeat.
 	Highest int64
-	// Heard is when something was heard from etcd last; zero = never.
+	// Heard is when etcd was last heard from; zero = never.
 	Heard time.Time
-	// Since is when Synced became what it is.
+	// Since is when Synced last changed.
 	Since time.Time
-	// Cause says in words why the picture is not current; empty when it is.
+	// Cause says why the snapshot is not current; empty if it is.
 	Cause string
 }
 
@@ -34,7 +34,7 @@ type state struct {
 	cause             string
 }
 
-// Fresh tells how current the picture is.
+// Fresh returns how current the snapshot is.
 func (v *View) Fresh() Freshness {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -49,15 +49,15 @@ func (v *View) Fresh() Freshness {
 	return f
 }
 
-// hear notes a sign of life at a revision. The caller holds mu.
-func (v *View) hear(revision int64) {
+// heard records a sign of life at a revision. The caller holds mu.
+func (v *View) heard(revision int64) {
 	v.state.heard = time.Now()
 	v.state.revision = revision
 	v.state.highest = max(v.state.highest, revision)
 }
 
-// sync notes that the picture is current. The caller holds mu.
-func (v *View) sync() {
+// synced records that the snapshot is current. The caller holds mu.
+func (v *View) synced() {
 	if !v.state.synced {
 		v.state.synced = true
 		v.state.since = time.Now()
@@ -66,9 +66,9 @@ func (v *View) sync() {
 	v.stats.LastSync = time.Now()
 }
 
-// lose notes that the picture is not followed any more, and tells whether that is news: an outage is one, not each
-// attempt in it.
-func (v *View) lose(err error) (news bool) {
+// lost records that the snapshot is no longer followed. It reports whether that is news: an outage is, each further
+// attempt in it is not.
+func (v *View) lost(err error) (news bool) {
 	cause := v.opt.Explain(err)
 	v.mu.Lock()
 	defer v.mu.Unlock()

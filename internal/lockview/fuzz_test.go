@@ -158,7 +158,7 @@ func (p *player) things() []op {
 	}
 }
 
-// FuzzApply holds that any sequence of events gives the picture that a list gives.
+// FuzzApply holds that any sequence of events gives the snapshot that a list gives.
 func FuzzApply(f *testing.F) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 0))

@@ -8,39 +8,40 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// maxMisplaced is how many records are kept that lie at the keys of no lock; more are counted as foreign keys only.
+// maxMisplaced is how many misplaced records are kept; further ones only count as foreign keys.
 const maxMisplaced = 1000
 
-// misplaced is a record that a client wrote where no lock's record can be.
+// misplaced is a record that a client wrote where no lock's record can be. Its place, the prefix of its keys, serves as
+// its name.
 type misplaced struct {
-	odd
-	rec  *metadata.Record // nil while it has no uuid: then nobody takes it for held
-	seen bool             // its record says since when
+	irregular
+	rec  *metadata.Record // nil while it has no uuid: then its writer does not take it for held
+	seen bool             // its record has been stamped
 }
 
-// misplace takes in a key that fits no layout.
-func (p *picture) misplace(kv protocol.KV, deleted bool) {
-	place, field, ok := p.layout.Misplaced(kv.Key)
+// misplace adds or removes a foreign key that belongs to a misplaced record.
+func (s *snapshot) misplace(kv protocol.KV, deleted bool) {
+	place, field, ok := s.layout.Misplaced(kv.Key)
 	if !ok {
 		return
 	}
-	m := p.misplaced[place]
+	m := s.misplaced[place]
 	switch {
-	case deleted && m == nil || m == nil && len(p.misplaced) >= maxMisplaced:
+	case deleted && m == nil || m == nil && len(s.misplaced) >= maxMisplaced:
 		return
 	case deleted:
 		m.remove(field)
 	default:
 		if m == nil {
 			m = &misplaced{}
-			p.misplaced[place] = m
+			s.misplaced[place] = m
 		}
-		m.set(keep(metadata.Field{Name: field, Value: string(kv.Value), CreateRevision: kv.CreateRevision,
+		m.set(truncate(metadata.Field{Name: field, Value: string(kv.Value), CreateRevision: kv.CreateRevision,
 			ModRevision: kv.ModRevision}))
 	}
-	p.moves++
+	s.moves++
 	if len(m.fields) == 0 {
-		delete(p.misplaced, place)
+		delete(s.misplaced, place)
 		return
 	}
 	before := m.rec
@@ -48,7 +49,7 @@ func (p *picture) misplace(kv protocol.KV, deleted bool) {
 		return
 	}
 	rec := m.record(place)
-	p.layout.Misplace(&rec)
+	s.layout.Misplace(&rec)
 	m.seen = false
 	m.rec = &rec
 	m.since(before)
@@ -59,7 +60,7 @@ func (m *misplaced) holds() bool {
 	return ok
 }
 
-// since takes over since when the same hold was seen.
+// since keeps the times at which the same hold was observed before.
 func (m *misplaced) since(before *metadata.Record) {
 	if m.rec != nil && before != nil && m.rec.Token == before.Token {
 		m.rec.Seen = before.Seen
@@ -67,32 +68,32 @@ func (m *misplaced) since(before *metadata.Record) {
 	}
 }
 
-// adoptMisplaced makes the misplaced records those of the list.
-func (p *picture) adoptMisplaced(listed map[string]*misplaced) {
+// reconcileMisplaced replaces the misplaced records by those of a list.
+func (s *snapshot) reconcileMisplaced(listed map[string]*misplaced) {
 	for place, m := range listed {
-		if known := p.misplaced[place]; known != nil && known.seen {
+		if known := s.misplaced[place]; known != nil && known.seen {
 			m.since(known.rec)
 		}
 	}
-	p.misplaced = listed
-	p.moves++
+	s.misplaced = listed
+	s.moves++
 }
 
-// Shown returns what people see: the locks, and with them the records that lie at the keys of no lock, under their
-// place as a name, where no lock has that. It is sorted by name, and the same slice until something changes. Who
-// judges, removes or waits asks [View.Locks].
+// Shown returns what pages and metrics show: the held locks, and the misplaced records under their place as a name,
+// unless a lock has that name. It is sorted by name, and the same slice until something changes. To judge, remove or
+// wait, use [View.Locks].
 func (v *View) Shown() []*metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	locks := v.held()
-	if len(v.pic.misplaced) == 0 {
+	if len(v.snap.misplaced) == 0 {
 		return locks
 	}
-	if v.shown != nil && v.moves == v.pic.moves {
+	if v.shown != nil && v.moves == v.snap.moves {
 		return v.shown
 	}
 	all := slices.Clone(locks)
-	for _, m := range v.pic.misplaced {
+	for _, m := range v.snap.misplaced {
 		if m.rec == nil {
 			continue
 		}
@@ -100,12 +101,12 @@ func (v *View) Shown() []*metadata.Record {
 			m.rec.Seen = metadata.Seen{First: v.Clock(), Changed: v.Clock()}
 			m.seen = true
 		}
-		if _, held := v.pic.locks.get(m.rec.Name); !held {
+		if _, held := v.snap.locks.get(m.rec.Name); !held {
 			all = append(all, m.rec)
 		}
 	}
 	slices.SortFunc(all, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
 	v.shown = all
-	v.moves = v.pic.moves
+	v.moves = v.snap.moves
 	return all
 }

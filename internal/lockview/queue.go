@@ -11,18 +11,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// queues holds the waiters by lock.
+// queues holds the waiters of each lock.
 type queues map[string]*queue
 
-// queue is the waiters of one lock. They are put in order when somebody asks, not at every change: a queue may be as
-// long as a hostile writer likes.
+// queue holds the waiters of one lock. They are sorted when read, not at every change: a hostile writer may make a
+// queue as long as it likes.
 type queue struct {
 	waiters map[string]metadata.Waiter // by ticket
 	sorted  []metadata.Waiter          // never written to; nil when out of date
 }
 
-// put adds or changes a waiter that is seen now, or was before. One that got the lock keeps its ticket, with a mark: it
-// waits no more.
+// put adds or changes a waiter. A waiter that got the lock keeps its ticket, marked as holding, and is removed here.
 func (q queues) put(w metadata.Waiter) {
 	if w.Holding {
 		q.remove(w.Lock, w.ID)
@@ -36,7 +35,7 @@ func (q queues) put(w metadata.Waiter) {
 	q[w.Lock].sorted = nil
 }
 
-// seen is when the waiter was first seen: as it says itself, or earlier where it is known.
+// seen returns when the waiter was first seen: w.Seen, or earlier if the queue already has it.
 func (q queues) seen(w metadata.Waiter) time.Duration {
 	if of := q[w.Lock]; of != nil {
 		if before, known := of.waiters[w.ID]; known && before.Place == w.Place && before.Since.Equal(w.Since.Time) {
@@ -46,7 +45,7 @@ func (q queues) seen(w metadata.Waiter) time.Duration {
 	return w.Seen
 }
 
-// since takes from earlier queues when those who still wait were first seen.
+// since copies from earlier queues when the remaining waiters were first seen.
 func (q queues) since(earlier queues) {
 	for _, of := range q {
 		for id, w := range of.waiters {
@@ -68,7 +67,7 @@ func (q queues) remove(lock, ticket string) {
 	}
 }
 
-// of returns the waiters of a lock in order.
+// of returns the waiters of a lock, sorted.
 func (q queues) of(lock string) []metadata.Waiter {
 	of := q[lock]
 	if of == nil {
@@ -82,8 +81,7 @@ func (q queues) of(lock string) []metadata.Waiter {
 	return of.sorted
 }
 
-// waiter reads a ticket that is seen now. One that can not be read is a waiter all the same, of whom nothing is known
-// but the place.
+// waiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its place in the queue.
 func waiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)
@@ -92,9 +90,9 @@ func waiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner
 		Seen: seen}
 }
 
-// document reads one of the protocol's documents, or nothing where it can not be read; ok tells which.
+// document decodes one of the protocol's documents; ok reports whether it could be read.
 func document[T metadata.Ticket | metadata.Ending | metadata.Presence](value []byte) (d T, ok bool) {
-	if len(value) > metadata.MaxRecordBytes { // none is so large, and reading it takes time
+	if len(value) > metadata.MaxRecordBytes { // valid ones are never that large, and decoding costs time
 		return d, false
 	}
 	read, err := protocol.Unmarshal[T](value)
@@ -104,7 +102,7 @@ func document[T metadata.Ticket | metadata.Ending | metadata.Presence](value []b
 	return read, true
 }
 
-// clip cuts a text of a hostile writer to the longest that the protocol allows.
+// clip cuts text from outside to the longest that the protocol allows.
 func clip(s string) string {
 	if len(s) <= metadata.MaxTextBytes {
 		return s

@@ -9,10 +9,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// longLived is how long a watch has to live for its end to count as a failure on its own, not as one more in a row.
+// longLived is how long a watch has to live for its end to reset the count of consecutive failures.
 const longLived = 5 * time.Second
 
-// Run keeps the picture until ctx ends, and then returns nil: whatever goes wrong, it waits a little and lists again.
+// Run keeps the snapshot current until ctx ends, then returns nil. After any failure it waits a little and lists again.
 func (v *View) Run(ctx context.Context) error {
 	reason := ReasonStart
 	failures := 0
@@ -29,16 +29,17 @@ func (v *View) Run(ctx context.Context) error {
 				failures = 0
 			}
 		} else {
-			err, reason = fmt.Errorf("the list failed: %w", err), ReasonList
+			err = fmt.Errorf("the list failed: %w", err)
+			reason = ReasonList
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		event := v.opt.Log.Debug()
-		if v.lose(err) {
+		if v.lost(err) {
 			event = v.opt.Log.Warn()
 		}
-		event.Err(err).Str("reason", reason).Msg("the view of the locks is interrupted")
+		event.Err(err).Str("reason", reason).Msg("the view of the locks was interrupted")
 		select {
 		case <-ctx.Done():
 			return nil
@@ -48,48 +49,48 @@ func (v *View) Run(ctx context.Context) error {
 	}
 }
 
-// list replaces the picture by a new list.
+// list makes the snapshot match a new list.
 func (v *View) list(ctx context.Context, reason string) error {
 	b, revision, err := v.read(ctx, true)
 	if err != nil {
 		return err
 	}
 	if highest := v.Fresh().Highest; revision < highest {
-		v.opt.Log.Error().Int64("revision", revision).Int64("highest",
-			highest).Msg("etcd was restored from an older state")
-		// Revisions that are equal do not mean that keys are equal any more.
+		v.opt.Log.Error().Int64("revision", revision).Int64("highest", highest).
+			Msg("etcd was restored from an older state")
+		// Equal revisions no longer mean equal keys.
 		if b, revision, err = v.read(ctx, false); err != nil {
 			return err
 		}
 	}
 	v.mu.Lock()
-	gone, _ := v.adopt(b, nil)
+	gone, _ := v.reconcile(b, nil)
 	v.stats.Resyncs[reason]++
-	v.hear(revision)
-	v.sync()
+	v.heard(revision)
+	v.synced()
 	v.announce()
 	v.mu.Unlock()
-	v.bury(ctx, gone)
+	v.reportEnded(ctx, gone)
 	return nil
 }
 
-// watch follows etcd from the revision of the picture on, comparing with a list now and then.
+// watch follows etcd from the snapshot's revision on, and compares with a list now and then.
 func (v *View) watch(ctx context.Context) error {
 	c := comparison{view: v, next: time.Now().Add(v.opt.RelistEvery)}
 	defer c.stop()
 	return v.src.Watch(ctx, v.Fresh().Revision, func(revision int64, events []protocol.Event) {
 		v.apply(revision, events)
-		c.goOn(ctx)
+		c.advance(ctx)
 	})
 }
 
 // apply applies one revision.
 func (v *View) apply(revision int64, events []protocol.Event) {
 	v.mu.Lock()
-	v.hear(revision)
-	v.sync()
+	v.heard(revision)
+	v.synced()
 	now := v.Clock()
-	steps, endings := v.pic.apply(events, time.Now(), now, v.touch)
+	steps, endings := v.snap.apply(events, time.Now(), now, v.touch)
 	for i := range steps {
 		v.stamp(&steps[i], now, true)
 	}
@@ -130,9 +131,9 @@ func decodeEnding(e *protocol.Event) *metadata.Ending {
 	return &ending
 }
 
-// bury tells that holds ended that a list did not find any more. How they ended stands in etcd, if anywhere; with many
-// of them nobody waits for all the answers.
-func (v *View) bury(ctx context.Context, gone []*metadata.Record) {
+// reportEnded reports holds that a list no longer found. etcd may have recorded how they ended; reading that is cut off
+// after a second, so that many of them do not hold up the view.
+func (v *View) reportEnded(ctx context.Context, gone []*metadata.Record) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	for _, r := range gone {

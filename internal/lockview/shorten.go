@@ -10,44 +10,44 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// keep cuts a key to what is kept of it. No part of a large value is referred to afterwards.
-func keep(f metadata.Field) kept {
-	k := kept{Field: f, size: len(f.Name) + len(f.Value)}
+// truncate cuts a field to what is kept of it. The result does not refer to a large value.
+func truncate(f metadata.Field) keptField {
+	k := keptField{Field: f, size: len(f.Name) + len(f.Value)}
 	switch {
 	case f.Name == metadata.FieldBacktrace:
 		k.Value = ""
-		k.problems = complaints(f)
-	case len(f.Value) <= maxKept/4:
+		k.problems = problemsOf(f)
+	case len(f.Value) <= maxKeptBytes/4:
 	case f.Name == metadata.FieldMetadata:
-		k.Value, k.problems = shorten(f.Value), slices.DeleteFunc(complaints(f), func(p metadata.Problem) bool {
+		k.Value, k.problems = shorten(f.Value), slices.DeleteFunc(problemsOf(f), func(p metadata.Problem) bool {
 			return p.Reason != metadata.ReasonTooLarge || p.Field == attributes
 		})
 	default:
-		k.Value, k.problems = head(f.Value), complaints(f)
+		k.Value, k.problems = head(f.Value), problemsOf(f)
 	}
 	return k
 }
 
-// complaints are the problems of one key alone.
-func complaints(f metadata.Field) []metadata.Problem {
+// problemsOf returns the problems of one key by itself.
+func problemsOf(f metadata.Field) []metadata.Problem {
 	problems := metadata.Decode("lock", []metadata.Field{f}).Problems
 	return slices.DeleteFunc(problems, func(p metadata.Problem) bool {
 		return p.Reason == metadata.ReasonMissing || p.Field == "record"
 	})
 }
 
-// shorten leaves out of a metadata document what is too large to be kept. What it returns decodes as document does, but
-// for the problem that something is too large.
+// shorten leaves out of a metadata document what is too large to keep. The result decodes as document does, except for
+// the problem that something is too large.
 func shorten(document string) string {
 	var all map[string]json.RawMessage
 	if json.Unmarshal([]byte(document), &all) != nil || all == nil {
-		return "" // is no JSON object either
+		return "" // not a JSON object either
 	}
 	short := make(map[string]json.RawMessage, min(len(all), 2*maxFields))
 	others := 0
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !ofProtocol(name) {
-			// one more than can be shown, even if as many as possible have keys of their own
+			// One more than can be shown, even if as many as possible have keys of their own.
 			if others++; others > maxFields {
 				continue
 			}
@@ -58,7 +58,7 @@ func shorten(document string) string {
 		short[metadata.FieldBacktrace] = json.RawMessage(`""`)
 	}
 	if !utf8.ValidString(document) {
-		short[metadata.FieldBacktrace] = json.RawMessage("\"\xff\"") // still is not
+		short[metadata.FieldBacktrace] = json.RawMessage("\"\xff\"") // stays invalid UTF-8
 	}
 	b, err := json.Marshal(short)
 	if err != nil {
@@ -72,9 +72,9 @@ func shortMember(raw json.RawMessage) json.RawMessage {
 	switch {
 	case raw[0] == '{', raw[0] == '[':
 		return json.RawMessage(`{}`)
-	case len(raw) <= maxKept/4:
+	case len(raw) <= maxKeptBytes/4:
 		return raw
-	case raw[0] != '"': // a number too long to be kept as one
+	case raw[0] != '"': // a number too long to keep as one
 		text = string(raw)
 	default:
 		_ = json.Unmarshal(raw, &text) // it is valid
@@ -83,5 +83,5 @@ func shortMember(raw json.RawMessage) json.RawMessage {
 	return b
 }
 
-// head is the beginning of s as a copy of its own.
-func head(s string) string { return strings.Clone(s[:min(len(s), maxKept)]) }
+// head returns a copy of the beginning of s.
+func head(s string) string { return strings.Clone(s[:min(len(s), maxKeptBytes)]) }

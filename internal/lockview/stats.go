@@ -9,17 +9,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Why a list was read that no end of a watch caused.
+// Reasons to list that are not the end of a watch.
 const (
-	ReasonStart    = "start"    // nothing was known yet
-	ReasonPeriodic = "periodic" // to find what the watch missed
-	ReasonList     = "list"     // the list before failed
+	ReasonStart    = "start"    // the first list
+	ReasonPeriodic = "periodic" // to find what the watch may have missed
+	ReasonList     = "list"     // the previous list failed
 )
 
-// reasonOther is for ends of a watch that say no reason, or one that is not known here.
+// reasonOther counts watches that ended without a reason, or with one not listed here.
 const reasonOther = "other"
 
-// WatchReasons are the reasons that ends of a watch are counted by.
+// WatchReasons returns the reasons under which ends of watches are counted.
 func WatchReasons() []string {
 	return []string{
 		"behind", "compacted", "connection", "no_leader", reasonOther, "permission", "silent", "slow", "token",
@@ -27,18 +27,18 @@ func WatchReasons() []string {
 	}
 }
 
-// Stats is what the view counted since it began.
+// Stats counts what happened since the view was created.
 type Stats struct {
-	// Resyncs counts lists that were read, by reason: those of WatchReasons and the three above.
+	// Resyncs counts lists by reason: those of WatchReasons and the three above.
 	Resyncs map[string]uint64
-	// WatchRestarts counts ends of watches by WatchReasons.
+	// WatchRestarts counts ended watches by WatchReasons.
 	WatchRestarts map[string]uint64
 	Puts, Deletes uint64 // events of the watch
-	// MetadataErrors counts problems as they appeared in records, and foreign keys.
+	// MetadataErrors counts problems of records, and foreign keys, when they appear.
 	MetadataErrors map[metadata.Reason]uint64
-	// Healed counts locks that a periodic list found different from what the watch had told.
+	// Healed counts locks that a periodic list found to differ from what the watch had reported.
 	Healed uint64
-	// LastSync is when the picture was last known to be what etcd holds.
+	// LastSync is when the snapshot was last known to be current.
 	LastSync time.Time
 }
 
@@ -61,16 +61,18 @@ func newStats() Stats {
 	return s
 }
 
-// Stats returns a copy of the counts. All reasons are there from the beginning.
+// Stats returns a copy of the counts. All reasons are present from the start.
 func (v *View) Stats() Stats {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s := v.stats
-	s.Resyncs, s.WatchRestarts, s.MetadataErrors = maps.Clone(s.Resyncs), maps.Clone(s.WatchRestarts), maps.Clone(s.MetadataErrors)
+	s.Resyncs = maps.Clone(s.Resyncs)
+	s.WatchRestarts = maps.Clone(s.WatchRestarts)
+	s.MetadataErrors = maps.Clone(s.MetadataErrors)
 	return s
 }
 
-// count counts the problems that after has and before did not. The caller holds mu.
+// count counts the problems of after that before did not have. The caller holds mu.
 func (s *Stats) count(before, after *metadata.Record) {
 	if after == nil {
 		return

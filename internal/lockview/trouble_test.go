@@ -306,7 +306,7 @@ func TestProblemsAreCountedOnce(t *testing.T) {
 	})
 }
 
-// Events get lost, watches are cut, lists come at any time: in the end the picture is the same, and every hold ended
+// Events get lost, watches are cut, lists come at any time: in the end the snapshot is the same, and every hold ended
 // once.
 func TestAnyInterruptionGivesTheSamePicture(t *testing.T) {
 	for seed := range uint64(150) {

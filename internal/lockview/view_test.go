@@ -327,7 +327,7 @@ func TestUnlockersThatOnlyLeftARecord(t *testing.T) {
 		}
 		check("though a list was compared with, only one still writes", running("u1"))
 		w.do(put(layout.Unlocker("junk"), "not json either"))
-		check("what can not be read is none", running("u1"))
+		check("what cannot be read is none", running("u1"))
 		w.cut()
 		time.Sleep(5 * time.Second)
 		check("after an interruption all count for a while, as they may have written meanwhile", running("left", "u1"))

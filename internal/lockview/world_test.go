@@ -228,7 +228,7 @@ func lock(t testing.TB, name, uuid string, change ...func(*metadata.Draft)) []op
 	return ops
 }
 
-// shown is a view's picture in a form that can be compared: without the times of seeing, problems in order.
+// shown is a view's snapshot in a form that can be compared: without the times of seeing, problems in order.
 type shown struct {
 	Locks     []metadata.Record
 	Queues    map[string][]metadata.Waiter
@@ -317,7 +317,7 @@ func plainly(r *metadata.Record) metadata.Record {
 	return c
 }
 
-// differ compares two pictures.
+// differ compares two snapshots.
 func differ(t testing.TB, what string, got, want shown) {
 	t.Helper()
 	if diff := gocmp.Diff(want, got); diff != "" {

@@ -6,16 +6,15 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// How near its auto-unlock a lock is expiring: a part of its term, and never longer than this.
+// How long before its auto-unlock a lock counts as expiring: a fraction of its term, up to a maximum.
 const (
 	expiringShare = 5
 	expiringMost  = 2 * time.Minute
 )
 
-// ExpiringAt is the wall time from which the lock, which is [Held], is about to be auto-unlocked without an alert
-// before: in the last fifth of its term, and two minutes before the end at most. The term begins with the last sign of
-// life, so that a holder which extends in time never gets there. Zero = never, as in every other state: an alert says
-// more.
+// ExpiringAt returns the wall time from which the lock, if it is [Held], is about to be auto-unlocked without an
+// earlier alert: the last fifth of its term, at most two minutes. The term begins with the last sign of life, so a
+// holder that extends in time never gets there. Zero = never, as in every other state: an alert says more.
 func (v Verdict) ExpiringAt(r *metadata.Record) time.Time {
 	if v.State != Held || v.AutoUnlockAt.IsZero() {
 		return time.Time{}
@@ -31,14 +30,14 @@ func (v Verdict) ExpiringAt(r *metadata.Record) time.Time {
 	return at
 }
 
-// AlertsAtUnlock reports whether the alert has no time of its own, because it comes with the auto-unlock: people hear
-// of the lock only if its holder falls silent, as one with a heartbeat, or if a reservation runs out.
+// AlertsAtUnlock reports whether the alert has no time of its own because it coincides with the auto-unlock: there is
+// one only if the holder falls silent, as with a heartbeat, or if a reservation runs out.
 func (v Verdict) AlertsAtUnlock() bool {
 	return !v.AlertAt.IsZero() && !v.AutoUnlockAt.IsZero() && !v.AlertAt.Before(v.AutoUnlockAt)
 }
 
-// KeptAlive reports whether a program extends the lock by itself, as far as the record tells: its holder has said that
-// it is alive, and the lock is no reservation, which only a person extends.
+// KeptAlive reports whether a program extends the lock, as far as the record shows: its holder has called alive, and
+// the lock is not a reservation, which only people extend.
 func KeptAlive(r *metadata.Record) bool {
 	_, reserved := r.Attributes["reserved"]
 	return r.Alive != nil && !reserved

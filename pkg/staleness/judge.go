@@ -20,7 +20,7 @@ const (
 // States returns all states.
 func States() []State { return []State{Held, Alerting, Expired, Malformed} }
 
-// Moment is one instant on two clocks that were read together.
+// Moment is one instant on two clocks, read together.
 type Moment struct {
 	Wall time.Time
 	Mono time.Duration // on the clock of [metadata.Seen]
@@ -29,20 +29,20 @@ type Moment struct {
 // Verdict is the judgement of one lock.
 type Verdict struct {
 	State State
-	// AlertAt and AutoUnlockAt are the deadlines in effect, in UTC: those of the record, or the default policy's where
-	// the record has none that can be read. Zero = never.
+	// AlertAt and AutoUnlockAt are the deadlines in effect, in UTC: the record's, or the default policy's if the record
+	// has none that can be read. Zero = never.
 	AlertAt, AutoUnlockAt time.Time
-	// Next is the wall time at which the state changes if nobody touches the record; zero = never.
+	// Next is the wall time at which the state changes unless the record does; zero = never.
 	Next time.Time
-	// ClockOff is how far the clock of the lock's holder is ahead of ours; negative = behind. It is 0 when the two
-	// agree as well as can be told (see [Policy.HolderTolerance]), and when nothing is known. Where the holder was
-	// ahead and its write was not watched arriving, it is at least so far ahead. The deadlines in effect are those by
-	// our clock then, as far as that makes the alert earlier or the auto-unlock later.
+	// ClockOff is how far the holder's clock is ahead of ours; negative = behind. It is 0 if the two agree within
+	// [Policy.HolderTolerance], or if nothing is known. If a holder is ahead and its write was not watched arriving, it
+	// is a lower bound. The deadlines in effect are corrected by it if that makes the alert earlier or the auto-unlock
+	// later.
 	ClockOff time.Duration
 }
 
-// Judge tells the state of the lock. The alert needs no grace and no proof of a sane clock: alert late rather than
-// never.
+// Judge returns the state of the lock. The alert needs no grace period and no proof of a correct clock: better a false
+// alert than none.
 func Judge(r *metadata.Record, p Policy, now Moment) Verdict {
 	d := inEffect(r, p, now)
 	v := Verdict{State: d.state(now.Wall), AlertAt: d.alert, AutoUnlockAt: d.unlock, ClockOff: d.clockOff}
@@ -64,7 +64,7 @@ type deadlines struct {
 }
 
 func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
-	if r.Misplaced { // nobody could act on its deadlines
+	if r.Misplaced { // no unlocker could act on its deadlines
 		return deadlines{recordMalformed: true}
 	}
 	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed(),
@@ -86,8 +86,8 @@ func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 	return d
 }
 
-// sinceFirstSeen is the wall time, as of now, of a moment on the monotonic clock. It is rounded up to whole seconds, so
-// that two calls, whose clocks were not read in the same nanosecond, show people the same time.
+// sinceFirstSeen returns the wall time of a moment on the monotonic clock. It is rounded up to whole seconds, so that
+// two calls, whose clocks were not read in the same nanosecond, show the same time.
 func sinceFirstSeen(r *metadata.Record, after time.Duration, now Moment) time.Time {
 	return upToSeconds(now.Wall.Add(add(r.Seen.First-now.Mono, after)))
 }
@@ -106,7 +106,7 @@ func (d deadlines) state(wall time.Time) State {
 	return Held
 }
 
-// warning is the wall time from which people see the lock as alerting or expired; zero = never.
+// warning returns the wall time from which the lock is alerting or expired; zero = never.
 func (d deadlines) warning() time.Time {
 	malformedUntilExpired := d.recordMalformed && !d.alertByPolicy
 	if malformedUntilExpired || !d.unlock.IsZero() && d.unlock.Before(d.alert) {

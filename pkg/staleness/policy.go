@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// Policy is what the operator decided. It lives in the unlocker and not in the records, so a change applies at once to
-// locks that are already held.
+// Policy is what the operator configured. It belongs to the unlocker and not to the records, so a change applies at
+// once to locks that are already held.
 type Policy struct {
-	// ClockSkew is how far the clocks of two machines may differ. A deadline counts for removal only when it is passed
-	// by this much.
+	// ClockSkew is how far the clocks of two machines may differ. For removal, a deadline counts only once it has
+	// passed by this much.
 	ClockSkew time.Duration
-	// MinWarning is how long an unlocker must itself have shown a lock as alerting or expired, without a gap, before it
+	// MinWarning is how long an unlocker must itself have seen a lock as alerting or expired, without a gap, before it
 	// removes the lock. It must exceed the largest retry delay of the holders by 5 s: it is the time they get to extend
-	// after an outage, less that of an interruption which is too short for an unlocker to notice.
+	// after an outage, less an interruption too short for an unlocker to notice.
 	MinWarning time.Duration
-	// DefaultAlertAfter raises the alert of a lock without a readable alert_at, counted since the lock was first seen;
-	// 0 = never.
+	// DefaultAlertAfter is when a lock without a readable alert_at alerts, counted from when it was first seen; 0 =
+	// never.
 	DefaultAlertAfter time.Duration
-	// DefaultAutoUnlockAfter is the deadline of a lock without a readable auto_unlock_at, counted since the lock was
+	// DefaultAutoUnlockAfter is the deadline of a lock without a readable auto_unlock_at, counted from when it was
 	// first seen; 0 = never.
 	DefaultAutoUnlockAfter time.Duration
 }
 
-// DefaultPolicy is the policy of an operator who did not say otherwise.
+// DefaultPolicy returns the policy that applies unless configured otherwise.
 func DefaultPolicy() Policy {
 	return Policy{ClockSkew: 5 * time.Second, MinWarning: 30 * time.Second, DefaultAlertAfter: time.Hour}
 }
 
-// Check says in a sentence what is wrong with the policy, or nil.
+// Check returns one sentence about what is wrong with the policy, or nil.
 func (p Policy) Check() error {
 	for _, d := range []struct {
 		name  string

@@ -7,68 +7,69 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Rule names what keeps a lock from being removed.
+// Rule names what holds back the removal of a lock.
 type Rule string
 
 // The rules that hold back the removal of a lock that is due; these are the values of the metric label reason.
 const (
 	Gap   Rule = "gap"   // not yet shown as alerting or expired for MinWarning since the last gap or extension
-	Stale Rule = "stale" // what is known of etcd is not fresh
-	Etcd  Rule = "etcd"  // etcd takes no writes, so holders can not extend either
+	Stale Rule = "stale" // the view of the locks is not fresh
+	Etcd  Rule = "etcd"  // etcd accepts no writes, so holders cannot extend either
 	// the wall clock disagrees with others, or is unverified and the lock was not watched long enough
 	Clock    Rule = "clock"
-	Revision Rule = "revision" // etcd went back to an older revision, and an unlocker runs that saw the later one
+	Revision Rule = "revision" // etcd went back to an older revision, and an unlocker that saw the later one is running
 	Brake    Rule = "brake"    // too many locks are due at once
 )
 
-// HoldBacks returns the rules that can hold back a lock that is due although the operator wants it removed.
+// HoldBacks returns the rules that can hold back a lock that is due and that the operator wants removed.
 func HoldBacks() []Rule { return []Rule{Gap, Stale, Etcd, Clock, Revision, Brake} }
 
-// The other reasons for which a lock is not removed; nothing is wrong then.
+// The other reasons not to remove a lock; with these, nothing is wrong.
 const (
 	Deadline  Rule = "deadline" // not due, by its deadline or by how long its holder asked for
 	AlertOnly Rule = "policy"   // the operator wants alerts only
 	Exclude   Rule = "exclude"  // the operator excluded the lock by name
 )
 
-// WallClock is what is known about the own wall clock.
+// WallClock is what is known about our own wall clock.
 type WallClock string
 
-// The cases of WallClock. The zero value is not verified.
+// The values of WallClock. The zero value counts as unverified.
 const (
 	Verified   WallClock = "verified"   // it agrees with the other unlockers or the members of etcd
-	Unverified WallClock = "unverified" // there is nobody to compare it with
+	Unverified WallClock = "unverified" // there is nothing to compare it with
 	Wrong      WallClock = "wrong"      // it disagrees with them
 )
 
-// Conditions is what an unlocker knows about itself at the moment of a decision. The zero value allows nothing.
+// Conditions are what an unlocker knows about itself when it decides. The zero value allows nothing.
 type Conditions struct {
-	// LastGap is the last moment, on the monotonic clock, at which the unlocker did not observe: the start of its
-	// process, a failed or late canary, lost freshness, a new raft term, a jump of the clock.
+	// LastGap is the last moment, on the monotonic clock, at which the unlocker was not observing: the start of its
+	// process, a failed or late canary, a stale view, a new raft term, a clock jump.
 	LastGap time.Duration
-	// a put of its own succeeded just now; a read proves nothing: without space etcd still serves those
+	// Writable reports whether a write of its own succeeded within seconds. A read proves nothing: an etcd that is out
+	// of space still serves reads.
 	Writable  bool
-	Fresh     bool      // the view is complete and something was heard from etcd just now
-	WallClock WallClock //
-	Forward   bool      // etcd's revision never went back, as far as any unlocker knows that runs
-	AlertOnly bool      // the operator wants no removals
+	Fresh     bool // the view is complete, and etcd was heard from within seconds
+	WallClock WallClock
+	Forward   bool // etcd's revision never went back, as far as any running unlocker knows
+	AlertOnly bool // the operator wants no removals
 	Excluded  func(lock string) bool
 }
 
-// Never is later than every moment of the monotonic clock.
+// Never is later than any moment of the monotonic clock.
 const Never = time.Duration(math.MaxInt64)
 
 // Decision is the answer of [Decide].
 type Decision struct {
-	HeldBack Rule // what keeps the lock from being removed; empty = remove it now
-	// At is the moment on the monotonic clock before which no passing of time allows the removal: the largest of what
-	// each rule asks for, with the wall clock as verified as it is now. It says nothing of Writable, Fresh, Forward and
-	// the operator's wishes, which no time can mend.
+	HeldBack Rule // what holds back the removal; empty = remove it now
+	// At is the earliest moment on the monotonic clock at which the passing of time can allow the removal: the latest
+	// that any rule asks for, given what is now known about the wall clock. It ignores Writable, Fresh, Forward and the
+	// operator's wishes, which do not change with time.
 	At time.Duration
 }
 
-// Decide tells whether the lock may be removed. The last guard is not here: the transaction's compares must still hold
-// when it commits.
+// Decide decides whether the lock may be removed. The last guard is not here: the transaction's compares must still
+// hold when it commits.
 func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
 	d := inEffect(r, p, now)
 	due := max(add(now.mono(d.unlock), p.ClockSkew), grantedUntil(r))
@@ -98,9 +99,9 @@ func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
 	return decision
 }
 
-// saneFrom is the moment from which a wrong wall clock of ours could not make the removal early. With an unverified
-// clock that is when the record has not been extended for its whole time to live on our monotonic clock: a healthy
-// holder would have done so. A clock that is known to be wrong can not be waited out.
+// saneFrom returns the moment from which a wrong wall clock of ours cannot make the removal early. With an unverified
+// clock, that is when the record has not been extended for its whole time to live on our monotonic clock: a healthy
+// holder would have extended it. A clock known to be wrong cannot be waited out.
 func saneFrom(r *metadata.Record, d deadlines, clock WallClock) time.Duration {
 	switch {
 	case clock == Verified:
@@ -117,7 +118,7 @@ func saneFrom(r *metadata.Record, d deadlines, clock WallClock) time.Duration {
 	return add(r.Seen.Changed, ttl)
 }
 
-// timeToLive is how long the holder asked for when it last wrote its deadline, by its own clock.
+// timeToLive returns how long the holder asked for when it last wrote its deadline, by its own clock.
 func timeToLive(r *metadata.Record) (time.Duration, bool) {
 	written := r.Written()
 	if written.IsZero() {
@@ -126,8 +127,8 @@ func timeToLive(r *metadata.Record) (time.Duration, bool) {
 	return r.AutoUnlockAt.Sub(written), true
 }
 
-// grantedUntil is the moment until which the holder has the lock by our monotonic clock, whatever its own clock shows:
-// its time to live after its write was watched arriving. A write that was not watched says nothing.
+// grantedUntil returns until when the holder has the lock by our monotonic clock, whatever its own clock shows: its
+// time to live after its write was watched arriving. A write that was not watched says nothing.
 func grantedUntil(r *metadata.Record) time.Duration {
 	ttl, ok := timeToLive(r)
 	if !ok || r.Seen.Arrived == 0 {
@@ -136,7 +137,7 @@ func grantedUntil(r *metadata.Record) time.Duration {
 	return add(r.Seen.Arrived, ttl)
 }
 
-// mono is the moment on the monotonic clock at which the wall clock shows t, if it does not jump.
+// mono returns the moment on the monotonic clock at which the wall clock shows t, if it does not jump.
 func (m Moment) mono(t time.Time) time.Duration {
 	if t.IsZero() {
 		return Never
@@ -144,8 +145,8 @@ func (m Moment) mono(t time.Time) time.Duration {
 	return add(m.Mono, t.Sub(m.Wall))
 }
 
-// add is a sum that stays Never where it would overflow: times of records reach from 1970 to 2286, which is more than a
-// Duration holds. It can not overflow downwards, because no moment of the monotonic clock is negative.
+// add returns a+b, or Never if that overflows: times of records range from 1970 to 2286, more than a Duration holds. It
+// cannot overflow downwards, because no moment of the monotonic clock is negative.
 func add(a, b time.Duration) time.Duration {
 	if sum := a + b; a < 0 || b < 0 || sum >= 0 {
 		return sum

@@ -13,13 +13,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// describe adds the whole record to a log line, for whoever asks later what was removed. Only the backtrace is not
-// there.
+// describe adds the whole record except its backtrace to a log line, so that it can be looked up later.
 func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
-	e.Str("lock", text.Visible(r.Name)).Str("owner", text.Visible(r.Owner)).Str("hostname",
-		text.Visible(r.Hostname)).Int64("pid", r.PID).
-		Str("uuid", text.Visible(r.UUID)).Int64("token", r.Token).Int64("revision", r.Revision).Str("purpose",
-		text.Visible(r.Purpose))
+	e.Str("lock", text.Visible(r.Name)).Str("owner", text.Visible(r.Owner)).
+		Str("hostname", text.Visible(r.Hostname)).Int64("pid", r.PID).
+		Str("uuid", text.Visible(r.UUID)).Int64("token", r.Token).Int64("revision", r.Revision).
+		Str("purpose", text.Visible(r.Purpose))
 	stamp(e, "locked_at", r.LockedAt)
 	stamp(e, "alert_at", r.AlertAt)
 	stamp(e, "auto_unlock_at", r.AutoUnlockAt)
@@ -48,14 +47,14 @@ func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 	return e
 }
 
-// stamp writes a time; one that the record does not have is left out.
+// stamp adds a time, unless it is zero.
 func stamp(e *zerolog.Event, key string, t time.Time) {
 	if !t.IsZero() {
 		e.Str(key, t.UTC().Format(time.RFC3339Nano))
 	}
 }
 
-// why says in one sentence why the lock is removed. It goes into the log and into the history.
+// why returns one sentence about why the lock is removed, for the log and the history.
 func (s *Sweeper) why(r *metadata.Record, now staleness.Moment) string {
 	warned := fmt.Sprintf("people were warned for at least %v", s.cfg.Policy.MinWarning)
 	deadline := staleness.Judge(r, s.cfg.Policy, now).AutoUnlockAt

@@ -13,15 +13,16 @@ import (
 const (
 	canaryEvery   = time.Second
 	canaryTimeout = 2 * time.Second
-	// canaryLate is how long one success vouches for etcd taking writes. Two puts that just make their timeout fit in.
+	// canaryLate is how long one success proves that etcd accepts writes: enough for two writes that barely meet their
+	// timeout.
 	canaryLate = 5 * time.Second
-	// askEvery is how often the members of etcd are asked for their time; sooner when none answered.
+	// askEvery is how often etcd's members are asked for their time; askAgain, how soon if none answered.
 	askEvery   = time.Minute
 	askAgain   = 10 * time.Second
 	askTimeout = 5 * time.Second
 )
 
-// canary is what the puts of the own presence record told.
+// canary is what writing our own presence record has shown.
 type canary struct {
 	tried    bool
 	works    bool          // the last one succeeded
@@ -29,8 +30,8 @@ type canary struct {
 	cause    string        // why the last one failed
 	term     uint64
 	revision int64 // the highest seen
-	wentBack bool  // a lower one was seen after it
-	behind   bool  // another unlocker that runs saw a later one than the last successful one found
+	wentBack bool  // a lower one was seen later
+	behind   bool  // a running unlocker claims a higher revision than our last success found
 }
 
 func (c *canary) alive(mono time.Duration) bool { return c.works && mono-c.sent <= canaryLate }
@@ -41,8 +42,8 @@ func (c *canary) see(revision int64) {
 	}
 }
 
-// run puts the presence record every second until ctx ends: it proves that holders can write, too, and shows when etcd
-// was interrupted or went back.
+// run writes the presence record every second until ctx ends. That proves that holders can write, too, and shows when
+// etcd was interrupted or went back.
 func (o *observer) run(ctx context.Context) {
 	ticker := time.NewTicker(canaryEvery)
 	defer ticker.Stop()
@@ -81,9 +82,8 @@ func (o *observer) announce(ctx context.Context) {
 	o.compare(now, claimed, revision)
 }
 
-// answered takes the success of a canary. That etcd went back is judged by what was known when the canary was sent,
-// because the view may have seen later revisions meanwhile. A raft term that fell tells the same: it is that of another
-// cluster.
+// answered takes in a successful canary. Whether etcd went back is judged by what was known when the canary was sent,
+// because the view may have seen later revisions meanwhile. A lower raft term means the same: it is another cluster's.
 func (o *observer) answered(now, sent time.Duration, highest, revision int64, term uint64) {
 	c := &o.canary
 	switch {
@@ -97,25 +97,28 @@ func (o *observer) answered(now, sent time.Duration, highest, revision int64, te
 		o.gap(now, gapTerm, fmt.Sprintf("from %d to %d", c.term, term))
 	}
 	if !c.wentBack && (revision < highest || term < c.term) {
-		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", highest).Uint64("raft_term",
-			term).Uint64("last_raft_term", c.term).
+		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", highest).
+			Uint64("raft_term", term).Uint64("last_raft_term", c.term).
 			Msg("etcd went back to an older state: nothing is removed until this unlocker is restarted, which confirms it")
 		c.wentBack = true
 	}
 	c.see(revision)
-	c.tried, c.works, c.cause, c.sent, c.term = true, true, "", sent, term
+	c.tried = true
+	c.works = true
+	c.cause = ""
+	c.sent = sent
+	c.term = term
 }
 
-// compare takes what others claim to have seen before the canary was sent, which found revision: etcd went back if
-// theirs is later, though it may have done so before this process began. That ends with the process of whoever claims
-// it. So unlockers may be restarted in turn, and a record with nonsense in it does not hold back for longer than
-// somebody writes it anew.
+// compare compares what others claimed to have seen before the canary was sent with the revision that it found: etcd
+// went back if theirs is higher, perhaps before this process started. The claim ends with the process that makes it. So
+// unlockers may be restarted one by one, and a nonsensical record counts only as long as something rewrites it.
 func (o *observer) compare(now time.Duration, claimed claim, revision int64) {
 	behind := claimed.revision > revision
 	switch {
 	case behind && !o.canary.behind:
-		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", claimed.revision).Str("peer",
-			text.Visible(claimed.peer)).
+		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", claimed.revision).
+			Str("peer", text.Visible(claimed.peer)).
 			Msg("etcd went back to an older state: nothing is removed while an unlocker runs that saw a later one; its restart confirms it")
 	case !behind && o.canary.behind:
 		o.gap(now, gapConfirmed, "")
@@ -134,7 +137,7 @@ func (o *observer) presence(peers []Peer, now staleness.Moment) (metadata.Presen
 	}, o.clocks.claimed()
 }
 
-// askMembers compares the wall clock with those of etcd's members until ctx ends.
+// askMembers asks etcd's members for their time until ctx ends.
 func (o *observer) askMembers(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// memberAge is how long the clock of a member of etcd is trusted after it was asked.
+	// memberAge is how long the answer of an etcd member about its clock counts.
 	memberAge = 5 * time.Minute
-	// leastTolerance is how exact a comparison of clocks over the network can be.
-	leastTolerance = 2 * time.Second
+	// minTolerance is the precision of comparing clocks over the network.
+	minTolerance = 2 * time.Second
 )
 
-// clocks are the clocks of others. Each is kept as what it showed when our monotonic clock showed zero. So a jump of
-// our wall clock shows at once, without asking anybody again.
+// clocks holds the clocks of others. Each is stored as its reading when our monotonic clock was zero. So a jump of our
+// wall clock shows at once, without asking again.
 type clocks struct {
 	peers     map[string]peerClock
 	members   []time.Time
@@ -30,13 +30,13 @@ type peerClock struct {
 	revision int64     // in its last record
 }
 
-// claim is the highest revision that another unlocker says to have seen.
+// claim is the highest revision that another unlocker claims to have seen.
 type claim struct {
 	peer     string
 	revision int64
 }
 
-// claimed is the highest of the claims of those who are known to live: a record counts from its second value on.
+// claimed returns the highest claim of the unlockers known to be alive: a record counts from its second value on.
 func (c *clocks) claimed() (highest claim) {
 	for id, peer := range c.peers {
 		if peer.known && peer.revision > highest.revision {
@@ -46,9 +46,9 @@ func (c *clocks) claimed() (highest claim) {
 	return highest
 }
 
-// hear takes the presence records of the others. A record counts from its second value on: the first may have lain in
-// etcd for a while, and its writer may be dead. Any delay lets our clock seem ahead, which can only keep us from
-// removing.
+// hear takes in the presence records of the others. A record counts from its second value on: the first may have been
+// in etcd for a while, and its writer may be dead. Any delay makes our clock seem ahead, which can only hold back
+// removals.
 func (c *clocks) hear(peers []Peer, self string, mono time.Duration) {
 	heard := make(map[string]peerClock, len(peers))
 	for _, p := range peers {
@@ -67,7 +67,7 @@ func (c *clocks) hear(peers []Peer, self string, mono time.Duration) {
 	c.peers = heard
 }
 
-// asked takes the offsets of the members' clocks to ours. They are worth nothing if ours jumped between before and
+// asked takes in the offsets of the members' clocks to ours. They are discarded if ours jumped between before and
 // after.
 func (c *clocks) asked(offsets []time.Duration, before, after staleness.Moment) {
 	if jump(before, after).Abs() > jumpThreshold {
@@ -80,7 +80,7 @@ func (c *clocks) asked(offsets []time.Duration, before, after staleness.Moment) 
 	}
 }
 
-// verify compares our wall clock with the median of the others'. The offset is positive when ours is ahead.
+// verify compares our wall clock with the median of the others'. The offset is positive if ours is ahead.
 func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.WallClock, time.Duration) {
 	var ahead []time.Duration
 	for _, peer := range c.peers {
@@ -103,10 +103,10 @@ func (c *clocks) verify(now staleness.Moment, skew time.Duration) (staleness.Wal
 	return staleness.Verified, offset
 }
 
-// tolerance is how far a clock that is right may be off.
-func tolerance(skew time.Duration) time.Duration { return max(skew, leastTolerance) }
+// tolerance returns how far off a correct clock may seem.
+func tolerance(skew time.Duration) time.Duration { return max(skew, minTolerance) }
 
-// median of an even number is the middle of the two in the middle: of two that disagree neither is believed.
+// median returns the mean of the two middle values if their number is even: of two that disagree, neither is trusted.
 func median(of []time.Duration) time.Duration {
 	slices.Sort(of)
 	low := of[(len(of)-1)/2]
@@ -114,11 +114,11 @@ func median(of []time.Duration) time.Duration {
 	return low/2 + high/2
 }
 
-// jumpThreshold is how far wall and monotonic clock may move apart between two looks, a second apart; a clock that is
-// being slewed moves by half a millisecond.
+// jumpThreshold is how far wall and monotonic clock may diverge between two looks, which are a second apart. A clock
+// that is being slewed diverges by half a millisecond.
 const jumpThreshold = time.Second
 
-// jump is how far the wall clock moved against the monotonic clock.
+// jump returns how far the wall clock moved relative to the monotonic clock.
 func jump(from, to staleness.Moment) time.Duration {
 	return to.Wall.Sub(from.Wall) - (to.Mono - from.Mono)
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Mode says what a sweeper does with a lock that may be removed. It is announced to everybody in the presence record.
+// Mode is what a sweeper does with a lock that may be removed. The presence record announces it.
 type Mode string
 
 // The modes.
 const (
-	AlertOnly  Mode = "alert-only"  // nothing: people are alerted and do what is needed
+	AlertOnly  Mode = "alert-only"  // nothing: alerts leave it to the operator
 	AutoUnlock Mode = "auto-unlock" // removes it
-	DryRun     Mode = "dry-run"     // says once that it would remove it
+	DryRun     Mode = "dry-run"     // logs once that it would remove it
 )
 
-// Freshness is what the view knows about itself.
+// Freshness is how current the view is.
 type Freshness struct {
 	Synced   bool          // the view is complete
 	Age      time.Duration // since something was last heard from etcd, on the monotonic clock
@@ -34,40 +34,40 @@ type Peer struct {
 	ID       string
 	Now      time.Time     // its clock when it wrote the record
 	Age      time.Duration // since the record arrived here, on the monotonic clock
-	Revision int64         // the highest that it had seen when it wrote the record
+	Revision int64         // the highest revision that it had seen when it wrote the record
 }
 
-// Config joins a sweeper to its surroundings. All functions may be called from several goroutines.
+// Config connects a sweeper to its surroundings. All functions may be called from several goroutines.
 type Config struct {
-	ID       string // of this process, unlike any other's, restarts of it included
+	ID       string // of this process; unique, also across its restarts
 	Hostname string
 	Version  string
 	Mode     Mode
 	Policy   staleness.Policy
-	// Exclude are globs of lock names that are never removed: * is any text, slashes included, and ? is any one
+	// Exclude are globs of lock names that are never removed: * matches any text, including slashes, and ? any one
 	// character.
 	Exclude []string
 
-	// Locks are the records held now. They are not changed and not kept longer than needed.
+	// Locks returns the records held now. The sweeper does not change them.
 	Locks func() []*metadata.Record
-	// Lock is the record of one lock as it is now, or nil.
+	// Lock returns the current record of one lock, or nil.
 	Lock func(name string) *metadata.Record
 	// Clock is the monotonic clock of [metadata.Seen].
 	Clock func() time.Duration
-	// Fresh tells about the view behind Locks and Lock.
+	// Fresh returns how current the view behind Locks and Lock is.
 	Fresh func() Freshness
-	// Announce puts the presence record and returns the revision and the raft term of the answer. It is the canary:
-	// that it succeeds proves that holders can extend.
+	// Announce writes the presence record and returns the revision and the raft term of the answer. It is the canary:
+	// its success proves that holders can extend.
 	Announce func(context.Context, metadata.Presence) (revision int64, raftTerm uint64, err error)
-	// Remove removes each hold if it is still the one in the record, in one commit. The errors stand in the order of
-	// the removals: nil = removed, [metadata.ErrChanged] = not removed because the hold changed, else = unknown.
+	// Remove removes each hold if it is still the one in the record, in one commit. The errors are in the order of the
+	// removals: nil = removed, [metadata.ErrChanged] = not removed because the hold changed, else = unknown.
 	Remove func(context.Context, []metadata.Removal) []error
 
-	// Peers are the other unlockers; optional. This one may be among them.
+	// Peers returns the other unlockers; optional. This one may be among them.
 	Peers func() []Peer
 	// Offsets asks the members of etcd for the time and returns how far each one's clock is ahead of ours; optional.
 	Offsets func(context.Context) []time.Duration
-	// Queues are those who wait, by lock; optional, together with RemoveTicket.
+	// Queues returns the waiters by lock; optional, together with RemoveTicket.
 	Queues func() map[string][]metadata.Waiter
 	// RemoveTicket removes the ticket if its create revision is still the waiter's Place; otherwise it returns
 	// [metadata.ErrChanged].
@@ -108,9 +108,9 @@ func (c *Config) check() error {
 	case c.ID == "":
 		return errors.New("the sweeper has no id")
 	case c.Locks == nil || c.Lock == nil || c.Clock == nil || c.Fresh == nil || c.Announce == nil || c.Remove == nil:
-		return errors.New("the sweeper is not joined: Locks, Lock, Clock, Fresh, Announce and Remove are required")
+		return errors.New("the sweeper is not connected: Locks, Lock, Clock, Fresh, Announce and Remove are required")
 	case (c.Queues == nil) != (c.RemoveTicket == nil):
-		return errors.New("the sweeper is not joined: Queues and RemoveTicket need each other")
+		return errors.New("the sweeper is not connected: Queues and RemoveTicket need each other")
 	case c.EventRetention < 0:
 		return fmt.Errorf("the event retention is negative: %v", c.EventRetention)
 	}

@@ -12,11 +12,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// mostUnlocked bounds the series about removals of single locks; the newest are kept.
-const mostUnlocked = 1000
+// maxUnlocked bounds the series about removals of single locks; the newest are kept.
+const maxUnlocked = 1000
 
-// metrics are the numbers that the sweep itself changes. Which locks exist, and their states, are told by others at
-// scrape.
+// metrics holds what the sweep itself counts. Which locks exist, and their states, is exported by others at scrape.
 type metrics struct {
 	alerting prometheus.Counter
 	lag      prometheus.Histogram
@@ -29,10 +28,11 @@ type metrics struct {
 	unlocked map[lockLabels]removal
 }
 
-// lockLabels identify a removed lock for people; no uuid, which would make every removal a series of its own.
+// lockLabels identify a removed lock. They hold no uuid, which would make every removal a series of its own.
 type lockLabels struct{ lock, owner, hostname string }
 
-// removal is the last one under these labels. Its purpose does not tell series apart, or every hold could make one.
+// removal is the last one under the same labels. Its purpose is not part of the key, or every hold could make a series
+// of its own.
 type removal struct {
 	at      time.Time
 	purpose string
@@ -45,7 +45,7 @@ func newMetrics() *metrics {
 	})
 	m.lag = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "unlocker_removal_lag_seconds",
-		Help:    "Time from the moment all rules allowed a removal to its confirmation.",
+		Help:    "Time from when all rules allowed a removal until it was confirmed.",
 		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
 	m.vec = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -59,9 +59,9 @@ func newMetrics() *metrics {
 	m.tolerance = prometheus.NewDesc("unlocker_clock_tolerance_seconds",
 		"Offset above which the own wall clock counts as wrong, and nothing is removed.", nil, nil)
 	m.jumps = prometheus.NewDesc("unlocker_clock_jumps_total",
-		"Jumps of the own wall clock against the monotonic clock.", nil, nil)
+		"Jumps of the own wall clock relative to the monotonic clock.", nil, nil)
 	m.lastUnlock = prometheus.NewDesc("unlocker_lock_last_auto_unlock_timestamp_seconds",
-		"When this unlocker removed a lock of this name; kept for a while.",
+		"When this unlocker last removed a lock of this name; kept for --metrics.event-retention.",
 		[]string{"lock", "owner", "hostname", "purpose"}, nil)
 	m.removals.success = m.vec.WithLabelValues("success")
 	m.removals.conflict = m.vec.WithLabelValues("conflict")
@@ -78,12 +78,12 @@ func (m *metrics) removed(r *metadata.Record, at time.Time, lag time.Duration) {
 	defer m.mu.Unlock()
 	labels := lockLabels{text.NameLabel(r.Name), text.Label(r.Owner), text.Label(r.Hostname)}
 	m.unlocked[labels] = removal{at, text.Label(r.Purpose)}
-	if len(m.unlocked) > 2*mostUnlocked {
-		m.forget(mostUnlocked)
+	if len(m.unlocked) > 2*maxUnlocked {
+		m.forget(maxUnlocked)
 	}
 }
 
-// forget keeps the newest most.
+// forget keeps only the newest removals, at most most of them.
 func (m *metrics) forget(most int) {
 	times := make([]time.Time, 0, len(m.unlocked))
 	for _, last := range m.unlocked {
@@ -129,7 +129,7 @@ func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
 	now := s.cfg.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.forget(mostUnlocked)
+	m.forget(maxUnlocked)
 	for labels, last := range m.unlocked {
 		if now.Sub(last.at) > s.cfg.EventRetention {
 			delete(m.unlocked, labels)

@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// freshFor is how long the view vouches for itself after something was heard from etcd.
+// freshFor is how long the view counts as fresh after a sign of life from etcd.
 const freshFor = 10 * time.Second
 
 // The causes of a gap.
@@ -19,16 +19,16 @@ const (
 	gapLate       = "the canary was late"
 	gapTerm       = "etcd's raft term changed"
 	gapJump       = "the wall clock jumped"
-	gapIncomplete = "the view of the locks is not complete"
-	gapStale      = "nothing was heard from etcd for a while"
-	gapConfirmed  = "no unlocker runs any more that saw a later state of etcd"
+	gapIncomplete = "the view of the locks is incomplete"
+	gapStale      = "etcd was silent for a while"
+	gapConfirmed  = "no running unlocker has seen a later state of etcd any more"
 )
 
-// observer knows whether this process can vouch for having seen what holders did.
+// observer knows whether this process can vouch that it saw what holders did.
 type observer struct {
 	cfg     *Config
 	started time.Time
-	changed chan struct{} // gets a value when more may be allowed than before
+	changed chan struct{} // receives a value when more removals may be allowed than before
 
 	mu        sync.Mutex
 	clocks    clocks
@@ -38,11 +38,11 @@ type observer struct {
 	inGap     bool // the last look was a gap
 	synced    bool // the view was complete at the last look
 	wallClock staleness.WallClock
-	offset    time.Duration // of the wall clock to others
+	offset    time.Duration // of our wall clock to the others
 	allowed   time.Duration // since when the conditions allow what they allow now
 	jumps     int64
 	canary    canary
-	heldBack  []string // what the sweep found to be held back, for the presence record
+	heldBack  []string // the rules that hold back removals, for the presence record
 }
 
 func newObserver(cfg *Config) *observer {
@@ -54,7 +54,7 @@ func newObserver(cfg *Config) *observer {
 	}
 }
 
-// look reads the clocks and tells what is known at this moment. It records the gaps that show only when looked for.
+// look reads the clocks and returns the conditions at this moment. It records the gaps that only show when looked for.
 func (o *observer) look() (staleness.Conditions, staleness.Moment) {
 	fresh := o.cfg.Fresh()
 	now := o.cfg.moment()
@@ -74,7 +74,7 @@ func (o *observer) look() (staleness.Conditions, staleness.Moment) {
 	switch {
 	case !o.canary.tried:
 		o.gap(now.Mono, gapStart, "")
-	case !c.Writable && o.canary.works: // this process was stopped, or its put hangs: that says nothing of etcd
+	case !c.Writable && o.canary.works: // this process was stopped, or its write hangs: that says nothing about etcd
 		o.gap(now.Mono, gapLate, "")
 	case !c.Writable:
 		o.gap(now.Mono, gapNoWrites, o.canary.cause)
@@ -95,8 +95,8 @@ func (o *observer) look() (staleness.Conditions, staleness.Moment) {
 	return c, now
 }
 
-// gap records that nothing can be vouched for until now. It is logged when it begins and when its cause changes. The
-// one at the start lasts until all was well once.
+// gap records a gap that lasts until now. It is logged when it begins and when its cause changes. The gap at the start
+// lasts until all conditions have been good once.
 func (o *observer) gap(mono time.Duration, cause, detail string) {
 	if o.inGap && o.gapCause == gapStart {
 		cause = gapStart
@@ -106,9 +106,11 @@ func (o *observer) gap(mono time.Duration, cause, detail string) {
 		if detail != "" {
 			event.Str("detail", text.Visible(detail))
 		}
-		event.Msg("gap: the warning time of all locks starts anew")
+		event.Msg("gap: the minimum warning of all locks starts over")
 	}
-	o.lastGap, o.gapCause, o.inGap = max(o.lastGap, mono), cause, true
+	o.lastGap = max(o.lastGap, mono)
+	o.gapCause = cause
+	o.inGap = true
 }
 
 func (o *observer) noGap() {
@@ -118,8 +120,7 @@ func (o *observer) noGap() {
 	o.inGap = false
 }
 
-// settle keeps since when the conditions allow what they allow, and wakes the sweep when they may allow more than
-// before.
+// settle updates since when the conditions allow what they allow now, and wakes the sweep when they may allow more.
 func (o *observer) settle(c staleness.Conditions, mono time.Duration) {
 	changed := o.wallClock != c.WallClock
 	if changed {

@@ -111,7 +111,7 @@ func TestGapsStartTheWarningAnew(t *testing.T) {
 					t.Errorf("fault at %v, removed at %v", fault, at)
 				}
 				logged := false
-				for _, line := range n.log("gap: the warning time of all locks starts anew") {
+				for _, line := range n.log("gap: the minimum warning of all locks starts over") {
 					logged = logged || line["cause"] == c.cause
 				}
 				if !logged {
@@ -142,7 +142,7 @@ func TestALateCanaryIsAGap(t *testing.T) {
 		if at := s.removals("a"); len(at) != 1 || at[0].Sub(n.started) < 110*time.Second+6*time.Second+minWarning {
 			t.Errorf("removed after %v", at[0].Sub(n.started))
 		}
-		lines := n.log("gap: the warning time of all locks starts anew")
+		lines := n.log("gap: the minimum warning of all locks starts over")
 		for _, line := range lines {
 			if line["cause"] != "the canary was late" {
 				t.Errorf("etcd is well, and the cause is %q", line["cause"])
@@ -211,7 +211,7 @@ func TestTheEndOfTheProcessIsNotAGap(t *testing.T) {
 		hangs.Store(true)
 		s.wait(time.Second)
 		n.leave()
-		if lines := n.log("gap: the warning time of all locks starts anew"); len(lines) > 0 {
+		if lines := n.log("gap: the minimum warning of all locks starts over"); len(lines) > 0 {
 			t.Errorf("logged %v", lines)
 		}
 	})

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// batchSize is the number of removals in one commit: measured to be fast and to leave others in peace.
+	// batchSize is the number of removals in one commit: measured to be fast without delaying lock holders.
 	batchSize = 64
-	// removeTimeout bounds one commit, also the one that is finished after the end of ctx.
+	// removeTimeout bounds one commit, including the one that is finished after the end of ctx.
 	removeTimeout = 10 * time.Second
 
-	mostFailures  = 6
+	maxFailures   = 6 // before a removal is set aside
 	setAsideFor   = 5 * time.Minute
-	lookAgainIn   = time.Second      // after a conflict: the view will know soon
+	retryConflict = time.Second      // after a conflict: the view will catch up soon
 	viewCatchesUp = 10 * time.Second // after a success, if the view still shows the lock
 )
 
-// tried remembers an outcome about one state of one hold.
+// tried is the outcome of a removal, for one state of one hold.
 type tried struct {
 	token    int64
 	deadline int64 // revision of the deadline
@@ -36,7 +36,7 @@ func (t tried) is(r *metadata.Record) bool {
 	return t.token == r.Token && t.deadline == r.DeadlineRevision
 }
 
-// notBefore is when the lock may be tried again, if it was.
+// notBefore returns when the lock may be tried again, if it was tried.
 func (s *Sweeper) notBefore(r *metadata.Record) time.Duration {
 	if t, ok := s.tried[r.Name]; ok && t.is(r) {
 		return t.next
@@ -48,33 +48,33 @@ func (s *Sweeper) remember(r *metadata.Record, failures int, next time.Duration)
 	s.tried[r.Name] = tried{token: r.Token, deadline: r.DeadlineRevision, failures: failures, next: next}
 }
 
-// forgetTried forgets the holds that are gone or were extended, and returns how many of the rest are set aside.
+// forgetTried forgets holds that are gone or were extended, and returns how many of the rest are set aside.
 func (s *Sweeper) forgetTried() (setAside int) {
 	for name, t := range s.tried {
 		switch r := s.cfg.Lock(name); {
 		case r == nil || !t.is(r):
 			delete(s.tried, name)
-		case t.failures >= mostFailures:
+		case t.failures >= maxFailures:
 			setAside++
 		}
 	}
 	return setAside
 }
 
-// dueLock is a lock that all rules allow to remove.
+// dueLock is a lock whose removal all rules allow.
 type dueLock struct {
 	record    *metadata.Record
 	allowedAt time.Duration
 }
 
-// removeDue removes what is due, batch after batch, until nothing is, the next scan is due, or ctx ends. It removes one
-// batch even if the next scan is due, as it is when the one before took long.
+// removeDue removes what is due, batch after batch, until nothing is left, the next scan is due, or ctx ends. It
+// removes at least one batch, because the next scan is already due if the last one took long.
 func (s *Sweeper) removeDue(ctx context.Context) {
 	for s.removeBatch(ctx) && s.cfg.Clock() < s.nextScan {
 	}
 }
 
-// removeBatch removes one batch of what is due. It tells whether there was one.
+// removeBatch removes one batch of what is due, and reports whether there was one.
 func (s *Sweeper) removeBatch(ctx context.Context) bool {
 	if ctx.Err() != nil || s.soon.Len()+s.due.Len() == 0 {
 		return false
@@ -87,7 +87,7 @@ func (s *Sweeper) removeBatch(ctx context.Context) bool {
 	return len(batch) > 0
 }
 
-// nextBatch takes what is due from the queue and decides anew about each, with the record as it is now.
+// nextBatch takes what is due from the queue and decides anew about each lock, with its current record.
 func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueLock {
 	size := batchSize
 	if s.brake {
@@ -120,14 +120,14 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueL
 	return batch
 }
 
-// later queues a candidate again, unless the next scan comes first: that finds it anyway.
+// later queues a candidate again, unless the next scan comes first and finds it anyway.
 func (s *Sweeper) later(c candidate) {
 	if c.at <= s.nextScan+s.scanInterval() {
 		heap.Push(&s.soon, c)
 	}
 }
 
-// skip says once for each deadline of a hold that it would be removed.
+// skip logs, once for each deadline of a hold, that the lock is not removed.
 func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.Moment) {
 	s.remember(r, 0, staleness.Never)
 	s.metrics.removals.skipped.Inc()
@@ -135,11 +135,11 @@ func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.M
 	if d.HeldBack == staleness.Exclude {
 		reason = "it is excluded by name"
 	}
-	describe(s.cfg.Log.Warn(), r).Str("result", "skipped").Str("reason",
-		reason+": "+s.why(r, now)).Msg("lock not removed")
+	describe(s.cfg.Log.Warn(), r).Str("result", "skipped").Str("reason", reason+": "+s.why(r, now)).
+		Msg("lock not removed")
 }
 
-// remove commits one batch. The commit is finished even when ctx ends meanwhile.
+// remove commits one batch. The commit is finished even if ctx ends meanwhile.
 func (s *Sweeper) remove(ctx context.Context, batch []dueLock, now staleness.Moment) {
 	removals := make([]metadata.Removal, len(batch))
 	for i, d := range batch {
@@ -169,30 +169,29 @@ func (s *Sweeper) settle(d dueLock, why string, err error, now staleness.Moment)
 		s.metrics.removed(r, now.Wall, now.Mono-d.allowedAt)
 		describe(s.cfg.Log.Warn(), r).Str("result", "success").Str("reason", why).Msg("lock removed")
 	case errors.Is(err, metadata.ErrChanged):
-		s.remember(r, 0, now.Mono+lookAgainIn)
+		s.remember(r, 0, now.Mono+retryConflict)
 		s.metrics.removals.conflict.Inc()
-		describe(s.cfg.Log.Info(), r).Str("result", "conflict").Str("reason",
-			"the holder or another unlocker was faster").Msg("lock not removed")
+		describe(s.cfg.Log.Info(), r).Str("result", "conflict").
+			Str("reason", "the holder or another unlocker was faster").Msg("lock not removed")
 	default:
 		s.failed(r, err, now)
 	}
 	s.later(candidate{at: s.tried[r.Name].next, deadline: r.AutoUnlockAt, lock: r.Name})
 }
 
-// failed remembers a failure. The wait doubles; a removal that failed six times is set aside and tried every few
-// minutes.
+// failed records a failure. The wait doubles each time; a removal that failed six times is set aside, and retried every
+// few minutes.
 func (s *Sweeper) failed(r *metadata.Record, err error, now staleness.Moment) {
 	failures := 1
 	if t, ok := s.tried[r.Name]; ok && t.is(r) {
 		failures = t.failures + 1
 	}
 	wait := setAsideFor
-	if failures < mostFailures {
+	if failures < maxFailures {
 		wait = time.Second << (failures - 1)
 	}
 	s.remember(r, failures, now.Mono+wait)
 	s.metrics.removals.failed.Inc()
-	describe(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", text.Visible(err.Error())).Int("failures",
-		failures).
-		Stringer("retry_in", wait).Msg("lock not removed")
+	describe(s.cfg.Log.Error(), r).Str("result", "error").Str("reason", text.Visible(err.Error())).
+		Int("failures", failures).Stringer("retry_in", wait).Msg("lock not removed")
 }

@@ -9,17 +9,18 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// The brake: more than half of all locks, and more than brakeAbove, due within brakeWithin.
+// The brake engages if more than half of all locks, and more than brakeAbove, are due within brakeWithin. It lets
+// through one removal per brakeEvery.
 const (
 	brakeAbove  = 20
 	brakeWithin = time.Minute
 	brakeEvery  = time.Second
 )
 
-// mostAlertLines bounds the log lines about locks that start to alert, per scan.
-const mostAlertLines = 100
+// maxAlertLines bounds the log lines of one scan about locks that started to alert.
+const maxAlertLines = 100
 
-// findings are what a scan counted.
+// findings holds what a scan counted.
 type findings struct {
 	states   map[staleness.State]int
 	heldBack map[staleness.Rule]int
@@ -28,10 +29,10 @@ type findings struct {
 	brake    bool
 }
 
-// scanChunk is the number of locks after which a scan makes way for what became due meanwhile.
+// scanChunk is the number of locks after which a scan pauses to remove what became due meanwhile.
 const scanChunk = 2000
 
-// scan looks at every lock: it counts, tells what began to alert, and queues what may be removed soon.
+// scan judges every lock: it counts states, logs what started to alert, and queues what may become removable soon.
 func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now staleness.Moment) {
 	f := findings{states: map[staleness.State]int{}, heldBack: map[staleness.Rule]int{}}
 	alerting := make(map[string]int64, len(s.alerting))
@@ -73,13 +74,13 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	s.publish(f)
 }
 
-// spared tells whether the operator does not want the lock removed.
+// spared reports whether the operator does not want the lock removed.
 func (s *Sweeper) spared(r *metadata.Record) bool {
 	return s.cfg.Mode != AutoUnlock || s.excluded != nil && s.excluded(r.Name)
 }
 
-// engageBrake slows removals down when so many locks are due that something else must be wrong: a clock, a deployment,
-// a disaster. It slows, it never stops.
+// engageBrake slows removals down if so many locks are due that something else must be wrong: a clock, a deployment, a
+// disaster. It slows them down and never stops them.
 func (s *Sweeper) engageBrake(f *findings, locks int) {
 	f.brake = f.dueSoon > brakeAbove && 2*f.dueSoon > locks
 	if f.brake {
@@ -87,12 +88,12 @@ func (s *Sweeper) engageBrake(f *findings, locks int) {
 	}
 	if f.brake != s.brake {
 		s.cfg.Log.Error().Bool("on", f.brake).Int("due", f.dueSoon).Int("locks", locks).
-			Msg("brake: while most of all locks are due within a minute, this unlocker removes one each second")
+			Msg("brake: while most locks are due within a minute, this unlocker removes only one a second")
 	}
 	s.brake = f.brake
 }
 
-// publish hands the findings to the metrics, the page and the presence record.
+// publish makes the findings available to the metrics, the page and the presence record.
 func (s *Sweeper) publish(f findings) {
 	var heldBack []string
 	for _, rule := range staleness.HoldBacks() {
@@ -110,21 +111,21 @@ func (s *Sweeper) publish(f findings) {
 func (s *Sweeper) tellAlert(r *metadata.Record, v staleness.Verdict, started int) {
 	s.metrics.alerting.Inc()
 	switch {
-	case started <= mostAlertLines:
+	case started <= maxAlertLines:
 		describe(s.cfg.Log.Warn(), r).Str("state", string(v.State)).Msg("the lock is alerting")
-	case started == mostAlertLines+1:
-		s.cfg.Log.Warn().Int("more_than", mostAlertLines).Msg("many locks started to alert at once: not all are logged")
+	case started == maxAlertLines+1:
+		s.cfg.Log.Warn().Int("more_than", maxAlertLines).Msg("many locks started to alert at once: not all are logged")
 	}
 }
 
-// candidate is a lock that may be removed at a moment of the monotonic clock, as far as is known.
+// candidate is a lock that may become removable at a moment of the monotonic clock.
 type candidate struct {
 	at       time.Duration
 	deadline time.Time
 	lock     string
 }
 
-// queue is a heap of candidates: the one that may be removed first.
+// queue is a heap of candidates, with the one that becomes removable first on top.
 type queue []candidate
 
 func (q queue) Len() int           { return len(q) }
@@ -138,8 +139,8 @@ func (q *queue) Pop() any {
 	return c
 }
 
-// dueQueue is a heap of candidates whose moment has come: the oldest deadline first. When it came is chance after a gap
-// or a start.
+// dueQueue is a heap of candidates whose moment has come, with the oldest deadline on top: after a start or a gap, the
+// moments themselves are arbitrary.
 type dueQueue struct{ queue }
 
 func (q dueQueue) Less(i, j int) bool { return q.queue[i].deadline.Before(q.queue[j].deadline) }

@@ -8,30 +8,30 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Status is what a sweeper knows about itself, for people.
+// Status is the state of a sweeper, as its status page shows it.
 type Status struct {
 	Mode     Mode
 	States   map[staleness.State]int // locks, as of the last scan
 	HeldBack map[staleness.Rule]int  // locks that are due, by the rule that holds them back
 	DueSoon  int                     // locks due within a minute that would be removed
-	SetAside int                     // locks whose removal failed so often that it is tried only now and then
-	Brake    bool                    // this unlocker's removals are slowed down to one a second
+	SetAside int                     // locks whose removal failed so often that it is retried only every few minutes
+	Brake    bool                    // this unlocker removes only one lock a second
 
-	Writable  bool   // etcd took a write just now
+	Writable  bool   // etcd accepted a write within seconds
 	Fresh     bool   // the view is complete and fresh
-	Forward   bool   // etcd did not go back, as far as this and the other unlockers that run know
-	Failure   string // of the last write
+	Forward   bool   // etcd did not go back, as far as the running unlockers know
+	Failure   string // why the last write failed
 	WallClock staleness.WallClock
-	Offset    time.Duration // of the wall clock to the median of others'; positive = ours is ahead
+	Offset    time.Duration // of our wall clock to the median of the others'; positive = ours is ahead
 	Revision  int64         // the highest seen
 
 	ClockJumps int64
 
-	SinceGap time.Duration // how long there was no gap
+	SinceGap time.Duration // time since the last gap
 	GapCause string        // of the last gap
 }
 
-// Status tells how the sweeper is. It may be called at any time.
+// Status returns the current state. It may be called at any time.
 func (s *Sweeper) Status() Status {
 	c, now := s.look()
 	s.mu.Lock()
@@ -53,14 +53,14 @@ func (s *Sweeper) Status() Status {
 	return status
 }
 
-// report keeps what is held back for the next presence record.
+// report stores the rules that hold back removals, for the next presence record.
 func (o *observer) report(heldBack []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.heldBack = heldBack
 }
 
-// allowedSince is since when the conditions allow what they allow now.
+// allowedSince returns since when the conditions allow what they allow now.
 func (o *observer) allowedSince() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

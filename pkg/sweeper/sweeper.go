@@ -9,11 +9,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// longestScanInterval bounds how late the start of an alert is noticed here; the metrics of states are computed at
-// scrape.
-const longestScanInterval = 5 * time.Second
+// maxScanInterval bounds how late the start of an alert is logged; the metrics of states are computed at scrape.
+const maxScanInterval = 5 * time.Second
 
-// Sweeper is one unlocker's hand. Make it with [New].
+// Sweeper removes stale locks for one unlocker. Make it with [New].
 type Sweeper struct {
 	cfg      Config
 	excluded func(lock string) bool
@@ -22,11 +21,11 @@ type Sweeper struct {
 
 	// Only the goroutine of the sweep touches these.
 	nextScan time.Duration
-	soon     queue            // what may be removed before the next scan is over
-	spare    queue            // its memory for the next time
-	due      dueQueue         // what may be removed now, as far as is known
-	tried    map[string]tried // the few locks with an outcome that is worth remembering
-	alerting map[string]int64 // the tokens of the locks that alert, so that the start of each is told once
+	soon     queue            // what may become removable before the end of the next scan
+	spare    queue            // the memory of soon's predecessor, for reuse
+	due      dueQueue         // what may be removable now
+	tried    map[string]tried // by lock: outcomes worth remembering
+	alerting map[string]int64 // by lock: the tokens of alerting holds, so that each is logged once
 	nextSlot time.Duration    // of the brake
 	brake    bool
 
@@ -34,7 +33,7 @@ type Sweeper struct {
 	found findings // of the last scan
 }
 
-// New joins a sweeper. It fails for what can not work, with a sentence for the operator.
+// New returns a sweeper. It fails, with a sentence for the operator, if the configuration is invalid.
 func New(cfg Config) (*Sweeper, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
@@ -49,7 +48,7 @@ func New(cfg Config) (*Sweeper, error) {
 	return s, nil
 }
 
-// Run sweeps until ctx ends, and returns nil after the removal in flight is finished. It is called once.
+// Run sweeps until ctx ends, finishes the removal in flight and returns nil. It is called once.
 func (s *Sweeper) Run(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(func() { s.observer.run(ctx) })
@@ -59,7 +58,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// sweep scans now and then, and in between wakes up at exactly the moments at which removals become allowed.
+// sweep scans every few seconds, and in between wakes up exactly when removals become allowed.
 func (s *Sweeper) sweep(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -83,20 +82,21 @@ func (s *Sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// scanInterval is at most half of the warning time. So a lock that changed after a scan can not become removable before
-// the next one has seen it, and there is no need to follow every change.
+// scanInterval is at most half of the minimum warning. So a lock that changes after a scan cannot become removable
+// before the next scan has seen it, and there is no need to follow every change.
 func (s *Sweeper) scanInterval() time.Duration {
-	return min(longestScanInterval, max(s.cfg.Policy.MinWarning/2, time.Second/4))
+	return min(maxScanInterval, max(s.cfg.Policy.MinWarning/2, time.Second/4))
 }
 
-// look is the observer's, with what the operator wants.
+// look adds the operator's wishes to the conditions that the observer sees.
 func (s *Sweeper) look() (staleness.Conditions, staleness.Moment) {
 	c, now := s.observer.look()
-	c.AlertOnly, c.Excluded = s.cfg.Mode == AlertOnly, s.excluded
+	c.AlertOnly = s.cfg.Mode == AlertOnly
+	c.Excluded = s.excluded
 	return c, now
 }
 
-// pause is how long there is nothing to do.
+// pause returns how long there is nothing to do.
 func (s *Sweeper) pause() time.Duration {
 	due := staleness.Never
 	switch {

@@ -9,10 +9,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// removeTickets removes the tickets of waiters who said that they would have given up by now, so that they do not stand
-// in the way of those behind. Their leases do not do it: the process of such a waiter lives, but it forgot. All of it
-// takes at most a quarter of the time between two scans, because locks matter more; the next round goes on, and the
-// order is chance.
+// removeTickets removes the tickets of waiters that should have given up by now, so that they do not block those behind
+// them. Their leases do not end: such a waiter's process is alive, but has forgotten its ticket. This takes at most a
+// quarter of the scan interval, because locks matter more; the next round continues, in random order.
 func (s *Sweeper) removeTickets(ctx context.Context) {
 	c, now := s.look()
 	watched := now.Mono-c.LastGap >= s.cfg.Policy.MinWarning
@@ -36,8 +35,8 @@ func (s *Sweeper) removeTickets(ctx context.Context) {
 	}
 }
 
-// overdue tells whether the waiter has given up by now: by the clock that it told its time with, and by ours, if its
-// clock is behind.
+// overdue reports whether the waiter should have given up by now: by the times that it wrote, and by our monotonic
+// clock in case its clock is behind.
 func (s *Sweeper) overdue(w metadata.Waiter, now staleness.Moment) bool {
 	if w.TimeoutAt.IsZero() || w.Since.IsZero() || now.Wall.Before(w.TimeoutAt.Add(s.cfg.Policy.ClockSkew)) {
 		return false
@@ -45,7 +44,7 @@ func (s *Sweeper) overdue(w metadata.Waiter, now staleness.Moment) bool {
 	return now.Mono-w.Seen >= w.TimeoutAt.Sub(w.Since.Time)
 }
 
-// removeTicket removes one ticket and tells whether it makes sense to go on with others.
+// removeTicket removes one ticket, and reports whether it makes sense to continue with others.
 func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) bool {
 	err := s.cfg.RemoveTicket(ctx, w)
 	if errors.Is(err, metadata.ErrChanged) {
@@ -55,10 +54,10 @@ func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) bool {
 	if err != nil {
 		event = s.cfg.Log.Error().Str("reason", text.Visible(err.Error()))
 	}
-	event.Str("lock", text.Visible(w.Lock)).Str("owner", text.Visible(w.Owner)).Str("hostname",
-		text.Visible(w.Hostname)).Int64("pid", w.PID).
-		Str("uuid", text.Visible(w.UUID)).Int64("place", w.Place).Str("timeout_at",
-		w.TimeoutAt.UTC().Format("2006-01-02T15:04:05Z07:00")).
+	event.Str("lock", text.Visible(w.Lock)).Str("owner", text.Visible(w.Owner)).
+		Str("hostname", text.Visible(w.Hostname)).Int64("pid", w.PID).
+		Str("uuid", text.Visible(w.UUID)).Int64("place", w.Place).
+		Str("timeout_at", w.TimeoutAt.UTC().Format("2006-01-02T15:04:05Z07:00")).
 		Bool("removed", err == nil).Msg("a waiter's ticket is past its timeout")
 	return err == nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 )
 
-// accessOptions are the flags of who may do what.
+// accessOptions holds the flags of identity and permissions.
 type accessOptions struct {
 	identity       string
 	header, groups string
@@ -26,19 +26,20 @@ type accessOptions struct {
 
 func (o *accessOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.identity, "web.identity", "none",
-		"`source` of callers' names: none (everybody may look), basic, mtls, or header set by a trusted proxy")
-	fs.StringVar(&o.header, "web.identity.header", "X-Forwarded-User", "`header` with the name, for identity header")
+		"`source` of callers' names: none (everyone may view), basic, mtls, or header, which a trusted proxy sets")
+	fs.StringVar(&o.header, "web.identity.header", "X-Forwarded-User",
+		"`header` with the caller's name, for identity header")
 	fs.StringVar(&o.groups, "web.identity.groups-header", "",
-		"`header` with the groups of the caller, comma separated, for identity header")
+		"`header` with the caller's groups, comma-separated, for identity header")
 	fs.StringSliceVar(&o.proxies, "web.trusted-proxies", nil,
-		"`addresses` and networks of the proxies whose headers are believed, comma separated or repeated")
+		"`addresses` and networks of the proxies whose headers are trusted, comma-separated or repeated")
 	fs.StringVar(&o.permissions, "web.permissions-file", "",
-		"YAML `file` that gives view, backtrace, audit and unlock to everyone, users and groups, read again when it changes; without it, who has a name may view and see backtraces")
+		"YAML `file` that grants view, backtrace, audit and unlock to everyone, users and groups; reread when it changes; without it, callers with a name may view locks and backtraces")
 	fs.BoolVar(&o.forceUnlock, "web.enable-force-unlock", false,
-		"let callers with the permission unlock end holds; needs an identity, a permissions file, and an etcd role that may write")
+		"allow callers with the permission unlock to end holds; needs an identity, a permissions file, and an etcd role with write permission")
 }
 
-// read reads the files that the flags name and says what contradicts.
+// read reads the files that the flags name, and returns what contradicts them.
 func (o *accessOptions) read(webConfig string, log zerolog.Logger) (dashboard.Access, error) {
 	a := dashboard.Access{Source: dashboard.Source(o.identity), Header: o.header, GroupsHeader: o.groups}
 	var err error
@@ -84,11 +85,11 @@ func readPermissions(file string) (*dashboard.Permissions, error) {
 	return p, nil
 }
 
-// rereadEvery is how often the permissions file is looked at: who loses a permission must not keep it for long.
+// rereadEvery is how often the permissions file is reread: a revoked permission must end soon.
 const rereadEvery = time.Second
 
-// rereading returns the permissions as the file has them now. While the file can not be read or is wrong, the last
-// sound ones count.
+// rereading returns a function that returns the current permissions of the file. While the file is unreadable or
+// invalid, the last valid ones apply.
 func rereading(file string, now *dashboard.Permissions, log zerolog.Logger) func() *dashboard.Permissions {
 	var (
 		mu      sync.Mutex
@@ -106,11 +107,11 @@ func rereading(file string, now *dashboard.Permissions, log zerolog.Logger) func
 		switch {
 		case err != nil && err.Error() != trouble:
 			trouble = err.Error()
-			log.Error().Err(err).Str("file",
-				file).Msg("the permissions file can not be used, the last sound one counts")
+			log.Error().Err(err).Str("file", file).
+				Msg("the permissions file cannot be used; the last valid permissions apply")
 		case err == nil && (trouble != "" || !reflect.DeepEqual(fresh, now)):
 			trouble = ""
-			log.Info().Str("file", file).Msg("the permissions were read again")
+			log.Info().Str("file", file).Msg("the permissions were reread")
 		}
 		if err == nil {
 			now = fresh
@@ -119,7 +120,7 @@ func rereading(file string, now *dashboard.Permissions, log zerolog.Logger) func
 	}
 }
 
-// webConfig is the part of the web server's configuration that tells how callers prove who they are.
+// webConfig is the part of the web server's configuration that says how callers authenticate.
 type webConfig struct {
 	Users map[string]string `yaml:"basic_auth_users"`
 	TLS   struct {
@@ -129,8 +130,7 @@ type webConfig struct {
 	} `yaml:"tls_server_config"`
 }
 
-// readWebConfig reads the file anew each time, as the web server does: a user that was added or taken away counts at
-// once.
+// readWebConfig rereads the file each time, as the web server does: adding or removing a user takes effect at once.
 func readWebConfig(file string) (c webConfig, err error) {
 	if file == "" {
 		return c, nil

@@ -1,5 +1,4 @@
-// Package mutexdash is the program mutexdash: it joins the dashboard to the view, the store and the web.
-// rooms; it does nothing by itself.
+// Package mutexdash is mutexdash as a command: its flags, and the wiring of the dashboard to the view and the store.
 package mutexdash
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// options are what the flags say.
+// options holds the values of the flags.
 type options struct {
 	etcd   *etcdconn.Settings
 	locks  *flags.LockSettings
@@ -39,14 +38,15 @@ type options struct {
 	given          []dashboard.Setting
 }
 
-// Command returns the program.
+// Command returns the program as a command.
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "mutexdash",
 		Short: "the dashboard of distributed locks",
-		Long: `mutexdash serves pages and a JSON API that show the distributed locks of an etcd cluster. Unless
-force unlock is switched on it only reads: an etcd role that may read the locks' prefix is enough. When etcd is away it stays up and shows the last known state as such.
+		Long: `mutexdash serves pages and a JSON API that show the distributed locks of an etcd cluster. Unless force unlock is enabled, it
+only reads: an etcd role with read permission on the locks' prefix is enough. While etcd is unavailable it stays up and shows
+the last known state, marked as such.
 
 The pages are on --web.listen-address; probes and metrics, without login, on --web.ops-address.`,
 		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu`,
@@ -69,29 +69,30 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	return cmd
 }
 
-// look defines the flags of how the pages present themselves.
+// look defines the flags of how the pages look.
 func (o *options) look(fs *pflag.FlagSet) {
 	fs.StringVar(&o.title, "web.page-title", "mutexdash", "`text` in the title of every page")
 	fs.StringVar(&o.environment, "web.environment", "",
-		"`name` of the environment, shown on top of every page; one with \"prod\" in it always in the same colour")
-	fs.BoolVar(&o.hideBacktraces, "web.hide-backtraces", false, "do not show where in the code locks were taken")
+		"`name` of the environment, shown on top of every page; names with \"prod\" in them share one colour")
+	fs.BoolVar(&o.hideBacktraces, "web.hide-backtraces", false, "hide where in the code locks were taken")
 	fs.DurationVar(&o.minRefresh, "web.min-refresh", 2*time.Second,
-		"least time that pages wait before they look again, up to 1m")
+		"minimum time between refreshes of a page, up to 1m")
 	fs.StringArrayVar(&o.links, "web.link", nil,
-		"`NAME=URL` of a link on the page of a lock, repeated for more; the URL is https and may hold {name} {owner} {host} {pid} {hold} {purpose}")
+		"`NAME=URL` of a link on every lock's page; the URL is https and may contain {name} {owner} {host} {pid} {hold} {purpose}; repeatable")
 	fs.StringArrayVar(&o.sources, "web.source-link", nil,
-		"`PREFIX=URL` that leads from a frame of a backtrace to its code, repeated for more; for files whose path begins with PREFIX, which may be empty; the URL is https and holds {file}, without PREFIX, and {line}")
+		"`PREFIX=URL` that links frames of backtraces to their code, for files whose path begins with PREFIX, which may be empty; the URL is https and contains {file}, without PREFIX, and {line}; repeatable")
 	fs.StringVar(&o.webhook, "web.unlock-webhook", "",
-		"`URL` that is told of every force unlock, by POST of JSON; it may hold a secret, so rather give it as variable")
+		"`URL` that every force unlock is posted to as JSON; it may contain a secret, so prefer the environment variable")
 	fs.DurationVar(&o.hsts, "web.hsts", 0,
-		"time for which browsers that came by TLS shall come by nothing else, such as 8760h; needs TLS in the file of --web.config.file; 0 says nothing")
+		"how long browsers must insist on TLS after a visit by TLS (HSTS), such as 8760h; needs TLS in the file of --web.config.file; 0 sends no header")
 	fs.StringSliceVar(&o.hosts, "web.allowed-hosts", nil,
-		"`names` of hosts under which requests are answered, besides that of --web.external-url, localhost, this machine's own and all addresses; comma separated or repeated")
+		"`names` of hosts to answer requests for, besides that of --web.external-url, localhost, this machine's own and all IP addresses; comma-separated or repeated")
 	fs.StringSliceVar(&o.ancestors, "web.frame-ancestors", nil,
-		"`origins` of pages that may show ours in a frame, such as https://portal.example; none otherwise")
+		"`origins` of pages that may embed ours in a frame, such as https://portal.example; default: none")
 }
 
-// given are the flags that are not at their default, wherever they come from. What may hold a secret is left out.
+// given returns the flags that are not at their default, wherever they come from. Values that may hold a secret are
+// left out.
 func given(fs *pflag.FlagSet) []dashboard.Setting {
 	var list []dashboard.Setting
 	fs.VisitAll(func(f *pflag.Flag) {
@@ -109,8 +110,8 @@ func given(fs *pflag.FlagSet) []dashboard.Setting {
 	return list
 }
 
-// forEverybody reports whether every viewer may know the flag: what the pages look like, and how locks are judged.
-// Others name files, addresses and people's tools.
+// forEverybody reports whether every viewer may see the flag: how the pages look, and how locks are judged. Other flags
+// name files, addresses and internal tools.
 func forEverybody(name string) bool {
 	switch name {
 	case "web.environment", "web.page-title", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock",

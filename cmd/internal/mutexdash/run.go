@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/cmd/internal/joint"
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
@@ -24,19 +24,19 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// rooms are the parts of a dashboard, joined.
+// rooms holds the parts of a dashboard.
 type rooms struct {
 	layout  protocol.Layout
 	store   *lockstore.Store
 	view    *lockview.View
-	health  *joint.Health
+	health  *wiring.Health
 	trouble *etcdconn.Trouble
 	pages   *dashboard.Dashboard
 	metrics *lockmetrics.Collector
 	reload  daemon.Reload
 }
 
-// run joins the rooms and serves until ctx ends.
+// run wires the program and serves until ctx ends.
 func run(ctx context.Context, o options) error {
 	if err := firstError(o.etcd.Check(), o.web.Check(), o.policy.Check()); err != nil {
 		return daemon.Usage(err)
@@ -55,7 +55,7 @@ func run(ctx context.Context, o options) error {
 	}
 	if config, err := readWebConfig(o.web.ConfigFile); o.hsts > 0 &&
 		(err != nil || config.TLS.Cert+config.TLS.Text == "") {
-		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: where a proxy ends TLS, the proxy says it"), err))
+		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: if a proxy terminates TLS, configure it there"), err))
 	}
 	r, err := join(o, access, etcd, log)
 	if err != nil {
@@ -67,7 +67,7 @@ func run(ctx context.Context, o options) error {
 	return r.serve(ctx, o, registry, log)
 }
 
-// files says in one sentence what is wrong with the files that are read again.
+// files returns one sentence about what is wrong with the files that a reload reads.
 func (o options) files() error {
 	if err := firstError(o.etcd.Check(), o.web.Check()); err != nil || o.access.permissions == "" {
 		return err
@@ -86,17 +86,17 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 		return nil, err
 	}
 	r := &rooms{layout: layout, store: lockstore.New(etcd, layout, lockstore.WithLog(log)),
-		health: joint.NewHealth(etcd, o.etcd.RequestTimeout)}
+		health: wiring.NewHealth(etcd, o.etcd.RequestTimeout)}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
 		lockview.Options{
 			Explain: etcdconn.Explain, Log: log,
-			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // both are there when the view runs
+			Ended: func(lock *metadata.Record, ending *metadata.Ending) { // both are set before the view runs
 				r.pages.Ended(lock, ending)
 				r.metrics.Ended(lock, ending)
 			},
 		})
-	r.trouble = joint.Trouble(etcd, layout, r.view, log)
-	shown := joint.Metrics(namespace, *o.policy, r.view)
+	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
+	shown := wiring.Metrics(namespace, *o.policy, r.view)
 	shown.Alarms = r.health.Alarms
 	r.metrics = lockmetrics.New(shown)
 	config := r.config(o, log)
@@ -134,7 +134,7 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 	return r, err
 }
 
-// config joins the dashboard to the view and the store.
+// config connects the dashboard to the view and the store.
 func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 	view := r.view
 	return dashboard.Config{
@@ -150,7 +150,7 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 		Fresh: func() dashboard.Freshness {
 			f := view.Fresh()
 			return dashboard.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
-				Class: string(r.trouble.Class()), Cause: joint.Cause(f, r.trouble)}
+				Class: string(r.trouble.Class()), Cause: wiring.Cause(f, r.trouble)}
 		},
 		Document: r.store.Get, Ending: r.store.Ending, History: r.store.History, Audit: r.store.Audit,
 		Relists: func() (n uint64) {
@@ -183,11 +183,11 @@ func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Regis
 	ready := &daemon.Readiness{}
 	ready.Add("locks", func() error {
 		if !r.pages.Ready() {
-			return errors.New("not loaded yet: " + joint.Cause(r.view.Fresh(), r.trouble))
+			return errors.New("not loaded yet: " + wiring.Cause(r.view.Fresh(), r.trouble))
 		}
 		return nil
 	})
-	joint.Ready(ready, r.view, r.trouble)
+	wiring.Ready(ready, r.view, r.trouble)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	front := &daemon.Server{Address: o.web.Address, ConfigFile: o.web.ConfigFile, Handler: r.pages,
 		Drain: o.web.ShutdownTimeout, Log: log}
@@ -210,7 +210,7 @@ func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Regis
 	return group.Run(ctx)
 }
 
-// members are the endpoints of etcd as pages show them.
+// members returns the endpoints of etcd as pages show them.
 func members(h *etcdconn.Health) []dashboard.Member {
 	if h == nil {
 		return nil
@@ -233,7 +233,7 @@ func members(h *etcdconn.Health) []dashboard.Member {
 	return list
 }
 
-// public are the endpoints as anybody may see them, without a user or password that was written into one.
+// public returns the endpoints without any user and password in them.
 func public(endpoints []string) []string {
 	shown := make([]string, len(endpoints))
 	for i, e := range endpoints {

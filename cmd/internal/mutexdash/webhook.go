@@ -10,8 +10,8 @@ import (
 	"net/url"
 )
 
-// webhook returns a function that posts JSON to the address. Nothing that comes from a lock is part of the address, and
-// what answers can not send the notice on to another one. The errors do not name the address, which may hold a secret.
+// webhook returns a function that posts JSON to the address. No part of the address comes from a lock, and redirects
+// are not followed. Errors do not contain the address, which may hold a secret.
 func webhook(address string) (func(context.Context, []byte) error, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "" {
@@ -24,7 +24,7 @@ func webhook(address string) (func(context.Context, []byte) error, error) {
 	return func(ctx context.Context, notice []byte) error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(notice))
 		if err != nil {
-			return errors.New("the request can not be made")
+			return errors.New("the request cannot be created")
 		}
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("User-Agent", "mutexdash")

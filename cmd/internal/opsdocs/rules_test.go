@@ -160,7 +160,7 @@ func TestPushedAlertsAreThoseOfTheRules(t *testing.T) {
 			t.Errorf("%s is pushed, and there is no such rule", name[1])
 		}
 	}
-	if !strings.Contains(read(t, "internal/alertpush/notes.go"), `"`+runbooks+`"`) {
+	if !strings.Contains(read(t, "internal/alertpush/annotations.go"), `"`+runbooks+`"`) {
 		t.Error("the runbooks of pushed alerts are elsewhere")
 	}
 }

@@ -66,7 +66,7 @@ func scrapes(t *testing.T) map[string]families {
 	if err != nil {
 		t.Fatal(err)
 	}
-	circle(t, client, l)
+	cycle(t, client, l)
 	hold(t, client, l, "dead", "00000000-0000-4000-8000-000000000003", -2*time.Second, -time.Second)
 	hold(t, client, l, "of a clock that is ahead", "00000000-0000-4000-8000-000000000004", 24*time.Hour, 25*time.Hour)
 	got := map[string]families{}
@@ -115,8 +115,8 @@ func missing(got map[string]families) (names []string) {
 	return names
 }
 
-// circle has two holders that wait for each other, overdue.
-func circle(t *testing.T, c *clientv3.Client, l protocol.Layout) {
+// cycle has two holders that wait for each other, overdue.
+func cycle(t *testing.T, c *clientv3.Client, l protocol.Layout) {
 	t.Helper()
 	lease, err := c.Grant(t.Context(), 600)
 	if err != nil {

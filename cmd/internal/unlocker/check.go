@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// check says in one sentence what can not work, before anything is opened.
+// check returns one sentence about what cannot work, before anything is opened.
 func (o options) check() error {
 	if _, err := o.mode(); err != nil {
 		return daemon.Usage(err)
@@ -24,15 +24,15 @@ func (o options) check() error {
 	return nil
 }
 
-// mode is the policy that was chosen. There is no default: removing locks is nothing to begin by accident, and nothing
-// to wait for in vain.
+// mode returns the chosen policy. There is no default: nobody should start removing locks by accident, or wait for
+// removals in vain.
 func (o options) mode() (sweeper.Mode, error) {
 	switch mode := sweeper.Mode(o.policy); mode {
 	case "":
 		return "", errors.New("--policy is missing: choose alert-only, which removes nothing, or auto-unlock")
 	case sweeper.AlertOnly:
 		if o.dryRun {
-			return "", errors.New("--sweep.dry-run says what auto-unlock would remove, and --policy=alert-only removes nothing: choose one of them")
+			return "", errors.New("--sweep.dry-run logs what auto-unlock would remove, but --policy=alert-only removes nothing: choose one of them")
 		}
 		return mode, nil
 	case sweeper.AutoUnlock:
@@ -41,7 +41,7 @@ func (o options) mode() (sweeper.Mode, error) {
 		}
 		return mode, nil
 	}
-	return "", fmt.Errorf("--policy can not be %q: it is one of alert-only, auto-unlock", o.policy)
+	return "", fmt.Errorf("--policy cannot be %q: it must be alert-only or auto-unlock", o.policy)
 }
 
 func (o options) checkExclude() error {
@@ -59,7 +59,7 @@ func (o options) checkMetrics() error {
 	case o.seriesLimit < 0:
 		return fmt.Errorf("--metrics.lock-series-limit is negative: %d", o.seriesLimit)
 	case o.eventRetention <= 0:
-		return fmt.Errorf("--metrics.event-retention is %v: give a time above 0", o.eventRetention)
+		return fmt.Errorf("--metrics.event-retention is %v: it must be above 0", o.eventRetention)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (o options) checkMetrics() error {
 func (o options) checkHistory() error {
 	switch {
 	case o.historyRetention <= 0:
-		return fmt.Errorf("--history.retention is %v: give a time above 0", o.historyRetention)
+		return fmt.Errorf("--history.retention is %v: it must be above 0", o.historyRetention)
 	case o.historyMax < 0:
 		return fmt.Errorf("--history.max is negative: %d", o.historyMax)
 	}

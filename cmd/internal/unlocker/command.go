@@ -1,5 +1,5 @@
-// Package unlocker is the program of that name: its flags, its rooms joined, its status page. It is a package of its
-// own so that mutexdev runs the same program.
+// Package unlocker is the unlocker as a command: its flags, its wiring, its status page. It is a package so that
+// mutexdev can run the same program.
 package unlocker
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// options are what the flags say.
+// options holds the values of the flags.
 type options struct {
 	etcd  *etcdconn.Settings
 	locks *flags.LockSettings
@@ -39,28 +39,28 @@ type options struct {
 	push             pushOptions
 }
 
-// Command is the program.
+// Command returns the program as a command.
 func Command() *cobra.Command {
 	cmd := runnable("unlocker")
 	cmd.Version = build.Current().Version
 	cmd.Short = "removes distributed locks whose holders are gone"
-	cmd.Long = `unlocker watches the distributed locks of an etcd cluster. It shows them to Prometheus, so that people are alerted about a lock
-whose holder takes longer than it said, and, with --policy=auto-unlock, it removes a lock when the deadline that its holder gave
-has passed and people were warned long enough.
+	cmd.Long = `unlocker watches the distributed locks of an etcd cluster. It exports them to Prometheus, to alert about locks that are held
+for longer than their holders promised. With --policy=auto-unlock, it removes a lock when the deadline that its holder set has
+passed and the lock has alerted for long enough.
 
-Run two or more of them. All of them are active; no lock is removed twice. A role with readwrite permission for exactly the
-locks' prefix is all that it needs in etcd.`
+Run two or more. All are active; no lock is removed twice. In etcd, it needs a role with readwrite permission for exactly the
+locks' prefix.`
 	cmd.Example = `  unlocker --policy=alert-only
   unlocker --policy=auto-unlock --etcd.endpoints=https://etcd-0:2379,https://etcd-1:2379 --etcd.cacert=ca.crt
   unlocker --policy=auto-unlock --sweep.dry-run`
-	again := runnable("run") // for those who like to say what they want
-	again.Short = "the same as unlocker alone"
+	again := runnable("run") // for command lines that like a verb
+	again.Short = "the same as unlocker without a command"
 	cmd.AddCommand(again, rulesCommand(), versionCommand())
 	flags.Bind(cmd, "UNLOCKER")
 	return cmd
 }
 
-// runnable is a command that runs an unlocker.
+// runnable returns a command that runs an unlocker.
 func runnable(name string) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -68,7 +68,7 @@ func runnable(name string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.policy, "policy", "", "what to do about stale locks, required: alert-only or auto-unlock")
+	fs.StringVar(&o.policy, "policy", "", "what to do about stale locks: alert-only or auto-unlock; required")
 	o.sweep = flags.Policy(fs)
 	o.define(fs)
 	o.push.define(fs)
@@ -78,31 +78,31 @@ func runnable(name string) *cobra.Command {
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10980", ShutdownDelay: 5 * time.Second,
 		ShutdownTimeout: 20 * time.Second})
 	fs.StringVar(&o.web.ProbeAddress, "web.probe-address", "",
-		"`host:port` to serve probes on as well, and nothing else, without TLS and login")
+		"`host:port` of an extra listener for probes only, without TLS or login")
 	return cmd
 }
 
-// define defines the flags that only an unlocker has.
+// define defines the unlocker's own flags.
 func (o *options) define(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.exclude, "sweep.exclude", nil,
-		"`glob` of lock names that are never removed, repeatable; * is any text, slashes included")
-	fs.BoolVar(&o.dryRun, "sweep.dry-run", false, "remove nothing, but say what would be removed")
+		"`glob` of lock names that are never removed; * matches any text, including slashes; repeatable")
+	fs.BoolVar(&o.dryRun, "sweep.dry-run", false, "remove nothing, but log what would be removed")
 	fs.StringVar(&o.series, "metrics.lock-series", string(lockmetrics.SeriesAlerting),
-		"which locks have series of their own: alerting, all, none")
+		"which locks get series of their own: alerting, all, none")
 	fs.IntVar(&o.seriesLimit, "metrics.lock-series-limit", 1000,
-		"`number` of locks that have series of their own at most, the most overdue first")
+		"maximum `number` of locks with series of their own, the most overdue first")
 	fs.DurationVar(&o.eventRetention, "metrics.event-retention", time.Hour,
-		"time for which the removal of a lock stays in the metrics")
+		"how long the removal of a lock stays in the metrics")
 	fs.DurationVar(&o.historyRetention, "history.retention", protocol.HistoryRetention,
-		"time for which the ending of a removed lock can be looked up")
+		"how long to keep the record of how a removed lock ended")
 	fs.IntVar(&o.historyMax, "history.max", lockstore.DefaultHistoryMax,
-		"`number` of such endings that are kept at most, the newest ones; 0 is no limit")
-	fs.StringVar(&o.dashboard, "dashboard.url", "", "`URL` under which people reach the dashboard, for links in alerts")
+		"maximum `number` of such records, the newest ones; 0 is no limit")
+	fs.StringVar(&o.dashboard, "dashboard.url", "", "`URL` of the dashboard, for links in alerts")
 }
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "which build this is", Args: cobra.NoArgs,
+		Use: "version", Short: "print which build this is", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := build.Current()
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "unlocker %s (revision %s, %s)\n", b.Version, b.Revision,

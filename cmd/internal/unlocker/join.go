@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/clustermutex/unlocker/cmd/internal/joint"
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/alertpush"
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/deadlock"
@@ -26,19 +26,19 @@ import (
 // namespace is the first word of the metrics.
 const namespace = "unlocker"
 
-// rooms are the parts of an unlocker, joined.
+// rooms holds the parts of an unlocker.
 type rooms struct {
 	store   *lockstore.Store
 	view    *lockview.View
-	health  *joint.Health
+	health  *wiring.Health
 	trouble *etcdconn.Trouble
 	metrics *lockmetrics.Collector
-	circles func() []deadlock.Circle // processes that wait for each other
+	cycles  func() []deadlock.Cycle // finds processes that wait for each other
 	config  sweeper.Config
 	sweeper *sweeper.Sweeper
-	pusher  *alertpush.Pusher // nil where nobody wants it
+	pusher  *alertpush.Pusher // nil if not configured
 
-	alertmanager renewable // what the pusher talks by
+	alertmanager renewable // the transport of the pusher's requests
 }
 
 // join hands each room the functions of the others that it needs.
@@ -49,7 +49,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 	}
 	r := &rooms{
 		store:  lockstore.New(etcd, layout, lockstore.WithLog(log), lockstore.WithRetention(o.historyRetention)),
-		health: joint.NewHealth(etcd, o.etcd.RequestTimeout),
+		health: wiring.NewHealth(etcd, o.etcd.RequestTimeout),
 	}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch, Ending: r.store.Ending},
 		lockview.Options{
@@ -61,12 +61,10 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 			},
 			Explain: etcdconn.Explain, Log: log,
 		})
-	r.trouble = joint.Trouble(etcd, layout, r.view, log)
-	shown := joint.Metrics(namespace, *o.sweep, r.view)
-	r.circles = shown.Deadlocks
-	shown.Alarms = r.health.Alarms
-	shown.Series = lockmetrics.Series(o.series)
-	shown.SeriesLimit = o.seriesLimit
+	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
+	shown := wiring.Metrics(namespace, *o.sweep, r.view)
+	r.cycles = shown.Deadlocks
+	shown.Alarms, shown.Series, shown.SeriesLimit = r.health.Alarms, lockmetrics.Series(o.series), o.seriesLimit
 	r.metrics = lockmetrics.New(shown)
 	if r.config, err = r.swept(o, log); err != nil {
 		return nil, err
@@ -78,7 +76,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 	return r, err
 }
 
-// swept joins the sweeper to the view and the store.
+// swept connects the sweeper to the view and the store.
 func (r *rooms) swept(o options, log zerolog.Logger) (sweeper.Config, error) {
 	view, store := r.view, r.store
 	mode, err := o.mode()
@@ -114,7 +112,7 @@ func (r *rooms) swept(o options, log zerolog.Logger) (sweeper.Config, error) {
 	}, nil
 }
 
-// explained is err in words for people; nobody looks into it.
+// explained replaces err by a sentence for operators.
 func explained(err error) error {
 	if err == nil {
 		return nil
@@ -122,12 +120,12 @@ func explained(err error) error {
 	return errors.New(etcdconn.Explain(err))
 }
 
-// instance names this process, unlike any other that ran or runs on this host.
+// instance returns a unique name for this process.
 func instance(hostname string) string {
 	return strings.ReplaceAll(hostname, "/", "-") + "-" + uuid.NewString()[:8]
 }
 
-// peers are the unlockers whose records were seen to arrive. The age of others is not known.
+// peers returns the unlockers whose records were watched arriving. The age of others is unknown.
 func peers(unlockers []lockview.Unlocker) []sweeper.Peer {
 	var known []sweeper.Peer
 	for _, u := range unlockers {
@@ -139,7 +137,7 @@ func peers(unlockers []lockview.Unlocker) []sweeper.Peer {
 	return known
 }
 
-// offsets are those that could be learned.
+// offsets returns the offsets of the members that answered.
 func offsets(all []etcdconn.Offset) []time.Duration {
 	var known []time.Duration
 	for _, o := range all {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/clustermutex/unlocker/cmd/internal/joint"
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockview"
@@ -15,13 +15,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// page tells people who come to the address of the metrics how this unlocker is. Locks are shown by the dashboard.
+// page is the status page of this unlocker, at the address of its metrics. The dashboard shows the locks.
 type page struct {
 	rooms *rooms
 	ready *daemon.Readiness
 }
 
-// shown is what the page shows.
+// shown holds the data of the page.
 type shown struct {
 	ID, Version string
 	Policy      staleness.Policy
@@ -65,25 +65,25 @@ func (p *page) show() shown {
 		ID: r.config.ID, Version: r.config.Version, Policy: r.config.Policy, Now: time.Now().UTC(),
 		Fresh: r.view.Fresh(), Sweep: r.sweeper.Status(), Etcd: r.health.Last(), Unlockers: r.view.Unlockers(),
 	}
-	s.Fresh.Cause = joint.Cause(s.Fresh, r.trouble)
+	s.Fresh.Cause = wiring.Cause(s.Fresh, r.trouble)
 	if err := p.ready.Check(); err != nil {
 		s.NotReady = err.Error()
 	}
 	return s
 }
 
-// clock says how the own wall clock compares.
+// clock describes how our wall clock compares with the others'.
 func clock(s sweeper.Status) string {
 	offset := s.Offset.Round(time.Millisecond)
 	switch {
 	case s.WallClock == staleness.Unverified:
-		return "unverified: there is nobody to compare it with"
+		return "unverified: there is nothing to compare it with"
 	case offset > 0:
 		return fmt.Sprintf("%s, %v ahead of the others", s.WallClock, offset)
 	case offset < 0:
 		return fmt.Sprintf("%s, %v behind the others", s.WallClock, -offset)
 	}
-	return fmt.Sprintf("%s, as the others show", s.WallClock)
+	return fmt.Sprintf("%s, in agreement with the others", s.WallClock)
 }
 
 var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{
@@ -98,23 +98,23 @@ var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{
 <h1>unlocker {{.ID}}</h1>
 <p>{{with .NotReady}}<strong>Not ready:</strong> {{.}}.{{else}}Ready.{{end}}
 Policy <strong>{{.Sweep.Mode}}</strong>.
-{{- if not .Fresh.Synced}} <strong>The picture of the locks is not current:</strong> {{.Fresh.Cause}}.{{end}}
-{{- if not .Sweep.Writable}} {{with .Sweep.Failure}}<strong>etcd takes no writes:</strong> {{.}}{{else}}<strong>No write into etcd was confirmed lately</strong>{{end}}.{{end}}
+{{- if not .Fresh.Synced}} <strong>The view of the locks is not current:</strong> {{.Fresh.Cause}}.{{end}}
+{{- if not .Sweep.Writable}} {{with .Sweep.Failure}}<strong>etcd takes no writes:</strong> {{.}}{{else}}<strong>No recent write to etcd was confirmed</strong>{{end}}.{{end}}
 {{- if not .Sweep.Forward}} <strong>etcd went back to an older state:</strong> nothing is removed until all unlockers that saw the later one are restarted, which confirms it.{{end}}
-{{- if .Sweep.Brake}} <strong>Brake:</strong> so many locks are due at once that each unlocker removes one a second.{{end}}</p>
+{{- if .Sweep.Brake}} <strong>Brake:</strong> so many locks are due at once that each unlocker removes only one a second.{{end}}</p>
 <table>
 <tr><th>locks<td>{{range $state, $n := .Sweep.States}}{{$n}} {{$state}} {{else}}none{{end}}
-<tr><th>due and held back<td>{{range $rule, $n := .Sweep.HeldBack}}{{if $n}}{{$n}} by {{$rule}} {{end}}{{end}}
+<tr><th>due, but held back<td>{{range $rule, $n := .Sweep.HeldBack}}{{if $n}}{{$n}} by {{$rule}} {{end}}{{end}}
 <tr><th>due within a minute<td>{{.Sweep.DueSoon}}
 <tr><th>set aside after failures<td>{{.Sweep.SetAside}}
 <tr><th>last gap<td>{{short .Sweep.SinceGap}} ago: {{.Sweep.GapCause}}
-<tr><th>own wall clock<td>{{clock .Sweep}}, {{.Sweep.ClockJumps}} jumps; it is {{utc .Now}}
-<tr><th>etcd<td>revision {{.Sweep.Revision}}, {{if .Fresh.Heard.IsZero}}never heard{{else}}heard {{utc .Fresh.Heard}}{{end}}
+<tr><th>wall clock<td>{{clock .Sweep}}, {{.Sweep.ClockJumps}} jumps; it is {{utc .Now}}
+<tr><th>etcd<td>revision {{.Sweep.Revision}}, {{if .Fresh.Heard.IsZero}}never heard from{{else}}last heard from {{utc .Fresh.Heard}}{{end}}
 {{- with .Etcd}}{{range .Members}}
-<tr><th>member {{.Endpoint}}<td>{{with .Problem}}{{.}}{{else}}{{.Version}}{{if .Leader}}, leads{{end}}, answered in {{ms .Took}}{{end}}{{end}}
-<tr><th>alarms of etcd<td>{{with .Problem}}not known: {{.}}{{else}}{{range .Alarms}}{{.Kind}} by {{.Member}} {{else}}none{{end}}{{end}}{{end}}
+<tr><th>member {{.Endpoint}}<td>{{with .Problem}}{{.}}{{else}}{{.Version}}{{if .Leader}}, leader{{end}}, answered in {{ms .Took}}{{end}}{{end}}
+<tr><th>etcd alarms<td>{{with .Problem}}unknown: {{.}}{{else}}{{range .Alarms}}{{.Kind}} by {{.Member}} {{else}}none{{end}}{{end}}{{end}}
 <tr><th>unlockers<td>{{range .Unlockers}}{{.ID}} ({{.Mode}}) {{end}}
-<tr><th>policy<td>clock skew {{.Policy.ClockSkew}}, warning at least {{.Policy.MinWarning}}; without readable deadlines alert after {{.Policy.DefaultAlertAfter}}, removal after {{.Policy.DefaultAutoUnlockAfter}} (0s = never)
+<tr><th>policy<td>clock skew {{.Policy.ClockSkew}}, minimum warning {{.Policy.MinWarning}}; without readable deadlines alert after {{.Policy.DefaultAlertAfter}}, removal after {{.Policy.DefaultAutoUnlockAfter}} (0s = never)
 <tr><th>version<td>{{.Version}}
 </table>
 <p><a href="metrics">metrics</a> · <a href="readyz">readyz</a> · <a href="livez">livez</a></p>

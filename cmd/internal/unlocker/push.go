@@ -19,7 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// pushOptions are the flags about Alertmanager.
+// pushOptions holds the flags about Alertmanager.
 type pushOptions struct {
 	urls       []string
 	resend     time.Duration
@@ -29,13 +29,13 @@ type pushOptions struct {
 
 func (o *pushOptions) define(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.urls, "alertmanager.url", nil,
-		"`URL` of an Alertmanager that alerts about locks are pushed to, without Prometheus; comma separated or repeated for more")
+		"`URL` of an Alertmanager to push alerts about locks to, without Prometheus; comma-separated or repeated")
 	fs.DurationVar(&o.resend, "alertmanager.resend-delay", time.Minute,
-		"time after which pushed alerts are sent again; Alertmanager ends those that it does not hear of for four times as long")
+		"how often active alerts are re-sent; Alertmanager ends those that it has not received for four times as long")
 	fs.StringArrayVar(&o.labels, "alertmanager.label", nil,
-		"`NAME=VALUE` of a label that every pushed alert gets, such as cluster=eu; repeatable")
+		"`NAME=VALUE` of a label for every pushed alert, such as cluster=eu; repeatable")
 	fs.StringVar(&o.configFile, "alertmanager.config.file", "",
-		"`file` with user, token and TLS for the Alertmanagers, in the format of Prometheus' http_config")
+		"`file` with user, token and TLS settings for the Alertmanagers, in the format of Prometheus' http_config")
 }
 
 func (o pushOptions) check() error {
@@ -45,7 +45,7 @@ func (o pushOptions) check() error {
 		}
 	}
 	if o.resend < time.Second {
-		return fmt.Errorf("--alertmanager.resend-delay is %v: give at least a second", o.resend)
+		return fmt.Errorf("--alertmanager.resend-delay is %v: it must be at least 1s", o.resend)
 	}
 	if _, err := o.pairs(); err != nil {
 		return err
@@ -57,16 +57,16 @@ func (o pushOptions) check() error {
 	return err
 }
 
-// pairs are the labels.
+// pairs returns the labels.
 func (o pushOptions) pairs() (map[string]string, error) {
 	labels := map[string]string{}
 	for _, text := range o.labels {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || !regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(name) || strings.HasPrefix(name, "__") {
-			return nil, fmt.Errorf("--alertmanager.label can not be %q: it is of the form cluster=eu", text)
+			return nil, fmt.Errorf("--alertmanager.label cannot be %q: it must be of the form cluster=eu", text)
 		}
 		if slices.Contains([]string{"alertname", "lock", "severity"}, name) {
-			return nil, fmt.Errorf("--alertmanager.label can not be %q: pushed alerts have such a label of their own",
+			return nil, fmt.Errorf("--alertmanager.label cannot be %q: pushed alerts have that label already",
 				text)
 		}
 		labels[name] = value
@@ -74,7 +74,7 @@ func (o pushOptions) pairs() (map[string]string, error) {
 	return labels, nil
 }
 
-// renewable sends requests as the newest of its clients does.
+// renewable is a transport that sends requests through the newest client.
 type renewable struct {
 	now atomic.Pointer[http.Client]
 }
@@ -83,7 +83,7 @@ func (r *renewable) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.now.Load().Transport.RoundTrip(request)
 }
 
-// client is what talks to the Alertmanagers. Files with passwords and certificates are read anew when they are needed.
+// client returns the client for the Alertmanagers. It rereads files with passwords and certificates as needed.
 func (o pushOptions) client() (*http.Client, error) {
 	settings := config.DefaultHTTPClientConfig
 	if o.configFile != "" {
@@ -100,7 +100,7 @@ func (o pushOptions) client() (*http.Client, error) {
 	return client, nil
 }
 
-// push joins the pusher to the view and the store; it is nil where nobody wants it.
+// push connects the pusher to the view and the store; it is nil if not configured.
 func (r *rooms) push(o options, log zerolog.Logger) (*alertpush.Pusher, error) {
 	if len(o.push.urls) == 0 {
 		return nil, nil
@@ -120,7 +120,7 @@ func (r *rooms) push(o options, log zerolog.Logger) (*alertpush.Pusher, error) {
 		URLs: o.push.urls, Resend: o.push.resend, Labels: labels, Dashboard: dashboardURL(o.dashboard),
 		Policy:  *o.sweep,
 		Removes: r.config.Mode == sweeper.AutoUnlock,
-		Locks:   r.view.Shown, Changed: r.view.Changed, Clock: r.view.Clock, Deadlocks: r.circles,
+		Locks:   r.view.Shown, Changed: r.view.Changed, Clock: r.view.Clock, Deadlocks: r.cycles,
 		Backtrace: func(ctx context.Context, lock, uuid string) (string, error) {
 			d, _, err := r.store.Get(ctx, lock)
 			if err != nil || d.UUID != uuid {
@@ -132,7 +132,7 @@ func (r *rooms) push(o options, log zerolog.Logger) (*alertpush.Pusher, error) {
 	})
 }
 
-// dashboardURL ends with a slash, so that the path of a page can follow.
+// dashboardURL returns the URL with a trailing slash, so that the path of a page can follow.
 func dashboardURL(url string) string {
 	if url == "" {
 		return ""

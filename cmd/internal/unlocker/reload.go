@@ -7,8 +7,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 )
 
-// reload uses the files of etcd's certificates and of the Alertmanagers anew. The web server and the login read theirs
-// by themselves.
+// reload applies the current files of etcd's certificates and of the Alertmanagers. The web server and the login reread
+// theirs by themselves.
 func (o options) reload(r *rooms, connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {
 	return daemon.Reload{
 		Log: log,

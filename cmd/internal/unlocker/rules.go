@@ -6,7 +6,7 @@ import (
 	"github.com/clustermutex/unlocker/deploy"
 )
 
-// rulesCommand prints the alerts that belong to this build, so that nobody has to look for the file.
+// rulesCommand returns the command that prints the alert rules of this build.
 func rulesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rules", Short: "the alert rules for Prometheus", Args: cobra.NoArgs,

@@ -8,14 +8,14 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/clustermutex/unlocker/cmd/internal/joint"
+	"github.com/clustermutex/unlocker/cmd/internal/wiring"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
 
-// run joins the rooms and works until ctx ends.
+// run wires the program and runs it until ctx ends.
 func run(ctx context.Context, o options) error {
 	if err := o.check(); err != nil {
 		return err
@@ -42,7 +42,7 @@ func run(ctx context.Context, o options) error {
 	}
 	ready := &daemon.Readiness{}
 	ready.Add("locks", r.listed)
-	joint.Ready(ready, r.view, r.trouble)
+	wiring.Ready(ready, r.view, r.trouble)
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	server := &daemon.Server{
 		Address: o.web.Address, ConfigFile: o.web.ConfigFile, Drain: o.web.ShutdownTimeout, Log: log,
@@ -67,22 +67,22 @@ func run(ctx context.Context, o options) error {
 		group.Add("probes", probes.Run)
 	}
 	group.Add("http", server.Run)
-	if o.historyMax > 0 && r.config.Mode == sweeper.AutoUnlock { // who adds to the history keeps it short
+	// an unlocker that adds to the history also trims it
+	if o.historyMax > 0 && r.config.Mode == sweeper.AutoUnlock {
 		trim := func(ctx context.Context) (int, error) { return r.store.TrimHistory(ctx, o.historyMax) }
-		group.Add("history", (&historian{trim: trim, log: log}).Run)
+		group.Add("history", (&historyTrimmer{trim: trim, log: log}).Run)
 	}
 	if r.pusher != nil {
 		group.Add("alerts", r.pusher.Run)
 	}
-	group.Add("deadlocks", newWatchman(r.circles, log).Run)
+	group.Add("deadlocks", newDeadlockLogger(r.cycles, log).Run)
 	group.Add("sweeper", r.sweeper.Run)
 	err = group.Run(ctx)
 	r.leave(log)
 	return err
 }
 
-// probes listens for those who ask whether the program is well and can not log in, as Kubernetes. It is nil without an
-// address.
+// probes returns a server for probers that cannot log in, such as Kubernetes; nil without an address.
 func probes(address string, ops daemon.Ops) (*daemon.Server, error) {
 	if address == "" {
 		return nil, nil
@@ -95,29 +95,29 @@ func probes(address string, ops daemon.Ops) (*daemon.Server, error) {
 	return s, err
 }
 
-// policy tells in a log line what is removed, and when.
+// policy adds what is removed, and when, to a log line.
 func policy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
 	return e.Str("version", c.Version).Str("instance", c.ID).Str("policy", string(c.Mode)).
 		Stringer("clock_skew", c.Policy.ClockSkew).Stringer("min_warning", c.Policy.MinWarning).
-		Stringer("default_alert_after", c.Policy.DefaultAlertAfter).Stringer("default_auto_unlock_after",
-		c.Policy.DefaultAutoUnlockAfter).
+		Stringer("default_alert_after", c.Policy.DefaultAlertAfter).
+		Stringer("default_auto_unlock_after", c.Policy.DefaultAutoUnlockAfter).
 		Strs("exclude", c.Exclude)
 }
 
-// listed is ready when the locks were read once.
+// listed is the readiness condition that the locks have been listed once.
 func (r *rooms) listed() error {
 	f := r.view.Fresh()
 	if !f.Heard.IsZero() {
 		return nil
 	}
-	return errors.New("not read yet: " + joint.Cause(f, r.trouble))
+	return errors.New("not read yet: " + wiring.Cause(f, r.trouble))
 }
 
-// leave takes the own presence record away, so that nobody need wait for its end.
+// leave deletes our presence record, so that it need not expire.
 func (r *rooms) leave(log zerolog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := r.store.Leave(ctx, r.config.ID); err != nil {
-		log.Debug().Err(err).Msg("the presence record is left to end by itself")
+		log.Debug().Err(err).Msg("the presence record is left to expire")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// dumps is a holder without the library, as a shell script with etcdctl would be: plain keys in one transaction.
+// dumps takes a lock without the library, as a shell script with etcdctl would: one key per field, in one transaction.
 func (p *pod) dumps(ctx context.Context) error {
 	const lock = "nightly/database dump"
 	id := uuid.NewString()
@@ -38,7 +38,7 @@ func (p *pod) dumps(ctx context.Context) error {
 	return err
 }
 
-// oldReport is a script that somebody wrote from memory: it holds a lock with deadlines that nobody can read.
+// oldReport is a script written from memory: it holds a lock with unreadable deadlines.
 func (p *pod) oldReport(ctx context.Context) error {
 	err := p.put(ctx, "reports/weekly", map[string]string{
 		metadata.FieldUUID:         uuid.NewString(),
@@ -51,7 +51,7 @@ func (p *pod) oldReport(ctx context.Context) error {
 	return err
 }
 
-// put writes the record unless somebody holds the lock.
+// put writes the record unless the lock is held.
 func (p *pod) put(ctx context.Context, lock string, fields map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package demo is a small company whose services take locks: some in time, one too late, one by hand. It gives a
-// newcomer something to look at, and shows how the client library is used.
+// Package demo simulates a small company whose services take locks: most well-behaved, one forgetful, one by hand. It
+// gives newcomers something to look at, and shows how to use the client library.
 package demo
 
 import (
@@ -17,19 +17,19 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
-// Options say where the company works. All are required.
+// Options configure the demo. All are required.
 type Options struct {
 	Etcd   *clientv3.Client
 	Layout protocol.Layout
-	Speed  float64 // how much faster than usual time goes; 1 is usual
+	Speed  float64 // how much faster than normal time passes; 1 is normal
 	Log    zerolog.Logger
 }
 
-// Forgotten is the lock that its holder forgets, again and again: it alerts after 20 seconds and is auto-unlocked a
-// minute after it was taken.
+// Forgotten is the lock that its holder forgets, again and again: it alerts 20 s after it was taken, and is
+// auto-unlocked after a minute.
 const Forgotten = "drm/rotate-keys"
 
-// Run lets all services live until ctx ends. It returns when they have given back what they do not forget.
+// Run runs all services until ctx ends. It returns when they have released the locks that they do not forget.
 func Run(ctx context.Context, o Options) error {
 	c := &company{options: o}
 	services := []service{
@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options) error {
 	var lives sync.WaitGroup
 	for i, s := range services {
 		lives.Go(func() {
-			s.rest(ctx, time.Duration(i)*300*time.Millisecond) // nobody waits where all begin at once
+			s.rest(ctx, time.Duration(i)*300*time.Millisecond) // staggered, so that some wait for others
 			for ctx.Err() == nil {
 				if err := s.live(s.pod, ctx); err != nil && ctx.Err() == nil {
 					o.Log.Info().Str("hostname", s.host).Err(err).Msg("demo")
@@ -78,7 +78,7 @@ type company struct {
 	problems []error
 }
 
-// service is a pod and how it lives: live does one thing and is called again when it is done.
+// service is a pod and its job: live does the job once and is called again when it returns.
 type service struct {
 	*pod
 	live func(*pod, context.Context) error
@@ -100,10 +100,10 @@ type pod struct {
 	owner, host string
 }
 
-// pace is how long something takes that usually takes d.
+// pace returns how long something takes that normally takes d.
 func (p *pod) pace(d time.Duration) time.Duration { return time.Duration(float64(d) / p.Speed) }
 
-// rest does nothing, or works, for a while. It returns false when ctx ends before that.
+// rest waits, as if working. It returns false if ctx ends first.
 func (p *pod) rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(p.pace(d))
 	defer timer.Stop()

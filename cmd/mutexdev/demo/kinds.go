@@ -8,11 +8,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// transcoders is how many films may be transcoded at a time: the permits of a semaphore.
+// transcoders is how many films may be transcoded at once: the permits of a semaphore.
 const transcoders = 3
 
-// transcode takes one of the permits, or two for a long film. Three pods want more than there are, so that somebody
-// always waits.
+// transcode takes one permit, or two for a long film. Three pods want more than there are, so one always waits.
 func (p *pod) transcode(ctx context.Context) error {
 	for _, film := range []struct {
 		title  string
@@ -32,7 +31,7 @@ func (p *pod) transcode(ctx context.Context) error {
 	return nil
 }
 
-// searches reads under a read-write lock, beside other readers.
+// searches reads under a read-write lock, together with other readers.
 func (p *pod) searches(ctx context.Context) error {
 	return p.locks.Do(ctx, "catalog/prices", func(held context.Context) error {
 		p.rest(held, 18*time.Second)
@@ -40,7 +39,7 @@ func (p *pod) searches(ctx context.Context) error {
 	}, mutex.Shared(), mutex.Purpose("search with today's prices"), mutex.AlertAfter(p.pace(time.Minute)))
 }
 
-// reprices writes under it: it waits until all readers are done, and readers that come later wait behind it.
+// reprices writes under it: it waits until all readers are done, and later readers wait behind it.
 func (p *pod) reprices(ctx context.Context) error {
 	err := p.locks.Do(ctx, "catalog/prices", func(held context.Context) error {
 		p.rest(held, 10*time.Second)
@@ -50,7 +49,7 @@ func (p *pod) reprices(ctx context.Context) error {
 	return err
 }
 
-// statistics run once a minute, whichever pod is first and however long they take.
+// statistics run once a minute, on whichever pod is first, however long they take.
 func (p *pod) statistics(ctx context.Context) error {
 	work := func(held context.Context) error {
 		p.rest(held, 8*time.Second)

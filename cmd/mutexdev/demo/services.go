@@ -29,7 +29,7 @@ func (p *pod) invoiceTenants(ctx context.Context) error {
 	return nil
 }
 
-// imports is a short job that finishes and starts again, for one shop after the other.
+// imports is a short job that runs again and again, for one shop after the other.
 func (p *pod) imports(ctx context.Context) error {
 	for _, shop := range []string{"eu", "us", "asia"} {
 		if err := p.importProducts(ctx, shop); err != nil {
@@ -47,15 +47,15 @@ func (p *pod) importProducts(ctx context.Context, shop string) error {
 	}, mutex.Purpose("import of the supplier's price list"), mutex.AlertAfter(p.pace(time.Minute)))
 }
 
-// rotations hangs while it holds its lock: no progress, no release. People are alerted, then the lock is auto-unlocked,
-// and the other pod, which waited, gets it and does the same.
+// rotations hangs while it holds its lock: no progress, no release. The lock alerts and is then auto-unlocked; the
+// other pod, which waited, gets it and does the same.
 func (p *pod) rotations(ctx context.Context) error { return p.rotateKeys(ctx, "2026-11") }
 
 func (p *pod) rotateKeys(ctx context.Context, generation string) error {
 	return p.locks.Do(ctx, Forgotten, func(held context.Context) error {
 		<-held.Done()
-		// A sound program stops here, a little before somebody else gets the lock, and gives it back. This one waits
-		// for an answer that never comes.
+		// A correct program stops here, shortly before another one gets the lock, and releases it. This one waits for
+		// an answer that never comes.
 		p.rest(ctx, 20*time.Second)
 		return context.Cause(held)
 	}, mutex.Purpose("rotation of the content keys, step 3: upload to the edge"),
@@ -63,8 +63,8 @@ func (p *pod) rotateKeys(ctx context.Context, generation string) error {
 		mutex.Attribute("generation", generation))
 }
 
-// reindex hangs, too, but its heartbeat goes on: the lock alerts and is not removed until its maximum hold. That is why
-// alive belongs into the work.
+// reindex hangs, too, but its heartbeat goes on: the lock alerts, and is not removed until its maximum hold. That is
+// why calls of Alive belong in the work.
 func (p *pod) reindex(ctx context.Context) error {
 	return p.locks.Do(ctx, "search/reindex", func(ctx context.Context) error {
 		<-ctx.Done()

@@ -1,5 +1,5 @@
-// Package joint fits rooms to each other where several programs do it in the same way.
-package joint
+// Package wiring connects packages that both daemons connect in the same way.
+package wiring
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Metrics joins the metrics to the view. Which locks have series of their own is left to the program.
+// Metrics connects the metrics to the view. The program chooses which locks get series of their own.
 func Metrics(namespace string, p staleness.Policy, v *lockview.View) lockmetrics.Config {
 	return lockmetrics.Config{
 		Namespace: namespace, Policy: p,
@@ -45,14 +45,14 @@ func texts(counts map[metadata.Reason]uint64) map[string]uint64 {
 	return all
 }
 
-// Trouble finds out why etcd can not be used while the view is not current.
+// Trouble returns what finds out why etcd cannot be used while the view is not current.
 func Trouble(etcd *clientv3.Client, l protocol.Layout, v *lockview.View, log zerolog.Logger) *etcdconn.Trouble {
 	return &etcdconn.Trouble{Etcd: etcd, Prefix: l.Prefix(), Well: func() bool { return v.Fresh().Synced }, Log: log}
 }
 
-// Ready adds to the readiness of a program that the view is current, as metrics and pages say it. Until the locks were
-// read once, that is for the program to tell. Who serves what was seen last while etcd is away probes with
-// exclude=etcd.
+// Ready adds the condition "etcd" to a program's readiness: the view is current, as metrics and pages show it. Before
+// the first list it holds, because the program has a condition of its own for that. To keep a program that still serves
+// the last known state in rotation while etcd is away, probe with exclude=etcd.
 func Ready(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble) {
 	r.Add("etcd", func() error {
 		if f := v.Fresh(); !f.Synced && !f.Heard.IsZero() {
@@ -62,7 +62,7 @@ func Ready(r *daemon.Readiness, v *lockview.View, t *etcdconn.Trouble) {
 	})
 }
 
-// Cause is why the view is not current, in the words of the one who knows best; empty when it is.
+// Cause returns why the view is not current, from the best source; empty if it is.
 func Cause(f lockview.Freshness, t *etcdconn.Trouble) string {
 	if f.Synced {
 		return ""

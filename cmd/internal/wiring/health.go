@@ -1,4 +1,4 @@
-package joint
+package wiring
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 )
 
-// healthEvery is how often etcd is asked how it does.
+// healthEvery is how often etcd is asked for its health.
 const healthEvery = 15 * time.Second
 
-// Health keeps etcd's own word on how it does, for metrics and pages. Nothing is decided by it.
+// Health holds what etcd last reported about itself, for metrics and pages. No decision depends on it.
 type Health struct {
 	etcd    *clientv3.Client
 	timeout time.Duration
 	last    atomic.Pointer[etcdconn.Health]
 }
 
-// NewHealth returns one that knows nothing before Run, and gives etcd so long for each answer.
+// NewHealth returns a Health that is empty until Run asks. timeout bounds each question.
 func NewHealth(etcd *clientv3.Client, timeout time.Duration) *Health {
 	return &Health{etcd: etcd, timeout: timeout}
 }
@@ -46,10 +46,10 @@ func (h *Health) ask(ctx context.Context) {
 	h.last.Store(&now)
 }
 
-// Last is the last answer, nil before the first one.
+// Last returns the last answer, nil before the first one.
 func (h *Health) Last() *etcdconn.Health { return h.last.Load() }
 
-// Alarms are those that etcd has raised, and whether it could be asked.
+// Alarms returns the alarms that etcd has raised, and whether they are known.
 func (h *Health) Alarms() (kinds []string, known bool) {
 	last := h.last.Load()
 	if last == nil || last.Problem != "" {

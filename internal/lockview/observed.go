@@ -6,8 +6,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// stamp dates the record and counts what is wrong with it. Nobody has seen the record yet. Live tells that the watch
-// told of the step; else a list did. What was told together gets the same time now. The caller holds mu.
+// stamp sets the times at which the record was observed, and counts its problems. No reader has seen the record yet.
+// live means that the watch reported the step; otherwise a list did. Steps of one revision share now. The caller holds
+// mu.
 func (v *View) stamp(s *step, now time.Duration, live bool) {
 	v.stats.count(s.before.rec, s.after.rec)
 	if s.before.rec != nil || s.after.rec != nil {
@@ -35,15 +36,14 @@ func (v *View) stamp(s *step, now time.Duration, live bool) {
 	}
 }
 
-// replaced tells whether there is another hold than before.
+// replaced reports whether the hold is a different one than before.
 func (s *step) replaced() bool {
 	return s.before.rec.Token != s.after.rec.Token || s.before.rec.UUID != s.after.rec.UUID
 }
 
-// moved tells whether one of the times changed by which a removal is judged (package staleness): that is what a holder
-// that lives does. Any other write, such as of an attribute or of a foreign key in the record's range, must not count,
-// or whoever writes it now and then would keep the lock of a dead holder for ever. So must not a deadline written again
-// as it is: that is no extension.
+// moved reports whether one of the times changed that package staleness judges a removal by: only a live holder changes
+// them. Any other write, such as an attribute or a foreign key in the record's range, must not count, or it could keep
+// a dead holder's lock for ever. Neither must rewriting a deadline unchanged: that is no extension.
 func (s *step) moved() bool {
 	before, after := s.before.rec, s.after.rec
 	return !before.AlertAt.Equal(after.AlertAt) || !before.AutoUnlockAt.Equal(after.AutoUnlockAt) ||

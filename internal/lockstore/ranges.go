@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// maxRanges is how many ranges of one record are deleted where foreign keys lie between its fields. The first ones
-	// are those that matter.
+	// maxRanges is how many ranges of one record are deleted if foreign keys lie between its fields. Those that matter
+	// come first.
 	maxRanges = 48
-	// maxSpared is how many keys of such a record are looked at.
-	maxSpared = 10_000
+	// maxRangeKeys is how many keys of such a record are read.
+	maxRangeKeys = 10_000
 )
 
-// prepare looks which keys to delete where not all of the record's range is the record's.
+// prepare returns the removal to send. If foreign keys lie in the record's range, they must survive: the removal then
+// names the ranges between them. (A holder that releases its lock deletes the whole range instead.)
 func (s *Store) prepare(ctx context.Context, r metadata.Removal) (*locktxn.Removal, error) {
 	next := &locktxn.Removal{Removal: r}
 	if !r.Record.Foreign() {
@@ -30,23 +31,24 @@ func (s *Store) prepare(ctx context.Context, r metadata.Removal) (*locktxn.Remov
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	record := s.layout.Record(r.Record.Name)
-	resp, err := s.etcd.Get(ctx, record, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(maxSpared))
+	resp, err := s.etcd.Get(ctx, record, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithLimit(maxRangeKeys))
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of lock %q: %w", r.Record.Name, err)
 	}
-	runs := s.runs(resp.Kvs)
+	runs := s.fieldRuns(resp.Kvs)
 	if len(runs) == 0 && !resp.More {
 		return nil, metadata.ErrChanged
 	}
-	next.Ranges = important(record, runs)
+	next.Ranges = rangesToDelete(record, runs)
 	return next, nil
 }
 
-// runs returns the ranges of keys, which are in order, that hold fields and nothing else: one between each two foreign
-// keys that have fields between them.
-func (s *Store) runs(keys []*mvccpb.KeyValue) []locktxn.Range {
+// fieldRuns returns the ranges that hold fields and no foreign keys: one for each run of adjacent fields. The keys are
+// sorted.
+func (s *Store) fieldRuns(keys []*mvccpb.KeyValue) []locktxn.Range {
 	var runs []locktxn.Range
-	open := false // the last run goes on
+	open := false // the last run may be extended
 	for _, kv := range keys {
 		key := string(kv.Key)
 		if s.layout.Parse(key).Kind != protocol.KindField {
@@ -61,9 +63,9 @@ func (s *Store) runs(keys []*mvccpb.KeyValue) []locktxn.Range {
 	return runs
 }
 
-// important returns as many of the runs as one transaction can delete, first those without which nobody holds the lock.
-// What the runs do not tell of, because the keys were too many to look at, it names by itself.
-func important(record string, runs []locktxn.Range) []locktxn.Range {
+// rangesToDelete returns as many of the runs as one transaction can delete, first those that make the lock held. The
+// protocol's own fields are always included, even if there were too many keys to read them all.
+func rangesToDelete(record string, runs []locktxn.Range) []locktxn.Range {
 	var ranges []locktxn.Range
 	for _, field := range []string{metadata.FieldUUID, metadata.FieldAlertAt, metadata.FieldAutoUnlockAt,
 		metadata.FieldAlive, metadata.FieldMetadata} {

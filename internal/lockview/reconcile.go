@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// touched is what the watch told of while a list was read, which therefore says nothing about it.
+// touched is what the watch reported while a list was being read. The list says nothing reliable about it.
 type touched struct {
 	locks, queues, unlockers map[string]bool
 	foreign                  bool
@@ -18,7 +18,7 @@ func newTouched() *touched {
 	return &touched{locks: map[string]bool{}, queues: map[string]bool{}, unlockers: map[string]bool{}}
 }
 
-// touch notes a change. The caller holds mu.
+// touch records a change. The caller holds mu.
 func (v *View) touch(key protocol.Key) {
 	if key.Kind == protocol.KindTicket {
 		v.queues = nil
@@ -40,13 +40,13 @@ func (v *View) touch(key protocol.Key) {
 	}
 }
 
-// adopt makes the picture like the list that b read, but for what was touched meanwhile (nil: nothing was). It returns
-// the holds that are gone and how many locks differed. The caller holds mu.
-func (v *View) adopt(b *builder, t *touched) (gone []*metadata.Record, differed int) {
+// reconcile makes the snapshot match the list that b read, except for what was touched meanwhile (nil: nothing). It
+// returns the holds that are gone and the number of locks that differed. The caller holds mu.
+func (v *View) reconcile(b *builder, t *touched) (gone []*metadata.Record, differed int) {
 	if t == nil {
 		t = newTouched()
 	}
-	steps, differed := v.adoptLocks(b, t)
+	steps, differed := v.reconcileLocks(b, t)
 	now := v.Clock()
 	for _, s := range steps {
 		v.stamp(&s, now, false)
@@ -54,21 +54,24 @@ func (v *View) adopt(b *builder, t *touched) (gone []*metadata.Record, differed 
 			gone = append(gone, r)
 		}
 	}
-	v.adoptQueues(b.pic.queues, t)
-	v.adoptUnlockers(b.pic.unlockers, t)
+	v.reconcileQueues(b.snap.queues, t)
+	v.reconcileUnlockers(b.snap.unlockers, t)
 	if !t.foreign {
-		v.pic.foreign, v.pic.sample, v.pic.strays, v.pic.astray = b.pic.foreign, b.pic.sample, b.pic.strays, b.pic.astray
-		v.pic.adoptMisplaced(b.pic.misplaced)
+		v.snap.foreignTotal = b.snap.foreignTotal
+		v.snap.foreignSample = b.snap.foreignSample
+		v.snap.foreignIn = b.snap.foreignIn
+		v.snap.foreignOverflow = b.snap.foreignOverflow
+		v.snap.reconcileMisplaced(b.snap.misplaced)
 	}
 	return gone, differed
 }
 
-func (v *View) adoptLocks(b *builder, t *touched) (steps []step, differed int) {
-	before := v.pic.locks.items()
+func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed int) {
+	before := v.snap.locks.items()
 	after := b.items
 	if len(before) == 0 && len(t.locks) == 0 {
-		v.pic.locks.load(after)
-		v.pic.odd = b.pic.odd
+		v.snap.locks.load(after)
+		v.snap.irregulars = b.snap.irregulars
 		for _, it := range after {
 			steps = append(steps, step{after: it})
 		}
@@ -87,32 +90,32 @@ func (v *View) adoptLocks(b *builder, t *touched) (steps []step, differed int) {
 		if s.before.rec == s.after.rec || t.locks[s.name()] {
 			continue
 		}
-		if !v.vague(&s) {
+		if !v.knownInexact(&s) {
 			differed++
 		}
 		if s.after.rec == nil {
-			v.pic.locks.remove(s.name())
-			delete(v.pic.odd, s.name())
+			v.snap.locks.remove(s.name())
+			delete(v.snap.irregulars, s.name())
 		} else {
-			v.pic.place(s.after, b.pic.odd[s.name()])
+			v.snap.put(s.after, b.snap.irregulars[s.name()])
 		}
 		steps = append(steps, s)
 	}
 	return steps, differed
 }
 
-// vague tells whether it was known that the picture is not exact about the lock, which a list now makes it, though the
-// watch told everything: the lock has more keys than are kept, or was taken for one with foreign keys.
-func (v *View) vague(s *step) bool {
+// knownInexact reports whether the snapshot was known to be inexact about the lock, although the watch missed nothing:
+// the lock has more keys than are kept, or was only assumed to have foreign keys. Only a list makes it exact.
+func (v *View) knownInexact(s *step) bool {
 	if s.before.rec == nil || s.after.rec == nil || s.replaced() || s.moved() {
 		return false
 	}
-	o := v.pic.odd[s.name()]
-	strays, has := v.pic.strays[s.name()]
-	return o != nil && o.surplus > 0 || has && strays == 0
+	o := v.snap.irregulars[s.name()]
+	n, has := v.snap.foreignIn[s.name()]
+	return o != nil && o.surplus > 0 || has && n == 0
 }
 
-// order compares the first names of two sorted lists, of which an empty one is last.
+// order compares the first names of two sorted lists. An empty list comes last.
 func order(a, b []item) int {
 	switch {
 	case len(b) == 0:
@@ -130,31 +133,31 @@ func (s *step) name() string {
 	return s.after.name()
 }
 
-func (v *View) adoptQueues(listed queues, t *touched) {
+func (v *View) reconcileQueues(listed queues, t *touched) {
 	v.queues = nil
-	listed.since(v.pic.queues)
+	listed.since(v.snap.queues)
 	for lock := range t.queues {
 		delete(listed, lock)
-		if q := v.pic.queues[lock]; q != nil {
+		if q := v.snap.queues[lock]; q != nil {
 			listed[lock] = q
 		}
 	}
-	v.pic.queues = listed
+	v.snap.queues = listed
 }
 
-func (v *View) adoptUnlockers(listed map[string]Unlocker, t *touched) {
-	for instance, known := range v.pic.unlockers {
+func (v *View) reconcileUnlockers(listed map[string]Unlocker, t *touched) {
+	for instance, known := range v.snap.unlockers {
 		now, ok := listed[instance]
 		if t.unlockers[instance] || ok && now.revision == known.revision {
 			if !v.state.synced {
-				known.heard = now.heard // it could not be heard meanwhile
+				known.heard = now.heard // its writes could not arrive meanwhile
 			}
-			listed[instance] = known // with its time of arrival
+			listed[instance] = known // keeps its time of arrival
 		}
 	}
 	maps.DeleteFunc(listed, func(instance string, _ Unlocker) bool {
-		_, known := v.pic.unlockers[instance]
+		_, known := v.snap.unlockers[instance]
 		return t.unlockers[instance] && !known
 	})
-	v.pic.unlockers = listed
+	v.snap.unlockers = listed
 }

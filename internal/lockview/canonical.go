@@ -10,21 +10,20 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// A lock is plain when its keys are just uuid, alert_at, auto_unlock_at, metadata and perhaps alive, written as the
-// protocol's transactions write them: the first and the last of these at the token's revision, the others together. The
-// record of a plain lock says all there is to know about its keys, so nothing else is kept of it. All other locks are
-// odd.
+// A lock is canonical if its keys are exactly uuid, alert_at, auto_unlock_at, metadata and perhaps alive, written as
+// the protocol's transactions write them: uuid and metadata at the token's revision, the others together. The record of
+// a canonical lock says all there is to know about its keys, so nothing else is kept. All other locks are irregular.
 
-// maxPlain leaves room for an alive key, so that a plain lock stays below the limit of a record's size.
-const maxPlain = metadata.MaxRecordBytes - 2*metadata.MaxTextBytes
+// maxCanonical leaves room for an alive key, so that a canonical lock stays below the size limit of a record.
+const maxCanonical = metadata.MaxRecordBytes - 2*metadata.MaxTextBytes
 
-// plain tells whether the lock with these keys, which decode to rec, is plain.
-func plain(rec *metadata.Record, fields []metadata.Field, size int) bool {
+// isCanonical reports whether the lock with these fields, which decode to rec, is canonical.
+func isCanonical(rec *metadata.Record, fields []metadata.Field, size int) bool {
 	keys := 4
 	if rec.Alive != nil {
 		keys = 5
 	}
-	if rec.Problems != nil || len(fields) != keys || size > maxPlain {
+	if rec.Problems != nil || len(fields) != keys || size > maxCanonical {
 		return false
 	}
 	document := false
@@ -51,7 +50,7 @@ func plain(rec *metadata.Record, fields []metadata.Field, size int) bool {
 	return document
 }
 
-// canonicalTime tells whether a time that could be read is written as FormatTime writes it: without zeros at its end.
+// canonicalTime reports whether a valid time is written as FormatTime writes it: without trailing zeros.
 func canonicalTime(s string) bool { return !strings.Contains(s, ".") || s[len(s)-1] != '0' }
 
 func canonicalAlive(s string, a *metadata.Alive) bool {
@@ -59,8 +58,8 @@ func canonicalAlive(s string, a *metadata.Alive) bool {
 	return canonicalTime(at) && progress == a.Progress && blank == (a.Progress != "")
 }
 
-// extended returns the plain lock after one revision's changes, if these are what the protocol's alive transaction
-// writes.
+// extended returns the canonical lock after the changes of one revision; ok reports whether they are what the
+// protocol's alive transaction writes.
 func extended(it item, changes []change) (item, bool) {
 	rec, size := *it.rec, it.size
 	alert := false
@@ -92,7 +91,7 @@ func extended(it item, changes []change) (item, bool) {
 		}
 		rec.Revision = c.event.ModRevision
 	}
-	return item{&rec, size}, alert && deadline && alive && size <= maxPlain
+	return item{&rec, size}, alert && deadline && alive && size <= maxCanonical
 }
 
 func readTime(value string) (time.Time, bool) {
@@ -116,7 +115,7 @@ func aliveSize(a *metadata.Alive) int {
 	return len(metadata.FieldAlive) + len(metadata.FormatAlive(a.At, a.Progress))
 }
 
-// released tells whether the changes delete the whole of a plain lock.
+// released reports whether the changes delete all keys of a canonical lock.
 func released(it item, changes []change) bool {
 	keys := 4
 	if it.rec.Alive != nil {
@@ -130,32 +129,33 @@ func released(it item, changes []change) bool {
 	return len(changes) == keys
 }
 
-// unfold is a plain lock as if its keys had been read: all of them say the same, though the document is shorter.
-func unfold(it item) *odd {
+// expand returns the keys of a canonical lock as if they had been read. They decode to the same record, though the
+// document may be shorter.
+func expand(it item) *irregular {
 	r := it.rec
-	o := &odd{}
-	o.set(kept{Field: metadata.Field{Name: metadata.FieldUUID, Value: r.UUID, CreateRevision: r.Token,
+	o := &irregular{}
+	o.set(keptField{Field: metadata.Field{Name: metadata.FieldUUID, Value: r.UUID, CreateRevision: r.Token,
 		ModRevision: r.Token}})
-	o.set(kept{Field: metadata.Field{Name: metadata.FieldAlertAt, Value: metadata.FormatTime(r.AlertAt),
+	o.set(keptField{Field: metadata.Field{Name: metadata.FieldAlertAt, Value: metadata.FormatTime(r.AlertAt),
 		ModRevision: r.DeadlineRevision}})
-	o.set(kept{Field: metadata.Field{Name: metadata.FieldAutoUnlockAt, Value: metadata.FormatTime(r.AutoUnlockAt),
+	o.set(keptField{Field: metadata.Field{Name: metadata.FieldAutoUnlockAt, Value: metadata.FormatTime(r.AutoUnlockAt),
 		ModRevision: r.DeadlineRevision}})
 	if r.Alive != nil {
-		o.set(kept{Field: metadata.Field{Name: metadata.FieldAlive,
+		o.set(keptField{Field: metadata.Field{Name: metadata.FieldAlive,
 			Value: metadata.FormatAlive(r.Alive.At, r.Alive.Progress), ModRevision: r.DeadlineRevision}})
 	}
 	for i := range o.fields {
 		o.fields[i].size = len(o.fields[i].Name) + len(o.fields[i].Value)
 	}
-	o.set(kept{
-		Field: metadata.Field{Name: metadata.FieldMetadata, Value: restate(r), ModRevision: r.Token},
+	o.set(keptField{
+		Field: metadata.Field{Name: metadata.FieldMetadata, Value: canonicalDocument(r), ModRevision: r.Token},
 		size:  it.size - o.size(),
 	})
 	return o
 }
 
-// restate writes the metadata document that says of the record what the document said from which it was read.
-func restate(r *metadata.Record) string {
+// canonicalDocument writes a metadata document that decodes to the same members as the one the record was read from.
+func canonicalDocument(r *metadata.Record) string {
 	members := make(map[string]any, len(r.Attributes)+5)
 	for name, value := range r.Attributes {
 		members[name] = value
@@ -174,7 +174,7 @@ func restate(r *metadata.Record) string {
 	}
 	b, err := json.Marshal(members)
 	if err != nil {
-		return "{}" // not for what Decode yields
+		return "{}" // impossible for what Decode yields
 	}
 	return string(b)
 }

@@ -16,7 +16,7 @@ func TestTheHistoryIsTrimmedEveryMinuteWhateverHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		trims := 0
-		h := historian{log: zerolog.New(&out), trim: func(context.Context) (int, error) {
+		h := historyTrimmer{log: zerolog.New(&out), trim: func(context.Context) (int, error) {
 			trims++
 			if trims == 2 {
 				return 0, errors.New("etcd is away")

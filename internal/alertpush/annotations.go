@@ -16,13 +16,13 @@ import (
 
 const runbooks = "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#"
 
-// maxTextBytes is the longest text of a record that is passed on.
+// maxTextBytes is the length at which texts of a record are cut.
 const maxTextBytes = 512
 
 // holder is who an alert is about.
 type holder struct {
 	lock, owner, host, purpose string
-	frame                      string // where in the code the lock was taken; empty when that is not known
+	frame                      string // where in the code the lock was taken; empty if unknown
 }
 
 func holderOf(r *metadata.Record, frame string) holder {
@@ -37,52 +37,53 @@ func (h holder) who() string {
 	return who
 }
 
-// write says what is the matter, for people.
+// write returns the alert with its annotations.
 func (p *Pusher) write(n need, frame string) alert {
 	h := holderOf(n.record, frame)
 	at := n.starts.UTC().Format("2006-01-02 15:04:05Z")
 	a := alert{key: n.key, severity: n.severity, starts: n.starts}
 	switch n.name {
 	case lockAlerting:
-		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is held longer than its holder expected.", text.Label(h.lock)),
-			fmt.Sprintf("%s took the lock %s and expected to be done by %s.", h.who(), text.Label(h.lock), at))
+		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is held longer than its holder expected.", oneLine(h.lock)),
+			fmt.Sprintf("%s took the lock %s and expected to be done by %s.", h.who(), oneLine(h.lock), at))
 	case lockExpired:
-		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.", text.Label(h.lock)),
+		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.",
+			oneLine(h.lock)),
 			fmt.Sprintf("The lock %s of %s was due for removal at %s. Something stops the unlockers, "+
-				"and everything waiting for the lock keeps waiting.", text.Label(h.lock), h.who(), at))
+				"and everything waiting for the lock keeps waiting.", oneLine(h.lock), h.who(), at))
 	case clockOff:
 		side := "ahead of"
 		if n.off < 0 {
 			side = "behind"
 		}
-		a.notes = p.notes(n.name, h, fmt.Sprintf("The clock of the holder of lock %s is off.", text.Label(h.lock)),
+		a.notes = p.notes(n.name, h, fmt.Sprintf("The clock of the holder of lock %s is off.", oneLine(h.lock)),
 			fmt.Sprintf("The clock of %s, the holder of the lock %s, is %v %s the unlocker's. "+
 				"The times that the holder wrote into the record are wrong by as much.",
-				h.who(), text.Label(h.lock), n.off.Abs().Round(time.Second), side))
+				h.who(), oneLine(h.lock), n.off.Abs().Round(time.Second), side))
 	case lockMalformed:
-		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s has no uuid or no readable deadline.", text.Label(h.lock)),
+		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s has no uuid or no readable deadline.", oneLine(h.lock)),
 			fmt.Sprintf("The lock %s belongs to %s. You get no alert when it is overdue, and it is not removed, "+
-				"unless the unlockers have defaults for such locks.", text.Label(h.lock), h.who()))
+				"unless the unlockers have defaults for such locks.", oneLine(h.lock), h.who()))
 	}
 	return a
 }
 
-// removed is the alert about a lock that an unlocker removed. Its end is known from the beginning.
+// removed returns the alert about a lock that an unlocker removed. Its end is known from the beginning.
 func (p *Pusher) removed(e metadata.Ending) alert {
 	h := holder{lock: e.Lock, owner: e.Owner, host: e.Hostname, purpose: e.Purpose}
 	a := alert{
 		key: key{name: lockAutoUnlocked, lock: text.NameLabel(e.Lock)}, severity: "warning",
 		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
 	}
-	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", text.Label(e.Lock)),
+	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", oneLine(e.Lock)),
 		fmt.Sprintf("%s did not give back the lock %s in time, so it was removed. Find out what became of the holder "+
-			"and its work: somebody else may hold the lock now.", h.who(), text.Label(e.Lock)))
-	set(a.notes, "by", text.Label(e.By))
-	set(a.notes, "why", text.Label(e.Why))
+			"and its work: somebody else may hold the lock now.", h.who(), oneLine(e.Lock)))
+	set(a.notes, "by", oneLine(e.By))
+	set(a.notes, "why", oneLine(e.Why))
 	return a
 }
 
-// notes are the annotations of an alert. What is not known is left out.
+// notes returns the annotations of an alert. What is unknown is left out.
 func (p *Pusher) notes(name string, h holder, summary, description string) map[string]string {
 	notes := map[string]string{"summary": summary, "description": description,
 		"runbook_url": runbooks + strings.ToLower(name)}
@@ -100,7 +101,7 @@ func set(notes map[string]string, name, value string) {
 	}
 }
 
-// link is the page of a lock; empty where nobody said where the dashboard is.
+// link returns the URL of a lock's page; empty if the dashboard's is not configured.
 func (p *Pusher) link(lock string) string {
 	if p.c.Dashboard == "" || len(lock) > 8*metadata.MaxNameBytes {
 		return p.c.Dashboard
@@ -111,7 +112,7 @@ func (p *Pusher) link(lock string) string {
 	return p.c.Dashboard + "lock?name=" + url.QueryEscape(lock)
 }
 
-// oneLine makes a line of what somebody else wrote, that can not pass for anything else.
+// oneLine makes one visible line of text from outside.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) {
@@ -129,13 +130,13 @@ func oneLine(s string) string {
 	return s[:end] + "…"
 }
 
-// firstFrame is the first line of a backtrace.
+// firstFrame returns the first line of a backtrace.
 func firstFrame(backtrace string) string {
 	line, _, _ := strings.Cut(strings.TrimLeft(backtrace, "\r\n"), "\n")
 	return strings.TrimSpace(line)
 }
 
-// until is how long it is to t, at most most.
+// until returns how long it is until t, at most most.
 func until(t, now time.Time, most time.Duration) time.Duration {
 	if t.IsZero() {
 		return most

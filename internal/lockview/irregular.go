@@ -9,46 +9,47 @@ import (
 )
 
 const (
-	// maxKept is how much is kept of a value: more than any limit of a text, so that it decodes to the same text.
-	maxKept = 2 * metadata.MaxTextBytes
-	// maxFields is how many keys are kept of a lock: all fields of the protocol and as many attributes as a record may
+	// maxKeptBytes is how much of a value is kept: more than the limit of any text, so that it decodes to the same
+	// text.
+	maxKeptBytes = 2 * metadata.MaxTextBytes
+	// maxFields is how many keys of a lock are kept: all fields of the protocol and as many attributes as a record may
 	// have.
 	maxFields = metadata.MaxAttributes + 16
-	// attributes is the field of the problem that there are too many of them.
+	// attributes is the field named by the problem "too many attributes".
 	attributes = "attributes"
 )
 
-// odd is a lock that is not plain: one that a minimal client wrote key by key, one that somebody repaired by hand, or a
-// hostile one. Its keys are kept, so that the change of one of them makes the same record as reading all of them again.
-// Large values are cut to what the record shows of them.
-type odd struct {
-	fields []kept // sorted by name
-	// surplus counts keys beyond maxFields. They are attributes that would not be shown, but with them gone from
-	// memory, the size and the choice of attributes are not exact any more, until the next list.
+// irregular is a lock that is not canonical: written key by key by a minimal client, repaired by hand, or hostile. Its
+// keys are kept, so that a change of one of them yields the same record as reading all of them again. Large values are
+// cut to what the record shows of them.
+type irregular struct {
+	fields []keptField // sorted by name
+	// surplus counts keys beyond maxFields. These attributes would not be shown anyway, but while they are not in
+	// memory, the size and the choice of attributes are inexact until the next list.
 	surplus int
-	newest  int64 // the highest mod revision that a key ever had
+	newest  int64 // highest mod revision that a key ever had
 }
 
-// kept is one key of an odd lock.
-type kept struct {
+// keptField is one key of an irregular lock.
+type keptField struct {
 	metadata.Field
-	size     int                // bytes of name and value in etcd
-	problems []metadata.Problem // of the value before it was cut
+	size     int                // of name and value in etcd, in bytes
+	problems []metadata.Problem // of the whole value, before it was cut
 }
 
-func (o *odd) find(name string) (int, bool) {
+func (o *irregular) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(o.fields, name,
-		func(k kept, name string) int { return strings.Compare(k.Name, name) })
+		func(k keptField, name string) int { return strings.Compare(k.Name, name) })
 }
 
-func (o *odd) set(k kept) {
+func (o *irregular) set(k keptField) {
 	o.newest = max(o.newest, k.ModRevision)
 	i, ok := o.find(k.Name)
 	switch {
 	case ok:
 		o.fields[i] = k
 	case len(o.fields) >= maxFields && !ofProtocol(k.Name):
-		if k.CreateRevision == k.ModRevision { // else it is there already
+		if k.CreateRevision == k.ModRevision { // otherwise it already counts
 			o.surplus++
 		}
 	default:
@@ -56,7 +57,7 @@ func (o *odd) set(k kept) {
 	}
 }
 
-func (o *odd) remove(name string) {
+func (o *irregular) remove(name string) {
 	if i, ok := o.find(name); ok {
 		o.fields = slices.Delete(o.fields, i, i+1)
 	} else if o.surplus > 0 {
@@ -64,7 +65,7 @@ func (o *odd) remove(name string) {
 	}
 }
 
-func (o *odd) size() int {
+func (o *irregular) size() int {
 	n := 0
 	for _, k := range o.fields {
 		n += k.size
@@ -72,7 +73,7 @@ func (o *odd) size() int {
 	return n
 }
 
-func (o *odd) raw() []metadata.Field {
+func (o *irregular) raw() []metadata.Field {
 	fields := make([]metadata.Field, len(o.fields))
 	for i, k := range o.fields {
 		fields[i] = k.Field
@@ -80,8 +81,8 @@ func (o *odd) raw() []metadata.Field {
 	return fields
 }
 
-// record decodes the keys.
-func (o *odd) record(lock string) metadata.Record {
+// record decodes the kept keys.
+func (o *irregular) record(lock string) metadata.Record {
 	rec := metadata.DecodeRecord(lock, o.raw())
 	problems := slices.DeleteFunc(rec.Problems, func(p metadata.Problem) bool {
 		return p.Reason == metadata.ReasonTooLarge && p.Field != attributes

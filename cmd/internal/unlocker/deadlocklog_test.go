@@ -17,8 +17,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/deadlock"
 )
 
-func circleOf(owners ...string) deadlock.Circle {
-	var c deadlock.Circle
+func cycleOf(owners ...string) deadlock.Cycle {
+	var c deadlock.Cycle
 	process := func(i int) deadlock.Process {
 		return deadlock.Process{Owner: owners[i%len(owners)], Host: "host", PID: 7}
 	}
@@ -44,31 +44,31 @@ func lines(t *testing.T, log *bytes.Buffer) (all []string) {
 	return all
 }
 
-func TestACircleThatStaysIsToldOnceAndThatItIsOverOnce(t *testing.T) {
+func TestACycleThatStaysIsToldOnceAndThatItIsOverOnce(t *testing.T) {
 	var log bytes.Buffer
-	var circles []deadlock.Circle
-	w := newWatchman(func() []deadlock.Circle { return circles }, zerolog.New(&log))
+	var cycles []deadlock.Cycle
+	w := newDeadlockLogger(func() []deadlock.Cycle { return cycles }, zerolog.New(&log))
 	looks := func(n int, want ...string) {
 		t.Helper()
 		for range n {
-			w.look()
+			w.search()
 		}
 		if got := lines(t, &log); !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
 		}
 	}
 	looks(1)
-	circles = []deadlock.Circle{circleOf("a", "b")}
+	cycles = []deadlock.Cycle{cycleOf("a", "b")}
 	looks(1)
-	circles = []deadlock.Circle{circleOf("c", "d")} // another one: the first was there for a moment
+	cycles = []deadlock.Cycle{cycleOf("c", "d")} // another one: the first was there for a moment
 	looks(1)
 	looks(1, "warn of-c, of-d")
 	looks(100)
-	circles = append(circles, circleOf("e", "f", "g"))
+	cycles = append(cycles, cycleOf("e", "f", "g"))
 	looks(2, "warn of-e, of-f, of-g")
-	circles = circles[1:]
+	cycles = cycles[1:]
 	looks(1, "info of-c, of-d")
-	circles = nil
+	cycles = nil
 	looks(1, "info of-e, of-f, of-g")
 	looks(100)
 }
@@ -76,7 +76,7 @@ func TestACircleThatStaysIsToldOnceAndThatItIsOverOnce(t *testing.T) {
 func TestItIsLookedEveryFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looks atomic.Int32
-		w := newWatchman(func() []deadlock.Circle { looks.Add(1); return nil }, zerolog.Nop())
+		w := newDeadlockLogger(func() []deadlock.Cycle { looks.Add(1); return nil }, zerolog.Nop())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
@@ -90,10 +90,10 @@ func TestItIsLookedEveryFiveSeconds(t *testing.T) {
 
 func TestTheLineSaysWhoWaitsForWhatAndSinceWhen(t *testing.T) {
 	var log bytes.Buffer
-	c := circleOf("a", "b\n")
+	c := cycleOf("a", "b\n")
 	c.Waits[0].Held = append(c.Waits[0].Held, deadlock.Process{Owner: "c"})
 	logger := zerolog.New(&log)
-	tell(logger.Warn(), c).Str("waits", waits(c)).Send()
+	describe(logger.Warn(), c).Str("waits", waits(c)).Send()
 	for _, want := range []string{`"since":"2023-11-14T22:13:20Z"`, `"holders":"a on host:7, b� on host:7~`,
 		`a on host:7 waits for of-b�, held by b� on host:7 and 1 more; ` +
 			`b� on host:7 waits for of-a, held by a on host:7`} {
@@ -103,25 +103,25 @@ func TestTheLineSaysWhoWaitsForWhatAndSinceWhen(t *testing.T) {
 	}
 }
 
-// Who writes a thousand circles must not fill the log.
-func TestManyCirclesAreNotAllTold(t *testing.T) {
+// Who writes a thousand cycles must not fill the log.
+func TestManyCyclesAreNotAllTold(t *testing.T) {
 	var log bytes.Buffer
-	var circles []deadlock.Circle
+	var cycles []deadlock.Cycle
 	for i := range 1000 {
-		circles = append(circles, circleOf(fmt.Sprint("a", i), fmt.Sprint("b", i)))
+		cycles = append(cycles, cycleOf(fmt.Sprint("a", i), fmt.Sprint("b", i)))
 	}
-	w := newWatchman(func() []deadlock.Circle { return circles }, zerolog.New(&log))
+	w := newDeadlockLogger(func() []deadlock.Cycle { return cycles }, zerolog.New(&log))
 	for range 3 {
-		w.look()
+		w.search()
 	}
-	if n := len(lines(t, &log)); n != maxTold {
+	if n := len(lines(t, &log)); n != maxLogged {
 		t.Errorf("%d lines", n)
 	}
 	owners := make([]string, 1000)
 	for i := range owners {
 		owners[i] = strings.Repeat(fmt.Sprint(i), 500)
 	}
-	if n := len(waits(circleOf(owners...))); n > 5000 {
+	if n := len(waits(cycleOf(owners...))); n > 5000 {
 		t.Errorf("a line of %d bytes", n)
 	}
 }

@@ -1,0 +1,91 @@
+package deadlock
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// cycle describes a deadlocked group: its waits in the order of a walk that begins with the first process.
+func (g *graph) cycle(group []int) Cycle {
+	slices.SortFunc(group, func(a, b int) int { return g.processes[a].Compare(g.processes[b].Process) })
+	t := tracer{subgraph: g.only(group), held: map[int]*held{}, visited: map[int]bool{}}
+	for _, p := range group {
+		t.trace(p)
+	}
+	return t.cycle
+}
+
+// tracer follows the waits of a group.
+type tracer struct {
+	*subgraph
+	held    map[int]*held
+	visited map[int]bool // processes
+	cycle   Cycle
+}
+
+// held is which processes of the group block a lock, and since when.
+type held struct {
+	by        []int
+	processes []Process
+	since     time.Time
+	followed  bool
+}
+
+// trace adds the waits of process p, and then those of the processes that block it.
+func (t *tracer) trace(p int) {
+	if t.visited[p] {
+		return
+	}
+	t.visited[p] = true
+	n := &t.processes[p]
+	waits := slices.SortedFunc(slices.Values(n.waits),
+		func(a, b wait) int { return strings.Compare(t.locks[a.lock].name, t.locks[b.lock].name) })
+	for _, w := range waits {
+		if !t.blocked(w.lock) {
+			continue
+		}
+		h := t.heldBy(w.lock)
+		step := Wait{Who: n.Process, Lock: t.locks[w.lock].name, Held: h.processes, Since: later(w.since, h.since)}
+		t.cycle.Waits = append(t.cycle.Waits, step)
+		t.cycle.Since = later(t.cycle.Since, step.Since)
+		if !h.followed {
+			h.followed = true
+			for _, by := range h.by {
+				t.trace(by)
+			}
+		}
+	}
+}
+
+func (t *tracer) heldBy(lock int) *held {
+	if h := t.held[lock]; h != nil {
+		return h
+	}
+	h := &held{by: t.blockedBy(lock), since: t.since(lock)}
+	slices.SortFunc(h.by, func(a, b int) int { return t.processes[a].Compare(t.processes[b].Process) })
+	h.by = slices.Compact(h.by)
+	for _, p := range h.by {
+		h.processes = append(h.processes, t.processes[p].Process)
+	}
+	t.held[lock] = h
+	return h
+}
+
+// since returns when the group began to block the lock: when the first of its readers took it, or when the last permit
+// was taken.
+func (t *tracer) since(lock int) (since time.Time) {
+	c := &t.locks[lock]
+	for _, h := range c.alone {
+		if t.stuck(h.who) && (since.IsZero() || h.since.Before(since)) {
+			since = h.since
+		}
+	}
+	if !since.IsZero() || !t.exhausted(lock) {
+		return since
+	}
+	for _, h := range c.permits {
+		since = later(since, h.since)
+	}
+	return since
+}
