@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -13,6 +14,7 @@ import (
 // follower writes the lines of watch.
 type follower struct {
 	options *watchOptions
+	waiters func(lock string) []metadata.Waiter
 	told    map[hold]string // the last event of every hold
 	stale   bool            // it was said that the lines are not up to date
 	wake    chan struct{}
@@ -91,40 +93,34 @@ func (f *follower) tellEnd(e end) error {
 		}
 	}
 	delete(f.told, holdOf(e.record))
-	return f.write(e.record, "ended", newEndingJSON(e.ending))
+	if e.ending == nil {
+		e.ending = new(metadata.NewEnding(e.record, metadata.EndedReleased, "", "", time.Time{}))
+	}
+	return f.write(e.record, "ended", e.ending)
 }
 
 // eventJSON is one line of watch for scripts.
 type eventJSON struct {
-	Time   time.Time   `json:"time"`
-	Event  string      `json:"event"`
-	Lock   lockJSON    `json:"lock"`
-	Ending *endingJSON `json:"ending"`
+	Time   string           `json:"time"`
+	Event  string           `json:"event"`
+	Lock   lockjson.Lock    `json:"lock"`
+	Ending *lockjson.Ending `json:"ending"`
 }
 
-type endingJSON struct {
-	How string  `json:"how"`
-	By  *string `json:"by"`
-	Why *string `json:"why"`
-}
-
-func newEndingJSON(e *metadata.Ending) *endingJSON {
-	if e == nil {
-		return &endingJSON{How: metadata.EndedReleased}
-	}
-	return &endingJSON{How: e.Ended, By: known(e.By), Why: known(e.Why)}
-}
-
-func (f *follower) write(r *metadata.Record, event string, ending *endingJSON) error {
-	now, a := f.now(), f.options.app
+func (f *follower) write(r *metadata.Record, event string, ending *metadata.Ending) error {
+	now := f.now()
+	a := f.options.app
 	if f.options.format.json() {
-		return writeJSON(a.Stdout, eventJSON{Time: now.UTC(), Event: event, Lock: newLockJSON(r, 0, now),
-			Ending: ending})
+		j := eventJSON{Time: lockjson.Time(now), Event: event, Lock: newLockJSON(r, f.waiters(r.Queue()), now)}
+		if ending != nil {
+			j.Ending = new(lockjson.NewEnding(ending, now))
+		}
+		return writeJSON(a.Stdout, j)
 	}
 	line := fmt.Sprintf("%s  %-9s  %s  ", now.UTC().Format("2006-01-02 15:04:05Z"), event, text.Visible(r.Name))
 	switch {
 	case ending != nil:
-		line += ending.sentence()
+		line += endingSentence(ending)
 		if !r.LockedAt.IsZero() {
 			line += " after " + age(r.LockedAt, now)
 		}
@@ -147,19 +143,19 @@ func who(r *metadata.Record) string {
 	return text
 }
 
-func (e *endingJSON) sentence() string {
+func endingSentence(e *metadata.Ending) string {
 	words := map[string]string{
 		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked",
 		metadata.EndedForced: "force-unlocked",
-	}[e.How]
+	}[e.Ended]
 	if words == "" {
-		words = "ended (" + text.Visible(e.How) + ")"
+		words = "ended (" + text.Visible(e.Ended) + ")"
 	}
-	if e.By != nil {
-		words += " by " + text.Visible(*e.By)
+	if e.By != "" {
+		words += " by " + text.Visible(e.By)
 	}
-	if e.Why != nil {
-		words += " (" + text.Prose(*e.Why) + ")"
+	if e.Why != "" {
+		words += " (" + text.Prose(e.Why) + ")"
 	}
 	return words
 }

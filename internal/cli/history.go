@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -25,12 +25,7 @@ func newHistory(a *app) *cobra.Command {
 		Long: `Show how holds ended that the unlocker or an operator ended, newest first. A hold that was given back leaves no trace here. A
 PATTERN selects names: * is any text, also with slashes, ? is one character.
 
-JSON: one object per line; what is not known is null.
-
-  name, uuid, token, owner, hostname, pid, purpose, attributes   the hold, as in "mutexctl list"
-  locked_at, alert_at, auto_unlock_at, alive_at, ended_at        RFC 3339, UTC
-  progress                                                       the note of the last sign of life
-  how, by, why                                                   auto_unlocked or forced, by whom, for what reason`,
+` + jsonLines + lockjson.EndingShape().Help(),
 		Example: `  mutexctl history
   mutexctl history 'billing/*' --limit 10
   mutexctl history -o json | jq -r 'select(.how == "forced") | [.ended_at, .name, .by, .why] | @tsv'`,
@@ -68,7 +63,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 			continue
 		}
 		if o.format.json() {
-			if err := writeJSON(o.app.Stdout, newEndedJSON(e)); err != nil {
+			if err := writeJSON(o.app.Stdout, lockjson.NewEnding(&e, now)); err != nil {
 				return err
 			}
 			continue
@@ -83,38 +78,4 @@ func (o *historyOptions) run(ctx context.Context) error {
 	}
 	t.dropEmpty("HELD AS")
 	return t.write(o.app.Stdout)
-}
-
-// endedJSON is one ending for scripts.
-type endedJSON struct {
-	Name         string         `json:"name"`
-	UUID         *string        `json:"uuid"`
-	Token        *int64         `json:"token"`
-	Owner        *string        `json:"owner"`
-	Hostname     *string        `json:"hostname"`
-	PID          *int64         `json:"pid"`
-	Purpose      *string        `json:"purpose"`
-	Attributes   map[string]any `json:"attributes"`
-	LockedAt     *time.Time     `json:"locked_at"`
-	AlertAt      *time.Time     `json:"alert_at"`
-	AutoUnlockAt *time.Time     `json:"auto_unlock_at"`
-	AliveAt      *time.Time     `json:"alive_at"`
-	EndedAt      *time.Time     `json:"ended_at"`
-	Progress     *string        `json:"progress"`
-	How          string         `json:"how"`
-	By           *string        `json:"by"`
-	Why          *string        `json:"why"`
-}
-
-func newEndedJSON(e metadata.Ending) endedJSON {
-	if e.Attributes == nil {
-		e.Attributes = map[string]any{}
-	}
-	return endedJSON{
-		Name: e.Lock, UUID: known(e.UUID), Token: known(e.Token), Owner: known(e.Owner), Hostname: known(e.Hostname),
-		PID: known(e.PID), Purpose: known(e.Purpose), Attributes: e.Attributes,
-		LockedAt: known(e.LockedAt.Time), AlertAt: known(e.AlertAt.Time), AutoUnlockAt: known(e.AutoUnlockAt.Time),
-		AliveAt: known(e.AliveAt.Time), EndedAt: known(e.EndedAt.Time), Progress: known(e.Progress),
-		How: e.Ended, By: known(e.By), Why: known(e.Why),
-	}
 }

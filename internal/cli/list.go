@@ -33,12 +33,12 @@ Of a semaphore or read-write lock each holder is a line of its own, such as pool
 line of the whole lock. ALERT is "if silent" of a holder that extends its lock in time, and "at unlock" where people are alerted only when
 the lock is auto-unlocked.
 
-` + lockShape + `
+` + lockHelp() + `
 
 With -o name there is one name a line, in the form that --escaped reads.`,
 		Example: `  mutexctl list
   mutexctl list 'billing/*' --state alerting,expired
-  mutexctl list -o json | jq -r 'select(.held_seconds > 3600) | .name'
+  mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'
   mutexctl list -o name | while IFS= read -r n; do mutexctl show --escaped "$n"; done`,
 		Args:    wants(0, -1, "[PATTERN...]"),
 		Aliases: []string{"ls"},
@@ -99,7 +99,7 @@ func (o *listOptions) wanted(r *metadata.Record) bool {
 func (o *listOptions) json(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	for _, r := range shown {
-		if err := writeJSON(o.app.Stdout, newLockJSON(r, len(all.waiters[r.Queue()]), now)); err != nil {
+		if err := writeJSON(o.app.Stdout, newLockJSON(r, all.waiters[r.Queue()], now)); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -79,7 +80,8 @@ func (o *periodsOptions) run(ctx context.Context) error {
 		if err != nil {
 			period.Words = string(kv.Value)
 		}
-		found = append(found, periodJSON{key.Lock, exactly(key.Lock), known(period.Start), period.Words,
+		found = append(found, periodJSON{key.Lock, lockjson.Base64(key.Lock), lockjson.Known(period.Start),
+			period.Words,
 			held[key.Lock]})
 	})
 	if err != nil {

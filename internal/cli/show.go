@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -34,13 +34,20 @@ unlocked, its backtrace, what is wrong with its record, and who waits for it. En
 Of a semaphore or read-write lock all holders are shown, with how many permits are free; one of them in full by its own name, such as
 pool#2.
 
-` + lockShape + `
-                            of a whole semaphore or read-write lock the state is the worst of its holders, permits are those that
-                            are taken, and what only a single hold has is null
-  client, backtrace         text
-  waiting                   the waiters in their order: uuid, owner, hostname, pid, purpose, since, timeout_at
-  holders                   of a lock that several hold now: each of them, as in "mutexctl list"; else absent
-  fields                    with --raw: name, value or value_base64, create_revision, mod_revision of each key`,
+` + lockHelp() + `
+
+Of a semaphore or read-write lock as a whole the state is the worst of its holders', permits are those that are taken, and what only a
+single hold has is null. Beside the lock there are:
+
+` + lockjson.DocumentShape().Help() + `
+
+A waiter:
+
+` + lockjson.WaiterShape().Help() + `
+
+A field, with --raw:
+
+` + lockjson.FieldShape().Help(),
 		Example: `  mutexctl show nightly/report
   mutexctl show nightly/report --raw
   mutexctl show nightly/report -o json | jq -r .backtrace`,
@@ -242,74 +249,23 @@ func sorted[V any](m map[string]V) []string {
 	return keys
 }
 
-// documentJSON is one lock in full.
-type documentJSON struct {
-	lockJSON
-	Client    *string      `json:"client"`
-	Backtrace *string      `json:"backtrace"`
-	Waiting   []waiterJSON `json:"waiting"`
-	Holders   []lockJSON   `json:"holders,omitempty"`
-	Fields    []fieldJSON  `json:"fields,omitempty"`
-}
-
-type waiterJSON struct {
-	UUID      *string    `json:"uuid"`
-	Owner     *string    `json:"owner"`
-	Hostname  *string    `json:"hostname"`
-	PID       *int64     `json:"pid"`
-	Purpose   *string    `json:"purpose"`
-	Since     *time.Time `json:"since"`
-	TimeoutAt *time.Time `json:"timeout_at"`
-}
-
-type fieldJSON struct {
-	Name           string  `json:"name"`
-	Value          *string `json:"value,omitempty"`
-	ValueBase64    string  `json:"value_base64,omitempty"`
-	CreateRevision int64   `json:"create_revision"`
-	ModRevision    int64   `json:"mod_revision"`
-}
-
-func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record, waiters []metadata.Waiter) documentJSON {
+func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record,
+	waiters []metadata.Waiter) lockjson.Document {
 	now := o.app.Now()
-	j := documentJSON{
-		lockJSON: newLockJSON(&doc.Record, len(waiters), now),
-		Client:   known(doc.Client), Backtrace: known(doc.Backtrace), Waiting: []waiterJSON{},
-	}
+	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
+		Queue: lockjson.Waiters(waiters, now)}
 	for _, r := range holders {
-		j.Holders = append(j.Holders, newLockJSON(r, len(waiters), now))
+		j.Holders = append(j.Holders, newLockJSON(r, waiters, now))
 	}
 	if len(doc.Fields) == 0 {
-		u := useOf(holders)
-		j.State = string(worst(holders, now))
-		j.Kind = known(u.kind)
-		j.Limit = known(u.limit)
-		j.Problems = []problemJSON{}
-		if u.limit > 0 {
-			j.Permits = &u.permits
-		}
-	}
-	for _, w := range waiters {
-		j.Waiting = append(j.Waiting, waiterJSON{
-			UUID: known(w.UUID), Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID),
-			Purpose: known(w.Purpose),
-			Since:   known(w.Since.Time), TimeoutAt: known(w.TimeoutAt.Time),
-		})
+		j.Lock = lockjson.Whole(doc.Name, j.Holders, lockjson.QueueOf(waiters), now)
+	} else {
+		j.Lock = newLockJSON(&doc.Record, waiters, now)
 	}
 	if o.raw {
 		for _, f := range doc.Fields {
-			j.Fields = append(j.Fields, newFieldJSON(f))
+			j.Fields = append(j.Fields, lockjson.NewField(f))
 		}
-	}
-	return j
-}
-
-func newFieldJSON(f metadata.Field) fieldJSON {
-	j := fieldJSON{Name: f.Name, CreateRevision: f.CreateRevision, ModRevision: f.ModRevision}
-	if utf8.ValidString(f.Value) {
-		j.Value = &f.Value
-	} else {
-		j.ValueBase64 = exactly(f.Value)
 	}
 	return j
 }

@@ -35,7 +35,7 @@ removed: that needs somebody who has watched the lock for a while, which is the 
 all unlockers say in etcd that they hold back, or none runs, that is told too. A PATTERN selects names: * is any text, also with
 slashes, ? is one character.
 
-JSON: one object per line with name, uuid, token, auto_unlock_at and overdue_seconds.`,
+JSON: one object per line, the lock as "mutexctl list" has it.`,
 		Example: `  mutexctl sweep --dry-run
   mutexctl sweep --dry-run --clock-skew 30s -o json`,
 		Args: wants(0, -1, "[PATTERN...]"),
@@ -59,15 +59,6 @@ JSON: one object per line with name, uuid, token, auto_unlock_at and overdue_sec
 	return cmd
 }
 
-type dueJSON struct {
-	Name           string    `json:"name"`
-	NameBase64     string    `json:"name_base64,omitempty"`
-	UUID           *string   `json:"uuid"`
-	Token          *int64    `json:"token"`
-	AutoUnlockAt   time.Time `json:"auto_unlock_at"`
-	OverdueSeconds float64   `json:"overdue_seconds"`
-}
-
 func (o *sweepOptions) run(ctx context.Context) error {
 	s, err := o.app.open(ctx)
 	if err != nil {
@@ -89,9 +80,7 @@ func (o *sweepOptions) run(ctx context.Context) error {
 		due++
 		t.row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
 		if o.format.json() {
-			j := dueJSON{r.Name, exactly(r.Name), known(r.UUID), known(r.Token), r.AutoUnlockAt,
-				now.Sub(r.AutoUnlockAt).Seconds()}
-			if err := writeJSON(o.app.Stdout, j); err != nil {
+			if err := writeJSON(o.app.Stdout, newLockJSON(r, all.waiters[r.Queue()], now)); err != nil {
 				return err
 			}
 		}

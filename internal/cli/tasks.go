@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -143,9 +144,10 @@ func newTaskJSON(key metadata.Key, value []byte, running bool) taskJSON {
 	}
 	return taskJSON{
 		Set: strings.TrimSuffix(key.Lock, "/"+key.ID), Task: key.ID, Lock: key.Lock,
-		State: t.State, Stuck: t.State == metadata.StateInProgress && !running, Attempts: t.Attempts, By: known(t.By),
-		Note:    known(t.Note),
-		AddedAt: known(t.AddedAt.Time), ChangedAt: known(t.ChangedAt.Time),
+		State: t.State, Stuck: t.State == metadata.StateInProgress && !running, Attempts: t.Attempts,
+		By:      lockjson.Known(t.By),
+		Note:    lockjson.Known(t.Note),
+		AddedAt: lockjson.Known(t.AddedAt.Time), ChangedAt: lockjson.Known(t.ChangedAt.Time),
 	}
 }
 

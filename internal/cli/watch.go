@@ -22,7 +22,7 @@ const watchShape = `JSON: one object per line.
   event     held, alerting, expired, malformed: the lock is in this state from now on, or was when the watch began
             ended: the hold is over
   lock      the lock as "mutexctl list" has it
-  ending    with "ended": {how, by, why}; how is released, auto_unlocked or forced; else null`
+  ending    with "ended": the ending as "mutexctl history" has it; else null`
 
 func newWatch(a *app) *cobra.Command {
 	o := &watchOptions{app: a}
@@ -57,6 +57,7 @@ func (o *watchOptions) run(ctx context.Context) error {
 	f := &follower{options: o, wake: make(chan struct{}, 1), told: map[hold]string{}}
 	view, stop := s.view(ctx, f.ended)
 	defer stop()
+	f.waiters = view.Waiters
 	return f.follow(ctx, view)
 }
 
