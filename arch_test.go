@@ -70,10 +70,12 @@ func table() []room {
 			"the page meets the view and the store in cmd, as functions"},
 		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "pkg/metadata", "pkg/staleness"},
 			"flags fill settings, they open nothing"},
+		{"internal/cli/term", []string{"internal/text"}, "what is laid out for a terminal may be about anything"},
+		{"internal/cli/childproc", []string{"internal/text"}, "a command runs alike under whatever lock"},
 		{"internal/cli", []string{
 			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/mutexlog", "pkg/sweeper", "internal/etcdconn",
 			"internal/locktxn", "internal/lockjson", "internal/lockstore", "internal/lockview",
-			"internal/flags", "internal/text", "internal/build",
+			"internal/flags", "internal/text", "internal/build", "internal/cli/term", "internal/cli/childproc",
 		}, "the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", []string{"*"}, ""},
 		{"cmd/mutexdash", []string{"*"}, ""},
@@ -110,6 +112,7 @@ func libraries() []library {
 			return strings.HasSuffix(file, "metrics.go") || below("internal/lockmetrics", "internal/daemon",
 				"cmd")(file)
 		}, "metrics of a room stand in its metrics.go"},
+		{"github.com/mattn/go-runewidth", below("internal/cli/term"), "columns are a terminal's business"},
 		{"github.com/rs/zerolog/log", nowhere, "the global logger hides who logs: hand in a zerolog.Logger"},
 		{"log/slog", below("pkg/mutex", "pkg/mutexlog", "internal/daemon", "internal/cli"),
 			"programs log with zerolog, the library with slog"},

@@ -214,9 +214,9 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		case p.Now.IsZero():
 		case -behind > o.clockDifference:
 			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID),
-				span(behind))
+				text.Duration(-behind))
 		case behind > o.clockDifference+metadata.PresenceTTL:
-			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID), span(behind))
+			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID), text.Duration(behind))
 		}
 	}
 }

@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
+	"github.com/clustermutex/unlocker/internal/cli/childproc"
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -43,7 +41,7 @@ type app struct {
 
 // Main runs one command line and returns the exit status of the process. INT and TERM end what the command does.
 func Main(ctx context.Context, p Process) int {
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := childproc.UntilSignal(ctx)
 	defer stop()
 	a := &app{Process: p}
 	root := newRoot(a)
@@ -61,7 +59,7 @@ func Main(ctx context.Context, p Process) int {
 func complain(w io.Writer, cmd *cobra.Command, err error) {
 	var (
 		s   *statusError
-		sig signalError
+		sig childproc.SignalError
 	)
 	switch {
 	case err == nil, errors.As(err, &s) && s.err == nil, errors.As(err, &sig):
@@ -173,41 +171,5 @@ func noCommand(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// signalError is why a context ended: the process was told to.
-type signalError struct{ syscall.Signal }
-
-func (e signalError) Error() string { return "ended by the signal " + e.Signal.String() }
-
-// untilSignal returns a context that INT and TERM end, with a signalError as its cause.
-func untilSignal(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM)...)
-	go func() {
-		select {
-		case sig := <-signals:
-			cancel(signalError{sig.(syscall.Signal)})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
-	}
-}
-
-// heeded leaves out the signals that whoever started us made us ignore, as nohup does and a shell for what runs in its
-// background.
-func heeded(signals ...os.Signal) []os.Signal {
-	return slices.DeleteFunc(signals, signal.Ignored)
-}
-
-// coloured tells whether the states may be painted: on a terminal of somebody who did not ask for none (no-color.org).
-func (a *app) coloured() bool {
-	return term.IsTerminal(int(a.Stdout.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
-// interactive tells whether there is a person who can be asked.
-func (a *app) interactive() bool {
-	return term.IsTerminal(int(a.Stdin.Fd())) && term.IsTerminal(int(a.Stderr.Fd()))
-}
+// interactive reports whether a person can be asked.
+func (a *app) interactive() bool { return term.Is(a.Stdin) && term.Is(a.Stderr) }

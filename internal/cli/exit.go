@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/cli/childproc"
 )
 
 // The exit statuses of mutexctl; `mutexctl help exit-codes` explains them.
@@ -17,7 +19,6 @@ const (
 	ExitLost        = 5
 	ExitNotRunnable = 126 // run: the command is there and can not be started
 	ExitNotFound    = 127 // run: there is no such command
-	exitSignal      = 128 // plus the number of the signal
 )
 
 const exitCodes = `mutexctl ends with one of these statuses:
@@ -94,8 +95,9 @@ func lostf(format string, args ...any) error {
 // status is the exit status that err stands for.
 func status(err error) int {
 	var (
-		s   *statusError
-		sig signalError
+		s     *statusError
+		sig   childproc.SignalError
+		start *childproc.StartError
 	)
 	switch {
 	case err == nil:
@@ -103,7 +105,11 @@ func status(err error) int {
 	case errors.As(err, &s):
 		return s.status
 	case errors.As(err, &sig):
-		return exitSignal + int(sig.Signal)
+		return childproc.SignalStatus + int(sig.Signal)
+	case errors.As(err, &start) && start.Missing:
+		return ExitNotFound
+	case errors.As(err, &start):
+		return ExitNotRunnable
 	}
 	return ExitFailure
 }

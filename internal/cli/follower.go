@@ -110,7 +110,7 @@ type eventJSON struct {
 func (f *follower) write(r *metadata.Record, event string, ending *metadata.Ending) error {
 	now := f.now()
 	a := f.options.app
-	if f.options.format.json() {
+	if f.options.format.JSON() {
 		j := eventJSON{Time: lockjson.Time(now), Event: event, Lock: newLockJSON(r, f.waiters(r.Queue()), now)}
 		if ending != nil {
 			j.Ending = new(lockjson.NewEnding(ending, now))

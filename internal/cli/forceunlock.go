@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -127,12 +128,12 @@ func (s *session) orShares(ctx context.Context, name string, err error) error {
 		each = append(each, text.Visible(r.Name))
 	}
 	return noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name),
-		clip(strings.Join(each, ", "), 2*cellColumns))
+		term.Clip(strings.Join(each, ", "), 2*term.CellColumns))
 }
 
 // confirm shows the record and has the person type the lock's name.
 func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document) error {
-	p := page{now: o.app.Now(), coloured: o.app.coloured()}
+	p := page{now: o.app.Now(), facts: term.Table{Coloured: term.TakesColours(o.app.Stderr)}}
 	p.lock(doc)
 	if err := p.write(o.app.Stderr); err != nil {
 		return err

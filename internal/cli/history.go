@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -12,7 +13,7 @@ import (
 
 type historyOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	globs  globs
 	limit  int
 }
@@ -31,7 +32,7 @@ PATTERN selects names: * is any text, also with slashes, ? is one character.
   mutexctl history -o json | jq -r 'select(.how == "forced") | [.ended_at, .name, .by, .why] | @tsv'`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
-	o.format = output(cmd, formatTable, formatJSON)
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings are looked at")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.limit <= 0 {
@@ -56,26 +57,26 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return s.explain(ctx, "read the history", err)
 	}
 	now := o.app.Now()
-	t := table{}
-	t.row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "WHY", "OWNER", "HOST:PID", "HELD")
+	var t term.Table
+	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "WHY", "OWNER", "HOST:PID", "HELD")
 	for _, e := range all {
 		if !o.globs.match(e.Lock) {
 			continue
 		}
-		if o.format.json() {
+		if o.format.JSON() {
 			if err := writeJSON(o.app.Stdout, lockjson.NewEnding(&e, now)); err != nil {
 				return err
 			}
 			continue
 		}
 		who := metadata.Record{Hostname: e.Hostname, PID: e.PID}
-		t.row(relative(e.EndedAt.Time, now), text.Visible(e.Lock), orNone(partOf(e.Lock, e.Attributes).words()),
+		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock), orNone(partOf(e.Lock, e.Attributes).words()),
 			shortText(e.Ended), shortText(e.By), shortText(e.Why),
 			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
 	}
-	if len(t.rows) == 1 {
+	if t.Rows() == 1 {
 		return nil
 	}
-	t.dropEmpty("HELD AS")
-	return t.write(o.app.Stdout)
+	t.DropEmpty("HELD AS")
+	return t.Write(o.app.Stdout)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -16,7 +17,7 @@ import (
 
 type listOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	states []string
 	owners []string
 	globs  globs
@@ -43,7 +44,7 @@ With -o name there is one name a line, in the form that --escaped reads.`,
 		Args:    wants(0, -1, "[PATTERN...]"),
 		Aliases: []string{"ls"},
 	}
-	o.format = output(cmd, formatTable, formatJSON, formatName)
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat, term.NameFormat)
 	cmd.Flags().StringSliceVar(&o.states, "state", nil,
 		"only locks in these states: held, alerting, expired, malformed")
 	_ = cmd.RegisterFlagCompletionFunc("state",
@@ -75,15 +76,15 @@ func (o *listOptions) run(ctx context.Context) error {
 		return err
 	}
 	listed := slices.Clone(all.locks)
-	if o.format.value != formatName { // which are for other commands
+	if o.format.String() != term.NameFormat { // which are for other commands
 		listed = append(listed, all.misplaced...)
 		byName(listed)
 	}
 	shown := slices.DeleteFunc(listed, func(r *metadata.Record) bool { return !o.wanted(r) })
-	switch o.format.value {
-	case formatJSON:
+	switch o.format.String() {
+	case term.JSONFormat:
 		return o.json(all, shown)
-	case formatName:
+	case term.NameFormat:
 		return o.names(shown)
 	}
 	return o.table(all, shown)
@@ -120,22 +121,22 @@ const textColumns = 40
 
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
-	t := table{coloured: o.app.coloured()}
-	t.row("STATE", "LOCK", "HELD AS", "CLOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING",
+	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
+	t.Row("STATE", "LOCK", "HELD AS", "CLOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING",
 		"PURPOSE")
 	for _, r := range shown {
 		verdict := judge(r, now)
 		state := verdict.State
-		t.row(string(state), text.Visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()),
+		t.Row(string(state), text.Visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()),
 			orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
 			alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])),
 			shortText(r.Purpose))
-		t.paint(statePaint(state))
+		t.Paint(0, stateColour(state))
 	}
-	t.dropEmpty("HELD AS")
-	t.dropEmpty("CLOCK")
+	t.DropEmpty("HELD AS")
+	t.DropEmpty("CLOCK")
 	if len(shown) > 0 {
-		if err := t.write(o.app.Stdout); err != nil {
+		if err := t.Write(o.app.Stdout); err != nil {
 			return err
 		}
 	}
@@ -145,14 +146,14 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 
 func shortText(s string) string {
 	if s == "" {
-		return none
+		return term.None
 	}
-	return clip(text.Visible(s), textColumns)
+	return term.Clip(text.Visible(s), textColumns)
 }
 
 func orNone(s string) string {
 	if s == "" {
-		return none
+		return term.None
 	}
 	return s
 }
@@ -165,14 +166,14 @@ func hostPID(r *metadata.Record) string {
 	return host
 }
 
-func statePaint(s staleness.State) paint {
+func stateColour(s staleness.State) term.Colour {
 	switch s {
 	case staleness.Alerting:
-		return paintYellow
+		return term.Yellow
 	case staleness.Expired, staleness.Malformed:
-		return paintRed
+		return term.Red
 	}
-	return paintNone
+	return term.NoColour
 }
 
 // count is "1 lock" or "2 locks".

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/internal/cli/childproc"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -71,21 +72,21 @@ func (p *periodFlags) next(start time.Time) time.Time {
 
 // once runs the command unless its period is used up. While an earlier run has the lock it waits, and then looks again.
 func (j *job) once() error {
-	ctx, stop := j.wait.bound(j.signals.ctx)
+	ctx, stop := j.wait.bound(j.signals.Context())
 	defer stop()
 	asking := ctx
 	if j.wait.none() {
-		asking = j.signals.ctx
+		asking = j.signals.Context()
 	}
 	if err := j.s.reach(asking, j.wait); err != nil {
 		return err
 	}
 	for {
 		var (
-			c         *child
+			c         *childproc.Child
 			work, own error
 		)
-		ran, err := j.locks.Once(j.signals.ctx, j.name, j.every, func(held context.Context) error {
+		ran, err := j.locks.Once(j.signals.Context(), j.name, j.every, func(held context.Context) error {
 			c, work = j.work(mutex.FromContext(held))
 			if own = work; c != nil && !j.backOnError {
 				own = nil // it began, so the period is used up
@@ -96,7 +97,7 @@ func (j *job) once() error {
 		switch {
 		case ran:
 			err = j.outcome(work, beside(err, own))
-			c.interruptToo()
+			c.InterruptToo()
 			return err
 		case err == nil:
 			return j.skipped()
@@ -120,7 +121,7 @@ func (j *job) periodError(err error) error {
 	if isPeriod || isClock {
 		return fmt.Errorf("%w; see \"mutexctl help periods\"", err)
 	}
-	return j.s.explain(j.signals.ctx, "take the period of "+text.Visible(j.name), err)
+	return j.s.explain(j.signals.Context(), "take the period of "+text.Visible(j.name), err)
 }
 
 // beside is what was joined to the error.
@@ -143,10 +144,10 @@ func beside(err, to error) error {
 
 // skipped says who has run the command in this period, and when it is run next.
 func (j *job) skipped() error {
-	period, err := j.locks.Period(j.signals.ctx, j.name)
+	period, err := j.locks.Period(j.signals.Context(), j.name)
 	switch {
-	case err != nil && j.signals.ctx.Err() != nil:
-		return context.Cause(j.signals.ctx)
+	case err != nil && j.signals.Context().Err() != nil:
+		return context.Cause(j.signals.Context())
 	case err != nil:
 		j.app.mention("not run: the period is used up; by whom can not be read: %v", err)
 	default:

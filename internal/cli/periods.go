@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -16,7 +17,7 @@ import (
 
 type periodsOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	globs  globs
 }
 
@@ -41,7 +42,7 @@ JSON: one object per line.
   mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
-	o.format = output(cmd, formatTable, formatJSON)
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.globs, err = newGlobs(args); err != nil {
 			return err
@@ -91,32 +92,32 @@ func (o *periodsOptions) run(ctx context.Context) error {
 }
 
 func (o *periodsOptions) write(found []periodJSON) error {
-	t := table{}
+	var t term.Table
 	now := o.app.Now()
-	t.row("LOCK", "LAST PERIOD BEGAN", "NOW", "USED UP")
+	t.Row("LOCK", "LAST PERIOD BEGAN", "NOW", "USED UP")
 	for _, p := range found {
-		if o.format.json() {
+		if o.format.JSON() {
 			if err := writeJSON(o.app.Stdout, p); err != nil {
 				return err
 			}
 			continue
 		}
 		began := "unreadable"
-		running := none
+		running := term.None
 		if p.BeganAt != nil {
 			began = instant(*p.BeganAt, now)
 		}
 		if p.Running {
 			running = "running"
 		}
-		t.row(text.Visible(p.Name), began, running, text.Prose(p.Words))
+		t.Row(text.Visible(p.Name), began, running, text.Prose(p.Words))
 	}
-	if len(t.rows) > 1 {
-		if err := t.write(o.app.Stdout); err != nil {
+	if t.Rows() > 1 {
+		if err := t.Write(o.app.Stdout); err != nil {
 			return err
 		}
 	}
-	if !o.format.json() {
+	if !o.format.JSON() {
 		fmt.Fprintln(o.app.Stderr, count(len(found), "job"))
 	}
 	return nil

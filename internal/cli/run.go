@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/childproc"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -138,11 +139,11 @@ type job struct {
 	name    string
 	path    string
 	argv    []string
-	signals *caught
+	signals *childproc.Signals
 }
 
 func (o *runOptions) run(ctx context.Context, name string, argv []string) error {
-	path, err := findCommand(argv[0])
+	path, err := childproc.Find(argv[0])
 	if err != nil {
 		return err
 	}
@@ -150,8 +151,8 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 	if err != nil {
 		return err
 	}
-	signals := catch(ctx)
-	defer signals.stop()
+	signals := childproc.Catch(ctx)
+	defer signals.Stop()
 	s, err := o.app.connect()
 	if err != nil {
 		return err
@@ -171,24 +172,24 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 
 // always runs the command as soon as the lock can be had.
 func (j *job) always() error {
-	lock, err := j.s.take(j.signals.ctx, j.locks, j.name, &j.takeFlags)
+	lock, err := j.s.take(j.signals.Context(), j.locks, j.name, &j.takeFlags)
 	if err != nil {
 		return err
 	}
 	c, err := j.work(lock)
 	err = j.outcome(err, lock.Unlock())
-	c.interruptToo()
+	c.InterruptToo()
 	return err
 }
 
 // work starts the command and returns when it has ended, by itself or because the lock was lost. Its error without a
 // text is the command's status; the child is nil where it was not started.
-func (j *job) work(lock *mutex.Lock) (*child, error) {
-	if err := j.signals.hand(); err != nil {
+func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
+	if err := j.signals.Hand(); err != nil {
 		return nil, err
 	}
 	held := func() bool { return lock.Context().Err() == nil && time.Now().Before(lock.Deadline()) }
-	c, err := startChild(&exec.Cmd{
+	c, err := childproc.Start(&exec.Cmd{
 		Path: j.path, Args: j.argv, Env: lockEnvironment(lock),
 		Stdin: j.app.Stdin, Stdout: j.app.Stdout, Stderr: j.app.Stderr,
 	}, held)
@@ -197,10 +198,10 @@ func (j *job) work(lock *mutex.Lock) (*child, error) {
 	}
 	for {
 		select {
-		case sig := <-j.signals.c:
-			c.signal(sig)
-		case <-c.done:
-			return c, passedOn(c.code)
+		case sig := <-j.signals.C():
+			c.Signal(sig)
+		case <-c.Done():
+			return c, passedOn(c.Code())
 		case <-lock.Context().Done():
 			return c, j.lost(lock, c)
 		}
@@ -230,9 +231,9 @@ func (j *job) outcome(work, unlock error) error {
 }
 
 // lost ends the command. The lock may still stand: "lost" includes that etcd did not answer in time.
-func (j *job) lost(lock *mutex.Lock, c *child) error {
+func (j *job) lost(lock *mutex.Lock, c *childproc.Child) error {
 	j.app.note("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
-	c.end(j.grace)
+	c.End(j.grace)
 	return lostf("the command was ended, because the lock was lost")
 }
 

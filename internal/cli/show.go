@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -18,7 +19,7 @@ import (
 
 type showOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	names  names
 	raw    bool
 }
@@ -54,7 +55,7 @@ A field, with --raw:
 		Args:              wants(1, 1, "NAME"),
 		ValidArgsFunction: a.completeLocks,
 	}
-	o.format = output(cmd, formatTable, formatJSON)
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	o.names.flag(cmd)
 	cmd.Flags().BoolVar(&o.raw, "raw", false, "also the keys as they are stored")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -90,10 +91,10 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if o.format.json() {
+	if o.format.JSON() {
 		return writeJSON(o.app.Stdout, o.json(&doc, holders, waiters))
 	}
-	p := page{now: o.app.Now(), coloured: o.app.coloured()}
+	p := page{now: o.app.Now(), facts: term.Table{Coloured: term.TakesColours(o.app.Stdout)}}
 	p.whole(&doc, holders)
 	p.waiters(waiters)
 	p.block("backtrace", doc.Backtrace)
@@ -105,15 +106,13 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 
 // page is the text about one lock: label and value, line by line.
 type page struct {
-	now      time.Time
-	coloured bool
-	facts    table
-	blocks   []string
+	now    time.Time
+	facts  term.Table
+	blocks []string
 }
 
 func (p *page) write(w io.Writer) error {
-	p.facts.coloured = p.coloured
-	if err := p.facts.write(w); err != nil {
+	if err := p.facts.Write(w); err != nil {
 		return err
 	}
 	for _, line := range p.blocks {
@@ -126,14 +125,12 @@ func (p *page) write(w io.Writer) error {
 
 // fact adds a line; an unknown value is shown as such.
 func (p *page) fact(label, value string) {
-	if value == "" {
-		value = none
-	}
-	p.facts.row(label, value)
+	p.facts.Row(label, orNone(value))
 }
 
 func (p *page) state(state staleness.State) {
-	p.facts.rows = append(p.facts.rows, []cell{{text: "state"}, {text: string(state), paint: statePaint(state)}})
+	p.fact("state", string(state))
+	p.facts.Paint(1, stateColour(state))
 }
 
 // whole shows a lock with all who have it together.
@@ -220,7 +217,7 @@ func (p *page) block(title, text string) {
 		return
 	}
 	p.blocks = append(p.blocks, "", title)
-	for _, line := range lines(text) {
+	for _, line := range term.Lines(text) {
 		p.blocks = append(p.blocks, "  "+line)
 	}
 }
@@ -235,7 +232,7 @@ func (p *page) fields(fields []metadata.Field) {
 
 func number(n int64) string {
 	if n == 0 {
-		return none
+		return term.None
 	}
 	return strconv.FormatInt(n, 10)
 }

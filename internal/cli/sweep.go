@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -19,7 +20,7 @@ const modeAutoUnlock = "auto-unlock"
 
 type sweepOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	globs  globs
 	dryRun bool
 	policy staleness.Policy
@@ -40,7 +41,7 @@ JSON: one object per line, the lock as "mutexctl list" has it.`,
   mutexctl sweep --dry-run --clock-skew 30s -o json`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
-	o.format = output(cmd, formatTable, formatJSON)
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: there is no other way")
 	cmd.Flags().DurationVar(&o.policy.ClockSkew, "clock-skew", staleness.DefaultPolicy().ClockSkew,
 		"as the unlocker's --sweep.clock-skew")
@@ -70,23 +71,23 @@ func (o *sweepOptions) run(ctx context.Context) error {
 		return err
 	}
 	now := o.app.Now()
-	t := table{}
+	var t term.Table
 	due := 0
-	t.row("LOCK", "OWNER", "HOST:PID", "AUTO-UNLOCK")
+	t.Row("LOCK", "OWNER", "HOST:PID", "AUTO-UNLOCK")
 	for _, r := range all.locks {
 		if !o.globs.match(r.Name) || !o.due(r, now) {
 			continue
 		}
 		due++
-		t.row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
-		if o.format.json() {
+		t.Row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
+		if o.format.JSON() {
 			if err := writeJSON(o.app.Stdout, newLockJSON(r, all.waiters[r.Queue()], now)); err != nil {
 				return err
 			}
 		}
 	}
-	if due > 0 && !o.format.json() {
-		if err := t.write(o.app.Stdout); err != nil {
+	if due > 0 && !o.format.JSON() {
+		if err := t.Write(o.app.Stdout); err != nil {
 			return err
 		}
 	}
@@ -112,8 +113,8 @@ func hindrance(unlockers []metadata.Presence) string {
 		if len(why) == 0 {
 			return ""
 		}
-		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), clip(text.Visible(strings.Join(why, ", ")),
-			cellColumns)))
+		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), term.Clip(text.Visible(strings.Join(why, ", ")),
+			term.CellColumns)))
 	}
 	text := "the unlockers hold back: " + strings.Join(all[:min(named, len(all))], ", ")
 	if more := len(all) - named; more > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -21,7 +22,7 @@ const stateStuck = "stuck"
 
 type tasksOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	states []string
 	set    string
 	globs  globs
@@ -50,7 +51,7 @@ JSON: one object per line.
   mutexctl tasks invoices '2026-08/*' -o json | jq -r 'select(.attempts > 3) | .task'`,
 		Args: wants(0, -1, "[SET [PATTERN...]]"),
 	}
-	o.format = output(cmd, formatTable, formatJSON)
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only tasks in these states; also: stuck")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if len(args) > 0 {
@@ -98,7 +99,7 @@ func (o *tasksOptions) run(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case o.format.json():
+	case o.format.JSON():
 		for _, t := range found {
 			if err := writeJSON(o.app.Stdout, t); err != nil {
 				return err
@@ -175,32 +176,32 @@ func (o *tasksOptions) sets(found []taskJSON) error {
 		return cmp.Or(cmp.Compare(a.set, b.set),
 			cmp.Compare(a.state, b.state))
 	})
-	t := table{coloured: o.app.coloured()}
+	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
 	now := o.app.Now()
-	t.row("STATE", "SET", "TASKS", "LONGEST FOR")
+	t.Row("STATE", "SET", "TASKS", "LONGEST FOR")
 	for _, l := range lines {
-		t.row(shortText(l.state), text.Visible(l.set), strconv.Itoa(counts[l]), age(oldest[l], now))
-		t.paint(taskPaint(l.state))
+		t.Row(shortText(l.state), text.Visible(l.set), strconv.Itoa(counts[l]), age(oldest[l], now))
+		t.Paint(0, taskColour(l.state))
 	}
 	return o.finish(&t, len(found))
 }
 
 func (o *tasksOptions) table(found []taskJSON) error {
-	t := table{coloured: o.app.coloured()}
+	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
 	now := o.app.Now()
-	t.row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
+	t.Row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
 	for i := range found {
 		f := &found[i]
-		t.row(shortText(f.standing()), text.Visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts),
+		t.Row(shortText(f.standing()), text.Visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts),
 			shortText(orZero(f.By)), shortText(orZero(f.Note)))
-		t.paint(taskPaint(f.standing()))
+		t.Paint(0, taskColour(f.standing()))
 	}
 	return o.finish(&t, len(found))
 }
 
-func (o *tasksOptions) finish(t *table, found int) error {
-	if len(t.rows) > 1 {
-		if err := t.write(o.app.Stdout); err != nil {
+func (o *tasksOptions) finish(t *term.Table, found int) error {
+	if t.Rows() > 1 {
+		if err := t.Write(o.app.Stdout); err != nil {
 			return err
 		}
 	}
@@ -208,11 +209,11 @@ func (o *tasksOptions) finish(t *table, found int) error {
 	return nil
 }
 
-func taskPaint(state string) paint {
+func taskColour(state string) term.Colour {
 	if state == stateStuck || state == "unreadable" {
-		return paintRed
+		return term.Red
 	}
-	return paintNone
+	return term.NoColour
 }
 
 // orZero is the value, or the zero value where it is not known.

@@ -6,13 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type watchOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	globs  globs
 }
 
@@ -38,7 +39,7 @@ watch says so on stderr, and goes on by itself.
   mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
-	o.format = output(cmd, formatTable, formatJSON)
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.globs, err = newGlobs(args); err != nil {
 			return err

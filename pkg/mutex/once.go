@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -66,7 +67,7 @@ type PeriodError struct {
 // Error is one line for people.
 func (e *PeriodError) Error() string {
 	return fmt.Sprintf("once %q: the period of %s is %s ahead of this machine's clock, and it was %s; no earlier one runs any more, unless its key %s is deleted",
-		e.Lock, instant(e.Taken.Start), words(e.Taken.Start.Sub(e.At)), plain(e.Taken.Words), e.Key)
+		e.Lock, instant(e.Taken.Start), text.DurationWords(e.Taken.Start.Sub(e.At)), plain(e.Taken.Words), e.Key)
 }
 
 // ClockError says that a job does not run because this machine's clock is ahead of those of all unlockers that run: the

@@ -15,7 +15,7 @@ import (
 func describe(r *metadata.Record, now time.Time) string {
 	if together := !r.AlertAt.IsZero() && !r.AlertAt.Before(r.AutoUnlockAt) && r.AutoUnlockAt.After(now); together {
 		return who(r, now) + "; unless it is extended, people are alerted and it is auto-unlocked " +
-			relative(r.AutoUnlockAt, now)
+			text.RelativeWords(r.AutoUnlockAt, now)
 	}
 	return who(r, now) +
 		"; " + due(r.AlertAt, now, "people are alerted", "people were alerted",
@@ -35,7 +35,7 @@ func who(r *metadata.Record, now time.Time) string {
 		fmt.Fprintf(&b, " (pid %d)", r.PID)
 	}
 	if !r.LockedAt.IsZero() {
-		b.WriteString(" since " + relative(r.LockedAt, now))
+		b.WriteString(" since " + text.RelativeWords(r.LockedAt, now))
 	}
 	if r.Purpose != "" {
 		b.WriteString(" for " + strconv.Quote(clip(r.Purpose)))
@@ -48,9 +48,9 @@ func due(t, now time.Time, ahead, past, unknown string) string {
 	case t.IsZero():
 		return unknown
 	case t.After(now):
-		return ahead + " " + relative(t, now)
+		return ahead + " " + text.RelativeWords(t, now)
 	}
-	return past + " " + relative(t, now)
+	return past + " " + text.RelativeWords(t, now)
 }
 
 // describeEnding says who ended a hold, when and why.
@@ -66,49 +66,12 @@ func describeEnding(e *metadata.Ending, now time.Time) string {
 	}
 	b.WriteString(" by " + or(plain(e.By), "somebody unknown"))
 	if !e.EndedAt.IsZero() {
-		b.WriteString(" " + relative(e.EndedAt.Time, now))
+		b.WriteString(" " + text.RelativeWords(e.EndedAt.Time, now))
 	}
 	if e.Why != "" {
 		b.WriteString(": " + plain(e.Why))
 	}
 	return b.String()
-}
-
-// relative is "3 minutes ago" or "in 3 minutes".
-func relative(t, now time.Time) string {
-	d := t.Sub(now)
-	if d.Abs() < time.Second {
-		return "just now"
-	}
-	if d > 0 {
-		return "in " + words(nearest(d))
-	}
-	return words(-d) + " ago"
-}
-
-// nearest rounds the time left to the unit that is shown, so that what was set to five minutes a moment ago does not
-// read as four.
-func nearest(d time.Duration) time.Duration {
-	for _, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute} {
-		if d.Round(time.Second) >= 2*unit {
-			return d.Round(unit)
-		}
-	}
-	return d.Round(time.Second)
-}
-
-// words is a positive duration in the largest unit of which there are at least two. What has passed is rounded down.
-func words(d time.Duration) string {
-	const day = 24 * time.Hour
-	for _, u := range []struct {
-		unit time.Duration
-		name string
-	}{{day, "days"}, {time.Hour, "hours"}, {time.Minute, "minutes"}, {time.Second, "seconds"}} {
-		if n := d / u.unit; n >= 2 {
-			return fmt.Sprintf("%d %s", n, u.name)
-		}
-	}
-	return "1 second"
 }
 
 // maxQuoted is how much text from outside goes into one sentence, in bytes.

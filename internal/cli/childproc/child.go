@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package childproc
 
 import (
 	"errors"
@@ -18,9 +18,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// child is the command of run. It lives in a process group of its own, so that a signal reaches what it started, too,
-// and Ctrl-C does not reach it twice.
-type child struct {
+// Child is a command that runs. It leads a process group of its own, so that a signal reaches what it started, too, and
+// Ctrl-C does not reach it twice.
+type Child struct {
 	cmd    *exec.Cmd
 	tty    *terminal
 	resume func() bool   // asked before a command that was suspended goes on
@@ -29,14 +29,32 @@ type child struct {
 	code   int
 }
 
-// findCommand looks for the program before the lock is taken, and gives the statuses that a shell would.
-func findCommand(name string) (string, error) {
+// StartError is why a command did not start.
+type StartError struct {
+	Command string
+	Missing bool  // there is no such command
+	Err     error // why it cannot be started
+}
+
+// Error is one line for people.
+func (e *StartError) Error() string {
+	if e.Missing {
+		return "there is no command " + text.Visible(e.Command)
+	}
+	return fmt.Sprintf("the command %s can not be started: %v", text.Visible(e.Command), e.Err)
+}
+
+// Unwrap is the system's reason.
+func (e *StartError) Unwrap() error { return e.Err }
+
+// Find looks for the program on the path. Its error is a [*StartError].
+func Find(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
 	case err == nil:
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return "", &statusError{ExitNotFound, fmt.Errorf("there is no command %s", text.Visible(name))}
+		return "", &StartError{Command: name, Missing: true}
 	}
 	return "", notStarted(name, err)
 }
@@ -47,12 +65,13 @@ func notStarted(name string, err error) error {
 	if errors.As(err, &reason) {
 		err = reason
 	}
-	return &statusError{ExitNotRunnable, fmt.Errorf("the command %s can not be started: %w", text.Visible(name), err)}
+	return &StartError{Command: name, Err: err}
 }
 
-// startChild starts the command. The lock is held by now, so every way out of here ends in a done child or an error.
-func startChild(cmd *exec.Cmd, resume func() bool) (*child, error) {
-	c := &child{cmd: cmd, tty: openTerminal(), resume: resume, done: make(chan struct{})}
+// Start starts the command. Before a command that was suspended goes on, resume is asked whether it may. Every way out
+// of here ends in a child that will be done, or in a [*StartError].
+func Start(cmd *exec.Cmd, resume func() bool) (*Child, error) {
+	c := &Child{cmd: cmd, tty: openTerminal(), resume: resume, done: make(chan struct{})}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(c.cmd.SysProcAttr)
 	c.tty.lend(c.cmd.SysProcAttr)
@@ -75,19 +94,31 @@ func startChild(cmd *exec.Cmd, resume func() bool) (*child, error) {
 	return c, nil
 }
 
+// Done is closed when the command ended.
+func (c *Child) Done() <-chan struct{} { return c.done }
+
+// Code is the status of the command that ended, as a shell would report it.
+func (c *Child) Code() int { return c.code }
+
+// SignalStatus plus the number of a signal is the status of what the signal ended.
+const SignalStatus = 128
+
+// unknownStatus is that of a command whose end could not be learned.
+const unknownStatus = 1
+
 // wait blocks until the command ended and returns its status as a shell would.
-func (c *child) wait() int {
+func (c *Child) wait() int {
 	for {
 		var ws unix.WaitStatus
 		_, err := unix.Wait4(c.cmd.Process.Pid, &ws, unix.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return ExitFailure
+			return unknownStatus
 		case ws.Exited():
 			return ws.ExitStatus()
 		case ws.Signaled():
-			return exitSignal + int(ws.Signal())
+			return SignalStatus + int(ws.Signal())
 		case ws.Stopped() && c.tty != nil && ws.StopSignal() != unix.SIGSTOP:
 			c.suspend()
 		}
@@ -96,7 +127,7 @@ func (c *child) wait() int {
 
 // suspend stops mutexctl with its command, as a shell expects after Ctrl-Z. Nobody extends the lock until the shell
 // lets us go on: a command whose lock is gone by then never wakes up.
-func (c *child) suspend() {
+func (c *Child) suspend() {
 	c.asleep.Store(true)
 	woken := make(chan os.Signal, 1)
 	signal.Notify(woken, unix.SIGCONT)
@@ -110,41 +141,41 @@ func (c *child) suspend() {
 	if c.resume() {
 		c.asleep.Store(false)
 		c.tty.give(c.cmd.Process.Pid)
-		c.signal(unix.SIGCONT)
+		c.Signal(unix.SIGCONT)
 	}
 }
 
-// interruptToo ends mutexctl and its own group by INT, as Ctrl-C does without a group in between, where that is how the
+// InterruptToo ends mutexctl and its own group by INT, as Ctrl-C does without a group in between, where that is how the
 // command ended in the terminal's foreground: a shell that runs a script must not go on with the next line. The lock is
 // given back by now.
-func (c *child) interruptToo() {
-	if c != nil && c.tty != nil && c.code == exitSignal+int(unix.SIGINT) {
+func (c *Child) InterruptToo() {
+	if c != nil && c.tty != nil && c.code == SignalStatus+int(unix.SIGINT) {
 		signal.Reset(unix.SIGINT)
 		_ = unix.Kill(0, unix.SIGINT)
 	}
 }
 
-// signal sends a signal to the whole group.
-func (c *child) signal(sig os.Signal) {
+// Signal sends a signal to the whole group.
+func (c *Child) Signal(sig os.Signal) {
 	if s, ok := sig.(syscall.Signal); ok {
 		_ = unix.Kill(-c.cmd.Process.Pid, s) // only fails when all of them are gone
 	}
 }
 
-// end ends the whole group: TERM, the grace, KILL. What the command left behind in its group goes with it, after the
+// End ends the whole group: TERM, the grace, KILL. What the command left behind in its group goes with it, after the
 // same grace: a shell dies at once of a TERM, and the program that it runs may still have to tidy up. A command that
 // sleeps gets no grace: it would have to wake up for it, after its time.
-func (c *child) end(grace time.Duration) {
+func (c *Child) End(grace time.Duration) {
 	if !c.asleep.Load() {
-		c.signal(unix.SIGTERM)
+		c.Signal(unix.SIGTERM)
 		c.untilGone(time.After(grace))
 	}
-	c.signal(unix.SIGKILL)
+	c.Signal(unix.SIGKILL)
 	<-c.done
 }
 
 // untilGone blocks until the command and all others of its group have ended, or enough.
-func (c *child) untilGone(enough <-chan time.Time) {
+func (c *Child) untilGone(enough <-chan time.Time) {
 	select {
 	case <-c.done:
 	case <-enough:
@@ -164,7 +195,7 @@ func (c *child) untilGone(enough <-chan time.Time) {
 
 // bury takes note of the dead of the group whose parents died before them, where mutexctl is who inherits them, as the
 // first process of a container: nobody else would, and they would count as alive.
-func (c *child) bury() {
+func (c *Child) bury() {
 	for {
 		if pid, err := unix.Wait4(-c.cmd.Process.Pid, nil, unix.WNOHANG, nil); err != unix.EINTR && pid <= 0 {
 			return

@@ -1,4 +1,4 @@
-package cli
+package childproc
 
 import "syscall"
 

@@ -1,4 +1,4 @@
-package cli
+package term
 
 import (
 	"fmt"
@@ -10,29 +10,33 @@ import (
 
 // The output formats.
 const (
-	formatTable = "table"
-	formatJSON  = "json"
-	formatName  = "name"
+	TableFormat = "table"
+	JSONFormat  = "json"
+	NameFormat  = "name"
 )
 
-// format is the value of --output: one of the formats that a command has.
-type format struct {
+// Format is the value of --output: one of the formats that a command has.
+type Format struct {
 	value string
 	of    []string
 }
 
-// output gives the command its --output flag; the first format is the default.
-func output(cmd *cobra.Command, formats ...string) *format {
-	f := &format{value: formats[0], of: formats}
+// Output gives the command its --output flag; the first format is the default.
+func Output(cmd *cobra.Command, formats ...string) *Format {
+	f := &Format{value: formats[0], of: formats}
 	cmd.Flags().VarP(f, "output", "o", "output format: "+strings.Join(formats, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
 
-func (f *format) String() string { return f.value }
-func (f *format) Type() string   { return "format" }
+// String is the format that was asked for.
+func (f *Format) String() string { return f.value }
 
-func (f *format) Set(s string) error {
+// Type names the values in a help text.
+func (f *Format) Type() string { return "format" }
+
+// Set takes the value of the flag.
+func (f *Format) Set(s string) error {
 	if !slices.Contains(f.of, s) {
 		return fmt.Errorf("want one of %s", strings.Join(f.of, ", "))
 	}
@@ -40,4 +44,5 @@ func (f *format) Set(s string) error {
 	return nil
 }
 
-func (f *format) json() bool { return f.value == formatJSON }
+// JSON reports whether the output is for programs.
+func (f *Format) JSON() bool { return f.value == JSONFormat }

@@ -1,4 +1,4 @@
-package cli
+package term
 
 import (
 	"bufio"
@@ -7,48 +7,53 @@ import (
 	"strings"
 )
 
-// cell is one cell of a table: visible text, and the colour that a terminal shows it in.
+// cell is one cell of a table: visible text, and the colour in which a terminal shows it.
 type cell struct {
-	text  string
-	paint paint
+	text   string
+	colour Colour
 }
 
-// paint is a terminal's colour as the sequence that switches it on; "" is none.
-type paint string
+// Colour is a terminal's colour as the sequence that switches it on.
+type Colour string
 
+// The colours of cells.
 const (
-	paintNone   paint = ""
-	paintRed    paint = "\x1b[31m"
-	paintYellow paint = "\x1b[33m"
-	paintOff    paint = "\x1b[0m"
+	NoColour Colour = ""
+	Red      Colour = "\x1b[31m"
+	Yellow   Colour = "\x1b[33m"
+	off      Colour = "\x1b[0m"
 )
 
-// cellColumns is the most that a cell with others behind it takes: one long name must not push the columns of all rows
+// CellColumns is the most that a cell with others behind it takes: one long name must not push the columns of all rows
 // off the screen.
-const cellColumns = 80
+const CellColumns = 80
 
-// table is aligned text for people. The first row is the header.
-type table struct {
-	coloured bool
+// Table is aligned text for people. The first row is the header where there is one.
+type Table struct {
+	Coloured bool
 	rows     [][]cell
 }
 
-func (t *table) row(texts ...string) {
+// Row adds a row of visible texts.
+func (t *Table) Row(texts ...string) {
 	row := make([]cell, len(texts))
 	for i, text := range texts {
 		if i < len(texts)-1 {
-			text = clip(text, cellColumns)
+			text = Clip(text, CellColumns)
 		}
 		row[i] = cell{text: text}
 	}
 	t.rows = append(t.rows, row)
 }
 
-// dropEmpty takes out the column with this header when nothing is in it.
-func (t *table) dropEmpty(header string) {
+// Rows is the number of rows, with the header.
+func (t *Table) Rows() int { return len(t.rows) }
+
+// DropEmpty takes out the column with this header when nothing is in it.
+func (t *Table) DropEmpty(header string) {
 	column := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == header })
 	for _, row := range t.rows[1:] {
-		if row[column].text != none {
+		if row[column].text != None {
 			return
 		}
 	}
@@ -57,18 +62,18 @@ func (t *table) dropEmpty(header string) {
 	}
 }
 
-// paint colours the first cell of the last row.
-func (t *table) paint(p paint) { t.rows[len(t.rows)-1][0].paint = p }
+// Paint colours a cell of the last row.
+func (t *Table) Paint(column int, c Colour) { t.rows[len(t.rows)-1][column].colour = c }
 
-// write writes the table with two blanks between its columns and none at the end of a line.
-func (t *table) write(w io.Writer) error {
+// Write writes the table with two blanks between its columns and none at the end of a line.
+func (t *Table) Write(w io.Writer) error {
 	widths := t.widths()
 	out := bufio.NewWriter(w)
 	for _, row := range t.rows {
 		for i, c := range row {
 			gap := ""
 			if i < len(row)-1 {
-				gap = strings.Repeat(" ", widths[i]-columns(c.text)+2)
+				gap = strings.Repeat(" ", widths[i]-Columns(c.text)+2)
 			}
 			out.WriteString(t.painted(c) + gap)
 		}
@@ -77,22 +82,22 @@ func (t *table) write(w io.Writer) error {
 	return out.Flush()
 }
 
-func (t *table) widths() []int {
+func (t *Table) widths() []int {
 	var widths []int
 	for _, row := range t.rows {
 		for i, c := range row {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], columns(c.text))
+			widths[i] = max(widths[i], Columns(c.text))
 		}
 	}
 	return widths
 }
 
-func (t *table) painted(c cell) string {
-	if !t.coloured || c.paint == paintNone {
+func (t *Table) painted(c cell) string {
+	if !t.Coloured || c.colour == NoColour {
 		return c.text
 	}
-	return string(c.paint) + c.text + string(paintOff)
+	return string(c.colour) + c.text + string(off)
 }
