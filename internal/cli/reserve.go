@@ -86,19 +86,26 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.close()
-	locks, err := s.locks(append(options, mutex.ExpectedRunTime(o.expect), mutex.AutoUnlockAfter(o.hold),
-		mutex.Attribute("reserved", true))) // the pid is that of a program that has ended
+	locks, err := s.locks(append(options, mutex.AutoUnlockAfter(o.hold), mutex.ExpectedRunTime(o.expect)))
 	if err != nil {
 		return err
 	}
 	defer locks.Close() // leaves the hold
-	lock, err := s.take(ctx, locks, name, &o.takeFlags)
+	try := func(ctx context.Context, options ...mutex.Option) (mutex.Reservation, error) {
+		return locks.TryReserve(ctx, name, o.purpose, o.hold, append(options, mutex.ExpectedRunTime(o.expect))...)
+	}
+	wait := func(ctx context.Context, options ...mutex.Option) (mutex.Reservation, error) {
+		return locks.Reserve(ctx, name, o.purpose, o.hold, append(options, mutex.ExpectedRunTime(o.expect))...)
+	}
+	r, err := take(ctx, s, name, &o.takeFlags, try, wait)
 	if err != nil {
 		return err
 	}
-	now := o.app.Now()
-	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", text.Visible(lock.Name()), instant(now.Add(o.hold), now))
-	if _, err = fmt.Fprintln(o.app.Stdout, lock.UUID()); err != nil {
+	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", text.Visible(r.Lock), instant(r.Until, o.app.Now()))
+	if _, err = fmt.Fprintln(o.app.Stdout, r.UUID); err == nil {
+		return nil
+	}
+	if lock, failed := locks.Adopt(ctx, r.Lock, r.UUID); failed == nil {
 		_ = lock.Unlock() // nobody knows the uuid, so nobody could
 	}
 	return err

@@ -172,7 +172,13 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 
 // always runs the command as soon as the lock can be had.
 func (j *job) always() error {
-	lock, err := j.s.take(j.signals.Context(), j.locks, j.name, &j.takeFlags)
+	try := func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
+		return j.locks.TryLock(ctx, j.name, options...)
+	}
+	wait := func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
+		return j.locks.Lock(ctx, j.name, options...)
+	}
+	lock, err := take(j.signals.Context(), j.s, j.name, &j.takeFlags, try, wait)
 	if err != nil {
 		return err
 	}

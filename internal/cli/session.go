@@ -130,8 +130,17 @@ func (s *session) explain(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%s: %s", doing, etcdconn.Explain(err))
+	return &etcdError{doing, err}
 }
+
+// etcdError is an error of etcd in words.
+type etcdError struct {
+	doing string
+	err   error
+}
+
+func (e *etcdError) Error() string { return e.doing + ": " + etcdconn.Explain(e.err) }
+func (e *etcdError) Unwrap() error { return e.err }
 
 // view runs a picture of all locks that keeps itself current, until stop. ended is told of every hold that goes; it may
 // be nil.

@@ -12,32 +12,35 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// take takes the lock, waiting for it as long as is wanted.
-func (s *session) take(ctx context.Context, locks *mutex.Client, name string, t *takeFlags) (*mutex.Lock, error) {
+// call is one of the library's calls that take a lock: it returns what was taken.
+type call[T any] func(ctx context.Context, options ...mutex.Option) (T, error)
+
+// take takes the lock, waiting for it as long as is wanted. The first call does not wait, the second does.
+func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try, wait call[T]) (none T, err error) {
 	if !t.wait.none() {
 		var stop context.CancelFunc
 		ctx, stop = t.wait.bound(ctx)
 		defer stop()
 	}
 	if err := s.reach(ctx, t.wait); err != nil {
-		return nil, err
+		return none, err
 	}
-	lock, err := locks.TryLock(ctx, name)
+	taken, err := try(ctx)
 	held, isHeld := errors.AsType[*mutex.HeldError](err)
 	switch {
 	case isHeld:
 		if err := t.worthWaiting(held); err != nil {
-			return nil, err
+			return none, err
 		}
 	case err == nil || !t.wait.outlasts() || ctx.Err() != nil || !isAway(err):
-		return lock, s.takeError(ctx, name, err)
+		return taken, s.takeError(ctx, name, err)
 	default: // etcd went away just now, and the lock is waited for through that
 		s.app.mention("waiting: %s", etcdconn.Explain(err))
 	}
 	tell := &teller{tell: func(w mutex.Waiting) { s.app.mention("waiting: %v", t.standing(w)) }}
 	defer tell.stop()
-	lock, err = locks.Lock(ctx, name, mutex.OnWait(tell.hear))
-	return lock, s.takeError(ctx, name, err)
+	taken, err = wait(ctx, mutex.OnWait(tell.hear))
+	return taken, s.takeError(ctx, name, err)
 }
 
 // worthWaiting is why nobody should wait for the lock: it is not wanted, or would never end.

@@ -87,32 +87,39 @@ func (s *session) heldBy(name string, holders []*metadata.Record) string {
 }
 
 // untilFree follows the lock until nobody holds it or any share of it and, if so asked, nobody queues for it. It says
-// first how things stand.
+// first how things stand. An etcd that is away is waited for.
 func (s *session) untilFree(ctx context.Context, name string, queueToo bool, standing string) error {
 	s.app.mention("waiting: %s", standing)
-	view, stop := s.view(ctx, nil)
-	defer stop()
-	for {
-		changed := view.Changed()
-		holders := sharesOf(name, view.Locks())
-		if r := view.Lock(name); r != nil && r.Token != 0 {
-			holders = append(holders, r)
-		}
-		queued := queueToo && len(view.Waiters(name)) > 0
+	var failed error
+	ended := s.store.WatchLock(ctx, name, func() (enough bool) {
+		holders, queued, err := s.standing(ctx, name, queueToo)
 		switch {
-		case !view.Fresh().Synced:
-		case len(holders) == 0 && !queued:
-			return nil
+		case err != nil && ctx.Err() == nil && !isAway(err):
+			failed = err
+			return true
+		case err == nil && len(holders) == 0 && !queued:
+			return true
 		case len(holders) > 0:
 			standing = s.heldBy(name, holders)
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return heldf("gave up waiting: %s", standing)
-			}
-			return context.Cause(ctx)
-		}
+		sleep(ctx, gather)
+		return false
+	})
+	switch {
+	case ended == nil:
+		return failed
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return heldf("gave up waiting: %s", standing)
 	}
+	return ended
+}
+
+// standing reads who holds the lock and, if so asked, whether somebody queues for it.
+func (s *session) standing(ctx context.Context, name string, queueToo bool) (holders []*metadata.Record, queued bool,
+	err error) {
+	if holders, err = s.holdersOf(ctx, name); err != nil || !queueToo {
+		return holders, false, err
+	}
+	waiters, err := s.queue(ctx, name)
+	return holders, len(waiters) > 0, err
 }
