@@ -40,34 +40,36 @@ func newCheck(a *app) *cobra.Command {
 	o := &checkOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "check [PATTERN...]",
-		Short: "Check locks and unlockers, as a plugin for Nagios and Icinga",
-		Long: `Look at the locks and at the unlockers once and say in one line how they are, with performance data.
+		Short: "Check locks and unlockers, as a Nagios and Icinga plugin",
+		Long: `Check the locks and the unlockers once and report in one line, with performance data.
 
   0 OK        all locks are held in time, and an unlocker watches over them
-  1 WARNING   a lock is expired, or alerting or malformed (--warn-alerting), too many wait (--warn-waiting), no unlocker that may remove
-              locks is able to at the moment, or the clock of an unlocker or a holder differs from the one here
-  2 CRITICAL  a lock is expired and still there after --expired-after, too many alert or wait (--crit-alerting, --crit-waiting), or no
-              unlocker runs: the record that each of them writes every second is gone 15 seconds after its end
-  3 UNKNOWN   etcd can not be asked, did not answer within --timeout, or an argument is wrong
+  1 WARNING   a lock is expired; too many are alerting or malformed (--warn-alerting) or waited
+              for (--warn-waiting); no unlocker can remove locks at the moment; or the clock of
+              an unlocker or a holder differs from this machine's
+  2 CRITICAL  a lock is still expired after --expired-after; too many alert or wait
+              (--crit-alerting, --crit-waiting); or no unlocker is running, which shows 15 seconds
+              after the last one ended
+  3 UNKNOWN   etcd is unreachable or did not answer within --timeout, or an argument is wrong
 
-These are not the statuses of the other commands. Thresholds are the greatest numbers that are still in order, as in plugins; -1 is no
-threshold. A PATTERN selects the names of locks: * is any text, also with slashes, ? is one character.`,
+Other commands have other exit statuses. A threshold is the highest acceptable number; -1 is none.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.`,
 		Example: `  mutexctl check
   mutexctl check 'billing/*' --no-unlocker --crit-alerting 5
   mutexctl check --timeout 5s --warn-waiting 20 --crit-waiting 100`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take to answer everything")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take for all answers together")
 	f.DurationVar(&o.expiredAfter, "expired-after", 5*time.Minute, "critical when a lock is expired for longer")
 	f.IntVar(&o.warnAlerting, "warn-alerting", 0,
-		"warn when more locks are alerting, expired or malformed; one that is expired is a warning in any case")
+		"warn when more locks are alerting, expired or malformed; any expired lock is a warning")
 	f.IntVar(&o.critAlerting, "crit-alerting", off, "critical when more locks are alerting, expired or malformed")
-	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more wait for locks")
-	f.IntVar(&o.critWaiting, "crit-waiting", off, "critical when more wait for locks")
-	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not look at the unlockers")
+	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more processes wait for locks")
+	f.IntVar(&o.critWaiting, "crit-waiting", off, "critical when more processes wait for locks")
+	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not check the unlockers")
 	f.DurationVar(&o.clockDifference, "clock-difference", 30*time.Second,
-		"warn when an unlocker's clock differs by more from the one here")
+		"warn when an unlocker's clock differs from this one by more")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.globs, err = newGlobs(args); err != nil {
 			return err
@@ -112,7 +114,7 @@ func (a *app) asPlugin(cmd *cobra.Command, err error) error {
 	return a.unknown(err)
 }
 
-// isPluginStatus tells whether the error is a verdict of check, which has said it already.
+// isPluginStatus reports whether the error is a verdict of check, which has said it already.
 func isPluginStatus(err error) bool {
 	s, ok := errors.AsType[*statusError](err)
 	return ok && s.err == nil

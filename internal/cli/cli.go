@@ -88,11 +88,11 @@ func Command(p Process) *cobra.Command { return newRoot(&app{Process: p}) }
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mutexctl",
-		Short: "Distributed locks that people can see",
-		Long: `mutexctl takes, shows and ends the locks that are kept in etcd.
+		Short: "Distributed locks for etcd that show who holds what, and why",
+		Long: `mutexctl takes, shows and ends locks in etcd.
 
-Names of locks may hold blanks and slashes: mutexctl show 'billing/invoice run'. What is not printable in a name is shown as an
-escape (\x1b, \u202e, \\); with --escaped a name is read in that form.`,
+Lock names may contain spaces and slashes: mutexctl show 'billing/invoice run'. Unprintable
+characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are read in that form.`,
 		Example: `  mutexctl list
   mutexctl run nightly/report -- ./report.sh
   mutexctl show nightly/report`,

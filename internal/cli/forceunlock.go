@@ -36,16 +36,19 @@ func newForceUnlock(a *app) *cobra.Command {
 	o := &forceUnlockOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "force-unlock NAME --reason REASON",
-		Short: "End the hold of somebody else, as an operator",
-		Long: `Remove the record of a lock whatever its deadlines say. The hold ends at once and the next waiter gets the lock. The holder is
-NOT stopped: it may still be working, and learns of the loss when its library looks. Where nothing checks fencing tokens, two
-may work at the same time. To wait for the auto-unlock is safer, where there is one.
+		Short: "End somebody else's hold, as an operator",
+		Long: `Remove the record of a lock, whatever its deadlines say. The hold ends at once and the next waiter
+gets the lock. The holder is NOT stopped: it may still be working, and learns of the loss only when
+its library checks. Unless fencing tokens are checked, two processes may then work at the same time.
+If the lock has an auto-unlock, waiting for it is safer.
 
-On a terminal the record is shown and the lock's name has to be typed. Elsewhere --uuid and --yes are needed: the uuid is that of
-the hold you looked at with show, and another hold is never ended (3). A record without a uuid is named --uuid none. Of a semaphore or
-read-write lock one holder is ended at a time, by its own name: pool#2.
+On a terminal it shows the record and asks for the lock's name. Elsewhere --uuid and --yes are
+required: the uuid of the hold you saw with show. Another hold is never ended (3). For a record
+without a uuid, give --uuid none. End the holders of a semaphore or read-write lock one at a time, by
+their own names: pool#2.
 
-The ending is written to history, and to the audit trail with the reason, user@host and the source "cli".`,
+The ending is recorded in the history, and in the audit trail with the reason, user@host and the
+source "cli".`,
 		Example: `  mutexctl force-unlock nightly/report --reason 'node-7 is dead, ticket OPS-12'
   mutexctl force-unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --yes --reason 'node-7 is dead'`,
 		Args:              wants(1, 1, "NAME"),
@@ -53,9 +56,9 @@ The ending is written to history, and to the audit trail with the reason, user@h
 	}
 	o.names.flag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you looked at")
-	f.StringVar(&o.reason, "reason", "", "why; people read it in history and audit (required)")
-	f.StringVar(&o.ticket, "ticket", "", "a ticket that belongs to it")
+	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you saw")
+	f.StringVar(&o.reason, "reason", "", "why, for history and audit trail (required)")
+	f.StringVar(&o.ticket, "ticket", "", "the ticket for this")
 	f.BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
 	flags.CommandLineOnly(f, "uuid", "reason", "ticket", "yes") // said once, for this one hold
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -157,7 +160,7 @@ func readLine(ctx context.Context, in *os.File) (string, error) {
 		err  error
 	}
 	answers := make(chan answer, 1)
-	go func() { // ends with the process at the latest: a read from a terminal can not be given up
+	go func() { // ends with the process at the latest: a read from a terminal cannot be given up
 		line, err := bufio.NewReader(in).ReadString('\n')
 		answers <- answer{strings.TrimRight(line, "\r\n"), err}
 	}()

@@ -22,9 +22,10 @@ func newHistory(a *app) *cobra.Command {
 	o := &historyOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "history [PATTERN...]",
-		Short: "Show holds that were ended by others than their holders",
-		Long: `Show how holds ended that the unlocker or an operator ended, newest first. A hold that was given back leaves no trace here. A
-PATTERN selects names: * is any text, also with slashes, ? is one character.
+		Short: "Show holds that were auto-unlocked or force-unlocked",
+		Long: `Show the holds that the unlocker or an operator ended, newest first. Locks released by their holders
+leave no trace here.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
 ` + jsonLines + lockjson.EndingShape().Help(),
 		Example: `  mutexctl history
@@ -33,7 +34,7 @@ PATTERN selects names: * is any text, also with slashes, ? is one character.
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings are looked at")
+	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings to search")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.limit <= 0 {
 			return usagef("--limit is %d, it must be positive", o.limit)

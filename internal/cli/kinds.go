@@ -104,7 +104,7 @@ func (k *kindFlags) standing(w mutex.Waiting) *mutex.HeldError {
 	return held
 }
 
-// waitsForItself tells whether the wait can not end before the hold with this uuid does, on whose behalf this command
+// waitsForItself reports whether the wait cannot end before the hold with this uuid does, on whose behalf this command
 // runs.
 func waitsForItself(held *mutex.HeldError, uuid string) bool {
 	if uuid == "" {

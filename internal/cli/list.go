@@ -27,16 +27,17 @@ func newList(a *app) *cobra.Command {
 	o := &listOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "list [PATTERN...]",
-		Short: "List the locks that are held",
-		Long: `List the locks that are held, by name. A PATTERN selects names: * is any text, also with slashes, ? is one character.
+		Short: "List held locks",
+		Long: `List the held locks, by name.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-Of a semaphore or read-write lock each holder is a line of its own, such as pool#2; HELD AS tells what it has. WAITING are those in the
-line of the whole lock. ALERT is "if silent" of a holder that extends its lock in time, and "at unlock" where people are alerted only when
-the lock is auto-unlocked.
+Each holder of a semaphore or read-write lock has a line of its own, such as pool#2; HELD AS shows
+what it has. WAITING counts who is in line for the whole lock. ALERT is "if silent" for a holder
+that keeps extending its lock, and "at unlock" where the alert comes only with the auto-unlock.
 
 ` + lockHelp() + `
 
-With -o name there is one name a line, in the form that --escaped reads.`,
+With -o name, one name per line, in the form that --escaped reads.`,
 		Example: `  mutexctl list
   mutexctl list 'billing/*' --state alerting,expired
   mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'

@@ -25,13 +25,13 @@ type periodFlags struct {
 
 func (p *periodFlags) add(f *pflag.FlagSet) {
 	p.given = f
-	f.DurationVar(&p.every, "once-per", 0, "run the command once in each period of this length, over all machines")
+	f.DurationVar(&p.every, "once-per", 0, "run the command once per period of this length, across all machines")
 	f.DurationVar(&p.offset, "period-offset", 0,
-		"with --once-per: periods begin so much after the full hour, or midnight UTC")
+		"with --once-per: how long after the full hour, or midnight UTC, periods begin")
 	f.BoolVar(&p.backOnError, "back-on-error", false,
-		"with --once-per: a command that fails does not use the period up")
+		"with --once-per: a failed command does not use up the period")
 	f.IntVar(&p.skipStatus, "skip-status", ExitOK,
-		"with --once-per: the exit status when the period is used up already")
+		"with --once-per: the exit status when the period is already used up")
 }
 
 // The periods that clocks of several machines can tell apart, and that fit their times.
@@ -149,7 +149,7 @@ func (j *job) skipped() error {
 	case err != nil && j.signals.Context().Err() != nil:
 		return context.Cause(j.signals.Context())
 	case err != nil:
-		j.app.mention("not run: the period is used up; by whom can not be read: %v", err)
+		j.app.mention("not run: the period is used up; by whom cannot be read: %v", err)
 	default:
 		j.app.mention("not run: %s", j.used(period))
 	}

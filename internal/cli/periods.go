@@ -25,18 +25,19 @@ func newPeriods(a *app) *cobra.Command {
 	o := &periodsOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "periods [PATTERN...]",
-		Short: "Show when jobs that run once per period ran last",
-		Long: `Show the last period of every job that runs once per period ("mutexctl run --once-per", Client.Once): when the period began, who used
-it up and when, and whether it runs now. A PATTERN selects names: * is any text, also with slashes, ? is one character.
+		Short: "Show when once-per-period jobs last ran",
+		Long: `Show the last period of every job that runs once per period ("mutexctl run --once-per",
+Client.Once): when the period began, who used it up and when, and whether the job is running.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-A period that begins in the future was used up by a machine whose clock was wrong; the job does not run before it. Mend the clock, then
-forget the period with reset-period.
+A period that begins in the future was used up by a machine whose clock was ahead. The job does not
+run before then: correct the clock, then forget the period with reset-period.
 
 JSON: one object per line.
 
   name        the lock of the job
-  began_at    when the last period began that was used up, RFC 3339, UTC; null where the value can not be read
-  words       who used it up, when, and how long the periods are, for people
+  began_at    when the last used period began, RFC 3339, UTC; null when it is unreadable
+  words       for people: who used it up, when, and how long the periods are
   running     whether the lock is held now`,
 		Example: `  mutexctl periods
   mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'`,
@@ -142,11 +143,12 @@ func newResetPeriod(a *app) *cobra.Command {
 	o := &resetPeriodOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "reset-period NAME",
-		Short: "Let a job run again in a period that is used up",
-		Long: `Forget the last period in which a job was run ("mutexctl run --once-per", Client.Once), whenever it was: the next call runs the job, in
-this period once more if need be. It mends what a wrong clock did, or a run that came to nothing.
+		Short: "Let a job run again in a period it has used up",
+		Long: `Forget the last period of a job ("mutexctl run --once-per", Client.Once): the next call runs the job,
+even a second time in the same period. Use it after a clock was wrong, or to repeat a failed run.
 
-On a terminal it asks; elsewhere --yes is needed. What was forgotten is written to stdout. Ends with 4 when there is no such period.`,
+On a terminal it asks first; elsewhere --yes is required. It prints what it forgot. Exits with 4 when
+there is no period to forget.`,
 		Example: `  mutexctl periods 'daily/*'
   mutexctl reset-period daily/report --yes`,
 		Args: wants(1, 1, "NAME"),
@@ -182,7 +184,7 @@ func (o *resetPeriodOptions) run(ctx context.Context, name string) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
-	case err != nil: // it can not be read, which is one more reason to forget it
+	case err != nil: // it cannot be read, which is one more reason to forget it
 		period.Words = err.Error()
 	case period.Start.IsZero():
 		return noLockf("no period of %s is used up", text.Visible(name))

@@ -30,38 +30,43 @@ func newRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run NAME -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
-		Long: `Take the lock, run the command, give the lock back, and end with the command's status.
+		Long: `Take the lock, run the command, release the lock, and exit with the command's status.
 
-While the lock is held by another, run waits (--wait) in line and says on stderr who holds it and how many are before. Where --wait is
-given, an etcd that can not be reached is waited for, too. While the command runs, the lock is extended, for --max-hold at most. People are alerted when the command runs longer than --expect: that
-it is alive does not put the alert off, only "mutexctl alive" does.
+While another process holds the lock, run waits in line (--wait) and reports on stderr who holds it
+and how many are ahead. With --wait given, it also waits for an unreachable etcd. While the command
+runs, mutexctl extends the lock, up to --max-hold. People are alerted when the command runs longer
+than --expect: extending the lock does not delay the alert, only "mutexctl alive" does.
 
-With --semaphore N at most N run at a time on all machines together; all should give the same N. With --shared many read at a time,
-with --exclusive one writes and nobody reads. All of them wait in one line.
+With --semaphore N, at most N run at a time across all machines; everyone should give the same N.
+With --shared many read at a time; with --exclusive one writes and nobody reads. All wait in one
+line.
 
-With --once-per 1h the command is run once an hour over all machines: start it on each of them, as often as you like. Hours begin at
-the full hour in UTC, days at midnight; --period-offset moves them. The hour is used up when the command begins, even when it
-fails, unless --back-on-error is given. Where it is used up already, run says by whom on stderr and ends with 0 (--skip-status).
+With --once-per 1h, the command runs once an hour across all machines: start it on each of them, as
+often as you like. Hours begin on the hour in UTC, days at midnight; --period-offset shifts them. The
+hour is used up when the command starts, even if it fails, unless --back-on-error is given. If it is
+already used up, run says by whom on stderr and exits with 0 (--skip-status).
 
-The command has MUTEX_NAME, MUTEX_UUID and MUTEX_TOKEN in its environment, so that "mutexctl alive" below it needs no arguments. The
-token grows with every acquisition of any lock: whoever writes to a store that several machines share should hand it along, and
-the store should refuse a smaller one than it has seen. Without that no lock in the world can keep a machine that was paused
-from writing late.
+The command finds MUTEX_NAME, MUTEX_UUID and MUTEX_TOKEN in its environment, so "mutexctl alive"
+needs no arguments there. The token grows with every acquisition of any lock: pass it along when you
+write to storage that several machines share, and have the storage reject tokens smaller than the
+largest it has seen. Without that, no lock can stop a paused machine from writing late.
 
-The command is the leader of a process group of its own, and of the terminal where there is one. HUP, INT, QUIT, TERM, USR1 and
-USR2 are passed on to the group; the lock is given back when the command has ended, whatever ended it. What the command leaves
-behind in the background runs on without the lock.
+The command leads a process group of its own, and has the terminal if there is one. HUP, INT, QUIT,
+TERM, USR1 and USR2 are forwarded to the group. The lock is released when the command ends, however
+it ends. Whatever the command leaves in the background runs on without the lock.
 
-When the lock is lost, because somebody removed it or because etcd could not be reached in time, the group gets TERM, and KILL
-after --grace. Where time ran out, both happen before the lock can be auto-unlocked; a lock that a person removed may be taken by
-another at once, and then the token is what protects the data.
+When the lock is lost, because somebody removed it or etcd was unreachable for too long, the group
+gets TERM, and KILL after --grace. If time ran out, both happen before the lock can be auto-unlocked.
+A lock that an operator removed may have a new holder at once; then only the token protects the data.
 
-When mutexctl itself is killed with KILL, the lock stays until the unlocker removes it, --auto-unlock-after its last extension.
-On Linux the kernel then kills the command, too, but not what the command started. When mutexctl itself is stopped with STOP,
-nobody watches over the command, which works on: send signals to the command's group instead.
+If mutexctl itself is killed with KILL, the lock stays until it is auto-unlocked, --auto-unlock-after
+its last extension. On Linux the kernel then kills the command too, but not what the command started.
+If mutexctl is stopped with STOP, nobody watches the command, which works on: send signals to the
+command's group instead.
 
-Ends with the command's own status; with 3 when the lock was not free in time and the command was not started, 5 when the lock was
-lost, 126 or 127 when the command can not be started: see "mutexctl help exit-codes".`,
+Exits with the command's own status; with 3 if the lock was not free in time and the command did not
+start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
+"mutexctl help exit-codes".`,
 		Example: `  mutexctl run nightly/report -- ./report.sh
   mutexctl run nightly/report --wait 0 --purpose 'monthly report, ticket OPS-12' -- ./report.sh --month 7
   mutexctl run db/migrate --expect 20m --max-hold 2h --attr build=1234 -- ./migrate.sh
@@ -72,14 +77,14 @@ lost, 126 or 127 when the command can not be started: see "mutexctl help exit-co
 	o.takeFlags.add(cmd, patience{forever: true})
 	f := cmd.Flags()
 	o.periodFlags.add(f)
-	f.StringVar(&o.owner, "owner", "", "`name` of who holds the lock (default: the command's)")
+	f.StringVar(&o.owner, "owner", "", "`name` of the holder (default: the command's)")
 	f.DurationVar(&o.expect, "expect", mutex.DefaultExpectedRunTime, "alert people when the command runs longer")
 	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", time.Minute,
-		"how long after the last extension the lock is auto-unlocked, when this machine dies")
+		"when the lock is auto-unlocked after its last extension, should this machine die")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
-		"extend the lock for so long; then it is lost and the command is ended")
+		"how long to extend the lock; after that it is lost and the command is ended")
 	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between TERM and KILL when the lock is lost")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing while waiting, nor that the period is used up")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds the lock, nor that the period is used up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {
 			return usagef("want the name, then --, then the command: mutexctl run NAME -- COMMAND")

@@ -28,17 +28,17 @@ func newShow(a *app) *cobra.Command {
 	o := &showOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show all that is known of one lock",
-		Long: `Show all that is known of one lock: who holds it, where, since when, what for, when people are alerted and when it is
-unlocked, its backtrace, what is wrong with its record, and who waits for it. Ends with 4 when nobody holds it.
+		Short: "Show everything about one lock",
+		Long: `Show who holds a lock, where, since when and why; when it alerts and when it is auto-unlocked; its
+backtrace; what is wrong with its record; and who waits for it. Exits with 4 when nobody holds it.
 
-Of a semaphore or read-write lock all holders are shown, with how many permits are free; one of them in full by its own name, such as
-pool#2.
+For a semaphore or read-write lock, show lists all holders and the free permits. To see one holder
+in full, give its own name, such as pool#2.
 
 ` + lockHelp() + `
 
-Of a semaphore or read-write lock as a whole the state is the worst of its holders', permits are those that are taken, and what only a
-single hold has is null. Beside the lock there are:
+For a semaphore or read-write lock as a whole, state is the worst of its holders', permits are those
+taken, and what only a single hold has is null. One lock has these members, too:
 
 ` + lockjson.DocumentShape().Help() + `
 
@@ -57,7 +57,7 @@ A field, with --raw:
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	o.names.flag(cmd)
-	cmd.Flags().BoolVar(&o.raw, "raw", false, "also the keys as they are stored")
+	cmd.Flags().BoolVar(&o.raw, "raw", false, "also show the keys as they are stored")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := o.names.any(args[0])
 		if err != nil {

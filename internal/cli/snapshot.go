@@ -136,7 +136,7 @@ func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, er
 	return waiters, nil
 }
 
-// waiter reads a ticket. One that can not be read still stands in the queue.
+// waiter reads a ticket. One that cannot be read still stands in the queue.
 func waiter(key metadata.Key, kv metadata.KV) metadata.Waiter {
 	w := metadata.Waiter{Lock: key.Lock, ID: key.ID, Place: kv.CreateRevision}
 	w.Ticket, _ = metadata.Unmarshal[metadata.Ticket](kv.Value)

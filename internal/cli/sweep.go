@@ -30,21 +30,22 @@ func newSweep(a *app) *cobra.Command {
 	o := &sweepOptions{app: a, policy: staleness.Policy{MinWarning: staleness.DefaultPolicy().MinWarning}}
 	cmd := &cobra.Command{
 		Use:   "sweep --dry-run [PATTERN...]",
-		Short: "Say which locks the unlocker may remove now",
-		Long: `Say which locks are past their deadline, so that an unlocker with a healthy view and a verified clock removes them now. Nothing is
-removed: that needs somebody who has watched the lock for a while, which is the unlocker, or a person, with force-unlock. Where
-all unlockers say in etcd that they hold back, or none runs, that is told too. A PATTERN selects names: * is any text, also with
-slashes, ? is one character.
+		Short: "Show which locks the unlocker may remove now",
+		Long: `Show which locks are past their deadline, so that an unlocker with a fresh view and a verified clock
+would remove them now. Nothing is removed: only an unlocker, which has watched the lock for a while,
+or a person with force-unlock can do that. It also reports when no unlocker is running, or all of them
+are holding back.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-JSON: one object per line, the lock as "mutexctl list" has it.`,
+JSON: one object per line, a lock as in "mutexctl list".`,
 		Example: `  mutexctl sweep --dry-run
   mutexctl sweep --dry-run --clock-skew 30s -o json`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: there is no other way")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: sweep never removes anything")
 	cmd.Flags().DurationVar(&o.policy.ClockSkew, "clock-skew", staleness.DefaultPolicy().ClockSkew,
-		"as the unlocker's --sweep.clock-skew")
+		"the unlocker's --sweep.clock-skew")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if !o.dryRun {
 			return usagef("give --dry-run: only the unlocker removes locks for their deadlines")

@@ -29,10 +29,10 @@ func (t *takeFlags) add(cmd *cobra.Command, wait patience) {
 	t.names.flag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&t.purpose, "purpose", "",
-		"`text` that says what the lock is held for; whoever is alerted reads this first")
-	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute for people to see, as `name=value`; repeat for more")
-	f.Var(&t.wait, "wait", "how long to wait for the lock: a time, 0 to try once, or forever")
-	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, past those who wait in line")
+		"`text` that says what the lock is for; whoever is alerted reads this first")
+	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute to show, as `name=value`; repeatable")
+	f.Var(&t.wait, "wait", "how long to wait for the lock: a duration, 0 to try once, or forever")
+	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, ahead of those in line")
 	t.kindFlags.add(f)
 }
 
@@ -70,11 +70,11 @@ type kindFlags struct {
 func (k *kindFlags) add(f *pflag.FlagSet) {
 	k.given = f
 	f.IntVar(&k.semaphore, "semaphore", 0,
-		"the lock is a semaphore with so many permits for all together; take one of them")
-	f.IntVar(&k.weight, "weight", 0, "with --semaphore: take so many permits, all or none (default: 1)")
-	f.BoolVar(&k.shared, "shared", false, "the lock is a read-write lock; take it for reading, beside other readers")
+		"the lock is a semaphore with this many permits in total; take one of them")
+	f.IntVar(&k.weight, "weight", 0, "with --semaphore: how many permits to take, all or none (default: 1)")
+	f.BoolVar(&k.shared, "shared", false, "the lock is a read-write lock; take it for reading, along with other readers")
 	f.BoolVar(&k.exclusive, "exclusive", false,
-		"take the read-write lock for writing, or the whole semaphore, beside nobody")
+		"take the read-write lock for writing, or the whole semaphore, alone")
 }
 
 // kind is the kind of hold that is asked for, empty for an ordinary lock.

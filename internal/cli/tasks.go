@@ -32,19 +32,21 @@ func newTasks(a *app) *cobra.Command {
 	o := &tasksOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "tasks [SET [PATTERN...]]",
-		Short: "Show the tasks that workers take from etcd, and which are stuck",
-		Long: `Without SET, count the tasks of every set by their states; with it, list its tasks. A PATTERN selects names: * is any text, also
-with slashes, ? is one character.
+		Short: "Show tasks, and which of them are stuck",
+		Long: `Without SET, count the tasks of every set by state; with SET, list its tasks.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-A task is stuck when it is in progress but nobody holds its lock: its worker died, and the lock was auto-unlocked or force-unlocked.
-The next worker that looks takes it again. Who works on a task is shown by: mutexctl show SET/TASK
+A task is stuck when it is in progress but nobody holds its lock: its worker died, and the lock was
+auto-unlocked or force-unlocked. The next worker takes it again. To see who is working on a task:
+mutexctl show SET/TASK
 
 JSON: one object per line.
 
-  set, task, lock           the names of the set, of the task in it, and of the lock under which somebody works on it
-  state                     as the workers say, or in_progress; stuck tells that nobody works on it
-  stuck, attempts           attempts are those without success
-  by, note                  who changed it last, and what was said
+  set, task, lock           the set, the task in it, and the lock of whoever works on it
+  state                     as set by the workers, or in_progress
+  stuck                     whether a task in progress has no worker
+  attempts                  the number of attempts without success
+  by, note                  who changed the task last, and what they noted
   added_at, changed_at      RFC 3339, UTC`,
 		Example: `  mutexctl tasks
   mutexctl tasks invoices --state stuck,failed
@@ -52,7 +54,7 @@ JSON: one object per line.
 		Args: wants(0, -1, "[SET [PATTERN...]]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only tasks in these states; also: stuck")
+	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only tasks in these states, or stuck")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if len(args) > 0 {
 			o.set, args = args[0], args[1:]

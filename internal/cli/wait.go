@@ -22,18 +22,18 @@ func newWait(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait NAME",
 		Short: "Wait until nobody holds a lock",
-		Long: `Wait until nobody holds a lock, without taking it: another may take it at the next moment. Ends with 3 when it is still held
-after --wait.
+		Long: `Wait until nobody holds a lock. The lock is not taken, so another process may take it right away.
+Exits with 3 if it is still held after --wait.
 
-A semaphore or read-write lock is free when nobody has a permit, reads or writes; to wait for one of its holders name that:
-pool#2. Those who wait in line for the lock do not count.`,
+A semaphore or read-write lock is free when nobody has a permit, reads or writes. To wait for one of
+its holders, give the holder's name: pool#2. Waiters in line for the lock do not count.`,
 		Example: `  mutexctl wait db/migrate --wait 10m && ./start.sh
   mutexctl wait transcoding   # until all permits are back`,
 		Args: wants(1, 1, "NAME"), ValidArgsFunction: a.completeLocks,
 	}
 	o.names.flag(cmd)
-	cmd.Flags().Var(&o.wait, "wait", "how long to wait: a time, 0 to look once, or forever")
-	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "do not say who holds it")
+	cmd.Flags().Var(&o.wait, "wait", "how long to wait: a duration, 0 to check once, or forever")
+	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := o.names.any(args[0])
 		if err != nil {

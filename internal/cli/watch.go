@@ -19,20 +19,22 @@ type watchOptions struct {
 
 const watchShape = `JSON: one object per line.
 
-  time      when it was seen, RFC 3339, UTC
-  event     held, alerting, expired, malformed: the lock is in this state from now on, or was when the watch began
+  time      when the change was seen, RFC 3339, UTC
+  event     held, alerting, expired, malformed: the lock's state from now on, or when the watch began
             ended: the hold is over
-  lock      the lock as "mutexctl list" has it
-  ending    with "ended": the ending as "mutexctl history" has it; else null`
+  lock      a lock as in "mutexctl list"
+  ending    with "ended": an ending as in "mutexctl history"; else null`
 
 func newWatch(a *app) *cobra.Command {
 	o := &watchOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "watch [PATTERN...]",
 		Short: "Follow locks as they are taken, alert and end",
-		Long: `Write a line whenever a lock is taken, changes its state, or ends, and why it ended; first one for every lock that is held. A
-PATTERN selects names: * is any text, also with slashes, ? is one character. Ends with Ctrl-C. While etcd can not be reached,
-watch says so on stderr, and goes on by itself.
+		Long: `Print a line whenever a lock is taken, changes state or ends, and why it ended, after one line for
+each lock already held.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
+
+Stop it with Ctrl-C. When etcd is unreachable, watch says so on stderr and resumes by itself.
 
 ` + watchShape,
 		Example: `  mutexctl watch

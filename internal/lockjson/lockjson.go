@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Lock is a lock, or one of the holds of a lock that several can have. Shape and order of its members are a promise.
+// Lock is a lock, or one of the holds of a lock that several can hold. Shape and order of its members are a promise.
 type Lock struct {
 	Name                string           `json:"name"`
 	NameBase64          string           `json:"name_base64,omitempty"`

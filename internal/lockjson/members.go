@@ -33,11 +33,12 @@ func LockShape() Shape {
 		{"alive_at, progress", "the last sign of life and its note"},
 		{"attributes", "an object of text, numbers and booleans"},
 		{"problems", "a list of {field, reason, text}; empty for a sound record"},
-		{"waiters, longest_waiting_since", "who waits for the lock; of a share, for the lock that is shared"},
-		{"kind", "semaphore, shared or exclusive for a lock that several can hold; else null"},
-		{"share_of", `the lock of which this is a share: "pool" for "pool#2"; null for a whole lock`},
-		{"permits, limit", "of a semaphore: how many permits this holder has, and how many there are"},
-		{"clock_offset_seconds", "how far the holder's clock is ahead, negative = behind; null when nothing shows that"},
+		{"waiters", "how many wait for the lock; for a share, for the shared lock"},
+		{"longest_waiting_since", "since when the longest of them has been waiting"},
+		{"kind", "semaphore, shared or exclusive; null for an ordinary lock"},
+		{"share_of", `the shared lock: "pool" for "pool#2"; null for a whole lock`},
+		{"permits, limit", "of a semaphore: the holder's permits, and how many there are"},
+		{"clock_offset_seconds", "how far the holder's clock is ahead, negative when behind; null when unknown"},
 		{"url", "the page of the hold; only the page's API has it"},
 	}}
 }
@@ -46,21 +47,21 @@ func LockShape() Shape {
 func DocumentShape() Shape {
 	return Shape{"One lock in full, beside the members of a lock", Document{}, []Line{
 		{"client", "the client library that wrote the record"},
-		{"backtrace", "where in the code the lock was taken; absent when it is not known or was not asked for"},
+		{"backtrace", "where in the code the lock was taken; absent when unknown or not asked for"},
 		{"queue", "the waiters in their order"},
-		{"holders", "each hold of a lock that several hold now, as a lock; else absent"},
+		{"holders", "the holds of a shared lock, each as a lock; else absent"},
 		{"fields", "each key of the record; absent unless asked for"},
-		{"ending", "how the hold that was asked for ended, when it is over; only the page's API has it"},
-		{"unread", "why etcd could not be read, so that the rest is missing; only the page's API has it"},
+		{"ending", "how the requested hold ended, if it is over; only the page's API has it"},
+		{"unread", "why etcd could not be read and members are missing; only the page's API has it"},
 	}}
 }
 
 // WaiterShape describes [Waiter].
 func WaiterShape() Shape {
 	return Shape{"A waiter", Waiter{}, []Line{
-		{"uuid", "of the acquisition that waits; the hold has it later"},
+		{"uuid", "identifies the attempt, and later the hold"},
 		{"owner, hostname, pid, purpose", "as the waiter recorded them"},
-		{"since, timeout_at", "when it began to wait, and when it gives up"},
+		{"since, timeout_at", "when the wait began, and when it times out"},
 	}}
 }
 
@@ -82,7 +83,7 @@ func EndingShape() Shape {
 		{"alive_at, progress", "the last sign of life and its note"},
 		{"attributes", "an object of text, numbers and booleans"},
 		{"ended_at", "when the hold ended"},
-		{"how", "released, auto_unlocked or forced; null when it is not known"},
+		{"how", "released, auto_unlocked or forced; null when unknown"},
 		{"by, why", "who ended it for the holder, and for what reason"},
 	}}
 }
@@ -111,6 +112,7 @@ func (s Shape) Table() string {
 }
 
 // Conventions hold for every object; a help text quotes them.
-const Conventions = `Members are added over time and never change their meaning. What is not known is null.
-Times are RFC 3339 in UTC; each is followed by the same in seconds from now, negative when passed: alert_at by
-alert_at_in_seconds. Tokens and revisions are text, because JavaScript loses the digits of large numbers.`
+const Conventions = `Members are added over time and never change their meaning. Unknown values
+are null. Times are RFC 3339 in UTC, and each is followed by the same in seconds from now, negative
+in the past: alert_at by alert_at_in_seconds. Tokens and revisions are text, because JavaScript loses
+the digits of large numbers.`

@@ -41,7 +41,7 @@ func (e *StartError) Error() string {
 	if e.Missing {
 		return "there is no command " + text.Visible(e.Command)
 	}
-	return fmt.Sprintf("the command %s can not be started: %v", text.Visible(e.Command), e.Err)
+	return fmt.Sprintf("the command %s cannot be started: %v", text.Visible(e.Command), e.Err)
 }
 
 // Unwrap is the system's reason.
