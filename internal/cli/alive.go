@@ -94,7 +94,7 @@ func (o *aliveOptions) run(ctx context.Context) error {
 	return o.tell(ctx, s, lock, now)
 }
 
-// extendable reports whether the record says enough for its deadlines to be put off.
+// extendable returns an error unless the record says enough to postpone its deadlines.
 func (o *aliveOptions) extendable(ctx context.Context, s *session, lock *mutex.Lock) error {
 	doc, err := s.get(ctx, lock.Name())
 	switch {
@@ -109,12 +109,12 @@ func (o *aliveOptions) extendable(ctx context.Context, s *session, lock *mutex.L
 	return nil
 }
 
-// unknownSpan tells that nobody can know by how much to put deadlines off.
+// unknownSpan reports whether the record leaves open by how much to postpone its deadlines.
 func unknownSpan(r *metadata.Record) bool {
 	return r.AlertAt.IsZero() || r.LockedAt.IsZero() && (r.Alive == nil || r.Alive.At.IsZero())
 }
 
-// tell says until when the lock is held now, by what etcd has.
+// tell prints until when the lock is held now, according to etcd.
 func (o *aliveOptions) tell(ctx context.Context, s *session, lock *mutex.Lock, now time.Time) error {
 	doc, err := s.get(ctx, lock.Name())
 	if err != nil {

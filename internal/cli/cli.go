@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// Process is what a command line touches of the process that it runs in.
+// Process is what a command line uses of the process that it runs in.
 type Process struct {
 	Args                  []string // without the program's name
 	Stdin, Stdout, Stderr *os.File
@@ -36,10 +36,10 @@ type app struct {
 	etcd    *etcdconn.Settings
 	locks   *flags.LockSettings
 	log     func() zerolog.Logger
-	quiet   bool // says nothing that is only good to know
+	quiet   bool // leaves out notes about what is in order
 }
 
-// Main runs one command line and returns the exit status of the process. INT and TERM end what the command does.
+// Main runs one command line and returns the exit status of the process. INT and TERM end the command.
 func Main(ctx context.Context, p Process) int {
 	ctx, stop := childproc.UntilSignal(ctx)
 	defer stop()
@@ -51,12 +51,12 @@ func Main(ctx context.Context, p Process) int {
 	root.SetErr(p.Stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	err = a.asPlugin(cmd, err)
-	complain(p.Stderr, cmd, err)
+	printError(p.Stderr, cmd, err)
 	return status(err)
 }
 
-// complain writes the one sentence that an error is, and where a usage error is explained.
-func complain(w io.Writer, cmd *cobra.Command, err error) {
+// printError writes an error as one sentence; a usage error also names the help.
+func printError(w io.Writer, cmd *cobra.Command, err error) {
 	var (
 		s   *statusError
 		sig childproc.SignalError
@@ -70,7 +70,7 @@ func complain(w io.Writer, cmd *cobra.Command, err error) {
 	}
 }
 
-// note tells the person on stderr what goes on, in a line that says where it comes from.
+// note reports on stderr what goes on, in a line that names the command.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "%s: %s\n", a.command, text.Prose(fmt.Sprintf(format, args...)))
 }
@@ -82,7 +82,7 @@ func (a *app) mention(format string, args ...any) {
 	}
 }
 
-// Command is the command tree that Main runs, for the documentation to be made of.
+// Command is the command tree that Main runs, from which the documentation is generated.
 func Command(p Process) *cobra.Command { return newRoot(&app{Process: p}) }
 
 func newRoot(a *app) *cobra.Command {
@@ -137,7 +137,8 @@ func cobraCommands(root *cobra.Command) {
 	}
 }
 
-// sharedFlags defines what all commands ask. A command says itself how it went; the log is for what goes on behind it.
+// sharedFlags defines the flags of all commands. A command reports its own outcome; the log is for what happens behind
+// it.
 func (a *app) sharedFlags(fs *pflag.FlagSet) {
 	a.etcd = flags.Etcd(fs)
 	a.locks = flags.Locks(fs)

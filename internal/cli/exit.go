@@ -61,8 +61,8 @@ func newExitCodesTopic() *cobra.Command {
 	}
 }
 
-// statusError is an error that ends mutexctl with a status of its own. Without a text the status says it all, as that
-// of run's command does.
+// statusError is an error that ends mutexctl with a status of its own. Without a text the status says it all, like that
+// of run's command.
 type statusError struct {
 	status int
 	err    error
@@ -93,7 +93,7 @@ func lostf(format string, args ...any) error {
 	return &statusError{ExitLost, fmt.Errorf(format, args...)}
 }
 
-// status is the exit status that err stands for.
+// status is the exit status for err.
 func status(err error) int {
 	var (
 		s     *statusError

@@ -13,14 +13,14 @@ import (
 
 // follower writes the lines of watch.
 type follower struct {
-	options *watchOptions
-	waiters func(lock string) []metadata.Waiter
-	told    map[hold]string // the last event of every hold
-	stale   bool            // it was said that the lines are not up to date
-	wake    chan struct{}
+	options  *watchOptions
+	waiters  func(lock string) []metadata.Waiter
+	reported map[hold]string // the last event reported of every hold
+	stale    bool            // the user was warned that the lines are not up to date
+	wake     chan struct{}
 
 	mu   sync.Mutex
-	ends []end // reported by the view and not yet told
+	ends []end // noted by the view, not yet reported
 }
 
 type end struct {
@@ -49,11 +49,11 @@ func (f *follower) takeEnds() []end {
 
 func (f *follower) now() time.Time { return f.options.app.Now() }
 
-// look tells what is new, and returns when the next lock changes its state by itself. The ends are taken before the
-// locks, which then have none that ended.
-func (f *follower) look(locks func() []*metadata.Record) (next time.Time, err error) {
+// update reports what is new, and returns when the next lock changes its state by itself. It takes the ends before the
+// locks, so that no lock among them has ended.
+func (f *follower) update(locks func() []*metadata.Record) (next time.Time, err error) {
 	for _, e := range f.takeEnds() {
-		if err := f.tellEnd(e); err != nil {
+		if err := f.reportEnd(e); err != nil {
 			return next, err
 		}
 	}
@@ -66,33 +66,33 @@ func (f *follower) look(locks func() []*metadata.Record) (next time.Time, err er
 		if !v.Next.IsZero() && (next.IsZero() || v.Next.Before(next)) {
 			next = v.Next
 		}
-		if err := f.tell(r, string(v.State)); err != nil {
+		if err := f.report(r, string(v.State)); err != nil {
 			return next, err
 		}
 	}
 	return next, nil
 }
 
-// tell writes the event unless it is what was told last of this hold.
-func (f *follower) tell(r *metadata.Record, event string) error {
-	if f.told[holdOf(r)] == event {
+// report writes the event unless it was the last one reported of this hold.
+func (f *follower) report(r *metadata.Record, event string) error {
+	if f.reported[holdOf(r)] == event {
 		return nil
 	}
-	f.told[holdOf(r)] = event
+	f.reported[holdOf(r)] = event
 	return f.write(r, event, nil)
 }
 
-// tellEnd writes how a hold ended; of one that came and went between two looks also that it was held.
-func (f *follower) tellEnd(e end) error {
+// reportEnd writes how a hold ended, and before that that it was held, if it came and went between two updates.
+func (f *follower) reportEnd(e end) error {
 	if !f.options.globs.match(e.record.Name) {
 		return nil
 	}
-	if _, known := f.told[holdOf(e.record)]; !known {
-		if err := f.tell(e.record, string(judge(e.record, f.now()).State)); err != nil {
+	if _, known := f.reported[holdOf(e.record)]; !known {
+		if err := f.report(e.record, string(judge(e.record, f.now()).State)); err != nil {
 			return err
 		}
 	}
-	delete(f.told, holdOf(e.record))
+	delete(f.reported, holdOf(e.record))
 	if e.ending == nil {
 		e.ending = new(metadata.NewEnding(e.record, metadata.EndedReleased, "", "", time.Time{}))
 	}
@@ -137,7 +137,7 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 
 func who(r *metadata.Record) string {
 	text := shortText(r.Owner) + " on " + hostPID(r)
-	if words := partOf(r.Name, r.Attributes).words(); words != "" {
+	if words := shareWords(metadata.ShareOf(r.Name, r.Attributes)); words != "" {
 		text += " as " + words
 	}
 	return text
@@ -160,11 +160,11 @@ func endingSentence(e *metadata.Ending) string {
 	return words
 }
 
-// briefly is how long the lines may be behind before the person is told: a lost watch is mostly back at once.
+// briefly is how long the lines may lag before a warning: a lost watch is usually back at once.
 const briefly = 2 * time.Second
 
-// tellFreshness says on stderr when the lines stop to be news, and when they are again.
-func (f *follower) tellFreshness(fresh lockview.Freshness) {
+// reportFreshness says on stderr when the lines are no longer up to date, and when they are again.
+func (f *follower) reportFreshness(fresh lockview.Freshness) {
 	switch {
 	case !fresh.Synced && !f.stale && f.now().Sub(fresh.Since) > briefly:
 		f.options.app.note("not up to date: %s", fresh.Cause)

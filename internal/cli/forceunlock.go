@@ -117,7 +117,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 	return err
 }
 
-// orShares names the holders of a shared lock to who took it for one.
+// orShares is err, or the names of the holders if the lock is shared.
 func (s *session) orShares(ctx context.Context, name string, err error) error {
 	if status(err) != ExitNoLock {
 		return err
@@ -134,7 +134,7 @@ func (s *session) orShares(ctx context.Context, name string, err error) error {
 		term.Clip(strings.Join(each, ", "), 2*term.CellColumns))
 }
 
-// confirm shows the record and has the person type the lock's name.
+// confirm shows the record and asks for the lock's name.
 func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document) error {
 	p := page{now: o.app.Now(), facts: term.Table{Coloured: term.TakesColours(o.app.Stderr)}}
 	p.lock(doc)
@@ -153,14 +153,14 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document
 	return nil
 }
 
-// readLine reads a line of the person; a signal ends the waiting for it.
+// readLine reads a line that somebody types, until a signal comes.
 func readLine(ctx context.Context, in *os.File) (string, error) {
 	type answer struct {
 		line string
 		err  error
 	}
 	answers := make(chan answer, 1)
-	go func() { // ends with the process at the latest: a read from a terminal cannot be given up
+	go func() { // ends with the process at the latest: a read from a terminal cannot be cancelled
 		line, err := bufio.NewReader(in).ReadString('\n')
 		answers <- answer{strings.TrimRight(line, "\r\n"), err}
 	}()
@@ -203,7 +203,7 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 	return s.explain(ctx, "force-unlock "+text.Visible(doc.Name), err)
 }
 
-// operator is who runs this: the user of the system and the machine.
+// operator is the user and the machine that run this.
 func operator() string {
 	host, err := os.Hostname()
 	if err != nil {

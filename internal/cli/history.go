@@ -71,7 +71,8 @@ func (o *historyOptions) run(ctx context.Context) error {
 			continue
 		}
 		who := metadata.Record{Hostname: e.Hostname, PID: e.PID}
-		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock), orNone(partOf(e.Lock, e.Attributes).words()),
+		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
+			orNone(shareWords(metadata.ShareOf(e.Lock, e.Attributes))),
 			shortText(e.Ended), shortText(e.By), shortText(e.Why),
 			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
 	}

@@ -77,7 +77,7 @@ func (o *listOptions) run(ctx context.Context) error {
 		return err
 	}
 	listed := slices.Clone(all.locks)
-	if o.format.String() != term.NameFormat { // which are for other commands
+	if o.format.String() != term.NameFormat { // names are input for other commands
 		listed = append(listed, all.misplaced...)
 		byName(listed)
 	}
@@ -117,7 +117,7 @@ func (o *listOptions) names(shown []*metadata.Record) error {
 	return nil
 }
 
-// textColumns is the most that owner, host and purpose take in a table. Names may take more, they are what people copy.
+// textColumns is the most that owner, host and purpose take in a table. Names may take more: people copy them.
 const textColumns = 40
 
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
@@ -128,7 +128,7 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	for _, r := range shown {
 		verdict := judge(r, now)
 		state := verdict.State
-		t.Row(string(state), text.Visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()),
+		t.Row(string(state), text.Visible(r.Name), orNone(shareWords(metadata.ShareOf(r.Name, r.Attributes))),
 			orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
 			alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])),
 			shortText(r.Purpose))
@@ -185,7 +185,7 @@ func count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// summary is the line below a table: it makes an empty list a fact instead of a question.
+// summary is the line below a table: it turns an empty list into a statement.
 func (all *snapshot) summary(shown int) string {
 	parts := []string{count(len(all.locks), "lock") + " held"}
 	if n := len(all.misplaced); n > 0 {

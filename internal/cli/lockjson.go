@@ -23,14 +23,14 @@ func newLockJSON(r *metadata.Record, waiters []metadata.Waiter, now time.Time) l
 	return lockjson.New(r, judge(r, now), lockjson.QueueOf(waiters), now)
 }
 
-// judge is the state of the lock by the clock here. The unlocker's default policy for records without readable
-// deadlines is not known here, so such a lock is malformed and stays it.
+// judge judges the lock by the clock here. The unlocker's default policy for records without readable deadlines is not
+// known here, so such a lock stays malformed.
 func judge(r *metadata.Record, now time.Time) staleness.Verdict {
 	return staleness.Judge(r, staleness.Policy{}, staleness.Moment{Wall: now})
 }
 
-// writeJSON writes v as one line. Characters that do not print, which a terminal may obey, become escapes; they mean
-// the same.
+// writeJSON writes v as one line. Unprintable characters, which a terminal may obey, become escapes that mean the
+// same.
 func writeJSON(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// periodFlags are what run asks about commands that are run once per period.
+// periodFlags are the flags of run for commands that run once per period.
 type periodFlags struct {
 	every       time.Duration // 0: always
 	offset      time.Duration
@@ -34,13 +34,13 @@ func (p *periodFlags) add(f *pflag.FlagSet) {
 		"with --once-per: the exit status when the period is already used up")
 }
 
-// The periods that clocks of several machines can tell apart, and that fit their times.
+// The shortest period is what the clocks of several machines can tell apart, the longest what their times can hold.
 const (
 	shortestPeriod = time.Second
 	longestPeriod  = 10 * 365 * 24 * time.Hour
 )
 
-// check refuses what makes no sense before etcd is asked.
+// check refuses flags that make no sense, before etcd is asked.
 func (p *periodFlags) check(t *takeFlags) error {
 	once := p.given.Changed("once-per")
 	for _, name := range []string{"period-offset", "back-on-error", "skip-status"} {
@@ -64,13 +64,13 @@ func (p *periodFlags) check(t *takeFlags) error {
 	return nil
 }
 
-// next is the beginning of the first period after the one that began at this time.
+// next is when the period after the one that began at start begins.
 func (p *periodFlags) next(start time.Time) time.Time {
 	past := (start.UnixNano() - int64(p.offset)) % int64(p.every)
 	return start.Add(p.every - time.Duration(past))
 }
 
-// once runs the command unless its period is used up. While an earlier run has the lock it waits, and then looks again.
+// once runs the command unless its period is used up. While an earlier run has the lock it waits, then tries again.
 func (j *job) once() error {
 	ctx, stop := j.wait.bound(j.signals.Context())
 	defer stop()
@@ -110,11 +110,11 @@ func (j *job) once() error {
 		if err := j.s.untilFree(ctx, j.name, true, held.Error()); err != nil {
 			return err
 		}
-		sleep(ctx, gather) // whoever takes it at every chance must not keep us and etcd busy
+		sleep(ctx, gather) // a client that takes it at every chance must not keep us and etcd busy
 	}
 }
 
-// periodError says why the period could not be asked for, or that a clock is wrong.
+// periodError is why the period could not be taken: etcd, or a clock that is wrong.
 func (j *job) periodError(err error) error {
 	_, isPeriod := errors.AsType[*mutex.PeriodError](err)
 	_, isClock := errors.AsType[*mutex.ClockError](err)
@@ -142,7 +142,7 @@ func beside(err, to error) error {
 	return errors.Join(others...)
 }
 
-// skipped says who has run the command in this period, and when it is run next.
+// skipped reports who ran the command in this period, and when it runs next.
 func (j *job) skipped() error {
 	period, err := j.locks.Period(j.signals.Context(), j.name)
 	switch {

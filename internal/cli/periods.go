@@ -124,7 +124,7 @@ func (o *periodsOptions) write(found []periodJSON) error {
 	return nil
 }
 
-// held are the names of the locks that somebody holds.
+// held are the names of the held locks.
 func (all *snapshot) held() map[string]bool {
 	held := make(map[string]bool, len(all.locks))
 	for _, r := range all.locks {

@@ -15,7 +15,7 @@ func age(t, now time.Time) string { return orNone(text.Age(t, now)) }
 // relative says when t is or was.
 func relative(t, now time.Time) string { return orNone(text.Relative(t, now)) }
 
-// alert says when people are alerted. An alert that comes only with the auto-unlock has no time of its own.
+// alert is when people are alerted. An alert that comes only with the auto-unlock has no time of its own.
 func alert(r *metadata.Record, now time.Time) string {
 	v := judge(r, now)
 	switch {
@@ -27,8 +27,8 @@ func alert(r *metadata.Record, now time.Time) string {
 	return "at unlock"
 }
 
-// clockWords says that the holder's clock is ahead of the one here; empty when that is not known. That it is behind
-// does not show in records that are read once.
+// clockWords is how far the holder's clock is ahead of the one here; empty when that is not known. A clock that is
+// behind does not show in a record that is read once.
 func clockWords(v staleness.Verdict) string {
 	if v.ClockOff <= 0 {
 		return ""

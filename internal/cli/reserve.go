@@ -38,7 +38,7 @@ Exits with 3 if the lock was not free within --wait. Unless you give it, reserve
   mutexctl reserve transcoding --exclusive --wait 30m --for 1h --purpose 'nobody else meanwhile, OPS-13'`,
 		Args: wants(1, 1, "NAME"),
 	}
-	o.takeFlags.add(cmd, patience{})
+	o.takeFlags.add(cmd, waitTimeout{})
 	cmd.Flags().StringVar(&o.owner, "owner", "", "`name` of the holder (default: user@host)")
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long to hold the lock (required)")
 	cmd.Flags().DurationVar(&o.expect, "expect", 0, "when to alert people (default: after --for)")
@@ -52,7 +52,7 @@ Exits with 3 if the lock was not free within --wait. Unless you give it, reserve
 	return cmd
 }
 
-// check refuses what makes no sense before etcd is asked, and fills in what was left open.
+// check refuses flags that make no sense, before etcd is asked, and fills in defaults.
 func (o *reserveOptions) check() error {
 	switch {
 	case o.hold == 0:

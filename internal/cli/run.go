@@ -71,10 +71,10 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
   mutexctl run nightly/report --wait 0 --purpose 'monthly report, ticket OPS-12' -- ./report.sh --month 7
   mutexctl run db/migrate --expect 20m --max-hold 2h --attr build=1234 -- ./migrate.sh
   mutexctl run transcoding --semaphore 3 -- ffmpeg -i in.mov out.mp4
-  */5 * * * *  mutexctl run daily/report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # in the crontab of each replica`,
+  */5 * * * *  mutexctl run daily/report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # crontab of each replica`,
 		Args: wants(2, -1, "NAME -- COMMAND"),
 	}
-	o.takeFlags.add(cmd, patience{forever: true})
+	o.takeFlags.add(cmd, waitTimeout{forever: true})
 	f := cmd.Flags()
 	o.periodFlags.add(f)
 	f.StringVar(&o.owner, "owner", "", "`name` of the holder (default: the command's)")
@@ -98,8 +98,8 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 	return cmd
 }
 
-// options are the lock's as the library wants them. The hold counts as lost so early that TERM, grace and KILL are over
-// when the lock can be auto-unlocked.
+// options are the options for the library. The hold counts as lost early enough for TERM, grace and KILL to be over
+// before the lock can be auto-unlocked.
 func (o *runOptions) options(name, command string) ([]mutex.Option, error) {
 	if err := o.checkTimes(); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 	if err != nil {
 		return err
 	}
-	defer locks.Close() // waits for the clean-up where the waiting was given up
+	defer locks.Close() // waits for the cleanup after a wait that was given up
 	j := &job{runOptions: o, s: s, locks: locks, name: name, path: path, argv: argv, signals: signals}
 	if o.every != 0 {
 		return j.once()
@@ -193,8 +193,8 @@ func (j *job) always() error {
 	return err
 }
 
-// work starts the command and returns when it has ended, by itself or because the lock was lost. Its error without a
-// text is the command's status; the child is nil where it was not started.
+// work starts the command and returns when it has ended, by itself or because the lock was lost. An error without a
+// text is the command's status; the child is nil when it did not start.
 func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
 	if err := j.signals.Hand(); err != nil {
 		return nil, err
@@ -227,8 +227,8 @@ func passedOn(code int) error {
 	return &statusError{status: code}
 }
 
-// outcome is how the run ended, by how the work and the giving back of the lock did. The command's status counts,
-// unless the lock was lost under it.
+// outcome combines the results of the work and of the unlock. The command's status counts, unless the lock was lost
+// under it.
 func (j *job) outcome(work, unlock error) error {
 	s, isStatus := errors.AsType[*statusError](work)
 	switch {
@@ -241,7 +241,7 @@ func (j *job) outcome(work, unlock error) error {
 	return work
 }
 
-// lost ends the command. The lock may still stand: "lost" includes that etcd did not answer in time.
+// lost ends the command. The lock may still be held: "lost" includes that etcd did not answer in time.
 func (j *job) lost(lock *mutex.Lock, c *childproc.Child) error {
 	j.app.note("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
 	c.End(j.grace)

@@ -133,7 +133,7 @@ func (p *page) state(state staleness.State) {
 	p.facts.Paint(1, stateColour(state))
 }
 
-// whole shows a lock with all who have it together.
+// whole shows a lock with all its holders.
 func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 	if len(doc.Fields) > 0 {
 		p.lock(doc)
@@ -155,7 +155,7 @@ func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 	}
 }
 
-// worst is the state of the holder that is worst off.
+// worst is the worst of the holders' states.
 func worst(holders []*metadata.Record, now time.Time) staleness.State {
 	state := staleness.Held
 	for _, r := range holders {
@@ -170,10 +170,10 @@ func worst(holders []*metadata.Record, now time.Time) staleness.State {
 func (p *page) lock(doc *metadata.Document) {
 	p.fact("lock", text.Visible(doc.Name))
 	p.state(judge(&doc.Record, p.now).State)
-	if share := partOf(doc.Name, doc.Attributes); share.of != "" {
-		p.fact("kind", share.words()+" of "+text.Visible(share.of))
-	} else if share.kind != "" {
-		p.fact("kind", share.words())
+	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
+		p.fact("kind", shareWords(share)+" of "+text.Visible(share.Lock))
+	} else if share.Kind != "" {
+		p.fact("kind", shareWords(share))
 	}
 	p.fact("owner", text.Visible(doc.Owner))
 	p.fact("host", text.Visible(doc.Hostname))

@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// modeAutoUnlock is the mode of an unlocker that removes locks; the others only watch.
+// modeAutoUnlock is the mode of an unlocker that removes locks; in other modes it only watches.
 const modeAutoUnlock = "auto-unlock"
 
 type sweepOptions struct {
@@ -94,14 +94,14 @@ func (o *sweepOptions) run(ctx context.Context) error {
 	}
 	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v; nothing was removed\n", count(due, "lock"),
 		len(all.locks), o.policy.ClockSkew)
-	if text := hindrance(all.unlockers); due > 0 && text != "" {
+	if text := holdBack(all.unlockers); due > 0 && text != "" {
 		fmt.Fprintln(o.app.Stderr, text)
 	}
 	return nil
 }
 
-// hindrance says why no unlocker removes what is due; empty when one may.
-func hindrance(unlockers []metadata.Presence) string {
+// holdBack says why no unlocker removes what is due; empty when one may.
+func holdBack(unlockers []metadata.Presence) string {
 	if len(unlockers) == 0 {
 		return "no unlocker runs, so nothing removes locks"
 	}
@@ -124,7 +124,7 @@ func hindrance(unlockers []metadata.Presence) string {
 	return text
 }
 
-// due asks for the decision of an unlocker that has watched the lock for ever and that nothing holds back.
+// due is the decision of an ideal unlocker: it has watched the lock forever, and nothing holds it back.
 func (o *sweepOptions) due(r *metadata.Record, now time.Time) bool {
 	ideal := staleness.Conditions{LastGap: math.MinInt64, Writable: true, Fresh: true, WallClock: staleness.Verified,
 		Forward: true}

@@ -14,17 +14,17 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// takeFlags are what all commands that take a lock ask about it.
+// takeFlags are the flags of all commands that take a lock.
 type takeFlags struct {
 	names          names
 	owner, purpose string
 	attributes     []string
-	wait           patience
+	wait           waitTimeout
 	barge          bool
 	kindFlags
 }
 
-func (t *takeFlags) add(cmd *cobra.Command, wait patience) {
+func (t *takeFlags) add(cmd *cobra.Command, wait waitTimeout) {
 	t.wait = wait
 	t.names.flag(cmd)
 	f := cmd.Flags()
@@ -36,8 +36,8 @@ func (t *takeFlags) add(cmd *cobra.Command, wait patience) {
 	t.kindFlags.add(f)
 }
 
-// options are the lock's as the library wants them, but for the times. The values of attributes stay text: a build
-// number like 0017 must not lose its zeros.
+// options are the options for the library, without the times. Values of attributes stay text: a build number like 0017
+// must not lose its zeros.
 func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 	options, err := t.kindFlags.options(name)
 	if err != nil {
@@ -77,7 +77,7 @@ func (k *kindFlags) add(f *pflag.FlagSet) {
 		"take the read-write lock for writing, or the whole semaphore, alone")
 }
 
-// kind is the kind of hold that is asked for, empty for an ordinary lock.
+// kind is the requested kind of hold; empty for an ordinary lock.
 func (k *kindFlags) kind() string {
 	switch {
 	case k.given.Changed("semaphore"):
@@ -129,10 +129,10 @@ func (k *kindFlags) permits() ([]mutex.Option, error) {
 	return []mutex.Option{mutex.Semaphore(k.semaphore), mutex.Weight(k.weight)}, nil
 }
 
-// maxReaders is up to where the library wants room for the numbers of readers.
+// maxReaders is the highest number of a reader for which the library wants room in the name.
 const maxReaders = 99_999
 
-// checkName refuses what the library would, before etcd is asked for the first time.
+// checkName refuses what the library would refuse, before etcd is asked.
 func (k *kindFlags) checkName(name string) error {
 	if of, number, ok := metadata.ParseShare(name); ok {
 		return usagef("the name %s is that of share %d of %s: give the name without # and number", text.Visible(name),

@@ -17,7 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// stateStuck is what people call a task in progress that nobody works on.
+// stateStuck is the state shown for a task in progress that nobody works on.
 const stateStuck = "stuck"
 
 type tasksOptions struct {
@@ -83,7 +83,7 @@ type taskJSON struct {
 	ChangedAt *time.Time `json:"changed_at"`
 }
 
-// standing is the state as people see it.
+// standing is the state as it is shown.
 func (t *taskJSON) standing() string {
 	if t.Stuck {
 		return stateStuck

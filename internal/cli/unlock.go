@@ -58,7 +58,7 @@ func (o *unlockOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer locks.Close() // goes on giving it back, where etcd did not answer
+	defer locks.Close() // goes on releasing it if etcd did not answer
 	lock, err := s.adopt(ctx, locks, &o.own)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (o *unlockOptions) run(ctx context.Context) error {
 func (s *session) holder(r *metadata.Record) string {
 	now := s.app.Now()
 	line := fmt.Sprintf("%s on %s", shortText(r.Owner), hostPID(r))
-	if words := partOf(r.Name, r.Attributes).words(); words != "" {
+	if words := shareWords(metadata.ShareOf(r.Name, r.Attributes)); words != "" {
 		line += " as " + words
 	}
 	if !r.LockedAt.IsZero() {

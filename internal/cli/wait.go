@@ -14,11 +14,11 @@ import (
 type waitOptions struct {
 	app   *app
 	names names
-	wait  patience
+	wait  waitTimeout
 }
 
 func newWait(a *app) *cobra.Command {
-	o := &waitOptions{app: a, wait: patience{forever: true}}
+	o := &waitOptions{app: a, wait: waitTimeout{forever: true}}
 	cmd := &cobra.Command{
 		Use:   "wait NAME",
 		Short: "Wait until nobody holds a lock",
@@ -64,7 +64,7 @@ func (o *waitOptions) run(ctx context.Context, name string) error {
 	return s.untilFree(ctx, name, false, s.heldBy(name, holders))
 }
 
-// holdersOf reads who holds the lock, alone or with others. Litter without a uuid is nobody's.
+// holdersOf reads the holders of the lock. A record without a uuid is nobody's.
 func (s *session) holdersOf(ctx context.Context, name string) ([]*metadata.Record, error) {
 	doc, err := s.get(ctx, name)
 	if err != nil && status(err) != ExitNoLock {
@@ -86,8 +86,8 @@ func (s *session) heldBy(name string, holders []*metadata.Record) string {
 	return line
 }
 
-// untilFree follows the lock until nobody holds it or any share of it and, if so asked, nobody queues for it. It says
-// first how things stand. An etcd that is away is waited for.
+// untilFree follows the lock until nobody holds it or any share of it and, with queueToo, nobody queues for it. It first
+// reports how things stand, and it waits through an outage of etcd.
 func (s *session) untilFree(ctx context.Context, name string, queueToo bool, standing string) error {
 	s.app.mention("waiting: %s", standing)
 	var failed error
@@ -114,7 +114,7 @@ func (s *session) untilFree(ctx context.Context, name string, queueToo bool, sta
 	return ended
 }
 
-// standing reads who holds the lock and, if so asked, whether somebody queues for it.
+// standing reads the holders of the lock and, with queueToo, whether somebody queues for it.
 func (s *session) standing(ctx context.Context, name string, queueToo bool) (holders []*metadata.Record, queued bool,
 	err error) {
 	if holders, err = s.holdersOf(ctx, name); err != nil || !queueToo {

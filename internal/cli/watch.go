@@ -57,30 +57,30 @@ func (o *watchOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	f := &follower{options: o, wake: make(chan struct{}, 1), told: map[hold]string{}}
+	f := &follower{options: o, wake: make(chan struct{}, 1), reported: map[hold]string{}}
 	view, stop := s.view(ctx, f.ended)
 	defer stop()
 	f.waiters = view.Waiters
 	return f.follow(ctx, view)
 }
 
-// gather is how long changes are gathered before they are looked at: a look costs as much as there are locks.
+// gather is how long changes are collected before they are processed: an update costs time for every lock.
 const gather = 100 * time.Millisecond
 
-// follow tells what changes until the context ends, and returns why it did.
+// follow reports what changes until the context ends, and returns why it ended.
 func (f *follower) follow(ctx context.Context, view *lockview.View) error {
 	for ctx.Err() == nil {
 		changed := view.Changed()
 		fresh := view.Fresh()
-		f.tellFreshness(fresh)
+		f.reportFreshness(fresh)
 		next := time.Time{}
 		if fresh.Synced {
 			var err error
-			if next, err = f.look(view.Locks); err != nil {
+			if next, err = f.update(view.Locks); err != nil {
 				return err
 			}
 		}
-		pause := time.Second // the least often that freshness is looked at
+		pause := time.Second // freshness is checked at least this often
 		if !next.IsZero() {
 			pause = min(pause, max(next.Sub(f.now()), 0)+time.Millisecond)
 		}
@@ -102,7 +102,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// hold is the identity of what is followed: not a lock but one hold of it.
+// hold identifies one hold of a lock.
 type hold struct {
 	lock  string
 	token int64

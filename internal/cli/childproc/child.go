@@ -21,12 +21,12 @@ import (
 // Child is a command that runs. It leads a process group of its own, so that a signal reaches what it started, too, and
 // Ctrl-C does not reach it twice.
 type Child struct {
-	cmd    *exec.Cmd
-	tty    *terminal
-	resume func() bool   // asked before a command that was suspended goes on
-	asleep atomic.Bool   // suspended, or kept so because resume said no
-	done   chan struct{} // closed when the command ended; then code is set
-	code   int
+	cmd       *exec.Cmd
+	tty       *terminal
+	resume    func() bool   // asked before a command that was suspended goes on
+	suspended atomic.Bool   // stopped by the terminal, or kept so because resume said no
+	done      chan struct{} // closed when the command ended; then code is set
+	code      int
 }
 
 // StartError is why a command did not start.
@@ -59,7 +59,7 @@ func Find(name string) (string, error) {
 	return "", notStarted(name, err)
 }
 
-// notStarted gives the system's reason without what the packages in between say about it.
+// notStarted keeps the system's reason without what the packages in between add.
 func notStarted(name string, err error) error {
 	var reason syscall.Errno
 	if errors.As(err, &reason) {
@@ -68,8 +68,8 @@ func notStarted(name string, err error) error {
 	return &StartError{Command: name, Err: err}
 }
 
-// Start starts the command. Before a command that was suspended goes on, resume is asked whether it may. Every way out
-// of here ends in a child that will be done, or in a [*StartError].
+// Start starts the command. A suspended command goes on only if resume agrees. Start returns a child that will be done,
+// or a [*StartError].
 func Start(cmd *exec.Cmd, resume func() bool) (*Child, error) {
 	c := &Child{cmd: cmd, tty: openTerminal(), resume: resume, done: make(chan struct{})}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -100,10 +100,10 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Code is the status of the command that ended, as a shell would report it.
 func (c *Child) Code() int { return c.code }
 
-// SignalStatus plus the number of a signal is the status of what the signal ended.
+// SignalStatus plus the number of a signal is the status of a process that the signal ended.
 const SignalStatus = 128
 
-// unknownStatus is that of a command whose end could not be learned.
+// unknownStatus is the status of a command whose end is unknown.
 const unknownStatus = 1
 
 // wait blocks until the command ended and returns its status as a shell would.
@@ -128,7 +128,7 @@ func (c *Child) wait() int {
 // suspend stops mutexctl with its command, as a shell expects after Ctrl-Z. Nobody extends the lock until the shell
 // lets us go on: a command whose lock is gone by then never wakes up.
 func (c *Child) suspend() {
-	c.asleep.Store(true)
+	c.suspended.Store(true)
 	woken := make(chan os.Signal, 1)
 	signal.Notify(woken, unix.SIGCONT)
 	defer signal.Stop(woken)
@@ -139,7 +139,7 @@ func (c *Child) suspend() {
 	case <-time.After(time.Second): // no shell is there that could wake us, so the kernel did not stop us either
 	}
 	if c.resume() {
-		c.asleep.Store(false)
+		c.suspended.Store(false)
 		c.tty.give(c.cmd.Process.Pid)
 		c.Signal(unix.SIGCONT)
 	}
@@ -163,10 +163,10 @@ func (c *Child) Signal(sig os.Signal) {
 }
 
 // End ends the whole group: TERM, the grace, KILL. What the command left behind in its group goes with it, after the
-// same grace: a shell dies at once of a TERM, and the program that it runs may still have to tidy up. A command that
-// sleeps gets no grace: it would have to wake up for it, after its time.
+// same grace: a shell dies at once of a TERM, and the program that it runs may still have to clean up. A suspended
+// command gets no grace: it would have to wake up for that, after its time.
 func (c *Child) End(grace time.Duration) {
-	if !c.asleep.Load() {
+	if !c.suspended.Load() {
 		c.Signal(unix.SIGTERM)
 		c.untilGone(time.After(grace))
 	}
@@ -183,8 +183,8 @@ func (c *Child) untilGone(enough <-chan time.Time) {
 	}
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	for unix.Kill(-c.cmd.Process.Pid, 0) != unix.ESRCH { // nothing tells who is not the parent of the others
-		c.bury()
+	for unix.Kill(-c.cmd.Process.Pid, 0) != unix.ESRCH { // only the parent of the others is notified
+		c.reap()
 		select {
 		case <-again.C:
 		case <-enough:
@@ -193,9 +193,9 @@ func (c *Child) untilGone(enough <-chan time.Time) {
 	}
 }
 
-// bury takes note of the dead of the group whose parents died before them, where mutexctl is who inherits them, as the
-// first process of a container: nobody else would, and they would count as alive.
-func (c *Child) bury() {
+// reap waits for dead processes of the group whose parents died before them, where mutexctl inherits them, as the first
+// process of a container does: nobody else would, and they would count as alive.
+func (c *Child) reap() {
 	for {
 		if pid, err := unix.Wait4(-c.cmd.Process.Pid, nil, unix.WNOHANG, nil); err != unix.EINTR && pid <= 0 {
 			return

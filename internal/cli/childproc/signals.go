@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Signals are the signals that are passed on to a command. They are caught from the beginning, so that none of them ends
+// Signals are forwarded to a command. They are caught from the beginning, so that none of them ends
 // mutexctl between taking the lock and giving it back. Until [Signals.Hand] the first of them ends the context.
 type Signals struct {
 	c    chan os.Signal
@@ -42,7 +42,7 @@ func (s *Signals) Context() context.Context { return s.ctx }
 // C delivers the signals after [Signals.Hand].
 func (s *Signals) C() <-chan os.Signal { return s.c }
 
-// Hand hands the signals over to the command. When one came before, it ended us instead and is the error.
+// Hand hands the signals over to the command. A signal that came before ends us instead, and is the error.
 func (s *Signals) Hand() error {
 	s.end(nil)
 	<-s.over
@@ -82,8 +82,7 @@ func UntilSignal(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// heeded leaves out the signals that whoever started us made us ignore, as nohup does and a shell for what runs in its
-// background.
+// heeded leaves out the signals that our parent made us ignore, as nohup does, and a shell for its background jobs.
 func heeded(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(signals, signal.Ignored)
 }

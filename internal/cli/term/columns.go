@@ -19,12 +19,12 @@ func Lines(s string) []string {
 	return out
 }
 
-// width counts terminal columns. It is the same whatever the locale of the process: a table in a log must not depend on
-// who wrote it.
+// width counts terminal columns. It is the same whatever the locale of the process: the same table must not look
+// different elsewhere.
 func width() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
 // Columns is the number of terminal columns that visible text takes.
 func Columns(s string) int { return width().StringWidth(s) }
 
-// Clip shortens visible text to so many columns; what is cut is marked with an ellipsis.
+// Clip shortens visible text to most columns; an ellipsis marks the cut.
 func Clip(s string, most int) string { return width().Truncate(s, most, "…") }

@@ -24,8 +24,8 @@ const (
 	off      Colour = "\x1b[0m"
 )
 
-// CellColumns is the most that a cell with others behind it takes: one long name must not push the columns of all rows
-// off the screen.
+// CellColumns is the most that a cell with others behind it takes, so that one long name does not push the columns of
+// all rows off the screen.
 const CellColumns = 80
 
 // Table is aligned text for people. The first row is the header where there is one.
@@ -49,7 +49,7 @@ func (t *Table) Row(texts ...string) {
 // Rows is the number of rows, with the header.
 func (t *Table) Rows() int { return len(t.rows) }
 
-// DropEmpty takes out the column with this header when nothing is in it.
+// DropEmpty removes the column with this header if it is empty.
 func (t *Table) DropEmpty(header string) {
 	column := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == header })
 	for _, row := range t.rows[1:] {
