@@ -70,15 +70,21 @@ func table() []room {
 			"samples are computed from the picture at scrape"},
 		{"internal/alertpush", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock", "internal/text"},
 			"alerts are told from the picture, by functions"},
+		{"internal/lockjson", []string{"pkg/metadata", "pkg/staleness"},
+			"the page's API and the command line describe a lock alike: values in, value out"},
 		{"internal/dashboard", []string{"pkg/metadata", "pkg/staleness", "internal/protocol", "internal/deadlock",
+			"internal/lockjson",
 			"web"},
 			"the page meets the view and the store in cmd, as functions"},
 		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "internal/protocol", "pkg/staleness"},
 			"flags fill settings, they open nothing"},
+		{"internal/cli/term", []string{"internal/text"}, "what is laid out for a terminal may be about anything"},
+		{"internal/cli/childproc", []string{"internal/text"}, "a command runs alike under whatever lock"},
 		{"internal/cli", []string{
 			"pkg/metadata", "pkg/staleness", "pkg/mutex", "pkg/jobs", "pkg/mutexlog", "pkg/sweeper",
-			"internal/etcdconn", "internal/protocol", "internal/locktxn", "internal/lockstore", "internal/lockview",
-			"internal/flags", "internal/text", "internal/build",
+			"internal/etcdconn", "internal/protocol", "internal/locktxn", "internal/lockjson", "internal/lockstore",
+			"internal/lockview", "internal/flags", "internal/text", "internal/build", "internal/cli/term",
+			"internal/cli/childproc",
 		}, "the command line is not a daemon and shows no page"},
 		{"cmd/unlocker", []string{"*"}, ""},
 		{"cmd/mutexdash", []string{"*"}, ""},
@@ -116,6 +122,7 @@ func libraries() []library {
 			return strings.HasSuffix(file, "metrics.go") || below("internal/lockmetrics", "internal/daemon",
 				"cmd")(file)
 		}, "metrics of a room stand in its metrics.go"},
+		{"github.com/mattn/go-runewidth", below("internal/cli/term"), "columns are a terminal's business"},
 		{"github.com/rs/zerolog/log", nowhere, "the global logger hides who logs: hand in a zerolog.Logger"},
 		{"log/slog", below("pkg/mutex", "pkg/jobs", "pkg/mutexlog", "internal/daemon", "internal/cli"),
 			"programs log with zerolog, the library with slog"},
@@ -180,7 +187,8 @@ func TestLibrariesStayInTheirRooms(t *testing.T) {
 
 func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
 	for _, f := range sources(t) {
-		if !below("pkg/metadata", "pkg/staleness", "internal/protocol", "internal/deadlock", "internal/text")(f.name) {
+		if !below("pkg/metadata", "pkg/staleness", "internal/protocol", "internal/deadlock", "internal/lockjson",
+			"internal/text")(f.name) {
 			continue
 		}
 		for _, imported := range f.imports {

@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// ownHold names a hold of the caller's: by the command line, or by the variables that run gives to its command.
+// ownHold names a hold of the caller's, by the command line or by the variables that run sets for its command.
 type ownHold struct {
 	names      names
 	name, uuid string
@@ -44,7 +44,7 @@ func (h *ownHold) read(args []string, hint string) (err error) {
 	return nil
 }
 
-// adopt makes a handle of the hold. One of a share may be named by the lock that is shared.
+// adopt makes a handle of the hold. A share may be named by the shared lock.
 func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
 	options ...mutex.Option) (*mutex.Lock, error) {
 	lock, err := locks.Adopt(ctx, h.name, h.uuid, options...)
@@ -63,7 +63,8 @@ func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
 	return lock, s.holdError(ctx, "find the hold of "+text.Visible(share), err)
 }
 
-// holdError gives the end of a hold its status: who has the lock now, and what became of the hold, stand in the error.
+// holdError maps the end of a hold to an exit status. The error itself says who has the lock now, and how the hold
+// ended.
 func (s *session) holdError(ctx context.Context, doing string, err error) error {
 	lost, isLost := errors.AsType[*mutex.LostError](err)
 	switch {
@@ -77,7 +78,7 @@ func (s *session) holdError(ctx context.Context, doing string, err error) error 
 	return s.explain(ctx, doing, err)
 }
 
-// shareWith finds the share of the lock that is held with this uuid; empty when there is none.
+// shareWith is the name of the share that is held with this uuid; empty when there is none.
 func (s *session) shareWith(ctx context.Context, name, uuid string) (string, error) {
 	shares, err := s.shares(ctx, name)
 	if err != nil {
@@ -91,7 +92,7 @@ func (s *session) shareWith(ctx context.Context, name, uuid string) (string, err
 	return "", nil
 }
 
-// shares reads the records of those who share the lock.
+// shares reads the records of the shares of a lock.
 func (s *session) shares(ctx context.Context, lock string) ([]*metadata.Record, error) {
 	asking, cancel := s.request(ctx)
 	defer cancel()

@@ -24,14 +24,16 @@ func newAlive(a *app) *cobra.Command {
 	o := &aliveOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "alive [NAME [PROGRESS...]]",
-		Short: "Put off alert and auto-unlock of a lock that you hold",
-		Long: `Say that the work under a lock makes progress: alert and auto-unlock are put off, by as much as at the last time, or until --for
-from now. The words of progress are shown to people. Deadlines never move back.
+		Short: "Postpone alert and auto-unlock of a lock that you hold",
+		Long: `Report that the work under a lock is making progress. This postpones alert and auto-unlock, by as
+long as last time, or until --for from now. PROGRESS is shown to people. Deadlines never move back.
 
-Below "mutexctl run" neither NAME nor --uuid are needed: run tells them in MUTEX_NAME and MUTEX_UUID. It extends its lock by itself
-while the command lives, but only alive puts the alert off, and tells people how far the work is.
+Under "mutexctl run", NAME and --uuid are not needed: run passes them in MUTEX_NAME and MUTEX_UUID.
+It extends its lock by itself while the command lives, but only alive postpones the alert and shows
+people how far the work is.
 
-Ends with 3 when another holds the lock, 4 when nobody does; the message says who ended the hold and why, where that is known.`,
+Exits with 3 when another process holds the lock, 4 when nobody does. The message says who ended the
+hold and why, if that is known.`,
 		Example: `  mutexctl run nightly/report --expect 10m -- sh -c './step-1 && mutexctl alive --progress "1 of 2 steps" && ./step-2'
   mutexctl alive nightly/report --uuid "$uuid" 3 of 12 files done
   mutexctl alive db/migrate --uuid "$uuid" --for 1h`,
@@ -39,9 +41,9 @@ Ends with 3 when another holds the lock, 4 when nobody does; the message says wh
 		ValidArgsFunction: a.completeNames,
 	}
 	o.own.flags(cmd)
-	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long from now (default: as at the last time)")
+	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long from now (default: as long as last time)")
 	cmd.Flags().StringVar(&o.progress, "progress", "",
-		"`text` that tells people how far the work is; the same as PROGRESS")
+		"`text` that shows people how far the work is; the same as PROGRESS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("for") {
 			if err := times(map[string]time.Duration{"for": o.hold}); err != nil {
@@ -92,7 +94,7 @@ func (o *aliveOptions) run(ctx context.Context) error {
 	return o.tell(ctx, s, lock, now)
 }
 
-// extendable tells whether the record says enough for its deadlines to be put off.
+// extendable returns an error unless the record says enough to postpone its deadlines.
 func (o *aliveOptions) extendable(ctx context.Context, s *session, lock *mutex.Lock) error {
 	doc, err := s.get(ctx, lock.Name())
 	switch {
@@ -107,12 +109,12 @@ func (o *aliveOptions) extendable(ctx context.Context, s *session, lock *mutex.L
 	return nil
 }
 
-// unknownSpan tells that nobody can know by how much to put deadlines off.
+// unknownSpan reports whether the record leaves open by how much to postpone its deadlines.
 func unknownSpan(r *metadata.Record) bool {
 	return r.AlertAt.IsZero() || r.LockedAt.IsZero() && (r.Alive == nil || r.Alive.At.IsZero())
 }
 
-// tell says until when the lock is held now, by what etcd has.
+// tell prints until when the lock is held now, according to etcd.
 func (o *aliveOptions) tell(ctx context.Context, s *session, lock *mutex.Lock, now time.Time) error {
 	doc, err := s.get(ctx, lock.Name())
 	if err != nil {

@@ -34,41 +34,43 @@ type checkOptions struct {
 	warnWaiting, critWaiting   int
 }
 
-// off is the threshold that nothing passes.
+// off is the threshold that nothing exceeds.
 const off = -1
 
 func newCheck(a *app) *cobra.Command {
 	o := &checkOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "check [PATTERN...]",
-		Short: "Check locks and unlockers, as a plugin for Nagios and Icinga",
-		Long: `Look at the locks and at the unlockers once and say in one line how they are, with performance data.
+		Short: "Check locks and unlockers, as a Nagios and Icinga plugin",
+		Long: `Check the locks and the unlockers once and report in one line, with performance data.
 
   0 OK        all locks are held in time, and an unlocker watches over them
-  1 WARNING   a lock is expired, or alerting or malformed (--warn-alerting), too many wait (--warn-waiting), no unlocker that may remove
-              locks is able to at the moment, or the clock of an unlocker or a holder differs from the one here
-  2 CRITICAL  a lock is expired and still there after --expired-after, too many alert or wait (--crit-alerting, --crit-waiting), or no
-              unlocker runs: the record that each of them writes every second is gone 15 seconds after its end
-  3 UNKNOWN   etcd can not be asked, did not answer within --timeout, or an argument is wrong
+  1 WARNING   a lock is expired; too many are alerting or malformed (--warn-alerting) or waited
+              for (--warn-waiting); no unlocker can remove locks at the moment; or the clock of
+              an unlocker or a holder differs from this machine's
+  2 CRITICAL  a lock is still expired after --expired-after; too many alert or wait
+              (--crit-alerting, --crit-waiting); or no unlocker is running, which shows 15 seconds
+              after the last one ended
+  3 UNKNOWN   etcd is unreachable or did not answer within --timeout, or an argument is wrong
 
-These are not the statuses of the other commands. Thresholds are the greatest numbers that are still in order, as in plugins; -1 is no
-threshold. A PATTERN selects the names of locks: * is any text, also with slashes, ? is one character.`,
+Other commands have other exit statuses. A threshold is the highest acceptable number; -1 is none.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.`,
 		Example: `  mutexctl check
   mutexctl check 'billing/*' --no-unlocker --crit-alerting 5
   mutexctl check --timeout 5s --warn-waiting 20 --crit-waiting 100`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take to answer everything")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take for all answers together")
 	f.DurationVar(&o.expiredAfter, "expired-after", 5*time.Minute, "critical when a lock is expired for longer")
 	f.IntVar(&o.warnAlerting, "warn-alerting", 0,
-		"warn when more locks are alerting, expired or malformed; one that is expired is a warning in any case")
+		"warn when more locks are alerting, expired or malformed; any expired lock is a warning")
 	f.IntVar(&o.critAlerting, "crit-alerting", off, "critical when more locks are alerting, expired or malformed")
-	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more wait for locks")
-	f.IntVar(&o.critWaiting, "crit-waiting", off, "critical when more wait for locks")
-	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not look at the unlockers")
+	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more processes wait for locks")
+	f.IntVar(&o.critWaiting, "crit-waiting", off, "critical when more processes wait for locks")
+	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not check the unlockers")
 	f.DurationVar(&o.clockDifference, "clock-difference", 30*time.Second,
-		"warn when an unlocker's clock differs by more from the one here")
+		"warn when an unlocker's clock differs from this one by more")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.globs, err = newGlobs(args); err != nil {
 			return err
@@ -105,7 +107,7 @@ func (o *checkOptions) check() error {
 
 func crossed(warn, crit int) bool { return warn != off && crit != off && warn > crit }
 
-// asPlugin says what kept check from looking at all where plugins say it: on stdout, with the status of a plugin.
+// asPlugin reports an error that kept check from running as plugins do: on stdout, with the status of a plugin.
 func (a *app) asPlugin(cmd *cobra.Command, err error) error {
 	if cmd.Name() != "check" || status(err) != ExitUsage || isPluginStatus(err) {
 		return err
@@ -113,7 +115,7 @@ func (a *app) asPlugin(cmd *cobra.Command, err error) error {
 	return a.unknown(err)
 }
 
-// isPluginStatus tells whether the error is a verdict of check, which has said it already.
+// isPluginStatus reports whether the error is a verdict of check, which is already printed.
 func isPluginStatus(err error) bool {
 	s, ok := errors.AsType[*statusError](err)
 	return ok && s.err == nil
@@ -153,7 +155,7 @@ func (o *checkOptions) look(ctx context.Context) (*snapshot, error) {
 	return s.snapshot(ctx)
 }
 
-// named is how many locks check tells by name.
+// named is how many locks check names.
 const named = 3
 
 // health is what check found.
@@ -162,22 +164,24 @@ type health struct {
 	counts    map[staleness.State]int
 	waiters   int
 	unlockers int
-	facts     []string                     // what is wrong beside single locks
+	facts     []string                     // what is wrong apart from single locks
 	clocks    []string                     // sentences about holders whose clock is off
-	ill       map[staleness.State][]string // sentences about locks that need a person
+	unhealthy map[staleness.State][]string // sentences about locks that need attention
 }
 
-// is makes the health as bad as this, at least.
-func (h *health) is(status int) { h.status = max(h.status, status) }
+// raise raises the status to at least this one.
+func (h *health) raise(status int) { h.status = max(h.status, status) }
 
-// found adds what is wrong.
+// found adds a problem.
 func (h *health) found(status int, format string, args ...any) {
-	h.is(status)
+	h.raise(status)
 	h.facts = append(h.facts, fmt.Sprintf(format, args...))
 }
 
 func (o *checkOptions) judge(all *snapshot) *health {
-	h := &health{counts: map[staleness.State]int{}, ill: map[staleness.State][]string{}, unlockers: len(all.unlockers)}
+	h := &health{
+		counts: map[staleness.State]int{}, unhealthy: map[staleness.State][]string{}, unlockers: len(all.unlockers),
+	}
 	if !o.noUnlocker {
 		o.judgeUnlockers(h, all.unlockers)
 	}
@@ -204,7 +208,7 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		return
 	}
 	if slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == modeAutoUnlock }) {
-		if text := hindrance(lasting(all)); text != "" {
+		if text := holdBack(lasting(all)); text != "" {
 			h.found(pluginWarning, "%s", text)
 		}
 	}
@@ -215,15 +219,15 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		case p.Now.IsZero():
 		case -behind > o.clockDifference:
 			h.found(pluginWarning, "the clock of unlocker %s is %s ahead of the one here", shortText(p.ID),
-				span(behind))
+				text.Duration(-behind))
 		case behind > o.clockDifference+protocol.PresenceTTL:
-			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID), span(behind))
+			h.found(pluginWarning, "the clock of unlocker %s is %s behind the one here", shortText(p.ID),
+				text.Duration(behind))
 		}
 	}
 }
 
-// lasting leaves out the hold-backs that are over in a moment by themselves, when people have been warned for long
-// enough.
+// lasting leaves out hold-backs that end by themselves in a moment.
 func lasting(all []metadata.Presence) []metadata.Presence {
 	all = slices.Clone(all)
 	for i := range all {
@@ -243,25 +247,25 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 		state := verdict.State
 		h.counts[state]++
 		if clock := clockWords(verdict); clock != "" {
-			h.is(pluginWarning)
+			h.raise(pluginWarning)
 			h.clocks = append(h.clocks, fmt.Sprintf("the clock of %s, who holds %s, is %s", who(r),
 				text.Visible(r.Name), clock))
 		}
 		if state == staleness.Expired {
-			h.is(pluginWarning)
+			h.raise(pluginWarning)
 			if now.Sub(r.AutoUnlockAt) > o.expiredAfter {
-				h.is(pluginCritical)
+				h.raise(pluginCritical)
 			}
 		}
-		if state != staleness.Held && len(h.ill[state]) < named {
-			h.ill[state] = append(h.ill[state], describe(r, state, now))
+		if state != staleness.Held && len(h.unhealthy[state]) < named {
+			h.unhealthy[state] = append(h.unhealthy[state], describe(r, state, now))
 		}
 	}
 	switch n := h.counts[staleness.Alerting] + h.counts[staleness.Expired] + h.counts[staleness.Malformed]; {
 	case beyond(n, o.critAlerting):
-		h.is(pluginCritical)
+		h.raise(pluginCritical)
 	case beyond(n, o.warnAlerting):
-		h.is(pluginWarning)
+		h.raise(pluginWarning)
 	}
 }
 
@@ -276,16 +280,17 @@ func describe(r *metadata.Record, state staleness.State, now time.Time) string {
 	return text + " (" + who(r) + ")"
 }
 
-// sentence is what the person reads who was called.
+// sentence is the line for whoever was called.
 func (h *health) sentence() string {
 	facts := slices.Concat(h.facts, h.clocks[:min(named, len(h.clocks))])
-	ill := slices.Concat(h.ill[staleness.Expired], h.ill[staleness.Malformed], h.ill[staleness.Alerting])
-	if len(ill) == 0 {
+	unhealthy := slices.Concat(h.unhealthy[staleness.Expired], h.unhealthy[staleness.Malformed],
+		h.unhealthy[staleness.Alerting])
+	if len(unhealthy) == 0 {
 		facts = append(facts, count(h.counts[staleness.Held], "lock")+" held in time")
 	}
-	ill = ill[:min(named, len(ill))]
-	more := h.counts[staleness.Alerting] + h.counts[staleness.Expired] + h.counts[staleness.Malformed] - len(ill)
-	if facts = append(facts, ill...); more > 0 {
+	unhealthy = unhealthy[:min(named, len(unhealthy))]
+	more := h.counts[staleness.Alerting] + h.counts[staleness.Expired] + h.counts[staleness.Malformed] - len(unhealthy)
+	if facts = append(facts, unhealthy...); more > 0 {
 		facts = append(facts, fmt.Sprintf("and %d more", more))
 	}
 	return bar([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(facts, ", "))
@@ -317,5 +322,5 @@ func threshold(n int) string {
 	return fmt.Sprint(n)
 }
 
-// bar keeps text from beginning the performance data.
+// bar keeps text from starting the performance data.
 func bar(s string) string { return strings.ReplaceAll(s, "|", "/") }

@@ -6,23 +6,21 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
+	"github.com/clustermutex/unlocker/internal/cli/childproc"
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// Process is what a command line touches of the process that it runs in.
+// Process is what a command line uses of the process that it runs in.
 type Process struct {
 	Args                  []string // without the program's name
 	Stdin, Stdout, Stderr *os.File
@@ -38,12 +36,12 @@ type app struct {
 	etcd    *etcdconn.Settings
 	locks   *flags.LockSettings
 	log     func() zerolog.Logger
-	quiet   bool // says nothing that is only good to know
+	quiet   bool // leaves out notes about what is in order
 }
 
-// Main runs one command line and returns the exit status of the process. INT and TERM end what the command does.
+// Main runs one command line and returns the exit status of the process. INT and TERM end the command.
 func Main(ctx context.Context, p Process) int {
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := childproc.UntilSignal(ctx)
 	defer stop()
 	a := &app{Process: p}
 	root := newRoot(a)
@@ -53,15 +51,15 @@ func Main(ctx context.Context, p Process) int {
 	root.SetErr(p.Stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	err = a.asPlugin(cmd, err)
-	complain(p.Stderr, cmd, err)
+	printError(p.Stderr, cmd, err)
 	return status(err)
 }
 
-// complain writes the one sentence that an error is, and where a usage error is explained.
-func complain(w io.Writer, cmd *cobra.Command, err error) {
+// printError writes an error as one sentence; a usage error also names the help.
+func printError(w io.Writer, cmd *cobra.Command, err error) {
 	var (
 		s   *statusError
-		sig signalError
+		sig childproc.SignalError
 	)
 	switch {
 	case err == nil, errors.As(err, &s) && s.err == nil, errors.As(err, &sig):
@@ -72,7 +70,7 @@ func complain(w io.Writer, cmd *cobra.Command, err error) {
 	}
 }
 
-// note tells the person on stderr what goes on, in a line that says where it comes from.
+// note reports on stderr what goes on, in a line that names the command.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "%s: %s\n", a.command, text.Prose(fmt.Sprintf(format, args...)))
 }
@@ -84,17 +82,17 @@ func (a *app) mention(format string, args ...any) {
 	}
 }
 
-// Command is the command tree that Main runs, for the documentation to be made of.
+// Command is the command tree that Main runs, from which the documentation is generated.
 func Command(p Process) *cobra.Command { return newRoot(&app{Process: p}) }
 
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mutexctl",
-		Short: "Distributed locks that people can see",
-		Long: `mutexctl takes, shows and ends the locks that are kept in etcd.
+		Short: "Distributed locks for etcd that show who holds what, and why",
+		Long: `mutexctl takes, shows and ends locks in etcd.
 
-Names of locks may hold blanks and slashes: mutexctl show 'billing/invoice run'. What is not printable in a name is shown as an
-escape (\x1b, \u202e, \\); with --escaped a name is read in that form.`,
+Lock names may contain spaces and slashes: mutexctl show 'billing/invoice run'. Unprintable
+characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are read in that form.`,
 		Example: `  mutexctl list
   mutexctl run nightly/report -- ./report.sh
   mutexctl show nightly/report`,
@@ -139,7 +137,8 @@ func cobraCommands(root *cobra.Command) {
 	}
 }
 
-// sharedFlags defines what all commands ask. A command says itself how it went; the log is for what goes on behind it.
+// sharedFlags defines the flags of all commands. A command reports its own outcome; the log is for what happens behind
+// it.
 func (a *app) sharedFlags(fs *pflag.FlagSet) {
 	a.etcd = flags.Etcd(fs)
 	a.locks = flags.Locks(fs)
@@ -173,41 +172,5 @@ func noCommand(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// signalError is why a context ended: the process was told to.
-type signalError struct{ syscall.Signal }
-
-func (e signalError) Error() string { return "ended by the signal " + e.Signal.String() }
-
-// untilSignal returns a context that INT and TERM end, with a signalError as its cause.
-func untilSignal(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM)...)
-	go func() {
-		select {
-		case sig := <-signals:
-			cancel(signalError{sig.(syscall.Signal)})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
-	}
-}
-
-// heeded leaves out the signals that whoever started us made us ignore, as nohup does and a shell for what runs in its
-// background.
-func heeded(signals ...os.Signal) []os.Signal {
-	return slices.DeleteFunc(signals, signal.Ignored)
-}
-
-// coloured tells whether the states may be painted: on a terminal of somebody who did not ask for none (no-color.org).
-func (a *app) coloured() bool {
-	return term.IsTerminal(int(a.Stdout.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
-// interactive tells whether there is a person who can be asked.
-func (a *app) interactive() bool {
-	return term.IsTerminal(int(a.Stdin.Fd())) && term.IsTerminal(int(a.Stderr.Fd()))
-}
+// interactive reports whether a person can be asked.
+func (a *app) interactive() bool { return term.Is(a.Stdin) && term.Is(a.Stderr) }

@@ -122,3 +122,54 @@ func TestAnEtcdThatDoesNotAnswerIsUnknownToNagios(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 }
+
+// Whoever waits until a lock is free waits through a restart of etcd, too.
+func TestWaitOutlastsARestartOfEtcd(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := server.Client(t)
+	layout, _ := protocol.NewLayout(protocol.DefaultPrefix)
+	key := layout.Field("l", metadata.FieldUUID)
+	if _, err := client.Put(t.Context(), key, "11111111-2222-4333-8444-555555555555"); err != nil {
+		t.Fatal(err)
+	}
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	wait := exec.Command("mutexctl", "wait", "l")
+	wait.Stderr = said
+	wait.Env = append(os.Environ(), "MUTEXCTL_ETCD_ENDPOINTS="+server.Endpoint())
+	if err := wait.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- wait.Wait() }()
+	for until := time.Now().Add(enough); ; time.Sleep(10 * time.Millisecond) {
+		if text, _ := os.ReadFile(said.Name()); strings.Contains(string(text), "waiting: l is held") {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("it does not wait")
+		}
+	}
+	server.Stop()
+	server.Restart(t)
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended while the lock was held: %v", err)
+	default:
+	}
+	if _, err := client.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(enough):
+		_ = wait.Process.Kill()
+		t.Error("it goes on waiting for a lock that is free")
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/cli/childproc"
 )
 
 // The exit statuses of mutexctl; `mutexctl help exit-codes` explains them.
@@ -15,35 +17,35 @@ const (
 	ExitHeld        = 3
 	ExitNoLock      = 4
 	ExitLost        = 5
-	ExitNotRunnable = 126 // run: the command is there and can not be started
+	ExitNotRunnable = 126 // run: the command exists but cannot be started
 	ExitNotFound    = 127 // run: there is no such command
-	exitSignal      = 128 // plus the number of the signal
 )
 
-const exitCodes = `mutexctl ends with one of these statuses:
+const exitCodes = `mutexctl exits with one of these statuses:
 
   0    done
-  1    failure: etcd can not be reached, refused the request, or something broke
-  2    usage: a wrong flag or argument; nothing was asked of etcd
-  3    held by another: the lock was not free in time, or the hold is not the one that was named
+  1    failure: etcd is unreachable or refused the request, or something broke
+  2    usage: a wrong flag or argument; etcd was not contacted
+  3    held by another: the lock was not free in time, or the hold is not the one that you named
   4    no such lock: nobody holds it
-  5    lost while running: the lock went away under the command of "run"
+  5    lost while running: the lock was lost during the command of "run"
 
-"mutexctl run" passes on the status of its command, whatever it is. What run says on its own account:
+"mutexctl run" exits with the status of its command, whatever it is. Its own statuses are:
 
-  0    with --once-per: the period is used up already, the command was not started; --skip-status makes it another one
-  1    etcd, as above; with --once-per also a clock that is wrong; the command was not started
-  3    the lock was not free within --wait; the command was not started
-  5    the lock was lost; the command was ended (also when it then ended well)
-  126  the command is there and can not be started; the lock was not taken
+  0    with --once-per: the period is already used up, the command did not start; --skip-status
+       makes it another one
+  1    etcd, as above, or with --once-per a clock that is wrong; the command did not start
+  3    the lock was not free within --wait; the command did not start
+  5    the lock was lost; the command was ended (even if it then succeeded)
+  126  the command exists but cannot be started; the lock was not taken
   127  there is no such command; the lock was not taken
-  128+n  the command was ended by signal n, or mutexctl was while it waited (130 is Ctrl-C, 143 is TERM)
+  128+n  signal n ended the command, or mutexctl while it waited (130 is Ctrl-C, 143 is TERM)
 
-"mutexctl check" is a plugin for Nagios and Icinga and has their statuses: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN, which is also
-that of a wrong argument.
+"mutexctl check" is a Nagios and Icinga plugin with their statuses: 0 OK, 1 WARNING, 2 CRITICAL,
+3 UNKNOWN, which also stands for a wrong argument.
 
-A command that may itself end with one of these can be told apart by what run says on stderr: each line of its own begins with
-"mutexctl run:".`
+If your command may exit with one of these statuses itself, look at stderr: each line that run writes
+begins with "mutexctl run:".`
 
 func newExitCodesTopic() *cobra.Command {
 	return &cobra.Command{
@@ -53,14 +55,14 @@ func newExitCodesTopic() *cobra.Command {
 		Example: `  # take the lock if it is free, and tell apart why the command did not run
   mutexctl run nightly/report --wait 0 -- ./report.sh
   case $? in
-    3) echo "somebody else is at it" ;;
+    3) echo "somebody else holds it" ;;
     5) echo "the lock was lost" ;;
   esac`,
 	}
 }
 
-// statusError is an error that ends mutexctl with a status of its own. Without a text the status says it all, as that
-// of run's command does.
+// statusError is an error that ends mutexctl with a status of its own. Without a text the status says it all, like that
+// of run's command.
 type statusError struct {
 	status int
 	err    error
@@ -91,11 +93,12 @@ func lostf(format string, args ...any) error {
 	return &statusError{ExitLost, fmt.Errorf(format, args...)}
 }
 
-// status is the exit status that err stands for.
+// status is the exit status for err.
 func status(err error) int {
 	var (
-		s   *statusError
-		sig signalError
+		s     *statusError
+		sig   childproc.SignalError
+		start *childproc.StartError
 	)
 	switch {
 	case err == nil:
@@ -103,7 +106,11 @@ func status(err error) int {
 	case errors.As(err, &s):
 		return s.status
 	case errors.As(err, &sig):
-		return exitSignal + int(sig.Signal)
+		return childproc.SignalStatus + int(sig.Signal)
+	case errors.As(err, &start) && start.Missing:
+		return ExitNotFound
+	case errors.As(err, &start):
+		return ExitNotRunnable
 	}
 	return ExitFailure
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -12,13 +13,14 @@ import (
 
 // follower writes the lines of watch.
 type follower struct {
-	options *watchOptions
-	told    map[hold]string // the last event of every hold
-	stale   bool            // it was said that the lines are not up to date
-	wake    chan struct{}
+	options  *watchOptions
+	waiters  func(lock string) []metadata.Waiter
+	reported map[hold]string // the last event reported of every hold
+	stale    bool            // the user was warned that the lines are not up to date
+	wake     chan struct{}
 
 	mu   sync.Mutex
-	ends []end // reported by the view and not yet told
+	ends []end // noted by the view, not yet reported
 }
 
 type end struct {
@@ -47,11 +49,11 @@ func (f *follower) takeEnds() []end {
 
 func (f *follower) now() time.Time { return f.options.app.Now() }
 
-// look tells what is new, and returns when the next lock changes its state by itself. The ends are taken before the
-// locks, which then have none that ended.
-func (f *follower) look(locks func() []*metadata.Record) (next time.Time, err error) {
+// update reports what is new, and returns when the next lock changes its state by itself. It takes the ends before the
+// locks, so that no lock among them has ended.
+func (f *follower) update(locks func() []*metadata.Record) (next time.Time, err error) {
 	for _, e := range f.takeEnds() {
-		if err := f.tellEnd(e); err != nil {
+		if err := f.reportEnd(e); err != nil {
 			return next, err
 		}
 	}
@@ -64,67 +66,61 @@ func (f *follower) look(locks func() []*metadata.Record) (next time.Time, err er
 		if !v.Next.IsZero() && (next.IsZero() || v.Next.Before(next)) {
 			next = v.Next
 		}
-		if err := f.tell(r, string(v.State)); err != nil {
+		if err := f.report(r, string(v.State)); err != nil {
 			return next, err
 		}
 	}
 	return next, nil
 }
 
-// tell writes the event unless it is what was told last of this hold.
-func (f *follower) tell(r *metadata.Record, event string) error {
-	if f.told[holdOf(r)] == event {
+// report writes the event unless it was the last one reported of this hold.
+func (f *follower) report(r *metadata.Record, event string) error {
+	if f.reported[holdOf(r)] == event {
 		return nil
 	}
-	f.told[holdOf(r)] = event
+	f.reported[holdOf(r)] = event
 	return f.write(r, event, nil)
 }
 
-// tellEnd writes how a hold ended; of one that came and went between two looks also that it was held.
-func (f *follower) tellEnd(e end) error {
+// reportEnd writes how a hold ended, and before that that it was held, if it came and went between two updates.
+func (f *follower) reportEnd(e end) error {
 	if !f.options.globs.match(e.record.Name) {
 		return nil
 	}
-	if _, known := f.told[holdOf(e.record)]; !known {
-		if err := f.tell(e.record, string(judge(e.record, f.now()).State)); err != nil {
+	if _, known := f.reported[holdOf(e.record)]; !known {
+		if err := f.report(e.record, string(judge(e.record, f.now()).State)); err != nil {
 			return err
 		}
 	}
-	delete(f.told, holdOf(e.record))
-	return f.write(e.record, "ended", newEndingJSON(e.ending))
+	delete(f.reported, holdOf(e.record))
+	if e.ending == nil {
+		e.ending = new(metadata.NewEnding(e.record, metadata.EndedReleased, "", "", time.Time{}))
+	}
+	return f.write(e.record, "ended", e.ending)
 }
 
 // eventJSON is one line of watch for scripts.
 type eventJSON struct {
-	Time   time.Time   `json:"time"`
-	Event  string      `json:"event"`
-	Lock   lockJSON    `json:"lock"`
-	Ending *endingJSON `json:"ending"`
+	Time   string           `json:"time"`
+	Event  string           `json:"event"`
+	Lock   lockjson.Lock    `json:"lock"`
+	Ending *lockjson.Ending `json:"ending"`
 }
 
-type endingJSON struct {
-	How string  `json:"how"`
-	By  *string `json:"by"`
-	Why *string `json:"why"`
-}
-
-func newEndingJSON(e *metadata.Ending) *endingJSON {
-	if e == nil {
-		return &endingJSON{How: metadata.EndedReleased}
-	}
-	return &endingJSON{How: e.Ended, By: known(e.By), Why: known(e.Why)}
-}
-
-func (f *follower) write(r *metadata.Record, event string, ending *endingJSON) error {
-	now, a := f.now(), f.options.app
-	if f.options.format.json() {
-		return writeJSON(a.Stdout, eventJSON{Time: now.UTC(), Event: event, Lock: newLockJSON(r, 0, now),
-			Ending: ending})
+func (f *follower) write(r *metadata.Record, event string, ending *metadata.Ending) error {
+	now := f.now()
+	a := f.options.app
+	if f.options.format.JSON() {
+		j := eventJSON{Time: lockjson.Time(now), Event: event, Lock: newLockJSON(r, f.waiters(r.Queue()), now)}
+		if ending != nil {
+			j.Ending = new(lockjson.NewEnding(ending, now))
+		}
+		return writeJSON(a.Stdout, j)
 	}
 	line := fmt.Sprintf("%s  %-9s  %s  ", now.UTC().Format("2006-01-02 15:04:05Z"), event, text.Visible(r.Name))
 	switch {
 	case ending != nil:
-		line += ending.sentence()
+		line += endingSentence(ending)
 		if !r.LockedAt.IsZero() {
 			line += " after " + age(r.LockedAt, now)
 		}
@@ -141,34 +137,34 @@ func (f *follower) write(r *metadata.Record, event string, ending *endingJSON) e
 
 func who(r *metadata.Record) string {
 	text := shortText(r.Owner) + " on " + hostPID(r)
-	if words := partOf(r.Name, r.Attributes).words(); words != "" {
+	if words := shareWords(metadata.ShareOf(r.Name, r.Attributes)); words != "" {
 		text += " as " + words
 	}
 	return text
 }
 
-func (e *endingJSON) sentence() string {
+func endingSentence(e *metadata.Ending) string {
 	words := map[string]string{
 		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked",
 		metadata.EndedForced: "force-unlocked",
-	}[e.How]
+	}[e.Ended]
 	if words == "" {
-		words = "ended (" + text.Visible(e.How) + ")"
+		words = "ended (" + text.Visible(e.Ended) + ")"
 	}
-	if e.By != nil {
-		words += " by " + text.Visible(*e.By)
+	if e.By != "" {
+		words += " by " + text.Visible(e.By)
 	}
-	if e.Why != nil {
-		words += " (" + text.Prose(*e.Why) + ")"
+	if e.Why != "" {
+		words += " (" + text.Prose(e.Why) + ")"
 	}
 	return words
 }
 
-// briefly is how long the lines may be behind before the person is told: a lost watch is mostly back at once.
+// briefly is how long the lines may lag before a warning: a lost watch is usually back at once.
 const briefly = 2 * time.Second
 
-// tellFreshness says on stderr when the lines stop to be news, and when they are again.
-func (f *follower) tellFreshness(fresh lockview.Freshness) {
+// reportFreshness says on stderr when the lines are no longer up to date, and when they are again.
+func (f *follower) reportFreshness(fresh lockview.Freshness) {
 	switch {
 	case !fresh.Synced && !f.stale && f.now().Sub(fresh.Since) > briefly:
 		f.options.app.note("not up to date: %s", fresh.Cause)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -36,16 +37,19 @@ func newForceUnlock(a *app) *cobra.Command {
 	o := &forceUnlockOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "force-unlock NAME --reason REASON",
-		Short: "End the hold of somebody else, as an operator",
-		Long: `Remove the record of a lock whatever its deadlines say. The hold ends at once and the next waiter gets the lock. The holder is
-NOT stopped: it may still be working, and learns of the loss when its library looks. Where nothing checks fencing tokens, two
-may work at the same time. To wait for the auto-unlock is safer, where there is one.
+		Short: "End somebody else's hold, as an operator",
+		Long: `Remove the record of a lock, whatever its deadlines say. The hold ends at once and the next waiter
+gets the lock. The holder is NOT stopped: it may still be working, and learns of the loss only when
+its library checks. Unless fencing tokens are checked, two processes may then work at the same time.
+If the lock has an auto-unlock, waiting for it is safer.
 
-On a terminal the record is shown and the lock's name has to be typed. Elsewhere --uuid and --yes are needed: the uuid is that of
-the hold you looked at with show, and another hold is never ended (3). A record without a uuid is named --uuid none. Of a semaphore or
-read-write lock one holder is ended at a time, by its own name: pool#2.
+On a terminal it shows the record and asks for the lock's name. Elsewhere --uuid and --yes are
+required: the uuid of the hold you saw with show. Another hold is never ended (3). For a record
+without a uuid, give --uuid none. End the holders of a semaphore or read-write lock one at a time, by
+their own names: pool#2.
 
-The ending is written to history, and to the audit trail with the reason, user@host and the source "cli".`,
+The ending is recorded in the history, and in the audit trail with the reason, user@host and the
+source "cli".`,
 		Example: `  mutexctl force-unlock nightly/report --reason 'node-7 is dead, ticket OPS-12'
   mutexctl force-unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55 --yes --reason 'node-7 is dead'`,
 		Args:              wants(1, 1, "NAME"),
@@ -53,9 +57,9 @@ The ending is written to history, and to the audit trail with the reason, user@h
 	}
 	o.names.flag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you looked at")
-	f.StringVar(&o.reason, "reason", "", "why; people read it in history and audit (required)")
-	f.StringVar(&o.ticket, "ticket", "", "a ticket that belongs to it")
+	f.StringVar(&o.uuid, "uuid", "", "the uuid of the hold that you saw")
+	f.StringVar(&o.reason, "reason", "", "why, for history and audit trail (required)")
+	f.StringVar(&o.ticket, "ticket", "", "the ticket for this")
 	f.BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
 	flags.CommandLineOnly(f, "uuid", "reason", "ticket", "yes") // said once, for this one hold
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -114,7 +118,7 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 	return err
 }
 
-// orShares names the holders of a shared lock to who took it for one.
+// orShares is err, or the names of the holders if the lock is shared.
 func (s *session) orShares(ctx context.Context, name string, err error) error {
 	if status(err) != ExitNoLock {
 		return err
@@ -128,12 +132,12 @@ func (s *session) orShares(ctx context.Context, name string, err error) error {
 		each = append(each, text.Visible(r.Name))
 	}
 	return noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name),
-		clip(strings.Join(each, ", "), 2*cellColumns))
+		term.Clip(strings.Join(each, ", "), 2*term.CellColumns))
 }
 
-// confirm shows the record and has the person type the lock's name.
+// confirm shows the record and asks for the lock's name.
 func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document) error {
-	p := page{now: o.app.Now(), coloured: o.app.coloured()}
+	p := page{now: o.app.Now(), facts: term.Table{Coloured: term.TakesColours(o.app.Stderr)}}
 	p.lock(doc)
 	if err := p.write(o.app.Stderr); err != nil {
 		return err
@@ -150,14 +154,14 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document
 	return nil
 }
 
-// readLine reads a line of the person; a signal ends the waiting for it.
+// readLine reads a line that somebody types, until a signal comes.
 func readLine(ctx context.Context, in *os.File) (string, error) {
 	type answer struct {
 		line string
 		err  error
 	}
 	answers := make(chan answer, 1)
-	go func() { // ends with the process at the latest: a read from a terminal can not be given up
+	go func() { // ends with the process at the latest: a read from a terminal cannot be cancelled
 		line, err := bufio.NewReader(in).ReadString('\n')
 		answers <- answer{strings.TrimRight(line, "\r\n"), err}
 	}()
@@ -200,7 +204,7 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 	return s.explain(ctx, "force-unlock "+text.Visible(doc.Name), err)
 }
 
-// operator is who runs this: the user of the system and the machine.
+// operator is the user and the machine that run this.
 func operator() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -2,17 +2,18 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type historyOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	globs  globs
 	limit  int
 }
@@ -21,23 +22,19 @@ func newHistory(a *app) *cobra.Command {
 	o := &historyOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "history [PATTERN...]",
-		Short: "Show holds that were ended by others than their holders",
-		Long: `Show how holds ended that the unlocker or an operator ended, newest first. A hold that was given back leaves no trace here. A
-PATTERN selects names: * is any text, also with slashes, ? is one character.
+		Short: "Show holds that were auto-unlocked or force-unlocked",
+		Long: `Show the holds that the unlocker or an operator ended, newest first. Locks released by their holders
+leave no trace here.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-JSON: one object per line; what is not known is null.
-
-  name, uuid, token, owner, hostname, pid, purpose, attributes   the hold, as in "mutexctl list"
-  locked_at, alert_at, auto_unlock_at, alive_at, ended_at        RFC 3339, UTC
-  progress                                                       the note of the last sign of life
-  how, by, why                                                   auto_unlocked or forced, by whom, for what reason`,
+` + jsonLines + lockjson.EndingShape().Help(),
 		Example: `  mutexctl history
   mutexctl history 'billing/*' --limit 10
   mutexctl history -o json | jq -r 'select(.how == "forced") | [.ended_at, .name, .by, .why] | @tsv'`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
-	o.format = output(cmd, formatTable, formatJSON)
-	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings are looked at")
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
+	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings to search")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.limit <= 0 {
 			return usagef("--limit is %d, it must be positive", o.limit)
@@ -61,60 +58,27 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return s.explain(ctx, "read the history", err)
 	}
 	now := o.app.Now()
-	t := table{}
-	t.row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "WHY", "OWNER", "HOST:PID", "HELD")
+	var t term.Table
+	t.Row("ENDED", "LOCK", "HELD AS", "HOW", "BY", "WHY", "OWNER", "HOST:PID", "HELD")
 	for _, e := range all {
 		if !o.globs.match(e.Lock) {
 			continue
 		}
-		if o.format.json() {
-			if err := writeJSON(o.app.Stdout, newEndedJSON(e)); err != nil {
+		if o.format.JSON() {
+			if err := writeJSON(o.app.Stdout, lockjson.NewEnding(&e, now)); err != nil {
 				return err
 			}
 			continue
 		}
 		who := metadata.Record{Hostname: e.Hostname, PID: e.PID}
-		t.row(relative(e.EndedAt.Time, now), text.Visible(e.Lock), orNone(partOf(e.Lock, e.Attributes).words()),
+		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
+			orNone(shareWords(metadata.ShareOf(e.Lock, e.Attributes))),
 			shortText(e.Ended), shortText(e.By), shortText(e.Why),
 			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
 	}
-	if len(t.rows) == 1 {
+	if t.Rows() == 1 {
 		return nil
 	}
-	t.dropEmpty("HELD AS")
-	return t.write(o.app.Stdout)
-}
-
-// endedJSON is one ending for scripts.
-type endedJSON struct {
-	Name         string         `json:"name"`
-	UUID         *string        `json:"uuid"`
-	Token        *int64         `json:"token"`
-	Owner        *string        `json:"owner"`
-	Hostname     *string        `json:"hostname"`
-	PID          *int64         `json:"pid"`
-	Purpose      *string        `json:"purpose"`
-	Attributes   map[string]any `json:"attributes"`
-	LockedAt     *time.Time     `json:"locked_at"`
-	AlertAt      *time.Time     `json:"alert_at"`
-	AutoUnlockAt *time.Time     `json:"auto_unlock_at"`
-	AliveAt      *time.Time     `json:"alive_at"`
-	EndedAt      *time.Time     `json:"ended_at"`
-	Progress     *string        `json:"progress"`
-	How          string         `json:"how"`
-	By           *string        `json:"by"`
-	Why          *string        `json:"why"`
-}
-
-func newEndedJSON(e metadata.Ending) endedJSON {
-	if e.Attributes == nil {
-		e.Attributes = map[string]any{}
-	}
-	return endedJSON{
-		Name: e.Lock, UUID: known(e.UUID), Token: known(e.Token), Owner: known(e.Owner), Hostname: known(e.Hostname),
-		PID: known(e.PID), Purpose: known(e.Purpose), Attributes: e.Attributes,
-		LockedAt: known(e.LockedAt.Time), AlertAt: known(e.AlertAt.Time), AutoUnlockAt: known(e.AutoUnlockAt.Time),
-		AliveAt: known(e.AliveAt.Time), EndedAt: known(e.EndedAt.Time), Progress: known(e.Progress),
-		How: e.Ended, By: known(e.By), Why: known(e.Why),
-	}
+	t.DropEmpty("HELD AS")
+	return t.Write(o.app.Stdout)
 }

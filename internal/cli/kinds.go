@@ -10,35 +10,22 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// part is how a hold is one of several of the same lock: "pool#2" has permits of the semaphore pool, or reads under the
-// read-write lock pool. The zero part is an ordinary lock.
-type part struct {
-	of             string // the lock that is shared; empty for a hold that has the whole lock to itself
-	kind           string
-	permits, limit int // of a semaphore; 0 is not known
-}
-
-// partOf reads the attributes of a record, or of an ending.
-func partOf(name string, attributes map[string]any) part {
-	s := metadata.ShareOf(name, attributes)
-	return part{s.Lock, s.Kind, s.Permits, s.Limit}
-}
-
-// words say what the holder has: "2 of 5 permits", "reader", "exclusive"; empty for an ordinary lock.
-func (p part) words() string {
+// shareWords is what a holder has of a lock that several can hold: "2 of 5 permits", "reader", "exclusive"; empty for
+// an ordinary lock.
+func shareWords(s metadata.Share) string {
 	switch {
-	case p.kind == metadata.HoldsPermits && p.limit > 0:
-		return fmt.Sprintf("%d of %s", p.permits, count(p.limit, "permit"))
-	case p.kind == metadata.HoldsPermits:
-		return count(p.permits, "permit")
-	case p.kind == metadata.HoldsShared:
+	case s.Kind == metadata.HoldsPermits && s.Limit > 0:
+		return fmt.Sprintf("%d of %s", s.Permits, count(s.Limit, "permit"))
+	case s.Kind == metadata.HoldsPermits:
+		return count(s.Permits, "permit")
+	case s.Kind == metadata.HoldsShared:
 		return "reader"
 	}
-	return p.kind
+	return s.Kind
 }
 
-// sharesOf are the records of those who share the lock, out of records that are sorted by name. Whoever takes a share
-// counts them by their names, whatever else they say.
+// sharesOf are the records of the shares of a lock, out of records sorted by name. Only the names count, as for clients
+// that take a share.
 func sharesOf(lock string, all []*metadata.Record) []*metadata.Record {
 	var shares []*metadata.Record
 	from, _ := slices.BinarySearchFunc(all, lock+"#",
@@ -55,7 +42,7 @@ func sharesOf(lock string, all []*metadata.Record) []*metadata.Record {
 	return shares
 }
 
-// use is how far a lock that several can hold is taken.
+// use is how much of a lock that several can hold is taken.
 type use struct {
 	kind                    string
 	holders, permits, limit int
@@ -64,15 +51,15 @@ type use struct {
 func useOf(holders []*metadata.Record) use {
 	u := use{holders: len(holders)}
 	for _, r := range holders {
-		p := partOf(r.Name, r.Attributes)
-		u.kind = cmp.Or(u.kind, p.kind)
-		u.limit = max(u.limit, p.limit)
+		share := metadata.ShareOf(r.Name, r.Attributes)
+		u.kind = cmp.Or(u.kind, share.Kind)
+		u.limit = max(u.limit, share.Limit)
 		u.permits += r.Permits()
 	}
 	return u
 }
 
-// words say it: "5 of 8 permits taken by 3 holders, 3 free".
+// words is "5 of 8 permits taken by 3 holders, 3 free".
 func (u use) words() string {
 	switch {
 	case u.kind == metadata.HoldsShared:
@@ -86,7 +73,7 @@ func (u use) words() string {
 
 func (u use) free(limit int) int { return max(limit-u.permits, 0) }
 
-// standing is how things stand for who waits, in the words of who is refused.
+// standing is the state of a wait, in the words of a refusal.
 func (k *kindFlags) standing(w mutex.Waiting) *mutex.HeldError {
 	held := &mutex.HeldError{Lock: w.Lock, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
 		Kind: k.kind()}
@@ -104,7 +91,7 @@ func (k *kindFlags) standing(w mutex.Waiting) *mutex.HeldError {
 	return held
 }
 
-// waitsForItself tells whether the wait can not end before the hold with this uuid does, on whose behalf this command
+// waitsForItself reports whether the wait cannot end before the hold with this uuid does, under which this command
 // runs.
 func waitsForItself(held *mutex.HeldError, uuid string) bool {
 	if uuid == "" {

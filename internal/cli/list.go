@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -16,7 +17,7 @@ import (
 
 type listOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	states []string
 	owners []string
 	globs  globs
@@ -26,24 +27,25 @@ func newList(a *app) *cobra.Command {
 	o := &listOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "list [PATTERN...]",
-		Short: "List the locks that are held",
-		Long: `List the locks that are held, by name. A PATTERN selects names: * is any text, also with slashes, ? is one character.
+		Short: "List held locks",
+		Long: `List the held locks, by name.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-Of a semaphore or read-write lock each holder is a line of its own, such as pool#2; HELD AS tells what it has. WAITING are those in the
-line of the whole lock. ALERT is "if silent" of a holder that extends its lock in time, and "at unlock" where people are alerted only when
-the lock is auto-unlocked.
+Each holder of a semaphore or read-write lock has a line of its own, such as pool#2; HELD AS shows
+what it has. WAITING counts who is in line for the whole lock. ALERT is "if silent" for a holder
+that keeps extending its lock, and "at unlock" where the alert comes only with the auto-unlock.
 
-` + lockShape + `
+` + lockHelp() + `
 
-With -o name there is one name a line, in the form that --escaped reads.`,
+With -o name, one name per line, in the form that --escaped reads.`,
 		Example: `  mutexctl list
   mutexctl list 'billing/*' --state alerting,expired
-  mutexctl list -o json | jq -r 'select(.held_seconds > 3600) | .name'
+  mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'
   mutexctl list -o name | while IFS= read -r n; do mutexctl show --escaped "$n"; done`,
 		Args:    wants(0, -1, "[PATTERN...]"),
 		Aliases: []string{"ls"},
 	}
-	o.format = output(cmd, formatTable, formatJSON, formatName)
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat, term.NameFormat)
 	cmd.Flags().StringSliceVar(&o.states, "state", nil,
 		"only locks in these states: held, alerting, expired, malformed")
 	_ = cmd.RegisterFlagCompletionFunc("state",
@@ -75,15 +77,15 @@ func (o *listOptions) run(ctx context.Context) error {
 		return err
 	}
 	listed := slices.Clone(all.locks)
-	if o.format.value != formatName { // which are for other commands
+	if o.format.String() != term.NameFormat { // names are input for other commands
 		listed = append(listed, all.misplaced...)
 		byName(listed)
 	}
 	shown := slices.DeleteFunc(listed, func(r *metadata.Record) bool { return !o.wanted(r) })
-	switch o.format.value {
-	case formatJSON:
+	switch o.format.String() {
+	case term.JSONFormat:
 		return o.json(all, shown)
-	case formatName:
+	case term.NameFormat:
 		return o.names(shown)
 	}
 	return o.table(all, shown)
@@ -99,7 +101,7 @@ func (o *listOptions) wanted(r *metadata.Record) bool {
 func (o *listOptions) json(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	for _, r := range shown {
-		if err := writeJSON(o.app.Stdout, newLockJSON(r, len(all.waiters[r.Queue()]), now)); err != nil {
+		if err := writeJSON(o.app.Stdout, newLockJSON(r, all.waiters[r.Queue()], now)); err != nil {
 			return err
 		}
 	}
@@ -115,27 +117,27 @@ func (o *listOptions) names(shown []*metadata.Record) error {
 	return nil
 }
 
-// textColumns is the most that owner, host and purpose take in a table. Names may take more, they are what people copy.
+// textColumns is the most that owner, host and purpose take in a table. Names may take more: people copy them.
 const textColumns = 40
 
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
-	t := table{coloured: o.app.coloured()}
-	t.row("STATE", "LOCK", "HELD AS", "CLOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING",
+	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
+	t.Row("STATE", "LOCK", "HELD AS", "CLOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING",
 		"PURPOSE")
 	for _, r := range shown {
 		verdict := judge(r, now)
 		state := verdict.State
-		t.row(string(state), text.Visible(r.Name), orNone(partOf(r.Name, r.Attributes).words()),
+		t.Row(string(state), text.Visible(r.Name), orNone(shareWords(metadata.ShareOf(r.Name, r.Attributes))),
 			orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
 			alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])),
 			shortText(r.Purpose))
-		t.paint(statePaint(state))
+		t.Paint(0, stateColour(state))
 	}
-	t.dropEmpty("HELD AS")
-	t.dropEmpty("CLOCK")
+	t.DropEmpty("HELD AS")
+	t.DropEmpty("CLOCK")
 	if len(shown) > 0 {
-		if err := t.write(o.app.Stdout); err != nil {
+		if err := t.Write(o.app.Stdout); err != nil {
 			return err
 		}
 	}
@@ -145,14 +147,14 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 
 func shortText(s string) string {
 	if s == "" {
-		return none
+		return term.None
 	}
-	return clip(text.Visible(s), textColumns)
+	return term.Clip(text.Visible(s), textColumns)
 }
 
 func orNone(s string) string {
 	if s == "" {
-		return none
+		return term.None
 	}
 	return s
 }
@@ -165,14 +167,14 @@ func hostPID(r *metadata.Record) string {
 	return host
 }
 
-func statePaint(s staleness.State) paint {
+func stateColour(s staleness.State) term.Colour {
 	switch s {
 	case staleness.Alerting:
-		return paintYellow
+		return term.Yellow
 	case staleness.Expired, staleness.Malformed:
-		return paintRed
+		return term.Red
 	}
-	return paintNone
+	return term.NoColour
 }
 
 // count is "1 lock" or "2 locks".
@@ -183,7 +185,7 @@ func count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// summary is the line below a table: it makes an empty list a fact instead of a question.
+// summary is the line below a table: it turns an empty list into a statement.
 func (all *snapshot) summary(shown int) string {
 	parts := []string{count(len(all.locks), "lock") + " held"}
 	if n := len(all.misplaced); n > 0 {

@@ -15,7 +15,7 @@ func (n *names) flag(cmd *cobra.Command) {
 		`read the name in the form that mutexctl prints (\x1b, \u202e, \\)`)
 }
 
-// any reads the name of a lock that may be there: some client may have written a name that the protocol does not allow.
+// any reads the name of a lock that may exist: a client may have written a name that the protocol does not allow.
 func (n *names) any(arg string) (string, error) {
 	if arg == "" {
 		return "", usagef("the lock name is empty")

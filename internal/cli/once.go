@@ -8,12 +8,13 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/clustermutex/unlocker/internal/cli/childproc"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/jobs"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// periodFlags are what run asks about commands that are run once per period.
+// periodFlags are the flags of run for commands that run once per period.
 type periodFlags struct {
 	every       time.Duration // 0: always
 	offset      time.Duration
@@ -24,16 +25,22 @@ type periodFlags struct {
 
 func (p *periodFlags) add(f *pflag.FlagSet) {
 	p.given = f
-	f.DurationVar(&p.every, "once-per", 0, "run the command once in each period of this length, over all machines")
+	f.DurationVar(&p.every, "once-per", 0, "run the command once per period of this length, across all machines")
 	f.DurationVar(&p.offset, "period-offset", 0,
-		"with --once-per: periods begin so much after the full hour, or midnight UTC")
+		"with --once-per: how long after the full hour, or midnight UTC, periods begin")
 	f.BoolVar(&p.backOnError, "back-on-error", false,
-		"with --once-per: a command that fails does not use the period up")
+		"with --once-per: a failed command does not use up the period")
 	f.IntVar(&p.skipStatus, "skip-status", ExitOK,
-		"with --once-per: the exit status when the period is used up already")
+		"with --once-per: the exit status when the period is already used up")
 }
 
-// check refuses what makes no sense before etcd is asked.
+// The shortest period is what the clocks of several machines can tell apart, the longest what their times can hold.
+const (
+	shortestPeriod = time.Second
+	longestPeriod  = 10 * 365 * 24 * time.Hour
+)
+
+// check refuses flags that make no sense, before etcd is asked.
 func (p *periodFlags) check(t *takeFlags) error {
 	once := p.given.Changed("once-per")
 	for _, name := range []string{"period-offset", "back-on-error", "skip-status"} {
@@ -57,29 +64,29 @@ func (p *periodFlags) check(t *takeFlags) error {
 	return nil
 }
 
-// next is the beginning of the first period after the one that began at this time.
+// next is when the period after the one that began at start begins.
 func (p *periodFlags) next(start time.Time) time.Time {
 	past := (start.UnixNano() - int64(p.offset)) % int64(p.every)
 	return start.Add(p.every - time.Duration(past))
 }
 
-// once runs the command unless its period is used up. While an earlier run has the lock it waits, and then looks again.
+// once runs the command unless its period is used up. While an earlier run has the lock it waits, then tries again.
 func (j *job) once() error {
-	ctx, stop := j.wait.bound(j.signals.ctx)
+	ctx, stop := j.wait.bound(j.signals.Context())
 	defer stop()
 	asking := ctx
 	if j.wait.none() {
-		asking = j.signals.ctx
+		asking = j.signals.Context()
 	}
 	if err := j.s.reach(asking, j.wait); err != nil {
 		return err
 	}
 	for {
 		var (
-			c         *child
+			c         *childproc.Child
 			work, own error
 		)
-		ran, err := jobs.OncePer(j.signals.ctx, j.locks, j.name, j.every, func(held context.Context) error {
+		ran, err := jobs.OncePer(j.signals.Context(), j.locks, j.name, j.every, func(held context.Context) error {
 			c, work = j.work(mutex.FromContext(held))
 			if own = work; c != nil && !j.backOnError {
 				own = nil // it began, so the period is used up
@@ -90,7 +97,7 @@ func (j *job) once() error {
 		switch {
 		case ran:
 			err = j.outcome(work, beside(err, own))
-			c.interruptToo()
+			c.InterruptToo()
 			return err
 		case err == nil:
 			return j.skipped()
@@ -103,18 +110,18 @@ func (j *job) once() error {
 		if err := j.s.untilFree(ctx, j.name, true, held.Error()); err != nil {
 			return err
 		}
-		sleep(ctx, gather) // whoever takes it at every chance must not keep us and etcd busy
+		sleep(ctx, gather) // a client that takes it at every chance must not keep us and etcd busy
 	}
 }
 
-// periodError says why the period could not be asked for, or that a clock is wrong.
+// periodError is why the period could not be taken: etcd, or a clock that is wrong.
 func (j *job) periodError(err error) error {
 	_, isPeriod := errors.AsType[*jobs.PeriodError](err)
 	_, isClock := errors.AsType[*jobs.ClockError](err)
 	if isPeriod || isClock {
 		return fmt.Errorf("%w; see \"mutexctl help periods\"", err)
 	}
-	return j.s.explain(j.signals.ctx, "take the period of "+text.Visible(j.name), err)
+	return j.s.explain(j.signals.Context(), "take the period of "+text.Visible(j.name), err)
 }
 
 // beside is what was joined to the error.
@@ -135,14 +142,14 @@ func beside(err, to error) error {
 	return errors.Join(others...)
 }
 
-// skipped says who has run the command in this period, and when it is run next.
+// skipped reports who ran the command in this period, and when it runs next.
 func (j *job) skipped() error {
-	period, err := jobs.LastPeriod(j.signals.ctx, j.locks, j.name)
+	period, err := jobs.LastPeriod(j.signals.Context(), j.locks, j.name)
 	switch {
-	case err != nil && j.signals.ctx.Err() != nil:
-		return context.Cause(j.signals.ctx)
+	case err != nil && j.signals.Context().Err() != nil:
+		return context.Cause(j.signals.Context())
 	case err != nil:
-		j.app.mention("not run: the period is used up; by whom can not be read: %v", err)
+		j.app.mention("not run: the period is used up; by whom cannot be read: %v", err)
 	default:
 		j.app.mention("not run: %s", j.used(period))
 	}

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/jobs"
@@ -16,7 +18,7 @@ import (
 
 type periodsOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	globs  globs
 }
 
@@ -24,24 +26,25 @@ func newPeriods(a *app) *cobra.Command {
 	o := &periodsOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "periods [PATTERN...]",
-		Short: "Show when jobs that run once per period ran last",
-		Long: `Show the last period of every job that runs once per period ("mutexctl run --once-per", jobs.OncePer): when the period began, who used
-it up and when, and whether it runs now. A PATTERN selects names: * is any text, also with slashes, ? is one character.
+		Short: "Show when once-per-period jobs last ran",
+		Long: `Show the last period of every job that runs once per period ("mutexctl run --once-per",
+jobs.OncePer): when the period began, who used it up and when, and whether the job is running.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-A period that begins in the future was used up by a machine whose clock was wrong; the job does not run before it. Mend the clock, then
-forget the period with reset-period.
+A period that begins in the future was used up by a machine whose clock was ahead. The job does not
+run before then: correct the clock, then forget the period with reset-period.
 
 JSON: one object per line.
 
   name        the lock of the job
-  began_at    when the last period began that was used up, RFC 3339, UTC; null where the value can not be read
-  words       who used it up, when, and how long the periods are, for people
+  began_at    when the last used period began, RFC 3339, UTC; null when it is unreadable
+  words       for people: who used it up, when, and how long the periods are
   running     whether the lock is held now`,
 		Example: `  mutexctl periods
   mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
-	o.format = output(cmd, formatTable, formatJSON)
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.globs, err = newGlobs(args); err != nil {
 			return err
@@ -80,7 +83,8 @@ func (o *periodsOptions) run(ctx context.Context) error {
 		if err != nil {
 			period.Words = string(kv.Value)
 		}
-		found = append(found, periodJSON{key.Lock, exactly(key.Lock), known(period.Start), period.Words,
+		found = append(found, periodJSON{key.Lock, lockjson.Base64(key.Lock), lockjson.Known(period.Start),
+			period.Words,
 			held[key.Lock]})
 	})
 	if err != nil {
@@ -90,38 +94,38 @@ func (o *periodsOptions) run(ctx context.Context) error {
 }
 
 func (o *periodsOptions) write(found []periodJSON) error {
-	t := table{}
+	var t term.Table
 	now := o.app.Now()
-	t.row("LOCK", "LAST PERIOD BEGAN", "NOW", "USED UP")
+	t.Row("LOCK", "LAST PERIOD BEGAN", "NOW", "USED UP")
 	for _, p := range found {
-		if o.format.json() {
+		if o.format.JSON() {
 			if err := writeJSON(o.app.Stdout, p); err != nil {
 				return err
 			}
 			continue
 		}
 		began := "unreadable"
-		running := none
+		running := term.None
 		if p.BeganAt != nil {
 			began = instant(*p.BeganAt, now)
 		}
 		if p.Running {
 			running = "running"
 		}
-		t.row(text.Visible(p.Name), began, running, text.Prose(p.Words))
+		t.Row(text.Visible(p.Name), began, running, text.Prose(p.Words))
 	}
-	if len(t.rows) > 1 {
-		if err := t.write(o.app.Stdout); err != nil {
+	if t.Rows() > 1 {
+		if err := t.Write(o.app.Stdout); err != nil {
 			return err
 		}
 	}
-	if !o.format.json() {
+	if !o.format.JSON() {
 		fmt.Fprintln(o.app.Stderr, count(len(found), "job"))
 	}
 	return nil
 }
 
-// held are the names of the locks that somebody holds.
+// held are the names of the held locks.
 func (all *snapshot) held() map[string]bool {
 	held := make(map[string]bool, len(all.locks))
 	for _, r := range all.locks {
@@ -140,11 +144,12 @@ func newResetPeriod(a *app) *cobra.Command {
 	o := &resetPeriodOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "reset-period NAME",
-		Short: "Let a job run again in a period that is used up",
-		Long: `Forget the last period in which a job was run ("mutexctl run --once-per", jobs.OncePer), whenever it was: the next call runs the job, in
-this period once more if need be. It mends what a wrong clock did, or a run that came to nothing.
+		Short: "Let a job run again in a period it has used up",
+		Long: `Forget the last period of a job ("mutexctl run --once-per", jobs.OncePer): the next call runs the job,
+even a second time in the same period. Use it after a clock was wrong, or to repeat a failed run.
 
-On a terminal it asks; elsewhere --yes is needed. What was forgotten is written to stdout. Ends with 4 when there is no such period.`,
+On a terminal it asks first; elsewhere --yes is required. It prints what it forgot. Exits with 4 when
+there is no period to forget.`,
 		Example: `  mutexctl periods 'daily/*'
   mutexctl reset-period daily/report --yes`,
 		Args: wants(1, 1, "NAME"),

@@ -21,15 +21,16 @@ func newReserve(a *app) *cobra.Command {
 	o := &reserveOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "reserve NAME --for DURATION --purpose PURPOSE",
-		Short: "Take a lock without a program that holds it",
-		Long: `Take a lock for some time, for maintenance or from a script that holds it over several commands. Nothing runs and nothing extends
-it: after --for it is auto-unlocked, and people are alerted then, or after --expect. The uuid of the hold is written to stdout; give
-it back with it (unlock), or put its end off (alive).
+		Short: "Take a lock without a program to hold it",
+		Long: `Take a lock for some time, for maintenance or for a script that holds it over several commands.
+Nothing runs and nothing extends it: after --for it is auto-unlocked, and people are alerted then, or
+after --expect. The uuid of the hold is printed to stdout; use it to release the lock (unlock) or to
+postpone its end (alive).
 
-With --semaphore permits are reserved, with --exclusive a whole semaphore or read-write lock; then the name to go on with is that of
-the share, such as pool#2, or simply that of the lock.
+With --semaphore, permits are reserved; with --exclusive, a whole semaphore or read-write lock. Refer
+to a reserved share by its own name, such as pool#2, or by that of the lock.
 
-Ends with 3 when the lock was not free within --wait, which is not to wait at all unless you say so.`,
+Exits with 3 if the lock was not free within --wait. Unless you give it, reserve does not wait.`,
 		Example: `  mutexctl reserve db/migrate --for 2h --purpose 'maintenance, ticket OPS-12'
   uuid=$(mutexctl reserve nightly/report --for 10m --purpose 'by hand' --wait 0) || exit
   ./step-1.sh && mutexctl alive nightly/report --uuid "$uuid" && ./step-2.sh
@@ -37,10 +38,10 @@ Ends with 3 when the lock was not free within --wait, which is not to wait at al
   mutexctl reserve transcoding --exclusive --wait 30m --for 1h --purpose 'nobody else meanwhile, OPS-13'`,
 		Args: wants(1, 1, "NAME"),
 	}
-	o.takeFlags.add(cmd, patience{})
-	cmd.Flags().StringVar(&o.owner, "owner", "", "`name` of who holds the lock (default: user@host)")
-	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long (required)")
-	cmd.Flags().DurationVar(&o.expect, "expect", 0, "alert people after this time (default: as --for)")
+	o.takeFlags.add(cmd, waitTimeout{})
+	cmd.Flags().StringVar(&o.owner, "owner", "", "`name` of the holder (default: user@host)")
+	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long to hold the lock (required)")
+	cmd.Flags().DurationVar(&o.expect, "expect", 0, "when to alert people (default: after --for)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := o.names.good(args[0])
 		if err != nil {
@@ -51,7 +52,7 @@ Ends with 3 when the lock was not free within --wait, which is not to wait at al
 	return cmd
 }
 
-// check refuses what makes no sense before etcd is asked, and fills in what was left open.
+// check refuses flags that make no sense, before etcd is asked, and fills in defaults.
 func (o *reserveOptions) check() error {
 	switch {
 	case o.hold == 0:
@@ -86,19 +87,26 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.close()
-	locks, err := s.locks(append(options, mutex.AlertAfter(o.expect), mutex.AutoUnlockAfter(o.hold),
-		mutex.Attribute("reserved", true))) // the pid is that of a program that has ended
+	locks, err := s.locks(append(options, mutex.AutoUnlockAfter(o.hold), mutex.AlertAfter(o.expect)))
 	if err != nil {
 		return err
 	}
 	defer locks.Close() // leaves the hold
-	lock, err := s.take(ctx, locks, name, &o.takeFlags)
+	try := func(ctx context.Context, options ...mutex.Option) (mutex.Reservation, error) {
+		return locks.TryReserve(ctx, name, o.purpose, o.hold, append(options, mutex.AlertAfter(o.expect))...)
+	}
+	wait := func(ctx context.Context, options ...mutex.Option) (mutex.Reservation, error) {
+		return locks.Reserve(ctx, name, o.purpose, o.hold, append(options, mutex.AlertAfter(o.expect))...)
+	}
+	r, err := take(ctx, s, name, &o.takeFlags, try, wait)
 	if err != nil {
 		return err
 	}
-	now := o.app.Now()
-	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", text.Visible(lock.Name()), instant(now.Add(o.hold), now))
-	if _, err = fmt.Fprintln(o.app.Stdout, lock.UUID()); err != nil {
+	fmt.Fprintf(o.app.Stderr, "reserved %s until %s\n", text.Visible(r.Lock), instant(r.Until, o.app.Now()))
+	if _, err = fmt.Fprintln(o.app.Stdout, r.UUID); err == nil {
+		return nil
+	}
+	if lock, failed := locks.Adopt(ctx, r.Lock, r.UUID); failed == nil {
 		_ = lock.Unlock() // nobody knows the uuid, so nobody could
 	}
 	return err

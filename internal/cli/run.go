@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/childproc"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -29,56 +30,61 @@ func newRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run NAME -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
-		Long: `Take the lock, run the command, give the lock back, and end with the command's status.
+		Long: `Take the lock, run the command, release the lock, and exit with the command's status.
 
-While the lock is held by another, run waits (--wait) in line and says on stderr who holds it and how many are before. Where --wait is
-given, an etcd that can not be reached is waited for, too. While the command runs, the lock is extended, for --max-hold at most. People are alerted when the command runs longer than --expect: that
-it is alive does not put the alert off, only "mutexctl alive" does.
+While another process holds the lock, run waits in line (--wait) and reports on stderr who holds it
+and how many are ahead. With --wait given, it also waits for an unreachable etcd. While the command
+runs, mutexctl extends the lock, up to --max-hold. People are alerted when the command runs longer
+than --expect: extending the lock does not delay the alert, only "mutexctl alive" does.
 
-With --semaphore N at most N run at a time on all machines together; all should give the same N. With --shared many read at a time,
-with --exclusive one writes and nobody reads. All of them wait in one line.
+With --semaphore N, at most N run at a time across all machines; everyone should give the same N.
+With --shared many read at a time; with --exclusive one writes and nobody reads. All wait in one
+line.
 
-With --once-per 1h the command is run once an hour over all machines: start it on each of them, as often as you like. Hours begin at
-the full hour in UTC, days at midnight; --period-offset moves them. The hour is used up when the command begins, even when it
-fails, unless --back-on-error is given. Where it is used up already, run says by whom on stderr and ends with 0 (--skip-status).
+With --once-per 1h, the command runs once an hour across all machines: start it on each of them, as
+often as you like. Hours begin on the hour in UTC, days at midnight; --period-offset shifts them. The
+hour is used up when the command starts, even if it fails, unless --back-on-error is given. If it is
+already used up, run says by whom on stderr and exits with 0 (--skip-status).
 
-The command has MUTEX_NAME, MUTEX_UUID and MUTEX_TOKEN in its environment, so that "mutexctl alive" below it needs no arguments. The
-token grows with every acquisition of any lock: whoever writes to a store that several machines share should hand it along, and
-the store should refuse a smaller one than it has seen. Without that no lock in the world can keep a machine that was paused
-from writing late.
+The command finds MUTEX_NAME, MUTEX_UUID and MUTEX_TOKEN in its environment, so "mutexctl alive"
+needs no arguments there. The token grows with every acquisition of any lock: pass it along when you
+write to storage that several machines share, and have the storage reject tokens smaller than the
+largest it has seen. Without that, no lock can stop a paused machine from writing late.
 
-The command is the leader of a process group of its own, and of the terminal where there is one. HUP, INT, QUIT, TERM, USR1 and
-USR2 are passed on to the group; the lock is given back when the command has ended, whatever ended it. What the command leaves
-behind in the background runs on without the lock.
+The command leads a process group of its own, and has the terminal if there is one. HUP, INT, QUIT,
+TERM, USR1 and USR2 are forwarded to the group. The lock is released when the command ends, however
+it ends. Whatever the command leaves in the background runs on without the lock.
 
-When the lock is lost, because somebody removed it or because etcd could not be reached in time, the group gets TERM, and KILL
-after --grace. Where time ran out, both happen before the lock can be auto-unlocked; a lock that a person removed may be taken by
-another at once, and then the token is what protects the data.
+When the lock is lost, because somebody removed it or etcd was unreachable for too long, the group
+gets TERM, and KILL after --grace. If time ran out, both happen before the lock can be auto-unlocked.
+A lock that an operator removed may have a new holder at once; then only the token protects the data.
 
-When mutexctl itself is killed with KILL, the lock stays until the unlocker removes it, --auto-unlock-after its last extension.
-On Linux the kernel then kills the command, too, but not what the command started. When mutexctl itself is stopped with STOP,
-nobody watches over the command, which works on: send signals to the command's group instead.
+If mutexctl itself is killed with KILL, the lock stays until it is auto-unlocked, --auto-unlock-after
+its last extension. On Linux the kernel then kills the command too, but not what the command started.
+If mutexctl is stopped with STOP, nobody watches the command, which works on: send signals to the
+command's group instead.
 
-Ends with the command's own status; with 3 when the lock was not free in time and the command was not started, 5 when the lock was
-lost, 126 or 127 when the command can not be started: see "mutexctl help exit-codes".`,
+Exits with the command's own status; with 3 if the lock was not free in time and the command did not
+start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
+"mutexctl help exit-codes".`,
 		Example: `  mutexctl run nightly/report -- ./report.sh
   mutexctl run nightly/report --wait 0 --purpose 'monthly report, ticket OPS-12' -- ./report.sh --month 7
   mutexctl run db/migrate --expect 20m --max-hold 2h --attr build=1234 -- ./migrate.sh
   mutexctl run transcoding --semaphore 3 -- ffmpeg -i in.mov out.mp4
-  */5 * * * *  mutexctl run daily/report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # in the crontab of each replica`,
+  */5 * * * *  mutexctl run daily/report --once-per 24h --period-offset 6h --quiet -- ./report.sh   # crontab of each replica`,
 		Args: wants(2, -1, "NAME -- COMMAND"),
 	}
-	o.takeFlags.add(cmd, patience{forever: true})
+	o.takeFlags.add(cmd, waitTimeout{forever: true})
 	f := cmd.Flags()
 	o.periodFlags.add(f)
-	f.StringVar(&o.owner, "owner", "", "`name` of who holds the lock (default: the command's)")
+	f.StringVar(&o.owner, "owner", "", "`name` of the holder (default: the command's)")
 	f.DurationVar(&o.expect, "expect", mutex.DefaultAlertAfter, "alert people when the command runs longer")
 	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", time.Minute,
-		"how long after the last extension the lock is auto-unlocked, when this machine dies")
+		"when the lock is auto-unlocked after its last extension, should this machine die")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
-		"extend the lock for so long; then it is lost and the command is ended")
+		"how long to extend the lock; after that it is lost and the command is ended")
 	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between TERM and KILL when the lock is lost")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing while waiting, nor that the period is used up")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds the lock, nor that the period is used up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {
 			return usagef("want the name, then --, then the command: mutexctl run NAME -- COMMAND")
@@ -92,8 +98,8 @@ lost, 126 or 127 when the command can not be started: see "mutexctl help exit-co
 	return cmd
 }
 
-// options are the lock's as the library wants them. The hold counts as lost so early that TERM, grace and KILL are over
-// when the lock can be auto-unlocked.
+// options are the options for the library. The hold counts as lost early enough for TERM, grace and KILL to be over
+// before the lock can be auto-unlocked.
 func (o *runOptions) options(name, command string) ([]mutex.Option, error) {
 	if err := o.checkTimes(); err != nil {
 		return nil, err
@@ -138,11 +144,11 @@ type job struct {
 	name    string
 	path    string
 	argv    []string
-	signals *caught
+	signals *childproc.Signals
 }
 
 func (o *runOptions) run(ctx context.Context, name string, argv []string) error {
-	path, err := findCommand(argv[0])
+	path, err := childproc.Find(argv[0])
 	if err != nil {
 		return err
 	}
@@ -150,8 +156,8 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 	if err != nil {
 		return err
 	}
-	signals := catch(ctx)
-	defer signals.stop()
+	signals := childproc.Catch(ctx)
+	defer signals.Stop()
 	s, err := o.app.connect()
 	if err != nil {
 		return err
@@ -161,7 +167,7 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 	if err != nil {
 		return err
 	}
-	defer locks.Close() // waits for the clean-up where the waiting was given up
+	defer locks.Close() // waits for the cleanup after a wait that was given up
 	j := &job{runOptions: o, s: s, locks: locks, name: name, path: path, argv: argv, signals: signals}
 	if o.every != 0 {
 		return j.once()
@@ -171,24 +177,30 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 
 // always runs the command as soon as the lock can be had.
 func (j *job) always() error {
-	lock, err := j.s.take(j.signals.ctx, j.locks, j.name, &j.takeFlags)
+	try := func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
+		return j.locks.TryLock(ctx, j.name, options...)
+	}
+	wait := func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
+		return j.locks.Lock(ctx, j.name, options...)
+	}
+	lock, err := take(j.signals.Context(), j.s, j.name, &j.takeFlags, try, wait)
 	if err != nil {
 		return err
 	}
 	c, err := j.work(lock)
 	err = j.outcome(err, lock.Unlock())
-	c.interruptToo()
+	c.InterruptToo()
 	return err
 }
 
-// work starts the command and returns when it has ended, by itself or because the lock was lost. Its error without a
-// text is the command's status; the child is nil where it was not started.
-func (j *job) work(lock *mutex.Lock) (*child, error) {
-	if err := j.signals.hand(); err != nil {
+// work starts the command and returns when it has ended, by itself or because the lock was lost. An error without a
+// text is the command's status; the child is nil when it did not start.
+func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
+	if err := j.signals.Hand(); err != nil {
 		return nil, err
 	}
 	held := func() bool { return lock.Context().Err() == nil && time.Now().Before(lock.Deadline()) }
-	c, err := startChild(&exec.Cmd{
+	c, err := childproc.Start(&exec.Cmd{
 		Path: j.path, Args: j.argv, Env: lockEnvironment(lock),
 		Stdin: j.app.Stdin, Stdout: j.app.Stdout, Stderr: j.app.Stderr,
 	}, held)
@@ -197,10 +209,10 @@ func (j *job) work(lock *mutex.Lock) (*child, error) {
 	}
 	for {
 		select {
-		case sig := <-j.signals.c:
-			c.signal(sig)
-		case <-c.done:
-			return c, passedOn(c.code)
+		case sig := <-j.signals.C():
+			c.Signal(sig)
+		case <-c.Done():
+			return c, passedOn(c.Code())
 		case <-lock.Context().Done():
 			return c, j.lost(lock, c)
 		}
@@ -215,8 +227,8 @@ func passedOn(code int) error {
 	return &statusError{status: code}
 }
 
-// outcome is how the run ended, by how the work and the giving back of the lock did. The command's status counts,
-// unless the lock was lost under it.
+// outcome combines the results of the work and of the unlock. The command's status counts, unless the lock was lost
+// under it.
 func (j *job) outcome(work, unlock error) error {
 	s, isStatus := errors.AsType[*statusError](work)
 	switch {
@@ -229,10 +241,10 @@ func (j *job) outcome(work, unlock error) error {
 	return work
 }
 
-// lost ends the command. The lock may still stand: "lost" includes that etcd did not answer in time.
-func (j *job) lost(lock *mutex.Lock, c *child) error {
+// lost ends the command. The lock may still be held: "lost" includes that etcd did not answer in time.
+func (j *job) lost(lock *mutex.Lock, c *childproc.Child) error {
 	j.app.note("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
-	c.end(j.grace)
+	c.End(j.grace)
 	return lostf("the command was ended, because the lock was lost")
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
-// session is a connection to etcd with all that can be asked over it.
+// session is a connection to etcd, with what commands ask over it.
 type session struct {
 	client *clientv3.Client
 	layout protocol.Layout
@@ -29,7 +29,7 @@ type session struct {
 	app    *app
 }
 
-// open connects and makes sure of it.
+// open connects, and checks the connection.
 func (a *app) open(ctx context.Context) (*session, error) {
 	s, err := a.connect()
 	if err != nil {
@@ -42,7 +42,7 @@ func (a *app) open(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// connect makes a session without asking etcd anything.
+// connect makes a session without contacting etcd.
 func (a *app) connect() (*session, error) {
 	layout, err := a.locks.Layout()
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *app) connect() (*session, error) {
 		store: lockstore.New(client, layout, lockstore.WithLog(log))}, nil
 }
 
-// prove makes a first read, so that what is wrong with the connection is said in its own words and at once.
+// prove makes a first read, so that a problem of the connection is reported as such, at once.
 func (s *session) prove(ctx context.Context) error {
 	asking, cancel := s.request(ctx)
 	defer cancel()
@@ -71,13 +71,13 @@ func (s *session) prove(ctx context.Context) error {
 	return err
 }
 
-// reach is prove. Whoever asked to wait waits for an etcd that is away, too, until ctx ends, and is told so once.
-func (s *session) reach(ctx context.Context, wait patience) error {
+// reach is prove. With --wait it waits for an unreachable etcd, too, until ctx ends, and reports that once.
+func (s *session) reach(ctx context.Context, wait waitTimeout) error {
 	var away error
 	for {
 		err := s.prove(ctx)
 		switch {
-		case err == nil || !wait.outlasts():
+		case err == nil || !wait.outlastsOutage():
 			return err
 		case away != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return fmt.Errorf("gave up waiting: %w", away)
@@ -105,9 +105,9 @@ func isAway(err error) bool {
 	return false
 }
 
-func (s *session) close() { _ = s.client.Close() } // nothing is left to be sent
+func (s *session) close() { _ = s.client.Close() } // nothing is left to send
 
-// request bounds one question to etcd.
+// request bounds one request to etcd.
 func (s *session) request(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.app.etcd.RequestTimeout)
 }
@@ -131,11 +131,19 @@ func (s *session) explain(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%s: %s", doing, etcdconn.Explain(err))
+	return &etcdError{doing, err}
 }
 
-// view runs a picture of all locks that keeps itself current, until stop. ended is told of every hold that goes; it may
-// be nil.
+// etcdError is an error of etcd in words.
+type etcdError struct {
+	doing string
+	err   error
+}
+
+func (e *etcdError) Error() string { return e.doing + ": " + etcdconn.Explain(e.err) }
+func (e *etcdError) Unwrap() error { return e.err }
+
+// view runs a current view of all locks until stop. ended is called for every hold that ends.
 func (s *session) view(ctx context.Context,
 	ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -154,8 +162,8 @@ func (s *session) view(ctx context.Context,
 	}
 }
 
-// locks is the library on this connection, for locks with these options, which it checks. What it has to say on its own
-// is for those who ask for more than warnings: the command tells the rest.
+// locks is the library on this connection; it checks the options, which all its locks have. It logs only when more than
+// warnings are asked for: the command reports the rest.
 func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
 	var logger *slog.Logger
 	if s.log.GetLevel() < zerolog.WarnLevel {

@@ -7,10 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -18,7 +19,7 @@ import (
 
 type showOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	names  names
 	raw    bool
 }
@@ -27,29 +28,36 @@ func newShow(a *app) *cobra.Command {
 	o := &showOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show all that is known of one lock",
-		Long: `Show all that is known of one lock: who holds it, where, since when, what for, when people are alerted and when it is
-unlocked, its backtrace, what is wrong with its record, and who waits for it. Ends with 4 when nobody holds it.
+		Short: "Show everything about one lock",
+		Long: `Show who holds a lock, where, since when and why; when it alerts and when it is auto-unlocked; its
+backtrace; what is wrong with its record; and who waits for it. Exits with 4 when nobody holds it.
 
-Of a semaphore or read-write lock all holders are shown, with how many permits are free; one of them in full by its own name, such as
-pool#2.
+For a semaphore or read-write lock, show lists all holders and the free permits. To see one holder
+in full, give its own name, such as pool#2.
 
-` + lockShape + `
-                            of a whole semaphore or read-write lock the state is the worst of its holders, permits are those that
-                            are taken, and what only a single hold has is null
-  client, backtrace         text
-  waiting                   the waiters in their order: uuid, owner, hostname, pid, purpose, since, timeout_at
-  holders                   of a lock that several hold now: each of them, as in "mutexctl list"; else absent
-  fields                    with --raw: name, value or value_base64, create_revision, mod_revision of each key`,
+` + lockHelp() + `
+
+For a semaphore or read-write lock as a whole, state is the worst of its holders', permits are those
+taken, and what only a single hold has is null. One lock has these members, too:
+
+` + lockjson.DocumentShape().Help() + `
+
+A waiter:
+
+` + lockjson.WaiterShape().Help() + `
+
+A field, with --raw:
+
+` + lockjson.FieldShape().Help(),
 		Example: `  mutexctl show nightly/report
   mutexctl show nightly/report --raw
   mutexctl show nightly/report -o json | jq -r .backtrace`,
 		Args:              wants(1, 1, "NAME"),
 		ValidArgsFunction: a.completeLocks,
 	}
-	o.format = output(cmd, formatTable, formatJSON)
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	o.names.flag(cmd)
-	cmd.Flags().BoolVar(&o.raw, "raw", false, "also the keys as they are stored")
+	cmd.Flags().BoolVar(&o.raw, "raw", false, "also show the keys as they are stored")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := o.names.any(args[0])
 		if err != nil {
@@ -83,10 +91,10 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if o.format.json() {
+	if o.format.JSON() {
 		return writeJSON(o.app.Stdout, o.json(&doc, holders, waiters))
 	}
-	p := page{now: o.app.Now(), coloured: o.app.coloured()}
+	p := page{now: o.app.Now(), facts: term.Table{Coloured: term.TakesColours(o.app.Stdout)}}
 	p.whole(&doc, holders)
 	p.waiters(waiters)
 	p.block("backtrace", doc.Backtrace)
@@ -98,15 +106,13 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 
 // page is the text about one lock: label and value, line by line.
 type page struct {
-	now      time.Time
-	coloured bool
-	facts    table
-	blocks   []string
+	now    time.Time
+	facts  term.Table
+	blocks []string
 }
 
 func (p *page) write(w io.Writer) error {
-	p.facts.coloured = p.coloured
-	if err := p.facts.write(w); err != nil {
+	if err := p.facts.Write(w); err != nil {
 		return err
 	}
 	for _, line := range p.blocks {
@@ -119,17 +125,15 @@ func (p *page) write(w io.Writer) error {
 
 // fact adds a line; an unknown value is shown as such.
 func (p *page) fact(label, value string) {
-	if value == "" {
-		value = none
-	}
-	p.facts.row(label, value)
+	p.facts.Row(label, orNone(value))
 }
 
 func (p *page) state(state staleness.State) {
-	p.facts.rows = append(p.facts.rows, []cell{{text: "state"}, {text: string(state), paint: statePaint(state)}})
+	p.fact("state", string(state))
+	p.facts.Paint(1, stateColour(state))
 }
 
-// whole shows a lock with all who have it together.
+// whole shows a lock with all its holders.
 func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 	if len(doc.Fields) > 0 {
 		p.lock(doc)
@@ -151,7 +155,7 @@ func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 	}
 }
 
-// worst is the state of the holder that is worst off.
+// worst is the worst of the holders' states.
 func worst(holders []*metadata.Record, now time.Time) staleness.State {
 	state := staleness.Held
 	for _, r := range holders {
@@ -166,10 +170,10 @@ func worst(holders []*metadata.Record, now time.Time) staleness.State {
 func (p *page) lock(doc *metadata.Document) {
 	p.fact("lock", text.Visible(doc.Name))
 	p.state(judge(&doc.Record, p.now).State)
-	if share := partOf(doc.Name, doc.Attributes); share.of != "" {
-		p.fact("kind", share.words()+" of "+text.Visible(share.of))
-	} else if share.kind != "" {
-		p.fact("kind", share.words())
+	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
+		p.fact("kind", shareWords(share)+" of "+text.Visible(share.Lock))
+	} else if share.Kind != "" {
+		p.fact("kind", shareWords(share))
 	}
 	p.fact("owner", text.Visible(doc.Owner))
 	p.fact("host", text.Visible(doc.Hostname))
@@ -213,7 +217,7 @@ func (p *page) block(title, text string) {
 		return
 	}
 	p.blocks = append(p.blocks, "", title)
-	for _, line := range lines(text) {
+	for _, line := range term.Lines(text) {
 		p.blocks = append(p.blocks, "  "+line)
 	}
 }
@@ -228,7 +232,7 @@ func (p *page) fields(fields []metadata.Field) {
 
 func number(n int64) string {
 	if n == 0 {
-		return none
+		return term.None
 	}
 	return strconv.FormatInt(n, 10)
 }
@@ -242,74 +246,23 @@ func sorted[V any](m map[string]V) []string {
 	return keys
 }
 
-// documentJSON is one lock in full.
-type documentJSON struct {
-	lockJSON
-	Client    *string      `json:"client"`
-	Backtrace *string      `json:"backtrace"`
-	Waiting   []waiterJSON `json:"waiting"`
-	Holders   []lockJSON   `json:"holders,omitempty"`
-	Fields    []fieldJSON  `json:"fields,omitempty"`
-}
-
-type waiterJSON struct {
-	UUID      *string    `json:"uuid"`
-	Owner     *string    `json:"owner"`
-	Hostname  *string    `json:"hostname"`
-	PID       *int64     `json:"pid"`
-	Purpose   *string    `json:"purpose"`
-	Since     *time.Time `json:"since"`
-	TimeoutAt *time.Time `json:"timeout_at"`
-}
-
-type fieldJSON struct {
-	Name           string  `json:"name"`
-	Value          *string `json:"value,omitempty"`
-	ValueBase64    string  `json:"value_base64,omitempty"`
-	CreateRevision int64   `json:"create_revision"`
-	ModRevision    int64   `json:"mod_revision"`
-}
-
-func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record, waiters []metadata.Waiter) documentJSON {
+func (o *showOptions) json(doc *metadata.Document, holders []*metadata.Record,
+	waiters []metadata.Waiter) lockjson.Document {
 	now := o.app.Now()
-	j := documentJSON{
-		lockJSON: newLockJSON(&doc.Record, len(waiters), now),
-		Client:   known(doc.Client), Backtrace: known(doc.Backtrace), Waiting: []waiterJSON{},
-	}
+	j := lockjson.Document{Client: lockjson.Known(doc.Client), Backtrace: lockjson.Known(doc.Backtrace),
+		Queue: lockjson.Waiters(waiters, now)}
 	for _, r := range holders {
-		j.Holders = append(j.Holders, newLockJSON(r, len(waiters), now))
+		j.Holders = append(j.Holders, newLockJSON(r, waiters, now))
 	}
 	if len(doc.Fields) == 0 {
-		u := useOf(holders)
-		j.State = string(worst(holders, now))
-		j.Kind = known(u.kind)
-		j.Limit = known(u.limit)
-		j.Problems = []problemJSON{}
-		if u.limit > 0 {
-			j.Permits = &u.permits
-		}
-	}
-	for _, w := range waiters {
-		j.Waiting = append(j.Waiting, waiterJSON{
-			UUID: known(w.UUID), Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID),
-			Purpose: known(w.Purpose),
-			Since:   known(w.Since.Time), TimeoutAt: known(w.TimeoutAt.Time),
-		})
+		j.Lock = lockjson.Whole(doc.Name, j.Holders, lockjson.QueueOf(waiters), now)
+	} else {
+		j.Lock = newLockJSON(&doc.Record, waiters, now)
 	}
 	if o.raw {
 		for _, f := range doc.Fields {
-			j.Fields = append(j.Fields, newFieldJSON(f))
+			j.Fields = append(j.Fields, lockjson.NewField(f))
 		}
-	}
-	return j
-}
-
-func newFieldJSON(f metadata.Field) fieldJSON {
-	j := fieldJSON{Name: f.Name, CreateRevision: f.CreateRevision, ModRevision: f.ModRevision}
-	if utf8.ValidString(f.Value) {
-		j.Value = &f.Value
-	} else {
-		j.ValueBase64 = exactly(f.Value)
 	}
 	return j
 }

@@ -17,13 +17,13 @@ type snapshot struct {
 	locks     []*metadata.Record // by name
 	misplaced []*metadata.Record // at the keys of no lock, by place
 	waiters   map[string][]metadata.Waiter
-	unlockers []metadata.Presence // that run
+	unlockers []metadata.Presence // running ones
 	foreign   int                 // keys below the prefix that fit no layout
 	revision  int64
 }
 
-// snapshot lists the locks. Records are put together while their keys come in, which are in order, so that only one
-// lock is in memory as a whole.
+// snapshot lists the locks. Keys come in order, so each record is put together as they come, and only one lock is in
+// memory as a whole.
 func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
 	g := gatherer{add: func(r *metadata.Record) { all.locks = append(all.locks, r) }}
@@ -81,7 +81,7 @@ func (all *snapshot) takeUnlocker(instance string, kv protocol.KV) {
 	}
 }
 
-// gatherer puts the keys of one lock after the other together.
+// gatherer puts the keys of each lock together, one lock after the other.
 type gatherer struct {
 	add     func(*metadata.Record)
 	lock    string
@@ -106,7 +106,7 @@ func (g *gatherer) take(key protocol.Key, kv protocol.KV) {
 	})
 }
 
-// flush hands over the lock at work. Foreign keys alone are no lock.
+// flush hands over the current lock. Foreign keys alone are no lock.
 func (g *gatherer) flush() {
 	if len(g.fields) > 0 {
 		doc := metadata.Decode(g.lock, g.fields, g.foreign...)
@@ -137,7 +137,7 @@ func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, er
 	return waiters, nil
 }
 
-// waiter reads a ticket. One that can not be read still stands in the queue.
+// waiter reads a ticket. An unreadable one still counts in the queue.
 func waiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
 	w := metadata.Waiter{Lock: key.Lock, ID: key.ID, Place: kv.CreateRevision}
 	w.Ticket, _ = protocol.Unmarshal[metadata.Ticket](kv.Value)

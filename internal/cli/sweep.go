@@ -9,17 +9,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// modeAutoUnlock is the mode of an unlocker that removes locks; the others only watch.
+// modeAutoUnlock is the mode of an unlocker that removes locks; in other modes it only watches.
 const modeAutoUnlock = "auto-unlock"
 
 type sweepOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	globs  globs
 	dryRun bool
 	policy staleness.Policy
@@ -29,21 +30,22 @@ func newSweep(a *app) *cobra.Command {
 	o := &sweepOptions{app: a, policy: staleness.Policy{MinWarning: staleness.DefaultPolicy().MinWarning}}
 	cmd := &cobra.Command{
 		Use:   "sweep --dry-run [PATTERN...]",
-		Short: "Say which locks the unlocker may remove now",
-		Long: `Say which locks are past their deadline, so that an unlocker with a healthy view and a verified clock removes them now. Nothing is
-removed: that needs somebody who has watched the lock for a while, which is the unlocker, or a person, with force-unlock. Where
-all unlockers say in etcd that they hold back, or none runs, that is told too. A PATTERN selects names: * is any text, also with
-slashes, ? is one character.
+		Short: "Show which locks the unlocker may remove now",
+		Long: `Show which locks are past their deadline, so that an unlocker with a fresh view and a verified clock
+would remove them now. Nothing is removed: only an unlocker, which has watched the lock for a while,
+or a person with force-unlock can do that. It also reports when no unlocker is running, or all of them
+are holding back.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-JSON: one object per line with name, uuid, token, auto_unlock_at and overdue_seconds.`,
+JSON: one object per line, a lock as in "mutexctl list".`,
 		Example: `  mutexctl sweep --dry-run
   mutexctl sweep --dry-run --clock-skew 30s -o json`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
-	o.format = output(cmd, formatTable, formatJSON)
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: there is no other way")
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: sweep never removes anything")
 	cmd.Flags().DurationVar(&o.policy.ClockSkew, "clock-skew", staleness.DefaultPolicy().ClockSkew,
-		"as the unlocker's --sweep.clock-skew")
+		"the unlocker's --sweep.clock-skew")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if !o.dryRun {
 			return usagef("give --dry-run: only the unlocker removes locks for their deadlines")
@@ -59,15 +61,6 @@ JSON: one object per line with name, uuid, token, auto_unlock_at and overdue_sec
 	return cmd
 }
 
-type dueJSON struct {
-	Name           string    `json:"name"`
-	NameBase64     string    `json:"name_base64,omitempty"`
-	UUID           *string   `json:"uuid"`
-	Token          *int64    `json:"token"`
-	AutoUnlockAt   time.Time `json:"auto_unlock_at"`
-	OverdueSeconds float64   `json:"overdue_seconds"`
-}
-
 func (o *sweepOptions) run(ctx context.Context) error {
 	s, err := o.app.open(ctx)
 	if err != nil {
@@ -79,38 +72,36 @@ func (o *sweepOptions) run(ctx context.Context) error {
 		return err
 	}
 	now := o.app.Now()
-	t := table{}
+	var t term.Table
 	due := 0
-	t.row("LOCK", "OWNER", "HOST:PID", "AUTO-UNLOCK")
+	t.Row("LOCK", "OWNER", "HOST:PID", "AUTO-UNLOCK")
 	for _, r := range all.locks {
 		if !o.globs.match(r.Name) || !o.due(r, now) {
 			continue
 		}
 		due++
-		t.row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
-		if o.format.json() {
-			j := dueJSON{r.Name, exactly(r.Name), known(r.UUID), known(r.Token), r.AutoUnlockAt,
-				now.Sub(r.AutoUnlockAt).Seconds()}
-			if err := writeJSON(o.app.Stdout, j); err != nil {
+		t.Row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
+		if o.format.JSON() {
+			if err := writeJSON(o.app.Stdout, newLockJSON(r, all.waiters[r.Queue()], now)); err != nil {
 				return err
 			}
 		}
 	}
-	if due > 0 && !o.format.json() {
-		if err := t.write(o.app.Stdout); err != nil {
+	if due > 0 && !o.format.JSON() {
+		if err := t.Write(o.app.Stdout); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v; nothing was removed\n", count(due, "lock"),
 		len(all.locks), o.policy.ClockSkew)
-	if text := hindrance(all.unlockers); due > 0 && text != "" {
+	if text := holdBack(all.unlockers); due > 0 && text != "" {
 		fmt.Fprintln(o.app.Stderr, text)
 	}
 	return nil
 }
 
-// hindrance says why no unlocker removes what is due; empty when one may.
-func hindrance(unlockers []metadata.Presence) string {
+// holdBack says why no unlocker removes what is due; empty when one may.
+func holdBack(unlockers []metadata.Presence) string {
 	if len(unlockers) == 0 {
 		return "no unlocker runs, so nothing removes locks"
 	}
@@ -123,8 +114,8 @@ func hindrance(unlockers []metadata.Presence) string {
 		if len(why) == 0 {
 			return ""
 		}
-		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), clip(text.Visible(strings.Join(why, ", ")),
-			cellColumns)))
+		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), term.Clip(text.Visible(strings.Join(why, ", ")),
+			term.CellColumns)))
 	}
 	text := "the unlockers hold back: " + strings.Join(all[:min(named, len(all))], ", ")
 	if more := len(all) - named; more > 0 {
@@ -133,7 +124,7 @@ func hindrance(unlockers []metadata.Presence) string {
 	return text
 }
 
-// due asks for the decision of an unlocker that has watched the lock for ever and that nothing holds back.
+// due is the decision of an ideal unlocker: it has watched the lock forever, and nothing holds it back.
 func (o *sweepOptions) due(r *metadata.Record, now time.Time) bool {
 	ideal := staleness.Conditions{LastGap: math.MinInt64, Writable: true, Fresh: true, WallClock: staleness.Verified,
 		Forward: true}

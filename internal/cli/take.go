@@ -12,39 +12,42 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// take takes the lock, waiting for it as long as is wanted.
-func (s *session) take(ctx context.Context, locks *mutex.Client, name string, t *takeFlags) (*mutex.Lock, error) {
+// call is a call of the library that takes a lock and returns what it took.
+type call[T any] func(ctx context.Context, options ...mutex.Option) (T, error)
+
+// take takes the lock, waiting for it as long as --wait says. try does not wait, wait does.
+func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try, wait call[T]) (none T, err error) {
 	if !t.wait.none() {
 		var stop context.CancelFunc
 		ctx, stop = t.wait.bound(ctx)
 		defer stop()
 	}
 	if err := s.reach(ctx, t.wait); err != nil {
-		return nil, err
+		return none, err
 	}
-	lock, err := locks.TryLock(ctx, name)
+	taken, err := try(ctx)
 	held, isHeld := errors.AsType[*mutex.HeldError](err)
 	switch {
 	case isHeld:
 		if err := t.worthWaiting(held); err != nil {
-			return nil, err
+			return none, err
 		}
-	case err == nil || !t.wait.outlasts() || ctx.Err() != nil || !isAway(err):
-		return lock, s.takeError(ctx, name, err)
-	default: // etcd went away just now, and the lock is waited for through that
+	case err == nil || !t.wait.outlastsOutage() || ctx.Err() != nil || !isAway(err):
+		return taken, s.takeError(ctx, name, err)
+	default: // etcd went away just now: the wait goes on through that
 		s.app.mention("waiting: %s", etcdconn.Explain(err))
 	}
-	tell := &teller{tell: func(w mutex.Waiting) { s.app.mention("waiting: %v", t.standing(w)) }}
-	defer tell.stop()
-	lock, err = locks.Lock(ctx, name, mutex.OnWait(tell.hear))
-	return lock, s.takeError(ctx, name, err)
+	reporter := &waitReporter{report: func(w mutex.Waiting) { s.app.mention("waiting: %v", t.standing(w)) }}
+	defer reporter.stop()
+	taken, err = wait(ctx, mutex.OnWait(reporter.update))
+	return taken, s.takeError(ctx, name, err)
 }
 
-// worthWaiting is why nobody should wait for the lock: it is not wanted, or would never end.
+// worthWaiting is the reason not to wait for the lock, or nil: no wait was asked for, or it would never end.
 func (t *takeFlags) worthWaiting(held *mutex.HeldError) error {
 	switch {
 	case waitsForItself(held, os.Getenv(envUUID)):
-		return heldf("%s is held on behalf of this very command (MUTEX_UUID): to wait for it would never end",
+		return heldf("%s is held on behalf of this very command (MUTEX_UUID): waiting for it would never end",
 			text.Visible(held.Lock))
 	case t.wait.none():
 		return heldf("%w", held)
@@ -67,40 +70,40 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 	return s.explain(ctx, "take "+text.Visible(name), err)
 }
 
-// tellEvery is how long the person in front of a long line is left in peace.
-const tellEvery = 3 * time.Second
+// reportEvery is how often the reports about a wait may come.
+const reportEvery = 3 * time.Second
 
-// teller tells how a wait stands: at once when it began, then what is newest, at most once in a while.
-type teller struct {
-	tell func(mutex.Waiting)
+// waitReporter reports how a wait stands: at once when it begins, then the newest news, at most once per reportEvery.
+type waitReporter struct {
+	report func(mutex.Waiting)
 
 	mu     sync.Mutex
 	newest mutex.Waiting
 	last   time.Time
-	later  *time.Timer // tells the newest; nil when that was told
+	later  *time.Timer // reports the newest; nil when it was reported
 	over   bool
 }
 
-// hear is called with news.
-func (t *teller) hear(w mutex.Waiting) {
+// update takes news.
+func (t *waitReporter) update(w mutex.Waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.newest = w
 	if t.later == nil && !t.over {
-		t.later = time.AfterFunc(max(0, tellEvery-time.Since(t.last)), t.due)
+		t.later = time.AfterFunc(max(0, reportEvery-time.Since(t.last)), t.flush)
 	}
 }
 
-func (t *teller) due() {
+func (t *waitReporter) flush() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.later, t.last = nil, time.Now(); !t.over {
-		t.tell(t.newest)
+		t.report(t.newest)
 	}
 }
 
-// stop ends the telling; nothing is told after it returned.
-func (t *teller) stop() {
+// stop ends the reports; none comes after it has returned.
+func (t *waitReporter) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true

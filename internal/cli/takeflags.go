@@ -14,30 +14,30 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// takeFlags are what all commands that take a lock ask about it.
+// takeFlags are the flags of all commands that take a lock.
 type takeFlags struct {
 	names          names
 	owner, purpose string
 	attributes     []string
-	wait           patience
+	wait           waitTimeout
 	barge          bool
 	kindFlags
 }
 
-func (t *takeFlags) add(cmd *cobra.Command, wait patience) {
+func (t *takeFlags) add(cmd *cobra.Command, wait waitTimeout) {
 	t.wait = wait
 	t.names.flag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&t.purpose, "purpose", "",
-		"`text` that says what the lock is held for; whoever is alerted reads this first")
-	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute for people to see, as `name=value`; repeat for more")
-	f.Var(&t.wait, "wait", "how long to wait for the lock: a time, 0 to try once, or forever")
-	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, past those who wait in line")
+		"`text` that says what the lock is for; whoever is alerted reads this first")
+	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute to show, as `name=value`; repeatable")
+	f.Var(&t.wait, "wait", "how long to wait for the lock: a duration, 0 to try once, or forever")
+	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, ahead of those in line")
 	t.kindFlags.add(f)
 }
 
-// options are the lock's as the library wants them, but for the times. The values of attributes stay text: a build
-// number like 0017 must not lose its zeros.
+// options are the options for the library, without the times. Values of attributes stay text: a build number like 0017
+// must not lose its zeros.
 func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 	options, err := t.kindFlags.options(name)
 	if err != nil {
@@ -70,14 +70,15 @@ type kindFlags struct {
 func (k *kindFlags) add(f *pflag.FlagSet) {
 	k.given = f
 	f.IntVar(&k.semaphore, "semaphore", 0,
-		"the lock is a semaphore with so many permits for all together; take one of them")
-	f.IntVar(&k.weight, "weight", 0, "with --semaphore: take so many permits, all or none (default: 1)")
-	f.BoolVar(&k.shared, "shared", false, "the lock is a read-write lock; take it for reading, beside other readers")
+		"the lock is a semaphore with this many permits in total; take one of them")
+	f.IntVar(&k.weight, "weight", 0, "with --semaphore: how many permits to take, all or none (default: 1)")
+	f.BoolVar(&k.shared, "shared", false,
+		"the lock is a read-write lock; take it for reading, along with other readers")
 	f.BoolVar(&k.exclusive, "exclusive", false,
-		"take the read-write lock for writing, or the whole semaphore, beside nobody")
+		"take the read-write lock for writing, or the whole semaphore, alone")
 }
 
-// kind is the kind of hold that is asked for, empty for an ordinary lock.
+// kind is the requested kind of hold; empty for an ordinary lock.
 func (k *kindFlags) kind() string {
 	switch {
 	case k.given.Changed("semaphore"):
@@ -129,10 +130,10 @@ func (k *kindFlags) permits() ([]mutex.Option, error) {
 	return []mutex.Option{mutex.Semaphore(k.semaphore), mutex.Weight(k.weight)}, nil
 }
 
-// maxReaders is up to where the library wants room for the numbers of readers.
+// maxReaders is the highest number of a reader for which the library wants room in the name.
 const maxReaders = 99_999
 
-// checkName refuses what the library would, before etcd is asked for the first time.
+// checkName refuses what the library would refuse, before etcd is asked.
 func (k *kindFlags) checkName(name string) error {
 	if of, number, ok := metadata.ParseShare(name); ok {
 		return usagef("the name %s is that of share %d of %s: give the name without # and number", text.Visible(name),

@@ -11,16 +11,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// stateStuck is what people call a task in progress that nobody works on.
+// stateStuck is the state shown for a task in progress that nobody works on.
 const stateStuck = "stuck"
 
 type tasksOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	states []string
 	set    string
 	globs  globs
@@ -30,27 +32,29 @@ func newTasks(a *app) *cobra.Command {
 	o := &tasksOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "tasks [SET [PATTERN...]]",
-		Short: "Show the tasks that workers take from etcd, and which are stuck",
-		Long: `Without SET, count the tasks of every set by their states; with it, list its tasks. A PATTERN selects names: * is any text, also
-with slashes, ? is one character.
+		Short: "Show tasks, and which of them are stuck",
+		Long: `Without SET, count the tasks of every set by state; with SET, list its tasks.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
-A task is stuck when it is in progress but nobody holds its lock: its worker died, and the lock was auto-unlocked or force-unlocked.
-The next worker that looks takes it again. Who works on a task is shown by: mutexctl show SET/TASK
+A task is stuck when it is in progress but nobody holds its lock: its worker died, and the lock was
+auto-unlocked or force-unlocked. The next worker takes it again. To see who is working on a task:
+mutexctl show SET/TASK
 
 JSON: one object per line.
 
-  set, task, lock           the names of the set, of the task in it, and of the lock under which somebody works on it
-  state                     as the workers say, or in_progress; stuck tells that nobody works on it
-  stuck, attempts           attempts are those without success
-  by, note                  who changed it last, and what was said
+  set, task, lock           the set, the task in it, and the lock of whoever works on it
+  state                     as set by the workers, or in_progress
+  stuck                     whether a task in progress has no worker
+  attempts                  the number of attempts without success
+  by, note                  who changed the task last, and what they noted
   added_at, changed_at      RFC 3339, UTC`,
 		Example: `  mutexctl tasks
   mutexctl tasks invoices --state stuck,failed
   mutexctl tasks invoices '2026-08/*' -o json | jq -r 'select(.attempts > 3) | .task'`,
 		Args: wants(0, -1, "[SET [PATTERN...]]"),
 	}
-	o.format = output(cmd, formatTable, formatJSON)
-	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only tasks in these states; also: stuck")
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
+	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only tasks in these states, or stuck")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if len(args) > 0 {
 			o.set, args = args[0], args[1:]
@@ -79,7 +83,7 @@ type taskJSON struct {
 	ChangedAt *time.Time `json:"changed_at"`
 }
 
-// standing is the state as people see it.
+// standing is the state as it is shown.
 func (t *taskJSON) standing() string {
 	if t.Stuck {
 		return stateStuck
@@ -97,7 +101,7 @@ func (o *tasksOptions) run(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case o.format.json():
+	case o.format.JSON():
 		for _, t := range found {
 			if err := writeJSON(o.app.Stdout, t); err != nil {
 				return err
@@ -143,9 +147,10 @@ func newTaskJSON(key protocol.Key, value []byte, running bool) taskJSON {
 	}
 	return taskJSON{
 		Set: strings.TrimSuffix(key.Lock, "/"+key.ID), Task: key.ID, Lock: key.Lock,
-		State: t.State, Stuck: t.State == protocol.StateInProgress && !running, Attempts: t.Attempts, By: known(t.By),
-		Note:    known(t.Note),
-		AddedAt: known(t.AddedAt.Time), ChangedAt: known(t.ChangedAt.Time),
+		State: t.State, Stuck: t.State == protocol.StateInProgress && !running, Attempts: t.Attempts,
+		By:      lockjson.Known(t.By),
+		Note:    lockjson.Known(t.Note),
+		AddedAt: lockjson.Known(t.AddedAt.Time), ChangedAt: lockjson.Known(t.ChangedAt.Time),
 	}
 }
 
@@ -173,32 +178,32 @@ func (o *tasksOptions) sets(found []taskJSON) error {
 		return cmp.Or(cmp.Compare(a.set, b.set),
 			cmp.Compare(a.state, b.state))
 	})
-	t := table{coloured: o.app.coloured()}
+	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
 	now := o.app.Now()
-	t.row("STATE", "SET", "TASKS", "LONGEST FOR")
+	t.Row("STATE", "SET", "TASKS", "LONGEST FOR")
 	for _, l := range lines {
-		t.row(shortText(l.state), text.Visible(l.set), strconv.Itoa(counts[l]), age(oldest[l], now))
-		t.paint(taskPaint(l.state))
+		t.Row(shortText(l.state), text.Visible(l.set), strconv.Itoa(counts[l]), age(oldest[l], now))
+		t.Paint(0, taskColour(l.state))
 	}
 	return o.finish(&t, len(found))
 }
 
 func (o *tasksOptions) table(found []taskJSON) error {
-	t := table{coloured: o.app.coloured()}
+	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
 	now := o.app.Now()
-	t.row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
+	t.Row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
 	for i := range found {
 		f := &found[i]
-		t.row(shortText(f.standing()), text.Visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts),
+		t.Row(shortText(f.standing()), text.Visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts),
 			shortText(orZero(f.By)), shortText(orZero(f.Note)))
-		t.paint(taskPaint(f.standing()))
+		t.Paint(0, taskColour(f.standing()))
 	}
 	return o.finish(&t, len(found))
 }
 
-func (o *tasksOptions) finish(t *table, found int) error {
-	if len(t.rows) > 1 {
-		if err := t.write(o.app.Stdout); err != nil {
+func (o *tasksOptions) finish(t *term.Table, found int) error {
+	if t.Rows() > 1 {
+		if err := t.Write(o.app.Stdout); err != nil {
 			return err
 		}
 	}
@@ -206,11 +211,11 @@ func (o *tasksOptions) finish(t *table, found int) error {
 	return nil
 }
 
-func taskPaint(state string) paint {
+func taskColour(state string) term.Colour {
 	if state == stateStuck || state == "unreadable" {
-		return paintRed
+		return term.Red
 	}
-	return paintNone
+	return term.NoColour
 }
 
 // orZero is the value, or the zero value where it is not known.

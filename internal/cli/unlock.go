@@ -19,15 +19,17 @@ func newUnlock(a *app) *cobra.Command {
 	o := &unlockOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "unlock [NAME]",
-		Short: "Give back a lock that you hold",
-		Long: `Give back a lock on behalf of its holder, who knows its uuid: mostly a script that took it with reserve. It is what the holder's own
-program does when it is done: nothing is written to history and audit, and no reason is asked for. To end the hold of somebody
-else, use force-unlock.
+		Short: "Release a lock that you hold",
+		Long: `Release a lock on behalf of its holder, who knows its uuid: usually a script that took it with
+reserve. It does what the holder's own program does when it is done: it writes nothing to history or
+audit, and asks for no reason. To end somebody else's hold, use force-unlock.
 
-Below "mutexctl run" the lock is given back by run; a command that does it earlier is ended, because its lock is gone.
+Under "mutexctl run", run releases the lock itself; a command that does so earlier is ended, because
+its lock is gone.
 
-Only the hold with that uuid is ended: 3 when another holds the lock, 4 when nobody does. The message then says who ended the hold
-and why, where that is known: what was done meanwhile was done without the lock.`,
+Only the hold with that uuid is ended. Exits with 3 when another process holds the lock, 4 when nobody
+does. The message says who ended the hold and why, if that is known: whatever was done since then was
+done without the lock.`,
 		Example: `  mutexctl unlock nightly/report --uuid 3f1c6b1e-6f0a-4c3a-9f57-0d3a6f1f2a55
 
   export MUTEX_NAME=db/migrate
@@ -56,7 +58,7 @@ func (o *unlockOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer locks.Close() // goes on giving it back, where etcd did not answer
+	defer locks.Close() // goes on releasing it if etcd did not answer
 	lock, err := s.adopt(ctx, locks, &o.own)
 	if err != nil {
 		return err
@@ -72,7 +74,7 @@ func (o *unlockOptions) run(ctx context.Context) error {
 func (s *session) holder(r *metadata.Record) string {
 	now := s.app.Now()
 	line := fmt.Sprintf("%s on %s", shortText(r.Owner), hostPID(r))
-	if words := partOf(r.Name, r.Attributes).words(); words != "" {
+	if words := shareWords(metadata.ShareOf(r.Name, r.Attributes)); words != "" {
 		line += " as " + words
 	}
 	if !r.LockedAt.IsZero() {

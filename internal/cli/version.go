@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/cli/term"
 )
 
 func newVersion(a *app) *cobra.Command {
@@ -16,10 +17,10 @@ func newVersion(a *app) *cobra.Command {
   mutexctl version -o json | jq -r .version`,
 		Args: wants(0, 0, ""),
 	}
-	format := output(cmd, formatTable, formatJSON)
+	format := term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		v := build.Current()
-		if format.json() {
+		if format.JSON() {
 			return writeJSON(a.Stdout, v)
 		}
 		_, err := fmt.Fprintf(a.Stdout, "mutexctl %s (revision %s, %s)\n", v.Version, v.Revision, v.GoVersion)

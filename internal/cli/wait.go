@@ -14,26 +14,26 @@ import (
 type waitOptions struct {
 	app   *app
 	names names
-	wait  patience
+	wait  waitTimeout
 }
 
 func newWait(a *app) *cobra.Command {
-	o := &waitOptions{app: a, wait: patience{forever: true}}
+	o := &waitOptions{app: a, wait: waitTimeout{forever: true}}
 	cmd := &cobra.Command{
 		Use:   "wait NAME",
 		Short: "Wait until nobody holds a lock",
-		Long: `Wait until nobody holds a lock, without taking it: another may take it at the next moment. Ends with 3 when it is still held
-after --wait.
+		Long: `Wait until nobody holds a lock. The lock is not taken, so another process may take it right away.
+Exits with 3 if it is still held after --wait.
 
-A semaphore or read-write lock is free when nobody has a permit, reads or writes; to wait for one of its holders name that:
-pool#2. Those who wait in line for the lock do not count.`,
+A semaphore or read-write lock is free when nobody has a permit, reads or writes. To wait for one of
+its holders, give the holder's name: pool#2. Waiters in line for the lock do not count.`,
 		Example: `  mutexctl wait db/migrate --wait 10m && ./start.sh
   mutexctl wait transcoding   # until all permits are back`,
 		Args: wants(1, 1, "NAME"), ValidArgsFunction: a.completeLocks,
 	}
 	o.names.flag(cmd)
-	cmd.Flags().Var(&o.wait, "wait", "how long to wait: a time, 0 to look once, or forever")
-	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "do not say who holds it")
+	cmd.Flags().Var(&o.wait, "wait", "how long to wait: a duration, 0 to check once, or forever")
+	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := o.names.any(args[0])
 		if err != nil {
@@ -64,7 +64,7 @@ func (o *waitOptions) run(ctx context.Context, name string) error {
 	return s.untilFree(ctx, name, false, s.heldBy(name, holders))
 }
 
-// holdersOf reads who holds the lock, alone or with others. Litter without a uuid is nobody's.
+// holdersOf reads the holders of the lock. A record without a uuid is nobody's.
 func (s *session) holdersOf(ctx context.Context, name string) ([]*metadata.Record, error) {
 	doc, err := s.get(ctx, name)
 	if err != nil && status(err) != ExitNoLock {
@@ -86,33 +86,40 @@ func (s *session) heldBy(name string, holders []*metadata.Record) string {
 	return line
 }
 
-// untilFree follows the lock until nobody holds it or any share of it and, if so asked, nobody queues for it. It says
-// first how things stand.
+// untilFree follows the lock until nobody holds it or any share of it and, with queueToo, nobody queues for it. It
+// first reports how things stand, and it waits through an outage of etcd.
 func (s *session) untilFree(ctx context.Context, name string, queueToo bool, standing string) error {
 	s.app.mention("waiting: %s", standing)
-	view, stop := s.view(ctx, nil)
-	defer stop()
-	for {
-		changed := view.Changed()
-		holders := sharesOf(name, view.Locks())
-		if r := view.Lock(name); r != nil && r.Token != 0 {
-			holders = append(holders, r)
-		}
-		queued := queueToo && len(view.Waiters(name)) > 0
+	var failed error
+	ended := s.store.WatchLock(ctx, name, func() (enough bool) {
+		holders, queued, err := s.standing(ctx, name, queueToo)
 		switch {
-		case !view.Fresh().Synced:
-		case len(holders) == 0 && !queued:
-			return nil
+		case err != nil && ctx.Err() == nil && !isAway(err):
+			failed = err
+			return true
+		case err == nil && len(holders) == 0 && !queued:
+			return true
 		case len(holders) > 0:
 			standing = s.heldBy(name, holders)
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return heldf("gave up waiting: %s", standing)
-			}
-			return context.Cause(ctx)
-		}
+		sleep(ctx, gather)
+		return false
+	})
+	switch {
+	case ended == nil:
+		return failed
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return heldf("gave up waiting: %s", standing)
 	}
+	return ended
+}
+
+// standing reads the holders of the lock and, with queueToo, whether somebody queues for it.
+func (s *session) standing(ctx context.Context, name string, queueToo bool) (holders []*metadata.Record, queued bool,
+	err error) {
+	if holders, err = s.holdersOf(ctx, name); err != nil || !queueToo {
+		return holders, false, err
+	}
+	waiters, err := s.queue(ctx, name)
+	return holders, len(waiters) > 0, err
 }

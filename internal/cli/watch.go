@@ -6,39 +6,42 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/cli/term"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type watchOptions struct {
 	app    *app
-	format *format
+	format *term.Format
 	globs  globs
 }
 
 const watchShape = `JSON: one object per line.
 
-  time      when it was seen, RFC 3339, UTC
-  event     held, alerting, expired, malformed: the lock is in this state from now on, or was when the watch began
+  time      when the change was seen, RFC 3339, UTC
+  event     held, alerting, expired, malformed: the lock's state from now on, or when the watch began
             ended: the hold is over
-  lock      the lock as "mutexctl list" has it
-  ending    with "ended": {how, by, why}; how is released, auto_unlocked or forced; else null`
+  lock      a lock as in "mutexctl list"
+  ending    with "ended": an ending as in "mutexctl history"; else null`
 
 func newWatch(a *app) *cobra.Command {
 	o := &watchOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "watch [PATTERN...]",
 		Short: "Follow locks as they are taken, alert and end",
-		Long: `Write a line whenever a lock is taken, changes its state, or ends, and why it ended; first one for every lock that is held. A
-PATTERN selects names: * is any text, also with slashes, ? is one character. Ends with Ctrl-C. While etcd can not be reached,
-watch says so on stderr, and goes on by itself.
+		Long: `Print a line whenever a lock is taken, changes state or ends, and why it ended, after one line for
+each lock already held.
+A PATTERN selects names: * stands for any text, slashes included, ? for one character.
+
+Stop it with Ctrl-C. When etcd is unreachable, watch says so on stderr and resumes by itself.
 
 ` + watchShape,
 		Example: `  mutexctl watch
   mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
 		Args: wants(0, -1, "[PATTERN...]"),
 	}
-	o.format = output(cmd, formatTable, formatJSON)
+	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.globs, err = newGlobs(args); err != nil {
 			return err
@@ -54,29 +57,30 @@ func (o *watchOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	f := &follower{options: o, wake: make(chan struct{}, 1), told: map[hold]string{}}
+	f := &follower{options: o, wake: make(chan struct{}, 1), reported: map[hold]string{}}
 	view, stop := s.view(ctx, f.ended)
 	defer stop()
+	f.waiters = view.Waiters
 	return f.follow(ctx, view)
 }
 
-// gather is how long changes are gathered before they are looked at: a look costs as much as there are locks.
+// gather is how long changes are collected before they are processed: an update costs time for every lock.
 const gather = 100 * time.Millisecond
 
-// follow tells what changes until the context ends, and returns why it did.
+// follow reports what changes until the context ends, and returns why it ended.
 func (f *follower) follow(ctx context.Context, view *lockview.View) error {
 	for ctx.Err() == nil {
 		changed := view.Changed()
 		fresh := view.Fresh()
-		f.tellFreshness(fresh)
+		f.reportFreshness(fresh)
 		next := time.Time{}
 		if fresh.Synced {
 			var err error
-			if next, err = f.look(view.Locks); err != nil {
+			if next, err = f.update(view.Locks); err != nil {
 				return err
 			}
 		}
-		pause := time.Second // the least often that freshness is looked at
+		pause := time.Second // freshness is checked at least this often
 		if !next.IsZero() {
 			pause = min(pause, max(next.Sub(f.now()), 0)+time.Millisecond)
 		}
@@ -98,7 +102,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// hold is the identity of what is followed: not a lock but one hold of it.
+// hold identifies one hold of a lock.
 type hold struct {
 	lock  string
 	token int64

@@ -103,7 +103,7 @@ func TestForceUnlockWantsItsPermissionFromEverybody(t *testing.T) {
 			t.Errorf("%q is answered with %d and %d, want %v", who, asked, posted, status)
 		}
 		api := send(d, who, "/api/v1/lock/force-unlock", "application/json",
-			`{"name":"a","hold":"b","token":1,"reason":"short"}`).Code
+			`{"name":"a","uuid":"b","token":"1","reason":"short"}`).Code
 		if api != status[1] {
 			t.Errorf("%q is answered by the API with %d", who, api)
 		}

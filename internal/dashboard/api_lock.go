@@ -1,70 +1,15 @@
 package dashboard
 
 import (
-	"encoding/base64"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
-
-// lockDetailJSON is one lock with all there is.
-type lockDetailJSON struct {
-	*lockJSON              // absent when nobody holds the lock any more
-	Use       *useJSON     `json:"use,omitempty"`     // of a lock that several hold
-	Holders   []lockJSON   `json:"holders,omitempty"` // each of them
-	Queue     []waiterJSON `json:"queue"`
-	Unread    *string      `json:"unread,omitempty"` // why etcd could not be read: what follows is missing
-	Client    *string      `json:"client,omitempty"`
-	Backtrace *string      `json:"backtrace,omitempty"`
-	Fields    []fieldJSON  `json:"fields,omitempty"`
-	Ended     *endingJSON  `json:"ended,omitempty"` // the hold that was asked for is over
-}
-
-type waiterJSON struct {
-	Owner     *string  `json:"owner"`
-	Hostname  *string  `json:"hostname"`
-	PID       *int64   `json:"pid"`
-	Purpose   *string  `json:"purpose"`
-	Since     *string  `json:"since"`
-	SinceIn   *float64 `json:"since_in_seconds"`
-	TimeoutAt *string  `json:"timeout_at"`
-	TimeoutIn *float64 `json:"timeout_at_in_seconds"`
-}
-
-// useJSON is how far a lock that several can hold is taken.
-type useJSON struct {
-	Holders int  `json:"holders"`
-	Permits *int `json:"permits"` // of a semaphore
-	Limit   *int `json:"limit"`
-}
-
-func (u use) json() *useJSON {
-	return &useJSON{Holders: u.holders, Permits: known(u.permits), Limit: known(u.limit)}
-}
-
-// fieldJSON is one key of the record. Values that are not UTF-8 come as base64.
-type fieldJSON struct {
-	Name           string  `json:"name"`
-	Value          *string `json:"value,omitempty"`
-	ValueB64       *string `json:"value_b64,omitempty"`
-	CreateRevision string  `json:"create_revision"`
-	ModRevision    string  `json:"mod_revision"`
-}
-
-type endingJSON struct {
-	Hold  string   `json:"hold"`
-	Owner *string  `json:"owner"`
-	How   *string  `json:"how"` // released, auto_unlocked, forced
-	By    *string  `json:"by"`
-	Why   *string  `json:"why"`
-	At    *string  `json:"at"`
-	AtIn  *float64 `json:"at_in_seconds"`
-}
 
 func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 	v, err := d.find(r)
@@ -78,32 +23,12 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 		}
 	}
 	now := d.lens().of(v).asOf
-	j := lockDetailJSON{Unread: known(v.unread), Client: known(v.document.Client),
-		Queue: make([]waiterJSON, len(v.waiters))}
-	if v.row != nil {
-		lock := d.lockJSON(v.row, now)
-		j.lockJSON = &lock
-	}
-	for _, r := range v.shares {
-		j.Holders = append(j.Holders, d.lockJSON(r, now))
-	}
-	if len(v.shares) > 0 {
-		j.Use = useOf(v.shares).json()
-	}
-	for i, w := range v.waiters {
-		j.Queue[i] = waiterJSON{Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID),
-			Purpose: known(w.Purpose)}
-		j.Queue[i].Since, j.Queue[i].SinceIn = instants(w.Since.Time, now)
-		j.Queue[i].TimeoutAt, j.Queue[i].TimeoutIn = instants(w.TimeoutAt.Time, now)
-	}
+	j := d.documentJSON(v, now)
 	if slices.Contains(include, "backtrace") && callerOf(r).mayFor(Backtrace, v.document.Owner) {
-		j.Backtrace = known(v.document.Backtrace)
+		j.Backtrace = lockjson.Known(v.document.Backtrace)
 	}
 	if slices.Contains(include, "fields") {
 		j.Fields = fieldsJSON(callerOf(r), &v.document)
-	}
-	if v.asked != "" {
-		j.Ended = endedJSON(v, now)
 	}
 	m := d.meta(now)
 	if v.revision > 0 {
@@ -113,30 +38,40 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 	return jsonAnswer(j, m, "")
 }
 
-func fieldsJSON(c caller, doc *metadata.Document) []fieldJSON {
-	var list []fieldJSON
-	for _, f := range doc.Fields {
-		if hidden(c, doc.Owner, f.Name) {
-			continue
-		}
-		j := fieldJSON{Name: f.Name, CreateRevision: strconv.FormatInt(f.CreateRevision, 10),
-			ModRevision: strconv.FormatInt(f.ModRevision, 10)}
-		if utf8.ValidString(f.Value) {
-			j.Value = &f.Value
-		} else {
-			encoded := base64.StdEncoding.EncodeToString([]byte(f.Value))
-			j.ValueB64 = &encoded
-		}
-		list = append(list, j)
+// documentJSON is the lock without backtrace and fields.
+func (d *Dashboard) documentJSON(v *lockView, now time.Time) lockjson.Document {
+	j := lockjson.Document{Client: lockjson.Known(v.document.Client), Unread: lockjson.Known(v.unread),
+		Queue: lockjson.Waiters(v.waiters, now)}
+	for _, r := range v.shares {
+		j.Holders = append(j.Holders, d.lockJSON(r, now))
 	}
-	return list
-}
-
-func endedJSON(v *lockView, now time.Time) *endingJSON {
-	j := &endingJSON{Hold: v.asked}
-	if e := v.ending; e != nil {
-		j.Owner, j.How, j.By, j.Why = known(e.Owner), known(e.Ended), known(e.By), known(e.Why)
-		j.At, j.AtIn = instants(e.EndedAt.Time, now)
+	if v.row != nil {
+		j.Lock = d.lockJSON(v.row, now)
+	} else {
+		var queue *lockjson.Queue
+		if d.config.Queues != nil {
+			queue = lockjson.QueueOf(v.waiters)
+		}
+		j.Lock = lockjson.Whole(v.lock, j.Holders, queue, now)
+		j.URL = d.urls.Lock(v.lock, "")
+	}
+	if v.asked != "" {
+		ending := &metadata.Ending{Lock: v.lock, UUID: v.asked} // over, and no more is known
+		if v.ending != nil {
+			ending = v.ending
+		}
+		over := lockjson.NewEnding(ending, now)
+		j.Ending = &over
 	}
 	return j
+}
+
+func fieldsJSON(c caller, doc *metadata.Document) []lockjson.Field {
+	var list []lockjson.Field
+	for _, f := range doc.Fields {
+		if !hidden(c, doc.Owner, f.Name) {
+			list = append(list, lockjson.NewField(f))
+		}
+	}
+	return list
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/clustermutex/unlocker/internal/lockjson"
 )
 
 // listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is
@@ -54,13 +56,13 @@ func (d *Dashboard) locksAPI(r *http.Request) (answer, error) {
 	}
 	now := d.lens().asOf
 	w := found.window(l.order, listID(l.query, l.order), l.after, l.before, l.limit)
-	data := make([]lockJSON, len(w.rows))
+	data := make([]lockjson.Lock, len(w.rows))
 	for i, row := range w.rows {
 		data[i] = d.lockJSON(row, now)
 	}
 	m := d.meta(now)
-	m.Total, m.Matched, m.Next = &s.all.Total, &found.counts.Total, known(w.next)
-	m.NextAt, _ = instants(s.next, now)
+	m.Total, m.Matched, m.Next = &s.all.Total, &found.counts.Total, lockjson.Known(w.next)
+	m.NextAt, _ = lockjson.Instant(s.next, now)
 	if fields := r.URL.Query().Get("fields"); fields != "" {
 		picked, err := pick(data, strings.Split(fields, ","))
 		if err != nil {
@@ -73,7 +75,7 @@ func (d *Dashboard) locksAPI(r *http.Request) (answer, error) {
 
 // lockFields are the names of the members of a lock.
 func lockFields() []string {
-	lock := reflect.TypeFor[lockJSON]()
+	lock := reflect.TypeFor[lockjson.Lock]()
 	names := make([]string, lock.NumField())
 	for i := range names {
 		names[i], _, _ = strings.Cut(lock.Field(i).Tag.Get("json"), ",")
@@ -82,7 +84,7 @@ func lockFields() []string {
 }
 
 // pick keeps the named members of each lock.
-func pick(locks []lockJSON, fields []string) ([]map[string]json.RawMessage, error) {
+func pick(locks []lockjson.Lock, fields []string) ([]map[string]json.RawMessage, error) {
 	out := make([]map[string]json.RawMessage, len(locks))
 	for i, lock := range locks {
 		b, err := json.Marshal(lock)
@@ -131,14 +133,14 @@ func (d *Dashboard) summaryAPI(r *http.Request) (answer, error) {
 	c := found.counts
 	j := summaryJSON{Verdict: d.verdict(s, d.lens()).Text.String(), Held: c.Held, Alerting: c.Alerting,
 		Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
-	j.OldestAt, j.OldestIn = instants(c.Oldest, now)
-	j.LongestAt, j.LongestIn = instants(c.Longest, now)
+	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
+	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
 	if d.config.Queues != nil {
 		j.Waiting = &c.Waiting
 	}
 	if c.NextUnlock != nil {
 		j.NextName = &c.NextUnlock.Name
-		j.NextAt, j.NextIn = instants(c.NextUnlock.verdict.AutoUnlockAt, now)
+		j.NextAt, j.NextIn = lockjson.Instant(c.NextUnlock.verdict.AutoUnlockAt, now)
 	}
 	m := d.meta(now)
 	m.Total, m.Matched = &s.all.Total, &c.Total

@@ -3,41 +3,18 @@ package dashboard
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"net/http"
 	"slices"
-	"strconv"
-	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// pastJSON is a hold that is over.
-type pastJSON struct {
-	Name     string   `json:"name"`
-	NameB64  string   `json:"name_b64,omitempty"`
-	Hold     *string  `json:"hold"`
-	Token    *string  `json:"token"`
-	Owner    *string  `json:"owner"`
-	Hostname *string  `json:"hostname"`
-	PID      *int64   `json:"pid"`
-	Purpose  *string  `json:"purpose"`
-	LockedAt *string  `json:"locked_at"`
-	LockedIn *float64 `json:"locked_at_in_seconds"`
-	AlertAt  *string  `json:"alert_at"`
-	AlertIn  *float64 `json:"alert_at_in_seconds"`
-	EndedAt  *string  `json:"ended_at"`
-	EndedIn  *float64 `json:"ended_at_in_seconds"`
-	How      string   `json:"how"` // released, auto_unlocked, forced
-	By       *string  `json:"by"`
-	Why      *string  `json:"why"`
-}
-
 // historyJSON is a page of the history, and what is not known of it.
 type historyJSON struct {
-	Holds []pastJSON `json:"holds"`
-	Gaps  []gapJSON  `json:"gaps"`           // times in which a hold may have begun and ended unseen
-	Since *string    `json:"releases_since"` // releases are known from here on
+	Holds []lockjson.Ending `json:"holds"`
+	Gaps  []gapJSON         `json:"gaps"`           // times in which a hold may have begun and ended unseen
+	Since *string           `json:"releases_since"` // releases are known from here on
 }
 
 type gapJSON struct {
@@ -62,28 +39,22 @@ func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	j := historyJSON{Holds: make([]pastJSON, len(list)), Gaps: []gapJSON{}}
+	j := historyJSON{Holds: make([]lockjson.Ending, len(list)), Gaps: []gapJSON{}}
 	for i, e := range list {
-		h := pastJSON{Name: e.Lock, NameB64: nameB64(e.Lock), Hold: known(e.UUID), Token: known(number64(e.Token)),
-			Owner: known(e.Owner), Hostname: known(e.Hostname), PID: known(e.PID),
-			Purpose: known(e.Purpose), How: e.Ended, By: known(e.By), Why: known(e.Why)}
-		h.LockedAt, h.LockedIn = instants(e.LockedAt.Time, now)
-		h.AlertAt, h.AlertIn = instants(e.AlertAt.Time, now)
-		h.EndedAt, h.EndedIn = instants(e.EndedAt.Time, now)
-		j.Holds[i] = h
+		j.Holds[i] = lockjson.NewEnding(&e, now)
 	}
 	gaps, since := d.watched()
 	for _, g := range gaps {
 		if p.during(g.From) || p.during(g.To) {
-			j.Gaps = append(j.Gaps, gapJSON{iso(g.From), iso(g.To)})
+			j.Gaps = append(j.Gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To)})
 		}
 	}
-	j.Since, _ = instants(since, now)
+	j.Since, _ = lockjson.Instant(since, now)
 	m := d.meta(now)
 	total := len(all)
 	m.Total = &total
 	m.Matched = &matched
-	m.Next = known(next.String())
+	m.Next = lockjson.Known(next.String())
 	return jsonAnswer(j, m, "")
 }
 
@@ -103,14 +74,6 @@ func (d *Dashboard) unread(err error) error {
 		Retry:  pastEvery}
 }
 
-// nameB64 is the name for those to whom it can not be told as text; empty for a name that is UTF-8.
-func nameB64(name string) string {
-	if utf8.ValidString(name) {
-		return ""
-	}
-	return base64.RawURLEncoding.EncodeToString([]byte(name))
-}
-
 // actions reads the audit trail.
 func (d *Dashboard) actions(ctx context.Context) ([]protocol.Action, error) {
 	all, err := d.past.actions.get(ctx, d.config.Now(), d.config.Audit)
@@ -124,23 +87,23 @@ func (d *Dashboard) actions(ctx context.Context) ([]protocol.Action, error) {
 
 // actionJSON is an entry of the audit trail.
 type actionJSON struct {
-	ID        string   `json:"id"`
-	At        *string  `json:"at"`
-	AtIn      *float64 `json:"at_in_seconds"`
-	Actor     string   `json:"actor"`
-	Source    string   `json:"source"`
-	Client    *string  `json:"client"`
-	UserAgent *string  `json:"user_agent"`
-	Action    string   `json:"action"`
-	Name      string   `json:"name"`
-	NameB64   string   `json:"name_b64,omitempty"`
-	Hold      *string  `json:"hold"`
-	Token     *string  `json:"token"`
-	Revision  string   `json:"revision"` // of the record as the person saw it
-	Holder    string   `json:"holder"`
-	Reason    string   `json:"reason"`
-	Ticket    *string  `json:"ticket"`
-	Result    string   `json:"result"`
+	ID         string   `json:"id"`
+	At         *string  `json:"at"`
+	AtIn       *float64 `json:"at_in_seconds"`
+	Actor      string   `json:"actor"`
+	Source     string   `json:"source"`
+	Client     *string  `json:"client"`
+	UserAgent  *string  `json:"user_agent"`
+	Action     string   `json:"action"`
+	Name       string   `json:"name"`
+	NameBase64 string   `json:"name_base64,omitempty"`
+	UUID       *string  `json:"uuid"`
+	Token      *string  `json:"token"`
+	Revision   *string  `json:"revision"` // of the record as the person saw it
+	Holder     string   `json:"holder"`
+	Reason     string   `json:"reason"`
+	Ticket     *string  `json:"ticket"`
+	Result     string   `json:"result"`
 }
 
 func (d *Dashboard) auditAPI(r *http.Request) (answer, error) {
@@ -162,18 +125,20 @@ func (d *Dashboard) auditAPI(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	for _, a := range found {
-		j := actionJSON{ID: a.ID, Actor: a.Actor, Source: a.Source, Client: known(a.Client),
-			UserAgent: known(a.UserAgent), Action: a.Action, Name: a.Lock, NameB64: nameB64(a.Lock),
-			Hold:  known(a.UUID),
-			Token: known(number64(a.Token)), Revision: strconv.FormatInt(a.Revision, 10), Holder: a.Holder,
-			Reason: a.Reason, Ticket: known(a.Ticket), Result: a.Result}
-		j.At, j.AtIn = instants(a.At.Time, now)
+		j := actionJSON{
+			ID: a.ID, Actor: a.Actor, Source: a.Source, Client: lockjson.Known(a.Client),
+			UserAgent: lockjson.Known(a.UserAgent), Action: a.Action,
+			Name: a.Lock, NameBase64: lockjson.Base64(a.Lock), UUID: lockjson.Known(a.UUID),
+			Token: lockjson.Number(a.Token), Revision: lockjson.Number(a.Revision), Holder: a.Holder,
+			Reason: a.Reason, Ticket: lockjson.Known(a.Ticket), Result: a.Result,
+		}
+		j.At, j.AtIn = lockjson.Instant(a.At.Time, now)
 		list = append(list, j)
 	}
 	m := d.meta(now)
 	total := len(all)
 	m.Total = &total
 	m.Matched = &matched
-	m.Next = known(next.String())
+	m.Next = lockjson.Known(next.String())
 	return jsonAnswer(list, m, "")
 }

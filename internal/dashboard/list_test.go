@@ -211,7 +211,7 @@ func TestAPISaysWhatItCanNotRead(t *testing.T) {
 	for parameter, why := range map[string]string{
 		"sort=colour": "there are urgency", "limit=0": "a number from 1 to 1000",
 		"limit=1001": "a number from 1 to 1000", "after=x": "belongs to another list",
-		"fields=name,colour": "there are name, name_b64, state",
+		"fields=name,colour": "there are name, name_base64, state",
 	} {
 		w := get(d, "/api/v1/locks?"+parameter)
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `"code":"bad_query"`) ||

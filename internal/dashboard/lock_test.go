@@ -185,9 +185,9 @@ func TestHoldThatEndedTellsHowAndWhoHoldsTheLockNow(t *testing.T) {
 		"auto-unlocked billing/invoice-run This hold ended 40s ago (auto-unlocked by eu-1). its deadline passed Now: Held by billing on billing-7f9c:17",
 		"owner ops", "ended 40s ago 2026-11-21 03:12:01 UTC")
 	data, _ := fetch[map[string]any](t, d, "/api/v1/lock?name=billing/invoice-run&hold=old")
-	if ended := data["ended"].(map[string]any); ended["how"] != "auto_unlocked" || ended["by"] != "eu-1" ||
-		data["hold"] != uuid("billing/invoice-run") {
-		t.Errorf("the API says %v of the old hold, and now %v", ended, data["hold"])
+	if ended := data["ending"].(map[string]any); ended["how"] != "auto_unlocked" || ended["by"] != "eu-1" ||
+		data["uuid"] != uuid("billing/invoice-run") {
+		t.Errorf("the API says %v of the old hold, and now %v", ended, data["uuid"])
 	}
 	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=unknown"), "The hold that you asked for has ended",
 		"This is the current hold.")

@@ -22,10 +22,10 @@ type noticeJSON struct {
 	Event  string `json:"event"` // force-unlock
 	ID     string `json:"audit_id"`
 	At     string `json:"at"`
-	Lock   string `json:"lock"`
+	Lock   string `json:"name"`
 	Owner  string `json:"owner"`
 	Holder string `json:"holder"` // in one line
-	Hold   string `json:"hold"`
+	Hold   string `json:"uuid"`
 	Actor  string `json:"actor"`
 	Reason string `json:"reason"`
 	Ticket string `json:"ticket,omitempty"`

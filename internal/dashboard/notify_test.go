@@ -71,7 +71,7 @@ func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
 				if err := json.Unmarshal([]byte(heard[0]), &notice); err != nil || len(heard) != 1 {
 					t.Fatal(err, heard)
 				}
-				if notice["lock"] != stuck || notice["actor"] != "chief" || notice["owner"] != "billing" ||
+				if notice["name"] != stuck || notice["actor"] != "chief" || notice["owner"] != "billing" ||
 					!strings.HasPrefix(notice["url"], "https://locks.example/lock?name=billing/") {
 					t.Errorf("told was %v", notice)
 				}

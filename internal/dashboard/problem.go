@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockjson"
 )
 
 // problem is an answer that is not what was asked for. It is the only error that says something to the user; any other
@@ -21,8 +23,8 @@ type problem struct {
 	Name     string // the lock that was asked for, where there is one
 	Link     string // to what explains it
 	LinkText string
-	Command  string    // that does what was refused, from where it is possible
-	Lock     *lockJSON // as it is now, for programs
+	Command  string         // that does what was refused, from where it is possible
+	Lock     *lockjson.Lock // as it is now, for programs
 }
 
 func (p *problem) Error() string { return p.Title + ": " + p.Detail }
@@ -30,12 +32,12 @@ func (p *problem) Error() string { return p.Title + ": " + p.Detail }
 // MarshalJSON writes the problem as RFC 9457 wants it.
 func (p *problem) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Type   string    `json:"type"`
-		Title  string    `json:"title"`
-		Status int       `json:"status"`
-		Detail string    `json:"detail,omitempty"`
-		Code   string    `json:"code"`
-		Lock   *lockJSON `json:"lock,omitempty"`
+		Type   string         `json:"type"`
+		Title  string         `json:"title"`
+		Status int            `json:"status"`
+		Detail string         `json:"detail,omitempty"`
+		Code   string         `json:"code"`
+		Lock   *lockjson.Lock `json:"lock,omitempty"`
 	}{"about:blank", p.Title, p.Status, p.Detail, p.Code, p.Lock})
 }
 

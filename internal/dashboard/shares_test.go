@@ -65,17 +65,13 @@ func TestPageOfALockThatSeveralHoldNamesThemAndTheQueue(t *testing.T) {
 		"Waiting for pool 2", "hungry")
 	wantWords(t, ok(t, d, "/lock?name=ledger"), "exclusive")
 
-	var one struct {
-		Use     map[string]any
-		Holders []lock
-		Queue   []any
-	}
-	one, _ = fetch[struct {
-		Use     map[string]any
-		Holders []lock
-		Queue   []any
+	one, _ := fetch[struct {
+		Permits, Limit float64
+		State          string
+		Holders        []lock
+		Queue          []any
 	}](t, d, "/api/v1/lock?name=pool")
-	if one.Use["permits"] != 4.0 || one.Use["limit"] != 5.0 || len(one.Holders) != 3 || len(one.Queue) != 2 {
+	if one.Permits != 4 || one.Limit != 5 || one.State != "alerting" || len(one.Holders) != 3 || len(one.Queue) != 2 {
 		t.Errorf("the API says %v", one)
 	}
 

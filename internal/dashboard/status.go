@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockjson"
 )
 
 // statusPage is the state of the dashboard itself, of etcd and of the unlockers.
@@ -175,24 +177,26 @@ type unlockerJSON struct {
 func (d *Dashboard) statusAPI(*http.Request) (answer, error) {
 	now := d.config.Now()
 	fresh := d.config.Fresh()
-	j := statusJSON{Level: fresh.level(now), Synced: fresh.Synced, Cause: known(fresh.Cause),
-		Revision: strconv.FormatInt(fresh.Revision, 10), Version: known(d.config.Version)}
-	j.HeardAt, j.HeardIn = instants(fresh.Heard, now)
+	j := statusJSON{Level: fresh.level(now), Synced: fresh.Synced, Cause: lockjson.Known(fresh.Cause),
+		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.Known(d.config.Version)}
+	j.HeardAt, j.HeardIn = lockjson.Instant(fresh.Heard, now)
 	unlockers, knownUnlockers := d.unlockers()
 	if knownUnlockers {
 		j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	}
 	for _, u := range unlockers {
-		v := unlockerJSON{ID: u.ID, Hostname: known(u.Hostname), Version: known(u.Version), Mode: known(u.Mode),
+		v := unlockerJSON{ID: u.ID, Hostname: lockjson.Known(u.Hostname), Version: lockjson.Known(u.Version),
+			Mode:     lockjson.Known(u.Mode),
 			HeldBack: append([]string{}, u.HeldBack...)}
-		v.StartedAt, v.StartedIn = instants(u.StartedAt.Time, now)
-		v.ArrivedAt, v.ArrivedIn = instants(u.Arrived, now)
+		v.StartedAt, v.StartedIn = lockjson.Instant(u.StartedAt.Time, now)
+		v.ArrivedAt, v.ArrivedIn = lockjson.Instant(u.Arrived, now)
 		j.Unlockers = append(j.Unlockers, v)
 	}
 	if d.config.Members != nil {
 		for _, m := range d.config.Members() {
-			j.Members = append(j.Members, memberJSON{m.Endpoint, known(m.Role), known(m.Version), known(m.Size),
-				known(m.Quota), known(m.Problem)})
+			j.Members = append(j.Members, memberJSON{m.Endpoint, lockjson.Known(m.Role), lockjson.Known(m.Version),
+				lockjson.Known(m.Size),
+				lockjson.Known(m.Quota), lockjson.Known(m.Problem)})
 		}
 	}
 	if d.config.Foreign != nil {

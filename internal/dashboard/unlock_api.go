@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -11,14 +10,13 @@ import (
 
 // unlockJSON is the body of a force unlock. What it says of the hold is what GET api/v1/lock showed.
 type unlockJSON struct {
-	Name        string      `json:"name"`
-	NameB64     string      `json:"name_b64"`
-	Hold        string      `json:"hold"`
-	Token       json.Number `json:"token"`
-	ModRevision json.Number `json:"mod_revision"` // of the uuid key, which is the token: another word for it
-	Revision    json.Number `json:"revision"`     // of the record; only recorded
-	Reason      string      `json:"reason"`
-	Ticket      string      `json:"ticket"`
+	Name       string `json:"name"`
+	NameBase64 []byte `json:"name_base64"`
+	UUID       string `json:"uuid"`
+	Token      string `json:"token"`
+	Revision   string `json:"revision"` // of the record; only recorded
+	Reason     string `json:"reason"`
+	Ticket     string `json:"ticket"`
 }
 
 type unlockedJSON struct {
@@ -56,21 +54,15 @@ func readWish(r *http.Request) (w wish, err error) {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&j); err != nil || decoder.More() {
-		return w, badBody("The body must be one JSON object with name, hold, token and reason, and may have ticket and revision.")
+		return w, badBody("The body must be one JSON object of texts: name or name_base64, uuid, token and reason; " +
+			"it may have ticket and revision.")
 	}
-	w = wish{Name: j.Name, Hold: j.Hold, Reason: j.Reason, Ticket: j.Ticket}
-	if j.NameB64 != "" {
-		name, err := base64.RawURLEncoding.DecodeString(j.NameB64)
-		if w.Name = string(name); err != nil {
-			return w, badBody("name_b64 is not base64url.")
-		}
-	}
+	w = wish{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: j.Reason, Ticket: j.Ticket}
 	var err1, err2 error
-	w.Token, err1 = strconv.ParseInt(string(cmp.Or(j.Token, j.ModRevision)), 10, 64)
-	w.Revision, err2 = strconv.ParseInt(string(cmp.Or(j.Revision, "0")), 10, 64)
+	w.Token, err1 = strconv.ParseInt(j.Token, 10, 64)
+	w.Revision, err2 = strconv.ParseInt(cmp.Or(j.Revision, "0"), 10, 64)
 	if w.Name == "" || err1 != nil || err2 != nil {
-		return w, &problem{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request",
-			Detail: "The body must name a lock, and the token of the hold that was seen."}
+		return w, badBody("The body must name a lock, and the token of the hold that was seen.")
 	}
 	return w, nil
 }

@@ -228,7 +228,7 @@ func TestForceUnlockIsOffUnlessSwitchedOn(t *testing.T) {
 			t.Errorf("POST for %q: %d", who, w.Code)
 		}
 		w := send(d, who, "/api/v1/lock/force-unlock", "application/json",
-			`{"name":"a","hold":"b","token":"1","reason":"long enough"}`)
+			`{"name":"a","uuid":"b","token":"1","reason":"long enough"}`)
 		if w.Code != 403 || !strings.Contains(w.Body.String(), `"code":"read_only"`) {
 			t.Errorf("API for %q: %d %s", who, w.Code, w.Body)
 		}
@@ -332,7 +332,7 @@ func TestForceUnlockByTheAPI(t *testing.T) {
 	d, done := operated(t, s)
 	r := s.documents[stuck]
 	const path = "/api/v1/lock/force-unlock"
-	body := fmt.Sprintf(`{"name":%q,"hold":%q,"token":"%d","revision":"%d","reason":"the pod is dead, node lost"}`,
+	body := fmt.Sprintf(`{"name":%q,"uuid":%q,"token":"%d","revision":"%d","reason":"the pod is dead, node lost"}`,
 		stuck, r.UUID, r.Token, r.Revision)
 	for name, c := range map[string]struct {
 		who, kind, body string
@@ -345,8 +345,12 @@ func TestForceUnlockByTheAPI(t *testing.T) {
 		"no JSON":                {"chief", "application/json", "{", 400, "bad_body"},
 		"two objects":            {"chief", "application/json", body + body, 400, "bad_body"},
 		"an unknown member":      {"chief", "application/json", `{"name":"a","force":true}`, 400, "bad_body"},
-		"no token": {"chief", "application/json", `{"name":"a","hold":"b","reason":"long enough"}`, 400,
+		"no token": {"chief", "application/json", `{"name":"a","uuid":"b","reason":"long enough"}`, 400,
 			"bad_body"},
+		"a token that is a number": {"chief", "application/json", strings.ReplaceAll(body,
+			fmt.Sprintf(`"token":"%d"`, r.Token), fmt.Sprintf(`"token":%d`, r.Token)), 400, "bad_body"},
+		"a name that is no base64": {"chief", "application/json",
+			strings.Replace(body, `{"name":`, `{"name_base64":`, 1), 400, "bad_body"},
 		"a short reason": {"chief", "application/json", strings.Replace(body, "the pod is dead, node lost", "x",
 			1), 422, "bad_reason"},
 		"another hold": {"chief", "application/json", strings.Replace(body, r.UUID, "other", 1), 409,

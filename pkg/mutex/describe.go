@@ -14,7 +14,7 @@ import (
 func describe(r *metadata.Record, now time.Time) string {
 	if together := !r.AlertAt.IsZero() && !r.AlertAt.Before(r.AutoUnlockAt) && r.AutoUnlockAt.After(now); together {
 		return describeHolder(r, now) + "; unless it is extended, people are alerted and it is auto-unlocked " +
-			relative(r.AutoUnlockAt, now)
+			text.RelativeWords(r.AutoUnlockAt, now)
 	}
 	return describeHolder(r, now) +
 		"; " + due(r.AlertAt, now, "people are alerted", "people were alerted",
@@ -34,7 +34,7 @@ func describeHolder(r *metadata.Record, now time.Time) string {
 		fmt.Fprintf(&b, " (pid %d)", r.PID)
 	}
 	if !r.LockedAt.IsZero() {
-		b.WriteString(" since " + relative(r.LockedAt, now))
+		b.WriteString(" since " + text.RelativeWords(r.LockedAt, now))
 	}
 	if r.Purpose != "" {
 		b.WriteString(" for " + strconv.Quote(clip(r.Purpose)))
@@ -47,9 +47,9 @@ func due(t, now time.Time, ahead, past, unknown string) string {
 	case t.IsZero():
 		return unknown
 	case t.After(now):
-		return ahead + " " + relative(t, now)
+		return ahead + " " + text.RelativeWords(t, now)
 	}
-	return past + " " + relative(t, now)
+	return past + " " + text.RelativeWords(t, now)
 }
 
 // describeEnding says who ended a hold, when and why.
@@ -65,35 +65,12 @@ func describeEnding(e *metadata.Ending, now time.Time) string {
 	}
 	b.WriteString(" by " + or(plain(e.By), "somebody unknown"))
 	if !e.EndedAt.IsZero() {
-		b.WriteString(" " + relative(e.EndedAt.Time, now))
+		b.WriteString(" " + text.RelativeWords(e.EndedAt.Time, now))
 	}
 	if e.Why != "" {
 		b.WriteString(": " + plain(e.Why))
 	}
 	return b.String()
-}
-
-// relative is "3 minutes ago" or "in 3 minutes".
-func relative(t, now time.Time) string {
-	d := t.Sub(now)
-	if d.Abs() < time.Second {
-		return "just now"
-	}
-	if d > 0 {
-		return "in " + text.DurationWords(nearest(d))
-	}
-	return text.DurationWords(-d) + " ago"
-}
-
-// nearest rounds the time left to the unit that is shown, so that what was set to five minutes a moment ago does not
-// read as four.
-func nearest(d time.Duration) time.Duration {
-	for _, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute} {
-		if d.Round(time.Second) >= 2*unit {
-			return d.Round(unit)
-		}
-	}
-	return d.Round(time.Second)
 }
 
 // maxQuoted is how much text from outside goes into one sentence, in bytes.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -36,7 +37,8 @@ type AlreadyHeldError struct {
 
 // Error is one line.
 func (e *AlreadyHeldError) Error() string {
-	return fmt.Sprintf("lock %q is already held by you at %s, taken %s", e.Lock, e.Where, relative(e.Since, e.At))
+	return fmt.Sprintf("lock %q is already held by you at %s, taken %s", e.Lock, e.Where,
+		text.RelativeWords(e.Since, e.At))
 }
 
 // again looks for a hold of the wanted lock among those under which ctx was made, at whatever depth: it is entered

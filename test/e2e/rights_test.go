@@ -146,7 +146,7 @@ func dashboardsByRole(t *testing.T, c *clientv3.Client, as func(string) []string
 			"--web.permissions-file="+permissions)...)
 		answers(t, d.ops, "/readyz", http.StatusOK)
 		token := tokenOf(t, c, prefix+"broken/uuid")
-		body := fmt.Sprintf(`{"name":"broken","hold":%q,"token":"%d","reason":"a test of what roles allow"}`, id, token)
+		body := fmt.Sprintf(`{"name":"broken","uuid":%q,"token":"%d","reason":"a test of what roles allow"}`, id, token)
 		status, answer := postAs(t, d.addr, "ann", "/api/v1/lock/force-unlock", body)
 		if status != may.status {
 			t.Errorf("%s: status %d, want %d: %s", may.user, status, may.status, answer)

@@ -197,7 +197,7 @@ func TestForceUnlockIsToldToTheWebhook(t *testing.T) {
 	n := 0
 	for notice := range told { // a redirect is no answer: it was tried again, and not sent on
 		if n++; !strings.HasPrefix(notice, "POST /hook?key=secret {") ||
-			!strings.Contains(notice, `"lock":"nightly/run"`) || !strings.Contains(notice, `"owner":"billing"`) {
+			!strings.Contains(notice, `"name":"nightly/run"`) || !strings.Contains(notice, `"owner":"billing"`) {
 			t.Errorf("told was %s", notice)
 		}
 	}

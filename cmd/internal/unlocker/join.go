@@ -64,7 +64,9 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 	r.trouble = wiring.Trouble(etcd, layout, r.view, log)
 	shown := wiring.Metrics(namespace, *o.sweep, r.view)
 	r.cycles = shown.Deadlocks
-	shown.Alarms, shown.Series, shown.SeriesLimit = r.health.Alarms, lockmetrics.Series(o.series), o.seriesLimit
+	shown.Alarms = r.health.Alarms
+	shown.Series = lockmetrics.Series(o.series)
+	shown.SeriesLimit = o.seriesLimit
 	r.metrics = lockmetrics.New(shown)
 	if r.config, err = r.swept(o, log); err != nil {
 		return nil, err

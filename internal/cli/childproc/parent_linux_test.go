@@ -1,4 +1,4 @@
-package cli
+package childproc
 
 import (
 	"os/exec"
@@ -19,7 +19,7 @@ func TestTheDeadOfACommandAreNotWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := startChild(cmd, nil)
+	c, err := Start(cmd, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestTheDeadOfACommandAreNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	c.end(20 * time.Second)
+	c.End(20 * time.Second)
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("a command that dies at once took %v to end", took)
 	}

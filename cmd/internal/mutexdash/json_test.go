@@ -1,0 +1,179 @@
+package mutexdash_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/cli"
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+type object = map[string]any
+
+// The page's API and the command line are read by the same scripts.
+func TestPageAndCommandLineDescribeALockAlike(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	c := etcd.Client(t)
+	locks, err := mutex.New(c, mutex.Options{Defaults: []mutex.Option{mutex.Owner("billing")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	hold := func(name string, options ...mutex.Option) *mutex.Lock {
+		lock, err := locks.Lock(t.Context(), name, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lock
+	}
+	plain := hold("nightly/run", mutex.Purpose("the report"), mutex.Attribute("team", "core"))
+	defer plain.Unlock()
+	if err := plain.Alive(t.Context(), "3 of 12"); err != nil {
+		t.Fatal(err)
+	}
+	defer hold("pool", mutex.Semaphore(5), mutex.Weight(2)).Unlock()
+	defer hold("pool", mutex.Semaphore(5)).Unlock()
+	defer hold("ledger", mutex.Exclusive()).Unlock()
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{
+		layout.Field("broken\xff", "uuid"):     "of no form\xfe",
+		layout.Field("broken\xff", "alert_at"): "soon",
+		layout.Queue("nightly/run") + "1":      `{"uuid":"99999999-2222-4333-8444-555555555555","since":"1553682600"}`,
+		layout.Queue("pool") + "1":             `{"owner":"hungry","since":"1553682600","timeout_at":"1553682700"}`,
+		layout.History("gone"):                 `{"lock":"gone","uuid":"gone","token":7,"ended":"forced","ended_at":"1553682600","by":"ann"}`,
+	} {
+		if _, err := c.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := start(t, etcd.Endpoint(), "--sweep.default-alert-after=0s") // a policy that mutexctl does not know
+	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"waiting":2`)
+	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"malformed":1`)
+
+	alike(t, "the list", asked[[]object](t, p, "locks?sort=name"), printed(t, etcd.Endpoint(), "list"))
+	for _, name := range []string{"nightly/run", "pool", "pool#1", "ledger", "broken\xff"} {
+		of := "name=" + url.QueryEscape(name)
+		if name == "broken\xff" {
+			of = "name_b64=YnJva2Vu_w"
+		}
+		page := []object{asked[object](t, p, "lock?include=backtrace,fields&"+of)}
+		alike(t, name, page, printed(t, etcd.Endpoint(), "show", "--raw", name))
+	}
+	history := asked[struct{ Holds []object }](t, p, "history")
+	alike(t, "the history", history.Holds, printed(t, etcd.Endpoint(), "history"))
+}
+
+// asked is the data of an answer of the page's API.
+func asked[T any](t *testing.T, p program, path string) T {
+	t.Helper()
+	resp, err := http.Get("http://" + p.pages + "/api/v1/" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	var answer struct{ Data T }
+	if err == nil {
+		err = json.Unmarshal(body, &answer)
+	}
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %d %s, %v", path, resp.StatusCode, body, err)
+	}
+	return answer.Data
+}
+
+// printed are the objects that mutexctl prints.
+func printed(t *testing.T, endpoint string, args ...string) (list []object) {
+	t.Helper()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	status := cli.Main(t.Context(), cli.Process{
+		Args:  append(slices.Clone(args), "-o", "json", "--etcd.endpoints="+endpoint),
+		Stdin: os.Stdin, Stdout: out, Stderr: os.Stderr, Now: time.Now,
+		Log: func(string, string) zerolog.Logger { return zerolog.Nop() },
+	})
+	b, err := os.ReadFile(out.Name())
+	if err != nil || status != cli.ExitOK {
+		t.Fatalf("mutexctl %v: status %d, %v", args, status, err)
+	}
+	for line := range bytes.Lines(b) {
+		var o object
+		if err := json.Unmarshal(line, &o); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// alike compares what the page's API and mutexctl say of the same.
+func alike(t *testing.T, what string, page, ctl []object) {
+	t.Helper()
+	if len(page) != len(ctl) || len(page) == 0 {
+		t.Fatalf("%s: the page has %d, mutexctl %d", what, len(page), len(ctl))
+	}
+	for i := range page {
+		compare(t, fmt.Sprintf("%s, %v", what, ctl[i]["name"]), page[i], ctl[i])
+	}
+}
+
+// compare compares all members but the address, which only the page knows. Time passes between the two, so seconds may
+// differ a little.
+func compare(t *testing.T, what string, page, ctl any) {
+	t.Helper()
+	switch p := page.(type) {
+	case object:
+		c, ok := ctl.(object)
+		delete(p, "url")
+		if !ok || !slices.Equal(slices.Sorted(maps.Keys(p)), slices.Sorted(maps.Keys(c))) {
+			t.Errorf("%s: the page says\n%v, mutexctl\n%v", what, p, ctl)
+			return
+		}
+		for name := range p {
+			compare(t, what+", "+name, p[name], c[name])
+		}
+	case []any:
+		c, ok := ctl.([]any)
+		if !ok || len(c) != len(p) {
+			t.Errorf("%s: the page says %v, mutexctl %v", what, p, ctl)
+			return
+		}
+		for i := range p {
+			compare(t, what, p[i], c[i])
+		}
+	case float64:
+		c, ok := ctl.(float64)
+		if strings.HasSuffix(what, "_in_seconds") && ok && c <= p && p-c < time.Hour.Seconds() {
+			return
+		}
+		if !ok || c != p {
+			t.Errorf("%s: the page says %v, mutexctl %v", what, p, ctl)
+		}
+	default:
+		if !reflect.DeepEqual(page, ctl) {
+			t.Errorf("%s: the page says %v, mutexctl %v", what, page, ctl)
+		}
+	}
+}

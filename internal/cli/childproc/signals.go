@@ -1,0 +1,88 @@
+//go:build unix
+
+package childproc
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+)
+
+// Signals are forwarded to a command. They are caught from the beginning, so that none of them ends
+// mutexctl between taking the lock and giving it back. Until [Signals.Hand] the first of them ends the context.
+type Signals struct {
+	c    chan os.Signal
+	ctx  context.Context
+	end  context.CancelCauseFunc
+	over chan struct{}
+}
+
+// Catch begins to catch signals; ctx is the context that they end.
+func Catch(ctx context.Context) *Signals {
+	s := &Signals{c: make(chan os.Signal, 8), over: make(chan struct{})}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	signal.Notify(s.c, heeded(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,
+		syscall.SIGUSR2)...)
+	go func() {
+		defer close(s.over)
+		select {
+		case sig := <-s.c:
+			s.end(SignalError{sig.(syscall.Signal)})
+		case <-s.ctx.Done():
+		}
+	}()
+	return s
+}
+
+// Context ends with the first signal that comes before [Signals.Hand], with a [SignalError] as its cause.
+func (s *Signals) Context() context.Context { return s.ctx }
+
+// C delivers the signals after [Signals.Hand].
+func (s *Signals) C() <-chan os.Signal { return s.c }
+
+// Hand hands the signals over to the command. A signal that came before ends us instead, and is the error.
+func (s *Signals) Hand() error {
+	s.end(nil)
+	<-s.over
+	if sig, ok := context.Cause(s.ctx).(SignalError); ok {
+		return sig
+	}
+	return nil
+}
+
+// Stop ends the catching.
+func (s *Signals) Stop() {
+	signal.Stop(s.c)
+	s.end(nil)
+}
+
+// SignalError is why a context ended: the process was told to.
+type SignalError struct{ syscall.Signal }
+
+// Error names the signal.
+func (e SignalError) Error() string { return "ended by the signal " + e.Signal.String() }
+
+// UntilSignal returns a context that INT and TERM end, with a SignalError as its cause.
+func UntilSignal(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM)...)
+	go func() {
+		select {
+		case sig := <-signals:
+			cancel(SignalError{sig.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
+}
+
+// heeded leaves out the signals that our parent made us ignore, as nohup does, and a shell for its background jobs.
+func heeded(signals ...os.Signal) []os.Signal {
+	return slices.DeleteFunc(signals, signal.Ignored)
+}

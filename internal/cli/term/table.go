@@ -1,0 +1,103 @@
+package term
+
+import (
+	"bufio"
+	"io"
+	"slices"
+	"strings"
+)
+
+// cell is one cell of a table: visible text, and the colour in which a terminal shows it.
+type cell struct {
+	text   string
+	colour Colour
+}
+
+// Colour is a terminal's colour as the sequence that switches it on.
+type Colour string
+
+// The colours of cells.
+const (
+	NoColour Colour = ""
+	Red      Colour = "\x1b[31m"
+	Yellow   Colour = "\x1b[33m"
+	off      Colour = "\x1b[0m"
+)
+
+// CellColumns is the most that a cell with others behind it takes, so that one long name does not push the columns of
+// all rows off the screen.
+const CellColumns = 80
+
+// Table is aligned text for people. The first row is the header where there is one.
+type Table struct {
+	Coloured bool
+	rows     [][]cell
+}
+
+// Row adds a row of visible texts.
+func (t *Table) Row(texts ...string) {
+	row := make([]cell, len(texts))
+	for i, text := range texts {
+		if i < len(texts)-1 {
+			text = Clip(text, CellColumns)
+		}
+		row[i] = cell{text: text}
+	}
+	t.rows = append(t.rows, row)
+}
+
+// Rows is the number of rows, with the header.
+func (t *Table) Rows() int { return len(t.rows) }
+
+// DropEmpty removes the column with this header if it is empty.
+func (t *Table) DropEmpty(header string) {
+	column := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == header })
+	for _, row := range t.rows[1:] {
+		if row[column].text != None {
+			return
+		}
+	}
+	for i, row := range t.rows {
+		t.rows[i] = slices.Delete(row, column, column+1)
+	}
+}
+
+// Paint colours a cell of the last row.
+func (t *Table) Paint(column int, c Colour) { t.rows[len(t.rows)-1][column].colour = c }
+
+// Write writes the table with two blanks between its columns and none at the end of a line.
+func (t *Table) Write(w io.Writer) error {
+	widths := t.widths()
+	out := bufio.NewWriter(w)
+	for _, row := range t.rows {
+		for i, c := range row {
+			gap := ""
+			if i < len(row)-1 {
+				gap = strings.Repeat(" ", widths[i]-Columns(c.text)+2)
+			}
+			out.WriteString(t.painted(c) + gap)
+		}
+		out.WriteByte('\n')
+	}
+	return out.Flush()
+}
+
+func (t *Table) widths() []int {
+	var widths []int
+	for _, row := range t.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], Columns(c.text))
+		}
+	}
+	return widths
+}
+
+func (t *Table) painted(c cell) string {
+	if !t.Coloured || c.colour == NoColour {
+		return c.text
+	}
+	return string(c.colour) + c.text + string(off)
+}

@@ -1,0 +1,106 @@
+package lockjson
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Document is one lock in full.
+type Document struct {
+	Lock
+	Client    *string  `json:"client"`
+	Backtrace *string  `json:"backtrace,omitempty"`
+	Queue     []Waiter `json:"queue"`
+	Holders   []Lock   `json:"holders,omitempty"`
+	Fields    []Field  `json:"fields,omitempty"`
+	Ending    *Ending  `json:"ending,omitempty"`
+	Unread    *string  `json:"unread,omitempty"`
+}
+
+// Waiter is a process that waits for a lock.
+type Waiter struct {
+	UUID      *string  `json:"uuid"`
+	Owner     *string  `json:"owner"`
+	Hostname  *string  `json:"hostname"`
+	PID       *int64   `json:"pid"`
+	Purpose   *string  `json:"purpose"`
+	Since     *string  `json:"since"`
+	SinceIn   *float64 `json:"since_in_seconds"`
+	TimeoutAt *string  `json:"timeout_at"`
+	TimeoutIn *float64 `json:"timeout_at_in_seconds"`
+}
+
+// Waiters describes those who wait for a lock, in their order.
+func Waiters(queue []metadata.Waiter, now time.Time) []Waiter {
+	list := make([]Waiter, len(queue))
+	for i, w := range queue {
+		list[i] = Waiter{UUID: Known(w.UUID), Owner: Known(w.Owner), Hostname: Known(w.Hostname), PID: Known(w.PID),
+			Purpose: Known(w.Purpose)}
+		list[i].Since, list[i].SinceIn = Instant(w.Since.Time, now)
+		list[i].TimeoutAt, list[i].TimeoutIn = Instant(w.TimeoutAt.Time, now)
+	}
+	return list
+}
+
+// Field is one key of a record, as it is stored.
+type Field struct {
+	Name           string  `json:"name"`
+	Value          *string `json:"value,omitempty"`
+	ValueBase64    string  `json:"value_base64,omitempty"`
+	CreateRevision string  `json:"create_revision"`
+	ModRevision    string  `json:"mod_revision"`
+}
+
+// NewField describes a key.
+func NewField(f metadata.Field) Field {
+	j := Field{Name: f.Name, ValueBase64: Base64(f.Value), CreateRevision: strconv.FormatInt(f.CreateRevision, 10),
+		ModRevision: strconv.FormatInt(f.ModRevision, 10)}
+	if j.ValueBase64 == "" {
+		j.Value = &f.Value
+	}
+	return j
+}
+
+// Ending is a hold that is over.
+type Ending struct {
+	Name         string         `json:"name"`
+	NameBase64   string         `json:"name_base64,omitempty"`
+	UUID         *string        `json:"uuid"`
+	Token        *string        `json:"token"`
+	Owner        *string        `json:"owner"`
+	Hostname     *string        `json:"hostname"`
+	PID          *int64         `json:"pid"`
+	Purpose      *string        `json:"purpose"`
+	LockedAt     *string        `json:"locked_at"`
+	LockedIn     *float64       `json:"locked_at_in_seconds"`
+	AlertAt      *string        `json:"alert_at"`
+	AlertIn      *float64       `json:"alert_at_in_seconds"`
+	AutoUnlockAt *string        `json:"auto_unlock_at"`
+	AutoUnlockIn *float64       `json:"auto_unlock_at_in_seconds"`
+	AliveAt      *string        `json:"alive_at"`
+	AliveIn      *float64       `json:"alive_at_in_seconds"`
+	Progress     *string        `json:"progress"`
+	Attributes   map[string]any `json:"attributes"`
+	EndedAt      *string        `json:"ended_at"`
+	EndedIn      *float64       `json:"ended_at_in_seconds"`
+	How          *string        `json:"how"`
+	By           *string        `json:"by"`
+	Why          *string        `json:"why"`
+}
+
+// NewEnding describes how a hold ended.
+func NewEnding(e *metadata.Ending, now time.Time) Ending {
+	j := Ending{
+		Name: e.Lock, NameBase64: Base64(e.Lock), UUID: Known(e.UUID), Token: Number(e.Token), Owner: Known(e.Owner),
+		Hostname: Known(e.Hostname), PID: Known(e.PID), Purpose: Known(e.Purpose), Progress: Known(e.Progress),
+		Attributes: attributes(e.Attributes), How: Known(e.Ended), By: Known(e.By), Why: Known(e.Why),
+	}
+	j.LockedAt, j.LockedIn = Instant(e.LockedAt.Time, now)
+	j.AlertAt, j.AlertIn = Instant(e.AlertAt.Time, now)
+	j.AutoUnlockAt, j.AutoUnlockIn = Instant(e.AutoUnlockAt.Time, now)
+	j.AliveAt, j.AliveIn = Instant(e.AliveAt.Time, now)
+	j.EndedAt, j.EndedIn = Instant(e.EndedAt.Time, now)
+	return j
+}

@@ -1,0 +1,199 @@
+// Package lockjson is the one JSON shape of a lock: of the page's API and of mutexctl. docs/json.md describes it.
+//
+// Names are in snake case. A time is RFC 3339 in UTC with milliseconds, and beside it stands the same in seconds
+// relative to the time of the answer, for callers whose clock is off. Tokens and revisions are strings: JavaScript
+// loses the digits of numbers beyond 2^53. What is not known is null, never 0 or "". Bytes that are not UTF-8 come as
+// base64 in standard encoding.
+package lockjson
+
+import (
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Lock is a lock, or one of the holds of a lock that several can hold. Shape and order of its members are a promise.
+type Lock struct {
+	Name                string           `json:"name"`
+	NameBase64          string           `json:"name_base64,omitempty"`
+	State               *staleness.State `json:"state"`
+	Expiring            bool             `json:"expiring"`
+	UUID                *string          `json:"uuid"`
+	Token               *string          `json:"token"`
+	Revision            *string          `json:"revision"`
+	Owner               *string          `json:"owner"`
+	Hostname            *string          `json:"hostname"`
+	PID                 *int64           `json:"pid"`
+	Purpose             *string          `json:"purpose"`
+	LockedAt            *string          `json:"locked_at"`
+	LockedIn            *float64         `json:"locked_at_in_seconds"`
+	AlertAt             *string          `json:"alert_at"`
+	AlertIn             *float64         `json:"alert_at_in_seconds"`
+	AutoUnlockAt        *string          `json:"auto_unlock_at"`
+	AutoUnlockIn        *float64         `json:"auto_unlock_at_in_seconds"`
+	AliveAt             *string          `json:"alive_at"`
+	AliveIn             *float64         `json:"alive_at_in_seconds"`
+	Progress            *string          `json:"progress"`
+	Attributes          map[string]any   `json:"attributes"`
+	Problems            []Problem        `json:"problems"`
+	Waiters             *int             `json:"waiters"`
+	LongestWaitingSince *string          `json:"longest_waiting_since"`
+	LongestWaitingIn    *float64         `json:"longest_waiting_since_in_seconds"`
+	Kind                *string          `json:"kind"`
+	ShareOf             *string          `json:"share_of"`
+	Permits             *int             `json:"permits"`
+	Limit               *int             `json:"limit"`
+	ClockOffset         *float64         `json:"clock_offset_seconds"`
+	URL                 string           `json:"url,omitempty"`
+}
+
+// Problem is something that is wrong with a record.
+type Problem struct {
+	Field  string          `json:"field"`
+	Reason metadata.Reason `json:"reason"`
+	Text   string          `json:"text"`
+}
+
+// Queue is how many wait for a lock.
+type Queue struct {
+	Waiters int
+	Longest time.Time // since when the longest waiter waits; zero = not known
+}
+
+// QueueOf counts the waiters.
+func QueueOf(waiters []metadata.Waiter) *Queue {
+	q := &Queue{Waiters: len(waiters)}
+	for _, w := range waiters {
+		if t := w.Since.Time; !t.IsZero() && (q.Longest.IsZero() || t.Before(q.Longest)) {
+			q.Longest = t
+		}
+	}
+	return q
+}
+
+// New describes the hold of the record as it was judged at now. A nil queue is not known.
+func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock {
+	soon := v.ExpiringAt(r)
+	share := metadata.ShareOf(r.Name, r.Attributes)
+	l := Lock{
+		Name: r.Name, NameBase64: Base64(r.Name), State: &v.State, Expiring: !soon.IsZero() && !now.Before(soon),
+		UUID: Known(r.UUID), Token: Number(r.Token), Revision: Number(r.Revision),
+		Owner: Known(r.Owner), Hostname: Known(r.Hostname), PID: Known(r.PID), Purpose: Known(r.Purpose),
+		Attributes: attributes(r.Attributes), Problems: problems(r.Problems),
+		Kind: Known(share.Kind), ShareOf: Known(share.Lock),
+		Permits: Known(share.Permits), Limit: Known(share.Limit),
+		ClockOffset: Known(seconds(v.ClockOff)),
+	}
+	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
+	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)
+	l.AutoUnlockAt, l.AutoUnlockIn = Instant(v.AutoUnlockAt, now)
+	if r.Alive != nil {
+		l.AliveAt, l.AliveIn = Instant(r.Alive.At, now)
+		l.Progress = Known(r.Alive.Progress)
+	}
+	l.wait(q, now)
+	return l
+}
+
+func (l *Lock) wait(q *Queue, now time.Time) {
+	if q != nil {
+		l.Waiters = &q.Waiters
+		l.LongestWaitingSince, l.LongestWaitingIn = Instant(q.Longest, now)
+	}
+}
+
+// Whole describes a lock without a record of its own: several hold it, or nobody does. Its state is the worst of its
+// holders', its permits are those that are taken, and what only a single hold has is null.
+func Whole(name string, holders []Lock, q *Queue, now time.Time) Lock {
+	l := Lock{Name: name, NameBase64: Base64(name), Attributes: map[string]any{}, Problems: []Problem{}}
+	l.wait(q, now)
+	for i := range holders {
+		l.add(&holders[i])
+	}
+	return l
+}
+
+func (l *Lock) add(holder *Lock) {
+	order := staleness.States()
+	if l.State == nil || slices.Index(order, *holder.State) > slices.Index(order, *l.State) {
+		l.State = holder.State
+	}
+	l.Expiring = l.Expiring || holder.Expiring
+	if l.Kind == nil {
+		l.Kind = holder.Kind
+	}
+	if holder.Permits != nil {
+		l.Permits = Known(*holder.Permits + value(l.Permits))
+	}
+	if holder.Limit != nil {
+		l.Limit = Known(max(*holder.Limit, value(l.Limit)))
+	}
+}
+
+func attributes(all map[string]any) map[string]any {
+	if all == nil {
+		return map[string]any{}
+	}
+	return all
+}
+
+func problems(all []metadata.Problem) []Problem {
+	list := make([]Problem, len(all))
+	for i, p := range all {
+		list[i] = Problem{p.Field, p.Reason, p.Text}
+	}
+	return list
+}
+
+// Known is nil for the zero value, which stands for "not known".
+func Known[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func value[T any](v *T) T {
+	if v == nil {
+		return *new(T)
+	}
+	return *v
+}
+
+// Number is a token or a revision, nil for 0.
+func Number(n int64) *string {
+	if n == 0 {
+		return nil
+	}
+	s := strconv.FormatInt(n, 10)
+	return &s
+}
+
+// Instant is t, and its distance from now in seconds; both are nil for the zero time.
+func Instant(t, now time.Time) (at *string, in *float64) {
+	if t.IsZero() {
+		return nil, nil
+	}
+	s := Time(t)
+	distance := seconds(t.Sub(now))
+	return &s, &distance
+}
+
+// Time is an instant for programs, in milliseconds.
+func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
+
+// Base64 is the exact form of bytes that JSON text cannot carry, and empty for UTF-8.
+func Base64(s string) string {
+	if utf8.ValidString(s) {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(s))
+}

@@ -1,0 +1,118 @@
+package lockjson
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Line describes members of a shape that belong together. The line of a time stands for its distance in seconds, too.
+type Line struct {
+	Members string // separated by comma and blank
+	Text    string
+}
+
+// Shape is a documented JSON object.
+type Shape struct {
+	Title string
+	Of    any // a value of the Go type
+	Lines []Line
+}
+
+// LockShape describes [Lock].
+func LockShape() Shape {
+	return Shape{"A lock", Lock{}, []Line{
+		{"name", "the lock's name; bytes that are not UTF-8 are replaced"},
+		{"name_base64", "the exact bytes of a name that is not UTF-8; else absent"},
+		{"state", "held, alerting, expired or malformed; null when nobody holds the lock"},
+		{"expiring", "whether a held lock is auto-unlocked soon"},
+		{"uuid, token", "the hold's identity and its fencing token"},
+		{"revision", "the highest revision of the record's keys"},
+		{"owner, hostname, pid, purpose", "as the holder recorded them"},
+		{"locked_at", "when the lock was taken, by the holder's clock"},
+		{"alert_at, auto_unlock_at", "the deadlines in effect"},
+		{"alive_at, progress", "the last sign of life and its note"},
+		{"attributes", "an object of text, numbers and booleans"},
+		{"problems", "a list of {field, reason, text}; empty for a sound record"},
+		{"waiters", "how many wait for the lock; for a share, for the shared lock"},
+		{"longest_waiting_since", "since when the longest of them has been waiting"},
+		{"kind", "semaphore, shared or exclusive; null for an ordinary lock"},
+		{"share_of", `the shared lock: "pool" for "pool#2"; null for a whole lock`},
+		{"permits, limit", "of a semaphore: the holder's permits, and how many there are"},
+		{"clock_offset_seconds", "how far the holder's clock is ahead, negative when behind; null when unknown"},
+		{"url", "the page of the hold; only the page's API has it"},
+	}}
+}
+
+// DocumentShape describes what [Document] has beside the lock.
+func DocumentShape() Shape {
+	return Shape{"One lock in full, beside the members of a lock", Document{}, []Line{
+		{"client", "the client library that wrote the record"},
+		{"backtrace", "where in the code the lock was taken; absent when unknown or not asked for"},
+		{"queue", "the waiters in their order"},
+		{"holders", "the holds of a shared lock, each as a lock; else absent"},
+		{"fields", "each key of the record; absent unless asked for"},
+		{"ending", "how the requested hold ended, if it is over; only the page's API has it"},
+		{"unread", "why etcd could not be read and members are missing; only the page's API has it"},
+	}}
+}
+
+// WaiterShape describes [Waiter].
+func WaiterShape() Shape {
+	return Shape{"A waiter", Waiter{}, []Line{
+		{"uuid", "identifies the attempt, and later the hold"},
+		{"owner, hostname, pid, purpose", "as the waiter recorded them"},
+		{"since, timeout_at", "when the wait began, and when it times out"},
+	}}
+}
+
+// FieldShape describes [Field].
+func FieldShape() Shape {
+	return Shape{"A field", Field{}, []Line{
+		{"name", "the last part of the key"},
+		{"value, value_base64", "the value as text, or as base64 when it is not UTF-8"},
+		{"create_revision, mod_revision", "of the key in etcd"},
+	}}
+}
+
+// EndingShape describes [Ending].
+func EndingShape() Shape {
+	return Shape{"An ending", Ending{}, []Line{
+		{"name, name_base64, uuid, token", "the hold, as in a lock"},
+		{"owner, hostname, pid, purpose", "as the holder recorded them"},
+		{"locked_at, alert_at, auto_unlock_at", "as they stood at the end"},
+		{"alive_at, progress", "the last sign of life and its note"},
+		{"attributes", "an object of text, numbers and booleans"},
+		{"ended_at", "when the hold ended"},
+		{"how", "released, auto_unlocked or forced; null when unknown"},
+		{"by, why", "who ended it for the holder, and for what reason"},
+	}}
+}
+
+// Help is the shape for a help text.
+func (s Shape) Help() string {
+	width := 0
+	for _, l := range s.Lines {
+		width = max(width, len(l.Members))
+	}
+	lines := make([]string, len(s.Lines))
+	for i, l := range s.Lines {
+		lines[i] = fmt.Sprintf("  %-*s  %s", width, l.Members, l.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Table is the shape in Markdown.
+func (s Shape) Table() string {
+	var b strings.Builder
+	b.WriteString("| Member | Meaning |\n|---|---|\n")
+	for _, l := range s.Lines {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.ReplaceAll(l.Members, ", ", "`, `"), l.Text)
+	}
+	return b.String()
+}
+
+// Conventions hold for every object; a help text quotes them.
+const Conventions = `Members are added over time and never change their meaning. Unknown values
+are null. Times are RFC 3339 in UTC, and each is followed by the same in seconds from now, negative
+in the past: alert_at by alert_at_in_seconds. Tokens and revisions are text, because JavaScript loses
+the digits of large numbers.`

@@ -1,0 +1,81 @@
+package lockjson_test
+
+import (
+	"flag"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/lockjson"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/json.md")
+
+func shapes() []lockjson.Shape {
+	return []lockjson.Shape{lockjson.LockShape(), lockjson.DocumentShape(), lockjson.WaiterShape(),
+		lockjson.FieldShape(), lockjson.EndingShape()}
+}
+
+func TestEveryMemberIsDescribedOnce(t *testing.T) {
+	for _, s := range shapes() {
+		var described []string
+		for _, l := range s.Lines {
+			described = append(described, strings.Split(l.Members, ", ")...)
+		}
+		slices.Sort(described)
+		members := members(reflect.TypeOf(s.Of))
+		slices.Sort(members)
+		if !slices.Equal(described, members) {
+			t.Errorf("%s: the members are\n%v, and described are\n%v", s.Title, members, described)
+		}
+	}
+}
+
+// members are the names of the members of the type, without those of embedded types. A time stands for its distance in
+// seconds, which follows it.
+func members(shape reflect.Type) []string {
+	var names []string
+	for i := range shape.NumField() {
+		f := shape.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		time, distance := strings.CutSuffix(name, "_in_seconds")
+		switch {
+		case f.Anonymous:
+		case distance && i > 0 && names[len(names)-1] == time:
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+const page = "../../docs/json.md"
+
+func TestDocumentedMembersAreThoseOfTheProgram(t *testing.T) {
+	b, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	for _, s := range shapes() {
+		begin := "## " + s.Title + "\n"
+		before, rest, found := strings.Cut(text, begin)
+		if !found {
+			t.Fatalf("%s has no section %q", page, s.Title)
+		}
+		prose, rest, _ := strings.Cut(rest, "| Member")
+		_, after, _ := strings.Cut(rest, "\n\n")
+		written := before + begin + prose + s.Table() + "\n" + after
+		if written != text && !*update {
+			t.Errorf("the members of %q in docs/json.md are out of date: make docs", s.Title)
+		}
+		text = written
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
