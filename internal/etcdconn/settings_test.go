@@ -26,7 +26,7 @@ func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
 		"no valid port":                       func(s *etcdconn.Settings) { s.Endpoints = []string{"etcd:99999"} },
 		`the scheme "ftp"`:                    func(s *etcdconn.Settings) { s.Endpoints = []string{"ftp://etcd:2379"} },
 		"more than scheme, host and port":     func(s *etcdconn.Settings) { s.Endpoints = []string{"http://etcd:2379/v3"} },
-		"is not a URL":                           func(s *etcdconn.Settings) { s.Endpoints = []string{"http://[::1"} },
+		"is not a URL":                        func(s *etcdconn.Settings) { s.Endpoints = []string{"http://[::1"} },
 		"differ in their scheme": func(s *etcdconn.Settings) {
 			s.Endpoints = []string{"https://a:1",
 				"http://b:1"}
