@@ -32,7 +32,8 @@ func (a *address) listen() (net.Listener, error) {
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s cannot listen on %s: something else does; give another --%s, or port 0 for any free one",
+		return nil, fmt.Errorf("%s cannot listen on %s: something else does; give another --%s, or port 0 for any "+
+			"free one",
 			a.what, a.value, a.flag)
 	}
 	if err != nil {

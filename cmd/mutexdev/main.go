@@ -34,9 +34,10 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mutexdev",
 		Short: "etcd, unlocker, dashboard and demo locks in one process",
-		Long: `mutexdev runs an etcd, the unlocker, the dashboard and demo services that take locks, all in one process, and prints where
-to look. Ctrl-C stops it and, unless a data directory is given, nothing is left behind. It is for trying out and developing: there
-are no passwords, and it listens on this machine only.`,
+		Long: `mutexdev runs an etcd, the unlocker, the dashboard and demo services that take locks, all in one
+process, and prints where to look. Ctrl-C stops it and, unless a data directory is given, nothing
+is left behind. It is for trying out and developing: there are no passwords, and it listens on this
+machine only.`,
 		Example: `  mutexdev
   mutexdev --no-demo --data-dir /tmp/locks
   mutexdev --speed 5 --for 2m`,

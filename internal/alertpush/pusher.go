@@ -83,7 +83,7 @@ func (c Config) check() error {
 	case c.Resend < time.Second:
 		return fmt.Errorf("alerts are re-sent every %v, which is less than a second", c.Resend)
 	case c.Locks == nil || c.Changed == nil || c.Clock == nil:
-		return errors.New("Locks, Changed and Clock are required")
+		return errors.New("no view is connected: Locks, Changed and Clock are required")
 	}
 	return nil
 }

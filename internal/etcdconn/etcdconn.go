@@ -66,6 +66,7 @@ func (s Settings) warn(log zerolog.Logger, scheme string) {
 		log.Warn().Msg("etcd's certificates are not verified: anyone on the network path can read and change the locks")
 	}
 	if scheme == "http" && s.User != "" {
-		log.Warn().Str("user", s.User).Msg("the etcd password is sent without TLS: anyone on the network path can read it")
+		log.Warn().Str("user", s.User).Msg("the etcd password is sent without TLS: anyone on the network path can " +
+			"read it")
 	}
 }

@@ -120,14 +120,16 @@ func explainConnection(code codes.Code, text string) (Class, string) {
 	case has("etcd CA "):
 		return Certificate, strings.TrimPrefix(reason, handshakeFailed) // of ours, too
 	case has("x509: certificate signed by unknown authority"):
-		return Certificate, "etcd's certificate is signed by an authority that we do not trust: give the right CA certificate"
+		return Certificate, "etcd's certificate is signed by an authority that we do not trust: give the right CA " +
+			"certificate"
 	case has("x509: "):
 		return Certificate, "etcd's certificate is not trusted: " +
 			reason[strings.Index(reason, "x509: ")+len("x509: "):]
 	case has("authentication handshake failed: EOF"), has("first record does not look like a TLS handshake"):
 		return Unreachable, "what listens at the etcd endpoint does not speak TLS: is it http:// there?"
 	case has("server preface"):
-		return Unreachable, "what listens at the etcd endpoint closed the connection before its first answer: is it https:// there?"
+		return Unreachable, "what listens at the etcd endpoint closed the connection before its first answer: is it " +
+			"https:// there?"
 	case has("transport: "):
 		return Unreachable, "etcd is unreachable: " + strings.NewReplacer("transport: ", "", "Error while dialing: ",
 			"").Replace(reason)

@@ -1,4 +1,4 @@
-// Package etcdembed runs an etcd member inside this process. It is the only place that knows etcd's server: tests reach
+// Package etcdembed runs an etcd member in this process. It is the only package that imports etcd's server: tests use
 // it through etcdtest, and mutexdev is the only program that contains it, so that the production binaries stay small.
 package etcdembed
 
@@ -14,25 +14,25 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Config says which member to run. It survives a trip through JSON, so that another process can be told to run it.
+// Config describes a member. It can be passed as JSON, so that another process can run it.
 type Config struct {
 	Name   string // default "default"
-	Dir    string // of the data; created if missing, kept
+	Dir    string // data directory; created if missing, kept
 	Client string // host:port to serve clients on
 	Peer   string // host:port to serve the other members on
-	// Cluster is etcd's --initial-cluster, name=url,name=url. Empty makes a cluster of one.
+	// Cluster is etcd's --initial-cluster, name=url,name=url. Empty: a cluster of one.
 	Cluster string
-	Joins   bool // the cluster runs already, and has been told of this new member
+	Joins   bool // the cluster is running, and this member has been added to it
 
-	Cert, Key string // files; with them clients are served with TLS
-	ClientCA  string // file; with it clients need a certificate that it signed
+	Cert, Key string // files; if given, clients are served with TLS
+	ClientCA  string // file; if given, clients need a certificate signed by it
 
 	Quota         int64 // bytes that the store may grow to; 0 is etcd's default
-	TokenTTL      uint  // seconds that an unused token of a user lives; 0 is etcd's default
+	TokenTTL      uint  // seconds that an unused login token lives; 0 is etcd's default
 	SnapshotCount uint64
 	// Throwaway trades the safety of the data for speed: no fsync, cheap password hashes. For tests only.
 	Throwaway bool
-	Fsync     bool // with Throwaway: all the same, wait for the disk
+	Fsync     bool // wait for the disk even with Throwaway
 
 	Log *zap.Logger `json:"-"` // nil is silence
 }
@@ -44,8 +44,8 @@ type Server struct {
 	grpc   *grpc.Server
 }
 
-// Start runs a member and returns when it serves clients, which a member of a larger cluster does once there is a
-// leader. The end of ctx ends the waiting, but not a member that was returned.
+// Start runs a member and returns when it serves clients; in a larger cluster that is once there is a leader. ctx
+// bounds the waiting, not the life of the member.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{serves: make(chan *grpc.Server, 1)}
 	conf := c.embed()
@@ -75,11 +75,11 @@ func (s *Server) ready(ctx context.Context) error {
 	}
 }
 
-// Done is closed when the member has ended, asked or not.
+// Done returns a channel that is closed when the member has ended, for whatever reason.
 func (s *Server) Done() <-chan struct{} { return s.etcd.Server.StopNotify() }
 
-// Stop ends the member and cuts its clients off. A polite stop would wait more than five seconds for their watches to
-// end.
+// Stop ends the member and disconnects its clients. A graceful stop would wait more than five seconds for their watches
+// to end.
 func (s *Server) Stop() {
 	if s.grpc != nil {
 		s.grpc.Stop()
@@ -108,7 +108,7 @@ func (c Config) embed() *embed.Config {
 	if c.Cluster == "" {
 		conf.InitialCluster = conf.InitialClusterFromName(conf.Name)
 		conf.TickMs = 10
-		conf.ElectionMs = 100 // nobody else votes: do not wait a second for it
+		conf.ElectionMs = 100 // there are no other voters to wait for
 	}
 	if c.Joins {
 		conf.ClusterState = embed.ClusterStateFlagExisting

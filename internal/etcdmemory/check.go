@@ -7,10 +7,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxOps is how many operations etcd takes in one transaction unless it is told otherwise.
+// maxOps is etcd's default limit of operations in one transaction.
 const maxOps = 128
 
-// check refuses what is wrong with a transaction by itself. Nested ones have as much less room as the outer one uses.
+// check refuses a transaction that is invalid by itself. A nested one may have only as many operations as the outer one
+// leaves.
 func check(r *pb.TxnRequest, room int) error {
 	used := max(len(r.Compare), len(r.Success), len(r.Failure))
 	if used > room {
@@ -37,7 +38,7 @@ func checkOp(op *pb.RequestOp, room int) error {
 	case op.GetRequestTxn() != nil:
 		return check(op.GetRequestTxn(), room)
 	case put != nil && (put.IgnoreValue || put.IgnoreLease):
-		return status.Error(codes.Unimplemented, "an etcd in memory does not know ignore_value and ignore_lease")
+		return status.Error(codes.Unimplemented, "an etcd in memory does not support ignore_value and ignore_lease")
 	case put != nil && len(put.Key) > 0, len(op.GetRequestRange().GetKey()) > 0,
 		len(op.GetRequestDeleteRange().GetKey()) > 0:
 		return nil
@@ -45,7 +46,7 @@ func checkOp(op *pb.RequestOp, room int) error {
 	return rpctypes.ErrGRPCEmptyKey
 }
 
-// checkOverlap refuses a transaction that may put one key twice, or put and delete it.
+// checkOverlap refuses a transaction that may put a key twice, or both put and delete it.
 func checkOverlap(r *pb.TxnRequest) error {
 	for _, ops := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		if _, err := collect(ops); err != nil {
@@ -61,7 +62,7 @@ type writes struct {
 	deletes []*pb.DeleteRangeRequest
 }
 
-// deleted tells whether a key may be deleted. etcd does not notice it of ranges without an end.
+// deleted reports whether a key may be deleted. Like etcd, it overlooks unbounded ranges.
 func (w *writes) deleted(key string) bool {
 	for _, d := range w.deletes {
 		if key == string(d.Key) && len(d.RangeEnd) == 0 || key >= string(d.Key) && key < string(d.RangeEnd) {
@@ -71,7 +72,7 @@ func (w *writes) deleted(key string) bool {
 	return false
 }
 
-// add takes over puts, of which those in except are known to be alternatives.
+// add adds puts. Those in except are alternatives to earlier ones and may repeat them.
 func (w *writes) add(puts, except map[string]bool) error {
 	for key := range puts {
 		if w.puts[key] && !except[key] || w.deleted(key) {
@@ -84,8 +85,8 @@ func (w *writes) add(puts, except map[string]bool) error {
 	return nil
 }
 
-// collect is what a branch may write, whichever branches its nested transactions take. As in etcd, what is deleted in a
-// nested transaction may be put in an earlier one.
+// collect returns what a branch may write, whichever branches its nested transactions take. As in etcd, a key deleted
+// in a nested transaction may be put in an earlier one.
 func collect(ops []*pb.RequestOp) (writes, error) {
 	w := writes{puts: map[string]bool{}}
 	for _, op := range ops {

@@ -1,10 +1,10 @@
-// Package etcdmemory is an etcd in memory, for tests with a clock of their own: in a bubble of testing/synctest there
-// are no sockets, and so no real etcd.
+// Package etcdmemory is an etcd in memory. It is the product feature behind locktest.NewInMemory: users test their code
+// against locks in a bubble of testing/synctest, where time passes at once, and where there can be no sockets and so no
+// real etcd.
 //
-// Keys, transactions, revisions, watches and leases are as etcd has them: a test gives the same requests to both and
-// compares the answers. There is one member that never fails, without disk, users, limits of space, alarms and
-// compaction; what is not there is refused with an error. Clients are those of package clientv3, and each can be cut
-// off.
+// Keys, transactions, revisions, watches and leases behave as in etcd: a test sends the same requests to both and
+// compares the answers. There is one member, which never fails, without disk, users, quota, alarms or compaction; what
+// it lacks it refuses with an error. Clients are those of package clientv3, and each can be cut off.
 package etcdmemory
 
 import (
@@ -20,12 +20,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Server keeps the keys. It has no goroutines of its own; timers of leases may outlive their use.
+// Server holds the keys. It has no goroutines of its own; timers of leases may outlive it.
 type Server struct {
 	mu       sync.Mutex
 	revision int64
 	keys     map[string]*mvccpb.KeyValue // values are never changed, only replaced
-	history  []*mvccpb.Event             // all that ever happened, in its order
+	history  []*mvccpb.Event             // all events, in order
 	leases   map[clientv3.LeaseID]*lease
 	granted  clientv3.LeaseID
 	streams  map[*stream]bool
@@ -45,10 +45,10 @@ type Link struct {
 	client *clientv3.Client
 
 	mu     sync.Mutex
-	healed chan struct{} // closed while the link is whole
+	healed chan struct{} // closed while the link is up
 }
 
-// Connect makes a client. Close it: its watches and leases have goroutines.
+// Connect returns the link of a new client. Close the client: its watches and leases have goroutines.
 func (s *Server) Connect() *Link {
 	l := &Link{server: s, healed: make(chan struct{})}
 	close(l.healed)
@@ -59,28 +59,28 @@ func (s *Server) Connect() *Link {
 	return l
 }
 
-// Client is the client of the link.
+// Client returns the client of the link.
 func (l *Link) Client() *clientv3.Client { return l.client }
 
-// Cut has all requests fail and watches silent, until Heal.
+// Cut makes all requests fail and watches fall silent, until Heal.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.whole() {
+	if l.isUp() {
 		l.healed = make(chan struct{})
 	}
 }
 
-// Heal ends a cut. Watches go on with what they missed.
+// Heal ends a cut. Watches continue with what they missed.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.whole() {
+	if !l.isUp() {
 		close(l.healed)
 	}
 }
 
-func (l *Link) whole() bool {
+func (l *Link) isUp() bool {
 	select {
 	case <-l.healed:
 		return true
@@ -89,14 +89,14 @@ func (l *Link) whole() bool {
 	}
 }
 
-// up is closed while the link is whole.
+// up returns a channel that is closed while the link is up.
 func (l *Link) up() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.healed
 }
 
-// pass is the error of a request that does not arrive.
+// pass returns the error of a request that cannot reach the server, or nil.
 func (l *Link) pass(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return status.FromContextError(err).Err()
@@ -109,7 +109,7 @@ func (l *Link) pass(ctx context.Context) error {
 	}
 }
 
-// change is one write transaction: all its changes have the same revision.
+// change is one write transaction: all of its changes have the same revision.
 type change struct {
 	s        *Server
 	revision int64
@@ -121,20 +121,20 @@ func (s *Server) begin() *change {
 	return &change{s: s, revision: s.revision + 1, before: map[string]*mvccpb.KeyValue{}}
 }
 
-// happened notes what was done to a key. Its previous value is that before the transaction, not that of an earlier
+// happened records a change of a key. The previous value is that before the transaction, not that of an earlier
 // operation in it.
 func (c *change) happened(what mvccpb.Event_EventType, kv, old *mvccpb.KeyValue) {
 	if _, again := c.before[string(kv.Key)]; !again {
 		c.before[string(kv.Key)] = old
 	}
 	e := &mvccpb.Event{Type: what, Kv: kv}
-	if kv.CreateRevision != kv.ModRevision { // else it is new
+	if kv.CreateRevision != kv.ModRevision { // otherwise the key is new
 		e.PrevKv = c.before[string(kv.Key)]
 	}
 	c.events = append(c.events, e)
 }
 
-// commit counts the revision if anything was changed, and tells those who watch.
+// commit increments the revision if anything was changed, and notifies watches.
 func (c *change) commit() {
 	if len(c.events) == 0 {
 		return
@@ -146,7 +146,7 @@ func (c *change) commit() {
 	}
 }
 
-// now is the revision that an answer from within the change has.
+// now returns the revision of answers from within the change.
 func (c *change) now() int64 {
 	if len(c.events) > 0 {
 		return c.revision
@@ -173,8 +173,8 @@ func (c *change) remove(key string) {
 	c.happened(mvccpb.Event_DELETE, &mvccpb.KeyValue{Key: []byte(key), ModRevision: c.revision}, old)
 }
 
-// in is what lies in a range, in the order of keys. A range without an end is one key, and one that ends with a zero
-// byte has no end.
+// in returns the keys of a range, in order. A range without an end is a single key, and one whose end is a zero byte is
+// unbounded.
 func in(keys map[string]*mvccpb.KeyValue, from, end []byte) []*mvccpb.KeyValue {
 	if len(end) == 0 {
 		if kv := keys[string(from)]; kv != nil {
@@ -201,7 +201,7 @@ func inRange(key string, from, end []byte) bool {
 	return key >= string(from) && key < string(end)
 }
 
-// at is the keys as they were at a revision.
+// at returns the keys as of a revision.
 func (s *Server) at(revision int64) map[string]*mvccpb.KeyValue {
 	if revision == 0 || revision == s.revision {
 		return s.keys
@@ -220,7 +220,7 @@ func (s *Server) at(revision int64) map[string]*mvccpb.KeyValue {
 	return keys
 }
 
-// lease has its keys deleted when it ends.
+// lease deletes its keys when it ends.
 type lease struct {
 	id    clientv3.LeaseID
 	ttl   time.Duration
@@ -229,7 +229,7 @@ type lease struct {
 	keys  map[string]bool
 }
 
-// attach moves a key from the lease of its old value to another one, or to none.
+// attach moves a key from the lease of its old value to another lease, or to none.
 func (s *Server) attach(key string, old *mvccpb.KeyValue, id clientv3.LeaseID) {
 	if old != nil {
 		if l := s.leases[clientv3.LeaseID(old.Lease)]; l != nil {

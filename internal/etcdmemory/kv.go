@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// kv is the part of etcd's interface that is about keys.
+// kv implements etcd's KV service.
 type kv struct{ link *Link }
 
 func (k *kv) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
@@ -59,7 +59,7 @@ func (k *kv) RangeStream(context.Context, *pb.RangeRequest,
 }
 
 func (k *kv) Compact(context.Context, *pb.CompactionRequest, ...grpc.CallOption) (*pb.CompactionResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "an etcd in memory does not forget")
+	return nil, status.Error(codes.Unimplemented, "an etcd in memory does not compact")
 }
 
 func (k *kv) txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
@@ -86,12 +86,12 @@ func (k *kv) txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error)
 	return resp, nil
 }
 
-// plan is a transaction of which is known whether its compares hold. All of them, nested ones included, look at the
-// keys as they were before anything was written.
+// plan is a transaction with its compares evaluated. All of them, including those of nested transactions, see the keys
+// as they were before anything was written.
 type plan struct {
 	succeeded bool
 	ops       []*pb.RequestOp
-	nested    map[int]*plan // by the number of the operation
+	nested    map[int]*plan // by index of the operation
 }
 
 func (s *Server) plan(r *pb.TxnRequest) *plan {
@@ -110,8 +110,8 @@ func (s *Server) plan(r *pb.TxnRequest) *plan {
 	return p
 }
 
-// holds tells whether a compare holds for each key of its range. Where there is no key it looks at an empty one, which
-// has no value.
+// holds reports whether a compare holds for each key of its range. If there is no key, it compares with an empty one,
+// which has no value.
 func (s *Server) holds(c *pb.Compare) bool {
 	kvs := in(s.keys, c.Key, c.RangeEnd)
 	if len(kvs) == 0 {
@@ -145,7 +145,7 @@ func holdsFor(c *pb.Compare, kv *mvccpb.KeyValue) bool {
 	return order < 0
 }
 
-// checkPlan refuses what only the state of the keys and leases can tell to be wrong.
+// checkPlan refuses what is wrong given the current keys and leases.
 func (s *Server) checkPlan(p *plan) error {
 	for i, op := range p.ops {
 		put := op.GetRequestPut()
@@ -233,14 +233,13 @@ func (c *change) doRange(r *pb.RangeRequest) *pb.RangeResponse {
 
 func within(n, least, most int64) bool { return n >= least && (most == 0 || n <= most) }
 
-// order sorts as asked for. Without an order, but by something else than the key, it is ascending.
+// order sorts as requested, ascending by default.
 func order(kvs []*mvccpb.KeyValue, r *pb.RangeRequest) {
 	by := map[pb.RangeRequest_SortTarget]func(a, b *mvccpb.KeyValue) int{
 		pb.RangeRequest_KEY:     func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) },
 		pb.RangeRequest_VERSION: func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.Version, b.Version) },
 		pb.RangeRequest_CREATE: func(a, b *mvccpb.KeyValue) int {
-			return cmp.Compare(a.CreateRevision,
-				b.CreateRevision)
+			return cmp.Compare(a.CreateRevision, b.CreateRevision)
 		},
 		pb.RangeRequest_MOD:   func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.ModRevision, b.ModRevision) },
 		pb.RangeRequest_VALUE: func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Value, b.Value) },

@@ -10,14 +10,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// firstAnswer is how long a lease is tried to be kept before the first answer tells its life.
+// firstAnswer is how long keepalives are tried before the first answer gives the lease's time to live.
 const firstAnswer = 5 * time.Second
 
-// leaseKeeper is the part of etcd's client that is about leases. That of clientv3 ticks twice a second, which is much
-// where days pass at once.
+// leaseKeeper implements clientv3.Lease. That of clientv3 itself ticks twice a second, which is a lot where days pass
+// at once.
 type leaseKeeper struct {
 	link *Link
-	ctx  context.Context // ends with Close
+	ctx  context.Context // ended by Close
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
@@ -47,7 +47,7 @@ func (k *leaseKeeper) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGran
 
 func (s *Server) header() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: s.revision} }
 
-// expire ends a lease unless it was kept alive meanwhile.
+// expire ends a lease, unless it was kept alive meanwhile.
 func (s *Server) expire(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,8 @@ func (k *leaseKeeper) KeepAliveOnce(ctx context.Context,
 	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: s.header(), ID: id, TTL: int64(l.ttl / time.Second)}, nil
 }
 
-// KeepAlive keeps the lease until ctx ends, the client is closed or the lease is over; then the channel is closed.
+// KeepAlive keeps the lease alive until ctx ends, the client is closed or the lease is gone; then the channel is
+// closed.
 func (k *leaseKeeper) KeepAlive(ctx context.Context,
 	id clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
 	if k.ctx.Err() != nil {
@@ -125,7 +126,7 @@ func (k *leaseKeeper) keep(ctx context.Context, id clientv3.LeaseID, alive chan<
 			next = ttl / 3
 			select {
 			case alive <- r:
-			default: // nobody reads
+			default: // the channel is not read
 			}
 		case err == rpctypes.ErrLeaseNotFound, time.Since(last) >= ttl:
 			return
@@ -165,7 +166,7 @@ func (k *leaseKeeper) Leases(ctx context.Context) (*clientv3.LeaseLeasesResponse
 	return r, nil
 }
 
-// Close ends the keeping alive of all leases, which then end by themselves.
+// Close stops keeping leases alive; they then expire.
 func (k *leaseKeeper) Close() error {
 	k.stop()
 	k.wg.Wait()

@@ -10,11 +10,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watcher is the part of etcd's client that is about watches. That of clientv3 waits on a channel that belongs to no
-// bubble.
+// watcher implements clientv3.Watcher. That of clientv3 itself waits on a channel that belongs to no bubble.
 type watcher struct {
 	link *Link
-	ctx  context.Context // ends with Close
+	ctx  context.Context // ended by Close
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
@@ -27,7 +26,7 @@ func newWatcher(l *Link) *watcher {
 	return w
 }
 
-// Watch returns when the watch is open, as etcd's client does.
+// Watch returns once the watch is open, as etcd's client does.
 func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	out := make(chan clientv3.WatchResponse)
 	ctx, cancel := context.WithCancel(ctx)
@@ -50,7 +49,7 @@ func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOpti
 	return out
 }
 
-// pump sends what the stream gets while the link is whole, until ctx ends.
+// pump sends what the stream gets while the link is up, until ctx ends.
 func (w *watcher) pump(ctx context.Context, st *stream, out chan<- clientv3.WatchResponse) {
 	for {
 		select {
@@ -71,7 +70,7 @@ func (w *watcher) pump(ctx context.Context, st *stream, out chan<- clientv3.Watc
 	}
 }
 
-// wait waits until the link is whole, and tells whether ctx let it.
+// wait waits until the link is up. It reports false if ctx ended first.
 func (l *Link) wait(ctx context.Context) bool {
 	select {
 	case <-l.up():
@@ -81,7 +80,7 @@ func (l *Link) wait(ctx context.Context) bool {
 	}
 }
 
-// RequestProgress is not needed by a client that hears everything at once.
+// RequestProgress does nothing else: a client gets every event at once.
 func (w *watcher) RequestProgress(ctx context.Context) error { return w.link.pass(ctx) }
 
 // Close ends all watches.
@@ -99,10 +98,10 @@ type stream struct {
 
 	mu    sync.Mutex
 	queue []clientv3.WatchResponse
-	news  chan struct{} // has one when something was queued
+	news  chan struct{} // has a token if something was queued
 }
 
-// newStream reads the options of a watch, some of which clientv3 tells nobody.
+// newStream reads the options of a watch. clientv3 does not export some of them, hence the reflection.
 func newStream(op clientv3.Op) *stream {
 	v := reflect.ValueOf(op)
 	is := func(option string) bool { return v.FieldByName(option).Bool() }
@@ -113,7 +112,7 @@ func newStream(op clientv3.Op) *stream {
 	}
 }
 
-// open begins a watch, with what happened since the revision that it asks for.
+// open begins a watch, with the events since the revision that it asks for.
 func (s *Server) open(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +139,7 @@ func (s *Server) close(st *stream) {
 	delete(s.streams, st)
 }
 
-// tell queues what the watch wants of the changes that one transaction made.
+// tell queues the events of one transaction that the watch asked for.
 func (st *stream) tell(events []*mvccpb.Event) {
 	var wanted []*clientv3.Event
 	for _, e := range events {

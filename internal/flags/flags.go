@@ -25,7 +25,8 @@ import (
 func Etcd(fs *pflag.FlagSet) *etcdconn.Settings {
 	s := etcdconn.Defaults()
 	fs.StringSliceVar(&s.Endpoints, "etcd.endpoints", s.Endpoints,
-		"`host:port` of etcd's members, comma-separated or repeated; uses TLS with https:// before each, or with any TLS flag")
+		"`host:port` of etcd's members, comma-separated or repeated; uses TLS with https:// before each, or with any "+
+			"TLS flag")
 	fs.StringVar(&s.CACert, "etcd.cacert", "",
 		"`file` with the CA certificates that etcd's certificates are verified with; default: the system's")
 	fs.StringVar(&s.Cert, "etcd.cert", "", "`file` with our client certificate; reread for every connection")
@@ -105,7 +106,8 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 	fs.DurationVar(&p.ClockSkew, "sweep.clock-skew", p.ClockSkew,
 		"largest expected difference between the clocks of two machines")
 	fs.DurationVar(&p.MinWarning, "sweep.min-warning", p.MinWarning,
-		"how long a lock must alert, without a gap, before it is removed; at least 5s longer than any holder's retry delay")
+		"how long a lock must alert, without a gap, before it is removed; at least 5s longer than any holder's retry "+
+			"delay")
 	fs.DurationVar(&p.DefaultAlertAfter, "sweep.default-alert-after", p.DefaultAlertAfter,
 		"how long after it was first seen a lock without a readable alert time alerts; 0 is never")
 	fs.DurationVar(&p.DefaultAutoUnlockAfter, "sweep.default-auto-unlock-after", p.DefaultAutoUnlockAfter,

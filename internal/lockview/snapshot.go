@@ -159,7 +159,7 @@ func (s *snapshot) decodeIrregular(name string, o *irregular) (item, *irregular)
 func foreignProblem(n int) metadata.Problem {
 	text := "its range may hold foreign keys"
 	if n > 0 {
-		text = fmt.Sprintf("%d foreign keys in its range, which are left alone", n)
+		text = fmt.Sprintf("%d foreign keys in its range, which auto-unlock and force unlock leave alone", n)
 	}
 	return metadata.Problem{Field: "record", Reason: metadata.ReasonUnknownLayout, Text: text}
 }

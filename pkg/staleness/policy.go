@@ -47,7 +47,8 @@ func (p Policy) Check() error {
 		return fmt.Errorf("the minimum warning time is %v: it must be longer than the holders' largest retry delay",
 			p.MinWarning)
 	case p.DefaultAutoUnlockAfter > 0 && p.DefaultAlertAfter == 0:
-		return errors.New("locks without readable deadlines would be removed without an alert: set a default alert time, too")
+		return errors.New("locks without readable deadlines would be removed without an alert: set a default alert " +
+			"time, too")
 	case p.DefaultAutoUnlockAfter > 0 && p.DefaultAutoUnlockAfter < p.DefaultAlertAfter:
 		return fmt.Errorf("the default auto-unlock time %v is shorter than the default alert time %v",
 			p.DefaultAutoUnlockAfter, p.DefaultAlertAfter)

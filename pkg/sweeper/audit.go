@@ -56,11 +56,12 @@ func stamp(e *zerolog.Event, key string, t time.Time) {
 
 // why returns one sentence about why the lock is removed, for the log and the history.
 func (s *Sweeper) why(r *metadata.Record, now staleness.Moment) string {
-	warned := fmt.Sprintf("people were warned for at least %v", s.cfg.Policy.MinWarning)
+	warned := fmt.Sprintf("the lock alerted for at least %v", s.cfg.Policy.MinWarning)
 	deadline := staleness.Judge(r, s.cfg.Policy, now).AutoUnlockAt
 	late := now.Wall.Sub(deadline).Round(time.Second)
 	if r.AutoUnlockAt.IsZero() {
-		return fmt.Sprintf("it has no readable auto_unlock_at, and the %v that the unlocker's policy gives such locks ended %v ago; %s",
+		return fmt.Sprintf("it has no readable auto_unlock_at, and the %v that the unlocker's policy gives such "+
+			"locks ended %v ago; %s",
 			s.cfg.Policy.DefaultAutoUnlockAfter, late, warned)
 	}
 	return fmt.Sprintf("its auto_unlock_at %s passed %v ago and its holder did not extend it; %s",

@@ -99,7 +99,8 @@ func (o *observer) answered(now, sent time.Duration, highest, revision int64, te
 	if !c.wentBack && (revision < highest || term < c.term) {
 		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", highest).
 			Uint64("raft_term", term).Uint64("last_raft_term", c.term).
-			Msg("etcd went back to an older state: nothing is removed until this unlocker is restarted, which confirms it")
+			Msg("etcd went back to an older state: nothing is removed until this unlocker is restarted, which " +
+				"confirms it")
 		c.wentBack = true
 	}
 	c.see(revision)
@@ -119,7 +120,8 @@ func (o *observer) compare(now time.Duration, claimed claim, revision int64) {
 	case behind && !o.canary.behind:
 		o.cfg.Log.Error().Int64("revision", revision).Int64("highest_revision", claimed.revision).
 			Str("peer", text.Visible(claimed.peer)).
-			Msg("etcd went back to an older state: nothing is removed while an unlocker runs that saw a later one; its restart confirms it")
+			Msg("etcd went back to an older state: nothing is removed while an unlocker runs that saw a later one; " +
+				"its restart confirms it")
 	case !behind && o.canary.behind:
 		o.gap(now, gapConfirmed, "")
 	}

@@ -29,9 +29,8 @@ func TestAfterEtcdWentBackNothingIsRemovedUntilTheRestart(t *testing.T) {
 				if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
 					t.Errorf("status %+v", got)
 				}
-				lines := n.log("etcd went back to an older state: " +
-					"nothing is removed until this unlocker is restarted, which confirms it")
-				if len(lines) != 1 {
+				if lines := n.log("etcd went back to an older state: nothing is removed until this unlocker is " +
+					"restarted, which confirms it"); len(lines) != 1 {
 					t.Errorf("logged %d times", len(lines))
 				}
 				if got := s.presence[n.id].HeldBack; len(got) != 1 || got[0] != "revision" {
@@ -62,8 +61,8 @@ func TestAnUnlockerKnowsFromOthersThatEtcdWentBack(t *testing.T) {
 		if got := n.Status(); got.Forward || got.HeldBack[staleness.Revision] != 1 {
 			t.Errorf("status %+v", got)
 		}
-		lines := n.log("etcd went back to an older state: " +
-			"nothing is removed while an unlocker runs that saw a later one; its restart confirms it")
+		lines := n.log("etcd went back to an older state: nothing is removed while an unlocker runs that saw a later " +
+			"one; its restart confirms it")
 		if len(lines) != 1 || lines[0]["peer"] != old.id {
 			t.Errorf("logged %v", lines)
 		}

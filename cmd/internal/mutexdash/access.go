@@ -34,9 +34,11 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.proxies, "web.trusted-proxies", nil,
 		"`addresses` and networks of the proxies whose headers are trusted, comma-separated or repeated")
 	fs.StringVar(&o.permissions, "web.permissions-file", "",
-		"YAML `file` that grants view, backtrace, audit and unlock to everyone, users and groups; reread when it changes; without it, callers with a name may view locks and backtraces")
+		"YAML `file` that grants view, backtrace, audit and unlock to everyone, users and groups; reread when it "+
+			"changes; without it, callers with a name may view locks and backtraces")
 	fs.BoolVar(&o.forceUnlock, "web.enable-force-unlock", false,
-		"allow callers with the permission unlock to end holds; needs an identity, a permissions file, and an etcd role with write permission")
+		"allow callers with the permission unlock to end holds; needs an identity, a permissions file, and an etcd "+
+			"role with write permission")
 }
 
 // read reads the files that the flags name, and returns what contradicts them.
@@ -67,7 +69,8 @@ func (o *accessOptions) read(webConfig string, log zerolog.Logger) (dashboard.Ac
 	case dashboard.SourceMTLS:
 		config, err := readWebConfig(webConfig)
 		if err != nil || config.TLS.ClientAuth != "RequireAndVerifyClientCert" {
-			return a, errors.Join(errors.New("identity mtls needs client_auth_type: RequireAndVerifyClientCert in the file of --web.config.file"), err)
+			return a, errors.Join(errors.New("identity mtls needs client_auth_type: RequireAndVerifyClientCert in "+
+				"the file of --web.config.file"), err)
 		}
 	}
 	return a, nil

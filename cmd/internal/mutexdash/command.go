@@ -44,9 +44,9 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mutexdash",
 		Short: "the dashboard of distributed locks",
-		Long: `mutexdash serves pages and a JSON API that show the distributed locks of an etcd cluster. Unless force unlock is enabled, it
-only reads: an etcd role with read permission on the locks' prefix is enough. While etcd is unavailable it stays up and shows
-the last known state, marked as such.
+		Long: `mutexdash serves pages and a JSON API that show the distributed locks of an etcd cluster. Unless
+force unlock is enabled, it only reads: an etcd role with read permission on the locks' prefix is
+enough. While etcd is unavailable it stays up and shows the last known state, marked as such.
 
 The pages are on --web.listen-address; probes and metrics, without login, on --web.ops-address.`,
 		Example: `  mutexdash --etcd.endpoints etcd-0:2379,etcd-1:2379 --web.environment prod-eu`,
@@ -78,15 +78,20 @@ func (o *options) look(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.minRefresh, "web.min-refresh", 2*time.Second,
 		"minimum time between refreshes of a page, up to 1m")
 	fs.StringArrayVar(&o.links, "web.link", nil,
-		"`NAME=URL` of a link on every lock's page; the URL is https and may contain {name} {owner} {host} {pid} {hold} {purpose}; repeatable")
+		"`NAME=URL` of a link on every lock's page; the URL is https and may contain {name} {owner} {host} {pid} "+
+			"{hold} {purpose}; repeatable")
 	fs.StringArrayVar(&o.sources, "web.source-link", nil,
-		"`PREFIX=URL` that links frames of backtraces to their code, for files whose path begins with PREFIX, which may be empty; the URL is https and contains {file}, without PREFIX, and {line}; repeatable")
+		"`PREFIX=URL` that links frames of backtraces to their code, for files whose path begins with PREFIX, which "+
+			"may be empty; the URL is https and contains {file}, without PREFIX, and {line}; repeatable")
 	fs.StringVar(&o.webhook, "web.unlock-webhook", "",
-		"`URL` that every force unlock is posted to as JSON; it may contain a secret, so prefer the environment variable")
+		"`URL` that every force unlock is posted to as JSON; it may contain a secret, so prefer the environment "+
+			"variable")
 	fs.DurationVar(&o.hsts, "web.hsts", 0,
-		"how long browsers must insist on TLS after a visit by TLS (HSTS), such as 8760h; needs TLS in the file of --web.config.file; 0 sends no header")
+		"how long browsers must insist on TLS after a visit by TLS (HSTS), such as 8760h; needs TLS in the file of "+
+			"--web.config.file; 0 sends no header")
 	fs.StringSliceVar(&o.hosts, "web.allowed-hosts", nil,
-		"`names` of hosts to answer requests for, besides that of --web.external-url, localhost, this machine's own and all IP addresses; comma-separated or repeated")
+		"`names` of hosts to answer requests for, besides that of --web.external-url, localhost, this machine's own "+
+			"and all IP addresses; comma-separated or repeated")
 	fs.StringSliceVar(&o.ancestors, "web.frame-ancestors", nil,
 		"`origins` of pages that may embed ours in a frame, such as https://portal.example; default: none")
 }

@@ -55,7 +55,8 @@ func run(ctx context.Context, o options) error {
 	}
 	if config, err := readWebConfig(o.web.ConfigFile); o.hsts > 0 &&
 		(err != nil || config.TLS.Cert+config.TLS.Text == "") {
-		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: if a proxy terminates TLS, configure it there"), err))
+		return daemon.Usage(errors.Join(errors.New("--web.hsts needs a certificate in the file of --web.config.file: "+
+			"if a proxy terminates TLS, configure it there"), err))
 	}
 	r, err := join(o, access, etcd, log)
 	if err != nil {

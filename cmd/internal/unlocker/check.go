@@ -32,7 +32,8 @@ func (o options) mode() (sweeper.Mode, error) {
 		return "", errors.New("--policy is missing: choose alert-only, which removes nothing, or auto-unlock")
 	case sweeper.AlertOnly:
 		if o.dryRun {
-			return "", errors.New("--sweep.dry-run logs what auto-unlock would remove, but --policy=alert-only removes nothing: choose one of them")
+			return "", errors.New("--sweep.dry-run logs what auto-unlock would remove, but --policy=alert-only " +
+				"removes nothing: choose one of them")
 		}
 		return mode, nil
 	case sweeper.AutoUnlock:

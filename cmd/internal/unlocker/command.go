@@ -44,12 +44,13 @@ func Command() *cobra.Command {
 	cmd := runnable("unlocker")
 	cmd.Version = build.Current().Version
 	cmd.Short = "removes distributed locks whose holders are gone"
-	cmd.Long = `unlocker watches the distributed locks of an etcd cluster. It exports them to Prometheus, to alert about locks that are held
-for longer than their holders promised. With --policy=auto-unlock, it removes a lock when the deadline that its holder set has
-passed and the lock has alerted for long enough.
+	cmd.Long = `unlocker watches the distributed locks of an etcd cluster. It exports them to Prometheus, to alert
+about locks that are held for longer than their holders promised. With --policy=auto-unlock, it
+removes a lock when the deadline that its holder set has passed and the lock has alerted for long
+enough.
 
-Run two or more. All are active; no lock is removed twice. In etcd, it needs a role with readwrite permission for exactly the
-locks' prefix.`
+Run two or more. All are active; no lock is removed twice. In etcd, it needs a role with readwrite
+permission for exactly the locks' prefix.`
 	cmd.Example = `  unlocker --policy=alert-only
   unlocker --policy=auto-unlock --etcd.endpoints=https://etcd-0:2379,https://etcd-1:2379 --etcd.cacert=ca.crt
   unlocker --policy=auto-unlock --sweep.dry-run`

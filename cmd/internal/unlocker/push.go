@@ -51,7 +51,8 @@ func (o pushOptions) check() error {
 		return err
 	}
 	if len(o.urls) == 0 && (len(o.labels) > 0 || o.configFile != "") {
-		return fmt.Errorf("--alertmanager.label and --alertmanager.config.file are for --alertmanager.url, which is missing")
+		return fmt.Errorf("--alertmanager.label and --alertmanager.config.file are for --alertmanager.url, which is " +
+			"missing")
 	}
 	_, err := o.client()
 	return err
