@@ -55,35 +55,23 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look fun
 	keys []Watched) (opened, enough bool) {
 	watch, stop := c.stream(ctx)
 	defer stop()
-	late := time.AfterFunc(openTimeout, stop)
-	var events [3]clientv3.WatchChan
-	for i, w := range keys {
-		events[i] = c.etcd.Watch(watch, w.Key, append(w.Options, clientv3.WithCreatedNotify())...)
-	}
-	if !late.Stop() && ctx.Err() == nil {
-		c.streams.Add(1)
+	events, ok := c.watch(ctx, watch, stop, keys)
+	if !ok {
 		return false, false
 	}
 	tick := time.NewTimer(Jitter(recheck))
 	defer tick.Stop()
 	for pending := len(keys); ; {
-		var w clientv3.WatchResponse
-		var ok bool
-		select {
-		case <-ctx.Done():
+		w, came, ok := next(ctx, tick, events)
+		switch {
+		case !ok:
 			return opened, false
-		case w, ok = <-events[0]:
-		case w, ok = <-events[1]:
-		case w, ok = <-events[2]:
-		case <-tick.C:
+		case !came:
 			if look(nil) {
 				return true, true
 			}
 			tick.Reset(Jitter(recheck))
 			continue
-		}
-		if !ok || w.Err() != nil {
-			return opened, false
 		}
 		if w.Created {
 			pending--
@@ -93,6 +81,35 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look fun
 			return true, true
 		}
 	}
+}
+
+// watch opens the watches. It is not ok when that took too long: then the next ones are opened on another stream.
+func (c *Client) watch(ctx, watch context.Context, stop func(),
+	keys []Watched) (events [3]clientv3.WatchChan, ok bool) {
+	late := time.AfterFunc(openTimeout, stop)
+	for i, w := range keys {
+		events[i] = c.etcd.Watch(watch, w.Key, append(w.Options, clientv3.WithCreatedNotify())...)
+	}
+	if !late.Stop() && ctx.Err() == nil {
+		c.streams.Add(1)
+		return events, false
+	}
+	return events, true
+}
+
+// next waits for what a watch says, or for the tick: then nothing came. It is not ok when ctx ends or a watch breaks.
+func next(ctx context.Context, tick *time.Timer,
+	events [3]clientv3.WatchChan) (w clientv3.WatchResponse, came, ok bool) {
+	select {
+	case <-ctx.Done():
+		return w, false, false
+	case <-tick.C:
+		return w, false, true
+	case w, ok = <-events[0]:
+	case w, ok = <-events[1]:
+	case w, ok = <-events[2]:
+	}
+	return w, true, ok && w.Err() == nil
 }
 
 // stream is a context for a watch that ends with ctx. All watches of a client share one stream to one member. When that

@@ -35,51 +35,67 @@ func (c *Client) Send(ctx context.Context, txn locktxn.Txn) (Answer, error) {
 }
 
 // SendFor is Send for so long at most. It is cheaper than a context that ends then, which only a second attempt needs.
-func (c *Client) SendFor(ctx context.Context, most time.Duration, txn locktxn.Txn) (a Answer, err error) {
+func (c *Client) SendFor(ctx context.Context, most time.Duration, txn locktxn.Txn) (Answer, error) {
 	began := time.Now()
-	var last error
-	for n, refreshes := 0, 0; ; n++ {
+	var s attempts
+	for n := 0; ; n++ {
 		if n == 1 && most != math.MaxInt64 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, began.Add(most))
 			defer cancel()
 		}
 		if n > 0 && !Pause(ctx, Delay(n-1)) {
-			return a, c.unanswered(ctx, last)
+			return s.answer, c.unanswered(ctx, s.last)
 		}
 		if ctx.Err() != nil {
-			return a, Ended(ctx, c.opts.Closed)
+			return s.answer, Ended(ctx, c.opts.Closed)
 		}
 		sent := time.Now()
 		resp, err := c.commit(ctx, min(c.Attempt(ctx), max(most/3, leastAttempt), most), txn)
 		if err == nil {
-			a.TxnResponse = resp
+			s.answer.TxnResponse = resp
 			c.opts.Answered()
-			return a, nil
+			return s.answer, nil
 		}
-		last = err
-		switch Judge(err) {
-		case Refused:
-			return a, err
-		case Full:
-			a.Doubt = true
-			return a, fmt.Errorf("etcd is out of space and takes no writes: %w", err)
-		case Postponed:
-			if refreshes++; refreshes > maxRefreshes && !errors.Is(err, rpctypes.ErrTooManyRequests) {
-				return a, err
-			}
-		case Unknown:
-			a.Doubt = true
-			refreshes = 0
-			if ctx.Err() == nil {
-				c.opts.Unanswered(sent, err)
-			}
-			c.reconnect()
-			if c.closed() {
-				return a, fmt.Errorf("the etcd client is closed: %w", err)
-			}
+		if err := c.failed(ctx, &s, sent, err); err != nil {
+			return s.answer, err
 		}
 	}
+}
+
+// attempts is what came of the attempts so far.
+type attempts struct {
+	answer    Answer
+	last      error
+	refreshes int // of the auth token, in a row
+}
+
+// failed notes that the attempt that was sent at this time failed. The error that it returns is final.
+func (c *Client) failed(ctx context.Context, s *attempts, sent time.Time, err error) error {
+	s.last = err
+	switch Judge(err) {
+	case Refused:
+		return err
+	case Full:
+		s.answer.Doubt = true
+		return fmt.Errorf("etcd is out of space and takes no writes: %w", err)
+	case Postponed:
+		s.refreshes++
+		if s.refreshes > maxRefreshes && !errors.Is(err, rpctypes.ErrTooManyRequests) {
+			return err
+		}
+	case Unknown:
+		s.answer.Doubt = true
+		s.refreshes = 0
+		if ctx.Err() == nil {
+			c.opts.Unanswered(sent, err)
+		}
+		c.reconnect()
+		if c.closed() {
+			return fmt.Errorf("the etcd client is closed: %w", err)
+		}
+	}
+	return nil
 }
 
 // commit is one attempt, of so long at most.

@@ -7,10 +7,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
+var errNoLocks = errors.New("no lock client was given")
+
 // layoutOf is where the keys of the locks, and of the documents of jobs, are.
 func layoutOf(locks *mutex.Client) (protocol.Layout, error) {
 	if locks == nil {
-		return protocol.Layout{}, errors.New("no lock client was given")
+		return protocol.Layout{}, errNoLocks
 	}
 	return protocol.NewLayout(locks.Prefix())
 }

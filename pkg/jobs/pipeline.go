@@ -76,7 +76,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 func Pipeline(ctx context.Context, locks *mutex.Client, name string, steps []Step,
 	opts ...mutex.Option) (Report, error) {
 	p := &pipeline{ctx: ctx, steps: steps, report: Report{Lock: name, Steps: make([]StepReport, len(steps))}}
-	if err := p.check(); err != nil {
+	if err := p.check(locks); err != nil {
 		return p.report, fmt.Errorf("pipeline %q: %w", name, err)
 	}
 	began := time.Now()
@@ -102,7 +102,7 @@ type pipeline struct {
 	report Report
 }
 
-func (p *pipeline) check() error {
+func (p *pipeline) check(locks *mutex.Client) error {
 	var err error
 	for i, s := range p.steps {
 		p.report.Steps[i] = StepReport{Name: s.Name, State: StepNotRun}
@@ -113,7 +113,10 @@ func (p *pipeline) check() error {
 			err = errors.Join(err, fmt.Errorf("step %q has nothing to run", s.Name))
 		}
 	}
-	if len(p.steps) == 0 {
+	switch {
+	case locks == nil:
+		err = errNoLocks
+	case len(p.steps) == 0:
 		err = errors.New("there are no steps")
 	}
 	if err != nil {

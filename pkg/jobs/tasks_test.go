@@ -375,10 +375,17 @@ func TestWhatCanNotBeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
+	nothing := func(context.Context) error { return nil }
+	_, noLocks := jobs.NewTasks(nil, "a", jobs.TaskOptions{})
+	_, noPeriods := jobs.OncePer(ctx, nil, "a", time.Hour, nothing)
+	_, noPipeline := jobs.Pipeline(ctx, nil, "a", []jobs.Step{{"one", nothing}})
 	_, noName := s.Add(ctx, "", "")
 	_, tooLong := s.Add(ctx, "x", strings.Repeat("x", 64<<10+1))
 	_, noLimit := s.Capture(ctx, 0)
 	for want, err := range map[string]error{
+		`tasks: no lock client was given`:                                            noLocks,
+		`once "a": no lock client was given`:                                         noPeriods,
+		`pipeline "a": no lock client was given`:                                     noPipeline,
 		`tasks "a": the name of the task is empty`:                                   noName,
 		`write task "x" of "a": its data has 65537 bytes, at most 65536 are allowed`: tooLong,
 		`capture tasks of "a": the limit is 0, it must be at least 1`:                noLimit,
