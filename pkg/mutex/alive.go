@@ -203,7 +203,9 @@ func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !heartbeat {
-		l.extension.alertTarget, l.extension.progress, l.extension.alertFloor = at.Add(l.set.alertAfter), progress, time.Time{}
+		l.extension.alertTarget = at.Add(l.set.alertAfter)
+		l.extension.alertFloor = time.Time{}
+		l.extension.progress = progress
 		if l.extension.alertAfterUnlock {
 			return l.extension.alertTarget, progress
 		}

@@ -37,7 +37,8 @@ func (l *Lock) clock() time.Time {
 func (l *Lock) timeLeft() time.Duration {
 	now := l.c.moment()
 	left := l.deadline.until.Sub(now.monotonic)
-	if slept := now.wall.Sub(l.deadline.counted.wall) - now.monotonic.Sub(l.deadline.counted.monotonic); slept >= leastSleep {
+	counted := l.deadline.counted
+	if slept := now.wall.Sub(counted.wall) - now.monotonic.Sub(counted.monotonic); slept >= leastSleep {
 		left -= slept
 	}
 	return left

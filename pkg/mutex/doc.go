@@ -15,14 +15,14 @@
 //
 // # What it promises
 //
-//   - There is one record per name. An acquisition counts once, however many answers get lost and requests are repeated:
-//     the record's UUID distinguishes a repetition from a rival. An acquisition that is given up while its outcome is
-//     unknown is undone in the background, and cannot succeed later.
+//   - There is one record per name. An acquisition counts once, however many answers get lost and requests are
+//     repeated: the record's UUID distinguishes a repetition from a rival. An acquisition that is given up while its
+//     outcome is unknown is undone in the background, and cannot succeed later.
 //   - [Lock.Token] grows with every acquisition of any lock in the same etcd.
-//   - Only a person may remove a lock before its auto-unlock. The unlocker never removes one because etcd was away and the
-//     holder could not extend.
-//   - [Lock.Context] ends within a round trip when the lock is taken away, with a [*LostError] that says by whom and why.
-//     If etcd cannot be reached, it ends before the auto-unlock, by this machine's monotonic clock.
+//   - Only a person may remove a lock before its auto-unlock. The unlocker never removes one because etcd was away and
+//     the holder could not extend.
+//   - [Lock.Context] ends within a round trip when the lock is taken away, with a [*LostError] that says by whom and
+//     why. If etcd cannot be reached, it ends before the auto-unlock, by this machine's monotonic clock.
 //   - Waiting does not poll. A waiter learns of a release by a watch, in milliseconds.
 //   - Waiters get the lock in order of arrival, see Waiting.
 //
@@ -34,8 +34,9 @@
 // fence:
 //
 //   - In the same etcd, add [Lock.Guard] to the compares of your transaction: it commits only while the lock is held.
-//   - Elsewhere, send [Lock.Token] with every write, let the resource keep the greatest token that it has seen, and refuse
-//     smaller ones: UPDATE … SET …, token = $1 WHERE id = $2 AND token <= $1. Package fencing does this for SQL and HTTP.
+//   - Elsewhere, send [Lock.Token] with every write, let the resource keep the greatest token that it has seen, and
+//     refuse smaller ones: UPDATE … SET …, token = $1 WHERE id = $2 AND token <= $1. Package fencing does this for SQL
+//     and HTTP.
 //
 // A lock without a fence saves work that should not be done twice. It does not protect what must not be.
 //
@@ -88,13 +89,14 @@
 //
 //   - [*HeldError], an [ErrHeld]: another holds the lock or is ahead in the queue. The text is one line for people; the
 //     fields are for programs. Lock returns it when ctx ends during the wait, and it wraps the context's error then.
-//   - [*LostError], an [ErrNotHeld]: the hold is over, or may be. From Alive, from Unlock and as the cause of the context.
+//   - [*LostError], an [ErrNotHeld]: the hold is over, or may be. From Alive, from Unlock and as the cause of the
+//     context.
 //   - [ErrUnlocked], an [ErrNotHeld]: the cause of the context after Unlock.
 //   - [*ConditionError], an [ErrCondition]: a compare of your own did not hold.
 //   - [ErrUnknown]: etcd did not answer, and your own writes may have been done.
 //   - [ErrClosed]: the client was closed.
-//   - Any other: etcd refused or did not answer in time. After Lock and TryLock the lock is not held. After Alive the hold
-//     stands as before. After Unlock the release goes on in the background until the client is closed.
+//   - Any other: etcd refused or did not answer in time. After Lock and TryLock the lock is not held. After Alive the
+//     hold stands as before. After Unlock the release goes on in the background until the client is closed.
 //
 // # The etcd client
 //

@@ -18,8 +18,8 @@ var (
 	// ErrUnlocked is the cause with which a handle's context ends when its holder unlocks. It is an ErrNotHeld.
 	ErrUnlocked = fmt.Errorf("unlocked by its holder: %w", ErrNotHeld)
 
-	// ErrDetached is the cause with which a handle's context ends when its holder gives up the handle but not the hold. It
-	// is an [ErrNotHeld].
+	// ErrDetached is the cause with which a handle's context ends when its holder gives up the handle but not the hold.
+	// It is an [ErrNotHeld].
 	ErrDetached = fmt.Errorf("the handle was detached from its hold: %w", ErrNotHeld)
 
 	// ErrClosed says that the client was closed.

@@ -163,5 +163,7 @@ func (t *heldTxn) send(ctx context.Context) (*clientv3.TxnResponse, error) {
 
 // writes reports whether the transaction would write the key.
 func (t *heldTxn) writes(key string) bool {
-	return slices.ContainsFunc(t.thenOps, func(op clientv3.Op) bool { return op.IsPut() && string(op.KeyBytes()) == key })
+	return slices.ContainsFunc(t.thenOps, func(op clientv3.Op) bool {
+		return op.IsPut() && string(op.KeyBytes()) == key
+	})
 }
