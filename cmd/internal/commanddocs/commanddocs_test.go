@@ -41,7 +41,8 @@ func page(root *cobra.Command) string {
 
 <!-- Written by ` + "`make docs`" + ` from the program itself. -->
 
-Everything that ` + "`mutexctl COMMAND --help`" + ` says, on one page. For recipes see [locks in scripts](shell.md).
+Everything that ` + "`mutexctl COMMAND --help`" + ` says, on one page. For recipes see [locks in scripts](shell.md), for
+the output of ` + "`-o json`" + ` [the JSON of a lock](json.md).
 
 | command | |
 |---|---|
