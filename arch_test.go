@@ -63,7 +63,7 @@ func table() []room {
 			"samples are computed from the picture at scrape"},
 		{"internal/alertpush", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock"},
 			"alerts are told from the picture, by functions"},
-		{"internal/dashboard", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock", "web"},
+		{"internal/dashboard", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock", "internal/text", "web"},
 			"the page meets the view and the store in cmd, as functions"},
 		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "pkg/metadata", "pkg/staleness"},
 			"flags fill settings, they open nothing"},

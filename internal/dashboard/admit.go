@@ -1,6 +1,10 @@
 package dashboard
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/clustermutex/unlocker/internal/text"
+)
 
 // admit checks that the caller may do what it asks for, with one lock at least.
 func (d *Dashboard) admit(c caller, need Permission) error {
@@ -43,7 +47,7 @@ func (c caller) shown() string {
 	if c.name == "" {
 		return "somebody without a name"
 	}
-	return plain(c.name)
+	return text.Visible(c.name)
 }
 
 // noBacktraces says why the caller sees no backtraces of this owner; empty when it may.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is
@@ -21,7 +23,7 @@ func (d *Dashboard) listed(r *http.Request) (s *snapshot, l listRequest, found *
 		return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text}
 	}
 	for _, p := range l.query.problems {
-		return s, l, nil, bad(plain(p.Term) + ": " + plain(p.Text) + ".")
+		return s, l, nil, bad(text.Visible(p.Term) + ": " + text.Visible(p.Text) + ".")
 	}
 	if sort := v.Get("sort"); sort != "" && l.order.String() != sort {
 		return s, l, nil, bad("sort: there are " + strings.Join(orders(), ", ") + ", each also with a - before it.")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -50,11 +51,11 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 	v.Matched = matched
 	for _, a := range found {
 		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
-		v.Actions = append(v.Actions, actionView{At: v.since(a.At.Time), Actor: clip(a.Actor, maxLineShown),
-			Source: a.Source, Client: clip(a.Client, maxWordShown), Agent: clip(a.UserAgent, maxWordShown),
-			Name: clip(a.Lock, maxNameShown),
-			URL:  d.urls.Lock(a.Lock, hold.HistoryID()), Holder: clip(a.Holder, 2*maxLineShown),
-			Reason: clip(a.Reason, 4*maxReason), Ticket: clip(a.Ticket, 4*maxTicket), Result: a.Result})
+		v.Actions = append(v.Actions, actionView{At: v.since(a.At.Time), Actor: text.Clip(a.Actor, maxLineShown),
+			Source: a.Source, Client: text.Clip(a.Client, maxWordShown), Agent: text.Clip(a.UserAgent, maxWordShown),
+			Name: text.Clip(a.Lock, maxNameShown),
+			URL:  d.urls.Lock(a.Lock, hold.HistoryID()), Holder: text.Clip(a.Holder, 2*maxLineShown),
+			Reason: text.Clip(a.Reason, 4*maxReason), Ticket: text.Clip(a.Ticket, 4*maxTicket), Result: a.Result})
 	}
 	if next != (pastCursor{}) {
 		v.Next = d.urls.To("audit", "q", p.query.text, "after", next.String())

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // caller is who asks.
@@ -57,7 +59,7 @@ func (d *Dashboard) identify(next http.Handler) http.Handler {
 func (d *Dashboard) whoAsks(r *http.Request) caller {
 	a := &d.config.Access
 	peer := peerOf(r)
-	c := caller{source: a.Source, client: a.clientOf(r, peer), agent: plain(clip(r.UserAgent(), maxLogged)),
+	c := caller{source: a.Source, client: a.clientOf(r, peer), agent: text.Visible(text.Clip(r.UserAgent(), maxLogged)),
 		origin: d.urls.originFor(r)}
 	var groups []string
 	switch a.Source {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // sheet is a table of locks.
@@ -54,9 +56,9 @@ func extras(r *row, at lens, cols []string) []extra {
 		e := extra{Title: name}
 		switch name {
 		case "purpose":
-			e.Text = clip(r.Purpose, maxLineShown)
+			e.Text = text.Clip(r.Purpose, maxLineShown)
 		case "hold":
-			e.Text = clip(r.UUID, maxWordShown)
+			e.Text = text.Clip(r.UUID, maxWordShown)
 		case "token":
 			e.Text = number64(r.Token)
 		case "revision":
@@ -79,7 +81,7 @@ func labels(attributes map[string]any) string {
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		all = append(all, name+"="+fmt.Sprint(attributes[name]))
 	}
-	return clip(strings.Join(all, " "), maxLineShown)
+	return text.Clip(strings.Join(all, " "), maxLineShown)
 }
 
 // toggled are the columns with one more, or less.

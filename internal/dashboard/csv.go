@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // csv answers with the locks that a query finds, in its order. Other than the page it has no pages.
@@ -83,9 +85,9 @@ const formula = "=+-@＝＋－＠﹦﹢﹣﹫−"
 
 // appendCell makes a text harmless for such programs, and for terminals: an apostrophe stands before what they could
 // take for the begin of a formula, at the begin and after a semicolon, at which some cut the line whatever is quoted.
-func appendCell(line []byte, text string) []byte {
+func appendCell(line []byte, cell string) []byte {
 	begins := true
-	for _, c := range plain(text) {
+	for _, c := range text.Visible(cell) {
 		switch {
 		case begins && strings.ContainsRune(formula, c):
 			line = append(line, '\'')

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -35,7 +36,7 @@ func (d *Dashboard) cycleViews(found []deadlock.Circle) []cycleView {
 	for _, c := range found {
 		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.lasting(c.Since)}
 		for _, w := range c.Waits[:len(c.Waits)-v.More] {
-			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), clip(w.Lock, maxNameShown),
+			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), text.Clip(w.Lock, maxNameShown),
 				d.urls.Lock(w.Lock, ""), heldBy(w.Held)})
 		}
 		views = append(views, v)
@@ -56,11 +57,11 @@ func heldBy(all []deadlock.Process) string {
 }
 
 func shownProcess(p deadlock.Process) string {
-	host := hostPID(clip(p.Host, maxWordShown), p.PID)
+	host := hostPID(text.Clip(p.Host, maxWordShown), p.PID)
 	if p.Owner == "" {
 		return host
 	}
-	return clip(p.Owner, maxWordShown) + " on " + host
+	return text.Clip(p.Owner, maxWordShown) + " on " + host
 }
 
 // cyclesOf are the cycles that the lock, or the one that it is a share of, is part of.

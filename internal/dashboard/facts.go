@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -182,7 +183,7 @@ func shell(word string) string {
 }
 
 func quote(word string) string {
-	if spans := visible(word); len(spans) == 1 && !spans[0].Escape || plainASCII(word) {
+	if text.Prose(word) == word {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	var b strings.Builder
@@ -234,8 +235,7 @@ func (d *Dashboard) fieldViews(c caller, doc metadata.Document) []fieldView {
 			v.Value, v.Cut = v.Value[:most], true
 		}
 		left -= len(v.Value)
-		spans := visible(v.Value)
-		v.Escaped = len(spans) > 1 || len(spans) == 1 && spans[0].Escape
+		v.Escaped = text.Visible(v.Value) != v.Value
 		views = append(views, v)
 	}
 	return views

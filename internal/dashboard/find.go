@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -176,7 +177,7 @@ func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.End
 			hold)
 	})
 	if err != nil && !errors.Is(err, errSilent) {
-		d.config.Log.Warn().Err(err).Str("uuid", plain(hold)).Msg("the ending of a hold could not be read")
+		d.config.Log.Warn().Err(err).Str("uuid", text.Visible(hold)).Msg("the ending of a hold could not be read")
 	}
 	if err != nil || ending == nil || ending.Lock != name {
 		return d.remembered(name, hold)
@@ -186,7 +187,7 @@ func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.End
 
 func (d *Dashboard) notHeld(name string, v *lockView) error {
 	p := &problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
-		Detail: "Nobody holds the lock " + plain(name) + " now.", LinkText: "Its history"}
+		Detail: "Nobody holds the lock " + text.Visible(name) + " now.", LinkText: "Its history"}
 	p.Link = d.urls.To("history", "q", exactly("name", name))
 	if n := len(v.waiters); n > 0 {
 		p.Detail += " " + plural(n, "waiter is", "waiters are") + " in line."
@@ -195,7 +196,7 @@ func (d *Dashboard) notHeld(name string, v *lockView) error {
 		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is too old."
 	}
 	if v.unread != "" {
-		p.Detail = "The lock " + plain(name) + " is not among the last known ones, and etcd could not be asked: " +
+		p.Detail = "The lock " + text.Visible(name) + " is not among the last known ones, and etcd could not be asked: " +
 			v.unread + "."
 	}
 	return p

@@ -3,6 +3,8 @@ package dashboard
 import (
 	"cmp"
 	"slices"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // group is the locks of one owner in a result.
@@ -69,7 +71,7 @@ func (d *Dashboard) groupViews(v *listPage, c caller, l listRequest, found *resu
 	left := l.limit
 	v.Owners = len(groups)
 	for _, g := range groups[:min(len(groups), maxGroups)] {
-		view := groupView{Owner: clip(g.owner, maxWordShown), Look: g.look, N: g.Total, Late: g.Alerting,
+		view := groupView{Owner: text.Clip(g.owner, maxWordShown), Look: g.look, N: g.Total, Late: g.Alerting,
 			Gone: g.Expired, Waits: g.Waiting, Open: len(groups) == 1}
 		if g.owner != "" {
 			view.URL = l.link(d.urls, func(l *listRequest) {
@@ -81,7 +83,7 @@ func (d *Dashboard) groupViews(v *listPage, c caller, l listRequest, found *resu
 		left -= len(rows)
 		view.Rest = g.Total - len(rows)
 		view.Sheet = d.sheet(c, rows, v.lens, l)
-		view.Sheet.Caption = "Locks of " + plain(view.Owner)
+		view.Sheet.Caption = "Locks of " + text.Visible(view.Owner)
 		v.Groups = append(v.Groups, view)
 	}
 }

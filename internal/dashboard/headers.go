@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // policy allows a page what it needs: files of our own, and nothing inline.
@@ -86,8 +88,8 @@ func (d *Dashboard) mayRead(h http.Header) bool {
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	c := callerOf(r)
 	if logged, leftOut := d.refusals.take(c.name, d.config.Now()); logged {
-		leftOutOf(d.config.Log.Warn(), leftOut).Str("path", plain(clip(r.URL.Path, maxLogged))).Str("origin",
-			plain(clip(r.Header.Get("Origin"), maxLogged))).
+		leftOutOf(d.config.Log.Warn(), leftOut).Str("path", text.Visible(text.Clip(r.URL.Path, maxLogged))).Str("origin",
+			text.Visible(text.Clip(r.Header.Get("Origin"), maxLogged))).
 			Str("actor", c.name).Str("client", c.client).Msg("a request from another site was refused")
 	}
 	if !reading(r) && strings.HasSuffix(r.URL.Path, "unlock") {

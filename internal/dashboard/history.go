@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -84,11 +85,11 @@ type pastView struct {
 
 func (d *Dashboard) pastView(e *metadata.Ending, at lens) pastView {
 	r := metadata.Record{UUID: e.UUID, Token: e.Token}
-	v := pastView{Word: endedWord(e.Ended), Name: clip(e.Lock, maxNameShown), URL: d.urls.Lock(e.Lock, r.HistoryID()),
-		Owner: clip(e.Owner, maxWordShown), Host: hostPID(clip(e.Hostname, maxWordShown), e.PID),
-		Purpose: clip(e.Purpose, maxLineShown),
-		Began:   at.since(e.LockedAt.Time), Ended: at.since(e.EndedAt.Time), By: clip(e.By, maxLineShown),
-		Why:     clip(e.Why, maxLineShown),
+	v := pastView{Word: endedWord(e.Ended), Name: text.Clip(e.Lock, maxNameShown), URL: d.urls.Lock(e.Lock, r.HistoryID()),
+		Owner: text.Clip(e.Owner, maxWordShown), Host: hostPID(text.Clip(e.Hostname, maxWordShown), e.PID),
+		Purpose: text.Clip(e.Purpose, maxLineShown),
+		Began:   at.since(e.LockedAt.Time), Ended: at.since(e.EndedAt.Time), By: text.Clip(e.By, maxLineShown),
+		Why:     text.Clip(e.Why, maxLineShown),
 		Alerted: hadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = short(e.EndedAt.Sub(e.LockedAt.Time))

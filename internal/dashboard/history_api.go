@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -91,7 +92,7 @@ func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
 func (p pastRequest) sound() error {
 	for _, wrong := range p.query.problems {
 		return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query",
-			Detail: plain(wrong.Term) + ": " + plain(wrong.Text) + "."}
+			Detail: text.Visible(wrong.Term) + ": " + text.Visible(wrong.Text) + "."}
 	}
 	return nil
 }

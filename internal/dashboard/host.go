@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // hosts are the names under which we are reached, in lower case. A browser that was told that the name of another site
@@ -53,7 +55,7 @@ func (d *Dashboard) misdirected(next http.Handler) http.Handler {
 			Title: "Not the name of this dashboard",
 			Detail: fmt.Sprintf("The request names the host %s, which is not known here. If people reach the dashboard by that name, start it with "+
 				"--web.external-url=https://NAME/, or with --web.allowed-hosts=NAME for one more name.",
-				plain(clip(r.Host, maxLogged)))}
+				text.Visible(text.Clip(r.Host, maxLogged)))}
 		if d.wantsJSON(r) {
 			d.fail(w, r, p)
 			return

@@ -255,7 +255,8 @@ func TestEscapesCanBeReadBack(t *testing.T) {
 		"\xff":        `\xff`,
 		" x ":         `\x20x\x20`,
 		"a\u00a0b":    `a\u00a0b`,
-		`C:\new`:      `C:\new`, // nothing to escape: as it is
+		`C:\new`:      `C:\\new`,
+		"two  blanks": `two \x20blanks`,
 		"C:\\new\x00": `C:\\new\x00`,
 		"naïve ключ":  "naïve ключ",
 		"\U000e0041":  `\U000e0041`,

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -158,16 +159,16 @@ func (s sentence) when(ok bool, t string) sentence {
 
 // String is the sentence for programs and ears.
 func (s sentence) String() string {
-	text := ""
+	said := ""
 	for _, p := range s {
 		switch {
 		case p.Time != nil:
-			text += p.Time.Text
+			said += p.Time.Text
 		case p.Value != "":
-			text += plain(p.Value)
+			said += text.Visible(p.Value)
 		default:
-			text += p.Text
+			said += p.Text
 		}
 	}
-	return text
+	return said
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // Link is a link that operators configure, to logs or a runbook: an https address in which {name}, {owner}, {host},
@@ -72,7 +74,9 @@ func (l Link) to(r *row) string {
 	if r.PID != 0 {
 		pid = strconv.FormatInt(r.PID, 10)
 	}
-	escape := func(s string) string { return strings.ReplaceAll(url.QueryEscape(clip(s, maxLineShown)), "+", "%20") }
+	escape := func(s string) string {
+		return strings.ReplaceAll(url.QueryEscape(text.Clip(s, maxLineShown)), "+", "%20")
+	}
 	address := strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname),
 		"{pid}", pid,
 		"{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose)).Replace(l.template)

@@ -1,6 +1,10 @@
 package dashboard
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/clustermutex/unlocker/internal/text"
+)
 
 // ownersPage is the services that hold locks.
 type ownersPage struct {
@@ -40,7 +44,7 @@ func (d *Dashboard) owners(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	for _, g := range found.byOwner() {
-		o := ownerView{Name: clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting,
+		o := ownerView{Name: text.Clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting,
 			Late: g.late(), Since: v.lasting(g.Oldest), Wait: v.lasting(g.Longest)}
 		if g.owner != "" {
 			o.URL = d.urls.To("", "q", exactly("owner", g.owner))

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // page is what every page shows around its content.
@@ -111,7 +113,7 @@ func joinTitle(parts ...string) string {
 	var kept []string
 	for _, p := range parts {
 		if p != "" {
-			kept = append(kept, plain(p))
+			kept = append(kept, text.Visible(p))
 		}
 	}
 	return strings.Join(kept, " – ")

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -43,7 +44,7 @@ func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
 		e = *ending
 	}
 	e.EndedAt = metadata.Time{Time: e.EndedAt.Truncate(time.Millisecond)}
-	e.Attributes, e.Purpose, e.Progress = nil, clip(e.Purpose, maxLineShown), clip(e.Progress, maxLineShown)
+	e.Attributes, e.Purpose, e.Progress = nil, text.Clip(e.Purpose, maxLineShown), text.Clip(e.Progress, maxLineShown)
 	d.past.mu.Lock()
 	defer d.past.mu.Unlock()
 	if d.past.seen = append(d.past.seen, e); len(d.past.seen) > maxSeen+maxSeen/10 {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 const typeHTML = "text/html; charset=utf-8"
@@ -238,19 +240,21 @@ func (d *Dashboard) renderPart(name, part string, view any) ([]byte, error) {
 // functions are what templates can call. None of them returns a trusted type: everything is escaped.
 func functions(u urls) template.FuncMap {
 	return template.FuncMap{
-		"to":         u.To,
-		"asset":      u.Asset,
-		"iconURL":    u.Icon,
-		"visible":    visible,
-		"plain":      plain,
-		"plainASCII": plainASCII,
-		"nonASCII":   nonASCII,
-		"short":      short,
-		"utc":        utc,
-		"iso":        iso,
-		"clock":      clock,
-		"thousands":  thousands,
-		"plural":     plural,
-		"heldBack":   heldBack,
+		"to":           u.To,
+		"asset":        u.Asset,
+		"iconURL":      u.Icon,
+		"spans":        text.Spans,
+		"visible":      text.Visible,
+		"prose":        text.Prose,
+		"isPlain":      isPlain,
+		"isPlainProse": isPlainProse,
+		"nonASCII":     nonASCII,
+		"short":        short,
+		"utc":          utc,
+		"iso":          iso,
+		"clock":        clock,
+		"thousands":    thousands,
+		"plural":       plural,
+		"heldBack":     heldBack,
 	}
 }

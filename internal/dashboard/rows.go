@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -41,8 +42,8 @@ type rowView struct {
 
 func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 	v := rowView{
-		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: clip(r.Name, maxNameShown),
-		Owner: clip(r.Owner, maxWordShown), Host: hostPID(clip(r.Hostname, maxWordShown), r.PID),
+		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: text.Clip(r.Name, maxNameShown),
+		Owner: text.Clip(r.Owner, maxWordShown), Host: hostPID(text.Clip(r.Hostname, maxWordShown), r.PID),
 		Held: at.lasting(r.LockedAt), Alert: at.alertOf(r),
 		Unlock: at.unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.lasting(r.longest),
 		Share: r.share.words(), Clock: clockWords(r.verdict.ClockOff), Extra: extras(r, at, l.cols),
@@ -51,7 +52,7 @@ func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 		v.Version += "-stale" // the countdowns end in other words
 	}
 	v.Late = r.look != held && !r.verdict.AlertAt.IsZero() && !r.verdict.AlertAt.After(at.asOf)
-	if v.Odd = !plainASCII(v.Name); !v.Odd {
+	if v.Odd = !isPlain(v.Name); !v.Odd {
 		v.Head, v.Tail = middle(v.Name)
 		if i := strings.LastIndexByte(v.Name, '#'); r.share != nil && i > 12 { // there is less room
 			v.Head = v.Name[:i]
@@ -70,18 +71,18 @@ func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 	if r.look == held && !l.full {
 		return v
 	}
-	if v.Purpose = clip(r.Purpose, maxLineShown); len(r.Problems) > 0 {
-		v.Problem = clip(r.Problems[0].String(), maxLineShown)
+	if v.Purpose = text.Clip(r.Purpose, maxLineShown); len(r.Problems) > 0 {
+		v.Problem = text.Clip(r.Problems[0].String(), maxLineShown)
 	}
 	if n := len(r.Problems); n > 1 {
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	if r.Alive != nil {
-		v.Alive, v.Progress = at.lasting(r.Alive.At), clip(r.Alive.Progress, maxLineShown)
+		v.Alive, v.Progress = at.lasting(r.Alive.At), text.Clip(r.Alive.Progress, maxLineShown)
 	}
 	if !c.mayFor(Backtrace, r.Owner) {
 		v.Frame = ""
-	} else if v.Frame = clip(d.traces.of(r).first, maxLineShown); v.Frame != "" {
+	} else if v.Frame = text.Clip(d.traces.of(r).first, maxLineShown); v.Frame != "" {
 		v.Version += "-at"
 	}
 	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -142,15 +143,15 @@ func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error
 
 // holder is the holder in one line.
 func (d *Dashboard) holder(r *metadata.Record) string {
-	line := plain(clip(cmp.Or(r.Owner, "somebody"), maxWordShown))
+	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), maxWordShown))
 	if r.Hostname != "" {
-		line += " on " + plain(hostPID(clip(r.Hostname, maxWordShown), r.PID))
+		line += " on " + text.Visible(hostPID(text.Clip(r.Hostname, maxWordShown), r.PID))
 	}
 	if !r.LockedAt.IsZero() {
 		line += " for " + short(d.config.Now().Sub(r.LockedAt))
 	}
 	if r.Purpose != "" {
-		line += " (" + plain(clip(r.Purpose, maxLineShown)) + ")"
+		line += " (" + text.Visible(text.Clip(r.Purpose, maxLineShown)) + ")"
 	}
 	return line
 }

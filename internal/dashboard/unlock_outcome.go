@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -56,7 +57,7 @@ func (d *Dashboard) conflict(ctx context.Context, w wish, now metadata.Document)
 	if ending := d.ending(ctx, w.Name, w.historyID()); ending != nil {
 		p.Detail += ": " + endedWord(ending.Ended)
 		if ending.By != "" {
-			p.Detail += " by " + plain(ending.By)
+			p.Detail += " by " + text.Visible(ending.By)
 		}
 		p.Detail += " " + short(d.config.Now().Sub(ending.EndedAt.Time)) + " ago"
 	}
@@ -93,7 +94,7 @@ func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error
 	c := callerOf(r)
 	event := d.config.Log.Info()
 	if err != nil {
-		event = d.config.Log.Warn().Str("why", clip(err.Error(), maxLogged))
+		event = d.config.Log.Warn().Str("why", text.Clip(err.Error(), maxLogged))
 	}
 	if result == "denied" { // without any effect, and without end for who wants that
 		logged, leftOut := d.refusals.take(c.name, d.config.Now())
@@ -104,11 +105,11 @@ func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error
 	}
 	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.name).Str("source",
 		string(c.source)).
-		Str("client", c.client).Str("user_agent", c.agent).Str("lock", plain(clip(w.Name, metadata.MaxNameBytes))).
-		Str("uuid", plain(clip(w.Hold, maxLogged))).Int64("token", w.Token).Int64("revision", w.Revision).Str("holder",
+		Str("client", c.client).Str("user_agent", c.agent).Str("lock", text.Visible(text.Clip(w.Name, metadata.MaxNameBytes))).
+		Str("uuid", text.Visible(text.Clip(w.Hold, maxLogged))).Int64("token", w.Token).Int64("revision", w.Revision).Str("holder",
 		a.Holder).
-		Str("reason", plain(clip(w.Reason, 4*maxReason))).Str("ticket",
-		plain(clip(w.Ticket, 4*maxTicket))).Msg("force unlock")
+		Str("reason", text.Visible(text.Clip(w.Reason, 4*maxReason))).Str("ticket",
+		text.Visible(text.Clip(w.Ticket, 4*maxTicket))).Msg("force unlock")
 }
 
 // maxLogged is how much of a text from a request the log takes.

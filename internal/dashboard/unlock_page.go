@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // unlockPage asks a person whether the hold shall be ended by force.
@@ -63,7 +65,7 @@ func (d *Dashboard) whenFresh(r *http.Request, err error) error {
 	p.Name = name
 	p.Command = "mutexctl force-unlock " + shell(name)
 	p.Link = d.urls.LockFrom(name, r.URL.Query().Get("hold"), d.urls.fromView(r))
-	p.LinkText = "Back to the lock " + plain(name)
+	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
 		p.Retry = 5 * time.Second
 		p.Again = true
@@ -105,7 +107,7 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 
 func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 	row := v.row
-	p := unlockPage{page: d.page(c, "force unlock "+row.Name), Name: row.Name, Shown: plain(row.Name), Look: row.look,
+	p := unlockPage{page: d.page(c, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name), Look: row.look,
 		Purpose: row.Purpose,
 		Token:   row.Token, Revision: row.Revision, Hold: row.UUID, Host: hostPID(row.Hostname, row.PID),
 		MaxReason: maxReason, MaxTicket: maxTicket}
@@ -142,7 +144,7 @@ func (d *Dashboard) unlockPost(r *http.Request) (answer, error) {
 	if err == nil {
 		err = d.admitUnlock(callerOf(r))
 	}
-	if err == nil && typed != w.Name && typed != plain(w.Name) {
+	if err == nil && typed != w.Name && typed != text.Visible(w.Name) {
 		err = &complaint{"typed", "That is not the name of this lock."}
 	}
 	if err == nil {

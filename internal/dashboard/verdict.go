@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -62,21 +63,21 @@ func quiet(all counts, l lens) sentence {
 	return text.say(".")
 }
 
-func (d *Dashboard) nextUnlock(text sentence, all counts, l lens) sentence {
+func (d *Dashboard) nextUnlock(said sentence, all counts, l lens) sentence {
 	next := all.NextUnlock
 	if next == nil {
-		return text.say(" None of them auto-unlocks.")
+		return said.say(" None of them auto-unlocks.")
 	}
-	name := clip(next.Name, maxNameShown)
+	name := text.Clip(next.Name, maxNameShown)
 	url := d.urls.Lock(next.Name, next.UUID)
 	left := l.next(next.verdict.AutoUnlockAt)
 	switch left.Kind {
 	case "over": // the picture is a moment old
 		left = &moment{At: left.At, Text: "due"}
 	case "":
-		return text.say(" The auto-unlock of ").link(name, url).say(" was due, outcome unknown.")
+		return said.say(" The auto-unlock of ").link(name, url).say(" was due, outcome unknown.")
 	}
-	return text.say(" Next auto-unlock ").time(left).say(": ").link(name, url)
+	return said.say(" Next auto-unlock ").time(left).say(": ").link(name, url)
 }
 
 // expiredSentence says that locks should be gone by now, and why they are not where an unlocker tells.
@@ -87,22 +88,22 @@ func (d *Dashboard) expiredSentence(s *snapshot, l lens, unlockers []Unlocker) s
 			oldest = r
 		}
 	}
-	text := say(plural(s.all.Expired, "lock", "locks") + " expired")
+	said := say(plural(s.all.Expired, "lock", "locks") + " expired")
 	if !l.stale {
-		text = text.say(" by ").time(l.age(oldest.verdict.AutoUnlockAt))
+		said = said.say(" by ").time(l.age(oldest.verdict.AutoUnlockAt))
 	}
-	text = text.say(": ").link(clip(oldest.Name, maxNameShown), d.urls.Lock(oldest.Name, oldest.UUID)).say(". ")
+	said = said.say(": ").link(text.Clip(oldest.Name, maxNameShown), d.urls.Lock(oldest.Name, oldest.UUID)).say(". ")
 	if why := pause(unlockers); why != nil {
-		return append(text, why...)
+		return append(said, why...)
 	}
 	if mode, all := commonMode(unlockers); all && mode != "auto-unlock" {
-		return text.say("The unlocker only watches (").value(mode).say("): nothing is removed.")
+		return said.say("The unlocker only watches (").value(mode).say("): nothing is removed.")
 	}
 	grace := d.config.Policy.ClockSkew + d.config.Policy.MinWarning + 5*time.Second
 	if l.now.Sub(oldest.verdict.AutoUnlockAt) > grace {
-		return text.say("It should have been removed.")
+		return said.say("It should have been removed.")
 	}
-	return text.say("It is about to be removed.")
+	return said.say("It is about to be removed.")
 }
 
 // pause says why none of the unlockers that may remove locks does; nil where one is free to.

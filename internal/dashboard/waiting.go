@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -113,9 +114,9 @@ func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *snapshot
 
 // contention is the lock and who holds it.
 func (d *Dashboard) contention(lock string, holders []*row, at lens) contention {
-	c := contention{Name: clip(lock, maxNameShown), URL: d.urls.Lock(lock, "")}
+	c := contention{Name: text.Clip(lock, maxNameShown), URL: d.urls.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
-		c.Owner, c.Host, c.Held = clip(r.Owner, maxWordShown), hostPID(clip(r.Hostname, maxWordShown),
+		c.Owner, c.Host, c.Held = text.Clip(r.Owner, maxWordShown), hostPID(text.Clip(r.Hostname, maxWordShown),
 			r.PID), at.lasting(r.LockedAt)
 		if r.Token != 0 {
 			c.Look = r.look
@@ -127,7 +128,7 @@ func (d *Dashboard) contention(lock string, holders []*row, at lens) contention 
 	c.Use = u.words()
 	c.Held = at.lasting(u.oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
-		text := hostPID(clip(r.Hostname, maxWordShown), r.PID)
+		text := hostPID(text.Clip(r.Hostname, maxWordShown), r.PID)
 		c.Sharers = append(c.Sharers, lockLink{cmp.Or(text, r.Name), d.urls.Lock(r.Name, r.UUID)})
 	}
 	c.MoreSharers = len(holders) - len(c.Sharers)
