@@ -31,6 +31,8 @@ func table() []room {
 		{"pkg/metadata", nil, "what a lock is must not depend on anything but the standard library"},
 		{"pkg/staleness", []string{"pkg/metadata"}, "a verdict is values in, value out"},
 		{"internal/text", nil, "text from outside is shown alike everywhere, whatever it is about"},
+		{"internal/linktemplate", nil, "where a configured link leads depends on its template alone"},
+		{"internal/stacktrace", []string{"internal/linktemplate"}, "a backtrace is text, whatever it is about"},
 		{"pkg/mutex", []string{"pkg/metadata", "internal/locktxn", "internal/text"},
 			"users of the client library get the client and nothing of our programs"},
 		{"pkg/tasks", []string{"pkg/metadata", "pkg/mutex", "internal/locktxn"},
@@ -63,7 +65,8 @@ func table() []room {
 			"samples are computed from the picture at scrape"},
 		{"internal/alertpush", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock"},
 			"alerts are told from the picture, by functions"},
-		{"internal/dashboard", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock", "internal/text", "web"},
+		{"internal/dashboard", []string{"pkg/metadata", "pkg/staleness", "internal/deadlock", "internal/linktemplate", "internal/stacktrace",
+			"internal/text", "web"},
 			"the page meets the view and the store in cmd, as functions"},
 		{"internal/flags", []string{"internal/etcdconn", "internal/daemon", "pkg/metadata", "pkg/staleness"},
 			"flags fill settings, they open nothing"},
@@ -171,7 +174,8 @@ func TestLibrariesStayInTheirRooms(t *testing.T) {
 
 func TestPureRoomsHaveNoClockAndNoWorld(t *testing.T) {
 	for _, f := range sources(t) {
-		if !below("pkg/metadata", "pkg/staleness", "internal/deadlock", "internal/text")(f.name) {
+		if !below("pkg/metadata", "pkg/staleness", "internal/deadlock", "internal/text",
+			"internal/linktemplate", "internal/stacktrace")(f.name) {
 			continue
 		}
 		for _, imported := range f.imports {

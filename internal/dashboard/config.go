@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -72,11 +73,11 @@ type Config struct {
 	Endpoints      []string        // of etcd, as people may see them
 	Settings       []Setting       // flags that are not at their default, without secrets
 	HideBacktraces bool
-	MinRefresh     time.Duration // pages look no more often
-	Links          []Link        // on the page of a lock
-	Sources        []SourceLink  // of the frames of backtraces
-	HSTS           time.Duration // how long browsers shall come by TLS only, once they did; 0 = not said
-	FrameAncestors []string      // origins whose pages may show ours in a frame; none by default
+	MinRefresh     time.Duration           // pages look no more often
+	Links          []Link                  // on the page of a lock
+	Sources        []stacktrace.SourceLink // of the frames of backtraces
+	HSTS           time.Duration           // how long browsers shall come by TLS only, once they did; 0 = not said
+	FrameAncestors []string                // origins whose pages may show ours in a frame; none by default
 }
 
 // Unlocker is a running unlocker as its presence record tells.

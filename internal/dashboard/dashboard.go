@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
+	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/web"
 )
 
@@ -18,7 +19,7 @@ type Dashboard struct {
 	config    Config
 	picture   picture
 	traces    traces
-	reader    traceReader
+	reader    stacktrace.Reader
 	urls      urls
 	hosts     hosts
 	route     string // prefix under which requests arrive
@@ -43,7 +44,7 @@ func New(config Config) (*Dashboard, error) {
 		return nil, err
 	}
 	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices),
-		reader:  newTraceReader(config.Sources),
+		reader:  stacktrace.NewReader(config.Sources),
 		tickets: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
 	d.picture.config, d.picture.costly = &d.config, make(chan struct{}, maxCostly)
 	if err := d.prefixes(); err != nil {

@@ -1,14 +1,12 @@
 package dashboard
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/linktemplate"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -28,43 +26,10 @@ func ParseLink(text string) (Link, error) {
 	if !ok || strings.TrimSpace(name) == "" {
 		return Link{}, fmt.Errorf("the link %q is not of the form NAME=https://host/path?query", text)
 	}
-	if err := checkTemplate(template, linkFields()); err != nil {
+	if err := linktemplate.Check(template, linkFields()); err != nil {
 		return Link{}, fmt.Errorf("the link %q %w", text, err)
 	}
 	return Link{name, template}, nil
-}
-
-// checkTemplate wants an https address in which nothing but these fields stands in braces, none of them in the host:
-// data must not choose where the link leads to.
-func checkTemplate(template string, fields []string) error {
-	for _, field := range regexp.MustCompile(`\{[^}]*\}?|\}`).FindAllString(template, -1) {
-		if !slices.Contains(fields, strings.Trim(field, "{}")) || len(field) < 2 || field[len(field)-1] != '}' {
-			return fmt.Errorf("has %s, but there are only {%s}", field, strings.Join(fields, "}, {"))
-		}
-	}
-	u, err := url.Parse(regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template, "x"))
-	host, _, _ := strings.Cut(strings.TrimPrefix(template, "https://"), "/")
-	host, _, _ = strings.Cut(host, "?")
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(host, "{}#") {
-		return errors.New("must begin with https:// and a host that is always the same")
-	}
-	if climbs(template) {
-		return errors.New("must not hold . or .. as a part of its path")
-	}
-	return nil
-}
-
-// climbs reports whether a browser would take a part of the path for a step up, or for none. However such a part is
-// written, it is one.
-func climbs(address string) bool {
-	path, _, _ := strings.Cut(strings.TrimPrefix(address, "https://"), "#")
-	path, _, _ = strings.Cut(path, "?")
-	for part := range strings.SplitSeq(strings.ReplaceAll(strings.ToLower(path), "%2e", "."), "/") {
-		if part == "." || part == ".." {
-			return true
-		}
-	}
-	return false
 }
 
 // to is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
@@ -75,12 +40,12 @@ func (l Link) to(r *row) string {
 		pid = strconv.FormatInt(r.PID, 10)
 	}
 	escape := func(s string) string {
-		return strings.ReplaceAll(url.QueryEscape(text.Clip(s, maxLineShown)), "+", "%20")
+		return linktemplate.Escape(text.Clip(s, maxLineShown))
 	}
 	address := strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname),
 		"{pid}", pid,
 		"{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose)).Replace(l.template)
-	if climbs(address) {
+	if linktemplate.Climbs(address) {
 		return ""
 	}
 	return address

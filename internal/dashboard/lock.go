@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -27,7 +28,7 @@ type lockPage struct {
 	Fate     string // what the unlocker does with a malformed record
 	Clock    string // the holder's clock, where it is off
 	Skew     string // what follows from it
-	Trace    *trace
+	Trace    *stacktrace.Trace
 	Hidden   string // why there is no backtrace
 	RawTrace string
 	Waiters  []waiterView
@@ -98,11 +99,11 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	case d.noBacktraces(c, row.Owner) != "":
 		p.Hidden = d.noBacktraces(c, row.Owner)
 	case v.unread != "":
-		if p.Trace = d.reader.read(d.traces.of(row).text); p.Trace == nil {
+		if p.Trace = d.reader.Read(d.traces.of(row).text); p.Trace == nil {
 			p.Hidden = "Not read from etcd: " + v.unread + "."
 		}
 	default:
-		p.Trace = d.reader.read(v.document.Backtrace)
+		p.Trace = d.reader.Read(v.document.Backtrace)
 		p.RawTrace = d.urls.Backtrace(row.Name, row.UUID)
 	}
 	p.Waiters = d.waiterViews(v.waiters, p.lens)

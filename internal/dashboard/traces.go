@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/stacktrace"
 )
 
 // traces are the backtraces of locks that need a person. They are not in the picture, because all of them would fill
@@ -84,7 +86,7 @@ func (d *Dashboard) fetchTrace(ctx context.Context, r *row) bool {
 		return false
 	}
 	if document.Token == r.Token {
-		d.traces.keep(traceKey{r.Name, r.Token}, document.Backtrace, d.reader.read(document.Backtrace))
+		d.traces.keep(traceKey{r.Name, r.Token}, document.Backtrace, d.reader.Read(document.Backtrace))
 	}
 	select {
 	case <-ctx.Done():
@@ -120,10 +122,10 @@ func (t *traces) current() uint64 {
 	return t.version
 }
 
-func (t *traces) keep(key traceKey, text string, parsed *trace) {
+func (t *traces) keep(key traceKey, text string, parsed *stacktrace.Trace) {
 	k := kept{text: text}
 	if parsed != nil && parsed.First != nil {
-		k.first = parsed.First.short()
+		k.first = parsed.First.Short()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -120,8 +120,8 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 		p.Alive, p.Progress = p.age(row.Alive.At), row.Alive.Progress
 	}
 	if c.mayFor(Backtrace, row.Owner) {
-		if trace := d.reader.read(v.document.Backtrace); trace != nil && trace.First != nil {
-			p.Frame = trace.First.short()
+		if trace := d.reader.Read(v.document.Backtrace); trace != nil && trace.First != nil {
+			p.Frame = trace.First.Short()
 		}
 	}
 	if unlock := p.next(row.verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {

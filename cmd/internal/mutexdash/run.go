@@ -20,6 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -108,7 +109,7 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 		config.Hosts = append(config.Hosts, name)
 	}
 	for _, text := range o.sources {
-		source, err := dashboard.ParseSourceLink(text)
+		source, err := stacktrace.ParseSourceLink(text)
 		if err != nil {
 			return nil, err
 		}

@@ -1,9 +1,10 @@
-package dashboard
+package stacktrace
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
+
+	"github.com/clustermutex/unlocker/internal/linktemplate"
 )
 
 // SourceLink leads from a frame of a backtrace to the line of code: an https address in which {file} and {line} stand
@@ -17,14 +18,14 @@ func ParseSourceLink(text string) (SourceLink, error) {
 		return SourceLink{}, fmt.Errorf("the source link %q is not of the form PREFIX=https://host/path/{file}#L{line}",
 			text)
 	}
-	if err := checkTemplate(template, []string{"file", "line"}); err != nil {
+	if err := linktemplate.Check(template, []string{"file", "line"}); err != nil {
 		return SourceLink{}, fmt.Errorf("the source link %q %w", text, err)
 	}
 	return SourceLink{prefix, template}, nil
 }
 
 // to is the address of a frame; empty where the file is another's, or climbs.
-func (l SourceLink) to(f frame) string {
+func (l SourceLink) to(f Frame) string {
 	file, ours := strings.CutPrefix(f.File, l.prefix)
 	if !ours || file == "" || f.Line == "" {
 		return ""
@@ -34,14 +35,14 @@ func (l SourceLink) to(f frame) string {
 		if part == "." || part == ".." || part == "" {
 			return ""
 		}
-		parts[i] = strings.ReplaceAll(url.QueryEscape(part), "+", "%20")
+		parts[i] = linktemplate.Escape(part)
 	}
 	return strings.NewReplacer("{file}", strings.Join(parts, "/"), "{line}",
-		url.QueryEscape(f.Line)).Replace(l.template)
+		linktemplate.Escape(f.Line)).Replace(l.template)
 }
 
 // link is where the code of an own frame can be read; the first link that fits counts.
-func (t traceReader) link(f frame) string {
+func (t Reader) link(f Frame) string {
 	for _, l := range t.sources {
 		if address := l.to(f); address != "" && f.Own {
 			return address

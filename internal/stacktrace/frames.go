@@ -1,4 +1,5 @@
-package dashboard
+// Package stacktrace takes backtraces apart, whatever language wrote them, and links their frames to the code.
+package stacktrace
 
 import (
 	"regexp"
@@ -6,8 +7,8 @@ import (
 	"strings"
 )
 
-// frame is one line of a backtrace.
-type frame struct {
+// Frame is one line of a backtrace.
+type Frame struct {
 	Text string // the line as recorded, without blanks around it
 	Func string // empty when the line was not understood
 	File string
@@ -17,11 +18,11 @@ type frame struct {
 	URL  string // where the code can be read
 }
 
-// stretch is some frames in a row, all of the program's own code or none.
-type stretch struct {
+// Stretch is some frames in a row, all of the program's own code or none.
+type Stretch struct {
 	Foreign bool
 	Fold    bool // so many foreign ones that they are out of sight until asked for
-	Frames  []frame
+	Frames  []Frame
 }
 
 // Limits of what a page shows of a backtrace.
@@ -31,17 +32,17 @@ const (
 	minFold       = 3 // foreign frames in a row that are folded
 )
 
-// trace is a backtrace, newest frame first.
-type trace struct {
-	Stretches []stretch
-	First     *frame // the first frame of own code: where to look
+// Trace is a backtrace, newest frame first.
+type Trace struct {
+	Stretches []Stretch
+	First     *Frame // the first frame of own code: where to look
 	Frames    int
 	Cut       bool // there is more than is shown
 	Bytes     int
 }
 
-// traceReader reads backtraces, whatever language wrote them.
-type traceReader struct {
+// Reader reads backtraces, whatever language wrote them.
+type Reader struct {
 	shapes  []*regexp.Regexp // of a frame in the languages that have clients; a line that fits none is shown as it is
 	places  []string         // parts of the paths of runtimes and libraries
 	sources []SourceLink
@@ -50,8 +51,8 @@ type traceReader struct {
 	arguments *regexp.Regexp // of a call, as Go writes them
 }
 
-func newTraceReader(sources []SourceLink) traceReader {
-	return traceReader{
+func NewReader(sources []SourceLink) Reader {
+	return Reader{
 		sources:   sources,
 		arguments: regexp.MustCompile(`\([^()*]*\)$`),
 		shapes: []*regexp.Regexp{
@@ -86,16 +87,16 @@ func newTraceReader(sources []SourceLink) traceReader {
 	}
 }
 
-// read takes a backtrace apart; nil for an empty one.
-func (t traceReader) read(text string) *trace {
+// Read takes a backtrace apart; nil for an empty one.
+func (t Reader) Read(text string) *Trace {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
-	out := &trace{Bytes: len(text)}
+	out := &Trace{Bytes: len(text)}
 	if len(text) > maxTraceBytes {
 		text, out.Cut = text[:maxTraceBytes], true
 	}
-	var frames []frame
+	var frames []Frame
 	for raw := range strings.SplitSeq(text, "\n") {
 		line := strings.Trim(raw, " \t\r")
 		if line == "" || len(frames) > 0 && raw[0] <= ' ' && t.completes(line, &frames[len(frames)-1]) {
@@ -113,26 +114,26 @@ func (t traceReader) read(text string) *trace {
 }
 
 // arrange finds the first own frame and folds the foreign ones away. Where no frame is own, all are shown.
-func (t *trace) arrange(frames []frame) {
-	first := slices.IndexFunc(frames, func(f frame) bool { return f.Own })
+func (t *Trace) arrange(frames []Frame) {
+	first := slices.IndexFunc(frames, func(f Frame) bool { return f.Own })
 	if first >= 0 {
 		t.First = &frames[first]
 	}
 	for len(frames) > 0 {
 		foreign := !frames[0].Own
-		n := slices.IndexFunc(frames, func(f frame) bool { return f.Own == foreign })
+		n := slices.IndexFunc(frames, func(f Frame) bool { return f.Own == foreign })
 		if n < 0 {
 			n = len(frames)
 		}
-		t.Stretches = append(t.Stretches, stretch{foreign && first >= 0, foreign && first >= 0 && n >= minFold,
+		t.Stretches = append(t.Stretches, Stretch{foreign && first >= 0, foreign && first >= 0 && n >= minFold,
 			frames[:n]})
 		frames = frames[n:]
 	}
 }
 
-func (t traceReader) frame(line string) frame {
+func (t Reader) frame(line string) Frame {
 	const longest = 1 << 10 // of a line that is tried: an expression must not eat a page's time
-	f := frame{Text: line}
+	f := Frame{Text: line}
 	for _, shape := range t.shapes {
 		if len(line) > longest {
 			break
@@ -151,9 +152,9 @@ func (t traceReader) frame(line string) frame {
 	return f
 }
 
-// completes tells whether an indented line belongs to the frame above: Go writes the function above its place, Python
+// completes reports whether an indented line belongs to the frame above: Go writes the function above its place, Python
 // the source below.
-func (t traceReader) completes(line string, above *frame) bool {
+func (t Reader) completes(line string, above *Frame) bool {
 	switch f := t.frame(line); {
 	case f.File == "" && above.Code == "" && strings.HasPrefix(above.Text, `File "`):
 		above.Code = line
@@ -168,7 +169,7 @@ func (t traceReader) completes(line string, above *frame) bool {
 	return true
 }
 
-func (t traceReader) foreign(f frame) bool {
+func (t Reader) foreign(f Frame) bool {
 	for _, place := range t.places {
 		if strings.Contains(f.File, place) {
 			return true
@@ -183,16 +184,16 @@ func (t traceReader) foreign(f frame) bool {
 }
 
 // Where is the place of a frame: file and line.
-func (f frame) Where() string {
+func (f Frame) Where() string {
 	if f.Line == "" {
 		return f.File
 	}
 	return f.File + ":" + f.Line
 }
 
-// short is the frame in one line that fits a list: the end of a long path, the function without the path of its
+// Short is the frame in one line that fits a list: the end of a long path, the function without the path of its
 // package.
-func (f frame) short() string {
+func (f Frame) Short() string {
 	const most = 40
 	where := f.Where()
 	if parts := strings.Split(where, "/"); len(where) > most && len(parts) > 3 {
