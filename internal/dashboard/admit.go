@@ -3,61 +3,53 @@ package dashboard
 import (
 	"net/http"
 
-	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 )
 
 // admit checks that the caller may do what it asks for, with one lock at least.
-func (d *Dashboard) admit(c caller, need Permission) error {
-	if c.maySome(need) {
+func (d *Dashboard) admit(c access.Caller, need access.Permission) error {
+	if c.MaySome(need) {
 		return nil
 	}
 	return d.refusal(c, need)
 }
 
 // admitFor checks that the caller may do it with the locks of this owner.
-func (d *Dashboard) admitFor(c caller, need Permission, owner string) error {
+func (d *Dashboard) admitFor(c access.Caller, need access.Permission, owner string) error {
 	switch {
-	case c.mayFor(need, owner):
+	case c.MayFor(need, owner):
 		return nil
-	case c.maySome(need):
+	case c.MaySome(need):
 		return &problem{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
-			Detail: c.shown() + " has the permission " + string(need) + " for locks of other owners, not for this one."}
+			Detail: c.Shown() + " has the permission " + string(need) + " for locks of other owners, not for this one."}
 	}
 	return d.refusal(c, need)
 }
 
 // refusal says why the caller may not.
-func (d *Dashboard) refusal(c caller, need Permission) error {
+func (d *Dashboard) refusal(c access.Caller, need access.Permission) error {
 	switch {
-	case c.why != "":
+	case c.Unnamed != "":
 		return &problem{Status: http.StatusUnauthorized, Code: "unauthenticated", Title: "Sign in",
-			Detail: "This dashboard wants to know who you are, and " + c.why + "."}
-	case need == Backtrace && d.config.HideBacktraces && c.may(View):
+			Detail: "This dashboard wants to know who you are, and " + c.Unnamed + "."}
+	case need == access.Backtrace && d.config.HideBacktraces && c.May(access.View):
 		return &problem{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here",
 			Detail: "Backtraces are switched off on this dashboard."}
-	case !c.may(View):
-		need = View
+	case !c.May(access.View):
+		need = access.View
 	}
 	return &problem{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
-		Detail: "This needs the permission " + string(need) + ", which " + c.shown() + " does not have."}
-}
-
-// shown is the caller in a sentence.
-func (c caller) shown() string {
-	if c.name == "" {
-		return "somebody without a name"
-	}
-	return text.Visible(c.name)
+		Detail: "This needs the permission " + string(need) + ", which " + c.Shown() + " does not have."}
 }
 
 // noBacktraces says why the caller sees no backtraces of this owner; empty when it may.
-func (d *Dashboard) noBacktraces(c caller, owner string) string {
+func (d *Dashboard) noBacktraces(c access.Caller, owner string) string {
 	switch {
-	case c.mayFor(Backtrace, owner):
+	case c.MayFor(access.Backtrace, owner):
 		return ""
 	case d.config.HideBacktraces:
 		return "Backtraces are switched off on this dashboard."
-	case c.maySome(Backtrace):
+	case c.MaySome(access.Backtrace):
 		return "You see backtraces of other owners only."
 	}
 	return "Backtraces need the permission backtrace."

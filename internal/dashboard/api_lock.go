@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -73,7 +74,7 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 	}
 	include := strings.Split(r.URL.Query().Get("include"), ",")
 	if slices.Contains(include, "backtrace") && len(include) == 1 {
-		if err := d.admitFor(callerOf(r), Backtrace, v.document.Owner); err != nil {
+		if err := d.admitFor(callerOf(r), access.Backtrace, v.document.Owner); err != nil {
 			return answer{}, err
 		}
 	}
@@ -96,7 +97,7 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 		j.Queue[i].Since, j.Queue[i].SinceIn = instants(w.Since.Time, now)
 		j.Queue[i].TimeoutAt, j.Queue[i].TimeoutIn = instants(w.TimeoutAt.Time, now)
 	}
-	if slices.Contains(include, "backtrace") && callerOf(r).mayFor(Backtrace, v.document.Owner) {
+	if slices.Contains(include, "backtrace") && callerOf(r).MayFor(access.Backtrace, v.document.Owner) {
 		j.Backtrace = known(v.document.Backtrace)
 	}
 	if slices.Contains(include, "fields") {
@@ -113,7 +114,7 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 	return jsonAnswer(j, m, "")
 }
 
-func fieldsJSON(c caller, doc *metadata.Document) []fieldJSON {
+func fieldsJSON(c access.Caller, doc *metadata.Document) []fieldJSON {
 	var list []fieldJSON
 	for _, f := range doc.Fields {
 		if hidden(c, doc.Owner, f.Name) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 )
 
 // served is a dashboard behind a real server, with the limits on time that the programs have.
@@ -30,7 +31,7 @@ func served(t *testing.T, d *dashboard.Dashboard) *httptest.Server {
 func local(t *testing.T) func(*dashboard.Config) {
 	return func(c *dashboard.Config) {
 		c.Access = behindProxy(t)
-		proxies, err := dashboard.ParseProxies([]string{"127.0.0.1"})
+		proxies, err := access.ParseProxies([]string{"127.0.0.1"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -17,7 +18,7 @@ type sheet struct {
 	Rows    []rowView
 }
 
-func (d *Dashboard) sheet(c caller, rows []*row, at lens, l listRequest) sheet {
+func (d *Dashboard) sheet(c access.Caller, rows []*row, at lens, l listRequest) sheet {
 	s, view := sheet{Columns: d.columns(l), Rows: make([]rowView, len(rows))}, l.view(d.urls)
 	s.Wide = len(s.Columns) - 1
 	for i, r := range rows {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -58,7 +59,7 @@ type Config struct {
 	// such as an address.
 	Notify func(ctx context.Context, notice []byte) error
 
-	Access Access           // who callers are and what they may do
+	Access access.Config    // who callers are and what they may do
 	Policy staleness.Policy // of the unlocker, for locks without readable deadlines
 	Log    zerolog.Logger
 
@@ -138,7 +139,7 @@ func (c *Config) check() error {
 	if err := checkAncestors(c.FrameAncestors); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
-	if err := c.Access.check(c.ForceUnlock != nil); err != nil {
+	if err := c.Access.Check(c.ForceUnlock != nil); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
 	return nil

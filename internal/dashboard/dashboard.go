@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/web"
 )
@@ -101,27 +102,27 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		d.fail(w, r, errMethod)
 	})
 	post := func(path, kind string, do action) { mux.Post(d.route+path, d.handleUnlock(kind, do)) }
-	get := func(path string, need Permission, do action) { mux.Get(d.route+path, d.handle(need, do)) }
-	get("", View, d.list)
-	get("lock", View, d.lock)
-	get("lock/backtrace", Backtrace, d.backtrace)
-	get("unlock", View, d.unlockForm)
+	get := func(path string, need access.Permission, do action) { mux.Get(d.route+path, d.handle(need, do)) }
+	get("", access.View, d.list)
+	get("lock", access.View, d.lock)
+	get("lock/backtrace", access.Backtrace, d.backtrace)
+	get("unlock", access.View, d.unlockForm)
 	post("unlock", "application/x-www-form-urlencoded", d.unlockPost)
-	get("waiting", View, d.waiting)
-	get("owners", View, d.owners)
-	get("history", View, d.history)
-	get("audit", Audit, d.audit)
-	get("locks.csv", View, d.csv)
-	get("status", View, d.status)
-	get("help", anybody, d.help)
-	get("icon.svg", anybody, d.icon)
-	get("assets/{fingerprint}/{file}", anybody, d.asset)
-	get("api/v1/locks", View, d.locksAPI)
-	get("api/v1/lock", View, d.lockAPI)
-	get("api/v1/summary", View, d.summaryAPI)
-	get("api/v1/history", View, d.historyAPI)
-	get("api/v1/audit", Audit, d.auditAPI)
-	get("api/v1/status", View, d.statusAPI)
+	get("waiting", access.View, d.waiting)
+	get("owners", access.View, d.owners)
+	get("history", access.View, d.history)
+	get("audit", access.Audit, d.audit)
+	get("locks.csv", access.View, d.csv)
+	get("status", access.View, d.status)
+	get("help", access.Anybody, d.help)
+	get("icon.svg", access.Anybody, d.icon)
+	get("assets/{fingerprint}/{file}", access.Anybody, d.asset)
+	get("api/v1/locks", access.View, d.locksAPI)
+	get("api/v1/lock", access.View, d.lockAPI)
+	get("api/v1/summary", access.View, d.summaryAPI)
+	get("api/v1/history", access.View, d.historyAPI)
+	get("api/v1/audit", access.Audit, d.auditAPI)
+	get("api/v1/status", access.View, d.statusAPI)
 	post("api/v1/lock/force-unlock", "application/json", d.unlockAPI)
 	return mux, nil
 }

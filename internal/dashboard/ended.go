@@ -3,6 +3,7 @@ package dashboard
 import (
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -40,7 +41,7 @@ func endedWords() []string {
 		endedWord(metadata.EndedForced), alerted}
 }
 
-func (d *Dashboard) endedPage(c caller, v *lockView) lockPage {
+func (d *Dashboard) endedPage(c access.Caller, v *lockView) lockPage {
 	e := v.ending
 	p := lockPage{page: d.page(c, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.row == nil}
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(e.Lock), d.urls.Back(v.view)

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -219,7 +220,7 @@ const (
 	maxFieldsBytes = 64 << 10
 )
 
-func (d *Dashboard) fieldViews(c caller, doc metadata.Document) []fieldView {
+func (d *Dashboard) fieldViews(c access.Caller, doc metadata.Document) []fieldView {
 	views := make([]fieldView, 0, len(doc.Fields))
 	left := maxFieldsBytes
 	for _, f := range doc.Fields {
@@ -242,6 +243,6 @@ func (d *Dashboard) fieldViews(c caller, doc metadata.Document) []fieldView {
 }
 
 // hidden tells whether the field may hold a backtrace, and the caller may not see those.
-func hidden(c caller, owner, field string) bool {
-	return !c.mayFor(Backtrace, owner) && (field == metadata.FieldBacktrace || field == metadata.FieldMetadata)
+func hidden(c access.Caller, owner, field string) bool {
+	return !c.MayFor(access.Backtrace, owner) && (field == metadata.FieldBacktrace || field == metadata.FieldMetadata)
 }

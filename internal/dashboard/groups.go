@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -66,7 +67,7 @@ type groupView struct {
 const maxGroups = 200
 
 // groupViews are the sections of a list. As many rows are shown as on a page without sections.
-func (d *Dashboard) groupViews(v *listPage, c caller, l listRequest, found *result) {
+func (d *Dashboard) groupViews(v *listPage, c access.Caller, l listRequest, found *result) {
 	groups := found.byOwner()
 	left := l.limit
 	v.Owners = len(groups)

@@ -87,10 +87,10 @@ func (d *Dashboard) mayRead(h http.Header) bool {
 
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	c := callerOf(r)
-	if logged, leftOut := d.refusals.take(c.name, d.config.Now()); logged {
+	if logged, leftOut := d.refusals.take(c.Name, d.config.Now()); logged {
 		leftOutOf(d.config.Log.Warn(), leftOut).Str("path", text.Visible(text.Clip(r.URL.Path, maxLogged))).Str("origin",
 			text.Visible(text.Clip(r.Header.Get("Origin"), maxLogged))).
-			Str("actor", c.name).Str("client", c.client).Msg("a request from another site was refused")
+			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
 	if !reading(r) && strings.HasSuffix(r.URL.Path, "unlock") {
 		d.metrics.forced.WithLabelValues("denied").Inc()

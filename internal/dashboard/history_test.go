@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // withAudit lets everybody who comes through the proxy see everything, and names whoever comes.
 func withAudit(c *dashboard.Config) {
-	c.Access = dashboard.Access{Source: dashboard.SourceBasic, KnownUser: func(string) bool { return true },
-		Permissions: &dashboard.Permissions{Everyone: []dashboard.Permission{dashboard.View, dashboard.Backtrace,
-			dashboard.Audit}}}
+	c.Access = access.Config{Source: access.SourceBasic, KnownUser: func(string) bool { return true },
+		Permissions: &access.Permissions{Everyone: []access.Permission{access.View, access.Backtrace,
+			access.Audit}}}
 }
 
 // over puts a hold that is over into the scene: it began and ended so long ago.

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 )
 
 // listRequest is what the parameters of a list ask for; page and API read the same.
@@ -157,7 +159,7 @@ func (d *Dashboard) listTag(r *http.Request, s *snapshot, l listRequest, found *
 	h := fnv(fnvStart, s.version, found.version, d.traces.current(), fnvText(asked),
 		fnvText(d.config.Version+d.assets.fingerprint),
 		fnvText(string(d.config.Fresh().level(d.config.Now()))),
-		fnvText(fmt.Sprint(callerOf(r).name, callerOf(r).rights)))
+		fnvText(fmt.Sprint(callerOf(r).Name, callerOf(r).Rights)))
 	unlockers, _ := d.unlockers()
 	for _, u := range unlockers {
 		h = fnv(h, fnvText(u.ID), fnvText(u.Mode), fnvText(fmt.Sprint(u.HeldBack)))
@@ -165,7 +167,7 @@ func (d *Dashboard) listTag(r *http.Request, s *snapshot, l listRequest, found *
 	return fmt.Sprintf(`W/"%016x"`, h)
 }
 
-func (d *Dashboard) listPage(c caller, s *snapshot, l listRequest, found *result) listPage {
+func (d *Dashboard) listPage(c access.Caller, s *snapshot, l listRequest, found *result) listPage {
 	id := listID(l.query, l.order)
 	w := found.window(l.order, id, l.after, l.before, l.limit)
 	if l.group {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -66,7 +67,7 @@ func (d *Dashboard) lock(r *http.Request) (answer, error) {
 	return answer{Type: typeHTML, Body: body}, err
 }
 
-func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
+func (d *Dashboard) lockPage(c access.Caller, v *lockView) lockPage {
 	if v.ending != nil {
 		return d.endedPage(c, v)
 	}
@@ -114,9 +115,9 @@ func (d *Dashboard) lockPage(c caller, v *lockView) lockPage {
 	case row.Misplaced:
 		p.NoForce = "Nothing here can remove this record: it lies at the keys of no lock. Remove it by hand, as below, when you know that nobody works under it."
 	case d.config.ForceUnlock == nil:
-	case !c.maySome(Unlock):
+	case !c.MaySome(access.Unlock):
 		p.NoForce = "Force unlock needs the permission unlock."
-	case !c.mayFor(Unlock, row.Owner):
+	case !c.MayFor(access.Unlock, row.Owner):
 		p.NoForce = "You may force-unlock locks of other owners only."
 	case p.stale || v.unread != "" && !v.silent:
 		p.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
@@ -223,7 +224,7 @@ func (d *Dashboard) backtrace(r *http.Request) (answer, error) {
 	case err != nil:
 		return answer{}, err
 	case d.noBacktraces(callerOf(r), v.owner()) != "":
-		return answer{}, d.admitFor(callerOf(r), Backtrace, v.owner())
+		return answer{}, d.admitFor(callerOf(r), access.Backtrace, v.owner())
 	case v.unread != "":
 		return answer{}, &problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
 			Detail: "The backtrace could not be read: " + v.unread + ".", Retry: 5 * time.Second}

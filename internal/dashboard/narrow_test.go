@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -107,9 +108,9 @@ func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
 	for _, bad := range []string{"0.0.0.0/1,128.0.0.0/1", "0.0.0.0/0", "::/0", "::/1,8000::/1", "64.0.0.0/2",
 		"2000::/3", "10.0.0.0/7", "::ffff:0.0.0.0/97"} {
 		config := newScene().config()
-		proxies, err := dashboard.ParseProxies(strings.Split(bad, ","))
+		proxies, err := access.ParseProxies(strings.Split(bad, ","))
 		if err == nil {
-			config.Access = dashboard.Access{Source: dashboard.SourceHeader, Header: "X-User", TrustedProxies: proxies}
+			config.Access = access.Config{Source: access.SourceHeader, Header: "X-User", TrustedProxies: proxies}
 			_, err = dashboard.New(config)
 		}
 		if err == nil || !strings.Contains(err.Error(), "lets anybody be anybody") {
@@ -118,16 +119,16 @@ func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
 	}
 	for _, good := range []string{"10.0.0.0/8", "fc00::/7", "::1", "192.0.2.1", "::ffff:10.1.0.0/112"} {
 		config := newScene().config()
-		proxies, err := dashboard.ParseProxies([]string{good})
+		proxies, err := access.ParseProxies([]string{good})
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.Access = dashboard.Access{Source: dashboard.SourceHeader, Header: "X-User", TrustedProxies: proxies}
+		config.Access = access.Config{Source: access.SourceHeader, Header: "X-User", TrustedProxies: proxies}
 		if _, err = dashboard.New(config); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
-	proxies, err := dashboard.ParseProxies([]string{"::ffff:192.0.2.0/120"})
+	proxies, err := access.ParseProxies([]string{"::ffff:192.0.2.0/120"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -60,21 +61,21 @@ func (d *Dashboard) lens() lens {
 }
 
 // page fills the frame for a page with this title.
-func (d *Dashboard) page(c caller, title string) page {
+func (d *Dashboard) page(c access.Caller, title string) page {
 	now := d.config.Now()
 	fresh := d.config.Fresh()
 	level := fresh.level(now)
-	if !c.may(View) { // who may not look is not told how etcd does either
+	if !c.May(access.View) { // who may not look is not told how etcd does either
 		fresh = Freshness{}
 		level = never
 	}
 	p := page{
 		lens:        newLens(now, fresh, level),
 		Least:       d.config.MinRefresh.Seconds(),
-		Caller:      c.name,
-		Origin:      c.origin,
-		Inside:      c.may(View),
-		Audits:      c.may(Audit),
+		Caller:      c.Name,
+		Origin:      c.Origin,
+		Inside:      c.May(access.View),
+		Audits:      c.May(access.Audit),
 		Title:       joinTitle(title, d.config.Title, d.config.Environment),
 		Brand:       d.config.Title,
 		Target:      d.urls.To(""),

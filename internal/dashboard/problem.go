@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 )
 
 // problem is an answer that is not what was asked for. It is the only error that says something to the user; any other
@@ -91,7 +93,7 @@ type problemPage struct {
 	Retry     int      // seconds
 }
 
-func (d *Dashboard) problemPage(c caller, p *problem) problemPage {
+func (d *Dashboard) problemPage(c access.Caller, p *problem) problemPage {
 	view := problemPage{page: d.page(c, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
 	view.Query = boxText(p.Name)
 	if p.Code == "not_loaded" {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -31,7 +32,7 @@ type answer struct {
 // action answers a request of a caller who has the permission for it; its error goes to [Dashboard.fail].
 type action func(r *http.Request) (answer, error)
 
-func (d *Dashboard) handle(need Permission, do action) http.HandlerFunc {
+func (d *Dashboard) handle(need access.Permission, do action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := d.admit(callerOf(r), need); err != nil {
 			d.fail(w, r, err)

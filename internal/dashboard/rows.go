@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -40,7 +41,7 @@ type rowView struct {
 	Progress string
 }
 
-func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
+func (d *Dashboard) rowView(c access.Caller, r *row, at lens, l listRequest) rowView {
 	v := rowView{
 		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: text.Clip(r.Name, maxNameShown),
 		Owner: text.Clip(r.Owner, maxWordShown), Host: hostPID(text.Clip(r.Hostname, maxWordShown), r.PID),
@@ -80,7 +81,7 @@ func (d *Dashboard) rowView(c caller, r *row, at lens, l listRequest) rowView {
 	if r.Alive != nil {
 		v.Alive, v.Progress = at.lasting(r.Alive.At), text.Clip(r.Alive.Progress, maxLineShown)
 	}
-	if !c.mayFor(Backtrace, r.Owner) {
+	if !c.MayFor(access.Backtrace, r.Owner) {
 		v.Frame = ""
 	} else if v.Frame = text.Clip(d.traces.of(r).first, maxLineShown); v.Frame != "" {
 		v.Version += "-at"

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"regexp"
 	"regexp/syntax"
-	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -66,28 +65,4 @@ func compileRegexp(pattern string) (*regexp.Regexp, error) {
 		return nil, fmt.Errorf("the regular expression is too costly: it takes %d steps for every character, at most %d are allowed", n, maxRegexpInstructions)
 	}
 	return regexp.Compile(pattern)
-}
-
-// globbed reports whether the text is the glob, in which * stands for anything.
-func globbed(glob, text string) bool {
-	first, rest, star := strings.Cut(glob, "*")
-	if !star {
-		return glob == text
-	}
-	text, ok := strings.CutPrefix(text, first)
-	if !ok {
-		return false
-	}
-	for {
-		part, more, star := strings.Cut(rest, "*")
-		if !star {
-			return strings.HasSuffix(text, part)
-		}
-		_, after, found := strings.Cut(text, part)
-		if !found {
-			return false
-		}
-		text = after
-		rest = more
-	}
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 )
 
 // statusPage is the state of the dashboard itself, of etcd and of the unlockers.
@@ -76,9 +78,9 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 }
 
 // settings are the flags that the caller may see.
-func (d *Dashboard) settings(c caller) []Setting {
+func (d *Dashboard) settings(c access.Caller) []Setting {
 	return slices.DeleteFunc(slices.Clone(d.config.Settings),
-		func(s Setting) bool { return !s.Public && !c.may(Audit) })
+		func(s Setting) bool { return !s.Public && !c.May(access.Audit) })
 }
 
 // members are the endpoints of etcd for people.
@@ -103,13 +105,13 @@ func (d *Dashboard) members() []memberView {
 func megabytes(n int64) string { return thousands(int((n+1<<20-1)>>20)) + " MiB" }
 
 // about tells how this dashboard is set up, as far as it helps somebody who wonders what it can do.
-func (d *Dashboard) about(c caller) []fact {
+func (d *Dashboard) about(c access.Caller) []fact {
 	force := "off"
 	if d.config.ForceUnlock != nil {
 		force = "on, for callers with the permission unlock"
 	}
-	rights := make([]string, len(c.rights))
-	for i, right := range c.rights {
+	rights := make([]string, len(c.Rights))
+	for i, right := range c.Rights {
 		rights[i] = string(right)
 	}
 	list := []fact{{"callers' names", string(d.config.Access.Source)}, {"you may", strings.Join(rights, ", ")},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -98,7 +99,7 @@ func (q *query) nameTerm(value string) (matcher, error) {
 	globs := strings.Split(strings.ToLower(value), ",")
 	return func(r *row, _ time.Time) bool {
 		name := strings.ToLower(r.Name)
-		return slices.ContainsFunc(globs, func(glob string) bool { return globbed(glob, name) })
+		return slices.ContainsFunc(globs, func(glob string) bool { return text.Matches(glob, name) })
 	}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -44,12 +45,12 @@ type complaint struct{ Field, Text string }
 func (c *complaint) Error() string { return c.Text }
 
 // mayUnlock says whether the caller may force-unlock at all.
-func (d *Dashboard) mayUnlock(c caller) error {
+func (d *Dashboard) mayUnlock(c access.Caller) error {
 	if d.config.ForceUnlock == nil {
 		return &problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
 			Detail: "Force unlock is switched off on this dashboard. A person with write access to etcd can use mutexctl force-unlock."}
 	}
-	return d.admit(c, Unlock)
+	return d.admit(c, access.Unlock)
 }
 
 // notStale refuses what should not rest on an old picture.
@@ -87,11 +88,11 @@ func (w *wish) check() error {
 }
 
 // admitUnlock makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
-func (d *Dashboard) admitUnlock(c caller) error {
+func (d *Dashboard) admitUnlock(c access.Caller) error {
 	if err := d.mayUnlock(c); err != nil {
 		return err
 	}
-	if err := d.rate.try(c.name, d.config.Now()); err != nil {
+	if err := d.rate.try(c.Name, d.config.Now()); err != nil {
 		return err
 	}
 	return d.notStale()
@@ -109,7 +110,7 @@ func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error
 	if len(document.Fields) == 0 || document.UUID != w.Hold || document.Token != w.Token {
 		return action, d.conflict(ctx, w, document)
 	}
-	if err := d.admitFor(callerOf(r), Unlock, document.Owner); err != nil {
+	if err := d.admitFor(callerOf(r), access.Unlock, document.Owner); err != nil {
 		return action, err
 	}
 	record := document.Record
@@ -156,10 +157,10 @@ func (d *Dashboard) holder(r *metadata.Record) string {
 	return line
 }
 
-func (d *Dashboard) newAction(c caller, w wish, holder string) metadata.Action {
+func (d *Dashboard) newAction(c access.Caller, w wish, holder string) metadata.Action {
 	return metadata.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: d.config.Now().UTC().Truncate(time.Millisecond)}, Actor: c.name,
-		Source: string(c.source), Client: c.client, UserAgent: c.agent,
+		ID: uuid.NewString(), At: metadata.Time{Time: d.config.Now().UTC().Truncate(time.Millisecond)}, Actor: c.Name,
+		Source: string(c.Source), Client: c.Client, UserAgent: c.Agent,
 		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: holder,
 		Reason: w.Reason, Ticket: w.Ticket, Result: "success",
 	}

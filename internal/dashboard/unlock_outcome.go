@@ -97,15 +97,15 @@ func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error
 		event = d.config.Log.Warn().Str("why", text.Clip(err.Error(), maxLogged))
 	}
 	if result == "denied" { // without any effect, and without end for who wants that
-		logged, leftOut := d.refusals.take(c.name, d.config.Now())
+		logged, leftOut := d.refusals.take(c.Name, d.config.Now())
 		if !logged {
 			return
 		}
 		event = leftOutOf(event, leftOut)
 	}
-	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.name).Str("source",
-		string(c.source)).
-		Str("client", c.client).Str("user_agent", c.agent).Str("lock", text.Visible(text.Clip(w.Name, metadata.MaxNameBytes))).
+	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.Name).Str("source",
+		string(c.Source)).
+		Str("client", c.Client).Str("user_agent", c.Agent).Str("lock", text.Visible(text.Clip(w.Name, metadata.MaxNameBytes))).
 		Str("uuid", text.Visible(text.Clip(w.Hold, maxLogged))).Int64("token", w.Token).Int64("revision", w.Revision).Str("holder",
 		a.Holder).
 		Str("reason", text.Visible(text.Clip(w.Reason, 4*maxReason))).Str("ticket",

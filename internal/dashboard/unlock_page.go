@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -89,7 +90,7 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 		asked := r.URL.Query().Get("hold")
 		return answer{}, d.conflict(r.Context(), wish{Name: v.lock, Hold: asked}, v.document)
 	}
-	if err := d.admitFor(callerOf(r), Unlock, v.Owner); err != nil {
+	if err := d.admitFor(callerOf(r), access.Unlock, v.Owner); err != nil {
 		return answer{}, err
 	}
 	p := d.unlockPage(callerOf(r), v)
@@ -105,7 +106,7 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 	return a, err
 }
 
-func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
+func (d *Dashboard) unlockPage(c access.Caller, v *lockView) unlockPage {
 	row := v.row
 	p := unlockPage{page: d.page(c, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name), Look: row.look,
 		Purpose: row.Purpose,
@@ -119,7 +120,7 @@ func (d *Dashboard) unlockPage(c caller, v *lockView) unlockPage {
 	if row.Alive != nil {
 		p.Alive, p.Progress = p.age(row.Alive.At), row.Alive.Progress
 	}
-	if c.mayFor(Backtrace, row.Owner) {
+	if c.MayFor(access.Backtrace, row.Owner) {
 		if trace := d.reader.Read(v.document.Backtrace); trace != nil && trace.First != nil {
 			p.Frame = trace.First.Short()
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -80,7 +81,7 @@ func (o options) files() error {
 const namespace = "mutexdash"
 
 // join hands each room the functions of the others that it needs.
-func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) {
+func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) {
 	layout, err := o.locks.Layout()
 	if err != nil {
 		return nil, err

@@ -1,4 +1,5 @@
-package dashboard
+// Package access finds out who sent a request, and says what that caller may do. It reads the request and nothing else.
+package access
 
 import (
 	"errors"
@@ -22,15 +23,15 @@ const (
 // Sources lists them.
 func Sources() []Source { return []Source{SourceNone, SourceBasic, SourceMTLS, SourceHeader} }
 
-// Access says who callers are and what they may do. The zero value lets everybody look and nobody do more.
-type Access struct {
+// Config says who callers are and what they may do. The zero value lets everybody look and nobody do more.
+type Config struct {
 	Source       Source
 	Header       string // with the name, for SourceHeader
 	GroupsHeader string // with the groups, comma separated; may be empty
 	// TrustedProxies are the only peers whose headers are believed: those above, and X-Forwarded-For for the client's
 	// address.
 	TrustedProxies []netip.Prefix
-	// KnownUser tells whether the web server asks this user for a password, for SourceBasic. It is asked at every
+	// KnownUser reports whether the web server asks this user for a password, for SourceBasic. It is asked at every
 	// request: without users in its file the web server lets everybody through, with any name.
 	KnownUser func(name string) bool
 	// Permissions; nil lets everybody with a name view and see backtraces.
@@ -39,7 +40,7 @@ type Access struct {
 	Reread func() *Permissions
 }
 
-func (a *Access) permissions() *Permissions {
+func (a *Config) permissions() *Permissions {
 	if a.Permissions != nil && a.Reread != nil {
 		return a.Reread()
 	}
@@ -52,8 +53,8 @@ const (
 	widest6 = 7
 )
 
-// check fills the gaps and refuses what contradicts itself. unlock tells that force unlock is switched on.
-func (a *Access) check(unlock bool) error {
+// Check fills the gaps and refuses what contradicts itself. unlock tells that force unlock is switched on.
+func (a *Config) Check(unlock bool) error {
 	if a.Source == "" {
 		a.Source = SourceNone
 	}
@@ -84,7 +85,7 @@ func (a *Access) check(unlock bool) error {
 	return nil
 }
 
-func (a *Access) checkHeader() error {
+func (a *Config) checkHeader() error {
 	if len(a.TrustedProxies) == 0 {
 		return errors.New("identity header needs trusted proxies: otherwise anybody could send the header")
 	}
@@ -99,8 +100,8 @@ func (a *Access) checkHeader() error {
 	return nil
 }
 
-// trusted tells whether the address is one of the proxies.
-func (a *Access) trusted(address netip.Addr) bool {
+// trusted reports whether the address is one of the proxies.
+func (a *Config) trusted(address netip.Addr) bool {
 	return slices.ContainsFunc(a.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(address.Unmap()) })
 }
 

@@ -1,4 +1,4 @@
-package dashboard
+package access
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // Permission is something that a caller may do. All others need View too.
@@ -20,7 +22,7 @@ const (
 	Backtrace Permission = "backtrace" // where in the code a lock was taken; may tell secrets
 	Audit     Permission = "audit"     // who ended whose holds
 	Unlock    Permission = "unlock"    // end the hold of somebody else
-	anybody   Permission = ""          // no permission is needed
+	Anybody   Permission = ""          // no permission is needed
 )
 
 func permissions() []Permission { return []Permission{View, Backtrace, Audit, Unlock} }
@@ -34,25 +36,10 @@ func (p Permission) what() Permission {
 	return Permission(what)
 }
 
-// covers tells whether a permission with a scope is that one and is given for this owner.
+// covers reports whether a permission with a scope is that one and is given for this owner.
 func (p Permission) covers(what Permission, owner string) bool {
 	have, pattern, scoped := strings.Cut(string(p), scope)
-	return scoped && Permission(have) == what && fits(pattern, owner)
-}
-
-// fits tells whether the text is the pattern, in which * stands for anything.
-func fits(pattern, text string) bool {
-	first, rest, star := strings.Cut(pattern, "*")
-	if !star {
-		return pattern == text
-	}
-	text, ok := strings.CutPrefix(text, first)
-	for i := 0; ok && i <= len(text); i++ {
-		if fits(rest, text[i:]) {
-			return true
-		}
-	}
-	return false
+	return scoped && Permission(have) == what && text.Matches(pattern, owner)
 }
 
 // Permissions say who may do what. What is not said is denied.
@@ -120,7 +107,7 @@ func (p *Permissions) grants(name string, groups []string) []Permission {
 	return slices.Compact(list)
 }
 
-// anyone tells whether anybody at all has the permission.
+// anyone reports whether anybody at all has the permission.
 func (p *Permissions) anyone(may Permission) bool {
 	given := func(one Permission) bool { return one.what() == may }
 	if slices.ContainsFunc(p.Everyone, given) {

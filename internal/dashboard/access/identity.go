@@ -1,7 +1,6 @@
-package dashboard
+package access
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,78 +12,74 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// caller is who asks.
-type caller struct {
-	name   string // empty when nobody told
-	client string // address, as far as it can be known
-	agent  string // program, as it calls itself
-	origin string // scheme and host by which it came
-	source Source
-	rights []Permission
-	why    string // there is no name, though there should be
+// Caller is who asks.
+type Caller struct {
+	Name    string // empty when nobody told
+	Client  string // address, as far as it can be known
+	Agent   string // program, as it calls itself
+	Origin  string // scheme and host by which it came
+	Source  Source
+	Rights  []Permission
+	Unnamed string // there is no name, though there should be
 }
 
-// may tells whether the caller has the permission for all locks.
-func (c caller) may(p Permission) bool {
-	return p == anybody || slices.Contains(c.rights, View) && slices.Contains(c.rights, p)
+// May reports whether the caller has the permission for all locks.
+func (c Caller) May(p Permission) bool {
+	return p == Anybody || slices.Contains(c.Rights, View) && slices.Contains(c.Rights, p)
 }
 
-// mayFor tells whether the caller has the permission for the locks of this owner.
-func (c caller) mayFor(p Permission, owner string) bool {
-	return c.may(p) || slices.Contains(c.rights, View) &&
-		slices.ContainsFunc(c.rights, func(right Permission) bool { return right.covers(p, owner) })
+// MayFor reports whether the caller has the permission for the locks of this owner.
+func (c Caller) MayFor(p Permission, owner string) bool {
+	return c.May(p) || slices.Contains(c.Rights, View) &&
+		slices.ContainsFunc(c.Rights, func(right Permission) bool { return right.covers(p, owner) })
 }
 
-// maySome tells whether there may be a lock for which the caller has the permission.
-func (c caller) maySome(p Permission) bool {
-	return c.may(p) || slices.Contains(c.rights, View) &&
-		slices.ContainsFunc(c.rights, func(right Permission) bool { return right.what() == p })
+// MaySome reports whether there may be a lock for which the caller has the permission.
+func (c Caller) MaySome(p Permission) bool {
+	return c.May(p) || slices.Contains(c.Rights, View) &&
+		slices.ContainsFunc(c.Rights, func(right Permission) bool { return right.what() == p })
 }
 
-type callerKey struct{}
-
-// callerOf is who sent the request; nobody, who may nothing, where identify was not asked yet.
-func callerOf(r *http.Request) caller {
-	c, _ := r.Context().Value(callerKey{}).(caller)
-	return c
-}
-
-// identify finds out who asks. What the caller may do is for the handlers to check.
-func (d *Dashboard) identify(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, d.whoAsks(r))))
-	})
-}
-
-func (d *Dashboard) whoAsks(r *http.Request) caller {
-	a := &d.config.Access
+// Identify finds out who sent the request, and what that caller may do.
+func (a *Config) Identify(r *http.Request) Caller {
+	const maxAgent = 256
 	peer := peerOf(r)
-	c := caller{source: a.Source, client: a.clientOf(r, peer), agent: text.Visible(text.Clip(r.UserAgent(), maxLogged)),
-		origin: d.urls.originFor(r)}
+	c := Caller{Source: a.Source, Client: a.clientOf(r, peer), Agent: text.Visible(text.Clip(r.UserAgent(), maxAgent))}
 	var groups []string
 	switch a.Source {
 	case SourceNone:
-		c.rights = []Permission{View, Backtrace}
+		c.Rights = []Permission{View, Backtrace}
 	case SourceBasic:
-		c.name, c.why = a.basicName(r)
+		c.Name, c.Unnamed = a.basicName(r)
 	case SourceMTLS:
-		c.name, c.why = certificateName(r)
+		c.Name, c.Unnamed = certificateName(r)
 	case SourceHeader:
-		c.name, groups, c.why = a.headerName(r, peer)
+		c.Name, groups, c.Unnamed = a.headerName(r, peer)
 	}
-	if permissions := a.permissions(); c.name != "" && permissions == nil {
-		c.rights = []Permission{View, Backtrace}
-	} else if c.name != "" {
-		c.rights = permissions.grants(c.name, groups)
-	}
-	if d.config.HideBacktraces {
-		c.rights = slices.DeleteFunc(slices.Clone(c.rights), func(p Permission) bool { return p.what() == Backtrace })
+	if permissions := a.permissions(); c.Name != "" && permissions == nil {
+		c.Rights = []Permission{View, Backtrace}
+	} else if c.Name != "" {
+		c.Rights = permissions.grants(c.Name, groups)
 	}
 	return c
 }
 
+// Without is the caller without a permission, for any owner.
+func (c Caller) Without(p Permission) Caller {
+	c.Rights = slices.DeleteFunc(slices.Clone(c.Rights), func(right Permission) bool { return right.what() == p })
+	return c
+}
+
+// Shown is the caller in a sentence.
+func (c Caller) Shown() string {
+	if c.Name == "" {
+		return "somebody without a name"
+	}
+	return text.Visible(c.Name)
+}
+
 // basicName is the user whose password the web server has checked.
-func (a *Access) basicName(r *http.Request) (name, why string) {
+func (a *Config) basicName(r *http.Request) (name, why string) {
 	name, _, ok := r.BasicAuth()
 	if !ok || !a.KnownUser(name) {
 		return "", "no password was asked for"
@@ -112,7 +107,7 @@ func certificateName(r *http.Request) (name, why string) {
 
 // headerName is what a trusted proxy says. Headers that come twice are refused: nobody knows which one the proxy has
 // set.
-func (a *Access) headerName(r *http.Request, peer netip.Addr) (name string, groups []string, why string) {
+func (a *Config) headerName(r *http.Request, peer netip.Addr) (name string, groups []string, why string) {
 	names := r.Header.Values(a.Header)
 	switch {
 	case !a.trusted(peer):
@@ -143,7 +138,7 @@ func usableName(name string) (usable, why string) {
 	odd := func(c rune) bool { return !unicode.IsPrint(c) }
 	if name == "" || len(name) > maxCallerName || !utf8.ValidString(name) || strings.ContainsFunc(name, odd) ||
 		strings.TrimSpace(name) != name {
-		return "", "the name of the caller can not be used"
+		return "", "the name of the caller cannot be used"
 	}
 	return name, ""
 }
@@ -162,7 +157,7 @@ func peerOf(r *http.Request) netip.Addr {
 }
 
 // clientOf is the address that sent the request: the last one in the chain of proxies that is not a trusted one.
-func (a *Access) clientOf(r *http.Request, peer netip.Addr) string {
+func (a *Config) clientOf(r *http.Request, peer netip.Addr) string {
 	client := peer
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
