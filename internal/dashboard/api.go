@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -112,14 +113,14 @@ func instants(t, now time.Time) (*string, *float64) {
 	if t.IsZero() {
 		return nil, nil
 	}
-	s := iso(t)
+	s := phrase.ISO(t)
 	in := float64(t.Sub(now).Milliseconds()) / 1000
 	return &s, &in
 }
 
 func (d *Dashboard) meta(now time.Time) meta {
 	fresh := d.config.Fresh()
-	return meta{AsOf: iso(now), Revision: strconv.FormatInt(fresh.Revision, 10),
+	return meta{AsOf: phrase.ISO(now), Revision: strconv.FormatInt(fresh.Revision, 10),
 		Stale: fresh.level(d.config.Now()) == stale}
 }
 

@@ -78,7 +78,7 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 			return answer{}, err
 		}
 	}
-	now := d.lens().of(v).asOf
+	now := v.viewpoint(d.lens()).AsOf
 	j := lockDetailJSON{Unread: known(v.unread), Client: known(v.document.Client),
 		Queue: make([]waiterJSON, len(v.waiters))}
 	if v.row != nil {

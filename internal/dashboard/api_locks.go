@@ -41,7 +41,7 @@ func (d *Dashboard) listed(r *http.Request) (s *snapshot, l listRequest, found *
 			return s, l, nil, bad(name + ": this cursor belongs to another list.")
 		}
 	}
-	found, err = s.result(r.Context(), l.query, l.order, d.lens().asOf)
+	found, err = s.result(r.Context(), l.query, l.order, d.lens().AsOf)
 	return s, l, found, err
 }
 
@@ -54,7 +54,7 @@ func (d *Dashboard) locksAPI(r *http.Request) (answer, error) {
 	if a, ok := d.notModified(r, etag); ok {
 		return a, nil
 	}
-	now := d.lens().asOf
+	now := d.lens().AsOf
 	w := found.window(l.order, listID(l.query, l.order), l.after, l.before, l.limit)
 	data := make([]lockJSON, len(w.rows))
 	for i, row := range w.rows {
@@ -129,7 +129,7 @@ func (d *Dashboard) summaryAPI(r *http.Request) (answer, error) {
 	if a, ok := d.notModified(r, etag); ok {
 		return a, nil
 	}
-	now := d.lens().asOf
+	now := d.lens().AsOf
 	c := found.counts
 	j := summaryJSON{Verdict: d.verdict(s, d.lens()).Text.String(), Held: c.Held, Alerting: c.Alerting,
 		Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -20,7 +21,7 @@ type auditPage struct {
 }
 
 type actionView struct {
-	At             *moment
+	At             *phrase.Moment
 	Actor          string
 	Source, Client string
 	Agent          string // the person's program
@@ -51,7 +52,7 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 	v.Matched = matched
 	for _, a := range found {
 		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
-		v.Actions = append(v.Actions, actionView{At: v.since(a.At.Time), Actor: text.Clip(a.Actor, maxLineShown),
+		v.Actions = append(v.Actions, actionView{At: v.Since(a.At.Time), Actor: text.Clip(a.Actor, maxLineShown),
 			Source: a.Source, Client: text.Clip(a.Client, maxWordShown), Agent: text.Clip(a.UserAgent, maxWordShown),
 			Name: text.Clip(a.Lock, maxNameShown),
 			URL:  d.urls.Lock(a.Lock, hold.HistoryID()), Holder: text.Clip(a.Holder, 2*maxLineShown),

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -18,7 +19,7 @@ type sheet struct {
 	Rows    []rowView
 }
 
-func (d *Dashboard) sheet(c access.Caller, rows []*row, at lens, l listRequest) sheet {
+func (d *Dashboard) sheet(c access.Caller, rows []*row, at phrase.Viewpoint, l listRequest) sheet {
 	s, view := sheet{Columns: d.columns(l), Rows: make([]rowView, len(rows))}, l.view(d.urls)
 	s.Wide = len(s.Columns) - 1
 	for i, r := range rows {
@@ -32,7 +33,7 @@ func (d *Dashboard) sheet(c access.Caller, rows []*row, at lens, l listRequest) 
 type extra struct {
 	Title string
 	Text  string
-	Time  *moment
+	Time  *phrase.Moment
 }
 
 // extraColumns are the columns that a list can have on top of its own.
@@ -51,7 +52,7 @@ func parseColumns(text string) []string {
 	return cols
 }
 
-func extras(r *row, at lens, cols []string) []extra {
+func extras(r *row, at phrase.Viewpoint, cols []string) []extra {
 	list := make([]extra, len(cols))
 	for i, name := range cols {
 		e := extra{Title: name}
@@ -66,7 +67,7 @@ func extras(r *row, at lens, cols []string) []extra {
 			e.Text = number64(r.Revision)
 		case "alive":
 			if r.Alive != nil {
-				e.Time = at.lasting(r.Alive.At)
+				e.Time = at.Lasting(r.Alive.At)
 			}
 		case "labels":
 			e.Text = labels(r.Attributes)

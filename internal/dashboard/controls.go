@@ -3,6 +3,8 @@ package dashboard
 import (
 	"slices"
 	"strconv"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
 
 // fillControls adds what filters and sorts.
@@ -23,9 +25,9 @@ func (d *Dashboard) fillControls(v *listPage, s *snapshot, l listRequest, found 
 		v.Counts = append(v.Counts, count)
 	}
 	if d.config.Queues != nil {
-		v.Waiting = say(thousands(c.Waiting) + " waiting")
-		if longest := v.lasting(c.Longest); longest != nil {
-			v.Waiting = v.Waiting.say(" (longest ").time(longest).say(")")
+		v.Waiting = phrase.Say(phrase.Thousands(c.Waiting) + " waiting")
+		if longest := v.Lasting(c.Longest); longest != nil {
+			v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
 		}
 	}
 	for i, t := range l.query.terms {

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -48,7 +49,7 @@ func instantCell(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return iso(t)
+	return phrase.ISO(t)
 }
 
 // appendCells appends a line of a table. Every cell is quoted, so that a program which takes another character than the

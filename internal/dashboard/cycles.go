@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -25,7 +26,7 @@ func cycles(s *snapshot, queues map[string][]metadata.Waiter) []deadlock.Circle 
 type cycleView struct {
 	Steps []cycleStep
 	More  int // steps that are not shown
-	Since *moment
+	Since *phrase.Moment
 }
 
 type cycleStep struct{ Who, Lock, URL, Held string }
@@ -34,7 +35,7 @@ func (d *Dashboard) cycleViews(found []deadlock.Circle) []cycleView {
 	var views []cycleView
 	at := d.lens()
 	for _, c := range found {
-		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.lasting(c.Since)}
+		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.Lasting(c.Since)}
 		for _, w := range c.Waits[:len(c.Waits)-v.More] {
 			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), text.Clip(w.Lock, maxNameShown),
 				d.urls.Lock(w.Lock, ""), heldBy(w.Held)})
@@ -51,7 +52,7 @@ func heldBy(all []deadlock.Process) string {
 		names = append(names, shownProcess(p))
 	}
 	if more := len(all) - len(names); more > 0 {
-		names = append(names, plural(more, "other", "others"))
+		names = append(names, phrase.Plural(more, "other", "others"))
 	}
 	return strings.Join(names, " and ")
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -20,7 +21,7 @@ type fact struct{ Label, Value string }
 // timeFact is an instant in the life of a hold.
 type timeFact struct {
 	Label string
-	Time  *moment
+	Time  *phrase.Moment
 	Note  string
 }
 
@@ -40,7 +41,7 @@ func facts(r *row, v *lockView) []fact {
 // extended is how often the holder moved the deadline: each time writes its key once more.
 func extended(fields []metadata.Field) string {
 	if n := extensions(fields); n > 0 {
-		return plural(n, "time", "times")
+		return phrase.Plural(n, "time", "times")
 	}
 	return ""
 }
@@ -71,9 +72,9 @@ func number64(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func times(r *row, at lens) []timeFact {
+func times(r *row, at phrase.Viewpoint) []timeFact {
 	var list []timeFact
-	add := func(label string, m *moment, note string) {
+	add := func(label string, m *phrase.Moment, note string) {
 		if m != nil {
 			list = append(list, timeFact{label, m, note})
 		}
@@ -84,12 +85,12 @@ func times(r *row, at lens) []timeFact {
 		}
 		return ""
 	}
-	add("locked", at.since(r.LockedAt), "")
+	add("locked", at.Since(r.LockedAt), "")
 	if r.Alive != nil {
-		add("last alive", at.since(r.Alive.At), "")
+		add("last alive", at.Since(r.Alive.At), "")
 	}
-	add("alert", at.alertOf(r), byPolicy(r.AlertAt))
-	add("auto-unlock", at.next(r.verdict.AutoUnlockAt), byPolicy(r.AutoUnlockAt))
+	add("alert", at.AlertOf(r.Record, r.verdict), byPolicy(r.AlertAt))
+	add("auto-unlock", at.Next(r.verdict.AutoUnlockAt), byPolicy(r.AutoUnlockAt))
 	return list
 }
 

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -111,6 +112,14 @@ func (d *Dashboard) find(r *http.Request) (*lockView, error) {
 	return v, nil
 }
 
+// viewpoint is that of the lock, which is not stale where etcd has just been read.
+func (v *lockView) viewpoint(l phrase.Viewpoint) phrase.Viewpoint {
+	if v.unread == "" {
+		return phrase.LiveAt(l.Now)
+	}
+	return l
+}
+
 // owner is the owner of the current hold.
 func (v *lockView) owner() string {
 	if v.row == nil {
@@ -190,7 +199,7 @@ func (d *Dashboard) notHeld(name string, v *lockView) error {
 		Detail: "Nobody holds the lock " + text.Visible(name) + " now.", LinkText: "Its history"}
 	p.Link = d.urls.To("history", "q", exactly("name", name))
 	if n := len(v.waiters); n > 0 {
-		p.Detail += " " + plural(n, "waiter is", "waiters are") + " in line."
+		p.Detail += " " + phrase.Plural(n, "waiter is", "waiters are") + " in line."
 	}
 	if v.asked != "" {
 		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is too old."

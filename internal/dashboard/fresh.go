@@ -3,6 +3,8 @@ package dashboard
 import (
 	"cmp"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
 
 // How old the last sign of life of etcd may be.
@@ -33,6 +35,14 @@ func (f Freshness) level(now time.Time) freshness {
 		return delayed
 	}
 	return live
+}
+
+// viewpoint is the point in time from which the picture is shown.
+func (f Freshness) viewpoint(now time.Time) phrase.Viewpoint {
+	if f.level(now) == stale {
+		return phrase.StaleAt(now, f.Heard)
+	}
+	return phrase.LiveAt(now)
 }
 
 // age is how long ago etcd was heard; never negative.

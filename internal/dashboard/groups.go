@@ -83,7 +83,7 @@ func (d *Dashboard) groupViews(v *listPage, c access.Caller, l listRequest, foun
 		rows := g.rows[:min(len(g.rows), left)]
 		left -= len(rows)
 		view.Rest = g.Total - len(rows)
-		view.Sheet = d.sheet(c, rows, v.lens, l)
+		view.Sheet = d.sheet(c, rows, v.Viewpoint, l)
 		view.Sheet.Caption = "Locks of " + text.Visible(view.Owner)
 		v.Groups = append(v.Groups, view)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -18,7 +19,7 @@ type historyPage struct {
 	Total   int
 	Chips   []pastChip
 	Unread  string // why etcd could not be asked
-	Since   *moment
+	Since   *phrase.Moment
 	Next    string
 	searched
 }
@@ -74,8 +75,8 @@ type pastView struct {
 	URL         string
 	Owner, Host string
 	Purpose     string
-	Began       *moment
-	Ended       *moment
+	Began       *phrase.Moment
+	Ended       *phrase.Moment
 	Held        string
 	Alerted     bool
 	By, Why     string
@@ -83,36 +84,22 @@ type pastView struct {
 	at          time.Time
 }
 
-func (d *Dashboard) pastView(e *metadata.Ending, at lens) pastView {
+func (d *Dashboard) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 	r := metadata.Record{UUID: e.UUID, Token: e.Token}
 	v := pastView{Word: endedWord(e.Ended), Name: text.Clip(e.Lock, maxNameShown), URL: d.urls.Lock(e.Lock, r.HistoryID()),
 		Owner: text.Clip(e.Owner, maxWordShown), Host: hostPID(text.Clip(e.Hostname, maxWordShown), e.PID),
 		Purpose: text.Clip(e.Purpose, maxLineShown),
-		Began:   at.since(e.LockedAt.Time), Ended: at.since(e.EndedAt.Time), By: text.Clip(e.By, maxLineShown),
+		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, maxLineShown),
 		Why:     text.Clip(e.Why, maxLineShown),
 		Alerted: hadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
-		v.Held = short(e.EndedAt.Sub(e.LockedAt.Time))
+		v.Held = phrase.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
 	return v
 }
 
 func hadAlerted(e *metadata.Ending) bool {
 	return !e.AlertAt.IsZero() && e.AlertAt.Before(e.EndedAt.Time)
-}
-
-// since is an instant in the past: "14m ago".
-func (l lens) since(t time.Time) *moment {
-	m := l.age(t)
-	if m == nil {
-		return nil
-	}
-	m.Kind, m.Text = "alert", m.Text+" ago"
-	if left := t.Sub(l.now); left > 0 {
-		m.Text = "in " + countdown(left)
-		m.Spoken = spoken(left)
-	}
-	return m
 }
 
 func (d *Dashboard) history(r *http.Request) (answer, error) {
@@ -136,10 +123,10 @@ func (d *Dashboard) history(r *http.Request) (answer, error) {
 	}
 	v.Matched = matched
 	for i := range list {
-		v.Endings = append(v.Endings, d.pastView(&list[i], v.lens))
+		v.Endings = append(v.Endings, d.pastView(&list[i], v.Viewpoint))
 	}
 	gaps, since := d.watched()
-	if v.Since = v.since(since); len(p.query.terms) == 0 {
+	if v.Since = v.Viewpoint.Since(since); len(p.query.terms) == 0 {
 		v.Endings = withGaps(v.Endings, gaps, p.after.at, next.at)
 	}
 	if next != (pastCursor{}) {
@@ -153,7 +140,7 @@ func (d *Dashboard) history(r *http.Request) (answer, error) {
 func withGaps(list []pastView, gaps []gap, newest, oldest time.Time) []pastView {
 	for _, g := range gaps {
 		if (newest.IsZero() || g.From.Before(newest)) && (oldest.IsZero() || !g.From.Before(oldest)) {
-			list = append(list, pastView{Gap: true, From: utc(g.From), To: clock(g.To), at: g.From})
+			list = append(list, pastView{Gap: true, From: phrase.UTC(g.From), To: phrase.TimeOfDay(g.To), at: g.From})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b pastView) int { return b.at.Compare(a.at) })
@@ -177,7 +164,7 @@ const (
 )
 
 // pastOf is the history of one lock.
-func (d *Dashboard) pastOf(r *http.Request, name string, at lens) lockPast {
+func (d *Dashboard) pastOf(r *http.Request, name string, at phrase.Viewpoint) lockPast {
 	all, err := d.endings(r.Context(), name)
 	p := lockPast{URL: d.urls.To("history", "q", exactly("name", name))}
 	if errors.Is(err, errSilent) {
@@ -199,8 +186,8 @@ func (d *Dashboard) pastOf(r *http.Request, name string, at lens) lockPast {
 	}
 	if p.N = len(held); p.N >= minTypical {
 		slices.Sort(held)
-		p.Typical = short(held[p.N/2])
-		p.Longest = short(held[min(p.N-1, p.N*95/100)])
+		p.Typical = phrase.Duration(held[p.N/2])
+		p.Longest = phrase.Duration(held[min(p.N-1, p.N*95/100)])
 	}
 	return p
 }

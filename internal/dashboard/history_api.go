@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -76,7 +77,7 @@ func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
 	gaps, since := d.watched()
 	for _, g := range gaps {
 		if p.during(g.From) || p.during(g.To) {
-			j.Gaps = append(j.Gaps, gapJSON{iso(g.From), iso(g.To)})
+			j.Gaps = append(j.Gaps, gapJSON{phrase.ISO(g.From), phrase.ISO(g.To)})
 		}
 	}
 	j.Since, _ = instants(since, now)

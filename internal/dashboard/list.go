@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
 
 // listRequest is what the parameters of a list ask for; page and API read the same.
@@ -82,7 +83,7 @@ type listPage struct {
 	Counts   []countView
 	Matched  int
 	Total    int
-	Waiting  sentence
+	Waiting  phrase.Sentence
 	Chips    []chip
 	Problems []queryProblem
 	Jump     *lockLink // the lock whose name was typed
@@ -133,7 +134,7 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 	}
 	l := parseList(r)
 	l.limit = min(l.limit, maxLimit)
-	result, err := s.result(r.Context(), l.query, l.order, d.lens().asOf)
+	result, err := s.result(r.Context(), l.query, l.order, d.lens().AsOf)
 	if err != nil {
 		return answer{}, err
 	}
@@ -194,7 +195,7 @@ func (d *Dashboard) listPage(c access.Caller, s *snapshot, l listRequest, found 
 	v.Fragment = l.link(d.urls, nil, "after", l.after, "before", l.before, "fragment", "rows")
 	v.JSON = d.urls.To("api/v1/locks", "q", l.query.text, "sort", v.Sort)
 	v.CSV = d.urls.To("locks.csv", "q", l.query.text, "sort", v.Sort)
-	v.Verdict = d.verdict(s, v.lens)
+	v.Verdict = d.verdict(s, v.Viewpoint)
 	if v.Icon.Look != "stale" {
 		v.Icon = iconOf(s.all)
 	}
@@ -213,7 +214,7 @@ func (d *Dashboard) listPage(c access.Caller, s *snapshot, l listRequest, found 
 	if l.group {
 		d.groupViews(&v, c, l, found)
 	} else {
-		v.Sheet = d.sheet(c, w.rows, v.lens, l)
+		v.Sheet = d.sheet(c, w.rows, v.Viewpoint, l)
 		v.Sheet.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
 	}
 	return v

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -17,7 +18,7 @@ type lockPage struct {
 	page
 	Name     string
 	Look     look
-	Sentence sentence
+	Sentence phrase.Sentence
 	Share    string     // what the holder has of a lock that several can hold
 	Whole    *wholeLock // that lock
 	Purpose  string
@@ -61,7 +62,7 @@ func (d *Dashboard) lock(r *http.Request) (answer, error) {
 		return d.shared(r, v)
 	}
 	p := d.lockPage(callerOf(r), v)
-	p.Past = d.pastOf(r, p.Name, p.lens)
+	p.Past = d.pastOf(r, p.Name, p.Viewpoint)
 	p.Cycles = d.cyclesOf(p.Name)
 	body, err := d.render("lock", p)
 	return answer{Type: typeHTML, Body: body}, err
@@ -71,7 +72,7 @@ func (d *Dashboard) lockPage(c access.Caller, v *lockView) lockPage {
 	if v.ending != nil {
 		return d.endedPage(c, v)
 	}
-	row, at := v.row, d.lens().of(v)
+	row, at := v.row, v.viewpoint(d.lens())
 	p := lockPage{page: d.page(c, row.Name), Name: row.Name, Look: row.look, Purpose: row.Purpose,
 		Problems: row.Problems}
 	p.Follows = true
@@ -94,8 +95,8 @@ func (d *Dashboard) lockPage(c access.Caller, v *lockView) lockPage {
 	if row.Malformed() {
 		p.Fate = d.fate(row)
 	}
-	p.Clock = clockWords(row.verdict.ClockOff)
-	p.Skew = skewSentence(row, p.now)
+	p.Clock = phrase.ClockOff(row.verdict.ClockOff)
+	p.Skew = skewSentence(row, p.Viewpoint.Now)
 	switch {
 	case d.noBacktraces(c, row.Owner) != "":
 		p.Hidden = d.noBacktraces(c, row.Owner)
@@ -107,7 +108,7 @@ func (d *Dashboard) lockPage(c access.Caller, v *lockView) lockPage {
 		p.Trace = d.reader.Read(v.document.Backtrace)
 		p.RawTrace = d.urls.Backtrace(row.Name, row.UUID)
 	}
-	p.Waiters = d.waiterViews(v.waiters, p.lens)
+	p.Waiters = d.waiterViews(v.waiters, p.Viewpoint)
 	p.Commands = d.commands(row)
 	p.Links = d.links(row)
 	p.Unlock = "mutexctl force-unlock " + shell(row.Name)
@@ -119,7 +120,7 @@ func (d *Dashboard) lockPage(c access.Caller, v *lockView) lockPage {
 		p.NoForce = "Force unlock needs the permission unlock."
 	case !c.MayFor(access.Unlock, row.Owner):
 		p.NoForce = "You may force-unlock locks of other owners only."
-	case p.stale || v.unread != "" && !v.silent:
+	case p.Stale || v.unread != "" && !v.silent:
 		p.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
 	default:
 		p.Force = d.urls.Unlock(row.Name, row.UUID, v.view)
@@ -134,65 +135,65 @@ func skewSentence(r *row, now time.Time) string {
 	ahead := r.LockedAt.Sub(now)
 	switch off := r.verdict.ClockOff; {
 	case off < 0:
-		return "clock skew -" + short(-off) +
+		return "clock skew -" + phrase.Duration(-off) +
 			": the holder's clock is behind this dashboard's. The auto-unlock is shown by the clock here, which is later than the record says"
 	case off > 0:
-		return "clock skew +" + short(off) +
+		return "clock skew +" + phrase.Duration(off) +
 			": the holder's clock is ahead of this dashboard's. The alert is shown by the clock here, which is earlier than the record says"
 	case ahead > 5*time.Second:
-		return "clock skew +" + short(ahead) + ": the holder's clock is ahead of this dashboard's"
+		return "clock skew +" + phrase.Duration(ahead) + ": the holder's clock is ahead of this dashboard's"
 	}
 	return ""
 }
 
 // holderSentence says who holds the lock and what happens next. fields are those of its record, where they are known.
-func holderSentence(r *row, at lens, fields []metadata.Field) sentence {
-	var s sentence
-	if at.stale {
-		s = s.say("As of " + clock(at.asOf) + " UTC: ")
+func holderSentence(r *row, at phrase.Viewpoint, fields []metadata.Field) phrase.Sentence {
+	var s phrase.Sentence
+	if at.Stale {
+		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
 	}
 	if r.Token == 0 {
-		s = s.say("Not held by anybody, but keys of it are there")
+		s = s.Say("Not held by anybody, but keys of it are there")
 	} else {
-		s = s.say("Held")
+		s = s.Say("Held")
 	}
 	if r.Owner != "" {
-		s = s.say(" by ").value(r.Owner)
+		s = s.Say(" by ").Value(r.Owner)
 	}
 	if host := hostPID(r.Hostname, r.PID); r.Hostname != "" {
-		s = s.say(" on ").value(host)
+		s = s.Say(" on ").Value(host)
 	}
-	if held := at.lasting(r.LockedAt); held != nil {
-		s = s.say(" for ").time(held)
+	if held := at.Lasting(r.LockedAt); held != nil {
+		s = s.Say(" for ").Time(held)
 	}
-	s = s.say(".")
-	unlock := at.next(r.verdict.AutoUnlockAt)
+	s = s.Say(".")
+	unlock := at.Next(r.verdict.AutoUnlockAt)
 	switch {
 	case unlock == nil:
-		return s.alert(r, at).say(" It never unlocks by itself.")
+		return sayAlert(s, r, at).Say(" It never unlocks by itself.")
 	case unlock.Kind == "over":
-		return s.alert(r, at).say(" The auto-unlock is late by ").time(at.age(r.verdict.AutoUnlockAt)).say(".")
+		return sayAlert(s, r, at).Say(" The auto-unlock is late by ").Time(at.Age(r.verdict.AutoUnlockAt)).Say(".")
 	case unlock.Kind == "":
-		return s.alert(r, at).say(" Its deadline passed, outcome unknown.")
+		return sayAlert(s, r, at).Say(" Its deadline passed, outcome unknown.")
 	case r.verdict.State != staleness.Held || !r.verdict.AlertsAtUnlock():
-		return s.alert(r, at).say(" Auto-unlock ").time(unlock).say(".")
+		return sayAlert(s, r, at).Say(" Auto-unlock ").Time(unlock).Say(".")
 	case !staleness.KeptAlive(r.Record):
-		return s.say(" Unless it is extended, alert and auto-unlock ").time(unlock).say(".")
+		return s.Say(" Unless it is extended, alert and auto-unlock ").Time(unlock).Say(".")
 	}
-	s = s.say(" Extended")
+	s = s.Say(" Extended")
 	if every := rhythm(r, fields); every > 0 {
-		s = s.say(" every " + short(every) + ",")
+		s = s.Say(" every " + phrase.Duration(every) + ",")
 	}
-	return s.say(" last ").time(at.lasting(r.Alive.At)).say(" ago. If it stays silent, alert and auto-unlock ").time(unlock).say(".")
+	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago. If it stays silent, alert and auto-unlock ").Time(unlock).Say(".")
 }
 
-// alert says when people are alerted, or since when they are.
-func (s sentence) alert(r *row, at lens) sentence {
+// sayAlert adds when people are alerted, or since when they are.
+func sayAlert(s phrase.Sentence, r *row, at phrase.Viewpoint) phrase.Sentence {
 	switch alert := r.verdict.AlertAt; {
 	case r.verdict.State == staleness.Alerting:
-		return s.say(" Alerting for ").time(at.lasting(alert)).say(".")
-	case r.verdict.State == staleness.Held && alert.After(at.asOf):
-		return s.say(" Alert ").time(at.alert(alert)).say(".")
+		return s.Say(" Alerting for ").Time(at.Lasting(alert)).Say(".")
+	case r.verdict.State == staleness.Held && alert.After(at.AsOf):
+		return s.Say(" Alert ").Time(at.Alert(alert)).Say(".")
 	}
 	return s
 }
@@ -204,13 +205,13 @@ func (d *Dashboard) fate(r *row) string {
 	case r.AlertAt.IsZero() && r.verdict.AlertAt.IsZero():
 		s.WriteString("It never alerts as a lock, only as a malformed one. ")
 	case r.AlertAt.IsZero():
-		s.WriteString("The default policy alerts at " + utc(r.verdict.AlertAt) + ". ")
+		s.WriteString("The default policy alerts at " + phrase.UTC(r.verdict.AlertAt) + ". ")
 	}
 	switch {
 	case r.AutoUnlockAt.IsZero() && r.verdict.AutoUnlockAt.IsZero():
 		s.WriteString("It is never removed for a deadline that cannot be read: somebody must unlock it.")
 	case r.AutoUnlockAt.IsZero():
-		s.WriteString("The default policy removes it at " + utc(r.verdict.AutoUnlockAt) + ".")
+		s.WriteString("The default policy removes it at " + phrase.UTC(r.verdict.AutoUnlockAt) + ".")
 	default:
 		s.WriteString("It is removed at its deadline like any other.")
 	}
@@ -244,17 +245,17 @@ type waiterView struct {
 	Owner   string
 	Host    string
 	Purpose string
-	Since   *moment
-	Timeout *moment
+	Since   *phrase.Moment
+	Timeout *phrase.Moment
 }
 
-func (d *Dashboard) waiterViews(queue []metadata.Waiter, at lens) []waiterView {
+func (d *Dashboard) waiterViews(queue []metadata.Waiter, at phrase.Viewpoint) []waiterView {
 	queue = slices.Clone(queue)
 	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return int(min(max(a.Place-b.Place, -1), 1)) })
 	views := make([]waiterView, len(queue))
 	for i, w := range queue {
-		views[i] = waiterView{i + 1, w.Owner, hostPID(w.Hostname, w.PID), w.Purpose, at.lasting(w.Since.Time),
-			at.alert(w.TimeoutAt.Time)}
+		views[i] = waiterView{i + 1, w.Owner, hostPID(w.Hostname, w.PID), w.Purpose, at.Lasting(w.Since.Time),
+			at.Alert(w.TimeoutAt.Time)}
 	}
 	return views
 }

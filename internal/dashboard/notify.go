@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -37,7 +38,7 @@ func (d *Dashboard) tell(w wish, owner string, a metadata.Action) {
 	if d.config.Notify == nil {
 		return
 	}
-	n := noticeJSON{Event: a.Action, ID: a.ID, At: iso(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder,
+	n := noticeJSON{Event: a.Action, ID: a.ID, At: phrase.ISO(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder,
 		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket}
 	if d.urls.origin != "" {
 		n.URL = d.urls.origin + d.urls.Lock(w.Name, w.historyID())

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"net/http"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -22,8 +23,8 @@ type ownerView struct {
 	counts
 	Waiters int // that wait for its locks
 	Late    int // alerting or expired
-	Since   *moment
-	Wait    *moment
+	Since   *phrase.Moment
+	Wait    *phrase.Moment
 }
 
 const maxOwners = 500
@@ -39,13 +40,13 @@ func (d *Dashboard) owners(r *http.Request) (answer, error) {
 	v.Here = "owners"
 	v.Follows = true
 	v.JSON = d.urls.To("api/v1/locks", "q", q.text, "sort", "owner")
-	found, err := s.result(r.Context(), q, order{by: mostUrgent}, v.asOf)
+	found, err := s.result(r.Context(), q, order{by: mostUrgent}, v.AsOf)
 	if err != nil {
 		return answer{}, err
 	}
 	for _, g := range found.byOwner() {
 		o := ownerView{Name: text.Clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting,
-			Late: g.late(), Since: v.lasting(g.Oldest), Wait: v.lasting(g.Longest)}
+			Late: g.late(), Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
 		if g.owner != "" {
 			o.URL = d.urls.To("", "q", exactly("owner", g.owner))
 		}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // page is what every page shows around its content.
 type page struct {
-	lens
+	phrase.Viewpoint
 	Title       string // of the tab
 	Brand       string
 	Environment string
@@ -28,7 +29,7 @@ type page struct {
 	Icon        icon
 	JSON        string // the page as JSON
 	CSV         string // and as a table for other programs
-	Banner      sentence
+	Banner      phrase.Sentence
 	Follows     bool    // the page goes on with the locks by itself
 	Least       float64 // seconds between two looks of the page at least
 	Caller      string
@@ -40,7 +41,7 @@ type page struct {
 // freshView is how current the page is.
 type freshView struct {
 	Level    freshness
-	Heard    *moment
+	Heard    *phrase.Moment
 	At       string // time of day of the last sign of life
 	Revision int64
 	Cause    string
@@ -55,9 +56,9 @@ func (p page) Curl() string {
 }
 
 // lens is how locks are to be looked at now.
-func (d *Dashboard) lens() lens {
+func (d *Dashboard) lens() phrase.Viewpoint {
 	now := d.config.Now()
-	return newLens(now, d.config.Fresh(), d.config.Fresh().level(now))
+	return d.config.Fresh().viewpoint(now)
 }
 
 // page fills the frame for a page with this title.
@@ -70,7 +71,7 @@ func (d *Dashboard) page(c access.Caller, title string) page {
 		level = never
 	}
 	p := page{
-		lens:        newLens(now, fresh, level),
+		Viewpoint:   fresh.viewpoint(now),
 		Least:       d.config.MinRefresh.Seconds(),
 		Caller:      c.Name,
 		Origin:      c.Origin,
@@ -89,12 +90,12 @@ func (d *Dashboard) page(c access.Caller, title string) page {
 		Icon:        icon{Look: "none"},
 	}
 	if level != never {
-		p.Fresh.Heard, p.Fresh.At = p.age(fresh.Heard), clock(fresh.Heard)
+		p.Fresh.Heard, p.Fresh.At = p.Age(fresh.Heard), phrase.TimeOfDay(fresh.Heard)
 	}
 	if level == stale {
 		p.Icon = icon{Look: "stale", Text: "?"}
-		p.Banner = say("etcd unreachable since " + p.Fresh.At + " UTC (").time(p.Fresh.Heard).
-			say(")" + fresh.why() + ". Showing the last known state; locks may have changed.")
+		p.Banner = phrase.Say("etcd unreachable since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
+			Say(")" + fresh.why() + ". Showing the last known state; locks may have changed.")
 	}
 	return p
 }

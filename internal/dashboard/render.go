@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -95,7 +96,7 @@ func (d *Dashboard) notModified(r *http.Request, etag string) (answer, bool) {
 
 // heard tells a reader that has this version already how fresh it still is.
 func (d *Dashboard) heard() map[string]string {
-	return map[string]string{"Mutexdash-Heard": iso(d.config.Fresh().Heard)}
+	return map[string]string{"Mutexdash-Heard": phrase.ISO(d.config.Fresh().Heard)}
 }
 
 // minGzip is the size from which compressing is worth it.
@@ -250,12 +251,12 @@ func functions(u urls) template.FuncMap {
 		"isPlain":      isPlain,
 		"isPlainProse": isPlainProse,
 		"nonASCII":     nonASCII,
-		"short":        short,
-		"utc":          utc,
-		"iso":          iso,
-		"clock":        clock,
-		"thousands":    thousands,
-		"plural":       plural,
+		"short":        phrase.Duration,
+		"utc":          phrase.UTC,
+		"iso":          phrase.ISO,
+		"clock":        phrase.TimeOfDay,
+		"thousands":    phrase.Thousands,
+		"plural":       phrase.Plural,
 		"heldBack":     heldBack,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -23,12 +24,12 @@ type rowView struct {
 	OwnerURL string
 	Host     string
 	HostURL  string
-	Held     *moment
-	Alert    *moment
+	Held     *phrase.Moment
+	Alert    *phrase.Moment
 	Late     bool // the alert is past
-	Unlock   *moment
+	Unlock   *phrase.Moment
 	Waiters  string
-	Longest  *moment
+	Longest  *phrase.Moment
 	Share    string // what the holder has of a lock that several can hold
 	Clock    string // the holder's clock, where it is off
 	Extra    []extra
@@ -37,22 +38,22 @@ type rowView struct {
 	Purpose  string
 	Problem  string
 	Frame    string // of the program's own code, where it is known
-	Alive    *moment
+	Alive    *phrase.Moment
 	Progress string
 }
 
-func (d *Dashboard) rowView(c access.Caller, r *row, at lens, l listRequest) rowView {
+func (d *Dashboard) rowView(c access.Caller, r *row, at phrase.Viewpoint, l listRequest) rowView {
 	v := rowView{
 		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: text.Clip(r.Name, maxNameShown),
 		Owner: text.Clip(r.Owner, maxWordShown), Host: hostPID(text.Clip(r.Hostname, maxWordShown), r.PID),
-		Held: at.lasting(r.LockedAt), Alert: at.alertOf(r),
-		Unlock: at.unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.lasting(r.longest),
-		Share: r.share.words(), Clock: clockWords(r.verdict.ClockOff), Extra: extras(r, at, l.cols),
+		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.verdict),
+		Unlock: at.Unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.Lasting(r.longest),
+		Share: r.share.words(), Clock: phrase.ClockOff(r.verdict.ClockOff), Extra: extras(r, at, l.cols),
 	}
-	if at.stale {
+	if at.Stale {
 		v.Version += "-stale" // the countdowns end in other words
 	}
-	v.Late = r.look != held && !r.verdict.AlertAt.IsZero() && !r.verdict.AlertAt.After(at.asOf)
+	v.Late = r.look != held && !r.verdict.AlertAt.IsZero() && !r.verdict.AlertAt.After(at.AsOf)
 	if v.Odd = !isPlain(v.Name); !v.Odd {
 		v.Head, v.Tail = middle(v.Name)
 		if i := strings.LastIndexByte(v.Name, '#'); r.share != nil && i > 12 { // there is less room
@@ -67,7 +68,7 @@ func (d *Dashboard) rowView(c access.Caller, r *row, at lens, l listRequest) row
 		v.HostURL = l.link(d.urls, func(l *listRequest) { l.query.text = l.query.with(exactly("host", r.Hostname)) })
 	}
 	if d.config.Queues != nil {
-		v.Waiters = thousands(r.waiters)
+		v.Waiters = phrase.Thousands(r.waiters)
 	}
 	if r.look == held && !l.full {
 		return v
@@ -79,7 +80,7 @@ func (d *Dashboard) rowView(c access.Caller, r *row, at lens, l listRequest) row
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	if r.Alive != nil {
-		v.Alive, v.Progress = at.lasting(r.Alive.At), text.Clip(r.Alive.Progress, maxLineShown)
+		v.Alive, v.Progress = at.Lasting(r.Alive.At), text.Clip(r.Alive.Progress, maxLineShown)
 	}
 	if !c.MayFor(access.Backtrace, r.Owner) {
 		v.Frame = ""

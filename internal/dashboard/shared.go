@@ -38,12 +38,12 @@ func (d *Dashboard) shared(r *http.Request, v *lockView) (answer, error) {
 	l := listRequest{query: parseQuery(""), order: order{by: mostUrgent}, limit: defaultLimit, full: true}
 	holders := l.order.sort(slices.Clone(v.shares))
 	p.More = max(0, len(holders)-maxSharers)
-	p.Sheet = d.sheet(c, holders[:len(holders)-p.More], p.lens, l)
+	p.Sheet = d.sheet(c, holders[:len(holders)-p.More], p.Viewpoint, l)
 	p.Sheet.Caption = "Holders"
 	for i := range p.Sheet.Columns {
 		p.Sheet.Columns[i].URL, p.Sheet.Columns[i].Aria = "", "" // they are in one order
 	}
-	p.Waiters = d.waiterViews(v.waiters, p.lens)
+	p.Waiters = d.waiterViews(v.waiters, p.Viewpoint)
 	p.Cycles = d.cyclesOf(v.lock)
 	body, err := d.render("shared", p)
 	return answer{Type: typeHTML, Body: body}, err

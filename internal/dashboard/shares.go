@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -38,7 +39,7 @@ func (s *share) words() string {
 	case s.limit > 0:
 		return fmt.Sprintf("%d of %d permits", s.permits, s.limit)
 	}
-	return plural(s.permits, "permit", "permits")
+	return phrase.Plural(s.permits, "permit", "permits")
 }
 
 // queue is the name of the lock in whose line those wait who want what the record holds.
@@ -111,14 +112,14 @@ func useOf(holders []*row) use {
 func (u use) words() string {
 	switch {
 	case u.readers == u.holders:
-		return plural(u.readers, "reader", "readers")
+		return phrase.Plural(u.readers, "reader", "readers")
 	case u.limit == 0:
-		return plural(u.holders, "holder", "holders")
+		return phrase.Plural(u.holders, "holder", "holders")
 	}
-	text := fmt.Sprintf("%s of %s taken by %s, ", thousands(u.permits), plural(u.limit, "permit", "permits"),
-		plural(u.holders, "holder", "holders"))
+	text := fmt.Sprintf("%s of %s taken by %s, ", phrase.Thousands(u.permits), phrase.Plural(u.limit, "permit", "permits"),
+		phrase.Plural(u.holders, "holder", "holders"))
 	if free := u.limit - u.permits; free > 0 {
-		return text + thousands(free) + " free"
+		return text + phrase.Thousands(free) + " free"
 	}
 	return text + "none free"
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
 
 // statusPage is the state of the dashboard itself, of etcd and of the unlockers.
@@ -19,7 +20,7 @@ type statusPage struct {
 	Settings  []Setting
 	Cause     string
 	Synced    bool
-	Since     *moment
+	Since     *phrase.Moment
 	Total     int
 	Known     bool // which unlockers run
 	Unlockers []unlockerView
@@ -33,8 +34,8 @@ type memberView struct{ Endpoint, Role, Version, Store, Problem string }
 
 type unlockerView struct {
 	ID, Host, Version, Mode string
-	Started                 *moment
-	Arrived                 *moment
+	Started                 *phrase.Moment
+	Arrived                 *phrase.Moment
 	HeldBack                []string
 }
 
@@ -44,15 +45,15 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 		Endpoints: d.config.Endpoints,
 		Cause:     fresh.Cause, Synced: fresh.Synced}
 	v.Follows = true
-	v.Here, v.JSON, v.Since = "status", d.urls.To("api/v1/status"), v.age(fresh.Since)
+	v.Here, v.JSON, v.Since = "status", d.urls.To("api/v1/status"), v.Age(fresh.Since)
 	if s, err := d.loaded(); err == nil {
 		v.Total = s.all.Total
 	}
 	var unlockers []Unlocker
 	unlockers, v.Known = d.unlockers()
 	for _, u := range unlockers {
-		v.Unlockers = append(v.Unlockers, unlockerView{u.ID, u.Hostname, u.Version, u.Mode, v.age(u.StartedAt.Time),
-			v.age(u.Arrived), u.HeldBack})
+		v.Unlockers = append(v.Unlockers, unlockerView{u.ID, u.Hostname, u.Version, u.Mode, v.Age(u.StartedAt.Time),
+			v.Age(u.Arrived), u.HeldBack})
 	}
 	if d.config.Foreign != nil {
 		v.Foreign, v.ForeignN = d.config.Foreign()
@@ -69,7 +70,7 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	}{{"alert", p.DefaultAlertAfter}, {"auto-unlock", p.DefaultAutoUnlockAfter}} {
 		text := "never"
 		if f.value > 0 {
-			text = short(f.value) + " after they were first seen"
+			text = phrase.Duration(f.value) + " after they were first seen"
 		}
 		v.Policy = append(v.Policy, fact{f.label, text})
 	}
@@ -102,7 +103,7 @@ func (d *Dashboard) members() []memberView {
 	return views
 }
 
-func megabytes(n int64) string { return thousands(int((n+1<<20-1)>>20)) + " MiB" }
+func megabytes(n int64) string { return phrase.Thousands(int((n+1<<20-1)>>20)) + " MiB" }
 
 // about tells how this dashboard is set up, as far as it helps somebody who wonders what it can do.
 func (d *Dashboard) about(c access.Caller) []fact {
@@ -123,11 +124,11 @@ func (d *Dashboard) about(c access.Caller) []fact {
 		{"backtraces", "hidden", d.config.HideBacktraces},
 		{"force unlocks", "are told to a webhook", d.config.Notify != nil},
 		{"address", d.urls.origin + d.urls.prefix, d.urls.origin != ""},
-		{"fastest refresh", short(d.config.MinRefresh), d.config.MinRefresh >= time.Second},
+		{"fastest refresh", phrase.Duration(d.config.MinRefresh), d.config.MinRefresh >= time.Second},
 		{"in frames of", strings.Join(d.config.FrameAncestors, " "), len(d.config.FrameAncestors) > 0},
-		{"links", plural(len(d.config.Links), "on the page of a lock", "on the page of a lock"),
+		{"links", phrase.Plural(len(d.config.Links), "on the page of a lock", "on the page of a lock"),
 			len(d.config.Links) > 0},
-		{"source links", plural(len(d.config.Sources), "prefix", "prefixes"), len(d.config.Sources) > 0},
+		{"source links", phrase.Plural(len(d.config.Sources), "prefix", "prefixes"), len(d.config.Sources) > 0},
 	} {
 		if f.ok {
 			list = append(list, fact{f.label, f.value})
@@ -135,7 +136,7 @@ func (d *Dashboard) about(c access.Caller) []fact {
 	}
 	gaps, since := d.watched()
 	if !since.IsZero() {
-		list = append(list, fact{"watching since", utc(since)}, fact{"gaps since then", thousands(len(gaps))})
+		list = append(list, fact{"watching since", phrase.UTC(since)}, fact{"gaps since then", phrase.Thousands(len(gaps))})
 	}
 	return list
 }

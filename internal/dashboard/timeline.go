@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -21,12 +22,12 @@ type segment struct{ Class, From, Width string }
 type mark struct {
 	Class, At string
 	Label     string
-	Time      *moment // nil for now
+	Time      *phrase.Moment // nil for now
 	when      time.Time
 }
 
 // newTimeline draws a hold. It needs a beginning and an end to have a scale; without them there is none.
-func newTimeline(r *row, at lens) *timeline {
+func newTimeline(r *row, at phrase.Viewpoint) *timeline {
 	start := r.LockedAt
 	unlock := r.verdict.AutoUnlockAt
 	alert := r.verdict.AlertAt
@@ -34,14 +35,14 @@ func newTimeline(r *row, at lens) *timeline {
 		return nil
 	}
 	from := start
-	to := at.asOf
+	to := at.AsOf
 	for _, t := range []time.Time{alert, unlock} {
 		if t.After(to) {
 			to = t
 		}
 	}
-	if at.asOf.Before(from) {
-		from = at.asOf
+	if at.AsOf.Before(from) {
+		from = at.AsOf
 	}
 	whole := to.Sub(from)
 	if whole <= 0 {
@@ -63,23 +64,23 @@ func newTimeline(r *row, at lens) *timeline {
 		part("alerting", alert, alertUntil)
 	}
 	if r.verdict.State == staleness.Expired {
-		part("expired", unlock, at.asOf)
+		part("expired", unlock, at.AsOf)
 	}
-	part("future", at.asOf, to)
-	add := func(class, label string, t time.Time, words *moment) {
+	part("future", at.AsOf, to)
+	add := func(class, label string, t time.Time, words *phrase.Moment) {
 		if !t.IsZero() {
 			tl.Marks = append(tl.Marks, mark{class, percent(x(t)), label, words, t})
 		}
 	}
-	add("locked", "locked", start, at.since(start))
+	add("locked", "locked", start, at.Since(start))
 	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.After(from) && r.Alive.At.Before(to) {
-		add("alive", "last alive", r.Alive.At, at.since(r.Alive.At))
+		add("alive", "last alive", r.Alive.At, at.Since(r.Alive.At))
 	}
 	if !r.verdict.AlertsAtUnlock() {
-		add("alert", "alert", alert, at.alert(alert))
+		add("alert", "alert", alert, at.Alert(alert))
 	}
-	add("unlock", "auto-unlock", unlock, at.next(unlock))
-	add("now", at.nowWord(), at.asOf, nil)
+	add("unlock", "auto-unlock", unlock, at.Next(unlock))
+	add("now", at.NowWord(), at.AsOf, nil)
 	slices.SortStableFunc(tl.Marks, func(a, b mark) int { return a.when.Compare(b.when) })
 	return tl
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -62,7 +63,7 @@ func (d *Dashboard) notStale() error {
 		return err
 	case stale:
 		return &problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
-			Detail: "etcd was last heard at " + clock(fresh.Heard) + " UTC" + fresh.why() +
+			Detail: "etcd was last heard at " + phrase.TimeOfDay(fresh.Heard) + " UTC" + fresh.why() +
 				", so what you saw may not be so any more. Nothing was done."}
 	}
 	return nil
@@ -149,7 +150,7 @@ func (d *Dashboard) holder(r *metadata.Record) string {
 		line += " on " + text.Visible(hostPID(text.Clip(r.Hostname, maxWordShown), r.PID))
 	}
 	if !r.LockedAt.IsZero() {
-		line += " for " + short(d.config.Now().Sub(r.LockedAt))
+		line += " for " + phrase.Duration(d.config.Now().Sub(r.LockedAt))
 	}
 	if r.Purpose != "" {
 		line += " (" + text.Visible(text.Clip(r.Purpose, maxLineShown)) + ")"

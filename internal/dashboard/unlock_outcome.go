@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -59,7 +60,7 @@ func (d *Dashboard) conflict(ctx context.Context, w wish, now metadata.Document)
 		if ending.By != "" {
 			p.Detail += " by " + text.Visible(ending.By)
 		}
-		p.Detail += " " + short(d.config.Now().Sub(ending.EndedAt.Time)) + " ago"
+		p.Detail += " " + phrase.Duration(d.config.Now().Sub(ending.EndedAt.Time)) + " ago"
 	}
 	switch {
 	case len(now.Fields) == 0 && len(d.picture.snapshot().shares(w.Name)) > 0:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -18,9 +19,9 @@ type unlockPage struct {
 	Name      string
 	Shown     string // the name in visible characters
 	Look      look
-	Sentence  sentence
+	Sentence  phrase.Sentence
 	Purpose   string
-	Alive     *moment
+	Alive     *phrase.Moment
 	Progress  string
 	Frame     string // first of own code, where the caller may see it
 	Host      string
@@ -29,7 +30,7 @@ type unlockPage struct {
 	Whole     *wholeLock // of which the hold is a part
 	Share     string
 	Recorded  bool // waiters are
-	AutoSoon  *moment
+	AutoSoon  *phrase.Moment
 	Commands  []command
 	Token     int64
 	Revision  int64
@@ -114,24 +115,24 @@ func (d *Dashboard) unlockPage(c access.Caller, v *lockView) unlockPage {
 		MaxReason: maxReason, MaxTicket: maxTicket}
 	p.Here = "list"
 	p.Icon = icon{Look: row.look}
-	p.Sentence = holderSentence(row, p.lens, v.document.Fields)
+	p.Sentence = holderSentence(row, p.Viewpoint, v.document.Fields)
 	p.Action = d.urls.Unlock(row.Name, row.UUID, v.view)
 	p.Cancel = d.urls.LockFrom(row.Name, row.UUID, v.view)
 	if row.Alive != nil {
-		p.Alive, p.Progress = p.age(row.Alive.At), row.Alive.Progress
+		p.Alive, p.Progress = p.Age(row.Alive.At), row.Alive.Progress
 	}
 	if c.MayFor(access.Backtrace, row.Owner) {
 		if trace := d.reader.Read(v.document.Backtrace); trace != nil && trace.First != nil {
 			p.Frame = trace.First.Short()
 		}
 	}
-	if unlock := p.next(row.verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
+	if unlock := p.Viewpoint.Next(row.verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
 		p.AutoSoon = unlock
 	}
 	p.Recorded = d.config.Waiters != nil
 	p.Share = row.share.words()
 	p.Whole = d.whole(row)
-	if queue := d.waiterViews(v.waiters, p.lens); len(queue) > 0 {
+	if queue := d.waiterViews(v.waiters, p.Viewpoint); len(queue) > 0 {
 		p.Next = &queue[0]
 		p.Waiters = len(queue)
 	}

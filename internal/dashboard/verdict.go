@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -11,103 +12,103 @@ import (
 // verdict is the answer of the list in one sentence, and how bad it is.
 type verdict struct {
 	Level string // bad, alerting, warn, calm: a class
-	Text  sentence
+	Text  phrase.Sentence
 }
 
 // verdict says what a person must know first. The first sentence that applies wins; that the picture is stale is said
 // by the banner of the page, and the sentence here then is about the last known state.
-func (d *Dashboard) verdict(s *snapshot, l lens) verdict {
+func (d *Dashboard) verdict(s *snapshot, l phrase.Viewpoint) verdict {
 	all := s.all
 	switch unlockers, known := d.unlockers(); {
-	case known && len(unlockers) == 0 && !l.stale:
-		text := say("No unlocker is running: nothing is alerted or removed.")
-		return verdict{"bad", text.when(all.Alerting+all.Expired > 0, " "+needy(all))}
+	case known && len(unlockers) == 0 && !l.Stale:
+		text := phrase.Say("No unlocker is running: nothing is alerted or removed.")
+		return verdict{"bad", text.When(all.Alerting+all.Expired > 0, " "+needy(all))}
 	case all.Expired > 0:
 		return verdict{"expired", d.expiredSentence(s, l, unlockers)}
 	case all.Alerting > 0:
-		return verdict{"alerting", d.nextUnlock(say(plural(all.Alerting, "lock", "locks")+" alerting."), all, l)}
+		return verdict{"alerting", d.nextUnlock(phrase.Say(phrase.Plural(all.Alerting, "lock", "locks")+" alerting."), all, l)}
 	case all.Expiring > 0:
-		return verdict{"expiring", d.nextUnlock(say(plural(all.Expiring, "lock", "locks")+" expiring."), all, l)}
+		return verdict{"expiring", d.nextUnlock(phrase.Say(phrase.Plural(all.Expiring, "lock", "locks")+" expiring."), all, l)}
 	case all.Malformed > 0:
-		return verdict{"warn", say(plural(all.Malformed, "malformed lock", "malformed locks") +
+		return verdict{"warn", phrase.Say(phrase.Plural(all.Malformed, "malformed lock", "malformed locks") +
 			": a field that the protocol acts on is missing or cannot be read.")}
 	case all.Total > 0:
 		return verdict{"calm", quiet(all, l)}
 	}
-	return verdict{"calm", say("No locks held.")}
+	return verdict{"calm", phrase.Say("No locks held.")}
 }
 
 // needy counts what would need an unlocker.
 func needy(all counts) string {
 	var parts []string
 	if all.Expired > 0 {
-		parts = append(parts, plural(all.Expired, "lock", "locks")+" expired")
+		parts = append(parts, phrase.Plural(all.Expired, "lock", "locks")+" expired")
 	}
 	if all.Alerting > 0 {
-		parts = append(parts, plural(all.Alerting, "lock", "locks")+" alerting")
+		parts = append(parts, phrase.Plural(all.Alerting, "lock", "locks")+" alerting")
 	}
 	return strings.Join(parts, ", ") + "."
 }
 
-func quiet(all counts, l lens) sentence {
-	text := say("No locks alerting. " + thousands(all.Total) + " held")
-	if oldest := l.lasting(all.Oldest); oldest != nil {
-		text = text.say(", oldest ").time(oldest)
+func quiet(all counts, l phrase.Viewpoint) phrase.Sentence {
+	text := phrase.Say("No locks alerting. " + phrase.Thousands(all.Total) + " held")
+	if oldest := l.Lasting(all.Oldest); oldest != nil {
+		text = text.Say(", oldest ").Time(oldest)
 	}
 	if all.Waiting > 0 {
-		text = text.say(", " + thousands(all.Waiting) + " waiting")
-		if longest := l.lasting(all.Longest); longest != nil {
-			text = text.say(" (longest ").time(longest).say(")")
+		text = text.Say(", " + phrase.Thousands(all.Waiting) + " waiting")
+		if longest := l.Lasting(all.Longest); longest != nil {
+			text = text.Say(" (longest ").Time(longest).Say(")")
 		}
 	}
-	return text.say(".")
+	return text.Say(".")
 }
 
-func (d *Dashboard) nextUnlock(said sentence, all counts, l lens) sentence {
+func (d *Dashboard) nextUnlock(said phrase.Sentence, all counts, l phrase.Viewpoint) phrase.Sentence {
 	next := all.NextUnlock
 	if next == nil {
-		return said.say(" None of them auto-unlocks.")
+		return said.Say(" None of them auto-unlocks.")
 	}
 	name := text.Clip(next.Name, maxNameShown)
 	url := d.urls.Lock(next.Name, next.UUID)
-	left := l.next(next.verdict.AutoUnlockAt)
+	left := l.Next(next.verdict.AutoUnlockAt)
 	switch left.Kind {
 	case "over": // the picture is a moment old
-		left = &moment{At: left.At, Text: "due"}
+		left = &phrase.Moment{At: left.At, Text: "due"}
 	case "":
-		return said.say(" The auto-unlock of ").link(name, url).say(" was due, outcome unknown.")
+		return said.Say(" The auto-unlock of ").Link(name, url).Say(" was due, outcome unknown.")
 	}
-	return said.say(" Next auto-unlock ").time(left).say(": ").link(name, url)
+	return said.Say(" Next auto-unlock ").Time(left).Say(": ").Link(name, url)
 }
 
 // expiredSentence says that locks should be gone by now, and why they are not where an unlocker tells.
-func (d *Dashboard) expiredSentence(s *snapshot, l lens, unlockers []Unlocker) sentence {
+func (d *Dashboard) expiredSentence(s *snapshot, l phrase.Viewpoint, unlockers []Unlocker) phrase.Sentence {
 	var oldest *row
 	for _, r := range s.rows {
 		if r.look == expired && (oldest == nil || r.verdict.AutoUnlockAt.Before(oldest.verdict.AutoUnlockAt)) {
 			oldest = r
 		}
 	}
-	said := say(plural(s.all.Expired, "lock", "locks") + " expired")
-	if !l.stale {
-		said = said.say(" by ").time(l.age(oldest.verdict.AutoUnlockAt))
+	said := phrase.Say(phrase.Plural(s.all.Expired, "lock", "locks") + " expired")
+	if !l.Stale {
+		said = said.Say(" by ").Time(l.Age(oldest.verdict.AutoUnlockAt))
 	}
-	said = said.say(": ").link(text.Clip(oldest.Name, maxNameShown), d.urls.Lock(oldest.Name, oldest.UUID)).say(". ")
+	said = said.Say(": ").Link(text.Clip(oldest.Name, maxNameShown), d.urls.Lock(oldest.Name, oldest.UUID)).Say(". ")
 	if why := pause(unlockers); why != nil {
 		return append(said, why...)
 	}
 	if mode, all := commonMode(unlockers); all && mode != "auto-unlock" {
-		return said.say("The unlocker only watches (").value(mode).say("): nothing is removed.")
+		return said.Say("The unlocker only watches (").Value(mode).Say("): nothing is removed.")
 	}
 	grace := d.config.Policy.ClockSkew + d.config.Policy.MinWarning + 5*time.Second
-	if l.now.Sub(oldest.verdict.AutoUnlockAt) > grace {
-		return said.say("It should have been removed.")
+	if l.Now.Sub(oldest.verdict.AutoUnlockAt) > grace {
+		return said.Say("It should have been removed.")
 	}
-	return said.say("It is about to be removed.")
+	return said.Say("It is about to be removed.")
 }
 
 // pause says why none of the unlockers that may remove locks does; nil where one is free to.
-func pause(unlockers []Unlocker) sentence {
+func pause(unlockers []Unlocker) phrase.Sentence {
 	var why []string
 	for _, u := range unlockers {
 		if u.Mode != "auto-unlock" {
@@ -124,13 +125,13 @@ func pause(unlockers []Unlocker) sentence {
 	case why == nil:
 		return nil
 	case len(why) == 1 && why[0] == string(staleness.Brake):
-		return say("Auto-unlock is slowed down: ").value(heldBack(why[0])).say(".")
+		return phrase.Say("Auto-unlock is slowed down: ").Value(heldBack(why[0])).Say(".")
 	}
-	s := say("Auto-unlock is paused: ")
+	s := phrase.Say("Auto-unlock is paused: ")
 	for i, rule := range why {
-		s = s.when(i > 0, "; ").value(heldBack(rule))
+		s = s.When(i > 0, "; ").Value(heldBack(rule))
 	}
-	return s.say(".")
+	return s.Say(".")
 }
 
 // heldBack says why an unlocker removes nothing now. A rule that is not known here stands as it is.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -19,7 +20,7 @@ type waitingPage struct {
 	Locks   []contention
 	More    int // locks that are not shown
 	Waiting int
-	Longest *moment
+	Longest *phrase.Moment
 	Cycles  []cycleView
 	searched
 }
@@ -32,8 +33,8 @@ type contention struct {
 	Use         string     // how a lock that several hold is taken
 	Sharers     []lockLink // some of them, by host
 	MoreSharers int
-	Held        *moment
-	Longest     *moment
+	Held        *phrase.Moment
+	Longest     *phrase.Moment
 	N           int
 	First       []waiterView // in order, as many as fit
 	Rest        int
@@ -87,12 +88,12 @@ func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *snapshot
 		if len(holders) == 0 { // between two holders
 			holders = []*row{d.rowNow(&metadata.Record{Name: lock}, queue, nil)}
 		}
-		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *row) bool { return q.matches(r, v.asOf) }) {
+		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *row) bool { return q.matches(r, v.AsOf) }) {
 			continue
 		}
 		one := queued{lock, holders, queue, lineOf(queue).longest}
 		v.Waiting += len(queue)
-		v.Longest = v.lasting(first(v.longestAt(), one.longest))
+		v.Longest = v.Lasting(first(v.longestAt(), one.longest))
 		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b queued) int {
@@ -101,10 +102,10 @@ func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *snapshot
 	})
 	v.More = max(0, len(all)-maxContended)
 	for _, one := range all[:len(all)-v.More] {
-		c := d.contention(one.lock, one.holders, v.lens)
-		c.Longest = v.lasting(one.longest)
+		c := d.contention(one.lock, one.holders, v.Viewpoint)
+		c.Longest = v.Lasting(one.longest)
 		c.N = len(one.queue)
-		views := d.waiterViews(one.queue, v.lens)
+		views := d.waiterViews(one.queue, v.Viewpoint)
 		c.Rest = max(0, len(views)-maxWaitersEach)
 		c.First = views[:len(views)-c.Rest]
 		v.Locks = append(v.Locks, c)
@@ -113,11 +114,11 @@ func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *snapshot
 }
 
 // contention is the lock and who holds it.
-func (d *Dashboard) contention(lock string, holders []*row, at lens) contention {
+func (d *Dashboard) contention(lock string, holders []*row, at phrase.Viewpoint) contention {
 	c := contention{Name: text.Clip(lock, maxNameShown), URL: d.urls.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
 		c.Owner, c.Host, c.Held = text.Clip(r.Owner, maxWordShown), hostPID(text.Clip(r.Hostname, maxWordShown),
-			r.PID), at.lasting(r.LockedAt)
+			r.PID), at.Lasting(r.LockedAt)
 		if r.Token != 0 {
 			c.Look = r.look
 		}
@@ -126,7 +127,7 @@ func (d *Dashboard) contention(lock string, holders []*row, at lens) contention 
 	u := useOf(holders)
 	c.Look = u.look
 	c.Use = u.words()
-	c.Held = at.lasting(u.oldest)
+	c.Held = at.Lasting(u.oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
 		text := hostPID(text.Clip(r.Hostname, maxWordShown), r.PID)
 		c.Sharers = append(c.Sharers, lockLink{cmp.Or(text, r.Name), d.urls.Lock(r.Name, r.UUID)})

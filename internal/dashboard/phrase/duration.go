@@ -1,4 +1,5 @@
-package dashboard
+// Package phrase puts time into words: lengths, instants as they look from a viewpoint, and sentences that hold them.
+package phrase
 
 import (
 	"fmt"
@@ -8,8 +9,8 @@ import (
 
 // The words for time on every page. app.js says the same with the same rules, so that a text ticks on without a jump.
 
-// short is a length of time to two units: 42s, 14m, 3h 10m, 2d 4h, 12d. Negative ones are 0s.
-func short(d time.Duration) string {
+// Duration is a length of time to two units: 42s, 14m, 3h 10m, 2d 4h, 12d. Negative ones are 0s.
+func Duration(d time.Duration) string {
 	d = max(0, d)
 	minutes := int(d / time.Minute)
 	hours := int(d / time.Hour)
@@ -49,7 +50,7 @@ const closeBy = 2 * time.Minute
 // nearest unit, so that what was set to five minutes a moment ago does not read as four.
 func countdown(d time.Duration) string {
 	if d = max(0, d); d >= closeBy {
-		return short(d + unit(d)/2)
+		return Duration(d + unit(d)/2)
 	}
 	s := int((d + time.Second - 1) / time.Second)
 	return fmt.Sprintf("%d:%02d", s/60, s%60)
@@ -58,31 +59,31 @@ func countdown(d time.Duration) string {
 // overdue is the time since a deadline: +0:34, later +14m.
 func overdue(d time.Duration) string {
 	if d = max(0, d); d >= closeBy {
-		return "+" + short(d)
+		return "+" + Duration(d)
 	}
 	s := int(d / time.Second)
 	return fmt.Sprintf("+%d:%02d", s/60, s%60)
 }
 
-// utc is an instant for people.
-func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }
+// UTC is an instant for people.
+func UTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }
 
-// clock is the time of day of an instant, for sentences about the last minutes.
-func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
+// TimeOfDay is the time of day of an instant, for sentences about the last minutes.
+func TimeOfDay(t time.Time) string { return t.UTC().Format("15:04:05") }
 
-// iso is an instant for programs, in milliseconds.
-func iso(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+// ISO is an instant for programs, in milliseconds.
+func ISO(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// plural is "1 lock" or "2 locks".
-func plural(n int, one, many string) string {
+// Plural is "1 lock" or "2 locks".
+func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return thousands(n) + " " + many
+	return Thousands(n) + " " + many
 }
 
-// thousands is n with a thin separator: 100,000.
-func thousands(n int) string {
+// Thousands is n with a thin separator: 100,000.
+func Thousands(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -90,13 +91,13 @@ func thousands(n int) string {
 	return s
 }
 
-// clockWords says how far a holder's clock is off; empty when it is not.
-func clockWords(off time.Duration) string {
+// ClockOff says how far a holder's clock is off; empty when it is not.
+func ClockOff(off time.Duration) string {
 	switch {
 	case off > 0:
-		return "clock " + short(off) + " ahead"
+		return "clock " + Duration(off) + " ahead"
 	case off < 0:
-		return "clock " + short(-off) + " behind"
+		return "clock " + Duration(-off) + " behind"
 	}
 	return ""
 }
