@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -69,9 +70,9 @@ type problemJSON struct {
 	Text   string          `json:"text"`
 }
 
-func (d *Dashboard) lockJSON(r *row, now time.Time) lockJSON {
+func (d *Dashboard) lockJSON(r *locks.Row, now time.Time) lockJSON {
 	j := lockJSON{
-		Name: r.Name, State: r.verdict.State, Expiring: r.look == expiring, Owner: known(r.Owner),
+		Name: r.Name, State: r.Verdict.State, Expiring: r.Display == locks.Expiring, Owner: known(r.Owner),
 		Hostname: known(r.Hostname),
 		PID:      known(r.PID), Purpose: known(r.Purpose), Hold: known(r.UUID), Token: known(number64(r.Token)),
 		Revision: strconv.FormatInt(r.Revision, 10), Attributes: r.Attributes, URL: d.urls.Lock(r.Name, r.UUID),
@@ -84,18 +85,18 @@ func (d *Dashboard) lockJSON(r *row, now time.Time) lockJSON {
 		j.Problems[i] = problemJSON{p.Field, p.Reason, p.Text}
 	}
 	j.LockedAt, j.LockedIn = instants(r.LockedAt, now)
-	j.AlertAt, j.AlertIn = instants(r.verdict.AlertAt, now)
-	j.AutoUnlockAt, j.AutoUnlockIn = instants(r.verdict.AutoUnlockAt, now)
-	j.WaitingSince, j.WaitingIn = instants(r.longest, now)
-	if r.share != nil {
-		j.ShareOf = known(r.share.lock)
+	j.AlertAt, j.AlertIn = instants(r.Verdict.AlertAt, now)
+	j.AutoUnlockAt, j.AutoUnlockIn = instants(r.Verdict.AutoUnlockAt, now)
+	j.WaitingSince, j.WaitingIn = instants(r.Longest, now)
+	if r.Share != nil {
+		j.ShareOf = known(r.Share.Lock)
 	}
 	if r.Alive != nil {
 		j.AliveAt, j.AliveIn = instants(r.Alive.At, now)
 		j.Progress = known(r.Alive.Progress)
 	}
 	if d.config.Queues != nil {
-		j.Waiters = &r.waiters
+		j.Waiters = &r.Waiters
 	}
 	return j
 }
@@ -121,7 +122,7 @@ func instants(t, now time.Time) (*string, *float64) {
 func (d *Dashboard) meta(now time.Time) meta {
 	fresh := d.config.Fresh()
 	return meta{AsOf: phrase.ISO(now), Revision: strconv.FormatInt(fresh.Revision, 10),
-		Stale: fresh.level(d.config.Now()) == stale}
+		Stale: fresh.Level(d.config.Now()) == locks.Stale}
 }
 
 func jsonAnswer(data any, m meta, etag string) (answer, error) {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -44,8 +45,8 @@ type useJSON struct {
 	Limit   *int `json:"limit"`
 }
 
-func (u use) json() *useJSON {
-	return &useJSON{Holders: u.holders, Permits: known(u.permits), Limit: known(u.limit)}
+func useOfJSON(u locks.Use) *useJSON {
+	return &useJSON{Holders: u.Holders, Permits: known(u.Permits), Limit: known(u.Limit)}
 }
 
 // fieldJSON is one key of the record. Values that are not UTF-8 come as base64.
@@ -81,15 +82,15 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 	now := v.viewpoint(d.lens()).AsOf
 	j := lockDetailJSON{Unread: known(v.unread), Client: known(v.document.Client),
 		Queue: make([]waiterJSON, len(v.waiters))}
-	if v.row != nil {
-		lock := d.lockJSON(v.row, now)
+	if v.Row != nil {
+		lock := d.lockJSON(v.Row, now)
 		j.lockJSON = &lock
 	}
 	for _, r := range v.shares {
 		j.Holders = append(j.Holders, d.lockJSON(r, now))
 	}
 	if len(v.shares) > 0 {
-		j.Use = useOf(v.shares).json()
+		j.Use = useOfJSON(locks.UseOf(v.shares))
 	}
 	for i, w := range v.waiters {
 		j.Queue[i] = waiterJSON{Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID),

@@ -8,12 +8,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is
 // told.
-func (d *Dashboard) listed(r *http.Request) (s *snapshot, l listRequest, found *result, err error) {
+func (d *Dashboard) listed(r *http.Request) (s *locks.Snapshot, l listRequest, found *locks.Result, err error) {
 	if s, err = d.loaded(); err != nil {
 		return
 	}
@@ -22,11 +23,11 @@ func (d *Dashboard) listed(r *http.Request) (s *snapshot, l listRequest, found *
 	bad := func(text string) error {
 		return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text}
 	}
-	for _, p := range l.query.problems {
+	for _, p := range l.query.Problems {
 		return s, l, nil, bad(text.Visible(p.Term) + ": " + text.Visible(p.Text) + ".")
 	}
 	if sort := v.Get("sort"); sort != "" && l.order.String() != sort {
-		return s, l, nil, bad("sort: there are " + strings.Join(orders(), ", ") + ", each also with a - before it.")
+		return s, l, nil, bad("sort: there are " + strings.Join(locks.Orders(), ", ") + ", each also with a - before it.")
 	}
 	if limit := v.Get("limit"); limit != "" && (strconv.Itoa(l.limit) != limit || l.limit > maxAPILimit) {
 		return s, l, nil, bad("limit: wants a number from 1 to " + strconv.Itoa(maxAPILimit) + ".")
@@ -37,11 +38,11 @@ func (d *Dashboard) listed(r *http.Request) (s *snapshot, l listRequest, found *
 		}
 	}
 	for _, name := range []string{"after", "before"} {
-		if _, ok := parseCursor(v.Get(name), listID(l.query, l.order)); v.Get(name) != "" && !ok {
+		if _, ok := locks.ParseCursor(v.Get(name), locks.ListID(l.query, l.order)); v.Get(name) != "" && !ok {
 			return s, l, nil, bad(name + ": this cursor belongs to another list.")
 		}
 	}
-	found, err = s.result(r.Context(), l.query, l.order, d.lens().AsOf)
+	found, err = s.Result(r.Context(), l.query, l.order, d.lens().AsOf)
 	return s, l, found, err
 }
 
@@ -55,14 +56,14 @@ func (d *Dashboard) locksAPI(r *http.Request) (answer, error) {
 		return a, nil
 	}
 	now := d.lens().AsOf
-	w := found.window(l.order, listID(l.query, l.order), l.after, l.before, l.limit)
-	data := make([]lockJSON, len(w.rows))
-	for i, row := range w.rows {
+	w := found.Window(l.order, locks.ListID(l.query, l.order), l.after, l.before, l.limit)
+	data := make([]lockJSON, len(w.Rows))
+	for i, row := range w.Rows {
 		data[i] = d.lockJSON(row, now)
 	}
 	m := d.meta(now)
-	m.Total, m.Matched, m.Next = &s.all.Total, &found.counts.Total, known(w.next)
-	m.NextAt, _ = instants(s.next, now)
+	m.Total, m.Matched, m.Next = &s.All.Total, &found.Counts.Total, known(w.Next)
+	m.NextAt, _ = instants(s.Next, now)
 	if fields := r.URL.Query().Get("fields"); fields != "" {
 		picked, err := pick(data, strings.Split(fields, ","))
 		if err != nil {
@@ -130,7 +131,7 @@ func (d *Dashboard) summaryAPI(r *http.Request) (answer, error) {
 		return a, nil
 	}
 	now := d.lens().AsOf
-	c := found.counts
+	c := found.Counts
 	j := summaryJSON{Verdict: d.verdict(s, d.lens()).Text.String(), Held: c.Held, Alerting: c.Alerting,
 		Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = instants(c.Oldest, now)
@@ -140,9 +141,9 @@ func (d *Dashboard) summaryAPI(r *http.Request) (answer, error) {
 	}
 	if c.NextUnlock != nil {
 		j.NextName = &c.NextUnlock.Name
-		j.NextAt, j.NextIn = instants(c.NextUnlock.verdict.AutoUnlockAt, now)
+		j.NextAt, j.NextIn = instants(c.NextUnlock.Verdict.AutoUnlockAt, now)
 	}
 	m := d.meta(now)
-	m.Total, m.Matched = &s.all.Total, &c.Total
+	m.Total, m.Matched = &s.All.Total, &c.Total
 	return jsonAnswer(j, m, etag)
 }

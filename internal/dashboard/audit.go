@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -44,7 +45,7 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 	v.page = v.searching(v.page)
 	v.Here = "audit"
 	v.Follows = true
-	v.JSON = d.urls.To("api/v1/audit", "q", p.query.text)
+	v.JSON = d.urls.To("api/v1/audit", "q", p.query.Text)
 	found, matched, next, err := d.foundActions(r.Context(), p, all)
 	if err != nil {
 		return answer{}, err
@@ -59,7 +60,7 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 			Reason: text.Clip(a.Reason, 4*maxReason), Ticket: text.Clip(a.Ticket, 4*maxTicket), Result: a.Result})
 	}
 	if next != (pastCursor{}) {
-		v.Next = d.urls.To("audit", "q", p.query.text, "after", next.String())
+		v.Next = d.urls.To("audit", "q", p.query.Text, "after", next.String())
 	}
 	body, err := d.render("audit", v)
 	return answer{Type: typeHTML, Body: body}, err
@@ -70,16 +71,16 @@ func (d *Dashboard) audit(r *http.Request) (answer, error) {
 // stopped.
 func (d *Dashboard) foundActions(ctx context.Context, p pastRequest,
 	all []metadata.Action) (list []metadata.Action, matched int, next pastCursor, err error) {
-	ctx, cancel := searching(ctx)
+	ctx, cancel := locks.WithLimit(ctx)
 	defer cancel()
 	for _, a := range all {
-		if err := stopped(ctx); err != nil {
+		if err := locks.Stopped(ctx); err != nil {
 			return nil, 0, pastCursor{}, err
 		}
 		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Owner: a.Actor, Hostname: a.Client,
 			Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}
-		row := newRow(&r, d.config.Policy, staleness.Moment{Wall: a.At.Time}, line{}, nil)
-		if !p.during(a.At.Time) || !p.query.matches(row, a.At.Time) {
+		row := locks.NewRow(&r, d.config.Policy, staleness.Moment{Wall: a.At.Time}, locks.Queue{}, nil)
+		if !p.during(a.At.Time) || !p.query.Matches(row, a.At.Time) {
 			continue
 		}
 		if matched++; !p.after.behind(a.At.Time, a.Token) {

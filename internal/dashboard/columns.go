@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -19,7 +20,7 @@ type sheet struct {
 	Rows    []rowView
 }
 
-func (d *Dashboard) sheet(c access.Caller, rows []*row, at phrase.Viewpoint, l listRequest) sheet {
+func (d *Dashboard) sheet(c access.Caller, rows []*locks.Row, at phrase.Viewpoint, l listRequest) sheet {
 	s, view := sheet{Columns: d.columns(l), Rows: make([]rowView, len(rows))}, l.view(d.urls)
 	s.Wide = len(s.Columns) - 1
 	for i, r := range rows {
@@ -52,7 +53,7 @@ func parseColumns(text string) []string {
 	return cols
 }
 
-func extras(r *row, at phrase.Viewpoint, cols []string) []extra {
+func extras(r *locks.Row, at phrase.Viewpoint, cols []string) []extra {
 	list := make([]extra, len(cols))
 	for i, name := range cols {
 		e := extra{Title: name}
@@ -102,11 +103,11 @@ func (d *Dashboard) columns(l listRequest) []column {
 	}
 	out := make([]column, 0, len(columns)+len(l.cols))
 	for _, c := range columns {
-		o := order{by: c.by}
+		o := locks.Order{By: c.by}
 		aria := ""
-		if l.order.by == c.by {
-			aria, o.reverse = "ascending", !l.order.reverse
-			if l.order.reverse {
+		if l.order.By == c.by {
+			aria, o.Reverse = "ascending", !l.order.Reverse
+			if l.order.Reverse {
 				aria = "descending"
 			}
 		}

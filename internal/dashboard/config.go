@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -34,7 +35,7 @@ type Config struct {
 	// Members returns what each endpoint of etcd said of itself last. Nil, or no member: that is not known.
 	Members func() []Member
 	// Fresh tells how current all of the above is.
-	Fresh func() Freshness
+	Fresh func() locks.Freshness
 	// Document reads one lock from etcd, with the revision it was read at. No Fields: nobody holds it.
 	Document func(ctx context.Context, lock string) (metadata.Document, int64, error)
 	// Ending reads how a hold ended when it was not released by its holder; nil = not recorded.
@@ -100,16 +101,6 @@ type Member struct {
 type Setting struct {
 	Name, Value string
 	Public      bool // for every viewer; others are for those who see the audit trail
-}
-
-// Freshness tells how current the picture of the locks is.
-type Freshness struct {
-	Synced   bool      // the watch runs
-	Revision int64     // of etcd, as of the picture
-	Heard    time.Time // last sign of life of etcd; zero: the locks were never loaded
-	Since    time.Time // when Synced last changed
-	Class    string    // what kind of thing keeps it from being synced, in a word or two; for every page
-	Cause    string    // the same as a sentence, which may name addresses; for the status page
 }
 
 // check fills the gaps and refuses what can not work.

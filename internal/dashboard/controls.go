@@ -4,22 +4,23 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
 
 // fillControls adds what filters and sorts.
-func (d *Dashboard) fillControls(v *listPage, s *snapshot, l listRequest, found *result) {
-	c := found.counts
-	for _, count := range []countView{{Look: held, N: c.Held}, {Look: alerting, N: c.Alerting},
-		{Look: expiring, N: c.Expiring},
-		{Look: expired, N: c.Expired}, {Look: malformed, N: c.Malformed}} {
+func (d *Dashboard) fillControls(v *listPage, s *locks.Snapshot, l listRequest, found *locks.Result) {
+	c := found.Counts
+	for _, count := range []countView{{Look: locks.Held, N: c.Held}, {Look: locks.Alerting, N: c.Alerting},
+		{Look: locks.Expiring, N: c.Expiring},
+		{Look: locks.Expired, N: c.Expired}, {Look: locks.Malformed, N: c.Malformed}} {
 		word := "state:" + string(count.Look)
-		for _, t := range l.query.terms {
-			count.On = count.On || t.text == word
+		for _, t := range l.query.Terms {
+			count.On = count.On || t.Text == word
 		}
 		count.URL = l.link(d.urls, func(l *listRequest) {
-			if l.query.text = l.query.with(word); count.On {
-				l.query.text = l.query.dropping(word)
+			if l.query.Text = l.query.With(word); count.On {
+				l.query.Text = l.query.Dropping(word)
 			}
 		})
 		v.Counts = append(v.Counts, count)
@@ -30,15 +31,15 @@ func (d *Dashboard) fillControls(v *listPage, s *snapshot, l listRequest, found 
 			v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
 		}
 	}
-	for i, t := range l.query.terms {
-		v.Chips = append(v.Chips, chip{t.text,
-			l.link(d.urls, func(l *listRequest) { l.query.text = l.query.without(i) })})
+	for i, t := range l.query.Terms {
+		v.Chips = append(v.Chips, chip{t.Text,
+			l.link(d.urls, func(l *listRequest) { l.query.Text = l.query.Without(i) })})
 	}
-	if name := l.query.text; len(name) > maxQueryBytes {
+	if name := l.query.Text; len(name) > locks.MaxQueryBytes {
 		v.Jump = nil
-	} else if row := s.find(name); row != nil {
+	} else if row := s.Find(name); row != nil {
 		v.Jump = &lockLink{row.Name, d.urls.Lock(row.Name, row.UUID)}
-	} else if len(s.shares(name)) > 0 {
+	} else if len(s.Shares(name)) > 0 {
 		v.Jump = &lockLink{name, d.urls.Lock(name, "")}
 	}
 	for _, n := range pageLimits() {

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -21,10 +22,10 @@ func (d *Dashboard) csv(r *http.Request) (answer, error) {
 	}
 	return answer{Type: "text/csv; charset=utf-8; header=present",
 		Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
-		Stream: func(w io.Writer) error { return d.writeTable(w, found.rows) }}, nil
+		Stream: func(w io.Writer) error { return d.writeTable(w, found.Rows) }}, nil
 }
 
-func (d *Dashboard) writeTable(w io.Writer, rows []*row) error {
+func (d *Dashboard) writeTable(w io.Writer, rows []*locks.Row) error {
 	line := appendCells(nil, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at",
 		"alert_at", "auto_unlock_at", "waiters", "waiting_since")
 	_, err := w.Write(line)
@@ -34,12 +35,12 @@ func (d *Dashboard) writeTable(w io.Writer, rows []*row) error {
 		}
 		waiters := ""
 		if d.config.Queues != nil {
-			waiters = strconv.Itoa(row.waiters)
+			waiters = strconv.Itoa(row.Waiters)
 		}
-		line = appendCells(line[:0], row.Name, string(row.verdict.State), row.Owner, row.Hostname, number64(row.PID),
+		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname, number64(row.PID),
 			row.Purpose, row.UUID, number64(row.Token),
-			instantCell(row.LockedAt), instantCell(row.verdict.AlertAt), instantCell(row.verdict.AutoUnlockAt), waiters,
-			instantCell(row.longest))
+			instantCell(row.LockedAt), instantCell(row.Verdict.AlertAt), instantCell(row.Verdict.AutoUnlockAt), waiters,
+			instantCell(row.Longest))
 		_, err = w.Write(line)
 	}
 	return err

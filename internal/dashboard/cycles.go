@@ -4,10 +4,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 const (
@@ -15,12 +15,6 @@ const (
 	maxCycleSteps  = 20
 	maxHoldersStep = 5 // who are named in one step
 )
-
-// cycles are processes that wait for each other, as far as a page shows them, the oldest first.
-func cycles(s *snapshot, queues map[string][]metadata.Waiter) []deadlock.Circle {
-	found := deadlock.Find(s.locks, queues)
-	return found[:min(len(found), maxCycles)]
-}
 
 // cycleView is a cycle for people: who waits for which lock of whom.
 type cycleView struct {
@@ -58,7 +52,7 @@ func heldBy(all []deadlock.Process) string {
 }
 
 func shownProcess(p deadlock.Process) string {
-	host := hostPID(text.Clip(p.Host, maxWordShown), p.PID)
+	host := locks.HostPID(text.Clip(p.Host, maxWordShown), p.PID)
 	if p.Owner == "" {
 		return host
 	}
@@ -68,14 +62,14 @@ func shownProcess(p deadlock.Process) string {
 // cyclesOf are the cycles that the lock, or the one that it is a share of, is part of.
 func (d *Dashboard) cyclesOf(lock string) []cycleView {
 	s, err := d.loaded()
-	if err != nil || d.config.Queues == nil {
+	if err != nil {
 		return nil
 	}
-	if r := s.find(lock); r != nil {
-		lock = r.share.queue(lock)
+	if r := s.Find(lock); r != nil {
+		lock = r.Share.QueueName(lock)
 	}
 	var with []deadlock.Circle
-	for _, c := range deadlock.Find(s.locks, d.config.Queues()) {
+	for _, c := range s.Cycles() {
 		if len(with) < maxCycles && slices.ContainsFunc(c.Waits, func(w deadlock.Wait) bool { return w.Lock == lock }) {
 			with = append(with, c)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/web"
 )
@@ -18,7 +19,7 @@ import (
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
 	config    Config
-	picture   picture
+	snapshots *locks.Snapshots
 	traces    traces
 	reader    stacktrace.Reader
 	urls      urls
@@ -47,7 +48,7 @@ func New(config Config) (*Dashboard, error) {
 	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices),
 		reader:  stacktrace.NewReader(config.Sources),
 		tickets: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
-	d.picture.config, d.picture.costly = &d.config, make(chan struct{}, maxCostly)
+	d.snapshots = locks.NewSnapshots(locks.Source{Locks: d.config.Locks, Queues: d.config.Queues, Policy: d.config.Policy})
 	if err := d.prefixes(); err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handle
 
 // Ready tells whether there is anything to show. It stays true when etcd is away: the last known picture is worth most
 // then.
-func (d *Dashboard) Ready() bool { return d.config.Fresh().level(d.config.Now()) != never }
+func (d *Dashboard) Ready() bool { return d.config.Fresh().Level(d.config.Now()) != locks.Never }
 
 func (d *Dashboard) prefixes() error {
 	origin, path, err := checkExternalURL(d.config.ExternalURL)

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // endedView is how a hold ended.
@@ -20,40 +20,18 @@ type endedView struct {
 	UUID  string
 }
 
-// endedWord is how a hold ended, for people.
-func endedWord(ended string) string {
-	switch ended {
-	case metadata.EndedAutoUnlocked:
-		return "auto-unlocked"
-	case metadata.EndedForced:
-		return "force-unlocked"
-	case metadata.EndedReleased:
-		return "released"
-	}
-	return "ended"
-}
-
-// alerted is the word that finds the holds for which people were alerted, however they ended.
-const alerted = "alerted"
-
-// endedWords are the words for how a hold can have ended.
-func endedWords() []string {
-	return []string{endedWord(metadata.EndedReleased), endedWord(metadata.EndedAutoUnlocked),
-		endedWord(metadata.EndedForced), alerted}
-}
-
 func (d *Dashboard) endedPage(c access.Caller, v *lockView) lockPage {
 	e := v.ending
-	p := lockPage{page: d.page(c, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.row == nil}
+	p := lockPage{page: d.page(c, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.Row == nil}
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(e.Lock), d.urls.Back(v.view)
-	p.Ended = &endedView{Word: endedWord(e.Ended), When: p.Age(e.EndedAt.Time), By: e.By, Why: e.Why, Owner: e.Owner,
-		Host: hostPID(e.Hostname, e.PID), UUID: e.UUID}
+	p.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: p.Age(e.EndedAt.Time), By: e.By, Why: e.Why, Owner: e.Owner,
+		Host: locks.HostPID(e.Hostname, e.PID), UUID: e.UUID}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		p.Ended.Held = phrase.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
-	if v.row != nil {
+	if v.Row != nil {
 		p.Current = d.urls.Lock(v.Name, v.UUID)
-		p.Sentence = holderSentence(v.row, v.viewpoint(p.Viewpoint), v.document.Fields)
+		p.Sentence = holderSentence(v.Row, v.viewpoint(p.Viewpoint), v.document.Fields)
 	}
 	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", number64(e.Token)}, {"owner", e.Owner},
 		{"host", e.Hostname}, {"last progress", e.Progress}} {

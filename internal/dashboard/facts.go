@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -25,7 +26,7 @@ type timeFact struct {
 	Note  string
 }
 
-func facts(r *row, v *lockView) []fact {
+func facts(r *locks.Row, v *lockView) []fact {
 	list := []fact{
 		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", number64(r.PID)}, {"hold", r.UUID},
 		{"fencing token", number64(r.Token)},
@@ -56,7 +57,7 @@ func extensions(fields []metadata.Field) int {
 }
 
 // rhythm is how often the holder extended so far, on average; 0 = not known.
-func rhythm(r *row, fields []metadata.Field) time.Duration {
+func rhythm(r *locks.Row, fields []metadata.Field) time.Duration {
 	n := extensions(fields)
 	if n < 2 || r.Alive == nil || r.LockedAt.IsZero() { // of one extension nobody knows a rhythm
 		return 0
@@ -72,7 +73,7 @@ func number64(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func times(r *row, at phrase.Viewpoint) []timeFact {
+func times(r *locks.Row, at phrase.Viewpoint) []timeFact {
 	var list []timeFact
 	add := func(label string, m *phrase.Moment, note string) {
 		if m != nil {
@@ -89,8 +90,8 @@ func times(r *row, at phrase.Viewpoint) []timeFact {
 	if r.Alive != nil {
 		add("last alive", at.Since(r.Alive.At), "")
 	}
-	add("alert", at.AlertOf(r.Record, r.verdict), byPolicy(r.AlertAt))
-	add("auto-unlock", at.Next(r.verdict.AutoUnlockAt), byPolicy(r.AutoUnlockAt))
+	add("alert", at.AlertOf(r.Record, r.Verdict), byPolicy(r.AlertAt))
+	add("auto-unlock", at.Next(r.Verdict.AutoUnlockAt), byPolicy(r.AutoUnlockAt))
 	return list
 }
 
@@ -98,7 +99,7 @@ func times(r *row, at phrase.Viewpoint) []timeFact {
 type command struct{ What, Line string }
 
 // commands are the next steps of somebody who looks into a lock.
-func (d *Dashboard) commands(r *row) []command {
+func (d *Dashboard) commands(r *locks.Row) []command {
 	list := whereabouts(r)
 	if r.Misplaced {
 		return append(list, misplacedCommands(r)...)
@@ -113,7 +114,7 @@ func (d *Dashboard) commands(r *row) []command {
 
 // whereabouts are the commands that look for the holder. A host whose name ends in a small number may be a pod of a
 // StatefulSet or a machine.
-func whereabouts(r *row) []command {
+func whereabouts(r *locks.Row) []command {
 	var list []command
 	pod, machine := podName(r.Hostname)
 	host := shell(r.Hostname)
@@ -139,14 +140,14 @@ func podName(host string) (pod, machine bool) {
 	switch end := host[i+1:]; {
 	case len(end) == suffixLength && strings.Trim(end, suffixes) == "":
 		return true, false
-	case end != "" && len(end) <= maxOrdinal && number(end) == end:
+	case end != "" && len(end) <= maxOrdinal && strings.Trim(end, "0123456789") == "":
 		return true, true
 	}
 	return false, true
 }
 
 // misplacedCommands show a record at the keys of no lock, and remove it unless somebody else holds it by then.
-func misplacedCommands(r *row) []command {
+func misplacedCommands(r *locks.Row) []command {
 	keys := r.Name + "/"
 	list := []command{{"The keys in etcd", "etcdctl get --prefix " + shell(keys)}}
 	if strings.ContainsAny(keys, "\"\\") ||
@@ -159,7 +160,7 @@ func misplacedCommands(r *row) []command {
 }
 
 // links are the configured links for a lock, but for those that its record would have lead elsewhere.
-func (d *Dashboard) links(r *row) []choice {
+func (d *Dashboard) links(r *locks.Row) []choice {
 	list := make([]choice, 0, len(d.config.Links))
 	for _, l := range d.config.Links {
 		if address := l.to(r); address != "" {

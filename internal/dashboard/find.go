@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -27,7 +28,7 @@ var errSilent = fmt.Errorf("no answer within %v", patience)
 // unless etcd is known to answer all the same.
 func (d *Dashboard) hurried(r *http.Request) (*http.Request, context.CancelFunc) {
 	name, err := nameOf(r)
-	if s, notYet := d.loaded(); err != nil || notYet != nil || d.slow.Load() || len(s.holders(name)) == 0 {
+	if s, notYet := d.loaded(); err != nil || notYet != nil || d.slow.Load() || len(s.Holders(name)) == 0 {
 		return r, func() {}
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), patience, errSilent)
@@ -74,17 +75,17 @@ func await[T any](ctx context.Context, d *Dashboard, read func(context.Context) 
 
 // lockView is one lock as it was found: the model of its page and of its JSON.
 type lockView struct {
-	*row                       // the current hold; nil when nobody holds the lock, or several do
-	lock     string            // the name that was asked for
-	view     string            // of the list, that led here
-	shares   []*row            // those who share the lock now
-	document metadata.Document // empty when etcd could not be read
-	revision int64             // of etcd at the read
-	unread   string            // why etcd could not be read; empty when it could
-	silent   bool              // it was not waited for
-	waiters  []metadata.Waiter // in order
-	asked    string            // the hold that was asked for, when it is not the current one
-	ending   *metadata.Ending  // of the asked hold, where it is recorded
+	*locks.Row                   // the current hold; nil when nobody holds the lock, or several do
+	lock       string            // the name that was asked for
+	view       string            // of the list, that led here
+	shares     []*locks.Row      // those who share the lock now
+	document   metadata.Document // empty when etcd could not be read
+	revision   int64             // of etcd at the read
+	unread     string            // why etcd could not be read; empty when it could
+	silent     bool              // it was not waited for
+	waiters    []metadata.Waiter // in order
+	asked      string            // the hold that was asked for, when it is not the current one
+	ending     *metadata.Ending  // of the asked hold, where it is recorded
 }
 
 // find reads a lock: from etcd, or from the picture while etcd does not answer.
@@ -98,15 +99,15 @@ func (d *Dashboard) find(r *http.Request) (*lockView, error) {
 		return nil, err
 	}
 	ctx := r.Context()
-	v := &lockView{row: s.find(name), lock: name, view: d.urls.fromView(r), shares: s.shares(name)}
-	if v.row == nil || !v.row.Misplaced { // whose keys are those of no lock
+	v := &lockView{Row: s.Find(name), lock: name, view: d.urls.fromView(r), shares: s.Shares(name)}
+	if v.Row == nil || !v.Row.Misplaced { // whose keys are those of no lock
 		d.read(ctx, v, name)
 	}
-	if hold := r.URL.Query().Get("hold"); hold != "" && (v.row == nil || v.UUID != hold) {
+	if hold := r.URL.Query().Get("hold"); hold != "" && (v.Row == nil || v.UUID != hold) {
 		v.asked = hold
 		v.ending = d.ending(ctx, name, hold)
 	}
-	if v.row == nil && v.ending == nil && len(v.shares) == 0 {
+	if v.Row == nil && v.ending == nil && len(v.shares) == 0 {
 		return nil, d.notHeld(name, v)
 	}
 	return v, nil
@@ -122,7 +123,7 @@ func (v *lockView) viewpoint(l phrase.Viewpoint) phrase.Viewpoint {
 
 // owner is the owner of the current hold.
 func (v *lockView) owner() string {
-	if v.row == nil {
+	if v.Row == nil {
 		return ""
 	}
 	return v.Owner
@@ -142,9 +143,9 @@ func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
 	})
 	document := found.document
 	if d.config.Waiters != nil {
-		v.waiters = d.config.Waiters(shareOf(&document.Record).queue(name))
-		if err != nil && v.row != nil {
-			v.waiters = d.config.Waiters(v.share.queue(name))
+		v.waiters = d.config.Waiters(locks.ShareOf(&document.Record).QueueName(name))
+		if err != nil && v.Row != nil {
+			v.waiters = d.config.Waiters(v.Share.QueueName(name))
 		}
 	}
 	if err != nil {
@@ -157,14 +158,14 @@ func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
 	}
 	v.document, v.revision = document, found.revision
 	if len(document.Fields) == 0 {
-		v.row = nil
+		v.Row = nil
 		return
 	}
-	v.row = d.rowNow(&document.Record, v.waiters, v.row)
+	v.Row = d.rowNow(&document.Record, v.waiters, v.Row)
 }
 
 // rowNow judges a record that was just read. before is the row of the picture, or nil.
-func (d *Dashboard) rowNow(r *metadata.Record, waiters []metadata.Waiter, before *row) *row {
+func (d *Dashboard) rowNow(r *metadata.Record, waiters []metadata.Waiter, before *locks.Row) *locks.Row {
 	moment := staleness.Moment{Wall: d.config.Now(), Mono: d.config.Clock()}
 	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
 		r.Seen = before.Seen
@@ -173,7 +174,7 @@ func (d *Dashboard) rowNow(r *metadata.Record, waiters []metadata.Waiter, before
 			r.Seen.Arrived = 0
 		}
 	}
-	return newRow(r, d.config.Policy, moment, lineOf(waiters), before)
+	return locks.NewRow(r, d.config.Policy, moment, locks.QueueOf(waiters), before)
 }
 
 // ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
@@ -197,7 +198,7 @@ func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.End
 func (d *Dashboard) notHeld(name string, v *lockView) error {
 	p := &problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
 		Detail: "Nobody holds the lock " + text.Visible(name) + " now.", LinkText: "Its history"}
-	p.Link = d.urls.To("history", "q", exactly("name", name))
+	p.Link = d.urls.To("history", "q", locks.Exactly("name", name))
 	if n := len(v.waiters); n > 0 {
 		p.Detail += " " + phrase.Plural(n, "waiter is", "waiters are") + " in line."
 	}

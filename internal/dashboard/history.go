@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -33,7 +34,7 @@ type pastChip struct {
 }
 
 // pastChips are the ways to narrow a history. The first one widens it again.
-func (d *Dashboard) pastChips(q *query, all []metadata.Ending) []pastChip {
+func (d *Dashboard) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 	var chips []pastChip
 	for _, c := range []struct{ word, icon, term string }{
 		{"all", "calm", ""}, {"released", "released", "ended:released"},
@@ -41,17 +42,17 @@ func (d *Dashboard) pastChips(q *query, all []metadata.Ending) []pastChip {
 		{"force-unlocked", "bad", "ended:force-unlocked"}, {"had alerted", "alerting", "ended:alerted"},
 	} {
 		chip := pastChip{Word: c.word, Icon: c.icon,
-			On: slices.ContainsFunc(q.terms, func(t term) bool { return t.text == c.term })}
-		text := q.with(c.term)
+			On: slices.ContainsFunc(q.Terms, func(t locks.Term) bool { return t.Text == c.term })}
+		text := q.With(c.term)
 		switch {
 		case c.term == "":
-			text = parseQuery(q.dropping("ended:released", "ended:auto-unlocked", "ended:force-unlocked",
-				"ended:alerted")).text
+			text = locks.ParseQuery(q.Dropping("ended:released", "ended:auto-unlocked", "ended:force-unlocked",
+				"ended:alerted")).Text
 		case chip.On:
-			text = q.dropping(c.term)
+			text = q.Dropping(c.term)
 		}
 		chip.URL = d.urls.To("history", "q", text)
-		counted := parseQuery(text)
+		counted := locks.ParseQuery(text)
 		if chip.On {
 			counted = q
 		}
@@ -86,20 +87,16 @@ type pastView struct {
 
 func (d *Dashboard) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 	r := metadata.Record{UUID: e.UUID, Token: e.Token}
-	v := pastView{Word: endedWord(e.Ended), Name: text.Clip(e.Lock, maxNameShown), URL: d.urls.Lock(e.Lock, r.HistoryID()),
-		Owner: text.Clip(e.Owner, maxWordShown), Host: hostPID(text.Clip(e.Hostname, maxWordShown), e.PID),
+	v := pastView{Word: locks.EndedWord(e.Ended), Name: text.Clip(e.Lock, maxNameShown), URL: d.urls.Lock(e.Lock, r.HistoryID()),
+		Owner: text.Clip(e.Owner, maxWordShown), Host: locks.HostPID(text.Clip(e.Hostname, maxWordShown), e.PID),
 		Purpose: text.Clip(e.Purpose, maxLineShown),
 		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, maxLineShown),
 		Why:     text.Clip(e.Why, maxLineShown),
-		Alerted: hadAlerted(e), token: e.Token, at: e.EndedAt.Time}
+		Alerted: locks.HadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = phrase.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
 	return v
-}
-
-func hadAlerted(e *metadata.Ending) bool {
-	return !e.AlertAt.IsZero() && e.AlertAt.Before(e.EndedAt.Time)
 }
 
 func (d *Dashboard) history(r *http.Request) (answer, error) {
@@ -113,7 +110,7 @@ func (d *Dashboard) history(r *http.Request) (answer, error) {
 	v.page = v.searching(v.page)
 	v.Here = "history"
 	v.Follows = true
-	v.JSON = d.urls.To("api/v1/history", "q", p.query.text)
+	v.JSON = d.urls.To("api/v1/history", "q", p.query.Text)
 	if err != nil {
 		v.Unread = d.config.Explain(err)
 	}
@@ -126,11 +123,11 @@ func (d *Dashboard) history(r *http.Request) (answer, error) {
 		v.Endings = append(v.Endings, d.pastView(&list[i], v.Viewpoint))
 	}
 	gaps, since := d.watched()
-	if v.Since = v.Viewpoint.Since(since); len(p.query.terms) == 0 {
+	if v.Since = v.Viewpoint.Since(since); len(p.query.Terms) == 0 {
 		v.Endings = withGaps(v.Endings, gaps, p.after.at, next.at)
 	}
 	if next != (pastCursor{}) {
-		v.Next = d.urls.To("history", "q", p.query.text, "after", next.String())
+		v.Next = d.urls.To("history", "q", p.query.Text, "after", next.String())
 	}
 	body, err := d.render("history", v)
 	return answer{Type: typeHTML, Body: body}, err
@@ -166,7 +163,7 @@ const (
 // pastOf is the history of one lock.
 func (d *Dashboard) pastOf(r *http.Request, name string, at phrase.Viewpoint) lockPast {
 	all, err := d.endings(r.Context(), name)
-	p := lockPast{URL: d.urls.To("history", "q", exactly("name", name))}
+	p := lockPast{URL: d.urls.To("history", "q", locks.Exactly("name", name))}
 	if errors.Is(err, errSilent) {
 		p.Unread = err.Error()
 	} else if err != nil {

@@ -91,7 +91,7 @@ func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
 
 // sound refuses a query with a term that was left out: programs are told.
 func (p pastRequest) sound() error {
-	for _, wrong := range p.query.problems {
+	for _, wrong := range p.query.Problems {
 		return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query",
 			Detail: text.Visible(wrong.Term) + ": " + text.Visible(wrong.Text) + "."}
 	}

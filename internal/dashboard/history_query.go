@@ -6,13 +6,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // pastRequest is what the parameters of a history ask for.
 type pastRequest struct {
-	query    *query
+	query    *locks.Query
 	from, to time.Time
 	limit    int
 	after    pastCursor
@@ -40,7 +41,7 @@ func (c pastCursor) behind(at time.Time, token int64) bool {
 
 func parsePast(r *http.Request, most int) (pastRequest, error) {
 	v := r.URL.Query()
-	p := pastRequest{query: parseQuery(v.Get("q")), limit: defaultLimit}
+	p := pastRequest{query: locks.ParseQuery(v.Get("q")), limit: defaultLimit}
 	bad := func(text string) (pastRequest, error) {
 		return p, &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text}
 	}
@@ -87,13 +88,13 @@ func (p pastRequest) during(at time.Time) bool {
 // page. The error says that the search was stopped.
 func (d *Dashboard) found(ctx context.Context, p pastRequest,
 	all []metadata.Ending) (list []metadata.Ending, matched int, next pastCursor, err error) {
-	ctx, cancel := searching(ctx)
+	ctx, cancel := locks.WithLimit(ctx)
 	defer cancel()
-	if err := stopped(ctx); err != nil { // the reader left while etcd was asked
+	if err := locks.Stopped(ctx); err != nil { // the reader left while etcd was asked
 		return nil, 0, pastCursor{}, err
 	}
 	for i := range all {
-		if err := stopped(ctx); err != nil {
+		if err := locks.Stopped(ctx); err != nil {
 			return nil, 0, pastCursor{}, err
 		}
 		e := &all[i]
@@ -117,14 +118,14 @@ func (d *Dashboard) found(ctx context.Context, p pastRequest,
 
 // matchesPast tells whether the query finds a hold that is over. Ages and states are those at its end, so that
 // state:alerting finds what had alerted.
-func (d *Dashboard) matchesPast(q *query, e *metadata.Ending) bool {
-	if len(q.terms) == 0 {
+func (d *Dashboard) matchesPast(q *locks.Query, e *metadata.Ending) bool {
+	if len(q.Terms) == 0 {
 		return true
 	}
 	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID,
 		Purpose: e.Purpose, Attributes: e.Attributes,
 		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
-	row := newRow(&r, d.config.Policy, staleness.Moment{Wall: e.EndedAt.Time}, line{}, nil)
-	row.past = e
-	return q.matches(row, e.EndedAt.Time)
+	row := locks.NewRow(&r, d.config.Policy, staleness.Moment{Wall: e.EndedAt.Time}, locks.Queue{}, nil)
+	row.Ending = e
+	return q.Matches(row, e.EndedAt.Time)
 }

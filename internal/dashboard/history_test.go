@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -346,7 +347,7 @@ func TestEveryPageSaysWhenItIsOld(t *testing.T) {
 	}
 	for _, path := range []string{"/waiting", "/owners"} {
 		unloaded := newScene()
-		unloaded.fresh = dashboard.Freshness{Cause: "connection refused"}
+		unloaded.fresh = locks.Freshness{Cause: "connection refused"}
 		if w := get(unloaded.dashboard(t), path); w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%s answers %d before anything was loaded", path, w.Code)
 		}

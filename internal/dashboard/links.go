@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/linktemplate"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -34,7 +35,7 @@ func ParseLink(text string) (Link, error) {
 
 // to is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
 // It is empty where the record would have the link climb.
-func (l Link) to(r *row) string {
+func (l Link) to(r *locks.Row) string {
 	pid := ""
 	if r.PID != 0 {
 		pid = strconv.FormatInt(r.PID, 10)

@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"github.com/cespare/xxhash/v2"
+
 	"fmt"
 	"net/http"
 	"net/url"
@@ -8,13 +10,14 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
 
 // listRequest is what the parameters of a list ask for; page and API read the same.
 type listRequest struct {
-	query         *query
-	order         order
+	query         *locks.Query
+	order         locks.Order
 	limit         int
 	after, before string
 	full          bool     // second lines for every lock
@@ -35,7 +38,7 @@ func parseList(r *http.Request) listRequest { return parseListValues(r.URL.Query
 
 func parseListValues(v url.Values) listRequest {
 	l := listRequest{
-		query: parseQuery(v.Get("q")), order: parseOrder(v.Get("sort")), limit: defaultLimit,
+		query: locks.ParseQuery(v.Get("q")), order: locks.ParseOrder(v.Get("sort")), limit: defaultLimit,
 		after: v.Get("after"), before: v.Get("before"), full: v.Get("density") == "full",
 		cols: parseColumns(v.Get("cols")), group: v.Get("group") == "owner",
 	}
@@ -53,7 +56,7 @@ func (l listRequest) link(u urls, change func(*listRequest), cursor ...string) s
 		change(&l)
 	}
 	sort, limit, density := l.order.String(), strconv.Itoa(l.limit), ""
-	if l.order == (order{by: mostUrgent}) {
+	if l.order == (locks.Order{By: locks.MostUrgent}) {
 		sort = ""
 	}
 	if l.limit == defaultLimit {
@@ -66,7 +69,7 @@ func (l listRequest) link(u urls, change func(*listRequest), cursor ...string) s
 	if l.group {
 		group = "owner"
 	}
-	return u.To("", append([]string{"q", l.query.text, "sort", sort, "limit", limit, "density", density, "cols",
+	return u.To("", append([]string{"q", l.query.Text, "sort", sort, "limit", limit, "density", density, "cols",
 		strings.Join(l.cols, ","), "group", group}, cursor...)...)
 }
 
@@ -85,7 +88,7 @@ type listPage struct {
 	Total    int
 	Waiting  phrase.Sentence
 	Chips    []chip
-	Problems []queryProblem
+	Problems []locks.QueryProblem
 	Jump     *lockLink // the lock whose name was typed
 	Sheet    sheet
 	Groups   []groupView // instead of the sheet
@@ -112,7 +115,7 @@ type listPage struct {
 
 type (
 	countView struct {
-		Look look
+		Look locks.DisplayState
 		N    int
 		URL  string
 		On   bool
@@ -134,7 +137,7 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 	}
 	l := parseList(r)
 	l.limit = min(l.limit, maxLimit)
-	result, err := s.result(r.Context(), l.query, l.order, d.lens().AsOf)
+	result, err := s.Result(r.Context(), l.query, l.order, d.lens().AsOf)
 	if err != nil {
 		return answer{}, err
 	}
@@ -154,56 +157,56 @@ func (d *Dashboard) list(r *http.Request) (answer, error) {
 
 // listTag versions everything a list shows but the running of time, which the browser goes on with by itself. A page
 // and its fragment share it.
-func (d *Dashboard) listTag(r *http.Request, s *snapshot, l listRequest, found *result) string {
+func (d *Dashboard) listTag(r *http.Request, s *locks.Snapshot, l listRequest, found *locks.Result) string {
 	asked := r.URL.Path + l.link(d.urls, nil, "after", l.after, "before", l.before, "fields",
 		r.URL.Query().Get("fields"))
-	h := fnv(fnvStart, s.version, found.version, d.traces.current(), fnvText(asked),
-		fnvText(d.config.Version+d.assets.fingerprint),
-		fnvText(string(d.config.Fresh().level(d.config.Now()))),
-		fnvText(fmt.Sprint(callerOf(r).Name, callerOf(r).Rights)))
+	h := locks.Hash(s.Version, found.Version, d.traces.current(), xxhash.Sum64String(asked),
+		xxhash.Sum64String(d.config.Version+d.assets.fingerprint),
+		xxhash.Sum64String(string(d.config.Fresh().Level(d.config.Now()))),
+		xxhash.Sum64String(fmt.Sprint(callerOf(r).Name, callerOf(r).Rights)))
 	unlockers, _ := d.unlockers()
 	for _, u := range unlockers {
-		h = fnv(h, fnvText(u.ID), fnvText(u.Mode), fnvText(fmt.Sprint(u.HeldBack)))
+		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode), xxhash.Sum64String(fmt.Sprint(u.HeldBack)))
 	}
 	return fmt.Sprintf(`W/"%016x"`, h)
 }
 
-func (d *Dashboard) listPage(c access.Caller, s *snapshot, l listRequest, found *result) listPage {
-	id := listID(l.query, l.order)
-	w := found.window(l.order, id, l.after, l.before, l.limit)
+func (d *Dashboard) listPage(c access.Caller, s *locks.Snapshot, l listRequest, found *locks.Result) listPage {
+	id := locks.ListID(l.query, l.order)
+	w := found.Window(l.order, id, l.after, l.before, l.limit)
 	if l.group {
-		w = window{}
+		w = locks.Window{}
 	}
 	v := listPage{
-		page: d.page(c, ""), Matched: found.counts.Total, Total: s.all.Total,
-		Problems: l.query.problems, From: w.first + 1, To: w.first + len(w.rows),
-		Clear: l.link(d.urls, func(l *listRequest) { l.query.text = "" }), Limit: l.limit, Full: l.full,
+		page: d.page(c, ""), Matched: found.Counts.Total, Total: s.All.Total,
+		Problems: l.query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
+		Clear: l.link(d.urls, func(l *listRequest) { l.query.Text = "" }), Limit: l.limit, Full: l.full,
 		Cols: strings.Join(l.cols, ","), Grouped: l.group,
 	}
 	v.Here = "list"
-	v.Query = boxText(l.query.text)
+	v.Query = boxText(l.query.Text)
 	v.Follows = true
-	if l.order != (order{by: mostUrgent}) {
+	if l.order != (locks.Order{By: locks.MostUrgent}) {
 		v.Sort = l.order.String()
 	}
-	if w.prev != "" {
-		v.Prev = l.link(d.urls, nil, "before", w.prev)
+	if w.Prev != "" {
+		v.Prev = l.link(d.urls, nil, "before", w.Prev)
 	}
-	if w.next != "" {
-		v.Next = l.link(d.urls, nil, "after", w.next)
+	if w.Next != "" {
+		v.Next = l.link(d.urls, nil, "after", w.Next)
 	}
 	v.Fragment = l.link(d.urls, nil, "after", l.after, "before", l.before, "fragment", "rows")
-	v.JSON = d.urls.To("api/v1/locks", "q", l.query.text, "sort", v.Sort)
-	v.CSV = d.urls.To("locks.csv", "q", l.query.text, "sort", v.Sort)
+	v.JSON = d.urls.To("api/v1/locks", "q", l.query.Text, "sort", v.Sort)
+	v.CSV = d.urls.To("locks.csv", "q", l.query.Text, "sort", v.Sort)
 	v.Verdict = d.verdict(s, v.Viewpoint)
 	if v.Icon.Look != "stale" {
-		v.Icon = iconOf(s.all)
+		v.Icon = iconOf(s.All)
 	}
-	if urgent := s.all.Alerting + s.all.Expired; urgent > 0 {
+	if urgent := s.All.Alerting + s.All.Expired; urgent > 0 {
 		v.Title = fmt.Sprintf("(%d!) %s", urgent, v.Title)
 	}
-	if !s.next.IsZero() {
-		v.NextAt = s.next.UnixMilli()
+	if !s.Next.IsZero() {
+		v.NextAt = s.Next.UnixMilli()
 	}
 	for _, seconds := range []int{2, 5, 10, 30, 60} {
 		if float64(seconds) >= v.Least {
@@ -214,7 +217,7 @@ func (d *Dashboard) listPage(c access.Caller, s *snapshot, l listRequest, found 
 	if l.group {
 		d.groupViews(&v, c, l, found)
 	} else {
-		v.Sheet = d.sheet(c, w.rows, v.Viewpoint, l)
+		v.Sheet = d.sheet(c, w.Rows, v.Viewpoint, l)
 		v.Sheet.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
 	}
 	return v

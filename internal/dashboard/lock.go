@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -17,7 +18,7 @@ import (
 type lockPage struct {
 	page
 	Name     string
-	Look     look
+	Look     locks.DisplayState
 	Sentence phrase.Sentence
 	Share    string     // what the holder has of a lock that several can hold
 	Whole    *wholeLock // that lock
@@ -58,7 +59,7 @@ func (d *Dashboard) lock(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if v.row == nil && v.ending == nil {
+	if v.Row == nil && v.ending == nil {
 		return d.shared(r, v)
 	}
 	p := d.lockPage(callerOf(r), v)
@@ -72,16 +73,16 @@ func (d *Dashboard) lockPage(c access.Caller, v *lockView) lockPage {
 	if v.ending != nil {
 		return d.endedPage(c, v)
 	}
-	row, at := v.row, v.viewpoint(d.lens())
-	p := lockPage{page: d.page(c, row.Name), Name: row.Name, Look: row.look, Purpose: row.Purpose,
+	row, at := v.Row, v.viewpoint(d.lens())
+	p := lockPage{page: d.page(c, row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
 		Problems: row.Problems}
 	p.Follows = true
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(row.Name), d.urls.Back(v.view)
-	p.Icon = icon{Look: row.look}
+	p.Icon = icon{Look: row.Display}
 	p.Unread = v.unread
 	p.Recorded = d.config.Waiters != nil
 	p.Sentence = holderSentence(row, at, v.document.Fields)
-	p.Share = row.share.words()
+	p.Share = row.Share.Words()
 	p.Whole = d.whole(row)
 	if v.asked != "" {
 		p.Current = d.urls.Lock(row.Name, row.UUID)
@@ -95,7 +96,7 @@ func (d *Dashboard) lockPage(c access.Caller, v *lockView) lockPage {
 	if row.Malformed() {
 		p.Fate = d.fate(row)
 	}
-	p.Clock = phrase.ClockOff(row.verdict.ClockOff)
+	p.Clock = phrase.ClockOff(row.Verdict.ClockOff)
 	p.Skew = skewSentence(row, p.Viewpoint.Now)
 	switch {
 	case d.noBacktraces(c, row.Owner) != "":
@@ -131,9 +132,9 @@ func (d *Dashboard) lockPage(c access.Caller, v *lockView) lockPage {
 }
 
 // skewSentence says what it means for the lock that its holder's clock differs from the one here.
-func skewSentence(r *row, now time.Time) string {
+func skewSentence(r *locks.Row, now time.Time) string {
 	ahead := r.LockedAt.Sub(now)
-	switch off := r.verdict.ClockOff; {
+	switch off := r.Verdict.ClockOff; {
 	case off < 0:
 		return "clock skew -" + phrase.Duration(-off) +
 			": the holder's clock is behind this dashboard's. The auto-unlock is shown by the clock here, which is later than the record says"
@@ -147,7 +148,7 @@ func skewSentence(r *row, now time.Time) string {
 }
 
 // holderSentence says who holds the lock and what happens next. fields are those of its record, where they are known.
-func holderSentence(r *row, at phrase.Viewpoint, fields []metadata.Field) phrase.Sentence {
+func holderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) phrase.Sentence {
 	var s phrase.Sentence
 	if at.Stale {
 		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
@@ -160,22 +161,22 @@ func holderSentence(r *row, at phrase.Viewpoint, fields []metadata.Field) phrase
 	if r.Owner != "" {
 		s = s.Say(" by ").Value(r.Owner)
 	}
-	if host := hostPID(r.Hostname, r.PID); r.Hostname != "" {
+	if host := locks.HostPID(r.Hostname, r.PID); r.Hostname != "" {
 		s = s.Say(" on ").Value(host)
 	}
 	if held := at.Lasting(r.LockedAt); held != nil {
 		s = s.Say(" for ").Time(held)
 	}
 	s = s.Say(".")
-	unlock := at.Next(r.verdict.AutoUnlockAt)
+	unlock := at.Next(r.Verdict.AutoUnlockAt)
 	switch {
 	case unlock == nil:
 		return sayAlert(s, r, at).Say(" It never unlocks by itself.")
 	case unlock.Kind == "over":
-		return sayAlert(s, r, at).Say(" The auto-unlock is late by ").Time(at.Age(r.verdict.AutoUnlockAt)).Say(".")
+		return sayAlert(s, r, at).Say(" The auto-unlock is late by ").Time(at.Age(r.Verdict.AutoUnlockAt)).Say(".")
 	case unlock.Kind == "":
 		return sayAlert(s, r, at).Say(" Its deadline passed, outcome unknown.")
-	case r.verdict.State != staleness.Held || !r.verdict.AlertsAtUnlock():
+	case r.Verdict.State != staleness.Held || !r.Verdict.AlertsAtUnlock():
 		return sayAlert(s, r, at).Say(" Auto-unlock ").Time(unlock).Say(".")
 	case !staleness.KeptAlive(r.Record):
 		return s.Say(" Unless it is extended, alert and auto-unlock ").Time(unlock).Say(".")
@@ -188,30 +189,30 @@ func holderSentence(r *row, at phrase.Viewpoint, fields []metadata.Field) phrase
 }
 
 // sayAlert adds when people are alerted, or since when they are.
-func sayAlert(s phrase.Sentence, r *row, at phrase.Viewpoint) phrase.Sentence {
-	switch alert := r.verdict.AlertAt; {
-	case r.verdict.State == staleness.Alerting:
+func sayAlert(s phrase.Sentence, r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
+	switch alert := r.Verdict.AlertAt; {
+	case r.Verdict.State == staleness.Alerting:
 		return s.Say(" Alerting for ").Time(at.Lasting(alert)).Say(".")
-	case r.verdict.State == staleness.Held && alert.After(at.AsOf):
+	case r.Verdict.State == staleness.Held && alert.After(at.AsOf):
 		return s.Say(" Alert ").Time(at.Alert(alert)).Say(".")
 	}
 	return s
 }
 
 // fate says what the unlocker does with a record that lacks a deadline.
-func (d *Dashboard) fate(r *row) string {
+func (d *Dashboard) fate(r *locks.Row) string {
 	var s strings.Builder
 	switch {
-	case r.AlertAt.IsZero() && r.verdict.AlertAt.IsZero():
+	case r.AlertAt.IsZero() && r.Verdict.AlertAt.IsZero():
 		s.WriteString("It never alerts as a lock, only as a malformed one. ")
 	case r.AlertAt.IsZero():
-		s.WriteString("The default policy alerts at " + phrase.UTC(r.verdict.AlertAt) + ". ")
+		s.WriteString("The default policy alerts at " + phrase.UTC(r.Verdict.AlertAt) + ". ")
 	}
 	switch {
-	case r.AutoUnlockAt.IsZero() && r.verdict.AutoUnlockAt.IsZero():
+	case r.AutoUnlockAt.IsZero() && r.Verdict.AutoUnlockAt.IsZero():
 		s.WriteString("It is never removed for a deadline that cannot be read: somebody must unlock it.")
 	case r.AutoUnlockAt.IsZero():
-		s.WriteString("The default policy removes it at " + phrase.UTC(r.verdict.AutoUnlockAt) + ".")
+		s.WriteString("The default policy removes it at " + phrase.UTC(r.Verdict.AutoUnlockAt) + ".")
 	default:
 		s.WriteString("It is removed at its deadline like any other.")
 	}
@@ -229,7 +230,7 @@ func (d *Dashboard) backtrace(r *http.Request) (answer, error) {
 	case v.unread != "":
 		return answer{}, &problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
 			Detail: "The backtrace could not be read: " + v.unread + ".", Retry: 5 * time.Second}
-	case v.row == nil || v.asked != "" || v.document.Backtrace == "":
+	case v.Row == nil || v.asked != "" || v.document.Backtrace == "":
 		return answer{}, &problem{Status: http.StatusNotFound, Code: "not_found", Title: "No backtrace",
 			Detail: "None is recorded for this hold."}
 	}
@@ -254,7 +255,7 @@ func (d *Dashboard) waiterViews(queue []metadata.Waiter, at phrase.Viewpoint) []
 	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return int(min(max(a.Place-b.Place, -1), 1)) })
 	views := make([]waiterView, len(queue))
 	for i, w := range queue {
-		views[i] = waiterView{i + 1, w.Owner, hostPID(w.Hostname, w.PID), w.Purpose, at.Lasting(w.Since.Time),
+		views[i] = waiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose, at.Lasting(w.Since.Time),
 			at.Alert(w.TimeoutAt.Time)}
 	}
 	return views

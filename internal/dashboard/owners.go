@@ -3,6 +3,7 @@ package dashboard
 import (
 	"net/http"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -19,8 +20,8 @@ type ownersPage struct {
 // ownerView sums up the locks of one service.
 type ownerView struct {
 	Name, URL string
-	Look      look // the worst
-	counts
+	Look      locks.DisplayState // the worst
+	locks.Counts
 	Waiters int // that wait for its locks
 	Late    int // alerting or expired
 	Since   *phrase.Moment
@@ -34,21 +35,21 @@ func (d *Dashboard) owners(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	q := parseQuery(r.URL.Query().Get("q"))
+	q := locks.ParseQuery(r.URL.Query().Get("q"))
 	v := ownersPage{page: d.page(callerOf(r), "owners"), searched: d.searches("owners", q)}
 	v.page = v.searching(v.page)
 	v.Here = "owners"
 	v.Follows = true
-	v.JSON = d.urls.To("api/v1/locks", "q", q.text, "sort", "owner")
-	found, err := s.result(r.Context(), q, order{by: mostUrgent}, v.AsOf)
+	v.JSON = d.urls.To("api/v1/locks", "q", q.Text, "sort", "owner")
+	found, err := s.Result(r.Context(), q, locks.Order{By: locks.MostUrgent}, v.AsOf)
 	if err != nil {
 		return answer{}, err
 	}
-	for _, g := range found.byOwner() {
-		o := ownerView{Name: text.Clip(g.owner, maxWordShown), Look: g.look, counts: g.counts, Waiters: g.Waiting,
-			Late: g.late(), Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
-		if g.owner != "" {
-			o.URL = d.urls.To("", "q", exactly("owner", g.owner))
+	for _, g := range found.ByOwner() {
+		o := ownerView{Name: text.Clip(g.Owner, maxWordShown), Look: g.Display, Counts: g.Counts, Waiters: g.Waiting,
+			Late: g.Late(), Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
+		if g.Owner != "" {
+			o.URL = d.urls.To("", "q", locks.Exactly("owner", g.Owner))
 		}
 		v.Owners = append(v.Owners, o)
 	}

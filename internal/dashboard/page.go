@@ -1,14 +1,18 @@
 package dashboard
 
 import (
+	"github.com/cespare/xxhash/v2"
+
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // page is what every page shows around its content.
@@ -40,7 +44,7 @@ type page struct {
 
 // freshView is how current the page is.
 type freshView struct {
-	Level    freshness
+	Level    locks.Level
 	Heard    *phrase.Moment
 	At       string // time of day of the last sign of life
 	Revision int64
@@ -58,20 +62,20 @@ func (p page) Curl() string {
 // lens is how locks are to be looked at now.
 func (d *Dashboard) lens() phrase.Viewpoint {
 	now := d.config.Now()
-	return d.config.Fresh().viewpoint(now)
+	return d.config.Fresh().Viewpoint(now)
 }
 
 // page fills the frame for a page with this title.
 func (d *Dashboard) page(c access.Caller, title string) page {
 	now := d.config.Now()
 	fresh := d.config.Fresh()
-	level := fresh.level(now)
+	level := fresh.Level(now)
 	if !c.May(access.View) { // who may not look is not told how etcd does either
-		fresh = Freshness{}
-		level = never
+		fresh = locks.Freshness{}
+		level = locks.Never
 	}
 	p := page{
-		Viewpoint:   fresh.viewpoint(now),
+		Viewpoint:   fresh.Viewpoint(now),
 		Least:       d.config.MinRefresh.Seconds(),
 		Caller:      c.Name,
 		Origin:      c.Origin,
@@ -89,26 +93,37 @@ func (d *Dashboard) page(c access.Caller, title string) page {
 		Fresh:       freshView{Level: level, Revision: fresh.Revision, Cause: fresh.Cause},
 		Icon:        icon{Look: "none"},
 	}
-	if level != never {
+	if level != locks.Never {
 		p.Fresh.Heard, p.Fresh.At = p.Age(fresh.Heard), phrase.TimeOfDay(fresh.Heard)
 	}
-	if level == stale {
+	if level == locks.Stale {
 		p.Icon = icon{Look: "stale", Text: "?"}
 		p.Banner = phrase.Say("etcd unreachable since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
-			Say(")" + fresh.why() + ". Showing the last known state; locks may have changed.")
+			Say(")" + fresh.Why() + ". Showing the last known state; locks may have changed.")
 	}
 	return p
 }
 
+// snapshot returns the locks as they stand now. While etcd is silent the states stay as they were last known for sure.
+func (d *Dashboard) snapshot() *locks.Snapshot {
+	now := d.config.Now()
+	at := staleness.Moment{Wall: now, Mono: d.config.Clock()}
+	if fresh := d.config.Fresh(); fresh.Level(now) == locks.Stale {
+		at.Mono -= now.Sub(fresh.Heard)
+		at.Wall = fresh.Heard
+	}
+	return d.snapshots.Current(now, at)
+}
+
 // loaded returns the locks, or the problem that there is nothing to show yet.
-func (d *Dashboard) loaded() (*snapshot, error) {
+func (d *Dashboard) loaded() (*locks.Snapshot, error) {
 	fresh := d.config.Fresh()
-	if fresh.level(d.config.Now()) != never {
-		return d.picture.snapshot(), nil
+	if fresh.Level(d.config.Now()) != locks.Never {
+		return d.snapshot(), nil
 	}
 	return nil, &problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
 		Retry:  5 * time.Second,
-		Detail: "The locks could not be loaded from etcd since the dashboard started: " + fresh.cause() + "."}
+		Detail: "The locks could not be loaded from etcd since the dashboard started: " + fresh.Reason() + "."}
 }
 
 func joinTitle(parts ...string) string {
@@ -129,18 +144,18 @@ func band(environment string) string {
 	case strings.Contains(name, "prod"):
 		return "band-prod"
 	default:
-		return "band-" + strconv.Itoa(int(fnvText(name)>>16%5))
+		return "band-" + strconv.Itoa(int(xxhash.Sum64String(name)>>16%5))
 	}
 }
 
 // icon is the picture in the tab: the worst state and how many locks are in it.
 type icon struct {
-	Look look // or "stale" or "none"
+	Look locks.DisplayState // or "stale" or "none"
 	Text string
 }
 
 // iconOf is the icon of a picture of the locks.
-func iconOf(c counts) icon {
+func iconOf(c locks.Counts) icon {
 	number := func(n int) string {
 		if n > 9 {
 			return "9+"
@@ -149,29 +164,29 @@ func iconOf(c counts) icon {
 	}
 	switch {
 	case c.Expired > 0:
-		return icon{expired, number(c.Expired)}
+		return icon{locks.Expired, number(c.Expired)}
 	case c.Alerting > 0:
-		return icon{alerting, number(c.Alerting)}
+		return icon{locks.Alerting, number(c.Alerting)}
 	case c.Expiring > 0:
-		return icon{expiring, number(c.Expiring)}
+		return icon{locks.Expiring, number(c.Expiring)}
 	case c.Malformed > 0:
-		return icon{malformed, number(c.Malformed)}
+		return icon{locks.Malformed, number(c.Malformed)}
 	}
-	return icon{Look: held}
+	return icon{Look: locks.Held}
 }
 
 // iconShape is the drawing of an icon; # is where the text goes.
 func iconShape(look string) (svg string, ok bool) {
 	switch look {
-	case string(alerting):
+	case string(locks.Alerting):
 		svg = `<path d="M16 2 31 30H1z" fill="#B3261E"/><text x="16" y="27" fill="#FFF">#</text>`
-	case string(expired):
+	case string(locks.Expired):
 		svg = `<rect x="2" y="2" width="28" height="28" rx="4" fill="#6A1B9A"/><text x="16" y="23" fill="#FFF">#</text>`
-	case string(expiring):
+	case string(locks.Expiring):
 		svg = `<path d="M16 1 31 16 16 31 1 16z" fill="#FFC447"/><text x="16" y="22" fill="#3A2600">#</text>`
-	case string(malformed):
+	case string(locks.Malformed):
 		svg = `<path d="M6 6 26 26M26 6 6 26" stroke="#7A8794" stroke-width="6" stroke-linecap="round"/>`
-	case string(held):
+	case string(locks.Held):
 		svg = `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" stroke-linecap="round" stroke-linejoin="round"/>`
 	case "stale":
 		svg = `<circle cx="16" cy="16" r="15" fill="#FFC447"/><text x="16" y="23" fill="#3A2600">?</text>`

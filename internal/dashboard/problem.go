@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 )
 
 // problem is an answer that is not what was asked for. It is the only error that says something to the user; any other
@@ -51,6 +52,11 @@ var (
 		Detail: "The request came from another site."}
 	errInternal = &problem{Status: http.StatusInternalServerError, Code: "internal", Title: "Something broke",
 		Detail: "The dashboard made a mistake. Its log says more."}
+	errTooSlowSearch = &problem{Status: http.StatusServiceUnavailable, Code: "too_slow",
+		Title: "The search took too long", Retry: time.Second,
+		Detail: "It was stopped after 2 s. Make the regular expression simpler, or search for a part of the name."}
+	errReaderLeft = &problem{Status: http.StatusServiceUnavailable, Code: "left", Title: "Stopped",
+		Detail: "The reader left before the search was done."}
 	errBusy = &problem{Status: http.StatusServiceUnavailable, Code: "busy", Title: "Too many requests at once",
 		Detail: "Try again in a moment.", Retry: time.Second}
 )
@@ -58,7 +64,12 @@ var (
 // fail answers a request with an error. It is the only place where errors become answers.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var p *problem
-	if !errors.As(err, &p) {
+	switch {
+	case errors.Is(err, locks.ErrTooSlow):
+		p = errTooSlowSearch
+	case errors.Is(err, locks.ErrLeft):
+		p = errReaderLeft
+	case !errors.As(err, &p):
 		d.config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("request failed")
 		p = errInternal
 	}

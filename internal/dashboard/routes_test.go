@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -73,7 +74,7 @@ func TestEveryAnswerCarriesTheSecurityHeaders(t *testing.T) {
 	working := busy().dashboard(t, withAudit)
 	assets := fingerprint(t, working)
 	unloaded := newScene()
-	unloaded.fresh = dashboard.Freshness{Cause: "connection refused"}
+	unloaded.fresh = locks.Freshness{Cause: "connection refused"}
 	broken := busy().dashboard(t, func(c *dashboard.Config) { c.Queues = func() map[string][]metadata.Waiter { panic("a bug") } })
 
 	for _, r := range routes(assets) {

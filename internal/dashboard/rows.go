@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -13,7 +14,7 @@ import (
 
 // rowView is one lock in the list.
 type rowView struct {
-	Look     look
+	Look     locks.DisplayState
 	Version  string // changes with anything it shows
 	Name     string
 	Head     string // of the name, which may be cut in the middle
@@ -42,35 +43,35 @@ type rowView struct {
 	Progress string
 }
 
-func (d *Dashboard) rowView(c access.Caller, r *row, at phrase.Viewpoint, l listRequest) rowView {
+func (d *Dashboard) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l listRequest) rowView {
 	v := rowView{
-		Look: r.look, Version: strconv.FormatUint(r.mix, 36), Name: text.Clip(r.Name, maxNameShown),
-		Owner: text.Clip(r.Owner, maxWordShown), Host: hostPID(text.Clip(r.Hostname, maxWordShown), r.PID),
-		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.verdict),
-		Unlock: at.Unlock(r.verdict.AutoUnlockAt), Waiters: "–", Longest: at.Lasting(r.longest),
-		Share: r.share.words(), Clock: phrase.ClockOff(r.verdict.ClockOff), Extra: extras(r, at, l.cols),
+		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, maxNameShown),
+		Owner: text.Clip(r.Owner, maxWordShown), Host: locks.HostPID(text.Clip(r.Hostname, maxWordShown), r.PID),
+		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict),
+		Unlock: at.Unlock(r.Verdict.AutoUnlockAt), Waiters: "–", Longest: at.Lasting(r.Longest),
+		Share: r.Share.Words(), Clock: phrase.ClockOff(r.Verdict.ClockOff), Extra: extras(r, at, l.cols),
 	}
 	if at.Stale {
 		v.Version += "-stale" // the countdowns end in other words
 	}
-	v.Late = r.look != held && !r.verdict.AlertAt.IsZero() && !r.verdict.AlertAt.After(at.AsOf)
+	v.Late = r.Display != locks.Held && !r.Verdict.AlertAt.IsZero() && !r.Verdict.AlertAt.After(at.AsOf)
 	if v.Odd = !isPlain(v.Name); !v.Odd {
 		v.Head, v.Tail = middle(v.Name)
-		if i := strings.LastIndexByte(v.Name, '#'); r.share != nil && i > 12 { // there is less room
+		if i := strings.LastIndexByte(v.Name, '#'); r.Share != nil && i > 12 { // there is less room
 			v.Head = v.Name[:i]
 			v.Tail = v.Name[i:]
 		}
 	}
 	if r.Owner != "" {
-		v.OwnerURL = l.link(d.urls, func(l *listRequest) { l.query.text = l.query.with(exactly("owner", r.Owner)) })
+		v.OwnerURL = l.link(d.urls, func(l *listRequest) { l.query.Text = l.query.With(locks.Exactly("owner", r.Owner)) })
 	}
 	if r.Hostname != "" {
-		v.HostURL = l.link(d.urls, func(l *listRequest) { l.query.text = l.query.with(exactly("host", r.Hostname)) })
+		v.HostURL = l.link(d.urls, func(l *listRequest) { l.query.Text = l.query.With(locks.Exactly("host", r.Hostname)) })
 	}
 	if d.config.Queues != nil {
-		v.Waiters = phrase.Thousands(r.waiters)
+		v.Waiters = phrase.Thousands(r.Waiters)
 	}
-	if r.look == held && !l.full {
+	if r.Display == locks.Held && !l.full {
 		return v
 	}
 	if v.Purpose = text.Clip(r.Purpose, maxLineShown); len(r.Problems) > 0 {
@@ -97,10 +98,3 @@ const (
 	maxWordShown = 80
 	maxLineShown = 240
 )
-
-func hostPID(host string, pid int64) string {
-	if pid == 0 {
-		return host
-	}
-	return host + ":" + strconv.FormatInt(pid, 10)
-}

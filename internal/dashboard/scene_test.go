@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -32,7 +33,7 @@ type scene struct {
 	queues    map[string][]metadata.Waiter
 	unlockers []dashboard.Unlocker
 	foreign   []string
-	fresh     dashboard.Freshness
+	fresh     locks.Freshness
 	away      error // what etcd answers to every read
 	endings   map[string]*metadata.Ending
 	actions   []metadata.Action
@@ -50,7 +51,7 @@ func newScene() *scene {
 		now: now, revision: 918273, documents: map[string]metadata.Document{}, queues: map[string][]metadata.Waiter{},
 		endings:   map[string]*metadata.Ending{},
 		unlockers: []dashboard.Unlocker{{Presence: metadata.Presence{ID: "eu-1", Mode: "auto-unlock"}, Arrived: now}},
-		fresh:     dashboard.Freshness{Synced: true, Revision: 918273, Heard: now.Add(-2 * time.Second)},
+		fresh:     locks.Freshness{Synced: true, Revision: 918273, Heard: now.Add(-2 * time.Second)},
 	}
 }
 
@@ -67,7 +68,7 @@ func (s *scene) config() dashboard.Config {
 		Unlockers: func() []dashboard.Unlocker { return s.unlockers },
 		Members:   func() []dashboard.Member { return s.members },
 		Foreign:   func() ([]string, int) { return s.foreign, len(s.foreign) },
-		Fresh:     read(s, func() dashboard.Freshness { return s.fresh }),
+		Fresh:     read(s, func() locks.Freshness { return s.fresh }),
 		Document: func(_ context.Context, lock string) (metadata.Document, int64, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

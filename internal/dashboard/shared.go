@@ -3,13 +3,15 @@ package dashboard
 import (
 	"net/http"
 	"slices"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 )
 
 // sharedPage is the page of a lock that several hold: it has no record of its own.
 type sharedPage struct {
 	page
 	Name     string
-	Look     look // the worst of the holders
+	Look     locks.DisplayState // the worst of the holders
 	Use      string
 	Other    int // another limit that a holder believes in
 	Sheet    sheet
@@ -27,16 +29,16 @@ const maxSharers = 100
 
 func (d *Dashboard) shared(r *http.Request, v *lockView) (answer, error) {
 	c := callerOf(r)
-	u := useOf(v.shares)
-	p := sharedPage{page: d.page(c, v.lock), Name: v.lock, Look: u.look, Use: u.words(), Other: u.otherLimit,
+	u := locks.UseOf(v.shares)
+	p := sharedPage{page: d.page(c, v.lock), Name: v.lock, Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
 		Recorded: d.config.Waiters != nil, Asked: v.asked != ""}
 	p.Follows, p.Here, p.Back, p.JSON = true, "list", d.urls.Back(v.view), d.urls.LockAPI(v.lock)
-	p.Past = d.urls.To("history", "q", fieldTerm("name", v.lock+"#*"))
+	p.Past = d.urls.To("history", "q", locks.FieldTerm("name", v.lock+"#*"))
 	if p.Icon.Look != "stale" {
-		p.Icon = icon{Look: u.look}
+		p.Icon = icon{Look: u.Display}
 	}
-	l := listRequest{query: parseQuery(""), order: order{by: mostUrgent}, limit: defaultLimit, full: true}
-	holders := l.order.sort(slices.Clone(v.shares))
+	l := listRequest{query: locks.ParseQuery(""), order: locks.Order{By: locks.MostUrgent}, limit: defaultLimit, full: true}
+	holders := l.order.Sort(slices.Clone(v.shares))
 	p.More = max(0, len(holders)-maxSharers)
 	p.Sheet = d.sheet(c, holders[:len(holders)-p.More], p.Viewpoint, l)
 	p.Sheet.Caption = "Holders"
@@ -56,13 +58,13 @@ type wholeLock struct {
 }
 
 // whole is nil for a hold that shares nothing.
-func (d *Dashboard) whole(r *row) *wholeLock {
-	if r.share == nil || r.share.lock == "" {
+func (d *Dashboard) whole(r *locks.Row) *wholeLock {
+	if r.Share == nil || r.Share.Lock == "" {
 		return nil
 	}
-	w := &wholeLock{Name: r.share.lock, URL: d.urls.Lock(r.share.lock, "")}
-	if holders := d.picture.snapshot().shares(r.share.lock); len(holders) > 0 {
-		w.Use = useOf(holders).words()
+	w := &wholeLock{Name: r.Share.Lock, URL: d.urls.Lock(r.Share.Lock, "")}
+	if holders := d.snapshot().Shares(r.Share.Lock); len(holders) > 0 {
+		w.Use = locks.UseOf(holders).Words()
 	}
 	return w
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -15,7 +16,7 @@ import (
 // since then.
 func gone() *scene {
 	s := newScene()
-	s.fresh = dashboard.Freshness{Heard: s.now.Add(-time.Minute), Revision: 918273, Class: "no leader"}
+	s.fresh = locks.Freshness{Heard: s.now.Add(-time.Minute), Revision: 918273, Class: "no leader"}
 	s.away = errAway
 	s.add(hold{name: "alert/passed", owner: "o", held: 10 * time.Minute, alert: -50 * time.Second, unlock: time.Hour})
 	s.add(hold{name: "unlock/passed", owner: "o", held: 10 * time.Minute, alert: -5 * time.Minute,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
 
@@ -47,7 +48,7 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	v.Follows = true
 	v.Here, v.JSON, v.Since = "status", d.urls.To("api/v1/status"), v.Age(fresh.Since)
 	if s, err := d.loaded(); err == nil {
-		v.Total = s.all.Total
+		v.Total = s.All.Total
 	}
 	var unlockers []Unlocker
 	unlockers, v.Known = d.unlockers()
@@ -142,7 +143,7 @@ func (d *Dashboard) about(c access.Caller) []fact {
 }
 
 type statusJSON struct {
-	Level     freshness      `json:"level"` // live, delayed, stale, never
+	Level     locks.Level    `json:"level"` // live, delayed, stale, never
 	Synced    bool           `json:"synced"`
 	Cause     *string        `json:"cause"`
 	HeardAt   *string        `json:"heard_at"`
@@ -178,7 +179,7 @@ type unlockerJSON struct {
 func (d *Dashboard) statusAPI(*http.Request) (answer, error) {
 	now := d.config.Now()
 	fresh := d.config.Fresh()
-	j := statusJSON{Level: fresh.level(now), Synced: fresh.Synced, Cause: known(fresh.Cause),
+	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: known(fresh.Cause),
 		Revision: strconv.FormatInt(fresh.Revision, 10), Version: known(d.config.Version)}
 	j.HeardAt, j.HeardIn = instants(fresh.Heard, now)
 	unlockers, knownUnlockers := d.unlockers()
@@ -208,11 +209,11 @@ func (d *Dashboard) statusAPI(*http.Request) (answer, error) {
 // helpPage explains the pages.
 type helpPage struct {
 	page
-	States []look
+	States []locks.DisplayState
 }
 
 func (d *Dashboard) help(r *http.Request) (answer, error) {
-	v := helpPage{d.page(callerOf(r), "help"), []look{held, alerting, expiring, expired, malformed}}
+	v := helpPage{d.page(callerOf(r), "help"), []locks.DisplayState{locks.Held, locks.Alerting, locks.Expiring, locks.Expired, locks.Malformed}}
 	v.Here = "help"
 	body, err := d.render("help", v)
 	return answer{Type: typeHTML, Body: body}, err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -27,10 +28,10 @@ type mark struct {
 }
 
 // newTimeline draws a hold. It needs a beginning and an end to have a scale; without them there is none.
-func newTimeline(r *row, at phrase.Viewpoint) *timeline {
+func newTimeline(r *locks.Row, at phrase.Viewpoint) *timeline {
 	start := r.LockedAt
-	unlock := r.verdict.AutoUnlockAt
-	alert := r.verdict.AlertAt
+	unlock := r.Verdict.AutoUnlockAt
+	alert := r.Verdict.AlertAt
 	if start.IsZero() {
 		return nil
 	}
@@ -63,7 +64,7 @@ func newTimeline(r *row, at phrase.Viewpoint) *timeline {
 	if !alert.IsZero() {
 		part("alerting", alert, alertUntil)
 	}
-	if r.verdict.State == staleness.Expired {
+	if r.Verdict.State == staleness.Expired {
 		part("expired", unlock, at.AsOf)
 	}
 	part("future", at.AsOf, to)
@@ -76,7 +77,7 @@ func newTimeline(r *row, at phrase.Viewpoint) *timeline {
 	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.After(from) && r.Alive.At.Before(to) {
 		add("alive", "last alive", r.Alive.At, at.Since(r.Alive.At))
 	}
-	if !r.verdict.AlertsAtUnlock() {
+	if !r.Verdict.AlertsAtUnlock() {
 		add("alert", "alert", alert, at.Alert(alert))
 	}
 	add("unlock", "auto-unlock", unlock, at.Next(unlock))
@@ -95,7 +96,7 @@ func latest(a, b time.Time) time.Time {
 // firstOf is the earliest of the times that are known.
 func firstOf(t time.Time, others ...time.Time) time.Time {
 	for _, other := range others {
-		t = first(t, other)
+		t = locks.Earlier(t, other)
 	}
 	return t
 }

@@ -1,10 +1,13 @@
 package dashboard
 
 import (
+	"github.com/cespare/xxhash/v2"
+
 	"context"
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 )
 
@@ -43,7 +46,7 @@ func (d *Dashboard) Run(ctx context.Context) error {
 	defer notifying.Wait()
 	for {
 		d.observe()
-		if !d.config.HideBacktraces && d.config.Fresh().level(d.config.Now()) == live {
+		if !d.config.HideBacktraces && d.config.Fresh().Level(d.config.Now()) == locks.Live {
 			d.fetchTraces(ctx)
 		}
 		select {
@@ -57,11 +60,11 @@ func (d *Dashboard) Run(ctx context.Context) error {
 // fetchTraces reads the backtraces that are wanted and not there, most urgent locks first, and drops those that are not
 // wanted.
 func (d *Dashboard) fetchTraces(ctx context.Context) {
-	s := d.picture.snapshot()
+	s := d.snapshot()
 	wanted := map[traceKey]bool{}
-	var missing []*row
-	for _, r := range s.inOrder(order{by: mostUrgent}) {
-		if r.look == held {
+	var missing []*locks.Row
+	for _, r := range s.InOrder(locks.Order{By: locks.MostUrgent}) {
+		if r.Display == locks.Held {
 			break
 		}
 		key := traceKey{r.Name, r.Token}
@@ -78,7 +81,7 @@ func (d *Dashboard) fetchTraces(ctx context.Context) {
 }
 
 // fetchTrace reads one backtrace; false says that there is no use in going on.
-func (d *Dashboard) fetchTrace(ctx context.Context, r *row) bool {
+func (d *Dashboard) fetchTrace(ctx context.Context, r *locks.Row) bool {
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	document, _, err := d.config.Document(reading, r.Name)
@@ -110,7 +113,7 @@ func (t *traces) full() bool {
 }
 
 // of returns the backtrace of a hold and its first own frame; empty when they were not fetched or not recorded.
-func (t *traces) of(r *row) kept {
+func (t *traces) of(r *locks.Row) kept {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.kept[traceKey{r.Name, r.Token}]
@@ -135,7 +138,7 @@ func (t *traces) keep(key traceKey, text string, parsed *stacktrace.Trace) {
 	t.kept[key] = k
 	t.bytes += len(text) + len(key.name)
 	if k.first != "" {
-		t.version += fnv(fnvText(key.name), uint64(key.token)) // a sum: the same in every replica
+		t.version += locks.Hash(xxhash.Sum64String(key.name), uint64(key.token)) // a sum: the same in every replica
 	}
 }
 
@@ -147,7 +150,7 @@ func (t *traces) drop(wanted map[traceKey]bool) {
 		if !wanted[key] {
 			delete(t.kept, key)
 			if t.bytes -= len(k.text) + len(key.name); k.first != "" {
-				t.version -= fnv(fnvText(key.name), uint64(key.token))
+				t.version -= locks.Hash(xxhash.Sum64String(key.name), uint64(key.token))
 			}
 		}
 	}

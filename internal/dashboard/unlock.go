@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -57,13 +58,13 @@ func (d *Dashboard) mayUnlock(c access.Caller) error {
 // notStale refuses what should not rest on an old picture.
 func (d *Dashboard) notStale() error {
 	fresh := d.config.Fresh()
-	switch fresh.level(d.config.Now()) {
-	case never:
+	switch fresh.Level(d.config.Now()) {
+	case locks.Never:
 		_, err := d.loaded()
 		return err
-	case stale:
+	case locks.Stale:
 		return &problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
-			Detail: "etcd was last heard at " + phrase.TimeOfDay(fresh.Heard) + " UTC" + fresh.why() +
+			Detail: "etcd was last heard at " + phrase.TimeOfDay(fresh.Heard) + " UTC" + fresh.Why() +
 				", so what you saw may not be so any more. Nothing was done."}
 	}
 	return nil
@@ -147,7 +148,7 @@ func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error
 func (d *Dashboard) holder(r *metadata.Record) string {
 	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), maxWordShown))
 	if r.Hostname != "" {
-		line += " on " + text.Visible(hostPID(text.Clip(r.Hostname, maxWordShown), r.PID))
+		line += " on " + text.Visible(locks.HostPID(text.Clip(r.Hostname, maxWordShown), r.PID))
 	}
 	if !r.LockedAt.IsZero() {
 		line += " for " + phrase.Duration(d.config.Now().Sub(r.LockedAt))

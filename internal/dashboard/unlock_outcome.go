@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -56,15 +57,15 @@ func (d *Dashboard) conflict(ctx context.Context, w wish, now metadata.Document)
 		Link:   d.urls.Lock(w.Name, ""),
 		Detail: "Nothing was done. The hold that you saw is over"}
 	if ending := d.ending(ctx, w.Name, w.historyID()); ending != nil {
-		p.Detail += ": " + endedWord(ending.Ended)
+		p.Detail += ": " + locks.EndedWord(ending.Ended)
 		if ending.By != "" {
 			p.Detail += " by " + text.Visible(ending.By)
 		}
 		p.Detail += " " + phrase.Duration(d.config.Now().Sub(ending.EndedAt.Time)) + " ago"
 	}
 	switch {
-	case len(now.Fields) == 0 && len(d.picture.snapshot().shares(w.Name)) > 0:
-		p.Detail += ". The lock is now shared: " + useOf(d.picture.snapshot().shares(w.Name)).words() + "."
+	case len(now.Fields) == 0 && len(d.snapshot().Shares(w.Name)) > 0:
+		p.Detail += ". The lock is now shared: " + locks.UseOf(d.snapshot().Shares(w.Name)).Words() + "."
 	case len(now.Fields) == 0:
 		p.Detail += ". Nobody holds the lock now."
 	case now.Token == 0:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -18,7 +19,7 @@ type unlockPage struct {
 	page
 	Name      string
 	Shown     string // the name in visible characters
-	Look      look
+	Look      locks.DisplayState
 	Sentence  phrase.Sentence
 	Purpose   string
 	Alive     *phrase.Moment
@@ -83,11 +84,11 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 		return answer{}, err
 	case v.unread != "":
 		return answer{}, d.notDone(errors.New(v.unread))
-	case v.row != nil && v.row.Misplaced:
+	case v.Row != nil && v.Row.Misplaced:
 		return answer{}, &problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here", Name: v.lock,
 			Link:   d.urls.Lock(v.lock, ""),
 			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
-	case v.row == nil || v.asked != "":
+	case v.Row == nil || v.asked != "":
 		asked := r.URL.Query().Get("hold")
 		return answer{}, d.conflict(r.Context(), wish{Name: v.lock, Hold: asked}, v.document)
 	}
@@ -108,13 +109,13 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 }
 
 func (d *Dashboard) unlockPage(c access.Caller, v *lockView) unlockPage {
-	row := v.row
-	p := unlockPage{page: d.page(c, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name), Look: row.look,
+	row := v.Row
+	p := unlockPage{page: d.page(c, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name), Look: row.Display,
 		Purpose: row.Purpose,
-		Token:   row.Token, Revision: row.Revision, Hold: row.UUID, Host: hostPID(row.Hostname, row.PID),
+		Token:   row.Token, Revision: row.Revision, Hold: row.UUID, Host: locks.HostPID(row.Hostname, row.PID),
 		MaxReason: maxReason, MaxTicket: maxTicket}
 	p.Here = "list"
-	p.Icon = icon{Look: row.look}
+	p.Icon = icon{Look: row.Display}
 	p.Sentence = holderSentence(row, p.Viewpoint, v.document.Fields)
 	p.Action = d.urls.Unlock(row.Name, row.UUID, v.view)
 	p.Cancel = d.urls.LockFrom(row.Name, row.UUID, v.view)
@@ -126,11 +127,11 @@ func (d *Dashboard) unlockPage(c access.Caller, v *lockView) unlockPage {
 			p.Frame = trace.First.Short()
 		}
 	}
-	if unlock := p.Viewpoint.Next(row.verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
+	if unlock := p.Viewpoint.Next(row.Verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
 		p.AutoSoon = unlock
 	}
 	p.Recorded = d.config.Waiters != nil
-	p.Share = row.share.words()
+	p.Share = row.Share.Words()
 	p.Whole = d.whole(row)
 	if queue := d.waiterViews(v.waiters, p.Viewpoint); len(queue) > 0 {
 		p.Next = &queue[0]

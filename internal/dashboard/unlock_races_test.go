@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -50,7 +51,7 @@ func operate(t *testing.T) *operation {
 	o.layout = config.Layout
 	o.store = lockstore.New(far, config.Layout)
 	config.Now, config.Locks, config.Access = time.Now, func() []*metadata.Record { return nil }, behindProxy(t)
-	config.Fresh = func() dashboard.Freshness { return dashboard.Freshness{Synced: true, Heard: time.Now()} }
+	config.Fresh = func() locks.Freshness { return locks.Freshness{Synced: true, Heard: time.Now()} }
 	config.Document, config.Ending = o.store.Get, o.store.Ending
 	config.ForceUnlock = func(ctx context.Context, r metadata.Removal, a metadata.Action) error {
 		err := o.store.ForceUnlock(o.before(ctx), r, a)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -17,8 +18,8 @@ type verdict struct {
 
 // verdict says what a person must know first. The first sentence that applies wins; that the picture is stale is said
 // by the banner of the page, and the sentence here then is about the last known state.
-func (d *Dashboard) verdict(s *snapshot, l phrase.Viewpoint) verdict {
-	all := s.all
+func (d *Dashboard) verdict(s *locks.Snapshot, l phrase.Viewpoint) verdict {
+	all := s.All
 	switch unlockers, known := d.unlockers(); {
 	case known && len(unlockers) == 0 && !l.Stale:
 		text := phrase.Say("No unlocker is running: nothing is alerted or removed.")
@@ -39,7 +40,7 @@ func (d *Dashboard) verdict(s *snapshot, l phrase.Viewpoint) verdict {
 }
 
 // needy counts what would need an unlocker.
-func needy(all counts) string {
+func needy(all locks.Counts) string {
 	var parts []string
 	if all.Expired > 0 {
 		parts = append(parts, phrase.Plural(all.Expired, "lock", "locks")+" expired")
@@ -50,7 +51,7 @@ func needy(all counts) string {
 	return strings.Join(parts, ", ") + "."
 }
 
-func quiet(all counts, l phrase.Viewpoint) phrase.Sentence {
+func quiet(all locks.Counts, l phrase.Viewpoint) phrase.Sentence {
 	text := phrase.Say("No locks alerting. " + phrase.Thousands(all.Total) + " held")
 	if oldest := l.Lasting(all.Oldest); oldest != nil {
 		text = text.Say(", oldest ").Time(oldest)
@@ -64,14 +65,14 @@ func quiet(all counts, l phrase.Viewpoint) phrase.Sentence {
 	return text.Say(".")
 }
 
-func (d *Dashboard) nextUnlock(said phrase.Sentence, all counts, l phrase.Viewpoint) phrase.Sentence {
+func (d *Dashboard) nextUnlock(said phrase.Sentence, all locks.Counts, l phrase.Viewpoint) phrase.Sentence {
 	next := all.NextUnlock
 	if next == nil {
 		return said.Say(" None of them auto-unlocks.")
 	}
 	name := text.Clip(next.Name, maxNameShown)
 	url := d.urls.Lock(next.Name, next.UUID)
-	left := l.Next(next.verdict.AutoUnlockAt)
+	left := l.Next(next.Verdict.AutoUnlockAt)
 	switch left.Kind {
 	case "over": // the picture is a moment old
 		left = &phrase.Moment{At: left.At, Text: "due"}
@@ -82,16 +83,16 @@ func (d *Dashboard) nextUnlock(said phrase.Sentence, all counts, l phrase.Viewpo
 }
 
 // expiredSentence says that locks should be gone by now, and why they are not where an unlocker tells.
-func (d *Dashboard) expiredSentence(s *snapshot, l phrase.Viewpoint, unlockers []Unlocker) phrase.Sentence {
-	var oldest *row
-	for _, r := range s.rows {
-		if r.look == expired && (oldest == nil || r.verdict.AutoUnlockAt.Before(oldest.verdict.AutoUnlockAt)) {
+func (d *Dashboard) expiredSentence(s *locks.Snapshot, l phrase.Viewpoint, unlockers []Unlocker) phrase.Sentence {
+	var oldest *locks.Row
+	for _, r := range s.Rows {
+		if r.Display == locks.Expired && (oldest == nil || r.Verdict.AutoUnlockAt.Before(oldest.Verdict.AutoUnlockAt)) {
 			oldest = r
 		}
 	}
-	said := phrase.Say(phrase.Plural(s.all.Expired, "lock", "locks") + " expired")
+	said := phrase.Say(phrase.Plural(s.All.Expired, "lock", "locks") + " expired")
 	if !l.Stale {
-		said = said.Say(" by ").Time(l.Age(oldest.verdict.AutoUnlockAt))
+		said = said.Say(" by ").Time(l.Age(oldest.Verdict.AutoUnlockAt))
 	}
 	said = said.Say(": ").Link(text.Clip(oldest.Name, maxNameShown), d.urls.Lock(oldest.Name, oldest.UUID)).Say(". ")
 	if why := pause(unlockers); why != nil {
@@ -101,7 +102,7 @@ func (d *Dashboard) expiredSentence(s *snapshot, l phrase.Viewpoint, unlockers [
 		return said.Say("The unlocker only watches (").Value(mode).Say("): nothing is removed.")
 	}
 	grace := d.config.Policy.ClockSkew + d.config.Policy.MinWarning + 5*time.Second
-	if l.Now.Sub(oldest.verdict.AutoUnlockAt) > grace {
+	if l.Now.Sub(oldest.Verdict.AutoUnlockAt) > grace {
 		return said.Say("It should have been removed.")
 	}
 	return said.Say("It is about to be removed.")

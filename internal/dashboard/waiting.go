@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -27,7 +28,7 @@ type waitingPage struct {
 
 // contention is a lock and who waits for it.
 type contention struct {
-	Look        look // empty: nobody holds it any more
+	Look        locks.DisplayState // empty: nobody holds it any more
 	Name, URL   string
 	Owner, Host string
 	Use         string     // how a lock that several hold is taken
@@ -50,54 +51,53 @@ func (d *Dashboard) waiting(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	q := parseQuery(r.URL.Query().Get("q"))
+	q := locks.ParseQuery(r.URL.Query().Get("q"))
 	v := waitingPage{page: d.page(callerOf(r), "waiting"), Known: d.config.Queues != nil,
 		searched: d.searches("waiting", q)}
 	v.page = v.searching(v.page)
 	v.Follows = true
 	v.Here = "waiting"
-	v.JSON = d.urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.text), "sort", "waiters")
+	v.JSON = d.urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
 	if v.Known {
-		queues := d.config.Queues()
-		if err := d.fillWaiting(r.Context(), &v, s, q, queues); err != nil {
+		if err := d.fillWaiting(r.Context(), &v, s, q); err != nil {
 			return answer{}, err
 		}
-		v.Cycles = d.cycleViews(cycles(s, queues))
+		found := s.Cycles()
+		v.Cycles = d.cycleViews(found[:min(len(found), maxCycles)])
 	}
 	body, err := d.render("waiting", v)
 	return answer{Type: typeHTML, Body: body}, err
 }
 
 // fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
-func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *snapshot, q *query,
-	queues map[string][]metadata.Waiter) error {
-	ctx, cancel := searching(ctx)
+func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *locks.Snapshot, q *locks.Query) error {
+	ctx, cancel := locks.WithLimit(ctx)
 	defer cancel()
 	type queued struct {
 		lock    string
-		holders []*row
+		holders []*locks.Row
 		queue   []metadata.Waiter
 		longest time.Time
 	}
 	var all []queued
-	for lock, queue := range queues {
-		if err := stopped(ctx); err != nil {
+	for lock, queue := range s.Queues {
+		if err := locks.Stopped(ctx); err != nil {
 			return err
 		}
-		holders := s.holders(lock)
+		holders := s.Holders(lock)
 		if len(holders) == 0 { // between two holders
-			holders = []*row{d.rowNow(&metadata.Record{Name: lock}, queue, nil)}
+			holders = []*locks.Row{d.rowNow(&metadata.Record{Name: lock}, queue, nil)}
 		}
-		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *row) bool { return q.matches(r, v.AsOf) }) {
+		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *locks.Row) bool { return q.Matches(r, v.AsOf) }) {
 			continue
 		}
-		one := queued{lock, holders, queue, lineOf(queue).longest}
+		one := queued{lock, holders, queue, locks.QueueOf(queue).Longest}
 		v.Waiting += len(queue)
-		v.Longest = v.Lasting(first(v.longestAt(), one.longest))
+		v.Longest = v.Lasting(locks.Earlier(v.longestAt(), one.longest))
 		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b queued) int {
-		return cmp.Or(cmp.Compare(instant(a.longest), instant(b.longest)), cmp.Compare(len(b.queue), len(a.queue)),
+		return cmp.Or(cmp.Compare(locks.Instant(a.longest), locks.Instant(b.longest)), cmp.Compare(len(b.queue), len(a.queue)),
 			cmp.Compare(a.lock, b.lock))
 	})
 	v.More = max(0, len(all)-maxContended)
@@ -114,22 +114,22 @@ func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *snapshot
 }
 
 // contention is the lock and who holds it.
-func (d *Dashboard) contention(lock string, holders []*row, at phrase.Viewpoint) contention {
+func (d *Dashboard) contention(lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
 	c := contention{Name: text.Clip(lock, maxNameShown), URL: d.urls.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
-		c.Owner, c.Host, c.Held = text.Clip(r.Owner, maxWordShown), hostPID(text.Clip(r.Hostname, maxWordShown),
+		c.Owner, c.Host, c.Held = text.Clip(r.Owner, maxWordShown), locks.HostPID(text.Clip(r.Hostname, maxWordShown),
 			r.PID), at.Lasting(r.LockedAt)
 		if r.Token != 0 {
-			c.Look = r.look
+			c.Look = r.Display
 		}
 		return c
 	}
-	u := useOf(holders)
-	c.Look = u.look
-	c.Use = u.words()
-	c.Held = at.Lasting(u.oldest)
+	u := locks.UseOf(holders)
+	c.Look = u.Display
+	c.Use = u.Words()
+	c.Held = at.Lasting(u.Oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
-		text := hostPID(text.Clip(r.Hostname, maxWordShown), r.PID)
+		text := locks.HostPID(text.Clip(r.Hostname, maxWordShown), r.PID)
 		c.Sharers = append(c.Sharers, lockLink{cmp.Or(text, r.Name), d.urls.Lock(r.Name, r.UUID)})
 	}
 	c.MoreSharers = len(holders) - len(c.Sharers)

@@ -17,6 +17,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -148,9 +149,9 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 			return alive
 		},
 		Members: func() []dashboard.Member { return members(r.health.Last()) },
-		Fresh: func() dashboard.Freshness {
+		Fresh: func() locks.Freshness {
 			f := view.Fresh()
-			return dashboard.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
+			return locks.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
 				Class: string(r.trouble.Class()), Cause: joint.Cause(f, r.trouble)}
 		},
 		Document: r.store.Get, Ending: r.store.Ending, History: r.store.History, Audit: r.store.Audit,

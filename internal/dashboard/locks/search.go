@@ -1,10 +1,9 @@
-package dashboard
+package locks
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"regexp/syntax"
 	"time"
@@ -23,29 +22,26 @@ const (
 	rowsBetweenLooks = 256
 )
 
-// The answers to searches that were stopped.
+// Why a search was stopped.
 var (
-	errTooSlow = &problem{Status: http.StatusServiceUnavailable, Code: "too_slow", Title: "The search took too long",
-		Retry:  time.Second,
-		Detail: "It was stopped after 2 s. Make the regular expression simpler, or search for a part of the name."}
-	errLeft = &problem{Status: http.StatusServiceUnavailable, Code: "left", Title: "Stopped",
-		Detail: "The reader left before the search was done."}
+	ErrTooSlow = fmt.Errorf("the search took longer than %v", maxSearch)
+	ErrLeft    = errors.New("the reader left before the search was done")
 )
 
-// stopped is why a search under this context was stopped; nil while it may go on.
-func stopped(ctx context.Context) error {
+// Stopped is why a search under this context was stopped; nil while it may go on.
+func Stopped(ctx context.Context) error {
 	switch err := ctx.Err(); {
 	case err == nil:
 		return nil
-	case errors.Is(context.Cause(ctx), errTooSlow):
-		return errTooSlow
+	case errors.Is(context.Cause(ctx), ErrTooSlow):
+		return ErrTooSlow
 	}
-	return errLeft
+	return ErrLeft
 }
 
-// searching is the context of a search for this reader.
-func searching(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, maxSearch, errTooSlow)
+// WithLimit is the context of a search for this reader.
+func WithLimit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, maxSearch, ErrTooSlow)
 }
 
 // compileRegexp reads a regular expression and refuses one that would take long for every name.

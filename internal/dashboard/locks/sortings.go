@@ -1,4 +1,4 @@
-package dashboard
+package locks
 
 import (
 	"cmp"
@@ -10,23 +10,23 @@ import (
 // sortings are all rows of a snapshot, sorted by what lists were sorted by. From one snapshot to the next few rows
 // change, so a sorting is made from the one before.
 type sortings struct {
-	before map[order][]*row // of the snapshot before
+	before map[Order][]*Row // of the snapshot before
 
 	mu   sync.Mutex
-	done map[order][]*row
+	done map[Order][]*Row
 }
 
 // finished are the sortings that lists have asked for.
-func (s *sortings) finished() map[order][]*row {
+func (s *sortings) finished() map[Order][]*Row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.done)
 }
 
-// inOrder returns all rows sorted. The first one to ask waits; the others wait with it.
-func (s *snapshot) inOrder(o order) []*row {
-	if o == (order{by: "name"}) { // as the rows of a snapshot are
-		return s.rows
+// InOrder returns all rows sorted. The first one to ask waits; the others wait with it.
+func (s *Snapshot) InOrder(o Order) []*Row {
+	if o == (Order{By: "name"}) { // as the rows of a snapshot are
+		return s.Rows
 	}
 	s.sorted.mu.Lock()
 	defer s.sorted.mu.Unlock()
@@ -37,10 +37,10 @@ func (s *snapshot) inOrder(o order) []*row {
 	if ok && s.changes.few {
 		rows = s.changes.merge(o, rows, s.changes.came)
 	} else {
-		rows = o.sort(s.rows)
+		rows = o.Sort(s.Rows)
 	}
 	if s.sorted.done == nil {
-		s.sorted.done = map[order][]*row{}
+		s.sorted.done = map[Order][]*Row{}
 	}
 	s.sorted.done[o] = rows
 	return rows
@@ -49,16 +49,16 @@ func (s *snapshot) inOrder(o order) []*row {
 // changes are how a snapshot differs from the one before.
 type changes struct {
 	few  bool              // so that it pays to begin with what is known of the snapshot before
-	came []*row            // rows that the snapshot before had not, by name
-	went map[*row]struct{} // rows that only the snapshot before had
+	came []*Row            // rows that the snapshot before had not, by name
+	went map[*Row]struct{} // rows that only the snapshot before had
 }
 
 // newChanges tells how rows came and went in a snapshot of so many. When many did, they are not worth to be remembered.
-func newChanges(came, went []*row, all int) changes {
+func newChanges(came, went []*Row, all int) changes {
 	if len(came)+len(went) >= all/4 {
 		return changes{}
 	}
-	c := changes{few: true, came: came, went: make(map[*row]struct{}, len(went))}
+	c := changes{few: true, came: came, went: make(map[*Row]struct{}, len(went))}
 	for _, r := range went {
 		c.went[r] = struct{}{}
 	}
@@ -67,9 +67,9 @@ func newChanges(came, went []*row, all int) changes {
 
 // merge is a sorted list of the snapshot before as it is in this one: without the rows that went, with those that came
 // put in.
-func (c *changes) merge(o order, old, came []*row) []*row {
-	came = o.sort(came)
-	out := make([]*row, 0, len(old)+len(came))
+func (c *changes) merge(o Order, old, came []*Row) []*Row {
+	came = o.Sort(came)
+	out := make([]*Row, 0, len(old)+len(came))
 	for _, r := range old {
 		if _, gone := c.went[r]; gone {
 			continue
@@ -82,64 +82,64 @@ func (c *changes) merge(o order, old, came []*row) []*row {
 	return append(out, came...)
 }
 
-func (o order) less(a, b *row) bool {
+func (o Order) less(a, b *Row) bool {
 	x := o.position(a)
 	y := o.position(b)
 	return o.compare(&x, &y) < 0
 }
 
-// place is a position in few bytes, because sorting is moving and comparing: a text is told by its rank among all of
+// sortKey is a position in few bytes, because sorting is moving and comparing: a text is told by its rank among all of
 // them, a name by where its row stands among rows that are sorted by name.
-type place struct {
+type sortKey struct {
 	at           int64
 	group, index int32
 }
 
-// sort returns rows, which come sorted by name, in this order.
-func (o order) sort(rows []*row) []*row {
-	places, ranks := make([]place, len(rows)), o.ranks(rows)
+// Sort returns rows, which come sorted by name, in this order.
+func (o Order) Sort(rows []*Row) []*Row {
+	places, ranks := make([]sortKey, len(rows)), o.ranks(rows)
 	inPieces(len(rows), func(from, to int) struct{} {
 		for i := from; i < to; i++ {
 			p := o.position(rows[i])
 			switch {
 			case ranks != nil:
 				p.At = ranks[p.Text]
-			case o.by == "name":
+			case o.By == "name":
 				p.At = int64(i)
 			}
-			places[i] = place{p.At, int32(p.Group), int32(i)}
+			places[i] = sortKey{p.At, int32(p.Group), int32(i)}
 		}
 		slices.SortFunc(places[from:to], o.comparePlaces)
 		return struct{}{}
 	})
-	sorted := make([]*row, len(rows))
+	sorted := make([]*Row, len(rows))
 	for i, p := range o.mergePieces(places) {
 		sorted[i] = rows[p.index]
 	}
 	return sorted
 }
 
-func (o order) comparePlaces(a, b place) int {
+func (o Order) comparePlaces(a, b sortKey) int {
 	switch {
 	case a.group != b.group:
 		return cmp.Compare(a.group, b.group)
 	case a.at == b.at:
 		return cmp.Compare(a.index, b.index)
-	case o.reverse:
+	case o.Reverse:
 		return cmp.Compare(b.at, a.at)
 	}
 	return cmp.Compare(a.at, b.at)
 }
 
 // mergePieces makes one sorted list of sorted pieces.
-func (o order) mergePieces(all []place) []place {
+func (o Order) mergePieces(all []sortKey) []sortKey {
 	pieces := piecesOf(len(all))
 	for len(pieces) > 1 {
 		var wider [][2]int
-		out := make([]place, 0, len(all))
+		out := make([]sortKey, 0, len(all))
 		for pair := range slices.Chunk(pieces, 2) {
 			a := all[pair[0][0]:pair[0][1]]
-			b := []place{}
+			b := []sortKey{}
 			if len(pair) == 2 {
 				b = all[pair[1][0]:pair[1][1]]
 			}
@@ -160,8 +160,8 @@ func (o order) mergePieces(all []place) []place {
 }
 
 // ranks are the places of the rows' texts among each other; nil for an order without texts.
-func (o order) ranks(rows []*row) map[string]int64 {
-	if o.by != "owner" && o.by != "host" {
+func (o Order) ranks(rows []*Row) map[string]int64 {
+	if o.By != "owner" && o.By != "host" {
 		return nil
 	}
 	ranks := map[string]int64{}

@@ -1,4 +1,4 @@
-package dashboard
+package locks
 
 import (
 	"errors"
@@ -13,13 +13,13 @@ import (
 )
 
 // matcher tells whether a lock fulfils a term.
-type matcher = func(r *row, now time.Time) bool
+type matcher = func(r *Row, now time.Time) bool
 
 // queryKeys lists the keys, for messages.
 const queryKeys = "name owner host pid hold purpose state ended held alert unlock expired wait waiters label"
 
 // field is the condition of "key:value".
-func (q *query) field(key, value string) (matcher, error) {
+func (q *Query) field(key, value string) (matcher, error) {
 	if value == "" {
 		return nil, fmt.Errorf("the key %s wants a value", key)
 	}
@@ -27,17 +27,17 @@ func (q *query) field(key, value string) (matcher, error) {
 	case "name":
 		return q.nameTerm(value)
 	case "owner":
-		return anyOf(value, func(r *row) string { return r.Owner }), nil
+		return anyOf(value, func(r *Row) string { return r.Owner }), nil
 	case "host":
 		return hostTerm(value), nil
 	case "purpose":
-		return anyOf(value, func(r *row) string { return r.Purpose }), nil
+		return anyOf(value, func(r *Row) string { return r.Purpose }), nil
 	case "hold":
 		value = strings.ToLower(value)
-		return func(r *row, _ time.Time) bool { return strings.HasPrefix(r.UUID, value) }, nil
+		return func(r *Row, _ time.Time) bool { return strings.HasPrefix(r.UUID, value) }, nil
 	case "pid":
 		pid, err := strconv.ParseInt(value, 10, 64)
-		return func(r *row, _ time.Time) bool { return r.PID == pid }, wrong(err, "pid: wants a number")
+		return func(r *Row, _ time.Time) bool { return r.PID == pid }, wrong(err, "pid: wants a number")
 	case "state":
 		return stateTerm(value)
 	case "ended":
@@ -62,7 +62,7 @@ func wrong(err error, text string) error {
 
 // anyOf matches when one of the comma-separated values is part of one of the texts, or when a text is the value after
 // "=", whatever the case. A query has no way to say a quote, so those in an exact text do not count.
-func anyOf(value string, texts ...func(*row) string) matcher {
+func anyOf(value string, texts ...func(*Row) string) matcher {
 	value, exact := strings.CutPrefix(strings.ToLower(value), "=")
 	wanted := strings.Split(value, ",")
 	fits := func(have string) bool {
@@ -71,22 +71,22 @@ func anyOf(value string, texts ...func(*row) string) matcher {
 		}
 		return slices.ContainsFunc(wanted, func(w string) bool { return w != "" && strings.Contains(have, w) })
 	}
-	return func(r *row, _ time.Time) bool {
-		return slices.ContainsFunc(texts, func(text func(*row) string) bool { return fits(strings.ToLower(text(r))) })
+	return func(r *Row, _ time.Time) bool {
+		return slices.ContainsFunc(texts, func(text func(*Row) string) bool { return fits(strings.ToLower(text(r))) })
 	}
 }
 
 // hostTerm matches hosts with their process, or without when it is the whole host that is asked for.
 func hostTerm(value string) matcher {
-	full := func(r *row) string { return hostPID(r.Hostname, r.PID) }
+	full := func(r *Row) string { return HostPID(r.Hostname, r.PID) }
 	if !strings.HasPrefix(value, "=") {
 		return anyOf(value, full)
 	}
-	return anyOf(value, full, func(r *row) string { return r.Hostname })
+	return anyOf(value, full, func(r *Row) string { return r.Hostname })
 }
 
 // nameTerm matches names by part, by glob with *, or by /regular expression/.
-func (q *query) nameTerm(value string) (matcher, error) {
+func (q *Query) nameTerm(value string) (matcher, error) {
 	if len(value) > 2 && value[0] == '/' && value[len(value)-1] == '/' {
 		if q.regexps++; q.regexps > maxRegexps {
 			return nil, fmt.Errorf("only %d regular expressions are allowed", maxRegexps)
@@ -94,10 +94,10 @@ func (q *query) nameTerm(value string) (matcher, error) {
 		return regexpTerm(value[1 : len(value)-1])
 	}
 	if !strings.Contains(value, "*") || value[0] == '=' {
-		return anyOf(value, func(r *row) string { return r.Name }), nil
+		return anyOf(value, func(r *Row) string { return r.Name }), nil
 	}
 	globs := strings.Split(strings.ToLower(value), ",")
-	return func(r *row, _ time.Time) bool {
+	return func(r *Row, _ time.Time) bool {
 		name := strings.ToLower(r.Name)
 		return slices.ContainsFunc(globs, func(glob string) bool { return text.Matches(glob, name) })
 	}, nil
@@ -108,22 +108,22 @@ func regexpTerm(pattern string) (matcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(r *row, _ time.Time) bool { return compiled.MatchString(r.Name[:min(len(r.Name), maxRegexpName)]) }, nil
+	return func(r *Row, _ time.Time) bool { return compiled.MatchString(r.Name[:min(len(r.Name), maxRegexpName)]) }, nil
 }
 
 // stateTerm matches states, and expiring.
 func stateTerm(value string) (matcher, error) {
 	wanted := map[string]bool{}
 	for word := range strings.SplitSeq(value, ",") {
-		switch look(word) {
-		case held, alerting, expiring, expired, malformed:
+		switch DisplayState(word) {
+		case Held, Alerting, Expiring, Expired, Malformed:
 			wanted[word] = true
 		default:
 			return nil, fmt.Errorf("no such state: held alerting expiring expired malformed")
 		}
 	}
-	return func(r *row, _ time.Time) bool {
-		return wanted[string(r.verdict.State)] || wanted[string(r.look)]
+	return func(r *Row, _ time.Time) bool {
+		return wanted[string(r.Verdict.State)] || wanted[string(r.Display)]
 	}, nil
 }
 
@@ -135,16 +135,16 @@ func endedTerm(value string) (matcher, error) {
 			return nil, errors.New("no such end: " + strings.Join(endedWords(), " "))
 		}
 	}
-	return func(r *row, _ time.Time) bool {
-		return r.past != nil && (slices.Contains(wanted, endedWord(r.past.Ended)) || slices.Contains(wanted, alerted) &&
-			hadAlerted(r.past))
+	return func(r *Row, _ time.Time) bool {
+		return r.Ending != nil && (slices.Contains(wanted, EndedWord(r.Ending.Ended)) || slices.Contains(wanted, alerted) &&
+			HadAlerted(r.Ending))
 	}, nil
 }
 
 // labelTerm matches attributes: "team=core", or "team" for any value.
 func labelTerm(value string) (matcher, error) {
 	name, want, valued := strings.Cut(value, "=")
-	return func(r *row, _ time.Time) bool {
+	return func(r *Row, _ time.Time) bool {
 		have, ok := r.Attributes[name]
 		return ok && (!valued || fmt.Sprint(have) == want)
 	}, nil
@@ -162,7 +162,7 @@ func countTerm(value string) (matcher, error) {
 	if !ok || err != nil {
 		return nil, errors.New("wants a comparison with a number, like waiters:>0")
 	}
-	return func(r *row, _ time.Time) bool { return more && r.waiters > n || !more && r.waiters < n }, nil
+	return func(r *Row, _ time.Time) bool { return more && r.Waiters > n || !more && r.Waiters < n }, nil
 }
 
 func durationTerm(key, value string) (matcher, error) {
@@ -171,25 +171,25 @@ func durationTerm(key, value string) (matcher, error) {
 	if !ok || err != nil {
 		return nil, fmt.Errorf("wants a comparison with a length of time, like %s:>1h30m", key)
 	}
-	return func(r *row, now time.Time) bool {
+	return func(r *Row, now time.Time) bool {
 		have, known := r.length(key, now)
 		return known && (more && have > want || !more && have < want)
 	}, nil
 }
 
 // length is the length of time that the key compares.
-func (r *row) length(key string, now time.Time) (d time.Duration, known bool) {
+func (r *Row) length(key string, now time.Time) (d time.Duration, known bool) {
 	switch key {
 	case "held":
 		return now.Sub(r.LockedAt), !r.LockedAt.IsZero()
 	case "alert":
-		return r.verdict.AlertAt.Sub(now), !r.verdict.AlertAt.IsZero()
+		return r.Verdict.AlertAt.Sub(now), !r.Verdict.AlertAt.IsZero()
 	case "unlock":
-		return r.verdict.AutoUnlockAt.Sub(now), !r.verdict.AutoUnlockAt.IsZero()
+		return r.Verdict.AutoUnlockAt.Sub(now), !r.Verdict.AutoUnlockAt.IsZero()
 	case "expired":
-		return now.Sub(r.verdict.AutoUnlockAt), r.verdict.State == staleness.Expired
+		return now.Sub(r.Verdict.AutoUnlockAt), r.Verdict.State == staleness.Expired
 	default: // wait
-		return now.Sub(r.longest), !r.longest.IsZero()
+		return now.Sub(r.Longest), !r.Longest.IsZero()
 	}
 }
 

@@ -1,4 +1,4 @@
-package dashboard
+package locks
 
 import (
 	"cmp"
@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// order is how a list is sorted.
-type order struct {
-	by      string
-	reverse bool
+// Order is how a list is sorted.
+type Order struct {
+	By      string
+	Reverse bool
 }
 
-// mostUrgent is the default order.
-const mostUrgent = "urgency"
+// MostUrgent is the default order.
+const MostUrgent = "urgency"
 
-// orders are what a list can be sorted by.
-func orders() []string {
-	return []string{mostUrgent, "name", "owner", "host", "held", "alert", "unlock", "waiters"}
+// Orders are what a list can be sorted by.
+func Orders() []string {
+	return []string{MostUrgent, "name", "owner", "host", "held", "alert", "unlock", "waiters"}
 }
 
-// parseOrder reads "unlock" or "-unlock"; anything else is the default order.
-func parseOrder(s string) order {
+// ParseOrder reads "unlock" or "-unlock"; anything else is the default order.
+func ParseOrder(s string) Order {
 	by, reverse := strings.CutPrefix(s, "-")
-	if !slices.Contains(orders(), by) {
-		return order{by: mostUrgent}
+	if !slices.Contains(Orders(), by) {
+		return Order{By: MostUrgent}
 	}
-	return order{by, reverse}
+	return Order{by, reverse}
 }
 
-func (o order) String() string {
-	if o.reverse {
-		return "-" + o.by
+func (o Order) String() string {
+	if o.Reverse {
+		return "-" + o.By
 	}
-	return o.by
+	return o.By
 }
 
 // position is where a lock stands in an order. It outlives the lock: a page begins after a position even when the lock
@@ -48,9 +48,9 @@ type position struct {
 }
 
 // position of the lock in this order. What is unknown comes last in either direction.
-func (o order) position(r *row) position {
+func (o Order) position(r *Row) position {
 	p := position{Name: r.Name}
-	switch o.by {
+	switch o.By {
 	case "name":
 		p.Text = r.Name
 	case "owner":
@@ -58,34 +58,34 @@ func (o order) position(r *row) position {
 	case "host":
 		p.Text = r.Hostname
 	case "held":
-		p.At = instant(r.LockedAt)
+		p.At = Instant(r.LockedAt)
 	case "alert":
-		p.At = instant(r.verdict.AlertAt)
+		p.At = Instant(r.Verdict.AlertAt)
 	case "unlock":
-		p.At = instant(r.verdict.AutoUnlockAt)
+		p.At = Instant(r.Verdict.AutoUnlockAt)
 	case "waiters": // the longest wait first
-		p.At = instant(r.longest)
+		p.At = Instant(r.Longest)
 	default:
-		p.Group = r.look.urgency()
-		p.At = instant(r.deadline())
+		p.Group = r.Display.urgency()
+		p.At = Instant(r.deadline())
 	}
-	if p.Text == "" && (o.by == "owner" || o.by == "host") || p.At == math.MaxInt64 && o.by != mostUrgent {
+	if p.Text == "" && (o.By == "owner" || o.By == "host") || p.At == math.MaxInt64 && o.By != MostUrgent {
 		p.Group = 1
-	} else if o.reverse && o.by == mostUrgent {
+	} else if o.Reverse && o.By == MostUrgent {
 		p.Group = -p.Group
 	}
 	return p
 }
 
-// instant is a time that sorts; unknown ones come last.
-func instant(t time.Time) int64 {
+// Instant is a time that sorts; unknown ones come last.
+func Instant(t time.Time) int64 {
 	if t.IsZero() {
 		return math.MaxInt64
 	}
 	return t.UnixNano()
 }
 
-func (o order) compare(a, b *position) int {
+func (o Order) compare(a, b *position) int {
 	if c := cmp.Compare(a.Group, b.Group); c != 0 {
 		return c
 	}
@@ -93,7 +93,7 @@ func (o order) compare(a, b *position) int {
 	if c == 0 && a.Text != b.Text {
 		c = o.compareText(a.Text, b.Text)
 	}
-	if o.reverse {
+	if o.Reverse {
 		c = -c
 	}
 	if c == 0 {
@@ -102,8 +102,8 @@ func (o order) compare(a, b *position) int {
 	return c
 }
 
-func (o order) compareText(a, b string) int {
-	if o.by == "host" {
+func (o Order) compareText(a, b string) int {
+	if o.By == "host" {
 		return natural(a, b)
 	}
 	return strings.Compare(a, b)
