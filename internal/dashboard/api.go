@@ -119,10 +119,9 @@ func instants(t, now time.Time) (*string, *float64) {
 	return &s, &in
 }
 
-func (d *Dashboard) meta(now time.Time) meta {
-	fresh := d.config.Fresh()
-	return meta{AsOf: phrase.ISO(now), Revision: strconv.FormatInt(fresh.Revision, 10),
-		Stale: fresh.Level(d.config.Now()) == locks.Stale}
+func newMeta(r *request, asOf time.Time) meta {
+	return meta{AsOf: phrase.ISO(asOf), Revision: strconv.FormatInt(r.fresh.Revision, 10),
+		Stale: r.level() == locks.Stale}
 }
 
 func jsonAnswer(data any, m meta, etag string) (answer, error) {

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"encoding/base64"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,18 +67,18 @@ type endingJSON struct {
 	AtIn  *float64 `json:"at_in_seconds"`
 }
 
-func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
+func (d *Dashboard) lockAPI(r *request) (answer, error) {
 	v, err := d.find(r)
 	if err != nil {
 		return answer{}, err
 	}
 	include := strings.Split(r.URL.Query().Get("include"), ",")
 	if slices.Contains(include, "backtrace") && len(include) == 1 {
-		if err := d.admitFor(callerOf(r), access.Backtrace, v.document.Owner); err != nil {
+		if err := d.admitFor(r.caller, access.Backtrace, v.document.Owner); err != nil {
 			return answer{}, err
 		}
 	}
-	now := v.viewpoint(d.lens()).AsOf
+	now := v.viewpoint(r.viewpoint()).AsOf
 	j := lockDetailJSON{Unread: known(v.unread), Client: known(v.document.Client),
 		Queue: make([]waiterJSON, len(v.waiters))}
 	if v.Row != nil {
@@ -98,16 +97,16 @@ func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
 		j.Queue[i].Since, j.Queue[i].SinceIn = instants(w.Since.Time, now)
 		j.Queue[i].TimeoutAt, j.Queue[i].TimeoutIn = instants(w.TimeoutAt.Time, now)
 	}
-	if slices.Contains(include, "backtrace") && callerOf(r).MayFor(access.Backtrace, v.document.Owner) {
+	if slices.Contains(include, "backtrace") && r.caller.MayFor(access.Backtrace, v.document.Owner) {
 		j.Backtrace = known(v.document.Backtrace)
 	}
 	if slices.Contains(include, "fields") {
-		j.Fields = fieldsJSON(callerOf(r), &v.document)
+		j.Fields = fieldsJSON(r.caller, &v.document)
 	}
 	if v.asked != "" {
 		j.Ended = endedJSON(v, now)
 	}
-	m := d.meta(now)
+	m := newMeta(r, now)
 	if v.revision > 0 {
 		m.Revision = strconv.FormatInt(v.revision, 10)
 		m.Stale = false

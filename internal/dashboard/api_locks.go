@@ -14,8 +14,8 @@ import (
 
 // listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is
 // told.
-func (d *Dashboard) listed(r *http.Request) (s *locks.Snapshot, l listRequest, found *locks.Result, err error) {
-	if s, err = d.loaded(); err != nil {
+func (d *Dashboard) listed(r *request) (s *locks.Snapshot, l listRequest, found *locks.Result, err error) {
+	if s, err = r.loaded(); err != nil {
 		return
 	}
 	l = parseList(r)
@@ -42,26 +42,26 @@ func (d *Dashboard) listed(r *http.Request) (s *locks.Snapshot, l listRequest, f
 			return s, l, nil, bad(name + ": this cursor belongs to another list.")
 		}
 	}
-	found, err = s.Result(r.Context(), l.query, l.order, d.lens().AsOf)
+	found, err = s.Result(r.Context(), l.query, l.order, r.viewpoint().AsOf)
 	return s, l, found, err
 }
 
-func (d *Dashboard) locksAPI(r *http.Request) (answer, error) {
+func (d *Dashboard) locksAPI(r *request) (answer, error) {
 	s, l, found, err := d.listed(r)
 	if err != nil {
 		return answer{}, err
 	}
 	etag := d.listTag(r, s, l, found)
-	if a, ok := d.notModified(r, etag); ok {
+	if a, ok := notModified(r, etag); ok {
 		return a, nil
 	}
-	now := d.lens().AsOf
+	now := r.viewpoint().AsOf
 	w := found.Window(l.order, locks.ListID(l.query, l.order), l.after, l.before, l.limit)
 	data := make([]lockJSON, len(w.Rows))
 	for i, row := range w.Rows {
 		data[i] = d.lockJSON(row, now)
 	}
-	m := d.meta(now)
+	m := newMeta(r, now)
 	m.Total, m.Matched, m.Next = &s.All.Total, &found.Counts.Total, known(w.Next)
 	m.NextAt, _ = instants(s.Next, now)
 	if fields := r.URL.Query().Get("fields"); fields != "" {
@@ -121,18 +121,18 @@ type summaryJSON struct {
 	NextIn    *float64 `json:"next_auto_unlock_at_in_seconds"`
 }
 
-func (d *Dashboard) summaryAPI(r *http.Request) (answer, error) {
+func (d *Dashboard) summaryAPI(r *request) (answer, error) {
 	s, l, found, err := d.listed(r)
 	if err != nil {
 		return answer{}, err
 	}
 	etag := d.listTag(r, s, l, found)
-	if a, ok := d.notModified(r, etag); ok {
+	if a, ok := notModified(r, etag); ok {
 		return a, nil
 	}
-	now := d.lens().AsOf
+	now := r.viewpoint().AsOf
 	c := found.Counts
-	j := summaryJSON{Verdict: d.verdict(s, d.lens()).Text.String(), Held: c.Held, Alerting: c.Alerting,
+	j := summaryJSON{Verdict: d.verdict(s, r.viewpoint()).Text.String(), Held: c.Held, Alerting: c.Alerting,
 		Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = instants(c.Oldest, now)
 	j.LongestAt, j.LongestIn = instants(c.Longest, now)
@@ -143,7 +143,7 @@ func (d *Dashboard) summaryAPI(r *http.Request) (answer, error) {
 		j.NextName = &c.NextUnlock.Name
 		j.NextAt, j.NextIn = instants(c.NextUnlock.Verdict.AutoUnlockAt, now)
 	}
-	m := d.meta(now)
+	m := newMeta(r, now)
 	m.Total, m.Matched = &s.All.Total, &c.Total
 	return jsonAnswer(j, m, etag)
 }

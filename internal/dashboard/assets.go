@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
-	"net/http"
 	"path"
 
 	"github.com/go-chi/chi/v5"
@@ -69,14 +68,14 @@ func assetType(name string) string {
 
 // asset answers with an embedded file. The address holds the fingerprint, so browsers keep it for ever; one of another
 // build is not there.
-func (d *Dashboard) asset(r *http.Request) (answer, error) {
-	file, ok := d.assets.files[chi.URLParam(r, "file")]
-	if !ok || chi.URLParam(r, "fingerprint") != d.assets.fingerprint {
+func (d *Dashboard) asset(r *request) (answer, error) {
+	file, ok := d.assets.files[chi.URLParam(r.Request, "file")]
+	if !ok || chi.URLParam(r.Request, "fingerprint") != d.assets.fingerprint {
 		return answer{}, errNotFound
 	}
 	a := answer{Type: file.kind, Body: file.plain,
 		Header: map[string]string{"Cache-Control": "public, max-age=31536000, immutable"}}
-	if acceptsGzip(r) {
+	if acceptsGzip(r.Request) {
 		a.Body, a.Header["Content-Encoding"] = file.packed, "gzip"
 	}
 	return a, nil

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
@@ -32,16 +31,16 @@ type actionView struct {
 	Result         string
 }
 
-func (d *Dashboard) audit(r *http.Request) (answer, error) {
+func (d *Dashboard) audit(r *request) (answer, error) {
 	p, err := parsePast(r, maxLimit)
 	if err != nil {
 		return answer{}, err
 	}
-	all, err := d.actions(r.Context())
+	all, err := d.actions(r)
 	if err != nil {
 		return answer{}, d.unread(err)
 	}
-	v := auditPage{page: d.page(callerOf(r), "audit"), Total: len(all), searched: d.searches("audit", p.query)}
+	v := auditPage{page: d.page(r, "audit"), Total: len(all), searched: d.searches("audit", p.query)}
 	v.page = v.searching(v.page)
 	v.Here = "audit"
 	v.Follows = true

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +14,7 @@ import (
 )
 
 // csv answers with the locks that a query finds, in its order. Other than the page it has no pages.
-func (d *Dashboard) csv(r *http.Request) (answer, error) {
+func (d *Dashboard) csv(r *request) (answer, error) {
 	_, _, found, err := d.listed(r)
 	if err != nil {
 		return answer{}, err

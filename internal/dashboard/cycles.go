@@ -25,9 +25,9 @@ type cycleView struct {
 
 type cycleStep struct{ Who, Lock, URL, Held string }
 
-func (d *Dashboard) cycleViews(found []deadlock.Circle) []cycleView {
+func (d *Dashboard) cycleViews(r *request, found []deadlock.Circle) []cycleView {
 	var views []cycleView
-	at := d.lens()
+	at := r.viewpoint()
 	for _, c := range found {
 		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.Lasting(c.Since)}
 		for _, w := range c.Waits[:len(c.Waits)-v.More] {
@@ -60,8 +60,8 @@ func shownProcess(p deadlock.Process) string {
 }
 
 // cyclesOf are the cycles that the lock, or the one that it is a share of, is part of.
-func (d *Dashboard) cyclesOf(lock string) []cycleView {
-	s, err := d.loaded()
+func (d *Dashboard) cyclesOf(r *request, lock string) []cycleView {
+	s, err := r.loaded()
 	if err != nil {
 		return nil
 	}
@@ -74,5 +74,5 @@ func (d *Dashboard) cyclesOf(lock string) []cycleView {
 			with = append(with, c)
 		}
 	}
-	return d.cycleViews(with)
+	return d.cycleViews(r, with)
 }

@@ -96,7 +96,7 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		return nil, err
 	}
 	mux := chi.NewRouter()
-	mux.Use(d.headers, d.measure, d.recovery, unread, d.misdirected, d.identify, protect, middleware.GetHead)
+	mux.Use(d.headers, d.measure, d.recovery, unread, d.misdirected, d.door, protect, middleware.GetHead)
 	mux.NotFound(d.lost)
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed(mux, r.URL.Path))

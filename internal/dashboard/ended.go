@@ -3,7 +3,6 @@ package dashboard
 import (
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
@@ -20,9 +19,9 @@ type endedView struct {
 	UUID  string
 }
 
-func (d *Dashboard) endedPage(c access.Caller, v *lockView) lockPage {
+func (d *Dashboard) endedPage(r *request, v *lockView) lockPage {
 	e := v.ending
-	p := lockPage{page: d.page(c, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.Row == nil}
+	p := lockPage{page: d.page(r, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.Row == nil}
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(e.Lock), d.urls.Back(v.view)
 	p.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: p.Age(e.EndedAt.Time), By: e.By, Why: e.Why, Owner: e.Owner,
 		Host: locks.HostPID(e.Hostname, e.PID), UUID: e.UUID}

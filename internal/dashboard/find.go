@@ -26,13 +26,13 @@ var errSilent = fmt.Errorf("no answer within %v", patience)
 
 // hurried is the request for a page of a lock. One that can be shown from the picture waits for etcd only so long,
 // unless etcd is known to answer all the same.
-func (d *Dashboard) hurried(r *http.Request) (*http.Request, context.CancelFunc) {
+func (d *Dashboard) hurried(r *request) (*request, context.CancelFunc) {
 	name, err := nameOf(r)
-	if s, notYet := d.loaded(); err != nil || notYet != nil || d.slow.Load() || len(s.Holders(name)) == 0 {
+	if s, notYet := r.loaded(); err != nil || notYet != nil || d.slow.Load() || len(s.Holders(name)) == 0 {
 		return r, func() {}
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), patience, errSilent)
-	return r.WithContext(ctx), cancel
+	return r.with(ctx), cancel
 }
 
 // await reads from etcd, and waits for the answer until ctx ends. The read itself goes on. If it panics, so does the
@@ -89,8 +89,8 @@ type lockView struct {
 }
 
 // find reads a lock: from etcd, or from the picture while etcd does not answer.
-func (d *Dashboard) find(r *http.Request) (*lockView, error) {
-	s, err := d.loaded()
+func (d *Dashboard) find(r *request) (*lockView, error) {
+	s, err := r.loaded()
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (d *Dashboard) find(r *http.Request) (*lockView, error) {
 	ctx := r.Context()
 	v := &lockView{Row: s.Find(name), lock: name, view: d.urls.fromView(r), shares: s.Shares(name)}
 	if v.Row == nil || !v.Row.Misplaced { // whose keys are those of no lock
-		d.read(ctx, v, name)
+		d.read(r, v, name)
 	}
 	if hold := r.URL.Query().Get("hold"); hold != "" && (v.Row == nil || v.UUID != hold) {
 		v.asked = hold
@@ -130,12 +130,12 @@ func (v *lockView) owner() string {
 }
 
 // read takes the lock from etcd, which knows more than the picture and knows it earlier.
-func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
+func (d *Dashboard) read(r *request, v *lockView, name string) {
 	type read struct {
 		document metadata.Document
 		revision int64
 	}
-	found, err := await(ctx, d, func(ctx context.Context) (read, error) {
+	found, err := await(r.Context(), d, func(ctx context.Context) (read, error) {
 		began := time.Now()
 		document, revision, err := d.config.Document(ctx, name)
 		d.slow.Store(err == nil && time.Since(began) > patience) // then waiting is worth it for the next page
@@ -161,12 +161,12 @@ func (d *Dashboard) read(ctx context.Context, v *lockView, name string) {
 		v.Row = nil
 		return
 	}
-	v.Row = d.rowNow(&document.Record, v.waiters, v.Row)
+	v.Row = d.rowNow(r, &document.Record, v.waiters, v.Row)
 }
 
 // rowNow judges a record that was just read. before is the row of the picture, or nil.
-func (d *Dashboard) rowNow(r *metadata.Record, waiters []metadata.Waiter, before *locks.Row) *locks.Row {
-	moment := staleness.Moment{Wall: d.config.Now(), Mono: d.config.Clock()}
+func (d *Dashboard) rowNow(at *request, r *metadata.Record, waiters []metadata.Waiter, before *locks.Row) *locks.Row {
+	moment := staleness.Moment{Wall: at.now, Mono: at.mono}
 	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
 		r.Seen = before.Seen
 		if !r.Written().Equal(before.Written()) {

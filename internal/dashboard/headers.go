@@ -86,8 +86,9 @@ func (d *Dashboard) mayRead(h http.Header) bool {
 }
 
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
-	c := callerOf(r)
-	if logged, leftOut := d.refusals.take(c.Name, d.config.Now()); logged {
+	made := d.requestOf(r)
+	c := made.caller
+	if logged, leftOut := d.refusals.take(c.Name, made.now); logged {
 		leftOutOf(d.config.Log.Warn(), leftOut).Str("path", text.Visible(text.Clip(r.URL.Path, maxLogged))).Str("origin",
 			text.Visible(text.Clip(r.Header.Get("Origin"), maxLogged))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"errors"
-	"net/http"
 	"slices"
 	"time"
 
@@ -99,13 +98,13 @@ func (d *Dashboard) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 	return v
 }
 
-func (d *Dashboard) history(r *http.Request) (answer, error) {
+func (d *Dashboard) history(r *request) (answer, error) {
 	p, err := parsePast(r, maxLimit)
 	if err != nil {
 		return answer{}, err
 	}
-	all, err := d.endings(r.Context(), "")
-	v := historyPage{page: d.page(callerOf(r), "history"), Total: len(all), Chips: d.pastChips(p.query, all),
+	all, err := d.endings(r, "")
+	v := historyPage{page: d.page(r, "history"), Total: len(all), Chips: d.pastChips(p.query, all),
 		searched: d.searches("history", p.query)}
 	v.page = v.searching(v.page)
 	v.Here = "history"
@@ -122,7 +121,7 @@ func (d *Dashboard) history(r *http.Request) (answer, error) {
 	for i := range list {
 		v.Endings = append(v.Endings, d.pastView(&list[i], v.Viewpoint))
 	}
-	gaps, since := d.watched()
+	gaps, since := d.watched(r)
 	if v.Since = v.Viewpoint.Since(since); len(p.query.Terms) == 0 {
 		v.Endings = withGaps(v.Endings, gaps, p.after.at, next.at)
 	}
@@ -161,8 +160,8 @@ const (
 )
 
 // pastOf is the history of one lock.
-func (d *Dashboard) pastOf(r *http.Request, name string, at phrase.Viewpoint) lockPast {
-	all, err := d.endings(r.Context(), name)
+func (d *Dashboard) pastOf(r *request, name string, at phrase.Viewpoint) lockPast {
+	all, err := d.endings(r, name)
 	p := lockPast{URL: d.urls.To("history", "q", locks.Exactly("name", name))}
 	if errors.Is(err, errSilent) {
 		p.Unread = err.Error()

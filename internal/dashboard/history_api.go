@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"context"
 	"encoding/base64"
 	"net/http"
 	"slices"
@@ -47,7 +46,7 @@ type gapJSON struct {
 	To   string `json:"to"`
 }
 
-func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
+func (d *Dashboard) historyAPI(r *request) (answer, error) {
 	p, err := parsePast(r, maxAPILimit)
 	if err == nil {
 		err = p.sound()
@@ -55,11 +54,11 @@ func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	all, err := d.endings(r.Context(), "")
+	all, err := d.endings(r, "")
 	if err != nil {
 		return answer{}, d.unread(err)
 	}
-	now := d.config.Now()
+	now := r.now
 	list, matched, next, err := d.found(r.Context(), p, all)
 	if err != nil {
 		return answer{}, err
@@ -74,14 +73,14 @@ func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
 		h.EndedAt, h.EndedIn = instants(e.EndedAt.Time, now)
 		j.Holds[i] = h
 	}
-	gaps, since := d.watched()
+	gaps, since := d.watched(r)
 	for _, g := range gaps {
 		if p.during(g.From) || p.during(g.To) {
 			j.Gaps = append(j.Gaps, gapJSON{phrase.ISO(g.From), phrase.ISO(g.To)})
 		}
 	}
 	j.Since, _ = instants(since, now)
-	m := d.meta(now)
+	m := newMeta(r, now)
 	total := len(all)
 	m.Total = &total
 	m.Matched = &matched
@@ -114,8 +113,8 @@ func nameB64(name string) string {
 }
 
 // actions reads the audit trail.
-func (d *Dashboard) actions(ctx context.Context) ([]metadata.Action, error) {
-	all, err := d.past.actions.get(ctx, d.config.Now(), d.config.Audit)
+func (d *Dashboard) actions(r *request) ([]metadata.Action, error) {
+	all, err := d.past.actions.get(r.Context(), r.now, d.config.Audit)
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b metadata.Action) int {
 		return cmp.Or(b.At.Compare(a.At.Time),
@@ -145,7 +144,7 @@ type actionJSON struct {
 	Result    string   `json:"result"`
 }
 
-func (d *Dashboard) auditAPI(r *http.Request) (answer, error) {
+func (d *Dashboard) auditAPI(r *request) (answer, error) {
 	p, err := parsePast(r, maxAPILimit)
 	if err == nil {
 		err = p.sound()
@@ -153,11 +152,11 @@ func (d *Dashboard) auditAPI(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	all, err := d.actions(r.Context())
+	all, err := d.actions(r)
 	if err != nil {
 		return answer{}, d.unread(err)
 	}
-	now := d.config.Now()
+	now := r.now
 	list := []actionJSON{}
 	found, matched, next, err := d.foundActions(r.Context(), p, all)
 	if err != nil {
@@ -172,7 +171,7 @@ func (d *Dashboard) auditAPI(r *http.Request) (answer, error) {
 		j.At, j.AtIn = instants(a.At.Time, now)
 		list = append(list, j)
 	}
-	m := d.meta(now)
+	m := newMeta(r, now)
 	total := len(all)
 	m.Total = &total
 	m.Matched = &matched

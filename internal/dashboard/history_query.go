@@ -39,7 +39,7 @@ func (c pastCursor) behind(at time.Time, token int64) bool {
 	return c.at.IsZero() || a < b || a == b && token < c.token
 }
 
-func parsePast(r *http.Request, most int) (pastRequest, error) {
+func parsePast(r *request, most int) (pastRequest, error) {
 	v := r.URL.Query()
 	p := pastRequest{query: locks.ParseQuery(v.Get("q")), limit: defaultLimit}
 	bad := func(text string) (pastRequest, error) {

@@ -4,12 +4,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
@@ -34,7 +32,7 @@ const (
 
 func pageLimits() []int { return []int{50, 100, maxLimit} }
 
-func parseList(r *http.Request) listRequest { return parseListValues(r.URL.Query()) }
+func parseList(r *request) listRequest { return parseListValues(r.URL.Query()) }
 
 func parseListValues(v url.Values) listRequest {
 	l := listRequest{
@@ -130,40 +128,40 @@ type (
 	}
 )
 
-func (d *Dashboard) list(r *http.Request) (answer, error) {
-	s, err := d.loaded()
+func (d *Dashboard) list(r *request) (answer, error) {
+	s, err := r.loaded()
 	if err != nil {
 		return answer{}, err
 	}
 	l := parseList(r)
 	l.limit = min(l.limit, maxLimit)
-	result, err := s.Result(r.Context(), l.query, l.order, d.lens().AsOf)
+	result, err := s.Result(r.Context(), l.query, l.order, r.viewpoint().AsOf)
 	if err != nil {
 		return answer{}, err
 	}
 	etag := d.listTag(r, s, l, result)
-	if a, ok := d.notModified(r, etag); ok {
+	if a, ok := notModified(r, etag); ok {
 		return a, nil
 	}
-	view := d.listPage(callerOf(r), s, l, result)
+	view := d.listPage(r, s, l, result)
 	view.ETag = etag
 	part := "layout"
 	if view.Part = r.URL.Query().Get("fragment") == "rows"; view.Part {
 		part = "live"
 	}
 	body, err := d.renderPart("list", part, view)
-	return answer{Type: typeHTML, Body: body, ETag: etag, Header: d.heard()}, err
+	return answer{Type: typeHTML, Body: body, ETag: etag, Header: heard(r)}, err
 }
 
 // listTag versions everything a list shows but the running of time, which the browser goes on with by itself. A page
 // and its fragment share it.
-func (d *Dashboard) listTag(r *http.Request, s *locks.Snapshot, l listRequest, found *locks.Result) string {
+func (d *Dashboard) listTag(r *request, s *locks.Snapshot, l listRequest, found *locks.Result) string {
 	asked := r.URL.Path + l.link(d.urls, nil, "after", l.after, "before", l.before, "fields",
 		r.URL.Query().Get("fields"))
 	h := locks.Hash(s.Version, found.Version, d.traces.current(), xxhash.Sum64String(asked),
 		xxhash.Sum64String(d.config.Version+d.assets.fingerprint),
-		xxhash.Sum64String(string(d.config.Fresh().Level(d.config.Now()))),
-		xxhash.Sum64String(fmt.Sprint(callerOf(r).Name, callerOf(r).Rights)))
+		xxhash.Sum64String(string(r.level())),
+		xxhash.Sum64String(fmt.Sprint(r.caller.Name, r.caller.Rights)))
 	unlockers, _ := d.unlockers()
 	for _, u := range unlockers {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode), xxhash.Sum64String(fmt.Sprint(u.HeldBack)))
@@ -171,14 +169,14 @@ func (d *Dashboard) listTag(r *http.Request, s *locks.Snapshot, l listRequest, f
 	return fmt.Sprintf(`W/"%016x"`, h)
 }
 
-func (d *Dashboard) listPage(c access.Caller, s *locks.Snapshot, l listRequest, found *locks.Result) listPage {
+func (d *Dashboard) listPage(r *request, s *locks.Snapshot, l listRequest, found *locks.Result) listPage {
 	id := locks.ListID(l.query, l.order)
 	w := found.Window(l.order, id, l.after, l.before, l.limit)
 	if l.group {
 		w = locks.Window{}
 	}
 	v := listPage{
-		page: d.page(c, ""), Matched: found.Counts.Total, Total: s.All.Total,
+		page: d.page(r, ""), Matched: found.Counts.Total, Total: s.All.Total,
 		Problems: l.query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
 		Clear: l.link(d.urls, func(l *listRequest) { l.query.Text = "" }), Limit: l.limit, Full: l.full,
 		Cols: strings.Join(l.cols, ","), Grouped: l.group,
@@ -215,9 +213,9 @@ func (d *Dashboard) listPage(c access.Caller, s *locks.Snapshot, l listRequest, 
 	}
 	d.fillControls(&v, s, l, found)
 	if l.group {
-		d.groupViews(&v, c, l, found)
+		d.groupViews(&v, r.caller, l, found)
 	} else {
-		v.Sheet = d.sheet(c, w.Rows, v.Viewpoint, l)
+		v.Sheet = d.sheet(r.caller, w.Rows, v.Viewpoint, l)
 		v.Sheet.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
 	}
 	return v

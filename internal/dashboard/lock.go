@@ -52,7 +52,7 @@ type lockPage struct {
 	Unlock   string // how to end the hold on the command line
 }
 
-func (d *Dashboard) lock(r *http.Request) (answer, error) {
+func (d *Dashboard) lock(r *request) (answer, error) {
 	r, cancel := d.hurried(r)
 	defer cancel()
 	v, err := d.find(r)
@@ -62,19 +62,21 @@ func (d *Dashboard) lock(r *http.Request) (answer, error) {
 	if v.Row == nil && v.ending == nil {
 		return d.shared(r, v)
 	}
-	p := d.lockPage(callerOf(r), v)
+	p := d.lockPage(r, v)
 	p.Past = d.pastOf(r, p.Name, p.Viewpoint)
-	p.Cycles = d.cyclesOf(p.Name)
+	p.Cycles = d.cyclesOf(r, p.Name)
 	body, err := d.render("lock", p)
 	return answer{Type: typeHTML, Body: body}, err
 }
 
-func (d *Dashboard) lockPage(c access.Caller, v *lockView) lockPage {
+func (d *Dashboard) lockPage(r *request, v *lockView) lockPage {
 	if v.ending != nil {
-		return d.endedPage(c, v)
+		return d.endedPage(r, v)
 	}
-	row, at := v.Row, v.viewpoint(d.lens())
-	p := lockPage{page: d.page(c, row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
+	c := r.caller
+	row := v.Row
+	at := v.viewpoint(r.viewpoint())
+	p := lockPage{page: d.page(r, row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
 		Problems: row.Problems}
 	p.Follows = true
 	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(row.Name), d.urls.Back(v.view)
@@ -83,7 +85,7 @@ func (d *Dashboard) lockPage(c access.Caller, v *lockView) lockPage {
 	p.Recorded = d.config.Waiters != nil
 	p.Sentence = holderSentence(row, at, v.document.Fields)
 	p.Share = row.Share.Words()
-	p.Whole = d.whole(row)
+	p.Whole = d.whole(r, row)
 	if v.asked != "" {
 		p.Current = d.urls.Lock(row.Name, row.UUID)
 	}
@@ -220,13 +222,13 @@ func (d *Dashboard) fate(r *locks.Row) string {
 }
 
 // backtrace answers with a backtrace as it was recorded.
-func (d *Dashboard) backtrace(r *http.Request) (answer, error) {
+func (d *Dashboard) backtrace(r *request) (answer, error) {
 	v, err := d.find(r)
 	switch {
 	case err != nil:
 		return answer{}, err
-	case d.noBacktraces(callerOf(r), v.owner()) != "":
-		return answer{}, d.admitFor(callerOf(r), access.Backtrace, v.owner())
+	case d.noBacktraces(r.caller, v.owner()) != "":
+		return answer{}, d.admitFor(r.caller, access.Backtrace, v.owner())
 	case v.unread != "":
 		return answer{}, &problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
 			Detail: "The backtrace could not be read: " + v.unread + ".", Retry: 5 * time.Second}

@@ -1,8 +1,6 @@
 package dashboard
 
 import (
-	"net/http"
-
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -30,13 +28,13 @@ type ownerView struct {
 
 const maxOwners = 500
 
-func (d *Dashboard) owners(r *http.Request) (answer, error) {
-	s, err := d.loaded()
+func (d *Dashboard) owners(r *request) (answer, error) {
+	s, err := r.loaded()
 	if err != nil {
 		return answer{}, err
 	}
 	q := locks.ParseQuery(r.URL.Query().Get("q"))
-	v := ownersPage{page: d.page(callerOf(r), "owners"), searched: d.searches("owners", q)}
+	v := ownersPage{page: d.page(r, "owners"), searched: d.searches("owners", q)}
 	v.page = v.searching(v.page)
 	v.Here = "owners"
 	v.Follows = true

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"github.com/cespare/xxhash/v2"
 
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // page is what every page shows around its content.
@@ -59,17 +57,12 @@ func (p page) Curl() string {
 	return "curl -s " + shell(p.Origin+p.JSON)
 }
 
-// lens is how locks are to be looked at now.
-func (d *Dashboard) lens() phrase.Viewpoint {
-	now := d.config.Now()
-	return d.config.Fresh().Viewpoint(now)
-}
-
 // page fills the frame for a page with this title.
-func (d *Dashboard) page(c access.Caller, title string) page {
-	now := d.config.Now()
-	fresh := d.config.Fresh()
-	level := fresh.Level(now)
+func (d *Dashboard) page(r *request, title string) page {
+	now := r.now
+	c := r.caller
+	fresh := r.fresh
+	level := r.level()
 	if !c.May(access.View) { // who may not look is not told how etcd does either
 		fresh = locks.Freshness{}
 		level = locks.Never
@@ -102,28 +95,6 @@ func (d *Dashboard) page(c access.Caller, title string) page {
 			Say(")" + fresh.Why() + ". Showing the last known state; locks may have changed.")
 	}
 	return p
-}
-
-// snapshot returns the locks as they stand now. While etcd is silent the states stay as they were last known for sure.
-func (d *Dashboard) snapshot() *locks.Snapshot {
-	now := d.config.Now()
-	at := staleness.Moment{Wall: now, Mono: d.config.Clock()}
-	if fresh := d.config.Fresh(); fresh.Level(now) == locks.Stale {
-		at.Mono -= now.Sub(fresh.Heard)
-		at.Wall = fresh.Heard
-	}
-	return d.snapshots.Current(now, at)
-}
-
-// loaded returns the locks, or the problem that there is nothing to show yet.
-func (d *Dashboard) loaded() (*locks.Snapshot, error) {
-	fresh := d.config.Fresh()
-	if fresh.Level(d.config.Now()) != locks.Never {
-		return d.snapshot(), nil
-	}
-	return nil, &problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
-		Retry:  5 * time.Second,
-		Detail: "The locks could not be loaded from etcd since the dashboard started: " + fresh.Reason() + "."}
 }
 
 func joinTitle(parts ...string) string {
@@ -196,7 +167,7 @@ func iconShape(look string) (svg string, ok bool) {
 	return svg, svg != ""
 }
 
-func (d *Dashboard) icon(r *http.Request) (answer, error) {
+func (d *Dashboard) icon(r *request) (answer, error) {
 	shape, ok := iconShape(r.URL.Query().Get("look"))
 	n := r.URL.Query().Get("n")
 	if !ok || len(n) > 2 || strings.Trim(n, "0123456789+?") != "" {

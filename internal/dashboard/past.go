@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -53,9 +54,7 @@ func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
 }
 
 // observe notes gaps in the watch.
-func (d *Dashboard) observe() {
-	fresh := d.config.Fresh()
-	now := d.config.Now()
+func (d *Dashboard) observe(now time.Time, fresh locks.Freshness) {
 	p := &d.past
 	if fresh.Heard.IsZero() || d.config.Relists == nil {
 		return
@@ -124,9 +123,9 @@ func (k *recent[T]) forget() {
 
 // endings are the holds of a lock that are known to be over, newest first; "" is all locks. What stands in etcd is
 // exact and wins over what was seen.
-func (d *Dashboard) endings(ctx context.Context, lock string) ([]metadata.Ending, error) {
-	now := d.config.Now()
-	recorded, err := await(ctx, d, func(ctx context.Context) ([]metadata.Ending, error) {
+func (d *Dashboard) endings(r *request, lock string) ([]metadata.Ending, error) {
+	now := r.now
+	recorded, err := await(r.Context(), d, func(ctx context.Context) ([]metadata.Ending, error) {
 		return d.past.recorded.get(ctx, now, d.config.History)
 	})
 	if errors.Is(err, errSilent) {
@@ -164,8 +163,8 @@ func newestFirst(a, b metadata.Ending) int {
 }
 
 // watched are the gaps and since when the dashboard watches.
-func (d *Dashboard) watched() ([]gap, time.Time) {
-	d.observe()
+func (d *Dashboard) watched(r *request) ([]gap, time.Time) {
+	d.observe(r.now, r.fresh)
 	d.past.mu.Lock()
 	defer d.past.mu.Unlock()
 	return slices.Clone(d.past.gaps), d.past.since

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 )
 
@@ -82,7 +81,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 		a.Body, err = json.Marshal(p)
 	} else {
 		a.Type = typeHTML
-		a.Body, err = d.render("problem", d.problemPage(callerOf(r), p))
+		a.Body, err = d.render("problem", d.problemPage(d.requestOf(r), p))
 	}
 	if err != nil {
 		d.config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("error page failed")
@@ -104,8 +103,8 @@ type problemPage struct {
 	Retry     int      // seconds
 }
 
-func (d *Dashboard) problemPage(c access.Caller, p *problem) problemPage {
-	view := problemPage{page: d.page(c, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
+func (d *Dashboard) problemPage(r *request, p *problem) problemPage {
+	view := problemPage{page: d.page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
 	view.Query = boxText(p.Name)
 	if p.Code == "not_loaded" {
 		view.Endpoints = d.config.Endpoints

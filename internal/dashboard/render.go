@@ -31,32 +31,34 @@ type answer struct {
 }
 
 // action answers a request of a caller who has the permission for it; its error goes to [Dashboard.fail].
-type action func(r *http.Request) (answer, error)
+type action func(r *request) (answer, error)
 
 func (d *Dashboard) handle(need access.Permission, do action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := d.admit(callerOf(r), need); err != nil {
+		made := d.requestOf(r)
+		if err := d.admit(made.caller, need); err != nil {
 			d.fail(w, r, err)
 			return
 		}
-		d.answer(w, r, do)
+		d.answer(w, made, do)
 	}
 }
 
 // handleUnlock is handle for a force unlock. Who may not is told so before the body is read.
 func (d *Dashboard) handleUnlock(kind string, do action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		err := d.mayUnlock(callerOf(r))
+		made := d.requestOf(r)
+		err := d.mayUnlock(made.caller)
 		if err == nil {
 			err = receive(w, r, kind)
 		}
 		if err == nil {
-			d.answer(w, r, do)
+			d.answer(w, made, do)
 			return
 		}
 		asked := wish{Hold: r.URL.Query().Get("hold")}
-		asked.Name, _ = nameOf(r) // the API names it in the body
-		d.record(r, asked, d.newAction(callerOf(r), asked, ""), err)
+		asked.Name, _ = nameOf(made) // the API names it in the body
+		d.record(made, asked, newAction(made, asked, ""), err)
 		d.fail(w, r, err)
 	}
 }
@@ -67,16 +69,16 @@ const maxRequests = 256
 // answer has a request worked on, or refuses it at once where there are too many: a queue would only make the wait
 // longer for all. What depends on the network, a body that comes and an answer that goes, is no work: it would be for
 // any caller to say how long it takes.
-func (d *Dashboard) answer(w http.ResponseWriter, r *http.Request, do action) {
+func (d *Dashboard) answer(w http.ResponseWriter, r *request, do action) {
 	a, err := d.work(r, do)
 	if err != nil {
-		d.fail(w, r, err)
+		d.fail(w, r.Request, err)
 		return
 	}
-	d.send(w, r, a)
+	d.send(w, r.Request, a)
 }
 
-func (d *Dashboard) work(r *http.Request, do action) (answer, error) {
+func (d *Dashboard) work(r *request, do action) (answer, error) {
 	select {
 	case d.tickets <- struct{}{}:
 		defer func() { <-d.tickets }()
@@ -87,16 +89,16 @@ func (d *Dashboard) work(r *http.Request, do action) (answer, error) {
 }
 
 // notModified is the answer to a reader that has this version already.
-func (d *Dashboard) notModified(r *http.Request, etag string) (answer, bool) {
+func notModified(r *request, etag string) (answer, bool) {
 	if etag == "" || !strings.Contains(r.Header.Get("If-None-Match"), etag) {
 		return answer{}, false
 	}
-	return answer{Status: http.StatusNotModified, ETag: etag, Header: d.heard()}, true
+	return answer{Status: http.StatusNotModified, ETag: etag, Header: heard(r)}, true
 }
 
 // heard tells a reader that has this version already how fresh it still is.
-func (d *Dashboard) heard() map[string]string {
-	return map[string]string{"Mutexdash-Heard": phrase.ISO(d.config.Fresh().Heard)}
+func heard(r *request) map[string]string {
+	return map[string]string{"Mutexdash-Heard": phrase.ISO(r.fresh.Heard)}
 }
 
 // minGzip is the size from which compressing is worth it.

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"net/http"
 	"slices"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
@@ -27,10 +26,10 @@ type sharedPage struct {
 // maxSharers is how many holders of one lock a page shows, the most urgent first.
 const maxSharers = 100
 
-func (d *Dashboard) shared(r *http.Request, v *lockView) (answer, error) {
-	c := callerOf(r)
+func (d *Dashboard) shared(r *request, v *lockView) (answer, error) {
+	c := r.caller
 	u := locks.UseOf(v.shares)
-	p := sharedPage{page: d.page(c, v.lock), Name: v.lock, Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
+	p := sharedPage{page: d.page(r, v.lock), Name: v.lock, Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
 		Recorded: d.config.Waiters != nil, Asked: v.asked != ""}
 	p.Follows, p.Here, p.Back, p.JSON = true, "list", d.urls.Back(v.view), d.urls.LockAPI(v.lock)
 	p.Past = d.urls.To("history", "q", locks.FieldTerm("name", v.lock+"#*"))
@@ -46,7 +45,7 @@ func (d *Dashboard) shared(r *http.Request, v *lockView) (answer, error) {
 		p.Sheet.Columns[i].URL, p.Sheet.Columns[i].Aria = "", "" // they are in one order
 	}
 	p.Waiters = d.waiterViews(v.waiters, p.Viewpoint)
-	p.Cycles = d.cyclesOf(v.lock)
+	p.Cycles = d.cyclesOf(r, v.lock)
 	body, err := d.render("shared", p)
 	return answer{Type: typeHTML, Body: body}, err
 }
@@ -58,12 +57,12 @@ type wholeLock struct {
 }
 
 // whole is nil for a hold that shares nothing.
-func (d *Dashboard) whole(r *locks.Row) *wholeLock {
-	if r.Share == nil || r.Share.Lock == "" {
+func (d *Dashboard) whole(r *request, row *locks.Row) *wholeLock {
+	if row.Share == nil || row.Share.Lock == "" {
 		return nil
 	}
-	w := &wholeLock{Name: r.Share.Lock, URL: d.urls.Lock(r.Share.Lock, "")}
-	if holders := d.snapshot().Shares(r.Share.Lock); len(holders) > 0 {
+	w := &wholeLock{Name: row.Share.Lock, URL: d.urls.Lock(row.Share.Lock, "")}
+	if holders := r.snapshot().Shares(row.Share.Lock); len(holders) > 0 {
 		w.Use = locks.UseOf(holders).Words()
 	}
 	return w

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,14 +39,14 @@ type unlockerView struct {
 	HeldBack                []string
 }
 
-func (d *Dashboard) status(r *http.Request) (answer, error) {
-	fresh := d.config.Fresh()
-	v := statusPage{page: d.page(callerOf(r), "status"), Prefix: d.config.Layout.Prefix(),
+func (d *Dashboard) status(r *request) (answer, error) {
+	fresh := r.fresh
+	v := statusPage{page: d.page(r, "status"), Prefix: d.config.Layout.Prefix(),
 		Endpoints: d.config.Endpoints,
 		Cause:     fresh.Cause, Synced: fresh.Synced}
 	v.Follows = true
 	v.Here, v.JSON, v.Since = "status", d.urls.To("api/v1/status"), v.Age(fresh.Since)
-	if s, err := d.loaded(); err == nil {
+	if s, err := r.loaded(); err == nil {
 		v.Total = s.All.Total
 	}
 	var unlockers []Unlocker
@@ -62,8 +61,8 @@ func (d *Dashboard) status(r *http.Request) (answer, error) {
 	if v.Members = d.members(); len(v.Members) > 0 {
 		v.Endpoints = nil
 	}
-	v.About = d.about(callerOf(r))
-	v.Settings = d.settings(callerOf(r))
+	v.About = d.about(r)
+	v.Settings = d.settings(r.caller)
 	p := d.config.Policy
 	for _, f := range []struct {
 		label string
@@ -107,13 +106,13 @@ func (d *Dashboard) members() []memberView {
 func megabytes(n int64) string { return phrase.Thousands(int((n+1<<20-1)>>20)) + " MiB" }
 
 // about tells how this dashboard is set up, as far as it helps somebody who wonders what it can do.
-func (d *Dashboard) about(c access.Caller) []fact {
+func (d *Dashboard) about(r *request) []fact {
 	force := "off"
 	if d.config.ForceUnlock != nil {
 		force = "on, for callers with the permission unlock"
 	}
-	rights := make([]string, len(c.Rights))
-	for i, right := range c.Rights {
+	rights := make([]string, len(r.caller.Rights))
+	for i, right := range r.caller.Rights {
 		rights[i] = string(right)
 	}
 	list := []fact{{"callers' names", string(d.config.Access.Source)}, {"you may", strings.Join(rights, ", ")},
@@ -135,7 +134,7 @@ func (d *Dashboard) about(c access.Caller) []fact {
 			list = append(list, fact{f.label, f.value})
 		}
 	}
-	gaps, since := d.watched()
+	gaps, since := d.watched(r)
 	if !since.IsZero() {
 		list = append(list, fact{"watching since", phrase.UTC(since)}, fact{"gaps since then", phrase.Thousands(len(gaps))})
 	}
@@ -176,9 +175,9 @@ type unlockerJSON struct {
 	HeldBack  []string `json:"held_back"`
 }
 
-func (d *Dashboard) statusAPI(*http.Request) (answer, error) {
-	now := d.config.Now()
-	fresh := d.config.Fresh()
+func (d *Dashboard) statusAPI(r *request) (answer, error) {
+	now := r.now
+	fresh := r.fresh
 	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: known(fresh.Cause),
 		Revision: strconv.FormatInt(fresh.Revision, 10), Version: known(d.config.Version)}
 	j.HeardAt, j.HeardIn = instants(fresh.Heard, now)
@@ -203,7 +202,7 @@ func (d *Dashboard) statusAPI(*http.Request) (answer, error) {
 		_, total := d.config.Foreign()
 		j.Foreign = &total
 	}
-	return jsonAnswer(j, d.meta(now), "")
+	return jsonAnswer(j, newMeta(r, now), "")
 }
 
 // helpPage explains the pages.
@@ -212,8 +211,8 @@ type helpPage struct {
 	States []locks.DisplayState
 }
 
-func (d *Dashboard) help(r *http.Request) (answer, error) {
-	v := helpPage{d.page(callerOf(r), "help"), []locks.DisplayState{locks.Held, locks.Alerting, locks.Expiring, locks.Expired, locks.Malformed}}
+func (d *Dashboard) help(r *request) (answer, error) {
+	v := helpPage{d.page(r, "help"), []locks.DisplayState{locks.Held, locks.Alerting, locks.Expiring, locks.Expired, locks.Malformed}}
 	v.Here = "help"
 	body, err := d.render("help", v)
 	return answer{Type: typeHTML, Body: body}, err

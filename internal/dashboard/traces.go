@@ -45,8 +45,10 @@ func (d *Dashboard) Run(ctx context.Context) error {
 	notifying.Go(func() { d.notify(ctx) })
 	defer notifying.Wait()
 	for {
-		d.observe()
-		if !d.config.HideBacktraces && d.config.Fresh().Level(d.config.Now()) == locks.Live {
+		now := d.config.Now()
+		fresh := d.config.Fresh()
+		d.observe(now, fresh)
+		if !d.config.HideBacktraces && fresh.Level(now) == locks.Live {
 			d.fetchTraces(ctx)
 		}
 		select {
@@ -60,7 +62,7 @@ func (d *Dashboard) Run(ctx context.Context) error {
 // fetchTraces reads the backtraces that are wanted and not there, most urgent locks first, and drops those that are not
 // wanted.
 func (d *Dashboard) fetchTraces(ctx context.Context) {
-	s := d.snapshot()
+	s := d.snapshotAt(d.config.Now(), d.config.Clock(), d.config.Fresh())
 	wanted := map[traceKey]bool{}
 	var missing []*locks.Row
 	for _, r := range s.InOrder(locks.Order{By: locks.MostUrgent}) {

@@ -56,15 +56,14 @@ func (d *Dashboard) mayUnlock(c access.Caller) error {
 }
 
 // notStale refuses what should not rest on an old picture.
-func (d *Dashboard) notStale() error {
-	fresh := d.config.Fresh()
-	switch fresh.Level(d.config.Now()) {
+func notStale(r *request) error {
+	switch r.level() {
 	case locks.Never:
-		_, err := d.loaded()
+		_, err := r.loaded()
 		return err
 	case locks.Stale:
 		return &problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
-			Detail: "etcd was last heard at " + phrase.TimeOfDay(fresh.Heard) + " UTC" + fresh.Why() +
+			Detail: "etcd was last heard at " + phrase.TimeOfDay(r.fresh.Heard) + " UTC" + r.fresh.Why() +
 				", so what you saw may not be so any more. Nothing was done."}
 	}
 	return nil
@@ -90,29 +89,29 @@ func (w *wish) check() error {
 }
 
 // admitUnlock makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
-func (d *Dashboard) admitUnlock(c access.Caller) error {
-	if err := d.mayUnlock(c); err != nil {
+func (d *Dashboard) admitUnlock(r *request) error {
+	if err := d.mayUnlock(r.caller); err != nil {
 		return err
 	}
-	if err := d.rate.try(c.Name, d.config.Now()); err != nil {
+	if err := d.rate.try(r.caller.Name, r.now); err != nil {
 		return err
 	}
-	return d.notStale()
+	return notStale(r)
 }
 
 // forceUnlock removes the hold that the person saw, in one transaction that also records it. Nothing is sent twice.
-func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error) {
+func (d *Dashboard) forceUnlock(r *request, w wish) (metadata.Action, error) {
 	// Who closes the tab now wants an answer less, not another outcome.
-	ctx := context.WithoutCancel(r.Context())
-	document, err := d.readNow(ctx, w.Name)
+	r = r.with(context.WithoutCancel(r.Context()))
+	document, err := d.readNow(r.Context(), w.Name)
 	if err != nil {
 		return metadata.Action{}, d.notDone(err)
 	}
-	action := d.newAction(callerOf(r), w, d.holder(&document.Record))
+	action := newAction(r, w, holderLine(r, &document.Record))
 	if len(document.Fields) == 0 || document.UUID != w.Hold || document.Token != w.Token {
-		return action, d.conflict(ctx, w, document)
+		return action, d.conflict(r, w, document)
 	}
-	if err := d.admitFor(callerOf(r), access.Unlock, document.Owner); err != nil {
+	if err := d.admitFor(r.caller, access.Unlock, document.Owner); err != nil {
 		return action, err
 	}
 	record := document.Record
@@ -121,18 +120,18 @@ func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error
 		why += " (" + action.Ticket + ")"
 	}
 	ending := metadata.NewEnding(&record, metadata.EndedForced, action.Actor, why, action.At.Time)
-	nothing, err := d.rate.take(d.config.Now())
+	nothing, err := d.rate.take(r.now)
 	if err != nil {
 		return action, err
 	}
-	err = d.config.ForceUnlock(ctx, metadata.Removal{Record: &record, Ending: ending}, action)
+	err = d.config.ForceUnlock(r.Context(), metadata.Removal{Record: &record, Ending: ending}, action)
 	if err != nil && !errors.Is(err, ErrUnknown) {
 		nothing()
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, metadata.ErrChanged), errors.Is(err, ErrUnknown):
-		if err := d.lookAgain(ctx, w, &record, ending, err); err != nil {
+		if err := d.lookAgain(r, w, &record, ending, err); err != nil {
 			return action, err
 		}
 	default:
@@ -144,14 +143,14 @@ func (d *Dashboard) forceUnlock(r *http.Request, w wish) (metadata.Action, error
 	return action, nil
 }
 
-// holder is the holder in one line.
-func (d *Dashboard) holder(r *metadata.Record) string {
+// holderLine is the holder in one line.
+func holderLine(at *request, r *metadata.Record) string {
 	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), maxWordShown))
 	if r.Hostname != "" {
 		line += " on " + text.Visible(locks.HostPID(text.Clip(r.Hostname, maxWordShown), r.PID))
 	}
 	if !r.LockedAt.IsZero() {
-		line += " for " + phrase.Duration(d.config.Now().Sub(r.LockedAt))
+		line += " for " + phrase.Duration(at.now.Sub(r.LockedAt))
 	}
 	if r.Purpose != "" {
 		line += " (" + text.Visible(text.Clip(r.Purpose, maxLineShown)) + ")"
@@ -159,10 +158,10 @@ func (d *Dashboard) holder(r *metadata.Record) string {
 	return line
 }
 
-func (d *Dashboard) newAction(c access.Caller, w wish, holder string) metadata.Action {
+func newAction(r *request, w wish, holder string) metadata.Action {
 	return metadata.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: d.config.Now().UTC().Truncate(time.Millisecond)}, Actor: c.Name,
-		Source: string(c.Source), Client: c.Client, UserAgent: c.Agent,
+		ID: uuid.NewString(), At: metadata.Time{Time: r.now.UTC().Truncate(time.Millisecond)}, Actor: r.caller.Name,
+		Source: string(r.caller.Source), Client: r.caller.Client, UserAgent: r.caller.Agent,
 		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: holder,
 		Reason: w.Reason, Ticket: w.Ticket, Result: "success",
 	}

@@ -27,15 +27,15 @@ type unlockedJSON struct {
 }
 
 // unlockAPI is the force unlock for programs. The checks are those of the page, but for the typed name.
-func (d *Dashboard) unlockAPI(r *http.Request) (answer, error) {
+func (d *Dashboard) unlockAPI(r *request) (answer, error) {
 	w, err := readWish(r)
 	if err == nil {
-		err = d.admitUnlock(callerOf(r))
+		err = d.admitUnlock(r)
 	}
 	if err == nil {
 		err = w.check()
 	}
-	action := d.newAction(callerOf(r), w, "")
+	action := newAction(r, w, "")
 	if err == nil {
 		action, err = d.forceUnlock(r, w)
 	}
@@ -48,10 +48,10 @@ func (d *Dashboard) unlockAPI(r *http.Request) (answer, error) {
 	case err != nil:
 		return answer{}, err
 	}
-	return jsonAnswer(unlockedJSON{"unlocked", action.ID}, d.meta(d.config.Now()), "")
+	return jsonAnswer(unlockedJSON{"unlocked", action.ID}, newMeta(r, r.now), "")
 }
 
-func readWish(r *http.Request) (w wish, err error) {
+func readWish(r *request) (w wish, err error) {
 	var j unlockJSON
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()

@@ -28,9 +28,9 @@ func (d *Dashboard) notDone(err error) error {
 }
 
 // lookAgain tells what became of the hold. It is nil when our removal turns out to have been done.
-func (d *Dashboard) lookAgain(ctx context.Context, w wish, r *metadata.Record, ours metadata.Ending,
+func (d *Dashboard) lookAgain(r *request, w wish, record *metadata.Record, ours metadata.Ending,
 	cause error) error {
-	document, err := d.readNow(ctx, w.Name)
+	document, err := d.readNow(r.Context(), w.Name)
 	there := len(document.Fields) > 0 && document.UUID == w.Hold && document.Token == w.Token
 	switch {
 	case err != nil || there:
@@ -42,45 +42,45 @@ func (d *Dashboard) lookAgain(ctx context.Context, w wish, r *metadata.Record, o
 		}
 		return unknown
 	case errors.Is(cause, ErrUnknown):
-		ending := d.ending(ctx, w.Name, r.HistoryID())
+		ending := d.ending(r.Context(), w.Name, record.HistoryID())
 		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By &&
 			ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
 			return nil
 		}
 	}
-	return d.conflict(ctx, w, document)
+	return d.conflict(r, w, document)
 }
 
 // conflict says who holds the lock now, or how the hold ended.
-func (d *Dashboard) conflict(ctx context.Context, w wish, now metadata.Document) error {
+func (d *Dashboard) conflict(r *request, w wish, now metadata.Document) error {
 	p := &problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: w.Name,
 		Link:   d.urls.Lock(w.Name, ""),
 		Detail: "Nothing was done. The hold that you saw is over"}
-	if ending := d.ending(ctx, w.Name, w.historyID()); ending != nil {
+	if ending := d.ending(r.Context(), w.Name, w.historyID()); ending != nil {
 		p.Detail += ": " + locks.EndedWord(ending.Ended)
 		if ending.By != "" {
 			p.Detail += " by " + text.Visible(ending.By)
 		}
-		p.Detail += " " + phrase.Duration(d.config.Now().Sub(ending.EndedAt.Time)) + " ago"
+		p.Detail += " " + phrase.Duration(r.now.Sub(ending.EndedAt.Time)) + " ago"
 	}
 	switch {
-	case len(now.Fields) == 0 && len(d.snapshot().Shares(w.Name)) > 0:
-		p.Detail += ". The lock is now shared: " + locks.UseOf(d.snapshot().Shares(w.Name)).Words() + "."
+	case len(now.Fields) == 0 && len(r.snapshot().Shares(w.Name)) > 0:
+		p.Detail += ". The lock is now shared: " + locks.UseOf(r.snapshot().Shares(w.Name)).Words() + "."
 	case len(now.Fields) == 0:
 		p.Detail += ". Nobody holds the lock now."
 	case now.Token == 0:
 		p.Detail += ". Nobody holds the lock now, but keys of it are there."
 	default:
-		p.Detail += ". The lock is now held by " + d.holder(&now.Record) + "."
-		row := d.rowNow(&now.Record, nil, nil)
-		lock := d.lockJSON(row, d.config.Now())
+		p.Detail += ". The lock is now held by " + holderLine(r, &now.Record) + "."
+		row := d.rowNow(r, &now.Record, nil, nil)
+		lock := d.lockJSON(row, r.now)
 		p.Lock = &lock
 	}
 	return p
 }
 
 // record counts a try and writes it to the log, which is the audit trail of what was not done.
-func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error) {
+func (d *Dashboard) record(r *request, w wish, a metadata.Action, err error) {
 	result := "success"
 	var p *problem
 	switch {
@@ -93,13 +93,13 @@ func (d *Dashboard) record(r *http.Request, w wish, a metadata.Action, err error
 		result = "denied"
 	}
 	d.metrics.forced.WithLabelValues(result).Inc()
-	c := callerOf(r)
+	c := r.caller
 	event := d.config.Log.Info()
 	if err != nil {
 		event = d.config.Log.Warn().Str("why", text.Clip(err.Error(), maxLogged))
 	}
 	if result == "denied" { // without any effect, and without end for who wants that
-		logged, leftOut := d.refusals.take(c.Name, d.config.Now())
+		logged, leftOut := d.refusals.take(c.Name, r.now)
 		if !logged {
 			return
 		}

@@ -47,18 +47,18 @@ type unlockPage struct {
 }
 
 // unlockForm shows the confirmation page. It changes nothing.
-func (d *Dashboard) unlockForm(r *http.Request) (answer, error) {
-	if err := d.mayUnlock(callerOf(r)); err != nil {
+func (d *Dashboard) unlockForm(r *request) (answer, error) {
+	if err := d.mayUnlock(r.caller); err != nil {
 		return answer{}, err
 	}
-	if err := d.notStale(); err != nil {
+	if err := notStale(r); err != nil {
 		return answer{}, d.whenFresh(r, err)
 	}
 	return d.unlockAnswer(r, wish{}, "", nil)
 }
 
 // whenFresh adds to the refusal of a force unlock what can be done while the picture is stale.
-func (d *Dashboard) whenFresh(r *http.Request, err error) error {
+func (d *Dashboard) whenFresh(r *request, err error) error {
 	var old *problem
 	name, failed := nameOf(r)
 	if !errors.As(err, &old) || old.Code != "stale" || failed != nil {
@@ -77,7 +77,7 @@ func (d *Dashboard) whenFresh(r *http.Request, err error) error {
 }
 
 // unlockAnswer is the confirmation page, with what was typed before and what was wrong about it.
-func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong *complaint) (answer, error) {
+func (d *Dashboard) unlockAnswer(r *request, typed wish, name string, wrong *complaint) (answer, error) {
 	v, err := d.find(r)
 	switch {
 	case err != nil:
@@ -90,12 +90,12 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
 	case v.Row == nil || v.asked != "":
 		asked := r.URL.Query().Get("hold")
-		return answer{}, d.conflict(r.Context(), wish{Name: v.lock, Hold: asked}, v.document)
+		return answer{}, d.conflict(r, wish{Name: v.lock, Hold: asked}, v.document)
 	}
-	if err := d.admitFor(callerOf(r), access.Unlock, v.Owner); err != nil {
+	if err := d.admitFor(r.caller, access.Unlock, v.Owner); err != nil {
 		return answer{}, err
 	}
-	p := d.unlockPage(callerOf(r), v)
+	p := d.unlockPage(r, v)
 	p.Typed, p.Reason, p.Ticket, p.Wrong = boxText(name), boxText(typed.Reason), boxText(typed.Ticket), wrong
 	a := answer{Type: typeHTML, Header: map[string]string{
 		// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
@@ -108,9 +108,9 @@ func (d *Dashboard) unlockAnswer(r *http.Request, typed wish, name string, wrong
 	return a, err
 }
 
-func (d *Dashboard) unlockPage(c access.Caller, v *lockView) unlockPage {
+func (d *Dashboard) unlockPage(r *request, v *lockView) unlockPage {
 	row := v.Row
-	p := unlockPage{page: d.page(c, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name), Look: row.Display,
+	p := unlockPage{page: d.page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name), Look: row.Display,
 		Purpose: row.Purpose,
 		Token:   row.Token, Revision: row.Revision, Hold: row.UUID, Host: locks.HostPID(row.Hostname, row.PID),
 		MaxReason: maxReason, MaxTicket: maxTicket}
@@ -122,7 +122,7 @@ func (d *Dashboard) unlockPage(c access.Caller, v *lockView) unlockPage {
 	if row.Alive != nil {
 		p.Alive, p.Progress = p.Age(row.Alive.At), row.Alive.Progress
 	}
-	if c.MayFor(access.Backtrace, row.Owner) {
+	if r.caller.MayFor(access.Backtrace, row.Owner) {
 		if trace := d.reader.Read(v.document.Backtrace); trace != nil && trace.First != nil {
 			p.Frame = trace.First.Short()
 		}
@@ -132,7 +132,7 @@ func (d *Dashboard) unlockPage(c access.Caller, v *lockView) unlockPage {
 	}
 	p.Recorded = d.config.Waiters != nil
 	p.Share = row.Share.Words()
-	p.Whole = d.whole(row)
+	p.Whole = d.whole(r, row)
 	if queue := d.waiterViews(v.waiters, p.Viewpoint); len(queue) > 0 {
 		p.Next = &queue[0]
 		p.Waiters = len(queue)
@@ -142,10 +142,10 @@ func (d *Dashboard) unlockPage(c access.Caller, v *lockView) unlockPage {
 }
 
 // unlockPost does what the confirmation page asked for. Whether the caller may is checked already.
-func (d *Dashboard) unlockPost(r *http.Request) (answer, error) {
+func (d *Dashboard) unlockPost(r *request) (answer, error) {
 	w, typed, err := d.readForm(r)
 	if err == nil {
-		err = d.admitUnlock(callerOf(r))
+		err = d.admitUnlock(r)
 	}
 	if err == nil && typed != w.Name && typed != text.Visible(w.Name) {
 		err = &complaint{"typed", "That is not the name of this lock."}
@@ -154,7 +154,7 @@ func (d *Dashboard) unlockPost(r *http.Request) (answer, error) {
 		err = w.check()
 	}
 	if err != nil {
-		d.record(r, w, d.newAction(callerOf(r), w, ""), err)
+		d.record(r, w, newAction(r, w, ""), err)
 		var wrong *complaint
 		if errors.As(err, &wrong) {
 			return d.unlockAnswer(r, w, typed, wrong)
@@ -171,7 +171,7 @@ func (d *Dashboard) unlockPost(r *http.Request) (answer, error) {
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every
 // other page.
-func (d *Dashboard) readForm(r *http.Request) (w wish, typed string, err error) {
+func (d *Dashboard) readForm(r *request) (w wish, typed string, err error) {
 	if w.Name, err = nameOf(r); err != nil {
 		return w, "", err
 	}

@@ -81,7 +81,7 @@ func (u urls) Back(view string) string {
 }
 
 // fromView is the view of the list that led to a page. Whatever the address says, it is nothing else than a view.
-func (u urls) fromView(r *http.Request) string {
+func (u urls) fromView(r *request) string {
 	view := r.URL.Query().Get("from")
 	v, err := url.ParseQuery(view)
 	if err != nil || view == "" || len(view) > maxViewBytes {
@@ -141,7 +141,7 @@ func nameParameter(name string) (key, value string) {
 }
 
 // nameOf reads the lock's name from a request.
-func nameOf(r *http.Request) (string, error) {
+func nameOf(r *request) (string, error) {
 	values := r.URL.Query()
 	if name := values.Get("name"); name != "" {
 		return name, nil

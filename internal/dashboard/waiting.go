@@ -2,8 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -46,32 +44,32 @@ const (
 	maxWaitersEach = 5
 )
 
-func (d *Dashboard) waiting(r *http.Request) (answer, error) {
-	s, err := d.loaded()
+func (d *Dashboard) waiting(r *request) (answer, error) {
+	s, err := r.loaded()
 	if err != nil {
 		return answer{}, err
 	}
 	q := locks.ParseQuery(r.URL.Query().Get("q"))
-	v := waitingPage{page: d.page(callerOf(r), "waiting"), Known: d.config.Queues != nil,
+	v := waitingPage{page: d.page(r, "waiting"), Known: d.config.Queues != nil,
 		searched: d.searches("waiting", q)}
 	v.page = v.searching(v.page)
 	v.Follows = true
 	v.Here = "waiting"
 	v.JSON = d.urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
 	if v.Known {
-		if err := d.fillWaiting(r.Context(), &v, s, q); err != nil {
+		if err := d.fillWaiting(r, &v, s, q); err != nil {
 			return answer{}, err
 		}
 		found := s.Cycles()
-		v.Cycles = d.cycleViews(found[:min(len(found), maxCycles)])
+		v.Cycles = d.cycleViews(r, found[:min(len(found), maxCycles)])
 	}
 	body, err := d.render("waiting", v)
 	return answer{Type: typeHTML, Body: body}, err
 }
 
 // fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
-func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *locks.Snapshot, q *locks.Query) error {
-	ctx, cancel := locks.WithLimit(ctx)
+func (d *Dashboard) fillWaiting(r *request, v *waitingPage, s *locks.Snapshot, q *locks.Query) error {
+	ctx, cancel := locks.WithLimit(r.Context())
 	defer cancel()
 	type queued struct {
 		lock    string
@@ -86,7 +84,7 @@ func (d *Dashboard) fillWaiting(ctx context.Context, v *waitingPage, s *locks.Sn
 		}
 		holders := s.Holders(lock)
 		if len(holders) == 0 { // between two holders
-			holders = []*locks.Row{d.rowNow(&metadata.Record{Name: lock}, queue, nil)}
+			holders = []*locks.Row{d.rowNow(r, &metadata.Record{Name: lock}, queue, nil)}
 		}
 		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *locks.Row) bool { return q.Matches(r, v.AsOf) }) {
 			continue
