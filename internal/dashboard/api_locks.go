@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"encoding/json"
-	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -20,26 +19,23 @@ func (d *Dashboard) listed(r *request) (s *locks.Snapshot, l listRequest, found 
 	}
 	l = parseList(r)
 	v := r.URL.Query()
-	bad := func(text string) error {
-		return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text}
-	}
 	for _, p := range l.query.Problems {
-		return s, l, nil, bad(text.Visible(p.Term) + ": " + text.Visible(p.Text) + ".")
+		return s, l, nil, badQuery(text.Visible(p.Term) + ": " + text.Visible(p.Text))
 	}
 	if sort := v.Get("sort"); sort != "" && l.order.String() != sort {
-		return s, l, nil, bad("sort: there are " + strings.Join(locks.Orders(), ", ") + ", each also with a - before it.")
+		return s, l, nil, badQuery("sort: there are " + strings.Join(locks.Orders(), ", ") + ", each also with a - before it")
 	}
 	if limit := v.Get("limit"); limit != "" && (strconv.Itoa(l.limit) != limit || l.limit > maxAPILimit) {
-		return s, l, nil, bad("limit: wants a number from 1 to " + strconv.Itoa(maxAPILimit) + ".")
+		return s, l, nil, badQuery("limit: wants a number from 1 to " + strconv.Itoa(maxAPILimit))
 	}
 	for name := range strings.SplitSeq(v.Get("fields"), ",") {
 		if name != "" && !slices.Contains(lockFields(), name) {
-			return s, l, nil, bad("fields: there are " + strings.Join(lockFields(), ", ") + ".")
+			return s, l, nil, badQuery("fields: there are " + strings.Join(lockFields(), ", "))
 		}
 	}
 	for _, name := range []string{"after", "before"} {
 		if _, ok := locks.ParseCursor(v.Get(name), locks.ListID(l.query, l.order)); v.Get(name) != "" && !ok {
-			return s, l, nil, bad(name + ": this cursor belongs to another list.")
+			return s, l, nil, badQuery(name + ": this cursor belongs to another list")
 		}
 	}
 	found, err = s.Result(r.Context(), l.query, l.order, r.viewpoint().AsOf)

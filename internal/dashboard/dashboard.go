@@ -11,8 +11,10 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/web"
 )
 
@@ -34,7 +36,7 @@ type Dashboard struct {
 	streams   chan struct{} // of the answers that are sent while they are made
 	packers   sync.Pool     // of answers
 	outgoing  atomic.Int64  // bytes of answers on their way, but for small ones
-	past      past
+	past      *history.Store
 	slow      atomic.Bool // etcd answered last, but later than a page waits
 	notices   chan []byte // that wait to be sent
 	handler   http.Handler
@@ -49,6 +51,8 @@ func New(config Config) (*Dashboard, error) {
 		reader:  stacktrace.NewReader(config.Sources),
 		tickets: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
 	d.snapshots = locks.NewSnapshots(locks.Source{Locks: d.config.Locks, Queues: d.config.Queues, Policy: d.config.Policy})
+	d.past = history.NewStore(history.Source{History: d.config.History, Audit: d.config.Audit, Relists: d.config.Relists,
+		Policy: d.config.Policy, Log: d.config.Log})
 	if err := d.prefixes(); err != nil {
 		return nil, err
 	}
@@ -67,7 +71,12 @@ func New(config Config) (*Dashboard, error) {
 // ServeHTTP answers a request.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// Ready tells whether there is anything to show. It stays true when etcd is away: the last known picture is worth most
+// Ended notes a hold that went; ending is nil when its holder released it. It is quick.
+func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
+	d.past.See(r, ending, d.config.Now())
+}
+
+// Ready reports whether there is anything to show. It stays true when etcd is away: the last known picture is worth most
 // then.
 func (d *Dashboard) Ready() bool { return d.config.Fresh().Level(d.config.Now()) != locks.Never }
 
@@ -139,11 +148,12 @@ func allowed(mux *chi.Mux, path string) string {
 	return strings.Replace(strings.Join(methods, ", "), http.MethodGet, "GET, HEAD", 1)
 }
 
-func reading(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+// isRead reports whether the request asks for something and changes nothing.
+func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 // lost answers requests that fit no route; those for the bare root or the prefix without its slash find their way.
 func (d *Dashboard) lost(w http.ResponseWriter, r *http.Request) {
-	if path := r.URL.Path; d.route != "/" && (path == "/" || path+"/" == d.route) && reading(r) {
+	if path := r.URL.Path; d.route != "/" && (path == "/" || path+"/" == d.route) && isRead(r) {
 		http.Redirect(w, r, d.urls.prefix, http.StatusFound)
 		return
 	}

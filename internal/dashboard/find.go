@@ -3,26 +3,16 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"runtime/debug"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-// How long etcd may take for what stands behind a page.
-const (
-	readTimeout = 2 * time.Second
-	patience    = 300 * time.Millisecond // of a page that can show what the watch knows instead
-)
-
-// errSilent is why a page that had enough to show did not wait.
-var errSilent = fmt.Errorf("no answer within %v", patience)
 
 // hurried is the request for a page of a lock. One that can be shown from the picture waits for etcd only so long,
 // unless etcd is known to answer all the same.
@@ -31,46 +21,8 @@ func (d *Dashboard) hurried(r *request) (*request, context.CancelFunc) {
 	if s, notYet := r.loaded(); err != nil || notYet != nil || d.slow.Load() || len(s.Holders(name)) == 0 {
 		return r, func() {}
 	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), patience, errSilent)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), etcdread.Hurry, etcdread.ErrSilent)
 	return r.with(ctx), cancel
-}
-
-// await reads from etcd, and waits for the answer until ctx ends. The read itself goes on. If it panics, so does the
-// caller, as if it had read by itself; when that has gone on, the log has it.
-func await[T any](ctx context.Context, d *Dashboard, read func(context.Context) (T, error)) (T, error) {
-	type answer struct {
-		value T
-		err   error
-		cause any
-	}
-	done := make(chan answer)
-	go func() {
-		var a answer
-		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
-		defer cancel()
-		defer func() {
-			a.cause = recover()
-			select {
-			case done <- a:
-			case <-ctx.Done():
-				if a.cause != nil {
-					d.config.Log.Error().Any("panic", a.cause).Bytes("stack",
-						debug.Stack()).Msg("a read behind a page panicked")
-				}
-			}
-		}()
-		a.value, a.err = read(reading)
-	}()
-	select {
-	case a := <-done:
-		if a.cause != nil {
-			panic(a.cause)
-		}
-		return a.value, a.err
-	case <-ctx.Done():
-		var none T
-		return none, context.Cause(ctx)
-	}
 }
 
 // lockView is one lock as it was found: the model of its page and of its JSON.
@@ -135,10 +87,10 @@ func (d *Dashboard) read(r *request, v *lockView, name string) {
 		document metadata.Document
 		revision int64
 	}
-	found, err := await(r.Context(), d, func(ctx context.Context) (read, error) {
+	found, err := etcdread.Await(r.Context(), d.config.Log, func(ctx context.Context) (read, error) {
 		began := time.Now()
 		document, revision, err := d.config.Document(ctx, name)
-		d.slow.Store(err == nil && time.Since(began) > patience) // then waiting is worth it for the next page
+		d.slow.Store(err == nil && time.Since(began) > etcdread.Hurry) // then waiting is worth it for the next page
 		return read{document, revision}, err
 	})
 	document := found.document
@@ -149,7 +101,7 @@ func (d *Dashboard) read(r *request, v *lockView, name string) {
 		}
 	}
 	if err != nil {
-		if v.silent = errors.Is(err, errSilent); v.silent {
+		if v.silent = errors.Is(err, etcdread.ErrSilent); v.silent {
 			v.unread = err.Error()
 		} else {
 			v.unread = d.config.Explain(err)
@@ -180,17 +132,17 @@ func (d *Dashboard) rowNow(at *request, r *metadata.Record, waiters []metadata.W
 // ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
 func (d *Dashboard) ending(ctx context.Context, name, hold string) *metadata.Ending {
 	if d.config.Ending == nil {
-		return d.remembered(name, hold)
+		return d.past.Remembered(name, hold)
 	}
-	ending, err := await(ctx, d, func(ctx context.Context) (*metadata.Ending, error) {
+	ending, err := etcdread.Await(ctx, d.config.Log, func(ctx context.Context) (*metadata.Ending, error) {
 		return d.config.Ending(ctx,
 			hold)
 	})
-	if err != nil && !errors.Is(err, errSilent) {
+	if err != nil && !errors.Is(err, etcdread.ErrSilent) {
 		d.config.Log.Warn().Err(err).Str("uuid", text.Visible(hold)).Msg("the ending of a hold could not be read")
 	}
 	if err != nil || ending == nil || ending.Lock != name {
-		return d.remembered(name, hold)
+		return d.past.Remembered(name, hold)
 	}
 	return ending
 }

@@ -57,7 +57,7 @@ func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 	return func(next http.Handler) http.Handler {
 		changing := protection.Handler(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if reading(r) && !d.mayRead(r.Header) {
+			if isRead(r) && !d.mayRead(r.Header) {
 				d.refuseOrigin(w, r)
 				return
 			}
@@ -93,7 +93,7 @@ func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 			text.Visible(text.Clip(r.Header.Get("Origin"), maxLogged))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
-	if !reading(r) && strings.HasSuffix(r.URL.Path, "unlock") {
+	if !isRead(r) && strings.HasSuffix(r.URL.Path, "unlock") {
 		d.metrics.forced.WithLabelValues("denied").Inc()
 	}
 	d.fail(w, r, errCrossOrigin)

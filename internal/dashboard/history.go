@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
+	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -56,7 +58,7 @@ func (d *Dashboard) pastChips(q *locks.Query, all []metadata.Ending) []pastChip 
 			counted = q
 		}
 		for i := range all {
-			if d.matchesPast(counted, &all[i]) {
+			if d.past.Matches(counted, &all[i]) {
 				chip.N++
 			}
 		}
@@ -99,21 +101,21 @@ func (d *Dashboard) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 }
 
 func (d *Dashboard) history(r *request) (answer, error) {
-	p, err := parsePast(r, maxLimit)
+	p, err := history.Parse(r.URL.Query(), maxLimit)
 	if err != nil {
-		return answer{}, err
+		return answer{}, badQuery(err.Error())
 	}
-	all, err := d.endings(r, "")
-	v := historyPage{page: d.page(r, "history"), Total: len(all), Chips: d.pastChips(p.query, all),
-		searched: d.searches("history", p.query)}
+	all, err := d.past.Endings(r.Context(), r.now, "")
+	v := historyPage{page: d.page(r, "history"), Total: len(all), Chips: d.pastChips(p.Query, all),
+		searched: d.searches("history", p.Query)}
 	v.page = v.searching(v.page)
 	v.Here = "history"
 	v.Follows = true
-	v.JSON = d.urls.To("api/v1/history", "q", p.query.Text)
+	v.JSON = d.urls.To("api/v1/history", "q", p.Query.Text)
 	if err != nil {
 		v.Unread = d.config.Explain(err)
 	}
-	list, matched, next, err := d.found(r.Context(), p, all)
+	list, matched, next, err := d.past.Search(r.Context(), p, all)
 	if err != nil {
 		return answer{}, err
 	}
@@ -121,19 +123,19 @@ func (d *Dashboard) history(r *request) (answer, error) {
 	for i := range list {
 		v.Endings = append(v.Endings, d.pastView(&list[i], v.Viewpoint))
 	}
-	gaps, since := d.watched(r)
-	if v.Since = v.Viewpoint.Since(since); len(p.query.Terms) == 0 {
-		v.Endings = withGaps(v.Endings, gaps, p.after.at, next.at)
+	gaps, since := d.past.Watched(r.now, r.fresh)
+	if v.Since = v.Viewpoint.Since(since); len(p.Query.Terms) == 0 {
+		v.Endings = withGaps(v.Endings, gaps, p.After.At, next.At)
 	}
-	if next != (pastCursor{}) {
-		v.Next = d.urls.To("history", "q", p.query.Text, "after", next.String())
+	if next != (history.Cursor{}) {
+		v.Next = d.urls.To("history", "q", p.Query.Text, "after", next.String())
 	}
 	body, err := d.render("history", v)
 	return answer{Type: typeHTML, Body: body}, err
 }
 
 // withGaps puts the gaps between the endings, as far as they belong on a page that goes from one time to another.
-func withGaps(list []pastView, gaps []gap, newest, oldest time.Time) []pastView {
+func withGaps(list []pastView, gaps []history.Gap, newest, oldest time.Time) []pastView {
 	for _, g := range gaps {
 		if (newest.IsZero() || g.From.Before(newest)) && (oldest.IsZero() || !g.From.Before(oldest)) {
 			list = append(list, pastView{Gap: true, From: phrase.UTC(g.From), To: phrase.TimeOfDay(g.To), at: g.From})
@@ -161,9 +163,9 @@ const (
 
 // pastOf is the history of one lock.
 func (d *Dashboard) pastOf(r *request, name string, at phrase.Viewpoint) lockPast {
-	all, err := d.endings(r, name)
+	all, err := d.past.Endings(r.Context(), r.now, name)
 	p := lockPast{URL: d.urls.To("history", "q", locks.Exactly("name", name))}
-	if errors.Is(err, errSilent) {
+	if errors.Is(err, etcdread.ErrSilent) {
 		p.Unread = err.Error()
 	} else if err != nil {
 		p.Unread = d.config.Explain(err)

@@ -1,16 +1,13 @@
 package dashboard
 
 import (
-	"cmp"
 	"encoding/base64"
 	"net/http"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
-	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // pastJSON is a hold that is over.
@@ -47,19 +44,19 @@ type gapJSON struct {
 }
 
 func (d *Dashboard) historyAPI(r *request) (answer, error) {
-	p, err := parsePast(r, maxAPILimit)
+	p, err := history.Parse(r.URL.Query(), maxAPILimit)
 	if err == nil {
-		err = p.sound()
+		err = p.Sound()
 	}
 	if err != nil {
-		return answer{}, err
+		return answer{}, badQuery(err.Error())
 	}
-	all, err := d.endings(r, "")
+	all, err := d.past.Endings(r.Context(), r.now, "")
 	if err != nil {
 		return answer{}, d.unread(err)
 	}
 	now := r.now
-	list, matched, next, err := d.found(r.Context(), p, all)
+	list, matched, next, err := d.past.Search(r.Context(), p, all)
 	if err != nil {
 		return answer{}, err
 	}
@@ -73,9 +70,9 @@ func (d *Dashboard) historyAPI(r *request) (answer, error) {
 		h.EndedAt, h.EndedIn = instants(e.EndedAt.Time, now)
 		j.Holds[i] = h
 	}
-	gaps, since := d.watched(r)
+	gaps, since := d.past.Watched(r.now, r.fresh)
 	for _, g := range gaps {
-		if p.during(g.From) || p.during(g.To) {
+		if p.During(g.From) || p.During(g.To) {
 			j.Gaps = append(j.Gaps, gapJSON{phrase.ISO(g.From), phrase.ISO(g.To)})
 		}
 	}
@@ -88,20 +85,11 @@ func (d *Dashboard) historyAPI(r *request) (answer, error) {
 	return jsonAnswer(j, m, "")
 }
 
-// sound refuses a query with a term that was left out: programs are told.
-func (p pastRequest) sound() error {
-	for _, wrong := range p.query.Problems {
-		return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query",
-			Detail: text.Visible(wrong.Term) + ": " + text.Visible(wrong.Text) + "."}
-	}
-	return nil
-}
-
 // unread says that etcd could not be asked.
 func (d *Dashboard) unread(err error) error {
 	return &problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
 		Detail: "etcd could not be asked: " + d.config.Explain(err) + ".",
-		Retry:  pastEvery}
+		Retry:  history.RereadEvery}
 }
 
 // nameB64 is the name for those to whom it can not be told as text; empty for a name that is UTF-8.
@@ -110,17 +98,6 @@ func nameB64(name string) string {
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString([]byte(name))
-}
-
-// actions reads the audit trail.
-func (d *Dashboard) actions(r *request) ([]metadata.Action, error) {
-	all, err := d.past.actions.get(r.Context(), r.now, d.config.Audit)
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b metadata.Action) int {
-		return cmp.Or(b.At.Compare(a.At.Time),
-			cmp.Compare(b.Token, a.Token))
-	})
-	return all, err
 }
 
 // actionJSON is an entry of the audit trail.
@@ -145,20 +122,20 @@ type actionJSON struct {
 }
 
 func (d *Dashboard) auditAPI(r *request) (answer, error) {
-	p, err := parsePast(r, maxAPILimit)
+	p, err := history.Parse(r.URL.Query(), maxAPILimit)
 	if err == nil {
-		err = p.sound()
+		err = p.Sound()
 	}
 	if err != nil {
-		return answer{}, err
+		return answer{}, badQuery(err.Error())
 	}
-	all, err := d.actions(r)
+	all, err := d.past.Actions(r.Context(), r.now)
 	if err != nil {
 		return answer{}, d.unread(err)
 	}
 	now := r.now
 	list := []actionJSON{}
-	found, matched, next, err := d.foundActions(r.Context(), p, all)
+	found, matched, next, err := d.past.SearchActions(r.Context(), p, all)
 	if err != nil {
 		return answer{}, err
 	}

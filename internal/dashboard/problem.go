@@ -60,6 +60,11 @@ var (
 		Detail: "Try again in a moment.", Retry: time.Second}
 )
 
+// badQuery refuses the parameters of a request; the sentence needs no full stop.
+func badQuery(text string) error {
+	return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text + "."}
+}
+
 // fail answers a request with an error. It is the only place where errors become answers.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var p *problem

@@ -134,7 +134,7 @@ func (d *Dashboard) about(r *request) []fact {
 			list = append(list, fact{f.label, f.value})
 		}
 	}
-	gaps, since := d.watched(r)
+	gaps, since := d.past.Watched(r.now, r.fresh)
 	if !since.IsZero() {
 		list = append(list, fact{"watching since", phrase.UTC(since)}, fact{"gaps since then", phrase.Thousands(len(gaps))})
 	}

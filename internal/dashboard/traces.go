@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 )
@@ -47,7 +48,7 @@ func (d *Dashboard) Run(ctx context.Context) error {
 	for {
 		now := d.config.Now()
 		fresh := d.config.Fresh()
-		d.observe(now, fresh)
+		d.past.Observe(now, fresh)
 		if !d.config.HideBacktraces && fresh.Level(now) == locks.Live {
 			d.fetchTraces(ctx)
 		}
@@ -84,7 +85,7 @@ func (d *Dashboard) fetchTraces(ctx context.Context) {
 
 // fetchTrace reads one backtrace; false says that there is no use in going on.
 func (d *Dashboard) fetchTrace(ctx context.Context, r *locks.Row) bool {
-	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	reading, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
 	document, _, err := d.config.Document(reading, r.Name)
 	if err != nil {

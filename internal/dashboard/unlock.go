@@ -137,8 +137,7 @@ func (d *Dashboard) forceUnlock(r *request, w wish) (metadata.Action, error) {
 	default:
 		return action, d.notDone(err)
 	}
-	d.past.recorded.forget() // who did it looks for it next
-	d.past.actions.forget()
+	d.past.Forget() // the person looks for it next
 	d.tell(w, record.Owner, action)
 	return action, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -15,7 +16,7 @@ import (
 
 // readNow reads the lock from etcd.
 func (d *Dashboard) readNow(ctx context.Context, name string) (metadata.Document, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
 	document, _, err := d.config.Document(ctx, name)
 	return document, err
