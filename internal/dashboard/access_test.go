@@ -12,6 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
 // roles are the permissions of the tests' people: the name says what each may do.
@@ -45,7 +46,7 @@ func behindProxy(t testing.TB) access.Config {
 }
 
 func TestEveryRouteWantsItsPermission(t *testing.T) {
-	d := busy().dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
+	d := busy().dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
 	people := map[string][]string{
 		"": nil, "nobody": nil, "viewer": {"view"}, "coder": {"view", "backtrace"}, "auditor": {"view", "audit"},
 		"unlocker": {"view", "unlock"},
@@ -116,8 +117,8 @@ func TestForceUnlockWantsItsPermissionFromEverybody(t *testing.T) {
 
 func TestBacktracesNeedTheirPermissionWhereverTheyStand(t *testing.T) {
 	s := busy()
-	d := s.dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
-	hidden := s.dashboard(t, func(c *dashboard.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
+	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
+	hidden := s.dashboard(t, func(c *setup.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
 	for _, path := range []string{"/?density=full", "/lock?name=billing/invoice-run",
 		"/lock/backtrace?name=billing/invoice-run",
 		"/api/v1/lock?name=billing/invoice-run&include=backtrace,fields",
@@ -189,7 +190,7 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := busy().dashboard(t, func(config *dashboard.Config) { config.Access = c.access })
+			d := busy().dashboard(t, func(config *setup.Config) { config.Access = c.access })
 			r := httptest.NewRequest("GET", "/", nil)
 			c.change(r)
 			w := httptest.NewRecorder()
@@ -251,7 +252,7 @@ func TestAccessThatContradictsItselfIsOneSentence(t *testing.T) {
 
 func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
 	s := busy()
-	d, done := operated(t, s, func(c *dashboard.Config) {
+	d, done := operated(t, s, func(c *setup.Config) {
 		c.Access.Permissions = parsed(t,
 			`{everyone: [view], users: {biller: [unlock owner:bill*, backtrace owner:billing], other: [unlock owner:catalog, backtrace owner:cat*]}}`)
 	})
@@ -288,7 +289,7 @@ func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
 
 func TestPermissionsThatChangedCountAtOnce(t *testing.T) {
 	now := parsed(t, "users: {ann: [view]}")
-	d := busy().dashboard(t, func(c *dashboard.Config) {
+	d := busy().dashboard(t, func(c *setup.Config) {
 		c.Access = behindProxy(t)
 		c.Access.Reread = func() *access.Permissions { return now }
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -74,8 +75,8 @@ func (d *Dashboard) lockJSON(r *locks.Row, now time.Time) lockJSON {
 	j := lockJSON{
 		Name: r.Name, State: r.Verdict.State, Expiring: r.Display == locks.Expiring, Owner: known(r.Owner),
 		Hostname: known(r.Hostname),
-		PID:      known(r.PID), Purpose: known(r.Purpose), Hold: known(r.UUID), Token: known(number64(r.Token)),
-		Revision: strconv.FormatInt(r.Revision, 10), Attributes: r.Attributes, URL: d.urls.Lock(r.Name, r.UUID),
+		PID:      known(r.PID), Purpose: known(r.Purpose), Hold: known(r.UUID), Token: known(site.Number(r.Token)),
+		Revision: strconv.FormatInt(r.Revision, 10), Attributes: r.Attributes, URL: d.Urls.Lock(r.Name, r.UUID),
 		Problems: make([]problemJSON, len(r.Problems)),
 	}
 	if !utf8.ValidString(r.Name) {
@@ -95,7 +96,7 @@ func (d *Dashboard) lockJSON(r *locks.Row, now time.Time) lockJSON {
 		j.AliveAt, j.AliveIn = instants(r.Alive.At, now)
 		j.Progress = known(r.Alive.Progress)
 	}
-	if d.config.Queues != nil {
+	if d.Config.Queues != nil {
 		j.Waiters = &r.Waiters
 	}
 	return j
@@ -119,12 +120,12 @@ func instants(t, now time.Time) (*string, *float64) {
 	return &s, &in
 }
 
-func newMeta(r *request, asOf time.Time) meta {
-	return meta{AsOf: phrase.ISO(asOf), Revision: strconv.FormatInt(r.fresh.Revision, 10),
-		Stale: r.level() == locks.Stale}
+func newMeta(r *site.Request, asOf time.Time) meta {
+	return meta{AsOf: phrase.ISO(asOf), Revision: strconv.FormatInt(r.Fresh.Revision, 10),
+		Stale: r.Level() == locks.Stale}
 }
 
-func jsonAnswer(data any, m meta, etag string) (answer, error) {
+func jsonAnswer(data any, m meta, etag string) (site.Answer, error) {
 	body, err := json.Marshal(envelope{data, m})
-	return answer{Type: "application/json", Body: append(body, '\n'), ETag: etag}, err
+	return site.Answer{Type: "application/json", Body: append(body, '\n'), ETag: etag}, err
 }

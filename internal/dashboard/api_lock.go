@@ -10,6 +10,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -67,48 +68,48 @@ type endingJSON struct {
 	AtIn  *float64 `json:"at_in_seconds"`
 }
 
-func (d *Dashboard) lockAPI(r *request) (answer, error) {
-	v, err := d.find(r)
+func (d *Dashboard) lockAPI(r *site.Request) (site.Answer, error) {
+	v, err := d.Find(r)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	include := strings.Split(r.URL.Query().Get("include"), ",")
 	if slices.Contains(include, "backtrace") && len(include) == 1 {
-		if err := d.admitFor(r.caller, access.Backtrace, v.document.Owner); err != nil {
-			return answer{}, err
+		if err := d.AdmitFor(r.Caller, access.Backtrace, v.Document.Owner); err != nil {
+			return site.Answer{}, err
 		}
 	}
-	now := v.viewpoint(r.viewpoint()).AsOf
-	j := lockDetailJSON{Unread: known(v.unread), Client: known(v.document.Client),
-		Queue: make([]waiterJSON, len(v.waiters))}
+	now := v.Viewpoint(r.Viewpoint()).AsOf
+	j := lockDetailJSON{Unread: known(v.Unread), Client: known(v.Document.Client),
+		Queue: make([]waiterJSON, len(v.InLine))}
 	if v.Row != nil {
 		lock := d.lockJSON(v.Row, now)
 		j.lockJSON = &lock
 	}
-	for _, r := range v.shares {
+	for _, r := range v.Shares {
 		j.Holders = append(j.Holders, d.lockJSON(r, now))
 	}
-	if len(v.shares) > 0 {
-		j.Use = useOfJSON(locks.UseOf(v.shares))
+	if len(v.Shares) > 0 {
+		j.Use = useOfJSON(locks.UseOf(v.Shares))
 	}
-	for i, w := range v.waiters {
+	for i, w := range v.InLine {
 		j.Queue[i] = waiterJSON{Owner: known(w.Owner), Hostname: known(w.Hostname), PID: known(w.PID),
 			Purpose: known(w.Purpose)}
 		j.Queue[i].Since, j.Queue[i].SinceIn = instants(w.Since.Time, now)
 		j.Queue[i].TimeoutAt, j.Queue[i].TimeoutIn = instants(w.TimeoutAt.Time, now)
 	}
-	if slices.Contains(include, "backtrace") && r.caller.MayFor(access.Backtrace, v.document.Owner) {
-		j.Backtrace = known(v.document.Backtrace)
+	if slices.Contains(include, "backtrace") && r.Caller.MayFor(access.Backtrace, v.Document.Owner) {
+		j.Backtrace = known(v.Document.Backtrace)
 	}
 	if slices.Contains(include, "fields") {
-		j.Fields = fieldsJSON(r.caller, &v.document)
+		j.Fields = fieldsJSON(r.Caller, &v.Document)
 	}
-	if v.asked != "" {
+	if v.AskedHold != "" {
 		j.Ended = endedJSON(v, now)
 	}
 	m := newMeta(r, now)
-	if v.revision > 0 {
-		m.Revision = strconv.FormatInt(v.revision, 10)
+	if v.ReadRevision > 0 {
+		m.Revision = strconv.FormatInt(v.ReadRevision, 10)
 		m.Stale = false
 	}
 	return jsonAnswer(j, m, "")
@@ -133,9 +134,9 @@ func fieldsJSON(c access.Caller, doc *metadata.Document) []fieldJSON {
 	return list
 }
 
-func endedJSON(v *lockView, now time.Time) *endingJSON {
-	j := &endingJSON{Hold: v.asked}
-	if e := v.ending; e != nil {
+func endedJSON(v *site.Lock, now time.Time) *endingJSON {
+	j := &endingJSON{Hold: v.AskedHold}
+	if e := v.Ending; e != nil {
 		j.Owner, j.How, j.By, j.Why = known(e.Owner), known(e.Ended), known(e.By), known(e.Why)
 		j.At, j.AtIn = instants(e.EndedAt.Time, now)
 	}

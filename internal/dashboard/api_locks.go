@@ -8,50 +8,51 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is
 // told.
-func (d *Dashboard) listed(r *request) (s *locks.Snapshot, l listRequest, found *locks.Result, err error) {
-	if s, err = r.loaded(); err != nil {
+func (d *Dashboard) listed(r *site.Request) (s *locks.Snapshot, l listRequest, found *locks.Result, err error) {
+	if s, err = r.Loaded(); err != nil {
 		return
 	}
 	l = parseList(r)
 	v := r.URL.Query()
 	for _, p := range l.query.Problems {
-		return s, l, nil, badQuery(text.Visible(p.Term) + ": " + text.Visible(p.Text))
+		return s, l, nil, site.BadQuery(text.Visible(p.Term) + ": " + text.Visible(p.Text))
 	}
 	if sort := v.Get("sort"); sort != "" && l.order.String() != sort {
-		return s, l, nil, badQuery("sort: there are " + strings.Join(locks.Orders(), ", ") + ", each also with a - before it")
+		return s, l, nil, site.BadQuery("sort: there are " + strings.Join(locks.Orders(), ", ") + ", each also with a - before it")
 	}
 	if limit := v.Get("limit"); limit != "" && (strconv.Itoa(l.limit) != limit || l.limit > maxAPILimit) {
-		return s, l, nil, badQuery("limit: wants a number from 1 to " + strconv.Itoa(maxAPILimit))
+		return s, l, nil, site.BadQuery("limit: wants a number from 1 to " + strconv.Itoa(maxAPILimit))
 	}
 	for name := range strings.SplitSeq(v.Get("fields"), ",") {
 		if name != "" && !slices.Contains(lockFields(), name) {
-			return s, l, nil, badQuery("fields: there are " + strings.Join(lockFields(), ", "))
+			return s, l, nil, site.BadQuery("fields: there are " + strings.Join(lockFields(), ", "))
 		}
 	}
 	for _, name := range []string{"after", "before"} {
 		if _, ok := locks.ParseCursor(v.Get(name), locks.ListID(l.query, l.order)); v.Get(name) != "" && !ok {
-			return s, l, nil, badQuery(name + ": this cursor belongs to another list")
+			return s, l, nil, site.BadQuery(name + ": this cursor belongs to another list")
 		}
 	}
-	found, err = s.Result(r.Context(), l.query, l.order, r.viewpoint().AsOf)
+	found, err = s.Result(r.Context(), l.query, l.order, r.Viewpoint().AsOf)
 	return s, l, found, err
 }
 
-func (d *Dashboard) locksAPI(r *request) (answer, error) {
+func (d *Dashboard) locksAPI(r *site.Request) (site.Answer, error) {
 	s, l, found, err := d.listed(r)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	etag := d.listTag(r, s, l, found)
-	if a, ok := notModified(r, etag); ok {
+	if a, ok := site.NotModified(r, etag); ok {
 		return a, nil
 	}
-	now := r.viewpoint().AsOf
+	now := r.Viewpoint().AsOf
 	w := found.Window(l.order, locks.ListID(l.query, l.order), l.after, l.before, l.limit)
 	data := make([]lockJSON, len(w.Rows))
 	for i, row := range w.Rows {
@@ -63,7 +64,7 @@ func (d *Dashboard) locksAPI(r *request) (answer, error) {
 	if fields := r.URL.Query().Get("fields"); fields != "" {
 		picked, err := pick(data, strings.Split(fields, ","))
 		if err != nil {
-			return answer{}, err
+			return site.Answer{}, err
 		}
 		return jsonAnswer(picked, m, etag)
 	}
@@ -117,22 +118,22 @@ type summaryJSON struct {
 	NextIn    *float64 `json:"next_auto_unlock_at_in_seconds"`
 }
 
-func (d *Dashboard) summaryAPI(r *request) (answer, error) {
+func (d *Dashboard) summaryAPI(r *site.Request) (site.Answer, error) {
 	s, l, found, err := d.listed(r)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	etag := d.listTag(r, s, l, found)
-	if a, ok := notModified(r, etag); ok {
+	if a, ok := site.NotModified(r, etag); ok {
 		return a, nil
 	}
-	now := r.viewpoint().AsOf
+	now := r.Viewpoint().AsOf
 	c := found.Counts
-	j := summaryJSON{Verdict: d.verdict(s, r.viewpoint()).Text.String(), Held: c.Held, Alerting: c.Alerting,
+	j := summaryJSON{Verdict: d.verdict(s, r.Viewpoint()).Text.String(), Held: c.Held, Alerting: c.Alerting,
 		Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = instants(c.Oldest, now)
 	j.LongestAt, j.LongestIn = instants(c.Longest, now)
-	if d.config.Queues != nil {
+	if d.Config.Queues != nil {
 		j.Waiting = &c.Waiting
 	}
 	if c.NextUnlock != nil {

@@ -9,6 +9,8 @@ import (
 	"path"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 // assets are the embedded files, compressed once at start.
@@ -68,12 +70,12 @@ func assetType(name string) string {
 
 // asset answers with an embedded file. The address holds the fingerprint, so browsers keep it for ever; one of another
 // build is not there.
-func (d *Dashboard) asset(r *request) (answer, error) {
+func (d *Dashboard) asset(r *site.Request) (site.Answer, error) {
 	file, ok := d.assets.files[chi.URLParam(r.Request, "file")]
 	if !ok || chi.URLParam(r.Request, "fingerprint") != d.assets.fingerprint {
-		return answer{}, errNotFound
+		return site.Answer{}, site.ErrNotFound
 	}
-	a := answer{Type: file.kind, Body: file.plain,
+	a := site.Answer{Type: file.kind, Body: file.plain,
 		Header: map[string]string{"Cache-Control": "public, max-age=31536000, immutable"}}
 	if acceptsGzip(r.Request) {
 		a.Body, a.Header["Content-Encoding"] = file.packed, "gzip"

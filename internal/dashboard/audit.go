@@ -3,18 +3,19 @@ package dashboard
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // auditPage is who ended whose holds.
 type auditPage struct {
-	page
+	site.Page
 	Actions []actionView
 	Matched int
 	Total   int
 	Next    string
-	searched
+	site.SearchBox
 }
 
 type actionView struct {
@@ -28,36 +29,36 @@ type actionView struct {
 	Result         string
 }
 
-func (d *Dashboard) audit(r *request) (answer, error) {
+func (d *Dashboard) audit(r *site.Request) (site.Answer, error) {
 	p, err := history.Parse(r.URL.Query(), maxLimit)
 	if err != nil {
-		return answer{}, badQuery(err.Error())
+		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, err := d.past.Actions(r.Context(), r.now)
+	all, err := d.History.Actions(r.Context(), r.Now)
 	if err != nil {
-		return answer{}, d.unread(err)
+		return site.Answer{}, d.unread(err)
 	}
-	v := auditPage{page: d.page(r, "audit"), Total: len(all), searched: d.searches("audit", p.Query)}
-	v.page = v.searching(v.page)
+	v := auditPage{Page: d.Page(r, "audit"), Total: len(all), SearchBox: d.Search("audit", p.Query)}
+	v.Page = v.On(v.Page)
 	v.Here = "audit"
 	v.Follows = true
-	v.JSON = d.urls.To("api/v1/audit", "q", p.Query.Text)
-	found, matched, next, err := d.past.SearchActions(r.Context(), p, all)
+	v.JSON = d.Urls.To("api/v1/audit", "q", p.Query.Text)
+	found, matched, next, err := d.History.SearchActions(r.Context(), p, all)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	v.Matched = matched
 	for _, a := range found {
 		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
-		v.Actions = append(v.Actions, actionView{At: v.Since(a.At.Time), Actor: text.Clip(a.Actor, maxLineShown),
-			Source: a.Source, Client: text.Clip(a.Client, maxWordShown), Agent: text.Clip(a.UserAgent, maxWordShown),
-			Name: text.Clip(a.Lock, maxNameShown),
-			URL:  d.urls.Lock(a.Lock, hold.HistoryID()), Holder: text.Clip(a.Holder, 2*maxLineShown),
+		v.Actions = append(v.Actions, actionView{At: v.Since(a.At.Time), Actor: text.Clip(a.Actor, site.MaxLineShown),
+			Source: a.Source, Client: text.Clip(a.Client, site.MaxWordShown), Agent: text.Clip(a.UserAgent, site.MaxWordShown),
+			Name: text.Clip(a.Lock, site.MaxNameShown),
+			URL:  d.Urls.Lock(a.Lock, hold.HistoryID()), Holder: text.Clip(a.Holder, 2*site.MaxLineShown),
 			Reason: text.Clip(a.Reason, 4*maxReason), Ticket: text.Clip(a.Ticket, 4*maxTicket), Result: a.Result})
 	}
 	if next != (history.Cursor{}) {
-		v.Next = d.urls.To("audit", "q", p.Query.Text, "after", next.String())
+		v.Next = d.Urls.To("audit", "q", p.Query.Text, "after", next.String())
 	}
-	body, err := d.render("audit", v)
-	return answer{Type: typeHTML, Body: body}, err
+	body, err := d.Render("audit", v)
+	return site.Answer{Type: site.TypeHTML, Body: body}, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
 // served is a dashboard behind a real server, with the limits on time that the programs have.
@@ -28,8 +29,8 @@ func served(t *testing.T, d *dashboard.Dashboard) *httptest.Server {
 }
 
 // local is the access of a proxy on this machine.
-func local(t *testing.T) func(*dashboard.Config) {
-	return func(c *dashboard.Config) {
+func local(t *testing.T) func(*setup.Config) {
+	return func(c *setup.Config) {
 		c.Access = behindProxy(t)
 		proxies, err := access.ParseProxies([]string{"127.0.0.1"})
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -21,11 +22,11 @@ type sheet struct {
 }
 
 func (d *Dashboard) sheet(c access.Caller, rows []*locks.Row, at phrase.Viewpoint, l listRequest) sheet {
-	s, view := sheet{Columns: d.columns(l), Rows: make([]rowView, len(rows))}, l.view(d.urls)
+	s, view := sheet{Columns: d.columns(l), Rows: make([]rowView, len(rows))}, l.view(d.Urls)
 	s.Wide = len(s.Columns) - 1
 	for i, r := range rows {
 		s.Rows[i] = d.rowView(c, r, at, l)
-		s.Rows[i].Wide, s.Rows[i].URL = s.Wide, d.urls.LockFrom(r.Name, r.UUID, view)
+		s.Rows[i].Wide, s.Rows[i].URL = s.Wide, d.Urls.LockFrom(r.Name, r.UUID, view)
 	}
 	return s
 }
@@ -59,13 +60,13 @@ func extras(r *locks.Row, at phrase.Viewpoint, cols []string) []extra {
 		e := extra{Title: name}
 		switch name {
 		case "purpose":
-			e.Text = text.Clip(r.Purpose, maxLineShown)
+			e.Text = text.Clip(r.Purpose, site.MaxLineShown)
 		case "hold":
-			e.Text = text.Clip(r.UUID, maxWordShown)
+			e.Text = text.Clip(r.UUID, site.MaxWordShown)
 		case "token":
-			e.Text = number64(r.Token)
+			e.Text = site.Number(r.Token)
 		case "revision":
-			e.Text = number64(r.Revision)
+			e.Text = site.Number(r.Revision)
 		case "alive":
 			if r.Alive != nil {
 				e.Time = at.Lasting(r.Alive.At)
@@ -84,7 +85,7 @@ func labels(attributes map[string]any) string {
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		all = append(all, name+"="+fmt.Sprint(attributes[name]))
 	}
-	return text.Clip(strings.Join(all, " "), maxLineShown)
+	return text.Clip(strings.Join(all, " "), site.MaxLineShown)
 }
 
 // toggled are the columns with one more, or less.
@@ -111,7 +112,7 @@ func (d *Dashboard) columns(l listRequest) []column {
 				aria = "descending"
 			}
 		}
-		out = append(out, column{c.title, l.link(d.urls, func(l *listRequest) { l.order = o }), aria})
+		out = append(out, column{c.title, l.link(d.Urls, func(l *listRequest) { l.order = o }), aria})
 	}
 	for _, name := range l.cols {
 		out = append(out, column{Title: strings.ToUpper(name[:1]) + name[1:]})

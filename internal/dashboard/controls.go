@@ -18,14 +18,14 @@ func (d *Dashboard) fillControls(v *listPage, s *locks.Snapshot, l listRequest, 
 		for _, t := range l.query.Terms {
 			count.On = count.On || t.Text == word
 		}
-		count.URL = l.link(d.urls, func(l *listRequest) {
+		count.URL = l.link(d.Urls, func(l *listRequest) {
 			if l.query.Text = l.query.With(word); count.On {
 				l.query.Text = l.query.Dropping(word)
 			}
 		})
 		v.Counts = append(v.Counts, count)
 	}
-	if d.config.Queues != nil {
+	if d.Config.Queues != nil {
 		v.Waiting = phrase.Say(phrase.Thousands(c.Waiting) + " waiting")
 		if longest := v.Lasting(c.Longest); longest != nil {
 			v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
@@ -33,32 +33,32 @@ func (d *Dashboard) fillControls(v *listPage, s *locks.Snapshot, l listRequest, 
 	}
 	for i, t := range l.query.Terms {
 		v.Chips = append(v.Chips, chip{t.Text,
-			l.link(d.urls, func(l *listRequest) { l.query.Text = l.query.Without(i) })})
+			l.link(d.Urls, func(l *listRequest) { l.query.Text = l.query.Without(i) })})
 	}
 	if name := l.query.Text; len(name) > locks.MaxQueryBytes {
 		v.Jump = nil
 	} else if row := s.Find(name); row != nil {
-		v.Jump = &lockLink{row.Name, d.urls.Lock(row.Name, row.UUID)}
+		v.Jump = &lockLink{row.Name, d.Urls.Lock(row.Name, row.UUID)}
 	} else if len(s.Shares(name)) > 0 {
-		v.Jump = &lockLink{name, d.urls.Lock(name, "")}
+		v.Jump = &lockLink{name, d.Urls.Lock(name, "")}
 	}
 	for _, n := range pageLimits() {
 		link := choice{Text: strconv.Itoa(n)}
 		if n != l.limit {
-			link.URL = l.link(d.urls, func(l *listRequest) { l.limit = n })
+			link.URL = l.link(d.Urls, func(l *listRequest) { l.limit = n })
 		}
 		v.Limits = append(v.Limits, link)
 	}
-	v.Density = choice{"details for all", l.link(d.urls, func(l *listRequest) { l.full = true })}
+	v.Density = choice{"details for all", l.link(d.Urls, func(l *listRequest) { l.full = true })}
 	if l.full {
-		v.Density = choice{"details only where needed", l.link(d.urls, func(l *listRequest) { l.full = false })}
+		v.Density = choice{"details only where needed", l.link(d.Urls, func(l *listRequest) { l.full = false })}
 	}
 	for _, name := range extraColumns() {
-		v.Shown = append(v.Shown, toggle{name, l.link(d.urls, func(l *listRequest) { l.cols = toggled(l.cols, name) }),
+		v.Shown = append(v.Shown, toggle{name, l.link(d.Urls, func(l *listRequest) { l.cols = toggled(l.cols, name) }),
 			slices.Contains(l.cols, name)})
 	}
-	v.Group = choice{"group by owner", l.link(d.urls, func(l *listRequest) { l.group = true })}
+	v.Group = choice{"group by owner", l.link(d.Urls, func(l *listRequest) { l.group = true })}
 	if l.group {
-		v.Group = choice{"one list", l.link(d.urls, func(l *listRequest) { l.group = false })}
+		v.Group = choice{"one list", l.link(d.Urls, func(l *listRequest) { l.group = false })}
 	}
 }

@@ -10,16 +10,17 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // csv answers with the locks that a query finds, in its order. Other than the page it has no pages.
-func (d *Dashboard) csv(r *request) (answer, error) {
+func (d *Dashboard) csv(r *site.Request) (site.Answer, error) {
 	_, _, found, err := d.listed(r)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
-	return answer{Type: "text/csv; charset=utf-8; header=present",
+	return site.Answer{Type: "text/csv; charset=utf-8; header=present",
 		Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
 		Stream: func(w io.Writer) error { return d.writeTable(w, found.Rows) }}, nil
 }
@@ -33,11 +34,11 @@ func (d *Dashboard) writeTable(w io.Writer, rows []*locks.Row) error {
 			return err
 		}
 		waiters := ""
-		if d.config.Queues != nil {
+		if d.Config.Queues != nil {
 			waiters = strconv.Itoa(row.Waiters)
 		}
-		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname, number64(row.PID),
-			row.Purpose, row.UUID, number64(row.Token),
+		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname, site.Number(row.PID),
+			row.Purpose, row.UUID, site.Number(row.Token),
 			instantCell(row.LockedAt), instantCell(row.Verdict.AlertAt), instantCell(row.Verdict.AutoUnlockAt), waiters,
 			instantCell(row.Longest))
 		_, err = w.Write(line)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/deadlock"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -25,14 +26,14 @@ type cycleView struct {
 
 type cycleStep struct{ Who, Lock, URL, Held string }
 
-func (d *Dashboard) cycleViews(r *request, found []deadlock.Circle) []cycleView {
+func (d *Dashboard) cycleViews(r *site.Request, found []deadlock.Circle) []cycleView {
 	var views []cycleView
-	at := r.viewpoint()
+	at := r.Viewpoint()
 	for _, c := range found {
 		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.Lasting(c.Since)}
 		for _, w := range c.Waits[:len(c.Waits)-v.More] {
-			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), text.Clip(w.Lock, maxNameShown),
-				d.urls.Lock(w.Lock, ""), heldBy(w.Held)})
+			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), text.Clip(w.Lock, site.MaxNameShown),
+				d.Urls.Lock(w.Lock, ""), heldBy(w.Held)})
 		}
 		views = append(views, v)
 	}
@@ -52,16 +53,16 @@ func heldBy(all []deadlock.Process) string {
 }
 
 func shownProcess(p deadlock.Process) string {
-	host := locks.HostPID(text.Clip(p.Host, maxWordShown), p.PID)
+	host := locks.HostPID(text.Clip(p.Host, site.MaxWordShown), p.PID)
 	if p.Owner == "" {
 		return host
 	}
-	return text.Clip(p.Owner, maxWordShown) + " on " + host
+	return text.Clip(p.Owner, site.MaxWordShown) + " on " + host
 }
 
 // cyclesOf are the cycles that the lock, or the one that it is a share of, is part of.
-func (d *Dashboard) cyclesOf(r *request, lock string) []cycleView {
-	s, err := r.loaded()
+func (d *Dashboard) cyclesOf(r *site.Request, lock string) []cycleView {
+	s, err := r.Loaded()
 	if err != nil {
 		return nil
 	}

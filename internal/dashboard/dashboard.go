@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"html/template"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,6 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/web"
@@ -20,39 +21,34 @@ import (
 
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
-	config    Config
-	snapshots *locks.Snapshots
-	traces    traces
-	reader    stacktrace.Reader
-	urls      urls
-	hosts     hosts
-	route     string // prefix under which requests arrive
-	assets    assets
-	templates map[string]*template.Template
-	metrics   *metrics
-	rate      rate
-	refusals  refusals
-	tickets   chan struct{} // of the requests that are worked on
-	streams   chan struct{} // of the answers that are sent while they are made
-	packers   sync.Pool     // of answers
-	outgoing  atomic.Int64  // bytes of answers on their way, but for small ones
-	past      *history.Store
-	slow      atomic.Bool // etcd answered last, but later than a page waits
-	notices   chan []byte // that wait to be sent
-	handler   http.Handler
+	*site.Site
+	traces   traces
+	reader   stacktrace.Reader
+	hosts    hosts
+	route    string // prefix under which requests arrive
+	assets   assets
+	metrics  *metrics
+	rate     rate
+	refusals refusals
+	tickets  chan struct{} // of the requests that are worked on
+	streams  chan struct{} // of the answers that are sent while they are made
+	packers  sync.Pool     // of answers
+	outgoing atomic.Int64  // bytes of answers on their way, but for small ones
+	notices  chan []byte   // that wait to be sent
+	handler  http.Handler
 }
 
 // New returns a dashboard. It fails, with a sentence for the operator, for a configuration that contradicts itself.
-func New(config Config) (*Dashboard, error) {
-	if err := config.check(); err != nil {
+func New(config setup.Config) (*Dashboard, error) {
+	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices),
+	d := &Dashboard{Site: &site.Site{Config: config}, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices),
 		reader:  stacktrace.NewReader(config.Sources),
 		tickets: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
-	d.snapshots = locks.NewSnapshots(locks.Source{Locks: d.config.Locks, Queues: d.config.Queues, Policy: d.config.Policy})
-	d.past = history.NewStore(history.Source{History: d.config.History, Audit: d.config.Audit, Relists: d.config.Relists,
-		Policy: d.config.Policy, Log: d.config.Log})
+	d.Snapshots = locks.NewSnapshots(locks.Source{Locks: d.Config.Locks, Queues: d.Config.Queues, Policy: d.Config.Policy})
+	d.History = history.NewStore(history.Source{History: d.Config.History, Audit: d.Config.Audit, Relists: d.Config.Relists,
+		Policy: d.Config.Policy, Log: d.Config.Log})
 	if err := d.prefixes(); err != nil {
 		return nil, err
 	}
@@ -60,8 +56,8 @@ func New(config Config) (*Dashboard, error) {
 	if d.assets, err = loadAssets(web.Static()); err != nil {
 		return nil, err
 	}
-	d.urls.assets = d.assets.fingerprint
-	if d.templates, err = parse(web.Templates(), d.urls); err != nil {
+	d.Urls.Assets = d.assets.fingerprint
+	if d.Templates, err = site.ParseTemplates(web.Templates(), d.Urls); err != nil {
 		return nil, err
 	}
 	d.handler, err = d.routes()
@@ -73,28 +69,28 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handle
 
 // Ended notes a hold that went; ending is nil when its holder released it. It is quick.
 func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
-	d.past.See(r, ending, d.config.Now())
+	d.History.See(r, ending, d.Config.Now())
 }
 
 // Ready reports whether there is anything to show. It stays true when etcd is away: the last known picture is worth most
 // then.
-func (d *Dashboard) Ready() bool { return d.config.Fresh().Level(d.config.Now()) != locks.Never }
+func (d *Dashboard) Ready() bool { return d.Config.Fresh().Level(d.Config.Now()) != locks.Never }
 
 func (d *Dashboard) prefixes() error {
-	origin, path, err := checkExternalURL(d.config.ExternalURL)
+	origin, path, err := checkExternalURL(d.Config.ExternalURL)
 	if err != nil {
 		return err
 	}
-	d.urls.origin = origin
-	if d.hosts, err = newHosts(origin, d.config.Hosts); err != nil {
+	d.Urls.Origin = origin
+	if d.hosts, err = newHosts(origin, d.Config.Hosts); err != nil {
 		return err
 	}
-	if d.urls.prefix, err = normalPrefix(path); err != nil {
+	if d.Urls.Prefix, err = site.NormalPrefix(path); err != nil {
 		return err
 	}
-	d.route = d.urls.prefix
-	if d.config.RoutePrefix != "" {
-		d.route, err = normalPrefix(d.config.RoutePrefix)
+	d.route = d.Urls.Prefix
+	if d.Config.RoutePrefix != "" {
+		d.route, err = site.NormalPrefix(d.Config.RoutePrefix)
 	}
 	return err
 }
@@ -109,10 +105,10 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	mux.NotFound(d.lost)
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed(mux, r.URL.Path))
-		d.fail(w, r, errMethod)
+		d.fail(w, r, site.ErrMethod)
 	})
-	post := func(path, kind string, do action) { mux.Post(d.route+path, d.handleUnlock(kind, do)) }
-	get := func(path string, need access.Permission, do action) { mux.Get(d.route+path, d.handle(need, do)) }
+	post := func(path, kind string, do site.Action) { mux.Post(d.route+path, d.handleUnlock(kind, do)) }
+	get := func(path string, need access.Permission, do site.Action) { mux.Get(d.route+path, d.handle(need, do)) }
 	get("", access.View, d.list)
 	get("lock", access.View, d.lock)
 	get("lock/backtrace", access.Backtrace, d.backtrace)
@@ -154,8 +150,8 @@ func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Metho
 // lost answers requests that fit no route; those for the bare root or the prefix without its slash find their way.
 func (d *Dashboard) lost(w http.ResponseWriter, r *http.Request) {
 	if path := r.URL.Path; d.route != "/" && (path == "/" || path+"/" == d.route) && isRead(r) {
-		http.Redirect(w, r, d.urls.prefix, http.StatusFound)
+		http.Redirect(w, r, d.Urls.Prefix, http.StatusFound)
 		return
 	}
-	d.fail(w, r, errNotFound)
+	d.fail(w, r, site.ErrNotFound)
 }

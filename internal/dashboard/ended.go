@@ -5,6 +5,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 // endedView is how a hold ended.
@@ -19,20 +20,20 @@ type endedView struct {
 	UUID  string
 }
 
-func (d *Dashboard) endedPage(r *request, v *lockView) lockPage {
-	e := v.ending
-	p := lockPage{page: d.page(r, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.Row == nil}
-	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(e.Lock), d.urls.Back(v.view)
+func (d *Dashboard) endedPage(r *site.Request, v *site.Lock) lockPage {
+	e := v.Ending
+	p := lockPage{Page: d.Page(r, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.Row == nil}
+	p.Here, p.JSON, p.Back = "list", d.Urls.LockAPI(e.Lock), d.Urls.Back(fromView(d.Urls, r))
 	p.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: p.Age(e.EndedAt.Time), By: e.By, Why: e.Why, Owner: e.Owner,
 		Host: locks.HostPID(e.Hostname, e.PID), UUID: e.UUID}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		p.Ended.Held = phrase.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
 	if v.Row != nil {
-		p.Current = d.urls.Lock(v.Name, v.UUID)
-		p.Sentence = holderSentence(v.Row, v.viewpoint(p.Viewpoint), v.document.Fields)
+		p.Current = d.Urls.Lock(v.Name, v.UUID)
+		p.Sentence = holderSentence(v.Row, v.Viewpoint(p.Viewpoint), v.Document.Fields)
 	}
-	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", number64(e.Token)}, {"owner", e.Owner},
+	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", site.Number(e.Token)}, {"owner", e.Owner},
 		{"host", e.Hostname}, {"last progress", e.Progress}} {
 		if f.Value != "" {
 			p.Facts = append(p.Facts, f)

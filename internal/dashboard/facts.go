@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -12,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -26,12 +26,12 @@ type timeFact struct {
 	Note  string
 }
 
-func facts(r *locks.Row, v *lockView) []fact {
+func facts(r *locks.Row, v *site.Lock) []fact {
 	list := []fact{
-		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", number64(r.PID)}, {"hold", r.UUID},
-		{"fencing token", number64(r.Token)},
-		{"record revision", number64(r.Revision)}, {"written by", v.document.Client},
-		{"extended", extended(v.document.Fields)},
+		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", site.Number(r.PID)}, {"hold", r.UUID},
+		{"fencing token", site.Number(r.Token)},
+		{"record revision", site.Number(r.Revision)}, {"written by", v.Document.Client},
+		{"extended", extended(v.Document.Fields)},
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
@@ -65,14 +65,6 @@ func rhythm(r *locks.Row, fields []metadata.Field) time.Duration {
 	return r.Alive.At.Sub(r.LockedAt) / time.Duration(n)
 }
 
-// number64 is a number that 0 stands for the lack of.
-func number64(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatInt(n, 10)
-}
-
 func times(r *locks.Row, at phrase.Viewpoint) []timeFact {
 	var list []timeFact
 	add := func(label string, m *phrase.Moment, note string) {
@@ -104,10 +96,10 @@ func (d *Dashboard) commands(r *locks.Row) []command {
 	if r.Misplaced {
 		return append(list, misplacedCommands(r)...)
 	}
-	list = append(list, command{"The lock on the command line", "mutexctl show " + shell(r.Name)})
-	if d.config.Layout.Prefix() != "" {
+	list = append(list, command{"The lock on the command line", "mutexctl show " + site.Shell(r.Name)})
+	if d.Config.Layout.Prefix() != "" {
 		list = append(list, command{"The keys in etcd",
-			"etcdctl get --prefix " + shell(d.config.Layout.Record(r.Name))})
+			"etcdctl get --prefix " + site.Shell(d.Config.Layout.Record(r.Name))})
 	}
 	return list
 }
@@ -117,14 +109,14 @@ func (d *Dashboard) commands(r *locks.Row) []command {
 func whereabouts(r *locks.Row) []command {
 	var list []command
 	pod, machine := podName(r.Hostname)
-	host := shell(r.Hostname)
+	host := site.Shell(r.Hostname)
 	if pod {
 		list = append(list, command{"Is the pod alive?", "kubectl get pod " + host},
 			command{"What did it do?", "kubectl logs --since=30m " + host})
 	}
 	if machine && r.PID != 0 {
 		list = append(list, command{"Is the process alive?", "ssh " + host + " ps -o lstart,args -p " +
-			number64(r.PID)})
+			site.Number(r.PID)})
 	}
 	return list
 }
@@ -149,60 +141,25 @@ func podName(host string) (pod, machine bool) {
 // misplacedCommands show a record at the keys of no lock, and remove it unless somebody else holds it by then.
 func misplacedCommands(r *locks.Row) []command {
 	keys := r.Name + "/"
-	list := []command{{"The keys in etcd", "etcdctl get --prefix " + shell(keys)}}
+	list := []command{{"The keys in etcd", "etcdctl get --prefix " + site.Shell(keys)}}
 	if strings.ContainsAny(keys, "\"\\") ||
 		strings.ContainsFunc(keys, func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }) {
 		return list // the input of a transaction could not say it
 	}
 	remove := fmt.Sprintf("create(%q) = \"%d\"\n\ndel --prefix %q\n\nget --prefix %q\n\n", keys+metadata.FieldUUID,
 		r.Token, keys, keys)
-	return append(list, command{"Remove it, if it is still this hold", "etcdctl txn <<< " + shell(remove)})
+	return append(list, command{"Remove it, if it is still this hold", "etcdctl txn <<< " + site.Shell(remove)})
 }
 
 // links are the configured links for a lock, but for those that its record would have lead elsewhere.
 func (d *Dashboard) links(r *locks.Row) []choice {
-	list := make([]choice, 0, len(d.config.Links))
-	for _, l := range d.config.Links {
-		if address := l.to(r); address != "" {
+	list := make([]choice, 0, len(d.Config.Links))
+	for _, l := range d.Config.Links {
+		if address := l.To(r); address != "" {
 			list = append(list, choice{l.Text, address})
 		}
 	}
 	return list
-}
-
-// shell quotes a word for a POSIX shell. What could hide in a terminal is written as an escape of $'…'.
-func shell(word string) string {
-	plainWord := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-			strings.ContainsRune("-_./:@%+=,", c)
-	}
-	switch {
-	case word != "" && word[0] != '-' && strings.TrimFunc(word, plainWord) == "":
-		return word
-	case strings.HasPrefix(word, "-"):
-		return "-- " + quote(word)
-	}
-	return quote(word)
-}
-
-func quote(word string) string {
-	if text.Prose(word) == word {
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	b.WriteString("$'")
-	for i := range len(word) {
-		switch c := word[i]; {
-		case c == '\'' || c == '\\':
-			b.WriteString(`\` + string(c))
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteString("'")
-	return b.String()
 }
 
 // fieldView is one key of the record, byte for byte.
@@ -231,8 +188,8 @@ func (d *Dashboard) fieldViews(c access.Caller, doc metadata.Document) []fieldVi
 		if hidden(c, doc.Owner, f.Name) {
 			continue
 		}
-		if d.config.Layout.Prefix() != "" {
-			v.Key = d.config.Layout.Field(doc.Name, f.Name)
+		if d.Config.Layout.Prefix() != "" {
+			v.Key = d.Config.Layout.Field(doc.Name, f.Name)
 		}
 		if most := min(maxFieldBytes, left); len(v.Value) > most {
 			v.Value, v.Cut = v.Value[:most], true

@@ -9,13 +9,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // historyPage is what became of holds.
 type historyPage struct {
-	page
+	site.Page
 	Endings []pastView
 	Matched int
 	Total   int
@@ -23,7 +24,7 @@ type historyPage struct {
 	Unread  string // why etcd could not be asked
 	Since   *phrase.Moment
 	Next    string
-	searched
+	site.SearchBox
 }
 
 // pastChip narrows a history to holds that ended in one way, or that had alerted. Their number is that of the search
@@ -52,13 +53,13 @@ func (d *Dashboard) pastChips(q *locks.Query, all []metadata.Ending) []pastChip 
 		case chip.On:
 			text = q.Dropping(c.term)
 		}
-		chip.URL = d.urls.To("history", "q", text)
+		chip.URL = d.Urls.To("history", "q", text)
 		counted := locks.ParseQuery(text)
 		if chip.On {
 			counted = q
 		}
 		for i := range all {
-			if d.past.Matches(counted, &all[i]) {
+			if d.History.Matches(counted, &all[i]) {
 				chip.N++
 			}
 		}
@@ -88,11 +89,11 @@ type pastView struct {
 
 func (d *Dashboard) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 	r := metadata.Record{UUID: e.UUID, Token: e.Token}
-	v := pastView{Word: locks.EndedWord(e.Ended), Name: text.Clip(e.Lock, maxNameShown), URL: d.urls.Lock(e.Lock, r.HistoryID()),
-		Owner: text.Clip(e.Owner, maxWordShown), Host: locks.HostPID(text.Clip(e.Hostname, maxWordShown), e.PID),
-		Purpose: text.Clip(e.Purpose, maxLineShown),
-		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, maxLineShown),
-		Why:     text.Clip(e.Why, maxLineShown),
+	v := pastView{Word: locks.EndedWord(e.Ended), Name: text.Clip(e.Lock, site.MaxNameShown), URL: d.Urls.Lock(e.Lock, r.HistoryID()),
+		Owner: text.Clip(e.Owner, site.MaxWordShown), Host: locks.HostPID(text.Clip(e.Hostname, site.MaxWordShown), e.PID),
+		Purpose: text.Clip(e.Purpose, site.MaxLineShown),
+		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, site.MaxLineShown),
+		Why:     text.Clip(e.Why, site.MaxLineShown),
 		Alerted: locks.HadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Held = phrase.Duration(e.EndedAt.Sub(e.LockedAt.Time))
@@ -100,38 +101,38 @@ func (d *Dashboard) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 	return v
 }
 
-func (d *Dashboard) history(r *request) (answer, error) {
+func (d *Dashboard) history(r *site.Request) (site.Answer, error) {
 	p, err := history.Parse(r.URL.Query(), maxLimit)
 	if err != nil {
-		return answer{}, badQuery(err.Error())
+		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, err := d.past.Endings(r.Context(), r.now, "")
-	v := historyPage{page: d.page(r, "history"), Total: len(all), Chips: d.pastChips(p.Query, all),
-		searched: d.searches("history", p.Query)}
-	v.page = v.searching(v.page)
+	all, err := d.History.Endings(r.Context(), r.Now, "")
+	v := historyPage{Page: d.Page(r, "history"), Total: len(all), Chips: d.pastChips(p.Query, all),
+		SearchBox: d.Search("history", p.Query)}
+	v.Page = v.On(v.Page)
 	v.Here = "history"
 	v.Follows = true
-	v.JSON = d.urls.To("api/v1/history", "q", p.Query.Text)
+	v.JSON = d.Urls.To("api/v1/history", "q", p.Query.Text)
 	if err != nil {
-		v.Unread = d.config.Explain(err)
+		v.Unread = d.Config.Explain(err)
 	}
-	list, matched, next, err := d.past.Search(r.Context(), p, all)
+	list, matched, next, err := d.History.Search(r.Context(), p, all)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	v.Matched = matched
 	for i := range list {
 		v.Endings = append(v.Endings, d.pastView(&list[i], v.Viewpoint))
 	}
-	gaps, since := d.past.Watched(r.now, r.fresh)
+	gaps, since := d.History.Watched(r.Now, r.Fresh)
 	if v.Since = v.Viewpoint.Since(since); len(p.Query.Terms) == 0 {
 		v.Endings = withGaps(v.Endings, gaps, p.After.At, next.At)
 	}
 	if next != (history.Cursor{}) {
-		v.Next = d.urls.To("history", "q", p.Query.Text, "after", next.String())
+		v.Next = d.Urls.To("history", "q", p.Query.Text, "after", next.String())
 	}
-	body, err := d.render("history", v)
-	return answer{Type: typeHTML, Body: body}, err
+	body, err := d.Render("history", v)
+	return site.Answer{Type: site.TypeHTML, Body: body}, err
 }
 
 // withGaps puts the gaps between the endings, as far as they belong on a page that goes from one time to another.
@@ -162,13 +163,13 @@ const (
 )
 
 // pastOf is the history of one lock.
-func (d *Dashboard) pastOf(r *request, name string, at phrase.Viewpoint) lockPast {
-	all, err := d.past.Endings(r.Context(), r.now, name)
-	p := lockPast{URL: d.urls.To("history", "q", locks.Exactly("name", name))}
+func (d *Dashboard) pastOf(r *site.Request, name string, at phrase.Viewpoint) lockPast {
+	all, err := d.History.Endings(r.Context(), r.Now, name)
+	p := lockPast{URL: d.Urls.To("history", "q", locks.Exactly("name", name))}
 	if errors.Is(err, etcdread.ErrSilent) {
 		p.Unread = err.Error()
 	} else if err != nil {
-		p.Unread = d.config.Explain(err)
+		p.Unread = d.Config.Explain(err)
 	}
 	var held []time.Duration
 	for i := range all {

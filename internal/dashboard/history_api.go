@@ -8,6 +8,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 // pastJSON is a hold that is over.
@@ -43,26 +44,26 @@ type gapJSON struct {
 	To   string `json:"to"`
 }
 
-func (d *Dashboard) historyAPI(r *request) (answer, error) {
+func (d *Dashboard) historyAPI(r *site.Request) (site.Answer, error) {
 	p, err := history.Parse(r.URL.Query(), maxAPILimit)
 	if err == nil {
 		err = p.Sound()
 	}
 	if err != nil {
-		return answer{}, badQuery(err.Error())
+		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, err := d.past.Endings(r.Context(), r.now, "")
+	all, err := d.History.Endings(r.Context(), r.Now, "")
 	if err != nil {
-		return answer{}, d.unread(err)
+		return site.Answer{}, d.unread(err)
 	}
-	now := r.now
-	list, matched, next, err := d.past.Search(r.Context(), p, all)
+	now := r.Now
+	list, matched, next, err := d.History.Search(r.Context(), p, all)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	j := historyJSON{Holds: make([]pastJSON, len(list)), Gaps: []gapJSON{}}
 	for i, e := range list {
-		h := pastJSON{Name: e.Lock, NameB64: nameB64(e.Lock), Hold: known(e.UUID), Token: known(number64(e.Token)),
+		h := pastJSON{Name: e.Lock, NameB64: nameB64(e.Lock), Hold: known(e.UUID), Token: known(site.Number(e.Token)),
 			Owner: known(e.Owner), Hostname: known(e.Hostname), PID: known(e.PID),
 			Purpose: known(e.Purpose), How: e.Ended, By: known(e.By), Why: known(e.Why)}
 		h.LockedAt, h.LockedIn = instants(e.LockedAt.Time, now)
@@ -70,7 +71,7 @@ func (d *Dashboard) historyAPI(r *request) (answer, error) {
 		h.EndedAt, h.EndedIn = instants(e.EndedAt.Time, now)
 		j.Holds[i] = h
 	}
-	gaps, since := d.past.Watched(r.now, r.fresh)
+	gaps, since := d.History.Watched(r.Now, r.Fresh)
 	for _, g := range gaps {
 		if p.During(g.From) || p.During(g.To) {
 			j.Gaps = append(j.Gaps, gapJSON{phrase.ISO(g.From), phrase.ISO(g.To)})
@@ -87,8 +88,8 @@ func (d *Dashboard) historyAPI(r *request) (answer, error) {
 
 // unread says that etcd could not be asked.
 func (d *Dashboard) unread(err error) error {
-	return &problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
-		Detail: "etcd could not be asked: " + d.config.Explain(err) + ".",
+	return &site.Problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
+		Detail: "etcd could not be asked: " + d.Config.Explain(err) + ".",
 		Retry:  history.RereadEvery}
 }
 
@@ -121,29 +122,29 @@ type actionJSON struct {
 	Result    string   `json:"result"`
 }
 
-func (d *Dashboard) auditAPI(r *request) (answer, error) {
+func (d *Dashboard) auditAPI(r *site.Request) (site.Answer, error) {
 	p, err := history.Parse(r.URL.Query(), maxAPILimit)
 	if err == nil {
 		err = p.Sound()
 	}
 	if err != nil {
-		return answer{}, badQuery(err.Error())
+		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, err := d.past.Actions(r.Context(), r.now)
+	all, err := d.History.Actions(r.Context(), r.Now)
 	if err != nil {
-		return answer{}, d.unread(err)
+		return site.Answer{}, d.unread(err)
 	}
-	now := r.now
+	now := r.Now
 	list := []actionJSON{}
-	found, matched, next, err := d.past.SearchActions(r.Context(), p, all)
+	found, matched, next, err := d.History.SearchActions(r.Context(), p, all)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	for _, a := range found {
 		j := actionJSON{ID: a.ID, Actor: a.Actor, Source: a.Source, Client: known(a.Client),
 			UserAgent: known(a.UserAgent), Action: a.Action, Name: a.Lock, NameB64: nameB64(a.Lock),
 			Hold:  known(a.UUID),
-			Token: known(number64(a.Token)), Revision: strconv.FormatInt(a.Revision, 10), Holder: a.Holder,
+			Token: known(site.Number(a.Token)), Revision: strconv.FormatInt(a.Revision, 10), Holder: a.Holder,
 			Reason: a.Reason, Ticket: known(a.Ticket), Result: a.Result}
 		j.At, j.AtIn = instants(a.At.Time, now)
 		list = append(list, j)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 // listRequest is what the parameters of a list ask for; page and API read the same.
@@ -32,7 +33,7 @@ const (
 
 func pageLimits() []int { return []int{50, 100, maxLimit} }
 
-func parseList(r *request) listRequest { return parseListValues(r.URL.Query()) }
+func parseList(r *site.Request) listRequest { return parseListValues(r.URL.Query()) }
 
 func parseListValues(v url.Values) listRequest {
 	l := listRequest{
@@ -47,7 +48,7 @@ func parseListValues(v url.Values) listRequest {
 }
 
 // link is the list with some parameters changed; cursors are left out, because they belong to one query and order.
-func (l listRequest) link(u urls, change func(*listRequest), cursor ...string) string {
+func (l listRequest) link(u site.URLs, change func(*listRequest), cursor ...string) string {
 	if change != nil {
 		query := *l.query
 		l.query = &query
@@ -72,14 +73,14 @@ func (l listRequest) link(u urls, change func(*listRequest), cursor ...string) s
 }
 
 // view are the parameters of the list that are not at their default, for the way back to it.
-func (l listRequest) view(u urls) string {
+func (l listRequest) view(u site.URLs) string {
 	_, parameters, _ := strings.Cut(l.link(u, nil, "after", l.after, "before", l.before), "?")
 	return parameters
 }
 
 // listPage is the list of locks.
 type listPage struct {
-	page
+	site.Page
 	Verdict  verdict
 	Counts   []countView
 	Matched  int
@@ -128,19 +129,19 @@ type (
 	}
 )
 
-func (d *Dashboard) list(r *request) (answer, error) {
-	s, err := r.loaded()
+func (d *Dashboard) list(r *site.Request) (site.Answer, error) {
+	s, err := r.Loaded()
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	l := parseList(r)
 	l.limit = min(l.limit, maxLimit)
-	result, err := s.Result(r.Context(), l.query, l.order, r.viewpoint().AsOf)
+	result, err := s.Result(r.Context(), l.query, l.order, r.Viewpoint().AsOf)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	etag := d.listTag(r, s, l, result)
-	if a, ok := notModified(r, etag); ok {
+	if a, ok := site.NotModified(r, etag); ok {
 		return a, nil
 	}
 	view := d.listPage(r, s, l, result)
@@ -149,53 +150,53 @@ func (d *Dashboard) list(r *request) (answer, error) {
 	if view.Part = r.URL.Query().Get("fragment") == "rows"; view.Part {
 		part = "live"
 	}
-	body, err := d.renderPart("list", part, view)
-	return answer{Type: typeHTML, Body: body, ETag: etag, Header: heard(r)}, err
+	body, err := d.RenderPart("list", part, view)
+	return site.Answer{Type: site.TypeHTML, Body: body, ETag: etag, Header: site.Heard(r)}, err
 }
 
 // listTag versions everything a list shows but the running of time, which the browser goes on with by itself. A page
 // and its fragment share it.
-func (d *Dashboard) listTag(r *request, s *locks.Snapshot, l listRequest, found *locks.Result) string {
-	asked := r.URL.Path + l.link(d.urls, nil, "after", l.after, "before", l.before, "fields",
+func (d *Dashboard) listTag(r *site.Request, s *locks.Snapshot, l listRequest, found *locks.Result) string {
+	asked := r.URL.Path + l.link(d.Urls, nil, "after", l.after, "before", l.before, "fields",
 		r.URL.Query().Get("fields"))
 	h := locks.Hash(s.Version, found.Version, d.traces.current(), xxhash.Sum64String(asked),
-		xxhash.Sum64String(d.config.Version+d.assets.fingerprint),
-		xxhash.Sum64String(string(r.level())),
-		xxhash.Sum64String(fmt.Sprint(r.caller.Name, r.caller.Rights)))
-	unlockers, _ := d.unlockers()
+		xxhash.Sum64String(d.Config.Version+d.assets.fingerprint),
+		xxhash.Sum64String(string(r.Level())),
+		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
+	unlockers, _ := d.Unlockers()
 	for _, u := range unlockers {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode), xxhash.Sum64String(fmt.Sprint(u.HeldBack)))
 	}
 	return fmt.Sprintf(`W/"%016x"`, h)
 }
 
-func (d *Dashboard) listPage(r *request, s *locks.Snapshot, l listRequest, found *locks.Result) listPage {
+func (d *Dashboard) listPage(r *site.Request, s *locks.Snapshot, l listRequest, found *locks.Result) listPage {
 	id := locks.ListID(l.query, l.order)
 	w := found.Window(l.order, id, l.after, l.before, l.limit)
 	if l.group {
 		w = locks.Window{}
 	}
 	v := listPage{
-		page: d.page(r, ""), Matched: found.Counts.Total, Total: s.All.Total,
+		Page: d.Page(r, ""), Matched: found.Counts.Total, Total: s.All.Total,
 		Problems: l.query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
-		Clear: l.link(d.urls, func(l *listRequest) { l.query.Text = "" }), Limit: l.limit, Full: l.full,
+		Clear: l.link(d.Urls, func(l *listRequest) { l.query.Text = "" }), Limit: l.limit, Full: l.full,
 		Cols: strings.Join(l.cols, ","), Grouped: l.group,
 	}
 	v.Here = "list"
-	v.Query = boxText(l.query.Text)
+	v.Query = site.BoxText(l.query.Text)
 	v.Follows = true
 	if l.order != (locks.Order{By: locks.MostUrgent}) {
 		v.Sort = l.order.String()
 	}
 	if w.Prev != "" {
-		v.Prev = l.link(d.urls, nil, "before", w.Prev)
+		v.Prev = l.link(d.Urls, nil, "before", w.Prev)
 	}
 	if w.Next != "" {
-		v.Next = l.link(d.urls, nil, "after", w.Next)
+		v.Next = l.link(d.Urls, nil, "after", w.Next)
 	}
-	v.Fragment = l.link(d.urls, nil, "after", l.after, "before", l.before, "fragment", "rows")
-	v.JSON = d.urls.To("api/v1/locks", "q", l.query.Text, "sort", v.Sort)
-	v.CSV = d.urls.To("locks.csv", "q", l.query.Text, "sort", v.Sort)
+	v.Fragment = l.link(d.Urls, nil, "after", l.after, "before", l.before, "fragment", "rows")
+	v.JSON = d.Urls.To("api/v1/locks", "q", l.query.Text, "sort", v.Sort)
+	v.CSV = d.Urls.To("locks.csv", "q", l.query.Text, "sort", v.Sort)
 	v.Verdict = d.verdict(s, v.Viewpoint)
 	if v.Icon.Look != "stale" {
 		v.Icon = iconOf(s.All)
@@ -213,10 +214,20 @@ func (d *Dashboard) listPage(r *request, s *locks.Snapshot, l listRequest, found
 	}
 	d.fillControls(&v, s, l, found)
 	if l.group {
-		d.groupViews(&v, r.caller, l, found)
+		d.groupViews(&v, r.Caller, l, found)
 	} else {
-		v.Sheet = d.sheet(r.caller, w.Rows, v.Viewpoint, l)
+		v.Sheet = d.sheet(r.Caller, w.Rows, v.Viewpoint, l)
 		v.Sheet.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
 	}
 	return v
+}
+
+// fromView is the view of the list that led to a page. Whatever the address says, it is nothing else than a view.
+func fromView(u site.URLs, r *site.Request) string {
+	view := r.URL.Query().Get("from")
+	v, err := url.ParseQuery(view)
+	if err != nil || view == "" || len(view) > site.MaxViewBytes {
+		return ""
+	}
+	return parseListValues(v).view(u)
 }

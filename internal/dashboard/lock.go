@@ -9,6 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -16,7 +17,7 @@ import (
 
 // lockPage is the page of one lock.
 type lockPage struct {
-	page
+	site.Page
 	Name     string
 	Look     locks.DisplayState
 	Sentence phrase.Sentence
@@ -52,42 +53,42 @@ type lockPage struct {
 	Unlock   string // how to end the hold on the command line
 }
 
-func (d *Dashboard) lock(r *request) (answer, error) {
-	r, cancel := d.hurried(r)
+func (d *Dashboard) lock(r *site.Request) (site.Answer, error) {
+	r, cancel := d.Hurried(r)
 	defer cancel()
-	v, err := d.find(r)
+	v, err := d.Find(r)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
-	if v.Row == nil && v.ending == nil {
+	if v.Row == nil && v.Ending == nil {
 		return d.shared(r, v)
 	}
 	p := d.lockPage(r, v)
 	p.Past = d.pastOf(r, p.Name, p.Viewpoint)
 	p.Cycles = d.cyclesOf(r, p.Name)
-	body, err := d.render("lock", p)
-	return answer{Type: typeHTML, Body: body}, err
+	body, err := d.Render("lock", p)
+	return site.Answer{Type: site.TypeHTML, Body: body}, err
 }
 
-func (d *Dashboard) lockPage(r *request, v *lockView) lockPage {
-	if v.ending != nil {
+func (d *Dashboard) lockPage(r *site.Request, v *site.Lock) lockPage {
+	if v.Ending != nil {
 		return d.endedPage(r, v)
 	}
-	c := r.caller
+	c := r.Caller
 	row := v.Row
-	at := v.viewpoint(r.viewpoint())
-	p := lockPage{page: d.page(r, row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
+	at := v.Viewpoint(r.Viewpoint())
+	p := lockPage{Page: d.Page(r, row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
 		Problems: row.Problems}
 	p.Follows = true
-	p.Here, p.JSON, p.Back = "list", d.urls.LockAPI(row.Name), d.urls.Back(v.view)
-	p.Icon = icon{Look: row.Display}
-	p.Unread = v.unread
-	p.Recorded = d.config.Waiters != nil
-	p.Sentence = holderSentence(row, at, v.document.Fields)
+	p.Here, p.JSON, p.Back = "list", d.Urls.LockAPI(row.Name), d.Urls.Back(fromView(d.Urls, r))
+	p.Icon = site.Icon{Look: row.Display}
+	p.Unread = v.Unread
+	p.Recorded = d.Config.Waiters != nil
+	p.Sentence = holderSentence(row, at, v.Document.Fields)
 	p.Share = row.Share.Words()
 	p.Whole = d.whole(r, row)
-	if v.asked != "" {
-		p.Current = d.urls.Lock(row.Name, row.UUID)
+	if v.AskedHold != "" {
+		p.Current = d.Urls.Lock(row.Name, row.UUID)
 	}
 	if row.Alive != nil {
 		p.Progress = row.Alive.Progress
@@ -101,35 +102,35 @@ func (d *Dashboard) lockPage(r *request, v *lockView) lockPage {
 	p.Clock = phrase.ClockOff(row.Verdict.ClockOff)
 	p.Skew = skewSentence(row, p.Viewpoint.Now)
 	switch {
-	case d.noBacktraces(c, row.Owner) != "":
-		p.Hidden = d.noBacktraces(c, row.Owner)
-	case v.unread != "":
+	case d.NoBacktraces(c, row.Owner) != "":
+		p.Hidden = d.NoBacktraces(c, row.Owner)
+	case v.Unread != "":
 		if p.Trace = d.reader.Read(d.traces.of(row).text); p.Trace == nil {
-			p.Hidden = "Not read from etcd: " + v.unread + "."
+			p.Hidden = "Not read from etcd: " + v.Unread + "."
 		}
 	default:
-		p.Trace = d.reader.Read(v.document.Backtrace)
-		p.RawTrace = d.urls.Backtrace(row.Name, row.UUID)
+		p.Trace = d.reader.Read(v.Document.Backtrace)
+		p.RawTrace = d.Urls.Backtrace(row.Name, row.UUID)
 	}
-	p.Waiters = d.waiterViews(v.waiters, p.Viewpoint)
+	p.Waiters = d.waiterViews(v.InLine, p.Viewpoint)
 	p.Commands = d.commands(row)
 	p.Links = d.links(row)
-	p.Unlock = "mutexctl force-unlock " + shell(row.Name)
+	p.Unlock = "mutexctl force-unlock " + site.Shell(row.Name)
 	switch {
 	case row.Misplaced:
 		p.NoForce = "Nothing here can remove this record: it lies at the keys of no lock. Remove it by hand, as below, when you know that nobody works under it."
-	case d.config.ForceUnlock == nil:
+	case d.Config.ForceUnlock == nil:
 	case !c.MaySome(access.Unlock):
 		p.NoForce = "Force unlock needs the permission unlock."
 	case !c.MayFor(access.Unlock, row.Owner):
 		p.NoForce = "You may force-unlock locks of other owners only."
-	case p.Stale || v.unread != "" && !v.silent:
+	case p.Stale || v.Unread != "" && !v.Silent:
 		p.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
 	default:
-		p.Force = d.urls.Unlock(row.Name, row.UUID, v.view)
-		p.Framed = len(d.config.FrameAncestors) > 0
+		p.Force = d.Urls.Unlock(row.Name, row.UUID, fromView(d.Urls, r))
+		p.Framed = len(d.Config.FrameAncestors) > 0
 	}
-	p.Fields = d.fieldViews(c, v.document)
+	p.Fields = d.fieldViews(c, v.Document)
 	return p
 }
 
@@ -222,22 +223,22 @@ func (d *Dashboard) fate(r *locks.Row) string {
 }
 
 // backtrace answers with a backtrace as it was recorded.
-func (d *Dashboard) backtrace(r *request) (answer, error) {
-	v, err := d.find(r)
+func (d *Dashboard) backtrace(r *site.Request) (site.Answer, error) {
+	v, err := d.Find(r)
 	switch {
 	case err != nil:
-		return answer{}, err
-	case d.noBacktraces(r.caller, v.owner()) != "":
-		return answer{}, d.admitFor(r.caller, access.Backtrace, v.owner())
-	case v.unread != "":
-		return answer{}, &problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
-			Detail: "The backtrace could not be read: " + v.unread + ".", Retry: 5 * time.Second}
-	case v.Row == nil || v.asked != "" || v.document.Backtrace == "":
-		return answer{}, &problem{Status: http.StatusNotFound, Code: "not_found", Title: "No backtrace",
+		return site.Answer{}, err
+	case d.NoBacktraces(r.Caller, v.HolderOwner()) != "":
+		return site.Answer{}, d.AdmitFor(r.Caller, access.Backtrace, v.HolderOwner())
+	case v.Unread != "":
+		return site.Answer{}, &site.Problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
+			Detail: "The backtrace could not be read: " + v.Unread + ".", Retry: 5 * time.Second}
+	case v.Row == nil || v.AskedHold != "" || v.Document.Backtrace == "":
+		return site.Answer{}, &site.Problem{Status: http.StatusNotFound, Code: "not_found", Title: "No backtrace",
 			Detail: "None is recorded for this hold."}
 	}
-	return answer{
-		Type: "text/plain; charset=utf-8", Body: []byte(v.document.Backtrace),
+	return site.Answer{
+		Type: "text/plain; charset=utf-8", Body: []byte(v.Document.Backtrace),
 		Header: map[string]string{"Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'"},
 	}, nil
 }

@@ -11,15 +11,16 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
-	var links []dashboard.Link
+	var links []setup.Link
 	for _, text := range []string{"a=https://logs.example/team/{name}/log", "b=https://logs.example/{name}",
 		"c=https://logs.example/x/{owner}{host}/y?q={name}", "d=https://logs.example/x/.{host}#{name}",
 		"safe=https://logs.example/log?q={name}#{name}"} {
-		link, err := dashboard.ParseLink(text)
+		link, err := setup.ParseLink(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +30,7 @@ func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 		{"%2e%2e", "%2E", "."}, {"../x", "a", "b"}} {
 		s := newScene()
 		s.add(hold{name: c.name, owner: c.owner, host: c.host, held: time.Minute, alert: time.Hour, unlock: time.Hour})
-		d := s.dashboard(t, func(config *dashboard.Config) { config.Links = links })
+		d := s.dashboard(t, func(config *setup.Config) { config.Links = links })
 		safe := false
 		for _, href := range attributes(ok(t, d, "/lock?name="+url.QueryEscape(c.name)), "href") {
 			if !strings.HasPrefix(href, "https:") {
@@ -51,7 +52,7 @@ func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 	}
 	for _, bad := range []string{"logs=https://a/b/../{name}", "logs=https://a/./{name}",
 		"logs=https://a/%2e%2E/{name}"} {
-		if _, err := dashboard.ParseLink(bad); err == nil {
+		if _, err := setup.ParseLink(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
@@ -81,7 +82,7 @@ func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
 
 func TestTheConfirmationIsNeverFramed(t *testing.T) {
 	s := busy()
-	d, _ := operated(t, s, func(c *dashboard.Config) { c.FrameAncestors = []string{"https://portal.example"} })
+	d, _ := operated(t, s, func(c *setup.Config) { c.FrameAncestors = []string{"https://portal.example"} })
 	link := unlockLink(s, stuck)
 	wrong := s.wanted(stuck)
 	wrong.Set("typed", "wrong")
@@ -132,7 +133,7 @@ func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := busy().dashboard(t, func(c *dashboard.Config) {
+	d := busy().dashboard(t, func(c *setup.Config) {
 		c.Access = behindProxy(t)
 		c.Access.TrustedProxies = proxies
 	})
@@ -143,9 +144,9 @@ func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
 
 func TestFlagsThatHelpAnAttackerAreForTheAuditor(t *testing.T) {
 	s := busy()
-	s.settings = []dashboard.Setting{{Name: "web.environment", Value: "prod-eu", Public: true},
+	s.settings = []setup.Setting{{Name: "web.environment", Value: "prod-eu", Public: true},
 		{Name: "web.trusted-proxies", Value: "10.1.2.0/24"}}
-	d := s.dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
+	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
 	for who, sees := range map[string]bool{"viewer": false, "unlocker": false, "auditor": true} {
 		page := words(get(d, "/status", "X-Forwarded-User", who).Body.String())
 		if strings.Contains(page, "10.1.2.0") != sees || !strings.Contains(page, "web.environment prod-eu") {
@@ -159,11 +160,11 @@ func TestFlagsThatHelpAnAttackerAreForTheAuditor(t *testing.T) {
 
 func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
 	s := busy()
-	named := s.dashboard(t, func(c *dashboard.Config) {
+	named := s.dashboard(t, func(c *setup.Config) {
 		c.ExternalURL = "https://locks.example:8443/"
 		c.Hosts = []string{"mutexdash.locks.svc", "Ops-1"}
 	})
-	bare := s.dashboard(t, func(c *dashboard.Config) { c.Hosts = nil })
+	bare := s.dashboard(t, func(c *setup.Config) { c.Hosts = nil })
 	for host, c := range map[string]struct{ named, bare int }{
 		"locks.example": {200, 421}, "locks.example:8443": {200, 421}, "LOCKS.example.:9": {200, 421},
 		"mutexdash.locks.svc": {200, 421}, "ops-1:8080": {200, 421},
@@ -201,7 +202,7 @@ func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
 func TestRateGivesBackWhatDidNothing(t *testing.T) {
 	s := busy()
 	changed := true
-	d, done := operated(t, s, func(c *dashboard.Config) {
+	d, done := operated(t, s, func(c *setup.Config) {
 		force := c.ForceUnlock
 		c.ForceUnlock = func(ctx context.Context, r metadata.Removal, a metadata.Action) error {
 			if changed {

@@ -35,13 +35,13 @@ type noticeJSON struct {
 
 // tell queues the notice of what was done.
 func (d *Dashboard) tell(w wish, owner string, a metadata.Action) {
-	if d.config.Notify == nil {
+	if d.Config.Notify == nil {
 		return
 	}
 	n := noticeJSON{Event: a.Action, ID: a.ID, At: phrase.ISO(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder,
 		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket}
-	if d.urls.origin != "" {
-		n.URL = d.urls.origin + d.urls.Lock(w.Name, w.historyID())
+	if d.Urls.Origin != "" {
+		n.URL = d.Urls.Origin + d.Urls.Lock(w.Name, w.historyID())
 	}
 	body, err := json.Marshal(n)
 	if err == nil {
@@ -52,7 +52,7 @@ func (d *Dashboard) tell(w wish, owner string, a metadata.Action) {
 		}
 	}
 	d.metrics.notices.WithLabelValues("dropped").Inc()
-	d.config.Log.Error().Err(err).Str("audit_id", a.ID).Msg("the notice of a force unlock is not sent: too many wait")
+	d.Config.Log.Error().Err(err).Str("audit_id", a.ID).Msg("the notice of a force unlock is not sent: too many wait")
 }
 
 // notify sends what is queued until ctx ends.
@@ -77,14 +77,14 @@ func (d *Dashboard) sendNotice(ctx context.Context, body []byte) {
 			}
 		}
 		sending, cancel := context.WithTimeout(ctx, noticeTimeout)
-		err = d.config.Notify(sending, body)
+		err = d.Config.Notify(sending, body)
 		if cancel(); err == nil {
 			d.metrics.notices.WithLabelValues("success").Inc()
-			d.config.Log.Info().RawJSON("notice", body).Msg("a force unlock was told")
+			d.Config.Log.Info().RawJSON("notice", body).Msg("a force unlock was told")
 			return
 		}
 	}
 	d.metrics.notices.WithLabelValues("error").Inc()
-	d.config.Log.Error().Err(err).RawJSON("notice", body).Int("tries",
+	d.Config.Log.Error().Err(err).RawJSON("notice", body).Int("tries",
 		noticeTries).Msg("a force unlock could not be told")
 }

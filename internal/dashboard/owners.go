@@ -3,16 +3,17 @@ package dashboard
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // ownersPage is the services that hold locks.
 type ownersPage struct {
-	page
+	site.Page
 	Owners []ownerView
 	Total  int
 	More   int
-	searched
+	site.SearchBox
 }
 
 // ownerView sums up the locks of one service.
@@ -28,32 +29,32 @@ type ownerView struct {
 
 const maxOwners = 500
 
-func (d *Dashboard) owners(r *request) (answer, error) {
-	s, err := r.loaded()
+func (d *Dashboard) owners(r *site.Request) (site.Answer, error) {
+	s, err := r.Loaded()
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	q := locks.ParseQuery(r.URL.Query().Get("q"))
-	v := ownersPage{page: d.page(r, "owners"), searched: d.searches("owners", q)}
-	v.page = v.searching(v.page)
+	v := ownersPage{Page: d.Page(r, "owners"), SearchBox: d.Search("owners", q)}
+	v.Page = v.On(v.Page)
 	v.Here = "owners"
 	v.Follows = true
-	v.JSON = d.urls.To("api/v1/locks", "q", q.Text, "sort", "owner")
+	v.JSON = d.Urls.To("api/v1/locks", "q", q.Text, "sort", "owner")
 	found, err := s.Result(r.Context(), q, locks.Order{By: locks.MostUrgent}, v.AsOf)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	for _, g := range found.ByOwner() {
-		o := ownerView{Name: text.Clip(g.Owner, maxWordShown), Look: g.Display, Counts: g.Counts, Waiters: g.Waiting,
+		o := ownerView{Name: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, Counts: g.Counts, Waiters: g.Waiting,
 			Late: g.Late(), Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
 		if g.Owner != "" {
-			o.URL = d.urls.To("", "q", locks.Exactly("owner", g.Owner))
+			o.URL = d.Urls.To("", "q", locks.Exactly("owner", g.Owner))
 		}
 		v.Owners = append(v.Owners, o)
 	}
 	v.Total = len(v.Owners)
 	v.More = max(0, v.Total-maxOwners)
 	v.Owners = v.Owners[:v.Total-v.More]
-	body, err := d.render("owners", v)
-	return answer{Type: typeHTML, Body: body}, err
+	body, err := d.Render("owners", v)
+	return site.Answer{Type: site.TypeHTML, Body: body}, err
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 // How many force unlocks there may be in a minute: a person does one at a time, so more is a mistake or a script. Tries
@@ -62,6 +64,6 @@ func (r *rate) take(now time.Time) (nothing func(), err error) {
 	}, nil
 }
 
-var errTooMany = &problem{Status: http.StatusTooManyRequests, Code: "too_many", Title: "Too many at once",
+var errTooMany = &site.Problem{Status: http.StatusTooManyRequests, Code: "too_many", Title: "Too many at once",
 	Retry:  time.Minute,
 	Detail: "At most 10 force unlocks a minute for each person and 30 for all are allowed. Nothing was done."}

@@ -8,8 +8,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // rowView is one lock in the list.
@@ -45,8 +45,8 @@ type rowView struct {
 
 func (d *Dashboard) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l listRequest) rowView {
 	v := rowView{
-		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, maxNameShown),
-		Owner: text.Clip(r.Owner, maxWordShown), Host: locks.HostPID(text.Clip(r.Hostname, maxWordShown), r.PID),
+		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, site.MaxNameShown),
+		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown), r.PID),
 		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict),
 		Unlock: at.Unlock(r.Verdict.AutoUnlockAt), Waiters: "–", Longest: at.Lasting(r.Longest),
 		Share: r.Share.Words(), Clock: phrase.ClockOff(r.Verdict.ClockOff), Extra: extras(r, at, l.cols),
@@ -55,46 +55,39 @@ func (d *Dashboard) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, 
 		v.Version += "-stale" // the countdowns end in other words
 	}
 	v.Late = r.Display != locks.Held && !r.Verdict.AlertAt.IsZero() && !r.Verdict.AlertAt.After(at.AsOf)
-	if v.Odd = !isPlain(v.Name); !v.Odd {
-		v.Head, v.Tail = middle(v.Name)
+	if v.Odd = !site.IsPlain(v.Name); !v.Odd {
+		v.Head, v.Tail = site.Middle(v.Name)
 		if i := strings.LastIndexByte(v.Name, '#'); r.Share != nil && i > 12 { // there is less room
 			v.Head = v.Name[:i]
 			v.Tail = v.Name[i:]
 		}
 	}
 	if r.Owner != "" {
-		v.OwnerURL = l.link(d.urls, func(l *listRequest) { l.query.Text = l.query.With(locks.Exactly("owner", r.Owner)) })
+		v.OwnerURL = l.link(d.Urls, func(l *listRequest) { l.query.Text = l.query.With(locks.Exactly("owner", r.Owner)) })
 	}
 	if r.Hostname != "" {
-		v.HostURL = l.link(d.urls, func(l *listRequest) { l.query.Text = l.query.With(locks.Exactly("host", r.Hostname)) })
+		v.HostURL = l.link(d.Urls, func(l *listRequest) { l.query.Text = l.query.With(locks.Exactly("host", r.Hostname)) })
 	}
-	if d.config.Queues != nil {
+	if d.Config.Queues != nil {
 		v.Waiters = phrase.Thousands(r.Waiters)
 	}
 	if r.Display == locks.Held && !l.full {
 		return v
 	}
-	if v.Purpose = text.Clip(r.Purpose, maxLineShown); len(r.Problems) > 0 {
-		v.Problem = text.Clip(r.Problems[0].String(), maxLineShown)
+	if v.Purpose = text.Clip(r.Purpose, site.MaxLineShown); len(r.Problems) > 0 {
+		v.Problem = text.Clip(r.Problems[0].String(), site.MaxLineShown)
 	}
 	if n := len(r.Problems); n > 1 {
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	if r.Alive != nil {
-		v.Alive, v.Progress = at.Lasting(r.Alive.At), text.Clip(r.Alive.Progress, maxLineShown)
+		v.Alive, v.Progress = at.Lasting(r.Alive.At), text.Clip(r.Alive.Progress, site.MaxLineShown)
 	}
 	if !c.MayFor(access.Backtrace, r.Owner) {
 		v.Frame = ""
-	} else if v.Frame = text.Clip(d.traces.of(r).first, maxLineShown); v.Frame != "" {
+	} else if v.Frame = text.Clip(d.traces.of(r).first, site.MaxLineShown); v.Frame != "" {
 		v.Version += "-at"
 	}
 	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil
 	return v
 }
-
-// How much of a text a list shows, in bytes. The page of the lock shows all.
-const (
-	maxNameShown = metadata.MaxNameBytes
-	maxWordShown = 80
-	maxLineShown = 240
-)

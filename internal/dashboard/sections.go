@@ -3,6 +3,7 @@ package dashboard
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
@@ -29,10 +30,10 @@ func (d *Dashboard) groupViews(v *listPage, c access.Caller, l listRequest, foun
 	left := l.limit
 	v.Owners = len(groups)
 	for _, g := range groups[:min(len(groups), maxGroups)] {
-		view := groupView{Owner: text.Clip(g.Owner, maxWordShown), Look: g.Display, N: g.Total, Late: g.Alerting,
+		view := groupView{Owner: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, N: g.Total, Late: g.Alerting,
 			Gone: g.Expired, Waits: g.Waiting, Open: len(groups) == 1}
 		if g.Owner != "" {
-			view.URL = l.link(d.urls, func(l *listRequest) {
+			view.URL = l.link(d.Urls, func(l *listRequest) {
 				l.query.Text = l.query.With(locks.Exactly("owner", g.Owner))
 				l.group = false
 			})

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 )
 
@@ -27,7 +27,7 @@ app/jobs/invoice_run.rb:64:in 'run'
 `})
 	links := []stacktrace.SourceLink{source(t, "/srv/app/=https://git.example/app/blob/main/{file}#L{line}"),
 		source(t, "app/=https://git.example/jobs/{file}?line={line}")}
-	page := ok(t, s.dashboard(t, func(c *dashboard.Config) { c.Sources = links }), "/lock?name=a")
+	page := ok(t, s.dashboard(t, func(c *setup.Config) { c.Sources = links }), "/lock?name=a")
 	var found []string
 	for _, href := range attributes(page, "href") {
 		if strings.HasPrefix(href, "https:") {

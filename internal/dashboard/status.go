@@ -9,15 +9,17 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 // statusPage is the state of the dashboard itself, of etcd and of the unlockers.
 type statusPage struct {
-	page
+	site.Page
 	Prefix    string
 	Endpoints []string // where the members are not known
 	Members   []memberView
-	Settings  []Setting
+	Settings  []setup.Setting
 	Cause     string
 	Synced    bool
 	Since     *phrase.Moment
@@ -39,31 +41,31 @@ type unlockerView struct {
 	HeldBack                []string
 }
 
-func (d *Dashboard) status(r *request) (answer, error) {
-	fresh := r.fresh
-	v := statusPage{page: d.page(r, "status"), Prefix: d.config.Layout.Prefix(),
-		Endpoints: d.config.Endpoints,
+func (d *Dashboard) status(r *site.Request) (site.Answer, error) {
+	fresh := r.Fresh
+	v := statusPage{Page: d.Page(r, "status"), Prefix: d.Config.Layout.Prefix(),
+		Endpoints: d.Config.Endpoints,
 		Cause:     fresh.Cause, Synced: fresh.Synced}
 	v.Follows = true
-	v.Here, v.JSON, v.Since = "status", d.urls.To("api/v1/status"), v.Age(fresh.Since)
-	if s, err := r.loaded(); err == nil {
+	v.Here, v.JSON, v.Since = "status", d.Urls.To("api/v1/status"), v.Age(fresh.Since)
+	if s, err := r.Loaded(); err == nil {
 		v.Total = s.All.Total
 	}
-	var unlockers []Unlocker
-	unlockers, v.Known = d.unlockers()
+	var unlockers []setup.Unlocker
+	unlockers, v.Known = d.Unlockers()
 	for _, u := range unlockers {
 		v.Unlockers = append(v.Unlockers, unlockerView{u.ID, u.Hostname, u.Version, u.Mode, v.Age(u.StartedAt.Time),
 			v.Age(u.Arrived), u.HeldBack})
 	}
-	if d.config.Foreign != nil {
-		v.Foreign, v.ForeignN = d.config.Foreign()
+	if d.Config.Foreign != nil {
+		v.Foreign, v.ForeignN = d.Config.Foreign()
 	}
 	if v.Members = d.members(); len(v.Members) > 0 {
 		v.Endpoints = nil
 	}
 	v.About = d.about(r)
-	v.Settings = d.settings(r.caller)
-	p := d.config.Policy
+	v.Settings = d.settings(r.Caller)
+	p := d.Config.Policy
 	for _, f := range []struct {
 		label string
 		value time.Duration
@@ -74,23 +76,23 @@ func (d *Dashboard) status(r *request) (answer, error) {
 		}
 		v.Policy = append(v.Policy, fact{f.label, text})
 	}
-	body, err := d.render("status", v)
-	return answer{Type: typeHTML, Body: body}, err
+	body, err := d.Render("status", v)
+	return site.Answer{Type: site.TypeHTML, Body: body}, err
 }
 
 // settings are the flags that the caller may see.
-func (d *Dashboard) settings(c access.Caller) []Setting {
-	return slices.DeleteFunc(slices.Clone(d.config.Settings),
-		func(s Setting) bool { return !s.Public && !c.May(access.Audit) })
+func (d *Dashboard) settings(c access.Caller) []setup.Setting {
+	return slices.DeleteFunc(slices.Clone(d.Config.Settings),
+		func(s setup.Setting) bool { return !s.Public && !c.May(access.Audit) })
 }
 
 // members are the endpoints of etcd for people.
 func (d *Dashboard) members() []memberView {
-	if d.config.Members == nil {
+	if d.Config.Members == nil {
 		return nil
 	}
 	var views []memberView
-	for _, m := range d.config.Members() {
+	for _, m := range d.Config.Members() {
 		v := memberView{Endpoint: m.Endpoint, Role: m.Role, Version: m.Version, Problem: m.Problem}
 		if m.Size > 0 {
 			v.Store = megabytes(m.Size)
@@ -106,35 +108,35 @@ func (d *Dashboard) members() []memberView {
 func megabytes(n int64) string { return phrase.Thousands(int((n+1<<20-1)>>20)) + " MiB" }
 
 // about tells how this dashboard is set up, as far as it helps somebody who wonders what it can do.
-func (d *Dashboard) about(r *request) []fact {
+func (d *Dashboard) about(r *site.Request) []fact {
 	force := "off"
-	if d.config.ForceUnlock != nil {
+	if d.Config.ForceUnlock != nil {
 		force = "on, for callers with the permission unlock"
 	}
-	rights := make([]string, len(r.caller.Rights))
-	for i, right := range r.caller.Rights {
+	rights := make([]string, len(r.Caller.Rights))
+	for i, right := range r.Caller.Rights {
 		rights[i] = string(right)
 	}
-	list := []fact{{"callers' names", string(d.config.Access.Source)}, {"you may", strings.Join(rights, ", ")},
+	list := []fact{{"callers' names", string(d.Config.Access.Source)}, {"you may", strings.Join(rights, ", ")},
 		{"force unlock", force}}
 	for _, f := range []struct {
 		label, value string
 		ok           bool
 	}{
-		{"backtraces", "hidden", d.config.HideBacktraces},
-		{"force unlocks", "are told to a webhook", d.config.Notify != nil},
-		{"address", d.urls.origin + d.urls.prefix, d.urls.origin != ""},
-		{"fastest refresh", phrase.Duration(d.config.MinRefresh), d.config.MinRefresh >= time.Second},
-		{"in frames of", strings.Join(d.config.FrameAncestors, " "), len(d.config.FrameAncestors) > 0},
-		{"links", phrase.Plural(len(d.config.Links), "on the page of a lock", "on the page of a lock"),
-			len(d.config.Links) > 0},
-		{"source links", phrase.Plural(len(d.config.Sources), "prefix", "prefixes"), len(d.config.Sources) > 0},
+		{"backtraces", "hidden", d.Config.HideBacktraces},
+		{"force unlocks", "are told to a webhook", d.Config.Notify != nil},
+		{"address", d.Urls.Origin + d.Urls.Prefix, d.Urls.Origin != ""},
+		{"fastest refresh", phrase.Duration(d.Config.MinRefresh), d.Config.MinRefresh >= time.Second},
+		{"in frames of", strings.Join(d.Config.FrameAncestors, " "), len(d.Config.FrameAncestors) > 0},
+		{"links", phrase.Plural(len(d.Config.Links), "on the page of a lock", "on the page of a lock"),
+			len(d.Config.Links) > 0},
+		{"source links", phrase.Plural(len(d.Config.Sources), "prefix", "prefixes"), len(d.Config.Sources) > 0},
 	} {
 		if f.ok {
 			list = append(list, fact{f.label, f.value})
 		}
 	}
-	gaps, since := d.past.Watched(r.now, r.fresh)
+	gaps, since := d.History.Watched(r.Now, r.Fresh)
 	if !since.IsZero() {
 		list = append(list, fact{"watching since", phrase.UTC(since)}, fact{"gaps since then", phrase.Thousands(len(gaps))})
 	}
@@ -175,13 +177,13 @@ type unlockerJSON struct {
 	HeldBack  []string `json:"held_back"`
 }
 
-func (d *Dashboard) statusAPI(r *request) (answer, error) {
-	now := r.now
-	fresh := r.fresh
+func (d *Dashboard) statusAPI(r *site.Request) (site.Answer, error) {
+	now := r.Now
+	fresh := r.Fresh
 	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: known(fresh.Cause),
-		Revision: strconv.FormatInt(fresh.Revision, 10), Version: known(d.config.Version)}
+		Revision: strconv.FormatInt(fresh.Revision, 10), Version: known(d.Config.Version)}
 	j.HeardAt, j.HeardIn = instants(fresh.Heard, now)
-	unlockers, knownUnlockers := d.unlockers()
+	unlockers, knownUnlockers := d.Unlockers()
 	if knownUnlockers {
 		j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	}
@@ -192,14 +194,14 @@ func (d *Dashboard) statusAPI(r *request) (answer, error) {
 		v.ArrivedAt, v.ArrivedIn = instants(u.Arrived, now)
 		j.Unlockers = append(j.Unlockers, v)
 	}
-	if d.config.Members != nil {
-		for _, m := range d.config.Members() {
+	if d.Config.Members != nil {
+		for _, m := range d.Config.Members() {
 			j.Members = append(j.Members, memberJSON{m.Endpoint, known(m.Role), known(m.Version), known(m.Size),
 				known(m.Quota), known(m.Problem)})
 		}
 	}
-	if d.config.Foreign != nil {
-		_, total := d.config.Foreign()
+	if d.Config.Foreign != nil {
+		_, total := d.Config.Foreign()
 		j.Foreign = &total
 	}
 	return jsonAnswer(j, newMeta(r, now), "")
@@ -207,13 +209,13 @@ func (d *Dashboard) statusAPI(r *request) (answer, error) {
 
 // helpPage explains the pages.
 type helpPage struct {
-	page
+	site.Page
 	States []locks.DisplayState
 }
 
-func (d *Dashboard) help(r *request) (answer, error) {
-	v := helpPage{d.page(r, "help"), []locks.DisplayState{locks.Held, locks.Alerting, locks.Expiring, locks.Expired, locks.Malformed}}
+func (d *Dashboard) help(r *site.Request) (site.Answer, error) {
+	v := helpPage{d.Page(r, "help"), []locks.DisplayState{locks.Held, locks.Alerting, locks.Expiring, locks.Expired, locks.Malformed}}
 	v.Here = "help"
-	body, err := d.render("help", v)
-	return answer{Type: typeHTML, Body: body}, err
+	body, err := d.Render("help", v)
+	return site.Answer{Type: site.TypeHTML, Body: body}, err
 }

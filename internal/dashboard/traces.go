@@ -46,10 +46,10 @@ func (d *Dashboard) Run(ctx context.Context) error {
 	notifying.Go(func() { d.notify(ctx) })
 	defer notifying.Wait()
 	for {
-		now := d.config.Now()
-		fresh := d.config.Fresh()
-		d.past.Observe(now, fresh)
-		if !d.config.HideBacktraces && fresh.Level(now) == locks.Live {
+		now := d.Config.Now()
+		fresh := d.Config.Fresh()
+		d.History.Observe(now, fresh)
+		if !d.Config.HideBacktraces && fresh.Level(now) == locks.Live {
 			d.fetchTraces(ctx)
 		}
 		select {
@@ -63,7 +63,7 @@ func (d *Dashboard) Run(ctx context.Context) error {
 // fetchTraces reads the backtraces that are wanted and not there, most urgent locks first, and drops those that are not
 // wanted.
 func (d *Dashboard) fetchTraces(ctx context.Context) {
-	s := d.snapshotAt(d.config.Now(), d.config.Clock(), d.config.Fresh())
+	s := d.SnapshotAt(d.Config.Now(), d.Config.Clock(), d.Config.Fresh())
 	wanted := map[traceKey]bool{}
 	var missing []*locks.Row
 	for _, r := range s.InOrder(locks.Order{By: locks.MostUrgent}) {
@@ -87,7 +87,7 @@ func (d *Dashboard) fetchTraces(ctx context.Context) {
 func (d *Dashboard) fetchTrace(ctx context.Context, r *locks.Row) bool {
 	reading, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
-	document, _, err := d.config.Document(reading, r.Name)
+	document, _, err := d.Config.Document(reading, r.Name)
 	if err != nil {
 		return false
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -48,22 +50,22 @@ func (c *complaint) Error() string { return c.Text }
 
 // mayUnlock says whether the caller may force-unlock at all.
 func (d *Dashboard) mayUnlock(c access.Caller) error {
-	if d.config.ForceUnlock == nil {
-		return &problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
+	if d.Config.ForceUnlock == nil {
+		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
 			Detail: "Force unlock is switched off on this dashboard. A person with write access to etcd can use mutexctl force-unlock."}
 	}
-	return d.admit(c, access.Unlock)
+	return d.Admit(c, access.Unlock)
 }
 
 // notStale refuses what should not rest on an old picture.
-func notStale(r *request) error {
-	switch r.level() {
+func notStale(r *site.Request) error {
+	switch r.Level() {
 	case locks.Never:
-		_, err := r.loaded()
+		_, err := r.Loaded()
 		return err
 	case locks.Stale:
-		return &problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
-			Detail: "etcd was last heard at " + phrase.TimeOfDay(r.fresh.Heard) + " UTC" + r.fresh.Why() +
+		return &site.Problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
+			Detail: "etcd was last heard at " + phrase.TimeOfDay(r.Fresh.Heard) + " UTC" + r.Fresh.Why() +
 				", so what you saw may not be so any more. Nothing was done."}
 	}
 	return nil
@@ -89,20 +91,20 @@ func (w *wish) check() error {
 }
 
 // admitUnlock makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
-func (d *Dashboard) admitUnlock(r *request) error {
-	if err := d.mayUnlock(r.caller); err != nil {
+func (d *Dashboard) admitUnlock(r *site.Request) error {
+	if err := d.mayUnlock(r.Caller); err != nil {
 		return err
 	}
-	if err := d.rate.try(r.caller.Name, r.now); err != nil {
+	if err := d.rate.try(r.Caller.Name, r.Now); err != nil {
 		return err
 	}
 	return notStale(r)
 }
 
 // forceUnlock removes the hold that the person saw, in one transaction that also records it. Nothing is sent twice.
-func (d *Dashboard) forceUnlock(r *request, w wish) (metadata.Action, error) {
+func (d *Dashboard) forceUnlock(r *site.Request, w wish) (metadata.Action, error) {
 	// Who closes the tab now wants an answer less, not another outcome.
-	r = r.with(context.WithoutCancel(r.Context()))
+	r = r.With(context.WithoutCancel(r.Context()))
 	document, err := d.readNow(r.Context(), w.Name)
 	if err != nil {
 		return metadata.Action{}, d.notDone(err)
@@ -111,7 +113,7 @@ func (d *Dashboard) forceUnlock(r *request, w wish) (metadata.Action, error) {
 	if len(document.Fields) == 0 || document.UUID != w.Hold || document.Token != w.Token {
 		return action, d.conflict(r, w, document)
 	}
-	if err := d.admitFor(r.caller, access.Unlock, document.Owner); err != nil {
+	if err := d.AdmitFor(r.Caller, access.Unlock, document.Owner); err != nil {
 		return action, err
 	}
 	record := document.Record
@@ -120,47 +122,47 @@ func (d *Dashboard) forceUnlock(r *request, w wish) (metadata.Action, error) {
 		why += " (" + action.Ticket + ")"
 	}
 	ending := metadata.NewEnding(&record, metadata.EndedForced, action.Actor, why, action.At.Time)
-	nothing, err := d.rate.take(r.now)
+	nothing, err := d.rate.take(r.Now)
 	if err != nil {
 		return action, err
 	}
-	err = d.config.ForceUnlock(r.Context(), metadata.Removal{Record: &record, Ending: ending}, action)
-	if err != nil && !errors.Is(err, ErrUnknown) {
+	err = d.Config.ForceUnlock(r.Context(), metadata.Removal{Record: &record, Ending: ending}, action)
+	if err != nil && !errors.Is(err, setup.ErrUnknown) {
 		nothing()
 	}
 	switch {
 	case err == nil:
-	case errors.Is(err, metadata.ErrChanged), errors.Is(err, ErrUnknown):
+	case errors.Is(err, metadata.ErrChanged), errors.Is(err, setup.ErrUnknown):
 		if err := d.lookAgain(r, w, &record, ending, err); err != nil {
 			return action, err
 		}
 	default:
 		return action, d.notDone(err)
 	}
-	d.past.Forget() // the person looks for it next
+	d.History.Forget() // the person looks for it next
 	d.tell(w, record.Owner, action)
 	return action, nil
 }
 
 // holderLine is the holder in one line.
-func holderLine(at *request, r *metadata.Record) string {
-	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), maxWordShown))
+func holderLine(at *site.Request, r *metadata.Record) string {
+	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), site.MaxWordShown))
 	if r.Hostname != "" {
-		line += " on " + text.Visible(locks.HostPID(text.Clip(r.Hostname, maxWordShown), r.PID))
+		line += " on " + text.Visible(locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown), r.PID))
 	}
 	if !r.LockedAt.IsZero() {
-		line += " for " + phrase.Duration(at.now.Sub(r.LockedAt))
+		line += " for " + phrase.Duration(at.Now.Sub(r.LockedAt))
 	}
 	if r.Purpose != "" {
-		line += " (" + text.Visible(text.Clip(r.Purpose, maxLineShown)) + ")"
+		line += " (" + text.Visible(text.Clip(r.Purpose, site.MaxLineShown)) + ")"
 	}
 	return line
 }
 
-func newAction(r *request, w wish, holder string) metadata.Action {
+func newAction(r *site.Request, w wish, holder string) metadata.Action {
 	return metadata.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: r.now.UTC().Truncate(time.Millisecond)}, Actor: r.caller.Name,
-		Source: string(r.caller.Source), Client: r.caller.Client, UserAgent: r.caller.Agent,
+		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)}, Actor: r.Caller.Name,
+		Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
 		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: holder,
 		Reason: w.Reason, Ticket: w.Ticket, Result: "success",
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 // unlockJSON is the body of a force unlock. What it says of the hold is what GET api/v1/lock showed.
@@ -27,7 +29,7 @@ type unlockedJSON struct {
 }
 
 // unlockAPI is the force unlock for programs. The checks are those of the page, but for the typed name.
-func (d *Dashboard) unlockAPI(r *request) (answer, error) {
+func (d *Dashboard) unlockAPI(r *site.Request) (site.Answer, error) {
 	w, err := readWish(r)
 	if err == nil {
 		err = d.admitUnlock(r)
@@ -43,33 +45,33 @@ func (d *Dashboard) unlockAPI(r *request) (answer, error) {
 	var wrong *complaint
 	switch {
 	case errors.As(err, &wrong):
-		return answer{}, &problem{Status: http.StatusUnprocessableEntity, Code: "bad_reason", Title: "Not done",
+		return site.Answer{}, &site.Problem{Status: http.StatusUnprocessableEntity, Code: "bad_reason", Title: "Not done",
 			Detail: wrong.Text}
 	case err != nil:
-		return answer{}, err
+		return site.Answer{}, err
 	}
-	return jsonAnswer(unlockedJSON{"unlocked", action.ID}, newMeta(r, r.now), "")
+	return jsonAnswer(unlockedJSON{"unlocked", action.ID}, newMeta(r, r.Now), "")
 }
 
-func readWish(r *request) (w wish, err error) {
+func readWish(r *site.Request) (w wish, err error) {
 	var j unlockJSON
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&j); err != nil || decoder.More() {
-		return w, badBody("The body must be one JSON object with name, hold, token and reason, and may have ticket and revision.")
+		return w, site.BadBody("The body must be one JSON object with name, hold, token and reason, and may have ticket and revision.")
 	}
 	w = wish{Name: j.Name, Hold: j.Hold, Reason: j.Reason, Ticket: j.Ticket}
 	if j.NameB64 != "" {
 		name, err := base64.RawURLEncoding.DecodeString(j.NameB64)
 		if w.Name = string(name); err != nil {
-			return w, badBody("name_b64 is not base64url.")
+			return w, site.BadBody("name_b64 is not base64url.")
 		}
 	}
 	var err1, err2 error
 	w.Token, err1 = strconv.ParseInt(string(cmp.Or(j.Token, j.ModRevision)), 10, 64)
 	w.Revision, err2 = strconv.ParseInt(string(cmp.Or(j.Revision, "0")), 10, 64)
 	if w.Name == "" || err1 != nil || err2 != nil {
-		return w, &problem{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request",
+		return w, &site.Problem{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request",
 			Detail: "The body must name a lock, and the token of the hold that was seen."}
 	}
 	return w, nil

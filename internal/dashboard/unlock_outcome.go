@@ -10,6 +10,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -18,32 +20,32 @@ import (
 func (d *Dashboard) readNow(ctx context.Context, name string) (metadata.Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
-	document, _, err := d.config.Document(ctx, name)
+	document, _, err := d.Config.Document(ctx, name)
 	return document, err
 }
 
 func (d *Dashboard) notDone(err error) error {
-	return &problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done",
-		Detail: "Nothing was done: " + strings.TrimSuffix(d.config.Explain(err), ".") + ".",
+	return &site.Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done",
+		Detail: "Nothing was done: " + strings.TrimSuffix(d.Config.Explain(err), ".") + ".",
 		Retry:  5 * time.Second}
 }
 
 // lookAgain tells what became of the hold. It is nil when our removal turns out to have been done.
-func (d *Dashboard) lookAgain(r *request, w wish, record *metadata.Record, ours metadata.Ending,
+func (d *Dashboard) lookAgain(r *site.Request, w wish, record *metadata.Record, ours metadata.Ending,
 	cause error) error {
 	document, err := d.readNow(r.Context(), w.Name)
 	there := len(document.Fields) > 0 && document.UUID == w.Hold && document.Token == w.Token
 	switch {
 	case err != nil || there:
-		unknown := &problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
-			Link:   d.urls.Lock(w.Name, w.Hold),
-			Detail: "etcd did not say whether it was done (" + d.config.Explain(cause) + "). "}
+		unknown := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
+			Link:   d.Urls.Lock(w.Name, w.Hold),
+			Detail: "etcd did not say whether it was done (" + d.Config.Explain(cause) + "). "}
 		if unknown.Detail += "Look at the lock before you try again."; there {
 			unknown.Detail += " The hold is still there, but the request may still be on its way."
 		}
 		return unknown
-	case errors.Is(cause, ErrUnknown):
-		ending := d.ending(r.Context(), w.Name, record.HistoryID())
+	case errors.Is(cause, setup.ErrUnknown):
+		ending := d.Ending(r.Context(), w.Name, record.HistoryID())
 		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By &&
 			ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
 			return nil
@@ -53,37 +55,37 @@ func (d *Dashboard) lookAgain(r *request, w wish, record *metadata.Record, ours 
 }
 
 // conflict says who holds the lock now, or how the hold ended.
-func (d *Dashboard) conflict(r *request, w wish, now metadata.Document) error {
-	p := &problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: w.Name,
-		Link:   d.urls.Lock(w.Name, ""),
+func (d *Dashboard) conflict(r *site.Request, w wish, now metadata.Document) error {
+	p := &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: w.Name,
+		Link:   d.Urls.Lock(w.Name, ""),
 		Detail: "Nothing was done. The hold that you saw is over"}
-	if ending := d.ending(r.Context(), w.Name, w.historyID()); ending != nil {
+	if ending := d.Ending(r.Context(), w.Name, w.historyID()); ending != nil {
 		p.Detail += ": " + locks.EndedWord(ending.Ended)
 		if ending.By != "" {
 			p.Detail += " by " + text.Visible(ending.By)
 		}
-		p.Detail += " " + phrase.Duration(r.now.Sub(ending.EndedAt.Time)) + " ago"
+		p.Detail += " " + phrase.Duration(r.Now.Sub(ending.EndedAt.Time)) + " ago"
 	}
 	switch {
-	case len(now.Fields) == 0 && len(r.snapshot().Shares(w.Name)) > 0:
-		p.Detail += ". The lock is now shared: " + locks.UseOf(r.snapshot().Shares(w.Name)).Words() + "."
+	case len(now.Fields) == 0 && len(r.Snapshot().Shares(w.Name)) > 0:
+		p.Detail += ". The lock is now shared: " + locks.UseOf(r.Snapshot().Shares(w.Name)).Words() + "."
 	case len(now.Fields) == 0:
 		p.Detail += ". Nobody holds the lock now."
 	case now.Token == 0:
 		p.Detail += ". Nobody holds the lock now, but keys of it are there."
 	default:
 		p.Detail += ". The lock is now held by " + holderLine(r, &now.Record) + "."
-		row := d.rowNow(r, &now.Record, nil, nil)
-		lock := d.lockJSON(row, r.now)
+		row := d.RowNow(r, &now.Record, nil, nil)
+		lock := d.lockJSON(row, r.Now)
 		p.Lock = &lock
 	}
 	return p
 }
 
 // record counts a try and writes it to the log, which is the audit trail of what was not done.
-func (d *Dashboard) record(r *request, w wish, a metadata.Action, err error) {
+func (d *Dashboard) record(r *site.Request, w wish, a metadata.Action, err error) {
 	result := "success"
-	var p *problem
+	var p *site.Problem
 	switch {
 	case err == nil:
 	case errors.As(err, &p) && p.Code == "hold_changed":
@@ -94,13 +96,13 @@ func (d *Dashboard) record(r *request, w wish, a metadata.Action, err error) {
 		result = "denied"
 	}
 	d.metrics.forced.WithLabelValues(result).Inc()
-	c := r.caller
-	event := d.config.Log.Info()
+	c := r.Caller
+	event := d.Config.Log.Info()
 	if err != nil {
-		event = d.config.Log.Warn().Str("why", text.Clip(err.Error(), maxLogged))
+		event = d.Config.Log.Warn().Str("why", text.Clip(err.Error(), maxLogged))
 	}
 	if result == "denied" { // without any effect, and without end for who wants that
-		logged, leftOut := d.refusals.take(c.Name, r.now)
+		logged, leftOut := d.refusals.take(c.Name, r.Now)
 		if !logged {
 			return
 		}

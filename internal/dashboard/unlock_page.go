@@ -11,12 +11,13 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // unlockPage asks a person whether the hold shall be ended by force.
 type unlockPage struct {
-	page
+	site.Page
 	Name      string
 	Shown     string // the name in visible characters
 	Look      locks.DisplayState
@@ -47,27 +48,27 @@ type unlockPage struct {
 }
 
 // unlockForm shows the confirmation page. It changes nothing.
-func (d *Dashboard) unlockForm(r *request) (answer, error) {
-	if err := d.mayUnlock(r.caller); err != nil {
-		return answer{}, err
+func (d *Dashboard) unlockForm(r *site.Request) (site.Answer, error) {
+	if err := d.mayUnlock(r.Caller); err != nil {
+		return site.Answer{}, err
 	}
 	if err := notStale(r); err != nil {
-		return answer{}, d.whenFresh(r, err)
+		return site.Answer{}, d.whenFresh(r, err)
 	}
 	return d.unlockAnswer(r, wish{}, "", nil)
 }
 
 // whenFresh adds to the refusal of a force unlock what can be done while the picture is stale.
-func (d *Dashboard) whenFresh(r *request, err error) error {
-	var old *problem
-	name, failed := nameOf(r)
+func (d *Dashboard) whenFresh(r *site.Request, err error) error {
+	var old *site.Problem
+	name, failed := site.NameOf(r)
 	if !errors.As(err, &old) || old.Code != "stale" || failed != nil {
 		return err
 	}
 	p := *old
 	p.Name = name
-	p.Command = "mutexctl force-unlock " + shell(name)
-	p.Link = d.urls.LockFrom(name, r.URL.Query().Get("hold"), d.urls.fromView(r))
+	p.Command = "mutexctl force-unlock " + site.Shell(name)
+	p.Link = d.Urls.LockFrom(name, r.URL.Query().Get("hold"), fromView(d.Urls, r))
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
 		p.Retry = 5 * time.Second
@@ -77,63 +78,63 @@ func (d *Dashboard) whenFresh(r *request, err error) error {
 }
 
 // unlockAnswer is the confirmation page, with what was typed before and what was wrong about it.
-func (d *Dashboard) unlockAnswer(r *request, typed wish, name string, wrong *complaint) (answer, error) {
-	v, err := d.find(r)
+func (d *Dashboard) unlockAnswer(r *site.Request, typed wish, name string, wrong *complaint) (site.Answer, error) {
+	v, err := d.Find(r)
 	switch {
 	case err != nil:
-		return answer{}, err
-	case v.unread != "":
-		return answer{}, d.notDone(errors.New(v.unread))
+		return site.Answer{}, err
+	case v.Unread != "":
+		return site.Answer{}, d.notDone(errors.New(v.Unread))
 	case v.Row != nil && v.Row.Misplaced:
-		return answer{}, &problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here", Name: v.lock,
-			Link:   d.urls.Lock(v.lock, ""),
+		return site.Answer{}, &site.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here", Name: v.LockName,
+			Link:   d.Urls.Lock(v.LockName, ""),
 			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
-	case v.Row == nil || v.asked != "":
+	case v.Row == nil || v.AskedHold != "":
 		asked := r.URL.Query().Get("hold")
-		return answer{}, d.conflict(r, wish{Name: v.lock, Hold: asked}, v.document)
+		return site.Answer{}, d.conflict(r, wish{Name: v.LockName, Hold: asked}, v.Document)
 	}
-	if err := d.admitFor(r.caller, access.Unlock, v.Owner); err != nil {
-		return answer{}, err
+	if err := d.AdmitFor(r.Caller, access.Unlock, v.Owner); err != nil {
+		return site.Answer{}, err
 	}
 	p := d.unlockPage(r, v)
-	p.Typed, p.Reason, p.Ticket, p.Wrong = boxText(name), boxText(typed.Reason), boxText(typed.Ticket), wrong
-	a := answer{Type: typeHTML, Header: map[string]string{
+	p.Typed, p.Reason, p.Ticket, p.Wrong = site.BoxText(name), site.BoxText(typed.Reason), site.BoxText(typed.Ticket), wrong
+	a := site.Answer{Type: site.TypeHTML, Header: map[string]string{
 		// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
 		"Referrer-Policy": "same-origin",
 	}}
 	if wrong != nil {
 		a.Status = http.StatusUnprocessableEntity
 	}
-	a.Body, err = d.render("unlock", p)
+	a.Body, err = d.Render("unlock", p)
 	return a, err
 }
 
-func (d *Dashboard) unlockPage(r *request, v *lockView) unlockPage {
+func (d *Dashboard) unlockPage(r *site.Request, v *site.Lock) unlockPage {
 	row := v.Row
-	p := unlockPage{page: d.page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name), Look: row.Display,
+	p := unlockPage{Page: d.Page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name), Look: row.Display,
 		Purpose: row.Purpose,
 		Token:   row.Token, Revision: row.Revision, Hold: row.UUID, Host: locks.HostPID(row.Hostname, row.PID),
 		MaxReason: maxReason, MaxTicket: maxTicket}
 	p.Here = "list"
-	p.Icon = icon{Look: row.Display}
-	p.Sentence = holderSentence(row, p.Viewpoint, v.document.Fields)
-	p.Action = d.urls.Unlock(row.Name, row.UUID, v.view)
-	p.Cancel = d.urls.LockFrom(row.Name, row.UUID, v.view)
+	p.Icon = site.Icon{Look: row.Display}
+	p.Sentence = holderSentence(row, p.Viewpoint, v.Document.Fields)
+	p.Action = d.Urls.Unlock(row.Name, row.UUID, fromView(d.Urls, r))
+	p.Cancel = d.Urls.LockFrom(row.Name, row.UUID, fromView(d.Urls, r))
 	if row.Alive != nil {
 		p.Alive, p.Progress = p.Age(row.Alive.At), row.Alive.Progress
 	}
-	if r.caller.MayFor(access.Backtrace, row.Owner) {
-		if trace := d.reader.Read(v.document.Backtrace); trace != nil && trace.First != nil {
+	if r.Caller.MayFor(access.Backtrace, row.Owner) {
+		if trace := d.reader.Read(v.Document.Backtrace); trace != nil && trace.First != nil {
 			p.Frame = trace.First.Short()
 		}
 	}
 	if unlock := p.Viewpoint.Next(row.Verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
 		p.AutoSoon = unlock
 	}
-	p.Recorded = d.config.Waiters != nil
+	p.Recorded = d.Config.Waiters != nil
 	p.Share = row.Share.Words()
 	p.Whole = d.whole(r, row)
-	if queue := d.waiterViews(v.waiters, p.Viewpoint); len(queue) > 0 {
+	if queue := d.waiterViews(v.InLine, p.Viewpoint); len(queue) > 0 {
 		p.Next = &queue[0]
 		p.Waiters = len(queue)
 	}
@@ -142,7 +143,7 @@ func (d *Dashboard) unlockPage(r *request, v *lockView) unlockPage {
 }
 
 // unlockPost does what the confirmation page asked for. Whether the caller may is checked already.
-func (d *Dashboard) unlockPost(r *request) (answer, error) {
+func (d *Dashboard) unlockPost(r *site.Request) (site.Answer, error) {
 	w, typed, err := d.readForm(r)
 	if err == nil {
 		err = d.admitUnlock(r)
@@ -159,20 +160,20 @@ func (d *Dashboard) unlockPost(r *request) (answer, error) {
 		if errors.As(err, &wrong) {
 			return d.unlockAnswer(r, w, typed, wrong)
 		}
-		return answer{}, d.whenFresh(r, err)
+		return site.Answer{}, d.whenFresh(r, err)
 	}
 	action, err := d.forceUnlock(r, w)
 	if d.record(r, w, action, err); err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
-	return answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
-		Header: map[string]string{"Location": d.urls.LockFrom(w.Name, w.historyID(), d.urls.fromView(r))}}, nil
+	return site.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
+		Header: map[string]string{"Location": d.Urls.LockFrom(w.Name, w.historyID(), fromView(d.Urls, r))}}, nil
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every
 // other page.
-func (d *Dashboard) readForm(r *request) (w wish, typed string, err error) {
-	if w.Name, err = nameOf(r); err != nil {
+func (d *Dashboard) readForm(r *site.Request) (w wish, typed string, err error) {
+	if w.Name, err = site.NameOf(r); err != nil {
 		return w, "", err
 	}
 	w.Hold = r.URL.Query().Get("hold")
@@ -182,14 +183,14 @@ func (d *Dashboard) readForm(r *request) (w wish, typed string, err error) {
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return w, "", badBody("The form can not be read.")
+		return w, "", site.BadBody("The form can not be read.")
 	}
 	w.Reason = form.Get("reason")
 	w.Ticket = form.Get("ticket")
 	token, err1 := strconv.ParseInt(form.Get("token"), 10, 64)
 	revision, err2 := strconv.ParseInt(form.Get("revision"), 10, 64)
 	if err1 != nil || err2 != nil || form.Get("hold") != w.Hold {
-		return w, "", badBody("The form does not say which hold it is about.")
+		return w, "", site.BadBody("The form does not say which hold it is about.")
 	}
 	w.Token = token
 	w.Revision = revision

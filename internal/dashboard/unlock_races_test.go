@@ -18,6 +18,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -56,7 +57,7 @@ func operate(t *testing.T) *operation {
 	config.ForceUnlock = func(ctx context.Context, r metadata.Removal, a metadata.Action) error {
 		err := o.store.ForceUnlock(o.before(ctx), r, a)
 		if errors.Is(err, lockstore.ErrUnknown) {
-			return fmt.Errorf("%w: %w", dashboard.ErrUnknown, err)
+			return fmt.Errorf("%w: %w", setup.ErrUnknown, err)
 		}
 		return err
 	}
@@ -243,11 +244,11 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
 			asked := 0
-			d, _ := operated(t, s, func(config *dashboard.Config) {
+			d, _ := operated(t, s, func(config *setup.Config) {
 				config.ForceUnlock = func(_ context.Context, r metadata.Removal, _ metadata.Action) error {
 					asked++
 					c.really(s, r)
-					return fmt.Errorf("%w: timeout", dashboard.ErrUnknown)
+					return fmt.Errorf("%w: timeout", setup.ErrUnknown)
 				}
 			})
 			w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck))

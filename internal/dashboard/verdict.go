@@ -6,6 +6,8 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -20,7 +22,7 @@ type verdict struct {
 // by the banner of the page, and the sentence here then is about the last known state.
 func (d *Dashboard) verdict(s *locks.Snapshot, l phrase.Viewpoint) verdict {
 	all := s.All
-	switch unlockers, known := d.unlockers(); {
+	switch unlockers, known := d.Unlockers(); {
 	case known && len(unlockers) == 0 && !l.Stale:
 		text := phrase.Say("No unlocker is running: nothing is alerted or removed.")
 		return verdict{"bad", text.When(all.Alerting+all.Expired > 0, " "+needy(all))}
@@ -70,8 +72,8 @@ func (d *Dashboard) nextUnlock(said phrase.Sentence, all locks.Counts, l phrase.
 	if next == nil {
 		return said.Say(" None of them auto-unlocks.")
 	}
-	name := text.Clip(next.Name, maxNameShown)
-	url := d.urls.Lock(next.Name, next.UUID)
+	name := text.Clip(next.Name, site.MaxNameShown)
+	url := d.Urls.Lock(next.Name, next.UUID)
 	left := l.Next(next.Verdict.AutoUnlockAt)
 	switch left.Kind {
 	case "over": // the picture is a moment old
@@ -83,7 +85,7 @@ func (d *Dashboard) nextUnlock(said phrase.Sentence, all locks.Counts, l phrase.
 }
 
 // expiredSentence says that locks should be gone by now, and why they are not where an unlocker tells.
-func (d *Dashboard) expiredSentence(s *locks.Snapshot, l phrase.Viewpoint, unlockers []Unlocker) phrase.Sentence {
+func (d *Dashboard) expiredSentence(s *locks.Snapshot, l phrase.Viewpoint, unlockers []setup.Unlocker) phrase.Sentence {
 	var oldest *locks.Row
 	for _, r := range s.Rows {
 		if r.Display == locks.Expired && (oldest == nil || r.Verdict.AutoUnlockAt.Before(oldest.Verdict.AutoUnlockAt)) {
@@ -94,14 +96,14 @@ func (d *Dashboard) expiredSentence(s *locks.Snapshot, l phrase.Viewpoint, unloc
 	if !l.Stale {
 		said = said.Say(" by ").Time(l.Age(oldest.Verdict.AutoUnlockAt))
 	}
-	said = said.Say(": ").Link(text.Clip(oldest.Name, maxNameShown), d.urls.Lock(oldest.Name, oldest.UUID)).Say(". ")
+	said = said.Say(": ").Link(text.Clip(oldest.Name, site.MaxNameShown), d.Urls.Lock(oldest.Name, oldest.UUID)).Say(". ")
 	if why := pause(unlockers); why != nil {
 		return append(said, why...)
 	}
 	if mode, all := commonMode(unlockers); all && mode != "auto-unlock" {
 		return said.Say("The unlocker only watches (").Value(mode).Say("): nothing is removed.")
 	}
-	grace := d.config.Policy.ClockSkew + d.config.Policy.MinWarning + 5*time.Second
+	grace := d.Config.Policy.ClockSkew + d.Config.Policy.MinWarning + 5*time.Second
 	if l.Now.Sub(oldest.Verdict.AutoUnlockAt) > grace {
 		return said.Say("It should have been removed.")
 	}
@@ -109,7 +111,7 @@ func (d *Dashboard) expiredSentence(s *locks.Snapshot, l phrase.Viewpoint, unloc
 }
 
 // pause says why none of the unlockers that may remove locks does; nil where one is free to.
-func pause(unlockers []Unlocker) phrase.Sentence {
+func pause(unlockers []setup.Unlocker) phrase.Sentence {
 	var why []string
 	for _, u := range unlockers {
 		if u.Mode != "auto-unlock" {
@@ -126,36 +128,17 @@ func pause(unlockers []Unlocker) phrase.Sentence {
 	case why == nil:
 		return nil
 	case len(why) == 1 && why[0] == string(staleness.Brake):
-		return phrase.Say("Auto-unlock is slowed down: ").Value(heldBack(why[0])).Say(".")
+		return phrase.Say("Auto-unlock is slowed down: ").Value(site.HeldBack(why[0])).Say(".")
 	}
 	s := phrase.Say("Auto-unlock is paused: ")
 	for i, rule := range why {
-		s = s.When(i > 0, "; ").Value(heldBack(rule))
+		s = s.When(i > 0, "; ").Value(site.HeldBack(rule))
 	}
 	return s.Say(".")
 }
 
-// heldBack says why an unlocker removes nothing now. A rule that is not known here stands as it is.
-func heldBack(rule string) string {
-	switch staleness.Rule(rule) {
-	case staleness.Gap:
-		return "the unlocker was offline and is giving holders time to extend"
-	case staleness.Stale:
-		return "the unlocker's view of the locks is out of date"
-	case staleness.Etcd:
-		return "etcd takes no writes, so holders cannot extend either"
-	case staleness.Clock:
-		return "the unlocker's clock cannot be trusted"
-	case staleness.Revision:
-		return "etcd went back to an older revision"
-	case staleness.Brake:
-		return "too many locks are due at once"
-	}
-	return rule
-}
-
 // commonMode is the mode of the unlockers when all agree.
-func commonMode(unlockers []Unlocker) (mode string, all bool) {
+func commonMode(unlockers []setup.Unlocker) (mode string, all bool) {
 	for i, u := range unlockers {
 		if i > 0 && u.Mode != mode {
 			return "", false
@@ -163,12 +146,4 @@ func commonMode(unlockers []Unlocker) (mode string, all bool) {
 		mode = u.Mode
 	}
 	return mode, mode != ""
-}
-
-// unlockers returns the unlockers that are alive, and whether that is known.
-func (d *Dashboard) unlockers() (alive []Unlocker, known bool) {
-	if d.config.Unlockers == nil {
-		return nil, false
-	}
-	return d.config.Unlockers(), true
 }

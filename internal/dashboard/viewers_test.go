@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -32,7 +32,7 @@ func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
 		current.Store(&next)
 	}
 	change()
-	d := s.dashboard(t, func(c *dashboard.Config) {
+	d := s.dashboard(t, func(c *setup.Config) {
 		c.Locks = func() []*metadata.Record { return *current.Load() }
 		c.Now = time.Now
 		c.Fresh = func() locks.Freshness {

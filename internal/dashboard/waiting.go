@@ -8,20 +8,21 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // waitingPage is where people and programs wait, the longest wait first.
 type waitingPage struct {
-	page
+	site.Page
 	Known   bool // waiters are recorded
 	Locks   []contention
 	More    int // locks that are not shown
 	Waiting int
 	Longest *phrase.Moment
 	Cycles  []cycleView
-	searched
+	site.SearchBox
 }
 
 // contention is a lock and who waits for it.
@@ -44,31 +45,31 @@ const (
 	maxWaitersEach = 5
 )
 
-func (d *Dashboard) waiting(r *request) (answer, error) {
-	s, err := r.loaded()
+func (d *Dashboard) waiting(r *site.Request) (site.Answer, error) {
+	s, err := r.Loaded()
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	q := locks.ParseQuery(r.URL.Query().Get("q"))
-	v := waitingPage{page: d.page(r, "waiting"), Known: d.config.Queues != nil,
-		searched: d.searches("waiting", q)}
-	v.page = v.searching(v.page)
+	v := waitingPage{Page: d.Page(r, "waiting"), Known: d.Config.Queues != nil,
+		SearchBox: d.Search("waiting", q)}
+	v.Page = v.On(v.Page)
 	v.Follows = true
 	v.Here = "waiting"
-	v.JSON = d.urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
+	v.JSON = d.Urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
 	if v.Known {
 		if err := d.fillWaiting(r, &v, s, q); err != nil {
-			return answer{}, err
+			return site.Answer{}, err
 		}
 		found := s.Cycles()
 		v.Cycles = d.cycleViews(r, found[:min(len(found), maxCycles)])
 	}
-	body, err := d.render("waiting", v)
-	return answer{Type: typeHTML, Body: body}, err
+	body, err := d.Render("waiting", v)
+	return site.Answer{Type: site.TypeHTML, Body: body}, err
 }
 
 // fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
-func (d *Dashboard) fillWaiting(r *request, v *waitingPage, s *locks.Snapshot, q *locks.Query) error {
+func (d *Dashboard) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, q *locks.Query) error {
 	ctx, cancel := locks.WithLimit(r.Context())
 	defer cancel()
 	type queued struct {
@@ -84,7 +85,7 @@ func (d *Dashboard) fillWaiting(r *request, v *waitingPage, s *locks.Snapshot, q
 		}
 		holders := s.Holders(lock)
 		if len(holders) == 0 { // between two holders
-			holders = []*locks.Row{d.rowNow(r, &metadata.Record{Name: lock}, queue, nil)}
+			holders = []*locks.Row{d.RowNow(r, &metadata.Record{Name: lock}, queue, nil)}
 		}
 		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *locks.Row) bool { return q.Matches(r, v.AsOf) }) {
 			continue
@@ -113,9 +114,9 @@ func (d *Dashboard) fillWaiting(r *request, v *waitingPage, s *locks.Snapshot, q
 
 // contention is the lock and who holds it.
 func (d *Dashboard) contention(lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
-	c := contention{Name: text.Clip(lock, maxNameShown), URL: d.urls.Lock(lock, "")}
+	c := contention{Name: text.Clip(lock, site.MaxNameShown), URL: d.Urls.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
-		c.Owner, c.Host, c.Held = text.Clip(r.Owner, maxWordShown), locks.HostPID(text.Clip(r.Hostname, maxWordShown),
+		c.Owner, c.Host, c.Held = text.Clip(r.Owner, site.MaxWordShown), locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown),
 			r.PID), at.Lasting(r.LockedAt)
 		if r.Token != 0 {
 			c.Look = r.Display
@@ -127,8 +128,8 @@ func (d *Dashboard) contention(lock string, holders []*locks.Row, at phrase.View
 	c.Use = u.Words()
 	c.Held = at.Lasting(u.Oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
-		text := locks.HostPID(text.Clip(r.Hostname, maxWordShown), r.PID)
-		c.Sharers = append(c.Sharers, lockLink{cmp.Or(text, r.Name), d.urls.Lock(r.Name, r.UUID)})
+		text := locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown), r.PID)
+		c.Sharers = append(c.Sharers, lockLink{cmp.Or(text, r.Name), d.Urls.Lock(r.Name, r.UUID)})
 	}
 	c.MoreSharers = len(holders) - len(c.Sharers)
 	return c

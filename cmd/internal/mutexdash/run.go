@@ -18,6 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard"
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
@@ -123,7 +124,7 @@ func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Lo
 		}
 	}
 	for _, text := range o.links {
-		link, err := dashboard.ParseLink(text)
+		link, err := setup.ParseLink(text)
 		if err != nil {
 			return nil, err
 		}
@@ -137,18 +138,18 @@ func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Lo
 }
 
 // config joins the dashboard to the view and the store.
-func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
+func (r *rooms) config(o options, log zerolog.Logger) setup.Config {
 	view := r.view
-	return dashboard.Config{
+	return setup.Config{
 		Locks: view.Shown, Clock: view.Clock, Queues: view.Queues, Waiters: view.Waiters, Foreign: view.Foreign,
-		Unlockers: func() []dashboard.Unlocker {
-			var alive []dashboard.Unlocker
+		Unlockers: func() []setup.Unlocker {
+			var alive []setup.Unlocker
 			for _, u := range view.Unlockers() {
-				alive = append(alive, dashboard.Unlocker{Presence: u.Presence, Arrived: u.Arrived})
+				alive = append(alive, setup.Unlocker{Presence: u.Presence, Arrived: u.Arrived})
 			}
 			return alive
 		},
-		Members: func() []dashboard.Member { return members(r.health.Last()) },
+		Members: func() []setup.Member { return members(r.health.Last()) },
 		Fresh: func() locks.Freshness {
 			f := view.Fresh()
 			return locks.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
@@ -175,7 +176,7 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 func (r *rooms) forceUnlock(ctx context.Context, removal metadata.Removal, a metadata.Action) error {
 	err := r.store.ForceUnlock(ctx, removal, a)
 	if errors.Is(err, lockstore.ErrUnknown) {
-		return fmt.Errorf("%w: %w", dashboard.ErrUnknown, err)
+		return fmt.Errorf("%w: %w", setup.ErrUnknown, err)
 	}
 	return err
 }
@@ -213,13 +214,13 @@ func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Regis
 }
 
 // members are the endpoints of etcd as pages show them.
-func members(h *etcdconn.Health) []dashboard.Member {
+func members(h *etcdconn.Health) []setup.Member {
 	if h == nil {
 		return nil
 	}
-	var list []dashboard.Member
+	var list []setup.Member
 	for _, m := range h.Members {
-		shown := dashboard.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
+		shown := setup.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
 			Quota: m.Quota, Problem: m.Problem}
 		switch {
 		case m.Problem != "":

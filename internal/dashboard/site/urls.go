@@ -1,4 +1,4 @@
-package dashboard
+package site
 
 import (
 	"encoding/base64"
@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// urls builds every link of the dashboard, so that all of them carry the prefix under which browsers reach it.
-type urls struct {
-	prefix string // begins and ends with "/"
-	origin string // scheme and host; empty when the external URL does not name them
-	assets string // fingerprint of the embedded assets
+// URLs builds every link of the dashboard, so that all of them carry the prefix under which browsers reach it.
+type URLs struct {
+	Prefix string // begins and ends with "/"
+	Origin string // scheme and host; empty when the external URL does not name them
+	Assets string // fingerprint of the embedded assets
 }
 
-// normalPrefix makes "a/b", "/a/b" and "/a/b/" the same.
-func normalPrefix(path string) (string, error) {
+// NormalPrefix makes "a/b", "/a/b" and "/a/b/" the same.
+func NormalPrefix(path string) (string, error) {
 	path = strings.Trim(path, "/")
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "." || part == ".." || part == "" && path != "" || url.PathEscape(part) != part {
@@ -32,9 +32,9 @@ func normalPrefix(path string) (string, error) {
 
 // To is the link to a page by its path below the prefix, with parameters in pairs of name and value; pairs with an
 // empty value are left out.
-func (u urls) To(path string, pairs ...string) string {
+func (u URLs) To(path string, pairs ...string) string {
 	var b strings.Builder
-	b.WriteString(u.prefix + path)
+	b.WriteString(u.Prefix + path)
 	separator := byte('?')
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -56,7 +56,7 @@ func queryEscape(s string) string {
 const maxNameInURL = 8 << 10
 
 // Lock is the link to the page of a lock, or of one hold of it; empty for a name that no request can carry.
-func (u urls) Lock(name, hold string) string {
+func (u URLs) Lock(name, hold string) string {
 	if len(name)+len(hold) > maxNameInURL {
 		return ""
 	}
@@ -64,66 +64,56 @@ func (u urls) Lock(name, hold string) string {
 }
 
 // LockFrom is the same for a list, to whose view the page of the lock leads back.
-func (u urls) LockFrom(name, hold, view string) string {
+func (u URLs) LockFrom(name, hold, view string) string {
 	link := u.Lock(name, hold)
-	if link == "" || view == "" || len(view) > maxViewBytes {
+	if link == "" || view == "" || len(view) > MaxViewBytes {
 		return link
 	}
 	return link + "&from=" + queryEscape(view)
 }
 
 // Back is the list in the view that a page was reached from.
-func (u urls) Back(view string) string {
+func (u URLs) Back(view string) string {
 	if view == "" {
 		return u.To("")
 	}
 	return u.To("") + "?" + view
 }
 
-// fromView is the view of the list that led to a page. Whatever the address says, it is nothing else than a view.
-func (u urls) fromView(r *request) string {
-	view := r.URL.Query().Get("from")
-	v, err := url.ParseQuery(view)
-	if err != nil || view == "" || len(view) > maxViewBytes {
-		return ""
-	}
-	return parseListValues(v).view(u)
-}
-
-// maxViewBytes is how long the parameters of a view may be.
-const maxViewBytes = 4 << 10
+// MaxViewBytes is how long the parameters of a view may be.
+const MaxViewBytes = 4 << 10
 
 // Backtrace is the link to a backtrace as plain text.
-func (u urls) Backtrace(name, hold string) string {
+func (u URLs) Backtrace(name, hold string) string {
 	return u.named("lock/backtrace", name, "hold", hold)
 }
 
 // Unlock is the link to the page that asks whether a hold shall be ended by force.
-func (u urls) Unlock(name, hold, view string) string {
+func (u URLs) Unlock(name, hold, view string) string {
 	return u.named("unlock", name, "hold", hold, "from", view)
 }
 
 // LockAPI is the link to a lock as JSON, with all there is.
-func (u urls) LockAPI(name string) string {
+func (u URLs) LockAPI(name string) string {
 	return u.named("api/v1/lock", name, "include", "backtrace,fields")
 }
 
-func (u urls) named(path, name string, pairs ...string) string {
+func (u URLs) named(path, name string, pairs ...string) string {
 	key, value := nameParameter(name)
 	return u.To(path, append([]string{key, value}, pairs...)...)
 }
 
 // Asset is the link to an embedded file. It changes with the content of the files, so that browsers may keep them for
 // ever.
-func (u urls) Asset(name string) string { return u.prefix + "assets/" + u.assets + "/" + name }
+func (u URLs) Asset(name string) string { return u.Prefix + "assets/" + u.Assets + "/" + name }
 
 // Icon is the link to the icon of a tab.
-func (u urls) Icon(i icon) string { return u.To("icon.svg", "look", string(i.Look), "n", i.Text) }
+func (u URLs) Icon(i Icon) string { return u.To("icon.svg", "look", string(i.Look), "n", i.Text) }
 
-// originFor is the scheme and host that make a link one for a command line on another machine.
-func (u urls) originFor(r *http.Request) string {
-	if u.origin != "" {
-		return u.origin
+// OriginFor is the scheme and host that make a link one for a command line on another machine.
+func (u URLs) OriginFor(r *http.Request) string {
+	if u.Origin != "" {
+		return u.Origin
 	}
 	if r.TLS != nil {
 		return "https://" + r.Host
@@ -140,20 +130,20 @@ func nameParameter(name string) (key, value string) {
 	return "name_b64", base64.RawURLEncoding.EncodeToString([]byte(name))
 }
 
-// nameOf reads the lock's name from a request.
-func nameOf(r *request) (string, error) {
+// NameOf reads the lock's name from a request.
+func NameOf(r *Request) (string, error) {
 	values := r.URL.Query()
 	if name := values.Get("name"); name != "" {
 		return name, nil
 	}
 	encoded := values.Get("name_b64")
 	if encoded == "" {
-		return "", &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "No lock named",
+		return "", &Problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "No lock named",
 			Detail: "The address must say which lock: ?name=NAME."}
 	}
 	name, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
 	if err != nil {
-		return "", &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Unreadable name",
+		return "", &Problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Unreadable name",
 			Detail: "name_b64 is not base64url."}
 	}
 	return string(name), nil

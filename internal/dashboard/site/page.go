@@ -1,4 +1,4 @@
-package dashboard
+package site
 
 import (
 	"github.com/cespare/xxhash/v2"
@@ -13,8 +13,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// page is what every page shows around its content.
-type page struct {
+// Page is what every page shows around its content.
+type Page struct {
 	phrase.Viewpoint
 	Title       string // of the tab
 	Brand       string
@@ -28,7 +28,7 @@ type page struct {
 	Fresh       freshView
 	At          time.Time
 	Now         int64 // the same in milliseconds, by which the browser's clock is corrected
-	Icon        icon
+	Icon        Icon
 	JSON        string // the page as JSON
 	CSV         string // and as a table for other programs
 	Banner      phrase.Sentence
@@ -50,47 +50,47 @@ type freshView struct {
 }
 
 // Curl is the command that gets the page as JSON; what a caller needs to be known by is for the caller to add.
-func (p page) Curl() string {
+func (p Page) Curl() string {
 	if p.JSON == "" {
 		return ""
 	}
-	return "curl -s " + shell(p.Origin+p.JSON)
+	return "curl -s " + Shell(p.Origin+p.JSON)
 }
 
-// page fills the frame for a page with this title.
-func (d *Dashboard) page(r *request, title string) page {
-	now := r.now
-	c := r.caller
-	fresh := r.fresh
-	level := r.level()
+// Page fills the frame for a page with this title.
+func (d *Site) Page(r *Request, title string) Page {
+	now := r.Now
+	c := r.Caller
+	fresh := r.Fresh
+	level := r.Level()
 	if !c.May(access.View) { // who may not look is not told how etcd does either
 		fresh = locks.Freshness{}
 		level = locks.Never
 	}
-	p := page{
+	p := Page{
 		Viewpoint:   fresh.Viewpoint(now),
-		Least:       d.config.MinRefresh.Seconds(),
+		Least:       d.Config.MinRefresh.Seconds(),
 		Caller:      c.Name,
 		Origin:      c.Origin,
 		Inside:      c.May(access.View),
 		Audits:      c.May(access.Audit),
-		Title:       joinTitle(title, d.config.Title, d.config.Environment),
-		Brand:       d.config.Title,
-		Target:      d.urls.To(""),
+		Title:       joinTitle(title, d.Config.Title, d.Config.Environment),
+		Brand:       d.Config.Title,
+		Target:      d.Urls.To(""),
 		What:        "locks",
-		Environment: d.config.Environment,
-		Band:        band(d.config.Environment),
-		Version:     d.config.Version,
+		Environment: d.Config.Environment,
+		Band:        band(d.Config.Environment),
+		Version:     d.Config.Version,
 		At:          now,
 		Now:         now.UnixMilli(),
 		Fresh:       freshView{Level: level, Revision: fresh.Revision, Cause: fresh.Cause},
-		Icon:        icon{Look: "none"},
+		Icon:        Icon{Look: "none"},
 	}
 	if level != locks.Never {
 		p.Fresh.Heard, p.Fresh.At = p.Age(fresh.Heard), phrase.TimeOfDay(fresh.Heard)
 	}
 	if level == locks.Stale {
-		p.Icon = icon{Look: "stale", Text: "?"}
+		p.Icon = Icon{Look: "stale", Text: "?"}
 		p.Banner = phrase.Say("etcd unreachable since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
 			Say(")" + fresh.Why() + ". Showing the last known state; locks may have changed.")
 	}
@@ -119,62 +119,8 @@ func band(environment string) string {
 	}
 }
 
-// icon is the picture in the tab: the worst state and how many locks are in it.
-type icon struct {
+// Icon is the picture in the tab: the worst state and how many locks are in it.
+type Icon struct {
 	Look locks.DisplayState // or "stale" or "none"
 	Text string
-}
-
-// iconOf is the icon of a picture of the locks.
-func iconOf(c locks.Counts) icon {
-	number := func(n int) string {
-		if n > 9 {
-			return "9+"
-		}
-		return strconv.Itoa(n)
-	}
-	switch {
-	case c.Expired > 0:
-		return icon{locks.Expired, number(c.Expired)}
-	case c.Alerting > 0:
-		return icon{locks.Alerting, number(c.Alerting)}
-	case c.Expiring > 0:
-		return icon{locks.Expiring, number(c.Expiring)}
-	case c.Malformed > 0:
-		return icon{locks.Malformed, number(c.Malformed)}
-	}
-	return icon{Look: locks.Held}
-}
-
-// iconShape is the drawing of an icon; # is where the text goes.
-func iconShape(look string) (svg string, ok bool) {
-	switch look {
-	case string(locks.Alerting):
-		svg = `<path d="M16 2 31 30H1z" fill="#B3261E"/><text x="16" y="27" fill="#FFF">#</text>`
-	case string(locks.Expired):
-		svg = `<rect x="2" y="2" width="28" height="28" rx="4" fill="#6A1B9A"/><text x="16" y="23" fill="#FFF">#</text>`
-	case string(locks.Expiring):
-		svg = `<path d="M16 1 31 16 16 31 1 16z" fill="#FFC447"/><text x="16" y="22" fill="#3A2600">#</text>`
-	case string(locks.Malformed):
-		svg = `<path d="M6 6 26 26M26 6 6 26" stroke="#7A8794" stroke-width="6" stroke-linecap="round"/>`
-	case string(locks.Held):
-		svg = `<path d="M6 17 13 24 27 8" fill="none" stroke="#7A8794" stroke-width="5" stroke-linecap="round" stroke-linejoin="round"/>`
-	case "stale":
-		svg = `<circle cx="16" cy="16" r="15" fill="#FFC447"/><text x="16" y="23" fill="#3A2600">?</text>`
-	case "none":
-		svg = `<circle cx="16" cy="16" r="11" fill="none" stroke="#7A8794" stroke-width="4"/>`
-	}
-	return svg, svg != ""
-}
-
-func (d *Dashboard) icon(r *request) (answer, error) {
-	shape, ok := iconShape(r.URL.Query().Get("look"))
-	n := r.URL.Query().Get("n")
-	if !ok || len(n) > 2 || strings.Trim(n, "0123456789+?") != "" {
-		return answer{}, errNotFound
-	}
-	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" font-family="system-ui,sans-serif" font-size="19" ` +
-		`font-weight="700" text-anchor="middle">` + strings.Replace(shape, "#<", n+"<", 1) + `</svg>`
-	return answer{Type: "image/svg+xml", Body: []byte(svg),
-		Header: map[string]string{"Cache-Control": "public, max-age=86400"}}, nil
 }

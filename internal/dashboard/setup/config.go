@@ -1,11 +1,11 @@
-package dashboard
+// Package setup joins a dashboard to its sources, with function values, and says how it presents itself. The dashboard
+// knows neither etcd nor the view.
+package setup
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -103,8 +103,8 @@ type Setting struct {
 	Public      bool // for every viewer; others are for those who see the audit trail
 }
 
-// check fills the gaps and refuses what can not work.
-func (c *Config) check() error {
+// Check fills the gaps and refuses what can not work.
+func (c *Config) Check() error {
 	if c.Locks == nil || c.Fresh == nil || c.Document == nil {
 		return errors.New("dashboard: Locks, Fresh and Document are required")
 	}
@@ -138,22 +138,3 @@ func (c *Config) check() error {
 
 // ErrUnknown says that nobody can tell yet whether a hold was removed.
 var ErrUnknown = errors.New("outcome unknown")
-
-// checkExternalURL returns the origin and the path of the external URL; both are empty for an empty one.
-func checkExternalURL(s string) (origin, path string, err error) {
-	if s == "" {
-		return "", "", nil
-	}
-	u, err := url.Parse(s)
-	switch {
-	case err != nil:
-		return "", "", fmt.Errorf("the external URL %q can not be read", s)
-	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(u.Path, "/"):
-		return "", u.Path, nil
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return "", "", fmt.Errorf("the external URL %q must begin with http:// or https:// and name a host, or be a path", s)
-	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return "", "", fmt.Errorf("the external URL %q must not hold a query, a fragment or a user", s)
-	}
-	return u.Scheme + "://" + u.Host, u.Path, nil
-}

@@ -1,4 +1,4 @@
-package dashboard
+package setup
 
 import (
 	"fmt"
@@ -18,6 +18,9 @@ type Link struct {
 	template string
 }
 
+// maxLinkValue is how much of a value goes into a link, in bytes.
+const maxLinkValue = 240
+
 // linkFields are what a link can name.
 func linkFields() []string { return []string{"name", "owner", "host", "pid", "hold", "purpose"} }
 
@@ -33,15 +36,15 @@ func ParseLink(text string) (Link, error) {
 	return Link{name, template}, nil
 }
 
-// to is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
+// To is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
 // It is empty where the record would have the link climb.
-func (l Link) to(r *locks.Row) string {
+func (l Link) To(r *locks.Row) string {
 	pid := ""
 	if r.PID != 0 {
 		pid = strconv.FormatInt(r.PID, 10)
 	}
 	escape := func(s string) string {
-		return linktemplate.Escape(text.Clip(s, maxLineShown))
+		return linktemplate.Escape(text.Clip(s, maxLinkValue))
 	}
 	address := strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname),
 		"{pid}", pid,

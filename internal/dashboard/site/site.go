@@ -1,0 +1,30 @@
+// Package site is what every answer of the dashboard is made with: the request as one value, the frame of a page, links,
+// problems, templates, and one lock as it is found.
+package site
+
+import (
+	"html/template"
+	"sync/atomic"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/history"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+)
+
+// Site is what every answer is made with.
+type Site struct {
+	Config    setup.Config
+	Urls      URLs
+	Snapshots *locks.Snapshots
+	History   *history.Store
+	Templates map[string]*template.Template
+	slow      atomic.Bool // etcd answered last, but later than a page waits
+}
+
+// Unlockers returns the unlockers that are alive, and whether that is known.
+func (d *Site) Unlockers() (alive []setup.Unlocker, known bool) {
+	if d.Config.Unlockers == nil {
+		return nil, false
+	}
+	return d.Config.Unlockers(), true
+}
