@@ -28,7 +28,7 @@ func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerF
 func (d *Dashboard) handleUnlock(kind string, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		made := d.RequestOf(r)
-		err := d.mayUnlock(made.Caller)
+		err := d.unlock.MayUnlock(made.Caller)
 		if err == nil {
 			err = receive(w, r, kind)
 		}
@@ -36,9 +36,7 @@ func (d *Dashboard) handleUnlock(kind string, do site.Action) http.HandlerFunc {
 			d.answer(w, made, do)
 			return
 		}
-		asked := wish{Hold: r.URL.Query().Get("hold")}
-		asked.Name, _ = site.NameOf(made) // the API names it in the body
-		d.record(made, asked, newAction(made, asked, ""), err)
+		d.unlock.Refused(made, err)
 		d.fail(w, r, err)
 	}
 }

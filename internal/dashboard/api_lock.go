@@ -10,6 +10,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -118,7 +119,7 @@ func (d *Dashboard) lockAPI(r *site.Request) (site.Answer, error) {
 func fieldsJSON(c access.Caller, doc *metadata.Document) []fieldJSON {
 	var list []fieldJSON
 	for _, f := range doc.Fields {
-		if hidden(c, doc.Owner, f.Name) {
+		if pages.Hidden(c, doc.Owner, f.Name) {
 			continue
 		}
 		j := fieldJSON{Name: f.Name, CreateRevision: strconv.FormatInt(f.CreateRevision, 10),

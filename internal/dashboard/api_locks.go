@@ -8,26 +8,27 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is
 // told.
-func (d *Dashboard) listed(r *site.Request) (s *locks.Snapshot, l listRequest, found *locks.Result, err error) {
+func (d *Dashboard) listed(r *site.Request) (s *locks.Snapshot, l pages.ListRequest, found *locks.Result, err error) {
 	if s, err = r.Loaded(); err != nil {
 		return
 	}
-	l = parseList(r)
+	l = pages.ParseList(r)
 	v := r.URL.Query()
-	for _, p := range l.query.Problems {
+	for _, p := range l.Query.Problems {
 		return s, l, nil, site.BadQuery(text.Visible(p.Term) + ": " + text.Visible(p.Text))
 	}
-	if sort := v.Get("sort"); sort != "" && l.order.String() != sort {
+	if sort := v.Get("sort"); sort != "" && l.Order.String() != sort {
 		return s, l, nil, site.BadQuery("sort: there are " + strings.Join(locks.Orders(), ", ") + ", each also with a - before it")
 	}
-	if limit := v.Get("limit"); limit != "" && (strconv.Itoa(l.limit) != limit || l.limit > maxAPILimit) {
-		return s, l, nil, site.BadQuery("limit: wants a number from 1 to " + strconv.Itoa(maxAPILimit))
+	if limit := v.Get("limit"); limit != "" && (strconv.Itoa(l.Limit) != limit || l.Limit > pages.MaxAPILimit) {
+		return s, l, nil, site.BadQuery("limit: wants a number from 1 to " + strconv.Itoa(pages.MaxAPILimit))
 	}
 	for name := range strings.SplitSeq(v.Get("fields"), ",") {
 		if name != "" && !slices.Contains(lockFields(), name) {
@@ -35,11 +36,11 @@ func (d *Dashboard) listed(r *site.Request) (s *locks.Snapshot, l listRequest, f
 		}
 	}
 	for _, name := range []string{"after", "before"} {
-		if _, ok := locks.ParseCursor(v.Get(name), locks.ListID(l.query, l.order)); v.Get(name) != "" && !ok {
+		if _, ok := locks.ParseCursor(v.Get(name), locks.ListID(l.Query, l.Order)); v.Get(name) != "" && !ok {
 			return s, l, nil, site.BadQuery(name + ": this cursor belongs to another list")
 		}
 	}
-	found, err = s.Result(r.Context(), l.query, l.order, r.Viewpoint().AsOf)
+	found, err = s.Result(r.Context(), l.Query, l.Order, r.Viewpoint().AsOf)
 	return s, l, found, err
 }
 
@@ -48,12 +49,12 @@ func (d *Dashboard) locksAPI(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	etag := d.listTag(r, s, l, found)
+	etag := d.ListTag(r, s, l, found)
 	if a, ok := site.NotModified(r, etag); ok {
 		return a, nil
 	}
 	now := r.Viewpoint().AsOf
-	w := found.Window(l.order, locks.ListID(l.query, l.order), l.after, l.before, l.limit)
+	w := found.Window(l.Order, locks.ListID(l.Query, l.Order), l.After, l.Before, l.Limit)
 	data := make([]lockJSON, len(w.Rows))
 	for i, row := range w.Rows {
 		data[i] = d.lockJSON(row, now)
@@ -123,13 +124,13 @@ func (d *Dashboard) summaryAPI(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	etag := d.listTag(r, s, l, found)
+	etag := d.ListTag(r, s, l, found)
 	if a, ok := site.NotModified(r, etag); ok {
 		return a, nil
 	}
 	now := r.Viewpoint().AsOf
 	c := found.Counts
-	j := summaryJSON{Verdict: d.verdict(s, r.Viewpoint()).Text.String(), Held: c.Held, Alerting: c.Alerting,
+	j := summaryJSON{Verdict: d.Verdict(s, r.Viewpoint()).Text.String(), Held: c.Held, Alerting: c.Alerting,
 		Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = instants(c.Oldest, now)
 	j.LongestAt, j.LongestIn = instants(c.Longest, now)

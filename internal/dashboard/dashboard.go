@@ -10,10 +10,13 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/unlock"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/web"
@@ -21,20 +24,16 @@ import (
 
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
-	*site.Site
-	traces   traces
-	reader   stacktrace.Reader
+	*pages.Pages
+	unlock   *unlock.Handler
 	hosts    hosts
 	route    string // prefix under which requests arrive
 	assets   assets
 	metrics  *metrics
-	rate     rate
-	refusals refusals
 	tickets  chan struct{} // of the requests that are worked on
 	streams  chan struct{} // of the answers that are sent while they are made
 	packers  sync.Pool     // of answers
 	outgoing atomic.Int64  // bytes of answers on their way, but for small ones
-	notices  chan []byte   // that wait to be sent
 	handler  http.Handler
 }
 
@@ -43,12 +42,18 @@ func New(config setup.Config) (*Dashboard, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{Site: &site.Site{Config: config}, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices),
-		reader:  stacktrace.NewReader(config.Sources),
+	reader := stacktrace.NewReader(config.Sources)
+	base := &site.Site{Config: config,
+		Snapshots: locks.NewSnapshots(locks.Source{Locks: config.Locks, Queues: config.Queues, Policy: config.Policy}),
+		History: history.NewStore(history.Source{History: config.History, Audit: config.Audit, Relists: config.Relists,
+			Policy: config.Policy, Log: config.Log})}
+	d := &Dashboard{Pages: pages.New(base, backtraces.NewStore(config.Document, reader), reader),
+		metrics: newMetrics(),
 		tickets: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
-	d.Snapshots = locks.NewSnapshots(locks.Source{Locks: d.Config.Locks, Queues: d.Config.Queues, Policy: d.Config.Policy})
-	d.History = history.NewStore(history.Source{History: d.Config.History, Audit: d.Config.Audit, Relists: d.Config.Relists,
-		Policy: d.Config.Policy, Log: d.Config.Log})
+	d.unlock = unlock.New(d.Pages, unlock.Shape{
+		Lock:   func(r *site.Request, row *locks.Row) any { return d.lockJSON(row, r.Now) },
+		Answer: func(r *site.Request, data any) (site.Answer, error) { return jsonAnswer(data, newMeta(r, r.Now), "") },
+	})
 	if err := d.prefixes(); err != nil {
 		return nil, err
 	}
@@ -109,19 +114,19 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	})
 	post := func(path, kind string, do site.Action) { mux.Post(d.route+path, d.handleUnlock(kind, do)) }
 	get := func(path string, need access.Permission, do site.Action) { mux.Get(d.route+path, d.handle(need, do)) }
-	get("", access.View, d.list)
-	get("lock", access.View, d.lock)
-	get("lock/backtrace", access.Backtrace, d.backtrace)
-	get("unlock", access.View, d.unlockForm)
-	post("unlock", "application/x-www-form-urlencoded", d.unlockPost)
-	get("waiting", access.View, d.waiting)
-	get("owners", access.View, d.owners)
-	get("history", access.View, d.history)
-	get("audit", access.Audit, d.audit)
+	get("", access.View, d.ServeList)
+	get("lock", access.View, d.ServeLock)
+	get("lock/backtrace", access.Backtrace, d.ServeBacktrace)
+	get("unlock", access.View, d.unlock.ServeForm)
+	post("unlock", "application/x-www-form-urlencoded", d.unlock.ServePost)
+	get("waiting", access.View, d.ServeWaiting)
+	get("owners", access.View, d.ServeOwners)
+	get("history", access.View, d.ServeHistory)
+	get("audit", access.Audit, d.ServeAudit)
 	get("locks.csv", access.View, d.csv)
-	get("status", access.View, d.status)
-	get("help", access.Anybody, d.help)
-	get("icon.svg", access.Anybody, d.icon)
+	get("status", access.View, d.ServeStatus)
+	get("help", access.Anybody, d.ServeHelp)
+	get("icon.svg", access.Anybody, d.ServeIcon)
 	get("assets/{fingerprint}/{file}", access.Anybody, d.asset)
 	get("api/v1/locks", access.View, d.locksAPI)
 	get("api/v1/lock", access.View, d.lockAPI)
@@ -129,7 +134,7 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get("api/v1/history", access.View, d.historyAPI)
 	get("api/v1/audit", access.Audit, d.auditAPI)
 	get("api/v1/status", access.View, d.statusAPI)
-	post("api/v1/lock/force-unlock", "application/json", d.unlockAPI)
+	post("api/v1/lock/force-unlock", "application/json", d.unlock.ServeAPI)
 	return mux, nil
 }
 

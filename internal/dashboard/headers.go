@@ -89,13 +89,13 @@ func (d *Dashboard) mayRead(h http.Header) bool {
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	made := d.RequestOf(r)
 	c := made.Caller
-	if logged, leftOut := d.refusals.take(c.Name, made.Now); logged {
-		leftOutOf(d.Config.Log.Warn(), leftOut).Str("path", text.Visible(text.Clip(r.URL.Path, maxLogged))).Str("origin",
-			text.Visible(text.Clip(r.Header.Get("Origin"), maxLogged))).
+	if logged, leftOut := d.Refusals.Take(c.Name, made.Now); logged {
+		site.LeftOutOf(d.Config.Log.Warn(), leftOut).Str("path", text.Visible(text.Clip(r.URL.Path, site.MaxLogged))).Str("origin",
+			text.Visible(text.Clip(r.Header.Get("Origin"), site.MaxLogged))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
 	if !isRead(r) && strings.HasSuffix(r.URL.Path, "unlock") {
-		d.metrics.forced.WithLabelValues("denied").Inc()
+		d.unlock.CountDenied()
 	}
 	d.fail(w, r, site.ErrCrossOrigin)
 }

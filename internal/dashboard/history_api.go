@@ -2,11 +2,11 @@ package dashboard
 
 import (
 	"encoding/base64"
-	"net/http"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
@@ -45,7 +45,7 @@ type gapJSON struct {
 }
 
 func (d *Dashboard) historyAPI(r *site.Request) (site.Answer, error) {
-	p, err := history.Parse(r.URL.Query(), maxAPILimit)
+	p, err := history.Parse(r.URL.Query(), pages.MaxAPILimit)
 	if err == nil {
 		err = p.Sound()
 	}
@@ -54,7 +54,7 @@ func (d *Dashboard) historyAPI(r *site.Request) (site.Answer, error) {
 	}
 	all, err := d.History.Endings(r.Context(), r.Now, "")
 	if err != nil {
-		return site.Answer{}, d.unread(err)
+		return site.Answer{}, d.NotRead(err)
 	}
 	now := r.Now
 	list, matched, next, err := d.History.Search(r.Context(), p, all)
@@ -84,13 +84,6 @@ func (d *Dashboard) historyAPI(r *site.Request) (site.Answer, error) {
 	m.Matched = &matched
 	m.Next = known(next.String())
 	return jsonAnswer(j, m, "")
-}
-
-// unread says that etcd could not be asked.
-func (d *Dashboard) unread(err error) error {
-	return &site.Problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
-		Detail: "etcd could not be asked: " + d.Config.Explain(err) + ".",
-		Retry:  history.RereadEvery}
 }
 
 // nameB64 is the name for those to whom it can not be told as text; empty for a name that is UTF-8.
@@ -123,7 +116,7 @@ type actionJSON struct {
 }
 
 func (d *Dashboard) auditAPI(r *site.Request) (site.Answer, error) {
-	p, err := history.Parse(r.URL.Query(), maxAPILimit)
+	p, err := history.Parse(r.URL.Query(), pages.MaxAPILimit)
 	if err == nil {
 		err = p.Sound()
 	}
@@ -132,7 +125,7 @@ func (d *Dashboard) auditAPI(r *site.Request) (site.Answer, error) {
 	}
 	all, err := d.History.Actions(r.Context(), r.Now)
 	if err != nil {
-		return site.Answer{}, d.unread(err)
+		return site.Answer{}, d.NotRead(err)
 	}
 	now := r.Now
 	list := []actionJSON{}

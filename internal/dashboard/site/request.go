@@ -28,7 +28,9 @@ type requestKey struct{}
 // RequestOf is the request that was made at the door. Where that was not reached it is one of nobody, who may nothing.
 func (d *Site) RequestOf(r *http.Request) *Request {
 	if made, ok := r.Context().Value(requestKey{}).(*Request); ok {
-		return made
+		same := *made
+		same.Request = r // as the middleware left it
+		return &same
 	}
 	return d.NewRequest(r, access.Caller{})
 }

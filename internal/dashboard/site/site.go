@@ -4,6 +4,7 @@ package site
 
 import (
 	"html/template"
+	"net/http"
 	"sync/atomic"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
@@ -13,6 +14,7 @@ import (
 
 // Site is what every answer is made with.
 type Site struct {
+	Refusals  Refusals // that the log has
 	Config    setup.Config
 	Urls      URLs
 	Snapshots *locks.Snapshots
@@ -27,4 +29,11 @@ func (d *Site) Unlockers() (alive []setup.Unlocker, known bool) {
 		return nil, false
 	}
 	return d.Config.Unlockers(), true
+}
+
+// NotRead says that etcd could not be asked.
+func (d *Site) NotRead(err error) error {
+	return &Problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
+		Detail: "etcd could not be asked: " + d.Config.Explain(err) + ".",
+		Retry:  history.RereadEvery}
 }

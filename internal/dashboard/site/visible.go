@@ -62,3 +62,12 @@ func Number(n int64) string {
 	}
 	return strconv.FormatInt(n, 10)
 }
+
+// How long the texts of a force unlock may be, in characters.
+const (
+	MaxReason = 500
+	MaxTicket = 100
+)
+
+// MaxLogged is how much of a text from a request the log takes.
+const MaxLogged = 256

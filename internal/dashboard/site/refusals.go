@@ -1,4 +1,4 @@
-package dashboard
+package site
 
 import (
 	"sync"
@@ -14,16 +14,16 @@ const (
 	quietCallers = 1000
 )
 
-// refusals cost nothing to cause, and are kept from filling the log. Callers without a name are one.
-type refusals struct {
+// Refusals cost nothing to cause, and are kept from filling the log. Callers without a name are one.
+type Refusals struct {
 	mu    sync.Mutex
 	since time.Time
 	lines map[string]int // by caller
 }
 
-// take reports whether a refusal of this caller is logged, and how many were left out before, in the last minute that
+// Take reports whether a refusal of this caller is logged, and how many were left out before, in the last minute that
 // had any.
-func (q *refusals) take(who string, now time.Time) (logged bool, leftOut int) {
+func (q *Refusals) Take(who string, now time.Time) (logged bool, leftOut int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if now.Sub(q.since) >= time.Minute || now.Before(q.since) {
@@ -40,8 +40,8 @@ func (q *refusals) take(who string, now time.Time) (logged bool, leftOut int) {
 	return q.lines[who] <= linesEach, leftOut
 }
 
-// leftOutOf says in a line of the log how many like it were left out before.
-func leftOutOf(e *zerolog.Event, n int) *zerolog.Event {
+// LeftOutOf says in a line of the log how many like it were left out before.
+func LeftOutOf(e *zerolog.Event, n int) *zerolog.Event {
 	if n == 0 {
 		return e
 	}

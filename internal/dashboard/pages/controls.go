@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"slices"
@@ -9,18 +9,18 @@ import (
 )
 
 // fillControls adds what filters and sorts.
-func (d *Dashboard) fillControls(v *listPage, s *locks.Snapshot, l listRequest, found *locks.Result) {
+func (d *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, found *locks.Result) {
 	c := found.Counts
 	for _, count := range []countView{{Look: locks.Held, N: c.Held}, {Look: locks.Alerting, N: c.Alerting},
 		{Look: locks.Expiring, N: c.Expiring},
 		{Look: locks.Expired, N: c.Expired}, {Look: locks.Malformed, N: c.Malformed}} {
 		word := "state:" + string(count.Look)
-		for _, t := range l.query.Terms {
+		for _, t := range l.Query.Terms {
 			count.On = count.On || t.Text == word
 		}
-		count.URL = l.link(d.Urls, func(l *listRequest) {
-			if l.query.Text = l.query.With(word); count.On {
-				l.query.Text = l.query.Dropping(word)
+		count.URL = l.link(d.Urls, func(l *ListRequest) {
+			if l.Query.Text = l.Query.With(word); count.On {
+				l.Query.Text = l.Query.Dropping(word)
 			}
 		})
 		v.Counts = append(v.Counts, count)
@@ -31,11 +31,11 @@ func (d *Dashboard) fillControls(v *listPage, s *locks.Snapshot, l listRequest, 
 			v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
 		}
 	}
-	for i, t := range l.query.Terms {
+	for i, t := range l.Query.Terms {
 		v.Chips = append(v.Chips, chip{t.Text,
-			l.link(d.Urls, func(l *listRequest) { l.query.Text = l.query.Without(i) })})
+			l.link(d.Urls, func(l *ListRequest) { l.Query.Text = l.Query.Without(i) })})
 	}
-	if name := l.query.Text; len(name) > locks.MaxQueryBytes {
+	if name := l.Query.Text; len(name) > locks.MaxQueryBytes {
 		v.Jump = nil
 	} else if row := s.Find(name); row != nil {
 		v.Jump = &lockLink{row.Name, d.Urls.Lock(row.Name, row.UUID)}
@@ -44,21 +44,21 @@ func (d *Dashboard) fillControls(v *listPage, s *locks.Snapshot, l listRequest, 
 	}
 	for _, n := range pageLimits() {
 		link := choice{Text: strconv.Itoa(n)}
-		if n != l.limit {
-			link.URL = l.link(d.Urls, func(l *listRequest) { l.limit = n })
+		if n != l.Limit {
+			link.URL = l.link(d.Urls, func(l *ListRequest) { l.Limit = n })
 		}
 		v.Limits = append(v.Limits, link)
 	}
-	v.Density = choice{"details for all", l.link(d.Urls, func(l *listRequest) { l.full = true })}
+	v.Density = choice{"details for all", l.link(d.Urls, func(l *ListRequest) { l.full = true })}
 	if l.full {
-		v.Density = choice{"details only where needed", l.link(d.Urls, func(l *listRequest) { l.full = false })}
+		v.Density = choice{"details only where needed", l.link(d.Urls, func(l *ListRequest) { l.full = false })}
 	}
 	for _, name := range extraColumns() {
-		v.Shown = append(v.Shown, toggle{name, l.link(d.Urls, func(l *listRequest) { l.cols = toggled(l.cols, name) }),
+		v.Shown = append(v.Shown, toggle{name, l.link(d.Urls, func(l *ListRequest) { l.cols = toggled(l.cols, name) }),
 			slices.Contains(l.cols, name)})
 	}
-	v.Group = choice{"group by owner", l.link(d.Urls, func(l *listRequest) { l.group = true })}
+	v.Group = choice{"group by owner", l.link(d.Urls, func(l *ListRequest) { l.group = true })}
 	if l.group {
-		v.Group = choice{"one list", l.link(d.Urls, func(l *listRequest) { l.group = false })}
+		v.Group = choice{"one list", l.link(d.Urls, func(l *ListRequest) { l.group = false })}
 	}
 }

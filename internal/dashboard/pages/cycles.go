@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"slices"
@@ -26,7 +26,7 @@ type cycleView struct {
 
 type cycleStep struct{ Who, Lock, URL, Held string }
 
-func (d *Dashboard) cycleViews(r *site.Request, found []deadlock.Circle) []cycleView {
+func (d *Pages) cycleViews(r *site.Request, found []deadlock.Circle) []cycleView {
 	var views []cycleView
 	at := r.Viewpoint()
 	for _, c := range found {
@@ -61,7 +61,7 @@ func shownProcess(p deadlock.Process) string {
 }
 
 // cyclesOf are the cycles that the lock, or the one that it is a share of, is part of.
-func (d *Dashboard) cyclesOf(r *site.Request, lock string) []cycleView {
+func (d *Pages) cyclesOf(r *site.Request, lock string) []cycleView {
 	s, err := r.Loaded()
 	if err != nil {
 		return nil

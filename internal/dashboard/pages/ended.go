@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"time"
@@ -20,10 +20,10 @@ type endedView struct {
 	UUID  string
 }
 
-func (d *Dashboard) endedPage(r *site.Request, v *site.Lock) lockPage {
+func (d *Pages) endedPage(r *site.Request, v *site.Lock) lockPage {
 	e := v.Ending
 	p := lockPage{Page: d.Page(r, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.Row == nil}
-	p.Here, p.JSON, p.Back = "list", d.Urls.LockAPI(e.Lock), d.Urls.Back(fromView(d.Urls, r))
+	p.Here, p.JSON, p.Back = "list", d.Urls.LockAPI(e.Lock), d.Urls.Back(FromView(d.Urls, r))
 	p.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: p.Age(e.EndedAt.Time), By: e.By, Why: e.Why, Owner: e.Owner,
 		Host: locks.HostPID(e.Hostname, e.PID), UUID: e.UUID}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
@@ -31,7 +31,7 @@ func (d *Dashboard) endedPage(r *site.Request, v *site.Lock) lockPage {
 	}
 	if v.Row != nil {
 		p.Current = d.Urls.Lock(v.Name, v.UUID)
-		p.Sentence = holderSentence(v.Row, v.Viewpoint(p.Viewpoint), v.Document.Fields)
+		p.Sentence = HolderSentence(v.Row, v.Viewpoint(p.Viewpoint), v.Document.Fields)
 	}
 	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", site.Number(e.Token)}, {"owner", e.Owner},
 		{"host", e.Hostname}, {"last progress", e.Progress}} {

@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
@@ -29,14 +29,14 @@ type actionView struct {
 	Result         string
 }
 
-func (d *Dashboard) audit(r *site.Request) (site.Answer, error) {
+func (d *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 	p, err := history.Parse(r.URL.Query(), maxLimit)
 	if err != nil {
 		return site.Answer{}, site.BadQuery(err.Error())
 	}
 	all, err := d.History.Actions(r.Context(), r.Now)
 	if err != nil {
-		return site.Answer{}, d.unread(err)
+		return site.Answer{}, d.NotRead(err)
 	}
 	v := auditPage{Page: d.Page(r, "audit"), Total: len(all), SearchBox: d.Search("audit", p.Query)}
 	v.Page = v.On(v.Page)
@@ -54,7 +54,7 @@ func (d *Dashboard) audit(r *site.Request) (site.Answer, error) {
 			Source: a.Source, Client: text.Clip(a.Client, site.MaxWordShown), Agent: text.Clip(a.UserAgent, site.MaxWordShown),
 			Name: text.Clip(a.Lock, site.MaxNameShown),
 			URL:  d.Urls.Lock(a.Lock, hold.HistoryID()), Holder: text.Clip(a.Holder, 2*site.MaxLineShown),
-			Reason: text.Clip(a.Reason, 4*maxReason), Ticket: text.Clip(a.Ticket, 4*maxTicket), Result: a.Result})
+			Reason: text.Clip(a.Reason, 4*site.MaxReason), Ticket: text.Clip(a.Ticket, 4*site.MaxTicket), Result: a.Result})
 	}
 	if next != (history.Cursor{}) {
 		v.Next = d.Urls.To("audit", "q", p.Query.Text, "after", next.String())

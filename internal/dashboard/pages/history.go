@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ type pastChip struct {
 }
 
 // pastChips are the ways to narrow a history. The first one widens it again.
-func (d *Dashboard) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
+func (d *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 	var chips []pastChip
 	for _, c := range []struct{ word, icon, term string }{
 		{"all", "calm", ""}, {"released", "released", "ended:released"},
@@ -87,7 +87,7 @@ type pastView struct {
 	at          time.Time
 }
 
-func (d *Dashboard) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
+func (d *Pages) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 	r := metadata.Record{UUID: e.UUID, Token: e.Token}
 	v := pastView{Word: locks.EndedWord(e.Ended), Name: text.Clip(e.Lock, site.MaxNameShown), URL: d.Urls.Lock(e.Lock, r.HistoryID()),
 		Owner: text.Clip(e.Owner, site.MaxWordShown), Host: locks.HostPID(text.Clip(e.Hostname, site.MaxWordShown), e.PID),
@@ -101,7 +101,7 @@ func (d *Dashboard) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 	return v
 }
 
-func (d *Dashboard) history(r *site.Request) (site.Answer, error) {
+func (d *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 	p, err := history.Parse(r.URL.Query(), maxLimit)
 	if err != nil {
 		return site.Answer{}, site.BadQuery(err.Error())
@@ -163,7 +163,7 @@ const (
 )
 
 // pastOf is the history of one lock.
-func (d *Dashboard) pastOf(r *site.Request, name string, at phrase.Viewpoint) lockPast {
+func (d *Pages) pastOf(r *site.Request, name string, at phrase.Viewpoint) lockPast {
 	all, err := d.History.Endings(r.Context(), r.Now, name)
 	p := lockPast{URL: d.Urls.To("history", "q", locks.Exactly("name", name))}
 	if errors.Is(err, etcdread.ErrSilent) {

@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"cmp"
@@ -36,7 +36,7 @@ type contention struct {
 	Held        *phrase.Moment
 	Longest     *phrase.Moment
 	N           int
-	First       []waiterView // in order, as many as fit
+	First       []WaiterView // in order, as many as fit
 	Rest        int
 }
 
@@ -45,7 +45,7 @@ const (
 	maxWaitersEach = 5
 )
 
-func (d *Dashboard) waiting(r *site.Request) (site.Answer, error) {
+func (d *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {
 		return site.Answer{}, err
@@ -69,7 +69,7 @@ func (d *Dashboard) waiting(r *site.Request) (site.Answer, error) {
 }
 
 // fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
-func (d *Dashboard) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, q *locks.Query) error {
+func (d *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, q *locks.Query) error {
 	ctx, cancel := locks.WithLimit(r.Context())
 	defer cancel()
 	type queued struct {
@@ -104,7 +104,7 @@ func (d *Dashboard) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapsh
 		c := d.contention(one.lock, one.holders, v.Viewpoint)
 		c.Longest = v.Lasting(one.longest)
 		c.N = len(one.queue)
-		views := d.waiterViews(one.queue, v.Viewpoint)
+		views := d.WaiterViews(one.queue, v.Viewpoint)
 		c.Rest = max(0, len(views)-maxWaitersEach)
 		c.First = views[:len(views)-c.Rest]
 		v.Locks = append(v.Locks, c)
@@ -113,7 +113,7 @@ func (d *Dashboard) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapsh
 }
 
 // contention is the lock and who holds it.
-func (d *Dashboard) contention(lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
+func (d *Pages) contention(lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
 	c := contention{Name: text.Clip(lock, site.MaxNameShown), URL: d.Urls.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
 		c.Owner, c.Host, c.Held = text.Clip(r.Owner, site.MaxWordShown), locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown),

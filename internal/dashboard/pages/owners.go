@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
@@ -29,7 +29,7 @@ type ownerView struct {
 
 const maxOwners = 500
 
-func (d *Dashboard) owners(r *site.Request) (site.Answer, error) {
+func (d *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {
 		return site.Answer{}, err

@@ -1,4 +1,4 @@
-package dashboard
+package unlock
 
 import (
 	"cmp"
@@ -28,8 +28,8 @@ type unlockedJSON struct {
 	AuditID string `json:"audit_id"`
 }
 
-// unlockAPI is the force unlock for programs. The checks are those of the page, but for the typed name.
-func (d *Dashboard) unlockAPI(r *site.Request) (site.Answer, error) {
+// ServeAPI is the force unlock for programs. The checks are those of the page, but for the typed name.
+func (d *Handler) ServeAPI(r *site.Request) (site.Answer, error) {
 	w, err := readWish(r)
 	if err == nil {
 		err = d.admitUnlock(r)
@@ -42,7 +42,7 @@ func (d *Dashboard) unlockAPI(r *site.Request) (site.Answer, error) {
 		action, err = d.forceUnlock(r, w)
 	}
 	d.record(r, w, action, err)
-	var wrong *complaint
+	var wrong *FieldError
 	switch {
 	case errors.As(err, &wrong):
 		return site.Answer{}, &site.Problem{Status: http.StatusUnprocessableEntity, Code: "bad_reason", Title: "Not done",
@@ -50,17 +50,17 @@ func (d *Dashboard) unlockAPI(r *site.Request) (site.Answer, error) {
 	case err != nil:
 		return site.Answer{}, err
 	}
-	return jsonAnswer(unlockedJSON{"unlocked", action.ID}, newMeta(r, r.Now), "")
+	return d.json.Answer(r, unlockedJSON{"unlocked", action.ID})
 }
 
-func readWish(r *site.Request) (w wish, err error) {
+func readWish(r *site.Request) (w Request, err error) {
 	var j unlockJSON
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&j); err != nil || decoder.More() {
 		return w, site.BadBody("The body must be one JSON object with name, hold, token and reason, and may have ticket and revision.")
 	}
-	w = wish{Name: j.Name, Hold: j.Hold, Reason: j.Reason, Ticket: j.Ticket}
+	w = Request{Name: j.Name, Hold: j.Hold, Reason: j.Reason, Ticket: j.Ticket}
 	if j.NameB64 != "" {
 		name, err := base64.RawURLEncoding.DecodeString(j.NameB64)
 		if w.Name = string(name); err != nil {

@@ -1,4 +1,4 @@
-package dashboard
+package unlock
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/text"
@@ -27,39 +28,39 @@ type unlockPage struct {
 	Progress  string
 	Frame     string // first of own code, where the caller may see it
 	Host      string
-	Next      *waiterView
+	Next      *pages.WaiterView
 	Waiters   int
-	Whole     *wholeLock // of which the hold is a part
+	Whole     *pages.WholeLock // of which the hold is a part
 	Share     string
 	Recorded  bool // waiters are
 	AutoSoon  *phrase.Moment
-	Commands  []command
+	Commands  []pages.Command
 	Token     int64
 	Revision  int64
 	Hold      string
 	Typed     string
 	Reason    string
 	Ticket    string
-	Wrong     *complaint
+	Wrong     *FieldError
 	Action    string // where the form goes
 	Cancel    string
 	MaxReason int
 	MaxTicket int
 }
 
-// unlockForm shows the confirmation page. It changes nothing.
-func (d *Dashboard) unlockForm(r *site.Request) (site.Answer, error) {
-	if err := d.mayUnlock(r.Caller); err != nil {
+// ServeForm shows the confirmation page. It changes nothing.
+func (d *Handler) ServeForm(r *site.Request) (site.Answer, error) {
+	if err := d.MayUnlock(r.Caller); err != nil {
 		return site.Answer{}, err
 	}
 	if err := notStale(r); err != nil {
 		return site.Answer{}, d.whenFresh(r, err)
 	}
-	return d.unlockAnswer(r, wish{}, "", nil)
+	return d.unlockAnswer(r, Request{}, "", nil)
 }
 
 // whenFresh adds to the refusal of a force unlock what can be done while the picture is stale.
-func (d *Dashboard) whenFresh(r *site.Request, err error) error {
+func (d *Handler) whenFresh(r *site.Request, err error) error {
 	var old *site.Problem
 	name, failed := site.NameOf(r)
 	if !errors.As(err, &old) || old.Code != "stale" || failed != nil {
@@ -68,7 +69,7 @@ func (d *Dashboard) whenFresh(r *site.Request, err error) error {
 	p := *old
 	p.Name = name
 	p.Command = "mutexctl force-unlock " + site.Shell(name)
-	p.Link = d.Urls.LockFrom(name, r.URL.Query().Get("hold"), fromView(d.Urls, r))
+	p.Link = d.Urls.LockFrom(name, r.URL.Query().Get("hold"), pages.FromView(d.Urls, r))
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
 		p.Retry = 5 * time.Second
@@ -78,7 +79,7 @@ func (d *Dashboard) whenFresh(r *site.Request, err error) error {
 }
 
 // unlockAnswer is the confirmation page, with what was typed before and what was wrong about it.
-func (d *Dashboard) unlockAnswer(r *site.Request, typed wish, name string, wrong *complaint) (site.Answer, error) {
+func (d *Handler) unlockAnswer(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
 	v, err := d.Find(r)
 	switch {
 	case err != nil:
@@ -91,7 +92,7 @@ func (d *Dashboard) unlockAnswer(r *site.Request, typed wish, name string, wrong
 			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
 	case v.Row == nil || v.AskedHold != "":
 		asked := r.URL.Query().Get("hold")
-		return site.Answer{}, d.conflict(r, wish{Name: v.LockName, Hold: asked}, v.Document)
+		return site.Answer{}, d.conflict(r, Request{Name: v.LockName, Hold: asked}, v.Document)
 	}
 	if err := d.AdmitFor(r.Caller, access.Unlock, v.Owner); err != nil {
 		return site.Answer{}, err
@@ -109,54 +110,52 @@ func (d *Dashboard) unlockAnswer(r *site.Request, typed wish, name string, wrong
 	return a, err
 }
 
-func (d *Dashboard) unlockPage(r *site.Request, v *site.Lock) unlockPage {
+func (d *Handler) unlockPage(r *site.Request, v *site.Lock) unlockPage {
 	row := v.Row
 	p := unlockPage{Page: d.Page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name), Look: row.Display,
 		Purpose: row.Purpose,
 		Token:   row.Token, Revision: row.Revision, Hold: row.UUID, Host: locks.HostPID(row.Hostname, row.PID),
-		MaxReason: maxReason, MaxTicket: maxTicket}
+		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket}
 	p.Here = "list"
 	p.Icon = site.Icon{Look: row.Display}
-	p.Sentence = holderSentence(row, p.Viewpoint, v.Document.Fields)
-	p.Action = d.Urls.Unlock(row.Name, row.UUID, fromView(d.Urls, r))
-	p.Cancel = d.Urls.LockFrom(row.Name, row.UUID, fromView(d.Urls, r))
+	p.Sentence = pages.HolderSentence(row, p.Viewpoint, v.Document.Fields)
+	p.Action = d.Urls.Unlock(row.Name, row.UUID, pages.FromView(d.Urls, r))
+	p.Cancel = d.Urls.LockFrom(row.Name, row.UUID, pages.FromView(d.Urls, r))
 	if row.Alive != nil {
 		p.Alive, p.Progress = p.Age(row.Alive.At), row.Alive.Progress
 	}
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
-		if trace := d.reader.Read(v.Document.Backtrace); trace != nil && trace.First != nil {
-			p.Frame = trace.First.Short()
-		}
+		p.Frame = d.FirstFrame(v.Document.Backtrace)
 	}
 	if unlock := p.Viewpoint.Next(row.Verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
 		p.AutoSoon = unlock
 	}
 	p.Recorded = d.Config.Waiters != nil
 	p.Share = row.Share.Words()
-	p.Whole = d.whole(r, row)
-	if queue := d.waiterViews(v.InLine, p.Viewpoint); len(queue) > 0 {
+	p.Whole = d.Whole(r, row)
+	if queue := d.WaiterViews(v.InLine, p.Viewpoint); len(queue) > 0 {
 		p.Next = &queue[0]
 		p.Waiters = len(queue)
 	}
-	p.Commands = whereabouts(row)
+	p.Commands = pages.Whereabouts(row)
 	return p
 }
 
-// unlockPost does what the confirmation page asked for. Whether the caller may is checked already.
-func (d *Dashboard) unlockPost(r *site.Request) (site.Answer, error) {
+// ServePost does what the confirmation page asked for. Whether the caller may is checked already.
+func (d *Handler) ServePost(r *site.Request) (site.Answer, error) {
 	w, typed, err := d.readForm(r)
 	if err == nil {
 		err = d.admitUnlock(r)
 	}
 	if err == nil && typed != w.Name && typed != text.Visible(w.Name) {
-		err = &complaint{"typed", "That is not the name of this lock."}
+		err = &FieldError{"typed", "That is not the name of this lock."}
 	}
 	if err == nil {
 		err = w.check()
 	}
 	if err != nil {
 		d.record(r, w, newAction(r, w, ""), err)
-		var wrong *complaint
+		var wrong *FieldError
 		if errors.As(err, &wrong) {
 			return d.unlockAnswer(r, w, typed, wrong)
 		}
@@ -167,12 +166,12 @@ func (d *Dashboard) unlockPost(r *site.Request) (site.Answer, error) {
 		return site.Answer{}, err
 	}
 	return site.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
-		Header: map[string]string{"Location": d.Urls.LockFrom(w.Name, w.historyID(), fromView(d.Urls, r))}}, nil
+		Header: map[string]string{"Location": d.Urls.LockFrom(w.Name, w.historyID(), pages.FromView(d.Urls, r))}}, nil
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every
 // other page.
-func (d *Dashboard) readForm(r *site.Request) (w wish, typed string, err error) {
+func (d *Handler) readForm(r *site.Request) (w Request, typed string, err error) {
 	if w.Name, err = site.NameOf(r); err != nil {
 		return w, "", err
 	}

@@ -1,4 +1,4 @@
-package dashboard
+package unlock
 
 import (
 	"context"
@@ -34,7 +34,7 @@ type noticeJSON struct {
 }
 
 // tell queues the notice of what was done.
-func (d *Dashboard) tell(w wish, owner string, a metadata.Action) {
+func (d *Handler) tell(w Request, owner string, a metadata.Action) {
 	if d.Config.Notify == nil {
 		return
 	}
@@ -55,8 +55,8 @@ func (d *Dashboard) tell(w wish, owner string, a metadata.Action) {
 	d.Config.Log.Error().Err(err).Str("audit_id", a.ID).Msg("the notice of a force unlock is not sent: too many wait")
 }
 
-// notify sends what is queued until ctx ends.
-func (d *Dashboard) notify(ctx context.Context) {
+// Run sends what is queued until ctx ends.
+func (d *Handler) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -67,7 +67,7 @@ func (d *Dashboard) notify(ctx context.Context) {
 	}
 }
 
-func (d *Dashboard) sendNotice(ctx context.Context, body []byte) {
+func (d *Handler) sendNotice(ctx context.Context, body []byte) {
 	var err error
 	for try := range noticeTries {
 		if try > 0 {

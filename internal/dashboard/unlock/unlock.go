@@ -1,4 +1,4 @@
-package dashboard
+package unlock
 
 import (
 	"cmp"
@@ -22,9 +22,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// wish is a force unlock that somebody asks for. Hold, Token and Revision say what the person saw: another hold is
+// Request is a force unlock that somebody asks for. Hold, Token and Revision say what the person saw: another hold is
 // never removed, the same hold is even if its holder extended it meanwhile.
-type wish struct {
+type Request struct {
 	Name, Hold     string
 	Token          int64 // create revision of the uuid key
 	Revision       int64 // of the record
@@ -32,24 +32,21 @@ type wish struct {
 }
 
 // historyID is where the ending of the hold is recorded.
-func (w wish) historyID() string {
+func (w Request) historyID() string {
 	r := metadata.Record{UUID: w.Hold, Token: w.Token}
 	return r.HistoryID()
 }
 
-// How long texts of a wish may be, in characters.
-const (
-	minReason, maxReason = 10, 500
-	maxTicket            = 100
-)
+// minReason is how long a reason has to be, in characters.
+const minReason = 10
 
-// complaint is a wish that can be put right by the person who asks; the form is shown again.
-type complaint struct{ Field, Text string }
+// FieldError is a wish that can be put right by the person who asks; the form is shown again.
+type FieldError struct{ Field, Text string }
 
-func (c *complaint) Error() string { return c.Text }
+func (c *FieldError) Error() string { return c.Text }
 
-// mayUnlock says whether the caller may force-unlock at all.
-func (d *Dashboard) mayUnlock(c access.Caller) error {
+// MayUnlock says whether the caller may force-unlock at all.
+func (d *Handler) MayUnlock(c access.Caller) error {
 	if d.Config.ForceUnlock == nil {
 		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
 			Detail: "Force unlock is switched off on this dashboard. A person with write access to etcd can use mutexctl force-unlock."}
@@ -72,27 +69,27 @@ func notStale(r *site.Request) error {
 }
 
 // check makes the texts of a wish one line each and refuses what nobody could use later.
-func (w *wish) check() error {
+func (w *Request) check() error {
 	w.Reason, w.Ticket = strings.Join(strings.Fields(w.Reason), " "), strings.Join(strings.Fields(w.Ticket), " ")
 	for _, text := range []string{w.Reason, w.Ticket} {
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-			return &complaint{"reason", "Reason and ticket must be plain text."}
+			return &FieldError{"reason", "Reason and ticket must be plain text."}
 		}
 	}
 	switch n := utf8.RuneCountInString(w.Reason); {
-	case n < minReason || n > maxReason:
-		return &complaint{"reason",
+	case n < minReason || n > site.MaxReason:
+		return &FieldError{"reason",
 			fmt.Sprintf("The reason has %d characters; people who look into this later need %d to %d.", n, minReason,
-				maxReason)}
-	case utf8.RuneCountInString(w.Ticket) > maxTicket:
-		return &complaint{"ticket", fmt.Sprintf("The ticket may have %d characters.", maxTicket)}
+				site.MaxReason)}
+	case utf8.RuneCountInString(w.Ticket) > site.MaxTicket:
+		return &FieldError{"ticket", fmt.Sprintf("The ticket may have %d characters.", site.MaxTicket)}
 	}
 	return nil
 }
 
 // admitUnlock makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
-func (d *Dashboard) admitUnlock(r *site.Request) error {
-	if err := d.mayUnlock(r.Caller); err != nil {
+func (d *Handler) admitUnlock(r *site.Request) error {
+	if err := d.MayUnlock(r.Caller); err != nil {
 		return err
 	}
 	if err := d.rate.try(r.Caller.Name, r.Now); err != nil {
@@ -102,7 +99,7 @@ func (d *Dashboard) admitUnlock(r *site.Request) error {
 }
 
 // forceUnlock removes the hold that the person saw, in one transaction that also records it. Nothing is sent twice.
-func (d *Dashboard) forceUnlock(r *site.Request, w wish) (metadata.Action, error) {
+func (d *Handler) forceUnlock(r *site.Request, w Request) (metadata.Action, error) {
 	// Who closes the tab now wants an answer less, not another outcome.
 	r = r.With(context.WithoutCancel(r.Context()))
 	document, err := d.readNow(r.Context(), w.Name)
@@ -159,7 +156,7 @@ func holderLine(at *site.Request, r *metadata.Record) string {
 	return line
 }
 
-func newAction(r *site.Request, w wish, holder string) metadata.Action {
+func newAction(r *site.Request, w Request, holder string) metadata.Action {
 	return metadata.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)}, Actor: r.Caller.Name,
 		Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,

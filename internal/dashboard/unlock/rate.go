@@ -1,4 +1,4 @@
-package dashboard
+package unlock
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"fmt"
@@ -13,16 +13,16 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// sheet is a table of locks.
-type sheet struct {
+// table is a table of locks.
+type table struct {
 	Caption string
 	Columns []column
 	Wide    int // columns that a second line spans
 	Rows    []rowView
 }
 
-func (d *Dashboard) sheet(c access.Caller, rows []*locks.Row, at phrase.Viewpoint, l listRequest) sheet {
-	s, view := sheet{Columns: d.columns(l), Rows: make([]rowView, len(rows))}, l.view(d.Urls)
+func (d *Pages) newTable(c access.Caller, rows []*locks.Row, at phrase.Viewpoint, l ListRequest) table {
+	s, view := table{Columns: d.columns(l), Rows: make([]rowView, len(rows))}, l.view(d.Urls)
 	s.Wide = len(s.Columns) - 1
 	for i, r := range rows {
 		s.Rows[i] = d.rowView(c, r, at, l)
@@ -97,7 +97,7 @@ func toggled(cols []string, name string) []string {
 }
 
 // columns are the heads of the table; each is a link that sorts by it, and the other way round the second time.
-func (d *Dashboard) columns(l listRequest) []column {
+func (d *Pages) columns(l ListRequest) []column {
 	columns := []struct{ title, by string }{
 		{"State", "urgency"}, {"Lock", "name"}, {"Owner", "owner"}, {"Host:pid", "host"}, {"Held", "held"},
 		{"Alert", "alert"}, {"Auto-unlock", "unlock"}, {"Waiting", "waiters"},
@@ -106,13 +106,13 @@ func (d *Dashboard) columns(l listRequest) []column {
 	for _, c := range columns {
 		o := locks.Order{By: c.by}
 		aria := ""
-		if l.order.By == c.by {
-			aria, o.Reverse = "ascending", !l.order.Reverse
-			if l.order.Reverse {
+		if l.Order.By == c.by {
+			aria, o.Reverse = "ascending", !l.Order.Reverse
+			if l.Order.Reverse {
 				aria = "descending"
 			}
 		}
-		out = append(out, column{c.title, l.link(d.Urls, func(l *listRequest) { l.order = o }), aria})
+		out = append(out, column{c.title, l.link(d.Urls, func(l *ListRequest) { l.Order = o }), aria})
 	}
 	for _, name := range l.cols {
 		out = append(out, column{Title: strings.ToUpper(name[:1]) + name[1:]})

@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ type rowView struct {
 	Progress string
 }
 
-func (d *Dashboard) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l listRequest) rowView {
+func (d *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l ListRequest) rowView {
 	v := rowView{
 		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, site.MaxNameShown),
 		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown), r.PID),
@@ -63,10 +63,10 @@ func (d *Dashboard) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, 
 		}
 	}
 	if r.Owner != "" {
-		v.OwnerURL = l.link(d.Urls, func(l *listRequest) { l.query.Text = l.query.With(locks.Exactly("owner", r.Owner)) })
+		v.OwnerURL = l.link(d.Urls, func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("owner", r.Owner)) })
 	}
 	if r.Hostname != "" {
-		v.HostURL = l.link(d.Urls, func(l *listRequest) { l.query.Text = l.query.With(locks.Exactly("host", r.Hostname)) })
+		v.HostURL = l.link(d.Urls, func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("host", r.Hostname)) })
 	}
 	if d.Config.Queues != nil {
 		v.Waiters = phrase.Thousands(r.Waiters)
@@ -85,7 +85,7 @@ func (d *Dashboard) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, 
 	}
 	if !c.MayFor(access.Backtrace, r.Owner) {
 		v.Frame = ""
-	} else if v.Frame = text.Clip(d.traces.of(r).first, site.MaxLineShown); v.Frame != "" {
+	} else if v.Frame = text.Clip(d.Traces.Of(r).First, site.MaxLineShown); v.Frame != "" {
 		v.Version += "-at"
 	}
 	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil

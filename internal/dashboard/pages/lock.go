@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"net/http"
@@ -22,7 +22,7 @@ type lockPage struct {
 	Look     locks.DisplayState
 	Sentence phrase.Sentence
 	Share    string     // what the holder has of a lock that several can hold
-	Whole    *wholeLock // that lock
+	Whole    *WholeLock // that lock
 	Purpose  string
 	Progress string
 	Timeline *timeline
@@ -35,9 +35,9 @@ type lockPage struct {
 	Trace    *stacktrace.Trace
 	Hidden   string // why there is no backtrace
 	RawTrace string
-	Waiters  []waiterView
+	Waiters  []WaiterView
 	Recorded bool // waiters are
-	Commands []command
+	Commands []Command
 	Links    []choice
 	Fields   []fieldView
 	Unread   string // why etcd could not be read
@@ -53,7 +53,7 @@ type lockPage struct {
 	Unlock   string // how to end the hold on the command line
 }
 
-func (d *Dashboard) lock(r *site.Request) (site.Answer, error) {
+func (d *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 	r, cancel := d.Hurried(r)
 	defer cancel()
 	v, err := d.Find(r)
@@ -70,7 +70,7 @@ func (d *Dashboard) lock(r *site.Request) (site.Answer, error) {
 	return site.Answer{Type: site.TypeHTML, Body: body}, err
 }
 
-func (d *Dashboard) lockPage(r *site.Request, v *site.Lock) lockPage {
+func (d *Pages) lockPage(r *site.Request, v *site.Lock) lockPage {
 	if v.Ending != nil {
 		return d.endedPage(r, v)
 	}
@@ -80,13 +80,13 @@ func (d *Dashboard) lockPage(r *site.Request, v *site.Lock) lockPage {
 	p := lockPage{Page: d.Page(r, row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
 		Problems: row.Problems}
 	p.Follows = true
-	p.Here, p.JSON, p.Back = "list", d.Urls.LockAPI(row.Name), d.Urls.Back(fromView(d.Urls, r))
+	p.Here, p.JSON, p.Back = "list", d.Urls.LockAPI(row.Name), d.Urls.Back(FromView(d.Urls, r))
 	p.Icon = site.Icon{Look: row.Display}
 	p.Unread = v.Unread
 	p.Recorded = d.Config.Waiters != nil
-	p.Sentence = holderSentence(row, at, v.Document.Fields)
+	p.Sentence = HolderSentence(row, at, v.Document.Fields)
 	p.Share = row.Share.Words()
-	p.Whole = d.whole(r, row)
+	p.Whole = d.Whole(r, row)
 	if v.AskedHold != "" {
 		p.Current = d.Urls.Lock(row.Name, row.UUID)
 	}
@@ -105,14 +105,14 @@ func (d *Dashboard) lockPage(r *site.Request, v *site.Lock) lockPage {
 	case d.NoBacktraces(c, row.Owner) != "":
 		p.Hidden = d.NoBacktraces(c, row.Owner)
 	case v.Unread != "":
-		if p.Trace = d.reader.Read(d.traces.of(row).text); p.Trace == nil {
+		if p.Trace = d.reader.Read(d.Traces.Of(row).Text); p.Trace == nil {
 			p.Hidden = "Not read from etcd: " + v.Unread + "."
 		}
 	default:
 		p.Trace = d.reader.Read(v.Document.Backtrace)
 		p.RawTrace = d.Urls.Backtrace(row.Name, row.UUID)
 	}
-	p.Waiters = d.waiterViews(v.InLine, p.Viewpoint)
+	p.Waiters = d.WaiterViews(v.InLine, p.Viewpoint)
 	p.Commands = d.commands(row)
 	p.Links = d.links(row)
 	p.Unlock = "mutexctl force-unlock " + site.Shell(row.Name)
@@ -127,7 +127,7 @@ func (d *Dashboard) lockPage(r *site.Request, v *site.Lock) lockPage {
 	case p.Stale || v.Unread != "" && !v.Silent:
 		p.NoForce = "No force unlock now: etcd is away, and what you see may have changed."
 	default:
-		p.Force = d.Urls.Unlock(row.Name, row.UUID, fromView(d.Urls, r))
+		p.Force = d.Urls.Unlock(row.Name, row.UUID, FromView(d.Urls, r))
 		p.Framed = len(d.Config.FrameAncestors) > 0
 	}
 	p.Fields = d.fieldViews(c, v.Document)
@@ -150,8 +150,8 @@ func skewSentence(r *locks.Row, now time.Time) string {
 	return ""
 }
 
-// holderSentence says who holds the lock and what happens next. fields are those of its record, where they are known.
-func holderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) phrase.Sentence {
+// HolderSentence says who holds the lock and what happens next. fields are those of its record, where they are known.
+func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) phrase.Sentence {
 	var s phrase.Sentence
 	if at.Stale {
 		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
@@ -203,7 +203,7 @@ func sayAlert(s phrase.Sentence, r *locks.Row, at phrase.Viewpoint) phrase.Sente
 }
 
 // fate says what the unlocker does with a record that lacks a deadline.
-func (d *Dashboard) fate(r *locks.Row) string {
+func (d *Pages) fate(r *locks.Row) string {
 	var s strings.Builder
 	switch {
 	case r.AlertAt.IsZero() && r.Verdict.AlertAt.IsZero():
@@ -222,8 +222,8 @@ func (d *Dashboard) fate(r *locks.Row) string {
 	return s.String()
 }
 
-// backtrace answers with a backtrace as it was recorded.
-func (d *Dashboard) backtrace(r *site.Request) (site.Answer, error) {
+// ServeBacktrace answers with a backtrace as it was recorded.
+func (d *Pages) ServeBacktrace(r *site.Request) (site.Answer, error) {
 	v, err := d.Find(r)
 	switch {
 	case err != nil:
@@ -243,8 +243,16 @@ func (d *Dashboard) backtrace(r *site.Request) (site.Answer, error) {
 	}, nil
 }
 
-// waiterView is one who waits for the lock.
-type waiterView struct {
+// FirstFrame is the first frame of own code in a backtrace, in one line; empty when there is none.
+func (d *Pages) FirstFrame(backtrace string) string {
+	if trace := d.reader.Read(backtrace); trace != nil && trace.First != nil {
+		return trace.First.Short()
+	}
+	return ""
+}
+
+// WaiterView is one who waits for the lock.
+type WaiterView struct {
 	Place   int
 	Owner   string
 	Host    string
@@ -253,12 +261,12 @@ type waiterView struct {
 	Timeout *phrase.Moment
 }
 
-func (d *Dashboard) waiterViews(queue []metadata.Waiter, at phrase.Viewpoint) []waiterView {
+func (d *Pages) WaiterViews(queue []metadata.Waiter, at phrase.Viewpoint) []WaiterView {
 	queue = slices.Clone(queue)
 	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return int(min(max(a.Place-b.Place, -1), 1)) })
-	views := make([]waiterView, len(queue))
+	views := make([]WaiterView, len(queue))
 	for i, w := range queue {
-		views[i] = waiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose, at.Lasting(w.Since.Time),
+		views[i] = WaiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose, at.Lasting(w.Since.Time),
 			at.Alert(w.TimeoutAt.Time)}
 	}
 	return views

@@ -1,8 +1,7 @@
-package dashboard
+package pages
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -41,7 +40,7 @@ type unlockerView struct {
 	HeldBack                []string
 }
 
-func (d *Dashboard) status(r *site.Request) (site.Answer, error) {
+func (d *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	fresh := r.Fresh
 	v := statusPage{Page: d.Page(r, "status"), Prefix: d.Config.Layout.Prefix(),
 		Endpoints: d.Config.Endpoints,
@@ -81,13 +80,13 @@ func (d *Dashboard) status(r *site.Request) (site.Answer, error) {
 }
 
 // settings are the flags that the caller may see.
-func (d *Dashboard) settings(c access.Caller) []setup.Setting {
+func (d *Pages) settings(c access.Caller) []setup.Setting {
 	return slices.DeleteFunc(slices.Clone(d.Config.Settings),
 		func(s setup.Setting) bool { return !s.Public && !c.May(access.Audit) })
 }
 
 // members are the endpoints of etcd for people.
-func (d *Dashboard) members() []memberView {
+func (d *Pages) members() []memberView {
 	if d.Config.Members == nil {
 		return nil
 	}
@@ -108,7 +107,7 @@ func (d *Dashboard) members() []memberView {
 func megabytes(n int64) string { return phrase.Thousands(int((n+1<<20-1)>>20)) + " MiB" }
 
 // about tells how this dashboard is set up, as far as it helps somebody who wonders what it can do.
-func (d *Dashboard) about(r *site.Request) []fact {
+func (d *Pages) about(r *site.Request) []fact {
 	force := "off"
 	if d.Config.ForceUnlock != nil {
 		force = "on, for callers with the permission unlock"
@@ -143,77 +142,13 @@ func (d *Dashboard) about(r *site.Request) []fact {
 	return list
 }
 
-type statusJSON struct {
-	Level     locks.Level    `json:"level"` // live, delayed, stale, never
-	Synced    bool           `json:"synced"`
-	Cause     *string        `json:"cause"`
-	HeardAt   *string        `json:"heard_at"`
-	HeardIn   *float64       `json:"heard_at_in_seconds"`
-	Revision  string         `json:"revision"`
-	Version   *string        `json:"version"`
-	Unlockers []unlockerJSON `json:"unlockers"`
-	Members   []memberJSON   `json:"members"`
-	Foreign   *int           `json:"foreign_keys"`
-}
-
-type memberJSON struct {
-	Endpoint string  `json:"endpoint"`
-	Role     *string `json:"role"` // leader, follower, learner
-	Version  *string `json:"version"`
-	Size     *int64  `json:"store_bytes"`
-	Quota    *int64  `json:"quota_bytes"`
-	Problem  *string `json:"problem"`
-}
-
-type unlockerJSON struct {
-	ID        string   `json:"id"`
-	Hostname  *string  `json:"hostname"`
-	Version   *string  `json:"version"`
-	Mode      *string  `json:"mode"`
-	StartedAt *string  `json:"started_at"`
-	StartedIn *float64 `json:"started_at_in_seconds"`
-	ArrivedAt *string  `json:"arrived_at"`
-	ArrivedIn *float64 `json:"arrived_at_in_seconds"`
-	HeldBack  []string `json:"held_back"`
-}
-
-func (d *Dashboard) statusAPI(r *site.Request) (site.Answer, error) {
-	now := r.Now
-	fresh := r.Fresh
-	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: known(fresh.Cause),
-		Revision: strconv.FormatInt(fresh.Revision, 10), Version: known(d.Config.Version)}
-	j.HeardAt, j.HeardIn = instants(fresh.Heard, now)
-	unlockers, knownUnlockers := d.Unlockers()
-	if knownUnlockers {
-		j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
-	}
-	for _, u := range unlockers {
-		v := unlockerJSON{ID: u.ID, Hostname: known(u.Hostname), Version: known(u.Version), Mode: known(u.Mode),
-			HeldBack: append([]string{}, u.HeldBack...)}
-		v.StartedAt, v.StartedIn = instants(u.StartedAt.Time, now)
-		v.ArrivedAt, v.ArrivedIn = instants(u.Arrived, now)
-		j.Unlockers = append(j.Unlockers, v)
-	}
-	if d.Config.Members != nil {
-		for _, m := range d.Config.Members() {
-			j.Members = append(j.Members, memberJSON{m.Endpoint, known(m.Role), known(m.Version), known(m.Size),
-				known(m.Quota), known(m.Problem)})
-		}
-	}
-	if d.Config.Foreign != nil {
-		_, total := d.Config.Foreign()
-		j.Foreign = &total
-	}
-	return jsonAnswer(j, newMeta(r, now), "")
-}
-
 // helpPage explains the pages.
 type helpPage struct {
 	site.Page
 	States []locks.DisplayState
 }
 
-func (d *Dashboard) help(r *site.Request) (site.Answer, error) {
+func (d *Pages) ServeHelp(r *site.Request) (site.Answer, error) {
 	v := helpPage{d.Page(r, "help"), []locks.DisplayState{locks.Held, locks.Alerting, locks.Expiring, locks.Expired, locks.Malformed}}
 	v.Here = "help"
 	body, err := d.Render("help", v)

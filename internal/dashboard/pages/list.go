@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"github.com/cespare/xxhash/v2"
@@ -13,12 +13,12 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
-// listRequest is what the parameters of a list ask for; page and API read the same.
-type listRequest struct {
-	query         *locks.Query
-	order         locks.Order
-	limit         int
-	after, before string
+// ListRequest is what the parameters of a list ask for; page and API read the same.
+type ListRequest struct {
+	Query         *locks.Query
+	Order         locks.Order
+	Limit         int
+	After, Before string
 	full          bool     // second lines for every lock
 	cols          []string // more columns
 	group         bool     // in sections by owner
@@ -28,37 +28,37 @@ type listRequest struct {
 const (
 	defaultLimit = 100
 	maxLimit     = 250
-	maxAPILimit  = 1000
+	MaxAPILimit  = 1000
 )
 
 func pageLimits() []int { return []int{50, 100, maxLimit} }
 
-func parseList(r *site.Request) listRequest { return parseListValues(r.URL.Query()) }
+func ParseList(r *site.Request) ListRequest { return parseListValues(r.URL.Query()) }
 
-func parseListValues(v url.Values) listRequest {
-	l := listRequest{
-		query: locks.ParseQuery(v.Get("q")), order: locks.ParseOrder(v.Get("sort")), limit: defaultLimit,
-		after: v.Get("after"), before: v.Get("before"), full: v.Get("density") == "full",
+func parseListValues(v url.Values) ListRequest {
+	l := ListRequest{
+		Query: locks.ParseQuery(v.Get("q")), Order: locks.ParseOrder(v.Get("sort")), Limit: defaultLimit,
+		After: v.Get("after"), Before: v.Get("before"), full: v.Get("density") == "full",
 		cols: parseColumns(v.Get("cols")), group: v.Get("group") == "owner",
 	}
 	if n, err := strconv.Atoi(v.Get("limit")); err == nil && n > 0 {
-		l.limit = n
+		l.Limit = n
 	}
 	return l
 }
 
 // link is the list with some parameters changed; cursors are left out, because they belong to one query and order.
-func (l listRequest) link(u site.URLs, change func(*listRequest), cursor ...string) string {
+func (l ListRequest) link(u site.URLs, change func(*ListRequest), cursor ...string) string {
 	if change != nil {
-		query := *l.query
-		l.query = &query
+		query := *l.Query
+		l.Query = &query
 		change(&l)
 	}
-	sort, limit, density := l.order.String(), strconv.Itoa(l.limit), ""
-	if l.order == (locks.Order{By: locks.MostUrgent}) {
+	sort, limit, density := l.Order.String(), strconv.Itoa(l.Limit), ""
+	if l.Order == (locks.Order{By: locks.MostUrgent}) {
 		sort = ""
 	}
-	if l.limit == defaultLimit {
+	if l.Limit == defaultLimit {
 		limit = ""
 	}
 	if l.full {
@@ -68,13 +68,13 @@ func (l listRequest) link(u site.URLs, change func(*listRequest), cursor ...stri
 	if l.group {
 		group = "owner"
 	}
-	return u.To("", append([]string{"q", l.query.Text, "sort", sort, "limit", limit, "density", density, "cols",
+	return u.To("", append([]string{"q", l.Query.Text, "sort", sort, "limit", limit, "density", density, "cols",
 		strings.Join(l.cols, ","), "group", group}, cursor...)...)
 }
 
 // view are the parameters of the list that are not at their default, for the way back to it.
-func (l listRequest) view(u site.URLs) string {
-	_, parameters, _ := strings.Cut(l.link(u, nil, "after", l.after, "before", l.before), "?")
+func (l ListRequest) view(u site.URLs) string {
+	_, parameters, _ := strings.Cut(l.link(u, nil, "after", l.After, "before", l.Before), "?")
 	return parameters
 }
 
@@ -89,7 +89,7 @@ type listPage struct {
 	Chips    []chip
 	Problems []locks.QueryProblem
 	Jump     *lockLink // the lock whose name was typed
-	Sheet    sheet
+	Table    table
 	Groups   []groupView // instead of the sheet
 	Owners   int         // all groups
 	From, To int
@@ -129,18 +129,18 @@ type (
 	}
 )
 
-func (d *Dashboard) list(r *site.Request) (site.Answer, error) {
+func (d *Pages) ServeList(r *site.Request) (site.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {
 		return site.Answer{}, err
 	}
-	l := parseList(r)
-	l.limit = min(l.limit, maxLimit)
-	result, err := s.Result(r.Context(), l.query, l.order, r.Viewpoint().AsOf)
+	l := ParseList(r)
+	l.Limit = min(l.Limit, maxLimit)
+	result, err := s.Result(r.Context(), l.Query, l.Order, r.Viewpoint().AsOf)
 	if err != nil {
 		return site.Answer{}, err
 	}
-	etag := d.listTag(r, s, l, result)
+	etag := d.ListTag(r, s, l, result)
 	if a, ok := site.NotModified(r, etag); ok {
 		return a, nil
 	}
@@ -154,13 +154,13 @@ func (d *Dashboard) list(r *site.Request) (site.Answer, error) {
 	return site.Answer{Type: site.TypeHTML, Body: body, ETag: etag, Header: site.Heard(r)}, err
 }
 
-// listTag versions everything a list shows but the running of time, which the browser goes on with by itself. A page
+// ListTag versions everything a list shows but the running of time, which the browser goes on with by itself. A page
 // and its fragment share it.
-func (d *Dashboard) listTag(r *site.Request, s *locks.Snapshot, l listRequest, found *locks.Result) string {
-	asked := r.URL.Path + l.link(d.Urls, nil, "after", l.after, "before", l.before, "fields",
+func (d *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) string {
+	asked := r.URL.Path + l.link(d.Urls, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields"))
-	h := locks.Hash(s.Version, found.Version, d.traces.current(), xxhash.Sum64String(asked),
-		xxhash.Sum64String(d.Config.Version+d.assets.fingerprint),
+	h := locks.Hash(s.Version, found.Version, d.Traces.Version(), xxhash.Sum64String(asked),
+		xxhash.Sum64String(d.Config.Version+d.Urls.Assets),
 		xxhash.Sum64String(string(r.Level())),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
 	unlockers, _ := d.Unlockers()
@@ -170,23 +170,23 @@ func (d *Dashboard) listTag(r *site.Request, s *locks.Snapshot, l listRequest, f
 	return fmt.Sprintf(`W/"%016x"`, h)
 }
 
-func (d *Dashboard) listPage(r *site.Request, s *locks.Snapshot, l listRequest, found *locks.Result) listPage {
-	id := locks.ListID(l.query, l.order)
-	w := found.Window(l.order, id, l.after, l.before, l.limit)
+func (d *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) listPage {
+	id := locks.ListID(l.Query, l.Order)
+	w := found.Window(l.Order, id, l.After, l.Before, l.Limit)
 	if l.group {
 		w = locks.Window{}
 	}
 	v := listPage{
 		Page: d.Page(r, ""), Matched: found.Counts.Total, Total: s.All.Total,
-		Problems: l.query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
-		Clear: l.link(d.Urls, func(l *listRequest) { l.query.Text = "" }), Limit: l.limit, Full: l.full,
+		Problems: l.Query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
+		Clear: l.link(d.Urls, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Full: l.full,
 		Cols: strings.Join(l.cols, ","), Grouped: l.group,
 	}
 	v.Here = "list"
-	v.Query = site.BoxText(l.query.Text)
+	v.Query = site.BoxText(l.Query.Text)
 	v.Follows = true
-	if l.order != (locks.Order{By: locks.MostUrgent}) {
-		v.Sort = l.order.String()
+	if l.Order != (locks.Order{By: locks.MostUrgent}) {
+		v.Sort = l.Order.String()
 	}
 	if w.Prev != "" {
 		v.Prev = l.link(d.Urls, nil, "before", w.Prev)
@@ -194,10 +194,10 @@ func (d *Dashboard) listPage(r *site.Request, s *locks.Snapshot, l listRequest, 
 	if w.Next != "" {
 		v.Next = l.link(d.Urls, nil, "after", w.Next)
 	}
-	v.Fragment = l.link(d.Urls, nil, "after", l.after, "before", l.before, "fragment", "rows")
-	v.JSON = d.Urls.To("api/v1/locks", "q", l.query.Text, "sort", v.Sort)
-	v.CSV = d.Urls.To("locks.csv", "q", l.query.Text, "sort", v.Sort)
-	v.Verdict = d.verdict(s, v.Viewpoint)
+	v.Fragment = l.link(d.Urls, nil, "after", l.After, "before", l.Before, "fragment", "rows")
+	v.JSON = d.Urls.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
+	v.CSV = d.Urls.To("locks.csv", "q", l.Query.Text, "sort", v.Sort)
+	v.Verdict = d.Verdict(s, v.Viewpoint)
 	if v.Icon.Look != "stale" {
 		v.Icon = iconOf(s.All)
 	}
@@ -216,14 +216,14 @@ func (d *Dashboard) listPage(r *site.Request, s *locks.Snapshot, l listRequest, 
 	if l.group {
 		d.groupViews(&v, r.Caller, l, found)
 	} else {
-		v.Sheet = d.sheet(r.Caller, w.Rows, v.Viewpoint, l)
-		v.Sheet.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
+		v.Table = d.newTable(r.Caller, w.Rows, v.Viewpoint, l)
+		v.Table.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
 	}
 	return v
 }
 
-// fromView is the view of the list that led to a page. Whatever the address says, it is nothing else than a view.
-func fromView(u site.URLs, r *site.Request) string {
+// FromView is the view of the list that led to a page. Whatever the address says, it is nothing else than a view.
+func FromView(u site.URLs, r *site.Request) string {
 	view := r.URL.Query().Get("from")
 	v, err := url.ParseQuery(view)
 	if err != nil || view == "" || len(view) > site.MaxViewBytes {

@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"fmt"
@@ -87,35 +87,35 @@ func times(r *locks.Row, at phrase.Viewpoint) []timeFact {
 	return list
 }
 
-// command is a line to paste into a shell.
-type command struct{ What, Line string }
+// Command is a line to paste into a shell.
+type Command struct{ What, Line string }
 
 // commands are the next steps of somebody who looks into a lock.
-func (d *Dashboard) commands(r *locks.Row) []command {
-	list := whereabouts(r)
+func (d *Pages) commands(r *locks.Row) []Command {
+	list := Whereabouts(r)
 	if r.Misplaced {
 		return append(list, misplacedCommands(r)...)
 	}
-	list = append(list, command{"The lock on the command line", "mutexctl show " + site.Shell(r.Name)})
+	list = append(list, Command{"The lock on the command line", "mutexctl show " + site.Shell(r.Name)})
 	if d.Config.Layout.Prefix() != "" {
-		list = append(list, command{"The keys in etcd",
+		list = append(list, Command{"The keys in etcd",
 			"etcdctl get --prefix " + site.Shell(d.Config.Layout.Record(r.Name))})
 	}
 	return list
 }
 
-// whereabouts are the commands that look for the holder. A host whose name ends in a small number may be a pod of a
+// Whereabouts are the commands that look for the holder. A host whose name ends in a small number may be a pod of a
 // StatefulSet or a machine.
-func whereabouts(r *locks.Row) []command {
-	var list []command
+func Whereabouts(r *locks.Row) []Command {
+	var list []Command
 	pod, machine := podName(r.Hostname)
 	host := site.Shell(r.Hostname)
 	if pod {
-		list = append(list, command{"Is the pod alive?", "kubectl get pod " + host},
-			command{"What did it do?", "kubectl logs --since=30m " + host})
+		list = append(list, Command{"Is the pod alive?", "kubectl get pod " + host},
+			Command{"What did it do?", "kubectl logs --since=30m " + host})
 	}
 	if machine && r.PID != 0 {
-		list = append(list, command{"Is the process alive?", "ssh " + host + " ps -o lstart,args -p " +
+		list = append(list, Command{"Is the process alive?", "ssh " + host + " ps -o lstart,args -p " +
 			site.Number(r.PID)})
 	}
 	return list
@@ -139,20 +139,20 @@ func podName(host string) (pod, machine bool) {
 }
 
 // misplacedCommands show a record at the keys of no lock, and remove it unless somebody else holds it by then.
-func misplacedCommands(r *locks.Row) []command {
+func misplacedCommands(r *locks.Row) []Command {
 	keys := r.Name + "/"
-	list := []command{{"The keys in etcd", "etcdctl get --prefix " + site.Shell(keys)}}
+	list := []Command{{"The keys in etcd", "etcdctl get --prefix " + site.Shell(keys)}}
 	if strings.ContainsAny(keys, "\"\\") ||
 		strings.ContainsFunc(keys, func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }) {
 		return list // the input of a transaction could not say it
 	}
 	remove := fmt.Sprintf("create(%q) = \"%d\"\n\ndel --prefix %q\n\nget --prefix %q\n\n", keys+metadata.FieldUUID,
 		r.Token, keys, keys)
-	return append(list, command{"Remove it, if it is still this hold", "etcdctl txn <<< " + site.Shell(remove)})
+	return append(list, Command{"Remove it, if it is still this hold", "etcdctl txn <<< " + site.Shell(remove)})
 }
 
 // links are the configured links for a lock, but for those that its record would have lead elsewhere.
-func (d *Dashboard) links(r *locks.Row) []choice {
+func (d *Pages) links(r *locks.Row) []choice {
 	list := make([]choice, 0, len(d.Config.Links))
 	for _, l := range d.Config.Links {
 		if address := l.To(r); address != "" {
@@ -179,13 +179,13 @@ const (
 	maxFieldsBytes = 64 << 10
 )
 
-func (d *Dashboard) fieldViews(c access.Caller, doc metadata.Document) []fieldView {
+func (d *Pages) fieldViews(c access.Caller, doc metadata.Document) []fieldView {
 	views := make([]fieldView, 0, len(doc.Fields))
 	left := maxFieldsBytes
 	for _, f := range doc.Fields {
 		v := fieldView{Key: f.Name, Value: f.Value, Bytes: len(f.Value), Created: f.CreateRevision,
 			Changed: f.ModRevision}
-		if hidden(c, doc.Owner, f.Name) {
+		if Hidden(c, doc.Owner, f.Name) {
 			continue
 		}
 		if d.Config.Layout.Prefix() != "" {
@@ -201,7 +201,7 @@ func (d *Dashboard) fieldViews(c access.Caller, doc metadata.Document) []fieldVi
 	return views
 }
 
-// hidden tells whether the field may hold a backtrace, and the caller may not see those.
-func hidden(c access.Caller, owner, field string) bool {
+// Hidden tells whether the field may hold a backtrace, and the caller may not see those.
+func Hidden(c access.Caller, owner, field string) bool {
 	return !c.MayFor(access.Backtrace, owner) && (field == metadata.FieldBacktrace || field == metadata.FieldMetadata)
 }

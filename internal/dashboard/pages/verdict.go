@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"strings"
@@ -18,9 +18,9 @@ type verdict struct {
 	Text  phrase.Sentence
 }
 
-// verdict says what a person must know first. The first sentence that applies wins; that the picture is stale is said
+// Verdict says what a person must know first. The first sentence that applies wins; that the picture is stale is said
 // by the banner of the page, and the sentence here then is about the last known state.
-func (d *Dashboard) verdict(s *locks.Snapshot, l phrase.Viewpoint) verdict {
+func (d *Pages) Verdict(s *locks.Snapshot, l phrase.Viewpoint) verdict {
 	all := s.All
 	switch unlockers, known := d.Unlockers(); {
 	case known && len(unlockers) == 0 && !l.Stale:
@@ -67,7 +67,7 @@ func quiet(all locks.Counts, l phrase.Viewpoint) phrase.Sentence {
 	return text.Say(".")
 }
 
-func (d *Dashboard) nextUnlock(said phrase.Sentence, all locks.Counts, l phrase.Viewpoint) phrase.Sentence {
+func (d *Pages) nextUnlock(said phrase.Sentence, all locks.Counts, l phrase.Viewpoint) phrase.Sentence {
 	next := all.NextUnlock
 	if next == nil {
 		return said.Say(" None of them auto-unlocks.")
@@ -85,7 +85,7 @@ func (d *Dashboard) nextUnlock(said phrase.Sentence, all locks.Counts, l phrase.
 }
 
 // expiredSentence says that locks should be gone by now, and why they are not where an unlocker tells.
-func (d *Dashboard) expiredSentence(s *locks.Snapshot, l phrase.Viewpoint, unlockers []setup.Unlocker) phrase.Sentence {
+func (d *Pages) expiredSentence(s *locks.Snapshot, l phrase.Viewpoint, unlockers []setup.Unlocker) phrase.Sentence {
 	var oldest *locks.Row
 	for _, r := range s.Rows {
 		if r.Display == locks.Expired && (oldest == nil || r.Verdict.AutoUnlockAt.Before(oldest.Verdict.AutoUnlockAt)) {

@@ -1,4 +1,4 @@
-package dashboard
+package unlock
 
 import (
 	"context"
@@ -17,21 +17,21 @@ import (
 )
 
 // readNow reads the lock from etcd.
-func (d *Dashboard) readNow(ctx context.Context, name string) (metadata.Document, error) {
+func (d *Handler) readNow(ctx context.Context, name string) (metadata.Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
 	document, _, err := d.Config.Document(ctx, name)
 	return document, err
 }
 
-func (d *Dashboard) notDone(err error) error {
+func (d *Handler) notDone(err error) error {
 	return &site.Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done",
 		Detail: "Nothing was done: " + strings.TrimSuffix(d.Config.Explain(err), ".") + ".",
 		Retry:  5 * time.Second}
 }
 
 // lookAgain tells what became of the hold. It is nil when our removal turns out to have been done.
-func (d *Dashboard) lookAgain(r *site.Request, w wish, record *metadata.Record, ours metadata.Ending,
+func (d *Handler) lookAgain(r *site.Request, w Request, record *metadata.Record, ours metadata.Ending,
 	cause error) error {
 	document, err := d.readNow(r.Context(), w.Name)
 	there := len(document.Fields) > 0 && document.UUID == w.Hold && document.Token == w.Token
@@ -55,7 +55,7 @@ func (d *Dashboard) lookAgain(r *site.Request, w wish, record *metadata.Record, 
 }
 
 // conflict says who holds the lock now, or how the hold ended.
-func (d *Dashboard) conflict(r *site.Request, w wish, now metadata.Document) error {
+func (d *Handler) conflict(r *site.Request, w Request, now metadata.Document) error {
 	p := &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: w.Name,
 		Link:   d.Urls.Lock(w.Name, ""),
 		Detail: "Nothing was done. The hold that you saw is over"}
@@ -76,14 +76,13 @@ func (d *Dashboard) conflict(r *site.Request, w wish, now metadata.Document) err
 	default:
 		p.Detail += ". The lock is now held by " + holderLine(r, &now.Record) + "."
 		row := d.RowNow(r, &now.Record, nil, nil)
-		lock := d.lockJSON(row, r.Now)
-		p.Lock = &lock
+		p.Lock = d.json.Lock(r, row)
 	}
 	return p
 }
 
 // record counts a try and writes it to the log, which is the audit trail of what was not done.
-func (d *Dashboard) record(r *site.Request, w wish, a metadata.Action, err error) {
+func (d *Handler) record(r *site.Request, w Request, a metadata.Action, err error) {
 	result := "success"
 	var p *site.Problem
 	switch {
@@ -99,23 +98,20 @@ func (d *Dashboard) record(r *site.Request, w wish, a metadata.Action, err error
 	c := r.Caller
 	event := d.Config.Log.Info()
 	if err != nil {
-		event = d.Config.Log.Warn().Str("why", text.Clip(err.Error(), maxLogged))
+		event = d.Config.Log.Warn().Str("why", text.Clip(err.Error(), site.MaxLogged))
 	}
 	if result == "denied" { // without any effect, and without end for who wants that
-		logged, leftOut := d.refusals.take(c.Name, r.Now)
+		logged, leftOut := d.Refusals.Take(c.Name, r.Now)
 		if !logged {
 			return
 		}
-		event = leftOutOf(event, leftOut)
+		event = site.LeftOutOf(event, leftOut)
 	}
 	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.Name).Str("source",
 		string(c.Source)).
 		Str("client", c.Client).Str("user_agent", c.Agent).Str("lock", text.Visible(text.Clip(w.Name, metadata.MaxNameBytes))).
-		Str("uuid", text.Visible(text.Clip(w.Hold, maxLogged))).Int64("token", w.Token).Int64("revision", w.Revision).Str("holder",
+		Str("uuid", text.Visible(text.Clip(w.Hold, site.MaxLogged))).Int64("token", w.Token).Int64("revision", w.Revision).Str("holder",
 		a.Holder).
-		Str("reason", text.Visible(text.Clip(w.Reason, 4*maxReason))).Str("ticket",
-		text.Visible(text.Clip(w.Ticket, 4*maxTicket))).Msg("force unlock")
+		Str("reason", text.Visible(text.Clip(w.Reason, 4*site.MaxReason))).Str("ticket",
+		text.Visible(text.Clip(w.Ticket, 4*site.MaxTicket))).Msg("force unlock")
 }
-
-// maxLogged is how much of a text from a request the log takes.
-const maxLogged = 256

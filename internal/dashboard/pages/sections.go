@@ -1,4 +1,4 @@
-package dashboard
+package pages
 
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
@@ -18,31 +18,31 @@ type groupView struct {
 	Open  bool // it is the only one
 	URL   string
 	Rest  int // locks that are not shown here
-	Sheet sheet
+	Table table
 }
 
 // maxGroups is how many sections a page has.
 const maxGroups = 200
 
 // groupViews are the sections of a list. As many rows are shown as on a page without sections.
-func (d *Dashboard) groupViews(v *listPage, c access.Caller, l listRequest, found *locks.Result) {
+func (d *Pages) groupViews(v *listPage, c access.Caller, l ListRequest, found *locks.Result) {
 	groups := found.ByOwner()
-	left := l.limit
+	left := l.Limit
 	v.Owners = len(groups)
 	for _, g := range groups[:min(len(groups), maxGroups)] {
 		view := groupView{Owner: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, N: g.Total, Late: g.Alerting,
 			Gone: g.Expired, Waits: g.Waiting, Open: len(groups) == 1}
 		if g.Owner != "" {
-			view.URL = l.link(d.Urls, func(l *listRequest) {
-				l.query.Text = l.query.With(locks.Exactly("owner", g.Owner))
+			view.URL = l.link(d.Urls, func(l *ListRequest) {
+				l.Query.Text = l.Query.With(locks.Exactly("owner", g.Owner))
 				l.group = false
 			})
 		}
 		rows := g.Rows[:min(len(g.Rows), left)]
 		left -= len(rows)
 		view.Rest = g.Total - len(rows)
-		view.Sheet = d.sheet(c, rows, v.Viewpoint, l)
-		view.Sheet.Caption = "Locks of " + text.Visible(view.Owner)
+		view.Table = d.newTable(c, rows, v.Viewpoint, l)
+		view.Table.Caption = "Locks of " + text.Visible(view.Owner)
 		v.Groups = append(v.Groups, view)
 	}
 }
