@@ -49,7 +49,7 @@ func receive(w http.ResponseWriter, r *http.Request, kind string) error {
 		return &site.Problem{Status: http.StatusRequestTimeout, Code: "slow_body", Title: "Too slow",
 			Detail: "The body did not arrive within 2 s. Nothing was done."}
 	case err != nil:
-		return site.BadBody("The body can not be read.")
+		return site.BadBody("The body cannot be read.")
 	case len(body) > maxBody:
 		return tooLarge
 	}

@@ -14,7 +14,7 @@ func checkExternalURL(s string) (origin, path string, err error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return "", "", fmt.Errorf("the external URL %q can not be read", s)
+		return "", "", fmt.Errorf("the external URL %q cannot be read", s)
 	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(u.Path, "/"):
 		return "", u.Path, nil
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":

@@ -43,7 +43,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	d.send(w, r, a)
 }
 
-// wantsJSON tells whether a program asked.
+// wantsJSON reports whether a program asked.
 func (d *Dashboard) wantsJSON(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, d.route+"api/")
 }

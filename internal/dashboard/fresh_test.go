@@ -235,3 +235,23 @@ mutexdash_http_requests_total{code="405",handler="none",method="other"} 1
 		t.Error(problems, err)
 	}
 }
+
+func TestTagsAreComparedWhole(t *testing.T) {
+	d := newScene().dashboard(t)
+	tag := get(d, "/").Header().Get("ETag")
+	for _, c := range []struct {
+		header string
+		want   int
+	}{
+		{tag, http.StatusNotModified},
+		{`"other", ` + tag, http.StatusNotModified},
+		{strings.TrimPrefix(tag, "W/"), http.StatusNotModified},
+		{"*", http.StatusNotModified},
+		{`"other"`, http.StatusOK},
+		{`"a` + tag + `b"`, http.StatusOK},
+	} {
+		if w := get(d, "/", "If-None-Match", c.header); w.Code != c.want {
+			t.Errorf("If-None-Match: %s is answered with %d, want %d", c.header, w.Code, c.want)
+		}
+	}
+}

@@ -52,7 +52,7 @@ func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 	protection.SetDenyHandler(http.HandlerFunc(d.refuseOrigin))
 	if origin := d.Urls.Origin; origin != "" {
 		if err := protection.AddTrustedOrigin(origin); err != nil {
-			return nil, fmt.Errorf("the external URL can not be an origin: %w", err)
+			return nil, fmt.Errorf("the external URL cannot be an origin: %w", err)
 		}
 	}
 	return func(next http.Handler) http.Handler {

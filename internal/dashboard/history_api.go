@@ -86,7 +86,7 @@ func (d *Dashboard) historyAPI(r *site.Request) (site.Answer, error) {
 	return jsonAnswer(j, m, "")
 }
 
-// nameB64 is the name for those to whom it can not be told as text; empty for a name that is UTF-8.
+// nameB64 is the name for those to whom it cannot be told as text; empty for a name that is UTF-8.
 func nameB64(name string) string {
 	if utf8.ValidString(name) {
 		return ""

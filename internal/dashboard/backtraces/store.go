@@ -2,11 +2,11 @@
 package backtraces
 
 import (
-	"github.com/cespare/xxhash/v2"
-
 	"context"
 	"sync"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"

@@ -34,7 +34,7 @@ type Term struct {
 // QueryProblem is a term that was left out, and why.
 type QueryProblem struct{ Term, Text string }
 
-// ParseQuery reads a query. It never fails: what can not be read is left out and listed in problems, so that the page
+// ParseQuery reads a query. It never fails: what cannot be read is left out and listed in problems, so that the page
 // still shows what the rest finds.
 func ParseQuery(text string) *Query {
 	q := &Query{}
@@ -109,7 +109,7 @@ func cutKey(s string) (key, value string, ok bool) {
 
 func unquote(s string) string { return strings.ReplaceAll(s, `"`, "") }
 
-// Matches tells whether the lock fulfils all terms.
+// Matches reports whether the lock fulfils all terms.
 func (q *Query) Matches(r *Row, now time.Time) bool {
 	for i := range q.Terms {
 		if q.Terms[i].match(r, now) == q.Terms[i].not {

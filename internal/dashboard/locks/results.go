@@ -21,7 +21,9 @@ type Result struct {
 // maxResults is how many results a snapshot keeps.
 const maxResults = 32
 
-// results is the cache of a snapshot: each query is computed once, however many people ask for it at once.
+// results is the cache of a snapshot: each query is computed once, however many ask for it at once. It is not built on
+// golang.org/x/sync/singleflight: there, a caller that leaves cannot stop a search, or a search that panics ends the
+// process.
 type results struct {
 	before  map[string]*Result // of the snapshot before
 	costly  chan struct{}      // of all snapshots: searches with regular expressions that go on

@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// matcher tells whether a lock fulfils a term.
+// matcher reports whether a lock fulfils a term.
 type matcher = func(r *Row, now time.Time) bool
 
 // queryKeys lists the keys, for messages.

@@ -21,7 +21,7 @@ func ListID(q *Query, o Order) string {
 }
 
 func (p position) cursor(list string) string {
-	// Names may be invalid UTF-8, which JSON text can not hold.
+	// Names may be invalid UTF-8, which JSON text cannot hold.
 	p.Name, p.Text = bytesText(p.Name), bytesText(p.Text)
 	b, err := json.Marshal(cursor{p, list})
 	if err != nil {

@@ -201,7 +201,7 @@ func (d *Pages) fieldViews(c access.Caller, doc metadata.Document) []fieldView {
 	return views
 }
 
-// Hidden tells whether the field may hold a backtrace, and the caller may not see those.
+// Hidden reports whether the field may hold a backtrace, and the caller may not see those.
 func Hidden(c access.Caller, owner, field string) bool {
 	return !c.MayFor(access.Backtrace, owner) && (field == metadata.FieldBacktrace || field == metadata.FieldMetadata)
 }

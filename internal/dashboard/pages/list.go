@@ -1,12 +1,12 @@
 package pages
 
 import (
-	"github.com/cespare/xxhash/v2"
-
 	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"

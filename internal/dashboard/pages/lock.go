@@ -49,7 +49,7 @@ type lockPage struct {
 	Back     string
 	Force    string // where the hold can be ended by force
 	Framed   bool   // the page may be in a frame, where that one is not shown
-	NoForce  string // why it can not
+	NoForce  string // why it cannot
 	Unlock   string // how to end the hold on the command line
 }
 

@@ -103,7 +103,7 @@ type Setting struct {
 	Public      bool // for every viewer; others are for those who see the audit trail
 }
 
-// Check fills the gaps and refuses what can not work.
+// Check fills the gaps and refuses what cannot work.
 func (c *Config) Check() error {
 	if c.Locks == nil || c.Fresh == nil || c.Document == nil {
 		return errors.New("dashboard: Locks, Fresh and Document are required")

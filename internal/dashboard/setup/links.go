@@ -55,7 +55,7 @@ func (l Link) To(r *locks.Row) string {
 	return address
 }
 
-// checkAncestors refuses what can not stand in frame-ancestors: only 'self' and https origins can.
+// checkAncestors refuses what cannot stand in frame-ancestors: only 'self' and https origins can.
 func checkAncestors(list []string) error {
 	for _, origin := range list {
 		u, err := url.Parse(origin)

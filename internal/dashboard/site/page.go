@@ -1,11 +1,11 @@
 package site
 
 import (
-	"github.com/cespare/xxhash/v2"
-
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"

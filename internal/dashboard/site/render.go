@@ -33,10 +33,22 @@ type Action func(r *Request) (Answer, error)
 
 // NotModified is the answer to a reader that has this version already.
 func NotModified(r *Request, etag string) (Answer, bool) {
-	if etag == "" || !strings.Contains(r.Header.Get("If-None-Match"), etag) {
+	if etag == "" || !matchesTag(r.Header.Values("If-None-Match"), etag) {
 		return Answer{}, false
 	}
 	return Answer{Status: http.StatusNotModified, ETag: etag, Header: Heard(r)}, true
+}
+
+// matchesTag reports whether one of the listed tags is this one; like all tags of pages it is weak.
+func matchesTag(lists []string, etag string) bool {
+	for _, list := range lists {
+		for tag := range strings.SplitSeq(list, ",") {
+			if tag = strings.TrimSpace(tag); tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Heard tells a reader that has this version already how fresh it still is.

@@ -182,7 +182,7 @@ func (d *Handler) readForm(r *site.Request) (w Request, typed string, err error)
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return w, "", site.BadBody("The form can not be read.")
+		return w, "", site.BadBody("The form cannot be read.")
 	}
 	w.Reason = form.Get("reason")
 	w.Ticket = form.Get("ticket")

@@ -16,7 +16,8 @@ const (
 	rateAll  = 30 // that did something, or may have
 )
 
-// rate remembers the last minute.
+// rate remembers the last minute. The bucket of golang.org/x/time/rate would let twice as many through in the minute
+// after a pause.
 type rate struct {
 	mu    sync.Mutex
 	tries []try // at most rateEach for each person who may force-unlock
