@@ -109,11 +109,11 @@ func (o Order) Sort(rows []*Row) []*Row {
 			}
 			places[i] = sortKey{p.At, int32(p.Group), int32(i)}
 		}
-		slices.SortFunc(places[from:to], o.comparePlaces)
 		return struct{}{}
 	})
 	sorted := make([]*Row, len(rows))
-	for i, p := range o.mergePieces(places) {
+	slices.SortFunc(places, o.comparePlaces)
+	for i, p := range places {
 		sorted[i] = rows[p.index]
 	}
 	return sorted
@@ -129,34 +129,6 @@ func (o Order) comparePlaces(a, b sortKey) int {
 		return cmp.Compare(b.at, a.at)
 	}
 	return cmp.Compare(a.at, b.at)
-}
-
-// mergePieces makes one sorted list of sorted pieces.
-func (o Order) mergePieces(all []sortKey) []sortKey {
-	pieces := piecesOf(len(all))
-	for len(pieces) > 1 {
-		var wider [][2]int
-		out := make([]sortKey, 0, len(all))
-		for pair := range slices.Chunk(pieces, 2) {
-			a := all[pair[0][0]:pair[0][1]]
-			b := []sortKey{}
-			if len(pair) == 2 {
-				b = all[pair[1][0]:pair[1][1]]
-			}
-			wider = append(wider, [2]int{len(out), len(out) + len(a) + len(b)})
-			for len(a) > 0 && len(b) > 0 {
-				if o.comparePlaces(b[0], a[0]) < 0 {
-					out, b = append(out, b[0]), b[1:]
-				} else {
-					out, a = append(out, a[0]), a[1:]
-				}
-			}
-			out = append(append(out, a...), b...)
-		}
-		all = out
-		pieces = wider
-	}
-	return all
 }
 
 // ranks are the places of the rows' texts among each other; nil for an order without texts.
