@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
 // roles are the permissions of the tests' people: the name says what each may do.
@@ -26,9 +28,9 @@ groups:
   on-call: [view, unlock]
 `
 
-func parsed(t testing.TB, file string) *dashboard.Permissions {
+func parsed(t testing.TB, file string) *access.Permissions {
 	t.Helper()
-	p, err := dashboard.ParsePermissions([]byte(file))
+	p, err := access.ParsePermissions([]byte(file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,15 +38,15 @@ func parsed(t testing.TB, file string) *dashboard.Permissions {
 }
 
 // behindProxy is an access in which a proxy at httptest's address says who asks.
-func behindProxy(t testing.TB) dashboard.Access {
-	return dashboard.Access{
-		Source: dashboard.SourceHeader, Header: "X-Forwarded-User", GroupsHeader: "X-Forwarded-Groups",
+func behindProxy(t testing.TB) access.Config {
+	return access.Config{
+		Source: access.SourceHeader, Header: "X-Forwarded-User", GroupsHeader: "X-Forwarded-Groups",
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}, Permissions: parsed(t, roles),
 	}
 }
 
 func TestEveryRouteWantsItsPermission(t *testing.T) {
-	d := busy().dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
+	d := busy().dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
 	people := map[string][]string{
 		"": nil, "nobody": nil, "viewer": {"view"}, "coder": {"view", "backtrace"}, "auditor": {"view", "audit"},
 		"unlocker": {"view", "unlock"},
@@ -115,8 +117,8 @@ func TestForceUnlockWantsItsPermissionFromEverybody(t *testing.T) {
 
 func TestBacktracesNeedTheirPermissionWhereverTheyStand(t *testing.T) {
 	s := busy()
-	d := s.dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
-	hidden := s.dashboard(t, func(c *dashboard.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
+	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
+	hidden := s.dashboard(t, func(c *setup.Config) { c.Access, c.HideBacktraces = behindProxy(t), true })
 	for _, path := range []string{"/?density=full", "/lock?name=billing/invoice-run",
 		"/lock/backtrace?name=billing/invoice-run",
 		"/api/v1/lock?name=billing/invoice-run&include=backtrace,fields",
@@ -145,11 +147,11 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 			}
 		}
 	}
-	basic := dashboard.Access{Source: dashboard.SourceBasic,
+	basic := access.Config{Source: access.SourceBasic,
 		KnownUser: func(name string) bool { return name == "chief" }}
-	mtls := dashboard.Access{Source: dashboard.SourceMTLS, Permissions: parsed(t, "everyone: [view]")}
+	mtls := access.Config{Source: access.SourceMTLS, Permissions: parsed(t, "everyone: [view]")}
 	for name, c := range map[string]struct {
-		access dashboard.Access
+		access access.Config
 		change func(*http.Request)
 		who    string // empty: 401
 	}{
@@ -188,7 +190,7 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := busy().dashboard(t, func(config *dashboard.Config) { config.Access = c.access })
+			d := busy().dashboard(t, func(config *setup.Config) { config.Access = c.access })
 			r := httptest.NewRequest("GET", "/", nil)
 			c.change(r)
 			w := httptest.NewRecorder()
@@ -206,18 +208,18 @@ func TestCallerIsWhoTheSourceSays(t *testing.T) {
 
 func TestAccessThatContradictsItselfIsOneSentence(t *testing.T) {
 	never := func(string) bool { return false }
-	for says, access := range map[string]dashboard.Access{
-		"trusted proxies": {Source: dashboard.SourceHeader, Header: "X-User"},
-		"no name of a header": {Source: dashboard.SourceHeader, Header: "X User",
+	for says, access := range map[string]access.Config{
+		"trusted proxies": {Source: access.SourceHeader, Header: "X-User"},
+		"no name of a header": {Source: access.SourceHeader, Header: "X User",
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
-		"another one for the groups": {Source: dashboard.SourceHeader, Header: "X-User", GroupsHeader: "x-user",
+		"another one for the groups": {Source: access.SourceHeader, Header: "X-User", GroupsHeader: "x-user",
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
-		"lets anybody be anybody": {Source: dashboard.SourceHeader, Header: "X-User",
+		"lets anybody be anybody": {Source: access.SourceHeader, Header: "X-User",
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("::/0")}},
 		"no identity \"ldap\"": {Source: "ldap"},
-		"users in the web":     {Source: dashboard.SourceBasic},
-		"other than none":      {Permissions: &dashboard.Permissions{}},
-		"groups":               {Source: dashboard.SourceBasic, KnownUser: never, Permissions: parsed(t, roles)},
+		"users in the web":     {Source: access.SourceBasic},
+		"other than none":      {Permissions: &access.Permissions{}},
+		"groups":               {Source: access.SourceBasic, KnownUser: never, Permissions: parsed(t, roles)},
 	} {
 		config := newScene().config()
 		config.Access = access
@@ -235,14 +237,14 @@ func TestAccessThatContradictsItselfIsOneSentence(t *testing.T) {
 		"already defined":    "users: {ann: [view], ann: [view, unlock]}",
 		"has the permission": "groups: {a: ['']}",
 	} {
-		if _, err := dashboard.ParsePermissions([]byte(file)); err == nil {
+		if _, err := access.ParsePermissions([]byte(file)); err == nil {
 			t.Errorf("%q is accepted, want %q", file, says)
 		} else if !strings.Contains(err.Error(), says) && !strings.Contains(file, "\x00") {
 			t.Errorf("%q: %v, want %q", file, err, says)
 		}
 	}
 	for _, bad := range []string{"*", "10.0.0.0/40", "proxy", ""} {
-		if _, err := dashboard.ParseProxies([]string{bad}); err == nil {
+		if _, err := access.ParseProxies([]string{bad}); err == nil {
 			t.Errorf("the proxy %q is accepted", bad)
 		}
 	}
@@ -250,7 +252,7 @@ func TestAccessThatContradictsItselfIsOneSentence(t *testing.T) {
 
 func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
 	s := busy()
-	d, done := operated(t, s, func(c *dashboard.Config) {
+	d, done := operated(t, s, func(c *setup.Config) {
 		c.Access.Permissions = parsed(t,
 			`{everyone: [view], users: {biller: [unlock owner:bill*, backtrace owner:billing], other: [unlock owner:catalog, backtrace owner:cat*]}}`)
 	})
@@ -278,7 +280,7 @@ func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
 	wantForced(t, d, 1, 0, 1, 0)
 	for _, bad := range []string{"view owner:a", "audit owner:a", "unlock owner:", "unlock  owner:a",
 		"unlock owner:***", "owner:a"} {
-		if _, err := dashboard.ParsePermissions([]byte(`{everyone: [view], users: {ann: ["` + bad +
+		if _, err := access.ParsePermissions([]byte(`{everyone: [view], users: {ann: ["` + bad +
 			`"]}}`)); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -287,9 +289,9 @@ func TestPermissionsForTheLocksOfOneOwnerEndThere(t *testing.T) {
 
 func TestPermissionsThatChangedCountAtOnce(t *testing.T) {
 	now := parsed(t, "users: {ann: [view]}")
-	d := busy().dashboard(t, func(c *dashboard.Config) {
+	d := busy().dashboard(t, func(c *setup.Config) {
 		c.Access = behindProxy(t)
-		c.Access.Reread = func() *dashboard.Permissions { return now }
+		c.Access.Reread = func() *access.Permissions { return now }
 	})
 	for _, c := range []struct {
 		file string

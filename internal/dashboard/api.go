@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 )
 
@@ -27,24 +29,23 @@ type meta struct {
 }
 
 // lockJSON is the lock of a row.
-func (d *Dashboard) lockJSON(r *row, now time.Time) lockjson.Lock {
+func (d *Dashboard) lockJSON(r *locks.Row, now time.Time) lockjson.Lock {
 	var queue *lockjson.Queue
-	if d.config.Queues != nil {
-		queue = &lockjson.Queue{Waiters: r.waiters, Longest: r.longest}
+	if d.Config.Queues != nil {
+		queue = &lockjson.Queue{Waiters: r.Waiters, Longest: r.Longest}
 	}
-	j := lockjson.New(r.Record, r.verdict, queue, now)
-	j.Expiring = r.look == expiring // as the page shows it
-	j.URL = d.urls.Lock(r.Name, r.UUID)
+	j := lockjson.New(r.Record, r.Verdict, queue, now)
+	j.Expiring = r.Display == locks.Expiring // as the page shows it
+	j.URL = d.Urls.Lock(r.Name, r.UUID)
 	return j
 }
 
-func (d *Dashboard) meta(now time.Time) meta {
-	fresh := d.config.Fresh()
-	return meta{AsOf: lockjson.Time(now), Revision: strconv.FormatInt(fresh.Revision, 10),
-		Stale: fresh.level(d.config.Now()) == stale}
+func newMeta(r *site.Request, asOf time.Time) meta {
+	return meta{AsOf: lockjson.Time(asOf), Revision: strconv.FormatInt(r.Fresh.Revision, 10),
+		Stale: r.Level() == locks.Stale}
 }
 
-func jsonAnswer(data any, m meta, etag string) (answer, error) {
+func jsonAnswer(data any, m meta, etag string) (site.Answer, error) {
 	body, err := json.Marshal(envelope{data, m})
-	return answer{Type: "application/json", Body: append(body, '\n'), ETag: etag}, err
+	return site.Answer{Type: "application/json", Body: append(body, '\n'), ETag: etag}, err
 }

@@ -1,64 +1,66 @@
 package dashboard
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func (d *Dashboard) lockAPI(r *http.Request) (answer, error) {
-	v, err := d.find(r)
+func (d *Dashboard) lockAPI(r *site.Request) (site.Answer, error) {
+	v, err := d.Find(r)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	include := strings.Split(r.URL.Query().Get("include"), ",")
 	if slices.Contains(include, "backtrace") && len(include) == 1 {
-		if err := d.admitFor(callerOf(r), Backtrace, v.document.Owner); err != nil {
-			return answer{}, err
+		if err := d.AdmitFor(r.Caller, access.Backtrace, v.Document.Owner); err != nil {
+			return site.Answer{}, err
 		}
 	}
-	now := d.lens().of(v).asOf
+	now := v.Viewpoint(r.Viewpoint()).AsOf
 	j := d.documentJSON(v, now)
-	if slices.Contains(include, "backtrace") && callerOf(r).mayFor(Backtrace, v.document.Owner) {
-		j.Backtrace = lockjson.Known(v.document.Backtrace)
+	if slices.Contains(include, "backtrace") && r.Caller.MayFor(access.Backtrace, v.Document.Owner) {
+		j.Backtrace = lockjson.Known(v.Document.Backtrace)
 	}
 	if slices.Contains(include, "fields") {
-		j.Fields = fieldsJSON(callerOf(r), &v.document)
+		j.Fields = fieldsJSON(r.Caller, &v.Document)
 	}
-	m := d.meta(now)
-	if v.revision > 0 {
-		m.Revision = strconv.FormatInt(v.revision, 10)
+	m := newMeta(r, now)
+	if v.ReadRevision > 0 {
+		m.Revision = strconv.FormatInt(v.ReadRevision, 10)
 		m.Stale = false
 	}
 	return jsonAnswer(j, m, "")
 }
 
 // documentJSON is the lock without backtrace and fields.
-func (d *Dashboard) documentJSON(v *lockView, now time.Time) lockjson.Document {
-	j := lockjson.Document{Client: lockjson.Known(v.document.Client), Unread: lockjson.Known(v.unread),
-		Queue: lockjson.Waiters(v.waiters, now)}
-	for _, r := range v.shares {
+func (d *Dashboard) documentJSON(v *site.Lock, now time.Time) lockjson.Document {
+	j := lockjson.Document{Client: lockjson.Known(v.Document.Client), Unread: lockjson.Known(v.Unread),
+		Queue: lockjson.Waiters(v.InLine, now)}
+	for _, r := range v.Shares {
 		j.Holders = append(j.Holders, d.lockJSON(r, now))
 	}
-	if v.row != nil {
-		j.Lock = d.lockJSON(v.row, now)
+	if v.Row != nil {
+		j.Lock = d.lockJSON(v.Row, now)
 	} else {
 		var queue *lockjson.Queue
-		if d.config.Queues != nil {
-			queue = lockjson.QueueOf(v.waiters)
+		if d.Config.Queues != nil {
+			queue = lockjson.QueueOf(v.InLine)
 		}
-		j.Lock = lockjson.Whole(v.lock, j.Holders, queue, now)
-		j.URL = d.urls.Lock(v.lock, "")
+		j.Lock = lockjson.Whole(v.Name, j.Holders, queue, now)
+		j.URL = d.Urls.Lock(v.Name, "")
 	}
-	if v.asked != "" {
-		ending := &metadata.Ending{Lock: v.lock, UUID: v.asked} // over, and no more is known
-		if v.ending != nil {
-			ending = v.ending
+	if v.AskedHold != "" {
+		ending := &metadata.Ending{Lock: v.Name, UUID: v.AskedHold} // over, and no more is known
+		if v.Ending != nil {
+			ending = v.Ending
 		}
 		over := lockjson.NewEnding(ending, now)
 		j.Ending = &over
@@ -66,10 +68,10 @@ func (d *Dashboard) documentJSON(v *lockView, now time.Time) lockjson.Document {
 	return j
 }
 
-func fieldsJSON(c caller, doc *metadata.Document) []lockjson.Field {
+func fieldsJSON(c access.Caller, doc *metadata.Document) []lockjson.Field {
 	var list []lockjson.Field
 	for _, f := range doc.Fields {
-		if !hidden(c, doc.Owner, f.Name) {
+		if !pages.Hidden(c, doc.Owner, f.Name) {
 			list = append(list, lockjson.NewField(f))
 		}
 	}

@@ -2,71 +2,72 @@ package dashboard
 
 import (
 	"encoding/json"
-	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is
 // told.
-func (d *Dashboard) listed(r *http.Request) (s *snapshot, l listRequest, found *result, err error) {
-	if s, err = d.loaded(); err != nil {
+func (d *Dashboard) listed(r *site.Request) (s *locks.Snapshot, l pages.ListRequest, found *locks.Result, err error) {
+	if s, err = r.Loaded(); err != nil {
 		return
 	}
-	l = parseList(r)
+	l = pages.ParseList(r)
 	v := r.URL.Query()
-	bad := func(text string) error {
-		return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query", Detail: text}
+	for _, p := range l.Query.Problems {
+		return s, l, nil, site.BadQuery(text.Visible(p.Term) + ": " + text.Visible(p.Text))
 	}
-	for _, p := range l.query.problems {
-		return s, l, nil, bad(plain(p.Term) + ": " + plain(p.Text) + ".")
+	if sort := v.Get("sort"); sort != "" && l.Order.String() != sort {
+		return s, l, nil, site.BadQuery("sort: there are " + strings.Join(locks.Orders(), ", ") +
+			", each also with a - before it")
 	}
-	if sort := v.Get("sort"); sort != "" && l.order.String() != sort {
-		return s, l, nil, bad("sort: there are " + strings.Join(orders(), ", ") + ", each also with a - before it.")
-	}
-	if limit := v.Get("limit"); limit != "" && (strconv.Itoa(l.limit) != limit || l.limit > maxAPILimit) {
-		return s, l, nil, bad("limit: wants a number from 1 to " + strconv.Itoa(maxAPILimit) + ".")
+	if limit := v.Get("limit"); limit != "" && (strconv.Itoa(l.Limit) != limit || l.Limit > pages.MaxAPILimit) {
+		return s, l, nil, site.BadQuery("limit: wants a number from 1 to " + strconv.Itoa(pages.MaxAPILimit))
 	}
 	for name := range strings.SplitSeq(v.Get("fields"), ",") {
 		if name != "" && !slices.Contains(lockFields(), name) {
-			return s, l, nil, bad("fields: there are " + strings.Join(lockFields(), ", ") + ".")
+			return s, l, nil, site.BadQuery("fields: there are " + strings.Join(lockFields(), ", "))
 		}
 	}
 	for _, name := range []string{"after", "before"} {
-		if _, ok := parseCursor(v.Get(name), listID(l.query, l.order)); v.Get(name) != "" && !ok {
-			return s, l, nil, bad(name + ": this cursor belongs to another list.")
+		if _, ok := locks.ParseCursor(v.Get(name), locks.ListID(l.Query, l.Order)); v.Get(name) != "" && !ok {
+			return s, l, nil, site.BadQuery(name + ": this cursor belongs to another list")
 		}
 	}
-	found, err = s.result(r.Context(), l.query, l.order, d.lens().asOf)
+	found, err = s.Result(r.Context(), l.Query, l.Order, r.Viewpoint().AsOf)
 	return s, l, found, err
 }
 
-func (d *Dashboard) locksAPI(r *http.Request) (answer, error) {
+func (d *Dashboard) locksAPI(r *site.Request) (site.Answer, error) {
 	s, l, found, err := d.listed(r)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
-	etag := d.listTag(r, s, l, found)
-	if a, ok := d.notModified(r, etag); ok {
+	etag := d.ListTag(r, s, l, found)
+	if a, ok := site.NotModified(r, etag); ok {
 		return a, nil
 	}
-	now := d.lens().asOf
-	w := found.window(l.order, listID(l.query, l.order), l.after, l.before, l.limit)
-	data := make([]lockjson.Lock, len(w.rows))
-	for i, row := range w.rows {
+	now := r.Viewpoint().AsOf
+	w := found.Window(l.Order, locks.ListID(l.Query, l.Order), l.After, l.Before, l.Limit)
+	data := make([]lockjson.Lock, len(w.Rows))
+	for i, row := range w.Rows {
 		data[i] = d.lockJSON(row, now)
 	}
-	m := d.meta(now)
-	m.Total, m.Matched, m.Next = &s.all.Total, &found.counts.Total, lockjson.Known(w.next)
-	m.NextAt, _ = lockjson.Instant(s.next, now)
+	m := newMeta(r, now)
+	m.Total, m.Matched, m.Next = &s.All.Total, &found.Counts.Total, lockjson.Known(w.Next)
+	m.NextAt, _ = lockjson.Instant(s.Next, now)
 	if fields := r.URL.Query().Get("fields"); fields != "" {
 		picked, err := pick(data, strings.Split(fields, ","))
 		if err != nil {
-			return answer{}, err
+			return site.Answer{}, err
 		}
 		return jsonAnswer(picked, m, etag)
 	}
@@ -120,29 +121,29 @@ type summaryJSON struct {
 	NextIn    *float64 `json:"next_auto_unlock_at_in_seconds"`
 }
 
-func (d *Dashboard) summaryAPI(r *http.Request) (answer, error) {
+func (d *Dashboard) summaryAPI(r *site.Request) (site.Answer, error) {
 	s, l, found, err := d.listed(r)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
-	etag := d.listTag(r, s, l, found)
-	if a, ok := d.notModified(r, etag); ok {
+	etag := d.ListTag(r, s, l, found)
+	if a, ok := site.NotModified(r, etag); ok {
 		return a, nil
 	}
-	now := d.lens().asOf
-	c := found.counts
-	j := summaryJSON{Verdict: d.verdict(s, d.lens()).Text.String(), Held: c.Held, Alerting: c.Alerting,
+	now := r.Viewpoint().AsOf
+	c := found.Counts
+	j := summaryJSON{Verdict: d.Verdict(s, r.Viewpoint()).Text.String(), Held: c.Held, Alerting: c.Alerting,
 		Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
-	if d.config.Queues != nil {
+	if d.Config.Queues != nil {
 		j.Waiting = &c.Waiting
 	}
 	if c.NextUnlock != nil {
 		j.NextName = &c.NextUnlock.Name
-		j.NextAt, j.NextIn = lockjson.Instant(c.NextUnlock.verdict.AutoUnlockAt, now)
+		j.NextAt, j.NextIn = lockjson.Instant(c.NextUnlock.Verdict.AutoUnlockAt, now)
 	}
-	m := d.meta(now)
-	m.Total, m.Matched = &s.all.Total, &c.Total
+	m := newMeta(r, now)
+	m.Total, m.Matched = &s.All.Total, &c.Total
 	return jsonAnswer(j, m, etag)
 }

@@ -6,10 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
-	"net/http"
 	"path"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 // assets are the embedded files, compressed once at start.
@@ -69,14 +70,14 @@ func assetType(name string) string {
 
 // asset answers with an embedded file. The address holds the fingerprint, so browsers keep it for ever; one of another
 // build is not there.
-func (d *Dashboard) asset(r *http.Request) (answer, error) {
-	file, ok := d.assets.files[chi.URLParam(r, "file")]
-	if !ok || chi.URLParam(r, "fingerprint") != d.assets.fingerprint {
-		return answer{}, errNotFound
+func (d *Dashboard) asset(r *site.Request) (site.Answer, error) {
+	file, ok := d.assets.files[chi.URLParam(r.Request, "file")]
+	if !ok || chi.URLParam(r.Request, "fingerprint") != d.assets.fingerprint {
+		return site.Answer{}, site.ErrNotFound
 	}
-	a := answer{Type: file.kind, Body: file.plain,
+	a := site.Answer{Type: file.kind, Body: file.plain,
 		Header: map[string]string{"Cache-Control": "public, max-age=31536000, immutable"}}
-	if acceptsGzip(r) {
+	if acceptsGzip(r.Request) {
 		a.Body, a.Header["Content-Encoding"] = file.packed, "gzip"
 	}
 	return a, nil

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 const (
@@ -31,10 +33,10 @@ func unread(next http.Handler) http.Handler {
 // receive reads the body of a POST of this type, and puts it into the place of the one that comes over the network.
 func receive(w http.ResponseWriter, r *http.Request, kind string) error {
 	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !strings.EqualFold(got, kind) {
-		return &problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type",
+		return &site.Problem{Status: http.StatusUnsupportedMediaType, Code: "bad_type", Title: "Wrong type",
 			Detail: "The body must be " + kind + "."}
 	}
-	tooLarge := &problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large",
+	tooLarge := &site.Problem{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Title: "Too large",
 		Detail: "The body may have 16 KiB."}
 	if r.ContentLength > maxBody {
 		return tooLarge
@@ -44,10 +46,10 @@ func receive(w http.ResponseWriter, r *http.Request, kind string) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &problem{Status: http.StatusRequestTimeout, Code: "slow_body", Title: "Too slow",
+		return &site.Problem{Status: http.StatusRequestTimeout, Code: "slow_body", Title: "Too slow",
 			Detail: "The body did not arrive within 2 s. Nothing was done."}
 	case err != nil:
-		return badBody("The body can not be read.")
+		return site.BadBody("The body cannot be read.")
 	case len(body) > maxBody:
 		return tooLarge
 	}
@@ -55,8 +57,4 @@ func receive(w http.ResponseWriter, r *http.Request, kind string) error {
 	w.Header().Del("Connection")
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return nil
-}
-
-func badBody(text string) error {
-	return &problem{Status: http.StatusBadRequest, Code: "bad_body", Title: "Bad request", Detail: text}
 }

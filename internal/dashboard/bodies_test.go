@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
 // served is a dashboard behind a real server, with the limits on time that the programs have.
@@ -27,10 +29,10 @@ func served(t *testing.T, d *dashboard.Dashboard) *httptest.Server {
 }
 
 // local is the access of a proxy on this machine.
-func local(t *testing.T) func(*dashboard.Config) {
-	return func(c *dashboard.Config) {
+func local(t *testing.T) func(*setup.Config) {
+	return func(c *setup.Config) {
 		c.Access = behindProxy(t)
-		proxies, err := dashboard.ParseProxies([]string{"127.0.0.1"})
+		proxies, err := access.ParseProxies([]string{"127.0.0.1"})
 		if err != nil {
 			t.Fatal(err)
 		}

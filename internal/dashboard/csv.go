@@ -2,26 +2,30 @@ package dashboard
 
 import (
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // csv answers with the locks that a query finds, in its order. Other than the page it has no pages.
-func (d *Dashboard) csv(r *http.Request) (answer, error) {
+func (d *Dashboard) csv(r *site.Request) (site.Answer, error) {
 	_, _, found, err := d.listed(r)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
-	return answer{Type: "text/csv; charset=utf-8; header=present",
+	return site.Answer{Type: "text/csv; charset=utf-8; header=present",
 		Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
-		Stream: func(w io.Writer) error { return d.writeTable(w, found.rows) }}, nil
+		Stream: func(w io.Writer) error { return d.writeTable(w, found.Rows) }}, nil
 }
 
-func (d *Dashboard) writeTable(w io.Writer, rows []*row) error {
+func (d *Dashboard) writeTable(w io.Writer, rows []*locks.Row) error {
 	line := appendCells(nil, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at",
 		"alert_at", "auto_unlock_at", "waiters", "waiting_since")
 	_, err := w.Write(line)
@@ -30,13 +34,13 @@ func (d *Dashboard) writeTable(w io.Writer, rows []*row) error {
 			return err
 		}
 		waiters := ""
-		if d.config.Queues != nil {
-			waiters = strconv.Itoa(row.waiters)
+		if d.Config.Queues != nil {
+			waiters = strconv.Itoa(row.Waiters)
 		}
-		line = appendCells(line[:0], row.Name, string(row.verdict.State), row.Owner, row.Hostname, number64(row.PID),
-			row.Purpose, row.UUID, number64(row.Token),
-			instantCell(row.LockedAt), instantCell(row.verdict.AlertAt), instantCell(row.verdict.AutoUnlockAt), waiters,
-			instantCell(row.longest))
+		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname, site.Number(row.PID),
+			row.Purpose, row.UUID, site.Number(row.Token),
+			instantCell(row.LockedAt), instantCell(row.Verdict.AlertAt), instantCell(row.Verdict.AutoUnlockAt), waiters,
+			instantCell(row.Longest))
 		_, err = w.Write(line)
 	}
 	return err
@@ -46,7 +50,7 @@ func instantCell(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return iso(t)
+	return phrase.ISO(t)
 }
 
 // appendCells appends a line of a table. Every cell is quoted, so that a program which takes another character than the
@@ -83,9 +87,9 @@ const formula = "=+-@＝＋－＠﹦﹢﹣﹫−"
 
 // appendCell makes a text harmless for such programs, and for terminals: an apostrophe stands before what they could
 // take for the begin of a formula, at the begin and after a semicolon, at which some cut the line whatever is quoted.
-func appendCell(line []byte, text string) []byte {
+func appendCell(line []byte, cell string) []byte {
 	begins := true
-	for _, c := range plain(text) {
+	for _, c := range text.Visible(cell) {
 		switch {
 		case begins && strings.ContainsRune(formula, c):
 			line = append(line, '\'')

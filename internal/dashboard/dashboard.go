@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"html/template"
 	"net/http"
 	"strings"
 	"sync"
@@ -10,42 +9,51 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
+	"github.com/clustermutex/unlocker/internal/dashboard/history"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/dashboard/unlock"
+	"github.com/clustermutex/unlocker/internal/stacktrace"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/web"
 )
 
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
-	config    Config
-	picture   picture
-	traces    traces
-	reader    traceReader
-	urls      urls
-	hosts     hosts
-	route     string // prefix under which requests arrive
-	assets    assets
-	templates map[string]*template.Template
-	metrics   *metrics
-	rate      rate
-	refusals  refusals
-	tickets   chan struct{} // of the requests that are worked on
-	streams   chan struct{} // of the answers that are sent while they are made
-	packers   sync.Pool     // of answers
-	outgoing  atomic.Int64  // bytes of answers on their way, but for small ones
-	past      past
-	slow      atomic.Bool // etcd answered last, but later than a page waits
-	notices   chan []byte // that wait to be sent
-	handler   http.Handler
+	*pages.Pages
+	unlock   *unlock.Handler
+	hosts    hosts
+	route    string // prefix under which requests arrive
+	assets   assets
+	metrics  *metrics
+	tickets  chan struct{} // of the requests that are worked on
+	streams  chan struct{} // of the answers that are sent while they are made
+	packers  sync.Pool     // of answers
+	outgoing atomic.Int64  // bytes of answers on their way, but for small ones
+	handler  http.Handler
 }
 
 // New returns a dashboard. It fails, with a sentence for the operator, for a configuration that contradicts itself.
-func New(config Config) (*Dashboard, error) {
-	if err := config.check(); err != nil {
+func New(config setup.Config) (*Dashboard, error) {
+	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{config: config, metrics: newMetrics(config.Notify != nil), notices: make(chan []byte, maxNotices),
-		reader:  newTraceReader(config.Sources),
+	reader := stacktrace.NewReader(config.Sources)
+	base := &site.Site{Config: config,
+		Snapshots: locks.NewSnapshots(locks.Source{Locks: config.Locks, Queues: config.Queues, Policy: config.Policy}),
+		History: history.NewStore(history.Source{History: config.History, Audit: config.Audit, Relists: config.Relists,
+			Policy: config.Policy, Log: config.Log})}
+	d := &Dashboard{Pages: pages.New(base, backtraces.NewStore(config.Document, reader), reader),
+		metrics: newMetrics(),
 		tickets: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
-	d.picture.config, d.picture.costly = &d.config, make(chan struct{}, maxCostly)
+	d.unlock = unlock.New(d.Pages, unlock.Shape{
+		Lock:   func(r *site.Request, row *locks.Row) any { return d.lockJSON(row, r.Now) },
+		Answer: func(r *site.Request, data any) (site.Answer, error) { return jsonAnswer(data, newMeta(r, r.Now), "") },
+	})
 	if err := d.prefixes(); err != nil {
 		return nil, err
 	}
@@ -53,8 +61,8 @@ func New(config Config) (*Dashboard, error) {
 	if d.assets, err = loadAssets(web.Static()); err != nil {
 		return nil, err
 	}
-	d.urls.assets = d.assets.fingerprint
-	if d.templates, err = parse(web.Templates(), d.urls); err != nil {
+	d.Urls.Assets = d.assets.fingerprint
+	if d.Templates, err = site.ParseTemplates(web.Templates(), d.Urls); err != nil {
 		return nil, err
 	}
 	d.handler, err = d.routes()
@@ -64,25 +72,30 @@ func New(config Config) (*Dashboard, error) {
 // ServeHTTP answers a request.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// Ready tells whether there is anything to show. It stays true when etcd is away: the last known picture is worth most
-// then.
-func (d *Dashboard) Ready() bool { return d.config.Fresh().level(d.config.Now()) != never }
+// Ended notes a hold that went; ending is nil when its holder released it. It is quick.
+func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
+	d.History.See(r, ending, d.Config.Now())
+}
+
+// Ready reports whether there is anything to show. It stays true when etcd is away: the last known picture is worth
+// most then.
+func (d *Dashboard) Ready() bool { return d.Config.Fresh().Level(d.Config.Now()) != locks.Never }
 
 func (d *Dashboard) prefixes() error {
-	origin, path, err := checkExternalURL(d.config.ExternalURL)
+	origin, path, err := checkExternalURL(d.Config.ExternalURL)
 	if err != nil {
 		return err
 	}
-	d.urls.origin = origin
-	if d.hosts, err = newHosts(origin, d.config.Hosts); err != nil {
+	d.Urls.Origin = origin
+	if d.hosts, err = newHosts(origin, d.Config.Hosts); err != nil {
 		return err
 	}
-	if d.urls.prefix, err = normalPrefix(path); err != nil {
+	if d.Urls.Prefix, err = site.NormalPrefix(path); err != nil {
 		return err
 	}
-	d.route = d.urls.prefix
-	if d.config.RoutePrefix != "" {
-		d.route, err = normalPrefix(d.config.RoutePrefix)
+	d.route = d.Urls.Prefix
+	if d.Config.RoutePrefix != "" {
+		d.route, err = site.NormalPrefix(d.Config.RoutePrefix)
 	}
 	return err
 }
@@ -93,35 +106,35 @@ func (d *Dashboard) routes() (http.Handler, error) {
 		return nil, err
 	}
 	mux := chi.NewRouter()
-	mux.Use(d.headers, d.measure, d.recovery, unread, d.misdirected, d.identify, protect, middleware.GetHead)
+	mux.Use(d.headers, d.measure, d.recovery, unread, d.misdirected, d.door, protect, middleware.GetHead)
 	mux.NotFound(d.lost)
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed(mux, r.URL.Path))
-		d.fail(w, r, errMethod)
+		d.fail(w, r, site.ErrMethod)
 	})
-	post := func(path, kind string, do action) { mux.Post(d.route+path, d.handleUnlock(kind, do)) }
-	get := func(path string, need Permission, do action) { mux.Get(d.route+path, d.handle(need, do)) }
-	get("", View, d.list)
-	get("lock", View, d.lock)
-	get("lock/backtrace", Backtrace, d.backtrace)
-	get("unlock", View, d.unlockForm)
-	post("unlock", "application/x-www-form-urlencoded", d.unlockPost)
-	get("waiting", View, d.waiting)
-	get("owners", View, d.owners)
-	get("history", View, d.history)
-	get("audit", Audit, d.audit)
-	get("locks.csv", View, d.csv)
-	get("status", View, d.status)
-	get("help", anybody, d.help)
-	get("icon.svg", anybody, d.icon)
-	get("assets/{fingerprint}/{file}", anybody, d.asset)
-	get("api/v1/locks", View, d.locksAPI)
-	get("api/v1/lock", View, d.lockAPI)
-	get("api/v1/summary", View, d.summaryAPI)
-	get("api/v1/history", View, d.historyAPI)
-	get("api/v1/audit", Audit, d.auditAPI)
-	get("api/v1/status", View, d.statusAPI)
-	post("api/v1/lock/force-unlock", "application/json", d.unlockAPI)
+	post := func(path, kind string, do site.Action) { mux.Post(d.route+path, d.handleUnlock(kind, do)) }
+	get := func(path string, need access.Permission, do site.Action) { mux.Get(d.route+path, d.handle(need, do)) }
+	get("", access.View, d.ServeList)
+	get("lock", access.View, d.ServeLock)
+	get("lock/backtrace", access.Backtrace, d.ServeBacktrace)
+	get("unlock", access.View, d.unlock.ServeForm)
+	post("unlock", "application/x-www-form-urlencoded", d.unlock.ServePost)
+	get("waiting", access.View, d.ServeWaiting)
+	get("owners", access.View, d.ServeOwners)
+	get("history", access.View, d.ServeHistory)
+	get("audit", access.Audit, d.ServeAudit)
+	get("locks.csv", access.View, d.csv)
+	get("status", access.View, d.ServeStatus)
+	get("help", access.Anybody, d.ServeHelp)
+	get("icon.svg", access.Anybody, d.ServeIcon)
+	get("assets/{fingerprint}/{file}", access.Anybody, d.asset)
+	get("api/v1/locks", access.View, d.locksAPI)
+	get("api/v1/lock", access.View, d.lockAPI)
+	get("api/v1/summary", access.View, d.summaryAPI)
+	get("api/v1/history", access.View, d.historyAPI)
+	get("api/v1/audit", access.Audit, d.auditAPI)
+	get("api/v1/status", access.View, d.statusAPI)
+	post("api/v1/lock/force-unlock", "application/json", d.unlock.ServeAPI)
 	return mux, nil
 }
 
@@ -136,13 +149,14 @@ func allowed(mux *chi.Mux, path string) string {
 	return strings.Replace(strings.Join(methods, ", "), http.MethodGet, "GET, HEAD", 1)
 }
 
-func reading(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+// isRead reports whether the request asks for something and changes nothing.
+func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 // lost answers requests that fit no route; those for the bare root or the prefix without its slash find their way.
 func (d *Dashboard) lost(w http.ResponseWriter, r *http.Request) {
-	if path := r.URL.Path; d.route != "/" && (path == "/" || path+"/" == d.route) && reading(r) {
-		http.Redirect(w, r, d.urls.prefix, http.StatusFound)
+	if path := r.URL.Path; d.route != "/" && (path == "/" || path+"/" == d.route) && isRead(r) {
+		http.Redirect(w, r, d.Urls.Prefix, http.StatusFound)
 		return
 	}
-	d.fail(w, r, errNotFound)
+	d.fail(w, r, site.ErrNotFound)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 )
 
 func TestPageSaysHowFreshItIs(t *testing.T) {
@@ -78,7 +78,7 @@ func TestStalePageShowsTheLastKnownStateAndClaimsNoMore(t *testing.T) {
 
 func TestNothingLoadedYetIsNotAQuietNight(t *testing.T) {
 	s := newScene()
-	s.fresh = dashboard.Freshness{Cause: "connection refused"}
+	s.fresh = locks.Freshness{Cause: "connection refused"}
 	d := s.dashboard(t)
 	if d.Ready() {
 		t.Error("the dashboard is ready with nothing to show")
@@ -97,7 +97,7 @@ func TestNothingLoadedYetIsNotAQuietNight(t *testing.T) {
 	ok(t, d, "/help")
 	wantWords(t, ok(t, d, "/status"), "no data", "watch broken: connection refused")
 
-	s.fresh = dashboard.Freshness{Synced: true, Heard: s.now, Revision: 1}
+	s.fresh = locks.Freshness{Synced: true, Heard: s.now, Revision: 1}
 	if ok(t, d, "/"); !d.Ready() {
 		t.Error("the dashboard does not become ready when the locks are loaded")
 	}
@@ -233,5 +233,25 @@ mutexdash_http_requests_total{code="405",handler="none",method="other"} 1
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil || len(problems) > 0 {
 		t.Error(problems, err)
+	}
+}
+
+func TestTagsAreComparedWhole(t *testing.T) {
+	d := newScene().dashboard(t)
+	tag := get(d, "/").Header().Get("ETag")
+	for _, c := range []struct {
+		header string
+		want   int
+	}{
+		{tag, http.StatusNotModified},
+		{`"other", ` + tag, http.StatusNotModified},
+		{strings.TrimPrefix(tag, "W/"), http.StatusNotModified},
+		{"*", http.StatusNotModified},
+		{`"other"`, http.StatusOK},
+		{`"a` + tag + `b"`, http.StatusOK},
+	} {
+		if w := get(d, "/", "If-None-Match", c.header); w.Code != c.want {
+			t.Errorf("If-None-Match: %s is answered with %d, want %d", c.header, w.Code, c.want)
+		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -96,7 +96,7 @@ func golden() []struct {
 		{"not-found", empty, "/nothing"},
 		{"not-loaded", func(testing.TB) *scene {
 			s := newScene()
-			s.fresh = dashboard.Freshness{Cause: "connection refused"}
+			s.fresh = locks.Freshness{Cause: "connection refused"}
 			return s
 		}, "/"},
 	}

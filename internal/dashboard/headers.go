@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // policy allows a page what it needs: files of our own, and nothing inline.
@@ -15,8 +18,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // front of the handler (exporter-toolkit's headers) has set to the same names is replaced.
 func (d *Dashboard) headers(next http.Handler) http.Handler {
 	ancestors := "'none'"
-	if len(d.config.FrameAncestors) > 0 {
-		ancestors = strings.Join(d.config.FrameAncestors, " ")
+	if len(d.Config.FrameAncestors) > 0 {
+		ancestors = strings.Join(d.Config.FrameAncestors, " ")
 	}
 	framed := fmt.Sprintf(policy, ancestors)
 	alone := fmt.Sprintf(policy, "'none'")
@@ -25,7 +28,7 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", framed)
 		h.Set("X-Content-Type-Options", "nosniff")
 		// which asks whether, and nobody else may answer
-		if len(d.config.FrameAncestors) == 0 || r.URL.Path == d.route+"unlock" {
+		if len(d.Config.FrameAncestors) == 0 || r.URL.Path == d.route+"unlock" {
 			h.Set("Content-Security-Policy", alone)
 			h.Set("X-Frame-Options", "DENY")
 		}
@@ -35,8 +38,8 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 		h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()")
 		h.Set("X-Robots-Tag", "noindex, nofollow")
 		h.Set("Cache-Control", "no-store")
-		if d.config.HSTS > 0 && r.TLS != nil { // behind a proxy that ends TLS it is for the proxy to say
-			h.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", int(d.config.HSTS.Seconds())))
+		if d.Config.HSTS > 0 && r.TLS != nil { // behind a proxy that ends TLS it is for the proxy to say
+			h.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", int(d.Config.HSTS.Seconds())))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -47,15 +50,15 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(d.refuseOrigin))
-	if origin := d.urls.origin; origin != "" {
+	if origin := d.Urls.Origin; origin != "" {
 		if err := protection.AddTrustedOrigin(origin); err != nil {
-			return nil, fmt.Errorf("the external URL can not be an origin: %w", err)
+			return nil, fmt.Errorf("the external URL cannot be an origin: %w", err)
 		}
 	}
 	return func(next http.Handler) http.Handler {
 		changing := protection.Handler(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if reading(r) && !d.mayRead(r.Header) {
+			if isRead(r) && !d.mayRead(r.Header) {
 				d.refuseOrigin(w, r)
 				return
 			}
@@ -78,22 +81,24 @@ func (d *Dashboard) mayRead(h http.Header) bool {
 	case "document":
 		return true
 	case "iframe", "frame":
-		return len(d.config.FrameAncestors) > 0
+		return len(d.Config.FrameAncestors) > 0
 	}
 	return false
 }
 
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
-	c := callerOf(r)
-	if logged, leftOut := d.refusals.take(c.name, d.config.Now()); logged {
-		leftOutOf(d.config.Log.Warn(), leftOut).Str("path", plain(clip(r.URL.Path, maxLogged))).Str("origin",
-			plain(clip(r.Header.Get("Origin"), maxLogged))).
-			Str("actor", c.name).Str("client", c.client).Msg("a request from another site was refused")
+	made := d.RequestOf(r)
+	c := made.Caller
+	if logged, leftOut := d.Refusals.Take(c.Name, made.Now); logged {
+		site.LeftOutOf(d.Config.Log.Warn(), leftOut).Str("path",
+			text.Visible(text.Clip(r.URL.Path, site.MaxLogged))).Str("origin",
+			text.Visible(text.Clip(r.Header.Get("Origin"), site.MaxLogged))).
+			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
-	if !reading(r) && strings.HasSuffix(r.URL.Path, "unlock") {
-		d.metrics.forced.WithLabelValues("denied").Inc()
+	if !isRead(r) && strings.HasSuffix(r.URL.Path, "unlock") {
+		d.unlock.CountDenied()
 	}
-	d.fail(w, r, errCrossOrigin)
+	d.fail(w, r, site.ErrCrossOrigin)
 }
 
 // recovery answers a request whose handler panicked; the log has the stack, the answer has not.
@@ -107,9 +112,9 @@ func (d *Dashboard) recovery(next http.Handler) http.Handler {
 			if cause == http.ErrAbortHandler {
 				panic(cause)
 			}
-			d.config.Log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("path",
+			d.Config.Log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("path",
 				r.URL.Path).Msg("request panicked")
-			d.fail(w, r, errInternal)
+			d.fail(w, r, site.ErrInternal)
 		}()
 		next.ServeHTTP(w, r)
 	})

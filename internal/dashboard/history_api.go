@@ -1,13 +1,10 @@
 package dashboard
 
 import (
-	"cmp"
-	"context"
-	"net/http"
-	"slices"
-
+	"github.com/clustermutex/unlocker/internal/dashboard/history"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
-	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 // historyJSON is a page of the history, and what is not known of it.
@@ -22,67 +19,40 @@ type gapJSON struct {
 	To   string `json:"to"`
 }
 
-func (d *Dashboard) historyAPI(r *http.Request) (answer, error) {
-	p, err := parsePast(r, maxAPILimit)
+func (d *Dashboard) historyAPI(r *site.Request) (site.Answer, error) {
+	p, err := history.Parse(r.URL.Query(), pages.MaxAPILimit)
 	if err == nil {
-		err = p.sound()
+		err = p.Sound()
 	}
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, err := d.endings(r.Context(), "")
+	all, err := d.History.Endings(r.Context(), r.Now, "")
 	if err != nil {
-		return answer{}, d.unread(err)
+		return site.Answer{}, d.NotRead(err)
 	}
-	now := d.config.Now()
-	list, matched, next, err := d.found(r.Context(), p, all)
+	now := r.Now
+	list, matched, next, err := d.History.Search(r.Context(), p, all)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	j := historyJSON{Holds: make([]lockjson.Ending, len(list)), Gaps: []gapJSON{}}
 	for i, e := range list {
 		j.Holds[i] = lockjson.NewEnding(&e, now)
 	}
-	gaps, since := d.watched()
+	gaps, since := d.History.Watched(r.Now, r.Fresh)
 	for _, g := range gaps {
-		if p.during(g.From) || p.during(g.To) {
+		if p.During(g.From) || p.During(g.To) {
 			j.Gaps = append(j.Gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To)})
 		}
 	}
 	j.Since, _ = lockjson.Instant(since, now)
-	m := d.meta(now)
+	m := newMeta(r, now)
 	total := len(all)
 	m.Total = &total
 	m.Matched = &matched
 	m.Next = lockjson.Known(next.String())
 	return jsonAnswer(j, m, "")
-}
-
-// sound refuses a query with a term that was left out: programs are told.
-func (p pastRequest) sound() error {
-	for _, wrong := range p.query.problems {
-		return &problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Bad query",
-			Detail: plain(wrong.Term) + ": " + plain(wrong.Text) + "."}
-	}
-	return nil
-}
-
-// unread says that etcd could not be asked.
-func (d *Dashboard) unread(err error) error {
-	return &problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
-		Detail: "etcd could not be asked: " + d.config.Explain(err) + ".",
-		Retry:  pastEvery}
-}
-
-// actions reads the audit trail.
-func (d *Dashboard) actions(ctx context.Context) ([]protocol.Action, error) {
-	all, err := d.past.actions.get(ctx, d.config.Now(), d.config.Audit)
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b protocol.Action) int {
-		return cmp.Or(b.At.Compare(a.At.Time),
-			cmp.Compare(b.Token, a.Token))
-	})
-	return all, err
 }
 
 // actionJSON is an entry of the audit trail.
@@ -106,23 +76,23 @@ type actionJSON struct {
 	Result     string   `json:"result"`
 }
 
-func (d *Dashboard) auditAPI(r *http.Request) (answer, error) {
-	p, err := parsePast(r, maxAPILimit)
+func (d *Dashboard) auditAPI(r *site.Request) (site.Answer, error) {
+	p, err := history.Parse(r.URL.Query(), pages.MaxAPILimit)
 	if err == nil {
-		err = p.sound()
+		err = p.Sound()
 	}
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, err := d.actions(r.Context())
+	all, err := d.History.Actions(r.Context(), r.Now)
 	if err != nil {
-		return answer{}, d.unread(err)
+		return site.Answer{}, d.NotRead(err)
 	}
-	now := d.config.Now()
+	now := r.Now
 	list := []actionJSON{}
-	found, matched, next, err := d.foundActions(r.Context(), p, all)
+	found, matched, next, err := d.History.SearchActions(r.Context(), p, all)
 	if err != nil {
-		return answer{}, err
+		return site.Answer{}, err
 	}
 	for _, a := range found {
 		j := actionJSON{
@@ -135,7 +105,7 @@ func (d *Dashboard) auditAPI(r *http.Request) (answer, error) {
 		j.At, j.AtIn = lockjson.Instant(a.At.Time, now)
 		list = append(list, j)
 	}
-	m := d.meta(now)
+	m := newMeta(r, now)
 	total := len(all)
 	m.Total = &total
 	m.Matched = &matched

@@ -11,16 +11,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // withAudit lets everybody who comes through the proxy see everything, and names whoever comes.
-func withAudit(c *dashboard.Config) {
-	c.Access = dashboard.Access{Source: dashboard.SourceBasic, KnownUser: func(string) bool { return true },
-		Permissions: &dashboard.Permissions{Everyone: []dashboard.Permission{dashboard.View, dashboard.Backtrace,
-			dashboard.Audit}}}
+func withAudit(c *setup.Config) {
+	c.Access = access.Config{Source: access.SourceBasic, KnownUser: func(string) bool { return true },
+		Permissions: &access.Permissions{Everyone: []access.Permission{access.View, access.Backtrace,
+			access.Audit}}}
 }
 
 // over puts a hold that is over into the scene: it began and ended so long ago.
@@ -208,7 +210,7 @@ func TestWaitingShowsTheLongestWaitFirst(t *testing.T) {
 	}
 	wantWords(t, ok(t, s.dashboard(t), "/waiting?q=owner:drm"), "1 waiter, the longest for 40m.")
 	wantWords(t, ok(t, newScene().dashboard(t), "/waiting"), "Nobody waits.")
-	wantWords(t, ok(t, s.dashboard(t, func(c *dashboard.Config) { c.Queues = nil }), "/waiting"),
+	wantWords(t, ok(t, s.dashboard(t, func(c *setup.Config) { c.Queues = nil }), "/waiting"),
 		"Waiters are not recorded.")
 }
 
@@ -301,7 +303,7 @@ func TestSilentEtcdIsNotAskedForTheHistoryByEverybody(t *testing.T) {
 	s := lived(t)
 	s.away = errAway
 	asked := 0
-	d := s.dashboard(t, func(c *dashboard.Config) {
+	d := s.dashboard(t, func(c *setup.Config) {
 		c.History = func(context.Context, int) ([]metadata.Ending, error) { asked++; return nil, errAway }
 	})
 	for range 9 {
@@ -346,7 +348,7 @@ func TestEveryPageSaysWhenItIsOld(t *testing.T) {
 	}
 	for _, path := range []string{"/waiting", "/owners"} {
 		unloaded := newScene()
-		unloaded.fresh = dashboard.Freshness{Cause: "connection refused"}
+		unloaded.fresh = locks.Freshness{Cause: "connection refused"}
 		if w := get(unloaded.dashboard(t), path); w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%s answers %d before anything was loaded", path, w.Code)
 		}

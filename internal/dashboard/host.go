@@ -7,6 +7,9 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // hosts are the names under which we are reached, in lower case. A browser that was told that the name of another site
@@ -49,16 +52,16 @@ func (d *Dashboard) misdirected(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		p := &problem{Status: http.StatusMisdirectedRequest, Code: "wrong_host",
+		p := &site.Problem{Status: http.StatusMisdirectedRequest, Code: "wrong_host",
 			Title: "Not the name of this dashboard",
 			Detail: fmt.Sprintf("The request names the host %s, which is not known here. If people reach the dashboard by that name, start it with "+
 				"--web.external-url=https://NAME/, or with --web.allowed-hosts=NAME for one more name.",
-				plain(clip(r.Host, maxLogged)))}
+				text.Visible(text.Clip(r.Host, site.MaxLogged)))}
 		if d.wantsJSON(r) {
 			d.fail(w, r, p)
 			return
 		}
-		d.send(w, r, answer{Status: p.Status, Type: "text/plain; charset=utf-8",
+		d.send(w, r, site.Answer{Status: p.Status, Type: "text/plain; charset=utf-8",
 			Body: []byte(p.Title + "\n" + p.Detail + "\n")})
 	})
 }

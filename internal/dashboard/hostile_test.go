@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -56,8 +56,8 @@ func infested() *scene {
 	s.unlockers[0].HeldBack, s.unlockers[0].ID, s.unlockers[0].Mode = hostile(), hostile()[0], hostile()[9]
 	s.fresh.Cause = hostile()[7]
 	for _, text := range hostile() {
-		s.members = append(s.members, dashboard.Member{Endpoint: text, Role: text, Version: text, Problem: text})
-		s.settings = append(s.settings, dashboard.Setting{Name: text, Value: text})
+		s.members = append(s.members, setup.Member{Endpoint: text, Role: text, Version: text, Problem: text})
+		s.settings = append(s.settings, setup.Setting{Name: text, Value: text})
 	}
 	for i, text := range hostile() {
 		record := s.documents[text].Record
@@ -257,7 +257,8 @@ func TestEscapesCanBeReadBack(t *testing.T) {
 		"\xff":        `\xff`,
 		" x ":         `\x20x\x20`,
 		"a\u00a0b":    `a\u00a0b`,
-		`C:\new`:      `C:\new`, // nothing to escape: as it is
+		`C:\new`:      `C:\\new`,
+		"two  blanks": `two \x20blanks`,
 		"C:\\new\x00": `C:\\new\x00`,
 		"naïve ключ":  "naïve ключ",
 		"\U000e0041":  `\U000e0041`,

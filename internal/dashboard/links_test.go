@@ -6,15 +6,16 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
 func TestConfiguredLinksLeadWhereTheyAlwaysLead(t *testing.T) {
-	link, err := dashboard.ParseLink("logs=https://logs.example/{owner}?host={host}&q={name}+{pid}#{hold}")
+	link, err := setup.ParseLink("logs=https://logs.example/{owner}?host={host}&q={name}+{pid}#{hold}")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := infested()
-	d := s.dashboard(t, func(c *dashboard.Config) { c.Links = []dashboard.Link{link} })
+	d := s.dashboard(t, func(c *setup.Config) { c.Links = []setup.Link{link} })
 	for _, name := range hostile() {
 		if len(name) > 4000 || strings.ContainsAny(name, "\xff\xe2") {
 			continue
@@ -27,7 +28,7 @@ func TestConfiguredLinksLeadWhereTheyAlwaysLead(t *testing.T) {
 			}
 		}
 	}
-	page := ok(t, busy().dashboard(t, func(c *dashboard.Config) { c.Links = []dashboard.Link{link} }),
+	page := ok(t, busy().dashboard(t, func(c *setup.Config) { c.Links = []setup.Link{link} }),
 		"/lock?name="+stuck)
 	want := `<a href="https://logs.example/billing?host=billing-7f9c&amp;q=billing%2Finvoice-run&#43;17#` +
 		uuid(stuck) + `" rel="noopener noreferrer" target="_blank">logs</a>`
@@ -41,14 +42,14 @@ func TestLinksThatCanNotBeTrustedAreRefused(t *testing.T) {
 		"logs=https://{host}/", "logs=https://a.{owner}.example/", "logs=https://u:p@a/",
 		"logs=https:///{name}", "logs=https://a/{nam}", "logs=https://a/{name", "logs=https://a/name}", "logs={name}",
 		"logs=//a/{name}", "logs=https://a?{}"} {
-		if _, err := dashboard.ParseLink(bad); err == nil {
+		if _, err := setup.ParseLink(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
 
 func TestOnlyNamedPagesMayFrameOurs(t *testing.T) {
-	d := busy().dashboard(t, func(c *dashboard.Config) {
+	d := busy().dashboard(t, func(c *setup.Config) {
 		c.FrameAncestors = []string{"'self'",
 			"https://portal.example"}
 	})

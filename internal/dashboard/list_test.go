@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -90,7 +90,7 @@ func TestVerdictIsTheFirstSentenceThatApplies(t *testing.T) {
 }
 
 func TestWaitersAreADashWhereNobodyRecordsThem(t *testing.T) {
-	d := busy().dashboard(t, func(c *dashboard.Config) { c.Queues, c.Waiters = nil, nil })
+	d := busy().dashboard(t, func(c *setup.Config) { c.Queues, c.Waiters = nil, nil })
 	page := ok(t, d, "/")
 	wantWords(t, page, "22m 14m ago 1:42 under 2 minutes – nightly")
 	if strings.Contains(words(page), "waiting") {

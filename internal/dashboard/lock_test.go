@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -138,7 +138,7 @@ func TestBacktracesThatAreTooLongOrUnknownAreShownInPart(t *testing.T) {
 }
 
 func TestBacktracesCanBeSwitchedOff(t *testing.T) {
-	d := busy().dashboard(t, func(c *dashboard.Config) { c.HideBacktraces = true })
+	d := busy().dashboard(t, func(c *setup.Config) { c.HideBacktraces = true })
 	page := ok(t, d, "/lock?name=billing/invoice-run")
 	api := ok(t, d, "/api/v1/lock?name=billing/invoice-run&include=backtrace,fields")
 	for _, shown := range []string{page, api, ok(t, d, "/")} {
@@ -224,7 +224,7 @@ func TestLockPageShowsTheLastKnownStateWhileEtcdIsAway(t *testing.T) {
 func TestDefaultPolicySetsTheTimesOfALockWithout(t *testing.T) {
 	s := newScene()
 	s.put("bare", metadata.Field{Name: "uuid", Value: uuid("bare")})
-	d := s.dashboard(t, func(c *dashboard.Config) { c.Policy.DefaultAutoUnlockAfter = 2 * time.Hour })
+	d := s.dashboard(t, func(c *setup.Config) { c.Policy.DefaultAutoUnlockAfter = 2 * time.Hour })
 	wantWords(t, ok(t, d, "/lock?name=bare"), "alert in 1h 2026-11-21 04:12:41 UTC by the default policy",
 		"auto-unlock in 2h 2026-11-21 05:12:41 UTC by the default policy",
 		"The default policy removes it at 2026-11-21 05:12:41 UTC.")

@@ -14,19 +14,10 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	forced   *prometheus.CounterVec
-	notices  *prometheus.CounterVec
 }
 
-// newMetrics makes the metrics. notify tells that notices of force unlocks are sent.
-func newMetrics(notify bool) *metrics {
-	m := &metrics{
-		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mutexdash_notices_total", Help: "Webhook notices of force unlocks, by result.",
-		}, []string{"result"}),
-		forced: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mutexdash_force_unlocks_total", Help: "Requested force unlocks, by result.",
-		}, []string{"result"}),
+func newMetrics() *metrics {
+	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mutexdash_http_requests_total", Help: "Requests answered, by route.",
 		}, []string{"handler", "method", "code"}),
@@ -35,31 +26,20 @@ func newMetrics(notify bool) *metrics {
 			Buckets: []float64{.001, .005, .025, .1, .25, 1, 5},
 		}, []string{"handler", "method"}),
 	}
-	for _, result := range []string{"success", "conflict", "denied", "error"} {
-		m.forced.WithLabelValues(result)
-	}
-	for _, result := range []string{"success", "error", "dropped"} {
-		if notify {
-			m.notices.WithLabelValues(result)
-		}
-	}
-	return m
 }
 
 // Describe is part of [prometheus.Collector].
 func (d *Dashboard) Describe(ch chan<- *prometheus.Desc) {
 	d.metrics.requests.Describe(ch)
 	d.metrics.seconds.Describe(ch)
-	d.metrics.forced.Describe(ch)
-	d.metrics.notices.Describe(ch)
+	d.unlock.Describe(ch)
 }
 
 // Collect is part of [prometheus.Collector]: the dashboard is the collector of its metrics.
 func (d *Dashboard) Collect(ch chan<- prometheus.Metric) {
 	d.metrics.requests.Collect(ch)
 	d.metrics.seconds.Collect(ch)
-	d.metrics.forced.Collect(ch)
-	d.metrics.notices.Collect(ch)
+	d.unlock.Collect(ch)
 }
 
 // measure counts and times requests by route, never by path: paths are the client's.

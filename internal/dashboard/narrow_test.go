@@ -10,16 +10,18 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
-	var links []dashboard.Link
+	var links []setup.Link
 	for _, text := range []string{"a=https://logs.example/team/{name}/log", "b=https://logs.example/{name}",
 		"c=https://logs.example/x/{owner}{host}/y?q={name}", "d=https://logs.example/x/.{host}#{name}",
 		"safe=https://logs.example/log?q={name}#{name}"} {
-		link, err := dashboard.ParseLink(text)
+		link, err := setup.ParseLink(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +31,7 @@ func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 		{"%2e%2e", "%2E", "."}, {"../x", "a", "b"}} {
 		s := newScene()
 		s.add(hold{name: c.name, owner: c.owner, host: c.host, held: time.Minute, alert: time.Hour, unlock: time.Hour})
-		d := s.dashboard(t, func(config *dashboard.Config) { config.Links = links })
+		d := s.dashboard(t, func(config *setup.Config) { config.Links = links })
 		safe := false
 		for _, href := range attributes(ok(t, d, "/lock?name="+url.QueryEscape(c.name)), "href") {
 			if !strings.HasPrefix(href, "https:") {
@@ -51,7 +53,7 @@ func TestNoNameClimbsInAConfiguredLink(t *testing.T) {
 	}
 	for _, bad := range []string{"logs=https://a/b/../{name}", "logs=https://a/./{name}",
 		"logs=https://a/%2e%2E/{name}"} {
-		if _, err := dashboard.ParseLink(bad); err == nil {
+		if _, err := setup.ParseLink(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
@@ -81,7 +83,7 @@ func TestTriesThatDoNothingTakeNothingFromOthers(t *testing.T) {
 
 func TestTheConfirmationIsNeverFramed(t *testing.T) {
 	s := busy()
-	d, _ := operated(t, s, func(c *dashboard.Config) { c.FrameAncestors = []string{"https://portal.example"} })
+	d, _ := operated(t, s, func(c *setup.Config) { c.FrameAncestors = []string{"https://portal.example"} })
 	link := unlockLink(s, stuck)
 	wrong := s.wanted(stuck)
 	wrong.Set("typed", "wrong")
@@ -108,9 +110,9 @@ func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
 	for _, bad := range []string{"0.0.0.0/1,128.0.0.0/1", "0.0.0.0/0", "::/0", "::/1,8000::/1", "64.0.0.0/2",
 		"2000::/3", "10.0.0.0/7", "::ffff:0.0.0.0/97"} {
 		config := newScene().config()
-		proxies, err := dashboard.ParseProxies(strings.Split(bad, ","))
+		proxies, err := access.ParseProxies(strings.Split(bad, ","))
 		if err == nil {
-			config.Access = dashboard.Access{Source: dashboard.SourceHeader, Header: "X-User", TrustedProxies: proxies}
+			config.Access = access.Config{Source: access.SourceHeader, Header: "X-User", TrustedProxies: proxies}
 			_, err = dashboard.New(config)
 		}
 		if err == nil || !strings.Contains(err.Error(), "lets anybody be anybody") {
@@ -119,20 +121,20 @@ func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
 	}
 	for _, good := range []string{"10.0.0.0/8", "fc00::/7", "::1", "192.0.2.1", "::ffff:10.1.0.0/112"} {
 		config := newScene().config()
-		proxies, err := dashboard.ParseProxies([]string{good})
+		proxies, err := access.ParseProxies([]string{good})
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.Access = dashboard.Access{Source: dashboard.SourceHeader, Header: "X-User", TrustedProxies: proxies}
+		config.Access = access.Config{Source: access.SourceHeader, Header: "X-User", TrustedProxies: proxies}
 		if _, err = dashboard.New(config); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
-	proxies, err := dashboard.ParseProxies([]string{"::ffff:192.0.2.0/120"})
+	proxies, err := access.ParseProxies([]string{"::ffff:192.0.2.0/120"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := busy().dashboard(t, func(c *dashboard.Config) {
+	d := busy().dashboard(t, func(c *setup.Config) {
 		c.Access = behindProxy(t)
 		c.Access.TrustedProxies = proxies
 	})
@@ -143,9 +145,9 @@ func TestProxiesAreNotHalfOfTheInternet(t *testing.T) {
 
 func TestFlagsThatHelpAnAttackerAreForTheAuditor(t *testing.T) {
 	s := busy()
-	s.settings = []dashboard.Setting{{Name: "web.environment", Value: "prod-eu", Public: true},
+	s.settings = []setup.Setting{{Name: "web.environment", Value: "prod-eu", Public: true},
 		{Name: "web.trusted-proxies", Value: "10.1.2.0/24"}}
-	d := s.dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
+	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
 	for who, sees := range map[string]bool{"viewer": false, "unlocker": false, "auditor": true} {
 		page := words(get(d, "/status", "X-Forwarded-User", who).Body.String())
 		if strings.Contains(page, "10.1.2.0") != sees || !strings.Contains(page, "web.environment prod-eu") {
@@ -159,11 +161,11 @@ func TestFlagsThatHelpAnAttackerAreForTheAuditor(t *testing.T) {
 
 func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
 	s := busy()
-	named := s.dashboard(t, func(c *dashboard.Config) {
+	named := s.dashboard(t, func(c *setup.Config) {
 		c.ExternalURL = "https://locks.example:8443/"
 		c.Hosts = []string{"mutexdash.locks.svc", "Ops-1"}
 	})
-	bare := s.dashboard(t, func(c *dashboard.Config) { c.Hosts = nil })
+	bare := s.dashboard(t, func(c *setup.Config) { c.Hosts = nil })
 	for host, c := range map[string]struct{ named, bare int }{
 		"locks.example": {200, 421}, "locks.example:8443": {200, 421}, "LOCKS.example.:9": {200, 421},
 		"mutexdash.locks.svc": {200, 421}, "ops-1:8080": {200, 421},
@@ -201,7 +203,7 @@ func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
 func TestRateGivesBackWhatDidNothing(t *testing.T) {
 	s := busy()
 	changed := true
-	d, done := operated(t, s, func(c *dashboard.Config) {
+	d, done := operated(t, s, func(c *setup.Config) {
 		force := c.ForceUnlock
 		c.ForceUnlock = func(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 			if changed {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
 func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
@@ -31,7 +32,7 @@ func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := busy()
 				var heard []string
-				d, done := operated(t, s, func(config *dashboard.Config) {
+				d, done := operated(t, s, func(config *setup.Config) {
 					config.ExternalURL = "https://locks.example/"
 					config.Notify = func(ctx context.Context, notice []byte) error {
 						if _, limited := ctx.Deadline(); !limited {
@@ -82,7 +83,7 @@ func TestForceUnlockIsToldToSomebodyOutside(t *testing.T) {
 
 func TestRefusedForceUnlockIsToldToNobody(t *testing.T) {
 	s := busy()
-	d, done := operated(t, s, func(c *dashboard.Config) {
+	d, done := operated(t, s, func(c *setup.Config) {
 		c.Notify = func(context.Context, []byte) error { t.Error("it was told"); return nil }
 	})
 	ctx, stop := context.WithCancel(t.Context())
@@ -117,7 +118,7 @@ func sample(t *testing.T, d *dashboard.Dashboard, name, result string) float64 {
 }
 
 func TestBrowsersAreToldToComeByTLSWhereItIsOurs(t *testing.T) {
-	d := busy().dashboard(t, func(c *dashboard.Config) { c.HSTS = 180 * 24 * time.Hour })
+	d := busy().dashboard(t, func(c *setup.Config) { c.HSTS = 180 * 24 * time.Hour })
 	r := httptest.NewRequest("GET", "/", nil)
 	for want, state := range map[string]*tls.ConnectionState{"": nil, "max-age=15552000": {}} {
 		r.TLS = state

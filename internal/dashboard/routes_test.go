@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -73,8 +75,8 @@ func TestEveryAnswerCarriesTheSecurityHeaders(t *testing.T) {
 	working := busy().dashboard(t, withAudit)
 	assets := fingerprint(t, working)
 	unloaded := newScene()
-	unloaded.fresh = dashboard.Freshness{Cause: "connection refused"}
-	broken := busy().dashboard(t, func(c *dashboard.Config) { c.Queues = func() map[string][]metadata.Waiter { panic("a bug") } })
+	unloaded.fresh = locks.Freshness{Cause: "connection refused"}
+	broken := busy().dashboard(t, func(c *setup.Config) { c.Queues = func() map[string][]metadata.Waiter { panic("a bug") } })
 
 	for _, r := range routes(assets) {
 		w := ask(working, r.method, "/"+r.path, r.headers...)
@@ -158,7 +160,7 @@ func fingerprint(t testing.TB, d http.Handler) string {
 }
 
 func TestOriginOfTheExternalURLMayPost(t *testing.T) {
-	d := busy().dashboard(t, func(c *dashboard.Config) { c.ExternalURL = "https://locks.example/" })
+	d := busy().dashboard(t, func(c *setup.Config) { c.ExternalURL = "https://locks.example/" })
 	if w := ask(d, "POST", "/lock?name=x", "Origin", "https://locks.example"); w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("behind a proxy that changes Host, our own origin gets %d", w.Code)
 	}
@@ -175,7 +177,7 @@ func TestEveryLinkWorksBelowAnyPrefix(t *testing.T) {
 		"behind a proxy that strips it": {"https://ops.example/a/b", "/", "/a/b/", "/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := busy().dashboard(t, func(config *dashboard.Config) {
+			d := busy().dashboard(t, func(config *setup.Config) {
 				config.ExternalURL,
 					config.RoutePrefix = c.external, c.route
 			})
@@ -222,7 +224,7 @@ func linksOf(t *testing.T, page, prefix string) []string {
 }
 
 func TestBareRootAndPrefixWithoutSlashFindTheList(t *testing.T) {
-	d := busy().dashboard(t, func(c *dashboard.Config) { c.ExternalURL = "https://ops.example/a/b/" })
+	d := busy().dashboard(t, func(c *setup.Config) { c.ExternalURL = "https://ops.example/a/b/" })
 	for _, path := range []string{"/", "/a/b"} {
 		if w := get(d, path); w.Code != http.StatusFound || w.Header().Get("Location") != "/a/b/" {
 			t.Errorf("%s answers %d %s", path, w.Code, w.Header().Get("Location"))
@@ -234,14 +236,14 @@ func TestBareRootAndPrefixWithoutSlashFindTheList(t *testing.T) {
 }
 
 func TestConfigurationThatCanNotWorkIsRefused(t *testing.T) {
-	for name, change := range map[string]func(*dashboard.Config){
-		"not http":        func(c *dashboard.Config) { c.ExternalURL = "ftp://host/" },
-		"without a host":  func(c *dashboard.Config) { c.ExternalURL = "https:///a" },
-		"with a query":    func(c *dashboard.Config) { c.ExternalURL = "https://host/?a" },
-		"with a user":     func(c *dashboard.Config) { c.ExternalURL = "https://u:p@host/" },
-		"climbing path":   func(c *dashboard.Config) { c.RoutePrefix = "/a/../b" },
-		"pattern as path": func(c *dashboard.Config) { c.RoutePrefix = "/{a}" },
-		"no locks":        func(c *dashboard.Config) { c.Locks = nil },
+	for name, change := range map[string]func(*setup.Config){
+		"not http":        func(c *setup.Config) { c.ExternalURL = "ftp://host/" },
+		"without a host":  func(c *setup.Config) { c.ExternalURL = "https:///a" },
+		"with a query":    func(c *setup.Config) { c.ExternalURL = "https://host/?a" },
+		"with a user":     func(c *setup.Config) { c.ExternalURL = "https://u:p@host/" },
+		"climbing path":   func(c *setup.Config) { c.RoutePrefix = "/a/../b" },
+		"pattern as path": func(c *setup.Config) { c.RoutePrefix = "/{a}" },
+		"no locks":        func(c *setup.Config) { c.Locks = nil },
 	} {
 		config := newScene().config()
 		change(&config)

@@ -19,6 +19,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -31,16 +33,16 @@ type scene struct {
 	locks     []*metadata.Record
 	documents map[string]metadata.Document
 	queues    map[string][]metadata.Waiter
-	unlockers []dashboard.Unlocker
+	unlockers []setup.Unlocker
 	foreign   []string
-	fresh     dashboard.Freshness
+	fresh     locks.Freshness
 	away      error // what etcd answers to every read
 	endings   map[string]*metadata.Ending
 	actions   []protocol.Action
 	relists   uint64
 	revision  int64
-	members   []dashboard.Member
-	settings  []dashboard.Setting
+	members   []setup.Member
+	settings  []setup.Setting
 	log       strings.Builder
 }
 
@@ -50,25 +52,25 @@ func newScene() *scene {
 	return &scene{
 		now: now, revision: 918273, documents: map[string]metadata.Document{}, queues: map[string][]metadata.Waiter{},
 		endings:   map[string]*metadata.Ending{},
-		unlockers: []dashboard.Unlocker{{Presence: metadata.Presence{ID: "eu-1", Mode: "auto-unlock"}, Arrived: now}},
-		fresh:     dashboard.Freshness{Synced: true, Revision: 918273, Heard: now.Add(-2 * time.Second)},
+		unlockers: []setup.Unlocker{{Presence: metadata.Presence{ID: "eu-1", Mode: "auto-unlock"}, Arrived: now}},
+		fresh:     locks.Freshness{Synced: true, Revision: 918273, Heard: now.Add(-2 * time.Second)},
 	}
 }
 
-func (s *scene) config() dashboard.Config {
+func (s *scene) config() setup.Config {
 	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		panic(err)
 	}
-	return dashboard.Config{
+	return setup.Config{
 		Locks:     read(s, func() []*metadata.Record { return s.locks }),
 		Clock:     func() time.Duration { return time.Hour },
 		Queues:    func() map[string][]metadata.Waiter { return s.queues },
 		Waiters:   func(lock string) []metadata.Waiter { return s.queues[lock] },
-		Unlockers: func() []dashboard.Unlocker { return s.unlockers },
-		Members:   func() []dashboard.Member { return s.members },
+		Unlockers: func() []setup.Unlocker { return s.unlockers },
+		Members:   func() []setup.Member { return s.members },
 		Foreign:   func() ([]string, int) { return s.foreign, len(s.foreign) },
-		Fresh:     read(s, func() dashboard.Freshness { return s.fresh }),
+		Fresh:     read(s, func() locks.Freshness { return s.fresh }),
 		Document: func(_ context.Context, lock string) (metadata.Document, int64, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -110,7 +112,7 @@ func (s *scene) change(do func()) {
 }
 
 // dashboard is the handler; changes touch the configuration before.
-func (s *scene) dashboard(t testing.TB, changes ...func(*dashboard.Config)) *dashboard.Dashboard {
+func (s *scene) dashboard(t testing.TB, changes ...func(*setup.Config)) *dashboard.Dashboard {
 	t.Helper()
 	config := s.config()
 	for _, change := range changes {

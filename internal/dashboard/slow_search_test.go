@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
 func TestARegularExpressionIsLimitedByWhatItCompilesTo(t *testing.T) {
@@ -112,7 +113,7 @@ func TestGlobsFindWhatTheySay(t *testing.T) {
 
 func TestAnotherSiteMayOnlyLeadHere(t *testing.T) {
 	s := busy()
-	framed := func(c *dashboard.Config) { c.FrameAncestors = []string{"https://portal.example"} }
+	framed := func(c *setup.Config) { c.FrameAncestors = []string{"https://portal.example"} }
 	plain := s.dashboard(t)
 	inFrames := s.dashboard(t, framed)
 	for name, c := range map[string]struct {

@@ -5,12 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/stacktrace"
 )
 
-func source(t *testing.T, text string) dashboard.SourceLink {
+func source(t *testing.T, text string) stacktrace.SourceLink {
 	t.Helper()
-	link, err := dashboard.ParseSourceLink(text)
+	link, err := stacktrace.ParseSourceLink(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,9 +25,9 @@ app/jobs/invoice_run.rb:64:in 'run'
 /srv/app/../../etc/passwd.rb:1:in 'x'
 /usr/local/bundle/gems/sidekiq-7.2.1/lib/sidekiq/processor.rb:202:in 'execute_job'
 `})
-	links := []dashboard.SourceLink{source(t, "/srv/app/=https://git.example/app/blob/main/{file}#L{line}"),
+	links := []stacktrace.SourceLink{source(t, "/srv/app/=https://git.example/app/blob/main/{file}#L{line}"),
 		source(t, "app/=https://git.example/jobs/{file}?line={line}")}
-	page := ok(t, s.dashboard(t, func(c *dashboard.Config) { c.Sources = links }), "/lock?name=a")
+	page := ok(t, s.dashboard(t, func(c *setup.Config) { c.Sources = links }), "/lock?name=a")
 	var found []string
 	for _, href := range attributes(page, "href") {
 		if strings.HasPrefix(href, "https:") {
@@ -47,7 +48,7 @@ app/jobs/invoice_run.rb:64:in 'run'
 func TestSourceLinksThatCanNotBeTrustedAreRefused(t *testing.T) {
 	for _, bad := range []string{"", "/srv/=", "/srv/=https://a/", "/srv/=http://a/{file}", "/srv/=https://{file}/",
 		"/srv/=https://a/{file}{host}", "/srv/=javascript:{file}", "https://u:p@a/{file}"} {
-		if _, err := dashboard.ParseSourceLink(bad); err == nil {
+		if _, err := stacktrace.ParseSourceLink(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}

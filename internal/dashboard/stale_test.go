@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -15,7 +16,7 @@ import (
 // since then.
 func gone() *scene {
 	s := newScene()
-	s.fresh = dashboard.Freshness{Heard: s.now.Add(-time.Minute), Revision: 918273, Class: "no leader"}
+	s.fresh = locks.Freshness{Heard: s.now.Add(-time.Minute), Revision: 918273, Class: "no leader"}
 	s.away = errAway
 	s.add(hold{name: "alert/passed", owner: "o", held: 10 * time.Minute, alert: -50 * time.Second, unlock: time.Hour})
 	s.add(hold{name: "unlock/passed", owner: "o", held: 10 * time.Minute, alert: -5 * time.Minute,
@@ -59,7 +60,7 @@ func TestALockThatIsReadFromEtcdIsNotStale(t *testing.T) {
 }
 
 // silent makes etcd answer nothing from now on, or only after so long.
-func silent(s *scene, after time.Duration) func(*dashboard.Config) {
+func silent(s *scene, after time.Duration) func(*setup.Config) {
 	wait := func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
@@ -68,7 +69,7 @@ func silent(s *scene, after time.Duration) func(*dashboard.Config) {
 			return nil
 		}
 	}
-	return func(c *dashboard.Config) {
+	return func(c *setup.Config) {
 		c.Document = func(ctx context.Context, lock string) (metadata.Document, int64, error) {
 			err := wait(ctx)
 			return s.documents[lock], s.revision, err
@@ -136,7 +137,7 @@ func TestARecordThatBreaksAReadDoesNotEndTheDashboard(t *testing.T) {
 		for name, after := range map[string]time.Duration{"while a page waits": 0,
 			"after the page has gone on": time.Second} {
 			s := lived(t)
-			d := s.dashboard(t, func(c *dashboard.Config) {
+			d := s.dashboard(t, func(c *setup.Config) {
 				c.Document = func(context.Context, string) (metadata.Document, int64, error) {
 					time.Sleep(after)
 					panic("a record from hell")

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
 func TestEveryPageSaysHowToGetItAsJSON(t *testing.T) {
@@ -35,9 +35,9 @@ func TestStatusTellsTheMembersOfEtcdAndTheFlags(t *testing.T) {
 		strings.Contains(page, "Flags") {
 		t.Errorf("where the members are not known the page says %s", page)
 	}
-	s.members = []dashboard.Member{{Endpoint: "etcd-0:2379", Role: "leader", Version: "3.7.3", Size: 3 << 20,
+	s.members = []setup.Member{{Endpoint: "etcd-0:2379", Role: "leader", Version: "3.7.3", Size: 3 << 20,
 		Quota: 2 << 30}, {Endpoint: "etcd-1:2379", Problem: "timeout"}}
-	s.settings = []dashboard.Setting{{Name: "web.environment", Value: "prod-eu", Public: true}}
+	s.settings = []setup.Setting{{Name: "web.environment", Value: "prod-eu", Public: true}}
 	d := s.dashboard(t)
 	wantWords(t, ok(t, d, "/status"), "leader etcd-0:2379 3.7.3, 3 MiB of 2,048 MiB member etcd-1:2379 timeout",
 		"web.environment prod-eu")

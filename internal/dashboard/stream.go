@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 // Limits of answers that are sent while they are made, and of complete ones that wait for their readers.
@@ -18,7 +20,7 @@ const (
 )
 
 // stream sends an answer while it is made. One that ends early is cut off, so that a part does not pass for the whole.
-func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request, a answer) {
+func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request, a site.Answer) {
 	if r.Method == http.MethodHead {
 		return
 	}

@@ -17,6 +17,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -51,12 +53,12 @@ func operate(t *testing.T) *operation {
 	o.layout = config.Layout
 	o.store = lockstore.New(far, config.Layout)
 	config.Now, config.Locks, config.Access = time.Now, func() []*metadata.Record { return nil }, behindProxy(t)
-	config.Fresh = func() dashboard.Freshness { return dashboard.Freshness{Synced: true, Heard: time.Now()} }
+	config.Fresh = func() locks.Freshness { return locks.Freshness{Synced: true, Heard: time.Now()} }
 	config.Document, config.Ending = o.store.Get, o.store.Ending
 	config.ForceUnlock = func(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 		err := o.store.ForceUnlock(o.before(ctx), r, a)
 		if errors.Is(err, lockstore.ErrUnknown) {
-			return fmt.Errorf("%w: %w", dashboard.ErrUnknown, err)
+			return fmt.Errorf("%w: %w", setup.ErrUnknown, err)
 		}
 		return err
 	}
@@ -243,11 +245,11 @@ func TestForceUnlockOfUnknownOutcomeIsLookedAtAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := busy()
 			asked := 0
-			d, _ := operated(t, s, func(config *dashboard.Config) {
+			d, _ := operated(t, s, func(config *setup.Config) {
 				config.ForceUnlock = func(_ context.Context, r metadata.Removal, _ protocol.Action) error {
 					asked++
 					c.really(s, r)
-					return fmt.Errorf("%w: timeout", dashboard.ErrUnknown)
+					return fmt.Errorf("%w: timeout", setup.ErrUnknown)
 				}
 			})
 			w := post(d, "chief", unlockLink(s, stuck), s.wanted(stuck))

@@ -15,15 +15,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // operated is a dashboard of the scene on which holds can be ended, and what was asked of etcd.
-func operated(t testing.TB, s *scene, changes ...func(*dashboard.Config)) (*dashboard.Dashboard, *[]protocol.Action) {
+func operated(t testing.TB, s *scene, changes ...func(*setup.Config)) (*dashboard.Dashboard, *[]protocol.Action) {
 	t.Helper()
 	var done []protocol.Action
-	d := s.dashboard(t, append([]func(*dashboard.Config){func(c *dashboard.Config) {
+	d := s.dashboard(t, append([]func(*setup.Config){func(c *setup.Config) {
 		c.Access = behindProxy(t)
 		c.ForceUnlock = func(_ context.Context, r metadata.Removal, a protocol.Action) error {
 			s.change(func() {
@@ -217,7 +218,7 @@ func TestForceUnlockIsRefused(t *testing.T) {
 
 func TestForceUnlockIsOffUnlessSwitchedOn(t *testing.T) {
 	s := busy()
-	d := s.dashboard(t, func(c *dashboard.Config) { c.Access = behindProxy(t) })
+	d := s.dashboard(t, func(c *setup.Config) { c.Access = behindProxy(t) })
 	for _, who := range []string{"chief", "viewer", ""} {
 		if w := get(d, unlockLink(s, stuck), "X-Forwarded-User", who); who != "" &&
 			(w.Code != 403 || !strings.Contains(w.Body.String(), "switched off")) {

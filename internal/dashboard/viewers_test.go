@@ -9,15 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
 	const held = 200
 	s := crowd(held)
-	var locks atomic.Pointer[[]*metadata.Record]
-	locks.Store(&s.locks)
+	var current atomic.Pointer[[]*metadata.Record]
+	current.Store(&s.locks)
 	var revision atomic.Int64
 	change := func() { // all locks at once, from one revision to the next
 		n := revision.Add(1)
@@ -28,14 +29,14 @@ func TestManyViewersSeeWholePicturesWhileLocksChange(t *testing.T) {
 			changed.Owner = fmt.Sprint("owner-", n)
 			next[i] = &changed
 		}
-		locks.Store(&next)
+		current.Store(&next)
 	}
 	change()
-	d := s.dashboard(t, func(c *dashboard.Config) {
-		c.Locks = func() []*metadata.Record { return *locks.Load() }
+	d := s.dashboard(t, func(c *setup.Config) {
+		c.Locks = func() []*metadata.Record { return *current.Load() }
 		c.Now = time.Now
-		c.Fresh = func() dashboard.Freshness {
-			return dashboard.Freshness{Synced: true, Heard: time.Now(),
+		c.Fresh = func() locks.Freshness {
+			return locks.Freshness{Synced: true, Heard: time.Now(),
 				Revision: 1}
 		}
 	})

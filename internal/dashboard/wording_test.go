@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -31,7 +31,7 @@ func TestAPausedUnlockerIsExplained(t *testing.T) {
 			t.Error("the status says that an unlocker holds back")
 		}
 		s.unlockers = append(s.unlockers,
-			dashboard.Unlocker{Presence: metadata.Presence{ID: "eu-2", Mode: "auto-unlock"}, Arrived: s.now})
+			setup.Unlocker{Presence: metadata.Presence{ID: "eu-2", Mode: "auto-unlock"}, Arrived: s.now})
 		if text := words(ok(t, s.dashboard(t), "/")); strings.Contains(text, "Auto-unlock is") {
 			t.Errorf("%s: auto-unlock is said to be paused although another unlocker removes", rule)
 		}
@@ -41,7 +41,7 @@ func TestAPausedUnlockerIsExplained(t *testing.T) {
 func TestPagesUseTheWordsOfTheField(t *testing.T) {
 	s := lived(t)
 	s.wait("free", "w", time.Minute)
-	d := s.dashboard(t, func(c *dashboard.Config) { c.MinRefresh = 2 * time.Second })
+	d := s.dashboard(t, func(c *setup.Config) { c.MinRefresh = 2 * time.Second })
 	wantWords(t, ok(t, d, "/"), "Auto-unlock Waiting")
 	wantWords(t, ok(t, d, "/waiting"), "Held by Held Waiting Longest", "free No holder")
 	wantWords(t, ok(t, d, "/lock?name="+stuck), "Code location")

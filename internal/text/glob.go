@@ -20,3 +20,28 @@ func Globs(patterns ...string) (*regexp.Regexp, error) {
 	}
 	return regexp.Compile(`(?s)^(?:` + strings.Join(alternatives, "|") + `)$`)
 }
+
+// Matches reports whether s is the glob, in which an asterisk stands for any text and nothing else is special. It is
+// for the many texts of a search, which [Globs] would be slow for.
+func Matches(glob, s string) bool {
+	first, rest, star := strings.Cut(glob, "*")
+	if !star {
+		return glob == s
+	}
+	s, ok := strings.CutPrefix(s, first)
+	if !ok {
+		return false
+	}
+	for {
+		part, more, star := strings.Cut(rest, "*")
+		if !star {
+			return strings.HasSuffix(s, part)
+		}
+		_, after, found := strings.Cut(s, part)
+		if !found {
+			return false
+		}
+		s = after
+		rest = more
+	}
+}

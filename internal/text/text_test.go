@@ -131,3 +131,17 @@ func TestGlobsMatchWholeNames(t *testing.T) {
 		t.Errorf("a pattern that is not UTF-8 was answered with %v", err)
 	}
 }
+
+func TestGlobsOfASearchKnowOnlyTheAsterisk(t *testing.T) {
+	for _, c := range []struct {
+		glob, text string
+		want       bool
+	}{
+		{"billing-*", "billing-1", true}, {"billing-*", "billing", false}, {"*", "", true}, {"a*b*c", "aXbYc", true},
+		{"a*b*c", "acb", false}, {"*aab", "aaab", true}, {"a?c", "abc", false}, {"a?c", "a?c", true}, {"", "", true},
+	} {
+		if got := text.Matches(c.glob, c.text); got != c.want {
+			t.Errorf("%q matches %q: %v, want %v", c.glob, c.text, got, c.want)
+		}
+	}
+}

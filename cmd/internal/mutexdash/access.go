@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
 )
 
 // accessOptions holds the flags of identity and permissions.
@@ -41,11 +41,11 @@ func (o *accessOptions) flags(fs *pflag.FlagSet) {
 			"role with write permission")
 }
 
-// read reads the files that the flags name, and returns what contradicts them.
-func (o *accessOptions) read(webConfig string, log zerolog.Logger) (dashboard.Access, error) {
-	a := dashboard.Access{Source: dashboard.Source(o.identity), Header: o.header, GroupsHeader: o.groups}
+// read reads the files that the flags name and says what contradicts.
+func (o *accessOptions) read(webConfig string, log zerolog.Logger) (access.Config, error) {
+	a := access.Config{Source: access.Source(o.identity), Header: o.header, GroupsHeader: o.groups}
 	var err error
-	if a.TrustedProxies, err = dashboard.ParseProxies(o.proxies); err != nil {
+	if a.TrustedProxies, err = access.ParseProxies(o.proxies); err != nil {
 		return a, err
 	}
 	if o.permissions != "" {
@@ -55,7 +55,7 @@ func (o *accessOptions) read(webConfig string, log zerolog.Logger) (dashboard.Ac
 		a.Reread = rereading(o.permissions, a.Permissions, log)
 	}
 	switch a.Source {
-	case dashboard.SourceBasic:
+	case access.SourceBasic:
 		users, err := readWebConfig(webConfig)
 		if err != nil || len(users.Users) == 0 {
 			return a, errors.Join(errors.New("identity basic needs basic_auth_users in the file of --web.config.file"),
@@ -66,7 +66,7 @@ func (o *accessOptions) read(webConfig string, log zerolog.Logger) (dashboard.Ac
 			_, known := now.Users[name]
 			return err == nil && known
 		}
-	case dashboard.SourceMTLS:
+	case access.SourceMTLS:
 		config, err := readWebConfig(webConfig)
 		if err != nil || config.TLS.ClientAuth != "RequireAndVerifyClientCert" {
 			return a, errors.Join(errors.New("identity mtls needs client_auth_type: RequireAndVerifyClientCert in "+
@@ -76,11 +76,11 @@ func (o *accessOptions) read(webConfig string, log zerolog.Logger) (dashboard.Ac
 	return a, nil
 }
 
-func readPermissions(file string) (*dashboard.Permissions, error) {
-	var p *dashboard.Permissions
+func readPermissions(file string) (*access.Permissions, error) {
+	var p *access.Permissions
 	text, err := os.ReadFile(file)
 	if err == nil {
-		p, err = dashboard.ParsePermissions(text)
+		p, err = access.ParsePermissions(text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the permissions file %s (--web.permissions-file): %w", file, err)
@@ -91,15 +91,15 @@ func readPermissions(file string) (*dashboard.Permissions, error) {
 // rereadEvery is how often the permissions file is reread: a revoked permission must end soon.
 const rereadEvery = time.Second
 
-// rereading returns a function that returns the current permissions of the file. While the file is unreadable or
-// invalid, the last valid ones apply.
-func rereading(file string, now *dashboard.Permissions, log zerolog.Logger) func() *dashboard.Permissions {
+// rereading returns the permissions as the file has them now. While the file can not be read or is wrong, the last
+// sound ones count.
+func rereading(file string, now *access.Permissions, log zerolog.Logger) func() *access.Permissions {
 	var (
 		mu      sync.Mutex
 		looked  = time.Now()
 		trouble string
 	)
-	return func() *dashboard.Permissions {
+	return func() *access.Permissions {
 		mu.Lock()
 		defer mu.Unlock()
 		if time.Since(looked) < rereadEvery {

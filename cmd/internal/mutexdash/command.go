@@ -10,7 +10,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
-	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -35,7 +35,7 @@ type options struct {
 	hosts          []string
 	webhook        string
 	access         accessOptions
-	given          []dashboard.Setting
+	given          []setup.Setting
 }
 
 // Command returns the program as a command.
@@ -96,10 +96,9 @@ func (o *options) look(fs *pflag.FlagSet) {
 		"`origins` of pages that may embed ours in a frame, such as https://portal.example; default: none")
 }
 
-// given returns the flags that are not at their default, wherever they come from. Values that may hold a secret are
-// left out.
-func given(fs *pflag.FlagSet) []dashboard.Setting {
-	var list []dashboard.Setting
+// given are the flags that are not at their default, wherever they come from. What may hold a secret is left out.
+func given(fs *pflag.FlagSet) []setup.Setting {
+	var list []setup.Setting
 	fs.VisitAll(func(f *pflag.Flag) {
 		value := f.Value.String()
 		switch {
@@ -110,7 +109,7 @@ func given(fs *pflag.FlagSet) []dashboard.Setting {
 		case f.Name == "etcd.endpoints":
 			value = strings.Join(public(strings.Split(strings.Trim(value, "[]"), ",")), ",")
 		}
-		list = append(list, dashboard.Setting{Name: f.Name, Value: value, Public: forEverybody(f.Name)})
+		list = append(list, setup.Setting{Name: f.Name, Value: value, Public: forEverybody(f.Name)})
 	})
 	return list
 }

@@ -16,11 +16,15 @@ import (
 	"github.com/clustermutex/unlocker/internal/build"
 	"github.com/clustermutex/unlocker/internal/daemon"
 	"github.com/clustermutex/unlocker/internal/dashboard"
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/stacktrace"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -81,7 +85,7 @@ func (o options) files() error {
 const namespace = "mutexdash"
 
 // join hands each room the functions of the others that it needs.
-func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) {
+func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) {
 	layout, err := o.locks.Layout()
 	if err != nil {
 		return nil, err
@@ -110,7 +114,7 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 		config.Hosts = append(config.Hosts, name)
 	}
 	for _, text := range o.sources {
-		source, err := dashboard.ParseSourceLink(text)
+		source, err := stacktrace.ParseSourceLink(text)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +126,7 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 		}
 	}
 	for _, text := range o.links {
-		link, err := dashboard.ParseLink(text)
+		link, err := setup.ParseLink(text)
 		if err != nil {
 			return nil, err
 		}
@@ -135,22 +139,22 @@ func join(o options, access dashboard.Access, etcd *clientv3.Client, log zerolog
 	return r, err
 }
 
-// config connects the dashboard to the view and the store.
-func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
+// config joins the dashboard to the view and the store.
+func (r *rooms) config(o options, log zerolog.Logger) setup.Config {
 	view := r.view
-	return dashboard.Config{
+	return setup.Config{
 		Locks: view.Shown, Clock: view.Clock, Queues: view.Queues, Waiters: view.Waiters, Foreign: view.Foreign,
-		Unlockers: func() []dashboard.Unlocker {
-			var alive []dashboard.Unlocker
+		Unlockers: func() []setup.Unlocker {
+			var alive []setup.Unlocker
 			for _, u := range view.Unlockers() {
-				alive = append(alive, dashboard.Unlocker{Presence: u.Presence, Arrived: u.Arrived})
+				alive = append(alive, setup.Unlocker{Presence: u.Presence, Arrived: u.Arrived})
 			}
 			return alive
 		},
-		Members: func() []dashboard.Member { return members(r.health.Last()) },
-		Fresh: func() dashboard.Freshness {
+		Members: func() []setup.Member { return members(r.health.Last()) },
+		Fresh: func() locks.Freshness {
 			f := view.Fresh()
-			return dashboard.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
+			return locks.Freshness{Synced: f.Synced, Revision: f.Revision, Heard: f.Heard, Since: f.Since,
 				Class: string(r.trouble.Class()), Cause: wiring.Cause(f, r.trouble)}
 		},
 		Document: r.store.Get, Ending: r.store.Ending, History: r.store.History, Audit: r.store.Audit,
@@ -174,7 +178,7 @@ func (r *rooms) config(o options, log zerolog.Logger) dashboard.Config {
 func (r *rooms) forceUnlock(ctx context.Context, removal metadata.Removal, a protocol.Action) error {
 	err := r.store.ForceUnlock(ctx, removal, a)
 	if errors.Is(err, lockstore.ErrUnknown) {
-		return fmt.Errorf("%w: %w", dashboard.ErrUnknown, err)
+		return fmt.Errorf("%w: %w", setup.ErrUnknown, err)
 	}
 	return err
 }
@@ -211,14 +215,14 @@ func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Regis
 	return group.Run(ctx)
 }
 
-// members returns the endpoints of etcd as pages show them.
-func members(h *etcdconn.Health) []dashboard.Member {
+// members are the endpoints of etcd as pages show them.
+func members(h *etcdconn.Health) []setup.Member {
 	if h == nil {
 		return nil
 	}
-	var list []dashboard.Member
+	var list []setup.Member
 	for _, m := range h.Members {
-		shown := dashboard.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
+		shown := setup.Member{Endpoint: public([]string{m.Endpoint})[0], Version: m.Version, Size: m.Size,
 			Quota: m.Quota, Problem: m.Problem}
 		switch {
 		case m.Problem != "":

@@ -1,0 +1,125 @@
+// Package access finds out who sent a request, and says what that caller may do. It reads the request and nothing else.
+package access
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Source is where the name of a caller comes from.
+type Source string
+
+// The sources. The web server in front of the handler proves what Basic and MTLS read; for Header a proxy does.
+const (
+	SourceNone   Source = "none"   // nobody has a name, everybody may look
+	SourceBasic  Source = "basic"  // user and password
+	SourceMTLS   Source = "mtls"   // a name in the client's certificate
+	SourceHeader Source = "header" // a header that a proxy sets
+)
+
+// Sources lists them.
+func Sources() []Source { return []Source{SourceNone, SourceBasic, SourceMTLS, SourceHeader} }
+
+// Config says who callers are and what they may do. The zero value lets everybody look and nobody do more.
+type Config struct {
+	Source       Source
+	Header       string // with the name, for SourceHeader
+	GroupsHeader string // with the groups, comma separated; may be empty
+	// TrustedProxies are the only peers whose headers are believed: those above, and X-Forwarded-For for the client's
+	// address.
+	TrustedProxies []netip.Prefix
+	// KnownUser reports whether the web server asks this user for a password, for SourceBasic. It is asked at every
+	// request: without users in its file the web server lets everybody through, with any name.
+	KnownUser func(name string) bool
+	// Permissions; nil lets everybody with a name view and see backtraces.
+	Permissions *Permissions
+	// Reread returns the permissions as they are now, where they can change. It is asked at every request.
+	Reread func() *Permissions
+}
+
+func (a *Config) permissions() *Permissions {
+	if a.Permissions != nil && a.Reread != nil {
+		return a.Reread()
+	}
+	return a.Permissions
+}
+
+// The widest networks of proxies are the largest private ones.
+const (
+	widest4 = 8
+	widest6 = 7
+)
+
+// Check fills the gaps and refuses what contradicts itself. unlock tells that force unlock is switched on.
+func (a *Config) Check(unlock bool) error {
+	if a.Source == "" {
+		a.Source = SourceNone
+	}
+	if a.Source == SourceHeader {
+		if err := a.checkHeader(); err != nil {
+			return err
+		}
+	}
+	for _, proxy := range a.TrustedProxies {
+		if proxy.Addr().Is4() && proxy.Bits() < widest4 || proxy.Addr().Is6() && proxy.Bits() < widest6 {
+			return fmt.Errorf("trusting the addresses %s as proxies lets anybody be anybody: name smaller networks, 10.0.0.0/8 and fc00::/7 are the largest", proxy)
+		}
+	}
+	switch {
+	case !slices.Contains(Sources(), a.Source):
+		return fmt.Errorf("there is no identity %q: none, basic, mtls or header", a.Source)
+	case a.Source == SourceBasic && a.KnownUser == nil:
+		return errors.New("identity basic needs users in the web configuration")
+	case a.Source == SourceNone && unlock:
+		return errors.New("force unlock needs to know who does it: choose an identity other than none")
+	case a.Source == SourceNone && a.Permissions != nil:
+		return errors.New("permissions need an identity other than none")
+	case unlock && (a.Permissions == nil || !a.Permissions.anyone(Unlock)):
+		return errors.New("force unlock is switched on, but no permission file gives anybody the permission unlock")
+	case a.Permissions != nil && len(a.Permissions.Groups) > 0 && (a.Source != SourceHeader || a.GroupsHeader == ""):
+		return errors.New("the permissions name groups, which only identity header with a groups header knows")
+	}
+	return nil
+}
+
+func (a *Config) checkHeader() error {
+	if len(a.TrustedProxies) == 0 {
+		return errors.New("identity header needs trusted proxies: otherwise anybody could send the header")
+	}
+	for _, name := range []string{a.Header, a.GroupsHeader} {
+		if strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+			return fmt.Errorf("%q is no name of a header", name)
+		}
+	}
+	if a.Header == "" || strings.EqualFold(a.Header, a.GroupsHeader) {
+		return errors.New("identity header needs a header for the name, and another one for the groups")
+	}
+	return nil
+}
+
+// trusted reports whether the address is one of the proxies.
+func (a *Config) trusted(address netip.Addr) bool {
+	return slices.ContainsFunc(a.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(address.Unmap()) })
+}
+
+// ParseProxies reads addresses and networks, such as 10.0.0.0/8 or ::1.
+func ParseProxies(list []string) ([]netip.Prefix, error) {
+	var proxies []netip.Prefix
+	for _, text := range list {
+		prefix, err := netip.ParsePrefix(text)
+		if address, err2 := netip.ParseAddr(text); err2 == nil {
+			prefix, err = address.Unmap().Prefix(address.Unmap().BitLen())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the trusted proxy %q is neither an address nor a network like 10.0.0.0/8", text)
+		}
+		if address := prefix.Addr(); address.Is4In6() && prefix.Bits() >= 96 {
+			prefix = netip.PrefixFrom(address.Unmap(), prefix.Bits()-96)
+		}
+		proxies = append(proxies, prefix.Masked())
+	}
+	return proxies, nil
+}

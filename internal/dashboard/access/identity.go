@@ -1,0 +1,174 @@
+package access
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/internal/text"
+)
+
+// Caller is who asks.
+type Caller struct {
+	Name    string // empty when nobody told
+	Client  string // address, as far as it can be known
+	Agent   string // program, as it calls itself
+	Origin  string // scheme and host by which it came
+	Source  Source
+	Rights  []Permission
+	Unnamed string // there is no name, though there should be
+}
+
+// May reports whether the caller has the permission for all locks.
+func (c Caller) May(p Permission) bool {
+	return p == Anybody || slices.Contains(c.Rights, View) && slices.Contains(c.Rights, p)
+}
+
+// MayFor reports whether the caller has the permission for the locks of this owner.
+func (c Caller) MayFor(p Permission, owner string) bool {
+	return c.May(p) || slices.Contains(c.Rights, View) &&
+		slices.ContainsFunc(c.Rights, func(right Permission) bool { return right.covers(p, owner) })
+}
+
+// MaySome reports whether there may be a lock for which the caller has the permission.
+func (c Caller) MaySome(p Permission) bool {
+	return c.May(p) || slices.Contains(c.Rights, View) &&
+		slices.ContainsFunc(c.Rights, func(right Permission) bool { return right.what() == p })
+}
+
+// Identify finds out who sent the request, and what that caller may do.
+func (a *Config) Identify(r *http.Request) Caller {
+	const maxAgent = 256
+	peer := peerOf(r)
+	c := Caller{Source: a.Source, Client: a.clientOf(r, peer), Agent: text.Visible(text.Clip(r.UserAgent(), maxAgent))}
+	var groups []string
+	switch a.Source {
+	case SourceNone:
+		c.Rights = []Permission{View, Backtrace}
+	case SourceBasic:
+		c.Name, c.Unnamed = a.basicName(r)
+	case SourceMTLS:
+		c.Name, c.Unnamed = certificateName(r)
+	case SourceHeader:
+		c.Name, groups, c.Unnamed = a.headerName(r, peer)
+	}
+	if permissions := a.permissions(); c.Name != "" && permissions == nil {
+		c.Rights = []Permission{View, Backtrace}
+	} else if c.Name != "" {
+		c.Rights = permissions.grants(c.Name, groups)
+	}
+	return c
+}
+
+// Without is the caller without a permission, for any owner.
+func (c Caller) Without(p Permission) Caller {
+	c.Rights = slices.DeleteFunc(slices.Clone(c.Rights), func(right Permission) bool { return right.what() == p })
+	return c
+}
+
+// Shown is the caller in a sentence.
+func (c Caller) Shown() string {
+	if c.Name == "" {
+		return "somebody without a name"
+	}
+	return text.Visible(c.Name)
+}
+
+// basicName is the user whose password the web server has checked.
+func (a *Config) basicName(r *http.Request) (name, why string) {
+	name, _, ok := r.BasicAuth()
+	if !ok || !a.KnownUser(name) {
+		return "", "no password was asked for"
+	}
+	return usableName(name)
+}
+
+// certificateName is the first name in the certificate that the web server has verified. A common name is none:
+// authorities check the alternative names.
+func certificateName(r *http.Request) (name, why string) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.VerifiedChains[0]) == 0 {
+		return "", "there is no verified client certificate"
+	}
+	leaf := r.TLS.VerifiedChains[0][0]
+	switch {
+	case len(leaf.EmailAddresses) > 0:
+		return usableName(leaf.EmailAddresses[0])
+	case len(leaf.URIs) > 0:
+		return usableName(leaf.URIs[0].String())
+	case len(leaf.DNSNames) > 0:
+		return usableName(leaf.DNSNames[0])
+	}
+	return "", "the client certificate has no subject alternative name"
+}
+
+// headerName is what a trusted proxy says. Headers that come twice are refused: nobody knows which one the proxy has
+// set.
+func (a *Config) headerName(r *http.Request, peer netip.Addr) (name string, groups []string, why string) {
+	names := r.Header.Values(a.Header)
+	switch {
+	case !a.trusted(peer):
+		return "", nil, "the request did not come through a trusted proxy"
+	case len(names) == 0:
+		return "", nil, "the proxy did not say who asks"
+	case len(names) > 1:
+		return "", nil, "the proxy said more than once who asks"
+	}
+	if name, why = usableName(names[0]); why != "" || a.GroupsHeader == "" {
+		return name, nil, why
+	}
+	listed := r.Header.Values(a.GroupsHeader)
+	if len(listed) > 1 {
+		return "", nil, "the proxy said more than once which groups the caller is in"
+	}
+	for _, list := range listed {
+		groups = strings.Split(list, ",")
+	}
+	return name, groups, ""
+}
+
+// maxCallerName is how long the name of a caller may be, in bytes.
+const maxCallerName = 256
+
+// usableName refuses names that a reader of the audit trail could take for others.
+func usableName(name string) (usable, why string) {
+	odd := func(c rune) bool { return !unicode.IsPrint(c) }
+	if name == "" || len(name) > maxCallerName || !utf8.ValidString(name) || strings.ContainsFunc(name, odd) ||
+		strings.TrimSpace(name) != name {
+		return "", "the name of the caller cannot be used"
+	}
+	return name, ""
+}
+
+// peerOf is the other end of the connection.
+func peerOf(r *http.Request) netip.Addr {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return address.Unmap().WithZone("")
+}
+
+// clientOf is the address that sent the request: the last one in the chain of proxies that is not a trusted one.
+func (a *Config) clientOf(r *http.Request, peer netip.Addr) string {
+	client := peer
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		address, err := netip.ParseAddr(strings.TrimSpace(hop))
+		if err != nil || !a.trusted(client) {
+			break
+		}
+		client = address.Unmap().WithZone("")
+	}
+	if !client.IsValid() {
+		return "unknown"
+	}
+	return client.String()
+}

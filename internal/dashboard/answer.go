@@ -1,0 +1,172 @@
+package dashboard
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+)
+
+func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		made := d.RequestOf(r)
+		if err := d.Admit(made.Caller, need); err != nil {
+			d.fail(w, r, err)
+			return
+		}
+		d.answer(w, made, do)
+	}
+}
+
+// handleUnlock is handle for a force unlock. Who may not is told so before the body is read.
+func (d *Dashboard) handleUnlock(kind string, do site.Action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		made := d.RequestOf(r)
+		err := d.unlock.MayUnlock(made.Caller)
+		if err == nil {
+			err = receive(w, r, kind)
+		}
+		if err == nil {
+			d.answer(w, made, do)
+			return
+		}
+		d.unlock.Refused(made, err)
+		d.fail(w, r, err)
+	}
+}
+
+// maxRequests is how many requests are worked on at once; they need no waiting, so more means that something is wrong.
+const maxRequests = 256
+
+// answer has a request worked on, or refuses it at once where there are too many: a queue would only make the wait
+// longer for all. What depends on the network, a body that comes and an answer that goes, is no work: it would be for
+// any caller to say how long it takes.
+func (d *Dashboard) answer(w http.ResponseWriter, r *site.Request, do site.Action) {
+	a, err := d.work(r, do)
+	if err != nil {
+		d.fail(w, r.Request, err)
+		return
+	}
+	d.send(w, r.Request, a)
+}
+
+func (d *Dashboard) work(r *site.Request, do site.Action) (site.Answer, error) {
+	select {
+	case d.tickets <- struct{}{}:
+		defer func() { <-d.tickets }()
+		return do(r)
+	default:
+		return site.Answer{}, site.ErrBusy
+	}
+}
+
+// minGzip is the size from which compressing is worth it.
+const minGzip = 1 << 10
+
+func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a site.Answer) {
+	h := w.Header()
+	if a.Stream != nil {
+		select {
+		case d.streams <- struct{}{}:
+			defer func() { <-d.streams }()
+		default:
+			d.fail(w, r, site.ErrBusy)
+			return
+		}
+	}
+	done, ok := d.room(len(a.Body))
+	if !ok {
+		d.fail(w, r, site.ErrBusy)
+		return
+	}
+	defer done()
+	for name, value := range a.Header {
+		h.Set(name, value)
+	}
+	if a.ETag != "" {
+		h.Set("ETag", a.ETag)
+	}
+	h.Set("Mutexdash-Version", d.Config.Version)
+	if a.Retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(a.Retry/time.Second)))
+	}
+	if a.Status == http.StatusNotModified {
+		w.WriteHeader(a.Status)
+		return
+	}
+	h.Set("Content-Type", a.Type)
+	h.Set("Vary", "Accept-Encoding")
+	pack := (len(a.Body) >= minGzip || a.Stream != nil) && acceptsGzip(r) && h.Get("Content-Encoding") == ""
+	if pack {
+		h.Set("Content-Encoding", "gzip")
+	}
+	if a.Stream != nil {
+		d.stream(w, r, a)
+		return
+	}
+	if pack {
+		a.Body = d.packed(a.Body)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	if a.Status != 0 {
+		w.WriteHeader(a.Status)
+	}
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(a.Body) // the reader went away: nobody to tell
+	}
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for encoding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(encoding, " ", ""), ";")
+		if name == "gzip" {
+			return strings.Trim(strings.TrimPrefix(weight, "q="), "0.") != "" || weight == ""
+		}
+	}
+	return false
+}
+
+// packer returns a packer, whose tables take a megabyte, for one answer; done gives it back.
+func (d *Dashboard) packer(w io.Writer) (z *gzip.Writer, done func()) {
+	z, ok := d.packers.Get().(*gzip.Writer)
+	if !ok {
+		z = newPacker(gzip.BestSpeed)
+	}
+	z.Reset(w)
+	return z, func() {
+		z.Reset(io.Discard)
+		d.packers.Put(z)
+	}
+}
+
+func newPacker(level int) *gzip.Writer {
+	z, err := gzip.NewWriterLevel(io.Discard, level)
+	if err != nil {
+		panic(err) // only for a level that does not exist
+	}
+	return z
+}
+
+func (d *Dashboard) packed(b []byte) []byte {
+	var out bytes.Buffer
+	z, done := d.packer(&out)
+	defer done()
+	_, _ = z.Write(b) // a buffer takes everything
+	_ = z.Close()
+	return out.Bytes()
+}
+
+func compress(b []byte, level int) []byte {
+	var out bytes.Buffer
+	z := newPacker(level)
+	z.Reset(&out)
+	_, _ = z.Write(b) // a buffer takes everything
+	_ = z.Close()
+	return out.Bytes()
+}

@@ -1,0 +1,226 @@
+// Package history knows how holds ended: what etcd records of it, and what the dashboard saw. It also finds what a
+// query asks for in it, and in what operators did.
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Store is what is known of holds that are over. How the unlocker and operators ended them stands in etcd; that a
+// holder released its lock stands nowhere, so the dashboard remembers what it saw, as long as it lives and within
+// bounds.
+type Store struct {
+	source Source
+
+	mu    sync.Mutex
+	seen  []metadata.Ending // by the watch, oldest first
+	gaps  []Gap             // oldest first
+	since time.Time         // when the dashboard began to watch
+
+	heard   time.Time // last sign of life of etcd before a list was read anew
+	relists uint64
+
+	recorded recent[metadata.Ending]
+	audited  recent[protocol.Action]
+}
+
+// Source is where the past comes from. Each function may be nil: that is not kept, or not known.
+type Source struct {
+	// History reads how the last holds ended that others than their holders ended, and Audit what operators did, newest
+	// first.
+	History func(ctx context.Context, limit int) ([]metadata.Ending, error)
+	Audit   func(ctx context.Context, limit int) ([]protocol.Action, error)
+	// Relists counts how often the picture was read anew because the watch was interrupted.
+	Relists func() uint64
+	Policy  staleness.Policy
+	Log     zerolog.Logger
+}
+
+// NewStore returns a store that knows nothing yet.
+func NewStore(s Source) *Store { return &Store{source: s} }
+
+// Gap is a time in which the watch was interrupted: a hold that began and ended in it was not seen.
+type Gap struct{ From, To time.Time }
+
+const (
+	maxTextSeen = 240 // bytes of a text of a hold that was seen
+	maxSeen     = 10_000
+	maxGaps     = 100
+	maxSeenAge  = 7 * 24 * time.Hour
+	maxRecorded = 2000 // endings read from etcd
+	RereadEvery = 5 * time.Second
+)
+
+// See notes a hold that went; ending is nil when its holder released it.
+func (p *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) {
+	e := metadata.NewEnding(r, metadata.EndedReleased, "", "", now)
+	if ending != nil {
+		e = *ending
+	}
+	e.EndedAt = metadata.Time{Time: e.EndedAt.Truncate(time.Millisecond)}
+	e.Attributes, e.Purpose, e.Progress = nil, text.Clip(e.Purpose, maxTextSeen), text.Clip(e.Progress, maxTextSeen)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen = append(p.seen, e); len(p.seen) > maxSeen+maxSeen/10 {
+		p.seen = slices.Clone(p.seen[len(p.seen)-maxSeen:])
+	}
+}
+
+// Observe notes gaps in the watch.
+func (p *Store) Observe(now time.Time, fresh locks.Freshness) {
+	if fresh.Heard.IsZero() || p.source.Relists == nil {
+		return
+	}
+	relists := p.source.Relists()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.since.IsZero():
+		p.since = now
+	case relists != p.relists:
+		if p.gaps = append(p.gaps, Gap{p.heard, now}); len(p.gaps) > maxGaps {
+			p.gaps = p.gaps[1:]
+		}
+	case !fresh.Synced:
+		return
+	}
+	p.heard, p.relists = fresh.Heard, relists
+}
+
+// recent is what etcd said last; one reads it for all who ask.
+type recent[T any] struct {
+	reading sync.Mutex // by one at a time
+
+	mu    sync.Mutex
+	list  []T
+	err   error // of the last read
+	stamp time.Time
+}
+
+// get reads at most once in RereadEvery. When etcd does not answer, what it said last is returned with the error.
+func (k *recent[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T, error) {
+	if read == nil {
+		return nil, nil
+	}
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	if list, age, err := k.known(now); age >= 0 && age < RereadEvery {
+		return list, err // a silent etcd is not asked anew by each of them
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), etcdread.Timeout)
+	defer cancel()
+	list, err := read(ctx, maxRecorded)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil {
+		k.list = list
+	}
+	k.err, k.stamp = err, now
+	return k.list, k.err
+}
+
+// known is what etcd said last, how long ago, and the error of the last read.
+func (k *recent[T]) known(now time.Time) (list []T, age time.Duration, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.list, now.Sub(k.stamp), k.err
+}
+
+// forget makes the next one read again.
+func (k *recent[T]) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stamp = time.Time{}
+}
+
+// Endings are the holds of a lock that are known to be over, newest first; "" is all locks. What stands in etcd is
+// exact and wins over what was seen.
+func (p *Store) Endings(ctx context.Context, now time.Time, lock string) ([]metadata.Ending, error) {
+	recorded, err := etcdread.Await(ctx, p.source.Log, func(ctx context.Context) ([]metadata.Ending, error) {
+		return p.recorded.get(ctx, now, p.source.History)
+	})
+	if errors.Is(err, etcdread.ErrSilent) {
+		recorded, _, _ = p.recorded.known(now)
+	}
+	type hold struct {
+		lock  string
+		token int64
+	}
+	var all []metadata.Ending
+	have := map[hold]bool{}
+	for i := range recorded {
+		if e := &recorded[i]; lock == "" || e.Lock == lock {
+			all, have[hold{e.Lock, e.Token}] = append(all, *e), true
+		}
+	}
+	oldest := now.Add(-maxSeenAge)
+	p.mu.Lock()
+	for i := range p.seen {
+		e := &p.seen[i]
+		if (lock == "" || e.Lock == lock) && e.EndedAt.After(oldest) && !have[hold{e.Lock, e.Token}] {
+			all = append(all, *e)
+		}
+	}
+	p.mu.Unlock()
+	slices.SortStableFunc(all, newestFirst)
+	return all, err
+}
+
+func newestFirst(a, b metadata.Ending) int {
+	if c := b.EndedAt.Compare(a.EndedAt.Time); c != 0 {
+		return c
+	}
+	return int(min(max(b.Token-a.Token, -1), 1))
+}
+
+// Watched are the gaps and since when the dashboard watches.
+func (p *Store) Watched(now time.Time, fresh locks.Freshness) ([]Gap, time.Time) {
+	p.Observe(now, fresh)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.gaps), p.since
+}
+
+// Remembered is the ending of a hold as the dashboard saw it, or nil.
+func (p *Store) Remembered(name, hold string) *metadata.Ending {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.seen) - 1; i >= 0; i-- {
+		e := p.seen[i]
+		if r := (metadata.Record{UUID: e.UUID, Token: e.Token}); e.Lock == name &&
+			(e.UUID == hold || r.HistoryID() == hold) {
+			return &e
+		}
+	}
+	return nil
+}
+
+// Actions is what operators did, newest first.
+func (p *Store) Actions(ctx context.Context, now time.Time) ([]protocol.Action, error) {
+	all, err := p.audited.get(ctx, now, p.source.Audit)
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b protocol.Action) int {
+		return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.Token, a.Token))
+	})
+	return all, err
+}
+
+// Forget has etcd asked anew, because somebody has just written to it.
+func (p *Store) Forget() {
+	p.recorded.forget()
+	p.audited.forget()
+}

@@ -1,0 +1,86 @@
+package locks
+
+import (
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Counts sums up locks. Expiring ones are also counted by their state.
+type Counts struct {
+	Total, Held, Alerting, Expiring, Expired, Malformed int
+	Waiting                                             int       // waiters
+	Longest                                             time.Time // since when the longest waiter waits
+	Oldest                                              time.Time // first locked_at
+	// alerting or expiring, and the first to be auto-unlocked
+	NextUnlock *Row
+	// waiters by the lock that several hold, so that they count once
+	queues map[string]int
+}
+
+func (c *Counts) add(r *Row) {
+	c.Total++
+	switch r.Verdict.State {
+	case staleness.Held:
+		c.Held++
+	case staleness.Alerting:
+		c.Alerting++
+	case staleness.Expired:
+		c.Expired++
+	case staleness.Malformed:
+		c.Malformed++
+	}
+	if r.Display == Expiring {
+		c.Expiring++
+	}
+	if r.Share == nil || r.Share.Lock == "" {
+		c.Waiting += r.Waiters
+	} else if r.Waiters > 0 {
+		c.addQueue(r.Share.Lock, r.Waiters)
+	}
+	c.Longest = Earlier(c.Longest, r.Longest)
+	c.Oldest = Earlier(c.Oldest, r.LockedAt)
+	if (r.Display == Alerting || r.Display == Expiring) && !r.Verdict.AutoUnlockAt.IsZero() {
+		c.soonest(r)
+	}
+}
+
+// sum adds the counts of other locks.
+func (c *Counts) sum(o *Counts) {
+	c.Total, c.Held, c.Alerting, c.Expiring = c.Total+o.Total, c.Held+o.Held, c.Alerting+o.Alerting, c.Expiring+
+		o.Expiring
+	c.Expired, c.Malformed, c.Waiting = c.Expired+o.Expired, c.Malformed+o.Malformed, c.Waiting+o.Waiting
+	for lock, waiters := range o.queues {
+		c.Waiting -= waiters // which are in o.Waiting
+		c.addQueue(lock, waiters)
+	}
+	c.Longest, c.Oldest = Earlier(c.Longest, o.Longest), Earlier(c.Oldest, o.Oldest)
+	c.soonest(o.NextUnlock)
+}
+
+// addQueue counts a line before a lock that several hold.
+func (c *Counts) addQueue(lock string, waiters int) {
+	if _, counted := c.queues[lock]; counted {
+		return
+	}
+	if c.queues == nil {
+		c.queues = map[string]int{}
+	}
+	c.queues[lock] = waiters
+	c.Waiting += waiters
+}
+
+// soonest notes the row if it is the next to be auto-unlocked.
+func (c *Counts) soonest(r *Row) {
+	if r != nil && (c.NextUnlock == nil || r.Verdict.AutoUnlockAt.Before(c.NextUnlock.Verdict.AutoUnlockAt)) {
+		c.NextUnlock = r
+	}
+}
+
+// Earlier is the earlier of two instants, of which zero ones do not count.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,47 @@
+package locks
+
+import (
+	"cmp"
+	"slices"
+)
+
+// group is the locks of one owner in a result.
+type group struct {
+	Owner   string
+	Display DisplayState // the worst
+	Counts
+	Rows []*Row // the first ones, in the order of the result
+}
+
+// Late is how many need a person.
+func (g *group) Late() int { return g.Alerting + g.Expired }
+
+// maxGroupRows is how many rows of a group are kept: more are a list of their own.
+const maxGroupRows = 50
+
+// ByOwner divides the result among owners, who needs a person first. It is done once for all who ask.
+func (r *Result) ByOwner() []*group {
+	r.grouping.Do(func() {
+		all := map[string]*group{}
+		for _, row := range r.Rows {
+			g := all[row.Owner]
+			if g == nil {
+				g = &group{Owner: row.Owner, Display: row.Display}
+				all[row.Owner] = g
+				r.groups = append(r.groups, g)
+			}
+			if g.add(row); row.Display.urgency() < g.Display.urgency() {
+				g.Display = row.Display
+			}
+			if len(g.Rows) < maxGroupRows {
+				g.Rows = append(g.Rows, row)
+			}
+		}
+		slices.SortFunc(r.groups, func(a, b *group) int {
+			return cmp.Or(cmp.Compare(a.Display.urgency(), b.Display.urgency()), cmp.Compare(b.Late(), a.Late()),
+				cmp.Compare(b.Waiting, a.Waiting),
+				cmp.Compare(b.Total, a.Total), cmp.Compare(a.Owner, b.Owner))
+		})
+	})
+	return r.groups
+}

@@ -1,0 +1,165 @@
+package locks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits of the query box: a query is typed by a person or built into a link, never longer.
+const (
+	MaxQueryBytes = 512
+	maxTerms      = 16
+	maxRegexps    = 2
+)
+
+// Query is the parsed text of the query box: terms that a lock must all match.
+type Query struct {
+	Text     string // as typed, as far as it is read
+	Terms    []Term
+	Problems []QueryProblem
+	timed    bool // the answer depends on the clock
+	regexps  int
+}
+
+// Term is one condition.
+type Term struct {
+	Text  string // as typed, with its "-"
+	not   bool
+	match func(r *Row, now time.Time) bool
+}
+
+// QueryProblem is a term that was left out, and why.
+type QueryProblem struct{ Term, Text string }
+
+// ParseQuery reads a query. It never fails: what cannot be read is left out and listed in problems, so that the page
+// still shows what the rest finds.
+func ParseQuery(text string) *Query {
+	q := &Query{}
+	if len(text) > MaxQueryBytes {
+		q.problem(text[:20]+"…", fmt.Sprintf("the query has %d bytes, at most %d are read", len(text), MaxQueryBytes))
+		for text = text[:MaxQueryBytes]; !utf8.RuneStart(text[len(text)-1]); {
+			text = text[:len(text)-1]
+		}
+	}
+	q.Text = text // a hundred links carry it on
+	for rest := text; ; {
+		var token string
+		if token, rest = nextToken(rest); token == "" {
+			return q
+		}
+		if len(q.Terms) == maxTerms {
+			q.problem(token, fmt.Sprintf("only the first %d terms are read", maxTerms))
+			return q
+		}
+		q.add(token)
+	}
+}
+
+func (q *Query) problem(term, text string) { q.Problems = append(q.Problems, QueryProblem{term, text}) }
+
+// nextToken cuts the first term off: up to a blank outside of quotes.
+func nextToken(s string) (token, rest string) {
+	s = strings.TrimLeft(s, " \t\r\n")
+	quoted := false
+	for i, c := range s {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case !quoted && strings.ContainsRune(" \t\r\n", c):
+			return s[:i], s[i:]
+		}
+	}
+	return s, ""
+}
+
+func (q *Query) add(token string) {
+	t := Term{Text: token}
+	body, not := strings.CutPrefix(token, "-")
+	if t.not = not && body != ""; !t.not {
+		body = token
+	}
+	key, value, keyed := cutKey(body)
+	var err error
+	if keyed {
+		t.match, err = q.field(key, unquote(value))
+	} else {
+		word := strings.ToLower(unquote(body))
+		t.match = func(r *Row, _ time.Time) bool { return strings.Contains(r.text, word) }
+	}
+	if err != nil {
+		q.problem(token, err.Error())
+		return
+	}
+	q.Terms = append(q.Terms, t)
+}
+
+// cutKey takes "key:value" apart; a quoted term is never one.
+func cutKey(s string) (key, value string, ok bool) {
+	key, value, ok = strings.Cut(s, ":")
+	for _, c := range key {
+		if c < 'a' || c > 'z' {
+			return "", "", false
+		}
+	}
+	return key, value, ok && key != ""
+}
+
+func unquote(s string) string { return strings.ReplaceAll(s, `"`, "") }
+
+// Matches reports whether the lock fulfils all terms.
+func (q *Query) Matches(r *Row, now time.Time) bool {
+	for i := range q.Terms {
+		if q.Terms[i].match(r, now) == q.Terms[i].not {
+			return false
+		}
+	}
+	return true
+}
+
+// Without is the text of the query without the n-th term, for the link that removes it.
+func (q *Query) Without(n int) string {
+	kept := make([]string, 0, len(q.Terms))
+	for i, t := range q.Terms {
+		if i != n {
+			kept = append(kept, t.Text)
+		}
+	}
+	return strings.Join(kept, " ")
+}
+
+// With is the text of the query with a term that replaces those with the same key: "state:alerting".
+func (q *Query) With(added string) string {
+	key, _, _ := cutKey(added)
+	var kept []string
+	for _, t := range q.Terms {
+		if k, _, ok := cutKey(strings.TrimPrefix(t.Text, "-")); !ok || k != key {
+			kept = append(kept, t.Text)
+		}
+	}
+	return strings.Join(append(kept, added), " ")
+}
+
+// Exactly is the term that finds this value and no other, and fieldTerm one that is looked for.
+func Exactly(key, value string) string   { return key + ":=" + quoted(value) }
+func FieldTerm(key, value string) string { return key + ":" + quoted(value) }
+
+func quoted(value string) string {
+	if value = unquote(value); strings.ContainsAny(value, " \t\r\n") {
+		return `"` + value + `"`
+	}
+	return value
+}
+
+// Dropping is the text of the query without this term.
+func (q *Query) Dropping(texts ...string) string {
+	var kept []string
+	for _, t := range q.Terms {
+		if !slices.Contains(texts, t.Text) {
+			kept = append(kept, t.Text)
+		}
+	}
+	return strings.Join(kept, " ")
+}

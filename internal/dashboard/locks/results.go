@@ -1,0 +1,177 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Result is what a query found in a snapshot, sorted.
+type Result struct {
+	Rows    []*Row
+	Counts  Counts
+	Version uint64 // changes with anything that the list shows
+
+	grouping sync.Once
+	groups   []*group
+}
+
+// maxResults is how many results a snapshot keeps.
+const maxResults = 32
+
+// results is the cache of a snapshot: each query is computed once, however many ask for it at once. It is not built on
+// golang.org/x/sync/singleflight: there, a caller that leaves cannot stop a search, or a search that panics ends the
+// process.
+type results struct {
+	before  map[string]*Result // of the snapshot before
+	costly  chan struct{}      // of all snapshots: searches with regular expressions that go on
+	mu      sync.Mutex
+	entries map[string]*entry
+	order   []string // oldest first
+}
+
+// entry is a result that is being computed for the first who asked, or done.
+type entry struct {
+	timed  bool
+	done   chan struct{} // closed when result and err are there
+	result *Result       // nil when the search was stopped
+	err    error         // nil when it was stopped because its reader left: others may still want it
+}
+
+// Result answers the query, from the cache where it can. Answers that depend on the clock are kept for a second. The
+// error is a problem: the search was stopped.
+func (s *Snapshot) Result(ctx context.Context, q *Query, o Order, now time.Time) (*Result, error) {
+	key := o.String() + " " + q.Text
+	if q.timed {
+		key += now.Format(" 2006-01-02T15:04:05")
+	}
+	for {
+		e, mine := s.results.entry(key, q.timed)
+		if mine {
+			return s.fill(ctx, e, key, q, o, now)
+		}
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return nil, Stopped(ctx)
+		}
+		if e.result != nil || e.err != nil {
+			return e.result, e.err
+		}
+	}
+}
+
+// fill computes the result of an entry, for all who wait for it.
+func (s *Snapshot) fill(ctx context.Context, e *entry, key string, q *Query, o Order, now time.Time) (*Result, error) {
+	ctx, cancel := WithLimit(ctx)
+	defer cancel()
+	defer close(e.done)
+	defer func() {
+		if e.result == nil { // also after a panic
+			s.results.drop(key, e)
+		}
+	}()
+	if q.regexps > 0 {
+		select {
+		case s.results.costly <- struct{}{}:
+			defer func() { <-s.results.costly }()
+		case <-ctx.Done():
+			return nil, Stopped(ctx)
+		}
+	}
+	found, err := s.compute(ctx, key, q, o, now)
+	if err != nil && !errors.Is(err, ErrLeft) {
+		e.err = err
+	}
+	e.result = found
+	return found, err
+}
+
+// finished are the results that do not depend on the clock.
+func (c *results) finished() map[string]*Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	done := map[string]*Result{}
+	for key, e := range c.entries {
+		select {
+		case <-e.done:
+			if e.result != nil && !e.timed {
+				done[key] = e.result
+			}
+		default:
+		}
+	}
+	return done
+}
+
+// entry returns the entry of the key. It is the caller's to fill when it is new.
+func (c *results) entry(key string, timed bool) (e *entry, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[key]; e != nil {
+		return e, false
+	}
+	if c.entries == nil {
+		c.entries = map[string]*entry{}
+	}
+	if len(c.order) == maxResults {
+		delete(c.entries, c.order[0])
+		c.order = c.order[1:]
+	}
+	e = &entry{timed: timed, done: make(chan struct{})}
+	c.entries[key] = e
+	c.order = append(c.order, key)
+	return e, true
+}
+
+// drop forgets an entry that has no result.
+func (c *results) drop(key string, e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries[key] == e {
+		delete(c.entries, key)
+		c.order = slices.DeleteFunc(c.order, func(k string) bool { return k == key })
+	}
+}
+
+// compute finds the rows. What the query found in the snapshot before is only gone through for what changed.
+func (s *Snapshot) compute(ctx context.Context, key string, q *Query, o Order, now time.Time) (*Result, error) {
+	if len(q.Terms) == 0 {
+		return &Result{Rows: s.InOrder(o), Counts: s.All, Version: s.Version}, nil
+	}
+	r := &Result{Version: Hash(uint64(len(s.Rows)))}
+	if before := s.results.before[key]; before != nil && s.changes.few {
+		r.Rows = s.changes.merge(o, before.Rows, q.among(ctx, s.changes.came, now))
+	} else {
+		r.Rows = q.among(ctx, s.InOrder(o), now)
+	}
+	if err := Stopped(ctx); err != nil {
+		return nil, err
+	}
+	for _, row := range r.Rows {
+		r.Counts.add(row)
+		r.Version += row.Fingerprint
+	}
+	return r, nil
+}
+
+// among are those of the rows that the query finds, or some of them when ctx ended.
+func (q *Query) among(ctx context.Context, rows []*Row, now time.Time) []*Row {
+	every := rowsBetweenLooks
+	if q.regexps > 0 {
+		every = 1
+	}
+	return slices.Concat(inPieces(len(rows), func(from, to int) (found []*Row) {
+		for i, row := range rows[from:to] {
+			if i%every == 0 && ctx.Err() != nil {
+				return nil
+			}
+			if q.Matches(row, now) {
+				found = append(found, row)
+			}
+		}
+		return found
+	})...)
+}

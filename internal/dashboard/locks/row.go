@@ -1,0 +1,126 @@
+package locks
+
+import (
+	"encoding/binary"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// DisplayState is what a lock looks like on the page: its state, or expiring. The words are classes in the style sheet.
+type DisplayState string
+
+const (
+	Held      = DisplayState(staleness.Held)
+	Alerting  = DisplayState(staleness.Alerting)
+	Expiring  = DisplayState("expiring") // held, and auto-unlocked soon: see [staleness.Verdict.ExpiringAt]
+	Expired   = DisplayState(staleness.Expired)
+	Malformed = DisplayState(staleness.Malformed)
+)
+
+// urgency orders the looks: what needs a person first comes first.
+func (l DisplayState) urgency() int64 {
+	switch l {
+	case Expired:
+		return 0
+	case Malformed:
+		return 1
+	case Alerting:
+		return 2
+	case Expiring:
+		return 3
+	}
+	return 4
+}
+
+// Row is one lock in the picture: the model of which the list, the lock page and the JSON API show parts. It is
+// immutable.
+type Row struct {
+	*metadata.Record
+	Verdict staleness.Verdict
+	Display DisplayState
+	next    time.Time // when look changes if nobody touches the record; zero = never
+	Queue
+	Ending      *metadata.Ending // how the hold ended; nil while it lasts
+	Share       *share           // how the hold is part of a lock that several can hold; nil for an ordinary one
+	text        string           // what words are searched in, lower case
+	Fingerprint uint64           // changes with anything that a list shows
+}
+
+// Queue is what a list shows of a queue.
+type Queue struct {
+	Waiters int
+	Longest time.Time // since when the longest waiter waits; zero = nobody
+}
+
+func QueueOf(queue []metadata.Waiter) Queue {
+	l := Queue{Waiters: len(queue)}
+	for _, w := range queue {
+		l.Longest = Earlier(l.Longest, w.Since.Time)
+	}
+	return l
+}
+
+// NewRow judges the lock at the moment. before is an older row of the lock, or nil.
+func NewRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, waiting Queue, before *Row) *Row {
+	row := &Row{Record: r, Queue: waiting, Share: ShareOf(r)}
+	row.text = searchText(r, before)
+	row.judge(p, at)
+	return row
+}
+
+func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
+	r.Verdict = staleness.Judge(r.Record, p, at)
+	r.Display, r.next = DisplayState(r.Verdict.State), r.Verdict.Next
+	if soon := r.Verdict.ExpiringAt(r.Record); !soon.IsZero() {
+		if at.Wall.Before(soon) {
+			r.next = Earlier(r.next, soon)
+		} else {
+			r.Display = Expiring
+		}
+	}
+	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.urgency()),
+		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(len(r.Problems)))
+	if off := r.Verdict.ClockOff; off != 0 {
+		r.Fingerprint = Hash(r.Fingerprint, uint64(off/time.Minute))
+	}
+}
+
+// deadline is the next thing that happens to the lock by itself; zero = nothing.
+func (r *Row) deadline() time.Time {
+	if r.Display == Held && !r.Verdict.AlertAt.IsZero() {
+		return r.Verdict.AlertAt
+	}
+	return r.Verdict.AutoUnlockAt
+}
+
+// searchText is what words are searched in. Most changes leave it alone: a holder that extends moves only deadlines.
+func searchText(r *metadata.Record, before *Row) string {
+	if before != nil && before.Name == r.Name && before.Owner == r.Owner && before.Hostname == r.Hostname &&
+		before.Purpose == r.Purpose {
+		return before.text
+	}
+	return strings.ToLower(strings.Join([]string{r.Name, r.Owner, r.Hostname, r.Purpose}, "\n"))
+}
+
+// Hash joins values to a hash. It is the same in every replica.
+func Hash(h uint64, values ...uint64) uint64 {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, 96), h)
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return xxhash.Sum64(b)
+}
+
+// HostPID is how a process is written: its host, and its pid where that is known.
+func HostPID(host string, pid int64) string {
+	if pid == 0 {
+		return host
+	}
+	return host + ":" + strconv.FormatInt(pid, 10)
+}

@@ -1,0 +1,209 @@
+// Package locks is the model of what the dashboard shows: a snapshot of the locks held now, and what a query finds in
+// it, sorted, counted and cut into pages. It knows nothing of HTTP.
+package locks
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/clustermutex/unlocker/internal/deadlock"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Snapshot is all locks as they stood at one moment. It is immutable but for its cache of results.
+type Snapshot struct {
+	Rows         []*Row // by name
+	All          Counts
+	at           time.Time // the moment at which the states hold
+	Next         time.Time // when a state changes by itself; zero = never
+	locks        []*metadata.Record
+	Queues       map[string][]metadata.Waiter
+	Cycles       func() []deadlock.Cycle // found when they are first asked for
+	Version      uint64                  // changes with anything that a list shows
+	queueVersion uint64
+	changes      changes // since the snapshot before
+	results      results
+	sorted       sortings
+}
+
+// Find returns the lock with this name, or nil.
+func (s *Snapshot) Find(name string) *Row {
+	i, ok := slices.BinarySearchFunc(s.Rows, name,
+		func(r *Row, name string) int { return strings.Compare(r.Name, name) })
+	if !ok {
+		return nil
+	}
+	return s.Rows[i]
+}
+
+// Source is where the locks come from.
+type Source struct {
+	// Locks returns the locks held now, sorted by name. The slice is the same one until something changes.
+	Locks  func() []*metadata.Record
+	Queues func() map[string][]metadata.Waiter // nil: waiters are not recorded
+	Policy staleness.Policy
+}
+
+// Snapshots keeps the newest snapshot. Building one costs in proportion to the locks, so it is built when it is asked
+// for and something changed, by one request at a time, and never so often that building takes more than a share of the
+// time.
+type Snapshots struct {
+	source Source
+	costly chan struct{}
+	mu     sync.Mutex
+	last   *Snapshot
+	frozen bool      // the last one is of the past
+	rest   time.Time // no new snapshot before this
+}
+
+func NewSnapshots(s Source) *Snapshots {
+	return &Snapshots{source: s, costly: make(chan struct{}, maxCostly)}
+}
+
+const (
+	buildShare = 20          // building may take this part of the time
+	maxRest    = time.Second // but a snapshot is never older than this
+)
+
+// Current returns the locks as they stand at a moment: now, or before where what became of them since is not known.
+func (k *Snapshots) Current(now time.Time, at staleness.Moment) *Snapshot {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	frozen := !at.Wall.Equal(now)
+	if k.last != nil && now.Before(k.rest) && !now.Before(k.last.at) && frozen == k.frozen {
+		return k.last
+	}
+	locks := k.source.Locks()
+	var queues map[string][]metadata.Waiter
+	if k.source.Queues != nil {
+		queues = k.source.Queues()
+	}
+	version := versionOf(queues)
+	if k.last != nil && k.last.current(locks, version, at.Wall) {
+		return k.last
+	}
+	start := time.Now()
+	k.last = build(k.last, locks, queues, k.source.Policy, at)
+	k.last.queueVersion, k.last.results.costly = version, k.costly
+	k.frozen = frozen
+	k.rest = now.Add(min(maxRest, buildShare*time.Since(start)))
+	return k.last
+}
+
+// versionOf is the fingerprint of the waiters.
+func versionOf(queues map[string][]metadata.Waiter) uint64 {
+	var sum uint64 // of fingerprints, because the queues come in any order
+	for lock, queue := range queues {
+		h := Hash(xxhash.Sum64String(lock), uint64(len(queue)))
+		for _, w := range queue {
+			h = Hash(h, uint64(w.Place))
+		}
+		sum += h
+	}
+	return sum
+}
+
+// current reports whether a snapshot built now would be the same.
+func (s *Snapshot) current(locks []*metadata.Record, queueVersion uint64, at time.Time) bool {
+	same := len(locks) == len(s.locks) && (len(locks) == 0 || &locks[0] == &s.locks[0])
+	return same && queueVersion == s.queueVersion && (s.Next.IsZero() || at.Before(s.Next)) && !at.Before(s.at)
+}
+
+// build makes a snapshot. Rows of the last one that did not change are taken over, and so is how they were sorted and
+// found.
+func build(last *Snapshot, locks []*metadata.Record, queues map[string][]metadata.Waiter, p staleness.Policy,
+	at staleness.Moment) *Snapshot {
+	s := &Snapshot{Rows: make([]*Row, len(locks)), at: at.Wall, locks: locks, Queues: queues,
+		Cycles: sync.OnceValue(func() []deadlock.Cycle { return deadlock.Find(locks, queues) })}
+	var old []*Row
+	if last != nil && !at.Wall.Before(last.at) {
+		old = last.Rows
+		s.sorted.before = last.sorted.finished()
+		s.results.before = last.results.finished()
+	}
+	summaries := make(map[string]Queue, len(queues))
+	for lock, queue := range queues {
+		summaries[lock] = QueueOf(queue)
+	}
+	var came, went []*Row
+	for _, b := range inPieces(len(locks), func(from, to int) built {
+		b := built{rows: s.Rows[from:to]}
+		b.build(within(old, locks, from, to), locks[from:to], summaries, p, at)
+		return b
+	}) {
+		s.All.sum(&b.all)
+		s.Version += b.version
+		s.Next = Earlier(s.Next, b.next)
+		came, went = append(came, b.came...), append(went, b.went...)
+	}
+	s.changes = newChanges(came, went, len(locks))
+	return s
+}
+
+// within are the old rows whose names lie from one lock to another.
+func within(old []*Row, locks []*metadata.Record, from, to int) []*Row {
+	place := func(i, end int) int {
+		if i == 0 || i == len(locks) {
+			return end
+		}
+		at, _ := slices.BinarySearchFunc(old, locks[i].Name,
+			func(r *Row, name string) int { return strings.Compare(r.Name, name) })
+		return at
+	}
+	return old[place(from, 0):place(to, len(old))]
+}
+
+// built is a piece of a snapshot.
+type built struct {
+	rows       []*Row
+	all        Counts
+	next       time.Time
+	version    uint64 // a sum, so that it does not depend on the pieces
+	came, went []*Row
+}
+
+func (b *built) build(old []*Row, locks []*metadata.Record, summaries map[string]Queue, p staleness.Policy,
+	at staleness.Moment) {
+	for i, lock := range locks {
+		for len(old) > 0 && old[0].Name < lock.Name {
+			b.went, old = append(b.went, old[0]), old[1:]
+		}
+		var before *Row
+		if len(old) > 0 && old[0].Name == lock.Name {
+			before, old = old[0], old[1:]
+		}
+		r := update(before, lock, summaries, p, at)
+		if r != before {
+			if b.came = append(b.came, r); before != nil {
+				b.went = append(b.went, before)
+			}
+		}
+		b.rows[i] = r
+		b.all.add(r)
+		b.version += r.Fingerprint
+		b.next = Earlier(b.next, r.next)
+	}
+	b.went = append(b.went, old...)
+}
+
+// update returns the row of the lock: the one before if nothing changed.
+func update(before *Row, lock *metadata.Record, summaries map[string]Queue, p staleness.Policy,
+	at staleness.Moment) *Row {
+	if before == nil || before.Record != lock {
+		return NewRow(lock, p, at, summaries[ShareOf(lock).QueueName(lock.Name)], before)
+	}
+	now := summaries[before.Share.QueueName(lock.Name)]
+	same := now.Waiters == before.Waiters && now.Longest.Equal(before.Longest)
+	if same && (before.next.IsZero() || at.Wall.Before(before.next)) {
+		return before
+	}
+	r := *before
+	r.Queue = now
+	r.judge(p, at)
+	return &r
+}

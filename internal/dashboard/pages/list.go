@@ -1,0 +1,234 @@
+package pages
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+)
+
+// ListRequest is what the parameters of a list ask for; page and API read the same.
+type ListRequest struct {
+	Query         *locks.Query
+	Order         locks.Order
+	Limit         int
+	After, Before string
+	full          bool     // second lines for every lock
+	cols          []string // more columns
+	group         bool     // in sections by owner
+}
+
+// Page sizes.
+const (
+	defaultLimit = 100
+	maxLimit     = 250
+	MaxAPILimit  = 1000
+)
+
+func pageLimits() []int { return []int{50, 100, maxLimit} }
+
+func ParseList(r *site.Request) ListRequest { return parseListValues(r.URL.Query()) }
+
+func parseListValues(v url.Values) ListRequest {
+	l := ListRequest{
+		Query: locks.ParseQuery(v.Get("q")), Order: locks.ParseOrder(v.Get("sort")), Limit: defaultLimit,
+		After: v.Get("after"), Before: v.Get("before"), full: v.Get("density") == "full",
+		cols: parseColumns(v.Get("cols")), group: v.Get("group") == "owner",
+	}
+	if n, err := strconv.Atoi(v.Get("limit")); err == nil && n > 0 {
+		l.Limit = n
+	}
+	return l
+}
+
+// link is the list with some parameters changed; cursors are left out, because they belong to one query and order.
+func (l ListRequest) link(u site.URLs, change func(*ListRequest), cursor ...string) string {
+	if change != nil {
+		query := *l.Query
+		l.Query = &query
+		change(&l)
+	}
+	sort, limit, density := l.Order.String(), strconv.Itoa(l.Limit), ""
+	if l.Order == (locks.Order{By: locks.MostUrgent}) {
+		sort = ""
+	}
+	if l.Limit == defaultLimit {
+		limit = ""
+	}
+	if l.full {
+		density = "full"
+	}
+	group := ""
+	if l.group {
+		group = "owner"
+	}
+	return u.To("", append([]string{"q", l.Query.Text, "sort", sort, "limit", limit, "density", density, "cols",
+		strings.Join(l.cols, ","), "group", group}, cursor...)...)
+}
+
+// view are the parameters of the list that are not at their default, for the way back to it.
+func (l ListRequest) view(u site.URLs) string {
+	_, parameters, _ := strings.Cut(l.link(u, nil, "after", l.After, "before", l.Before), "?")
+	return parameters
+}
+
+// listPage is the list of locks.
+type listPage struct {
+	site.Page
+	Verdict  verdict
+	Counts   []countView
+	Matched  int
+	Total    int
+	Waiting  phrase.Sentence
+	Chips    []chip
+	Problems []locks.QueryProblem
+	Jump     *lockLink // the lock whose name was typed
+	Table    table
+	Groups   []groupView // instead of the sheet
+	Owners   int         // all groups
+	From, To int
+	Prev     string
+	Next     string
+	Limits   []choice
+	Every    []int // seconds between two looks that can be chosen
+	Density  choice
+	Group    choice
+	Shown    []toggle // columns that can be added
+	Cols     string
+	Grouped  bool
+	Clear    string // the list without filter
+	Sort     string
+	Limit    int
+	Full     bool
+	Fragment string // address of what changes
+	NextAt   int64  // when a state changes by itself, in milliseconds; 0 = never
+	ETag     string
+	Part     bool // only what changes is asked for, not the page around it
+}
+
+type (
+	countView struct {
+		Look locks.DisplayState
+		N    int
+		URL  string
+		On   bool
+	}
+	chip     struct{ Text, Remove string }
+	choice   struct{ Text, URL string }
+	lockLink struct{ Name, URL string }
+	column   struct{ Title, URL, Aria string }
+	toggle   struct {
+		Text, URL string
+		On        bool
+	}
+)
+
+func (d *Pages) ServeList(r *site.Request) (site.Answer, error) {
+	s, err := r.Loaded()
+	if err != nil {
+		return site.Answer{}, err
+	}
+	l := ParseList(r)
+	l.Limit = min(l.Limit, maxLimit)
+	result, err := s.Result(r.Context(), l.Query, l.Order, r.Viewpoint().AsOf)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	etag := d.ListTag(r, s, l, result)
+	if a, ok := site.NotModified(r, etag); ok {
+		return a, nil
+	}
+	view := d.listPage(r, s, l, result)
+	view.ETag = etag
+	part := "layout"
+	if view.Part = r.URL.Query().Get("fragment") == "rows"; view.Part {
+		part = "live"
+	}
+	body, err := d.RenderPart("list", part, view)
+	return site.Answer{Type: site.TypeHTML, Body: body, ETag: etag, Header: site.Heard(r)}, err
+}
+
+// ListTag versions everything a list shows but the running of time, which the browser goes on with by itself. A page
+// and its fragment share it.
+func (d *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) string {
+	asked := r.URL.Path + l.link(d.Urls, nil, "after", l.After, "before", l.Before, "fields",
+		r.URL.Query().Get("fields"))
+	h := locks.Hash(s.Version, found.Version, d.Traces.Version(), xxhash.Sum64String(asked),
+		xxhash.Sum64String(d.Config.Version+d.Urls.Assets),
+		xxhash.Sum64String(string(r.Level())),
+		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
+	unlockers, _ := d.Unlockers()
+	for _, u := range unlockers {
+		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),
+			xxhash.Sum64String(fmt.Sprint(u.HeldBack)))
+	}
+	return fmt.Sprintf(`W/"%016x"`, h)
+}
+
+func (d *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) listPage {
+	id := locks.ListID(l.Query, l.Order)
+	w := found.Window(l.Order, id, l.After, l.Before, l.Limit)
+	if l.group {
+		w = locks.Window{}
+	}
+	v := listPage{
+		Page: d.Page(r, ""), Matched: found.Counts.Total, Total: s.All.Total,
+		Problems: l.Query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
+		Clear: l.link(d.Urls, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Full: l.full,
+		Cols: strings.Join(l.cols, ","), Grouped: l.group,
+	}
+	v.Here = "list"
+	v.Query = site.BoxText(l.Query.Text)
+	v.Follows = true
+	if l.Order != (locks.Order{By: locks.MostUrgent}) {
+		v.Sort = l.Order.String()
+	}
+	if w.Prev != "" {
+		v.Prev = l.link(d.Urls, nil, "before", w.Prev)
+	}
+	if w.Next != "" {
+		v.Next = l.link(d.Urls, nil, "after", w.Next)
+	}
+	v.Fragment = l.link(d.Urls, nil, "after", l.After, "before", l.Before, "fragment", "rows")
+	v.JSON = d.Urls.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
+	v.CSV = d.Urls.To("locks.csv", "q", l.Query.Text, "sort", v.Sort)
+	v.Verdict = d.Verdict(s, v.Viewpoint)
+	if v.Icon.Look != "stale" {
+		v.Icon = iconOf(s.All)
+	}
+	if urgent := s.All.Alerting + s.All.Expired; urgent > 0 {
+		v.Title = fmt.Sprintf("(%d!) %s", urgent, v.Title)
+	}
+	if !s.Next.IsZero() {
+		v.NextAt = s.Next.UnixMilli()
+	}
+	for _, seconds := range []int{2, 5, 10, 30, 60} {
+		if float64(seconds) >= v.Least {
+			v.Every = append(v.Every, seconds)
+		}
+	}
+	d.fillControls(&v, s, l, found)
+	if l.group {
+		d.groupViews(&v, r.Caller, l, found)
+	} else {
+		v.Table = d.newTable(r.Caller, w.Rows, v.Viewpoint, l)
+		v.Table.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
+	}
+	return v
+}
+
+// FromView is the view of the list that led to a page. Whatever the address says, it is nothing else than a view.
+func FromView(u site.URLs, r *site.Request) string {
+	view := r.URL.Query().Get("from")
+	v, err := url.ParseQuery(view)
+	if err != nil || view == "" || len(view) > site.MaxViewBytes {
+		return ""
+	}
+	return parseListValues(v).view(u)
+}

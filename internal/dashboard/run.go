@@ -1,0 +1,32 @@
+package dashboard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+)
+
+const runEvery = 3 * time.Second
+
+// Run fetches what pages may need ahead of them, and sends notices of force unlocks, until ctx ends. The pages work
+// without it.
+func (d *Dashboard) Run(ctx context.Context) error {
+	var notifying sync.WaitGroup
+	notifying.Go(func() { d.unlock.Run(ctx) })
+	defer notifying.Wait()
+	for {
+		now := d.Config.Now()
+		fresh := d.Config.Fresh()
+		d.History.Observe(now, fresh)
+		if !d.Config.HideBacktraces && fresh.Level(now) == locks.Live {
+			d.Traces.Fetch(ctx, d.SnapshotAt(now, d.Config.Clock(), fresh))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(runEvery):
+		}
+	}
+}

@@ -1,0 +1,141 @@
+// Package setup joins a dashboard to its sources, with function values, and says how it presents itself. The dashboard
+// knows neither etcd nor the view.
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/stacktrace"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Config joins a dashboard to its sources and says how it presents itself. Only Locks, Fresh and Document are required.
+type Config struct {
+	// Locks returns the locks held now, sorted by name. The records are shared and never written to; the slice is the
+	// same one until something changes.
+	Locks func() []*metadata.Record
+	// Clock is the monotonic clock of the records' Seen times.
+	Clock func() time.Duration
+	// Queues returns the waiters by lock, each queue in order. Nil says that waiters are not recorded.
+	Queues func() map[string][]metadata.Waiter
+	// Waiters returns the queue of one lock; nil = nobody waits.
+	Waiters func(lock string) []metadata.Waiter
+	// Unlockers returns the unlockers that are alive. Nil says that this is not known.
+	Unlockers func() []Unlocker
+	// Foreign returns some of the keys below the prefix that fit no layout, and how many there are.
+	Foreign func() (sample []string, total int)
+	// Members returns what each endpoint of etcd said of itself last. Nil, or no member: that is not known.
+	Members func() []Member
+	// Fresh tells how current all of the above is.
+	Fresh func() locks.Freshness
+	// Document reads one lock from etcd, with the revision it was read at. No Fields: nobody holds it.
+	Document func(ctx context.Context, lock string) (metadata.Document, int64, error)
+	// Ending reads how a hold ended when it was not released by its holder; nil = not recorded.
+	Ending func(ctx context.Context, uuid string) (*metadata.Ending, error)
+	// History reads how the last holds ended that others than their holders ended, and Audit what operators did, newest
+	// first. Nil: that is not kept.
+	History func(ctx context.Context, limit int) ([]metadata.Ending, error)
+	Audit   func(ctx context.Context, limit int) ([]protocol.Action, error)
+	// Relists counts how often the picture was read anew because the watch was interrupted, so that holds may have
+	// begun and ended unseen. Nil: that is not known.
+	Relists func() uint64
+	// Explain names the class of an error of etcd for people, such as "timeout" or "permission denied".
+	Explain func(error) string
+	// Now is the wall clock.
+	Now func() time.Time
+
+	// ForceUnlock removes a hold and records the action, in one transaction. Nil switches force unlock off. Its error
+	// is [metadata.ErrChanged] when that hold is over, [ErrUnknown] when nobody can tell what became of the removal.
+	ForceUnlock func(ctx context.Context, r metadata.Removal, a protocol.Action) error
+
+	// Notify tells somebody outside of a force unlock, in JSON. Nil: nobody is told. Its error must not hold secrets,
+	// such as an address.
+	Notify func(ctx context.Context, notice []byte) error
+
+	Access access.Config    // who callers are and what they may do
+	Policy staleness.Policy // of the unlocker, for locks without readable deadlines
+	Log    zerolog.Logger
+
+	ExternalURL string // under which browsers reach the dashboard; its path is the prefix of every link
+	// more names of hosts under which it is reached, besides that of ExternalURL, localhost and addresses
+	Hosts          []string
+	RoutePrefix    string // under which requests arrive, where a proxy changes the path; empty: as in ExternalURL
+	Title          string // first word of the page title; empty: "mutexdash"
+	Environment    string // such as "prod-eu"; colours the band on top
+	Version        string
+	Layout         protocol.Layout // of the keys in etcd, for status and hints
+	Endpoints      []string        // of etcd, as people may see them
+	Settings       []Setting       // flags that are not at their default, without secrets
+	HideBacktraces bool
+	MinRefresh     time.Duration           // pages look no more often
+	Links          []Link                  // on the page of a lock
+	Sources        []stacktrace.SourceLink // of the frames of backtraces
+	HSTS           time.Duration           // how long browsers shall come by TLS only, once they did; 0 = not said
+	FrameAncestors []string                // origins whose pages may show ours in a frame; none by default
+}
+
+// Unlocker is a running unlocker as its presence record tells.
+type Unlocker struct {
+	metadata.Presence
+	Arrived time.Time // when the record was seen, on our clock
+}
+
+// Member is an endpoint of etcd.
+type Member struct {
+	Endpoint    string // as people may see it
+	Role        string // leader, follower, learner; empty when it did not answer
+	Version     string
+	Size, Quota int64 // bytes of its store, and how many it may grow to; 0 = not known
+	Problem     string
+}
+
+// Setting is a flag and its value.
+type Setting struct {
+	Name, Value string
+	Public      bool // for every viewer; others are for those who see the audit trail
+}
+
+// Check fills the gaps and refuses what cannot work.
+func (c *Config) Check() error {
+	if c.Locks == nil || c.Fresh == nil || c.Document == nil {
+		return errors.New("dashboard: Locks, Fresh and Document are required")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Clock == nil {
+		start := time.Now()
+		c.Clock = func() time.Duration { return time.Since(start) }
+	}
+	if c.Explain == nil {
+		c.Explain = func(error) string { return "etcd did not answer" }
+	}
+	if c.Title == "" {
+		c.Title = "mutexdash"
+	}
+	if c.MinRefresh < 0 || c.MinRefresh > time.Minute {
+		return fmt.Errorf("dashboard: pages that refresh every %v at most are not possible: from 0 to 1m", c.MinRefresh)
+	}
+	if c.HSTS < 0 {
+		return errors.New("dashboard: the time for which browsers shall come by TLS only must not be negative")
+	}
+	if err := checkAncestors(c.FrameAncestors); err != nil {
+		return fmt.Errorf("dashboard: %w", err)
+	}
+	if err := c.Access.Check(c.ForceUnlock != nil); err != nil {
+		return fmt.Errorf("dashboard: %w", err)
+	}
+	return nil
+}
+
+// ErrUnknown says that nobody can tell yet whether a hold was removed.
+var ErrUnknown = errors.New("outcome unknown")

@@ -1,0 +1,71 @@
+package setup
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/linktemplate"
+	"github.com/clustermutex/unlocker/internal/text"
+)
+
+// Link is a link that operators configure, to logs or a runbook: an https address in which {name}, {owner}, {host},
+// {pid}, {hold} and {purpose} stand for those of the lock.
+type Link struct {
+	Text     string
+	template string
+}
+
+// maxLinkValue is how much of a value goes into a link, in bytes.
+const maxLinkValue = 240
+
+// linkFields are what a link can name.
+func linkFields() []string { return []string{"name", "owner", "host", "pid", "hold", "purpose"} }
+
+// ParseLink reads "logs=https://logs.example/?q={host}".
+func ParseLink(text string) (Link, error) {
+	name, template, ok := strings.Cut(text, "=")
+	if !ok || strings.TrimSpace(name) == "" {
+		return Link{}, fmt.Errorf("the link %q is not of the form NAME=https://host/path?query", text)
+	}
+	if err := linktemplate.Check(template, linkFields()); err != nil {
+		return Link{}, fmt.Errorf("the link %q %w", text, err)
+	}
+	return Link{name, template}, nil
+}
+
+// To is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
+// It is empty where the record would have the link climb.
+func (l Link) To(r *locks.Row) string {
+	pid := ""
+	if r.PID != 0 {
+		pid = strconv.FormatInt(r.PID, 10)
+	}
+	escape := func(s string) string {
+		return linktemplate.Escape(text.Clip(s, maxLinkValue))
+	}
+	address := strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname),
+		"{pid}", pid,
+		"{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose)).Replace(l.template)
+	if linktemplate.Climbs(address) {
+		return ""
+	}
+	return address
+}
+
+// checkAncestors refuses what cannot stand in frame-ancestors: only 'self' and https origins can.
+func checkAncestors(list []string) error {
+	for _, origin := range list {
+		u, err := url.Parse(origin)
+		switch {
+		case origin == "'self'":
+		case err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" || u.RawQuery != "" ||
+			u.Fragment != "" || u.User != nil || strings.ContainsAny(origin, " ;,'*"):
+			return fmt.Errorf("the frame ancestor %q is neither 'self' nor an origin like https://portal.example",
+				origin)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package site
+
+import (
+	"net/http"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+)
+
+// Admit checks that the caller may do what it asks for, with one lock at least.
+func (d *Site) Admit(c access.Caller, need access.Permission) error {
+	if c.MaySome(need) {
+		return nil
+	}
+	return d.refusal(c, need)
+}
+
+// AdmitFor checks that the caller may do it with the locks of this owner.
+func (d *Site) AdmitFor(c access.Caller, need access.Permission, owner string) error {
+	switch {
+	case c.MayFor(need, owner):
+		return nil
+	case c.MaySome(need):
+		return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
+			Detail: c.Shown() + " has the permission " + string(need) + " for locks of other owners, not for this one."}
+	}
+	return d.refusal(c, need)
+}
+
+// refusal says why the caller may not.
+func (d *Site) refusal(c access.Caller, need access.Permission) error {
+	switch {
+	case c.Unnamed != "":
+		return &Problem{Status: http.StatusUnauthorized, Code: "unauthenticated", Title: "Sign in",
+			Detail: "This dashboard wants to know who you are, and " + c.Unnamed + "."}
+	case need == access.Backtrace && d.Config.HideBacktraces && c.May(access.View):
+		return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here",
+			Detail: "Backtraces are switched off on this dashboard."}
+	case !c.May(access.View):
+		need = access.View
+	}
+	return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
+		Detail: "This needs the permission " + string(need) + ", which " + c.Shown() + " does not have."}
+}
+
+// NoBacktraces says why the caller sees no backtraces of this owner; empty when it may.
+func (d *Site) NoBacktraces(c access.Caller, owner string) string {
+	switch {
+	case c.MayFor(access.Backtrace, owner):
+		return ""
+	case d.Config.HideBacktraces:
+		return "Backtraces are switched off on this dashboard."
+	case c.MaySome(access.Backtrace):
+		return "You see backtraces of other owners only."
+	}
+	return "Backtraces need the permission backtrace."
+}

@@ -1,0 +1,126 @@
+package site
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/text"
+)
+
+// Page is what every page shows around its content.
+type Page struct {
+	phrase.Viewpoint
+	Title       string // of the tab
+	Brand       string
+	Environment string
+	Band        string // class that colours the environment
+	Version     string
+	Here        string // which entry of the navigation this is
+	Query       string // text in the search box
+	Target      string // where the search goes
+	What        string // it searches
+	Fresh       freshView
+	At          time.Time
+	Now         int64 // the same in milliseconds, by which the browser's clock is corrected
+	Icon        Icon
+	JSON        string // the page as JSON
+	CSV         string // and as a table for other programs
+	Banner      phrase.Sentence
+	Follows     bool    // the page goes on with the locks by itself
+	Least       float64 // seconds between two looks of the page at least
+	Caller      string
+	Origin      string // by which the caller reached the page
+	Inside      bool   // the caller may view locks
+	Audits      bool   // the caller may see the audit trail
+}
+
+// freshView is how current the page is.
+type freshView struct {
+	Level    locks.Level
+	Heard    *phrase.Moment
+	At       string // time of day of the last sign of life
+	Revision int64
+	Cause    string
+}
+
+// Curl is the command that gets the page as JSON; what a caller needs to be known by is for the caller to add.
+func (p Page) Curl() string {
+	if p.JSON == "" {
+		return ""
+	}
+	return "curl -s " + Shell(p.Origin+p.JSON)
+}
+
+// Page fills the frame for a page with this title.
+func (d *Site) Page(r *Request, title string) Page {
+	now := r.Now
+	c := r.Caller
+	fresh := r.Fresh
+	level := r.Level()
+	if !c.May(access.View) { // who may not look is not told how etcd does either
+		fresh = locks.Freshness{}
+		level = locks.Never
+	}
+	p := Page{
+		Viewpoint:   fresh.Viewpoint(now),
+		Least:       d.Config.MinRefresh.Seconds(),
+		Caller:      c.Name,
+		Origin:      c.Origin,
+		Inside:      c.May(access.View),
+		Audits:      c.May(access.Audit),
+		Title:       joinTitle(title, d.Config.Title, d.Config.Environment),
+		Brand:       d.Config.Title,
+		Target:      d.Urls.To(""),
+		What:        "locks",
+		Environment: d.Config.Environment,
+		Band:        band(d.Config.Environment),
+		Version:     d.Config.Version,
+		At:          now,
+		Now:         now.UnixMilli(),
+		Fresh:       freshView{Level: level, Revision: fresh.Revision, Cause: fresh.Cause},
+		Icon:        Icon{Look: "none"},
+	}
+	if level != locks.Never {
+		p.Fresh.Heard, p.Fresh.At = p.Age(fresh.Heard), phrase.TimeOfDay(fresh.Heard)
+	}
+	if level == locks.Stale {
+		p.Icon = Icon{Look: "stale", Text: "?"}
+		p.Banner = phrase.Say("etcd unreachable since " + p.Fresh.At + " UTC (").Time(p.Fresh.Heard).
+			Say(")" + fresh.Why() + ". Showing the last known state; locks may have changed.")
+	}
+	return p
+}
+
+func joinTitle(parts ...string) string {
+	var kept []string
+	for _, p := range parts {
+		if p != "" {
+			kept = append(kept, text.Visible(p))
+		}
+	}
+	return strings.Join(kept, " – ")
+}
+
+// band chooses the colour of an environment: production always the same one, the others by their name.
+func band(environment string) string {
+	switch name := strings.ToLower(environment); {
+	case name == "":
+		return ""
+	case strings.Contains(name, "prod"):
+		return "band-prod"
+	default:
+		return "band-" + strconv.Itoa(int(xxhash.Sum64String(name)>>16%5))
+	}
+}
+
+// Icon is the picture in the tab: the worst state and how many locks are in it.
+type Icon struct {
+	Look locks.DisplayState // or "stale" or "none"
+	Text string
+}

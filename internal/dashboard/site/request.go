@@ -1,0 +1,77 @@
+package site
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// Request is a request with all that its answer is made from. It is made once, so that one answer has one now, one
+// freshness and one snapshot.
+type Request struct {
+	*http.Request
+	Caller   access.Caller
+	Now      time.Time
+	mono     time.Duration // now on the clock of the records' Seen times
+	Fresh    locks.Freshness
+	Snapshot func() *locks.Snapshot // as of now; while etcd is silent, as of its last sign of life
+}
+
+type requestKey struct{}
+
+// RequestOf is the request that was made at the door. Where that was not reached it is one of nobody, who may nothing.
+func (d *Site) RequestOf(r *http.Request) *Request {
+	if made, ok := r.Context().Value(requestKey{}).(*Request); ok {
+		same := *made
+		same.Request = r // as the middleware left it
+		return &same
+	}
+	return d.NewRequest(r, access.Caller{})
+}
+
+func (d *Site) NewRequest(r *http.Request, c access.Caller) *Request {
+	made := &Request{Caller: c, Now: d.Config.Now(), mono: d.Config.Clock(), Fresh: d.Config.Fresh()}
+	made.Request = r.WithContext(context.WithValue(r.Context(), requestKey{}, made))
+	made.Snapshot = sync.OnceValue(func() *locks.Snapshot { return d.SnapshotAt(made.Now, made.mono, made.Fresh) })
+	return made
+}
+
+// With is the request under another context.
+func (r *Request) With(ctx context.Context) *Request {
+	other := *r
+	other.Request = r.WithContext(ctx)
+	return &other
+}
+
+// Level is how far the snapshot can be trusted.
+func (r *Request) Level() locks.Level { return r.Fresh.Level(r.Now) }
+
+// Viewpoint is the point in time from which the answer looks at the locks.
+func (r *Request) Viewpoint() phrase.Viewpoint { return r.Fresh.Viewpoint(r.Now) }
+
+// Loaded returns the locks, or the problem that there is nothing to show yet.
+func (r *Request) Loaded() (*locks.Snapshot, error) {
+	if r.Level() != locks.Never {
+		return r.Snapshot(), nil
+	}
+	return nil, &Problem{Status: http.StatusServiceUnavailable, Code: "not_loaded", Title: "No data yet",
+		Retry:  5 * time.Second,
+		Detail: "The locks could not be loaded from etcd since the dashboard started: " + r.Fresh.Reason() + "."}
+}
+
+// SnapshotAt returns the locks as they stand now. While etcd is silent the states stay as they were last known for
+// sure.
+func (d *Site) SnapshotAt(now time.Time, mono time.Duration, fresh locks.Freshness) *locks.Snapshot {
+	at := staleness.Moment{Wall: now, Mono: mono}
+	if fresh.Level(now) == locks.Stale {
+		at.Mono -= now.Sub(fresh.Heard)
+		at.Wall = fresh.Heard
+	}
+	return d.Snapshots.Current(now, at)
+}

@@ -1,0 +1,39 @@
+// Package site is what every answer of the dashboard is made with: the request as one value, the frame of a page,
+// links, problems, templates, and one lock as it is found.
+package site
+
+import (
+	"html/template"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/history"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+)
+
+// Site is what every answer is made with.
+type Site struct {
+	Refusals  Refusals // that the log has
+	Config    setup.Config
+	Urls      URLs
+	Snapshots *locks.Snapshots
+	History   *history.Store
+	Templates map[string]*template.Template
+	slow      atomic.Bool // etcd answered last, but later than a page waits
+}
+
+// Unlockers returns the unlockers that are alive, and whether that is known.
+func (d *Site) Unlockers() (alive []setup.Unlocker, known bool) {
+	if d.Config.Unlockers == nil {
+		return nil, false
+	}
+	return d.Config.Unlockers(), true
+}
+
+// NotRead says that etcd could not be asked.
+func (d *Site) NotRead(err error) error {
+	return &Problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
+		Detail: "etcd could not be asked: " + d.Config.Explain(err) + ".",
+		Retry:  history.RereadEvery}
+}

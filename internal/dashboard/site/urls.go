@@ -1,0 +1,150 @@
+package site
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// URLs builds every link of the dashboard, so that all of them carry the prefix under which browsers reach it.
+type URLs struct {
+	Prefix string // begins and ends with "/"
+	Origin string // scheme and host; empty when the external URL does not name them
+	Assets string // fingerprint of the embedded assets
+}
+
+// NormalPrefix makes "a/b", "/a/b" and "/a/b/" the same.
+func NormalPrefix(path string) (string, error) {
+	path = strings.Trim(path, "/")
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "." || part == ".." || part == "" && path != "" || url.PathEscape(part) != part {
+			return "", fmt.Errorf("the path %q must be plain: letters, digits, - and _ between slashes", path)
+		}
+	}
+	if path == "" {
+		return "/", nil
+	}
+	return "/" + path + "/", nil
+}
+
+// To is the link to a page by its path below the prefix, with parameters in pairs of name and value; pairs with an
+// empty value are left out.
+func (u URLs) To(path string, pairs ...string) string {
+	var b strings.Builder
+	b.WriteString(u.Prefix + path)
+	separator := byte('?')
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			b.WriteByte(separator)
+			b.WriteString(pairs[i] + "=" + queryEscape(pairs[i+1]))
+			separator = '&'
+		}
+	}
+	return b.String()
+}
+
+// queryEscape leaves the characters readable that names are full of and that mean nothing in a query.
+func queryEscape(s string) string {
+	return strings.NewReplacer("%2F", "/", "%3A", ":", "%2C", ",", "%3D", "=").Replace(url.QueryEscape(s))
+}
+
+// maxNameInURL is the length of a name that, escaped, still fits a request. Names are at most [metadata.MaxNameBytes]
+// long; a key that somebody wrote by hand can be longer.
+const maxNameInURL = 8 << 10
+
+// Lock is the link to the page of a lock, or of one hold of it; empty for a name that no request can carry.
+func (u URLs) Lock(name, hold string) string {
+	if len(name)+len(hold) > maxNameInURL {
+		return ""
+	}
+	return u.named("lock", name, "hold", hold)
+}
+
+// LockFrom is the same for a list, to whose view the page of the lock leads back.
+func (u URLs) LockFrom(name, hold, view string) string {
+	link := u.Lock(name, hold)
+	if link == "" || view == "" || len(view) > MaxViewBytes {
+		return link
+	}
+	return link + "&from=" + queryEscape(view)
+}
+
+// Back is the list in the view that a page was reached from.
+func (u URLs) Back(view string) string {
+	if view == "" {
+		return u.To("")
+	}
+	return u.To("") + "?" + view
+}
+
+// MaxViewBytes is how long the parameters of a view may be.
+const MaxViewBytes = 4 << 10
+
+// Backtrace is the link to a backtrace as plain text.
+func (u URLs) Backtrace(name, hold string) string {
+	return u.named("lock/backtrace", name, "hold", hold)
+}
+
+// Unlock is the link to the page that asks whether a hold shall be ended by force.
+func (u URLs) Unlock(name, hold, view string) string {
+	return u.named("unlock", name, "hold", hold, "from", view)
+}
+
+// LockAPI is the link to a lock as JSON, with all there is.
+func (u URLs) LockAPI(name string) string {
+	return u.named("api/v1/lock", name, "include", "backtrace,fields")
+}
+
+func (u URLs) named(path, name string, pairs ...string) string {
+	key, value := nameParameter(name)
+	return u.To(path, append([]string{key, value}, pairs...)...)
+}
+
+// Asset is the link to an embedded file. It changes with the content of the files, so that browsers may keep them for
+// ever.
+func (u URLs) Asset(name string) string { return u.Prefix + "assets/" + u.Assets + "/" + name }
+
+// Icon is the link to the icon of a tab.
+func (u URLs) Icon(i Icon) string { return u.To("icon.svg", "look", string(i.Look), "n", i.Text) }
+
+// OriginFor is the scheme and host that make a link one for a command line on another machine.
+func (u URLs) OriginFor(r *http.Request) string {
+	if u.Origin != "" {
+		return u.Origin
+	}
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// nameParameter is how a lock's name travels. It is never part of a path, where proxies decode and merge slashes; a
+// name that is not UTF-8 travels as base64.
+func nameParameter(name string) (key, value string) {
+	if utf8.ValidString(name) {
+		return "name", name
+	}
+	return "name_b64", base64.RawURLEncoding.EncodeToString([]byte(name))
+}
+
+// NameOf reads the lock's name from a request.
+func NameOf(r *Request) (string, error) {
+	values := r.URL.Query()
+	if name := values.Get("name"); name != "" {
+		return name, nil
+	}
+	encoded := values.Get("name_b64")
+	if encoded == "" {
+		return "", &Problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "No lock named",
+			Detail: "The address must say which lock: ?name=NAME."}
+	}
+	name, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
+	if err != nil {
+		return "", &Problem{Status: http.StatusBadRequest, Code: "bad_query", Title: "Unreadable name",
+			Detail: "name_b64 is not base64url."}
+	}
+	return string(name), nil
+}

@@ -1,0 +1,71 @@
+package unlock
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+)
+
+// unlockJSON is the body of a force unlock. What it says of the hold is what GET api/v1/lock showed.
+type unlockJSON struct {
+	Name       string `json:"name"`
+	NameBase64 []byte `json:"name_base64"`
+	UUID       string `json:"uuid"`
+	Token      string `json:"token"`
+	Revision   string `json:"revision"` // of the record; only recorded
+	Reason     string `json:"reason"`
+	Ticket     string `json:"ticket"`
+}
+
+type unlockedJSON struct {
+	Result  string `json:"result"`
+	AuditID string `json:"audit_id"`
+}
+
+// ServeAPI is the force unlock for programs. The checks are those of the page, but for the typed name.
+func (d *Handler) ServeAPI(r *site.Request) (site.Answer, error) {
+	w, err := readWish(r)
+	if err == nil {
+		err = d.admitUnlock(r)
+	}
+	if err == nil {
+		err = w.check()
+	}
+	action := newAction(r, w, "")
+	if err == nil {
+		action, err = d.forceUnlock(r, w)
+	}
+	d.record(r, w, action, err)
+	var wrong *FieldError
+	switch {
+	case errors.As(err, &wrong):
+		return site.Answer{}, &site.Problem{Status: http.StatusUnprocessableEntity, Code: "bad_reason",
+			Title:  "Not done",
+			Detail: wrong.Text}
+	case err != nil:
+		return site.Answer{}, err
+	}
+	return d.json.Answer(r, unlockedJSON{"unlocked", action.ID})
+}
+
+func readWish(r *site.Request) (w Request, err error) {
+	var j unlockJSON
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&j); err != nil || decoder.More() {
+		return w, site.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
+			"reason; it may have ticket and revision.")
+	}
+	w = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: j.Reason, Ticket: j.Ticket}
+	var err1, err2 error
+	w.Token, err1 = strconv.ParseInt(j.Token, 10, 64)
+	w.Revision, err2 = strconv.ParseInt(cmp.Or(j.Revision, "0"), 10, 64)
+	if w.Name == "" || err1 != nil || err2 != nil {
+		return w, site.BadBody("The body must name a lock, and the token of the hold that was seen.")
+	}
+	return w, nil
+}

@@ -1,0 +1,45 @@
+package unlock
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type metrics struct {
+	forced  *prometheus.CounterVec
+	notices *prometheus.CounterVec
+}
+
+// newMetrics makes the metrics. notify says that notices of force unlocks are sent.
+func newMetrics(notify bool) *metrics {
+	m := &metrics{
+		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mutexdash_notices_total",
+			Help: "Notices of force unlocks that were to be sent to the webhook, by result.",
+		}, []string{"result"}),
+		forced: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mutexdash_force_unlocks_total", Help: "Force unlocks that were asked for, by result.",
+		}, []string{"result"}),
+	}
+	for _, result := range []string{"success", "conflict", "denied", "error"} {
+		m.forced.WithLabelValues(result)
+	}
+	for _, result := range []string{"success", "error", "dropped"} {
+		if notify {
+			m.notices.WithLabelValues(result)
+		}
+	}
+	return m
+}
+
+// Describe sends the descriptions of the metrics.
+func (d *Handler) Describe(ch chan<- *prometheus.Desc) {
+	d.metrics.forced.Describe(ch)
+	d.metrics.notices.Describe(ch)
+}
+
+// Collect sends the metrics.
+func (d *Handler) Collect(ch chan<- prometheus.Metric) {
+	d.metrics.forced.Collect(ch)
+	d.metrics.notices.Collect(ch)
+}
+
+// CountDenied counts a force unlock that was refused for where it came from.
+func (d *Handler) CountDenied() { d.metrics.forced.WithLabelValues("denied").Inc() }

@@ -1,0 +1,90 @@
+package unlock
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/protocol"
+)
+
+// A force unlock can be told to somebody outside, such as the channel of the owner. It happens after the answer, and
+// nothing depends on it: what was done stands in the history and in the audit.
+const (
+	maxNotices    = 64 // that wait; a person does one at a time
+	noticeTimeout = 5 * time.Second
+	noticeTries   = 3
+	noticeRest    = 2 * time.Second // before the second try, twice that before the third
+)
+
+// noticeJSON is what is told.
+type noticeJSON struct {
+	Event  string `json:"event"` // force-unlock
+	ID     string `json:"audit_id"`
+	At     string `json:"at"`
+	Lock   string `json:"name"`
+	Owner  string `json:"owner"`
+	Holder string `json:"holder"` // in one line
+	Hold   string `json:"uuid"`
+	Actor  string `json:"actor"`
+	Reason string `json:"reason"`
+	Ticket string `json:"ticket,omitempty"`
+	URL    string `json:"url,omitempty"` // the page of the hold, where the external URL is known
+}
+
+// tell queues the notice of what was done.
+func (d *Handler) tell(w Request, owner string, a protocol.Action) {
+	if d.Config.Notify == nil {
+		return
+	}
+	n := noticeJSON{Event: a.Action, ID: a.ID, At: phrase.ISO(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder,
+		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket}
+	if d.Urls.Origin != "" {
+		n.URL = d.Urls.Origin + d.Urls.Lock(w.Name, w.historyID())
+	}
+	body, err := json.Marshal(n)
+	if err == nil {
+		select {
+		case d.notices <- body:
+			return
+		default:
+		}
+	}
+	d.metrics.notices.WithLabelValues("dropped").Inc()
+	d.Config.Log.Error().Err(err).Str("audit_id", a.ID).Msg("the notice of a force unlock is not sent: too many wait")
+}
+
+// Run sends what is queued until ctx ends.
+func (d *Handler) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case body := <-d.notices:
+			d.sendNotice(ctx, body)
+		}
+	}
+}
+
+func (d *Handler) sendNotice(ctx context.Context, body []byte) {
+	var err error
+	for try := range noticeTries {
+		if try > 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(try) * noticeRest):
+			}
+		}
+		sending, cancel := context.WithTimeout(ctx, noticeTimeout)
+		err = d.Config.Notify(sending, body)
+		if cancel(); err == nil {
+			d.metrics.notices.WithLabelValues("success").Inc()
+			d.Config.Log.Info().RawJSON("notice", body).Msg("a force unlock was told")
+			return
+		}
+	}
+	d.metrics.notices.WithLabelValues("error").Inc()
+	d.Config.Log.Error().Err(err).RawJSON("notice", body).Int("tries",
+		noticeTries).Msg("a force unlock could not be told")
+}

@@ -1,0 +1,199 @@
+package unlock
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
+)
+
+// unlockPage asks a person whether the hold shall be ended by force.
+type unlockPage struct {
+	site.Page
+	Name      string
+	Shown     string // the name in visible characters
+	Look      locks.DisplayState
+	Sentence  phrase.Sentence
+	Purpose   string
+	Alive     *phrase.Moment
+	Progress  string
+	Frame     string // first of own code, where the caller may see it
+	Host      string
+	Next      *pages.WaiterView
+	Waiters   int
+	Whole     *pages.WholeLock // of which the hold is a part
+	Share     string
+	Recorded  bool // waiters are
+	AutoSoon  *phrase.Moment
+	Commands  []pages.Command
+	Token     int64
+	Revision  int64
+	Hold      string
+	Typed     string
+	Reason    string
+	Ticket    string
+	Wrong     *FieldError
+	Action    string // where the form goes
+	Cancel    string
+	MaxReason int
+	MaxTicket int
+}
+
+// ServeForm shows the confirmation page. It changes nothing.
+func (d *Handler) ServeForm(r *site.Request) (site.Answer, error) {
+	if err := d.MayUnlock(r.Caller); err != nil {
+		return site.Answer{}, err
+	}
+	if err := notStale(r); err != nil {
+		return site.Answer{}, d.whenFresh(r, err)
+	}
+	return d.unlockAnswer(r, Request{}, "", nil)
+}
+
+// whenFresh adds to the refusal of a force unlock what can be done while the picture is stale.
+func (d *Handler) whenFresh(r *site.Request, err error) error {
+	var old *site.Problem
+	name, failed := site.NameOf(r)
+	if !errors.As(err, &old) || old.Code != "stale" || failed != nil {
+		return err
+	}
+	p := *old
+	p.Name = name
+	p.Command = "mutexctl force-unlock " + site.Shell(name)
+	p.Link = d.Urls.LockFrom(name, r.URL.Query().Get("hold"), pages.FromView(d.Urls, r))
+	p.LinkText = "Back to the lock " + text.Visible(name)
+	if r.Method == http.MethodGet {
+		p.Retry = 5 * time.Second
+		p.Again = true
+	}
+	return &p
+}
+
+// unlockAnswer is the confirmation page, with what was typed before and what was wrong about it.
+func (d *Handler) unlockAnswer(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
+	v, err := d.Find(r)
+	switch {
+	case err != nil:
+		return site.Answer{}, err
+	case v.Unread != "":
+		return site.Answer{}, d.notDone(errors.New(v.Unread))
+	case v.Row != nil && v.Row.Misplaced:
+		return site.Answer{}, &site.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
+			Name:   v.LockName,
+			Link:   d.Urls.Lock(v.LockName, ""),
+			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
+	case v.Row == nil || v.AskedHold != "":
+		asked := r.URL.Query().Get("hold")
+		return site.Answer{}, d.conflict(r, Request{Name: v.LockName, Hold: asked}, v.Document)
+	}
+	if err := d.AdmitFor(r.Caller, access.Unlock, v.Owner); err != nil {
+		return site.Answer{}, err
+	}
+	p := d.unlockPage(r, v)
+	p.Typed, p.Reason, p.Ticket, p.Wrong = site.BoxText(name), site.BoxText(typed.Reason), site.BoxText(typed.Ticket), wrong
+	a := site.Answer{Type: site.TypeHTML, Header: map[string]string{
+		// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
+		"Referrer-Policy": "same-origin",
+	}}
+	if wrong != nil {
+		a.Status = http.StatusUnprocessableEntity
+	}
+	a.Body, err = d.Render("unlock", p)
+	return a, err
+}
+
+func (d *Handler) unlockPage(r *site.Request, v *site.Lock) unlockPage {
+	row := v.Row
+	p := unlockPage{Page: d.Page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
+		Look:    row.Display,
+		Purpose: row.Purpose,
+		Token:   row.Token, Revision: row.Revision, Hold: row.UUID, Host: locks.HostPID(row.Hostname, row.PID),
+		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket}
+	p.Here = "list"
+	p.Icon = site.Icon{Look: row.Display}
+	p.Sentence = pages.HolderSentence(row, p.Viewpoint, v.Document.Fields)
+	p.Action = d.Urls.Unlock(row.Name, row.UUID, pages.FromView(d.Urls, r))
+	p.Cancel = d.Urls.LockFrom(row.Name, row.UUID, pages.FromView(d.Urls, r))
+	if row.Alive != nil {
+		p.Alive, p.Progress = p.Age(row.Alive.At), row.Alive.Progress
+	}
+	if r.Caller.MayFor(access.Backtrace, row.Owner) {
+		p.Frame = d.FirstFrame(v.Document.Backtrace)
+	}
+	if unlock := p.Viewpoint.Next(row.Verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
+		p.AutoSoon = unlock
+	}
+	p.Recorded = d.Config.Waiters != nil
+	p.Share = row.Share.Words()
+	p.Whole = d.Whole(r, row)
+	if queue := d.WaiterViews(v.InLine, p.Viewpoint); len(queue) > 0 {
+		p.Next = &queue[0]
+		p.Waiters = len(queue)
+	}
+	p.Commands = pages.Whereabouts(row)
+	return p
+}
+
+// ServePost does what the confirmation page asked for. Whether the caller may is checked already.
+func (d *Handler) ServePost(r *site.Request) (site.Answer, error) {
+	w, typed, err := d.readForm(r)
+	if err == nil {
+		err = d.admitUnlock(r)
+	}
+	if err == nil && typed != w.Name && typed != text.Visible(w.Name) {
+		err = &FieldError{"typed", "That is not the name of this lock."}
+	}
+	if err == nil {
+		err = w.check()
+	}
+	if err != nil {
+		d.record(r, w, newAction(r, w, ""), err)
+		var wrong *FieldError
+		if errors.As(err, &wrong) {
+			return d.unlockAnswer(r, w, typed, wrong)
+		}
+		return site.Answer{}, d.whenFresh(r, err)
+	}
+	action, err := d.forceUnlock(r, w)
+	if d.record(r, w, action, err); err != nil {
+		return site.Answer{}, err
+	}
+	return site.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
+		Header: map[string]string{"Location": d.Urls.LockFrom(w.Name, w.historyID(), pages.FromView(d.Urls, r))}}, nil
+}
+
+// readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every
+// other page.
+func (d *Handler) readForm(r *site.Request) (w Request, typed string, err error) {
+	if w.Name, err = site.NameOf(r); err != nil {
+		return w, "", err
+	}
+	w.Hold = r.URL.Query().Get("hold")
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return w, "", err
+	}
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return w, "", site.BadBody("The form cannot be read.")
+	}
+	w.Reason = form.Get("reason")
+	w.Ticket = form.Get("ticket")
+	token, err1 := strconv.ParseInt(form.Get("token"), 10, 64)
+	revision, err2 := strconv.ParseInt(form.Get("revision"), 10, 64)
+	if err1 != nil || err2 != nil || form.Get("hold") != w.Hold {
+		return w, "", site.BadBody("The form does not say which hold it is about.")
+	}
+	w.Token = token
+	w.Revision = revision
+	return w, form.Get("typed"), nil
+}

@@ -1,0 +1,167 @@
+package unlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Request is a force unlock that somebody asks for. Hold, Token and Revision say what the person saw: another hold is
+// never removed, the same hold is even if its holder extended it meanwhile.
+type Request struct {
+	Name, Hold     string
+	Token          int64 // create revision of the uuid key
+	Revision       int64 // of the record
+	Reason, Ticket string
+}
+
+// historyID is where the ending of the hold is recorded.
+func (w Request) historyID() string {
+	r := metadata.Record{UUID: w.Hold, Token: w.Token}
+	return r.HistoryID()
+}
+
+// minReason is how long a reason has to be, in characters.
+const minReason = 10
+
+// FieldError is a wish that can be put right by the person who asks; the form is shown again.
+type FieldError struct{ Field, Text string }
+
+func (c *FieldError) Error() string { return c.Text }
+
+// MayUnlock says whether the caller may force-unlock at all.
+func (d *Handler) MayUnlock(c access.Caller) error {
+	if d.Config.ForceUnlock == nil {
+		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
+			Detail: "Force unlock is switched off on this dashboard. A person with write access to etcd can use mutexctl force-unlock."}
+	}
+	return d.Admit(c, access.Unlock)
+}
+
+// notStale refuses what should not rest on an old picture.
+func notStale(r *site.Request) error {
+	switch r.Level() {
+	case locks.Never:
+		_, err := r.Loaded()
+		return err
+	case locks.Stale:
+		return &site.Problem{Status: http.StatusPreconditionFailed, Code: "stale", Title: "Not while the data is stale",
+			Detail: "etcd was last heard at " + phrase.TimeOfDay(r.Fresh.Heard) + " UTC" + r.Fresh.Why() +
+				", so what you saw may not be so any more. Nothing was done."}
+	}
+	return nil
+}
+
+// check makes the texts of a wish one line each and refuses what nobody could use later.
+func (w *Request) check() error {
+	w.Reason, w.Ticket = strings.Join(strings.Fields(w.Reason), " "), strings.Join(strings.Fields(w.Ticket), " ")
+	for _, text := range []string{w.Reason, w.Ticket} {
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+			return &FieldError{"reason", "Reason and ticket must be plain text."}
+		}
+	}
+	switch n := utf8.RuneCountInString(w.Reason); {
+	case n < minReason || n > site.MaxReason:
+		return &FieldError{"reason",
+			fmt.Sprintf("The reason has %d characters; people who look into this later need %d to %d.", n, minReason,
+				site.MaxReason)}
+	case utf8.RuneCountInString(w.Ticket) > site.MaxTicket:
+		return &FieldError{"ticket", fmt.Sprintf("The ticket may have %d characters.", site.MaxTicket)}
+	}
+	return nil
+}
+
+// admitUnlock makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
+func (d *Handler) admitUnlock(r *site.Request) error {
+	if err := d.MayUnlock(r.Caller); err != nil {
+		return err
+	}
+	if err := d.rate.try(r.Caller.Name, r.Now); err != nil {
+		return err
+	}
+	return notStale(r)
+}
+
+// forceUnlock removes the hold that the person saw, in one transaction that also records it. Nothing is sent twice.
+func (d *Handler) forceUnlock(r *site.Request, w Request) (protocol.Action, error) {
+	// Who closes the tab now wants an answer less, not another outcome.
+	r = r.With(context.WithoutCancel(r.Context()))
+	document, err := d.readNow(r.Context(), w.Name)
+	if err != nil {
+		return protocol.Action{}, d.notDone(err)
+	}
+	action := newAction(r, w, holderLine(r, &document.Record))
+	if len(document.Fields) == 0 || document.UUID != w.Hold || document.Token != w.Token {
+		return action, d.conflict(r, w, document)
+	}
+	if err := d.AdmitFor(r.Caller, access.Unlock, document.Owner); err != nil {
+		return action, err
+	}
+	record := document.Record
+	why := action.Reason
+	if action.Ticket != "" {
+		why += " (" + action.Ticket + ")"
+	}
+	ending := metadata.NewEnding(&record, metadata.EndedForced, action.Actor, why, action.At.Time)
+	nothing, err := d.rate.take(r.Now)
+	if err != nil {
+		return action, err
+	}
+	err = d.Config.ForceUnlock(r.Context(), metadata.Removal{Record: &record, Ending: ending}, action)
+	if err != nil && !errors.Is(err, setup.ErrUnknown) {
+		nothing()
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, metadata.ErrChanged), errors.Is(err, setup.ErrUnknown):
+		if err := d.lookAgain(r, w, &record, ending, err); err != nil {
+			return action, err
+		}
+	default:
+		return action, d.notDone(err)
+	}
+	d.History.Forget() // the person looks for it next
+	d.tell(w, record.Owner, action)
+	return action, nil
+}
+
+// holderLine is the holder in one line.
+func holderLine(at *site.Request, r *metadata.Record) string {
+	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), site.MaxWordShown))
+	if r.Hostname != "" {
+		line += " on " + text.Visible(locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown), r.PID))
+	}
+	if !r.LockedAt.IsZero() {
+		line += " for " + phrase.Duration(at.Now.Sub(r.LockedAt))
+	}
+	if r.Purpose != "" {
+		line += " (" + text.Visible(text.Clip(r.Purpose, site.MaxLineShown)) + ")"
+	}
+	return line
+}
+
+func newAction(r *site.Request, w Request, holder string) protocol.Action {
+	return protocol.Action{
+		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)}, Actor: r.Caller.Name,
+		Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
+		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: holder,
+		Reason: w.Reason, Ticket: w.Ticket, Result: "success",
+	}
+}

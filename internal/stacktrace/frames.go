@@ -1,0 +1,206 @@
+// Package stacktrace takes backtraces apart, whatever language wrote them, and links their frames to the code.
+package stacktrace
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Frame is one line of a backtrace.
+type Frame struct {
+	Text string // the line as recorded, without blanks around it
+	Func string // empty when the line was not understood
+	File string
+	Line string
+	Code string // what stands in that line, where the runtime told
+	Own  bool   // code of the program itself, not of a runtime or library
+	URL  string // where the code can be read
+}
+
+// Stretch is some frames in a row, all of the program's own code or none.
+type Stretch struct {
+	Foreign bool
+	Fold    bool // so many foreign ones that they are out of sight until asked for
+	Frames  []Frame
+}
+
+// Limits of what a page shows of a backtrace.
+const (
+	maxFrames     = 256
+	maxTraceBytes = 64 << 10
+	minFold       = 3 // foreign frames in a row that are folded
+)
+
+// Trace is a backtrace, newest frame first.
+type Trace struct {
+	Stretches []Stretch
+	First     *Frame // the first frame of own code: where to look
+	Frames    int
+	Cut       bool // there is more than is shown
+	Bytes     int
+}
+
+// Reader reads backtraces, whatever language wrote them.
+type Reader struct {
+	shapes  []*regexp.Regexp // of a frame in the languages that have clients; a line that fits none is shown as it is
+	places  []string         // parts of the paths of runtimes and libraries
+	sources []SourceLink
+	funcs   []string // first words of functions of runtimes, libraries and our own client
+
+	arguments *regexp.Regexp // of a call, as Go writes them
+}
+
+func NewReader(sources []SourceLink) Reader {
+	return Reader{
+		sources:   sources,
+		arguments: regexp.MustCompile(`\([^()*]*\)$`),
+		shapes: []*regexp.Regexp{
+			// Python: File "app/jobs.py", line 12, in run
+			regexp.MustCompile(`^File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<func>.+))?$`),
+			// Ruby: app/jobs/run.rb:118:in 'perform'
+			regexp.MustCompile(`^(?P<file>[^\s:][^:]*):(?P<line>\d+):in ['\x60](?P<func>[^']*)'$`),
+			// Java: at com.shop.Run.perform(Run.java:42)
+			regexp.MustCompile(`^at (?P<func>[^\s(]+)\((?P<file>[^:()]+\.(?:java|kt|scala|groovy))(?::(?P<line>\d+))?\)$`),
+			// JavaScript: at perform (/srv/app/run.js:12:7), at /srv/app/run.js:12:7
+			regexp.MustCompile(`^at (?:(?P<func>.+) \()?(?P<file>(?:file://|node:|/|\w:\\|[\w@.])[^()]*?):(?P<line>\d+):\d+\)?$`),
+			// Go: /srv/app/run.go:42 in main.run, main.run /srv/app/run.go:42, main.run (/srv/app/run.go:42),
+			// /srv/app/run.go:42 +0x1d
+			regexp.MustCompile(`^(?P<func>[^\s(][^\s]*?)\s+\(?(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)\)?(?: \+0x[0-9a-f]+)?$`),
+			regexp.MustCompile(`^(?P<file>[^\s()]+\.(?:go|s)):(?P<line>\d+)(?: \+0x[0-9a-f]+|\s+(?:in )?(?P<func>\S+))?$`),
+			// Anything else that names a file and a line: lib/run.ex:42: App.run/1
+			regexp.MustCompile(`^(?P<file>[\w./@+-]*\w\.\w{1,5}):(?P<line>\d+)(?::\d+)?(?::?\s+(?:in )?(?P<func>.+))?$`),
+		},
+		places: []string{
+			"/gems/", "/lib/ruby/", "<internal:", "/bundler/", "bin/bundle", // Ruby
+			"/site-packages/", "/dist-packages/", "/lib/python", "<frozen ", // Python
+			"/pkg/mod/", "@v", "/vendor/", "/usr/local/go/src/", "/usr/lib/go", "/sdk/go", "_cgo_", // Go
+			"node_modules/", "node:", // JavaScript
+			"/deps/", "/.cargo/", "/rustc/",
+		},
+		funcs: []string{
+			"runtime.", "testing.", "net/http.", "sync.", "reflect.", "context.", "os.", "io.", "database/sql.",
+			"internal/", "github.com/clustermutex/unlocker/pkg/", "github.com/spf13/cobra.",
+			"java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "scala.", "org.springframework.",
+			"org.apache.", "io.netty.",
+		},
+	}
+}
+
+// Read takes a backtrace apart; nil for an empty one.
+func (t Reader) Read(text string) *Trace {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	out := &Trace{Bytes: len(text)}
+	if len(text) > maxTraceBytes {
+		text, out.Cut = text[:maxTraceBytes], true
+	}
+	var frames []Frame
+	for raw := range strings.SplitSeq(text, "\n") {
+		line := strings.Trim(raw, " \t\r")
+		if line == "" || len(frames) > 0 && raw[0] <= ' ' && t.completes(line, &frames[len(frames)-1]) {
+			continue
+		}
+		if len(frames) == maxFrames {
+			out.Cut = true
+			break
+		}
+		frames = append(frames, t.frame(line))
+	}
+	out.Frames = len(frames)
+	out.arrange(frames)
+	return out
+}
+
+// arrange finds the first own frame and folds the foreign ones away. Where no frame is own, all are shown.
+func (t *Trace) arrange(frames []Frame) {
+	first := slices.IndexFunc(frames, func(f Frame) bool { return f.Own })
+	if first >= 0 {
+		t.First = &frames[first]
+	}
+	for len(frames) > 0 {
+		foreign := !frames[0].Own
+		n := slices.IndexFunc(frames, func(f Frame) bool { return f.Own == foreign })
+		if n < 0 {
+			n = len(frames)
+		}
+		t.Stretches = append(t.Stretches, Stretch{foreign && first >= 0, foreign && first >= 0 && n >= minFold,
+			frames[:n]})
+		frames = frames[n:]
+	}
+}
+
+func (t Reader) frame(line string) Frame {
+	const longest = 1 << 10 // of a line that is tried: an expression must not eat a page's time
+	f := Frame{Text: line}
+	for _, shape := range t.shapes {
+		if len(line) > longest {
+			break
+		}
+		m := shape.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		f.File = m[shape.SubexpIndex("file")]
+		f.Line = m[shape.SubexpIndex("line")]
+		f.Func = m[shape.SubexpIndex("func")]
+		f.Own = !t.foreign(f)
+		f.URL = t.link(f)
+		return f
+	}
+	return f
+}
+
+// completes reports whether an indented line belongs to the frame above: Go writes the function above its place, Python
+// the source below.
+func (t Reader) completes(line string, above *Frame) bool {
+	switch f := t.frame(line); {
+	case f.File == "" && above.Code == "" && strings.HasPrefix(above.Text, `File "`):
+		above.Code = line
+	case f.File == "" && above.Code != "" && strings.Trim(line, "~^ ") == "": // a mark below the source
+	case f.File != "" && f.Func == "" && above.File == "":
+		f.Text, f.Func = above.Text+" "+line, t.arguments.ReplaceAllString(above.Text, "")
+		f.Own = !t.foreign(f)
+		*above = f
+	default:
+		return false
+	}
+	return true
+}
+
+func (t Reader) foreign(f Frame) bool {
+	for _, place := range t.places {
+		if strings.Contains(f.File, place) {
+			return true
+		}
+	}
+	for _, name := range t.funcs {
+		if strings.HasPrefix(f.Func, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Where is the place of a frame: file and line.
+func (f Frame) Where() string {
+	if f.Line == "" {
+		return f.File
+	}
+	return f.File + ":" + f.Line
+}
+
+// Short is the frame in one line that fits a list: the end of a long path, the function without the path of its
+// package.
+func (f Frame) Short() string {
+	const most = 40
+	where := f.Where()
+	if parts := strings.Split(where, "/"); len(where) > most && len(parts) > 3 {
+		where = "…/" + strings.Join(parts[len(parts)-3:], "/")
+	}
+	if f.Func == "" {
+		return where
+	}
+	return where + " in " + f.Func[strings.LastIndexByte(f.Func, '/')+1:]
+}
