@@ -54,11 +54,11 @@ func (d *Dashboard) documentJSON(v *site.Lock, now time.Time) lockjson.Document 
 		if d.Config.Queues != nil {
 			queue = lockjson.QueueOf(v.InLine)
 		}
-		j.Lock = lockjson.Whole(v.Name, j.Holders, queue, now)
-		j.URL = d.Urls.Lock(v.Name, "")
+		j.Lock = lockjson.Whole(v.LockName, j.Holders, queue, now)
+		j.URL = d.Urls.Lock(v.LockName, "")
 	}
 	if v.AskedHold != "" {
-		ending := &metadata.Ending{Lock: v.Name, UUID: v.AskedHold} // over, and no more is known
+		ending := &metadata.Ending{Lock: v.LockName, UUID: v.AskedHold} // over, and no more is known
 		if v.Ending != nil {
 			ending = v.Ending
 		}

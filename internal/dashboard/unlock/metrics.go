@@ -12,10 +12,10 @@ func newMetrics(notify bool) *metrics {
 	m := &metrics{
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mutexdash_notices_total",
-			Help: "Notices of force unlocks that were to be sent to the webhook, by result.",
+			Help: "Webhook notices of force unlocks, by result.",
 		}, []string{"result"}),
 		forced: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mutexdash_force_unlocks_total", Help: "Force unlocks that were asked for, by result.",
+			Name: "mutexdash_force_unlocks_total", Help: "Requested force unlocks, by result.",
 		}, []string{"result"}),
 	}
 	for _, result := range []string{"success", "conflict", "denied", "error"} {
