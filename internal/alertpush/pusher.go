@@ -176,7 +176,8 @@ func (p *Pusher) look(ctx context.Context, again bool) (next time.Time) {
 	if again {
 		news = p.alerts.all()
 	}
-	p.seen, p.cycles = locks, stuck
+	p.seen = locks
+	p.cycles = stuck
 	p.metrics.alerts.Set(float64(p.alerts.active(now.Wall)))
 	for _, peer := range p.peers {
 		peer.queue(news)

@@ -142,7 +142,8 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document
 	if err := p.write(o.app.Stderr); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.app.Stderr, "\nThe record is deleted; the holder is NOT stopped and may still be working. The next waiter gets the lock at once.\n"+
+	fmt.Fprintf(o.app.Stderr, "\nThe record is deleted; the holder is NOT stopped and may still be working. The next "+
+		"waiter gets the lock at once.\n"+
 		"Type the lock's name to force-unlock it: ")
 	typed, err := readLine(ctx, o.app.Stdin)
 	switch {

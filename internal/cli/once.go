@@ -34,12 +34,6 @@ func (p *periodFlags) add(f *pflag.FlagSet) {
 		"with --once-per: the exit status when the period is already used up")
 }
 
-// The shortest period is what the clocks of several machines can tell apart, the longest what their times can hold.
-const (
-	shortestPeriod = time.Second
-	longestPeriod  = 10 * 365 * 24 * time.Hour
-)
-
 // check refuses flags that make no sense, before etcd is asked.
 func (p *periodFlags) check(t *takeFlags) error {
 	once := p.given.Changed("once-per")
@@ -59,7 +53,8 @@ func (p *periodFlags) check(t *takeFlags) error {
 	case p.skipStatus < 0 || p.skipStatus > 255:
 		return usagef("--skip-status is %d, it must be between 0 and 255", p.skipStatus)
 	case t.kind() != "":
-		return usagef("--once-per runs one command at a time, so it does not go with --semaphore, --shared and --exclusive")
+		return usagef("--once-per runs one command at a time, so it does not go with --semaphore, --shared and " +
+			"--exclusive")
 	}
 	return nil
 }

@@ -193,7 +193,8 @@ func (o *resetPeriodOptions) run(ctx context.Context, name string) error {
 	description := fmt.Sprintf("%s began %s, %s", text.Visible(name), instant(period.Start, o.app.Now()),
 		text.Prose(period.Note))
 	if !o.yes {
-		fmt.Fprintf(o.app.Stderr, "The last period of %s.\nIf it is forgotten, the next call runs the job. Type yes to forget it: ", description)
+		fmt.Fprintf(o.app.Stderr, "The last period of %s.\nIf it is forgotten, the next call runs the job. Type yes "+
+			"to forget it: ", description)
 		if typed, err := readLine(ctx, o.app.Stdin); err != nil {
 			return err
 		} else if typed != "yes" {

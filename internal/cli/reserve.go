@@ -66,7 +66,8 @@ func (o *reserveOptions) check() error {
 	case o.expect <= 0:
 		return usagef("--expect is %v, it must be positive", o.expect)
 	case o.expect > o.hold:
-		return usagef("--expect is %v, it must not be longer than --for, which is %v: people are alerted before the auto-unlock", o.expect, o.hold)
+		return usagef("--expect is %v, it must not be longer than --for, which is %v: people are alerted before the "+
+			"auto-unlock", o.expect, o.hold)
 	}
 	if o.owner == "" {
 		o.owner = operator()

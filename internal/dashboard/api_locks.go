@@ -62,7 +62,9 @@ func (d *Dashboard) locksAPI(r *site.Request) (site.Answer, error) {
 		data[i] = d.lockJSON(row, now)
 	}
 	m := newMeta(r, now)
-	m.Total, m.Matched, m.Next = &s.All.Total, &found.Counts.Total, lockjson.Known(w.Next)
+	m.Total = &s.All.Total
+	m.Matched = &found.Counts.Total
+	m.Next = lockjson.Known(w.Next)
 	m.NextAt, _ = lockjson.Instant(s.Next, now)
 	if fields := r.URL.Query().Get("fields"); fields != "" {
 		picked, err := pick(data, strings.Split(fields, ","))

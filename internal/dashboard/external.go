@@ -18,7 +18,8 @@ func checkExternalURL(s string) (origin, path string, err error) {
 	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(u.Path, "/"):
 		return "", u.Path, nil
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return "", "", fmt.Errorf("the external URL %q must begin with http:// or https:// and name a host, or be a path", s)
+		return "", "", fmt.Errorf("the external URL %q must begin with http:// or https:// and name a host, or be a "+
+			"path", s)
 	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return "", "", fmt.Errorf("the external URL %q must not hold a query, a fragment or a user", s)
 	}

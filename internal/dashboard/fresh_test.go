@@ -88,7 +88,8 @@ func TestNothingLoadedYetIsNotAQuietNight(t *testing.T) {
 		w.Header().Get("Refresh") != "5" {
 		t.Errorf("it answers %d with %v", w.Code, w.Header())
 	}
-	wantWords(t, w.Body.String(), "The locks could not be loaded from etcd since the dashboard started: connection refused.",
+	wantWords(t, w.Body.String(), "The locks could not be loaded from etcd since the dashboard started: connection "+
+		"refused.",
 		"Tried: etcd-0:2379. This page tries again every 5 seconds.")
 	if w := get(d, "/api/v1/locks"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(),
 		`"code":"not_loaded"`) {

@@ -11,8 +11,10 @@ import (
 )
 
 // policy allows a page what it needs: files of our own, and nothing inline.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
-	"base-uri 'none'; object-src 'none'; frame-ancestors %s; require-trusted-types-for 'script'; trusted-types mutexdash"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; " +
+	"base-uri 'none'; object-src 'none'; frame-ancestors %s; require-trusted-types-for 'script'; trusted-types " +
+	"mutexdash"
 
 // headers puts the security headers on every answer, errors included. They are set, not added: what a web server in
 // front of the handler (exporter-toolkit's headers) has set to the same names is replaced.

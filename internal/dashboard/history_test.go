@@ -226,7 +226,8 @@ func TestProcessesThatWaitForEachOtherAreFound(t *testing.T) {
 	}
 	s.wait("lock-d", "d", time.Second) // for itself, which two jobs of one process do
 	d := s.dashboard(t)
-	want := "These may wait for each other for ever: a on a-0:17 waits for lock-b, held by b on b-0:17 b on b-0:17 waits for lock-c, held by c on c-0:17 c on c-0:17 waits for lock-a, held by a on a-0:17"
+	want := "These may wait for each other for ever: a on a-0:17 waits for lock-b, held by b on b-0:17 b on b-0:17 " +
+		"waits for lock-c, held by c on c-0:17 c on c-0:17 waits for lock-a, held by a on a-0:17"
 	wantWords(t, ok(t, d, "/waiting"), want)
 	wantWords(t, ok(t, d, "/lock?name=lock-b"), want)
 	if n := strings.Count(ok(t, d, "/waiting"), "for ever"); n != 1 {

@@ -53,7 +53,9 @@ func infested() *scene {
 		metadata.Field{Name: "purpose", Value: strings.Repeat("\x00", 1<<20)},
 		metadata.Field{Name: "alive", Value: "NaN \x1b"})
 	s.foreign = hostile()
-	s.unlockers[0].HeldBack, s.unlockers[0].ID, s.unlockers[0].Mode = hostile(), hostile()[0], hostile()[9]
+	s.unlockers[0].HeldBack = hostile()
+	s.unlockers[0].ID = hostile()[0]
+	s.unlockers[0].Mode = hostile()[9]
 	s.fresh.Cause = hostile()[7]
 	for _, text := range hostile() {
 		s.members = append(s.members, setup.Member{Endpoint: text, Role: text, Version: text, Problem: text})

@@ -35,7 +35,8 @@ func TestListShowsWhatNeedsAPersonFirst(t *testing.T) {
 func TestListShowsARowWithItsTimesAndReasons(t *testing.T) {
 	page := ok(t, busy().dashboard(t), "/")
 	wantWords(t, page,
-		"alerting billing/invoice-run billing billing-7f9c:17 22m 14m ago 1:42 under 2 minutes 2 nightly invoices, tenant 41 alive 1m ago: 1842 of 2210",
+		"alerting billing/invoice-run billing billing-7f9c:17 22m 14m ago 1:42 under 2 minutes 2 nightly invoices, "+
+			"tenant 41 alive 1m ago: 1842 of 2210",
 		"alerting catalog/sync/eu catalog catalog-55d:17 48m 3m ago 12m 0 full sync",
 		"held drm/rotate-keys-2 drm drm-10:17 3h 10m in 1:30 under 2 minutes 3d 0",
 		`malformed legacy/cron unknown old-box unknown in 1h 1h 0 alert_at: "soon" is not a time`,
@@ -135,7 +136,8 @@ func TestHeadersSortAndSaySo(t *testing.T) {
 func TestQueryFinds(t *testing.T) {
 	d := busy().dashboard(t)
 	for query, want := range map[string]string{
-		"":                            "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 legacy/cron",
+		"": "billing/invoice-run catalog/sync/eu drm/rotate-keys drm/rotate-keys-2 " +
+			"legacy/cron",
 		"INVOICE":                     "billing/invoice-run",
 		"tenant":                      "billing/invoice-run",
 		`"invoices, tenant"`:          "billing/invoice-run",

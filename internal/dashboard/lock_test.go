@@ -17,7 +17,8 @@ import (
 func TestLockPageAnswersWhoWhereWhatForAndWhatNext(t *testing.T) {
 	page := ok(t, busy().dashboard(t), "/lock?name=billing/invoice-run")
 	wantWords(t, page,
-		"alerting billing/invoice-run Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in 1:42 under 2 minutes.",
+		"alerting billing/invoice-run Held by billing on billing-7f9c:17 for 22m. Alerting for 14m. Auto-unlock in "+
+			"1:42 under 2 minutes.",
 		"nightly invoices, tenant 41 last progress: 1842 of 2210",
 		"locked 22m ago 2026-11-21 02:50:41 UTC", "alert 14m ago 2026-11-21 02:58:41 UTC",
 		"auto-unlock in 1:42 under 2 minutes 2026-11-21 03:14:23 UTC",
@@ -182,7 +183,8 @@ func TestHoldThatEndedTellsHowAndWhoHoldsTheLockNow(t *testing.T) {
 	s.endings["old"] = &old
 	d := s.dashboard(t)
 	wantWords(t, ok(t, d, "/lock?name=billing/invoice-run&hold=old"),
-		"auto-unlocked billing/invoice-run This hold ended 40s ago (auto-unlocked by eu-1). its deadline passed Now: Held by billing on billing-7f9c:17",
+		"auto-unlocked billing/invoice-run This hold ended 40s ago (auto-unlocked by eu-1). its deadline passed Now: "+
+			"Held by billing on billing-7f9c:17",
 		"owner ops", "ended 40s ago 2026-11-21 03:12:01 UTC")
 	data, _ := fetch[map[string]any](t, d, "/api/v1/lock?name=billing/invoice-run&hold=old")
 	if ended := data["ending"].(map[string]any); ended["how"] != "auto_unlocked" || ended["by"] != "eu-1" ||
@@ -249,7 +251,9 @@ func TestCodeThatTookALockIsNamedInTheListAndKnownWithoutEtcd(t *testing.T) {
 			"app/jobs/invoice_run.rb:118 in perform")
 		later := func(locks []*metadata.Record) func() {
 			return func() {
-				s.locks, s.now, s.fresh.Heard = locks, s.now.Add(time.Minute), s.now.Add(time.Minute)
+				s.locks = locks
+				s.now = s.now.Add(time.Minute)
+				s.fresh.Heard = s.now
 			}
 		}
 		s.change(later(s.locks[1:]))

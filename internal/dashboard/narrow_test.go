@@ -180,7 +180,8 @@ func TestOnlyHostsThatAreOursAreAnswered(t *testing.T) {
 		for _, path := range []string{"/", "/api/v1/locks", "/lock/backtrace?name=" + stuck, "/help", "/nothing"} {
 			for d, want := range map[*dashboard.Dashboard]int{named: c.named, bare: c.bare} {
 				w := askHost(d, host, path)
-				if refused := w.Code == http.StatusMisdirectedRequest; refused != (want == http.StatusMisdirectedRequest) {
+				const misdirected = http.StatusMisdirectedRequest
+				if refused := w.Code == misdirected; refused != (want == misdirected) {
 					t.Errorf("%q, %s: the answer is %d, want %d", host, path, w.Code, want)
 				}
 				if body := w.Body.String(); w.Code == http.StatusMisdirectedRequest &&

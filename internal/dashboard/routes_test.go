@@ -76,7 +76,8 @@ func TestEveryAnswerCarriesTheSecurityHeaders(t *testing.T) {
 	assets := fingerprint(t, working)
 	unloaded := newScene()
 	unloaded.fresh = locks.Freshness{Cause: "connection refused"}
-	broken := busy().dashboard(t, func(c *setup.Config) { c.Queues = func() map[string][]metadata.Waiter { panic("a bug") } })
+	bug := func() map[string][]metadata.Waiter { panic("a bug") }
+	broken := busy().dashboard(t, func(c *setup.Config) { c.Queues = bug })
 
 	for _, r := range routes(assets) {
 		w := ask(working, r.method, "/"+r.path, r.headers...)
@@ -98,7 +99,8 @@ func TestEveryAnswerCarriesTheSecurityHeaders(t *testing.T) {
 
 func checkHeaders(t *testing.T, r route, w *httptest.ResponseRecorder) {
 	t.Helper()
-	csp := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
+	csp := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action " +
+		"'self'; base-uri 'none'; " +
 		"object-src 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types mutexdash"
 	if strings.HasPrefix(r.path, "lock/backtrace") && w.Code == 200 {
 		csp = "sandbox; default-src 'none'; frame-ancestors 'none'"
@@ -178,8 +180,8 @@ func TestEveryLinkWorksBelowAnyPrefix(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := busy().dashboard(t, func(config *setup.Config) {
-				config.ExternalURL,
-					config.RoutePrefix = c.external, c.route
+				config.ExternalURL = c.external
+				config.RoutePrefix = c.route
 			})
 			seen := map[string]bool{}
 			queue := []string{c.links}

@@ -93,7 +93,8 @@ func TestLockPageDoesNotWaitForASilentEtcd(t *testing.T) {
 			if took := time.Since(start); took > 300*time.Millisecond {
 				t.Errorf("%s takes %v", path, took)
 			}
-			wantWords(t, page, "Not read from etcd: no answer within 300ms. What follows is what the watch showed, as of 03:12:39 UTC; keys are missing.", "Held by billing")
+			wantWords(t, page, "Not read from etcd: no answer within 300ms. What follows is what the watch showed, "+
+				"as of 03:12:39 UTC; keys are missing.", "Held by billing")
 			time.Sleep(10 * time.Second) // what was asked for ends by itself
 		}
 	})

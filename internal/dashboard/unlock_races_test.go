@@ -52,7 +52,9 @@ func operate(t *testing.T) *operation {
 	config := newScene().config()
 	o.layout = config.Layout
 	o.store = lockstore.New(far, config.Layout)
-	config.Now, config.Locks, config.Access = time.Now, func() []*metadata.Record { return nil }, behindProxy(t)
+	config.Now = time.Now
+	config.Locks = func() []*metadata.Record { return nil }
+	config.Access = behindProxy(t)
 	config.Fresh = func() locks.Freshness { return locks.Freshness{Synced: true, Heard: time.Now()} }
 	config.Document, config.Ending = o.store.Get, o.store.Ending
 	config.ForceUnlock = func(ctx context.Context, r metadata.Removal, a protocol.Action) error {

@@ -25,8 +25,10 @@ func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
 		`":2379" is not of the form`:          func(s *etcdconn.Settings) { s.Endpoints = []string{":2379"} },
 		"no valid port":                       func(s *etcdconn.Settings) { s.Endpoints = []string{"etcd:99999"} },
 		`the scheme "ftp"`:                    func(s *etcdconn.Settings) { s.Endpoints = []string{"ftp://etcd:2379"} },
-		"more than scheme, host and port":     func(s *etcdconn.Settings) { s.Endpoints = []string{"http://etcd:2379/v3"} },
-		"is not a URL":                        func(s *etcdconn.Settings) { s.Endpoints = []string{"http://[::1"} },
+		"more than scheme, host and port": func(s *etcdconn.Settings) {
+			s.Endpoints = []string{"http://etcd:2379/v3"}
+		},
+		"is not a URL": func(s *etcdconn.Settings) { s.Endpoints = []string{"http://[::1"} },
 		"differ in their scheme": func(s *etcdconn.Settings) {
 			s.Endpoints = []string{"https://a:1",
 				"http://b:1"}
@@ -36,12 +38,12 @@ func TestSettingsThatCanNotWorkAreRefused(t *testing.T) {
 				"b:1"}
 		},
 		"does not use TLS, but a CA certificate": func(s *etcdconn.Settings) {
-			s.Endpoints,
-				s.CACert = []string{"http://a:1"}, ca.File()
+			s.Endpoints = []string{"http://a:1"}
+			s.CACert = ca.File()
 		},
 		"does not use TLS, but a server name": func(s *etcdconn.Settings) {
-			s.Endpoints,
-				s.ServerName = []string{"http://a:1"}, "b"
+			s.Endpoints = []string{"http://a:1"}
+			s.ServerName = "b"
 		},
 		"read the etcd CA certificate":        func(s *etcdconn.Settings) { s.CACert = missing },
 		"no certificate in PEM form":          func(s *etcdconn.Settings) { s.CACert = junk },

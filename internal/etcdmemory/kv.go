@@ -19,7 +19,8 @@ import (
 type kv struct{ link *Link }
 
 func (k *kv) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
-	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: r}}}})
+	op := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
+	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +30,8 @@ func (k *kv) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOption
 }
 
 func (k *kv) Put(ctx context.Context, r *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
-	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: r}}}})
+	op := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
+	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +42,8 @@ func (k *kv) Put(ctx context.Context, r *pb.PutRequest, _ ...grpc.CallOption) (*
 
 func (k *kv) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest,
 	_ ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}}})
+	op := &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
+	resp, err := k.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,8 @@ func TestFollowingLooksAtTheBeginningAtEventsAndNowAndThen(t *testing.T) {
 	inMemory(t, func(t *testing.T, link *etcdmemory.Link) {
 		etcd := link.Client()
 		retry := etcdretry.New(etcd, etcdretry.Options{AttemptTimeout: 2 * time.Second})
-		looks, events := 0, 0
+		looks := 0
+		events := 0
 		began := time.Now()
 		retry.Follow(t.Context(), 10*time.Second, func(seen []*clientv3.Event) bool {
 			looks++

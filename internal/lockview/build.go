@@ -93,7 +93,9 @@ func (b *builder) flush() {
 	}
 	clear(b.fields)
 	clear(b.values)
-	b.lock, b.fields, b.values = "", b.fields[:0], b.values[:0]
+	b.lock = ""
+	b.fields = b.fields[:0]
+	b.values = b.values[:0]
 	b.surplus = 0
 	b.newest = 0
 	b.foreign = 0

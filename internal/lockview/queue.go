@@ -85,7 +85,9 @@ func (q queues) of(lock string) []metadata.Waiter {
 func waiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)
-	t.Owner, t.Hostname, t.Purpose = i.text(clip(t.Owner)), i.text(clip(t.Hostname)), i.text(clip(t.Purpose))
+	t.Owner = i.text(clip(t.Owner))
+	t.Hostname = i.text(clip(t.Hostname))
+	t.Purpose = i.text(clip(t.Purpose))
 	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Place: kv.CreateRevision,
 		Seen: seen}
 }

@@ -85,7 +85,10 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 		case 1:
 			s.after, after = after[0], after[1:]
 		default:
-			s.before, before, s.after, after = before[0], before[1:], after[0], after[1:]
+			s.before = before[0]
+			before = before[1:]
+			s.after = after[0]
+			after = after[1:]
 		}
 		if s.before.rec == s.after.rec || t.locks[s.name()] {
 			continue

@@ -37,5 +37,6 @@
 //   - Who may send a token may send a greatest one, and shut everybody else out. Authenticate first.
 //   - Among writes with the same token, which come from one holder, nothing is ordered.
 //   - A fence that forgets lets late writes in: see [Memory] for what it does not survive.
-//   - After etcd was restored from a backup tokens may start again lower; everything is refused until its revision was raised.
+//   - After etcd was restored from a backup tokens may start again lower; everything is refused until its revision was
+//     raised.
 package fencing

@@ -13,8 +13,10 @@ const DefaultResources = 100_000
 //
 //   - It forgets with the process. After a restart the first token of a resource gets in, whichever it is.
 //   - Each process has its own. Behind a load balancer, each replica knows only what it has seen.
-//   - It never forgets a resource while it runs, because that would open the fence: a new one beyond its limit is refused.
-//   - It orders writes, it can not take back what hangs. While a handler does not return, newer tokens wait, and are refused in time.
+//   - It never forgets a resource while it runs, because that would open the fence: a new one beyond its limit is
+//     refused.
+//   - It orders writes, it can not take back what hangs. While a handler does not return, newer tokens wait, and are
+//     refused in time.
 //
 // So it fits one process that keeps what it writes in its own memory or files for as long as it lives. Where the data
 // is in a database, let the token be in the same row: see [Exec].

@@ -38,10 +38,12 @@ func describe(err error) problem {
 	case errors.As(err, &stale):
 		return problem{Title: "The lock was lost", Status: http.StatusPreconditionFailed, Code: "stale_token",
 			Token: stale.Token, Newest: stale.Newest,
-			Detail: "A greater fencing token came before: somebody else got the lock since. Nothing was written. Stop the work."}
+			Detail: "A greater fencing token came before: somebody else got the lock since. Nothing was written. " +
+				"Stop the work."}
 	case errors.Is(err, ErrRefused):
 		return problem{Title: "The lock was lost", Status: http.StatusPreconditionFailed, Code: "refused",
-			Detail: "The fence refused the write: somebody else got the lock since, or there is nothing of that name. Nothing was written."}
+			Detail: "The fence refused the write: somebody else got the lock since, or there is nothing of that " +
+				"name. Nothing was written."}
 	case errors.Is(err, ErrNoToken):
 		return problem{Title: "A fencing token is needed", Status: http.StatusPreconditionRequired, Code: "no_token",
 			Detail: "Hold the lock and send its token in the header " + Header + "."}

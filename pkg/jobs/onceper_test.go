@@ -270,7 +270,8 @@ func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
 		value := protocol.Marshal(metadata.Presence{ID: id, Now: metadata.Time{Time: at(clock)}})
 		if life == 0 {
 			put(t, etcd, layout(t).Unlocker(id), value)
-		} else if _, err := etcd.Put(t.Context(), layout(t).Unlocker(id), value, clientv3.WithLease(lease.ID)); err != nil {
+		} else if _, err := etcd.Put(t.Context(), layout(t).Unlocker(id), value,
+			clientv3.WithLease(lease.ID)); err != nil {
 			t.Fatal(err)
 		}
 	}

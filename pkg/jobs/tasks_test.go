@@ -292,7 +292,8 @@ func TestListSaysWhatBecameOfEachTask(t *testing.T) {
 	for _, now := range list(t, s) {
 		got = append(got, fmt.Sprintf("%s:%s,%v,%v,%v", now.Name, now.State, now.Running, now.Stuck, now.Exhausted))
 	}
-	want := "failed:failed,false,false,true new:new,false,false,false running:in_progress,true,false,false stuck:in_progress,false,true,true unreadable:unreadable,false,false,false"
+	want := "failed:failed,false,false,true new:new,false,false,false running:in_progress,true,false,false " +
+		"stuck:in_progress,false,true,true unreadable:unreadable,false,false,false"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}

@@ -10,10 +10,12 @@
 //
 // There are two kinds of etcd, with the same verbs:
 //
-//   - [New] runs a real one, in the process of the test. It has an [Server.Endpoint], so that other processes can use it.
-//   - [NewInMemory] is for bubbles of testing/synctest, where time passes at once and sockets do not work: a deadline of an hour is
-//     reached with time.Sleep(time.Hour). It is this module's own, held against a real one by a test: keys, transactions, watches
-//     and leases are the same. It has no users, no limit of space and no failures but [Server.Cut].
+//   - [New] runs a real one, in the process of the test. It has an [Server.Endpoint], so that other processes can use
+//     it.
+//   - [NewInMemory] is for bubbles of testing/synctest, where time passes at once and sockets do not work: a deadline
+//     of an hour is reached with time.Sleep(time.Hour). It is this module's own, held against a real one by a test:
+//     keys, transactions, watches and leases are the same. It has no users, no limit of space and no failures but
+//     [Server.Cut].
 //
 // The lock client is the real one in both cases. There is no fake of it: what makes tests of locks worth their time is
 // what the client does when the lock is lost, and a fake would do what its author expected.

@@ -201,7 +201,9 @@ func handOvers(b *testing.B, waiters int, name string, server *etcdtest.Server,
 	var sum, squares float64
 	for id := range holds {
 		x := float64(after.holds[id] - before.holds[id])
-		n, sum, squares = n+1, sum+x, squares+x*x
+		n++
+		sum += x
+		squares += x * x
 	}
 	b.ReportMetric(rate, name+"-hand-overs/s")
 	b.ReportMetric(float64(after.requests-before.requests)/sum, name+"-requests/hold")

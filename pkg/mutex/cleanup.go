@@ -135,7 +135,8 @@ func (c *Client) cancelLater(k kind, lock, uuid string) {
 }
 
 func (c *Client) cancelAttempt(ctx context.Context, k kind, lock, uuid string) error {
-	cancel, withdraw := locktxn.CancelQueued, locktxn.WithdrawQueued
+	cancel := locktxn.CancelQueued
+	withdraw := locktxn.WithdrawQueued
 	if k.shared() {
 		cancel = locktxn.CancelShare
 		withdraw = locktxn.WithdrawShare

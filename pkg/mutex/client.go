@@ -147,7 +147,8 @@ func (o *Options) complete() error {
 		}
 	}
 	if o.AttemptTimeout > maxAttemptTimeout {
-		return fmt.Errorf("the attempt timeout is %v, it must be at most %v: a request whose connection died is not sent again before",
+		return fmt.Errorf("the attempt timeout is %v, it must be at most %v: a request whose connection died is not "+
+			"sent again before",
 			o.AttemptTimeout, maxAttemptTimeout)
 	}
 	return nil
@@ -196,7 +197,8 @@ func (c *Client) Close() error {
 	c.cancel(ErrClosed)
 	c.rest()
 	if left > 0 {
-		return fmt.Errorf("mutex: close: the outcome of %d requests is unknown: what they left is auto-unlocked in its time", left)
+		return fmt.Errorf("mutex: close: the outcome of %d requests is unknown: what they left is auto-unlocked in "+
+			"its time", left)
 	}
 	return nil
 }

@@ -100,7 +100,8 @@ func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }
 
 // errWaits refuses conditions of what waits: they would have to hold when the turn comes, while the place in the queue,
 // its lease and the repetitions of three different transactions stand between.
-var errWaits = errors.New("If and Then go with TryLock and TryLockAll: to wait, take the lock and use its Guard in a transaction of your own")
+var errWaits = errors.New("If and Then go with TryLock and TryLockAll: to wait, take the lock and use its Guard in a " +
+	"transaction of your own")
 
 // tryOn takes the lock if the caller's conditions hold.
 func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {

@@ -65,8 +65,8 @@
 // # More than a lock
 //
 //   - [Client.LockAll] and [Client.TryLockAll] take several locks, all or none.
-//   - [If] and [Then] compare and write your own keys in the transaction that takes the lock, [Lock.UnlockWith] in the one
-//     that releases it.
+//   - [If] and [Then] compare and write your own keys in the transaction that takes the lock, [Lock.UnlockWith] in the
+//     one that releases it.
 //   - Package jobs is built on locks: work that runs once per period, step by step, or task by task.
 //
 // # Which durations to choose

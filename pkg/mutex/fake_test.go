@@ -167,7 +167,8 @@ func (f *fake) do(op clientv3.Op, events *[]*clientv3.Event) *pb.ResponseOp {
 			*events = append(*events, &clientv3.Event{Type: clientv3.EventTypeDelete, Kv: gone, PrevKv: f.keys[key]})
 			delete(f.keys, key)
 		}
-		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{}}}
+		deleted := &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{}}
+		return &pb.ResponseOp{Response: deleted}
 	}
 	found := &pb.RangeResponse{}
 	defer func() {

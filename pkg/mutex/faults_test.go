@@ -176,7 +176,8 @@ func (f *forgetful) Txn(_ context.Context, r *pb.TxnRequest) (*pb.TxnResponse, e
 		kvs = append(kvs, &mvccpb.KeyValue{Key: op.GetRequestPut().Key, Value: op.GetRequestPut().Value,
 			CreateRevision: 7, ModRevision: 7})
 	}
-	answer.Responses = []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Kvs: kvs}}}}
+	read := &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Kvs: kvs}}
+	answer.Responses = []*pb.ResponseOp{{Response: read}}
 	return answer, nil
 }
 

@@ -114,7 +114,8 @@ func (k kind) checkName(name string) error {
 		return nil
 	}
 	if lock, number, ok := metadata.ParseShare(name); ok {
-		return fmt.Errorf("the name ends like that of share %d of the lock %q: choose one that does not end in # and a number", number, lock)
+		return fmt.Errorf("the name ends like that of share %d of the lock %q: choose one that does not end in # and "+
+			"a number", number, lock)
 	}
 	most := maxReaders
 	if k.name == metadata.HoldsPermits {

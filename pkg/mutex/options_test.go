@@ -120,7 +120,8 @@ func TestClientThatCanNotWorkIsRefused(t *testing.T) {
 		{"no etcd", nil, mutex.Options{}, "mutex: no etcd client was given"},
 		{"all of etcd as prefix", etcd, mutex.Options{Prefix: "/"}, "mutex: the lock prefix is empty"},
 		{"an attempt timeout without reason", etcd, mutex.Options{AttemptTimeout: time.Hour},
-			"mutex: the attempt timeout is 1h0m0s, it must be at most 1m0s: a request whose connection died is not sent again before"},
+			"mutex: the attempt timeout is 1h0m0s, it must be at most 1m0s: a request whose connection died is not " +
+				"sent again before"},
 		{"a negative timeout", etcd, mutex.Options{RequestTimeout: -1},
 			"mutex: the request timeout is -1ns, it must be positive"},
 		{"a default that cannot work", etcd, mutex.Options{Defaults: opts(mutex.AutoUnlockAfter(-time.Second))},

@@ -87,7 +87,8 @@ func (l *Lock) alone() error {
 	hold.mu.Lock()
 	defer hold.mu.Unlock()
 	if l != hold || hold.reentry.count > 0 {
-		return errors.New("the hold was entered again, and other handles rely on it: unlock all but the first one before")
+		return errors.New("the hold was entered again, and other handles rely on it: unlock all but the first one " +
+			"before")
 	}
 	return nil
 }

@@ -39,7 +39,11 @@ func (c *Client) TryReserve(ctx context.Context, name, reason string, d time.Dur
 
 func reserve(reason string, d time.Duration, opts []Option, take func([]Option) (*Lock, error)) (Reservation, error) {
 	// What the client's defaults say of holders that run does not count here.
-	standard := func(s *settings) { s.alertAfter, s.maximumHold, s.reentrant = d, 0, false }
+	standard := func(s *settings) {
+		s.alertAfter = d
+		s.maximumHold = 0
+		s.reentrant = false
+	}
 	all := append([]Option{standard}, opts...)
 	l, err := take(append(all, Purpose(reason), AutoUnlockAfter(d), Attribute(AttributeReserved, true), unattended))
 	if err != nil {

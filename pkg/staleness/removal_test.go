@@ -174,8 +174,8 @@ func TestExtremeTimesDoNotOverflow(t *testing.T) {
 	for _, wall := range extremes {
 		for _, deadline := range extremes[1:] {
 			r := lock(lockedAt(time.Unix(0, 0)), func(r *metadata.Record) {
-				r.AlertAt, r.AutoUnlockAt = deadline,
-					deadline
+				r.AlertAt = deadline
+				r.AutoUnlockAt = deadline
 			})
 			for _, cond := range []Conditions{good(), good(unverified)} {
 				got := Decide(r, DefaultPolicy(), cond, Moment{Wall: wall, Mono: 100 * time.Hour})

@@ -97,8 +97,8 @@ func TestANewHoldWithoutDeadlinesIsNotTakenForTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
-			c.Mode, c.Policy.DefaultAutoUnlockAfter = sweeper.DryRun,
-				time.Hour
+			c.Mode = sweeper.DryRun
+			c.Policy.DefaultAutoUnlockAfter = time.Hour
 		})
 		for range 2 {
 			s.take("a", 0, 0, withoutDeadlines)

@@ -293,10 +293,12 @@ func TestBadConfigurationsAreRefusedWithASentence(t *testing.T) {
 		change func(*sweeper.Config)
 		want   string
 	}{
-		"an unknown mode":          {func(c *sweeper.Config) { c.Mode = "destroy" }, `"destroy" is not a mode`},
-		"no id":                    {func(c *sweeper.Config) { c.ID = "" }, "no id"},
-		"a missing function":       {func(c *sweeper.Config) { c.Remove = nil }, "not connected"},
-		"half of the queue's":      {func(c *sweeper.Config) { c.Queues = func() map[string][]metadata.Waiter { return nil } }, "need each other"},
+		"an unknown mode":    {func(c *sweeper.Config) { c.Mode = "destroy" }, `"destroy" is not a mode`},
+		"no id":              {func(c *sweeper.Config) { c.ID = "" }, "no id"},
+		"a missing function": {func(c *sweeper.Config) { c.Remove = nil }, "not connected"},
+		"half of the queue's": {func(c *sweeper.Config) {
+			c.Queues = func() map[string][]metadata.Waiter { return nil }
+		}, "need each other"},
 		"a bad policy":             {func(c *sweeper.Config) { c.Policy.MinWarning = 0 }, "minimum warning"},
 		"an empty exclude pattern": {func(c *sweeper.Config) { c.Exclude = []string{""} }, "pattern is empty"},
 		"a negative retention":     {func(c *sweeper.Config) { c.EventRetention = -1 }, "retention is negative"},

@@ -77,7 +77,8 @@ var refused = []struct{ values, says string }{
 		"at '/mutexdash/identity/trustedProxies/0'"},
 	{"mutexdash: {forceUnlock: true}", "mutexdash.forceUnlock needs to know who asks"},
 	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}}", "gives unlock to nobody"},
-	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}, permissions: {everyone: [view], users: {ann: [audit]}}}", "gives unlock to nobody"},
+	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}, permissions: {everyone: " +
+		"[view], users: {ann: [audit]}}}", "gives unlock to nobody"},
 	{"mutexdash: {unlockWebhook: {secret: a}}", "mutexdash.unlockWebhook reports force unlocks"},
 	{"mutexdash: {hsts: 24h}", "mutexdash.webConfig.tls is off"},
 	{"mutexdash: {sourceLinks: {/src/: 'https://git.example/'}}", "at '/mutexdash/sourceLinks/~1src~1'"},

@@ -111,7 +111,8 @@ func TestRoleThatOnlyReadsThePrefixIsEnough(t *testing.T) {
 
 func TestWrongFlagsAreOneSentence(t *testing.T) {
 	for args, says := range map[string]string{
-		"--web.listn-address=:1":               "there is no flag --web.listn-address: did you mean --web.listen-address?",
+		"--web.listn-address=:1": "there is no flag --web.listn-address: did you mean " +
+			"--web.listen-address?",
 		"--web.external-url=ftp://x":           `the external URL "ftp://x" is not of the form https://host/path`,
 		"--web.external-url=https://x/a/../b":  "must be plain",
 		"--web.ops-address=:8080":              "two listeners have the same address :8080",

@@ -65,7 +65,8 @@ func (a *Config) Check(unlock bool) error {
 	}
 	for _, proxy := range a.TrustedProxies {
 		if proxy.Addr().Is4() && proxy.Bits() < widest4 || proxy.Addr().Is6() && proxy.Bits() < widest6 {
-			return fmt.Errorf("trusting the addresses %s as proxies lets anybody be anybody: name smaller networks, 10.0.0.0/8 and fc00::/7 are the largest", proxy)
+			return fmt.Errorf("trusting the addresses %s as proxies lets anybody be anybody: name smaller networks, "+
+				"10.0.0.0/8 and fc00::/7 are the largest", proxy)
 		}
 	}
 	switch {

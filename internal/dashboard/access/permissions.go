@@ -83,7 +83,8 @@ func (p *Permissions) check() error {
 			what, pattern, scoped := strings.Cut(string(one), scope)
 			if scoped && (pattern == "" || len(pattern) > 100 || strings.Count(pattern, "*") > 2 ||
 				what != string(Unlock) && what != string(Backtrace)) {
-				return fmt.Errorf("%s has the permission %q, but only backtrace and unlock can be given for one owner, as in \"unlock owner:billing-*\"", who, one)
+				return fmt.Errorf("%s has the permission %q, but only backtrace and unlock can be given for one "+
+					"owner, as in \"unlock owner:billing-*\"", who, one)
 			}
 			if !slices.Contains(permissions(), one.what()) {
 				return fmt.Errorf("%s has the permission %q, but there are only view, backtrace, audit and unlock", who,

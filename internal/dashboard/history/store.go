@@ -72,7 +72,9 @@ func (p *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) 
 		e = *ending
 	}
 	e.EndedAt = metadata.Time{Time: e.EndedAt.Truncate(time.Millisecond)}
-	e.Attributes, e.Purpose, e.Progress = nil, text.Clip(e.Purpose, maxTextSeen), text.Clip(e.Progress, maxTextSeen)
+	e.Attributes = nil
+	e.Purpose = text.Clip(e.Purpose, maxTextSeen)
+	e.Progress = text.Clip(e.Progress, maxTextSeen)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.seen = append(p.seen, e); len(p.seen) > maxSeen+maxSeen/10 {

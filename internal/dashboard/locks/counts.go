@@ -47,9 +47,13 @@ func (c *Counts) add(r *Row) {
 
 // sum adds the counts of other locks.
 func (c *Counts) sum(o *Counts) {
-	c.Total, c.Held, c.Alerting, c.Expiring = c.Total+o.Total, c.Held+o.Held, c.Alerting+o.Alerting, c.Expiring+
-		o.Expiring
-	c.Expired, c.Malformed, c.Waiting = c.Expired+o.Expired, c.Malformed+o.Malformed, c.Waiting+o.Waiting
+	c.Total += o.Total
+	c.Held += o.Held
+	c.Alerting += o.Alerting
+	c.Expiring += o.Expiring
+	c.Expired += o.Expired
+	c.Malformed += o.Malformed
+	c.Waiting += o.Waiting
 	for lock, waiters := range o.queues {
 		c.Waiting -= waiters // which are in o.Waiting
 		c.addQueue(lock, waiters)

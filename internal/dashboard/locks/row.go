@@ -76,7 +76,8 @@ func NewRow(r *metadata.Record, p staleness.Policy, at staleness.Moment, waiting
 
 func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	r.Verdict = staleness.Judge(r.Record, p, at)
-	r.Display, r.next = DisplayState(r.Verdict.State), r.Verdict.Next
+	r.Display = DisplayState(r.Verdict.State)
+	r.next = r.Verdict.Next
 	if soon := r.Verdict.ExpiringAt(r.Record); !soon.IsZero() {
 		if at.Wall.Before(soon) {
 			r.next = Earlier(r.next, soon)

@@ -58,7 +58,8 @@ func compileRegexp(pattern string) (*regexp.Regexp, error) {
 		return nil, err
 	}
 	if n := len(program.Inst); n > maxRegexpInstructions {
-		return nil, fmt.Errorf("the regular expression is too costly: it takes %d steps for every character, at most %d are allowed", n, maxRegexpInstructions)
+		return nil, fmt.Errorf("the regular expression is too costly: it takes %d steps for every character, at most "+
+			"%d are allowed", n, maxRegexpInstructions)
 	}
 	return regexp.Compile(pattern)
 }

@@ -23,7 +23,9 @@ type endedView struct {
 func (d *Pages) endedPage(r *site.Request, v *site.Lock) lockPage {
 	e := v.Ending
 	p := lockPage{Page: d.Page(r, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.Row == nil}
-	p.Here, p.JSON, p.Back = "list", d.Urls.LockAPI(e.Lock), d.Urls.Back(FromView(d.Urls, r))
+	p.Here = "list"
+	p.JSON = d.Urls.LockAPI(e.Lock)
+	p.Back = d.Urls.Back(FromView(d.Urls, r))
 	p.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: p.Age(e.EndedAt.Time), By: e.By, Why: e.Why,
 		Owner: e.Owner,
 		Host:  locks.HostPID(e.Hostname, e.PID), UUID: e.UUID}

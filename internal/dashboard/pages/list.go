@@ -54,7 +54,9 @@ func (l ListRequest) link(u site.URLs, change func(*ListRequest), cursor ...stri
 		l.Query = &query
 		change(&l)
 	}
-	sort, limit, density := l.Order.String(), strconv.Itoa(l.Limit), ""
+	sort := l.Order.String()
+	limit := strconv.Itoa(l.Limit)
+	density := ""
 	if l.Order == (locks.Order{By: locks.MostUrgent}) {
 		sort = ""
 	}

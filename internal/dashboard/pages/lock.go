@@ -80,7 +80,9 @@ func (d *Pages) lockPage(r *site.Request, v *site.Lock) lockPage {
 	p := lockPage{Page: d.Page(r, row.Name), Name: row.Name, Look: row.Display, Purpose: row.Purpose,
 		Problems: row.Problems}
 	p.Follows = true
-	p.Here, p.JSON, p.Back = "list", d.Urls.LockAPI(row.Name), d.Urls.Back(FromView(d.Urls, r))
+	p.Here = "list"
+	p.JSON = d.Urls.LockAPI(row.Name)
+	p.Back = d.Urls.Back(FromView(d.Urls, r))
 	p.Icon = site.Icon{Look: row.Display}
 	p.Unread = v.Unread
 	p.Recorded = d.Config.Waiters != nil
@@ -118,7 +120,8 @@ func (d *Pages) lockPage(r *site.Request, v *site.Lock) lockPage {
 	p.Unlock = "mutexctl force-unlock " + site.Shell(row.Name)
 	switch {
 	case row.Misplaced:
-		p.NoForce = "Nothing here can remove this record: it lies at the keys of no lock. Remove it by hand, as below, when you know that nobody works under it."
+		p.NoForce = "Nothing here can remove this record: it lies at the keys of no lock. Remove it by hand, as " +
+			"below, when you know that nobody works under it."
 	case d.Config.ForceUnlock == nil:
 	case !c.MaySome(access.Unlock):
 		p.NoForce = "Force unlock needs the permission unlock."
@@ -140,10 +143,12 @@ func skewSentence(r *locks.Row, now time.Time) string {
 	switch off := r.Verdict.ClockOff; {
 	case off < 0:
 		return "clock skew -" + phrase.Duration(-off) +
-			": the holder's clock is behind this dashboard's. The auto-unlock is shown by the clock here, which is later than the record says"
+			": the holder's clock is behind this dashboard's. The auto-unlock is shown by the clock here, which is " +
+			"later than the record says"
 	case off > 0:
 		return "clock skew +" + phrase.Duration(off) +
-			": the holder's clock is ahead of this dashboard's. The alert is shown by the clock here, which is earlier than the record says"
+			": the holder's clock is ahead of this dashboard's. The alert is shown by the clock here, which is " +
+			"earlier than the record says"
 	case ahead > 5*time.Second:
 		return "clock skew +" + phrase.Duration(ahead) + ": the holder's clock is ahead of this dashboard's"
 	}
@@ -188,7 +193,8 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) 
 	if every := rhythm(r, fields); every > 0 {
 		s = s.Say(" every " + phrase.Duration(every) + ",")
 	}
-	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago. If it stays silent, alert and auto-unlock ").Time(unlock).Say(".")
+	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago.").
+		Say(" If it stays silent, alert and auto-unlock ").Time(unlock).Say(".")
 }
 
 // sayAlert adds when people are alerted, or since when they are.

@@ -32,7 +32,10 @@ func (d *Pages) shared(r *site.Request, v *site.Lock) (site.Answer, error) {
 	u := locks.UseOf(v.Shares)
 	p := sharedPage{Page: d.Page(r, v.LockName), Name: v.LockName, Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
 		Recorded: d.Config.Waiters != nil, Asked: v.AskedHold != ""}
-	p.Follows, p.Here, p.Back, p.JSON = true, "list", d.Urls.Back(FromView(d.Urls, r)), d.Urls.LockAPI(v.LockName)
+	p.Follows = true
+	p.Here = "list"
+	p.Back = d.Urls.Back(FromView(d.Urls, r))
+	p.JSON = d.Urls.LockAPI(v.LockName)
 	p.Past = d.Urls.To("history", "q", locks.FieldTerm("name", v.LockName+"#*"))
 	if p.Icon.Look != "stale" {
 		p.Icon = site.Icon{Look: u.Display}

@@ -46,7 +46,9 @@ func (d *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 		Endpoints: d.Config.Endpoints,
 		Cause:     fresh.Cause, Synced: fresh.Synced}
 	v.Follows = true
-	v.Here, v.JSON, v.Since = "status", d.Urls.To("api/v1/status"), v.Age(fresh.Since)
+	v.Here = "status"
+	v.JSON = d.Urls.To("api/v1/status")
+	v.Since = v.Age(fresh.Since)
 	if s, err := r.Loaded(); err == nil {
 		v.Total = s.All.Total
 	}

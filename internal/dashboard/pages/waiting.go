@@ -117,9 +117,11 @@ func (d *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, 
 func (d *Pages) contention(lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
 	c := contention{Name: text.Clip(lock, site.MaxNameShown), URL: d.Urls.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
-		c.Owner, c.Host, c.Held = text.Clip(r.Owner, site.MaxWordShown), locks.HostPID(text.Clip(r.Hostname,
+		c.Owner = text.Clip(r.Owner, site.MaxWordShown)
+		c.Host = locks.HostPID(text.Clip(r.Hostname,
 			site.MaxWordShown),
-			r.PID), at.Lasting(r.LockedAt)
+			r.PID)
+		c.Held = at.Lasting(r.LockedAt)
 		if r.Token != 0 {
 			c.Look = r.Display
 		}

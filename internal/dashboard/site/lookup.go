@@ -107,7 +107,8 @@ func (d *Site) read(r *Request, v *Lock, name string) {
 		}
 		return
 	}
-	v.Document, v.ReadRevision = document, found.revision
+	v.Document = document
+	v.ReadRevision = found.revision
 	if len(document.Fields) == 0 {
 		v.Row = nil
 		return
@@ -154,7 +155,8 @@ func (d *Site) notHeld(name string, v *Lock) error {
 		p.Detail += " " + phrase.Plural(n, "waiter is", "waiters are") + " in line."
 	}
 	if v.AskedHold != "" {
-		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is too old."
+		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is " +
+			"too old."
 	}
 	if v.Unread != "" {
 		p.Detail = "The lock " + text.Visible(name) +

@@ -99,7 +99,10 @@ func (d *Handler) unlockAnswer(r *site.Request, typed Request, name string, wron
 		return site.Answer{}, err
 	}
 	p := d.unlockPage(r, v)
-	p.Typed, p.Reason, p.Ticket, p.Wrong = site.BoxText(name), site.BoxText(typed.Reason), site.BoxText(typed.Ticket), wrong
+	p.Typed = site.BoxText(name)
+	p.Reason = site.BoxText(typed.Reason)
+	p.Ticket = site.BoxText(typed.Ticket)
+	p.Wrong = wrong
 	a := site.Answer{Type: site.TypeHTML, Header: map[string]string{
 		// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
 		"Referrer-Policy": "same-origin",

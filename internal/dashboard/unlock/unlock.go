@@ -50,7 +50,8 @@ func (c *FieldError) Error() string { return c.Text }
 func (d *Handler) MayUnlock(c access.Caller) error {
 	if d.Config.ForceUnlock == nil {
 		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
-			Detail: "Force unlock is switched off on this dashboard. A person with write access to etcd can use mutexctl force-unlock."}
+			Detail: "Force unlock is switched off on this dashboard. A person with write access to etcd can use " +
+				"mutexctl force-unlock."}
 	}
 	return d.Admit(c, access.Unlock)
 }
