@@ -100,6 +100,12 @@ func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a site.Answer) 
 		w.WriteHeader(a.Status)
 		return
 	}
+	d.sendBody(w, r, a)
+}
+
+// sendBody sends an answer whose own headers are set.
+func (d *Dashboard) sendBody(w http.ResponseWriter, r *http.Request, a site.Answer) {
+	h := w.Header()
 	h.Set("Content-Type", a.Type)
 	h.Set("Vary", "Accept-Encoding")
 	pack := (len(a.Body) >= minGzip || a.Stream != nil) && acceptsGzip(r) && h.Get("Content-Encoding") == ""

@@ -28,26 +28,26 @@ func isCanonical(rec *metadata.Record, fields []metadata.Field, size int) bool {
 	}
 	document := false
 	for _, f := range fields {
-		switch f.Name {
-		case metadata.FieldUUID:
-			if f.ModRevision != f.CreateRevision {
-				return false
-			}
-		case metadata.FieldMetadata:
-			if document = f.ModRevision == rec.Token; !document {
-				return false
-			}
-		case metadata.FieldAlertAt, metadata.FieldAutoUnlockAt:
-			if f.ModRevision != rec.DeadlineRevision || !canonicalTime(f.Value) {
-				return false
-			}
-		case metadata.FieldAlive:
-			if f.ModRevision != rec.DeadlineRevision || !canonicalAlive(f.Value, rec.Alive) {
-				return false
-			}
+		if !isCanonicalField(rec, f) {
+			return false
 		}
+		document = document || f.Name == metadata.FieldMetadata
 	}
 	return document
+}
+
+func isCanonicalField(rec *metadata.Record, f metadata.Field) bool {
+	switch f.Name {
+	case metadata.FieldUUID:
+		return f.ModRevision == f.CreateRevision
+	case metadata.FieldMetadata:
+		return f.ModRevision == rec.Token
+	case metadata.FieldAlertAt, metadata.FieldAutoUnlockAt:
+		return f.ModRevision == rec.DeadlineRevision && canonicalTime(f.Value)
+	case metadata.FieldAlive:
+		return f.ModRevision == rec.DeadlineRevision && canonicalAlive(f.Value, rec.Alive)
+	}
+	return true // one field more means that there are too many or that another is missing
 }
 
 // canonicalTime reports whether a valid time is written as FormatTime writes it: without trailing zeros.

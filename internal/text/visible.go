@@ -69,7 +69,7 @@ func escape(s string, exact bool) []Span {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			out.add(fmt.Sprintf(`\x%02x`, s[i]), true)
-		case exact && r == ' ' && (i == 0 || i == len(s)-1 || s[i-1] == ' '):
+		case exact && ambiguousBlank(s, i):
 			out.add(`\x20`, true)
 		case exact && r == '\\':
 			out.add(`\\`, false)
@@ -81,6 +81,12 @@ func escape(s string, exact bool) []Span {
 		i += size
 	}
 	return out.spans()
+}
+
+// ambiguousBlank reports whether s has a blank at i that nobody would see, or that would look like the gap between two
+// columns.
+func ambiguousBlank(s string, i int) bool {
+	return s[i] == ' ' && (i == 0 || i == len(s)-1 || s[i-1] == ' ')
 }
 
 // isVisible reports whether s is its own visible form. It may say no of text that is; nearly all text passes.

@@ -63,17 +63,30 @@ func (a *Config) Check(unlock bool) error {
 			return err
 		}
 	}
-	for _, proxy := range a.TrustedProxies {
-		if proxy.Addr().Is4() && proxy.Bits() < widest4 || proxy.Addr().Is6() && proxy.Bits() < widest6 {
-			return fmt.Errorf("trusting the addresses %s as proxies lets anybody be anybody: name smaller networks, "+
-				"10.0.0.0/8 and fc00::/7 are the largest", proxy)
-		}
+	if err := a.checkProxies(); err != nil {
+		return err
 	}
 	switch {
 	case !slices.Contains(Sources(), a.Source):
 		return fmt.Errorf("there is no identity %q: none, basic, mtls or header", a.Source)
 	case a.Source == SourceBasic && a.KnownUser == nil:
 		return errors.New("identity basic needs users in the web configuration")
+	}
+	return a.checkPermissions(unlock)
+}
+
+func (a *Config) checkProxies() error {
+	for _, proxy := range a.TrustedProxies {
+		if proxy.Addr().Is4() && proxy.Bits() < widest4 || proxy.Addr().Is6() && proxy.Bits() < widest6 {
+			return fmt.Errorf("trusting the addresses %s as proxies lets anybody be anybody: name smaller networks, "+
+				"10.0.0.0/8 and fc00::/7 are the largest", proxy)
+		}
+	}
+	return nil
+}
+
+func (a *Config) checkPermissions(unlock bool) error {
+	switch {
 	case a.Source == SourceNone && unlock:
 		return errors.New("force unlock needs to know who does it: choose an identity other than none")
 	case a.Source == SourceNone && a.Permissions != nil:

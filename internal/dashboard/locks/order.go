@@ -69,12 +69,23 @@ func (o Order) position(r *Row) position {
 		p.Group = r.Display.urgency()
 		p.At = Instant(r.deadline())
 	}
-	if p.Text == "" && (o.By == "owner" || o.By == "host") || p.At == math.MaxInt64 && o.By != MostUrgent {
+	if o.unknown(&p) {
 		p.Group = 1
 	} else if o.Reverse && o.By == MostUrgent {
 		p.Group = -p.Group
 	}
 	return p
+}
+
+// unknown reports whether the position lacks what this order sorts by.
+func (o Order) unknown(p *position) bool {
+	switch o.By {
+	case "owner", "host":
+		return p.Text == ""
+	case MostUrgent:
+		return false
+	}
+	return p.At == math.MaxInt64
 }
 
 // Instant is a time that sorts; unknown ones come last.

@@ -10,7 +10,23 @@ import (
 
 // fillControls adds what filters and sorts.
 func (d *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, found *locks.Result) {
-	c := found.Counts
+	d.fillCounts(v, l, found.Counts)
+	for i, t := range l.Query.Terms {
+		v.Chips = append(v.Chips, chip{t.Text,
+			l.link(d.Urls, func(l *ListRequest) { l.Query.Text = l.Query.Without(i) })})
+	}
+	if name := l.Query.Text; len(name) > locks.MaxQueryBytes {
+		v.Jump = nil
+	} else if row := s.Find(name); row != nil {
+		v.Jump = &lockLink{row.Name, d.Urls.Lock(row.Name, row.UUID)}
+	} else if len(s.Shares(name)) > 0 {
+		v.Jump = &lockLink{name, d.Urls.Lock(name, "")}
+	}
+	d.fillView(v, l)
+}
+
+// fillCounts adds how many locks are in each state, and how many processes wait.
+func (d *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
 	for _, count := range []countView{{Look: locks.Held, N: c.Held}, {Look: locks.Alerting, N: c.Alerting},
 		{Look: locks.Expiring, N: c.Expiring},
 		{Look: locks.Expired, N: c.Expired}, {Look: locks.Malformed, N: c.Malformed}} {
@@ -31,17 +47,10 @@ func (d *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, foun
 			v.Waiting = v.Waiting.Say(" (longest ").Time(longest).Say(")")
 		}
 	}
-	for i, t := range l.Query.Terms {
-		v.Chips = append(v.Chips, chip{t.Text,
-			l.link(d.Urls, func(l *ListRequest) { l.Query.Text = l.Query.Without(i) })})
-	}
-	if name := l.Query.Text; len(name) > locks.MaxQueryBytes {
-		v.Jump = nil
-	} else if row := s.Find(name); row != nil {
-		v.Jump = &lockLink{row.Name, d.Urls.Lock(row.Name, row.UUID)}
-	} else if len(s.Shares(name)) > 0 {
-		v.Jump = &lockLink{name, d.Urls.Lock(name, "")}
-	}
+}
+
+// fillView adds the choices of how the list is shown.
+func (d *Pages) fillView(v *listPage, l ListRequest) {
 	for _, n := range pageLimits() {
 		link := choice{Text: strconv.Itoa(n)}
 		if n != l.Limit {

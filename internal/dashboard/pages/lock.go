@@ -103,6 +103,19 @@ func (d *Pages) lockPage(r *site.Request, v *site.Lock) lockPage {
 	}
 	p.Clock = phrase.ClockOff(row.Verdict.ClockOff)
 	p.Skew = skewSentence(row, p.Viewpoint.Now)
+	d.fillTrace(&p, c, v)
+	p.Waiters = d.WaiterViews(v.InLine, p.Viewpoint)
+	p.Commands = d.commands(row)
+	p.Links = d.links(row)
+	p.Unlock = "mutexctl force-unlock " + site.Shell(row.Name)
+	d.fillForce(&p, r, v)
+	p.Fields = d.fieldViews(c, v.Document)
+	return p
+}
+
+// fillTrace adds where in the code the lock was taken, or why that is not shown.
+func (d *Pages) fillTrace(p *lockPage, c access.Caller, v *site.Lock) {
+	row := v.Row
 	switch {
 	case d.NoBacktraces(c, row.Owner) != "":
 		p.Hidden = d.NoBacktraces(c, row.Owner)
@@ -114,10 +127,12 @@ func (d *Pages) lockPage(r *site.Request, v *site.Lock) lockPage {
 		p.Trace = d.reader.Read(v.Document.Backtrace)
 		p.RawTrace = d.Urls.Backtrace(row.Name, row.UUID)
 	}
-	p.Waiters = d.WaiterViews(v.InLine, p.Viewpoint)
-	p.Commands = d.commands(row)
-	p.Links = d.links(row)
-	p.Unlock = "mutexctl force-unlock " + site.Shell(row.Name)
+}
+
+// fillForce adds the link to the force unlock, or why there is none.
+func (d *Pages) fillForce(p *lockPage, r *site.Request, v *site.Lock) {
+	c := r.Caller
+	row := v.Row
 	switch {
 	case row.Misplaced:
 		p.NoForce = "Nothing here can remove this record: it lies at the keys of no lock. Remove it by hand, as " +
@@ -133,8 +148,6 @@ func (d *Pages) lockPage(r *site.Request, v *site.Lock) lockPage {
 		p.Force = d.Urls.Unlock(row.Name, row.UUID, FromView(d.Urls, r))
 		p.Framed = len(d.Config.FrameAncestors) > 0
 	}
-	p.Fields = d.fieldViews(c, v.Document)
-	return p
 }
 
 // skewSentence says what it means for the lock that its holder's clock differs from the one here.

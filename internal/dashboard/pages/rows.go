@@ -56,13 +56,7 @@ func (d *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 		v.Version += "-stale" // the countdowns end in other words
 	}
 	v.Late = r.Display != locks.Held && !r.Verdict.AlertAt.IsZero() && !r.Verdict.AlertAt.After(at.AsOf)
-	if v.Odd = !site.IsPlain(v.Name); !v.Odd {
-		v.Head, v.Tail = site.Middle(v.Name)
-		if i := strings.LastIndexByte(v.Name, '#'); r.Share != nil && i > 12 { // there is less room
-			v.Head = v.Name[:i]
-			v.Tail = v.Name[i:]
-		}
-	}
+	v.cutName(r.Share != nil)
 	if r.Owner != "" {
 		v.OwnerURL = l.link(d.Urls,
 			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("owner", r.Owner)) })
@@ -74,9 +68,14 @@ func (d *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	if d.Config.Queues != nil {
 		v.Waiters = phrase.Thousands(r.Waiters)
 	}
-	if r.Display == locks.Held && !l.full {
-		return v
+	if r.Display != locks.Held || l.full {
+		d.fillDetails(&v, c, r, at)
 	}
+	return v
+}
+
+// fillDetails adds the second line of a row: what the lock is for, what is wrong with it, and where it was taken.
+func (d *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase.Viewpoint) {
 	if v.Purpose = text.Clip(r.Purpose, site.MaxLineShown); len(r.Problems) > 0 {
 		v.Problem = text.Clip(r.Problems[0].String(), site.MaxLineShown)
 	}
@@ -92,5 +91,16 @@ func (d *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 		v.Version += "-at"
 	}
 	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil
-	return v
+}
+
+// cutName divides a name that can be shown as it is, so that the page can shorten it in the middle.
+func (v *rowView) cutName(share bool) {
+	if v.Odd = !site.IsPlain(v.Name); v.Odd {
+		return
+	}
+	v.Head, v.Tail = site.Middle(v.Name)
+	if i := strings.LastIndexByte(v.Name, '#'); share && i > 12 { // there is less room
+		v.Head = v.Name[:i]
+		v.Tail = v.Name[i:]
+	}
 }
