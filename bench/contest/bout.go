@@ -209,7 +209,7 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Load is the machine's load average over the last minute, 0 where it can not be read.
+// Load is the machine's load average over the last minute, 0 where it cannot be read.
 func Load() (load float64) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

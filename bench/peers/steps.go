@@ -41,7 +41,7 @@ var steps = []step{
 	{"step: and time limits", 4, false, true, true, true},
 }
 
-// partOf tells whether a contestant belongs to a run of the steps, or to one of the locks.
+// partOf reports whether a contestant belongs to a run of the steps, or to one of the locks.
 func partOf(name string, run bool) bool {
 	switch name {
 	case us, rawLimit, bare:

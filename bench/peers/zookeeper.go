@@ -36,7 +36,7 @@ type zookeeper struct{ zk *zk.Conn }
 
 func (z *zookeeper) Client(context.Context) (contest.Client, error) { return z, nil }
 
-// Lock can not be told to give up: who waits when a turn is over gets its lock once more.
+// Lock cannot be told to give up: who waits when a turn is over gets its lock once more.
 func (z *zookeeper) Lock(_ context.Context, name string) (func() error, error) {
 	l := zk.NewLock(z.zk, "/locks/"+name, zk.WorldACL(zk.PermAll))
 	return l.Unlock, l.Lock()

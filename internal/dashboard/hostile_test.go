@@ -157,7 +157,7 @@ func checkAttribute(t *testing.T, address string, a xml.Attr) {
 	}
 }
 
-// deceptive is the first character in the text that a reader can not see or that changes how others are seen; -1 =
+// deceptive is the first character in the text that a reader cannot see or that changes how others are seen; -1 =
 // none.
 func deceptive(text string) rune {
 	for _, r := range text {

@@ -215,7 +215,7 @@ func TestLockPageShowsTheLastKnownStateWhileEtcdIsAway(t *testing.T) {
 	}
 	wantWords(t, w.Body.String(), "is not among the last known ones, and etcd could not be asked: timeout.")
 	if w := get(d, "/lock/backtrace?name=billing/invoice-run"); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("a backtrace that can not be read answers %d", w.Code)
+		t.Errorf("a backtrace that cannot be read answers %d", w.Code)
 	}
 	data, _ := fetch[map[string]any](t, d, "/api/v1/lock?name=billing/invoice-run")
 	if data["unread"] != "timeout" || data["owner"] != "billing" {

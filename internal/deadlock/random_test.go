@@ -11,7 +11,7 @@ import (
 )
 
 // TestAnyWorldAgainstTheDefinition compares Find with the definition itself, tried out on all sets of processes: a set
-// is stuck when each of it waits for a lock that those outside of it, who all get on, can not make free.
+// is stuck when each of it waits for a lock that those outside of it, who all get on, cannot make free.
 func TestAnyWorldAgainstTheDefinition(t *testing.T) {
 	owners := []string{"a", "b", "c", "d", "e"}
 	none := 0
@@ -99,7 +99,7 @@ func stuckSets(w *world, owners []string) (all []int) {
 	return all
 }
 
-// stuckWith tells whether the process waits for a lock that those keep.
+// stuckWith reports whether the process waits for a lock that those keep.
 func stuckWith(w *world, owner string, those func(owner string) bool) bool {
 	for lock, queue := range w.queues {
 		if slices.ContainsFunc(queue, func(t metadata.Waiter) bool { return t.Owner == owner }) &&

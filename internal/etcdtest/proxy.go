@@ -151,7 +151,7 @@ func (p *Proxy) pump(to, from net.Conn, answers bool) {
 	}
 }
 
-// pass waits as the faults of the moment demand, and tells whether the bytes may go on.
+// pass waits as the faults of the moment demand, and reports whether the bytes may go on.
 func (p *Proxy) pass(answers bool) bool {
 	f, changed := p.now()
 	if f.delay > 0 {

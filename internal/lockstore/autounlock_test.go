@@ -225,7 +225,7 @@ func TestAutoUnlockWhoseAnswerGotLost(t *testing.T) {
 	}
 }
 
-// writes tells whether the transaction may write; the nested ones of this package do or do not all alike.
+// writes reports whether the transaction may write; the nested ones of this package do or do not all alike.
 func writes(req *pb.TxnRequest) bool {
 	for _, op := range req.Success {
 		if nested := op.GetRequestTxn(); nested != nil && writes(nested) || op.GetRequestDeleteRange() != nil ||

@@ -46,7 +46,7 @@ func TestHistoryAndAuditComeNewestFirst(t *testing.T) {
 		t.Errorf("ending of a hold that nobody ended: %+v, %v", ending, err)
 	}
 	if _, err := w.Ending(t.Context(), "junk"); err == nil {
-		t.Error("no error for an ending that can not be read")
+		t.Error("no error for an ending that cannot be read")
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
-// olderThan37 is a wire to a server that can not stream.
+// olderThan37 is a wire to a server that cannot stream.
 func olderThan37() *wire {
 	return &wire{any: func(method string) error {
 		if method == "RangeStream" {
@@ -226,7 +226,7 @@ func TestListThatWentWellEndsItsStreams(t *testing.T) {
 // silentKV accepts requests and does not answer, and ends them as etcd's client does.
 type silentKV struct {
 	clientv3.KV
-	older  bool // it can not stream
+	older  bool // it cannot stream
 	speaks bool // it answers, that there is nothing
 }
 

@@ -33,7 +33,7 @@ func TestAutoUnlock(t *testing.T) {
 	resp := s.refused("the same auto-unlock, sent again", locktxn.AutoUnlock(s.l, again))
 	if history := resp.Responses[1].GetResponseRange(); len(history.Kvs) != 1 ||
 		string(history.Kvs[0].Value) != again.History() {
-		t.Errorf("the second sending can not tell that the first one did it: %v", history)
+		t.Errorf("the second sending cannot tell that the first one did it: %v", history)
 	}
 }
 

@@ -58,7 +58,7 @@ type recordVector struct {
 	States    []struct{ At, State string }
 }
 
-// decoded is what a record means; a time that is missing or can not be read is empty.
+// decoded is what a record means; a time that is missing or cannot be read is empty.
 type decoded struct {
 	UUID         string         `json:"uuid"`
 	AlertAt      string         `json:"alert_at"`

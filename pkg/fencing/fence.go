@@ -23,7 +23,7 @@ type Store interface {
 // Fence is HTTP middleware that lets a request through only if it carries the greatest token of its resource so far.
 //
 // What is kept out gets an answer in application/problem+json: 412 when the token is stale, 428 when there is none, 400
-// when it is not one, 503 when the store can not tell or an older request takes too long.
+// when it is not one, 503 when the store cannot tell or an older request takes too long.
 type Fence struct {
 	Store    Store                      // needed
 	Resource func(*http.Request) string // needed: what the request writes to, decided by the server; see Named

@@ -118,7 +118,7 @@ func TestFenceIsLeftWhenTheHandlerPanics(t *testing.T) {
 func TestFenceWithoutAStoreIsNotBuilt(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("a fence that can not refuse was built")
+			t.Error("a fence that cannot refuse was built")
 		}
 	}()
 	fencing.Fence{Resource: fencing.Named("a")}.Handler(http.NotFoundHandler())

@@ -22,7 +22,7 @@ type resource struct {
 }
 
 // The story that Martin Kleppmann tells in "How to do distributed locking": a holder looks at its lock, stands still,
-// loses the lock to another one that writes, wakes up and writes what it was about to. The lock can not help, the fence
+// loses the lock to another one that writes, wakes up and writes what it was about to. The lock cannot help, the fence
 // does.
 func TestLateWriteOfAPausedHolder(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)

@@ -15,7 +15,7 @@ const DefaultResources = 100_000
 //   - Each process has its own. Behind a load balancer, each replica knows only what it has seen.
 //   - It never forgets a resource while it runs, because that would open the fence: a new one beyond its limit is
 //     refused.
-//   - It orders writes, it can not take back what hangs. While a handler does not return, newer tokens wait, and are
+//   - It orders writes, it cannot take back what hangs. While a handler does not return, newer tokens wait, and are
 //     refused in time.
 //
 // So it fits one process that keeps what it writes in its own memory or files for as long as it lives. Where the data

@@ -95,7 +95,7 @@ func (f FailedCondition) String() string {
 	return fmt.Sprintf("there are keys from %s on", strconv.Quote(clip(string(f.Keys[0].Key))))
 }
 
-// conditional tells whether the acquisition has conditions or writes of the caller's.
+// conditional reports whether the acquisition has conditions or writes of the caller's.
 func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }
 
 // errWaits refuses conditions of what waits: they would have to hold when the turn comes, while the place in the queue,

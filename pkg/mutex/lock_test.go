@@ -139,7 +139,7 @@ func TestReleaseWakesTheWaiter(t *testing.T) {
 func TestMutualExclusion(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
-	var mu sync.Mutex // not what keeps the holders apart: TryLock of it tells whether etcd did
+	var mu sync.Mutex // not what keeps the holders apart: TryLock of it reports whether etcd did
 	var last int64
 	var wg sync.WaitGroup
 	for range 16 {

@@ -95,7 +95,7 @@ func (d *delaying) commit(ctx context.Context, txn *heldTxn) (*clientv3.TxnRespo
 	return txn.send(ctx)
 }
 
-// claims tells whether a transaction takes a share.
+// claims reports whether a transaction takes a share.
 func claims(txn *heldTxn) bool {
 	for _, c := range txn.cmps {
 		if c := c.GetCompare(); string(c.Key) == mutex.DefaultPrefix+"a#1/uuid" && c.Target == pb.Compare_CREATE {

@@ -105,7 +105,7 @@ func TestDecide(t *testing.T) {
 		{"then it is removed, too", lock(changedAt(60 * sec)), good(unverified), 180 * sec, Decision{"", 180 * sec}},
 		{"the time to live counts from the last alive call", lock(changedAt(60*sec), aliveAt(50*sec)), good(unverified),
 			130 * sec, Decision{"", 130 * sec}},
-		{"an alive that can not be read counts for nothing",
+		{"an alive that cannot be read counts for nothing",
 			lock(changedAt(60*sec), func(r *metadata.Record) { r.Alive = &metadata.Alive{} }), good(unverified),
 			130 * sec, Decision{Clock, 180 * sec}},
 		{"an alive behind the deadline counts for nothing", lock(changedAt(60*sec), aliveAt(time.Hour)),

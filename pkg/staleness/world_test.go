@@ -80,7 +80,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"the warning has to outlast the holders' retry delay", rules{shortWarning: true}},
 		{"the warning has to last at all", rules{noWarning: true}},
 		{"the skew has to be added", rules{noSkew: true}},
-		{"a clock that jumped can not be waited out", rules{jumpIsOnlyAGap: true}},
+		{"a clock that jumped cannot be waited out", rules{jumpIsOnlyAGap: true}},
 		{"a clock that was never compared is not sane", rules{forgetsJumpAtRestart: true}},
 		{"what was watched arriving has to stay for its time to live", rules{noArrival: true}},
 	} {
@@ -155,7 +155,7 @@ func (w world) step(t int8, r rules, prompt bool, next func(world), broken func(
 	}
 }
 
-// safe tells whether the promise is made to the holder.
+// safe reports whether the promise is made to the holder.
 func (w world) safe() bool { return w.clock == 0 || w.live }
 
 func (w world) storeChanges() []world {

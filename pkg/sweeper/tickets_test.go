@@ -124,7 +124,7 @@ func TestTicketsDoNotStandInTheWayOfLocks(t *testing.T) {
 		answer func(context.Context) error
 		most   int // tries within ten minutes
 	}{
-		{"that can not be removed: one failure ends the round", func(context.Context) error { return errDown },
+		{"that cannot be removed: one failure ends the round", func(context.Context) error { return errDown },
 			10*60/5 + 1},
 		{"when etcd hangs", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 10*60/5 + 1},
 		{"when etcd is slow", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil },

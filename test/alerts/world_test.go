@@ -134,7 +134,7 @@ func newHook(t *testing.T) *hook {
 	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var told struct{ Alerts []alert }
 		if err := json.NewDecoder(r.Body).Decode(&told); err != nil {
-			t.Errorf("the web hook is told what it can not read: %v", err)
+			t.Errorf("the web hook is told what it cannot read: %v", err)
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -161,7 +161,7 @@ func (w *world) wants(status, name, lock string) (found alert) {
 	return found
 }
 
-// told tells whether the hook was ever told of the alert.
+// told reports whether the hook was ever told of the alert.
 func (w *world) told(status, name, lock string) bool {
 	w.hook.mu.Lock()
 	defer w.hook.mu.Unlock()

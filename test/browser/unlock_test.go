@@ -127,7 +127,7 @@ func TestNobodyElseSeesTheWayToForceUnlock(t *testing.T) {
 	}
 }
 
-// held tells whether somebody holds the lock.
+// held reports whether somebody holds the lock.
 func (s *stage) held(name string) bool {
 	s.t.Helper()
 	resp, err := s.client.Get(s.t.Context(), s.layout.Field(name, "uuid"))

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// obstacle is a reason why etcd can not be used, with the words that tell it.
+// obstacle is a reason why etcd cannot be used, with the words that tell it.
 type obstacle struct {
 	name string
 	args []string

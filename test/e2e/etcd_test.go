@@ -55,7 +55,7 @@ func stored(t *testing.T, c *clientv3.Client, prefix string) map[string]string {
 	return all
 }
 
-// exists tells whether etcd has the key.
+// exists reports whether etcd has the key.
 func exists(t *testing.T, c *clientv3.Client, key string) bool {
 	t.Helper()
 	_, found := stored(t, c, key)[key]

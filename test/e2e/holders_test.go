@@ -71,7 +71,7 @@ func (l *live) viaClient(t *testing.T, ctx context.Context, etcd *clientv3.Clien
 	})
 }
 
-// handTTL is shorter than the outages of the test: such a holder's deadline passes while it can not do anything about
+// handTTL is shorter than the outages of the test: such a holder's deadline passes while it cannot do anything about
 // it.
 const handTTL = 3 * time.Second
 

@@ -10,7 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// TestAWrongSettingIsOneSentence starts every program with settings that can not work. Each says in one sentence which
+// TestAWrongSettingIsOneSentence starts every program with settings that cannot work. Each says in one sentence which
 // and why, and ends at once with status 2: nobody has to wait for a daemon to find out.
 func TestAWrongSettingIsOneSentence(t *testing.T) {
 	t.Parallel()
@@ -34,7 +34,7 @@ func TestAWrongSettingIsOneSentence(t *testing.T) {
 			[]string{"without TLS", "CA certificate"}},
 		{"a file that is not there", []string{"--etcd.cacert=/nonexistent/ca.crt"},
 			[]string{"/nonexistent/ca.crt", "no such file"}},
-		{"a file that can not be read", []string{"--etcd.user=u", "--etcd.password-file=/"},
+		{"a file that cannot be read", []string{"--etcd.user=u", "--etcd.password-file=/"},
 			[]string{"password", "directory"}},
 		{"a file with nothing in it", []string{"--etcd.cacert=" + empty}, []string{empty, "no certificate"}},
 		{"a certificate without its key", []string{"--etcd.endpoints=https://a:1", "--etcd.cert=" + empty},

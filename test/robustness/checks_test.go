@@ -262,7 +262,7 @@ func (j *judgement) released(h *hold) {
 		seconds(h.gone, j.began))
 }
 
-// wipedBy tells whether somebody deleted the lock by hand while the hold was there.
+// wipedBy reports whether somebody deleted the lock by hand while the hold was there.
 func (j *judgement) wipedBy(h *hold) bool {
 	return slices.ContainsFunc(j.wiped, func(w wipe) bool {
 		return w.lock == h.lock && h.gone != 0 && w.from < h.gone && h.gone < w.from+int64(5*time.Second)
@@ -297,7 +297,7 @@ func (j *judgement) late() {
 	}
 }
 
-// beliefs wants that no two clients ever worked as the holder at a time. A process that stands still can not know
+// beliefs wants that no two clients ever worked as the holder at a time. A process that stands still cannot know
 // better, and a hold that a person forces ends under its holder: for these there is the fence.
 func (j *judgement) beliefs() {
 	forced := map[holdID]bool{}

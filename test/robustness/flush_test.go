@@ -31,7 +31,7 @@ func onFlush(t testing.TB, pid int, what string) *child {
 	return p
 }
 
-// traced tells whether all threads of a process have somebody who traces them.
+// traced reports whether all threads of a process have somebody who traces them.
 func traced(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	for _, file := range threads {

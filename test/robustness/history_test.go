@@ -49,7 +49,7 @@ const (
 	refused = "refused" // somebody else holds the lock, or queues for it
 	lost    = "lost"    // the hold is over, for certain
 	maybe   = "maybe"   // anything may have happened
-	nothing = "nothing" // nothing was asked of etcd, or it can not have changed anything
+	nothing = "nothing" // nothing was asked of etcd, or it cannot have changed anything
 )
 
 // line is one line of a client's notes: what it asks before it asks, what it was told after that. A client that is

@@ -152,7 +152,7 @@ func (h *historian) question(q *question) {
 	case q.Op != opWrite && a.Said == lost:
 		h.add(q.Lock, q.At, a.At, step{stepLost, q.ID, q.UUID, q.Token, 0, false})
 	case q.Op == opUnlock && a.Said == okay && h.holds[q.of()] != nil && h.holds[q.of()].wiped:
-		// A release whose first answer was lost can not tell its own work from that of a person who leaves no note.
+		// A release whose first answer was lost cannot tell its own work from that of a person who leaves no note.
 	case q.Op == opUnlock && a.Said == okay && !h.ended[q.of()]:
 		h.ended[q.of()] = true
 		h.add(q.Lock, q.At, a.At, step{stepEnd, q.ID, q.UUID, q.Token, 0, false})

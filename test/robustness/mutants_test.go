@@ -25,7 +25,7 @@ type mutant struct {
 	calm   bool     // the unlockers have to be at work
 }
 
-// guard tells whether a compare is to be left out of a transaction.
+// guard reports whether a compare is to be left out of a transaction.
 type guard func(t *shape, c *pb.Compare) bool
 
 // mutants has one for each guard of docs/protocol.md that a client of this repository can be seen to need. What is

@@ -64,7 +64,7 @@ func TestMembersAreReplacedOneByOne(t *testing.T) {
 	s.nobodyLost()
 }
 
-// stopsInTime wants a holder that can not ask etcd to end by its own clock, before anybody else may have the lock.
+// stopsInTime wants a holder that cannot ask etcd to end by its own clock, before anybody else may have the lock.
 func (s *stage) stopsInTime(l *mutex.Lock) {
 	s.t.Helper()
 	if lost, due := lostFor(s.t, l), s.deadline(l.Name()); lost.Certain || lost.At.After(due) {

@@ -235,7 +235,7 @@ func (s *stage) metric(unlocker *child, name string, want float64) {
 	})
 }
 
-// says tells whether an unlocker wrote this into its log.
+// says reports whether an unlocker wrote this into its log.
 func says(t testing.TB, p *child, text string) bool {
 	t.Helper()
 	log, err := os.ReadFile(p.log)

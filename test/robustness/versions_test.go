@@ -16,7 +16,7 @@ import (
 )
 
 // TestClientsOfOtherVersionsAreUnderstood has a client that is older than all of this write nothing but what the
-// protocol can not do without, and one that is newer write whatever may have been added by then: fields, members,
+// protocol cannot do without, and one that is newer write whatever may have been added by then: fields, members,
 // areas, words. Everybody reads what is known of it, shows the rest, and harms nothing.
 func TestClientsOfOtherVersionsAreUnderstood(t *testing.T) {
 	t.Parallel()

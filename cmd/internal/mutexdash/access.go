@@ -91,7 +91,7 @@ func readPermissions(file string) (*access.Permissions, error) {
 // rereadEvery is how often the permissions file is reread: a revoked permission must end soon.
 const rereadEvery = time.Second
 
-// rereading returns the permissions as the file has them now. While the file can not be read or is wrong, the last
+// rereading returns the permissions as the file has them now. While the file cannot be read or is wrong, the last
 // sound ones count.
 func rereading(file string, now *access.Permissions, log zerolog.Logger) func() *access.Permissions {
 	var (
