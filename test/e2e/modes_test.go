@@ -102,7 +102,7 @@ func TestAStatusPageForPeople(t *testing.T) {
 	answers(t, addr, "/unlocker/-/ready", 200)
 	answers(t, addr, "/unlocker/-/healthy", 200)
 	page := answers(t, addr, "/unlocker/", 200)
-	if err := contains(page, "Ready.", "auto-unlock", "warning at least 30s", `href="metrics"`); err != nil {
+	if err := contains(page, "Ready.", "auto-unlock", "minimum warning 30s", `href="metrics"`); err != nil {
 		t.Error(err)
 	}
 	answers(t, addr, "/unlocker/nonsense", 404)

@@ -31,7 +31,7 @@ func TestAWrongSettingIsOneSentence(t *testing.T) {
 		{"no endpoint", []string{"--etcd.endpoints=nonsense"}, []string{"nonsense", "host:port"}},
 		{"endpoints of two kinds", []string{"--etcd.endpoints=http://a:1,https://b:1"}, []string{"differ", "scheme"}},
 		{"TLS files without TLS", []string{"--etcd.endpoints=http://a:1", "--etcd.cacert=" + empty},
-			[]string{"without TLS", "CA certificate"}},
+			[]string{"does not use TLS", "CA certificate"}},
 		{"a file that is not there", []string{"--etcd.cacert=/nonexistent/ca.crt"},
 			[]string{"/nonexistent/ca.crt", "no such file"}},
 		{"a file that cannot be read", []string{"--etcd.user=u", "--etcd.password-file=/"},
