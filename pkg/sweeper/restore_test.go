@@ -103,7 +103,7 @@ func TestRecordsOfNobodyDoNotHoldBack(t *testing.T) {
 	for name, peer := range map[string]sweeper.Peer{
 		"one that was left over":               {ID: "ghost", Age: 20 * time.Second, Revision: 1_000_000},
 		"one that never moves":                 {ID: "ghost", Revision: math.MaxInt64},
-		"one that cannot be read":             {ID: "ghost", Revision: math.MinInt64},
+		"one that cannot be read":              {ID: "ghost", Revision: math.MinInt64},
 		"the own one of a process before this": {ID: "unlocker-1", Revision: math.MaxInt64},
 	} {
 		t.Run(name, func(t *testing.T) {
