@@ -135,6 +135,26 @@ func TestPausedPageStaysAsItIsAndSaysSo(t *testing.T) {
 	b.until("the page goes on", `document.querySelector(".gone .name")?.textContent === "a"`, 2*time.Second)
 }
 
+func TestAnswerUnderWayDoesNotChangeAPausedPage(t *testing.T) {
+	t.Parallel()
+	s, b := four(t)
+	ask[bool](b, `(window.fetch = ((real) => async (...args) => {
+		const answer = await real(...args);
+		window.underWay = true;
+		await new Promise((done) => setTimeout(done, 1500));
+		return answer;
+	})(window.fetch), true)`)
+	s.release("a")
+	b.until("an answer under way", `window.underWay`)
+	b.press("p")
+	ask[bool](b, `new Promise((done) => setTimeout(() => done(true), 2500))`)
+	if ask[int](b, `document.querySelectorAll(".gone").length`) != 0 {
+		t.Error("an answer that came after the pause changed the page")
+	}
+	b.press("p")
+	b.until("the page goes on", `document.querySelector(".gone .name")?.textContent === "a"`, 10*time.Second)
+}
+
 func TestLockPageFollowsItsLock(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
