@@ -111,7 +111,7 @@ function nextZone() {
 
 // The page follows: the same address is asked for again, with the version that is shown.
 const least = Number(document.body.dataset.least);
-let every = Math.max(Number(stored("every")) || 5, least), before = every, etag = "", failures = 0, pollTimer = 0, request = null, contacted = Date.now(), retryAt = 0, signedOut = false;
+let every = Math.max(Number(stored("every")) || 5, least), before = every, etag = "", failures = 0, pollTimer = 0, polling = false, contacted = Date.now(), retryAt = 0, signedOut = false;
 const list = () => $("live");
 const follows = () => list() || document.querySelector("[data-follows]");
 
@@ -126,32 +126,31 @@ function schedule(ms) {
 }
 
 async function poll() {
-  if (!follows() || request) return;
-  const mine = (request = new AbortController()), limit = setTimeout(() => mine.abort(), 10000);
+  if (!follows() || polling) return;
+  polling = true;
   try {
-    const sent = performance.now(), address = list()?.dataset.from || location.href, headers = {};
+    const was = every, sent = performance.now(), address = list()?.dataset.from || location.href, headers = {};
     if (etag || list()) headers["If-None-Match"] = etag || list().dataset.etag;
-    const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual", signal: mine.signal });
+    const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(10000) }), text = await answer.text();
+    if (was && !every) return; // paused meanwhile
     if (answer.type === "opaqueredirect" || answer.status === 401) return signOut();
     if (answer.status === 304) confirmed(answer.headers.get("Mutexdash-Heard"));
-    else if (answer.ok || (answer.status === 404 && !list())) apply(await answer.text(), (sent + performance.now()) / 2, answer.headers.get("ETag"));
+    else if (answer.ok || (answer.status === 404 && !list())) apply(text, (sent + performance.now()) / 2, answer.headers.get("ETag"));
     else throw new Error(`status ${answer.status}`);
     failures = 0;
     contacted = Date.now();
     banner("lost");
-    schedule(Math.max(every, document.body.dataset.least) * 1000 * (0.95 + 0.1 * Math.random()));
+    schedule(every * (950 + 100 * Math.random()));
   } catch {
-    if (request !== mine) return;
     failures++;
     if (failures > 1) {
       banner("lost", " ", "now", poll);
       document.body.className = "stale lost";
     }
-    schedule(Math.min(30000, 2000 * 2 ** Math.min(failures - 1, 4)) * (0.8 + 0.4 * Math.random()));
+    schedule(Math.min(30000, 1000 * 2 ** failures) * (0.8 + 0.4 * Math.random()));
     tick();
   } finally {
-    clearTimeout(limit);
-    if (request === mine) request = null;
+    polling = false;
   }
 }
 
@@ -366,10 +365,6 @@ function setEvery(seconds) {
   if (seconds) {
     poll();
     run();
-  } else {
-    // An answer under way would still change a page that says it is paused.
-    request?.abort();
-    request = null;
   }
 }
 
