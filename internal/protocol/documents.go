@@ -27,7 +27,8 @@ type Action struct {
 
 // wire is what is stored as one JSON object in one key.
 type wire interface {
-	metadata.Ticket | metadata.Ending | metadata.Presence | Action | Task
+	metadata.Ticket | metadata.Ending | metadata.Presence | metadata.Statement | metadata.Request | metadata.Extension |
+		Action | Task
 }
 
 // Marshal writes a document. Text that is not UTF-8 is written with replacement characters, so

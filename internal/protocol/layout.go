@@ -16,13 +16,15 @@ const DefaultPrefix = "/mutexes/"
 
 // The areas below the prefix that are not lock records.
 const (
-	areaQueue     = ".queue/"
-	areaCancelled = ".cancelled/"
-	areaHistory   = ".history/"
-	areaUnlockers = ".unlockers/"
-	areaAudit     = ".audit/"
-	areaPeriods   = ".periods/"
-	areaTasks     = ".tasks/"
+	areaQueue      = ".queue/"
+	areaCancelled  = ".cancelled/"
+	areaHistory    = ".history/"
+	areaUnlockers  = ".unlockers/"
+	areaAudit      = ".audit/"
+	areaPeriods    = ".periods/"
+	areaTasks      = ".tasks/"
+	areaDeaths     = ".deaths/"
+	areaSuspicions = ".suspicions/"
 )
 
 // tail is the last part of a tail's key. No ticket has this name.
@@ -81,6 +83,12 @@ func (l Layout) Period(lock string) string { return l.prefix + areaPeriods + Enc
 // Tasks is the prefix of the tasks of one set.
 func (l Layout) Tasks(set string) string { return l.prefix + areaTasks + EncodeName(set) + "/" }
 
+// Death is the key of a witness's proof that the holder of the hold with this uuid has ended.
+func (l Layout) Death(uuid string) string { return l.prefix + areaDeaths + uuid }
+
+// Suspicion is the key of a witness's reason to believe so, which proves nothing.
+func (l Layout) Suspicion(uuid string) string { return l.prefix + areaSuspicions + uuid }
+
 // Task is the key of one task.
 func (l Layout) Task(set, task string) string { return l.Tasks(set) + EncodeName(task) }
 
@@ -105,12 +113,14 @@ func (l Layout) Unlisted() []string {
 }
 
 // The areas as prefixes, for reading all keys of one kind.
-func (l Layout) Queues() string    { return l.prefix + areaQueue }
-func (l Layout) Histories() string { return l.prefix + areaHistory }
-func (l Layout) Unlockers() string { return l.prefix + areaUnlockers }
-func (l Layout) Audits() string    { return l.prefix + areaAudit }
-func (l Layout) Periods() string   { return l.prefix + areaPeriods }
-func (l Layout) AllTasks() string  { return l.prefix + areaTasks }
+func (l Layout) Queues() string     { return l.prefix + areaQueue }
+func (l Layout) Histories() string  { return l.prefix + areaHistory }
+func (l Layout) Unlockers() string  { return l.prefix + areaUnlockers }
+func (l Layout) Audits() string     { return l.prefix + areaAudit }
+func (l Layout) Periods() string    { return l.prefix + areaPeriods }
+func (l Layout) AllTasks() string   { return l.prefix + areaTasks }
+func (l Layout) Deaths() string     { return l.prefix + areaDeaths }
+func (l Layout) Suspicions() string { return l.prefix + areaSuspicions }
 
 // Records returns the two half-open key ranges that hold every lock record and no other area.
 func (l Layout) Records() [2][2]string {
@@ -143,6 +153,8 @@ const (
 	KindAudit     Kind = "audit"     // an operator's action
 	KindPeriod    Kind = "period"    // the last period in which a job was run
 	KindTask      Kind = "task"      // a task and its state
+	KindDeath     Kind = "death"     // a witness's proof that a holder has ended
+	KindSuspicion Kind = "suspicion" // a witness's reason to believe so
 	KindForeign   Kind = "foreign"   // nothing of this protocol
 )
 
@@ -203,6 +215,10 @@ func parseArea(area, id string) Key {
 		kind = KindUnlocker
 	case areaAudit:
 		kind = KindAudit
+	case areaDeaths:
+		kind = KindDeath
+	case areaSuspicions:
+		kind = KindSuspicion
 	}
 	if kind == KindForeign || id == "" || strings.Contains(id, "/") {
 		return Key{Kind: KindForeign}

@@ -18,6 +18,9 @@ const (
 	// HistoryRetention is how long endings are kept unless the operator says otherwise.
 	HistoryRetention = 7 * 24 * time.Hour
 
+	// StatementTTL is the lease of a witness's statement: longer than any lock waits for its removal.
+	StatementTTL = 24 * time.Hour
+
 	// AuditRetention is how long the record of an operator's action is kept.
 	AuditRetention = 30 * 24 * time.Hour
 )

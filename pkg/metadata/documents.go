@@ -80,6 +80,57 @@ func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 	return e
 }
 
+// Causes of a [Statement]. The first five prove that the holder has ended; the others are only suspicions.
+const (
+	CauseProcessEnded       = "process_ended"       // the kernel saw the process end, or another has its id now
+	CauseRebooted           = "rebooted"            // the machine has booted since
+	CauseContainerEnded     = "container_ended"     // the kubelet reports the container terminated
+	CauseContainerRestarted = "container_restarted" // the kubelet started the container anew since the lock was taken
+	CausePodEnded           = "pod_ended"           // the kubelet reports the pod succeeded or failed
+
+	CausePodDeleted   = "pod_deleted"    // the pod was deleted while its containers ran, as far as is known
+	CausePodNeverSeen = "pod_never_seen" // no such pod has been seen
+	CauseNodeNotReady = "node_not_ready" // the kubelet of the node is silent
+)
+
+// Statement is what a witness says of the holder of one hold: that it has ended, below .deaths, or that this is likely,
+// below .suspicions. The first is a fact and the second a guess that nothing is removed for.
+type Statement struct {
+	Lock     string `json:"lock"`
+	UUID     string `json:"uuid"`
+	Token    int64  `json:"token"`
+	Cause    string `json:"cause"`
+	How      string `json:"how"`                 // a sentence
+	EndedAt  Time   `json:"ended_at"`            // when the holder ended, by the witness's clock; null if unknown
+	ExitCode *int   `json:"exit_code,omitempty"` // nil if unknown or if a signal ended it
+	Signal   string `json:"signal,omitempty"`    // that ended it, like SIGKILL
+	Detail   string `json:"detail,omitempty"`    // the witness's own word for it, like OOMKilled
+	Witness  string `json:"witness"`             // host or kubernetes
+	By       string `json:"by"`                  // the witness's instance
+	At       Time   `json:"at"`                  // when this was written
+}
+
+// Request asks the holder of one hold to finish.
+type Request struct {
+	UUID   string `json:"uuid"`
+	Token  int64  `json:"token"`
+	By     string `json:"by"`     // an operator, or the owner of a waiting client
+	Source string `json:"source"` // where the name comes from: cli, basic, mtls, header, or waiter
+	At     Time   `json:"at"`
+	Reason string `json:"reason"`
+}
+
+// Extension tells that somebody else moved the deadlines of one hold forward.
+type Extension struct {
+	UUID         string `json:"uuid"`
+	Token        int64  `json:"token"`
+	By           string `json:"by"`
+	Source       string `json:"source"` // as of a [Request]
+	At           Time   `json:"at"`
+	Reason       string `json:"reason"`
+	AutoUnlockAt Time   `json:"auto_unlock_at"` // as it was before
+}
+
 // Presence is what a running unlocker writes every second. It proves that etcd takes writes, and its Now lets unlockers
 // check each other's clocks.
 type Presence struct {

@@ -8,6 +8,8 @@ const (
 	FieldAlertAt      = "alert_at"
 	FieldAutoUnlockAt = "auto_unlock_at"
 	FieldAlive        = "alive"
+	FieldAsked        = "asked"    // a [Request], JSON: somebody asks the holder to finish
+	FieldExtended     = "extended" // an [Extension], JSON: somebody gave the holder more time
 )
 
 // FieldMetadata is the field of the metadata document, a JSON object.
@@ -22,6 +24,18 @@ const (
 	FieldPurpose   = "purpose"
 	FieldBacktrace = "backtrace"
 	FieldClient    = "client"
+)
+
+// The members of the metadata document that identify the holder's process: see [Process].
+const (
+	FieldBootID       = "boot_id"
+	FieldProcessStart = "process_start"
+	FieldPIDNamespace = "pid_namespace"
+	FieldPodNamespace = "pod_namespace"
+	FieldPodName      = "pod_name"
+	FieldPodUID       = "pod_uid"
+	FieldContainer    = "container"
+	FieldDetached     = "detached"
 )
 
 // Limits of a record, in bytes.
@@ -92,6 +106,23 @@ func (r *Record) Foreign() bool {
 		}
 	}
 	return false
+}
+
+// Process identifies the process that holds a lock, beside its host name and process id, so that a witness can prove its
+// end. A client writes what it can learn; what it cannot is empty or 0.
+type Process struct {
+	BootID       string // of the machine's present boot: /proc/sys/kernel/random/boot_id
+	Start        int64  // when the process began, in clock ticks since boot: /proc/PID/stat, field 22
+	PIDNamespace int64  // in which its process id counts: the inode of /proc/PID/ns/pid
+
+	// In Kubernetes, from the downward API.
+	PodNamespace string
+	PodName      string
+	PodUID       string
+	Container    string
+
+	// Detached says that the work outlives the process, as with a reservation: its end proves nothing.
+	Detached bool
 }
 
 // Alive is the holder's last alive call.
