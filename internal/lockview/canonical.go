@@ -172,6 +172,11 @@ func canonicalDocument(r *metadata.Record) string {
 	if !r.LockedAt.IsZero() {
 		members[metadata.FieldLockedAt] = metadata.FormatTime(r.LockedAt)
 	}
+	if r.Process != nil {
+		for name, value := range r.Process.Members() {
+			members[name] = value
+		}
+	}
 	b, err := json.Marshal(members)
 	if err != nil {
 		return "{}" // impossible for what Decode yields

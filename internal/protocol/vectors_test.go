@@ -192,6 +192,10 @@ func build(l protocol.Layout, k protocol.Key) string {
 		return l.History(k.ID)
 	case protocol.KindUnlocker:
 		return l.Unlocker(k.ID)
+	case protocol.KindDeath:
+		return l.Death(k.ID)
+	case protocol.KindSuspicion:
+		return l.Suspicion(k.ID)
 	case protocol.KindPeriod:
 		return l.Period(k.Lock)
 	case protocol.KindTask:

@@ -110,9 +110,40 @@ func (d *decoder) key(f Field) {
 	case FieldAlive:
 		at, progress, _ := strings.Cut(f.Value, " ")
 		d.doc.Alive = &Alive{At: d.time(f.Name, at), Progress: strings.Clone(d.text(f.Name, progress))}
+	case FieldAsked:
+		d.doc.Asked = document[Request](d, f)
+	case FieldExtended:
+		d.doc.Extended = document[Extension](d, f)
 	default:
 		d.member(f.Name, f.Value)
 	}
+}
+
+// document reads a key that somebody else than the holder wrote for this hold: nil if it is for another one, or cannot
+// be read.
+func document[T Request | Extension](d *decoder, f Field) *T {
+	if len(f.Value) > MaxDocumentBytes {
+		d.problem(f.Name, ReasonTooLarge, fmt.Sprintf("%d bytes, at most %d are read", len(f.Value), MaxDocumentBytes))
+		return nil
+	}
+	var document T
+	if err := json.Unmarshal([]byte(f.Value), &document); err != nil {
+		d.problem(f.Name, ReasonBadValue, "not the JSON object that belongs here")
+		return nil
+	}
+	var uuid string
+	var token int64
+	switch v := any(document).(type) {
+	case Request:
+		uuid, token = v.UUID, v.Token
+	case Extension:
+		uuid, token = v.UUID, v.Token
+	}
+	if i, ok := d.find(FieldUUID); !ok || d.fields[i].Value != uuid || d.doc.Token != token {
+		d.problem(f.Name, ReasonBadValue, "is meant for another hold")
+		return nil
+	}
+	return &document
 }
 
 // members reads the metadata document.
@@ -165,14 +196,46 @@ func (d *decoder) member(name, value string) {
 		d.doc.PID = d.number(name, value)
 	case FieldBacktrace:
 		d.doc.Backtrace = d.limited(name, value, MaxBacktraceBytes)
+	case FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldPodNamespace, FieldPodName, FieldPodUID, FieldContainer,
+		FieldDetached:
+		d.process(name, value)
 	default:
 		d.attribute(member{name: name, kind: kindText, text: value})
 	}
 }
 
+// process takes a member that identifies the holder's process.
+func (d *decoder) process(name, value string) {
+	if d.doc.Process == nil {
+		d.doc.Process = &Process{}
+	}
+	p := d.doc.Process
+	switch name {
+	case FieldBootID:
+		p.BootID = d.text(name, value)
+	case FieldProcessStart:
+		p.Start = d.number(name, value)
+	case FieldPIDNamespace:
+		p.PIDNamespace = d.number(name, value)
+	case FieldPodNamespace:
+		p.PodNamespace = d.text(name, value)
+	case FieldPodName:
+		p.PodName = d.text(name, value)
+	case FieldPodUID:
+		p.PodUID = d.text(name, value)
+	case FieldContainer:
+		p.Container = d.text(name, value)
+	case FieldDetached:
+		p.Detached = value != "false"
+		if value != "true" && value != "false" {
+			d.problem(name, ReasonBadValue, fmt.Sprintf("%q is neither true nor false", clip(value)))
+		}
+	}
+}
+
 func actedUpon(name string) bool {
 	switch name {
-	case FieldUUID, FieldAlertAt, FieldAutoUnlockAt, FieldAlive:
+	case FieldUUID, FieldAlertAt, FieldAutoUnlockAt, FieldAlive, FieldAsked, FieldExtended:
 		return true
 	}
 	return false
@@ -180,7 +243,9 @@ func actedUpon(name string) bool {
 
 func known(name string) bool {
 	switch name {
-	case FieldOwner, FieldHostname, FieldPurpose, FieldClient, FieldLockedAt, FieldPID, FieldBacktrace:
+	case FieldOwner, FieldHostname, FieldPurpose, FieldClient, FieldLockedAt, FieldPID, FieldBacktrace,
+		FieldBootID, FieldProcessStart, FieldPIDNamespace, FieldPodNamespace, FieldPodName, FieldPodUID, FieldContainer,
+		FieldDetached:
 		return true
 	}
 	return false

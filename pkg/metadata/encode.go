@@ -21,6 +21,7 @@ type Draft struct {
 	AlertAt      time.Time
 	AutoUnlockAt time.Time
 	Backtrace    string         // cut to 16 KiB with a mark: no lock fails because its backtrace is long
+	Process      Process        // what identifies the process with this PID
 	Attributes   map[string]any // text, numbers and booleans by name
 }
 
@@ -56,6 +57,8 @@ func (d Draft) Fields() ([]Field, error) {
 func (d Draft) checkTexts() error {
 	for _, f := range []struct{ name, value string }{
 		{FieldOwner, d.Owner}, {FieldHostname, d.Hostname}, {FieldPurpose, d.Purpose}, {FieldClient, d.Client},
+		{FieldBootID, d.Process.BootID}, {FieldPodNamespace, d.Process.PodNamespace}, {FieldPodName, d.Process.PodName},
+		{FieldPodUID, d.Process.PodUID}, {FieldContainer, d.Process.Container},
 	} {
 		if err := checkText(f.name, f.value); err != nil {
 			return err
@@ -87,8 +90,7 @@ func checkAttribute(name string, value any) error {
 	case !IsFieldName(name):
 		return fmt.Errorf("attribute name %q: want a letter, then letters, digits and _, all lower case, at most 63",
 			clip(name))
-	case known(name), name == FieldMetadata, name == FieldUUID, name == FieldAlertAt, name == FieldAutoUnlockAt,
-		name == FieldAlive:
+	case known(name), actedUpon(name), name == FieldMetadata:
 		return fmt.Errorf("attribute %q: the name belongs to the protocol", name)
 	}
 	switch v := value.(type) {
@@ -125,7 +127,8 @@ func (d Draft) document() (string, error) {
 		Owner     string `json:"owner,omitempty"`
 		PID       int    `json:"pid,omitempty"`
 		Purpose   string `json:"purpose,omitempty"`
-	}{cutBacktrace(d.Backtrace), d.Client, d.Hostname, FormatTime(d.LockedAt), d.Owner, d.PID, d.Purpose})
+		Process
+	}{cutBacktrace(d.Backtrace), d.Client, d.Hostname, FormatTime(d.LockedAt), d.Owner, d.PID, d.Purpose, d.Process})
 	if err != nil || len(d.Attributes) == 0 {
 		return known, err
 	}

@@ -1,6 +1,9 @@
 package metadata
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // The fields that the protocol acts on: each is a key of its own.
 const (
@@ -44,6 +47,7 @@ const (
 	MaxBacktraceBytes = 16 << 10 // longer ones are cut, with a mark
 	MaxRecordBytes    = 64 << 10 // all keys and values together
 	MaxAttributes     = 64       // in number
+	MaxDocumentBytes  = 2 << 10  // a request or an extension
 )
 
 // maxNumberBytes is the longest number that is kept as one; longer ones become text.
@@ -78,6 +82,9 @@ type Record struct {
 	DeadlineRevision int64 // mod revision of the auto_unlock_at key, leftover or not; 0 when there is none
 
 	Alive      *Alive         // the last alive call, nil when there was none
+	Process    *Process       // what identifies the holder's process, nil when the record does not say
+	Asked      *Request       // the request to finish, nil when there is none for this hold
+	Extended   *Extension     // who gave more time, nil when nobody did in this hold
 	Attributes map[string]any // text, numbers (json.Number) and booleans; nil when there are none
 	Problems   []Problem      // what is wrong with the record; nil for a sound one
 
@@ -111,18 +118,43 @@ func (r *Record) Foreign() bool {
 // Process identifies the process that holds a lock, beside its host name and process id, so that a witness can prove its
 // end. A client writes what it can learn; what it cannot is empty or 0.
 type Process struct {
-	BootID       string // of the machine's present boot: /proc/sys/kernel/random/boot_id
-	Start        int64  // when the process began, in clock ticks since boot: /proc/PID/stat, field 22
-	PIDNamespace int64  // in which its process id counts: the inode of /proc/PID/ns/pid
+	// BootID names the machine's present boot: /proc/sys/kernel/random/boot_id.
+	BootID string `json:"boot_id,omitempty"`
+	// Start is when the process began, in clock ticks since boot: /proc/PID/stat, field 22.
+	Start int64 `json:"process_start,omitempty"`
+	// PIDNamespace is where its process id counts: the inode of /proc/PID/ns/pid.
+	PIDNamespace int64 `json:"pid_namespace,omitempty"`
 
 	// In Kubernetes, from the downward API.
-	PodNamespace string
-	PodName      string
-	PodUID       string
-	Container    string
+	PodNamespace string `json:"pod_namespace,omitempty"`
+	PodName      string `json:"pod_name,omitempty"`
+	PodUID       string `json:"pod_uid,omitempty"`
+	Container    string `json:"container,omitempty"`
 
 	// Detached says that the work outlives the process, as with a reservation: its end proves nothing.
-	Detached bool
+	Detached bool `json:"detached,omitempty"`
+}
+
+// Members returns the members of the metadata document that say this, as text.
+func (p *Process) Members() map[string]string {
+	members := map[string]string{}
+	for name, value := range map[string]string{
+		FieldBootID: p.BootID, FieldPodNamespace: p.PodNamespace, FieldPodName: p.PodName, FieldPodUID: p.PodUID,
+		FieldContainer: p.Container,
+	} {
+		if value != "" {
+			members[name] = value
+		}
+	}
+	for name, value := range map[string]int64{FieldProcessStart: p.Start, FieldPIDNamespace: p.PIDNamespace} {
+		if value != 0 {
+			members[name] = strconv.FormatInt(value, 10)
+		}
+	}
+	if p.Detached {
+		members[FieldDetached] = "true"
+	}
+	return members
 }
 
 // Alive is the holder's last alive call.
