@@ -97,7 +97,7 @@ var refused = []struct{ values, says string }{
 	{"monitoring: {prometheusRule: {enabled: true, for: {UnlockerDown: soon}}}",
 		"at '/monitoring/prometheusRule/for/UnlockerDown'"},
 	{"monitoring: {prometheusRule: {enabled: true}}\nunlocker: {enabled: false}",
-		"would say for ever that no unlocker runs"},
+		"would keep reporting that no unlocker runs"},
 	{"networkPolicy: {pagesFrom: everybody}", "at '/networkPolicy/pagesFrom'"},
 	{"serviceAccount: {name: Locks}", "at '/serviceAccount/name'"},
 }
