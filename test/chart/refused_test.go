@@ -75,7 +75,7 @@ var refused = []struct{ values, says string }{
 	{"mutexdash: {identity: {trustedProxies: [10.0.0.1]}}", "its source is not header"},
 	{"mutexdash: {identity: {source: header, trustedProxies: [proxy.example]}}",
 		"at '/mutexdash/identity/trustedProxies/0'"},
-	{"mutexdash: {forceUnlock: true}", "mutexdash.forceUnlock needs to know who asks"},
+	{"mutexdash: {forceUnlock: true}", "mutexdash.forceUnlock needs callers with names"},
 	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}}", "gives unlock to nobody"},
 	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}, permissions: {everyone: " +
 		"[view], users: {ann: [audit]}}}", "gives unlock to nobody"},
