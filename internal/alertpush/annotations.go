@@ -49,8 +49,8 @@ func (p *Pusher) write(n need, frame string) alert {
 	case lockExpired:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.",
 			oneLine(h.lock)),
-			fmt.Sprintf("The lock %s of %s was due for removal at %s. Something stops the unlockers, "+
-				"and everything waiting for the lock keeps waiting.", oneLine(h.lock), h.who(), at))
+			fmt.Sprintf("The lock %s of %s was due for removal at %s. Something keeps the unlockers "+
+				"from removing it, and its waiters keep waiting.", oneLine(h.lock), h.who(), at))
 	case clockOff:
 		side := "ahead of"
 		if n.off < 0 {
@@ -76,8 +76,8 @@ func (p *Pusher) removed(e metadata.Ending) alert {
 		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
 	}
 	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", oneLine(e.Lock)),
-		fmt.Sprintf("%s did not give back the lock %s in time, so it was removed. Find out what became of the holder "+
-			"and its work: somebody else may hold the lock now.", h.who(), oneLine(e.Lock)))
+		fmt.Sprintf("%s neither released nor extended the lock %s in time, so an unlocker removed it. "+
+			"Check the holder and its work: somebody else may hold the lock now.", h.who(), oneLine(e.Lock)))
 	set(a.notes, "by", oneLine(e.By))
 	set(a.notes, "why", oneLine(e.Why))
 	return a

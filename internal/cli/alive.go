@@ -26,11 +26,11 @@ func newAlive(a *app) *cobra.Command {
 		Use:   "alive [NAME [PROGRESS...]]",
 		Short: "Postpone alert and auto-unlock of a lock that you hold",
 		Long: `Report that the work under a lock is making progress. This postpones alert and auto-unlock, by as
-long as last time, or until --for from now. PROGRESS is shown to people. Deadlines never move back.
+long as last time, or until --for from now. PROGRESS is shown with the lock. Deadlines never move back.
 
 Under "mutexctl run", NAME and --uuid are not needed: run passes them in MUTEX_NAME and MUTEX_UUID.
-It extends its lock by itself while the command lives, but only alive postpones the alert and shows
-people how far the work is.
+It extends its lock by itself while the command lives, but only alive postpones the alert and says
+how far the work is.
 
 Exits with 3 when another process holds the lock, 4 when nobody does. The message says who ended the
 hold and why, if that is known.`,
@@ -43,7 +43,7 @@ hold and why, if that is known.`,
 	o.own.flags(cmd)
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long from now (default: as long as last time)")
 	cmd.Flags().StringVar(&o.progress, "progress", "",
-		"`text` that shows people how far the work is; the same as PROGRESS")
+		"`text` that says how far the work is; the same as PROGRESS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("for") {
 			if err := times(map[string]time.Duration{"for": o.hold}); err != nil {

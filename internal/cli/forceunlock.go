@@ -79,7 +79,7 @@ func (o *forceUnlockOptions) check() error {
 	o.reason = strings.TrimSpace(o.reason)
 	switch {
 	case o.reason == "":
-		return usagef("give a --reason: people will read it in history and audit")
+		return usagef("give a --reason: it is kept in history and audit")
 	case len(o.reason) > metadata.MaxTextBytes || !utf8.ValidString(o.reason) || strings.ContainsFunc(o.reason,
 		unicode.IsControl):
 		return usagef("--reason must be one line of at most %d bytes", metadata.MaxTextBytes)

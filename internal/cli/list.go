@@ -32,8 +32,8 @@ func newList(a *app) *cobra.Command {
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
 Each holder of a semaphore or read-write lock has a line of its own, such as pool#2; HELD AS shows
-what it has. WAITING counts who is in line for the whole lock. ALERT is "if silent" for a holder
-that keeps extending its lock, and "at unlock" where the alert comes only with the auto-unlock.
+what it has. WAITING counts the waiters of the whole lock. ALERT is "if silent" for a holder that
+keeps extending its lock, and "at unlock" where the alert comes only with the auto-unlock.
 
 ` + lockHelp() + `
 

@@ -38,7 +38,7 @@ JSON: one object per line.
 
   name        the lock of the job
   began_at    when the last used period began, RFC 3339, UTC; null when it is unreadable
-  words       for people: who used it up, when, and how long the periods are
+  words       who used it up, when, and how long the periods are, as a sentence
   running     whether the lock is held now`,
 		Example: `  mutexctl periods
   mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'`,

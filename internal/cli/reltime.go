@@ -15,7 +15,7 @@ func age(t, now time.Time) string { return orNone(text.Age(t, now)) }
 // relative says when t is or was.
 func relative(t, now time.Time) string { return orNone(text.Relative(t, now)) }
 
-// alert is when people are alerted. An alert that comes only with the auto-unlock has no time of its own.
+// alert is when the lock alerts. An alert that comes only with the auto-unlock has no time of its own.
 func alert(r *metadata.Record, now time.Time) string {
 	v := judge(r, now)
 	switch {

@@ -32,14 +32,14 @@ func newRun(a *app) *cobra.Command {
 		Short: "Run a command while holding a lock",
 		Long: `Take the lock, run the command, release the lock, and exit with the command's status.
 
-While another process holds the lock, run waits in line (--wait) and reports on stderr who holds it
-and how many are ahead. With --wait given, it also waits for an unreachable etcd. While the command
-runs, mutexctl extends the lock, up to --max-hold. People are alerted when the command runs longer
-than --expect: extending the lock does not delay the alert, only "mutexctl alive" does.
+While another process holds the lock, run waits in the queue (--wait) and reports on stderr who
+holds it and how many are ahead. With --wait given, it also waits for an unreachable etcd. While the
+command runs, mutexctl extends the lock, up to --max-hold. A command that runs longer than --expect
+raises an alert: extending the lock does not delay it, only "mutexctl alive" does.
 
 With --semaphore N, at most N run at a time across all machines; everyone should give the same N.
-With --shared many read at a time; with --exclusive one writes and nobody reads. All wait in one
-line.
+With --shared many may read at a time; with --exclusive one writes and nobody reads. All wait in the
+same queue.
 
 With --once-per 1h, the command runs once an hour across all machines: start it on each of them, as
 often as you like. Hours begin on the hour in UTC, days at midnight; --period-offset shifts them. The
@@ -78,7 +78,7 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 	f := cmd.Flags()
 	o.periodFlags.add(f)
 	f.StringVar(&o.owner, "owner", "", "`name` of the holder (default: the command's)")
-	f.DurationVar(&o.expect, "expect", mutex.DefaultAlertAfter, "alert people when the command runs longer")
+	f.DurationVar(&o.expect, "expect", mutex.DefaultAlertAfter, "raise an alert when the command runs longer")
 	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", time.Minute,
 		"when the lock is auto-unlocked after its last extension, should this machine die")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
@@ -237,7 +237,7 @@ func (j *job) outcome(work, unlock error) error {
 	case errors.Is(unlock, mutex.ErrNotHeld):
 		return lostf("the command ended with status %d, but %w", status(work), unlock)
 	}
-	j.app.note("the lock was not given back: %v", unlock)
+	j.app.note("the lock was not released: %v", unlock)
 	return work
 }
 

@@ -32,7 +32,7 @@ func (t *takeFlags) add(cmd *cobra.Command, wait waitTimeout) {
 		"`text` that says what the lock is for; whoever is alerted reads this first")
 	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute to show, as `name=value`; repeatable")
 	f.Var(&t.wait, "wait", "how long to wait for the lock: a duration, 0 to try once, or forever")
-	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, ahead of those in line")
+	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, ahead of the queue")
 	t.kindFlags.add(f)
 }
 

@@ -26,7 +26,7 @@ func newWait(a *app) *cobra.Command {
 Exits with 3 if it is still held after --wait.
 
 A semaphore or read-write lock is free when nobody has a permit, reads or writes. To wait for one of
-its holders, give the holder's name: pool#2. Waiters in line for the lock do not count.`,
+its holders, give the holder's name: pool#2. Waiters in the queue do not count.`,
 		Example: `  mutexctl wait db/migrate --wait 10m && ./start.sh
   mutexctl wait transcoding   # until all permits are back`,
 		Args: wants(1, 1, "NAME"), ValidArgsFunction: a.completeLocks,

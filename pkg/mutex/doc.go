@@ -87,7 +87,7 @@
 //
 // Names and options are checked before etcd is asked. What etcd answers becomes one of these:
 //
-//   - [*HeldError], an [ErrHeld]: another holds the lock or is ahead in the queue. The text is one line for people; the
+//   - [*HeldError], an [ErrHeld]: another holds the lock or is ahead in the queue. The text is one readable line; the
 //     fields are for programs. Lock returns it when ctx ends during the wait, and it wraps the context's error then.
 //   - [*LostError], an [ErrNotHeld]: the hold is over, or may be. From Alive, from Unlock and as the cause of the
 //     context.

@@ -81,7 +81,7 @@ func (w *Request) check() error {
 	switch n := utf8.RuneCountInString(w.Reason); {
 	case n < minReason || n > site.MaxReason:
 		return &FieldError{"reason",
-			fmt.Sprintf("The reason has %d characters; people who look into this later need %d to %d.", n, minReason,
+			fmt.Sprintf("The reason has %d characters; it needs %d to %d, for the history.", n, minReason,
 				site.MaxReason)}
 	case utf8.RuneCountInString(w.Ticket) > site.MaxTicket:
 		return &FieldError{"ticket", fmt.Sprintf("The ticket may have %d characters.", site.MaxTicket)}
