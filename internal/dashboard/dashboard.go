@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
@@ -25,6 +26,7 @@ import (
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
 	*pages.Pages
+	api      *api.API
 	unlock   *unlock.Handler
 	hosts    hosts
 	route    string // prefix under which requests arrive
@@ -50,10 +52,8 @@ func New(config setup.Config) (*Dashboard, error) {
 	d := &Dashboard{Pages: pages.New(base, backtraces.NewStore(config.Document, reader), reader),
 		metrics: newMetrics(),
 		tickets: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
-	d.unlock = unlock.New(d.Pages, unlock.Shape{
-		Lock:   func(r *site.Request, row *locks.Row) any { return d.lockJSON(row, r.Now) },
-		Answer: func(r *site.Request, data any) (site.Answer, error) { return jsonAnswer(data, newMeta(r, r.Now), "") },
-	})
+	d.api = api.New(d.Pages)
+	d.unlock = unlock.New(d.Pages, d.api)
 	if err := d.prefixes(); err != nil {
 		return nil, err
 	}
@@ -123,17 +123,17 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	get("owners", access.View, d.ServeOwners)
 	get("history", access.View, d.ServeHistory)
 	get("audit", access.Audit, d.ServeAudit)
-	get("locks.csv", access.View, d.csv)
+	get("locks.csv", access.View, d.api.ServeTable)
 	get("status", access.View, d.ServeStatus)
 	get("help", access.Anybody, d.ServeHelp)
 	get("icon.svg", access.Anybody, d.ServeIcon)
 	get("assets/{fingerprint}/{file}", access.Anybody, d.asset)
-	get("api/v1/locks", access.View, d.locksAPI)
-	get("api/v1/lock", access.View, d.lockAPI)
-	get("api/v1/summary", access.View, d.summaryAPI)
-	get("api/v1/history", access.View, d.historyAPI)
-	get("api/v1/audit", access.Audit, d.auditAPI)
-	get("api/v1/status", access.View, d.statusAPI)
+	get("api/v1/locks", access.View, d.api.ServeLocks)
+	get("api/v1/lock", access.View, d.api.ServeLock)
+	get("api/v1/summary", access.View, d.api.ServeSummary)
+	get("api/v1/history", access.View, d.api.ServeHistory)
+	get("api/v1/audit", access.Audit, d.api.ServeAudit)
+	get("api/v1/status", access.View, d.api.ServeStatus)
 	post("api/v1/lock/force-unlock", "application/json", d.unlock.ServeAPI)
 	return mux, nil
 }

@@ -49,7 +49,7 @@ func (d *Handler) ServeAPI(r *site.Request) (site.Answer, error) {
 	case err != nil:
 		return site.Answer{}, err
 	}
-	return d.json.Answer(r, unlockedJSON{"unlocked", action.ID})
+	return d.api.Answer(r, unlockedJSON{"unlocked", action.ID})
 }
 
 func readWish(r *site.Request) (w Request, err error) {

@@ -3,7 +3,7 @@
 package unlock
 
 import (
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
@@ -11,20 +11,14 @@ import (
 // Handler ends holds by force, for people and for programs.
 type Handler struct {
 	*pages.Pages
-	json    Shape
+	api     *api.API
 	metrics *metrics
 	rate    rate
 	notices chan []byte // that wait to be sent
 }
 
-// Shape is how the JSON API writes what it answers.
-type Shape struct {
-	Lock   func(r *site.Request, row *locks.Row) any
-	Answer func(r *site.Request, data any) (site.Answer, error)
-}
-
-func New(p *pages.Pages, json Shape) *Handler {
-	return &Handler{Pages: p, json: json, metrics: newMetrics(p.Config.Notify != nil),
+func New(p *pages.Pages, a *api.API) *Handler {
+	return &Handler{Pages: p, api: a, metrics: newMetrics(p.Config.Notify != nil),
 		notices: make(chan []byte, maxNotices)}
 }
 

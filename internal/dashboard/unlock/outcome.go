@@ -77,7 +77,7 @@ func (d *Handler) conflict(r *site.Request, w Request, now metadata.Document) er
 	default:
 		p.Detail += ". The lock is now held by " + holderLine(r, &now.Record) + "."
 		row := d.RowNow(r, &now.Record, nil, nil)
-		p.Lock = d.json.Lock(r, row)
+		p.Lock = d.api.Lock(row, r.Now)
 	}
 	return p
 }

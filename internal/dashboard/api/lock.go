@@ -1,4 +1,4 @@
-package dashboard
+package api
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func (d *Dashboard) lockAPI(r *site.Request) (site.Answer, error) {
+func (d *API) ServeLock(r *site.Request) (site.Answer, error) {
 	v, err := d.Find(r)
 	if err != nil {
 		return site.Answer{}, err
@@ -41,14 +41,14 @@ func (d *Dashboard) lockAPI(r *site.Request) (site.Answer, error) {
 }
 
 // documentJSON is the lock without backtrace and fields.
-func (d *Dashboard) documentJSON(v *site.Lock, now time.Time) lockjson.Document {
+func (d *API) documentJSON(v *site.Lock, now time.Time) lockjson.Document {
 	j := lockjson.Document{Client: lockjson.Known(v.Document.Client), Unread: lockjson.Known(v.Unread),
 		Queue: lockjson.Waiters(v.InLine, now)}
 	for _, r := range v.Shares {
-		j.Holders = append(j.Holders, d.lockJSON(r, now))
+		j.Holders = append(j.Holders, d.Lock(r, now))
 	}
 	if v.Row != nil {
-		j.Lock = d.lockJSON(v.Row, now)
+		j.Lock = d.Lock(v.Row, now)
 	} else {
 		var queue *lockjson.Queue
 		if d.Config.Queues != nil {

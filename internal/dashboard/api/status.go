@@ -1,4 +1,4 @@
-package dashboard
+package api
 
 import (
 	"strconv"
@@ -42,7 +42,7 @@ type unlockerJSON struct {
 	HeldBack  []string `json:"held_back"`
 }
 
-func (d *Dashboard) statusAPI(r *site.Request) (site.Answer, error) {
+func (d *API) ServeStatus(r *site.Request) (site.Answer, error) {
 	now := r.Now
 	fresh := r.Fresh
 	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: lockjson.Known(fresh.Cause),

@@ -1,4 +1,4 @@
-package dashboard
+package api
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 
 // listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is
 // told.
-func (d *Dashboard) listed(r *site.Request) (s *locks.Snapshot, l pages.ListRequest, found *locks.Result, err error) {
+func (d *API) listed(r *site.Request) (s *locks.Snapshot, l pages.ListRequest, found *locks.Result, err error) {
 	if s, err = r.Loaded(); err != nil {
 		return
 	}
@@ -46,7 +46,7 @@ func (d *Dashboard) listed(r *site.Request) (s *locks.Snapshot, l pages.ListRequ
 	return s, l, found, err
 }
 
-func (d *Dashboard) locksAPI(r *site.Request) (site.Answer, error) {
+func (d *API) ServeLocks(r *site.Request) (site.Answer, error) {
 	s, l, found, err := d.listed(r)
 	if err != nil {
 		return site.Answer{}, err
@@ -59,7 +59,7 @@ func (d *Dashboard) locksAPI(r *site.Request) (site.Answer, error) {
 	w := found.Window(l.Order, locks.ListID(l.Query, l.Order), l.After, l.Before, l.Limit)
 	data := make([]lockjson.Lock, len(w.Rows))
 	for i, row := range w.Rows {
-		data[i] = d.lockJSON(row, now)
+		data[i] = d.Lock(row, now)
 	}
 	m := newMeta(r, now)
 	m.Total = &s.All.Total
@@ -123,7 +123,7 @@ type summaryJSON struct {
 	NextIn    *float64 `json:"next_auto_unlock_at_in_seconds"`
 }
 
-func (d *Dashboard) summaryAPI(r *site.Request) (site.Answer, error) {
+func (d *API) ServeSummary(r *site.Request) (site.Answer, error) {
 	s, l, found, err := d.listed(r)
 	if err != nil {
 		return site.Answer{}, err

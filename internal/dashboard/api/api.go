@@ -1,4 +1,5 @@
-package dashboard
+// Package api answers programs: what the pages show, as JSON and as a table.
+package api
 
 import (
 	"encoding/json"
@@ -6,11 +7,18 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 )
 
-// The JSON API, version 1. It only grows. Its conventions are those of [lockjson].
+// API is the JSON API, version 1. It only grows. Its conventions are those of [lockjson].
+type API struct {
+	*pages.Pages
+}
+
+// New returns the API to what the pages show.
+func New(p *pages.Pages) *API { return &API{p} }
 
 // envelope is every answer that is not a problem.
 type envelope struct {
@@ -28,8 +36,8 @@ type meta struct {
 	NextAt   *string `json:"next_transition_at,omitempty"` // when a state changes by itself
 }
 
-// lockJSON is the lock of a row.
-func (d *Dashboard) lockJSON(r *locks.Row, now time.Time) lockjson.Lock {
+// Lock is the lock of a row.
+func (d *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
 	var queue *lockjson.Queue
 	if d.Config.Queues != nil {
 		queue = &lockjson.Queue{Waiters: r.Waiters, Longest: r.Longest}
@@ -43,6 +51,11 @@ func (d *Dashboard) lockJSON(r *locks.Row, now time.Time) lockjson.Lock {
 func newMeta(r *site.Request, asOf time.Time) meta {
 	return meta{AsOf: lockjson.Time(asOf), Revision: strconv.FormatInt(r.Fresh.Revision, 10),
 		Stale: r.Level() == locks.Stale}
+}
+
+// Answer is an answer of the API about a request.
+func (d *API) Answer(r *site.Request, data any) (site.Answer, error) {
+	return jsonAnswer(data, newMeta(r, r.Now), "")
 }
 
 func jsonAnswer(data any, m meta, etag string) (site.Answer, error) {

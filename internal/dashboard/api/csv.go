@@ -1,4 +1,4 @@
-package dashboard
+package api
 
 import (
 	"io"
@@ -14,8 +14,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// csv answers with the locks that a query finds, in its order. Other than the page it has no pages.
-func (d *Dashboard) csv(r *site.Request) (site.Answer, error) {
+// ServeTable answers with the locks that a query finds, in its order. Other than the page it has no pages.
+func (d *API) ServeTable(r *site.Request) (site.Answer, error) {
 	_, _, found, err := d.listed(r)
 	if err != nil {
 		return site.Answer{}, err
@@ -25,7 +25,7 @@ func (d *Dashboard) csv(r *site.Request) (site.Answer, error) {
 		Stream: func(w io.Writer) error { return d.writeTable(w, found.Rows) }}, nil
 }
 
-func (d *Dashboard) writeTable(w io.Writer, rows []*locks.Row) error {
+func (d *API) writeTable(w io.Writer, rows []*locks.Row) error {
 	line := appendCells(nil, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at",
 		"alert_at", "auto_unlock_at", "waiters", "waiting_since")
 	_, err := w.Write(line)

@@ -1,4 +1,4 @@
-package dashboard
+package api
 
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
@@ -19,7 +19,7 @@ type gapJSON struct {
 	To   string `json:"to"`
 }
 
-func (d *Dashboard) historyAPI(r *site.Request) (site.Answer, error) {
+func (d *API) ServeHistory(r *site.Request) (site.Answer, error) {
 	p, err := history.Parse(r.URL.Query(), pages.MaxAPILimit)
 	if err == nil {
 		err = p.Sound()
@@ -76,7 +76,7 @@ type actionJSON struct {
 	Result     string   `json:"result"`
 }
 
-func (d *Dashboard) auditAPI(r *site.Request) (site.Answer, error) {
+func (d *API) ServeAudit(r *site.Request) (site.Answer, error) {
 	p, err := history.Parse(r.URL.Query(), pages.MaxAPILimit)
 	if err == nil {
 		err = p.Sound()
