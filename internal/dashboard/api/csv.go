@@ -37,8 +37,8 @@ func (d *API) writeTable(w io.Writer, rows []*locks.Row) error {
 		if d.Config.Queues != nil {
 			waiters = strconv.Itoa(row.Waiters)
 		}
-		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname, site.Number(row.PID),
-			row.Purpose, row.UUID, site.Number(row.Token),
+		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname, phrase.Known(row.PID),
+			row.Purpose, row.UUID, phrase.Known(row.Token),
 			instantCell(row.LockedAt), instantCell(row.Verdict.AlertAt), instantCell(row.Verdict.AutoUnlockAt), waiters,
 			instantCell(row.Longest))
 		_, err = w.Write(line)

@@ -6,6 +6,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // endedView is how a hold ended.
@@ -30,13 +31,13 @@ func (d *Pages) endedPage(r *site.Request, v *site.Lock) lockPage {
 		Owner: e.Owner,
 		Host:  locks.HostPID(e.Hostname, e.PID), UUID: e.UUID}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
-		p.Ended.Held = phrase.Duration(e.EndedAt.Sub(e.LockedAt.Time))
+		p.Ended.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
 	if v.Row != nil {
 		p.Current = d.Urls.Lock(v.Name, v.UUID)
 		p.Sentence = HolderSentence(v.Row, v.Viewpoint(p.Viewpoint), v.Document.Fields)
 	}
-	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", site.Number(e.Token)}, {"owner", e.Owner},
+	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}, {"owner", e.Owner},
 		{"host", e.Hostname}, {"last progress", e.Progress}} {
 		if f.Value != "" {
 			p.Facts = append(p.Facts, f)

@@ -28,9 +28,9 @@ type timeFact struct {
 
 func facts(r *locks.Row, v *site.Lock) []fact {
 	list := []fact{
-		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", site.Number(r.PID)}, {"hold", r.UUID},
-		{"fencing token", site.Number(r.Token)},
-		{"record revision", site.Number(r.Revision)}, {"written by", v.Document.Client},
+		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", phrase.Known(r.PID)}, {"hold", r.UUID},
+		{"fencing token", phrase.Known(r.Token)},
+		{"record revision", phrase.Known(r.Revision)}, {"written by", v.Document.Client},
 		{"extended", extended(v.Document.Fields)},
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
@@ -116,7 +116,7 @@ func Whereabouts(r *locks.Row) []Command {
 	}
 	if machine && r.PID != 0 {
 		list = append(list, Command{"Is the process alive?", "ssh " + host + " ps -o lstart,args -p " +
-			site.Number(r.PID)})
+			phrase.Known(r.PID)})
 	}
 	return list
 }

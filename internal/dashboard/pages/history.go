@@ -98,7 +98,7 @@ func (d *Pages) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 		Why:     text.Clip(e.Why, site.MaxLineShown),
 		Alerted: locks.HadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
-		v.Held = phrase.Duration(e.EndedAt.Sub(e.LockedAt.Time))
+		v.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
 	return v
 }
@@ -187,8 +187,8 @@ func (d *Pages) pastOf(r *site.Request, name string, at phrase.Viewpoint) lockPa
 	}
 	if p.N = len(held); p.N >= minTypical {
 		slices.Sort(held)
-		p.Typical = phrase.Duration(held[p.N/2])
-		p.Longest = phrase.Duration(held[min(p.N-1, p.N*95/100)])
+		p.Typical = text.Duration(held[p.N/2])
+		p.Longest = text.Duration(held[min(p.N-1, p.N*95/100)])
 	}
 	return p
 }

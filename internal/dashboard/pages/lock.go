@@ -11,6 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -101,7 +102,7 @@ func (d *Pages) lockPage(r *site.Request, v *site.Lock) lockPage {
 	if row.Malformed() {
 		p.Fate = d.fate(row)
 	}
-	p.Clock = phrase.ClockOff(row.Verdict.ClockOff)
+	p.Clock = clockOff(row.Verdict.ClockOff)
 	p.Skew = skewSentence(row, p.Viewpoint.Now)
 	d.fillTrace(&p, c, v)
 	p.Waiters = d.WaiterViews(v.InLine, p.Viewpoint)
@@ -150,20 +151,31 @@ func (d *Pages) fillForce(p *lockPage, r *site.Request, v *site.Lock) {
 	}
 }
 
+// clockOff says how far a holder's clock is off; empty when it is not.
+func clockOff(off time.Duration) string {
+	switch {
+	case off > 0:
+		return "clock " + text.Duration(off) + " ahead"
+	case off < 0:
+		return "clock " + text.Duration(-off) + " behind"
+	}
+	return ""
+}
+
 // skewSentence says what it means for the lock that its holder's clock differs from the one here.
 func skewSentence(r *locks.Row, now time.Time) string {
 	ahead := r.LockedAt.Sub(now)
 	switch off := r.Verdict.ClockOff; {
 	case off < 0:
-		return "clock skew -" + phrase.Duration(-off) +
+		return "clock skew -" + text.Duration(-off) +
 			": the holder's clock is behind this dashboard's. The auto-unlock is shown by the clock here, which is " +
 			"later than the record says"
 	case off > 0:
-		return "clock skew +" + phrase.Duration(off) +
+		return "clock skew +" + text.Duration(off) +
 			": the holder's clock is ahead of this dashboard's. The alert is shown by the clock here, which is " +
 			"earlier than the record says"
 	case ahead > 5*time.Second:
-		return "clock skew +" + phrase.Duration(ahead) + ": the holder's clock is ahead of this dashboard's"
+		return "clock skew +" + text.Duration(ahead) + ": the holder's clock is ahead of this dashboard's"
 	}
 	return ""
 }
@@ -204,7 +216,7 @@ func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) 
 	}
 	s = s.Say(" Extended")
 	if every := rhythm(r, fields); every > 0 {
-		s = s.Say(" every " + phrase.Duration(every) + ",")
+		s = s.Say(" every " + text.Duration(every) + ",")
 	}
 	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago.").
 		Say(" If it stays silent, alert and auto-unlock ").Time(unlock).Say(".")

@@ -50,7 +50,7 @@ func (d *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 			r.PID),
 		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict),
 		Unlock: at.Unlock(r.Verdict.AutoUnlockAt), Waiters: "–", Longest: at.Lasting(r.Longest),
-		Share: r.Share.Words(), Clock: phrase.ClockOff(r.Verdict.ClockOff), Extra: extras(r, at, l.cols),
+		Share: r.Share.Words(), Clock: clockOff(r.Verdict.ClockOff), Extra: extras(r, at, l.cols),
 	}
 	if at.Stale {
 		v.Version += "-stale" // the countdowns end in other words

@@ -10,6 +10,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // statusPage is the state of the dashboard itself, of etcd and of the unlockers.
@@ -71,11 +72,11 @@ func (d *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 		label string
 		value time.Duration
 	}{{"alert", p.DefaultAlertAfter}, {"auto-unlock", p.DefaultAutoUnlockAfter}} {
-		text := "never"
+		when := "never"
 		if f.value > 0 {
-			text = phrase.Duration(f.value) + " after they were first seen"
+			when = text.Duration(f.value) + " after they were first seen"
 		}
-		v.Policy = append(v.Policy, fact{f.label, text})
+		v.Policy = append(v.Policy, fact{f.label, when})
 	}
 	body, err := d.Render("status", v)
 	return site.Answer{Type: site.TypeHTML, Body: body}, err
@@ -127,9 +128,9 @@ func (d *Pages) about(r *site.Request) []fact {
 		{"backtraces", "hidden", d.Config.HideBacktraces},
 		{"force unlocks", "are told to a webhook", d.Config.Notify != nil},
 		{"address", d.Urls.Origin + d.Urls.Prefix, d.Urls.Origin != ""},
-		{"fastest refresh", phrase.Duration(d.Config.MinRefresh), d.Config.MinRefresh >= time.Second},
+		{"fastest refresh", text.Duration(d.Config.MinRefresh), d.Config.MinRefresh >= time.Second},
 		{"in frames of", strings.Join(d.Config.FrameAncestors, " "), len(d.Config.FrameAncestors) > 0},
-		{"links", phrase.Plural(len(d.Config.Links), "on the page of a lock", "on the page of a lock"),
+		{"links", phrase.Thousands(len(d.Config.Links)) + " on the page of a lock",
 			len(d.Config.Links) > 0},
 		{"source links", phrase.Plural(len(d.Config.Sources), "prefix", "prefixes"), len(d.Config.Sources) > 0},
 	} {

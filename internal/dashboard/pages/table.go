@@ -64,9 +64,9 @@ func extras(r *locks.Row, at phrase.Viewpoint, cols []string) []extra {
 		case "hold":
 			e.Text = text.Clip(r.UUID, site.MaxWordShown)
 		case "token":
-			e.Text = site.Number(r.Token)
+			e.Text = phrase.Known(r.Token)
 		case "revision":
-			e.Text = site.Number(r.Revision)
+			e.Text = phrase.Known(r.Revision)
 		case "alive":
 			if r.Alive != nil {
 				e.Time = at.Lasting(r.Alive.At)

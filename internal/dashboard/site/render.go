@@ -104,7 +104,7 @@ func functions(u URLs) template.FuncMap {
 		"isPlain":      IsPlain,
 		"isPlainProse": isPlainProse,
 		"nonASCII":     nonASCII,
-		"short":        phrase.Duration,
+		"short":        text.Duration,
 		"utc":          phrase.UTC,
 		"iso":          phrase.ISO,
 		"clock":        phrase.TimeOfDay,

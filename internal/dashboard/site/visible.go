@@ -1,7 +1,6 @@
 package site
 
 import (
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -54,14 +53,6 @@ const (
 	MaxWordShown = 80
 	MaxLineShown = 240
 )
-
-// Number is a number in digits; empty for 0, which stands for "not known".
-func Number(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatInt(n, 10)
-}
 
 // How long the texts of a force unlock may be, in characters.
 const (

@@ -9,7 +9,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -65,7 +64,7 @@ func (d *Handler) conflict(r *site.Request, w Request, now metadata.Document) er
 		if ending.By != "" {
 			p.Detail += " by " + text.Visible(ending.By)
 		}
-		p.Detail += " " + phrase.Duration(r.Now.Sub(ending.EndedAt.Time)) + " ago"
+		p.Detail += " " + text.Duration(r.Now.Sub(ending.EndedAt.Time)) + " ago"
 	}
 	switch {
 	case len(now.Fields) == 0 && len(r.Snapshot().Shares(w.Name)) > 0:

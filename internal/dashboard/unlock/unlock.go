@@ -150,7 +150,7 @@ func holderLine(at *site.Request, r *metadata.Record) string {
 		line += " on " + text.Visible(locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown), r.PID))
 	}
 	if !r.LockedAt.IsZero() {
-		line += " for " + phrase.Duration(at.Now.Sub(r.LockedAt))
+		line += " for " + text.Duration(at.Now.Sub(r.LockedAt))
 	}
 	if r.Purpose != "" {
 		line += " (" + text.Visible(text.Clip(r.Purpose, site.MaxLineShown)) + ")"
