@@ -33,8 +33,8 @@ func TestEveryMemberIsDescribedOnce(t *testing.T) {
 	}
 }
 
-// members are the names of the members of the type, without those of embedded types. A time stands for its distance in
-// seconds, which follows it.
+// members are the names of the members of the type, without those of an embedded lock, which has a section of its own.
+// A time stands for its distance in seconds, which follows it.
 func members(shape reflect.Type) []string {
 	var names []string
 	for i := range shape.NumField() {
@@ -42,7 +42,9 @@ func members(shape reflect.Type) []string {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		time, distance := strings.CutSuffix(name, "_in_seconds")
 		switch {
+		case f.Type == reflect.TypeFor[lockjson.Lock]():
 		case f.Anonymous:
+			names = append(names, members(f.Type)...)
 		case distance && i > 0 && names[len(names)-1] == time:
 		default:
 			names = append(names, name)

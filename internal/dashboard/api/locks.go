@@ -78,10 +78,11 @@ func (d *API) ServeLocks(r *site.Request) (site.Answer, error) {
 
 // lockFields are the names of the members of a lock.
 func lockFields() []string {
-	lock := reflect.TypeFor[lockjson.Lock]()
-	names := make([]string, lock.NumField())
-	for i := range names {
-		names[i], _, _ = strings.Cut(lock.Field(i).Tag.Get("json"), ",")
+	var names []string
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[lockjson.Lock]()) {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
 	}
 	return names
 }
