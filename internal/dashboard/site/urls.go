@@ -6,7 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // URLs builds every link of the dashboard, so that all of them carry the prefix under which browsers reach it.
@@ -99,7 +100,7 @@ func (u URLs) LockAPI(name string) string {
 }
 
 func (u URLs) named(path, name string, pairs ...string) string {
-	key, value := nameParameter(name)
+	key, value := text.NameParameter(name)
 	return u.To(path, append([]string{key, value}, pairs...)...)
 }
 
@@ -119,15 +120,6 @@ func (u URLs) OriginFor(r *http.Request) string {
 		return "https://" + r.Host
 	}
 	return "http://" + r.Host
-}
-
-// nameParameter is how a lock's name travels. It is never part of a path, where proxies decode and merge slashes; a
-// name that is not UTF-8 travels as base64.
-func nameParameter(name string) (key, value string) {
-	if utf8.ValidString(name) {
-		return "name", name
-	}
-	return "name_b64", base64.RawURLEncoding.EncodeToString([]byte(name))
 }
 
 // NameOf reads the lock's name from a request.
