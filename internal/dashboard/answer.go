@@ -15,8 +15,8 @@ import (
 
 func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made := d.RequestOf(r)
-		if err := d.Admit(made.Caller, need); err != nil {
+		made := d.site.RequestOf(r)
+		if err := d.site.Admit(made.Caller, need); err != nil {
 			d.fail(w, r, err)
 			return
 		}
@@ -27,7 +27,7 @@ func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerF
 // handleUnlock is handle for a force unlock. Who may not is told so before the body is read.
 func (d *Dashboard) handleUnlock(kind string, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made := d.RequestOf(r)
+		made := d.site.RequestOf(r)
 		err := d.unlock.MayUnlock(made.Caller)
 		if err == nil {
 			err = receive(w, r, kind)
@@ -92,7 +92,7 @@ func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a site.Answer) 
 	if a.ETag != "" {
 		h.Set("ETag", a.ETag)
 	}
-	h.Set("Mutexdash-Version", d.Config.Version)
+	h.Set("Mutexdash-Version", d.site.Config.Version)
 	if a.Retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(a.Retry/time.Second)))
 	}

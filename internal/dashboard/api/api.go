@@ -14,11 +14,12 @@ import (
 
 // API is the JSON API, version 1. It only grows. Its conventions are those of [lockjson].
 type API struct {
-	*pages.Pages
+	site  *site.Site
+	pages *pages.Pages
 }
 
-// New returns the API to what the pages show.
-func New(p *pages.Pages) *API { return &API{p} }
+// New returns the API to what the pages of a site show.
+func New(s *site.Site, p *pages.Pages) *API { return &API{s, p} }
 
 // envelope is every answer that is not a problem.
 type envelope struct {
@@ -36,29 +37,31 @@ type meta struct {
 	NextAt   *string `json:"next_transition_at,omitempty"` // when a state changes by itself
 }
 
-// Lock is the lock of a row.
-func (d *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
-	var queue *lockjson.Queue
-	if d.Config.Queues != nil {
-		queue = &lockjson.Queue{Waiters: r.Waiters, Longest: r.Longest}
-	}
-	j := lockjson.New(r.Record, r.Verdict, queue, now)
-	j.Expiring = r.Display == locks.Expiring // as the page shows it
-	j.URL = d.Urls.Lock(r.Name, r.UUID)
-	return j
-}
-
 func newMeta(r *site.Request, asOf time.Time) meta {
 	return meta{AsOf: lockjson.Time(asOf), Revision: strconv.FormatInt(r.Fresh.Revision, 10),
 		Stale: r.Level() == locks.Stale}
 }
 
-// Answer is an answer of the API about a request.
-func (d *API) Answer(r *site.Request, data any) (site.Answer, error) {
-	return jsonAnswer(data, newMeta(r, r.Now), "")
+func (m meta) answer(data any) (site.Answer, error) {
+	body, err := json.Marshal(envelope{data, m})
+	return site.Answer{Type: "application/json", Body: append(body, '\n')}, err
 }
 
-func jsonAnswer(data any, m meta, etag string) (site.Answer, error) {
-	body, err := json.Marshal(envelope{data, m})
-	return site.Answer{Type: "application/json", Body: append(body, '\n'), ETag: etag}, err
+// Answer is data about the present, as the API writes it.
+func Answer(r *site.Request, data any) (site.Answer, error) { return newMeta(r, r.Now).answer(data) }
+
+// Lock is the lock of a row.
+func (a *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
+	j := lockjson.New(r.Record, r.Verdict, a.queue(r.Queue), now)
+	j.Expiring = r.Display == locks.Expiring // as the page shows it
+	j.URL = a.site.URLs.Lock(r.Name, r.UUID)
+	return j
+}
+
+// queue is nil where waiters are not recorded.
+func (a *API) queue(q locks.Queue) *lockjson.Queue {
+	if a.site.Config.Queues == nil {
+		return nil
+	}
+	return &lockjson.Queue{Waiters: q.Waiters, Longest: q.Longest}
 }

@@ -15,17 +15,17 @@ import (
 )
 
 // ServeTable answers with the locks that a query finds, in its order. Other than the page it has no pages.
-func (d *API) ServeTable(r *site.Request) (site.Answer, error) {
-	_, _, found, err := d.listed(r)
+func (a *API) ServeTable(r *site.Request) (site.Answer, error) {
+	l, err := a.list(r)
 	if err != nil {
 		return site.Answer{}, err
 	}
 	return site.Answer{Type: "text/csv; charset=utf-8; header=present",
 		Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
-		Stream: func(w io.Writer) error { return d.writeTable(w, found.Rows) }}, nil
+		Stream: func(w io.Writer) error { return a.writeTable(w, l.found.Rows) }}, nil
 }
 
-func (d *API) writeTable(w io.Writer, rows []*locks.Row) error {
+func (a *API) writeTable(w io.Writer, rows []*locks.Row) error {
 	line := appendCells(nil, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at",
 		"alert_at", "auto_unlock_at", "waiters", "waiting_since")
 	_, err := w.Write(line)
@@ -34,13 +34,12 @@ func (d *API) writeTable(w io.Writer, rows []*locks.Row) error {
 			return err
 		}
 		waiters := ""
-		if d.Config.Queues != nil {
+		if a.site.Config.Queues != nil {
 			waiters = strconv.Itoa(row.Waiters)
 		}
-		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname, phrase.Known(row.PID),
-			row.Purpose, row.UUID, phrase.Known(row.Token),
-			instantCell(row.LockedAt), instantCell(row.Verdict.AlertAt), instantCell(row.Verdict.AutoUnlockAt), waiters,
-			instantCell(row.Longest))
+		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname,
+			phrase.Known(row.PID), row.Purpose, row.UUID, phrase.Known(row.Token), instantCell(row.LockedAt),
+			instantCell(row.Verdict.AlertAt), instantCell(row.Verdict.AutoUnlockAt), waiters, instantCell(row.Longest))
 		_, err = w.Write(line)
 	}
 	return err

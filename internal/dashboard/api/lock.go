@@ -7,60 +7,58 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func (d *API) ServeLock(r *site.Request) (site.Answer, error) {
-	v, err := d.Find(r)
+// ServeLock answers with one lock in full.
+func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
+	lock, err := a.site.Find(r)
 	if err != nil {
 		return site.Answer{}, err
 	}
 	include := strings.Split(r.URL.Query().Get("include"), ",")
 	if slices.Contains(include, "backtrace") && len(include) == 1 {
-		if err := d.AdmitFor(r.Caller, access.Backtrace, v.Document.Owner); err != nil {
+		if err := a.site.AdmitFor(r.Caller, access.Backtrace, lock.Document.Owner); err != nil {
 			return site.Answer{}, err
 		}
 	}
-	now := v.Viewpoint(r.Viewpoint()).AsOf
-	j := d.documentJSON(v, now)
-	if slices.Contains(include, "backtrace") && r.Caller.MayFor(access.Backtrace, v.Document.Owner) {
-		j.Backtrace = lockjson.Known(v.Document.Backtrace)
+	now := lock.Viewpoint(r.Viewpoint()).AsOf
+	j := a.documentJSON(lock, now)
+	if slices.Contains(include, "backtrace") && r.Caller.MayFor(access.Backtrace, lock.Document.Owner) {
+		j.Backtrace = lockjson.Known(lock.Document.Backtrace)
 	}
 	if slices.Contains(include, "fields") {
-		j.Fields = fieldsJSON(r.Caller, &v.Document)
+		j.Fields = fieldsJSON(r.Caller, &lock.Document)
 	}
 	m := newMeta(r, now)
-	if v.ReadRevision > 0 {
-		m.Revision = strconv.FormatInt(v.ReadRevision, 10)
+	if lock.ReadRevision > 0 {
+		m.Revision = strconv.FormatInt(lock.ReadRevision, 10)
 		m.Stale = false
 	}
-	return jsonAnswer(j, m, "")
+	return m.answer(j)
 }
 
 // documentJSON is the lock without backtrace and fields.
-func (d *API) documentJSON(v *site.Lock, now time.Time) lockjson.Document {
-	j := lockjson.Document{Client: lockjson.Known(v.Document.Client), Unread: lockjson.Known(v.Unread),
-		Queue: lockjson.Waiters(v.InLine, now)}
-	for _, r := range v.Shares {
-		j.Holders = append(j.Holders, d.Lock(r, now))
+func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
+	j := lockjson.Document{Client: lockjson.Known(lock.Document.Client), Unread: lockjson.Known(lock.Unread),
+		Queue: lockjson.Waiters(lock.InLine, now)}
+	for _, r := range lock.Shares {
+		j.Holders = append(j.Holders, a.Lock(r, now))
 	}
-	if v.Row != nil {
-		j.Lock = d.Lock(v.Row, now)
+	if lock.Row != nil {
+		j.Lock = a.Lock(lock.Row, now)
 	} else {
-		var queue *lockjson.Queue
-		if d.Config.Queues != nil {
-			queue = lockjson.QueueOf(v.InLine)
-		}
-		j.Lock = lockjson.Whole(v.LockName, j.Holders, queue, now)
-		j.URL = d.Urls.Lock(v.LockName, "")
+		j.Lock = lockjson.Whole(lock.Name, j.Holders, a.queue(locks.QueueOf(lock.InLine)), now)
+		j.URL = a.site.URLs.Lock(lock.Name, "")
 	}
-	if v.AskedHold != "" {
-		ending := &metadata.Ending{Lock: v.LockName, UUID: v.AskedHold} // over, and no more is known
-		if v.Ending != nil {
-			ending = v.Ending
+	if lock.AskedHold != "" {
+		ending := &metadata.Ending{Lock: lock.Name, UUID: lock.AskedHold} // over, and no more is known
+		if lock.Ending != nil {
+			ending = lock.Ending
 		}
 		over := lockjson.NewEnding(ending, now)
 		j.Ending = &over

@@ -2,6 +2,9 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -11,69 +14,101 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/pages"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/lockjson"
-	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// listed reads the parameters of a list and finds what it asks for. Other than a page, a program that asks wrongly is
-// told.
-func (d *API) listed(r *site.Request) (s *locks.Snapshot, l pages.ListRequest, found *locks.Result, err error) {
-	if s, err = r.Loaded(); err != nil {
-		return
+// list is what a request for locks finds.
+type list struct {
+	asked    pages.ListRequest
+	snapshot *locks.Snapshot
+	found    *locks.Result
+	etag     string
+}
+
+// list finds what a request asks for. Other than a page, a program that asks wrongly is told.
+func (a *API) list(r *site.Request) (list, error) {
+	snapshot, err := r.Loaded()
+	if err != nil {
+		return list{}, err
 	}
-	l = pages.ParseList(r)
-	v := r.URL.Query()
-	for _, p := range l.Query.Problems {
-		return s, l, nil, site.BadQuery(text.Visible(p.Term) + ": " + text.Visible(p.Text))
+	l := list{asked: pages.ParseList(r), snapshot: snapshot}
+	if err := l.check(r.URL.Query()); err != nil {
+		return list{}, site.BadQuery(err.Error())
 	}
-	if sort := v.Get("sort"); sort != "" && l.Order.String() != sort {
-		return s, l, nil, site.BadQuery("sort: there are " + strings.Join(locks.Orders(), ", ") +
-			", each also with a - before it")
+	l.found, err = snapshot.Result(r.Context(), l.asked.Query, l.asked.Order, r.Viewpoint().AsOf)
+	if err != nil {
+		return list{}, err
 	}
-	if limit := v.Get("limit"); limit != "" && (strconv.Itoa(l.Limit) != limit || l.Limit > pages.MaxAPILimit) {
-		return s, l, nil, site.BadQuery("limit: wants a number from 1 to " + strconv.Itoa(pages.MaxAPILimit))
+	l.etag = a.pages.ListTag(r, snapshot, l.asked, l.found)
+	return l, nil
+}
+
+// check refuses parameters that a page would pass over.
+func (l *list) check(v url.Values) error {
+	if err := l.asked.Query.Sound(); err != nil {
+		return err
+	}
+	if sort := v.Get("sort"); sort != "" && l.asked.Order.String() != sort {
+		return errors.New("sort: there are " + strings.Join(locks.Orders(), ", ") + ", each also with a - before it")
+	}
+	limit := v.Get("limit")
+	if limit != "" && (strconv.Itoa(l.asked.Limit) != limit || l.asked.Limit > pages.MaxAPILimit) {
+		return fmt.Errorf("limit: wants a number from 1 to %d", pages.MaxAPILimit)
 	}
 	for name := range strings.SplitSeq(v.Get("fields"), ",") {
 		if name != "" && !slices.Contains(lockFields(), name) {
-			return s, l, nil, site.BadQuery("fields: there are " + strings.Join(lockFields(), ", "))
+			return errors.New("fields: there are " + strings.Join(lockFields(), ", "))
 		}
 	}
 	for _, name := range []string{"after", "before"} {
-		if _, ok := locks.ParseCursor(v.Get(name), locks.ListID(l.Query, l.Order)); v.Get(name) != "" && !ok {
-			return s, l, nil, site.BadQuery(name + ": this cursor belongs to another list")
+		if _, ok := locks.ParseCursor(v.Get(name), l.asked.ID()); v.Get(name) != "" && !ok {
+			return errors.New(name + ": this cursor belongs to another list")
 		}
 	}
-	found, err = s.Result(r.Context(), l.Query, l.Order, r.Viewpoint().AsOf)
-	return s, l, found, err
+	return nil
 }
 
-func (d *API) ServeLocks(r *site.Request) (site.Answer, error) {
-	s, l, found, err := d.listed(r)
+// meta is newMeta with how many locks there are.
+func (l *list) meta(r *site.Request) meta {
+	m := newMeta(r, r.Viewpoint().AsOf)
+	m.Total = &l.snapshot.All.Total
+	m.Matched = &l.found.Counts.Total
+	return m
+}
+
+// answer is data about the list, in this version of it.
+func (l *list) answer(m meta, data any) (site.Answer, error) {
+	answer, err := m.answer(data)
+	answer.ETag = l.etag
+	return answer, err
+}
+
+// ServeLocks answers with locks.
+func (a *API) ServeLocks(r *site.Request) (site.Answer, error) {
+	l, err := a.list(r)
 	if err != nil {
 		return site.Answer{}, err
 	}
-	etag := d.ListTag(r, s, l, found)
-	if a, ok := site.NotModified(r, etag); ok {
-		return a, nil
+	if answer, ok := site.NotModified(r, l.etag); ok {
+		return answer, nil
 	}
 	now := r.Viewpoint().AsOf
-	w := found.Window(l.Order, locks.ListID(l.Query, l.Order), l.After, l.Before, l.Limit)
-	data := make([]lockjson.Lock, len(w.Rows))
-	for i, row := range w.Rows {
-		data[i] = d.Lock(row, now)
+	window := l.found.Window(l.asked.Order, l.asked.ID(), l.asked.After, l.asked.Before, l.asked.Limit)
+	data := make([]lockjson.Lock, len(window.Rows))
+	for i, row := range window.Rows {
+		data[i] = a.Lock(row, now)
 	}
-	m := newMeta(r, now)
-	m.Total = &s.All.Total
-	m.Matched = &found.Counts.Total
-	m.Next = lockjson.Known(w.Next)
-	m.NextAt, _ = lockjson.Instant(s.Next, now)
-	if fields := r.URL.Query().Get("fields"); fields != "" {
-		picked, err := pick(data, strings.Split(fields, ","))
-		if err != nil {
-			return site.Answer{}, err
-		}
-		return jsonAnswer(picked, m, etag)
+	m := l.meta(r)
+	m.Next = lockjson.Known(window.Next)
+	m.NextAt, _ = lockjson.Instant(l.snapshot.Next, now)
+	fields := r.URL.Query().Get("fields")
+	if fields == "" {
+		return l.answer(m, data)
 	}
-	return jsonAnswer(data, m, etag)
+	picked, err := pick(data, strings.Split(fields, ","))
+	if err != nil {
+		return site.Answer{}, err
+	}
+	return l.answer(m, picked)
 }
 
 // lockFields are the names of the members of a lock.
@@ -124,29 +159,27 @@ type summaryJSON struct {
 	NextIn    *float64 `json:"next_auto_unlock_at_in_seconds"`
 }
 
-func (d *API) ServeSummary(r *site.Request) (site.Answer, error) {
-	s, l, found, err := d.listed(r)
+// ServeSummary answers with how many locks are in each state.
+func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
+	l, err := a.list(r)
 	if err != nil {
 		return site.Answer{}, err
 	}
-	etag := d.ListTag(r, s, l, found)
-	if a, ok := site.NotModified(r, etag); ok {
-		return a, nil
+	if answer, ok := site.NotModified(r, l.etag); ok {
+		return answer, nil
 	}
 	now := r.Viewpoint().AsOf
-	c := found.Counts
-	j := summaryJSON{Verdict: d.Verdict(s, r.Viewpoint()).Text.String(), Held: c.Held, Alerting: c.Alerting,
-		Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
+	c := l.found.Counts
+	j := summaryJSON{Verdict: a.pages.Verdict(l.snapshot, r.Viewpoint()).Text.String(), Held: c.Held,
+		Alerting: c.Alerting, Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
-	if d.Config.Queues != nil {
+	if a.site.Config.Queues != nil {
 		j.Waiting = &c.Waiting
 	}
 	if c.NextUnlock != nil {
 		j.NextName = &c.NextUnlock.Name
 		j.NextAt, j.NextIn = lockjson.Instant(c.NextUnlock.Verdict.AutoUnlockAt, now)
 	}
-	m := newMeta(r, now)
-	m.Total, m.Matched = &s.All.Total, &c.Total
-	return jsonAnswer(j, m, etag)
+	return l.answer(l.meta(r), j)
 }

@@ -1,11 +1,14 @@
 package locks
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // Limits of the query box: a query is typed by a person or built into a link, never longer.
@@ -59,6 +62,14 @@ func ParseQuery(text string) *Query {
 }
 
 func (q *Query) problem(term, text string) { q.Problems = append(q.Problems, QueryProblem{term, text}) }
+
+// Sound refuses a query with a term that was left out, for programs, which would not see it.
+func (q *Query) Sound() error {
+	for _, p := range q.Problems {
+		return errors.New(text.Visible(p.Term) + ": " + text.Visible(p.Text))
+	}
+	return nil
+}
 
 // nextToken cuts the first term off: up to a blank outside of quotes.
 func nextToken(s string) (token, rest string) {

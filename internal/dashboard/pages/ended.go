@@ -21,26 +21,23 @@ type endedView struct {
 	UUID  string
 }
 
-func (d *Pages) endedPage(r *site.Request, v *site.Lock) lockPage {
-	e := v.Ending
-	p := lockPage{Page: d.Page(r, e.Lock), Name: e.Lock, Look: "released", Purpose: e.Purpose, Free: v.Row == nil}
-	p.Here = "list"
-	p.JSON = d.Urls.LockAPI(e.Lock)
-	p.Back = d.Urls.Back(FromView(d.Urls, r))
-	p.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: p.Age(e.EndedAt.Time), By: e.By, Why: e.Why,
+func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
+	e := lock.Ending
+	v := lockPage{lockFrame: p.lockFrame(r, e.Lock), Look: "released", Purpose: e.Purpose, Free: lock.Row == nil}
+	v.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Why,
 		Owner: e.Owner,
 		Host:  locks.HostPID(e.Hostname, e.PID), UUID: e.UUID}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
-		p.Ended.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
+		v.Ended.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
-	if v.Row != nil {
-		p.Current = d.Urls.Lock(v.Name, v.UUID)
-		p.Sentence = HolderSentence(v.Row, v.Viewpoint(p.Viewpoint), v.Document.Fields)
+	if lock.Row != nil {
+		v.Current = p.site.URLs.Lock(lock.Name, lock.Row.UUID)
+		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), lock.Document.Fields)
 	}
 	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}, {"owner", e.Owner},
 		{"host", e.Hostname}, {"last progress", e.Progress}} {
 		if f.Value != "" {
-			p.Facts = append(p.Facts, f)
+			v.Facts = append(v.Facts, f)
 		}
 	}
 	for _, t := range []struct {
@@ -48,13 +45,13 @@ func (d *Pages) endedPage(r *site.Request, v *site.Lock) lockPage {
 		at    time.Time
 	}{{"locked", e.LockedAt.Time}, {"alert", e.AlertAt.Time}, {"last alive", e.AliveAt.Time},
 		{"auto-unlock", e.AutoUnlockAt.Time}, {"ended", e.EndedAt.Time}} {
-		if m := p.Age(t.at); m != nil {
+		if m := v.Age(t.at); m != nil {
 			m.Text, m.Kind = m.Text+" ago", ""
-			if t.at.After(e.EndedAt.Time) && !e.EndedAt.IsZero() || t.at.After(p.Viewpoint.Now) {
+			if t.at.After(e.EndedAt.Time) && !e.EndedAt.IsZero() || t.at.After(v.Viewpoint.Now) {
 				m.Text = "not reached"
 			}
-			p.Times = append(p.Times, timeFact{t.label, m, ""})
+			v.Times = append(v.Times, timeFact{t.label, m, ""})
 		}
 	}
-	return p
+	return v
 }

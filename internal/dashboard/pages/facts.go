@@ -26,12 +26,12 @@ type timeFact struct {
 	Note  string
 }
 
-func facts(r *locks.Row, v *site.Lock) []fact {
+func facts(r *locks.Row, lock *site.Lock) []fact {
 	list := []fact{
 		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", phrase.Known(r.PID)}, {"hold", r.UUID},
 		{"fencing token", phrase.Known(r.Token)},
-		{"record revision", phrase.Known(r.Revision)}, {"written by", v.Document.Client},
-		{"extended", extended(v.Document.Fields)},
+		{"record revision", phrase.Known(r.Revision)}, {"written by", lock.Document.Client},
+		{"extended", extended(lock.Document.Fields)},
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
@@ -91,15 +91,15 @@ func times(r *locks.Row, at phrase.Viewpoint) []timeFact {
 type Command struct{ What, Line string }
 
 // commands are the next steps of somebody who looks into a lock.
-func (d *Pages) commands(r *locks.Row) []Command {
+func (p *Pages) commands(r *locks.Row) []Command {
 	list := Whereabouts(r)
 	if r.Misplaced {
 		return append(list, misplacedCommands(r)...)
 	}
 	list = append(list, Command{"The lock on the command line", "mutexctl show " + site.Shell(r.Name)})
-	if d.Config.Layout.Prefix() != "" {
+	if p.site.Config.Layout.Prefix() != "" {
 		list = append(list, Command{"The keys in etcd",
-			"etcdctl get --prefix " + site.Shell(d.Config.Layout.Record(r.Name))})
+			"etcdctl get --prefix " + site.Shell(p.site.Config.Layout.Record(r.Name))})
 	}
 	return list
 }
@@ -152,9 +152,9 @@ func misplacedCommands(r *locks.Row) []Command {
 }
 
 // links are the configured links for a lock, but for those that its record would have lead elsewhere.
-func (d *Pages) links(r *locks.Row) []choice {
-	list := make([]choice, 0, len(d.Config.Links))
-	for _, l := range d.Config.Links {
+func (p *Pages) links(r *locks.Row) []choice {
+	list := make([]choice, 0, len(p.site.Config.Links))
+	for _, l := range p.site.Config.Links {
 		if address := l.To(r); address != "" {
 			list = append(list, choice{l.Text, address})
 		}
@@ -179,7 +179,7 @@ const (
 	maxFieldsBytes = 64 << 10
 )
 
-func (d *Pages) fieldViews(c access.Caller, doc metadata.Document) []fieldView {
+func (p *Pages) fieldViews(c access.Caller, doc metadata.Document) []fieldView {
 	views := make([]fieldView, 0, len(doc.Fields))
 	left := maxFieldsBytes
 	for _, f := range doc.Fields {
@@ -188,8 +188,8 @@ func (d *Pages) fieldViews(c access.Caller, doc metadata.Document) []fieldView {
 		if Hidden(c, doc.Owner, f.Name) {
 			continue
 		}
-		if d.Config.Layout.Prefix() != "" {
-			v.Key = d.Config.Layout.Field(doc.Name, f.Name)
+		if p.site.Config.Layout.Prefix() != "" {
+			v.Key = p.site.Config.Layout.Field(doc.Name, f.Name)
 		}
 		if most := min(maxFieldBytes, left); len(v.Value) > most {
 			v.Value, v.Cut = v.Value[:most], true

@@ -50,7 +50,7 @@ func iconShape(look string) (svg string, ok bool) {
 	return svg, svg != ""
 }
 
-func (d *Pages) ServeIcon(r *site.Request) (site.Answer, error) {
+func (p *Pages) ServeIcon(r *site.Request) (site.Answer, error) {
 	shape, ok := iconShape(r.URL.Query().Get("look"))
 	n := r.URL.Query().Get("n")
 	if !ok || len(n) > 2 || strings.Trim(n, "0123456789+?") != "" {

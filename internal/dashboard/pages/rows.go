@@ -43,7 +43,7 @@ type rowView struct {
 	Progress string
 }
 
-func (d *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l ListRequest) rowView {
+func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l ListRequest) rowView {
 	v := rowView{
 		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, site.MaxNameShown),
 		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown),
@@ -58,24 +58,24 @@ func (d *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	v.Late = r.Display != locks.Held && !r.Verdict.AlertAt.IsZero() && !r.Verdict.AlertAt.After(at.AsOf)
 	v.cutName(r.Share != nil)
 	if r.Owner != "" {
-		v.OwnerURL = l.link(d.Urls,
+		v.OwnerURL = l.link(p.site.URLs,
 			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("owner", r.Owner)) })
 	}
 	if r.Hostname != "" {
-		v.HostURL = l.link(d.Urls,
+		v.HostURL = l.link(p.site.URLs,
 			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("host", r.Hostname)) })
 	}
-	if d.Config.Queues != nil {
+	if p.site.Config.Queues != nil {
 		v.Waiters = phrase.Thousands(r.Waiters)
 	}
 	if r.Display != locks.Held || l.full {
-		d.fillDetails(&v, c, r, at)
+		p.fillDetails(&v, c, r, at)
 	}
 	return v
 }
 
 // fillDetails adds the second line of a row: what the lock is for, what is wrong with it, and where it was taken.
-func (d *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase.Viewpoint) {
+func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase.Viewpoint) {
 	if v.Purpose = text.Clip(r.Purpose, site.MaxLineShown); len(r.Problems) > 0 {
 		v.Problem = text.Clip(r.Problems[0].String(), site.MaxLineShown)
 	}
@@ -87,7 +87,7 @@ func (d *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 	}
 	if !c.MayFor(access.Backtrace, r.Owner) {
 		v.Frame = ""
-	} else if v.Frame = text.Clip(d.Traces.Of(r).First, site.MaxLineShown); v.Frame != "" {
+	} else if v.Frame = text.Clip(p.traces.Of(r).First, site.MaxLineShown); v.Frame != "" {
 		v.Version += "-at"
 	}
 	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil

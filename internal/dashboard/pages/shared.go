@@ -9,8 +9,7 @@ import (
 
 // sharedPage is the page of a lock that several hold: it has no record of its own.
 type sharedPage struct {
-	site.Page
-	Name     string
+	lockFrame
 	Look     locks.DisplayState // the worst of the holders
 	Use      string
 	Other    int // another limit that a holder believes in
@@ -21,38 +20,33 @@ type sharedPage struct {
 	Asked    bool   // for a hold that is over
 	Past     string // link to the history of all shares
 	Cycles   []cycleView
-	Back     string
 }
 
 // maxSharers is how many holders of one lock a page shows, the most urgent first.
 const maxSharers = 100
 
-func (d *Pages) shared(r *site.Request, v *site.Lock) (site.Answer, error) {
+func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	c := r.Caller
-	u := locks.UseOf(v.Shares)
-	p := sharedPage{Page: d.Page(r, v.LockName), Name: v.LockName, Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
-		Recorded: d.Config.Waiters != nil, Asked: v.AskedHold != ""}
-	p.Follows = true
-	p.Here = "list"
-	p.Back = d.Urls.Back(FromView(d.Urls, r))
-	p.JSON = d.Urls.LockAPI(v.LockName)
-	p.Past = d.Urls.To("history", "q", locks.FieldTerm("name", v.LockName+"#*"))
-	if p.Icon.Look != "stale" {
-		p.Icon = site.Icon{Look: u.Display}
+	u := locks.UseOf(lock.Shares)
+	v := sharedPage{lockFrame: p.lockFrame(r, lock.Name), Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
+		Recorded: p.site.Config.Waiters != nil, Asked: lock.AskedHold != ""}
+	v.Follows = true
+	v.Past = p.site.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
+	if v.Icon.Look != "stale" {
+		v.Icon = site.Icon{Look: u.Display}
 	}
 	l := ListRequest{Query: locks.ParseQuery(""), Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
 		full: true}
-	holders := l.Order.Sort(slices.Clone(v.Shares))
-	p.More = max(0, len(holders)-maxSharers)
-	p.Table = d.newTable(c, holders[:len(holders)-p.More], p.Viewpoint, l)
-	p.Table.Caption = "Holders"
-	for i := range p.Table.Columns {
-		p.Table.Columns[i].URL, p.Table.Columns[i].Aria = "", "" // they are in one order
+	holders := l.Order.Sort(slices.Clone(lock.Shares))
+	v.More = max(0, len(holders)-maxSharers)
+	v.Table = p.newTable(c, holders[:len(holders)-v.More], v.Viewpoint, l)
+	v.Table.Caption = "Holders"
+	for i := range v.Table.Columns {
+		v.Table.Columns[i].URL, v.Table.Columns[i].Aria = "", "" // they are in one order
 	}
-	p.Waiters = d.WaiterViews(v.InLine, p.Viewpoint)
-	p.Cycles = d.cyclesOf(r, v.LockName)
-	body, err := d.Render("shared", p)
-	return site.Answer{Type: site.TypeHTML, Body: body}, err
+	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
+	v.Cycles = p.cyclesOf(r, lock.Name)
+	return p.site.Render("shared", v)
 }
 
 // WholeLock is the lock of which a hold is a part.
@@ -61,12 +55,12 @@ type WholeLock struct {
 	Use       string
 }
 
-// Whole is nil for a hold that shares nothing.
-func (d *Pages) Whole(r *site.Request, row *locks.Row) *WholeLock {
+// WholeOf is nil for a hold that shares nothing.
+func WholeOf(row *locks.Row, r *site.Request, u site.URLs) *WholeLock {
 	if row.Share == nil || row.Share.Lock == "" {
 		return nil
 	}
-	w := &WholeLock{Name: row.Share.Lock, URL: d.Urls.Lock(row.Share.Lock, "")}
+	w := &WholeLock{Name: row.Share.Lock, URL: u.Lock(row.Share.Lock, "")}
 	if holders := r.Snapshot().Shares(row.Share.Lock); len(holders) > 0 {
 		w.Use = locks.UseOf(holders).Words()
 	}

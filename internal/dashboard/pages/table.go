@@ -21,12 +21,12 @@ type table struct {
 	Rows    []rowView
 }
 
-func (d *Pages) newTable(c access.Caller, rows []*locks.Row, at phrase.Viewpoint, l ListRequest) table {
-	s, view := table{Columns: d.columns(l), Rows: make([]rowView, len(rows))}, l.view(d.Urls)
+func (p *Pages) newTable(c access.Caller, rows []*locks.Row, at phrase.Viewpoint, l ListRequest) table {
+	s, view := table{Columns: p.columns(l), Rows: make([]rowView, len(rows))}, l.view(p.site.URLs)
 	s.Wide = len(s.Columns) - 1
 	for i, r := range rows {
-		s.Rows[i] = d.rowView(c, r, at, l)
-		s.Rows[i].Wide, s.Rows[i].URL = s.Wide, d.Urls.LockFrom(r.Name, r.UUID, view)
+		s.Rows[i] = p.rowView(c, r, at, l)
+		s.Rows[i].Wide, s.Rows[i].URL = s.Wide, p.site.URLs.LockFrom(r.Name, r.UUID, view)
 	}
 	return s
 }
@@ -97,7 +97,7 @@ func toggled(cols []string, name string) []string {
 }
 
 // columns are the heads of the table; each is a link that sorts by it, and the other way round the second time.
-func (d *Pages) columns(l ListRequest) []column {
+func (p *Pages) columns(l ListRequest) []column {
 	columns := []struct{ title, by string }{
 		{"State", "urgency"}, {"Lock", "name"}, {"Owner", "owner"}, {"Host:pid", "host"}, {"Held", "held"},
 		{"Alert", "alert"}, {"Auto-unlock", "unlock"}, {"Waiting", "waiters"},
@@ -112,7 +112,7 @@ func (d *Pages) columns(l ListRequest) []column {
 				aria = "descending"
 			}
 		}
-		out = append(out, column{c.title, l.link(d.Urls, func(l *ListRequest) { l.Order = o }), aria})
+		out = append(out, column{c.title, l.link(p.site.URLs, func(l *ListRequest) { l.Order = o }), aria})
 	}
 	for _, name := range l.cols {
 		out = append(out, column{Title: strings.ToUpper(name[:1]) + name[1:]})

@@ -58,7 +58,7 @@ func (p Page) Curl() string {
 }
 
 // Page fills the frame for a page with this title.
-func (d *Site) Page(r *Request, title string) Page {
+func (s *Site) Page(r *Request, title string) Page {
 	now := r.Now
 	c := r.Caller
 	fresh := r.Fresh
@@ -69,18 +69,18 @@ func (d *Site) Page(r *Request, title string) Page {
 	}
 	p := Page{
 		Viewpoint:   fresh.Viewpoint(now),
-		Least:       d.Config.MinRefresh.Seconds(),
+		Least:       s.Config.MinRefresh.Seconds(),
 		Caller:      c.Name,
 		Origin:      c.Origin,
 		Inside:      c.May(access.View),
 		Audits:      c.May(access.Audit),
-		Title:       joinTitle(title, d.Config.Title, d.Config.Environment),
-		Brand:       d.Config.Title,
-		Target:      d.Urls.To(""),
+		Title:       joinTitle(title, s.Config.Title, s.Config.Environment),
+		Brand:       s.Config.Title,
+		Target:      s.URLs.To(""),
 		What:        "locks",
-		Environment: d.Config.Environment,
-		Band:        band(d.Config.Environment),
-		Version:     d.Config.Version,
+		Environment: s.Config.Environment,
+		Band:        band(s.Config.Environment),
+		Version:     s.Config.Version,
 		At:          now,
 		Now:         now.UnixMilli(),
 		Fresh:       freshView{Level: level, Revision: fresh.Revision, Cause: fresh.Cause},

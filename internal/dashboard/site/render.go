@@ -15,8 +15,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-const TypeHTML = "text/html; charset=utf-8"
-
 // Answer is a response that is complete before its first byte is sent, but for a stream.
 type Answer struct {
 	Status int // 0 = 200
@@ -79,17 +77,17 @@ func ParseTemplates(files fs.FS, u URLs) (map[string]*template.Template, error) 
 	return parsed, nil
 }
 
-// Render fills a page into a buffer, so that a template that fails half-way does not become half a page.
-func (d *Site) Render(name string, view any) ([]byte, error) {
-	return d.RenderPart(name, "layout", view)
+// Render answers with a page, which is filled into a buffer first, so that a template that fails half-way does not
+// become half a page.
+func (s *Site) Render(name string, view any) (Answer, error) {
+	return s.RenderPart(name, "layout", view)
 }
 
-func (d *Site) RenderPart(name, part string, view any) ([]byte, error) {
+// RenderPart answers with a part of a page.
+func (s *Site) RenderPart(name, part string, view any) (Answer, error) {
 	var b bytes.Buffer
-	if err := d.Templates[name].ExecuteTemplate(&b, part, view); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	err := s.Templates[name].ExecuteTemplate(&b, part, view)
+	return Answer{Type: "text/html; charset=utf-8", Body: b.Bytes()}, err
 }
 
 // functions are what templates can call. None of them returns a trusted type: everything is escaped.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
@@ -27,19 +28,19 @@ type unlockedJSON struct {
 }
 
 // ServeAPI is the force unlock for programs. The checks are those of the page, but for the typed name.
-func (d *Handler) ServeAPI(r *site.Request) (site.Answer, error) {
+func (h *Handler) ServeAPI(r *site.Request) (site.Answer, error) {
 	w, err := readWish(r)
 	if err == nil {
-		err = d.admitUnlock(r)
+		err = h.admitUnlock(r)
 	}
 	if err == nil {
 		err = w.check()
 	}
 	action := newAction(r, w, "")
 	if err == nil {
-		action, err = d.forceUnlock(r, w)
+		action, err = h.forceUnlock(r, w)
 	}
-	d.record(r, w, action, err)
+	h.record(r, w, action, err)
 	var wrong *FieldError
 	switch {
 	case errors.As(err, &wrong):
@@ -49,7 +50,7 @@ func (d *Handler) ServeAPI(r *site.Request) (site.Answer, error) {
 	case err != nil:
 		return site.Answer{}, err
 	}
-	return d.api.Answer(r, unlockedJSON{"unlocked", action.ID})
+	return api.Answer(r, unlockedJSON{"unlocked", action.ID})
 }
 
 func readWish(r *site.Request) (w Request, err error) {

@@ -49,18 +49,18 @@ type unlockPage struct {
 }
 
 // ServeForm shows the confirmation page. It changes nothing.
-func (d *Handler) ServeForm(r *site.Request) (site.Answer, error) {
-	if err := d.MayUnlock(r.Caller); err != nil {
+func (h *Handler) ServeForm(r *site.Request) (site.Answer, error) {
+	if err := h.MayUnlock(r.Caller); err != nil {
 		return site.Answer{}, err
 	}
 	if err := notStale(r); err != nil {
-		return site.Answer{}, d.whenFresh(r, err)
+		return site.Answer{}, h.whenFresh(r, err)
 	}
-	return d.unlockAnswer(r, Request{}, "", nil)
+	return h.unlockAnswer(r, Request{}, "", nil)
 }
 
 // whenFresh adds to the refusal of a force unlock what can be done while the picture is stale.
-func (d *Handler) whenFresh(r *site.Request, err error) error {
+func (h *Handler) whenFresh(r *site.Request, err error) error {
 	var old *site.Problem
 	name, failed := site.NameOf(r)
 	if !errors.As(err, &old) || old.Code != "stale" || failed != nil {
@@ -69,7 +69,7 @@ func (d *Handler) whenFresh(r *site.Request, err error) error {
 	p := *old
 	p.Name = name
 	p.Command = "mutexctl force-unlock " + site.Shell(name)
-	p.Link = d.Urls.LockFrom(name, r.URL.Query().Get("hold"), pages.FromView(d.Urls, r))
+	p.Link = h.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), pages.FromView(h.site.URLs, r))
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
 		p.Retry = 5 * time.Second
@@ -79,44 +79,42 @@ func (d *Handler) whenFresh(r *site.Request, err error) error {
 }
 
 // unlockAnswer is the confirmation page, with what was typed before and what was wrong about it.
-func (d *Handler) unlockAnswer(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
-	v, err := d.Find(r)
+func (h *Handler) unlockAnswer(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
+	v, err := h.site.Find(r)
 	switch {
 	case err != nil:
 		return site.Answer{}, err
 	case v.Unread != "":
-		return site.Answer{}, d.notDone(errors.New(v.Unread))
+		return site.Answer{}, h.notDone(errors.New(v.Unread))
 	case v.Row != nil && v.Row.Misplaced:
 		return site.Answer{}, &site.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
-			Name:   v.LockName,
-			Link:   d.Urls.Lock(v.LockName, ""),
+			Name:   v.Name,
+			Link:   h.site.URLs.Lock(v.Name, ""),
 			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
 	case v.Row == nil || v.AskedHold != "":
 		asked := r.URL.Query().Get("hold")
-		return site.Answer{}, d.conflict(r, Request{Name: v.LockName, Hold: asked}, v.Document)
+		return site.Answer{}, h.conflict(r, Request{Name: v.Name, Hold: asked}, v.Document)
 	}
-	if err := d.AdmitFor(r.Caller, access.Unlock, v.Owner); err != nil {
+	if err := h.site.AdmitFor(r.Caller, access.Unlock, v.Row.Owner); err != nil {
 		return site.Answer{}, err
 	}
-	p := d.unlockPage(r, v)
+	p := h.unlockPage(r, v)
 	p.Typed = site.BoxText(name)
 	p.Reason = site.BoxText(typed.Reason)
 	p.Ticket = site.BoxText(typed.Ticket)
 	p.Wrong = wrong
-	a := site.Answer{Type: site.TypeHTML, Header: map[string]string{
-		// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
-		"Referrer-Policy": "same-origin",
-	}}
+	a, err := h.site.Render("unlock", p)
+	// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
+	a.Header = map[string]string{"Referrer-Policy": "same-origin"}
 	if wrong != nil {
 		a.Status = http.StatusUnprocessableEntity
 	}
-	a.Body, err = d.Render("unlock", p)
 	return a, err
 }
 
-func (d *Handler) unlockPage(r *site.Request, v *site.Lock) unlockPage {
+func (h *Handler) unlockPage(r *site.Request, v *site.Lock) unlockPage {
 	row := v.Row
-	p := unlockPage{Page: d.Page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
+	p := unlockPage{Page: h.site.Page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
 		Look:    row.Display,
 		Purpose: row.Purpose,
 		Token:   row.Token, Revision: row.Revision, Hold: row.UUID, Host: locks.HostPID(row.Hostname, row.PID),
@@ -124,21 +122,21 @@ func (d *Handler) unlockPage(r *site.Request, v *site.Lock) unlockPage {
 	p.Here = "list"
 	p.Icon = site.Icon{Look: row.Display}
 	p.Sentence = pages.HolderSentence(row, p.Viewpoint, v.Document.Fields)
-	p.Action = d.Urls.Unlock(row.Name, row.UUID, pages.FromView(d.Urls, r))
-	p.Cancel = d.Urls.LockFrom(row.Name, row.UUID, pages.FromView(d.Urls, r))
+	p.Action = h.site.URLs.Unlock(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
+	p.Cancel = h.site.URLs.LockFrom(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	if row.Alive != nil {
 		p.Alive, p.Progress = p.Age(row.Alive.At), row.Alive.Progress
 	}
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
-		p.Frame = d.FirstFrame(v.Document.Backtrace)
+		p.Frame = h.traces.FirstFrame(v.Document.Backtrace)
 	}
 	if unlock := p.Viewpoint.Next(row.Verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
 		p.AutoSoon = unlock
 	}
-	p.Recorded = d.Config.Waiters != nil
+	p.Recorded = h.site.Config.Waiters != nil
 	p.Share = row.Share.Words()
-	p.Whole = d.Whole(r, row)
-	if queue := d.WaiterViews(v.InLine, p.Viewpoint); len(queue) > 0 {
+	p.Whole = pages.WholeOf(row, r, h.site.URLs)
+	if queue := pages.WaiterViews(v.InLine, p.Viewpoint); len(queue) > 0 {
 		p.Next = &queue[0]
 		p.Waiters = len(queue)
 	}
@@ -147,10 +145,10 @@ func (d *Handler) unlockPage(r *site.Request, v *site.Lock) unlockPage {
 }
 
 // ServePost does what the confirmation page asked for. Whether the caller may is checked already.
-func (d *Handler) ServePost(r *site.Request) (site.Answer, error) {
-	w, typed, err := d.readForm(r)
+func (h *Handler) ServePost(r *site.Request) (site.Answer, error) {
+	w, typed, err := h.readForm(r)
 	if err == nil {
-		err = d.admitUnlock(r)
+		err = h.admitUnlock(r)
 	}
 	if err == nil && typed != w.Name && typed != text.Visible(w.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
@@ -159,24 +157,25 @@ func (d *Handler) ServePost(r *site.Request) (site.Answer, error) {
 		err = w.check()
 	}
 	if err != nil {
-		d.record(r, w, newAction(r, w, ""), err)
+		h.record(r, w, newAction(r, w, ""), err)
 		var wrong *FieldError
 		if errors.As(err, &wrong) {
-			return d.unlockAnswer(r, w, typed, wrong)
+			return h.unlockAnswer(r, w, typed, wrong)
 		}
-		return site.Answer{}, d.whenFresh(r, err)
+		return site.Answer{}, h.whenFresh(r, err)
 	}
-	action, err := d.forceUnlock(r, w)
-	if d.record(r, w, action, err); err != nil {
+	action, err := h.forceUnlock(r, w)
+	if h.record(r, w, action, err); err != nil {
 		return site.Answer{}, err
 	}
+	ended := h.site.URLs.LockFrom(w.Name, w.historyID(), pages.FromView(h.site.URLs, r))
 	return site.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
-		Header: map[string]string{"Location": d.Urls.LockFrom(w.Name, w.historyID(), pages.FromView(d.Urls, r))}}, nil
+		Header: map[string]string{"Location": ended}}, nil
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every
 // other page.
-func (d *Handler) readForm(r *site.Request) (w Request, typed string, err error) {
+func (h *Handler) readForm(r *site.Request) (w Request, typed string, err error) {
 	if w.Name, err = site.NameOf(r); err != nil {
 		return w, "", err
 	}

@@ -44,16 +44,16 @@ const minReason = 10
 // FieldError is a wish that can be put right by the person who asks; the form is shown again.
 type FieldError struct{ Field, Text string }
 
-func (c *FieldError) Error() string { return c.Text }
+func (f *FieldError) Error() string { return f.Text }
 
 // MayUnlock says whether the caller may force-unlock at all.
-func (d *Handler) MayUnlock(c access.Caller) error {
-	if d.Config.ForceUnlock == nil {
+func (h *Handler) MayUnlock(c access.Caller) error {
+	if h.site.Config.ForceUnlock == nil {
 		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
 			Detail: "Force unlock is switched off on this dashboard. A person with write access to etcd can use " +
 				"mutexctl force-unlock."}
 	}
-	return d.Admit(c, access.Unlock)
+	return h.site.Admit(c, access.Unlock)
 }
 
 // notStale refuses what should not rest on an old picture.
@@ -90,29 +90,29 @@ func (w *Request) check() error {
 }
 
 // admitUnlock makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
-func (d *Handler) admitUnlock(r *site.Request) error {
-	if err := d.MayUnlock(r.Caller); err != nil {
+func (h *Handler) admitUnlock(r *site.Request) error {
+	if err := h.MayUnlock(r.Caller); err != nil {
 		return err
 	}
-	if err := d.rate.try(r.Caller.Name, r.Now); err != nil {
+	if err := h.rate.try(r.Caller.Name, r.Now); err != nil {
 		return err
 	}
 	return notStale(r)
 }
 
 // forceUnlock removes the hold that the person saw, in one transaction that also records it. Nothing is sent twice.
-func (d *Handler) forceUnlock(r *site.Request, w Request) (protocol.Action, error) {
+func (h *Handler) forceUnlock(r *site.Request, w Request) (protocol.Action, error) {
 	// Who closes the tab now wants an answer less, not another outcome.
 	r = r.With(context.WithoutCancel(r.Context()))
-	document, err := d.readNow(r.Context(), w.Name)
+	document, err := h.readNow(r.Context(), w.Name)
 	if err != nil {
-		return protocol.Action{}, d.notDone(err)
+		return protocol.Action{}, h.notDone(err)
 	}
 	action := newAction(r, w, holderLine(r, &document.Record))
 	if len(document.Fields) == 0 || document.UUID != w.Hold || document.Token != w.Token {
-		return action, d.conflict(r, w, document)
+		return action, h.conflict(r, w, document)
 	}
-	if err := d.AdmitFor(r.Caller, access.Unlock, document.Owner); err != nil {
+	if err := h.site.AdmitFor(r.Caller, access.Unlock, document.Owner); err != nil {
 		return action, err
 	}
 	record := document.Record
@@ -121,25 +121,25 @@ func (d *Handler) forceUnlock(r *site.Request, w Request) (protocol.Action, erro
 		why += " (" + action.Ticket + ")"
 	}
 	ending := metadata.NewEnding(&record, metadata.EndedForced, action.Actor, why, action.At.Time)
-	nothing, err := d.rate.take(r.Now)
+	nothing, err := h.rate.take(r.Now)
 	if err != nil {
 		return action, err
 	}
-	err = d.Config.ForceUnlock(r.Context(), metadata.Removal{Record: &record, Ending: ending}, action)
+	err = h.site.Config.ForceUnlock(r.Context(), metadata.Removal{Record: &record, Ending: ending}, action)
 	if err != nil && !errors.Is(err, setup.ErrUnknown) {
 		nothing()
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, metadata.ErrChanged), errors.Is(err, setup.ErrUnknown):
-		if err := d.lookAgain(r, w, &record, ending, err); err != nil {
+		if err := h.lookAgain(r, w, &record, ending, err); err != nil {
 			return action, err
 		}
 	default:
-		return action, d.notDone(err)
+		return action, h.notDone(err)
 	}
-	d.History.Forget() // the person looks for it next
-	d.tell(w, record.Owner, action)
+	h.site.History.Forget() // the person looks for it next
+	h.tell(w, record.Owner, action)
 	return action, nil
 }
 
