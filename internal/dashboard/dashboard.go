@@ -83,7 +83,7 @@ func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
 	d.site.History.See(r, ending, d.site.Config.Now())
 }
 
-// Ready reports whether there is anything to show. It stays true when etcd is away: the last known picture is worth
+// Ready reports whether there is anything to show. It stays true when etcd is away: the last known snapshot is worth
 // most then.
 func (d *Dashboard) Ready() bool {
 	return d.site.Config.Fresh().Level(d.site.Config.Now()) != locks.Never

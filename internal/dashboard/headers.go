@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // policy allows a page what it needs: files of our own, and nothing inline.
@@ -29,7 +28,7 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Content-Security-Policy", framed)
 		h.Set("X-Content-Type-Options", "nosniff")
-		// which asks whether, and nobody else may answer
+		// Nobody but the person may answer what the page of a force unlock asks.
 		if len(d.site.Config.FrameAncestors) == 0 || r.URL.Path == d.route+"unlock" {
 			h.Set("Content-Security-Policy", alone)
 			h.Set("X-Frame-Options", "DENY")
@@ -92,9 +91,8 @@ func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	made := d.site.RequestOf(r)
 	c := made.Caller
 	if logged, leftOut := d.site.Refusals.Take(c.Name, made.Now); logged {
-		site.LeftOutOf(d.site.Config.Log.Warn(), leftOut).Str("path",
-			text.Visible(text.Clip(r.URL.Path, site.MaxLogged))).Str("origin",
-			text.Visible(text.Clip(r.Header.Get("Origin"), site.MaxLogged))).
+		site.LeftOutOf(d.site.Config.Log.Warn(), leftOut).
+			Str("path", site.Logged(r.URL.Path)).Str("origin", site.Logged(r.Header.Get("Origin"))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
 	if !isRead(r) && strings.HasSuffix(r.URL.Path, "unlock") {
@@ -114,8 +112,8 @@ func (d *Dashboard) recovery(next http.Handler) http.Handler {
 			if cause == http.ErrAbortHandler {
 				panic(cause)
 			}
-			d.site.Config.Log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("path",
-				r.URL.Path).Msg("request panicked")
+			d.site.Config.Log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("path", r.URL.Path).
+				Msg("request panicked")
 			d.fail(w, r, site.ErrInternal)
 		}()
 		next.ServeHTTP(w, r)

@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Store are the backtraces of locks that need a person. They are not in the picture, because all of them would fill
+// Store are the backtraces of locks that need a person. They are not in the snapshot, because all of them would fill
 // the memory; these few are fetched ahead, so that the list can name the line of code and the page of a lock has it
 // when etcd is away.
 type Store struct {

@@ -44,7 +44,7 @@ type Source struct {
 	// first.
 	History func(ctx context.Context, limit int) ([]metadata.Ending, error)
 	Audit   func(ctx context.Context, limit int) ([]protocol.Action, error)
-	// Relists counts how often the picture was read anew because the watch was interrupted.
+	// Relists counts how often the snapshot was read anew because the watch was interrupted.
 	Relists func() uint64
 	Policy  staleness.Policy
 	Log     zerolog.Logger
@@ -100,7 +100,8 @@ func (s *Store) Observe(now time.Time, fresh locks.Freshness) {
 	case !fresh.Synced:
 		return
 	}
-	s.heard, s.relists = fresh.Heard, relists
+	s.heard = fresh.Heard
+	s.relists = relists
 }
 
 // recent is what etcd said last; one reads it for all who ask.
@@ -131,7 +132,8 @@ func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Co
 	if err == nil {
 		r.list = list
 	}
-	r.err, r.stamp = err, now
+	r.err = err
+	r.stamp = now
 	return r.list, r.err
 }
 
@@ -166,7 +168,8 @@ func (s *Store) Endings(ctx context.Context, now time.Time, lock string) ([]meta
 	have := map[hold]bool{}
 	for i := range recorded {
 		if e := &recorded[i]; lock == "" || e.Lock == lock {
-			all, have[hold{e.Lock, e.Token}] = append(all, *e), true
+			all = append(all, *e)
+			have[hold{e.Lock, e.Token}] = true
 		}
 	}
 	oldest := now.Add(-maxSeenAge)

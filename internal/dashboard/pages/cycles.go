@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/deadlock"
@@ -53,7 +52,7 @@ func heldBy(all []deadlock.Process) string {
 }
 
 func shownProcess(p deadlock.Process) string {
-	host := locks.HostPID(text.Clip(p.Host, site.MaxWordShown), p.PID)
+	host := site.HostPID(p.Host, p.PID)
 	if p.Owner == "" {
 		return host
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
-// iconOf is the icon of a picture of the locks.
+// iconOf is the icon for locks that are counted.
 func iconOf(c locks.Counts) site.Icon {
 	number := func(n int) string {
 		if n > 9 {

@@ -57,24 +57,26 @@ func (l ListRequest) link(u site.URLs, change func(*ListRequest), cursor ...stri
 		l.Query = &query
 		change(&l)
 	}
-	sort := l.Order.String()
-	limit := strconv.Itoa(l.Limit)
-	density := ""
-	if l.Order == (locks.Order{By: locks.MostUrgent}) {
-		sort = ""
-	}
-	if l.Limit == defaultLimit {
-		limit = ""
+	parameters := []string{"q", l.Query.Text, "sort", l.sort()}
+	if l.Limit != defaultLimit {
+		parameters = append(parameters, "limit", strconv.Itoa(l.Limit))
 	}
 	if l.full {
-		density = "full"
+		parameters = append(parameters, "density", "full")
 	}
-	group := ""
+	parameters = append(parameters, "cols", strings.Join(l.cols, ","))
 	if l.group {
-		group = "owner"
+		parameters = append(parameters, "group", "owner")
 	}
-	return u.To("", append([]string{"q", l.Query.Text, "sort", sort, "limit", limit, "density", density, "cols",
-		strings.Join(l.cols, ","), "group", group}, cursor...)...)
+	return u.To("", append(parameters, cursor...)...)
+}
+
+// sort is the order as a parameter; empty for the default.
+func (l ListRequest) sort() string {
+	if l.Order == (locks.Order{By: locks.MostUrgent}) {
+		return ""
+	}
+	return l.Order.String()
 }
 
 // view are the parameters of the list that are not at their default, for the way back to it.
@@ -95,7 +97,7 @@ type listPage struct {
 	Problems []locks.QueryProblem
 	Jump     *lockLink // the lock whose name was typed
 	Table    table
-	Groups   []groupView // instead of the sheet
+	Groups   []groupView // instead of the table
 	Owners   int         // all groups
 	From, To int
 	Prev     string
@@ -192,9 +194,7 @@ func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	v.Here = "list"
 	v.Query = site.BoxText(l.Query.Text)
 	v.Follows = true
-	if l.Order != (locks.Order{By: locks.MostUrgent}) {
-		v.Sort = l.Order.String()
-	}
+	v.Sort = l.sort()
 	if w.Prev != "" {
 		v.Prev = l.link(p.site.URLs, nil, "before", w.Prev)
 	}

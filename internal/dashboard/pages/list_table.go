@@ -22,13 +22,15 @@ type table struct {
 }
 
 func (p *Pages) newTable(c access.Caller, rows []*locks.Row, at phrase.Viewpoint, l ListRequest) table {
-	s, view := table{Columns: p.columns(l), Rows: make([]rowView, len(rows))}, l.view(p.site.URLs)
-	s.Wide = len(s.Columns) - 1
+	t := table{Columns: p.columns(l), Rows: make([]rowView, len(rows))}
+	t.Wide = len(t.Columns) - 1
+	view := l.view(p.site.URLs)
 	for i, r := range rows {
-		s.Rows[i] = p.rowView(c, r, at, l)
-		s.Rows[i].Wide, s.Rows[i].URL = s.Wide, p.site.URLs.LockFrom(r.Name, r.UUID, view)
+		t.Rows[i] = p.rowView(c, r, at, l)
+		t.Rows[i].Wide = t.Wide
+		t.Rows[i].URL = p.site.URLs.LockFrom(r.Name, r.UUID, view)
 	}
-	return s
+	return t
 }
 
 // extra is a cell of a column that was asked for.

@@ -18,7 +18,7 @@ type verdict struct {
 	Text  phrase.Sentence
 }
 
-// Verdict says what a person must know first. The first sentence that applies wins; that the picture is stale is said
+// Verdict says what a person must know first. The first sentence that applies wins; that the snapshot is stale is said
 // by the banner of the page, and the sentence here then is about the last known state.
 func (p *Pages) Verdict(s *locks.Snapshot, at phrase.Viewpoint) verdict {
 	all := s.All
@@ -78,7 +78,7 @@ func (p *Pages) nextUnlock(said phrase.Sentence, all locks.Counts, at phrase.Vie
 	url := p.site.URLs.Lock(next.Name, next.UUID)
 	left := at.Next(next.Verdict.AutoUnlockAt)
 	switch left.Kind {
-	case "over": // the picture is a moment old
+	case "over": // the snapshot is a moment old
 		left = &phrase.Moment{At: left.At, Text: "due"}
 	case "":
 		return said.Say(" The auto-unlock of ").Link(name, url).Say(" was due, outcome unknown.")
@@ -131,11 +131,11 @@ func pause(unlockers []setup.Unlocker) phrase.Sentence {
 	case why == nil:
 		return nil
 	case len(why) == 1 && why[0] == string(staleness.Brake):
-		return phrase.Say("Auto-unlock is slowed down: ").Value(site.HeldBack(why[0])).Say(".")
+		return phrase.Say("Auto-unlock is slowed down: ").Value(phrase.HeldBack(why[0])).Say(".")
 	}
 	s := phrase.Say("Auto-unlock is paused: ")
 	for i, rule := range why {
-		s = s.When(i > 0, "; ").Value(site.HeldBack(rule))
+		s = s.When(i > 0, "; ").Value(phrase.HeldBack(rule))
 	}
 	return s.Say(".")
 }

@@ -1,10 +1,7 @@
 package pages
 
 import (
-	"cmp"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
@@ -12,9 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/stacktrace"
-	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
 // lockFrame is what is around every page about a lock.
@@ -109,7 +104,7 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Facts = facts(row, lock)
 	v.Times = times(row, at)
 	if row.Malformed() {
-		v.Fate = p.fate(row)
+		v.Fate = fate(row)
 	}
 	v.Clock = clockOff(row.Verdict.ClockOff)
 	v.Skew = skewSentence(row, v.Viewpoint.Now)
@@ -160,108 +155,6 @@ func (p *Pages) fillForce(v *lockPage, r *site.Request, lock *site.Lock) {
 	}
 }
 
-// clockOff says how far a holder's clock is off; empty when it is not.
-func clockOff(off time.Duration) string {
-	switch {
-	case off > 0:
-		return "clock " + text.Duration(off) + " ahead"
-	case off < 0:
-		return "clock " + text.Duration(-off) + " behind"
-	}
-	return ""
-}
-
-// skewSentence says what it means for the lock that its holder's clock differs from the one here.
-func skewSentence(r *locks.Row, now time.Time) string {
-	ahead := r.LockedAt.Sub(now)
-	switch off := r.Verdict.ClockOff; {
-	case off < 0:
-		return "clock skew -" + text.Duration(-off) +
-			": the holder's clock is behind this dashboard's. The auto-unlock is shown by the clock here, which is " +
-			"later than the record says"
-	case off > 0:
-		return "clock skew +" + text.Duration(off) +
-			": the holder's clock is ahead of this dashboard's. The alert is shown by the clock here, which is " +
-			"earlier than the record says"
-	case ahead > 5*time.Second:
-		return "clock skew +" + text.Duration(ahead) + ": the holder's clock is ahead of this dashboard's"
-	}
-	return ""
-}
-
-// HolderSentence says who holds the lock and what happens next. fields are those of its record, where they are known.
-func HolderSentence(r *locks.Row, at phrase.Viewpoint, fields []metadata.Field) phrase.Sentence {
-	var s phrase.Sentence
-	if at.Stale {
-		s = s.Say("As of " + phrase.TimeOfDay(at.AsOf) + " UTC: ")
-	}
-	if r.Token == 0 {
-		s = s.Say("Not held by anybody, but keys of it are there")
-	} else {
-		s = s.Say("Held")
-	}
-	if r.Owner != "" {
-		s = s.Say(" by ").Value(r.Owner)
-	}
-	if host := locks.HostPID(r.Hostname, r.PID); r.Hostname != "" {
-		s = s.Say(" on ").Value(host)
-	}
-	if held := at.Lasting(r.LockedAt); held != nil {
-		s = s.Say(" for ").Time(held)
-	}
-	s = s.Say(".")
-	unlock := at.Next(r.Verdict.AutoUnlockAt)
-	switch {
-	case unlock == nil:
-		return sayAlert(s, r, at).Say(" It never unlocks by itself.")
-	case unlock.Kind == "over":
-		return sayAlert(s, r, at).Say(" The auto-unlock is late by ").Time(at.Age(r.Verdict.AutoUnlockAt)).Say(".")
-	case unlock.Kind == "":
-		return sayAlert(s, r, at).Say(" Its deadline passed, outcome unknown.")
-	case r.Verdict.State != staleness.Held || !r.Verdict.AlertsAtUnlock():
-		return sayAlert(s, r, at).Say(" Auto-unlock ").Time(unlock).Say(".")
-	case !staleness.KeptAlive(r.Record):
-		return s.Say(" Unless it is extended, alert and auto-unlock ").Time(unlock).Say(".")
-	}
-	s = s.Say(" Extended")
-	if every := rhythm(r, fields); every > 0 {
-		s = s.Say(" every " + text.Duration(every) + ",")
-	}
-	return s.Say(" last ").Time(at.Lasting(r.Alive.At)).Say(" ago.").
-		Say(" If it stays silent, alert and auto-unlock ").Time(unlock).Say(".")
-}
-
-// sayAlert adds when people are alerted, or since when they are.
-func sayAlert(s phrase.Sentence, r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
-	switch alert := r.Verdict.AlertAt; {
-	case r.Verdict.State == staleness.Alerting:
-		return s.Say(" Alerting for ").Time(at.Lasting(alert)).Say(".")
-	case r.Verdict.State == staleness.Held && alert.After(at.AsOf):
-		return s.Say(" Alert ").Time(at.Alert(alert)).Say(".")
-	}
-	return s
-}
-
-// fate says what the unlocker does with a record that lacks a deadline.
-func (p *Pages) fate(r *locks.Row) string {
-	var s strings.Builder
-	switch {
-	case r.AlertAt.IsZero() && r.Verdict.AlertAt.IsZero():
-		s.WriteString("It never alerts as a lock, only as a malformed one. ")
-	case r.AlertAt.IsZero():
-		s.WriteString("The default policy alerts at " + phrase.UTC(r.Verdict.AlertAt) + ". ")
-	}
-	switch {
-	case r.AutoUnlockAt.IsZero() && r.Verdict.AutoUnlockAt.IsZero():
-		s.WriteString("It is never removed for a deadline that cannot be read: somebody must unlock it.")
-	case r.AutoUnlockAt.IsZero():
-		s.WriteString("The default policy removes it at " + phrase.UTC(r.Verdict.AutoUnlockAt) + ".")
-	default:
-		s.WriteString("It is removed at its deadline like any other.")
-	}
-	return s.String()
-}
-
 // ServeBacktrace answers with a backtrace as it was recorded.
 func (p *Pages) ServeBacktrace(r *site.Request) (site.Answer, error) {
 	lock, err := p.site.Find(r)
@@ -282,26 +175,4 @@ func (p *Pages) ServeBacktrace(r *site.Request) (site.Answer, error) {
 		Type: "text/plain; charset=utf-8", Body: []byte(lock.Document.Backtrace),
 		Header: map[string]string{"Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'"},
 	}, nil
-}
-
-// WaiterView is one who waits for the lock.
-type WaiterView struct {
-	Place   int
-	Owner   string
-	Host    string
-	Purpose string
-	Since   *phrase.Moment
-	Timeout *phrase.Moment
-}
-
-// WaiterViews are the waiters of a queue in their order.
-func WaiterViews(queue []metadata.Waiter, at phrase.Viewpoint) []WaiterView {
-	queue = slices.Clone(queue)
-	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return cmp.Compare(a.Place, b.Place) })
-	views := make([]WaiterView, len(queue))
-	for i, w := range queue {
-		views[i] = WaiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose, at.Lasting(w.Since.Time),
-			at.Alert(w.TimeoutAt.Time)}
-	}
-	return views
 }

@@ -25,8 +25,7 @@ func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 	e := lock.Ending
 	v := lockPage{lockFrame: p.lockFrame(r, e.Lock), Look: "released", Purpose: e.Purpose, Free: lock.Row == nil}
 	v.Ended = &endedView{Word: locks.EndedWord(e.Ended), When: v.Age(e.EndedAt.Time), By: e.By, Why: e.Why,
-		Owner: e.Owner,
-		Host:  locks.HostPID(e.Hostname, e.PID), UUID: e.UUID}
+		Owner: e.Owner, Host: locks.HostPID(e.Hostname, e.PID), UUID: e.UUID}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
 		v.Ended.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
@@ -34,12 +33,8 @@ func (p *Pages) endedPage(r *site.Request, lock *site.Lock) lockPage {
 		v.Current = p.site.URLs.Lock(lock.Name, lock.Row.UUID)
 		v.Sentence = HolderSentence(lock.Row, lock.Viewpoint(v.Viewpoint), lock.Document.Fields)
 	}
-	for _, f := range []fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}, {"owner", e.Owner},
-		{"host", e.Hostname}, {"last progress", e.Progress}} {
-		if f.Value != "" {
-			v.Facts = append(v.Facts, f)
-		}
-	}
+	v.Facts = known([]fact{{"hold", e.UUID}, {"fencing token", phrase.Known(e.Token)}, {"owner", e.Owner},
+		{"host", e.Hostname}, {"last progress", e.Progress}})
 	for _, t := range []struct {
 		label string
 		at    time.Time

@@ -42,7 +42,7 @@ func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
 	v.Table = p.newTable(c, holders[:len(holders)-v.More], v.Viewpoint, l)
 	v.Table.Caption = "Holders"
 	for i := range v.Table.Columns {
-		v.Table.Columns[i].URL, v.Table.Columns[i].Aria = "", "" // they are in one order
+		v.Table.Columns[i] = column{Title: v.Table.Columns[i].Title} // no link: they are in one order
 	}
 	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
 	v.Cycles = p.cyclesOf(r, lock.Name)

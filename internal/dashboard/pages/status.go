@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
@@ -144,17 +143,4 @@ func (p *Pages) about(r *site.Request) []fact {
 			fact{"gaps since then", phrase.Thousands(len(gaps))})
 	}
 	return list
-}
-
-// helpPage explains the pages.
-type helpPage struct {
-	site.Page
-	States []locks.DisplayState
-}
-
-func (p *Pages) ServeHelp(r *site.Request) (site.Answer, error) {
-	v := helpPage{p.site.Page(r, "help"), []locks.DisplayState{locks.Held, locks.Alerting, locks.Expiring,
-		locks.Expired, locks.Malformed}}
-	v.Here = "help"
-	return p.site.Render("help", v)
 }

@@ -112,9 +112,7 @@ func (p *Pages) contention(lock string, holders []*locks.Row, at phrase.Viewpoin
 	c := contention{Name: text.Clip(lock, site.MaxNameShown), URL: p.site.URLs.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
 		c.Owner = text.Clip(r.Owner, site.MaxWordShown)
-		c.Host = locks.HostPID(text.Clip(r.Hostname,
-			site.MaxWordShown),
-			r.PID)
+		c.Host = site.HostPID(r.Hostname, r.PID)
 		c.Held = at.Lasting(r.LockedAt)
 		if r.Token != 0 {
 			c.Look = r.Display
@@ -126,8 +124,8 @@ func (p *Pages) contention(lock string, holders []*locks.Row, at phrase.Viewpoin
 	c.Use = u.Words()
 	c.Held = at.Lasting(u.Oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
-		text := locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown), r.PID)
-		c.Sharers = append(c.Sharers, lockLink{cmp.Or(text, r.Name), p.site.URLs.Lock(r.Name, r.UUID)})
+		host := site.HostPID(r.Hostname, r.PID)
+		c.Sharers = append(c.Sharers, lockLink{cmp.Or(host, r.Name), p.site.URLs.Lock(r.Name, r.UUID)})
 	}
 	c.MoreSharers = len(holders) - len(c.Sharers)
 	return c

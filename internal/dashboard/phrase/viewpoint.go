@@ -19,14 +19,14 @@ type Moment struct {
 // Viewpoint is the point in time from which a page looks at the locks.
 type Viewpoint struct {
 	Now   time.Time
-	AsOf  time.Time // of what is shown: now, or the last sign of life of etcd where the picture is stale
+	AsOf  time.Time // of what is shown: now, or the last sign of life of etcd where the snapshot is stale
 	Stale bool      // what happened between asOf and now is not known
 }
 
-// LiveAt is the viewpoint of a picture that is current.
+// LiveAt is the viewpoint of a snapshot that is current.
 func LiveAt(now time.Time) Viewpoint { return Viewpoint{Now: now, AsOf: now} }
 
-// StaleAt is the viewpoint of a picture that is as old as the last sign of life of etcd.
+// StaleAt is the viewpoint of a snapshot that is as old as the last sign of life of etcd.
 func StaleAt(now, heard time.Time) Viewpoint { return Viewpoint{Now: now, AsOf: heard, Stale: true} }
 
 // NowWord names the moment of what is shown.
@@ -45,7 +45,7 @@ func (v Viewpoint) Age(t time.Time) *Moment {
 	return &Moment{At: t, Kind: "age", Text: text.Duration(v.Now.Sub(t))}
 }
 
-// Lasting is how long something has lasted that may be over where the picture is stale: there it is the length that was
+// Lasting is how long something has lasted that may be over where the snapshot is stale: there it is the length that was
 // known last.
 func (v Viewpoint) Lasting(t time.Time) *Moment {
 	m := v.Age(t)

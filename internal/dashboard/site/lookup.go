@@ -14,8 +14,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Hurried is the request for a page of a lock. One that can be shown from the picture waits for etcd only so long,
-// unless etcd is known to answer all the same.
+// Hurried is the request for the page of a lock. A lock that the snapshot can show waits for etcd no longer than
+// [etcdread.Hurry], unless etcd is known to answer, but later.
 func (s *Site) Hurried(r *Request) (*Request, context.CancelFunc) {
 	name, err := NameOf(r)
 	snapshot, notYet := r.Loaded()
@@ -40,7 +40,7 @@ type Lock struct {
 	Ending       *metadata.Ending  // of the asked hold, where it is recorded
 }
 
-// Find reads a lock: from etcd, or from the picture while etcd does not answer.
+// Find reads a lock: from etcd, or from the snapshot while etcd does not answer.
 func (s *Site) Find(r *Request) (*Lock, error) {
 	snapshot, err := r.Loaded()
 	if err != nil {
@@ -81,17 +81,17 @@ func (l *Lock) HolderOwner() string {
 	return l.Row.Owner
 }
 
-// read takes the lock from etcd, which knows more than the picture and knows it earlier.
+// read takes the lock from etcd, which knows more than the snapshot and knows it earlier.
 func (s *Site) read(r *Request, l *Lock, name string) {
-	type read struct {
+	type answer struct {
 		document metadata.Document
 		revision int64
 	}
-	found, err := etcdread.Await(r.Context(), s.Config.Log, func(ctx context.Context) (read, error) {
+	found, err := etcdread.Await(r.Context(), s.Config.Log, func(ctx context.Context) (answer, error) {
 		began := time.Now()
 		document, revision, err := s.Config.Document(ctx, name)
 		s.slow.Store(err == nil && time.Since(began) > etcdread.Hurry) // then waiting is worth it for the next page
-		return read{document, revision}, err
+		return answer{document, revision}, err
 	})
 	document := found.document
 	if s.Config.Waiters != nil {
@@ -117,7 +117,7 @@ func (s *Site) read(r *Request, l *Lock, name string) {
 	l.Row = s.RowNow(r, &document.Record, l.InLine, l.Row)
 }
 
-// RowNow judges a record that was just read. before is the row of the picture, or nil.
+// RowNow judges a record that was just read. before is the row of the snapshot, or nil.
 func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter, before *locks.Row) *locks.Row {
 	moment := staleness.Moment{Wall: at.Now, Mono: at.mono}
 	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {

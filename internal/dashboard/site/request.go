@@ -35,6 +35,7 @@ func (s *Site) RequestOf(r *http.Request) *Request {
 	return s.NewRequest(r, access.Caller{})
 }
 
+// NewRequest makes the request of a caller, as of now.
 func (s *Site) NewRequest(r *http.Request, c access.Caller) *Request {
 	made := &Request{Caller: c, Now: s.Config.Now(), mono: s.Config.Clock(), Fresh: s.Config.Fresh()}
 	made.Request = r.WithContext(context.WithValue(r.Context(), requestKey{}, made))

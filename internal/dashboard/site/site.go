@@ -12,9 +12,9 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
-// Site is what every answer is made with.
+// Site is what every answer is made with. It lives as long as the dashboard; a [Request] lives as long as an answer.
 type Site struct {
-	Refusals  Refusals // that the log has
+	Refusals  Refusals // as far as the log has them
 	Config    setup.Config
 	URLs      URLs
 	Snapshots *locks.Snapshots

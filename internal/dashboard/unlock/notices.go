@@ -34,14 +34,14 @@ type noticeJSON struct {
 }
 
 // tell queues the notice of what was done.
-func (h *Handler) tell(w Request, owner string, a protocol.Action) {
+func (h *Handler) tell(asked Request, owner string, a protocol.Action) {
 	if h.site.Config.Notify == nil {
 		return
 	}
 	n := noticeJSON{Event: a.Action, ID: a.ID, At: phrase.ISO(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder,
 		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket}
 	if h.site.URLs.Origin != "" {
-		n.URL = h.site.URLs.Origin + h.site.URLs.Lock(w.Name, w.historyID())
+		n.URL = h.site.URLs.Origin + h.site.URLs.Lock(asked.Name, asked.historyID())
 	}
 	body, err := json.Marshal(n)
 	if err == nil {

@@ -31,35 +31,35 @@ func (h *Handler) notDone(err error) error {
 }
 
 // lookAgain tells what became of the hold. It is nil when our removal turns out to have been done.
-func (h *Handler) lookAgain(r *site.Request, w Request, record *metadata.Record, ours metadata.Ending,
+func (h *Handler) lookAgain(r *site.Request, asked Request, record *metadata.Record, ours metadata.Ending,
 	cause error) error {
-	document, err := h.readNow(r.Context(), w.Name)
-	there := len(document.Fields) > 0 && document.UUID == w.Hold && document.Token == w.Token
+	document, err := h.readNow(r.Context(), asked.Name)
+	there := len(document.Fields) > 0 && document.UUID == asked.Hold && document.Token == asked.Token
 	switch {
 	case err != nil || there:
 		unknown := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
-			Link:   h.site.URLs.Lock(w.Name, w.Hold),
+			Link:   h.site.URLs.Lock(asked.Name, asked.Hold),
 			Detail: "etcd did not say whether it was done (" + h.site.Config.Explain(cause) + "). "}
 		if unknown.Detail += "Look at the lock before you try again."; there {
 			unknown.Detail += " The hold is still there, but the request may still be on its way."
 		}
 		return unknown
 	case errors.Is(cause, setup.ErrUnknown):
-		ending := h.site.Ending(r.Context(), w.Name, record.HistoryID())
+		ending := h.site.Ending(r.Context(), asked.Name, record.HistoryID())
 		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By &&
 			ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
 			return nil
 		}
 	}
-	return h.conflict(r, w, document)
+	return h.conflict(r, asked, document)
 }
 
 // conflict says who holds the lock now, or how the hold ended.
-func (h *Handler) conflict(r *site.Request, w Request, now metadata.Document) error {
-	p := &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: w.Name,
-		Link:   h.site.URLs.Lock(w.Name, ""),
+func (h *Handler) conflict(r *site.Request, asked Request, now metadata.Document) error {
+	p := &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
+		Link:   h.site.URLs.Lock(asked.Name, ""),
 		Detail: "Nothing was done. The hold that you saw is over"}
-	if ending := h.site.Ending(r.Context(), w.Name, w.historyID()); ending != nil {
+	if ending := h.site.Ending(r.Context(), asked.Name, asked.historyID()); ending != nil {
 		p.Detail += ": " + locks.EndedWord(ending.Ended)
 		if ending.By != "" {
 			p.Detail += " by " + text.Visible(ending.By)
@@ -67,8 +67,8 @@ func (h *Handler) conflict(r *site.Request, w Request, now metadata.Document) er
 		p.Detail += " " + text.Duration(r.Now.Sub(ending.EndedAt.Time)) + " ago"
 	}
 	switch {
-	case len(now.Fields) == 0 && len(r.Snapshot().Shares(w.Name)) > 0:
-		p.Detail += ". The lock is now shared: " + locks.UseOf(r.Snapshot().Shares(w.Name)).Words() + "."
+	case len(now.Fields) == 0 && len(r.Snapshot().Shares(asked.Name)) > 0:
+		p.Detail += ". The lock is now shared: " + locks.UseOf(r.Snapshot().Shares(asked.Name)).Words() + "."
 	case len(now.Fields) == 0:
 		p.Detail += ". Nobody holds the lock now."
 	case now.Token == 0:
@@ -82,7 +82,7 @@ func (h *Handler) conflict(r *site.Request, w Request, now metadata.Document) er
 }
 
 // record counts a try and writes it to the log, which is the audit trail of what was not done.
-func (h *Handler) record(r *site.Request, w Request, a protocol.Action, err error) {
+func (h *Handler) record(r *site.Request, asked Request, a protocol.Action, err error) {
 	result := "success"
 	var p *site.Problem
 	switch {
@@ -107,13 +107,10 @@ func (h *Handler) record(r *site.Request, w Request, a protocol.Action, err erro
 		}
 		event = site.LeftOutOf(event, leftOut)
 	}
-	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.Name).Str("source",
-		string(c.Source)).
-		Str("client", c.Client).Str("user_agent", c.Agent).Str("lock",
-		text.Visible(text.Clip(w.Name, metadata.MaxNameBytes))).
-		Str("uuid", text.Visible(text.Clip(w.Hold, site.MaxLogged))).Int64("token", w.Token).Int64("revision",
-		w.Revision).Str("holder",
-		a.Holder).
-		Str("reason", text.Visible(text.Clip(w.Reason, 4*site.MaxReason))).Str("ticket",
-		text.Visible(text.Clip(w.Ticket, 4*site.MaxTicket))).Msg("force unlock")
+	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).
+		Str("actor", c.Name).Str("source", string(c.Source)).Str("client", c.Client).Str("user_agent", c.Agent).
+		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", site.Logged(asked.Hold)).
+		Int64("token", asked.Token).Int64("revision", asked.Revision).Str("holder", a.Holder).
+		Str("reason", text.Visible(text.Clip(asked.Reason, 4*site.MaxReason))).
+		Str("ticket", text.Visible(text.Clip(asked.Ticket, 4*site.MaxTicket))).Msg("force unlock")
 }

@@ -59,7 +59,7 @@ func (h *Handler) ServeForm(r *site.Request) (site.Answer, error) {
 	return h.unlockAnswer(r, Request{}, "", nil)
 }
 
-// whenFresh adds to the refusal of a force unlock what can be done while the picture is stale.
+// whenFresh adds to the refusal of a force unlock what can be done while the snapshot is stale.
 func (h *Handler) whenFresh(r *site.Request, err error) error {
 	var old *site.Problem
 	name, failed := site.NameOf(r)
@@ -125,7 +125,8 @@ func (h *Handler) unlockPage(r *site.Request, v *site.Lock) unlockPage {
 	p.Action = h.site.URLs.Unlock(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	p.Cancel = h.site.URLs.LockFrom(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	if row.Alive != nil {
-		p.Alive, p.Progress = p.Age(row.Alive.At), row.Alive.Progress
+		p.Alive = p.Age(row.Alive.At)
+		p.Progress = row.Alive.Progress
 	}
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
 		p.Frame = h.traces.FirstFrame(v.Document.Backtrace)
@@ -146,56 +147,56 @@ func (h *Handler) unlockPage(r *site.Request, v *site.Lock) unlockPage {
 
 // ServePost does what the confirmation page asked for. Whether the caller may is checked already.
 func (h *Handler) ServePost(r *site.Request) (site.Answer, error) {
-	w, typed, err := h.readForm(r)
+	asked, typed, err := h.readForm(r)
 	if err == nil {
 		err = h.admitUnlock(r)
 	}
-	if err == nil && typed != w.Name && typed != text.Visible(w.Name) {
+	if err == nil && typed != asked.Name && typed != text.Visible(asked.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
 	}
 	if err == nil {
-		err = w.check()
+		err = asked.check()
 	}
 	if err != nil {
-		h.record(r, w, newAction(r, w, ""), err)
+		h.record(r, asked, newAction(r, asked, ""), err)
 		var wrong *FieldError
 		if errors.As(err, &wrong) {
-			return h.unlockAnswer(r, w, typed, wrong)
+			return h.unlockAnswer(r, asked, typed, wrong)
 		}
 		return site.Answer{}, h.whenFresh(r, err)
 	}
-	action, err := h.forceUnlock(r, w)
-	if h.record(r, w, action, err); err != nil {
+	action, err := h.forceUnlock(r, asked)
+	if h.record(r, asked, action, err); err != nil {
 		return site.Answer{}, err
 	}
-	ended := h.site.URLs.LockFrom(w.Name, w.historyID(), pages.FromView(h.site.URLs, r))
+	ended := h.site.URLs.LockFrom(asked.Name, asked.historyID(), pages.FromView(h.site.URLs, r))
 	return site.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
 		Header: map[string]string{"Location": ended}}, nil
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every
 // other page.
-func (h *Handler) readForm(r *site.Request) (w Request, typed string, err error) {
-	if w.Name, err = site.NameOf(r); err != nil {
-		return w, "", err
+func (h *Handler) readForm(r *site.Request) (asked Request, typed string, err error) {
+	if asked.Name, err = site.NameOf(r); err != nil {
+		return asked, "", err
 	}
-	w.Hold = r.URL.Query().Get("hold")
+	asked.Hold = r.URL.Query().Get("hold")
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return w, "", err
+		return asked, "", err
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return w, "", site.BadBody("The form cannot be read.")
+		return asked, "", site.BadBody("The form cannot be read.")
 	}
-	w.Reason = form.Get("reason")
-	w.Ticket = form.Get("ticket")
+	asked.Reason = form.Get("reason")
+	asked.Ticket = form.Get("ticket")
 	token, err1 := strconv.ParseInt(form.Get("token"), 10, 64)
 	revision, err2 := strconv.ParseInt(form.Get("revision"), 10, 64)
-	if err1 != nil || err2 != nil || form.Get("hold") != w.Hold {
-		return w, "", site.BadBody("The form does not say which hold it is about.")
+	if err1 != nil || err2 != nil || form.Get("hold") != asked.Hold {
+		return asked, "", site.BadBody("The form does not say which hold it is about.")
 	}
-	w.Token = token
-	w.Revision = revision
-	return w, form.Get("typed"), nil
+	asked.Token = token
+	asked.Revision = revision
+	return asked, form.Get("typed"), nil
 }

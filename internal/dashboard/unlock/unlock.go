@@ -33,15 +33,15 @@ type Request struct {
 }
 
 // historyID is where the ending of the hold is recorded.
-func (w Request) historyID() string {
-	r := metadata.Record{UUID: w.Hold, Token: w.Token}
-	return r.HistoryID()
+func (r Request) historyID() string {
+	hold := metadata.Record{UUID: r.Hold, Token: r.Token}
+	return hold.HistoryID()
 }
 
 // minReason is how long a reason has to be, in characters.
 const minReason = 10
 
-// FieldError is a wish that can be put right by the person who asks; the form is shown again.
+// FieldError says what is wrong with a field of the form, which is shown again.
 type FieldError struct{ Field, Text string }
 
 func (f *FieldError) Error() string { return f.Text }
@@ -56,7 +56,7 @@ func (h *Handler) MayUnlock(c access.Caller) error {
 	return h.site.Admit(c, access.Unlock)
 }
 
-// notStale refuses what should not rest on an old picture.
+// notStale refuses what should not rest on an old snapshot.
 func notStale(r *site.Request) error {
 	switch r.Level() {
 	case locks.Never:
@@ -70,20 +70,21 @@ func notStale(r *site.Request) error {
 	return nil
 }
 
-// check makes the texts of a wish one line each and refuses what nobody could use later.
-func (w *Request) check() error {
-	w.Reason, w.Ticket = strings.Join(strings.Fields(w.Reason), " "), strings.Join(strings.Fields(w.Ticket), " ")
-	for _, text := range []string{w.Reason, w.Ticket} {
+// check makes the texts of a request one line each and refuses what nobody could use later.
+func (r *Request) check() error {
+	r.Reason = strings.Join(strings.Fields(r.Reason), " ")
+	r.Ticket = strings.Join(strings.Fields(r.Ticket), " ")
+	for _, text := range []string{r.Reason, r.Ticket} {
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
 			return &FieldError{"reason", "Reason and ticket must be plain text."}
 		}
 	}
-	switch n := utf8.RuneCountInString(w.Reason); {
+	switch n := utf8.RuneCountInString(r.Reason); {
 	case n < minReason || n > site.MaxReason:
 		return &FieldError{"reason",
 			fmt.Sprintf("The reason has %d characters; people who look into this later need %d to %d.", n, minReason,
 				site.MaxReason)}
-	case utf8.RuneCountInString(w.Ticket) > site.MaxTicket:
+	case utf8.RuneCountInString(r.Ticket) > site.MaxTicket:
 		return &FieldError{"ticket", fmt.Sprintf("The ticket may have %d characters.", site.MaxTicket)}
 	}
 	return nil
@@ -101,16 +102,16 @@ func (h *Handler) admitUnlock(r *site.Request) error {
 }
 
 // forceUnlock removes the hold that the person saw, in one transaction that also records it. Nothing is sent twice.
-func (h *Handler) forceUnlock(r *site.Request, w Request) (protocol.Action, error) {
+func (h *Handler) forceUnlock(r *site.Request, asked Request) (protocol.Action, error) {
 	// Who closes the tab now wants an answer less, not another outcome.
 	r = r.With(context.WithoutCancel(r.Context()))
-	document, err := h.readNow(r.Context(), w.Name)
+	document, err := h.readNow(r.Context(), asked.Name)
 	if err != nil {
 		return protocol.Action{}, h.notDone(err)
 	}
-	action := newAction(r, w, holderLine(r, &document.Record))
-	if len(document.Fields) == 0 || document.UUID != w.Hold || document.Token != w.Token {
-		return action, h.conflict(r, w, document)
+	action := newAction(r, asked, holderLine(r, &document.Record))
+	if len(document.Fields) == 0 || document.UUID != asked.Hold || document.Token != asked.Token {
+		return action, h.conflict(r, asked, document)
 	}
 	if err := h.site.AdmitFor(r.Caller, access.Unlock, document.Owner); err != nil {
 		return action, err
@@ -132,14 +133,14 @@ func (h *Handler) forceUnlock(r *site.Request, w Request) (protocol.Action, erro
 	switch {
 	case err == nil:
 	case errors.Is(err, metadata.ErrChanged), errors.Is(err, setup.ErrUnknown):
-		if err := h.lookAgain(r, w, &record, ending, err); err != nil {
+		if err := h.lookAgain(r, asked, &record, ending, err); err != nil {
 			return action, err
 		}
 	default:
 		return action, h.notDone(err)
 	}
 	h.site.History.Forget() // the person looks for it next
-	h.tell(w, record.Owner, action)
+	h.tell(asked, record.Owner, action)
 	return action, nil
 }
 
@@ -147,7 +148,7 @@ func (h *Handler) forceUnlock(r *site.Request, w Request) (protocol.Action, erro
 func holderLine(at *site.Request, r *metadata.Record) string {
 	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), site.MaxWordShown))
 	if r.Hostname != "" {
-		line += " on " + text.Visible(locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown), r.PID))
+		line += " on " + text.Visible(site.HostPID(r.Hostname, r.PID))
 	}
 	if !r.LockedAt.IsZero() {
 		line += " for " + text.Duration(at.Now.Sub(r.LockedAt))
@@ -158,11 +159,11 @@ func holderLine(at *site.Request, r *metadata.Record) string {
 	return line
 }
 
-func newAction(r *site.Request, w Request, holder string) protocol.Action {
+func newAction(r *site.Request, asked Request, holder string) protocol.Action {
 	return protocol.Action{
 		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)}, Actor: r.Caller.Name,
 		Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
-		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: holder,
-		Reason: w.Reason, Ticket: w.Ticket, Result: "success",
+		Action: "force-unlock", Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision, Holder: holder,
+		Reason: asked.Reason, Ticket: asked.Ticket, Result: "success",
 	}
 }
