@@ -44,7 +44,8 @@ func (c Caller) MaySome(p Permission) bool {
 func (c *Config) Identify(r *http.Request) Caller {
 	const maxAgent = 256
 	peer := peerOf(r)
-	caller := Caller{Source: c.Source, Client: c.clientOf(r, peer), Agent: text.Visible(text.Clip(r.UserAgent(), maxAgent))}
+	caller := Caller{Source: c.Source, Client: c.clientOf(r, peer),
+		Agent: text.Visible(text.Clip(r.UserAgent(), maxAgent))}
 	var groups []string
 	switch c.Source {
 	case SourceNone:

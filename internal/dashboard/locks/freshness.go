@@ -33,8 +33,8 @@ const (
 	Never   Level = "never" // nothing was ever loaded
 )
 
-// Level judges how current the snapshot is. A watch that is just being opened again is not stale by itself: only silence
-// is.
+// Level judges how current the snapshot is. A watch that is just being opened again is not stale by itself: only
+// silence is.
 func (f Freshness) Level(now time.Time) Level {
 	switch age := f.age(now); {
 	case f.Heard.IsZero():

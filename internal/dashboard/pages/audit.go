@@ -28,6 +28,7 @@ type actionView struct {
 	Result         string
 }
 
+// ServeAudit answers with what operators did.
 func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
 	asked, err := history.Parse(r.URL.Query(), maxLimit)
 	if err != nil {

@@ -101,6 +101,7 @@ func (p *Pages) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 	return v
 }
 
+// ServeHistory answers with holds that are over.
 func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
 	asked, err := history.Parse(r.URL.Query(), maxLimit)
 	if err != nil {

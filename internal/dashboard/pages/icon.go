@@ -50,6 +50,7 @@ func iconShape(look string) (svg string, ok bool) {
 	return svg, svg != ""
 }
 
+// ServeIcon answers with the icon of a tab.
 func (p *Pages) ServeIcon(r *site.Request) (site.Answer, error) {
 	shape, ok := iconShape(r.URL.Query().Get("look"))
 	n := r.URL.Query().Get("n")

@@ -33,6 +33,7 @@ const (
 
 func pageLimits() []int { return []int{50, 100, maxLimit} }
 
+// ParseList reads the parameters of a list.
 func ParseList(r *site.Request) ListRequest { return parseListValues(r.URL.Query()) }
 
 func parseListValues(v url.Values) ListRequest {
@@ -136,6 +137,7 @@ type (
 	}
 )
 
+// ServeList answers with the list of locks, or with the part of it that changes.
 func (p *Pages) ServeList(r *site.Request) (site.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {

@@ -62,6 +62,7 @@ type lockPage struct {
 	Unlock   string // how to end the hold on the command line
 }
 
+// ServeLock answers with the page of a lock, of a hold that is over, or of a lock that several hold.
 func (p *Pages) ServeLock(r *site.Request) (site.Answer, error) {
 	r, cancel := p.site.Hurried(r)
 	defer cancel()

@@ -28,6 +28,7 @@ type ownerView struct {
 
 const maxOwners = 500
 
+// ServeOwners answers with the services that hold locks.
 func (p *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {

@@ -40,6 +40,7 @@ type unlockerView struct {
 	HeldBack                []string
 }
 
+// ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
 func (p *Pages) ServeStatus(r *site.Request) (site.Answer, error) {
 	fresh := r.Fresh
 	v := statusPage{Page: p.site.Page(r, "status"), Prefix: p.site.Config.Layout.Prefix(),

@@ -44,6 +44,7 @@ const (
 	maxWaitersEach = 5
 )
 
+// ServeWaiting answers with the locks that somebody waits for.
 func (p *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {

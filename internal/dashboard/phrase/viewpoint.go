@@ -45,8 +45,8 @@ func (v Viewpoint) Age(t time.Time) *Moment {
 	return &Moment{At: t, Kind: "age", Text: text.Duration(v.Now.Sub(t))}
 }
 
-// Lasting is how long something has lasted that may be over where the snapshot is stale: there it is the length that was
-// known last.
+// Lasting is how long something has lasted that may be over by now. Where the snapshot is stale, it is the length that
+// was known last.
 func (v Viewpoint) Lasting(t time.Time) *Moment {
 	m := v.Age(t)
 	if m != nil && v.Stale {

@@ -80,30 +80,29 @@ func (h *Handler) whenFresh(r *site.Request, err error) error {
 
 // unlockAnswer is the confirmation page, with what was typed before and what was wrong about it.
 func (h *Handler) unlockAnswer(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
-	v, err := h.site.Find(r)
+	lock, err := h.site.Find(r)
 	switch {
 	case err != nil:
 		return site.Answer{}, err
-	case v.Unread != "":
-		return site.Answer{}, h.notDone(errors.New(v.Unread))
-	case v.Row != nil && v.Row.Misplaced:
+	case lock.Unread != "":
+		return site.Answer{}, h.notDone(errors.New(lock.Unread))
+	case lock.Row != nil && lock.Row.Misplaced:
 		return site.Answer{}, &site.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
-			Name:   v.Name,
-			Link:   h.site.URLs.Lock(v.Name, ""),
+			Name: lock.Name, Link: h.site.URLs.Lock(lock.Name, ""),
 			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
-	case v.Row == nil || v.AskedHold != "":
+	case lock.Row == nil || lock.AskedHold != "":
 		asked := r.URL.Query().Get("hold")
-		return site.Answer{}, h.conflict(r, Request{Name: v.Name, Hold: asked}, v.Document)
+		return site.Answer{}, h.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
 	}
-	if err := h.site.AdmitFor(r.Caller, access.Unlock, v.Row.Owner); err != nil {
+	if err := h.site.AdmitFor(r.Caller, access.Unlock, lock.Row.Owner); err != nil {
 		return site.Answer{}, err
 	}
-	p := h.unlockPage(r, v)
-	p.Typed = site.BoxText(name)
-	p.Reason = site.BoxText(typed.Reason)
-	p.Ticket = site.BoxText(typed.Ticket)
-	p.Wrong = wrong
-	a, err := h.site.Render("unlock", p)
+	v := h.unlockPage(r, lock)
+	v.Typed = site.BoxText(name)
+	v.Reason = site.BoxText(typed.Reason)
+	v.Ticket = site.BoxText(typed.Ticket)
+	v.Wrong = wrong
+	a, err := h.site.Render("unlock", v)
 	// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
 	a.Header = map[string]string{"Referrer-Policy": "same-origin"}
 	if wrong != nil {
@@ -112,37 +111,35 @@ func (h *Handler) unlockAnswer(r *site.Request, typed Request, name string, wron
 	return a, err
 }
 
-func (h *Handler) unlockPage(r *site.Request, v *site.Lock) unlockPage {
-	row := v.Row
-	p := unlockPage{Page: h.site.Page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
-		Look:    row.Display,
-		Purpose: row.Purpose,
-		Token:   row.Token, Revision: row.Revision, Hold: row.UUID, Host: locks.HostPID(row.Hostname, row.PID),
-		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket}
-	p.Here = "list"
-	p.Icon = site.Icon{Look: row.Display}
-	p.Sentence = pages.HolderSentence(row, p.Viewpoint, v.Document.Fields)
-	p.Action = h.site.URLs.Unlock(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
-	p.Cancel = h.site.URLs.LockFrom(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
+func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
+	row := lock.Row
+	v := unlockPage{Page: h.site.Page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
+		Look: row.Display, Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID,
+		Host: locks.HostPID(row.Hostname, row.PID), MaxReason: site.MaxReason, MaxTicket: site.MaxTicket}
+	v.Here = "list"
+	v.Icon = site.Icon{Look: row.Display}
+	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)
+	v.Action = h.site.URLs.Unlock(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
+	v.Cancel = h.site.URLs.LockFrom(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	if row.Alive != nil {
-		p.Alive = p.Age(row.Alive.At)
-		p.Progress = row.Alive.Progress
+		v.Alive = v.Age(row.Alive.At)
+		v.Progress = row.Alive.Progress
 	}
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
-		p.Frame = h.traces.FirstFrame(v.Document.Backtrace)
+		v.Frame = h.traces.FirstFrame(lock.Document.Backtrace)
 	}
-	if unlock := p.Viewpoint.Next(row.Verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
-		p.AutoSoon = unlock
+	if unlock := v.Viewpoint.Next(row.Verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
+		v.AutoSoon = unlock
 	}
-	p.Recorded = h.site.Config.Waiters != nil
-	p.Share = row.Share.Words()
-	p.Whole = pages.WholeOf(row, r, h.site.URLs)
-	if queue := pages.WaiterViews(v.InLine, p.Viewpoint); len(queue) > 0 {
-		p.Next = &queue[0]
-		p.Waiters = len(queue)
+	v.Recorded = h.site.Config.Waiters != nil
+	v.Share = row.Share.Words()
+	v.Whole = pages.WholeOf(row, r, h.site.URLs)
+	if queue := pages.WaiterViews(lock.InLine, v.Viewpoint); len(queue) > 0 {
+		v.Next = &queue[0]
+		v.Waiters = len(queue)
 	}
-	p.Commands = pages.Whereabouts(row)
-	return p
+	v.Commands = pages.Whereabouts(row)
+	return v
 }
 
 // ServePost does what the confirmation page asked for. Whether the caller may is checked already.

@@ -161,9 +161,9 @@ func holderLine(at *site.Request, r *metadata.Record) string {
 
 func newAction(r *site.Request, asked Request, holder string) protocol.Action {
 	return protocol.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)}, Actor: r.Caller.Name,
-		Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
-		Action: "force-unlock", Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision, Holder: holder,
-		Reason: asked.Reason, Ticket: asked.Ticket, Result: "success",
+		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)},
+		Actor: r.Caller.Name, Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
+		Action: "force-unlock", Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
+		Holder: holder, Reason: asked.Reason, Ticket: asked.Ticket, Result: "success",
 	}
 }
