@@ -98,12 +98,12 @@ func (d *Dashboard) prefixes() error {
 	if d.hosts, err = newHosts(origin, d.site.Config.Hosts); err != nil {
 		return err
 	}
-	if d.site.URLs.Prefix, err = site.NormalPrefix(path); err != nil {
+	if d.site.URLs.Prefix, err = normalPrefix(path); err != nil {
 		return err
 	}
 	d.route = d.site.URLs.Prefix
 	if d.site.Config.RoutePrefix != "" {
-		d.route, err = site.NormalPrefix(d.site.Config.RoutePrefix)
+		d.route, err = normalPrefix(d.site.Config.RoutePrefix)
 	}
 	return err
 }

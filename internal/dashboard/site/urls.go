@@ -2,7 +2,6 @@ package site
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,20 +14,6 @@ type URLs struct {
 	Prefix string // begins and ends with "/"
 	Origin string // scheme and host; empty when the external URL does not name them
 	Assets string // fingerprint of the embedded assets
-}
-
-// NormalPrefix makes "a/b", "/a/b" and "/a/b/" the same.
-func NormalPrefix(path string) (string, error) {
-	path = strings.Trim(path, "/")
-	for part := range strings.SplitSeq(path, "/") {
-		if part == "." || part == ".." || part == "" && path != "" || url.PathEscape(part) != part {
-			return "", fmt.Errorf("the path %q must be plain: letters, digits, - and _ between slashes", path)
-		}
-	}
-	if path == "" {
-		return "/", nil
-	}
-	return "/" + path + "/", nil
 }
 
 // To is the link to a page by its path below the prefix, with parameters in pairs of name and value; pairs with an
