@@ -2,13 +2,10 @@ package alertpush
 
 import (
 	"cmp"
-	"encoding/base64"
 	"fmt"
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -106,28 +103,13 @@ func (p *Pusher) link(lock string) string {
 	if p.c.Dashboard == "" || len(lock) > 8*metadata.MaxNameBytes {
 		return p.c.Dashboard
 	}
-	if !utf8.ValidString(lock) {
-		return p.c.Dashboard + "lock?name_b64=" + base64.RawURLEncoding.EncodeToString([]byte(lock))
-	}
-	return p.c.Dashboard + "lock?name=" + url.QueryEscape(lock)
+	name, value := text.NameParameter(lock)
+	return p.c.Dashboard + "lock?" + name + "=" + url.QueryEscape(value)
 }
 
 // oneLine makes one visible line of text from outside.
 func oneLine(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
-			return r
-		}
-		return utf8.RuneError
-	}, strings.ToValidUTF8(s[:min(len(s), 4*maxTextBytes)], string(utf8.RuneError)))
-	if len(s) <= maxTextBytes {
-		return s
-	}
-	end := maxTextBytes
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
+	return text.Clip(text.Visible(text.Clip(s, maxTextBytes)), maxTextBytes) // escapes are longer than what they show
 }
 
 // firstFrame returns the first line of a backtrace.

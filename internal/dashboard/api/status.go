@@ -1,4 +1,4 @@
-package dashboard
+package api
 
 import (
 	"strconv"
@@ -42,13 +42,14 @@ type unlockerJSON struct {
 	HeldBack  []string `json:"held_back"`
 }
 
-func (d *Dashboard) statusAPI(r *site.Request) (site.Answer, error) {
+// ServeStatus answers with the state of the dashboard, of etcd and of the unlockers.
+func (a *API) ServeStatus(r *site.Request) (site.Answer, error) {
 	now := r.Now
 	fresh := r.Fresh
 	j := statusJSON{Level: fresh.Level(now), Synced: fresh.Synced, Cause: lockjson.Known(fresh.Cause),
-		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.Known(d.Config.Version)}
+		Revision: strconv.FormatInt(fresh.Revision, 10), Version: lockjson.Known(a.site.Config.Version)}
 	j.HeardAt, j.HeardIn = lockjson.Instant(fresh.Heard, now)
-	unlockers, knownUnlockers := d.Unlockers()
+	unlockers, knownUnlockers := a.site.Unlockers()
 	if knownUnlockers {
 		j.Unlockers = make([]unlockerJSON, 0, len(unlockers))
 	}
@@ -60,16 +61,16 @@ func (d *Dashboard) statusAPI(r *site.Request) (site.Answer, error) {
 		v.ArrivedAt, v.ArrivedIn = lockjson.Instant(u.Arrived, now)
 		j.Unlockers = append(j.Unlockers, v)
 	}
-	if d.Config.Members != nil {
-		for _, m := range d.Config.Members() {
+	if a.site.Config.Members != nil {
+		for _, m := range a.site.Config.Members() {
 			j.Members = append(j.Members, memberJSON{m.Endpoint, lockjson.Known(m.Role), lockjson.Known(m.Version),
 				lockjson.Known(m.Size),
 				lockjson.Known(m.Quota), lockjson.Known(m.Problem)})
 		}
 	}
-	if d.Config.Foreign != nil {
-		_, total := d.Config.Foreign()
+	if a.site.Config.Foreign != nil {
+		_, total := a.site.Config.Foreign()
 		j.Foreign = &total
 	}
-	return jsonAnswer(j, newMeta(r, now), "")
+	return Answer(r, j)
 }

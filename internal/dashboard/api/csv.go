@@ -1,4 +1,4 @@
-package dashboard
+package api
 
 import (
 	"io"
@@ -14,18 +14,18 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// csv answers with the locks that a query finds, in its order. Other than the page it has no pages.
-func (d *Dashboard) csv(r *site.Request) (site.Answer, error) {
-	_, _, found, err := d.listed(r)
+// ServeTable answers with the locks that a query finds, in its order. Other than the page it has no pages.
+func (a *API) ServeTable(r *site.Request) (site.Answer, error) {
+	l, err := a.list(r)
 	if err != nil {
 		return site.Answer{}, err
 	}
 	return site.Answer{Type: "text/csv; charset=utf-8; header=present",
 		Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
-		Stream: func(w io.Writer) error { return d.writeTable(w, found.Rows) }}, nil
+		Stream: func(w io.Writer) error { return a.writeTable(w, l.found.Rows) }}, nil
 }
 
-func (d *Dashboard) writeTable(w io.Writer, rows []*locks.Row) error {
+func (a *API) writeTable(w io.Writer, rows []*locks.Row) error {
 	line := appendCells(nil, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at",
 		"alert_at", "auto_unlock_at", "waiters", "waiting_since")
 	_, err := w.Write(line)
@@ -34,13 +34,12 @@ func (d *Dashboard) writeTable(w io.Writer, rows []*locks.Row) error {
 			return err
 		}
 		waiters := ""
-		if d.Config.Queues != nil {
+		if a.site.Config.Queues != nil {
 			waiters = strconv.Itoa(row.Waiters)
 		}
-		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname, site.Number(row.PID),
-			row.Purpose, row.UUID, site.Number(row.Token),
-			instantCell(row.LockedAt), instantCell(row.Verdict.AlertAt), instantCell(row.Verdict.AutoUnlockAt), waiters,
-			instantCell(row.Longest))
+		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname,
+			phrase.Known(row.PID), row.Purpose, row.UUID, phrase.Known(row.Token), instantCell(row.LockedAt),
+			instantCell(row.Verdict.AlertAt), instantCell(row.Verdict.AutoUnlockAt), waiters, instantCell(row.Longest))
 		_, err = w.Write(line)
 	}
 	return err

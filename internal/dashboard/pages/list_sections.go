@@ -25,7 +25,7 @@ type groupView struct {
 const maxGroups = 200
 
 // groupViews are the sections of a list. As many rows are shown as on a page without sections.
-func (d *Pages) groupViews(v *listPage, c access.Caller, l ListRequest, found *locks.Result) {
+func (p *Pages) groupViews(v *listPage, c access.Caller, l ListRequest, found *locks.Result) {
 	groups := found.ByOwner()
 	left := l.Limit
 	v.Owners = len(groups)
@@ -33,7 +33,7 @@ func (d *Pages) groupViews(v *listPage, c access.Caller, l ListRequest, found *l
 		view := groupView{Owner: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, N: g.Total, Late: g.Alerting,
 			Gone: g.Expired, Waits: g.Waiting, Open: len(groups) == 1}
 		if g.Owner != "" {
-			view.URL = l.link(d.Urls, func(l *ListRequest) {
+			view.URL = l.link(p.site.URLs, func(l *ListRequest) {
 				l.Query.Text = l.Query.With(locks.Exactly("owner", g.Owner))
 				l.group = false
 			})
@@ -41,7 +41,7 @@ func (d *Pages) groupViews(v *listPage, c access.Caller, l ListRequest, found *l
 		rows := g.Rows[:min(len(g.Rows), left)]
 		left -= len(rows)
 		view.Rest = g.Total - len(rows)
-		view.Table = d.newTable(c, rows, v.Viewpoint, l)
+		view.Table = p.newTable(c, rows, v.Viewpoint, l)
 		view.Table.Caption = "Locks of " + text.Visible(view.Owner)
 		v.Groups = append(v.Groups, view)
 	}

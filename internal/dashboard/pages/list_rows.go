@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
@@ -43,14 +44,13 @@ type rowView struct {
 	Progress string
 }
 
-func (d *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l ListRequest) rowView {
+func (p *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l ListRequest) rowView {
 	v := rowView{
 		Look: r.Display, Version: strconv.FormatUint(r.Fingerprint, 36), Name: text.Clip(r.Name, site.MaxNameShown),
-		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown),
-			r.PID),
+		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: site.HostPID(r.Hostname, r.PID),
 		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict),
 		Unlock: at.Unlock(r.Verdict.AutoUnlockAt), Waiters: "–", Longest: at.Lasting(r.Longest),
-		Share: r.Share.Words(), Clock: phrase.ClockOff(r.Verdict.ClockOff), Extra: extras(r, at, l.cols),
+		Share: r.Share.Words(), Clock: clockOff(r.Verdict.ClockOff), Extra: extras(r, at, l.cols),
 	}
 	if at.Stale {
 		v.Version += "-stale" // the countdowns end in other words
@@ -58,36 +58,39 @@ func (d *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	v.Late = r.Display != locks.Held && !r.Verdict.AlertAt.IsZero() && !r.Verdict.AlertAt.After(at.AsOf)
 	v.cutName(r.Share != nil)
 	if r.Owner != "" {
-		v.OwnerURL = l.link(d.Urls,
+		v.OwnerURL = l.link(p.site.URLs,
 			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("owner", r.Owner)) })
 	}
 	if r.Hostname != "" {
-		v.HostURL = l.link(d.Urls,
+		v.HostURL = l.link(p.site.URLs,
 			func(l *ListRequest) { l.Query.Text = l.Query.With(locks.Exactly("host", r.Hostname)) })
 	}
-	if d.Config.Queues != nil {
+	if p.site.Config.Queues != nil {
 		v.Waiters = phrase.Thousands(r.Waiters)
 	}
 	if r.Display != locks.Held || l.full {
-		d.fillDetails(&v, c, r, at)
+		p.fillDetails(&v, c, r, at)
 	}
 	return v
 }
 
 // fillDetails adds the second line of a row: what the lock is for, what is wrong with it, and where it was taken.
-func (d *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase.Viewpoint) {
-	if v.Purpose = text.Clip(r.Purpose, site.MaxLineShown); len(r.Problems) > 0 {
+func (p *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase.Viewpoint) {
+	v.Purpose = text.Clip(r.Purpose, site.MaxLineShown)
+	if len(r.Problems) > 0 {
 		v.Problem = text.Clip(r.Problems[0].String(), site.MaxLineShown)
 	}
 	if n := len(r.Problems); n > 1 {
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	if r.Alive != nil {
-		v.Alive, v.Progress = at.Lasting(r.Alive.At), text.Clip(r.Alive.Progress, site.MaxLineShown)
+		v.Alive = at.Lasting(r.Alive.At)
+		v.Progress = text.Clip(r.Alive.Progress, site.MaxLineShown)
 	}
-	if !c.MayFor(access.Backtrace, r.Owner) {
-		v.Frame = ""
-	} else if v.Frame = text.Clip(d.Traces.Of(r).First, site.MaxLineShown); v.Frame != "" {
+	if c.MayFor(access.Backtrace, r.Owner) {
+		v.Frame = text.Clip(p.traces.Of(r).First, site.MaxLineShown)
+	}
+	if v.Frame != "" {
 		v.Version += "-at"
 	}
 	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil
@@ -98,9 +101,22 @@ func (v *rowView) cutName(share bool) {
 	if v.Odd = !site.IsPlain(v.Name); v.Odd {
 		return
 	}
-	v.Head, v.Tail = site.Middle(v.Name)
+	v.Head, v.Tail = middle(v.Name)
 	if i := strings.LastIndexByte(v.Name, '#'); share && i > 12 { // there is less room
 		v.Head = v.Name[:i]
 		v.Tail = v.Name[i:]
 	}
+}
+
+// middle cuts a text in two so that the page can shorten it in the middle: what differs is often at the end.
+func middle(s string) (head, tail string) {
+	const keep, most = 14, 30
+	if len(s) <= most {
+		return s, ""
+	}
+	i := len(s) - keep
+	for i > 0 && !utf8.RuneStart(s[i]) {
+		i--
+	}
+	return s[:i], s[i:]
 }

@@ -21,14 +21,16 @@ type table struct {
 	Rows    []rowView
 }
 
-func (d *Pages) newTable(c access.Caller, rows []*locks.Row, at phrase.Viewpoint, l ListRequest) table {
-	s, view := table{Columns: d.columns(l), Rows: make([]rowView, len(rows))}, l.view(d.Urls)
-	s.Wide = len(s.Columns) - 1
+func (p *Pages) newTable(c access.Caller, rows []*locks.Row, at phrase.Viewpoint, l ListRequest) table {
+	t := table{Columns: p.columns(l), Rows: make([]rowView, len(rows))}
+	t.Wide = len(t.Columns) - 1
+	view := l.view(p.site.URLs)
 	for i, r := range rows {
-		s.Rows[i] = d.rowView(c, r, at, l)
-		s.Rows[i].Wide, s.Rows[i].URL = s.Wide, d.Urls.LockFrom(r.Name, r.UUID, view)
+		t.Rows[i] = p.rowView(c, r, at, l)
+		t.Rows[i].Wide = t.Wide
+		t.Rows[i].URL = p.site.URLs.LockFrom(r.Name, r.UUID, view)
 	}
-	return s
+	return t
 }
 
 // extra is a cell of a column that was asked for.
@@ -64,9 +66,9 @@ func extras(r *locks.Row, at phrase.Viewpoint, cols []string) []extra {
 		case "hold":
 			e.Text = text.Clip(r.UUID, site.MaxWordShown)
 		case "token":
-			e.Text = site.Number(r.Token)
+			e.Text = phrase.Known(r.Token)
 		case "revision":
-			e.Text = site.Number(r.Revision)
+			e.Text = phrase.Known(r.Revision)
 		case "alive":
 			if r.Alive != nil {
 				e.Time = at.Lasting(r.Alive.At)
@@ -97,7 +99,7 @@ func toggled(cols []string, name string) []string {
 }
 
 // columns are the heads of the table; each is a link that sorts by it, and the other way round the second time.
-func (d *Pages) columns(l ListRequest) []column {
+func (p *Pages) columns(l ListRequest) []column {
 	columns := []struct{ title, by string }{
 		{"State", "urgency"}, {"Lock", "name"}, {"Owner", "owner"}, {"Host:pid", "host"}, {"Held", "held"},
 		{"Alert", "alert"}, {"Auto-unlock", "unlock"}, {"Waiting", "waiters"},
@@ -112,7 +114,7 @@ func (d *Pages) columns(l ListRequest) []column {
 				aria = "descending"
 			}
 		}
-		out = append(out, column{c.title, l.link(d.Urls, func(l *ListRequest) { l.Order = o }), aria})
+		out = append(out, column{c.title, l.link(p.site.URLs, func(l *ListRequest) { l.Order = o }), aria})
 	}
 	for _, name := range l.cols {
 		out = append(out, column{Title: strings.ToUpper(name[:1]) + name[1:]})

@@ -35,15 +35,12 @@ func newTimeline(r *locks.Row, at phrase.Viewpoint) *timeline {
 	if start.IsZero() {
 		return nil
 	}
-	from := start
+	from := locks.Earlier(start, at.AsOf)
 	to := at.AsOf
 	for _, t := range []time.Time{alert, unlock} {
 		if t.After(to) {
 			to = t
 		}
-	}
-	if at.AsOf.Before(from) {
-		from = at.AsOf
 	}
 	whole := to.Sub(from)
 	if whole <= 0 {
@@ -53,13 +50,16 @@ func newTimeline(r *locks.Row, at phrase.Viewpoint) *timeline {
 	percent := func(f float64) string { return fmt.Sprintf("%.2f%%", f) }
 	tl := &timeline{}
 	part := func(class string, a, b time.Time) {
-		if a = latest(a, start); b.After(a) {
+		if a.Before(start) {
+			a = start
+		}
+		if b.After(a) {
 			tl.Segments = append(tl.Segments, segment{class, percent(x(a)), percent(x(b) - x(a))})
 		}
 	}
 	// The future is drawn pale: it happens only if nobody moves the deadlines.
-	calmUntil := firstOf(to, alert, unlock)
-	alertUntil := firstOf(to, unlock)
+	alertUntil := locks.Earlier(to, unlock)
+	calmUntil := locks.Earlier(alertUntil, alert)
 	part("held", start, calmUntil)
 	if !alert.IsZero() {
 		part("alerting", alert, alertUntil)
@@ -84,19 +84,4 @@ func newTimeline(r *locks.Row, at phrase.Viewpoint) *timeline {
 	add("now", at.NowWord(), at.AsOf, nil)
 	slices.SortStableFunc(tl.Marks, func(a, b mark) int { return a.when.Compare(b.when) })
 	return tl
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// firstOf is the earliest of the times that are known.
-func firstOf(t time.Time, others ...time.Time) time.Time {
-	for _, other := range others {
-		t = locks.Earlier(t, other)
-	}
-	return t
 }
