@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"github.com/google/uuid"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Lock takes the lock. While others hold it or came first, it waits in the queue until ctx ends: then the error is a
@@ -60,39 +62,128 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *L
 	return l, a.explain(err)
 }
 
-// barge takes the lock as soon as it is free, whoever else waits for it.
-func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
-	l, err := a.try(ctx, b)
-	held, isHeld := errors.AsType[*HeldError](err)
-	if !isHeld {
-		return l, a.explain(err)
+// Do runs fn while it holds the lock, waiting for it as [Client.Lock] does. The context of fn ends with ctx and when
+// the lock is lost, with the [*LostError] as its cause; [FromContext] finds the handle in it.
+//
+// The error joins those of fn and of the lock: nil means that fn succeeded and that the lock was held throughout. The
+// lock is given back when fn returns or panics.
+func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) (err error) {
+	if fn == nil {
+		return fmt.Errorf("lock %q: there is no function to run", name)
 	}
-	defer a.report(ctx)()
-	a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
-		if old(events, a.seen) {
-			return false
-		}
-		var b bid
-		if b, err = a.bid(); err == nil {
-			l, err = a.try(ctx, b)
-		}
-		newer, isHeld := errors.AsType[*HeldError](err)
-		if isHeld {
-			held = newer
-		}
-		return !isHeld
-	}, a.claimer.ends()...)
-	switch {
-	case l != nil:
-		return l, nil
-	case ctx.Err() != nil:
-		held.Err = ended(ctx)
-		return nil, held
+	l, err := c.Lock(ctx, name, opts...)
+	if err != nil {
+		return err
 	}
-	return nil, a.explain(err)
+	defer func() {
+		if lost := l.Unlock(); lost != nil {
+			err = errors.Join(err, lost)
+		}
+	}()
+
+	ctx, done := l.Under(ctx)
+	defer done()
+	return fn(ctx)
 }
 
-// old reports whether the last read was newer than all of the events.
-func old(events []*clientv3.Event, seen int64) bool {
-	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
+// Under is ctx for work under the lock: it also ends when the lock is lost, with the [*LostError] as its cause, and
+// [FromContext] finds the handle in it. Call done when the work is over.
+func (l *Lock) Under(ctx context.Context) (under context.Context, done context.CancelFunc) {
+	held := l.Context()
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))
+	detach := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	return ctx, func() { detach(); cancel(nil) }
+}
+
+// Draft is what the record of a lock that is taken now with these options would say. The error is what is wrong with
+// the name or the options; etcd is not asked.
+func (c *Client) Draft(name string, opts ...Option) (metadata.Draft, error) {
+	a, _, err := c.newAcquisition(name, opts)
+	if err != nil {
+		return metadata.Draft{}, err
+	}
+	return a.draft, nil
+}
+
+// errWaits refuses conditions of what waits: they would have to hold when the turn comes, while the place in the queue,
+// its lease and the repetitions of three different transactions stand between.
+var errWaits = errors.New("If and Then go with TryLock and TryLockAll: to wait, take the lock and use its Guard in a " +
+	"transaction of your own")
+
+// newAcquisition checks what can be checked without etcd and makes the first bid.
+func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, error) {
+	if c.isClosed() {
+		return nil, bid{}, ErrClosed
+	}
+	if err := metadata.CheckName(name); err != nil {
+		return nil, bid{}, err
+	}
+	set, err := settle(c.opts.Owner, c.opts.Defaults, opts)
+	if err == nil {
+		err = set.kind.checkName(name)
+	}
+	if err != nil {
+		return nil, bid{}, err
+	}
+	a := &acquisition{c: c, lock: name, set: set, draft: metadata.Draft{
+		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: c.pid, Purpose: set.purpose,
+		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth),
+	}}
+	a.claimer = newClaimer(a)
+	a.site = callSiteOf(a.draft.Backtrace)
+	b, err := a.bid()
+	return a, b, err
+}
+
+// newClaimer chooses the claimer of an acquisition.
+func newClaimer(a *acquisition) claimer {
+	if a.set.kind.shared() {
+		return shareClaim{a}
+	}
+	return plainClaim{a}
+}
+
+// notifyAsking calls the hook for an acquisition that begins, and ends no later than ctx.
+func (a *acquisition) notifyAsking(ctx context.Context) {
+	if hook := a.c.opts.Hooks.Asking; hook != nil {
+		hook(Asking{Lock: a.lock, Context: ctx})
+	}
+}
+
+// notifyAcquired calls the hook for the end of an acquisition that began at this time.
+func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
+	if hook := a.c.opts.Hooks.Acquired; hook != nil {
+		defer unlockOnPanic(l)()
+		hook(Acquired{Lock: a.lock, Result: acquireResult(err), Waited: time.Since(began), Hold: l, Err: err})
+	}
+}
+
+// unlockOnPanic returns a function that gives the locks back when a hook panics: nobody will ever have their handles.
+func unlockOnPanic(locks ...*Lock) func() {
+	return func() {
+		if value := recover(); value != nil {
+			for _, l := range locks {
+				if l != nil {
+					l.Unlock()
+				}
+			}
+			panic(value)
+		}
+	}
+}
+
+func acquireResult(err error) Result {
+	_, isHeld := errors.AsType[*HeldError](err)
+	switch {
+	case err == nil:
+		return ResultAcquired
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && isHeld,
+		errors.Is(err, ErrClosed):
+		return ResultGaveUp
+	case errors.Is(err, ErrCondition):
+		return ResultRefused
+	case isHeld:
+		return ResultHeld
+	}
+	return ResultError
 }

@@ -38,6 +38,14 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	return fmt.Errorf("alive %q: %w", l.held.Lock, err)
 }
 
+// Alive extends all locks, as [Lock.Alive] does. The error joins those of the locks.
+func (g *Locks) Alive(ctx context.Context, progress ...string) error {
+	if g == nil || len(g.locks) == 0 {
+		return errNoHold
+	}
+	return each(g.locks, func(l *Lock) error { return l.Alive(ctx, progress...) })
+}
+
 // beat is the heartbeat until ctx ends: an extension each third of the time that is left after one, with at most a
 // third of that for an attempt, and as often as etcd allows while it fails.
 func (l *Lock) beat(ctx context.Context) {
@@ -58,6 +66,9 @@ func (l *Lock) beat(ctx context.Context) {
 		}
 	}
 }
+
+// maxOvertaken bounds how often a heartbeat begins anew because another process with the uuid extended the hold.
+const maxOvertaken = 5
 
 // extend moves the deadlines. Extensions of one hold take turns, so that the last one wins.
 func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err error) {
@@ -85,9 +96,6 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 	}
 	return errors.New("others with the same uuid extend it all the time")
 }
-
-// maxOvertaken bounds how often a heartbeat begins anew because another process with the uuid extended the hold.
-const maxOvertaken = 5
 
 // extendOnce makes one extension. again reports that a heartbeat needs another one, because it knew less than the
 // record.
@@ -138,11 +146,6 @@ func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
 		return end
 	}
 	return next
-}
-
-// stands reports whether the record is that of this hold.
-func (l *Lock) stands(now *metadata.Document) bool {
-	return now.Token == l.held.Token && now.UUID == l.held.UUID
 }
 
 // hasAlive reports whether the record has this value of alive.
@@ -220,24 +223,17 @@ func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 	return alertAt, l.extension.progress
 }
 
-// gone ends the handle because etcd says that another holds the lock, or nobody, and finds out how the hold ended.
-func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
-	defer cancel()
-	lost, err := l.verify(ctx)
-	if err != nil || lost == nil {
-		lost = l.lostError()
-		if now != nil && now.Token != 0 {
-			lost.Holder = now
-		}
+func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {
+	hook := l.c.opts.Hooks.Extended
+	if hook == nil {
+		return
 	}
-	return l.lose(lost)
-}
-
-// causeOr is why the handle ended, if it did: that says more than the error that followed from it.
-func (l *Lock) causeOr(err error) error {
-	if ended := l.err(); ended != nil {
-		return ended
+	result := ResultError
+	switch {
+	case err == nil:
+		result = ResultExtended
+	case errors.Is(err, ErrNotHeld):
+		result = ResultLost
 	}
-	return err
+	hook(Extended{Hold: l, Result: result, Heartbeat: heartbeat, Took: time.Since(began), Err: err})
 }

@@ -8,15 +8,9 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
-	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 const (
-	// releaseLife is how long etcd remembers a release with the caller's own writes, whose client repeats it for its
-	// request timeout.
-	releaseLife = 10 * time.Minute
-
 	// when etcd is away for long, the oldest are given up: their records are auto-unlocked
 	maxCleanups    = 10_000
 	cleanupTimeout = 10 * time.Second // of one round of one cleanup
@@ -125,41 +119,4 @@ func (w *cleanups) drain(ctx context.Context) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.list) + 1 // and the one in work
-}
-
-// cancelLater ends an acquisition of this kind whose outcome is unknown: when it is done, nothing is held by this uuid
-// and nothing will be, and it stands in no queue.
-func (c *Client) cancelLater(k kind, lock, uuid string) {
-	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
-		do: func(ctx context.Context) error { return c.cancelAttempt(ctx, k, lock, uuid) }})
-}
-
-func (c *Client) cancelAttempt(ctx context.Context, k kind, lock, uuid string) error {
-	cancel := locktxn.CancelQueued
-	withdraw := locktxn.WithdrawQueued
-	if k.shared() {
-		cancel = locktxn.CancelShare
-		withdraw = locktxn.WithdrawShare
-	}
-	var r etcdretry.Answer
-	lease, err := c.tombstoneLease(ctx, &c.tombstones)
-	if err == nil {
-		r, err = c.retry.Send(ctx, cancel(c.layout, lock, uuid, lease))
-	}
-	switch {
-	case locktxn.LeaseGone(err):
-		c.tombstones.forget(lease)
-	case locktxn.NoSpace(err):
-		// No tombstone can be written. What was acquired with the last space is at least given back.
-		r, _ = c.retry.Send(ctx, withdraw(c.layout, lock, uuid))
-	}
-	if !k.shared() || r.TxnResponse == nil {
-		return err
-	}
-	h := c.holders(lock, r, 0)
-	if mine, ok := h.mine(uuid); ok {
-		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, mine.Name, uuid))
-		err = errors.Join(err, failed)
-	}
-	return err
 }

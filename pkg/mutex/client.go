@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
+	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -163,16 +164,6 @@ func (c *Client) Options() Options { return c.opts }
 // Etcd is how the client asks etcd, for packages of this module that are built on locks: its type is internal.
 func (c *Client) Etcd() *etcdretry.Client { return c.retry }
 
-// Draft is what the record of a lock that is taken now with these options would say. The error is what is wrong with
-// the name or the options; etcd is not asked.
-func (c *Client) Draft(name string, opts ...Option) (metadata.Draft, error) {
-	a, _, err := c.newAcquisition(name, opts)
-	if err != nil {
-		return metadata.Draft{}, err
-	}
-	return a.draft, nil
-}
-
 // Close ends the client. Waiting calls leave the queue and end with [ErrClosed]. Close waits for them and for the
 // cleanup of acquisitions that were given up, no longer than the request timeout, and then as long at most for running
 // hooks. The error says how many cleanups are unfinished. Holds that were not unlocked stay held until they are
@@ -203,48 +194,19 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// rest waits for what runs in the background, but not for ever: a hook there may have called Close.
-func (c *Client) rest() {
-	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
-	defer cancel()
-	awaitAll(ctx, &c.wg)
-}
+func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
 
-// awaitAll waits until all have ended, or ctx has.
-func awaitAll(ctx context.Context, all *sync.WaitGroup) {
-	ended := make(chan struct{})
-	go func() { all.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
-}
+// wall is the time that is written into records.
+func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecond) }
 
-// beginWait counts one more call that waits for a lock, until done, unless the client is closed.
-func (c *Client) beginWait() (done func(), ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closing {
-		return nil, false
-	}
-	c.waiting.Add(1)
-	return c.waiting.Done, true
-}
+// MaxRetryDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this
+// before it removes a lock, so that after an outage of etcd a live holder gets to extend first.
+const MaxRetryDelay = etcdretry.MaxDelay
 
-// spawn runs f in a goroutine that Close waits for, unless the client is closed.
-func (c *Client) spawn(f func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.wg.Go(f)
-	return true
-}
+// ended is why ctx ended.
+func ended(ctx context.Context) error { return etcdretry.Ended(ctx, ErrClosed) }
 
-// isClosed reports whether Close has begun.
-func (c *Client) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closing
+// record is the record that the operation with this number read.
+func (c *Client) record(lock string, a etcdretry.Answer, op int) metadata.Document {
+	return metadata.Decode(lock, locktxn.Fields(c.layout, a.Keys(op)))
 }

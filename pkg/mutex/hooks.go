@@ -2,7 +2,6 @@ package mutex
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -134,92 +133,6 @@ func both[E any](f, g func(E)) func(E) {
 	return func(e E) { f(e); g(e) }
 }
 
-// notifyAsking calls the hook for an acquisition that begins, and ends no later than ctx.
-func (a *acquisition) notifyAsking(ctx context.Context) {
-	if hook := a.c.opts.Hooks.Asking; hook != nil {
-		hook(Asking{Lock: a.lock, Context: ctx})
-	}
-}
-
-// notifyAcquired calls the hook for the end of an acquisition that began at this time.
-func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
-	if hook := a.c.opts.Hooks.Acquired; hook != nil {
-		defer unlockOnPanic(l)()
-		hook(Acquired{Lock: a.lock, Result: acquireResult(err), Waited: time.Since(began), Hold: l, Err: err})
-	}
-}
-
-// unlockOnPanic returns a function that gives the locks back when a hook panics: nobody will ever have their handles.
-func unlockOnPanic(locks ...*Lock) func() {
-	return func() {
-		if value := recover(); value != nil {
-			for _, l := range locks {
-				if l != nil {
-					l.Unlock()
-				}
-			}
-			panic(value)
-		}
-	}
-}
-
-// notifyAcquired calls the hook for each lock that was taken, or for the one because of which none was.
-func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
-	defer unlockOnPanic(locks...)()
-	for i, l := range locks {
-		b.wanted[i].notifyAcquired(began, l, nil)
-	}
-	if err == nil {
-		return
-	}
-	failed := b.wanted[0]
-	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
-		for _, a := range b.wanted {
-			if a.lock == held.Lock {
-				failed = a
-			}
-		}
-	}
-	failed.notifyAcquired(began, nil, err)
-}
-
-func acquireResult(err error) Result {
-	_, isHeld := errors.AsType[*HeldError](err)
-	switch {
-	case err == nil:
-		return ResultAcquired
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && isHeld,
-		errors.Is(err, ErrClosed):
-		return ResultGaveUp
-	case errors.Is(err, ErrCondition):
-		return ResultRefused
-	case isHeld:
-		return ResultHeld
-	}
-	return ResultError
-}
-
-func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {
-	hook := l.c.opts.Hooks.Extended
-	if hook == nil {
-		return
-	}
-	result := ResultError
-	switch {
-	case err == nil:
-		result = ResultExtended
-	case errors.Is(err, ErrNotHeld):
-		result = ResultLost
-	}
-	hook(Extended{Hold: l, Result: result, Heartbeat: heartbeat, Took: time.Since(began), Err: err})
-}
-
-func (l *Lock) notifyLost(why *LostError) {
-	if hook := l.c.opts.Hooks.Lost; hook != nil {
-		hook(Lost{Hold: l, Reason: why.Reason(), Held: time.Since(l.began.monotonic), Err: why})
-	}
-}
-
 // Reason is why the hold was lost, in a word.
 func (e *LostError) Reason() Reason {
 	switch {
@@ -231,19 +144,4 @@ func (e *LostError) Reason() Reason {
 		return ReasonAutoUnlocked
 	}
 	return ReasonForced
-}
-
-func (l *Lock) notifyReleased(err error) {
-	hook := l.c.opts.Hooks.Released
-	if hook == nil {
-		return
-	}
-	result := ResultError
-	switch {
-	case err == nil:
-		result = ResultReleased
-	case errors.Is(err, ErrNotHeld):
-		result = ResultLost
-	}
-	hook(Released{Hold: l, Result: result, Held: time.Since(l.began.monotonic), Err: err})
 }

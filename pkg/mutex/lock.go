@@ -2,7 +2,9 @@ package mutex
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +42,9 @@ type Lock struct {
 	reentry   reentry
 	unlocking unlocking
 }
+
+// moment is one moment on both clocks of a machine.
+type moment struct{ monotonic, wall time.Time }
 
 // origin is how a handle came by its hold, which tells what else has to end with it.
 type origin struct {
@@ -175,4 +180,97 @@ func (l *Lock) Deadline() time.Time {
 func (l *Lock) about(more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.String("lock", l.held.Lock), slog.String("uuid", l.held.UUID),
 		slog.Int64("token", l.held.Token)}, more...)
+}
+
+// root is the handle that the acquisition made.
+func (l *Lock) root() *Lock {
+	if l.reentry.of != nil {
+		return l.reentry.of
+	}
+	return l
+}
+
+// none reports whether the handle is nil, or was not made by this package.
+func (l *Lock) none() bool { return l == nil || l.c == nil }
+
+// noContext is the context of a handle of no hold: it has ended.
+func noContext() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errNoHold)
+	return ctx
+}
+
+// never is a compare that never holds.
+func never() clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision("\x00"), "<", 0) }
+
+type handleKey struct{}
+
+// FromContext is the handle of the innermost hold under which ctx was made, by [Client.Do], [Lock.Context] or
+// [Locks.Context]. Without one it is nil, a handle whose methods can all be called: they return an [ErrNotHeld].
+//
+// Below [Client.LockAll] and [Client.TryLockAll] it stands for all of the locks: Alive extends all, Context and Lost
+// end with the first that is lost, Deadline is the earliest, Unlock gives all back, and Token is the greatest, which
+// every later holder of any of them exceeds. Fence writes in the same etcd with [Lock.Guards]. Name and UUID are those
+// of the first lock.
+func FromContext(ctx context.Context) *Lock {
+	l, _ := ctx.Value(handleKey{}).(*Lock)
+	return l
+}
+
+// Locks are several locks that were taken together.
+type Locks struct {
+	locks  []*Lock // by name
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// All are the handles, in the order of names.
+func (g *Locks) All() []*Lock { return slices.Clone(g.locks) }
+
+// Names are the names of the locks, in the order in which they were taken: [Lock.Name], which is "pool#2" for a share.
+func (g *Locks) Names() []string {
+	names := make([]string, len(g.locks))
+	for i, l := range g.locks {
+		names[i] = l.Name()
+	}
+	return names
+}
+
+// Tokens are the fencing tokens by [Locks.Names].
+func (g *Locks) Tokens() map[string]int64 {
+	tokens := map[string]int64{}
+	for _, l := range g.locks {
+		tokens[l.Name()] = l.Token()
+	}
+	return tokens
+}
+
+// Guards are the compares for the caller's own transactions in the same etcd: they commit only while all locks are
+// held.
+func (g *Locks) Guards() []clientv3.Cmp {
+	guards := make([]clientv3.Cmp, len(g.locks))
+	for i, l := range g.locks {
+		guards[i] = l.Guard()
+	}
+	return guards
+}
+
+// Context ends as soon as one of the locks is lost or given back. Its cause is that of [Lock.Context] and names the
+// lock. [FromContext] finds a handle in it that stands for all of them.
+func (g *Locks) Context() context.Context { return g.ctx }
+
+// Deadline is when the context ends unless all locks are extended before.
+func (g *Locks) Deadline() time.Time {
+	return slices.MinFunc(g.locks, func(a, b *Lock) int { return a.Deadline().Compare(b.Deadline()) }).Deadline()
+}
+
+// each calls f for all locks at once, so that an etcd that does not answer is waited for once.
+func each(locks []*Lock, f func(*Lock) error) error {
+	errs := make([]error, len(locks))
+	var all sync.WaitGroup
+	for i, l := range locks {
+		all.Go(func() { errs[i] = f(l) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }

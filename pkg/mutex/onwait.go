@@ -22,17 +22,6 @@ const (
 	farTickets  = 4
 )
 
-// Waiting is the state of the wait for a lock.
-type Waiting struct {
-	Lock     string
-	Position int // in the queue: 1 is next; 0 without a place
-	// the holder; its Token is 0 when there is none. Its text is whatever the holder's client wrote, so escape it
-	Holder  metadata.Document
-	Holders []metadata.Document // all holders of a lock that several can hold, the oldest first
-	Since   time.Time           // when the wait began
-	At      time.Time           // of this state, wall clock
-}
-
 // report calls the callback of [OnWait] whenever the holder or the position has changed since its last call, until stop
 // is called. No call is under way when stop returns.
 func (a *acquisition) report(ctx context.Context) (stop func()) {
@@ -153,16 +142,4 @@ func (v *waitStatus) read(r etcdretry.Answer) {
 
 func sameHolds(a, b []metadata.Document) bool {
 	return slices.EqualFunc(a, b, func(x, y metadata.Document) bool { return x.Token == y.Token })
-}
-
-// position is a place in the queue by the tickets before it, which the operation with this number read. The holder's
-// does not wait.
-func (c *Client) position(r etcdretry.Answer, op int, holder string) int {
-	n := 1
-	for _, kv := range r.Keys(op).Kvs {
-		if c.layout.Parse(string(kv.Key)).ID != holder {
-			n++
-		}
-	}
-	return n
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
@@ -16,16 +15,6 @@ import (
 // waiterRecheck is how often a waiter asks again although its watch is silent: a safety net, not the way it learns that
 // the lock is free.
 const waiterRecheck = 10 * time.Second
-
-// queuePlace is where an acquisition stands in the queue of its lock. The zero queuePlace is nowhere.
-type queuePlace struct {
-	lease  *lease // serves this attempt only; may be there before the place
-	place  locktxn.Position
-	ticket metadata.Ticket
-
-	before string // uuid of the ticket before it; empty when there is none or it is not known
-	first  bool   // for certain; no ticket ever gets in before it
-}
 
 var errPlaceLost = errors.New("the place in the queue was lost")
 
@@ -55,19 +44,6 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 	}
 }
 
-// newTicket is what others see of this waiter.
-func (a *acquisition) newTicket(ctx context.Context, b bid) metadata.Ticket {
-	t := metadata.Ticket{
-		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),
-		Purpose: a.draft.Purpose,
-		Since:   metadata.Time{Time: b.wall},
-	}
-	if end, ok := ctx.Deadline(); ok {
-		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
-	}
-	return t
-}
-
 // await waits until it is this acquisition's turn, and takes the lock. It follows its own ticket, without which it does
 // not wait any more, and the one before it, or the ends of holds when it is the first.
 func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
@@ -88,18 +64,17 @@ func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 	return l, err
 }
 
-// leaveLater gives up whatever this attempt has in the queue, in the background, and goes on with a new uuid.
-func (a *acquisition) leaveLater() {
-	if a.doubt {
-		a.abandon()
-		return
+// newTicket is what others see of this waiter.
+func (a *acquisition) newTicket(ctx context.Context, b bid) metadata.Ticket {
+	t := metadata.Ticket{
+		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),
+		Purpose: a.draft.Purpose,
+		Since:   metadata.Time{Time: b.wall},
 	}
-	if a.queue.lease != nil {
-		a.c.leaveLater(a.lock, a.draft.UUID)
-		a.c.drop(a.queue.lease) // and with it what is still under way
+	if end, ok := ctx.Deadline(); ok {
+		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
 	}
-	a.queue = queuePlace{}
-	a.draft.UUID = uuid.NewString()
+	return t
 }
 
 // giveUp leaves the queue because ctx ended. The error has the holder and the place.
@@ -134,4 +109,68 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	held.Position = a.c.position(r, tickets, a.holder.UUID)
 	held.Err = ended(ctx)
 	return held
+}
+
+// position is a place in the queue by the tickets before it, which the operation with this number read. The holder's
+// does not wait.
+func (c *Client) position(r etcdretry.Answer, op int, holder string) int {
+	n := 1
+	for _, kv := range r.Keys(op).Kvs {
+		if c.layout.Parse(string(kv.Key)).ID != holder {
+			n++
+		}
+	}
+	return n
+}
+
+// keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
+// keeps it from that is no error.
+func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) {
+	if len(r.Keys(op).Kvs) > 0 {
+		return
+	}
+	r, err := a.c.retry.Send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
+	if err != nil || len(r.Keys(0).Kvs) > 0 {
+		return
+	}
+	if last := locktxn.Newest(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
+		_, _ = a.c.retry.Send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
+	}
+}
+
+// barge takes the lock as soon as it is free, whoever else waits for it.
+func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
+	l, err := a.try(ctx, b)
+	held, isHeld := errors.AsType[*HeldError](err)
+	if !isHeld {
+		return l, a.explain(err)
+	}
+	defer a.report(ctx)()
+	a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
+		if old(events, a.seen) {
+			return false
+		}
+		var b bid
+		if b, err = a.bid(); err == nil {
+			l, err = a.try(ctx, b)
+		}
+		newer, isHeld := errors.AsType[*HeldError](err)
+		if isHeld {
+			held = newer
+		}
+		return !isHeld
+	}, a.claimer.ends()...)
+	switch {
+	case l != nil:
+		return l, nil
+	case ctx.Err() != nil:
+		held.Err = ended(ctx)
+		return nil, held
+	}
+	return nil, a.explain(err)
+}
+
+// old reports whether the last read was newer than all of the events.
+func old(events []*clientv3.Event, seen int64) bool {
+	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
 }

@@ -79,3 +79,7 @@ func (t *tombstones) forget(lease clientv3.LeaseID) {
 		t.until = time.Time{}
 	}
 }
+
+// releaseLife is how long etcd remembers a release with the caller's own writes, whose client repeats it for its
+// request timeout.
+const releaseLife = 10 * time.Minute

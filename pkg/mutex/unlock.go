@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,6 +27,41 @@ func (l *Lock) Unlock() error {
 	}
 	l.unlocking.once.Do(func() { l.unlocking.err = l.exit() })
 	return l.unlocking.err
+}
+
+// Unlock gives all locks back, also those after one that was lost. The error joins those of the locks.
+func (g *Locks) Unlock() error {
+	if g == nil || len(g.locks) == 0 {
+		return errNoHold
+	}
+	defer g.cancel(ErrUnlocked)
+	return unlockAll(g.locks)
+}
+
+// unlockAll gives locks back.
+func unlockAll(locks []*Lock) error { return each(locks, (*Lock).Unlock) }
+
+// exit gives one handle of the hold back, and the hold with the last one.
+func (l *Lock) exit() error {
+	hold := l.root()
+	if l != hold {
+		l.cancel(ErrUnlocked)
+	}
+	hold.mu.Lock()
+	if l == hold {
+		hold.reentry.released = true
+	} else {
+		hold.reentry.count--
+	}
+	last := hold.reentry.released && hold.reentry.count == 0
+	hold.mu.Unlock()
+	if !last {
+		if lost, isLost := hold.err().(*LostError); isLost {
+			return lost
+		}
+		return nil
+	}
+	return hold.release()
 }
 
 func (l *Lock) release() (err error) {
@@ -91,14 +127,6 @@ func (l *Lock) freeLease(definite bool) {
 	}
 }
 
-// cancelAcquisition keeps sendings of the acquisition that are still on their way from being committed after the end of
-// the hold, in the background.
-func (l *Lock) cancelAcquisition() {
-	if l.origin.doubt {
-		l.c.cancelLater(l.set.kind, l.asked, l.held.UUID)
-	}
-}
-
 // notReleased explains why there was nothing to give back. After a sending without an answer that one was most likely
 // committed: then there is no note about the end of the hold, and it is no error. But a holder whose time had run out
 // before is not told that it held the lock until now, and neither is any holder if the note cannot be read.
@@ -129,4 +157,39 @@ func (l *Lock) releaseLater() {
 		_, err := l.c.retry.Send(ctx, l.releaseTxn())
 		return err
 	}})
+}
+
+// beginRelease keeps the watch from taking the release for a loss, until the function that it returns is called.
+func (l *Lock) beginRelease() (done func()) {
+	ended := make(chan struct{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unlocking.underWay = ended
+	return func() { close(ended) }
+}
+
+// releasedMeanwhile waits for a release that is under way, and reports whether the hold was given back by it.
+func (l *Lock) releasedMeanwhile() bool {
+	l.mu.Lock()
+	leaving := l.unlocking.underWay
+	l.mu.Unlock()
+	if leaving != nil {
+		<-leaving
+	}
+	return l.err() != nil
+}
+
+func (l *Lock) notifyReleased(err error) {
+	hook := l.c.opts.Hooks.Released
+	if hook == nil {
+		return
+	}
+	result := ResultError
+	switch {
+	case err == nil:
+		result = ResultReleased
+	case errors.Is(err, ErrNotHeld):
+		result = ResultLost
+	}
+	hook(Released{Hold: l, Result: result, Held: time.Since(l.began.monotonic), Err: err})
 }

@@ -112,15 +112,6 @@ func tombstoneOf(writes []clientv3.Op) string {
 	return fmt.Sprintf("released %x", sum.Sum(nil)[:8])
 }
 
-// beginRelease keeps the watch from taking the release for a loss, until the function that it returns is called.
-func (l *Lock) beginRelease() (done func()) {
-	ended := make(chan struct{})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.unlocking.underWay = ended
-	return func() { close(ended) }
-}
-
 // finishRelease ends the handle of a lock that was given back.
 func (l *Lock) finishRelease() error {
 	if l.finish(ErrUnlocked) {
@@ -130,13 +121,17 @@ func (l *Lock) finishRelease() error {
 	return nil
 }
 
-// releasedMeanwhile waits for a release that is under way, and reports whether the hold was given back by it.
-func (l *Lock) releasedMeanwhile() bool {
-	l.mu.Lock()
-	leaving := l.unlocking.underWay
-	l.mu.Unlock()
-	if leaving != nil {
-		<-leaving
+// alone is an error unless this handle is the only one of its hold.
+func (l *Lock) alone() error {
+	hold := l.root()
+	if l.forGroup {
+		return errors.New("this handle stands for several locks, and UnlockWith gives one back: take it from Locks.All")
 	}
-	return l.err() != nil
+	hold.mu.Lock()
+	defer hold.mu.Unlock()
+	if l != hold || hold.reentry.count > 0 {
+		return errors.New("the hold was entered again, and other handles rely on it: unlock all but the first one " +
+			"before")
+	}
+	return nil
 }

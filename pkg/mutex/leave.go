@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -48,17 +49,39 @@ func (c *Client) leaveLater(lock, uuid string) {
 		}})
 }
 
-// keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
-// keeps it from that is no error.
-func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) {
-	if len(r.Keys(op).Kvs) > 0 {
-		return
+// cancelLater ends an acquisition of this kind whose outcome is unknown: when it is done, nothing is held by this uuid
+// and nothing will be, and it stands in no queue.
+func (c *Client) cancelLater(k kind, lock, uuid string) {
+	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
+		do: func(ctx context.Context) error { return c.cancelAttempt(ctx, k, lock, uuid) }})
+}
+
+func (c *Client) cancelAttempt(ctx context.Context, k kind, lock, uuid string) error {
+	cancel := locktxn.CancelQueued
+	withdraw := locktxn.WithdrawQueued
+	if k.shared() {
+		cancel = locktxn.CancelShare
+		withdraw = locktxn.WithdrawShare
 	}
-	r, err := a.c.retry.Send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
-	if err != nil || len(r.Keys(0).Kvs) > 0 {
-		return
+	var r etcdretry.Answer
+	lease, err := c.tombstoneLease(ctx, &c.tombstones)
+	if err == nil {
+		r, err = c.retry.Send(ctx, cancel(c.layout, lock, uuid, lease))
 	}
-	if last := locktxn.Newest(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
-		_, _ = a.c.retry.Send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
+	switch {
+	case locktxn.LeaseGone(err):
+		c.tombstones.forget(lease)
+	case locktxn.NoSpace(err):
+		// No tombstone can be written. What was acquired with the last space is at least given back.
+		r, _ = c.retry.Send(ctx, withdraw(c.layout, lock, uuid))
 	}
+	if !k.shared() || r.TxnResponse == nil {
+		return err
+	}
+	h := c.holders(lock, r, 0)
+	if mine, ok := h.mine(uuid); ok {
+		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, mine.Name, uuid))
+		err = errors.Join(err, failed)
+	}
+	return err
 }
