@@ -14,5 +14,5 @@ func layoutOf(locks *mutex.Client) (protocol.Layout, error) {
 	if locks == nil {
 		return protocol.Layout{}, errNoLocks
 	}
-	return protocol.NewLayout(locks.Prefix())
+	return protocol.NewLayout(locks.Options().Prefix)
 }

@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/google/uuid"
-
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // Lock takes the lock. While others hold it or came first, it waits in the queue until ctx ends: then the error is a
@@ -95,16 +91,6 @@ func (l *Lock) Under(ctx context.Context) (under context.Context, done context.C
 	return ctx, func() { detach(); cancel(nil) }
 }
 
-// Draft is what the record of a lock that is taken now with these options would say. The error is what is wrong with
-// the name or the options; etcd is not asked.
-func (c *Client) Draft(name string, opts ...Option) (metadata.Draft, error) {
-	a, _, err := c.newAcquisition(name, opts)
-	if err != nil {
-		return metadata.Draft{}, err
-	}
-	return a.draft, nil
-}
-
 // errWaits refuses conditions of what waits: they would have to hold when the turn comes, while the place in the queue,
 // its lease and the repetitions of three different transactions stand between.
 var errWaits = errors.New("If and Then go with TryLock and TryLockAll: to wait, take the lock and use its Guard in a " +
@@ -112,25 +98,12 @@ var errWaits = errors.New("If and Then go with TryLock and TryLockAll: to wait, 
 
 // newAcquisition checks what can be checked without etcd and makes the first bid.
 func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, error) {
-	if c.isClosed() {
-		return nil, bid{}, ErrClosed
-	}
-	if err := metadata.CheckName(name); err != nil {
-		return nil, bid{}, err
-	}
-	set, err := settle(c.opts.Owner, c.opts.Defaults, opts)
-	if err == nil {
-		err = set.kind.checkName(name)
-	}
+	set, draft, err := c.draft(name, opts)
 	if err != nil {
 		return nil, bid{}, err
 	}
-	a := &acquisition{c: c, lock: name, set: set, draft: metadata.Draft{
-		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: c.pid, Purpose: set.purpose,
-		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth),
-	}}
+	a := &acquisition{c: c, lock: name, set: set, draft: draft, site: callSiteOf(draft.Backtrace)}
 	a.claimer = newClaimer(a)
-	a.site = callSiteOf(a.draft.Backtrace)
 	b, err := a.bid()
 	return a, b, err
 }

@@ -65,6 +65,22 @@ type claimer interface {
 	// ends are the keys whose deletion tells the first in the queue that a hold has ended.
 	ends() []etcdretry.Watched
 
+	// keepsTicket reports whether the ticket stays while the lock is held: then its end hands the lock over.
+	keepsTicket() bool
+
+	// cancel ends the attempt with this uuid, whose outcome is unknown: afterwards nothing is held by it and nothing
+	// will be, and it stands in no queue. It needs the name of the lock only.
+	cancel(ctx context.Context, uuid string) error
+
+	// explain adds to an error what is known of the holders.
+	explain(held *HeldError)
+
+	// known is what a waiter keeps of the holders, to ask whether they are still the same.
+	known(holders) locktxn.Known
+
+	// inBatch reports whether the lock can be taken in one transaction with others, and with the caller's own writes.
+	inBatch() bool
+
 	// standing reads the holders, then the keys of the tickets before a place. It needs the name of the lock only.
 	standing(locktxn.Position) locktxn.Txn
 
@@ -94,9 +110,7 @@ type bid struct {
 
 func (a *acquisition) bid() (bid, error) {
 	b := bid{moment: a.c.moment()}
-	a.draft.LockedAt = b.wall
-	a.draft.AutoUnlockAt = b.wall.Add(a.set.autoUnlockAfter)
-	a.draft.AlertAt = b.wall.Add(min(a.set.alertAfter, a.set.autoUnlockAfter))
+	a.set.stamp(&a.draft, b.wall)
 	fields, err := a.draft.Fields()
 	if err != nil {
 		return b, err
@@ -201,21 +215,24 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 	c := a.c
 	l := &Lock{
 		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: record, UUID: a.draft.UUID, Token: token},
-		began: b.moment, site: a.site, outer: a.outer, origin: origin{doubt: a.doubt},
+		began: b.moment, site: a.site, outer: a.outer,
 		extension: extension{alertTarget: b.wall.Add(a.set.alertAfter)},
 		deadline: deadline{
 			until:   b.monotonic.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),
 			counted: b.moment,
 		},
 	}
-	a.doubt = false
+	if a.doubt {
+		l.origin.cancel = a.canceller()
+		a.doubt = false
+	}
 	switch lease := a.queue.lease; {
-	case a.queue.place.Revision != 0 && !a.set.kind.shared(): // shares leave the queue when they are taken
+	case a.queue.place.Revision != 0 && a.claimer.keepsTicket():
 		l.origin.lease = lease
-	case lease != nil && l.origin.doubt:
-		c.drop(lease)
+	case lease != nil && l.origin.cancel != nil:
+		c.leases.drop(lease)
 	case lease != nil:
-		c.giveBack(lease)
+		c.leases.giveBack(lease)
 	}
 	a.queue = queuePlace{}
 	l.prepare()
@@ -231,14 +248,23 @@ func (a *acquisition) abandon() {
 	if lease != nil {
 		a.c.leaveLater(a.lock, a.draft.UUID)
 	}
-	a.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
+	a.cancelLater()
 	if lease != nil {
-		a.c.drop(lease)
+		a.c.leases.drop(lease)
 	}
 	a.queue = queuePlace{}
 	a.doubt = false
 	a.draft.UUID = uuid.NewString()
 }
+
+// canceller cancels this attempt, whatever the acquisition goes on with.
+func (a *acquisition) canceller() func(context.Context) error {
+	uuid := a.draft.UUID
+	return func(ctx context.Context) error { return a.claimer.cancel(ctx, uuid) }
+}
+
+// cancelLater cancels this attempt in the background.
+func (a *acquisition) cancelLater() { a.c.cancelLater(a.lock, a.draft.UUID, a.canceller()) }
 
 // abandonInDoubt abandons a uuid of which a sending was not answered.
 func (a *acquisition) abandonInDoubt() {
@@ -255,7 +281,7 @@ func (a *acquisition) leaveLater() {
 	}
 	if a.queue.lease != nil {
 		a.c.leaveLater(a.lock, a.draft.UUID)
-		a.c.drop(a.queue.lease) // and with it what is still under way
+		a.c.leases.drop(a.queue.lease) // and with it what is still under way
 	}
 	a.queue = queuePlace{}
 	a.draft.UUID = uuid.NewString()
@@ -264,13 +290,7 @@ func (a *acquisition) leaveLater() {
 // heldError names the holder by the last answer.
 func (a *acquisition) heldError() *HeldError {
 	held := &HeldError{Lock: a.lock, Holder: a.holder, At: a.c.wall(), Where: a.c.holds.where(a.holder.UUID)}
-	if a.set.kind.shared() {
-		held.Kind = a.set.kind.name
-		held.Holders = a.holders.all()
-		held.Limit = a.set.kind.limit
-		held.Weight = a.set.kind.weight
-		held.Free = a.holders.free(held.Limit)
-	}
+	a.claimer.explain(held)
 	return held
 }
 

@@ -204,16 +204,16 @@ func (l *Lock) Detach() {
 		return
 	}
 	hold := l.root()
-	if hold.finish(ErrDetached) && hold.origin.doubt {
+	if hold.finish(ErrDetached) && hold.origin.cancel != nil {
 		hold.c.forbidLater(hold.held.Lock, hold.held.UUID)
 	}
 }
 
 // forbidLater keeps late sendings of an acquisition from taking the lock once more after an adopter gave its hold back.
 func (c *Client) forbidLater(lock, uuid string) {
-	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
+	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
 		do: func(ctx context.Context) error {
-			lease, err := c.tombstoneLease(ctx, &c.tombstones)
+			lease, err := c.tombstones.grant(ctx)
 			if err == nil {
 				_, err = c.retry.Send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))
 			}

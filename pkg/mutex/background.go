@@ -2,15 +2,70 @@ package mutex
 
 import (
 	"context"
-	"log/slog"
 	"sync"
+	"time"
 )
 
-// rest waits for what runs in the background, but not for ever: a hook there may have called Close.
-func (c *Client) rest() {
-	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
+// background counts what runs for a client besides the calls that return at once, so that Close can wait for it.
+type background struct {
+	mu      sync.Mutex
+	closing bool           // nothing is taken any more
+	closed  bool           // nothing is begun in the background any more
+	waiting sync.WaitGroup // calls that wait for a lock
+	running sync.WaitGroup // goroutines of holds and cleanups
+}
+
+// beginWait counts one more call that waits for a lock, until done, unless the client is closed.
+func (b *background) beginWait() (done func(), ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closing {
+		return nil, false
+	}
+	b.waiting.Add(1)
+	return b.waiting.Done, true
+}
+
+// spawn runs f in a goroutine that Close waits for, unless the client is closed.
+func (b *background) spawn(f func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.running.Go(f)
+	return true
+}
+
+// beginClose refuses new waits, and reports whether this call is the first.
+func (b *background) beginClose() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := !b.closing
+	b.closing = true
+	return first
+}
+
+// isClosed reports whether Close has begun.
+func (b *background) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closing
+}
+
+// endWaits waits for the calls that wait for a lock, or until ctx ends. After that nothing is begun any more.
+func (b *background) endWaits(ctx context.Context) {
+	awaitAll(ctx, &b.waiting)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+}
+
+// rest waits for the goroutines, but not for ever: a hook there may have called Close.
+func (b *background) rest(most time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
-	awaitAll(ctx, &c.wg)
+	awaitAll(ctx, &b.running)
 }
 
 // awaitAll waits until all have ended, or ctx has.
@@ -20,41 +75,5 @@ func awaitAll(ctx context.Context, all *sync.WaitGroup) {
 	select {
 	case <-ended:
 	case <-ctx.Done():
-	}
-}
-
-// beginWait counts one more call that waits for a lock, until done, unless the client is closed.
-func (c *Client) beginWait() (done func(), ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closing {
-		return nil, false
-	}
-	c.waiting.Add(1)
-	return c.waiting.Done, true
-}
-
-// spawn runs f in a goroutine that Close waits for, unless the client is closed.
-func (c *Client) spawn(f func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.wg.Go(f)
-	return true
-}
-
-// isClosed reports whether Close has begun.
-func (c *Client) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closing
-}
-
-// log logs what no caller can be told. Attributes are strings, numbers, durations and errors.
-func (c *Client) log(level slog.Level, message string, attributes ...slog.Attr) {
-	if c.opts.Logger != nil {
-		c.opts.Logger.LogAttrs(context.Background(), level, message, attributes...)
 	}
 }

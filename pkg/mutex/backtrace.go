@@ -121,36 +121,36 @@ func (p *callSite) String() string {
 	return at
 }
 
-// holds are the handles of a client by the uuids of their holds.
+// holds are the lines of code that took the holds of a client, by their uuids.
 type holds struct {
 	mu  sync.Mutex
-	all map[string]*Lock
+	all map[string]*callSite
 }
 
-func (h *holds) add(l *Lock) {
+func (h *holds) add(uuid string, site *callSite) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
-		h.all = map[string]*Lock{}
+		h.all = map[string]*callSite{}
 	}
-	h.all[l.held.UUID] = l
+	h.all[uuid] = site
 }
 
-func (h *holds) remove(l *Lock) {
+func (h *holds) remove(uuid string, site *callSite) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.all[l.held.UUID] == l {
-		delete(h.all, l.held.UUID)
+	if h.all[uuid] == site { // else another handle adopted the hold
+		delete(h.all, uuid)
 	}
 }
 
 // where is the line of code that took the hold with this uuid; empty unless this client has a handle of it.
 func (h *holds) where(uuid string) string {
 	h.mu.Lock()
-	l := h.all[uuid]
+	site := h.all[uuid]
 	h.mu.Unlock()
-	if l == nil {
+	if site == nil {
 		return ""
 	}
-	return l.site.String()
+	return site.String()
 }

@@ -108,12 +108,12 @@ func (b *batch) sent() []locktxn.BatchLock {
 // settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or
 // not. r and err are what came of the sendings.
 func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*Lock, error) {
-	s, unsettled := b.c.sendTombstone(ctx, &b.c.tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
+	s, unsettled := b.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Settle(b.c.layout, b.sent(), lease)
 	})
 	if unsettled != nil {
 		for _, a := range b.wanted {
-			a.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
+			a.cancelLater()
 		}
 		if err == nil {
 			err = unsettled
@@ -165,7 +165,7 @@ func (b *batch) lostBefore(s etcdretry.Answer, mine []*acquisition, wasHeld bool
 func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	for _, a := range mine {
 		if _, err := b.c.retry.Send(ctx, locktxn.Withdraw(b.c.layout, a.lock, a.draft.UUID)); err != nil {
-			b.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
+			a.cancelLater()
 		}
 	}
 }
@@ -234,7 +234,7 @@ func (b *batch) queued(ctx context.Context) error {
 
 // tryOn takes the lock if the caller's conditions hold.
 func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
-	if a.set.kind.shared() {
+	if !a.claimer.inBatch() {
 		return nil, a.explain(errors.New("If and Then go with plain locks, not with those that several can hold"))
 	}
 	j := &batch{c: a.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}

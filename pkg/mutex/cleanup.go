@@ -19,6 +19,10 @@ const (
 // cleanups are requests whose callers do not wait for their outcome: the client repeats them in the background, one
 // after the other, until etcd's answer is definite. There is a goroutine only while there is something to do.
 type cleanups struct {
+	logger
+	background *background
+	ctx        context.Context // ends when the client is closed
+
 	mu   sync.Mutex
 	list []cleanup
 	idle chan struct{} // closed when the goroutine ends; nil when there is none
@@ -31,12 +35,11 @@ type cleanup struct {
 }
 
 // later adds a cleanup.
-func (c *Client) later(do cleanup) {
-	w := &c.cleanups
+func (w *cleanups) later(do cleanup) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.list) >= maxCleanups {
-		c.giveUp(w.list[0], errors.New("too many requests without an answer"))
+		w.giveUp(w.list[0], errors.New("too many requests without an answer"))
 		w.list = w.list[1:]
 	}
 	w.list = append(w.list, do)
@@ -44,42 +47,42 @@ func (c *Client) later(do cleanup) {
 		return
 	}
 	idle := make(chan struct{})
-	if !c.spawn(func() { defer close(idle); c.work() }) {
-		c.giveUp(do, ErrClosed)
+	if !w.background.spawn(func() { defer close(idle); w.work() }) {
+		w.giveUp(do, ErrClosed)
 		w.list = nil
 		return
 	}
 	w.idle = idle
 }
 
-func (c *Client) work() {
+func (w *cleanups) work() {
 	for failed := 0; ; {
-		do, ok := c.cleanups.next()
+		do, ok := w.next()
 		if !ok {
 			return
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, cleanupTimeout)
+		ctx, cancel := context.WithTimeout(w.ctx, cleanupTimeout)
 		err := do.do(ctx)
 		cancel()
 		switch {
 		case err == nil:
-			c.log(slog.LevelDebug, "cleaned up", slog.String("lock", do.lock), slog.String("uuid", do.uuid))
+			w.log(slog.LevelDebug, "cleaned up", slog.String("lock", do.lock), slog.String("uuid", do.uuid))
 			failed = 0
 		case time.Now().After(do.until):
-			c.giveUp(do, err)
+			w.giveUp(do, err)
 		default:
-			c.cleanups.again(do)
-			etcdretry.Pause(c.ctx, etcdretry.Delay(failed))
+			w.again(do)
+			etcdretry.Pause(w.ctx, etcdretry.Delay(failed))
 			failed++
 		}
-		if c.ctx.Err() != nil {
+		if w.ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-func (c *Client) giveUp(do cleanup, err error) {
-	c.log(slog.LevelWarn, "not cleaned up: what is left is auto-unlocked in its time",
+func (w *cleanups) giveUp(do cleanup, err error) {
+	w.log(slog.LevelWarn, "not cleaned up: what is left is auto-unlocked in its time",
 		slog.String("lock", do.lock), slog.String("uuid", do.uuid), slog.Any("error", err))
 }
 

@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/google/uuid"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
@@ -53,6 +53,9 @@ type Options struct {
 
 // Client takes locks. It is safe for concurrent use; one per process and prefix is enough.
 type Client struct {
+	logger
+	background
+
 	etcd   *clientv3.Client
 	layout protocol.Layout
 	opts   Options
@@ -66,21 +69,12 @@ type Client struct {
 	giveUps context.CancelCauseFunc
 	retry   *etcdretry.Client
 
-	silence silence
-	quiet   atomic.Bool // a silence has begun
-
-	cleanups   cleanups
-	tombstones tombstones // of what was cancelled
-	releases   tombstones // of releases with the caller's own writes
-	leases     leases
+	cleanups   *cleanups
+	tombstones *tombstones // of what was cancelled
+	releases   *tombstones // of releases with the caller's own writes
+	leases     *leases
 	traces     traces
 	holds      holds
-
-	mu      sync.Mutex
-	closing bool           // nothing is taken any more
-	closed  bool           // nothing is begun in the background any more
-	waiting sync.WaitGroup // calls that wait for a lock
-	wg      sync.WaitGroup // goroutines of holds and cleanups
 }
 
 // New returns a client of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
@@ -103,15 +97,19 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
-	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid()}
+	o.Prefix = layout.Prefix()
+	c := &Client{logger: logger{o.Logger}, etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid()}
+	s := &silence{logger: c.logger, etcd: etcd}
 	c.retry = etcdretry.New(etcd, etcdretry.Options{
-		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: c.answered, Unanswered: c.unanswered,
+		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: s.answered, Unanswered: s.unanswered,
 	})
-	c.tombstones.life = protocol.CancelledTTL
-	c.releases.life = releaseLife
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
-	if _, _, err := c.newAcquisition("check", nil); err != nil {
+	c.cleanups = &cleanups{logger: c.logger, background: &c.background, ctx: c.ctx}
+	c.leases = &leases{etcd: etcd, retry: c.retry, ctx: c.ctx, background: &c.background, cleanups: c.cleanups}
+	c.tombstones = &tombstones{etcd: etcd, retry: c.retry, life: protocol.CancelledTTL}
+	c.releases = &tombstones{etcd: etcd, retry: c.retry, life: releaseLife}
+	if _, err := c.Draft("check"); err != nil {
 		return nil, fmt.Errorf("mutex: options: %w", err)
 	}
 	return c, nil
@@ -155,38 +153,63 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Prefix is where the locks live in etcd, with its final "/".
-func (c *Client) Prefix() string { return c.layout.Prefix() }
-
-// Options are those of [New], with the defaults filled in.
+// Options are those of [New], with the defaults filled in. Their Prefix has its final "/".
 func (c *Client) Options() Options { return c.opts }
 
 // Etcd is how the client asks etcd, for packages of this module that are built on locks: its type is internal.
 func (c *Client) Etcd() *etcdretry.Client { return c.retry }
+
+// Draft is what the record of a lock that is taken now with these options would say. The error is what is wrong with
+// the name or the options; etcd is not asked.
+func (c *Client) Draft(name string, opts ...Option) (metadata.Draft, error) {
+	set, d, err := c.draft(name, opts)
+	if err != nil {
+		return metadata.Draft{}, err
+	}
+	set.stamp(&d, c.wall())
+	if _, err := d.Fields(); err != nil {
+		return metadata.Draft{}, err
+	}
+	return d, nil
+}
+
+// draft settles the options of a call, and makes a record of them that still has no times.
+func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, error) {
+	if c.isClosed() {
+		return settings{}, metadata.Draft{}, ErrClosed
+	}
+	if err := metadata.CheckName(name); err != nil {
+		return settings{}, metadata.Draft{}, err
+	}
+	set, err := settle(c.opts.Owner, c.opts.Defaults, opts)
+	if err == nil {
+		err = set.kind.checkName(name)
+	}
+	if err != nil {
+		return settings{}, metadata.Draft{}, err
+	}
+	return set, metadata.Draft{
+		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: c.pid, Purpose: set.purpose,
+		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth),
+	}, nil
+}
 
 // Close ends the client. Waiting calls leave the queue and end with [ErrClosed]. Close waits for them and for the
 // cleanup of acquisitions that were given up, no longer than the request timeout, and then as long at most for running
 // hooks. The error says how many cleanups are unfinished. Holds that were not unlocked stay held until they are
 // auto-unlocked, as when a process dies: their contexts end with [ErrClosed], and their Unlock still works.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	first := !c.closing
-	c.closing = true
-	c.mu.Unlock()
-	if !first {
+	if !c.beginClose() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
 	c.giveUps(ErrClosed)
-	awaitAll(ctx, &c.waiting)
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
+	c.endWaits(ctx)
 	left := c.cleanups.drain(ctx)
-	c.closeLeases(ctx)
+	c.leases.close(ctx)
 	c.cancel(ErrClosed)
-	c.rest()
+	c.rest(c.opts.RequestTimeout)
 	if left > 0 {
 		return fmt.Errorf("mutex: close: the outcome of %d requests is unknown: what they left is auto-unlocked in "+
 			"its time", left)
@@ -202,9 +225,6 @@ func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecon
 // MaxRetryDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this
 // before it removes a lock, so that after an outage of etcd a live holder gets to extend first.
 const MaxRetryDelay = etcdretry.MaxDelay
-
-// ended is why ctx ended.
-func ended(ctx context.Context) error { return etcdretry.Ended(ctx, ErrClosed) }
 
 // record is the record that the operation with this number read.
 func (c *Client) record(lock string, a etcdretry.Answer, op int) metadata.Document {

@@ -1,6 +1,7 @@
 package mutex
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -260,3 +262,6 @@ func (noHold) Error() string {
 }
 
 func (noHold) Is(target error) bool { return target == ErrNotHeld }
+
+// ended is why ctx ended.
+func ended(ctx context.Context) error { return etcdretry.Ended(ctx, ErrClosed) }

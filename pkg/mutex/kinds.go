@@ -79,3 +79,15 @@ func (k kind) checkName(name string) error {
 	}
 	return nil
 }
+
+// covers reports whether a hold of this kind allows all that one of the other is for: a reader may not write, and two
+// permits are not three.
+func (k kind) covers(wants kind) bool {
+	switch {
+	case k.name == wants.name:
+		return wants.weight <= k.weight
+	case k.name == metadata.HoldsExclusive:
+		return wants.shared()
+	}
+	return false
+}

@@ -2,7 +2,6 @@ package mutex
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -42,46 +41,31 @@ func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.
 
 // leaveLater is leave in the background, of an attempt whose lease is revoked after that.
 func (c *Client) leaveLater(lock, uuid string) {
-	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.TicketTTL),
+	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.TicketTTL),
 		do: func(ctx context.Context) error {
 			_, err := c.leave(ctx, lock, uuid)
 			return err
 		}})
 }
 
-// cancelLater ends an acquisition of this kind whose outcome is unknown: when it is done, nothing is held by this uuid
-// and nothing will be, and it stands in no queue.
-func (c *Client) cancelLater(k kind, lock, uuid string) {
-	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
-		do: func(ctx context.Context) error { return c.cancelAttempt(ctx, k, lock, uuid) }})
+// cancelLater cancels an attempt in the background.
+func (c *Client) cancelLater(lock, uuid string, cancel func(context.Context) error) {
+	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL), do: cancel})
 }
 
-func (c *Client) cancelAttempt(ctx context.Context, k kind, lock, uuid string) error {
-	cancel := locktxn.CancelQueued
-	withdraw := locktxn.WithdrawQueued
-	if k.shared() {
-		cancel = locktxn.CancelShare
-		withdraw = locktxn.WithdrawShare
-	}
-	var r etcdretry.Answer
-	lease, err := c.tombstoneLease(ctx, &c.tombstones)
+// cancelAttempt commits a transaction that cancels an attempt, with the lease of its tombstone. Where etcd has no space
+// for a tombstone, what the attempt acquired with the last space is at least withdrawn.
+func (c *Client) cancelAttempt(ctx context.Context, cancel func(clientv3.LeaseID) locktxn.Txn,
+	withdraw locktxn.Txn) (r etcdretry.Answer, err error) {
+	lease, err := c.tombstones.grant(ctx)
 	if err == nil {
-		r, err = c.retry.Send(ctx, cancel(c.layout, lock, uuid, lease))
+		r, err = c.retry.Send(ctx, cancel(lease))
 	}
 	switch {
 	case locktxn.LeaseGone(err):
 		c.tombstones.forget(lease)
 	case locktxn.NoSpace(err):
-		// No tombstone can be written. What was acquired with the last space is at least given back.
-		r, _ = c.retry.Send(ctx, withdraw(c.layout, lock, uuid))
+		r, _ = c.retry.Send(ctx, withdraw)
 	}
-	if !k.shared() || r.TxnResponse == nil {
-		return err
-	}
-	h := c.holders(lock, r, 0)
-	if mine, ok := h.mine(uuid); ok {
-		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, mine.Name, uuid))
-		err = errors.Join(err, failed)
-	}
-	return err
+	return r, err
 }

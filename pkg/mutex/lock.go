@@ -49,8 +49,11 @@ type moment struct{ monotonic, wall time.Time }
 // origin is how a handle came by its hold, which tells what else has to end with it.
 type origin struct {
 	lease   *lease // of the ticket, for as long as the hold lasts; nil when the lock did not come by the queue
-	doubt   bool   // a sending of the acquisition may still be on its way
 	adopted bool   // another handle took it, and may have a ticket
+
+	// cancel keeps sendings of the acquisition that may still be on their way from being committed; nil when there are
+	// none.
+	cancel func(context.Context) error
 }
 
 // deadline is when the handle ends by this machine's clock. mu guards it.

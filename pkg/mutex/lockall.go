@@ -60,7 +60,7 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 	if err == nil && len(wanted) > MaxTogether {
 		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(wanted), MaxTogether)
 	}
-	if err == nil && wanted[0].set.kind.shared() {
+	if err == nil && !wanted[0].claimer.inBatch() {
 		err = errors.New("TryLockAll takes plain locks only: use LockAll")
 	}
 	if err == nil {
@@ -96,7 +96,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
 	}
-	if len(wanted) <= MaxTogether && !wanted[0].set.kind.shared() {
+	if len(wanted) <= MaxTogether && wanted[0].claimer.inBatch() {
 		began := time.Now()
 		b := &batch{c: c, wanted: wanted}
 		if locks, err := b.try(ctx); err == nil {

@@ -137,13 +137,13 @@ func (l *Lock) finish(cause error) (first bool) {
 		}
 	}
 	l.stop()
-	l.c.holds.remove(l)
+	l.c.holds.remove(l.held.UUID, &l.site)
 	if l.deadline.timer != nil { // else it never began
 		l.deadline.timer.Stop()
 		l.detach()
 	}
 	if l.origin.lease != nil && cause != ErrUnlocked {
-		l.c.drop(l.origin.lease) // the next in the queue does not have to wait for this process
+		l.c.leases.drop(l.origin.lease) // the next in the queue does not have to wait for this process
 	}
 	return true
 }
@@ -151,7 +151,7 @@ func (l *Lock) finish(cause error) (first bool) {
 // cancelAcquisition keeps sendings of the acquisition that are still on their way from being committed after the end of
 // the hold, in the background.
 func (l *Lock) cancelAcquisition() {
-	if l.origin.doubt {
-		l.c.cancelLater(l.set.kind, l.asked, l.held.UUID)
+	if l.origin.cancel != nil {
+		l.c.cancelLater(l.asked, l.held.UUID, l.origin.cancel)
 	}
 }

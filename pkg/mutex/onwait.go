@@ -29,7 +29,7 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	v := &waitStatus{c: a.c, claimer: a.claimer, shares: a.set.kind.shared(), place: a.queue.place}
+	v := &waitStatus{c: a.c, claimer: a.claimer, place: a.queue.place}
 	v.place.Lock = a.lock
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -57,12 +57,10 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 type waitStatus struct {
 	c       *Client
 	claimer claimer
-	shares  bool             // several can hold the lock
 	place   locktxn.Position // none has a Revision of 0
 
-	seen   int64 // revision at which the holders were read; 0 before the first refresh
-	writer int64 // token of the record of the lock, then
-	keys   int   // of shares, then
+	known  locktxn.Known // of the holders; its Revision is 0 before the first refresh
+	keys   int           // of shares, at that revision
 	status Waiting
 	ahead  []string // tickets before it that may still be there, the oldest first
 	far    int      // which of the far ones is asked for next
@@ -77,7 +75,7 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	}
 	tickets := len(r.Responses) - len(probes)
 	switch {
-	case v.seen == 0:
+	case v.known.Revision == 0:
 		older := r.Keys(tickets - 1).Kvs
 		for _, kv := range slices.Backward(older) {
 			v.ahead = append(v.ahead, v.c.layout.Parse(string(kv.Key)).ID)
@@ -85,7 +83,7 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 		v.read(r)
 	case !r.Succeeded:
 		v.read(r)
-	case v.shares && int(r.Keys(0).Count) != v.keys: // somebody gave a share back
+	case v.known.Shares && int(r.Keys(0).Count) != v.keys: // somebody gave a share back
 		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.place.Lock)); err == nil {
 			v.read(r)
 		}
@@ -104,11 +102,10 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 
 // request is what the next refresh sends.
 func (v *waitStatus) request(probes []string) locktxn.Txn {
-	if v.seen == 0 {
+	if v.known.Revision == 0 {
 		return v.claimer.standing(v.place)
 	}
-	known := locktxn.Known{Lock: v.place.Lock, Token: v.writer, Shares: v.shares, Revision: v.seen}
-	return locktxn.StandingStill(v.c.layout, known, probes)
+	return locktxn.StandingStill(v.c.layout, v.known, probes)
 }
 
 // probes are the tickets to ask for.
@@ -125,11 +122,10 @@ func (v *waitStatus) probes() []string {
 
 // read takes the holders from an answer, which has them first.
 func (v *waitStatus) read(r etcdretry.Answer) {
-	v.seen = r.Header.Revision
 	h, _ := v.claimer.standingOf(r)
-	v.writer = h.writer.Token
+	v.known = v.claimer.known(h)
 	v.status = Waiting{Lock: v.place.Lock, Position: v.status.Position, Holder: h.oldest()}
-	if v.shares {
+	if v.known.Shares {
 		v.keys = len(r.Keys(1).Kvs)
 		v.status.Holders = h.all()
 	}

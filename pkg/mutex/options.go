@@ -296,5 +296,12 @@ func (s *settings) checkReentrant() error {
 	return nil
 }
 
+// stamp writes the times of a hold that begins now into its record.
+func (s *settings) stamp(d *metadata.Draft, now time.Time) {
+	d.LockedAt = now
+	d.AutoUnlockAt = now.Add(s.autoUnlockAfter)
+	d.AlertAt = now.Add(min(s.alertAfter, s.autoUnlockAfter))
+}
+
 // conditional reports whether the acquisition has conditions or writes of the caller's.
 func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }

@@ -53,14 +53,33 @@ func (p plainClaim) standing(place locktxn.Position) locktxn.Txn {
 }
 
 func (p plainClaim) standingOf(r etcdretry.Answer) (holders, int) {
-	return holders{writer: p.a.c.record(p.a.lock, r, 0)}, 1
+	return holders{revision: r.Header.Revision, writer: p.a.c.record(p.a.lock, r, 0)}, 1
+}
+
+func (plainClaim) keepsTicket() bool { return true }
+
+func (plainClaim) inBatch() bool { return true }
+
+func (plainClaim) explain(*HeldError) {}
+
+func (p plainClaim) known(h holders) locktxn.Known {
+	return locktxn.Known{Lock: p.a.lock, Token: h.writer.Token, Revision: h.revision}
+}
+
+func (p plainClaim) cancel(ctx context.Context, uuid string) error {
+	c := p.a.c
+	lock := p.a.lock
+	_, err := c.cancelAttempt(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+		return locktxn.CancelQueued(c.layout, lock, uuid, lease)
+	}, locktxn.WithdrawQueued(c.layout, lock, uuid))
+	return err
 }
 
 // join takes one request where a lease is at hand. A client whose locks nobody else wants never asks for one.
 func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 	a := p.a
 	if a.queue.lease == nil {
-		a.queue.lease = a.c.idleLease()
+		a.queue.lease = a.c.leases.takeIdle()
 	}
 	if a.queue.lease == nil {
 		l, err := p.acquire(ctx, b, false)
@@ -68,7 +87,7 @@ func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 			return l, err
 		}
 		a.abandonInDoubt() // a late commit could pass those before this waiter, and both would wait for each other
-		if a.queue.lease, err = a.c.newLease(ctx); err != nil {
+		if a.queue.lease, err = a.c.leases.grant(ctx); err != nil {
 			return nil, err
 		}
 		if b, err = a.bid(); err != nil {

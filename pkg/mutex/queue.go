@@ -102,7 +102,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 		held.Err = ended(ctx)
 		return held
 	}
-	a.c.giveBack(a.queue.lease)
+	a.c.leases.giveBack(a.queue.lease)
 	a.meet(r)
 	_, tickets := a.claimer.standingOf(r)
 	held := a.heldError()

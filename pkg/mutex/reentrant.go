@@ -3,8 +3,6 @@ package mutex
 import (
 	"context"
 	"errors"
-
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // again looks for a hold of the wanted lock among those under which ctx was made, at whatever depth: it is entered
@@ -16,7 +14,7 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 		if hold.asked != a.lock || hold.c.layout != a.c.layout || hold.c.etcd != a.c.etcd {
 			continue
 		}
-		if a.set.reentrant && hold.covers(a) {
+		if a.set.reentrant && hold.set.kind.covers(a.set.kind) {
 			if inner := hold.enter(a.outer); inner != nil {
 				return inner, nil
 			}
@@ -28,20 +26,6 @@ func (a *acquisition) again(ctx context.Context) (*Lock, error) {
 		}
 	}
 	return nil, nil
-}
-
-// covers reports whether the hold allows all that the acquisition is for: a reader may not write, and two permits are
-// not three.
-func (l *Lock) covers(a *acquisition) bool {
-	has := l.set.kind
-	wants := a.set.kind
-	switch {
-	case has.name == wants.name:
-		return wants.weight <= has.weight
-	case has.name == metadata.HoldsExclusive:
-		return wants.shared()
-	}
-	return false
 }
 
 // already is the error of a caller that holds one of several locks that it wants together.

@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strings"
 
@@ -68,7 +69,7 @@ func (s shareClaim) next(refusals int) locktxn.Claim {
 func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 	a := s.a
 	if a.queue.lease == nil {
-		a.queue.lease = a.c.idleLease()
+		a.queue.lease = a.c.leases.takeIdle()
 	}
 	for n := 0; n < maxRivals && (n == 0 || a.holders.room(a.set.kind)); n++ {
 		var r etcdretry.Answer
@@ -90,7 +91,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		}
 	}
 	if a.queue.lease == nil {
-		if a.queue.lease, err = a.c.newLease(ctx); err != nil {
+		if a.queue.lease, err = a.c.leases.grant(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -142,6 +143,42 @@ func (s shareClaim) standing(place locktxn.Position) locktxn.Txn {
 
 func (s shareClaim) standingOf(r etcdretry.Answer) (holders, int) {
 	return s.a.c.holders(s.a.lock, r, 0), 2
+}
+
+// keepsTicket is false: a share leaves the queue when it is taken, so that the next waiter can take one beside it.
+func (shareClaim) keepsTicket() bool { return false }
+
+func (shareClaim) inBatch() bool { return false }
+
+func (s shareClaim) explain(held *HeldError) {
+	k := s.a.set.kind
+	held.Kind = k.name
+	held.Holders = s.a.holders.all()
+	held.Limit = k.limit
+	held.Weight = k.weight
+	held.Free = s.a.holders.free(k.limit)
+}
+
+func (s shareClaim) known(h holders) locktxn.Known {
+	return locktxn.Known{Lock: s.a.lock, Token: h.writer.Token, Shares: true, Revision: h.revision}
+}
+
+// cancel learns only by the tombstone which record the attempt may have, and withdraws that after it.
+func (s shareClaim) cancel(ctx context.Context, uuid string) error {
+	c := s.a.c
+	lock := s.a.lock
+	r, err := c.cancelAttempt(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+		return locktxn.CancelShare(c.layout, lock, uuid, lease)
+	}, locktxn.WithdrawShare(c.layout, lock, uuid))
+	if r.TxnResponse == nil {
+		return err
+	}
+	h := c.holders(lock, r, 0)
+	if mine, ok := h.mine(uuid); ok {
+		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, mine.Name, uuid))
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {

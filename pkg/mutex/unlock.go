@@ -102,10 +102,10 @@ func (l *Lock) releaseTxn() locktxn.Txn {
 // sendRelease gives the hold back. If a sending of its acquisition may still be on its way, it keeps that from being
 // committed: settled reports that it did, or did not have to.
 func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
-	if l.origin.doubt {
+	if l.origin.cancel != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 		defer cancel()
-		r, err = l.c.sendTombstone(ctx, &l.c.tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
+		r, err = l.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 			return locktxn.ReleaseInDoubt(l.c.layout, l.asked, l.held, lease)
 		})
 		if !locktxn.NoSpace(err) { // else no tombstone can be written
@@ -113,17 +113,17 @@ func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
 		}
 	}
 	r, err = l.c.retry.SendFor(context.Background(), l.c.opts.RequestTimeout, l.releaseTxn())
-	return r, !l.origin.doubt, err
+	return r, l.origin.cancel == nil, err
 }
 
 // freeLease gives up the lease of the ticket.
 func (l *Lock) freeLease(definite bool) {
 	switch {
 	case l.origin.lease == nil:
-	case definite && !l.origin.doubt:
-		l.c.giveBack(l.origin.lease)
+	case definite && l.origin.cancel == nil:
+		l.c.leases.giveBack(l.origin.lease)
 	default:
-		l.c.drop(l.origin.lease)
+		l.c.leases.drop(l.origin.lease)
 	}
 }
 
@@ -153,7 +153,7 @@ func (l *Lock) notReleased(end time.Time, r etcdretry.Answer) error {
 // releaseLater goes on giving the lock back, for as long as it would be held.
 func (l *Lock) releaseLater() {
 	until := time.Now().Add(l.set.autoUnlockAfter)
-	l.c.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
+	l.c.cleanups.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
 		_, err := l.c.retry.Send(ctx, l.releaseTxn())
 		return err
 	}})

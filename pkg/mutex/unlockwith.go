@@ -55,11 +55,11 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 	}
 	defer l.beginRelease()()
 	tombstone := tombstoneOf(writes)
-	tombstones := &l.c.releases
-	if l.origin.doubt { // the tombstone also keeps out what is still on its way of the acquisition
-		tombstones = &l.c.tombstones
+	tombstones := l.c.releases
+	if l.origin.cancel != nil { // the tombstone also keeps out what is still on its way of the acquisition
+		tombstones = l.c.tombstones
 	}
-	r, err := l.c.sendTombstone(ctx, tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
+	r, err := tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.ReleaseWith(l.c.layout, l.held, release, tombstone, lease, only, writes)
 	})
 	switch {

@@ -34,7 +34,7 @@ func (l *Lock) prepare() {
 // begin starts what goes on as long as the hold does.
 func (l *Lock) begin() error {
 	c := l.c
-	c.holds.add(l)
+	c.holds.add(l.held.UUID, &l.site)
 
 	l.mu.Lock() // the timer may fire before it is stored
 	l.deadline.timer = time.AfterFunc(min(l.timeLeft(), watchAfter), l.due)
