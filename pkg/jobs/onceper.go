@@ -148,7 +148,7 @@ func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 		if err != nil {
 			return nil, err
 		}
-		seen, due, err := o.look(ctx, start, now)
+		seen, due, err := o.read(ctx, start, now)
 		if err != nil || !due {
 			return nil, err
 		}
@@ -175,8 +175,8 @@ func (o *once) start(now time.Time) (time.Time, error) {
 	return time.Unix(0, now.UnixNano()-past).UTC(), nil
 }
 
-// look reports whether the period is due, and the mod revision of the last one's key.
-func (o *once) look(ctx context.Context, start, now time.Time) (seen int64, due bool, err error) {
+// read reports whether the period is due, and the mod revision of the last one's key.
+func (o *once) read(ctx context.Context, start, now time.Time) (seen int64, due bool, err error) {
 	r, err := o.etcd.Send(ctx, locktxn.ReadPeriod(o.layout, o.name))
 	if err != nil {
 		return 0, false, err

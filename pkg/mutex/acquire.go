@@ -91,8 +91,8 @@ func (l *Lock) Under(ctx context.Context) (under context.Context, done context.C
 	return ctx, func() { detach(); cancel(nil) }
 }
 
-// errWaits refuses conditions of what waits: they would have to hold when the turn comes, while the place in the queue,
-// its lease and the repetitions of three different transactions stand between.
+// errWaits refuses conditions where the call may wait: they would have to hold when its turn comes, after a ticket, a
+// lease and three different transactions, each of which may be repeated.
 var errWaits = errors.New("If and Then go with TryLock and TryLockAll: to wait, take the lock and use its Guard in a " +
 	"transaction of your own")
 

@@ -14,8 +14,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// acquisition is one call that wants one lock. Its uuid becomes that of the hold, and changes when an outcome stayed
-// unknown or a place in the queue was lost.
+// acquisition is one call that wants one lock. Its uuid becomes that of the hold. It gets a new one, for another
+// attempt, when an outcome stayed unknown or its position in the queue was lost.
 type acquisition struct {
 	c       *Client
 	claimer claimer
@@ -31,22 +31,22 @@ type acquisition struct {
 	holder  metadata.Document // the oldest of them
 	doubt   bool              // an earlier sending may still be committed, although there was an answer since
 
-	queue    queuePlace
+	queue    queueEntry
 	reported Waiting // to OnWait
 }
 
-// queuePlace is where an acquisition stands in the queue of its lock. The zero queuePlace is nowhere.
-type queuePlace struct {
-	lease  *lease // serves this attempt only; may be there before the place
-	place  locktxn.Position
-	ticket metadata.Ticket
+// queueEntry is what an acquisition has in the queue of its lock. The zero queueEntry is nothing.
+type queueEntry struct {
+	lease    *lease // serves this attempt only; may be there before the position
+	position locktxn.Position
+	ticket   metadata.Ticket
 
 	before string // uuid of the ticket before it; empty when there is none or it is not known
 	first  bool   // for certain; no ticket ever gets in before it
 }
 
 // claimer takes one kind of lock for an acquisition: [plainClaim] or [shareClaim]. It is chosen once. What does not
-// depend on the kind (bids, doubt, the place in the queue, giving up) is the acquisition's.
+// depend on the kind (bids, doubt, the position in the queue, giving up) is the acquisition's.
 type claimer interface {
 	// try sends the bid once, without queueing, after so many refusals. errStale asks for another bid after a pause,
 	// errRivals for another one at once.
@@ -55,11 +55,11 @@ type claimer interface {
 	// tryPast takes a lock that nobody holds past a tail behind which nobody queues, seen at this mod revision.
 	tryPast(ctx context.Context, b bid, tail int64) (*Lock, error)
 
-	// join takes the lock or joins its queue. Without a hold and an error the acquisition has its place.
+	// join takes the lock or joins its queue. If both results are nil, the acquisition is in the queue.
 	join(ctx context.Context, b bid) (*Lock, error)
 
-	// advance acts on what happened to the keys that a waiter follows, or, without events, on anything that may have
-	// happened. Without a hold and an error the wait goes on.
+	// advance acts on events of the keys that a waiter follows, or, without events, on whatever may have happened. If
+	// both results are nil, the wait goes on.
 	advance(ctx context.Context, events []*clientv3.Event) (*Lock, error)
 
 	// ends are the keys whose deletion tells the first in the queue that a hold has ended.
@@ -81,7 +81,7 @@ type claimer interface {
 	// inBatch reports whether the lock can be taken in one transaction with others, and with the caller's own writes.
 	inBatch() bool
 
-	// standing reads the holders, then the keys of the tickets before a place. It needs the name of the lock only.
+	// standing reads the holders, then the keys of the tickets ahead of a position. It needs the name of the lock only.
 	standing(locktxn.Position) locktxn.Txn
 
 	// standingOf are the holders that an answer has first, and the number of operations that read them.
@@ -227,14 +227,14 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 		a.doubt = false
 	}
 	switch lease := a.queue.lease; {
-	case a.queue.place.Revision != 0 && a.claimer.keepsTicket():
+	case a.queue.position.Revision != 0 && a.claimer.keepsTicket():
 		l.origin.lease = lease
 	case lease != nil && l.origin.cancel != nil:
 		c.leases.drop(lease)
 	case lease != nil:
 		c.leases.giveBack(lease)
 	}
-	a.queue = queuePlace{}
+	a.queue = queueEntry{}
 	l.prepare()
 	if err := l.begin(); err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func (a *acquisition) abandon() {
 	if lease != nil {
 		a.c.leases.drop(lease)
 	}
-	a.queue = queuePlace{}
+	a.queue = queueEntry{}
 	a.doubt = false
 	a.draft.UUID = uuid.NewString()
 }
@@ -283,7 +283,7 @@ func (a *acquisition) leaveLater() {
 		a.c.leaveLater(a.lock, a.draft.UUID)
 		a.c.leases.drop(a.queue.lease) // and with it what is still under way
 	}
-	a.queue = queuePlace{}
+	a.queue = queueEntry{}
 	a.draft.UUID = uuid.NewString()
 }
 

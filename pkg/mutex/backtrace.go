@@ -20,11 +20,11 @@ func isOwn(function string) bool {
 // ownFrames is the most that these packages add to a stack above their caller.
 const ownFrames = 8
 
-// stack is the places of a call stack of the usual depth. Unused ones are 0.
+// stack has the program counters of a call stack of the usual depth. Unused ones are 0.
 type stack [DefaultBacktraceDepth + ownFrames]uintptr
 
-// traces writes call stacks. A program takes its locks in few places, again and again: their text is kept, because
-// finding the names costs several times what finding the places does.
+// traces formats call stacks. A program takes its locks at few call sites, again and again, and naming the frames costs
+// several times what finding them does: so the text is kept.
 type traces struct {
 	mu    sync.Mutex
 	known map[stack]string
@@ -39,28 +39,28 @@ func (t *traces) take(depth int) string {
 	case depth == 0:
 		return ""
 	case depth != DefaultBacktraceDepth:
-		places := make([]uintptr, depth+ownFrames)
-		return frames(places[:runtime.Callers(2, places)], depth)
+		pcs := make([]uintptr, depth+ownFrames)
+		return frames(pcs[:runtime.Callers(2, pcs)], depth)
 	}
-	var places stack
-	n := runtime.Callers(2, places[:])
+	var pcs stack
+	n := runtime.Callers(2, pcs[:])
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text, ok := t.known[places]
+	text, ok := t.known[pcs]
 	if !ok {
-		text = frames(places[:n], depth)
+		text = frames(pcs[:n], depth)
 		if t.known == nil || len(t.known) >= maxTraces {
 			t.known = map[stack]string{}
 		}
-		t.known[places] = text
+		t.known[pcs] = text
 	}
 	return text
 }
 
-func frames(places []uintptr, depth int) string {
+func frames(pcs []uintptr, depth int) string {
 	var b strings.Builder
-	more := len(places) > 0
-	for all, n := runtime.CallersFrames(places), 0; more && n < depth; {
+	more := len(pcs) > 0
+	for all, n := runtime.CallersFrames(pcs), 0; more && n < depth; {
 		var f runtime.Frame
 		f, more = all.Next()
 		if n == 0 && isOwn(f.Function) || f.Function == "runtime.goexit" {
@@ -116,7 +116,7 @@ func (p *callSite) String() string {
 	}
 	at, _, _ := strings.Cut(strings.TrimSuffix(trace, "\n"), " in ")
 	if at == "" {
-		return "an unknown place"
+		return "an unknown line"
 	}
 	return at
 }

@@ -49,8 +49,8 @@ type HeldError struct {
 	Holder metadata.Document
 	At     time.Time // wall clock of this process
 
-	// Position is the caller's place in the queue when it gave up, 1 for the next one. From TryLock of a free lock for
-	// which others queue it is the place it would have had. 0 if unknown.
+	// Position is the caller's position in the queue when it gave up; 1 is next. From TryLock of a free lock for which
+	// others queue, it is the position that the caller would have had. 0 if unknown.
 	Position int
 
 	// Of a lock that several can hold: Kind is what the caller asked for, one of metadata.HoldsPermits, HoldsShared and
@@ -80,7 +80,7 @@ func (e *HeldError) Error() string {
 		line += "; this very process took it at " + e.Where
 	}
 	if e.Position > 0 {
-		line += fmt.Sprintf("; place %d in the queue", e.Position)
+		line += fmt.Sprintf("; position %d in the queue", e.Position)
 	}
 	if e.Err != nil {
 		return fmt.Sprintf("%v: %s", e.Err, line)

@@ -69,7 +69,7 @@ func (p *leases) takeIdle() *lease {
 func (p *leases) grant(ctx context.Context) (*lease, error) {
 	id, err := p.retry.Grant(ctx, protocol.TicketTTL)
 	if err != nil {
-		return nil, fmt.Errorf("a place in the queue: %w", err)
+		return nil, fmt.Errorf("join the queue: %w", err)
 	}
 	return p.keepAlive(id)
 }
@@ -79,7 +79,7 @@ func (p *leases) keepAlive(id clientv3.LeaseID) (*lease, error) {
 	alive, err := p.etcd.KeepAlive(ctx, id)
 	if err != nil {
 		stop()
-		return nil, fmt.Errorf("a place in the queue: %w", err)
+		return nil, fmt.Errorf("join the queue: %w", err)
 	}
 	l := &lease{id: id, ctx: ctx, stop: stop, gone: make(chan struct{})}
 	p.add(l)

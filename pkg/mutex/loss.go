@@ -70,7 +70,7 @@ func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
 
 // verify asks etcd whether the hold stands: nil, or how it was lost.
 func (l *Lock) verify(ctx context.Context) (*LostError, error) {
-	r, err := l.c.retry.Send(ctx, locktxn.Ask(l.c.layout, l.held))
+	r, err := l.c.retry.Send(ctx, locktxn.ReadHold(l.c.layout, l.held))
 	if err != nil {
 		return nil, err
 	}

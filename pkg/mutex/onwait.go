@@ -29,8 +29,8 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	v := &waitStatus{c: a.c, claimer: a.claimer, place: a.queue.place}
-	v.place.Lock = a.lock
+	v := &waitStatus{c: a.c, claimer: a.claimer, position: a.queue.position}
+	v.position.Lock = a.lock
 	var done sync.WaitGroup
 	done.Go(func() {
 		for again := true; again; again = etcdretry.Pause(ctx, reportEvery+rand.N(reportEvery/2)) {
@@ -55,9 +55,9 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 // with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead is
 // noticed when the rotation comes to its ticket.
 type waitStatus struct {
-	c       *Client
-	claimer claimer
-	place   locktxn.Position // none has a Revision of 0
+	c        *Client
+	claimer  claimer
+	position locktxn.Position // its Revision is 0 outside the queue
 
 	known  locktxn.Known // of the holders; its Revision is 0 before the first refresh
 	keys   int           // of shares, at that revision
@@ -66,7 +66,7 @@ type waitStatus struct {
 	far    int      // which of the far ones is asked for next
 }
 
-// refresh asks etcd how things stand for this place.
+// refresh asks etcd who holds the lock and who is ahead.
 func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	probes := v.probes()
 	r, err := v.c.retry.Send(ctx, v.request(probes))
@@ -84,7 +84,7 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	case !r.Succeeded:
 		v.read(r)
 	case v.known.Shares && int(r.Keys(0).Count) != v.keys: // somebody gave a share back
-		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.place.Lock)); err == nil {
+		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.position.Lock)); err == nil {
 			v.read(r)
 		}
 	}
@@ -94,7 +94,7 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 		}
 	}
 	v.status.At = v.c.wall()
-	if v.place.Revision != 0 {
+	if v.position.Revision != 0 {
 		v.status.Position = len(v.ahead) + 1
 	}
 	return v.status, nil
@@ -103,9 +103,9 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 // request is what the next refresh sends.
 func (v *waitStatus) request(probes []string) locktxn.Txn {
 	if v.known.Revision == 0 {
-		return v.claimer.standing(v.place)
+		return v.claimer.standing(v.position)
 	}
-	return locktxn.StandingStill(v.c.layout, v.known, probes)
+	return locktxn.ReadChanges(v.c.layout, v.known, probes)
 }
 
 // probes are the tickets to ask for.
@@ -124,7 +124,7 @@ func (v *waitStatus) probes() []string {
 func (v *waitStatus) read(r etcdretry.Answer) {
 	h, _ := v.claimer.standingOf(r)
 	v.known = v.claimer.known(h)
-	v.status = Waiting{Lock: v.place.Lock, Position: v.status.Position, Holder: h.oldest()}
+	v.status = Waiting{Lock: v.position.Lock, Position: v.status.Position, Holder: h.oldest()}
 	if v.known.Shares {
 		v.keys = len(r.Keys(1).Kvs)
 		v.status.Holders = h.all()

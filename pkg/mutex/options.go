@@ -119,7 +119,7 @@ func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } 
 // Waiting is the state of the wait for a lock.
 type Waiting struct {
 	Lock     string
-	Position int // in the queue: 1 is next; 0 without a place
+	Position int // in the queue: 1 is next; 0 outside the queue
 	// the holder; its Token is 0 when there is none. Its text is whatever the holder's client wrote, so escape it
 	Holder  metadata.Document
 	Holders []metadata.Document // all holders of a lock that several can hold, the oldest first

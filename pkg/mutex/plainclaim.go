@@ -48,8 +48,8 @@ func (p plainClaim) ends() []etcdretry.Watched {
 	return []etcdretry.Watched{etcdretry.Deleted(p.a.c.layout.Field(p.a.lock, metadata.FieldUUID))}
 }
 
-func (p plainClaim) standing(place locktxn.Position) locktxn.Txn {
-	return locktxn.Standing(p.a.c.layout, place)
+func (p plainClaim) standing(at locktxn.Position) locktxn.Txn {
+	return locktxn.ReadStanding(p.a.c.layout, at)
 }
 
 func (p plainClaim) standingOf(r etcdretry.Answer) (holders, int) {
@@ -104,11 +104,11 @@ func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 	case l != nil || err != nil:
 		return l, err
 	}
-	place := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
-	if place.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); place.Revision == 0 {
-		return nil, errPlaceLost
+	position := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
+	if position.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); position.Revision == 0 {
+		return nil, errPositionLost
 	}
-	a.queue.place = place
+	a.queue.position = position
 	return nil, nil
 }
 
@@ -122,7 +122,7 @@ func (p plainClaim) advance(ctx context.Context, events []*clientv3.Event) (*Loc
 		switch {
 		case e.Type != clientv3.EventTypeDelete || e.Kv.ModRevision <= a.seen:
 		case string(e.Kv.Key) == own:
-			return nil, errPlaceLost
+			return nil, errPositionLost
 		case a.queue.before == "" && a.queue.first, a.queue.before != "" && holding(e.PrevKv):
 			return p.takeTurn(ctx)
 		default: // the one before it gave up or died; there may be others before that
@@ -144,9 +144,9 @@ func holding(ticket *mvccpb.KeyValue) bool {
 // checkAhead finds the ticket before this one, and takes the lock if there is none and it is free.
 func (p plainClaim) checkAhead(ctx context.Context) (*Lock, error) {
 	a := p.a
-	txn := locktxn.LookAhead(a.c.layout, a.queue.place, a.queue.before)
+	txn := locktxn.ReadAhead(a.c.layout, a.queue.position, a.queue.before)
 	if a.queue.first {
-		txn = locktxn.LookAtLock(a.c.layout, a.queue.place)
+		txn = locktxn.ReadFirst(a.c.layout, a.queue.position)
 	}
 	r, err := a.c.retry.Send(ctx, txn)
 	if err != nil {
@@ -155,7 +155,7 @@ func (p plainClaim) checkAhead(ctx context.Context) (*Lock, error) {
 	a.seen = r.Header.Revision
 	switch older := r.Keys(3).Kvs; {
 	case len(r.Keys(0).Kvs) == 0:
-		return nil, errPlaceLost
+		return nil, errPositionLost
 	case !r.Succeeded: // the one before it still is
 		a.keepTail(ctx, r, 2)
 		return nil, nil
@@ -180,13 +180,13 @@ func (p plainClaim) takeTurn(ctx context.Context) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	txn := locktxn.TakeTurn(a.c.layout, a.queue.place, a.queue.before, b.fields, a.queue.ticket, a.queue.lease.id)
+	txn := locktxn.TakeTurn(a.c.layout, a.queue.position, a.queue.before, b.fields, a.queue.ticket, a.queue.lease.id)
 	l, r, err := a.commit(ctx, b, a.lock, txn)
 	switch {
 	case l != nil || err != nil:
 		return l, err
 	case len(r.Keys(1).Kvs) == 0 || a.holder.Token == 0:
-		return nil, errPlaceLost
+		return nil, errPositionLost
 	}
 	// A client that does not queue came between, or the ticket of a holder ended before its hold.
 	a.queue.first = true

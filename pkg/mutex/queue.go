@@ -16,7 +16,7 @@ import (
 // the lock is free.
 const waiterRecheck = 10 * time.Second
 
-var errPlaceLost = errors.New("the place in the queue was lost")
+var errPositionLost = errors.New("the position in the queue was lost")
 
 // queueUp takes the lock, waiting for its turn.
 func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
@@ -31,7 +31,7 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 			return l, nil
 		case ctx.Err() != nil:
 			return nil, a.giveUp(ctx, err)
-		case err == errPlaceLost:
+		case err == errPositionLost:
 			a.leaveLater()
 		case err != errStale:
 			a.leaveLater()
@@ -77,14 +77,15 @@ func (a *acquisition) newTicket(ctx context.Context, b bid) metadata.Ticket {
 	return t
 }
 
-// giveUp leaves the queue because ctx ended. The error has the holder and the place.
+// giveUp leaves the queue because ctx ended. The error names the holder and has the position.
 func (a *acquisition) giveUp(ctx context.Context, err error) error {
-	place, known := a.queue.place, a.holder.Name != ""
-	if place.Revision == 0 || a.doubt {
+	position := a.queue.position
+	known := a.holder.Name != ""
+	if position.Revision == 0 || a.doubt {
 		a.leaveLater()
 		switch {
 		case known:
-		case err == nil, err == errStale, err == errPlaceLost: // meant for this package only: try again
+		case err == nil, err == errStale, err == errPositionLost: // meant for this package only: try again
 			return a.explain(ended(ctx))
 		default:
 			return a.explain(err)
@@ -95,7 +96,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	}
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
-	r, err := a.c.leave(left, a.lock, a.draft.UUID, a.claimer.standing(place).Then...)
+	r, err := a.c.leave(left, a.lock, a.draft.UUID, a.claimer.standing(position).Then...)
 	if err != nil {
 		a.leaveLater()
 		held := a.heldError()
@@ -111,8 +112,7 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	return held
 }
 
-// position is a place in the queue by the tickets before it, which the operation with this number read. The holder's
-// does not wait.
+// position counts the tickets ahead, which the operation with this number read. That of the holder does not wait.
 func (c *Client) position(r etcdretry.Answer, op int, holder string) int {
 	n := 1
 	for _, kv := range r.Keys(op).Kvs {

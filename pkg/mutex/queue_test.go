@@ -66,7 +66,7 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.Token != 0 || held.Position != 2 {
 		t.Errorf("while others queue: %v", err)
 	}
-	if want := `lock "a" is free, but others queue for it; place 2 in the queue`; err == nil || err.Error() != want {
+	if want := `lock "a" is free, but others queue for it; position 2 in the queue`; err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
 	q.unlock(take(t, c, "a", mutex.WithoutQueue()))
@@ -105,7 +105,7 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 	eventually(t, "the new place", func() bool {
 		w := q.waiting()
 		return len(w) == 4 &&
-			w[3].Place > three.ticket.Place
+			w[3].Revision > three.ticket.Revision
 	})
 	if again := q.waiting()[3]; again.UUID == dead.ticket.UUID {
 		t.Error("a uuid is used for two tickets")
@@ -145,7 +145,7 @@ func TestGivingUpTellsThePlaceAndKeepsTheOrder(t *testing.T) {
 	if !ok || held.Position != 2 || held.Holder.UUID != first.UUID() || !errors.Is(two.err, context.Canceled) {
 		t.Errorf("the one that gave up is told %v", two.err)
 	}
-	if !strings.HasSuffix(two.err.Error(), "; place 2 in the queue") {
+	if !strings.HasSuffix(two.err.Error(), "; position 2 in the queue") {
 		t.Errorf("the error does not tell the place: %v", two.err)
 	}
 	q.unlock(first)

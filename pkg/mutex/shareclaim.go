@@ -83,7 +83,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		if l != nil {
 			return l, err
 		}
-		if err = s.joined(r, err); err != nil || a.queue.place.Revision != 0 {
+		if err = s.joined(r, err); err != nil || a.queue.position.Revision != 0 {
 			return nil, err
 		}
 		if a.queue.lease == nil && len(r.Keys(2).Kvs) > 0 {
@@ -101,13 +101,13 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		return nil, err
 	}
 	a.meet(r)
-	if a.queue.place.Revision == 0 {
-		return nil, errPlaceLost
+	if a.queue.position.Revision == 0 {
+		return nil, errPositionLost
 	}
 	return nil, nil
 }
 
-// joined keeps the place in the queue from an answer.
+// joined keeps the position in the queue from an answer.
 func (s shareClaim) joined(r etcdretry.Answer, err error) error {
 	a := s.a
 	switch {
@@ -120,9 +120,9 @@ func (s shareClaim) joined(r etcdretry.Answer, err error) error {
 		a.abandon()
 		return errStale
 	}
-	place := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
-	if place.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); place.Revision != 0 {
-		a.queue.place = place
+	position := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
+	if position.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); position.Revision != 0 {
+		a.queue.position = position
 	}
 	return nil
 }
@@ -137,8 +137,8 @@ func (s shareClaim) ends() []etcdretry.Watched {
 	}
 }
 
-func (s shareClaim) standing(place locktxn.Position) locktxn.Txn {
-	return locktxn.StandingShare(s.a.c.layout, place)
+func (s shareClaim) standing(p locktxn.Position) locktxn.Txn {
+	return locktxn.ReadStandingShare(s.a.c.layout, p)
 }
 
 func (s shareClaim) standingOf(r etcdretry.Answer) (holders, int) {
@@ -190,7 +190,7 @@ func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Loc
 		switch key := string(e.Kv.Key); {
 		case e.Type != clientv3.EventTypeDelete || e.Kv.ModRevision <= a.seen:
 		case key == own && !a.doubt:
-			return nil, errPlaceLost
+			return nil, errPositionLost
 		case strings.HasPrefix(key, a.c.layout.Queue(a.lock)):
 			// it may also be first now, or hold the lock by a late sending
 			again = true
@@ -211,14 +211,14 @@ func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Loc
 // checkRoom finds the ticket before this one and the holders, and takes its share when it is its turn.
 func (s shareClaim) checkRoom(ctx context.Context) (*Lock, error) {
 	a := s.a
-	r, err := a.c.retry.Send(ctx, locktxn.LookAtShares(a.c.layout, a.queue.place, a.queue.before, a.queue.first))
+	r, err := a.c.retry.Send(ctx, locktxn.ReadAheadShare(a.c.layout, a.queue.position, a.queue.before, a.queue.first))
 	switch {
 	case err != nil:
 		return nil, err
 	case !r.Succeeded: // the one before it still is
 		a.seen = r.Header.Revision
 		if len(r.Keys(0).Kvs) == 0 {
-			return nil, errPlaceLost
+			return nil, errPositionLost
 		}
 		a.keepTail(ctx, r, 2)
 		return nil, nil
@@ -229,7 +229,7 @@ func (s shareClaim) checkRoom(ctx context.Context) (*Lock, error) {
 	}
 	switch older := r.Keys(4).Kvs; {
 	case len(r.Keys(2).Kvs) == 0:
-		return nil, errPlaceLost
+		return nil, errPositionLost
 	case len(older) > 0:
 		a.queue.before = a.c.layout.Parse(string(older[0].Key)).ID
 		a.keepTail(ctx, r, 3)
@@ -266,12 +266,12 @@ func (s shareClaim) takeShare(ctx context.Context) (*Lock, error) {
 			return nil, err
 		}
 		claim := s.next(n)
-		l, r, err := a.commit(ctx, b, claim.Record, locktxn.TakeShare(a.c.layout, claim, a.queue.place, b.fields))
+		l, r, err := a.commit(ctx, b, claim.Record, locktxn.TakeShare(a.c.layout, claim, a.queue.position, b.fields))
 		switch {
 		case l != nil || err != nil:
 			return l, err
 		case len(r.Keys(2).Kvs) == 0:
-			return nil, errPlaceLost
+			return nil, errPositionLost
 		}
 		a.keepTail(ctx, r, 3)
 		if n >= maxRivals && !etcdretry.Pause(ctx, etcdretry.Delay(n)) { // others come past the queue

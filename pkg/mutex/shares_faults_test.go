@@ -210,7 +210,7 @@ func TestDeadWaiterAtTheHeadCostsItsLeaseAtMost(t *testing.T) {
 	eventually(t, "the new place", func() bool {
 		w := q.waiting()
 		return len(w) == 3 &&
-			w[2].Place > three.ticket.Place
+			w[2].Revision > three.ticket.Revision
 	})
 	q.unlock(first)
 	q.unlock(q.turn(two))
@@ -386,7 +386,7 @@ func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
 	}
 	want := fmt.Sprintf(`context canceled: semaphore "a": 0 of 5 permits free, 1 wanted; held by `+
 		`billing on host-1 (pid %[1]d) since just now for "job 0", billing on host-1 (pid %[1]d) since just now for "job 1", `+
-		`billing on host-1 (pid %[1]d) since just now for "job 2" and 2 others; the first of them is auto-unlocked in 20 minutes; place 2 in the queue`, os.Getpid())
+		`billing on host-1 (pid %[1]d) since just now for "job 2" and 2 others; the first of them is auto-unlocked in 20 minutes; position 2 in the queue`, os.Getpid())
 	if got := w.err.Error(); justNow(got) != want {
 		t.Errorf("the line is\n%s, want\n%s", got, want)
 	}
@@ -423,7 +423,7 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 	one := take(t, c, "a", mutex.Semaphore(2))
 	heavy := q.wait(c, mutex.Semaphore(2), mutex.Weight(2))
 	if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(2)); err == nil || err.Error() !=
-		`semaphore "a": 1 of 2 permits free, but others queue for them; place 2 in the queue` {
+		`semaphore "a": 1 of 2 permits free, but others queue for them; position 2 in the queue` {
 		t.Errorf("in the queue: %v", err)
 	}
 	two := take(t, c, "a", mutex.Semaphore(2), mutex.WithoutQueue())

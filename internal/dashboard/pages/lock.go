@@ -283,7 +283,7 @@ type WaiterView struct {
 
 func (d *Pages) WaiterViews(queue []metadata.Waiter, at phrase.Viewpoint) []WaiterView {
 	queue = slices.Clone(queue)
-	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return int(min(max(a.Place-b.Place, -1), 1)) })
+	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return int(min(max(a.Revision-b.Revision, -1), 1)) })
 	views := make([]WaiterView, len(queue))
 	for i, w := range queue {
 		views[i] = WaiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose, at.Lasting(w.Since.Time),
