@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Lock takes the lock. While others hold it or came first, it waits in the queue until ctx ends: then the error is a
-// [*HeldError] if the holder is known. Without a deadline it waits for ever, even through outages of etcd.
+// Lock takes the lock. While others hold it or are ahead in the queue, it waits until ctx ends; then the error is a
+// [*HeldError] if the holder is known. If ctx does not end it waits forever, even through outages of etcd.
 //
-// A bad name or option is an error before etcd is asked.
+// A bad name or option is an error before any request is sent.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, b, err := c.newAcquisition(name, opts)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 }
 
 // TryLock takes the lock if it is free and nobody queues for it; otherwise the error is a [*HeldError]. It never waits
-// for a holder, and for etcd no longer than the client's request timeout.
+// for a holder, and waits for etcd no longer than [Options].RequestTimeout.
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, b, err := c.newAcquisition(name, opts)
 	if err != nil {
@@ -58,11 +58,11 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *L
 	return l, a.explain(err)
 }
 
-// Do runs fn while it holds the lock, waiting for it as [Client.Lock] does. The context of fn ends with ctx and when
-// the lock is lost, with the [*LostError] as its cause; [FromContext] finds the handle in it.
+// Do takes the lock, waiting for it as [Client.Lock] does, runs fn, and gives the lock back when fn returns or panics.
+// The context of fn ends with ctx, or when the lock is lost, with the [*LostError] as its cause; [FromContext] finds the
+// handle in it.
 //
-// The error joins those of fn and of the lock: nil means that fn succeeded and that the lock was held throughout. The
-// lock is given back when fn returns or panics.
+// The error joins those of fn and of the lock: nil means that fn succeeded and that the lock was held throughout.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) (err error) {
 	if fn == nil {
 		return fmt.Errorf("lock %q: there is no function to run", name)
@@ -82,8 +82,8 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	return fn(ctx)
 }
 
-// Under is ctx for work under the lock: it also ends when the lock is lost, with the [*LostError] as its cause, and
-// [FromContext] finds the handle in it. Call done when the work is over.
+// Under returns a context for work under the lock: it ends with ctx, or when the lock is lost, with the [*LostError] as
+// its cause, and [FromContext] finds the handle in it. Call done when the work is over.
 func (l *Lock) Under(ctx context.Context) (under context.Context, done context.CancelFunc) {
 	held := l.Context()
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))

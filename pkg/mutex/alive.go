@@ -14,11 +14,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Alive reports that the work makes progress. It extends both deadlines, by the same durations as at the acquisition
-// and counted from now, and shows your text with the lock.
+// Alive reports that the work makes progress. It moves both deadlines, to the durations of the acquisition from now on,
+// and shows the progress, joined by spaces, with the lock.
 //
-// nil means that etcd confirmed the hold. A [*LostError] means that it is over; the handle's context has ended then.
-// After any other error the hold stands as before, until the deadline it had.
+// nil means that etcd confirmed the hold. A [*LostError] means that it is over, and that the handle's context has ended.
+// After any other error the hold stands as before, until the deadline that it had.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	if l.none() {
 		return errNoHold
@@ -38,7 +38,7 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	return fmt.Errorf("alive %q: %w", l.held.Lock, err)
 }
 
-// Alive extends all locks, as [Lock.Alive] does. The error joins those of the locks.
+// Alive extends all locks as [Lock.Alive] does. The error joins those of the locks.
 func (g *Locks) Alive(ctx context.Context, progress ...string) error {
 	if g == nil || len(g.locks) == 0 {
 		return errNoHold
@@ -94,7 +94,7 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 			return err
 		}
 	}
-	return errors.New("others with the same uuid extend it all the time")
+	return errors.New("other processes with the same uuid keep extending it")
 }
 
 // extendOnce makes one extension. again reports that a heartbeat needs another one, because it knew less than the
@@ -151,12 +151,11 @@ func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
 // hasAlive reports whether the record has this value of alive.
 func hasAlive(now *metadata.Document, alive string) bool {
 	return slices.ContainsFunc(now.Fields, func(f metadata.Field) bool {
-		return f.Name == metadata.FieldAlive &&
-			f.Value == alive
+		return f.Name == metadata.FieldAlive && f.Value == alive
 	})
 }
 
-// putAlive writes how the work goes into the record of a hold that somebody else extended for longer than this handle
+// putAlive writes the progress into the record of a hold that another process extended for longer than this handle
 // would.
 func (l *Lock) putAlive(ctx context.Context, alertAt time.Time, progress, alive string) error {
 	r, err := l.c.retry.Send(ctx, locktxn.Progress(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))

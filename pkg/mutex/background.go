@@ -61,7 +61,7 @@ func (b *background) endWaits(ctx context.Context) {
 	b.closed = true
 }
 
-// rest waits for the goroutines, but not for ever: a hook there may have called Close.
+// rest waits for the goroutines, but not forever: a hook there may have called Close.
 func (b *background) rest(most time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 // ownModule names this code in build information and in stack frames.
 const ownModule = "github.com/clustermutex/unlocker"
 
-// isOwn reports whether the function is of this package or of the one that is built on it: not of their caller.
+// isOwn reports whether the function belongs to this package or to jobs, not to their caller.
 func isOwn(function string) bool {
 	room, ok := strings.CutPrefix(function, ownModule+"/pkg/")
 	return ok && (strings.HasPrefix(room, "mutex.") || strings.HasPrefix(room, "jobs."))
@@ -33,7 +33,8 @@ type traces struct {
 // maxTraces bounds the memory of a program that takes locks from everywhere.
 const maxTraces = 256
 
-// take is the call stack of the caller of this package, newest frame first, one frame a line: "file:line in function".
+// take returns the call stack of the caller of this package, newest frame first, one frame a line: "file:line in
+// function".
 func (t *traces) take(depth int) string {
 	switch {
 	case depth == 0:
@@ -77,7 +78,7 @@ func frames(pcs []uintptr, depth int) string {
 	return b.String()
 }
 
-// library is the client member of the records: this library and its version, as far as the build knows it.
+// library returns the client member of the records: this library and its version, if the build knows it.
 func library() string {
 	const name = "unlocker-go"
 	info, ok := debug.ReadBuildInfo()
@@ -99,7 +100,7 @@ type callSite struct {
 	n     int
 }
 
-// callSiteOf is the line that calls this package, by the backtrace where there is one.
+// callSiteOf returns the line that calls this package. It is in the backtrace, if there is one.
 func callSiteOf(backtrace string) callSite {
 	p := callSite{trace: backtrace}
 	if backtrace == "" {

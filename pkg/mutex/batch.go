@@ -32,7 +32,7 @@ type batch struct {
 // must be left for the report on each condition: etcd counts nested operations on top.
 const opsPerLock = 5
 
-// try asks for the locks until the answer is definite.
+// try takes the locks, sending until the answer is definite.
 func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 	room := locktxn.MaxOps - 1 - opsPerLock*len(b.wanted)
 	if err := b.c.checkWrites(b.only, b.with, b.wanted[0].set.documents, room); err != nil {
@@ -97,12 +97,12 @@ func (b *batch) bid() error {
 }
 
 func (b *batch) sent() []locktxn.BatchLock {
-	parts := make([]locktxn.BatchLock, len(b.wanted))
+	locks := make([]locktxn.BatchLock, len(b.wanted))
 	for i, a := range b.wanted {
-		parts[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: b.bids[i].fields, Barge: a.set.barge,
+		locks[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: b.bids[i].fields, Barge: a.set.barge,
 			Tail: b.tails[i]}
 	}
-	return parts
+	return locks
 }
 
 // settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// when etcd is away for long, the oldest are given up: their records are auto-unlocked
+	// maxCleanups bounds memory through long outages of etcd. The oldest are given up: their records are auto-unlocked.
 	maxCleanups    = 10_000
 	cleanupTimeout = 10 * time.Second // of one round of one cleanup
 )
 
-// cleanups are requests whose callers do not wait for their outcome: the client repeats them in the background, one
-// after the other, until etcd's answer is definite. There is a goroutine only while there is something to do.
+// cleanups are requests that no caller waits for. They are repeated in the background, one after the other, until etcd's
+// answer is definite. There is a goroutine only while there is something to do.
 type cleanups struct {
 	logger
 	background *background

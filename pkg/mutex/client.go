@@ -36,12 +36,12 @@ type Options struct {
 	// still has.
 	AttemptTimeout time.Duration
 
-	// RequestTimeout bounds what must never wait for ever, whatever the caller's context: TryLock, Unlock and Close.
-	// 15s when zero.
+	// RequestTimeout bounds what must not wait forever, whatever the caller's context: TryLock, Unlock and Close; 15s
+	// when zero.
 	RequestTimeout time.Duration
 
-	// Logger gets what no caller can be told: holds that were lost, cleanup in the background. nil is silent. Package
-	// mutexlog makes one of a zerolog.Logger.
+	// Logger logs what cannot be returned to a caller: lost holds, cleanup in the background. nil logs nothing. Package
+	// mutexlog makes one from a zerolog.Logger.
 	Logger *slog.Logger
 
 	// Hooks observe the locks, for metrics and the like.
@@ -80,12 +80,11 @@ type Client struct {
 // New returns a client of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
 // caller's: close it after this one. Make it with
 //
-//   - MaxUnaryRetries: 1, because this package repeats requests by itself and knows what became of them;
-//   - DialKeepAliveTime: 10 * time.Second. Without it a connection whose other end is gone without a word, as when a
-//     machine, a firewall or a network died, is kept for a quarter of an hour and longer: it answers nothing, all
-//     requests to that member go there, and where it is the only one holds are lost when their time is over. This
-//     package cannot see the setting nor close the connection; it says in the log when a connection that is open does
-//     not answer.
+//   - MaxUnaryRetries: 1, because this package repeats requests itself and knows what became of them;
+//   - DialKeepAliveTime: 10 * time.Second. Without it, a connection whose other end vanished silently, because a
+//     machine, a firewall or a network died, is kept for a quarter of an hour or longer. All requests to that member go
+//     unanswered, and if there is no other member, holds are lost when their time is over. This package can neither see
+//     the setting nor close the connection; it logs when an open connection does not answer.
 func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if etcd == nil {
 		return nil, errors.New("mutex: no etcd client was given")
@@ -153,14 +152,15 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Options are those of [New], with the defaults filled in. Their Prefix has its final "/".
+// Options returns those of [New], with the defaults filled in. Their Prefix ends in "/".
 func (c *Client) Options() Options { return c.opts }
 
-// Etcd is how the client asks etcd, for packages of this module that are built on locks: its type is internal.
+// Etcd returns what the client sends its requests with, for packages of this module that are built on locks. Its type
+// is internal.
 func (c *Client) Etcd() *etcdretry.Client { return c.retry }
 
-// Draft is what the record of a lock that is taken now with these options would say. The error is what is wrong with
-// the name or the options; etcd is not asked.
+// Draft returns what the record of the lock would say if it was taken now with these options. The error is about the
+// name or the options: no request is sent.
 func (c *Client) Draft(name string, opts ...Option) (metadata.Draft, error) {
 	set, d, err := c.draft(name, opts)
 	if err != nil {
@@ -194,8 +194,8 @@ func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, er
 	}, nil
 }
 
-// Close ends the client. Waiting calls leave the queue and end with [ErrClosed]. Close waits for them and for the
-// cleanup of acquisitions that were given up, no longer than the request timeout, and then as long at most for running
+// Close ends the client. Waiting calls leave the queue and return [ErrClosed]. Close waits for them and for the cleanup
+// of acquisitions that were given up, for at most the request timeout, and then for at most as long again for running
 // hooks. The error says how many cleanups are unfinished. Holds that were not unlocked stay held until they are
 // auto-unlocked, as when a process dies: their contexts end with [ErrClosed], and their Unlock still works.
 func (c *Client) Close() error {
@@ -226,7 +226,7 @@ func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecon
 // before it removes a lock, so that after an outage of etcd a live holder gets to extend first.
 const MaxRetryDelay = etcdretry.MaxDelay
 
-// record is the record that the operation with this number read.
+// record decodes the record that the operation with this number read.
 func (c *Client) record(lock string, a etcdretry.Answer, op int) metadata.Document {
 	return metadata.Decode(lock, locktxn.Fields(c.layout, a.Keys(op)))
 }

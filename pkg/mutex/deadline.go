@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// sleepCheck is how often a holder looks whether its machine slept. Timers stand still while it does.
+	// sleepCheck is how often a holder checks whether its machine slept. Timers stand still while it does.
 	sleepCheck = 2 * time.Second
 
 	// leastSleep is the difference between the clocks that is taken for a sleep. Smaller ones come from rounding, and
@@ -53,7 +53,7 @@ func (l *Lock) extendUntil(t time.Time, since moment) {
 	}
 }
 
-// putOff moves the local deadline because the record says that the lock is auto-unlocked then.
+// putOff moves the local deadline to the auto-unlock in the record.
 func (l *Lock) putOff(autoUnlockAt time.Time) {
 	now := l.c.moment() // before the wall clock is read, whose times are rounded down
 	l.extendUntil(now.monotonic.Add(autoUnlockAt.Sub(l.clock())-time.Millisecond-l.set.safetyMargin), now)

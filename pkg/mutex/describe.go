@@ -13,12 +13,12 @@ import (
 // describe is one line: who holds a lock, where, since when, what for, and its deadlines.
 func describe(r *metadata.Record, now time.Time) string {
 	if together := !r.AlertAt.IsZero() && !r.AlertAt.Before(r.AutoUnlockAt) && r.AutoUnlockAt.After(now); together {
-		return describeHolder(r, now) + "; unless it is extended, people are alerted and it is auto-unlocked " +
+		return describeHolder(r, now) + "; unless it is extended, an alert is raised and it is auto-unlocked " +
 			text.RelativeWords(r.AutoUnlockAt, now)
 	}
 	return describeHolder(r, now) +
-		"; " + due(r.AlertAt, now, "people are alerted", "people were alerted",
-		"it is not known when people are alerted") +
+		"; " + due(r.AlertAt, now, "an alert is raised", "an alert was raised",
+		"it has no readable time of alert") +
 		", " + due(r.AutoUnlockAt, now, "it is auto-unlocked", "its auto-unlock was due",
 		"it has no readable time of auto-unlock")
 }

@@ -21,9 +21,9 @@ const idleLife = 30 * time.Second
 // revokeTimeout is how long an Unlock after Close waits for its lease to be revoked.
 const revokeTimeout = 250 * time.Millisecond
 
-// lease carries the ticket of one attempt at a time. It serves another attempt only after a definite end of the one
-// before: a request that is still under way would bring its ticket back to life. Otherwise it is revoked, which refuses
-// such requests.
+// lease carries the ticket of one attempt at a time. It serves another attempt only if the one before has ended for
+// certain: a request that is still under way could put its ticket back. Otherwise the lease is revoked, so that etcd
+// refuses such requests.
 type lease struct {
 	id    clientv3.LeaseID
 	ctx   context.Context // ends when it is to be used no more
@@ -43,7 +43,7 @@ type leases struct {
 
 	mu    sync.Mutex
 	all   map[*lease]bool
-	idle  []*lease    // serve nobody at the moment; the one that was used last is at the end
+	idle  []*lease    // carry no ticket; the one that was used last is at the end
 	timer *time.Timer // nil when none is idle
 }
 
@@ -85,7 +85,7 @@ func (p *leases) keepAlive(id clientv3.LeaseID) (*lease, error) {
 	p.add(l)
 	if !p.background.spawn(func() {
 		defer close(l.gone)
-		for range alive { // etcd's client logs a complaint about what is not read
+		for range alive { // else etcd's client logs a warning
 		}
 	}) {
 		stop()
@@ -129,7 +129,7 @@ func (p *leases) giveBack(l *lease) {
 	}
 }
 
-// dropIdle revokes the leases that nobody wanted.
+// dropIdle revokes the leases that were idle for too long.
 func (p *leases) dropIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,8 +164,8 @@ func (p *leases) revoke(ctx context.Context, l *lease) error {
 	return err
 }
 
-// close revokes the leases of a client that ends, so that nobody has to wait for them, as far as etcd answers:
-// the others end by themselves. A hold needs none: the next in the queue waits for the lock itself then.
+// close revokes all leases, so that nobody has to wait for them, as far as etcd answers: the others end by themselves. A
+// hold needs none: without the holder's ticket the next in the queue waits for the lock itself.
 func (p *leases) close(ctx context.Context) {
 	p.mu.Lock()
 	all := slices.Collect(maps.Keys(p.all))

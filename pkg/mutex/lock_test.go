@@ -75,7 +75,7 @@ func TestTryLockTellsWhoHoldsIt(t *testing.T) {
 		t.Errorf("the holder is %+v", held.Holder.Record)
 	}
 	for _, part := range []string{`lock "a" is held by report on host-1 (pid `, ` since just now for "close the books"`,
-		"people are alerted in 10 minutes, it is auto-unlocked in 2 hours"} {
+		"an alert is raised in 10 minutes, it is auto-unlocked in 2 hours"} {
 		if !strings.Contains(justNow(err.Error()), part) {
 			t.Errorf("%q does not contain %q", err, part)
 		}
@@ -186,7 +186,7 @@ func TestPlainKeysOfAMinimalClientAreALock(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := locks.TryLock(context.Background(), "a")
-	want := `lock "a" is held by an unknown owner on cron-7 since 3 minutes ago for "nightly copy"; people were alerted 2 minutes ago, it is auto-unlocked in 61 minutes`
+	want := `lock "a" is held by an unknown owner on cron-7 since 3 minutes ago for "nightly copy"; an alert was raised 2 minutes ago, it is auto-unlocked in 61 minutes`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -211,7 +211,7 @@ func TestHostileRecord(t *testing.T) {
 	if len(line) > 1000 || strings.ContainsAny(line, "\n\x1b\u202e\x00\xff") {
 		t.Errorf("not a harmless line: %q", line)
 	}
-	if !strings.Contains(line, "it is not known when people are alerted") {
+	if !strings.Contains(line, "it has no readable time of alert") {
 		t.Errorf("%s", line)
 	}
 }
@@ -382,7 +382,7 @@ func TestAHolderWithAHeartbeatIsNotSaidToAlertSoon(t *testing.T) {
 	defer l.Unlock()
 
 	_, err := locks.TryLock(context.Background(), "a")
-	if want := "; unless it is extended, people are alerted and it is auto-unlocked in 5 minutes"; err == nil ||
+	if want := "; unless it is extended, an alert is raised and it is auto-unlocked in 5 minutes"; err == nil ||
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("%q does not contain %q", err, want)
 	}

@@ -52,9 +52,9 @@ const MaxTogether = 24
 // AttributeTogether is the attribute of a record that names the locks it was taken with.
 const AttributeTogether = "together_with"
 
-// TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If one is held, or
-// others queue for it, the error is a [*HeldError] that names the first such. It takes at most [MaxTogether]. [If] and
-// [Then] go with it. All locks have the same token.
+// TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If a lock is held, or
+// others queue for it, the error is a [*HeldError] that names the first such lock. It takes at most [MaxTogether] locks,
+// and accepts [If] and [Then]. All locks have the same token.
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	wanted, err := c.newAcquisitions(names, opts)
 	if err == nil && len(wanted) > MaxTogether {
@@ -82,9 +82,10 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 // LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of the argument,
 // it takes them sorted by name, so callers do not deadlock as long as each takes all that it needs in one call.
 //
-// It first tries to take them at once, as TryLockAll does. Otherwise it keeps those that it has while it waits for the
-// next: their auto-unlock is postponed, their alert is not, and their records show what it waits for. If one is lost
-// meanwhile, or the wait ends, all are given back and the error is that of the lock in question.
+// It first tries to take all at once, as [Client.TryLockAll] does. If that fails, it keeps the locks that it has while
+// it waits for the next: their auto-unlock is postponed, their alert is not, and their records show what it waits for.
+// If one is lost meanwhile, or the wait ends, all are given back, and the error is that of the lock that was lost or not
+// taken.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	wanted, err := c.newAcquisitions(names, opts)
 	if err == nil && wanted[0].set.conditional() {
@@ -118,7 +119,7 @@ func (c *Client) newAcquisitions(names []string, opts []Option) ([]*acquisition,
 	}
 	sorted := slices.Sorted(slices.Values(names))
 	if n := len(slices.Compact(slices.Clone(sorted))); n < len(sorted) {
-		return nil, errors.New("a name is there twice")
+		return nil, errors.New("a name is given twice")
 	}
 	wanted := make([]*acquisition, len(sorted))
 	for i, name := range sorted {

@@ -11,11 +11,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// noteTimeout is how long a holder that knows it lost the lock looks for the note that says why, before it stops
-// without.
+// noteTimeout is how long a holder that knows that it lost the lock tries to read why, before it stops without knowing.
 const noteTimeout = 250 * time.Millisecond
 
-// err is why the handle ended, nil while it is held.
+// err returns why the handle ended, nil while it is held.
 func (l *Lock) err() error {
 	if l.reentry.of != nil {
 		return context.Cause(l.ctx) // of this handle, or of the hold
@@ -25,7 +24,7 @@ func (l *Lock) err() error {
 	return l.cause
 }
 
-// causeOr is why the handle ended, if it did: that says more than the error that followed from it.
+// causeOr returns why the handle ended, if it did, which says more than the error that followed from it.
 func (l *Lock) causeOr(err error) error {
 	if ended := l.err(); ended != nil {
 		return ended
@@ -49,12 +48,12 @@ func (l *Lock) awake() error {
 	return l.err()
 }
 
-// runOut ends the handle because its time is over.
+// runOut ends the handle because its time is up.
 func (l *Lock) runOut() {
 	l.lose(&LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
 }
 
-// gone ends the handle because etcd says that another holds the lock, or nobody, and finds out how the hold ended.
+// gone ends the handle because another holds the lock in etcd, or nobody, and finds out how the hold ended.
 func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()

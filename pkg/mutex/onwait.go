@@ -15,8 +15,8 @@ import (
 // reportEvery is how often a waiter with [OnWait] asks for the state of the queue, at most.
 const reportEvery = time.Second
 
-// A refresh asks for so many of the tickets before it, however many there are: the nearest to their turns, and some of
-// the others in rotation.
+// A refresh reads so many of the tickets ahead, however many there are: the first of the queue, and some of the others
+// in rotation.
 const (
 	nearTickets = 4
 	farTickets  = 4
@@ -50,9 +50,9 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// waitStatus is what a waiter with [OnWait] knows of the holders and of the tickets before it. It reads the queue once.
-// From then on a refresh asks whether the holders are the same and for a few tickets, so that its work does not grow
-// with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead is
+// waitStatus is what a waiter with [OnWait] knows of the holders and of the tickets ahead. It reads the queue once. After
+// that a refresh reads whether the holders have changed, and a few tickets, so that its cost does not grow with the
+// queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead is
 // noticed when the rotation comes to its ticket.
 type waitStatus struct {
 	c        *Client
@@ -66,7 +66,7 @@ type waitStatus struct {
 	far    int      // which of the far ones is asked for next
 }
 
-// refresh asks etcd who holds the lock and who is ahead.
+// refresh reads who holds the lock and who is ahead.
 func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	probes := v.probes()
 	r, err := v.c.retry.Send(ctx, v.request(probes))
@@ -100,7 +100,7 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	return v.status, nil
 }
 
-// request is what the next refresh sends.
+// request returns the transaction of the next refresh.
 func (v *waitStatus) request(probes []string) locktxn.Txn {
 	if v.known.Revision == 0 {
 		return v.claimer.standing(v.position)
@@ -108,7 +108,7 @@ func (v *waitStatus) request(probes []string) locktxn.Txn {
 	return locktxn.ReadChanges(v.c.layout, v.known, probes)
 }
 
-// probes are the tickets to ask for.
+// probes returns the tickets that the next refresh reads.
 func (v *waitStatus) probes() []string {
 	near := min(nearTickets, len(v.ahead))
 	probes := slices.Clone(v.ahead[:near])

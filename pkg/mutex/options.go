@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Durations of a lock for which neither the client nor the call says anything. If only one of the two is given, the
+// The durations of a lock for which neither the client nor the call gives any. If only one of the two is given, the
 // other follows from it: AutoUnlockAfter is three times AlertAfter.
 const (
 	DefaultAlertAfter      = 5 * time.Minute
@@ -21,7 +21,7 @@ const (
 // DefaultBacktraceDepth is the number of stack frames in a record.
 const DefaultBacktraceDepth = 30
 
-// DefaultHeartbeatLife is the time until auto-unlock of a lock with a heartbeat for which the call says nothing else.
+// DefaultHeartbeatLife is the time until auto-unlock of a lock with a heartbeat, unless the options give another.
 const DefaultHeartbeatLife = time.Minute
 
 const (
@@ -52,7 +52,7 @@ type settings struct {
 	problems []error
 }
 
-// Owner is the program or service that holds the lock. It overrides that of the client.
+// Owner names the program or service that holds the lock. It overrides that of the client.
 func Owner(name string) Option { return func(s *settings) { s.owner = name } }
 
 // Purpose is one line that tells whoever is paged what this lock is for.
@@ -108,28 +108,31 @@ func BacktraceDepth(frames int) Option {
 }
 
 // WithoutQueue takes the lock as soon as it is free, past the queue: for work that must not wait its turn, such as an
-// operator's. A release wakes all who wait like this at once, and any of them may get the lock.
+// operator's. A release wakes all waiters without a queue at once, and any of them may get the lock.
 func WithoutQueue() Option { return func(s *settings) { s.barge = true } }
 
-// OnWait has f called while [Client.Lock] waits: when the wait begins, and when the holder or the position has changed,
-// which is checked about once a second. The calls come one after the other, from a goroutine of their own, and Lock
-// does not return before the last one has.
+// OnWait calls f while [Client.Lock] waits: when the wait begins, and when the holder or the position has changed, which
+// is checked about once a second. The calls come one after the other, from a goroutine of their own, and Lock does not
+// return before the last of them has.
 func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } }
 
 // Waiting is the state of the wait for a lock.
 type Waiting struct {
 	Lock     string
 	Position int // in the queue: 1 is next; 0 outside the queue
-	// the holder; its Token is 0 when there is none. Its text is whatever the holder's client wrote, so escape it
+
+	// Holder is the record of the holder; its Token is 0 if there is none. Its text is whatever the holder's client
+	// wrote: escape it. Holders are all holders of a lock that several can hold, the oldest first.
 	Holder  metadata.Document
-	Holders []metadata.Document // all holders of a lock that several can hold, the oldest first
-	Since   time.Time           // when the wait began
-	At      time.Time           // of this state, wall clock
+	Holders []metadata.Document
+
+	Since time.Time // when the wait began, wall clock
+	At    time.Time // of this state, wall clock
 }
 
-// Reentrant has [Client.Lock], [Client.TryLock] and [Client.Do] enter the hold of that lock under which ctx was made,
-// by [Client.Do] or [Lock.Context], if there is one. They return another handle of it at once. The lock is given back,
-// and the context of the outer handle ends, when the last handle is unlocked.
+// Reentrant lets [Client.Lock], [Client.TryLock] and [Client.Do] enter a hold of the lock again if ctx was made under
+// it, by [Client.Do] or [Lock.Context]: they return another handle of that hold at once. The lock is given back, and the
+// context of the outer handle ends, when the last handle is unlocked.
 //
 // The other options of the inner call are ignored: purpose and times are the outer one's. Without this option the call
 // fails with an [*AlreadyHeldError].
@@ -183,31 +186,31 @@ func Exclusive() Option {
 	}
 }
 
-// If has [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold as well, in the same
-// transaction: compares of the caller's own keys in the same etcd, as for a transaction of its own. Otherwise the error
-// is a [*ConditionError], also when the lock is held at the same time.
+// If makes [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold, too, in the same
+// transaction. They compare the caller's own keys in the same etcd. If they do not hold, the error is a
+// [*ConditionError], even if the lock is held at the same time.
 //
-// It cannot be used with what waits for a lock: hold the lock, then compare in a transaction with [Lock.Guard].
+// Calls that wait refuse it: take the lock, then compare in a transaction with [Lock.Guard].
 func If(compares ...clientv3.Cmp) Option {
 	return func(s *settings) { s.only = append(s.only, compares...) }
 }
 
-// Then has [Client.TryLock] and [Client.TryLockAll] write the caller's own keys in the transaction that takes the lock:
-// puts and deletions. The lock is held if and only if the writes were done, at the revision that [Lock.Token] names.
+// Then makes [Client.TryLock] and [Client.TryLockAll] write the caller's own keys, by puts and deletions, in the
+// transaction that takes the lock. The lock is taken if and only if the writes are done, at the revision [Lock.Token].
 // They are done once, however often an answer gets lost and the request is repeated.
 //
 // After an error they were not done and will not be, unless it is an [ErrUnknown], or a [*LostError]: then the lock was
 // taken away before this process knew that it had it.
 //
-// The keys must lie outside of the prefix of the locks, and all of it must fit into a transaction of 1.5 MiB. It cannot
-// be used with what waits for a lock, see [If].
+// The keys must lie outside the prefix of the locks, and the whole transaction must be smaller than 1.5 MiB. Calls that
+// wait refuse the option, see [If].
 func Then(writes ...clientv3.Op) Option {
 	return func(s *settings) { s.with = append(s.with, writes...) }
 }
 
-// Documents lets [Then] and [Lock.UnlockWith] write these keys although they lie below the prefix. A hold that is taken
-// for them is never entered again, whatever [Reentrant] says. The option is for packages of this module, whose
-// documents change together with a lock: its argument is of an internal type.
+// Documents lets [Then] and [Lock.UnlockWith] write these keys although they lie below the prefix. It overrides
+// [Reentrant]. The option is for packages of this module whose documents change together with a lock: its argument is
+// of an internal type.
 func Documents(d locktxn.Documents) Option {
 	return func(s *settings) {
 		s.documents = d

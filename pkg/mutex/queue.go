@@ -12,8 +12,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waiterRecheck is how often a waiter asks again although its watch is silent: a safety net, not the way it learns that
-// the lock is free.
+// waiterRecheck is how often a waiter reads the queue although its watch is silent: a safety net, not the way in which
+// it learns that the lock is free.
 const waiterRecheck = 10 * time.Second
 
 var errPositionLost = errors.New("the position in the queue was lost")
@@ -44,8 +44,8 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 	}
 }
 
-// await waits until it is this acquisition's turn, and takes the lock. It follows its own ticket, without which it does
-// not wait any more, and the one before it, or the ends of holds when it is the first.
+// await waits for the turn of this acquisition, and takes the lock. It follows its own ticket, without which it is no
+// longer in the queue, and the ticket ahead, or the ends of holds if it is the first.
 func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 	layout := a.c.layout
 	for l == nil && err == nil && ctx.Err() == nil {
@@ -64,7 +64,7 @@ func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 	return l, err
 }
 
-// newTicket is what others see of this waiter.
+// newTicket returns what others see of this waiter.
 func (a *acquisition) newTicket(ctx context.Context, b bid) metadata.Ticket {
 	t := metadata.Ticket{
 		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),

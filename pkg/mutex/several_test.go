@@ -118,8 +118,8 @@ func TestSeveralLocksThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	}{
 		{"none", locks.LockAll, nil, nil, "no lock is named"},
 		{"none at once", locks.TryLockAll, []string{}, nil, "no lock is named"},
-		{"one twice", locks.LockAll, []string{"b", "a", "b"}, nil, `lock "b", "a", "b": a name is there twice`},
-		{"one twice at once", locks.TryLockAll, []string{"a", "a"}, nil, "a name is there twice"},
+		{"one twice", locks.LockAll, []string{"b", "a", "b"}, nil, `lock "b", "a", "b": a name is given twice`},
+		{"one twice at once", locks.TryLockAll, []string{"a", "a"}, nil, "a name is given twice"},
 		{"an empty name", locks.LockAll, []string{"a", ""}, nil, `lock "a", "": "": the lock name is empty`},
 		{"a bad option", locks.LockAll, []string{"a"}, mutex.AutoUnlockAfter(0),
 			"the time until auto-unlock is 0s, it must be positive"},

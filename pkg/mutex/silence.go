@@ -14,7 +14,7 @@ import (
 // silentAfter is how long etcd must leave all requests of a client unanswered before that is logged.
 const silentAfter = 3 * time.Second
 
-// silence is a time in which no request of a client was answered. It is logged once when it has lasted for a while, and
+// silence is a time in which etcd answered no request of a client. It is logged once when it has lasted for a while, and
 // once when it is over.
 type silence struct {
 	logger
@@ -40,7 +40,7 @@ func (s *silence) unanswered(sent time.Time, err error) {
 	if !overdue {
 		return
 	}
-	message := "etcd does not answer, and is asked again and again"
+	message := "etcd does not answer; requests are repeated"
 	if conn := s.etcd.ActiveConnection(); conn != nil && conn.GetState() == connectivity.Ready {
 		message = "etcd does not answer on a connection that is open; " +
 			"without DialKeepAliveTime a dead one may be kept for a quarter of an hour"

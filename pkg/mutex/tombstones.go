@@ -13,7 +13,7 @@ import (
 )
 
 // tombstones are keys under the uuids of acquisitions that must not be committed any more. Many share one lease, which
-// outlives each of them by life.
+// keeps each of them for at least life.
 type tombstones struct {
 	etcd  *clientv3.Client
 	retry *etcdretry.Client
@@ -74,7 +74,7 @@ func (t *tombstones) send(
 	}
 }
 
-// forget has the next tombstone get another lease, because this one is gone.
+// forget makes the next tombstone get another lease, because this one is gone.
 func (t *tombstones) forget(lease clientv3.LeaseID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 )
 
 // Unlock ends the handle's context and gives the lock back. It takes no context, because a lock must be given back
-// however the work ended: it tries for the client's request timeout, and then goes on in the background.
+// however the work ended: it tries for [Options].RequestTimeout, and then goes on in the background.
 //
 // nil means that the lock was held until now and is free. A [*LostError] means that it had been lost before: the work
 // may have run while another held the lock. Calling Unlock again does nothing and returns the same.
@@ -29,7 +29,7 @@ func (l *Lock) Unlock() error {
 	return l.unlocking.err
 }
 
-// Unlock gives all locks back, also those after one that was lost. The error joins those of the locks.
+// Unlock gives all locks back, even if some were lost. The error joins those of the locks.
 func (g *Locks) Unlock() error {
 	if g == nil || len(g.locks) == 0 {
 		return errNoHold
@@ -84,7 +84,7 @@ func (l *Lock) release() (err error) {
 		if r.Doubt && settled {
 			l.releaseLater()
 		}
-		return fmt.Errorf("unlock %q: %w; unless it is free by then, it is auto-unlocked in its time", l.held.Lock, err)
+		return fmt.Errorf("unlock %q: %w; if it is not free by then, it is auto-unlocked when its time is up", l.held.Lock, err)
 	}
 	if r.Succeeded {
 		return nil

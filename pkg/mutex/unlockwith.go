@@ -12,17 +12,18 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
-// UnlockWith gives the lock back and writes your own keys in the same transaction, if the compares hold, too: the
-// writes are done if and only if the lock was held until then. They are puts and deletions outside the prefix of the
-// locks, as for [Then].
+// UnlockWith gives the lock back and writes the caller's own keys in the same transaction, if the compares hold, too:
+// the writes are done if and only if the lock was held until then. They are puts and deletions outside the prefix of
+// the locks, as for [Then].
 //
 // nil means that both happened. After a [*LostError] the hold was over before, and nothing was written. After any other
-// error, such as a [*ConditionError], the lock is held as before. After an [ErrUnknown] call UnlockWith again with the
-// same writes to learn what became of them, or [Lock.Unlock] to give up. An ErrUnknown may be a ConditionError at the
-// same time: the condition did not hold when etcd answered, but an earlier sending stayed without an answer, and may
-// yet be done if the condition comes to hold.
+// error, such as a [*ConditionError], the lock is held as before.
 //
-// It tries for the client's request timeout. Unlike Unlock it needs an etcd that accepts writes.
+// After an [ErrUnknown] call UnlockWith again with the same writes to learn what became of them, or [Lock.Unlock] to
+// give up. An ErrUnknown may be a ConditionError, too: the condition did not hold when etcd answered, but an earlier
+// request was not answered, and may still be committed if the condition comes to hold.
+//
+// It tries for [Options].RequestTimeout. Unlike Unlock it needs an etcd that accepts writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
 	if l.none() {
 		return errNoHold

@@ -18,8 +18,8 @@ const (
 	// of all others.
 	watchAfter = 100 * time.Millisecond
 
-	// holderRecheck is how often a holder asks whether it still is one, in case a watch went silent or etcd lost an
-	// event.
+	// holderRecheck is how often a holder reads its record although no event came, in case a watch went silent or etcd
+	// lost an event.
 	holderRecheck = time.Minute
 )
 
@@ -31,7 +31,7 @@ func (l *Lock) prepare() {
 	l.watch, l.stop = context.WithCancel(context.Background())
 }
 
-// begin starts what goes on as long as the hold does.
+// begin starts what runs as long as the hold does: its timer, its watch and its heartbeat.
 func (l *Lock) begin() error {
 	c := l.c
 	c.holds.add(l.held.UUID, &l.site)
@@ -52,9 +52,8 @@ func (l *Lock) begin() error {
 	return nil
 }
 
-// due runs when the hold is no longer a short one, now and then to see whether the machine slept, and at the local
-// deadline, which an extension may have moved. One timer serves all, because a timer is much of what a short hold
-// costs.
+// due runs when the hold is no longer a short one, then every sleepCheck, and at the local deadline, which an extension
+// may have moved. One timer serves all, because a timer is much of what a short hold costs.
 func (l *Lock) due() {
 	l.mu.Lock()
 	left := l.timeLeft()
