@@ -282,8 +282,8 @@ func WithdrawQueued(l protocol.Layout, lock, uuid string) Txn {
 	return t
 }
 
-// Queue reads the keys of the tickets and then the tail. It tells a client that was refused a lock that nobody holds
-// whether anybody queues.
+// Queue reads the keys of the tickets and then the tail. A client that was refused a lock that nobody
+// holds learns whether anybody queues.
 func Queue(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithKeysOnly()), clientv3.OpGet(l.Tail(lock))}}
 }

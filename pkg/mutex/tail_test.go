@@ -130,6 +130,20 @@ func (q *line) stream(n int, opts ...mutex.Option) (s *stream, stop func()) {
 	return s, stop
 }
 
+// expectNobodyPasses has newcomers try to take the lock like these options while its holder hands it to the waiter.
+func (q *line) expectNobodyPasses(w *waiter, holder *mutex.Lock, opts ...mutex.Option) {
+	q.Helper()
+	s, stop := q.stream(8, opts...)
+	eventually(q, "newcomers", func() bool { return s.refused.Load()+s.taken.Load() > 50 })
+	q.unlock(holder)
+	l := q.turn(w)
+	if n := s.taken.Load(); n > 0 {
+		q.Errorf("%d passed the waiter", n)
+	}
+	stop()
+	q.unlock(l)
+}
+
 // The last in line gives up while others try again and again to take the lock without queueing: nobody passes the one
 // that waits.
 func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
@@ -141,15 +155,7 @@ func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
 			two := q.wait(q.client(), kind[1]...)
 			two.cancel()
 			<-two.got
-			s, stop := q.stream(8, kind[1]...)
-			eventually(t, "newcomers", func() bool { return s.refused.Load()+s.taken.Load() > 50 })
-			q.unlock(first)
-			l := q.turn(one)
-			if n := s.taken.Load(); n > 0 {
-				t.Errorf("%d passed the waiter", n)
-			}
-			stop()
-			q.unlock(l)
+			q.expectNobodyPasses(one, first, kind[1]...)
 		})
 	}
 }
@@ -171,15 +177,7 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 				return uuid == one.ticket.UUID &&
 					lease == q.leaseOf(one)
 			})
-			s, stop := q.stream(8, kind[1]...)
-			eventually(t, "newcomers", func() bool { return s.refused.Load()+s.taken.Load() > 50 })
-			q.unlock(first)
-			l := q.turn(one)
-			if n := s.taken.Load(); n > 0 {
-				t.Errorf("%d passed the waiter", n)
-			}
-			stop()
-			q.unlock(l)
+			q.expectNobodyPasses(one, first, kind[1]...)
 		})
 	}
 }
