@@ -147,7 +147,7 @@ func TestHandleOfSeveralLocksStandsForAll(t *testing.T) {
 	if err := l.Unlock(); !errors.Is(err, mutex.ErrNotHeld) {
 		t.Errorf("unlock: %v", err)
 	}
-	if n := count(t, etcd); n != 0 {
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
 }
@@ -159,7 +159,7 @@ func TestHandleOfSeveralLocksGivesAllBack(t *testing.T) {
 	if err := mutex.FromContext(both.Context()).Unlock(); err != nil {
 		t.Error(err)
 	}
-	if n := count(t, etcd); n != 0 || !errors.Is(context.Cause(both.Context()), mutex.ErrUnlocked) {
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 || !errors.Is(context.Cause(both.Context()), mutex.ErrUnlocked) {
 		t.Errorf("%d keys are left, the context ended with %v", n, context.Cause(both.Context()))
 	}
 }

@@ -100,7 +100,7 @@ func (q *line) wait(c *mutex.Client, opts ...mutex.Option) *waiter {
 		w.err = err
 		w.got <- l
 	}()
-	eventually(q, "the ticket", func() bool { return len(q.waiting()) > n })
+	etcdtest.Eventually(q, "the ticket", func() bool { return len(q.waiting()) > n })
 	w.ticket = q.waiting()[n]
 	return w
 }

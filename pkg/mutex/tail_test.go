@@ -79,7 +79,7 @@ func TestGivingUpAtTheEndPutsTheTailBack(t *testing.T) {
 				w.cancel()
 				<-w.got
 				// Giving up before its own answer was there leaves the queue in the background.
-				eventually(t, fmt.Sprintf("a tail that names %q with lease %x", w.left, w.lease), func() bool {
+				etcdtest.Eventually(t, fmt.Sprintf("a tail that names %q with lease %x", w.left, w.lease), func() bool {
 					uuid, lease := q.tail()
 					return uuid == w.left && lease == w.lease
 				})
@@ -134,7 +134,7 @@ func (q *line) stream(n int, opts ...mutex.Option) (s *stream, stop func()) {
 func (q *line) expectNobodyPasses(w *waiter, holder *mutex.Lock, opts ...mutex.Option) {
 	q.Helper()
 	s, stop := q.stream(8, opts...)
-	eventually(q, "newcomers", func() bool { return s.refused.Load()+s.taken.Load() > 50 })
+	etcdtest.Eventually(q, "newcomers", func() bool { return s.refused.Load()+s.taken.Load() > 50 })
 	q.unlock(holder)
 	l := q.turn(w)
 	if n := s.taken.Load(); n > 0 {
@@ -172,7 +172,7 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the tail", func() bool {
+			etcdtest.Eventually(t, "the tail", func() bool {
 				uuid, lease := q.tail()
 				return uuid == one.ticket.UUID &&
 					lease == q.leaseOf(one)
@@ -211,10 +211,10 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 	lease := q.standIn()
 	two := q.wait(c)
 	q.delete(layout(t).Ticket("a", two.ticket.ID))
-	eventually(t, "the new place", func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID })
+	etcdtest.Eventually(t, "the new position", func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID })
 	two.cancel()
 	<-two.got
-	eventually(t, "the tail", func() bool { uuid, l := q.tail(); return uuid == foreignUUID && l == lease })
+	etcdtest.Eventually(t, "the tail", func() bool { uuid, l := q.tail(); return uuid == foreignUUID && l == lease })
 	q.unlock(first)
 	if _, err := c.TryLock(context.Background(), "a"); err == nil {
 		t.Error("a newcomer passed the one that waits")
@@ -244,7 +244,7 @@ func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 		t.Errorf("waiting: %+v", w)
 	}
 	server.Drain(t, "/fill/")
-	eventually(t, "the tail", func() bool {
+	etcdtest.Eventually(t, "the tail", func() bool {
 		uuid, lease := q.tail()
 		return uuid == one.ticket.UUID &&
 			lease == q.leaseOf(one)
