@@ -139,11 +139,11 @@ func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, er
 
 // waiter reads a ticket. An unreadable one still counts in the queue.
 func waiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
-	w := metadata.Waiter{Lock: key.Lock, ID: key.ID, Place: kv.CreateRevision}
+	w := metadata.Waiter{Lock: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
 	w.Ticket, _ = protocol.Unmarshal[metadata.Ticket](kv.Value)
 	return w
 }
 
 func inOrder(w []metadata.Waiter) {
-	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Place, b.Place) })
+	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
 }

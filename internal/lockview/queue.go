@@ -38,7 +38,8 @@ func (q queues) put(w metadata.Waiter) {
 // seen returns when the waiter was first seen: w.Seen, or earlier if the queue already has it.
 func (q queues) seen(w metadata.Waiter) time.Duration {
 	if of := q[w.Lock]; of != nil {
-		if before, known := of.waiters[w.ID]; known && before.Place == w.Place && before.Since.Equal(w.Since.Time) {
+		if before, known := of.waiters[w.ID]; known && before.Revision == w.Revision &&
+			before.Since.Equal(w.Since.Time) {
 			return min(before.Seen, w.Seen)
 		}
 	}
@@ -75,20 +76,20 @@ func (q queues) of(lock string) []metadata.Waiter {
 	}
 	if of.sorted == nil {
 		of.sorted = slices.SortedFunc(maps.Values(of.waiters), func(a, b metadata.Waiter) int {
-			return cmp.Or(cmp.Compare(a.Place, b.Place), strings.Compare(a.ID, b.ID))
+			return cmp.Or(cmp.Compare(a.Revision, b.Revision), strings.Compare(a.ID, b.ID))
 		})
 	}
 	return of.sorted
 }
 
-// waiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its place in the queue.
+// waiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its position in the queue.
 func waiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)
 	t.Owner = i.text(clip(t.Owner))
 	t.Hostname = i.text(clip(t.Hostname))
 	t.Purpose = i.text(clip(t.Purpose))
-	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Place: kv.CreateRevision,
+	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Revision: kv.CreateRevision,
 		Seen: seen}
 }
 

@@ -229,7 +229,7 @@ func TestAssertionsCanFail(t *testing.T) {
 			"held":      {func() { s.AssertFree("held") }, `lock "held" is held by "stranger" on "elsewhere"`},
 			"purpose":   {func() { s.AssertFree("held") }, `for "dinner", taken at`},
 			"left":      {func() { s.AssertNothingLeft() }, `lock "held" is held by`},
-			"waits":     {func() { s.AssertNothingLeft() }, `a place in the queue for lock "held" is left`},
+			"waits":     {func() { s.AssertNothingLeft() }, `a ticket in the queue of lock "held" is left`},
 			"twice":     {func() { s.Hold("held") }, `lock "held" is held by stranger`},
 			"force":     {func() { s.ForceUnlock("free", "x") }, `lock "free" is free`},
 			"expire":    {func() { s.Expire("free") }, `lock "free" is free`},

@@ -36,10 +36,10 @@ func (s *Server) Waiters(name string) []metadata.Waiter {
 		ticket, err := protocol.Unmarshal[metadata.Ticket](kv.Value)
 		if key.Kind == protocol.KindTicket && err == nil && !ticket.Holding {
 			waiters = append(waiters, metadata.Waiter{Ticket: ticket, Lock: key.Lock, ID: key.ID,
-				Place: kv.CreateRevision})
+				Revision: kv.CreateRevision})
 		}
 	}
-	slices.SortFunc(waiters, func(a, b metadata.Waiter) int { return cmp.Compare(a.Place, b.Place) })
+	slices.SortFunc(waiters, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
 	return waiters
 }
 
@@ -74,7 +74,7 @@ func (s *Server) AssertNothingLeft() {
 			left[key.Lock] = true
 			s.AssertFree(key.Lock)
 		case key.Kind == protocol.KindTicket:
-			s.t.Errorf("locktest: a place in the queue for lock %q is left", key.Lock)
+			s.t.Errorf("locktest: a ticket in the queue of lock %q is left", key.Lock)
 		}
 	}
 }

@@ -18,12 +18,12 @@ type Ticket struct {
 	Holding   bool   `json:"holding,omitempty"` // its owner got the lock and waits no more
 }
 
-// Waiter is a ticket with its position in the queue of a lock. Waiters queue by Place.
+// Waiter is a ticket in the queue of a lock. The waiter with the least Revision is next.
 type Waiter struct {
 	Ticket
-	Lock  string
-	ID    string // the last part of the ticket's key
-	Place int64  // create revision of the ticket
+	Lock     string
+	ID       string // the last part of the ticket's key
+	Revision int64  // create revision of the ticket
 	// Seen is when the reader first saw the ticket with this Since, on the clock of [Seen].
 	Seen time.Duration `json:"-"`
 }

@@ -86,3 +86,11 @@ func or(s, instead string) string {
 	}
 	return s
 }
+
+// plural is "1 permit" or "2 permits".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

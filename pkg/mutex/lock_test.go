@@ -54,7 +54,7 @@ func TestRecord(t *testing.T) {
 	if err := l.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	if n := count(t, etcd); n != 0 {
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
 }
@@ -164,7 +164,7 @@ func TestMutualExclusion(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := count(t, etcd); n != 0 {
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
 }
@@ -200,9 +200,9 @@ func TestHostileRecord(t *testing.T) {
 		"locked_at": "soon",
 		"alert_at":  "NaN", "auto_unlock_at": "9999999999", "metadata": "[1,", "purpose": "\"\n<script>",
 	} {
-		put(t, etcd, "/mutexes/a/"+field, value)
+		etcdtest.Put(t, etcd, "/mutexes/a/"+field, value)
 	}
-	put(t, etcd, "/mutexes/a/b/uuid", "nothing of this protocol")
+	etcdtest.Put(t, etcd, "/mutexes/a/b/uuid", "nothing of this protocol")
 	_, err := locks.TryLock(context.Background(), "a")
 	if _, ok := errors.AsType[*mutex.HeldError](err); !ok {
 		t.Fatalf("want a HeldError, got %v", err)
@@ -250,7 +250,7 @@ func TestUnlockIgnoresTheEndOfTheCallersContext(t *testing.T) {
 	if err == nil || err.Error() != "context canceled" {
 		t.Errorf("want the error of the function alone, got %v", err)
 	}
-	if n := count(t, etcd); n != 0 {
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
 }
@@ -262,7 +262,7 @@ func TestDoUnlocksWhenTheFunctionPanics(t *testing.T) {
 		if recover() == nil {
 			t.Error("the panic was swallowed")
 		}
-		if n := count(t, etcd); n != 0 {
+		if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
 			t.Errorf("%d keys are left", n)
 		}
 	}()
@@ -358,7 +358,7 @@ func TestGivingBackLeavesNothingInTheRangeOfTheRecord(t *testing.T) {
 			l := take(t, newClient(t, etcd), "a")
 			neighbour := take(t, newClient(t, etcd), "a/b")
 			for _, key := range []string{"/mutexes/a/b/uuid", "/mutexes/a/UPPER", "/mutexes/a/note"} {
-				put(t, etcd, key, "somebody's")
+				etcdtest.Put(t, etcd, key, "somebody's")
 			}
 			if err := giveBack(l); err != nil {
 				t.Error(err)

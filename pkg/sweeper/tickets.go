@@ -56,7 +56,7 @@ func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) bool {
 	}
 	event.Str("lock", text.Visible(w.Lock)).Str("owner", text.Visible(w.Owner)).
 		Str("hostname", text.Visible(w.Hostname)).Int64("pid", w.PID).
-		Str("uuid", text.Visible(w.UUID)).Int64("place", w.Place).
+		Str("uuid", text.Visible(w.UUID)).Int64("revision", w.Revision).
 		Str("timeout_at", w.TimeoutAt.UTC().Format("2006-01-02T15:04:05Z07:00")).
 		Bool("removed", err == nil).Msg("a waiter's ticket is past its timeout")
 	return err == nil

@@ -108,7 +108,7 @@ func versionOf(queues map[string][]metadata.Waiter) uint64 {
 	for lock, queue := range queues {
 		h := Hash(xxhash.Sum64String(lock), uint64(len(queue)))
 		for _, w := range queue {
-			h = Hash(h, uint64(w.Place))
+			h = Hash(h, uint64(w.Revision))
 		}
 		sum += h
 	}

@@ -22,7 +22,7 @@ type WaiterView struct {
 // WaiterViews are the waiters of a queue in their order.
 func WaiterViews(queue []metadata.Waiter, at phrase.Viewpoint) []WaiterView {
 	queue = slices.Clone(queue)
-	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return cmp.Compare(a.Place, b.Place) })
+	slices.SortStableFunc(queue, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
 	views := make([]WaiterView, len(queue))
 	for i, w := range queue {
 		views[i] = WaiterView{i + 1, w.Owner, locks.HostPID(w.Hostname, w.PID), w.Purpose, at.Lasting(w.Since.Time),

@@ -8,7 +8,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -19,14 +18,58 @@ const (
 	// of all others.
 	watchAfter = 100 * time.Millisecond
 
-	// holderRecheck is how often a holder asks whether it still is one, in case a watch went silent or etcd lost an
-	// event.
+	// holderRecheck is how often a holder reads its record although no event came, in case a watch went silent or etcd
+	// lost an event.
 	holderRecheck = time.Minute
-
-	// noteTimeout is how long a holder that knows it lost the lock looks for the note that says why, before it stops
-	// without.
-	noteTimeout = 250 * time.Millisecond
 )
+
+// prepare makes what a handle needs before anybody has it.
+func (l *Lock) prepare() {
+	l.lost = make(chan struct{})
+	l.extension.mutex = make(chan struct{}, 1)
+	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, l))
+	l.watch, l.stop = context.WithCancel(context.Background())
+}
+
+// begin starts what runs as long as the hold does: its timer, its watch and its heartbeat.
+func (l *Lock) begin() error {
+	c := l.c
+	c.holds.add(l.held.UUID, &l.site)
+
+	l.mu.Lock() // the timer may fire before it is stored
+	l.deadline.timer = time.AfterFunc(min(l.timeLeft(), watchAfter), l.due)
+	l.detach = context.AfterFunc(c.ctx, func() { l.finish(ErrClosed) })
+	l.mu.Unlock()
+	if l.set.maximumHold > 0 {
+		c.spawn(func() { l.beat(l.watch) })
+	}
+	if c.isClosed() {
+		if !l.origin.adopted {
+			l.Unlock()
+		}
+		return ErrClosed
+	}
+	return nil
+}
+
+// due runs when the hold is no longer a short one, then every sleepCheck, and at the local deadline, which an extension
+// may have moved. One timer serves all, because a timer is much of what a short hold costs.
+func (l *Lock) due() {
+	l.mu.Lock()
+	left := l.timeLeft()
+	watch := !l.deadline.watched
+	l.deadline.watched = true
+	if left > 0 {
+		l.deadline.timer.Reset(min(left, sleepCheck))
+	}
+	l.mu.Unlock()
+	switch {
+	case left <= 0:
+		l.runOut()
+	case watch:
+		l.c.spawn(l.observe)
+	}
+}
 
 // observe watches the hold until it is gone or the handle ends.
 func (l *Lock) observe() {
@@ -80,45 +123,4 @@ func (l *Lock) extendedBy(events []*clientv3.Event) {
 			l.deadlineIs(string(e.Kv.Value))
 		}
 	}
-}
-
-func (l *Lock) deadlineIs(text string) {
-	if t, err := metadata.ParseTime(text); err == nil {
-		l.putOff(t)
-	}
-}
-
-// verify asks etcd whether the hold stands: nil, or how it was lost.
-func (l *Lock) verify(ctx context.Context) (*LostError, error) {
-	r, err := l.c.retry.Send(ctx, locktxn.Ask(l.c.layout, l.held))
-	if err != nil {
-		return nil, err
-	}
-	if r.Succeeded {
-		for _, kv := range r.Keys(0).Kvs {
-			l.deadlineIs(string(kv.Value))
-		}
-		return nil, nil
-	}
-	lost := l.lostError()
-	lost.Ending = l.c.ending(r, 0)
-	if now := l.c.record(l.held.Lock, r, 1); now.Token != 0 {
-		lost.Holder = &now
-	}
-	return lost, nil
-}
-
-// ending is the note that the operation with this number read, nil where there is none.
-func (c *Client) ending(r etcdretry.Answer, op int) *metadata.Ending {
-	for _, kv := range r.Keys(op).Kvs {
-		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil {
-			return &e
-		}
-	}
-	return nil
-}
-
-// lostError says that the hold is certainly gone.
-func (l *Lock) lostError() *LostError {
-	return &LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, Certain: true, At: l.c.wall()}
 }

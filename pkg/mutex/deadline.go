@@ -1,23 +1,19 @@
 package mutex
 
-import "time"
+import (
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
 
 const (
-	// sleepCheck is how often a holder looks whether its machine slept. Timers stand still while it does.
+	// sleepCheck is how often a holder checks whether its machine slept. Timers stand still while it does.
 	sleepCheck = 2 * time.Second
 
 	// leastSleep is the difference between the clocks that is taken for a sleep. Smaller ones come from rounding, and
 	// from a wall clock that is being slewed.
 	leastSleep = time.Second
 )
-
-// moment is one moment on both clocks of a machine.
-type moment struct{ monotonic, wall time.Time }
-
-func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
-
-// wall is the time that is written into records.
-func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecond) }
 
 // clock is the wall clock for the deadlines of this hold. When that clock is set back while the lock is held, the
 // deadlines still move on with the time that passes.
@@ -44,13 +40,27 @@ func (l *Lock) timeLeft() time.Duration {
 	return left
 }
 
-// awake ends the handle if its time ran out while the machine slept, before the timer fires.
-func (l *Lock) awake() error {
+// extendUntil moves the local deadline, never back. It is counted since a moment before the extension was sent.
+func (l *Lock) extendUntil(t time.Time, since moment) {
 	l.mu.Lock()
-	over := l.cause == nil && !l.deadline.until.IsZero() && l.timeLeft() <= 0
-	l.mu.Unlock()
-	if over {
-		l.runOut()
+	defer l.mu.Unlock()
+	if l.cause == nil && t.After(l.deadline.until) {
+		l.deadline.until = t
+		l.deadline.counted = since
+		if l.deadline.watched {
+			l.deadline.timer.Reset(min(l.timeLeft(), sleepCheck))
+		}
 	}
-	return l.err()
+}
+
+// putOff moves the local deadline to the auto-unlock in the record.
+func (l *Lock) putOff(autoUnlockAt time.Time) {
+	now := l.c.moment() // before the wall clock is read, whose times are rounded down
+	l.extendUntil(now.monotonic.Add(autoUnlockAt.Sub(l.clock())-time.Millisecond-l.set.safetyMargin), now)
+}
+
+func (l *Lock) deadlineIs(text string) {
+	if t, err := metadata.ParseTime(text); err == nil {
+		l.putOff(t)
+	}
 }

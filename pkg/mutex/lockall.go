@@ -10,10 +10,40 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
+
+// handle is the handle that stands for all locks.
+func (g *Locks) handle() *Lock {
+	first := g.locks[0]
+	if len(g.locks) == 1 {
+		return first
+	}
+	return &Lock{
+		c: first.c, set: first.set, asked: first.asked, held: first.held, site: first.site, began: first.began,
+		outer: first.outer, group: g, forGroup: true, lost: make(chan struct{}), reentry: reentry{of: first},
+	}
+}
+
+// notifyAcquired calls the hook for each lock that was taken, or for the one because of which none was.
+func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
+	defer unlockOnPanic(locks...)()
+	for i, l := range locks {
+		b.wanted[i].notifyAcquired(began, l, nil)
+	}
+	if err == nil {
+		return
+	}
+	failed := b.wanted[0]
+	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
+		for _, a := range b.wanted {
+			if a.lock == held.Lock {
+				failed = a
+			}
+		}
+	}
+	failed.notifyAcquired(began, nil, err)
+}
 
 // MaxTogether is how many locks [Client.TryLockAll] takes at most: as many as fit into one transaction of an etcd with
 // its usual limit of 128 operations.
@@ -22,22 +52,15 @@ const MaxTogether = 24
 // AttributeTogether is the attribute of a record that names the locks it was taken with.
 const AttributeTogether = "together_with"
 
-// Locks are several locks that were taken together.
-type Locks struct {
-	locks  []*Lock // by name
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-}
-
-// TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If one is held, or
-// others queue for it, the error is a [*HeldError] that names the first such. It takes at most [MaxTogether]. [If] and
-// [Then] go with it. All locks have the same token.
+// TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If a lock is held, or
+// others queue for it, the error is a [*HeldError] that names the first such lock. It takes at most [MaxTogether] locks,
+// and accepts [If] and [Then]. All locks have the same token.
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	wanted, err := c.newAcquisitions(names, opts)
 	if err == nil && len(wanted) > MaxTogether {
 		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(wanted), MaxTogether)
 	}
-	if err == nil && wanted[0].set.kind.shared() {
+	if err == nil && !wanted[0].claimer.inBatch() {
 		err = errors.New("TryLockAll takes plain locks only: use LockAll")
 	}
 	if err == nil {
@@ -59,9 +82,10 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 // LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of the argument,
 // it takes them sorted by name, so callers do not deadlock as long as each takes all that it needs in one call.
 //
-// It first tries to take them at once, as TryLockAll does. Otherwise it keeps those that it has while it waits for the
-// next: their auto-unlock is postponed, their alert is not, and their records show what it waits for. If one is lost
-// meanwhile, or the wait ends, all are given back and the error is that of the lock in question.
+// It first tries to take all at once, as [Client.TryLockAll] does. If that fails, it keeps the locks that it has while
+// it waits for the next: their auto-unlock is postponed, their alert is not, and their records show what it waits for.
+// If one is lost meanwhile, or the wait ends, all are given back, and the error is that of the lock that was lost or not
+// taken.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	wanted, err := c.newAcquisitions(names, opts)
 	if err == nil && wanted[0].set.conditional() {
@@ -73,7 +97,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
 	}
-	if len(wanted) <= MaxTogether && !wanted[0].set.kind.shared() {
+	if len(wanted) <= MaxTogether && wanted[0].claimer.inBatch() {
 		began := time.Now()
 		b := &batch{c: c, wanted: wanted}
 		if locks, err := b.try(ctx); err == nil {
@@ -95,7 +119,7 @@ func (c *Client) newAcquisitions(names []string, opts []Option) ([]*acquisition,
 	}
 	sorted := slices.Sorted(slices.Values(names))
 	if n := len(slices.Compact(slices.Clone(sorted))); n < len(sorted) {
-		return nil, errors.New("a name is there twice")
+		return nil, errors.New("a name is given twice")
 	}
 	wanted := make([]*acquisition, len(sorted))
 	for i, name := range sorted {
@@ -222,77 +246,6 @@ func together(locks []*Lock) *Locks {
 		})
 	}
 	return g
-}
-
-// All are the handles, in the order of names.
-func (g *Locks) All() []*Lock { return slices.Clone(g.locks) }
-
-// Names are the names of the locks, in the order in which they were taken: [Lock.Name], which is "pool#2" for a share.
-func (g *Locks) Names() []string {
-	names := make([]string, len(g.locks))
-	for i, l := range g.locks {
-		names[i] = l.Name()
-	}
-	return names
-}
-
-// Context ends as soon as one of the locks is lost or given back. Its cause is that of [Lock.Context] and names the
-// lock. [FromContext] finds a handle in it that stands for all of them.
-func (g *Locks) Context() context.Context { return g.ctx }
-
-// Deadline is when the context ends unless all locks are extended before.
-func (g *Locks) Deadline() time.Time {
-	return slices.MinFunc(g.locks, func(a, b *Lock) int { return a.Deadline().Compare(b.Deadline()) }).Deadline()
-}
-
-// Guards are the compares for the caller's own transactions in the same etcd: they commit only while all locks are
-// held.
-func (g *Locks) Guards() []clientv3.Cmp {
-	guards := make([]clientv3.Cmp, len(g.locks))
-	for i, l := range g.locks {
-		guards[i] = l.Guard()
-	}
-	return guards
-}
-
-// Tokens are the fencing tokens by [Locks.Names].
-func (g *Locks) Tokens() map[string]int64 {
-	tokens := map[string]int64{}
-	for _, l := range g.locks {
-		tokens[l.Name()] = l.Token()
-	}
-	return tokens
-}
-
-// Alive extends all locks, as [Lock.Alive] does. The error joins those of the locks.
-func (g *Locks) Alive(ctx context.Context, progress ...string) error {
-	if g == nil || len(g.locks) == 0 {
-		return errNoHold
-	}
-	return each(g.locks, func(l *Lock) error { return l.Alive(ctx, progress...) })
-}
-
-// Unlock gives all locks back, also those after one that was lost. The error joins those of the locks.
-func (g *Locks) Unlock() error {
-	if g == nil || len(g.locks) == 0 {
-		return errNoHold
-	}
-	defer g.cancel(ErrUnlocked)
-	return unlockAll(g.locks)
-}
-
-// unlockAll gives locks back.
-func unlockAll(locks []*Lock) error { return each(locks, (*Lock).Unlock) }
-
-// each calls f for all locks at once, so that an etcd that does not answer is waited for once.
-func each(locks []*Lock, f func(*Lock) error) error {
-	errs := make([]error, len(locks))
-	var all sync.WaitGroup
-	for i, l := range locks {
-		all.Go(func() { errs[i] = f(l) })
-	}
-	all.Wait()
-	return errors.Join(errs...)
 }
 
 // explainAll says what was tried, where the error does not say it itself.

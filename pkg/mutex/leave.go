@@ -41,24 +41,31 @@ func (c *Client) leave(ctx context.Context, lock, uuid string, read ...clientv3.
 
 // leaveLater is leave in the background, of an attempt whose lease is revoked after that.
 func (c *Client) leaveLater(lock, uuid string) {
-	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.TicketTTL),
+	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.TicketTTL),
 		do: func(ctx context.Context) error {
 			_, err := c.leave(ctx, lock, uuid)
 			return err
 		}})
 }
 
-// keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
-// keeps it from that is no error.
-func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) {
-	if len(r.Keys(op).Kvs) > 0 {
-		return
+// cancelLater cancels an attempt in the background.
+func (c *Client) cancelLater(lock, uuid string, cancel func(context.Context) error) {
+	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL), do: cancel})
+}
+
+// cancelAttempt commits a transaction that cancels an attempt, with the lease of its tombstone. Where etcd has no space
+// for a tombstone, what the attempt acquired with the last space is at least withdrawn.
+func (c *Client) cancelAttempt(ctx context.Context, cancel func(clientv3.LeaseID) locktxn.Txn,
+	withdraw locktxn.Txn) (r etcdretry.Answer, err error) {
+	lease, err := c.tombstones.grant(ctx)
+	if err == nil {
+		r, err = c.retry.Send(ctx, cancel(lease))
 	}
-	r, err := a.c.retry.Send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
-	if err != nil || len(r.Keys(0).Kvs) > 0 {
-		return
+	switch {
+	case locktxn.LeaseGone(err):
+		c.tombstones.forget(lease)
+	case locktxn.NoSpace(err):
+		r, _ = c.retry.Send(ctx, withdraw)
 	}
-	if last := locktxn.Newest(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
-		_, _ = a.c.retry.Send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
-	}
+	return r, err
 }
