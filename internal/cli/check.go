@@ -155,9 +155,6 @@ func (o *checkOptions) look(ctx context.Context) (*snapshot, error) {
 	return s.snapshot(ctx)
 }
 
-// named is how many locks check names.
-const named = 3
-
 // health is what check found.
 type health struct {
 	status    int
@@ -225,16 +222,6 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 				text.Duration(behind))
 		}
 	}
-}
-
-// lasting leaves out hold-backs that end by themselves in a moment.
-func lasting(all []metadata.Presence) []metadata.Presence {
-	all = slices.Clone(all)
-	for i := range all {
-		all[i].HeldBack = slices.DeleteFunc(slices.Clone(all[i].HeldBack),
-			func(rule string) bool { return rule == string(staleness.Gap) })
-	}
-	return all
 }
 
 func (o *checkOptions) judgeLocks(h *health, all *snapshot) {

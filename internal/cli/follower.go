@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -13,7 +14,9 @@ import (
 
 // follower writes the lines of watch.
 type follower struct {
-	options  *watchOptions
+	app      *app
+	globs    globs
+	json     bool
 	waiters  func(lock string) []metadata.Waiter
 	reported map[hold]string // the last event reported of every hold
 	stale    bool            // the user was warned that the lines are not up to date
@@ -47,7 +50,7 @@ func (f *follower) takeEnds() []end {
 	return ends
 }
 
-func (f *follower) now() time.Time { return f.options.app.Now() }
+func (f *follower) now() time.Time { return f.app.Now() }
 
 // update reports what is new, and returns when the next lock changes its state by itself. It takes the ends before the
 // locks, so that no lock among them has ended.
@@ -59,7 +62,7 @@ func (f *follower) update(locks func() []*metadata.Record) (next time.Time, err 
 	}
 	now := f.now()
 	for _, r := range locks() {
-		if !f.options.globs.match(r.Name) {
+		if !f.globs.match(r.Name) {
 			continue
 		}
 		v := judge(r, now)
@@ -84,7 +87,7 @@ func (f *follower) report(r *metadata.Record, event string) error {
 
 // reportEnd writes how a hold ended, and before that that it was held, if it came and went between two updates.
 func (f *follower) reportEnd(e end) error {
-	if !f.options.globs.match(e.record.Name) {
+	if !f.globs.match(e.record.Name) {
 		return nil
 	}
 	if _, known := f.reported[holdOf(e.record)]; !known {
@@ -109,13 +112,12 @@ type eventJSON struct {
 
 func (f *follower) write(r *metadata.Record, event string, ending *metadata.Ending) error {
 	now := f.now()
-	a := f.options.app
-	if f.options.format.JSON() {
+	if f.json {
 		j := eventJSON{Time: lockjson.Time(now), Event: event, Lock: newLockJSON(r, f.waiters(r.Queue()), now)}
 		if ending != nil {
 			j.Ending = new(lockjson.NewEnding(ending, now))
 		}
-		return writeJSON(a.Stdout, j)
+		return writeJSON(f.app.Stdout, j)
 	}
 	line := fmt.Sprintf("%s  %-9s  %s  ", now.UTC().Format("2006-01-02 15:04:05Z"), event, text.Visible(r.Name))
 	switch {
@@ -131,33 +133,8 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 			line += " for " + shortText(r.Purpose)
 		}
 	}
-	_, err := fmt.Fprintln(a.Stdout, line)
+	_, err := fmt.Fprintln(f.app.Stdout, line)
 	return err
-}
-
-func who(r *metadata.Record) string {
-	text := shortText(r.Owner) + " on " + hostPID(r)
-	if words := shareWords(metadata.ShareOf(r.Name, r.Attributes)); words != "" {
-		text += " as " + words
-	}
-	return text
-}
-
-func endingSentence(e *metadata.Ending) string {
-	words := map[string]string{
-		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked",
-		metadata.EndedForced: "force-unlocked",
-	}[e.Ended]
-	if words == "" {
-		words = "ended (" + text.Visible(e.Ended) + ")"
-	}
-	if e.By != "" {
-		words += " by " + text.Visible(e.By)
-	}
-	if e.Why != "" {
-		words += " (" + text.Prose(e.Why) + ")"
-	}
-	return words
 }
 
 // briefly is how long the lines may lag before a warning: a lost watch is usually back at once.
@@ -167,10 +144,46 @@ const briefly = 2 * time.Second
 func (f *follower) reportFreshness(fresh lockview.Freshness) {
 	switch {
 	case !fresh.Synced && !f.stale && f.now().Sub(fresh.Since) > briefly:
-		f.options.app.note("not up to date: %s", fresh.Cause)
+		f.app.note("not up to date: %s", fresh.Cause)
 		f.stale = true
 	case fresh.Synced && f.stale:
-		f.options.app.note("up to date again")
+		f.app.note("up to date again")
 		f.stale = false
 	}
+}
+
+// hold identifies one hold of a lock.
+type hold struct {
+	lock  string
+	token int64
+}
+
+func holdOf(r *metadata.Record) hold { return hold{r.Name, r.Token} }
+
+// follow reports what changes until the context ends, and returns why it ended.
+func (f *follower) follow(ctx context.Context, view *lockview.View) error {
+	for ctx.Err() == nil {
+		changed := view.Changed()
+		fresh := view.Fresh()
+		f.reportFreshness(fresh)
+		next := time.Time{}
+		if fresh.Synced {
+			var err error
+			if next, err = f.update(view.Locks); err != nil {
+				return err
+			}
+		}
+		pause := time.Second // freshness is checked at least this often
+		if !next.IsZero() {
+			pause = min(pause, max(next.Sub(f.now()), 0)+time.Millisecond)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		case <-f.wake:
+		case <-changed:
+			sleep(ctx, gather)
+		}
+	}
+	return context.Cause(ctx)
 }

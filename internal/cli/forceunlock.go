@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -118,23 +116,6 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 	return err
 }
 
-// orShares is err, or the names of the holders if the lock is shared.
-func (s *session) orShares(ctx context.Context, name string, err error) error {
-	if status(err) != ExitNoLock {
-		return err
-	}
-	shares, failed := s.shares(ctx, name)
-	if failed != nil || len(shares) == 0 {
-		return err
-	}
-	var each []string
-	for _, r := range shares {
-		each = append(each, text.Visible(r.Name))
-	}
-	return noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name),
-		term.Clip(strings.Join(each, ", "), 2*term.CellColumns))
-}
-
 // confirm shows the record and asks for the lock's name.
 func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document) error {
 	p := page{now: o.app.Now(), facts: term.Table{Coloured: term.TakesColours(o.app.Stderr)}}
@@ -153,28 +134,6 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document
 		return errors.New("nothing was done: that is not the lock's name")
 	}
 	return nil
-}
-
-// readLine reads a line that somebody types, until a signal comes.
-func readLine(ctx context.Context, in *os.File) (string, error) {
-	type answer struct {
-		line string
-		err  error
-	}
-	answers := make(chan answer, 1)
-	go func() { // ends with the process at the latest: a read from a terminal cannot be cancelled
-		line, err := bufio.NewReader(in).ReadString('\n')
-		answers <- answer{strings.TrimRight(line, "\r\n"), err}
-	}()
-	select {
-	case a := <-answers:
-		if a.err != nil {
-			return "", errors.New("nothing was done: nothing was typed")
-		}
-		return a.line, nil
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
 }
 
 func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metadata.Document) error {
@@ -203,13 +162,4 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 		return noLockf("nothing was done: nobody holds %s any more", text.Visible(doc.Name))
 	}
 	return s.explain(ctx, "force-unlock "+text.Visible(doc.Name), err)
-}
-
-// operator is the user and the machine that run this.
-func operator() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return userName() + "@" + host
 }

@@ -117,9 +117,6 @@ func (o *listOptions) names(shown []*metadata.Record) error {
 	return nil
 }
 
-// textColumns is the most that owner, host and purpose take in a table. Names may take more: people copy them.
-const textColumns = 40
-
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
@@ -143,46 +140,6 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	}
 	_, err := fmt.Fprintln(o.app.Stderr, all.summary(len(shown)))
 	return err
-}
-
-func shortText(s string) string {
-	if s == "" {
-		return term.None
-	}
-	return term.Clip(text.Visible(s), textColumns)
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return term.None
-	}
-	return s
-}
-
-func hostPID(r *metadata.Record) string {
-	host := shortText(r.Hostname)
-	if r.PID != 0 {
-		host += ":" + strconv.FormatInt(r.PID, 10)
-	}
-	return host
-}
-
-func stateColour(s staleness.State) term.Colour {
-	switch s {
-	case staleness.Alerting:
-		return term.Yellow
-	case staleness.Expired, staleness.Malformed:
-		return term.Red
-	}
-	return term.NoColour
-}
-
-// count is "1 lock" or "2 locks".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // summary is the line below a table: it turns an empty list into a statement.

@@ -125,15 +125,6 @@ func (o *periodsOptions) write(found []periodJSON) error {
 	return nil
 }
 
-// held are the names of the held locks.
-func (all *snapshot) held() map[string]bool {
-	held := make(map[string]bool, len(all.locks))
-	for _, r := range all.locks {
-		held[r.Name] = r.Token != 0
-	}
-	return held
-}
-
 type resetPeriodOptions struct {
 	app   *app
 	names names

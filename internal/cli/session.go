@@ -12,10 +12,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
@@ -112,20 +109,6 @@ func (s *session) request(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, s.app.etcd.RequestTimeout)
 }
 
-// get reads one lock; a lock that nobody holds is an error.
-func (s *session) get(ctx context.Context, name string) (metadata.Document, error) {
-	asking, cancel := s.request(ctx)
-	defer cancel()
-	doc, _, err := s.store.Get(asking, name)
-	switch {
-	case err != nil:
-		return doc, s.explain(ctx, "read "+text.Visible(name), err)
-	case len(doc.Fields) == 0:
-		return doc, noLockf("nobody holds %s", text.Visible(name))
-	}
-	return doc, nil
-}
-
 // explain puts an error of etcd into words. When the process was told to end, that is the error.
 func (s *session) explain(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
@@ -143,25 +126,6 @@ type etcdError struct {
 func (e *etcdError) Error() string { return e.doing + ": " + etcdconn.Explain(e.err) }
 func (e *etcdError) Unwrap() error { return e.err }
 
-// view runs a current view of all locks until stop. ended is called for every hold that ends.
-func (s *session) view(ctx context.Context,
-	ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	view = lockview.New(s.layout, lockview.Source{List: s.store.List, Watch: s.store.Watch, Ending: s.store.Ending},
-		lockview.Options{
-			Ended: ended, Explain: etcdconn.Explain,
-		})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = view.Run(ctx) // ends only with the context
-	}()
-	return view, func() {
-		cancel()
-		<-done
-	}
-}
-
 // locks is the library on this connection; it checks the options, which all its locks have. It logs only when more than
 // warnings are asked for: the command reports the rest.
 func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
@@ -177,4 +141,11 @@ func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
 		return nil, &statusError{ExitUsage, err}
 	}
 	return locks, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,9 +13,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-// modeAutoUnlock is the mode of an unlocker that removes locks; in other modes it only watches.
-const modeAutoUnlock = "auto-unlock"
 
 type sweepOptions struct {
 	app    *app
@@ -98,30 +94,6 @@ func (o *sweepOptions) run(ctx context.Context) error {
 		fmt.Fprintln(o.app.Stderr, text)
 	}
 	return nil
-}
-
-// holdBack says why no unlocker removes what is due; empty when one may.
-func holdBack(unlockers []metadata.Presence) string {
-	if len(unlockers) == 0 {
-		return "no unlocker runs, so nothing removes locks"
-	}
-	var all []string
-	for _, u := range unlockers {
-		why := u.HeldBack
-		if u.Mode != modeAutoUnlock {
-			why = []string{shortText(u.Mode)}
-		}
-		if len(why) == 0 {
-			return ""
-		}
-		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), term.Clip(text.Visible(strings.Join(why, ", ")),
-			term.CellColumns)))
-	}
-	text := "the unlockers hold back: " + strings.Join(all[:min(named, len(all))], ", ")
-	if more := len(all) - named; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }
 
 // due is the decision of an ideal unlocker: it has watched the lock forever, and nothing holds it back.

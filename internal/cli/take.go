@@ -9,6 +9,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -110,4 +111,42 @@ func (t *waitReporter) stop() {
 	if t.later != nil {
 		t.later.Stop()
 	}
+}
+
+// standing is the state of a wait, in the words of a refusal.
+func (k *kindFlags) standing(w mutex.Waiting) *mutex.HeldError {
+	held := &mutex.HeldError{Lock: w.Lock, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
+		Kind: k.kind()}
+	if held.Kind == metadata.HoldsPermits {
+		held.Limit = k.semaphore
+		held.Weight = max(k.weight, 1)
+		records := make([]*metadata.Record, len(w.Holders))
+		for i := range w.Holders {
+			records[i] = &w.Holders[i].Record
+		}
+		if u := useOf(records); len(records) == 0 || records[0].Name != w.Lock {
+			held.Free = u.free(k.semaphore)
+		}
+	}
+	return held
+}
+
+// waitsForItself reports whether the wait cannot end before the hold with this uuid does, under which this command
+// runs.
+func waitsForItself(held *mutex.HeldError, uuid string) bool {
+	if uuid == "" {
+		return false
+	}
+	if held.Holder.UUID == uuid && (held.Kind == "" || held.Holder.Name == held.Lock) {
+		return true
+	}
+	for i := range held.Holders {
+		mine := &held.Holders[i]
+		if mine.UUID != uuid {
+			continue
+		}
+		return held.Kind == metadata.HoldsExclusive || held.Kind == metadata.HoldsPermits &&
+			held.Weight > held.Limit-mine.Permits()
+	}
+	return false
 }

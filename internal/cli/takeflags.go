@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"os/user"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -149,22 +147,4 @@ func (k *kindFlags) checkName(name string) error {
 			len(name), room)
 	}
 	return nil
-}
-
-// times checks durations of the command line before etcd is asked.
-func times(values map[string]time.Duration) error {
-	for _, name := range sorted(values) {
-		if values[name] <= 0 {
-			return usagef("--%s is %v, it must be positive", name, values[name])
-		}
-	}
-	return nil
-}
-
-func userName() string {
-	u, err := user.Current()
-	if err != nil {
-		return "unknown"
-	}
-	return u.Username
 }

@@ -217,11 +217,3 @@ func taskColour(state string) term.Colour {
 	}
 	return term.NoColour
 }
-
-// orZero is the value, or the zero value where it is not known.
-func orZero[T any](v *T) T {
-	if v == nil {
-		return *new(T)
-	}
-	return *v
-}

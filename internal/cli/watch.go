@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -57,55 +57,29 @@ func (o *watchOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	f := &follower{options: o, wake: make(chan struct{}, 1), reported: map[hold]string{}}
+	f := &follower{app: o.app, globs: o.globs, json: o.format.JSON(), wake: make(chan struct{}, 1),
+		reported: map[hold]string{}}
 	view, stop := s.view(ctx, f.ended)
 	defer stop()
 	f.waiters = view.Waiters
 	return f.follow(ctx, view)
 }
 
-// gather is how long changes are collected before they are processed: an update costs time for every lock.
-const gather = 100 * time.Millisecond
-
-// follow reports what changes until the context ends, and returns why it ended.
-func (f *follower) follow(ctx context.Context, view *lockview.View) error {
-	for ctx.Err() == nil {
-		changed := view.Changed()
-		fresh := view.Fresh()
-		f.reportFreshness(fresh)
-		next := time.Time{}
-		if fresh.Synced {
-			var err error
-			if next, err = f.update(view.Locks); err != nil {
-				return err
-			}
-		}
-		pause := time.Second // freshness is checked at least this often
-		if !next.IsZero() {
-			pause = min(pause, max(next.Sub(f.now()), 0)+time.Millisecond)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		case <-f.wake:
-		case <-changed:
-			sleep(ctx, gather)
-		}
-	}
-	return context.Cause(ctx)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+// view runs a current view of all locks until stop. ended is called for every hold that ends.
+func (s *session) view(ctx context.Context,
+	ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	view = lockview.New(s.layout, lockview.Source{List: s.store.List, Watch: s.store.Watch, Ending: s.store.Ending},
+		lockview.Options{
+			Ended: ended, Explain: etcdconn.Explain,
+		})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = view.Run(ctx) // ends only with the context
+	}()
+	return view, func() {
+		cancel()
+		<-done
 	}
 }
-
-// hold identifies one hold of a lock.
-type hold struct {
-	lock  string
-	token int64
-}
-
-func holdOf(r *metadata.Record) hold { return hold{r.Name, r.Token} }

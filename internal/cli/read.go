@@ -147,3 +147,47 @@ func waiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
 func inOrder(w []metadata.Waiter) {
 	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Place, b.Place) })
 }
+
+// held are the names of the held locks.
+func (all *snapshot) held() map[string]bool {
+	held := make(map[string]bool, len(all.locks))
+	for _, r := range all.locks {
+		held[r.Name] = r.Token != 0
+	}
+	return held
+}
+
+// get reads one lock; a lock that nobody holds is an error.
+func (s *session) get(ctx context.Context, name string) (metadata.Document, error) {
+	asking, cancel := s.request(ctx)
+	defer cancel()
+	doc, _, err := s.store.Get(asking, name)
+	switch {
+	case err != nil:
+		return doc, s.explain(ctx, "read "+text.Visible(name), err)
+	case len(doc.Fields) == 0:
+		return doc, noLockf("nobody holds %s", text.Visible(name))
+	}
+	return doc, nil
+}
+
+// shares reads the records of the shares of a lock.
+func (s *session) shares(ctx context.Context, lock string) ([]*metadata.Record, error) {
+	asking, cancel := s.request(ctx)
+	defer cancel()
+	from, end := s.layout.Shares(lock)
+	resp, err := s.client.Get(asking, from, clientv3.WithRange(end))
+	if err != nil {
+		return nil, s.explain(ctx, "read who shares "+text.Visible(lock), err)
+	}
+	var all []*metadata.Record
+	g := gatherer{add: func(r *metadata.Record) { all = append(all, r) }}
+	for _, kv := range resp.Kvs {
+		g.take(s.layout.Parse(string(kv.Key)), protocol.KV{
+			Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+		})
+	}
+	g.flush()
+	byName(all)
+	return sharesOf(lock, all), nil
+}

@@ -7,22 +7,7 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
-	"github.com/clustermutex/unlocker/pkg/mutex"
 )
-
-// shareWords is what a holder has of a lock that several can hold: "2 of 5 permits", "reader", "exclusive"; empty for
-// an ordinary lock.
-func shareWords(s metadata.Share) string {
-	switch {
-	case s.Kind == metadata.HoldsPermits && s.Limit > 0:
-		return fmt.Sprintf("%d of %s", s.Permits, count(s.Limit, "permit"))
-	case s.Kind == metadata.HoldsPermits:
-		return count(s.Permits, "permit")
-	case s.Kind == metadata.HoldsShared:
-		return "reader"
-	}
-	return s.Kind
-}
 
 // sharesOf are the records of the shares of a lock, out of records sorted by name. Only the names count, as for clients
 // that take a share.
@@ -72,41 +57,3 @@ func (u use) words() string {
 }
 
 func (u use) free(limit int) int { return max(limit-u.permits, 0) }
-
-// standing is the state of a wait, in the words of a refusal.
-func (k *kindFlags) standing(w mutex.Waiting) *mutex.HeldError {
-	held := &mutex.HeldError{Lock: w.Lock, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
-		Kind: k.kind()}
-	if held.Kind == metadata.HoldsPermits {
-		held.Limit = k.semaphore
-		held.Weight = max(k.weight, 1)
-		records := make([]*metadata.Record, len(w.Holders))
-		for i := range w.Holders {
-			records[i] = &w.Holders[i].Record
-		}
-		if u := useOf(records); len(records) == 0 || records[0].Name != w.Lock {
-			held.Free = u.free(k.semaphore)
-		}
-	}
-	return held
-}
-
-// waitsForItself reports whether the wait cannot end before the hold with this uuid does, under which this command
-// runs.
-func waitsForItself(held *mutex.HeldError, uuid string) bool {
-	if uuid == "" {
-		return false
-	}
-	if held.Holder.UUID == uuid && (held.Kind == "" || held.Holder.Name == held.Lock) {
-		return true
-	}
-	for i := range held.Holders {
-		mine := &held.Holders[i]
-		if mine.UUID != uuid {
-			continue
-		}
-		return held.Kind == metadata.HoldsExclusive || held.Kind == metadata.HoldsPermits &&
-			held.Weight > held.Limit-mine.Permits()
-	}
-	return false
-}

@@ -6,12 +6,9 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -90,25 +87,4 @@ func (s *session) shareWith(ctx context.Context, name, uuid string) (string, err
 		}
 	}
 	return "", nil
-}
-
-// shares reads the records of the shares of a lock.
-func (s *session) shares(ctx context.Context, lock string) ([]*metadata.Record, error) {
-	asking, cancel := s.request(ctx)
-	defer cancel()
-	from, end := s.layout.Shares(lock)
-	resp, err := s.client.Get(asking, from, clientv3.WithRange(end))
-	if err != nil {
-		return nil, s.explain(ctx, "read who shares "+text.Visible(lock), err)
-	}
-	var all []*metadata.Record
-	g := gatherer{add: func(r *metadata.Record) { all = append(all, r) }}
-	for _, kv := range resp.Kvs {
-		g.take(s.layout.Parse(string(kv.Key)), protocol.KV{
-			Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
-		})
-	}
-	g.flush()
-	byName(all)
-	return sharesOf(lock, all), nil
 }

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// names reads lock names from the command line.
+type names struct{ escaped bool }
+
+func (n *names) flag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&n.escaped, "escaped", false,
+		`read the name in the form that mutexctl prints (\x1b, \u202e, \\)`)
+}
+
+// any reads the name of a lock that may exist: a client may have written a name that the protocol does not allow.
+func (n *names) any(arg string) (string, error) {
+	if arg == "" {
+		return "", usagef("the lock name is empty")
+	}
+	if !n.escaped {
+		return arg, nil
+	}
+	name, err := text.Parse(arg)
+	if err != nil {
+		return "", usagef("the lock name %w", err)
+	}
+	return name, nil
+}
+
+// good reads the name of a lock to be taken.
+func (n *names) good(arg string) (string, error) {
+	name, err := n.any(arg)
+	if err != nil {
+		return "", err
+	}
+	if err := metadata.CheckName(name); err != nil {
+		return "", &statusError{ExitUsage, err}
+	}
+	return name, nil
+}
+
+// globs selects lock names. The zero value selects all of them.
+type globs struct{ names *regexp.Regexp }
+
+func newGlobs(patterns []string) (globs, error) {
+	if len(patterns) == 0 {
+		return globs{}, nil
+	}
+	names, err := text.Globs(patterns...)
+	if err != nil {
+		return globs{}, usagef("%w", err)
+	}
+	return globs{names}, nil
+}
+
+func (g globs) match(name string) bool { return g.names == nil || g.names.MatchString(name) }
+
+// wants makes a check for the number of arguments, with a sentence that names them: wants(1, 1, "NAME").
+func wants(least, most int, names string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usagef("%s is missing", names)
+		case most >= 0 && len(args) > most:
+			return usagef("%s is too much: want %s", text.Visible(args[most]), orNothing(names))
+		}
+		return nil
+	}
+}
+
+func orNothing(names string) string {
+	if names == "" {
+		return "no argument"
+	}
+	return names
+}
+
+// times checks durations of the command line before etcd is asked.
+func times(values map[string]time.Duration) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if values[name] <= 0 {
+			return usagef("--%s is %v, it must be positive", name, values[name])
+		}
+	}
+	return nil
+}
