@@ -12,36 +12,36 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Process is what a command line uses of the process that it runs in.
+// Process is what a command line needs from its process.
 type Process struct {
 	Args                  []string // without the program's name
 	Stdin, Stdout, Stderr *os.File
 	Now                   func() time.Time
-	// makes the log, as --log.level and --log.format ask for it
+	// Log makes the log for --log.level and --log.format.
 	Log func(level, format string) zerolog.Logger
 }
 
 // app is what all commands share.
 type app struct {
 	Process
-	command string // that runs: "mutexctl run"
+	command string // the one that runs: "mutexctl run"
 	etcd    *etcdconn.Settings
 	locks   *flags.LockSettings
 	log     func() zerolog.Logger
-	quiet   bool // leaves out notes about what is in order
+	quiet   bool // leaves out what mention reports
 }
 
-// note reports on stderr what goes on, in a line that names the command.
+// note prints a line on stderr that begins with the command.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "%s: %s\n", a.command, text.Prose(fmt.Sprintf(format, args...)))
 }
 
-// mention is a note about what is in order.
+// mention is a note that --quiet leaves out.
 func (a *app) mention(format string, args ...any) {
 	if !a.quiet {
 		a.note(format, args...)
 	}
 }
 
-// interactive reports whether a person can be asked.
+// interactive reports whether there is a terminal to ask on.
 func (a *app) interactive() bool { return term.Is(a.Stdin) && term.Is(a.Stderr) }

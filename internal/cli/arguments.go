@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// names reads lock names from the command line.
+// names reads the lock names of a command line.
 type names struct{ escaped bool }
 
 func (n *names) flag(cmd *cobra.Command) {
@@ -20,8 +20,8 @@ func (n *names) flag(cmd *cobra.Command) {
 		`read the name in the form that mutexctl prints (\x1b, \u202e, \\)`)
 }
 
-// any reads the name of a lock that may exist: a client may have written a name that the protocol does not allow.
-func (n *names) any(arg string) (string, error) {
+// parse reads the name of an existing lock, which may be one that the protocol does not allow.
+func (n *names) parse(arg string) (string, error) {
 	if arg == "" {
 		return "", usagef("the lock name is empty")
 	}
@@ -35,9 +35,9 @@ func (n *names) any(arg string) (string, error) {
 	return name, nil
 }
 
-// good reads the name of a lock to be taken.
-func (n *names) good(arg string) (string, error) {
-	name, err := n.any(arg)
+// parseValid reads the name of a lock to take.
+func (n *names) parseValid(arg string) (string, error) {
+	name, err := n.parse(arg)
 	if err != nil {
 		return "", err
 	}
@@ -47,7 +47,7 @@ func (n *names) good(arg string) (string, error) {
 	return name, nil
 }
 
-// globs selects lock names. The zero value selects all of them.
+// globs select lock names. The zero value selects all.
 type globs struct{ names *regexp.Regexp }
 
 func newGlobs(patterns []string) (globs, error) {
@@ -63,14 +63,14 @@ func newGlobs(patterns []string) (globs, error) {
 
 func (g globs) match(name string) bool { return g.names == nil || g.names.MatchString(name) }
 
-// wants makes a check for the number of arguments, with a sentence that names them: wants(1, 1, "NAME").
+// wants checks the number of arguments; most may be -1. Its error names them: wants(1, 1, "NAME").
 func wants(least, most int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
 			return usagef("%s is missing", names)
 		case most >= 0 && len(args) > most:
-			return usagef("%s is too much: want %s", text.Visible(args[most]), orNothing(names))
+			return usagef("unexpected argument %s: want %s", text.Visible(args[most]), orNothing(names))
 		}
 		return nil
 	}
@@ -83,7 +83,7 @@ func orNothing(names string) string {
 	return names
 }
 
-// times checks durations of the command line before etcd is asked.
+// times checks that flags are positive durations.
 func times(values map[string]time.Duration) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if values[name] <= 0 {

@@ -19,11 +19,11 @@ type follower struct {
 	json     bool
 	waiters  func(lock string) []metadata.Waiter
 	reported map[hold]string // the last event reported of every hold
-	stale    bool            // the user was warned that the lines are not up to date
+	stale    bool            // it has warned that the lines are not up to date
 	wake     chan struct{}
 
 	mu   sync.Mutex
-	ends []end // noted by the view, not yet reported
+	ends []end // not reported yet
 }
 
 type end struct {
@@ -31,7 +31,7 @@ type end struct {
 	ending *metadata.Ending
 }
 
-// ended is called by the view, from a goroutine of its own.
+// ended takes note of a hold that ended. The view calls it from its own goroutine.
 func (f *follower) ended(r *metadata.Record, e *metadata.Ending) {
 	f.mu.Lock()
 	f.ends = append(f.ends, end{r, e})
@@ -52,8 +52,8 @@ func (f *follower) takeEnds() []end {
 
 func (f *follower) now() time.Time { return f.app.Now() }
 
-// update reports what is new, and returns when the next lock changes its state by itself. It takes the ends before the
-// locks, so that no lock among them has ended.
+// update reports what changed, and returns when the next lock will change its state by the passing of time. It reads the
+// ends before the locks, so that it never reports an ended hold as held.
 func (f *follower) update(locks func() []*metadata.Record) (next time.Time, err error) {
 	for _, e := range f.takeEnds() {
 		if err := f.reportEnd(e); err != nil {
@@ -76,7 +76,7 @@ func (f *follower) update(locks func() []*metadata.Record) (next time.Time, err 
 	return next, nil
 }
 
-// report writes the event unless it was the last one reported of this hold.
+// report writes the event, unless the last one of this hold was the same.
 func (f *follower) report(r *metadata.Record, event string) error {
 	if f.reported[holdOf(r)] == event {
 		return nil
@@ -85,7 +85,7 @@ func (f *follower) report(r *metadata.Record, event string) error {
 	return f.write(r, event, nil)
 }
 
-// reportEnd writes how a hold ended, and before that that it was held, if it came and went between two updates.
+// reportEnd writes how a hold ended. If it came and went between two updates, it first writes that the lock was held.
 func (f *follower) reportEnd(e end) error {
 	if !f.globs.match(e.record.Name) {
 		return nil
@@ -102,7 +102,7 @@ func (f *follower) reportEnd(e end) error {
 	return f.write(e.record, "ended", e.ending)
 }
 
-// eventJSON is one line of watch for scripts.
+// eventJSON is one line of watch in JSON.
 type eventJSON struct {
 	Time   string           `json:"time"`
 	Event  string           `json:"event"`
@@ -137,10 +137,10 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 	return err
 }
 
-// briefly is how long the lines may lag before a warning: a lost watch is usually back at once.
+// briefly is how long the lines may lag before a warning, because a lost watch usually recovers at once.
 const briefly = 2 * time.Second
 
-// reportFreshness says on stderr when the lines are no longer up to date, and when they are again.
+// reportFreshness reports on stderr when the lines stop being up to date, and when they are again.
 func (f *follower) reportFreshness(fresh lockview.Freshness) {
 	switch {
 	case !fresh.Synced && !f.stale && f.now().Sub(fresh.Since) > briefly:

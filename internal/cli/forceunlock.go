@@ -20,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// noUUID names, for --uuid, a record that has none.
+// noUUID is the --uuid of a record that has none.
 const noUUID = "none"
 
 type forceUnlockOptions struct {
@@ -59,9 +59,9 @@ source "cli".`,
 	f.StringVar(&o.reason, "reason", "", "why, for history and audit trail (required)")
 	f.StringVar(&o.ticket, "ticket", "", "the ticket for this")
 	f.BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
-	flags.CommandLineOnly(f, "uuid", "reason", "ticket", "yes") // said once, for this one hold
+	flags.CommandLineOnly(f, "uuid", "reason", "ticket", "yes") // for this one hold only
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.any(args[0])
+		name, err := o.names.parse(args[0])
 		if err != nil {
 			return err
 		}
@@ -149,9 +149,9 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 		Action: "force-unlock", Lock: doc.Name, UUID: doc.UUID, Token: doc.Token, Revision: doc.Revision,
 		Holder: s.holder(&doc.Record), Reason: o.reason, Ticket: o.ticket, Result: "success",
 	}
-	asking, cancel := s.request(ctx)
+	request, cancel := s.request(ctx)
 	defer cancel()
-	err := s.store.ForceUnlock(asking, removal, action)
+	err := s.store.ForceUnlock(request, removal, action)
 	var changed *lockstore.ChangedError
 	switch {
 	case err == nil:

@@ -11,13 +11,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// age is how long ago t was.
+// age is how long ago t was, or a dash.
 func age(t, now time.Time) string { return orNone(text.Age(t, now)) }
 
-// relative says when t is or was.
+// relative is how far t is from now, or a dash: "in 5m", "3s ago".
 func relative(t, now time.Time) string { return orNone(text.Relative(t, now)) }
 
-// alert is when people are alerted. An alert that comes only with the auto-unlock has no time of its own.
+// alert is when the lock alerts. An alert that comes only with the auto-unlock has no time of its own.
 func alert(r *metadata.Record, now time.Time) string {
 	v := judge(r, now)
 	switch {
@@ -29,16 +29,16 @@ func alert(r *metadata.Record, now time.Time) string {
 	return "at unlock"
 }
 
-// clockWords is how far the holder's clock is ahead of the one here; empty when that is not known. A clock that is
-// behind does not show in a record that is read once.
-func clockWords(v staleness.Verdict) string {
+// clockAhead is how far the holder's clock is ahead of ours; empty if that is not known. A clock that is behind does not
+// show in a record that is read once.
+func clockAhead(v staleness.Verdict) string {
 	if v.ClockOff <= 0 {
 		return ""
 	}
 	return text.Duration(v.ClockOff) + " ahead"
 }
 
-// instant writes t in full, with its distance.
+// instant writes t in full, and how far it is from now.
 func instant(t, now time.Time) string {
 	return dated(t, relative(t, now))
 }
@@ -73,21 +73,19 @@ func hostPID(r *metadata.Record) string {
 	return host
 }
 
+// who names the holder: "backup on db-1:4711 as reader".
 func who(r *metadata.Record) string {
-	text := shortText(r.Owner) + " on " + hostPID(r)
-	if words := shareWords(metadata.ShareOf(r.Name, r.Attributes)); words != "" {
-		text += " as " + words
+	name := shortText(r.Owner) + " on " + hostPID(r)
+	if share := shareText(metadata.ShareOf(r.Name, r.Attributes)); share != "" {
+		name += " as " + share
 	}
-	return text
+	return name
 }
 
-// holder is one line about who holds a lock.
+// holder describes the holder in one line, with the uuid of the hold.
 func (s *session) holder(r *metadata.Record) string {
 	now := s.app.Now()
-	line := fmt.Sprintf("%s on %s", shortText(r.Owner), hostPID(r))
-	if words := shareWords(metadata.ShareOf(r.Name, r.Attributes)); words != "" {
-		line += " as " + words
-	}
+	line := who(r)
 	if !r.LockedAt.IsZero() {
 		line += " for " + age(r.LockedAt, now)
 	}
@@ -97,9 +95,9 @@ func (s *session) holder(r *metadata.Record) string {
 	return line + ", uuid " + shortText(r.UUID)
 }
 
-// shareWords is what a holder has of a lock that several can hold: "2 of 5 permits", "reader", "exclusive"; empty for
+// shareText is how a holder holds a semaphore or read-write lock: "2 of 5 permits", "reader", "exclusive"; empty for
 // an ordinary lock.
-func shareWords(s metadata.Share) string {
+func shareText(s metadata.Share) string {
 	switch {
 	case s.Kind == metadata.HoldsPermits && s.Limit > 0:
 		return fmt.Sprintf("%d of %s", s.Permits, count(s.Limit, "permit"))
@@ -146,7 +144,7 @@ func endingSentence(e *metadata.Ending) string {
 	return words
 }
 
-// orZero is the value, or the zero value where it is not known.
+// orZero is the value, or the zero value if it is not known.
 func orZero[T any](v *T) T {
 	if v == nil {
 		return *new(T)
@@ -154,5 +152,6 @@ func orZero[T any](v *T) T {
 	return *v
 }
 
-// textColumns is the most that owner, host and purpose take in a table. Names may take more: people copy them.
+// textColumns is the most that owner, host and purpose take in a table. Lock names may take more, because they are
+// copied from there.
 const textColumns = 40

@@ -72,13 +72,10 @@ func (o *historyOptions) run(ctx context.Context) error {
 		}
 		who := metadata.Record{Hostname: e.Hostname, PID: e.PID}
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
-			orNone(shareWords(metadata.ShareOf(e.Lock, e.Attributes))),
+			orNone(shareText(metadata.ShareOf(e.Lock, e.Attributes))),
 			shortText(e.Ended), shortText(e.By), shortText(e.Why),
 			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
 	}
-	if t.Rows() == 1 {
-		return nil
-	}
 	t.DropEmpty("HELD AS")
-	return t.Write(o.app.Stdout)
+	return t.WriteRows(o.app.Stdout)
 }

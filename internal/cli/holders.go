@@ -12,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// holdersOf reads the holders of the lock. A record without a uuid is nobody's.
+// holdersOf reads the holders of the lock. A record without a uuid has no holder.
 func (s *session) holdersOf(ctx context.Context, name string) ([]*metadata.Record, error) {
 	doc, err := s.get(ctx, name)
 	if err != nil && status(err) != ExitNoLock {
@@ -25,7 +25,7 @@ func (s *session) holdersOf(ctx context.Context, name string) ([]*metadata.Recor
 	return shares, err
 }
 
-// heldBy is one line about who holds the lock.
+// heldBy says in one line who holds the lock.
 func (s *session) heldBy(name string, holders []*metadata.Record) string {
 	line := fmt.Sprintf("%s is held by %s", text.Visible(name), s.holder(holders[0]))
 	if more := len(holders) - 1; more > 0 {
@@ -34,24 +34,24 @@ func (s *session) heldBy(name string, holders []*metadata.Record) string {
 	return line
 }
 
-// gather is how long changes are collected before they are processed: an update costs time for every lock.
+// gather is how long changes are collected before they are processed, because every update reads all of them.
 const gather = 100 * time.Millisecond
 
-// untilFree follows the lock until nobody holds it or any share of it and, with queueToo, nobody queues for it. It
-// first reports how things stand, and it waits through an outage of etcd.
-func (s *session) untilFree(ctx context.Context, name string, queueToo bool, standing string) error {
-	s.app.mention("waiting: %s", standing)
+// untilFree waits until nobody holds the lock or any share of it and, with queueToo, nobody queues for it. It reports
+// state, which describes the lock, and waits through outages of etcd.
+func (s *session) untilFree(ctx context.Context, name string, queueToo bool, state string) error {
+	s.app.mention("waiting: %s", state)
 	var failed error
 	ended := s.store.WatchLock(ctx, name, func() (enough bool) {
-		holders, queued, err := s.standing(ctx, name, queueToo)
+		holders, queued, err := s.occupants(ctx, name, queueToo)
 		switch {
-		case err != nil && ctx.Err() == nil && !isAway(err):
+		case err != nil && ctx.Err() == nil && !isOutage(err):
 			failed = err
 			return true
 		case err == nil && len(holders) == 0 && !queued:
 			return true
 		case len(holders) > 0:
-			standing = s.heldBy(name, holders)
+			state = s.heldBy(name, holders)
 		}
 		sleep(ctx, gather)
 		return false
@@ -60,13 +60,13 @@ func (s *session) untilFree(ctx context.Context, name string, queueToo bool, sta
 	case ended == nil:
 		return failed
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return heldf("gave up waiting: %s", standing)
+		return heldf("gave up waiting: %s", state)
 	}
 	return ended
 }
 
-// standing reads the holders of the lock and, with queueToo, whether somebody queues for it.
-func (s *session) standing(ctx context.Context, name string, queueToo bool) (holders []*metadata.Record, queued bool,
+// occupants reads the holders of the lock and, with queueToo, whether anybody queues for it.
+func (s *session) occupants(ctx context.Context, name string, queueToo bool) (holders []*metadata.Record, queued bool,
 	err error) {
 	if holders, err = s.holdersOf(ctx, name); err != nil || !queueToo {
 		return holders, false, err
@@ -75,7 +75,7 @@ func (s *session) standing(ctx context.Context, name string, queueToo bool) (hol
 	return holders, len(waiters) > 0, err
 }
 
-// orShares is err, or the names of the holders if the lock is shared.
+// orShares returns err, or if the lock is shared an error that names the holders.
 func (s *session) orShares(ctx context.Context, name string, err error) error {
 	if status(err) != ExitNoLock {
 		return err

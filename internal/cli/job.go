@@ -50,7 +50,7 @@ func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
 	}
 }
 
-// passedOn is the command's status as ours.
+// passedOn makes the command's status ours.
 func passedOn(code int) error {
 	if code == ExitOK {
 		return nil
@@ -64,7 +64,7 @@ func (j *job) outcome(work, unlock error) error {
 	s, isStatus := errors.AsType[*statusError](work)
 	switch {
 	case work != nil && (!isStatus || s.err != nil), unlock == nil:
-		return work // the lock is auto-unlocked at the latest
+		return work // a lock that is not released is auto-unlocked
 	case errors.Is(unlock, mutex.ErrNotHeld):
 		return lostf("the command ended with status %d, but %w", status(work), unlock)
 	}
@@ -72,7 +72,7 @@ func (j *job) outcome(work, unlock error) error {
 	return work
 }
 
-// lost ends the command. The lock may still be held: "lost" includes that etcd did not answer in time.
+// lost ends the command because the lock is lost, or may be: etcd did not answer in time.
 func (j *job) lost(lock *mutex.Lock, c *childproc.Child) error {
 	j.app.note("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
 	c.End(j.grace)

@@ -67,12 +67,7 @@ func (o *listOptions) run(ctx context.Context) error {
 			return usagef("there is no state %s: want held, alerting, expired or malformed", text.Visible(s))
 		}
 	}
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	all, err := s.snapshot(ctx)
+	all, err := o.app.readAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,18 +120,16 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	for _, r := range shown {
 		verdict := judge(r, now)
 		state := verdict.State
-		t.Row(string(state), text.Visible(r.Name), orNone(shareWords(metadata.ShareOf(r.Name, r.Attributes))),
-			orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
+		t.Row(string(state), text.Visible(r.Name), orNone(shareText(metadata.ShareOf(r.Name, r.Attributes))),
+			orNone(clockAhead(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
 			alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])),
 			shortText(r.Purpose))
 		t.Paint(0, stateColour(state))
 	}
 	t.DropEmpty("HELD AS")
 	t.DropEmpty("CLOCK")
-	if len(shown) > 0 {
-		if err := t.Write(o.app.Stdout); err != nil {
-			return err
-		}
+	if err := t.WriteRows(o.app.Stdout); err != nil {
+		return err
 	}
 	_, err := fmt.Fprintln(o.app.Stderr, all.summary(len(shown)))
 	return err

@@ -11,33 +11,33 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// once runs the command unless its period is used up. While an earlier run has the lock it waits, then tries again.
+// once runs the command unless the period is used up. While an earlier run holds the lock it waits, then tries again.
 func (j *job) once() error {
 	ctx, stop := j.take.wait.bound(j.signals.Context())
 	defer stop()
-	asking := ctx
+	first := ctx
 	if j.take.wait.none() {
-		asking = j.signals.Context()
+		first = j.signals.Context()
 	}
-	if err := j.s.reach(asking, j.take.wait); err != nil {
+	if err := j.s.reach(first, j.take.wait); err != nil {
 		return err
 	}
 	for {
 		var (
-			c         *childproc.Child
-			work, own error
+			c             *childproc.Child
+			work, counted error
 		)
 		ran, err := jobs.OncePer(j.signals.Context(), j.locks, j.name, j.period.every, func(held context.Context) error {
 			c, work = j.work(mutex.FromContext(held))
-			if own = work; c != nil && !j.period.backOnError {
-				own = nil // it began, so the period is used up
+			if counted = work; c != nil && !j.period.backOnError {
+				counted = nil // the command started, so the period is used up
 			}
-			return own
+			return counted
 		}, jobs.PeriodOffset(j.period.offset), jobs.PeriodBackOnError())
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		switch {
 		case ran:
-			err = j.outcome(work, beside(err, own))
+			err = j.outcome(work, without(err, counted))
 			c.InterruptToo()
 			return err
 		case err == nil:
@@ -51,11 +51,11 @@ func (j *job) once() error {
 		if err := j.s.untilFree(ctx, j.name, true, held.Error()); err != nil {
 			return err
 		}
-		sleep(ctx, gather) // a client that takes it at every chance must not keep us and etcd busy
+		sleep(ctx, gather) // otherwise a client that keeps taking the lock would keep us and etcd busy
 	}
 }
 
-// periodError is why the period could not be taken: etcd, or a clock that is wrong.
+// periodError explains why the period could not be taken: because of etcd, or a wrong clock.
 func (j *job) periodError(err error) error {
 	_, isPeriod := errors.AsType[*jobs.PeriodError](err)
 	_, isClock := errors.AsType[*jobs.ClockError](err)
@@ -65,9 +65,9 @@ func (j *job) periodError(err error) error {
 	return j.s.explain(j.signals.Context(), "take the period of "+text.Visible(j.name), err)
 }
 
-// beside is what was joined to the error.
-func beside(err, to error) error {
-	if err == to {
+// without returns what is left of a joined error without one of its errors.
+func without(err, one error) error {
+	if err == one {
 		return nil
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
@@ -76,14 +76,14 @@ func beside(err, to error) error {
 	}
 	var others []error
 	for _, e := range joined.Unwrap() {
-		if e != to {
+		if e != one {
 			others = append(others, e)
 		}
 	}
 	return errors.Join(others...)
 }
 
-// skipped reports who ran the command in this period, and when it runs next.
+// skipped reports who used up the period, and when the next one begins.
 func (j *job) skipped() error {
 	period, err := jobs.LastPeriod(j.signals.Context(), j.locks, j.name)
 	switch {

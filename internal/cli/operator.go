@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// readLine reads a line that somebody types, until a signal comes.
+// readLine reads one line from the terminal; a signal ends it.
 func readLine(ctx context.Context, in *os.File) (string, error) {
 	type answer struct {
 		line string
@@ -31,7 +31,7 @@ func readLine(ctx context.Context, in *os.File) (string, error) {
 	}
 }
 
-// operator is the user and the machine that run this.
+// operator names the user of this process, as user@host.
 func operator() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// page is the text about one lock: label and value, line by line.
+// page is what show prints about one lock: rows of label and value, then blocks of text.
 type page struct {
 	now    time.Time
 	facts  term.Table
@@ -33,7 +33,7 @@ func (p *page) write(w io.Writer) error {
 	return nil
 }
 
-// fact adds a line; an unknown value is shown as such.
+// fact adds a row; an empty value is shown as a dash.
 func (p *page) fact(label, value string) {
 	p.facts.Row(label, orNone(value))
 }
@@ -52,7 +52,7 @@ func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 		p.state(worst(holders, p.now))
 	}
 	if len(holders) > 0 {
-		p.fact("kind", useOf(holders).words())
+		p.fact("kind", useOf(holders).text())
 	}
 	for _, r := range holders {
 		state := judge(r, p.now).State
@@ -69,17 +69,17 @@ func (p *page) lock(doc *metadata.Document) {
 	p.fact("lock", text.Visible(doc.Name))
 	p.state(judge(&doc.Record, p.now).State)
 	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
-		p.fact("kind", shareWords(share)+" of "+text.Visible(share.Lock))
+		p.fact("kind", shareText(share)+" of "+text.Visible(share.Lock))
 	} else if share.Kind != "" {
-		p.fact("kind", shareWords(share))
+		p.fact("kind", shareText(share))
 	}
 	p.fact("owner", text.Visible(doc.Owner))
 	p.fact("host", text.Visible(doc.Hostname))
 	p.fact("pid", number(doc.PID))
 	p.fact("purpose", text.Visible(doc.Purpose))
 	p.fact("locked", instant(doc.LockedAt, p.now))
-	if words := clockWords(judge(&doc.Record, p.now)); words != "" {
-		p.fact("holder's clock", words+", at least")
+	if ahead := clockAhead(judge(&doc.Record, p.now)); ahead != "" {
+		p.fact("holder's clock", ahead+", at least")
 	}
 	p.fact("alert", dated(doc.AlertAt, alert(&doc.Record, p.now)))
 	p.fact("auto-unlock", instant(doc.AutoUnlockAt, p.now))
@@ -128,7 +128,7 @@ func (p *page) fields(fields []metadata.Field) {
 	}
 }
 
-// worst is the worst of the holders' states.
+// worst returns the worst of the holders' states.
 func worst(holders []*metadata.Record, now time.Time) staleness.State {
 	state := staleness.Held
 	for _, r := range holders {

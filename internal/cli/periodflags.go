@@ -27,7 +27,7 @@ func (p *periodFlags) add(f *pflag.FlagSet) {
 		"with --once-per: the exit status when the period is already used up")
 }
 
-// check refuses flags that make no sense, before etcd is asked.
+// check refuses flags that make no sense.
 func (p *periodFlags) check(t *takeFlags) error {
 	once := p.given.Changed("once-per")
 	for _, name := range []string{"period-offset", "back-on-error", "skip-status"} {
@@ -46,8 +46,7 @@ func (p *periodFlags) check(t *takeFlags) error {
 	case p.skipStatus < 0 || p.skipStatus > 255:
 		return usagef("--skip-status is %d, it must be between 0 and 255", p.skipStatus)
 	case t.kind() != "":
-		return usagef("--once-per runs one command at a time, so it does not go with --semaphore, --shared and " +
-			"--exclusive")
+		return usagef("--once-per runs one command at a time, so it excludes --semaphore, --shared and --exclusive")
 	}
 	return nil
 }

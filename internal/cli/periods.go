@@ -114,10 +114,8 @@ func (o *periodsOptions) write(found []periodJSON) error {
 		}
 		t.Row(text.Visible(p.Name), began, running, text.Prose(p.Words))
 	}
-	if t.Rows() > 1 {
-		if err := t.Write(o.app.Stdout); err != nil {
-			return err
-		}
+	if err := t.WriteRows(o.app.Stdout); err != nil {
+		return err
 	}
 	if !o.format.JSON() {
 		fmt.Fprintln(o.app.Stderr, count(len(found), "job"))
@@ -149,7 +147,7 @@ there is no period to forget.`,
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
 	flags.CommandLineOnly(cmd.Flags(), "yes")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.good(args[0])
+		name, err := o.names.parseValid(args[0])
 		switch {
 		case err != nil:
 			return err

@@ -32,7 +32,7 @@ func Main(ctx context.Context, p Process) int {
 	return status(err)
 }
 
-// printError writes an error as one sentence; a usage error also names the help.
+// printError writes an error as one sentence; for a usage error it points to the help.
 func printError(w io.Writer, cmd *cobra.Command, err error) {
 	var (
 		s   *statusError
@@ -47,7 +47,7 @@ func printError(w io.Writer, cmd *cobra.Command, err error) {
 	}
 }
 
-// Command is the command tree that Main runs, from which the documentation is generated.
+// Command returns the command tree of Main, for generating documentation.
 func Command(p Process) *cobra.Command { return newRoot(&app{Process: p}) }
 
 func newRoot(a *app) *cobra.Command {
@@ -79,7 +79,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	return root
 }
 
-// cobraCommands adds help and completion, and what cobra leaves out of them.
+// cobraCommands adds help and completion, with the examples and checks that cobra leaves out.
 func cobraCommands(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
@@ -102,8 +102,7 @@ func cobraCommands(root *cobra.Command) {
 	}
 }
 
-// sharedFlags defines the flags of all commands. A command reports its own outcome; the log is for what happens behind
-// it.
+// sharedFlags defines the flags of all commands. Commands report their own outcome, so the log shows warnings only.
 func (a *app) sharedFlags(fs *pflag.FlagSet) {
 	a.etcd = flags.Etcd(fs)
 	a.locks = flags.Locks(fs)

@@ -85,7 +85,7 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 		if cmd.ArgsLenAtDash() != 1 {
 			return usagef("want the name, then --, then the command: mutexctl run NAME -- COMMAND")
 		}
-		name, err := o.names.good(args[0])
+		name, err := o.names.parseValid(args[0])
 		if err != nil {
 			return err
 		}
@@ -94,8 +94,8 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 	return cmd
 }
 
-// options are the options for the library. The hold counts as lost early enough for TERM, grace and KILL to be over
-// before the lock can be auto-unlocked.
+// options returns the options for the library. The safety margin leaves time for TERM, the grace period and KILL before
+// the lock can be auto-unlocked.
 func (o *runOptions) options(name, command string) ([]mutex.Option, error) {
 	if err := o.checkTimes(); err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 	return j.always()
 }
 
-// always runs the command as soon as the lock can be had.
+// always takes the lock and runs the command.
 func (j *job) always() error {
 	try := func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
 		return j.locks.TryLock(ctx, j.name, options...)

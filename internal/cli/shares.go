@@ -9,8 +9,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// sharesOf are the records of the shares of a lock, out of records sorted by name. Only the names count, as for clients
-// that take a share.
+// sharesOf picks the shares of a lock from records sorted by name. Only names count, as they do for clients that take a
+// share.
 func sharesOf(lock string, all []*metadata.Record) []*metadata.Record {
 	var shares []*metadata.Record
 	from, _ := slices.BinarySearchFunc(all, lock+"#",
@@ -27,7 +27,7 @@ func sharesOf(lock string, all []*metadata.Record) []*metadata.Record {
 	return shares
 }
 
-// use is how much of a lock that several can hold is taken.
+// use is how much of a semaphore or read-write lock is taken.
 type use struct {
 	kind                    string
 	holders, permits, limit int
@@ -44,8 +44,8 @@ func useOf(holders []*metadata.Record) use {
 	return u
 }
 
-// words is "5 of 8 permits taken by 3 holders, 3 free".
-func (u use) words() string {
+// text is, for example, "semaphore, 5 of 8 permits taken by 3 holders, 3 free".
+func (u use) text() string {
 	switch {
 	case u.kind == metadata.HoldsShared:
 		return "read-write lock, " + count(u.holders, "reader")

@@ -52,7 +52,7 @@ A field, with --raw:
 	o.names.flag(cmd)
 	cmd.Flags().BoolVar(&o.raw, "raw", false, "also show the keys as they are stored")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.any(args[0])
+		name, err := o.names.parse(args[0])
 		if err != nil {
 			return err
 		}

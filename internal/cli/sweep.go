@@ -58,12 +58,7 @@ JSON: one object per line, a lock as in "mutexctl list".`,
 }
 
 func (o *sweepOptions) run(ctx context.Context) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	all, err := s.snapshot(ctx)
+	all, err := o.app.readAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,17 +71,16 @@ func (o *sweepOptions) run(ctx context.Context) error {
 			continue
 		}
 		due++
-		t.Row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
 		if o.format.JSON() {
 			if err := writeJSON(o.app.Stdout, newLockJSON(r, all.waiters[r.Queue()], now)); err != nil {
 				return err
 			}
+			continue
 		}
+		t.Row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
 	}
-	if due > 0 && !o.format.JSON() {
-		if err := t.Write(o.app.Stdout); err != nil {
-			return err
-		}
+	if err := t.WriteRows(o.app.Stdout); err != nil {
+		return err
 	}
 	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v; nothing was removed\n", count(due, "lock"),
 		len(all.locks), o.policy.ClockSkew)
@@ -96,11 +90,12 @@ func (o *sweepOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// due is the decision of an ideal unlocker: it has watched the lock forever, and nothing holds it back.
+// due reports whether an ideal unlocker would remove the lock: one that has always watched it, and that nothing holds
+// back.
 func (o *sweepOptions) due(r *metadata.Record, now time.Time) bool {
 	ideal := staleness.Conditions{LastGap: math.MinInt64, Writable: true, Fresh: true, WallClock: staleness.Verified,
 		Forward: true}
-	seen := *r
-	seen.Seen = metadata.Seen{First: math.MinInt64, Changed: math.MinInt64}
-	return staleness.Decide(&seen, o.policy, ideal, staleness.Moment{Wall: now}).HeldBack == ""
+	watched := *r
+	watched.Seen = metadata.Seen{First: math.MinInt64, Changed: math.MinInt64}
+	return staleness.Decide(&watched, o.policy, ideal, staleness.Moment{Wall: now}).HeldBack == ""
 }

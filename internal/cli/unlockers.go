@@ -11,13 +11,13 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// modeAutoUnlock is the mode of an unlocker that removes locks; in other modes it only watches.
+// modeAutoUnlock is the mode of unlockers that remove locks; others only watch.
 const modeAutoUnlock = "auto-unlock"
 
-// named is how many locks check names.
-const named = 3
+// maxNamed is how many locks or unlockers a sentence names.
+const maxNamed = 3
 
-// holdBack says why no unlocker removes what is due; empty when one may.
+// holdBack explains why no unlocker removes what is due; empty if one may.
 func holdBack(unlockers []metadata.Presence) string {
 	if len(unlockers) == 0 {
 		return "no unlocker runs, so nothing removes locks"
@@ -34,15 +34,15 @@ func holdBack(unlockers []metadata.Presence) string {
 		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), term.Clip(text.Visible(strings.Join(why, ", ")),
 			term.CellColumns)))
 	}
-	text := "the unlockers hold back: " + strings.Join(all[:min(named, len(all))], ", ")
-	if more := len(all) - named; more > 0 {
+	text := "the unlockers hold back: " + strings.Join(all[:min(maxNamed, len(all))], ", ")
+	if more := len(all) - maxNamed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }
 
-// lasting leaves out hold-backs that end by themselves in a moment.
-func lasting(all []metadata.Presence) []metadata.Presence {
+// withoutGaps leaves out the gap rule, which holds back for a moment only.
+func withoutGaps(all []metadata.Presence) []metadata.Presence {
 	all = slices.Clone(all)
 	for i := range all {
 		all[i].HeldBack = slices.DeleteFunc(slices.Clone(all[i].HeldBack),

@@ -30,7 +30,7 @@ its holders, give the holder's name: pool#2. Waiters in line for the lock do not
 	cmd.Flags().Var(&o.wait, "wait", "how long to wait: a duration, 0 to check once, or forever")
 	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.any(args[0])
+		name, err := o.names.parse(args[0])
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ type watchOptions struct {
 const watchShape = `JSON: one object per line.
 
   time      when the change was seen, RFC 3339, UTC
-  event     held, alerting, expired, malformed: the lock's state from now on, or when the watch began
+  event     held, alerting, expired, malformed: the lock's new state, or its state when the watch began
             ended: the hold is over
   lock      a lock as in "mutexctl list"
   ending    with "ended": an ending as in "mutexctl history"; else null`
@@ -65,7 +65,7 @@ func (o *watchOptions) run(ctx context.Context) error {
 	return f.follow(ctx, view)
 }
 
-// view runs a current view of all locks until stop. ended is called for every hold that ends.
+// view follows all locks until stop. It calls ended for every hold that ends.
 func (s *session) view(ctx context.Context,
 	ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)

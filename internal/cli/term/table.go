@@ -46,9 +46,6 @@ func (t *Table) Row(texts ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// Rows is the number of rows, with the header.
-func (t *Table) Rows() int { return len(t.rows) }
-
 // DropEmpty removes the column with this header if it is empty.
 func (t *Table) DropEmpty(header string) {
 	column := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == header })
@@ -64,6 +61,14 @@ func (t *Table) DropEmpty(header string) {
 
 // Paint colours a cell of the last row.
 func (t *Table) Paint(column int, c Colour) { t.rows[len(t.rows)-1][column].colour = c }
+
+// WriteRows writes the table unless it has nothing but a header.
+func (t *Table) WriteRows(w io.Writer) error {
+	if len(t.rows) < 2 {
+		return nil
+	}
+	return t.Write(w)
+}
 
 // Write writes the table with two blanks between its columns and none at the end of a line.
 func (t *Table) Write(w io.Writer) error {
