@@ -68,7 +68,7 @@ func (j *job) outcome(work, unlock error) error {
 	case errors.Is(unlock, mutex.ErrNotHeld):
 		return lostf("the command ended with status %d, but %w", status(work), unlock)
 	}
-	j.app.note("the lock was not given back: %v", unlock)
+	j.app.note("the lock was not released: %v", unlock)
 	return work
 }
 

@@ -13,7 +13,7 @@ type cell struct {
 	colour Colour
 }
 
-// Colour is a terminal's colour as the sequence that switches it on.
+// Colour is the escape sequence that switches a colour on.
 type Colour string
 
 // The colours of cells.
@@ -24,11 +24,11 @@ const (
 	off      Colour = "\x1b[0m"
 )
 
-// CellColumns is the most that a cell with others behind it takes, so that one long name does not push the columns of
+// CellColumns is the maximum width of all cells but the last of a row, so that one long name does not push the columns of
 // all rows off the screen.
 const CellColumns = 80
 
-// Table is aligned text for people. The first row is the header where there is one.
+// Table is aligned text. Its first row may be a header.
 type Table struct {
 	Coloured bool
 	rows     [][]cell
@@ -70,7 +70,7 @@ func (t *Table) WriteRows(w io.Writer) error {
 	return t.Write(w)
 }
 
-// Write writes the table with two blanks between its columns and none at the end of a line.
+// Write writes the table, with two blanks between columns and none at the end of a line.
 func (t *Table) Write(w io.Writer) error {
 	widths := t.widths()
 	out := bufio.NewWriter(w)
