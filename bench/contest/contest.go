@@ -1,5 +1,5 @@
-// Package contest lets contestants do the same work in turns and compares them. Noise on the machine affects all of them
-// alike, so the ratios of one run count, not the absolute figures.
+// Package contest lets contestants do the same work in turns and compares them. Noise on the machine affects all of
+// them alike, so the ratios of one run count, not the absolute figures.
 package contest
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/clustermutex/unlocker/bench/stats"
 )
 
-// Describe returns some lines of Markdown about time and machine: processors, the file system of dir and how long it takes
-// to flush, versions, and load.
+// Describe returns some lines of Markdown about time and machine: processors, the file system of dir and how long it
+// takes to flush, versions, and load.
 func Describe(dir string) (string, error) {
 	flush, err := flushTime(dir)
 	if err != nil {

@@ -59,9 +59,9 @@ func etcdCounters(etcd *servers.Process) func(context.Context) (contest.Counters
 	}
 }
 
-// ours is our client library with all defaults: the record with owner, host, purpose and backtrace, the queue, the local
-// deadline, and the watch of longer holds. A backtrace has a line per call, up to 30, so there is a contestant with few,
-// as in a small program, and one with as many as behind a web framework.
+// ours is our client library with all defaults: the record with owner, host, purpose and backtrace, the queue, the
+// local deadline, and the watch of longer holds. A backtrace has a line per call, up to 30, so there is a contestant
+// with few, as in a small program, and one with as many as behind a web framework.
 func ours(etcd *servers.Process, name string, depth int) contest.Contestant {
 	return contest.Contestant{
 		Name: name, Exclusive: true, Counters: etcdCounters(etcd),
@@ -145,8 +145,8 @@ func (r raw) Lock(ctx context.Context, name string) (func() error, error) {
 	}, nil
 }
 
-// sharedSession is etcd's own recipe as intended: one lease for the life of the client. The lease is part of the key, so
-// clients that compete for one lock need one each.
+// sharedSession is etcd's own recipe as intended: one lease for the life of the client. The lease is part of the key,
+// so clients that compete for one lock need one each.
 func sharedSession(ctx context.Context, etcd *clientv3.Client, e *ends) (contest.Client, error) {
 	s, err := concurrency.NewSession(etcd)
 	if err != nil {

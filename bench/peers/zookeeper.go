@@ -11,8 +11,8 @@ import (
 	"github.com/clustermutex/unlocker/bench/servers"
 )
 
-// zookeeperContestant is the lock recipe of the usual Go library: an ephemeral sequential node per waiter, which watches
-// the one before it.
+// zookeeperContestant is the lock recipe of the usual Go library: an ephemeral sequential node per waiter, which
+// watches the one before it.
 func zookeeperContestant(server *servers.Process) contest.Contestant {
 	return contest.Contestant{
 		Name: "ZooKeeper", Exclusive: true,

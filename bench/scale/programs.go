@@ -24,8 +24,8 @@ const (
 	minWarning = 2 * time.Second
 )
 
-// unlocker measures the unlocker: start, memory, a scrape, what it uses when idle, and the removal of many locks that are
-// due at once.
+// unlocker measures the unlocker: start, memory, a scrape, what it uses when idle, and the removal of many locks that
+// are due at once.
 func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 	addr, err := proctest.FindAddr()
 	if err != nil {

@@ -80,8 +80,8 @@ func (c *crowd) stream(ctx context.Context) error {
 	return nil
 }
 
-// visible measures the time from etcd's answer to a writer until a reader of the view sees the change, at 1000 changes a
-// second.
+// visible measures the time from etcd's answer to a writer until a reader of the view sees the change, at 1000 changes
+// a second.
 func (c *crowd) visible(ctx context.Context, v *lockview.View, f figures) error {
 	const changes = 4000
 	indexes := make(chan int)

@@ -22,8 +22,8 @@ import (
 // memberVariable is the environment variable that passes the configuration to a member's process.
 const memberVariable = "BENCH_ETCD"
 
-// Main must be called first by every program that uses Etcd. In a process that Etcd started, it runs the member and does
-// not return.
+// Main must be called first by every program that uses Etcd. In a process that Etcd started, it runs the member and
+// does not return.
 func Main() {
 	config, isMember := os.LookupEnv(memberVariable)
 	if !isMember {

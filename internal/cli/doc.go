@@ -8,7 +8,8 @@
 //   - operate: force-unlock, reset-period, sweep
 //
 // The files form layers, and each uses only files below it: root.go; the commands; what some of them share (page,
-// holders, take, job); connection and reading (session, read); words, flags and exit statuses (format, arguments, exit).
+// holders, take, job); connection and reading (session, read); words, flags and exit statuses (format, arguments,
+// exit).
 //
 // Text from etcd is hostile. It reaches a terminal only through [text.Visible], and scripts only as JSON.
 package cli

@@ -52,8 +52,8 @@ func (f *follower) takeEnds() []end {
 
 func (f *follower) now() time.Time { return f.app.Now() }
 
-// update reports what changed, and returns when the next lock will change its state by the passing of time. It reads the
-// ends before the locks, so that it never reports an ended hold as held.
+// update reports what changed, and returns when the next lock will change its state by the passing of time. It reads
+// the ends before the locks, so that it never reports an ended hold as held.
 func (f *follower) update(locks func() []*metadata.Record) (next time.Time, err error) {
 	for _, e := range f.takeEnds() {
 		if err := f.reportEnd(e); err != nil {

@@ -29,8 +29,8 @@ func alert(r *metadata.Record, now time.Time) string {
 	return "at unlock"
 }
 
-// clockAhead is how far the holder's clock is ahead of ours; empty if that is not known. A clock that is behind does not
-// show in a record that is read once.
+// clockAhead is how far the holder's clock is ahead of ours; empty if that is not known. A clock that is behind does
+// not show in a record that is read once.
 func clockAhead(v staleness.Verdict) string {
 	if v.ClockOff <= 0 {
 		return ""

@@ -1,8 +1,8 @@
 // Package etcdtest runs real etcd members for tests, with nothing installed but Go.
 //
-// Start runs one member inside the test's process. It is ready in a fraction of a second and can have TLS, users, a small
-// quota or short-lived tokens. Cluster runs members as processes, which can be killed, paused and restarted. NewProxy
-// simulates a bad network between a client and a member.
+// Start runs one member inside the test's process. It is ready in a fraction of a second and can have TLS, users, a
+// small quota or short-lived tokens. Cluster runs members as processes, which can be killed, paused and restarted.
+// NewProxy simulates a bad network between a client and a member.
 package etcdtest
 
 import (
@@ -62,8 +62,8 @@ func (s *Server) Endpoint() string { return endpoint(s.conf) }
 // CA returns the authority for the certificates of server and clients; nil without TLS.
 func (s *Server) CA() *CA { return s.ca }
 
-// ClientTLS returns the TLS configuration of a client: it trusts the server and, if the server asks for certificates, has
-// one for name. It is nil without TLS.
+// ClientTLS returns the TLS configuration of a client: it trusts the server and, if the server asks for certificates,
+// has one for name. It is nil without TLS.
 func (s *Server) ClientTLS(t testing.TB, commonName string) *tls.Config {
 	t.Helper()
 	return s.opts.clientTLS(t, s.ca, commonName)

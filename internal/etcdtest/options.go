@@ -43,8 +43,8 @@ func TokenTTL(seconds uint) Option { return func(o *options) { o.tokenTTL = seco
 // Fsync makes members wait for the disk before they answer, as in production.
 func Fsync() Option { return func(o *options) { o.fsync = true } }
 
-// Program runs the members of a Cluster with the etcd at this path, such as another version, until Upgrade. It cannot be
-// combined with other options.
+// Program runs the members of a Cluster with the etcd at this path, such as another version, until Upgrade. It cannot
+// be combined with other options.
 func Program(path string) Option { return func(o *options) { o.program = path } }
 
 func collect(opts []Option) (o options) {

@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// Replace removes member i from the cluster for good and adds a new one with number i, with other addresses and no data.
-// It may take some seconds, because etcd refuses a change of members soon after another.
+// Replace removes member i from the cluster for good and adds a new one with number i, with other addresses and no
+// data. It may take some seconds, because etcd refuses a change of members soon after another.
 func (m *Members) Replace(t testing.TB, i int) {
 	t.Helper()
 	old := m.confs[i]

@@ -32,10 +32,11 @@ func (e *ChangedError) Error() string {
 func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 
 // ForceUnlock removes the hold that an operator saw, whatever its deadlines, and records the action. It returns a
-// [*ChangedError] if that hold has ended. If etcd's answer is lost, it does not retry but reads what became of the hold;
-// if that leaves a doubt, the error wraps [ErrUnknown].
+// [*ChangedError] if that hold has ended. If etcd's answer is lost, it does not retry but reads what became of the
+// hold; if that leaves a doubt, the error wraps [ErrUnknown].
 //
-// An etcd that is out of space cannot store the records. The hold is removed anyway, and the log line is the only record.
+// An etcd that is out of space cannot store the records. The hold is removed anyway, and the log line is the only
+// record.
 func (s *Store) ForceUnlock(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 	err := s.forceUnlock(ctx, r, a)
 	if err != nil {

@@ -20,9 +20,9 @@ const (
 	// pageKeys is the page size for servers that cannot stream. They count the remaining keys for every page, so small
 	// pages take quadratic time.
 	pageKeys = 10_000
-	// stallLimit is how long a list may make no progress, which bounds the cost of a hanging member. With millions of keys
-	// on a slow disk, a healthy member may need longer to begin, so each list that stalls raises the limit of the next,
-	// up to maxStallLimit.
+	// stallLimit is how long a list may make no progress, which bounds the cost of a hanging member. With millions of
+	// keys on a slow disk, a healthy member may need longer to begin, so each list that stalls raises the limit of the
+	// next, up to maxStallLimit.
 	stallLimit    = 15 * time.Second
 	maxStallLimit = 16 * stallLimit
 )

@@ -44,8 +44,9 @@ func (s *step) replaced() bool {
 	return s.before.rec.Token != s.after.rec.Token || s.before.rec.UUID != s.after.rec.UUID
 }
 
-// moved reports whether a time changed by which package staleness judges a removal; only a live holder changes those. Any other write, such as an attribute or a foreign key in the record's range, must not count, or it could keep
-// a dead holder's lock for ever. Neither must rewriting a deadline unchanged: that is no extension.
+// moved reports whether a time changed by which package staleness judges a removal; only a live holder changes those.
+// Any other write, such as an attribute or a foreign key in the record's range, must not count, or it could keep a dead
+// holder's lock for ever. Neither must rewriting a deadline unchanged: that is no extension.
 func (s *step) moved() bool {
 	before, after := s.before.rec, s.after.rec
 	return !before.AlertAt.Equal(after.AlertAt) || !before.AutoUnlockAt.Equal(after.AutoUnlockAt) ||

@@ -17,8 +17,8 @@ type foreignKeys struct {
 	overflow bool            // there are more such locks than in holds
 }
 
-// add adds n foreign keys, or removes them if n is negative; key is one of them. They lie in the range of lock, or of none
-// if that is empty; held reports whether that lock has a record.
+// add adds n foreign keys, or removes them if n is negative; key is one of them. They lie in the range of lock, or of
+// none if that is empty; held reports whether that lock has a record.
 func (f *foreignKeys) add(key, lock string, n int, held bool) {
 	f.total += n
 	switch key = clip(key); {

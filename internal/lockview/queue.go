@@ -81,7 +81,8 @@ func (q queues) of(lock string) []metadata.Waiter {
 	return of.sorted
 }
 
-// decodeWaiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its place in the queue.
+// decodeWaiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its place in the
+// queue.
 func decodeWaiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)

@@ -9,8 +9,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// reconcile makes the snapshot match the list in b, except for what was touched meanwhile (nil: nothing). It returns the
-// holds that are gone and the number of locks that differed. The caller holds mu.
+// reconcile makes the snapshot match the list in b, except for what was touched meanwhile (nil: nothing). It returns
+// the holds that are gone and the number of locks that differed. The caller holds mu.
 func (v *View) reconcile(b *builder, t *touched) (gone []*metadata.Record, differed int) {
 	if t == nil {
 		t = newTouched()
@@ -73,8 +73,8 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 	return steps, differed
 }
 
-// knownInexact reports whether the snapshot was expected to be inexact about the lock, so that the watch missed nothing:
-// the lock has more keys than are kept, or was only assumed to have foreign keys.
+// knownInexact reports whether the snapshot was expected to be inexact about the lock, so that the watch missed
+// nothing: the lock has more keys than are kept, or was only assumed to have foreign keys.
 func (v *View) knownInexact(s *step) bool {
 	if s.before.rec == nil || s.after.rec == nil || s.replaced() || s.moved() {
 		return false

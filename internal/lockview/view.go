@@ -185,9 +185,9 @@ func backoff(failures int) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// Shown returns what pages and metrics show: the held locks, and the misplaced records, each under the prefix of its keys
-// unless a lock has that name. It is sorted by name, and the same slice until something changes. To judge, remove or
-// wait, use [View.Locks].
+// Shown returns what pages and metrics show: the held locks, and the misplaced records, each under the prefix of its
+// keys unless a lock has that name. It is sorted by name, and the same slice until something changes. To judge, remove
+// or wait, use [View.Locks].
 func (v *View) Shown() []*metadata.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/linktemplate"
 )
 
-// SourceLink links a frame to its source code: an https URL with {file} and {line}. It applies to files whose path begins
-// with a prefix, which {file} leaves out.
+// SourceLink links a frame to its source code: an https URL with {file} and {line}. It applies to files whose path
+// begins with a prefix, which {file} leaves out.
 type SourceLink struct{ prefix, template string }
 
 // ParseSourceLink reads "/srv/app/=https://git.example/app/blob/main/{file}#L{line}". The prefix may be empty.

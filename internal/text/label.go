@@ -26,8 +26,8 @@ func Label(s string) string {
 	return Cut(s, maxLabelBytes)
 }
 
-// NameLabel returns the label for a lock's name. If the name had to be changed, a hash of it is added, so that different
-// names have different labels, which are the same in all programs.
+// NameLabel returns the label for a lock's name. If the name had to be changed, a hash of it is added, so that
+// different names have different labels, which are the same in all programs.
 func NameLabel(name string) string {
 	if isLabel(name) {
 		return name

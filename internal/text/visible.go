@@ -20,9 +20,10 @@ type Span struct {
 	Escape bool // Text is the escape of something that cannot be shown as it is
 }
 
-// Visible writes s so that every byte is visible and none can control a terminal or change the writing direction. Control characters, direction marks, invisible characters and bytes that are not UTF-8 become escapes as in
-// Go: \x1b, \u202e, \xff. So does a blank that begins or ends the text or follows another, so that a name cannot
-// pretend to be two columns. A backslash is doubled, so that [Parse] can read the result back.
+// Visible writes s so that every byte is visible and none can control a terminal or change the writing direction.
+// Control characters, direction marks, invisible characters and bytes that are not UTF-8 become escapes as in Go: \x1b,
+// \u202e, \xff. So does a blank that begins or ends the text or follows another, so that a name cannot pretend to be
+// two columns. A backslash is doubled, so that [Parse] can read the result back.
 func Visible(s string) string {
 	if isVisible(s) {
 		return s

@@ -13,7 +13,8 @@
 //   - [New] runs a real one, in the process of the test. It has an [Server.Endpoint], so that other processes can use
 //     it.
 //   - [NewInMemory] is for bubbles of testing/synctest, where time passes at once and sockets do not work: a deadline
-//     of an hour is reached with time.Sleep(time.Hour). It is our own implementation, which a test compares with a real etcd:
+//     of an hour is reached with time.Sleep(time.Hour). It is our own implementation, which a test
+//     compares with a real etcd:
 //     keys, transactions, watches and leases are the same. It has no users, no limit of space and no failures but
 //     [Server.Cut].
 //
@@ -27,8 +28,8 @@
 //   - etcd is unreachable: [Server.Cut] and [Server.Heal]
 //   - time passes: [NewInMemory] and time.Sleep in a bubble
 //
-// Everything ends with the test. Failures are reported to the test that created the server, so call the methods from its
-// goroutine.
+// Everything ends with the test. Failures are reported to the test that created the server, so call the methods from
+// its goroutine.
 //
 // The package contains etcd's server: import it in tests only.
 package locktest

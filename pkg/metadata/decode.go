@@ -20,8 +20,8 @@ const (
 // rest of the record counts. Fields that the protocol does not know are attributes; foreign are the keys in the
 // record's range that fit no layout.
 //
-// The record's size is bounded whatever the keys hold, and no small text keeps a large value alive. Only Fields are kept
-// whole.
+// The record's size is bounded whatever the keys hold, and no small text keeps a large value alive. Only Fields are
+// kept whole.
 func Decode(lock string, fields []Field, foreign ...string) Document {
 	d := decoder{}
 	d.decode(lock, fields, foreign)

@@ -31,8 +31,8 @@ const (
 // anything but one object.
 //
 // It exists because readers decode every lock when they start, and encoding/json takes three times as long. It handles
-// only the plain cases and leaves the rest (escapes, nesting, bad UTF-8) to encoding/json; a fuzz test compares the two.
-// Nothing it returns shares memory with document, so a short text does not keep a long document alive.
+// only the plain cases and leaves the rest (escapes, nesting, bad UTF-8) to encoding/json; a fuzz test compares the
+// two. Nothing it returns shares memory with document, so a short text does not keep a long document alive.
 //
 // With brief, the text of a backtrace within its limit is left empty.
 func object(document string, brief bool) (members []member, ok bool) {

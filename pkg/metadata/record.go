@@ -100,8 +100,8 @@ type Alive struct {
 	Progress string
 }
 
-// Seen is when a reader saw a record, on the reader's monotonic clock: the time since the reader started. Deadlines written
-// by other machines' clocks are judged with it (package staleness).
+// Seen is when a reader saw a record, on the reader's monotonic clock: the time since the reader started. Deadlines
+// written by other machines' clocks are judged with it (package staleness).
 type Seen struct {
 	First   time.Duration // the hold appeared
 	Changed time.Duration // a deadline, locked_at or the time of alive last changed; First if none did

@@ -21,8 +21,8 @@
 // # Labels
 //
 // Lock names are not labels: they contain customer numbers and dates, and each would be a series for ever. The
-// unlocker's own metrics show which lock is stuck. If a program has a few kinds of work, [Options.Group] derives a label
-// from the name, with at most [Options.MaxGroups] values:
+// unlocker's own metrics show which lock is stuck. If a program has a few kinds of work, [Options.Group] derives a
+// label from the name, with at most [Options.MaxGroups] values:
 //
 //	Group: func(lock string) string { kind, _, _ := strings.Cut(lock, "/"); return kind }
 package mutexmetrics

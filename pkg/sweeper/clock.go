@@ -46,9 +46,9 @@ func (c *clocks) claimed() (highest claim) {
 	return highest
 }
 
-// setPeers updates the clocks of the other unlockers from their presence records. A record counts from its second value on: the first may have been
-// in etcd for a while, and its writer may be dead. Any delay makes our clock seem ahead, which can only hold back
-// removals.
+// setPeers updates the clocks of the other unlockers from their presence records. A record counts from its second value
+// on: the first may have been in etcd for a while, and its writer may be dead. Any delay makes our clock seem ahead,
+// which can only hold back removals.
 func (c *clocks) setPeers(peers []Peer, self string, mono time.Duration) {
 	heard := make(map[string]peerClock, len(peers))
 	for _, p := range peers {

@@ -114,8 +114,8 @@ func given(fs *pflag.FlagSet) []setup.Setting {
 	return list
 }
 
-// isPublic reports whether every viewer may see the flag: those about the appearance of pages and the judgement of locks.
-// Others name files, addresses and internal tools.
+// isPublic reports whether every viewer may see the flag: those about the appearance of pages and the judgement of
+// locks. Others name files, addresses and internal tools.
 func isPublic(name string) bool {
 	switch name {
 	case "web.environment", "web.page-title", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock",

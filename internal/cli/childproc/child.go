@@ -18,8 +18,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// Child is a running command. It leads its own process group, so that signals also reach what it started, and Ctrl-C does
-// not reach it twice.
+// Child is a running command. It leads its own process group, so that signals also reach what it started, and Ctrl-C
+// does not reach it twice.
 type Child struct {
 	cmd       *exec.Cmd
 	tty       *terminal
@@ -161,9 +161,9 @@ func (c *Child) Signal(sig os.Signal) {
 	}
 }
 
-// End ends the whole group with TERM and, after the grace period, KILL. The grace period is for the whole group: a shell
-// ends at once on TERM, while the program that it runs may have to clean up. A suspended command gets none, because it
-// would have to run for that, although the lock is lost.
+// End ends the whole group with TERM and, after the grace period, KILL. The grace period is for the whole group: a
+// shell ends at once on TERM, while the program that it runs may have to clean up. A suspended command gets none,
+// because it would have to run for that, although the lock is lost.
 func (c *Child) End(grace time.Duration) {
 	if !c.suspended.Load() {
 		c.Signal(unix.SIGTERM)
@@ -192,8 +192,8 @@ func (c *Child) untilGone(enough <-chan time.Time) {
 	}
 }
 
-// reap waits for dead processes of the group whose parents died first. The first process of a container inherits them; if
-// mutexctl did not reap them, they would count as alive.
+// reap waits for dead processes of the group whose parents died first. The first process of a container inherits them;
+// if mutexctl did not reap them, they would count as alive.
 func (c *Child) reap() {
 	for {
 		if pid, err := unix.Wait4(-c.cmd.Process.Pid, nil, unix.WNOHANG, nil); err != unix.EINTR && pid <= 0 {

@@ -24,8 +24,8 @@ const (
 	off      Colour = "\x1b[0m"
 )
 
-// CellColumns is the maximum width of all cells but the last of a row, so that one long name does not push the columns of
-// all rows off the screen.
+// CellColumns is the maximum width of all cells but the last of a row, so that one long name does not push the columns
+// of all rows off the screen.
 const CellColumns = 80
 
 // Table is aligned text. Its first row may be a header.
