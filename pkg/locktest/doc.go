@@ -13,10 +13,9 @@
 //   - [New] runs a real one, in the process of the test. It has an [Server.Endpoint], so that other processes can use
 //     it.
 //   - [NewInMemory] is for bubbles of testing/synctest, where time passes at once and sockets do not work: a deadline
-//     of an hour is reached with time.Sleep(time.Hour). It is our own implementation, which a test
-//     compares with a real etcd:
-//     keys, transactions, watches and leases are the same. It has no users, no limit of space and no failures but
-//     [Server.Cut].
+//     of an hour is reached with time.Sleep(time.Hour). It is our own implementation: keys,
+//     transactions, watches and leases behave as in a real etcd, with which a test compares them. It has no users, no
+//     limit of space and no failures but [Server.Cut].
 //
 // The lock client is the real one in both cases. A fake would do what its author expects, while the point of such tests
 // is what the client really does when the lock is lost.
