@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"maps"
 	"regexp"
 	"slices"
@@ -59,6 +60,17 @@ func newGlobs(patterns []string) (globs, error) {
 		return globs{}, usagef("%w", err)
 	}
 	return globs{names}, nil
+}
+
+// fromArguments makes the PATTERN arguments of the command the globs, and run what it runs.
+func (g *globs) fromArguments(cmd *cobra.Command, run func(context.Context) error) {
+	cmd.Args = wants(0, -1, "[PATTERN...]")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if *g, err = newGlobs(args); err != nil {
+			return err
+		}
+		return run(cmd.Context())
+	}
 }
 
 func (g globs) match(name string) bool { return g.names == nil || g.names.MatchString(name) }

@@ -58,7 +58,6 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 		Example: `  mutexctl check
   mutexctl check 'billing/*' --no-unlocker --crit-alerting 5
   mutexctl check --timeout 5s --warn-waiting 20 --crit-waiting 100`,
-		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	f := cmd.Flags()
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take for all answers together")
@@ -71,15 +70,7 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not check the unlockers")
 	f.DurationVar(&o.clockDifference, "clock-difference", 30*time.Second,
 		"warn when an unlocker's clock differs from this one by more")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if o.globs, err = newGlobs(args); err != nil {
-			return err
-		}
-		if err := o.check(); err != nil {
-			return err
-		}
-		return o.run(cmd.Context())
-	}
+	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
@@ -127,6 +118,9 @@ func (a *app) unknown(err error) error {
 }
 
 func (o *checkOptions) run(ctx context.Context) error {
+	if err := o.check(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("etcd did not answer within %v", o.timeout))
 	defer cancel()
 	all, err := o.app.readAll(ctx)

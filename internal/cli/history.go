@@ -31,23 +31,17 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 		Example: `  mutexctl history
   mutexctl history 'billing/*' --limit 10
   mutexctl history -o json | jq -r 'select(.how == "forced") | [.ended_at, .name, .by, .why] | @tsv'`,
-		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings to search")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if o.limit <= 0 {
-			return usagef("--limit is %d, it must be positive", o.limit)
-		}
-		if o.globs, err = newGlobs(args); err != nil {
-			return err
-		}
-		return o.run(cmd.Context())
-	}
+	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
 func (o *historyOptions) run(ctx context.Context) error {
+	if o.limit <= 0 {
+		return usagef("--limit is %d, it must be positive", o.limit)
+	}
 	s, err := o.app.open(ctx)
 	if err != nil {
 		return err

@@ -42,7 +42,6 @@ With -o name, one name per line, in the form that --escaped reads.`,
   mutexctl list 'billing/*' --state alerting,expired
   mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'
   mutexctl list -o name | while IFS= read -r n; do mutexctl show --escaped "$n"; done`,
-		Args:    wants(0, -1, "[PATTERN...]"),
 		Aliases: []string{"ls"},
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat, term.NameFormat)
@@ -52,12 +51,7 @@ With -o name, one name per line, in the form that --escaped reads.`,
 		cobra.FixedCompletions([]string{"held", "alerting", "expired", "malformed"},
 			cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringSliceVar(&o.owners, "owner", nil, "only locks of these owners")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if o.globs, err = newGlobs(args); err != nil {
-			return err
-		}
-		return o.run(cmd.Context())
-	}
+	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 

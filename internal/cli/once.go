@@ -27,13 +27,14 @@ func (j *job) once() error {
 			c             *childproc.Child
 			work, counted error
 		)
-		ran, err := jobs.OncePer(j.signals.Context(), j.locks, j.name, j.period.every, func(held context.Context) error {
+		run := func(held context.Context) error {
 			c, work = j.work(mutex.FromContext(held))
 			if counted = work; c != nil && !j.period.backOnError {
 				counted = nil // the command started, so the period is used up
 			}
 			return counted
-		}, jobs.PeriodOffset(j.period.offset), jobs.PeriodBackOnError())
+		}
+		ran, err := jobs.OncePer(j.signals.Context(), j.locks, j.name, j.period.every, run, jobs.PeriodOffset(j.period.offset), jobs.PeriodBackOnError())
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		switch {
 		case ran:

@@ -36,28 +36,22 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 JSON: one object per line, a lock as in "mutexctl list".`,
 		Example: `  mutexctl sweep --dry-run
   mutexctl sweep --dry-run --clock-skew 30s -o json`,
-		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: sweep never removes anything")
 	cmd.Flags().DurationVar(&o.policy.ClockSkew, "clock-skew", staleness.DefaultPolicy().ClockSkew,
 		"the unlocker's --sweep.clock-skew")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if !o.dryRun {
-			return usagef("give --dry-run: only the unlocker removes locks for their deadlines")
-		}
-		if err := o.policy.Check(); err != nil {
-			return &statusError{ExitUsage, err}
-		}
-		if o.globs, err = newGlobs(args); err != nil {
-			return err
-		}
-		return o.run(cmd.Context())
-	}
+	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
 func (o *sweepOptions) run(ctx context.Context) error {
+	if !o.dryRun {
+		return usagef("give --dry-run: only the unlocker removes locks for their deadlines")
+	}
+	if err := o.policy.Check(); err != nil {
+		return &statusError{ExitUsage, err}
+	}
 	all, err := o.app.readAll(ctx)
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func Command(t testing.TB, path string, args ...string) *exec.Cmd {
 // the variable, call EndWithParent, and do something else than run the tests.
 func Self(variable, value string) *exec.Cmd {
 	path, err := os.Executable()
-	cmd := exec.Command(path, "-test.run=^$") // in case TestMain ignores the variable: the tests would start more such processes
+	cmd := exec.Command(path, "-test.run=^$") // or tests would run if TestMain ignored the variable
 	cmd.Err = errors.Join(cmd.Err, err)
 	cmd.Env = append(os.Environ(), variable+"="+value)
 	return cmd

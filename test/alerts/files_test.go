@@ -13,7 +13,8 @@ import (
 func TestPromtoolAcceptsRulesAndTheirTests(t *testing.T) {
 	t.Parallel()
 	promtool := tool(t, "promtool")
-	output(t, nil, promtool, "check", "rules", "--lint=all", "--lint-fatal", top+"deploy/prometheus/unlocker.rules.yaml")
+	output(t, nil, promtool, "check", "rules", "--lint=all", "--lint-fatal",
+		top+"deploy/prometheus/unlocker.rules.yaml")
 	tests, err := filepath.Glob(top + "deploy/prometheus/tests/*.test.yaml")
 	if err != nil || len(tests) < 4 {
 		t.Fatalf("tests %q, %v", tests, err)
