@@ -34,7 +34,8 @@ func (j *job) once() error {
 			}
 			return counted
 		}
-		ran, err := jobs.OncePer(j.signals.Context(), j.locks, j.name, j.period.every, run, jobs.PeriodOffset(j.period.offset), jobs.PeriodBackOnError())
+		ran, err := jobs.OncePer(j.signals.Context(), j.locks, j.name, j.period.every, run,
+			jobs.PeriodOffset(j.period.offset), jobs.PeriodBackOnError())
 		held, isHeld := errors.AsType[*mutex.HeldError](err)
 		switch {
 		case ran:
