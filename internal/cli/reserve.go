@@ -43,7 +43,7 @@ Exits with 3 if the lock was not free within --wait. Unless you give it, reserve
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long to hold the lock (required)")
 	cmd.Flags().DurationVar(&o.expect, "expect", 0, "when to raise an alert (default: after --for)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.good(args[0])
+		name, err := o.names.parseValid(args[0])
 		if err != nil {
 			return err
 		}
@@ -52,11 +52,11 @@ Exits with 3 if the lock was not free within --wait. Unless you give it, reserve
 	return cmd
 }
 
-// check refuses flags that make no sense, before etcd is asked, and fills in defaults.
+// check fills in defaults and refuses flags that make no sense.
 func (o *reserveOptions) check() error {
 	switch {
 	case o.hold == 0:
-		return usagef("give --for, the time that the lock is reserved")
+		return usagef("give --for, how long to reserve the lock")
 	case o.hold < 0:
 		return usagef("--for is %v, it must be positive", o.hold)
 	case o.purpose == "":
@@ -108,7 +108,7 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 		return nil
 	}
 	if lock, failed := locks.Adopt(ctx, r.Lock, r.UUID); failed == nil {
-		_ = lock.Unlock() // nobody knows the uuid, so nobody could
+		_ = lock.Unlock() // without its uuid nobody else could
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 // them. Their leases do not end: such a waiter's process is alive, but has forgotten its ticket. This takes at most a
 // quarter of the scan interval, because locks matter more; the next round continues, in random order.
 func (s *Sweeper) removeTickets(ctx context.Context) {
-	c, now := s.look()
+	c, now := s.conditions()
 	watched := now.Mono-c.LastGap >= s.cfg.Policy.MinWarning
 	if s.cfg.Mode != AutoUnlock || !watched || !c.Writable || !c.Fresh || !c.Forward ||
 		c.WallClock != staleness.Verified {

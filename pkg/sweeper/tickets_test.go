@@ -71,7 +71,7 @@ func waits(now time.Time, limit time.Duration) metadata.Ticket {
 	return metadata.Ticket{Since: metadata.Time{Time: now}, TimeoutAt: metadata.Time{Time: now.Add(limit)}}
 }
 
-func TestAWaiterWhoseClockIsBehindKeepsItsPlace(t *testing.T) {
+func TestAWaiterWhoseClockIsBehindKeepsItsTicket(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		behind         time.Duration
@@ -118,7 +118,7 @@ func overdue(n int) func() map[string][]metadata.Waiter {
 	return func() map[string][]metadata.Waiter { return queues }
 }
 
-func TestTicketsDoNotStandInTheWayOfLocks(t *testing.T) {
+func TestTicketsDoNotDelayLocks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		answer func(context.Context) error

@@ -6,16 +6,13 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/flags"
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// ownHold names a hold of the caller's, by the command line or by the variables that run sets for its command.
+// ownHold is a hold of the caller, named on the command line or by the variables that run sets for its command.
 type ownHold struct {
 	names      names
 	name, uuid string
@@ -25,17 +22,17 @@ func (h *ownHold) flags(cmd *cobra.Command) {
 	h.names.flag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&h.uuid, "uuid", os.Getenv(envUUID), "the uuid of the hold (default: $MUTEX_UUID)")
-	f.Lookup("uuid").DefValue = "" // the help is the same everywhere
+	f.Lookup("uuid").DefValue = "" // the help does not depend on the environment
 	flags.CommandLineOnly(f, "uuid")
 }
 
-// read takes the name of the lock from the arguments, or from the environment where there are none.
+// read takes the lock's name from the arguments or, without any, from the environment.
 func (h *ownHold) read(args []string, hint string) (err error) {
 	switch {
 	case h.uuid == "":
 		return usagef("give the --uuid of your hold%s", hint)
 	case len(args) > 0:
-		h.name, err = h.names.any(args[0])
+		h.name, err = h.names.parse(args[0])
 		return err
 	}
 	if h.name = os.Getenv(envName); h.name == "" {
@@ -44,7 +41,7 @@ func (h *ownHold) read(args []string, hint string) (err error) {
 	return nil
 }
 
-// adopt makes a handle of the hold. A share may be named by the shared lock.
+// adopt returns a handle of the hold. The name of a share may be that of the whole lock.
 func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
 	options ...mutex.Option) (*mutex.Lock, error) {
 	lock, err := locks.Adopt(ctx, h.name, h.uuid, options...)
@@ -63,8 +60,8 @@ func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
 	return lock, s.holdError(ctx, "find the hold of "+text.Visible(share), err)
 }
 
-// holdError maps the end of a hold to an exit status. The error itself says who has the lock now, and how the hold
-// ended.
+// holdError gives an error about a lost hold its exit status. The error itself says who holds the lock now, and how the
+// hold ended.
 func (s *session) holdError(ctx context.Context, doing string, err error) error {
 	lost, isLost := errors.AsType[*mutex.LostError](err)
 	switch {
@@ -78,7 +75,7 @@ func (s *session) holdError(ctx context.Context, doing string, err error) error 
 	return s.explain(ctx, doing, err)
 }
 
-// shareWith is the name of the share that is held with this uuid; empty when there is none.
+// shareWith returns the name of the share that is held with this uuid, or "".
 func (s *session) shareWith(ctx context.Context, name, uuid string) (string, error) {
 	shares, err := s.shares(ctx, name)
 	if err != nil {
@@ -90,25 +87,4 @@ func (s *session) shareWith(ctx context.Context, name, uuid string) (string, err
 		}
 	}
 	return "", nil
-}
-
-// shares reads the records of the shares of a lock.
-func (s *session) shares(ctx context.Context, lock string) ([]*metadata.Record, error) {
-	asking, cancel := s.request(ctx)
-	defer cancel()
-	from, end := s.layout.Shares(lock)
-	resp, err := s.client.Get(asking, from, clientv3.WithRange(end))
-	if err != nil {
-		return nil, s.explain(ctx, "read who shares "+text.Visible(lock), err)
-	}
-	var all []*metadata.Record
-	g := gatherer{add: func(r *metadata.Record) { all = append(all, r) }}
-	for _, kv := range resp.Kvs {
-		g.take(s.layout.Parse(string(kv.Key)), protocol.KV{
-			Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
-		})
-	}
-	g.flush()
-	byName(all)
-	return sharesOf(lock, all), nil
 }

@@ -5,39 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
-	"github.com/clustermutex/unlocker/internal/cli/term"
-	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/text"
 )
-
-// Process is what a command line uses of the process that it runs in.
-type Process struct {
-	Args                  []string // without the program's name
-	Stdin, Stdout, Stderr *os.File
-	Now                   func() time.Time
-	// makes the log, as --log.level and --log.format ask for it
-	Log func(level, format string) zerolog.Logger
-}
-
-// app is what all commands share.
-type app struct {
-	Process
-	command string // that runs: "mutexctl run"
-	etcd    *etcdconn.Settings
-	locks   *flags.LockSettings
-	log     func() zerolog.Logger
-	quiet   bool // leaves out notes about what is in order
-}
 
 // Main runs one command line and returns the exit status of the process. INT and TERM end the command.
 func Main(ctx context.Context, p Process) int {
@@ -55,7 +32,7 @@ func Main(ctx context.Context, p Process) int {
 	return status(err)
 }
 
-// printError writes an error as one sentence; a usage error also names the help.
+// printError writes an error as one sentence; for a usage error it points to the help.
 func printError(w io.Writer, cmd *cobra.Command, err error) {
 	var (
 		s   *statusError
@@ -70,19 +47,7 @@ func printError(w io.Writer, cmd *cobra.Command, err error) {
 	}
 }
 
-// note reports on stderr what goes on, in a line that names the command.
-func (a *app) note(format string, args ...any) {
-	fmt.Fprintf(a.Stderr, "%s: %s\n", a.command, text.Prose(fmt.Sprintf(format, args...)))
-}
-
-// mention is a note about what is in order.
-func (a *app) mention(format string, args ...any) {
-	if !a.quiet {
-		a.note(format, args...)
-	}
-}
-
-// Command is the command tree that Main runs, from which the documentation is generated.
+// Command returns the command tree of Main, for generating documentation.
 func Command(p Process) *cobra.Command { return newRoot(&app{Process: p}) }
 
 func newRoot(a *app) *cobra.Command {
@@ -114,7 +79,7 @@ characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are re
 	return root
 }
 
-// cobraCommands adds help and completion, and what cobra leaves out of them.
+// cobraCommands adds help and completion, with the examples and checks that cobra leaves out.
 func cobraCommands(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
@@ -137,8 +102,7 @@ func cobraCommands(root *cobra.Command) {
 	}
 }
 
-// sharedFlags defines the flags of all commands. A command reports its own outcome; the log is for what happens behind
-// it.
+// sharedFlags defines the flags of all commands. Commands report their own outcome, so the log shows warnings only.
 func (a *app) sharedFlags(fs *pflag.FlagSet) {
 	a.etcd = flags.Etcd(fs)
 	a.locks = flags.Locks(fs)
@@ -171,6 +135,3 @@ func noCommand(_ *cobra.Command, args []string) error {
 	}
 	return nil
 }
-
-// interactive reports whether a person can be asked.
-func (a *app) interactive() bool { return term.Is(a.Stdin) && term.Is(a.Stderr) }

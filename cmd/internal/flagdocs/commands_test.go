@@ -1,11 +1,7 @@
-// Package commanddocs keeps docs/mutexctl.md: the commands of mutexctl as they define themselves. `make docs` writes
-// it.
-package commanddocs
+package flagdocs
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,27 +11,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/flags"
 )
 
-var update = flag.Bool("update", false, "write docs/mutexctl.md")
-
-const file = "../../../docs/mutexctl.md"
-
 func TestTheCommandsInTheDocumentationAreThoseOfMutexctl(t *testing.T) {
-	now := page(cli.Command(cli.Process{}))
-	if *update {
-		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	written, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(written) != now {
-		t.Error("docs/mutexctl.md is out of date: make docs")
-	}
+	checkPage(t, "mutexctl.md", commandPage(cli.Command(cli.Process{})))
 }
 
-func page(root *cobra.Command) string {
+func commandPage(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString(`# mutexctl: the commands
 
@@ -57,7 +37,7 @@ the output of ` + "`-o json`" + ` [the JSON of a lock](json.md).
 	return b.String()
 }
 
-// commands are those with help of their own, topics included.
+// commands returns the commands and topics that have help.
 func commands(root *cobra.Command) []*cobra.Command {
 	var found []*cobra.Command
 	for _, c := range root.Commands() {
@@ -86,7 +66,7 @@ func write(b *strings.Builder, c *cobra.Command) {
 	}
 }
 
-// unindented removes the two blanks that examples begin with in --help.
+// unindented removes the indentation that examples have in --help.
 func unindented(example string) string {
 	lines := strings.Split(strings.TrimRight(example, "\n"), "\n")
 	for i, line := range lines {

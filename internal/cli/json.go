@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// lockHelp describes the lock of a line in JSON.
+// lockHelp describes a lock in JSON.
 func lockHelp() string { return jsonLines + lockjson.LockShape().Help() }
 
 const jsonLines = "JSON: one object per line. " + lockjson.Conventions + "\n\n"
@@ -23,14 +23,13 @@ func newLockJSON(r *metadata.Record, waiters []metadata.Waiter, now time.Time) l
 	return lockjson.New(r, judge(r, now), lockjson.QueueOf(waiters), now)
 }
 
-// judge judges the lock by the clock here. The unlocker's default policy for records without readable deadlines is not
-// known here, so such a lock stays malformed.
+// judge judges the lock by our own clock. It does not know the unlocker's default for records without readable
+// deadlines, so such a lock is malformed.
 func judge(r *metadata.Record, now time.Time) staleness.Verdict {
 	return staleness.Judge(r, staleness.Policy{}, staleness.Moment{Wall: now})
 }
 
-// writeJSON writes v as one line. Unprintable characters, which a terminal may obey, become escapes that mean the
-// same.
+// writeJSON writes v in one line. Unprintable characters, which could control a terminal, become escapes.
 func writeJSON(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -15,15 +15,25 @@ import (
 // snapshot is all locks at one revision.
 type snapshot struct {
 	locks     []*metadata.Record // by name
-	misplaced []*metadata.Record // at the keys of no lock, by place
+	misplaced []*metadata.Record // outside the keys of any lock, by key prefix
 	waiters   map[string][]metadata.Waiter
 	unlockers []metadata.Presence // running ones
 	foreign   int                 // keys below the prefix that fit no layout
 	revision  int64
 }
 
-// snapshot lists the locks. Keys come in order, so each record is put together as they come, and only one lock is in
-// memory as a whole.
+// readAll connects and reads all locks, for commands that need nothing else from etcd.
+func (a *app) readAll(ctx context.Context) (*snapshot, error) {
+	s, err := a.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	return s.snapshot(ctx)
+}
+
+// snapshot lists the locks. Keys come in order, so records are decoded one after the other, and only one backtrace
+// is in memory at a time.
 func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
 	g := gatherer{add: func(r *metadata.Record) { all.locks = append(all.locks, r) }}
@@ -45,8 +55,8 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 			all.takeUnlocker(key.ID, kv)
 		case protocol.KindForeign:
 			g.take(key, kv)
-			if place, field, ok := s.layout.Misplaced(kv.Key); ok {
-				misplaced.take(protocol.Key{Kind: protocol.KindField, Lock: place, ID: field}, kv)
+			if prefix, field, ok := s.layout.Misplaced(kv.Key); ok {
+				misplaced.take(protocol.Key{Kind: protocol.KindField, Lock: prefix, ID: field}, kv)
 			}
 			all.foreign++
 		}
@@ -68,8 +78,8 @@ func byName(locks []*metadata.Record) {
 	slices.SortFunc(locks, func(a, b *metadata.Record) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// takeUnlocker takes the record of an unlocker. Without a lease it would stay when the unlocker is gone, so it proves
-// nothing.
+// takeUnlocker takes the presence record of an unlocker. A record without a lease would outlive its unlocker, so it
+// proves nothing.
 func (all *snapshot) takeUnlocker(instance string, kv protocol.KV) {
 	p, err := protocol.Unmarshal[metadata.Presence](kv.Value)
 	switch {
@@ -81,7 +91,7 @@ func (all *snapshot) takeUnlocker(instance string, kv protocol.KV) {
 	}
 }
 
-// gatherer puts the keys of each lock together, one lock after the other.
+// gatherer decodes locks from their keys, which come one lock after the other.
 type gatherer struct {
 	add     func(*metadata.Record)
 	lock    string
@@ -91,7 +101,7 @@ type gatherer struct {
 
 func (g *gatherer) take(key protocol.Key, kv protocol.KV) {
 	if key.Lock == "" {
-		return // in no lock's range
+		return // outside the range of any lock
 	}
 	if key.Lock != g.lock {
 		g.flush()
@@ -106,7 +116,7 @@ func (g *gatherer) take(key protocol.Key, kv protocol.KV) {
 	})
 }
 
-// flush hands over the current lock. Foreign keys alone are no lock.
+// flush passes the current lock to add. Foreign keys alone are no lock.
 func (g *gatherer) flush() {
 	if len(g.fields) > 0 {
 		doc := metadata.Decode(g.lock, g.fields, g.foreign...)
@@ -117,13 +127,13 @@ func (g *gatherer) flush() {
 	g.foreign = nil
 }
 
-// queue reads who waits for one lock.
+// queue reads the waiters of one lock.
 func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, error) {
-	asking, cancel := s.request(ctx)
+	request, cancel := s.request(ctx)
 	defer cancel()
-	resp, err := s.client.Get(asking, s.layout.Queue(name), clientv3.WithPrefix())
+	resp, err := s.client.Get(request, s.layout.Queue(name), clientv3.WithPrefix())
 	if err != nil {
-		return nil, s.explain(ctx, "read who waits for "+text.Visible(name), err)
+		return nil, s.explain(ctx, "read the waiters for "+text.Visible(name), err)
 	}
 	var waiters []metadata.Waiter
 	for _, kv := range resp.Kvs {
@@ -146,4 +156,48 @@ func waiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
 
 func inOrder(w []metadata.Waiter) {
 	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
+}
+
+// held returns which locks are held, by name.
+func (all *snapshot) held() map[string]bool {
+	held := make(map[string]bool, len(all.locks))
+	for _, r := range all.locks {
+		held[r.Name] = r.Token != 0
+	}
+	return held
+}
+
+// get reads one lock. It is an error if nobody holds it.
+func (s *session) get(ctx context.Context, name string) (metadata.Document, error) {
+	request, cancel := s.request(ctx)
+	defer cancel()
+	doc, _, err := s.store.Get(request, name)
+	switch {
+	case err != nil:
+		return doc, s.explain(ctx, "read "+text.Visible(name), err)
+	case len(doc.Fields) == 0:
+		return doc, noLockf("nobody holds %s", text.Visible(name))
+	}
+	return doc, nil
+}
+
+// shares reads the shares of a lock.
+func (s *session) shares(ctx context.Context, lock string) ([]*metadata.Record, error) {
+	request, cancel := s.request(ctx)
+	defer cancel()
+	from, end := s.layout.Shares(lock)
+	resp, err := s.client.Get(request, from, clientv3.WithRange(end))
+	if err != nil {
+		return nil, s.explain(ctx, "read the holders of "+text.Visible(lock), err)
+	}
+	var all []*metadata.Record
+	g := gatherer{add: func(r *metadata.Record) { all = append(all, r) }}
+	for _, kv := range resp.Kvs {
+		g.take(s.layout.Parse(string(kv.Key)), protocol.KV{
+			Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+		})
+	}
+	g.flush()
+	byName(all)
+	return sharesOf(lock, all), nil
 }
