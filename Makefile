@@ -181,7 +181,7 @@ vulnerabilities: $(GOVULNCHECK) ## known vulnerabilities in what our programs ca
 
 .PHONY: docs
 docs: ## the generated parts of docs/
-	go test ./cmd/internal/flagdocs ./cmd/internal/commanddocs ./cmd/internal/opsdocs ./internal/lockjson -count=1 -update
+	go test ./cmd/internal/flagdocs ./cmd/internal/opsdocs ./internal/lockjson -count=1 -update
 
 .PHONY: examples
 examples: build $(ETCDCTL) ## run the etcdctl examples of docs/protocol.md against an etcd

@@ -15,7 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/bench/stats"
 )
 
-// bout is a turn that is under way.
+// bout is a turn in progress.
 type bout struct {
 	work       Work
 	contestant Contestant
@@ -23,9 +23,9 @@ type bout struct {
 	clients    []Client
 	seats      []seat
 
-	measuring atomic.Bool // else what is done does not count
+	measuring atomic.Bool // otherwise what clients do does not count
 	stopping  atomic.Bool
-	waiting   atomic.Int64 // clients that did not have the lock yet
+	waiting   atomic.Int64 // clients that have not had the lock yet
 	started   chan struct{}
 
 	inside, last, violations atomic.Int64
@@ -38,7 +38,7 @@ type seat struct {
 	err          error
 }
 
-// pastStop is how long clients have to end after the turn.
+// pastStop is how long clients may take to stop after the turn.
 const pastStop = time.Minute
 
 func (b *bout) run(ctx context.Context) (Turn, error) {
@@ -83,7 +83,7 @@ func (b *bout) run(ctx context.Context) (Turn, error) {
 	return t, err
 }
 
-// await returns when every client had the lock once, or when that takes too long.
+// await returns when every client has had the lock once, or that takes too long.
 func (b *bout) await(ctx context.Context) {
 	select {
 	case <-b.started:
@@ -100,7 +100,7 @@ func (b *bout) counters(ctx context.Context) (*Counters, error) {
 	return &c, err
 }
 
-// play takes the lock and gives it back until the turn is over.
+// play takes and releases the lock until the turn is over.
 func (b *bout) play(ctx context.Context, id int) error {
 	name := b.name
 	if !b.work.Contend {
@@ -137,7 +137,7 @@ func (b *bout) once(ctx context.Context, id int, name string) error {
 		if b.inside.Add(1) != 1 {
 			b.violations.Add(1)
 		}
-		runtime.Gosched() // whoever should not be here may come now
+		runtime.Gosched() // gives intruders a chance
 		passed = b.last.Swap(int64(id+1)) != int64(id+1)
 		b.inside.Add(-1)
 	}
@@ -200,7 +200,7 @@ func ended(all *sync.WaitGroup) error {
 	}
 }
 
-// ownCPU is the processor time that this program has used.
+// ownCPU returns the processor time that this program has used.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -209,7 +209,7 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Load is the machine's load average over the last minute, 0 where it cannot be read.
+// Load returns the machine's load average over the last minute, or 0 if it cannot be read.
 func Load() (load float64) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

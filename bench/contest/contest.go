@@ -1,5 +1,5 @@
-// Package contest has contestants do the same work in turns and compares them. What is noisy on a machine is equally
-// unkind to all of them that way, so the ratios of one run count, and not the absolute figures.
+// Package contest lets contestants do the same work in turns and compares them. Noise on the machine affects all of
+// them alike, so the ratios of one run count, not the absolute figures.
 package contest
 
 import (
@@ -16,32 +16,32 @@ import (
 type Contestant struct {
 	Name string
 
-	// Connect makes a connection, which several clients share. Closing it ends what they left.
+	// Connect opens a connection, which several clients share. Closing it cleans up after them.
 	Connect func(ctx context.Context) (Connection, error)
 
-	// Counters reads how much the server was asked so far; nil where it does not tell.
+	// Counters reads how much the server has done so far; nil if it does not report that.
 	Counters func(ctx context.Context) (Counters, error)
 
-	// Exclusive is false for what only shows the limit of the server and locks nothing.
+	// Exclusive is false for contestants that lock nothing and only show the limit of the server.
 	Exclusive bool
 }
 
-// Connection is what a process has once: a connection to the server.
+// Connection is a process's connection to the server.
 type Connection interface {
-	// Client is a client of its own right: no two clients hold the same lock.
+	// Client returns a new client: no two clients hold the same lock.
 	Client(ctx context.Context) (Client, error)
 	Close() error
 }
 
 // Client takes one lock after the other.
 type Client interface {
-	// Lock waits for the lock until ctx ends, and returns what gives it back.
+	// Lock waits for the lock until ctx ends, and returns a function that releases it.
 	Lock(ctx context.Context, name string) (unlock func() error, err error)
 }
 
-// Counters are counts of a server. What it does not count is NaN.
+// Counters are counts of a server; NaN for what it does not count.
 type Counters struct {
-	Requests float64 // of clients, watches apart
+	Requests float64 // of clients, without watches
 	Watches  float64 // messages on watch streams: opening, cancelling
 	Commits  float64 // entries of the replicated log
 	CPU      float64 // seconds
@@ -61,19 +61,19 @@ type Turn struct {
 	Seconds    float64
 	Load       float64 // the machine's load average when it began
 
-	Done       int     // lock and unlock
+	Done       int     // pairs of lock and unlock
 	Passed     int     // of these, from another client
-	Violations int     // times that two held the lock at once
+	Violations int     // how often two clients held the lock at once
 	Served     int     // clients that got the lock at least once
 	Jain       float64 // fairness
-	// milliseconds: of a lock and unlock; of the wait alone where others want the lock. The least disturbed ones
+	// in milliseconds: of a lock and unlock or, under contention, of the wait alone. The least disturbed ones
 	P10       float64
 	P50, P99  float64
-	ClientCPU float64   // seconds that this program used, for all clients together
-	Server    *Counters // of the whole turn; nil where the server does not tell
+	ClientCPU float64   // seconds of processor time of this program, for all clients
+	Server    *Counters // of the whole turn; nil if the server does not report it
 }
 
-// Rate is what was done in a second: where clients compete, hand-overs from one to another.
+// Rate is the work done per second; under contention, hand-overs from one client to another.
 func (t Turn) Rate(handOvers bool) float64 {
 	if handOvers {
 		return float64(t.Passed) / t.Seconds
@@ -85,13 +85,13 @@ func (t Turn) Rate(handOvers bool) float64 {
 type Work struct {
 	Name    string
 	Clients int
-	Contend bool          // for one lock; else each has its own
-	Length  time.Duration // of what is measured of a turn
-	// how long all may take to have had the lock once, before that; later ones are not waited for
+	Contend bool          // for one lock; otherwise each client has its own
+	Length  time.Duration // of the measured part of a turn
+	// before that, how long to wait until every client has had the lock once
 	MaxStart time.Duration
 }
 
-// Run has all contestants do the work in every round, each round beginning with another one, and returns the turns.
+// Run lets all contestants do the work in every round, each round starting with another one, and returns the turns.
 func Run(ctx context.Context, w Work, contestants []Contestant, rounds int, told func(Turn)) ([]Turn, error) {
 	var turns []Turn
 	for round := range rounds {
@@ -118,12 +118,12 @@ func turn(ctx context.Context, w Work, c Contestant, name string) (Turn, error) 
 	if err != nil {
 		return Turn{}, err
 	}
-	runtime.GC() // the rubbish of the one before is not this one's
+	runtime.GC() // so that no contestant pays for the garbage of the one before
 	b := &bout{work: w, contestant: c, name: name, clients: clients, seats: make([]seat, len(clients))}
 	return b.run(ctx)
 }
 
-// clients are n clients of new connections, and what ends them.
+// clients returns n clients on new connections, and a function that closes them.
 func clients(ctx context.Context, c Contestant, n int) (all []Client, end func(), err error) {
 	var connections []Connection
 	end = func() {
@@ -150,12 +150,12 @@ func clients(ctx context.Context, c Contestant, n int) (all []Client, end func()
 	return all, end, nil
 }
 
-// Of are the turns of a contestant, in the order of the rounds.
+// Of returns the turns of a contestant, in the order of the rounds.
 func Of(turns []Turn, contestant string) []Turn {
 	return slices.DeleteFunc(slices.Clone(turns), func(t Turn) bool { return t.Contestant != contestant })
 }
 
-// Printable is t with -1 for what was not counted, as JSON knows no NaN.
+// Printable returns t with -1 instead of NaN, which JSON does not have.
 func (t Turn) Printable() Turn {
 	if math.IsNaN(t.Jain) {
 		t.Jain = -1

@@ -1,4 +1,4 @@
-// Package machine says on what a benchmark ran, for whoever reads its figures later.
+// Package machine describes the machine of a benchmark, for later readers of its figures.
 package machine
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/clustermutex/unlocker/bench/stats"
 )
 
-// Describe says in some lines of Markdown when and on what this runs: processors, the file system of dir and how long
-// it takes to flush, versions, and how busy the machine is.
+// Describe returns some lines of Markdown about time and machine: processors, the file system of dir and how long it
+// takes to flush, versions, and load.
 func Describe(dir string) (string, error) {
 	flush, err := flushTime(dir)
 	if err != nil {
@@ -56,7 +56,7 @@ func flushTime(dir string) (time.Duration, error) {
 	return stats.Percentile(took, 50), nil
 }
 
-// fileSystem names the usual ones: on one in memory flushing does nothing, which a reader must know.
+// fileSystem names the usual file systems. Readers must know about those in memory, where flushing does nothing.
 func fileSystem(magic int64) string {
 	switch magic {
 	case 0x01021994:
@@ -93,7 +93,7 @@ func load() string {
 	return strings.Join(strings.Fields(string(text))[:3], " ")
 }
 
-// versions are those of the modules that are compared.
+// versions returns the versions of the compared modules.
 func versions() (all []string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -13,7 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// etcdContestants all use the same server.
+// etcdContestants returns contestants that all use the same server.
 func etcdContestants(etcd *servers.Process) (all []contest.Contestant) {
 	contestant := func(name string, exclusive bool, client func(context.Context, *clientv3.Client,
 		*ends) (contest.Client, error)) contest.Contestant {
@@ -59,10 +59,9 @@ func etcdCounters(etcd *servers.Process) func(context.Context) (contest.Counters
 	}
 }
 
-// ours is the client library of this repository, with everything that it does by default: the record with owner, host,
-// purpose and backtrace, the queue, the local deadline, the watch of holds that are not short. A backtrace has as many
-// lines as calls lead to the lock, up to 30, so there is one with few, as in a small program, and one with as many as
-// behind a web framework.
+// ours is our client library with all defaults: the record with owner, host, purpose and backtrace, the queue, the
+// local deadline, and the watch of longer holds. A backtrace has a line per call, up to 30, so there is a contestant
+// with few, as in a small program, and one with as many as behind a web framework.
 func ours(etcd *servers.Process, name string, depth int) contest.Contestant {
 	return contest.Contestant{
 		Name: name, Exclusive: true, Counters: etcdCounters(etcd),
@@ -105,7 +104,7 @@ func (c *ourConnection) Close() error {
 	return c.etcd.Close()
 }
 
-// etcdConnection makes clients of the other contestants.
+// etcdConnection makes the clients of other contestants.
 type etcdConnection struct {
 	etcd   *clientv3.Client
 	client func(context.Context, *clientv3.Client, *ends) (contest.Client, error)
@@ -121,7 +120,7 @@ func (c *etcdConnection) Close() error {
 	return c.etcd.Close()
 }
 
-// ends is what is to be done when a connection is closed.
+// ends is what to do when a connection is closed.
 type ends struct{ list []func() }
 
 func (e *ends) all() {
@@ -132,7 +131,7 @@ func (e *ends) all() {
 	all.Wait()
 }
 
-// raw writes one key and deletes it: what any lock in etcd that makes two commits costs at least.
+// raw writes one key and deletes it: the minimum for any lock in etcd with two commits.
 type raw struct{ etcd *clientv3.Client }
 
 func (r raw) Lock(ctx context.Context, name string) (func() error, error) {
@@ -146,8 +145,8 @@ func (r raw) Lock(ctx context.Context, name string) (func() error, error) {
 	}, nil
 }
 
-// sharedSession is etcd's own recipe as it is meant: one lease for as long as the client lives. Its key is made of the
-// lease, so clients that compete for one lock need one each.
+// sharedSession is etcd's own recipe as intended: one lease for the life of the client. The lease is part of the key,
+// so clients that compete for one lock need one each.
 func sharedSession(ctx context.Context, etcd *clientv3.Client, e *ends) (contest.Client, error) {
 	s, err := concurrency.NewSession(etcd)
 	if err != nil {
@@ -167,7 +166,7 @@ func (s session) Lock(ctx context.Context, name string) (func() error, error) {
 	return func() error { return m.Unlock(context.Background()) }, nil
 }
 
-// sessionPerLock is etcd's recipe as it is often used: each lock with a lease of its own.
+// sessionPerLock is etcd's recipe as it is often used: with a lease per lock.
 type sessionPerLock struct{ etcd *clientv3.Client }
 
 func (p sessionPerLock) Lock(ctx context.Context, name string) (func() error, error) {
@@ -188,7 +187,7 @@ func (p sessionPerLock) Lock(ctx context.Context, name string) (func() error, er
 	}, nil
 }
 
-// lockRPC is the lock service inside of etcd: the same recipe, run by the server. The lease is the client's.
+// lockRPC is etcd's lock service: the same recipe, run by the server. The lease is the client's.
 func lockRPC(ctx context.Context, etcd *clientv3.Client, e *ends) (contest.Client, error) {
 	grant, err := etcd.Grant(ctx, 60)
 	if err != nil {
@@ -199,7 +198,7 @@ func lockRPC(ctx context.Context, etcd *clientv3.Client, e *ends) (contest.Clien
 		return nil, err
 	}
 	go func() {
-		for range alive { // what is not read is complained about
+		for range alive { // unread answers would be logged as warnings
 		}
 	}()
 	e.list = append(e.list, func() { etcd.Revoke(context.Background(), grant.ID) })

@@ -1,7 +1,5 @@
-// Command peers compares the locks of this repository with others, and with what etcd can do at all, in one run on one
-// machine: all take turns, several times, and the ratios count. docs/benchmarks.md tells how to read what it prints.
-//
-// Every peer has to be there: one that is missing is an error.
+// Command peers compares our locks with others, and with the limits of etcd, in one run on one machine: all take turns,
+// several times, and the ratios count. docs/benchmarks.md explains its output. A missing peer is an error.
 package main
 
 import (
@@ -24,7 +22,7 @@ import (
 	"github.com/clustermutex/unlocker/bench/servers"
 )
 
-// us is the name of the contestant that the others are compared with.
+// us is the contestant that all others are compared with.
 const us = "ours"
 
 type options struct {
@@ -45,20 +43,19 @@ func main() {
 	servers.Main()
 	var o options
 	flag.StringVar(&o.dir, "dir", "",
-		"where the servers keep their data; a new directory among the temporary ones when empty")
-	flag.StringVar(&o.work, "work", "latency,throughput,handover", "what to do")
-	flag.StringVar(&o.waiters, "waiters", "2,10,100,1000", "how many wait for one lock in the work handover")
+		"directory of the servers' data; default: a temporary one")
+	flag.StringVar(&o.work, "work", "latency,throughput,handover", "the workloads")
+	flag.StringVar(&o.waiters, "waiters", "2,10,100,1000", "how many clients wait for one lock in the workload handover")
 	flag.StringVar(&o.only, "only", "",
-		"regular expression of the contestants that take part besides ours; all when empty")
-	flag.BoolVar(&o.steps, "steps", false, "what each part of our transactions costs, instead of other locks")
-	flag.IntVar(&o.rounds, "rounds", 5, "how often each contestant has its turn")
-	flag.DurationVar(&o.turn, "turn", 2*time.Second, "how long a turn is measured")
+		"regular expression of the contestants besides ours; default: all")
+	flag.BoolVar(&o.steps, "steps", false, "measure the parts of our transactions instead of other locks")
+	flag.IntVar(&o.rounds, "rounds", 5, "how many turns each contestant has")
+	flag.DurationVar(&o.turn, "turn", 2*time.Second, "the measured time of a turn")
 	flag.DurationVar(&o.start, "start", 30*time.Second,
-		"how long a turn may take until all have had the lock once; it is measured from then on")
+		"how long to wait until all clients have had the lock once; the measurement starts then")
 	flag.DurationVar(&o.flush, "flush", 0,
-		"by how much etcd's flushes take longer than on this disk; needs strace, "+
-			"and leaves out the servers that are not etcd")
-	flag.StringVar(&o.raw, "raw", "", "file for every turn, as a JSON document a line")
+		"extra time for every flush of etcd; needs strace, and leaves out other servers")
+	flag.StringVar(&o.raw, "raw", "", "file for all turns, as JSON lines")
 	flag.StringVar(&o.profile, "profile", "", "prefix of files for the CPU profiles of this program and of etcd")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -116,7 +113,7 @@ func run(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// works are the workloads that were asked for.
+// works returns the requested workloads.
 func (o options) works() (works []contest.Work, err error) {
 	for name := range strings.SplitSeq(o.work, ",") {
 		switch name {
@@ -128,7 +125,7 @@ func (o options) works() (works []contest.Work, err error) {
 			for n := range strings.SplitSeq(o.waiters, ",") {
 				waiters, err := strconv.Atoi(n)
 				if err != nil || waiters < 2 {
-					return nil, fmt.Errorf("-waiters: %q is no number of waiters", n)
+					return nil, fmt.Errorf("-waiters: %q is not a number of waiters", n)
 				}
 				works = append(works, contest.Work{Name: handover, Clients: waiters, Contend: true, Length: o.turn,
 					MaxStart: o.start})
@@ -142,8 +139,8 @@ func (o options) works() (works []contest.Work, err error) {
 
 // The workloads.
 const (
-	latency    = "latency"    // one client, which nobody disturbs
-	throughput = "throughput" // many clients on locks of their own
+	latency    = "latency"    // one client alone
+	throughput = "throughput" // many clients, each with its own lock
 	handover   = "handover"   // many clients that want one lock
 )
 
@@ -194,7 +191,7 @@ func begin(ctx context.Context, o options) (all []contest.Contestant, end func()
 	return all, end, nil
 }
 
-// order keeps those on etcd first, as they come, then the others by name.
+// order puts those on etcd first, in their order, then the rest by name.
 func order(c contest.Contestant) string {
 	if strings.HasPrefix(c.Name, "red") || c.Name == "ZooKeeper" {
 		return c.Name
@@ -202,7 +199,7 @@ func order(c contest.Contestant) string {
 	return ""
 }
 
-// keep writes every turn to a file, and a sign of life to standard error.
+// keep writes every turn to a file, and a line of progress to stderr.
 func keep(file string, w contest.Work) func(contest.Turn) {
 	return func(t contest.Turn) {
 		fmt.Fprintf(os.Stderr, "%s of %d: %s: %.0f/s (load %.1f)\n", w.Name, w.Clients, t.Contestant, t.Rate(w.Contend),

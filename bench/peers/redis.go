@@ -18,12 +18,12 @@ import (
 	"github.com/clustermutex/unlocker/bench/servers"
 )
 
-// redisLife is how long a lock lives in Redis: long enough that none ends by itself during a turn.
+// redisLife is the time to live of a lock in Redis: long enough that none expires during a turn.
 const redisLife = time.Minute
 
-// redisContestants are the two usual libraries on one server. Redis can tell nobody that a lock is free, so waiters ask
-// again and again: redislock with the shortest pause that it recommends, doubling up to a quarter of a second, redsync
-// with its default of 50 to 250 ms but without its limit of 32 attempts.
+// redisContestants are the two usual libraries on one server. Redis does not notify waiters, so they poll:
+// redislock with its shortest recommended pause, doubled up to a quarter of a second; redsync with its default of 50 to
+// 250 ms, but without its limit of 32 attempts.
 func redisContestants(server *servers.Process, suffix string) []contest.Contestant {
 	contestant := func(name string, client func(*redis.Client) contest.Client) contest.Contestant {
 		return contest.Contestant{
@@ -53,7 +53,7 @@ func (c *redisConnection) Close() error { return c.redis.Close() }
 type bsm struct{ locks *redislock.Client }
 
 func (b bsm) Lock(ctx context.Context, name string) (func() error, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Hour) // else it gives up after the life of a lock
+	ctx, cancel := context.WithTimeout(ctx, time.Hour) // otherwise it gives up after the time to live
 	defer cancel()
 	retry := redislock.ExponentialBackoff(16*time.Millisecond, 256*time.Millisecond)
 	l, err := b.locks.Obtain(ctx, name, redisLife, &redislock.Options{RetryStrategy: retry})
@@ -63,7 +63,7 @@ func (b bsm) Lock(ctx context.Context, name string) (func() error, error) {
 	return func() error { return l.Release(context.Background()) }, nil
 }
 
-// sync1 is redsync on one server, as there is one of everything else.
+// sync1 is redsync on one server, like all other contestants.
 type sync1 struct{ locks *redsync.Redsync }
 
 func (s sync1) Lock(ctx context.Context, name string) (func() error, error) {
@@ -74,7 +74,7 @@ func (s sync1) Lock(ctx context.Context, name string) (func() error, error) {
 	return func() error {
 		ok, err := m.UnlockContext(context.Background())
 		if err == nil && !ok {
-			err = errors.New("the lock was not held any more")
+			err = errors.New("the lock was no longer held")
 		}
 		return err
 	}, nil
@@ -98,6 +98,6 @@ func redisCounters(server *servers.Process) func(context.Context) (contest.Count
 				return contest.Counters{Requests: n, Watches: math.NaN(), Commits: math.NaN(), CPU: cpu.Seconds()}, err
 			}
 		}
-		return contest.Counters{}, fmt.Errorf("Redis does not tell how many commands it processed")
+		return contest.Counters{}, fmt.Errorf("Redis does not report how many commands it processed")
 	}
 }

@@ -16,21 +16,20 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// bare are the transactions of our locks, sent by a loop that knows nothing of locks: what any client of the protocol
-// costs at least.
+// bare sends the transactions of our locks in a simple loop: the minimum for any client of the protocol.
 const bare = "our transactions, bare"
 
-// step is a part of what our transactions do.
+// step is a contestant with part of what our transactions do.
 type step struct {
 	name    string
 	keys    int  // of the record, from uuid on
 	short   bool // the document is a byte
 	compare bool
-	ask     bool // the branch that reads the record of whoever holds the lock
-	limit   bool // a time limit for each request, which the server hears of
+	read    bool // with the branch that reads the holder's record
+	limit   bool // with a time limit per request, which is sent to the server
 }
 
-// steps lead from the raw limit to our transactions, so that one sees what each part of the protocol costs.
+// steps lead from the raw limit to our transactions, and so show the cost of each part of the protocol.
 var steps = []step{
 	{"step: one key, in transactions", 1, false, false, false, false},
 	{"step: and the two deadlines", 3, false, false, false, false},
@@ -41,7 +40,7 @@ var steps = []step{
 	{"step: and time limits", 4, false, true, true, true},
 }
 
-// partOf reports whether a contestant belongs to a run of the steps, or to one of the locks.
+// partOf reports whether a contestant belongs to a run of the steps or, if run is false, to one of the locks.
 func partOf(name string, run bool) bool {
 	switch name {
 	case us, rawLimit, bare:
@@ -63,7 +62,7 @@ func (s step) client(_ context.Context, etcd *clientv3.Client, _ *ends) (contest
 	return &stepper{s, etcd, layout, usualDraft()}, err
 }
 
-// usualDraft has the size of what ours writes in these benchmarks.
+// usualDraft has the size of the records that ours writes in these benchmarks.
 func usualDraft() metadata.Draft {
 	now := time.Now()
 	return metadata.Draft{
@@ -92,7 +91,7 @@ func (s *stepper) Lock(ctx context.Context, name string) (func() error, error) {
 		return nil, err
 	}
 	if !r.Succeeded {
-		return nil, fmt.Errorf("somebody holds %q", name)
+		return nil, fmt.Errorf("%q is held", name)
 	}
 	hold := locktxn.Hold{Lock: name, UUID: s.draft.UUID, Token: r.Header.Revision}
 	return func() error {
@@ -114,7 +113,7 @@ func (s *stepper) part(t locktxn.Txn) locktxn.Txn {
 	if !s.compare {
 		t.If = nil
 	}
-	if !s.ask {
+	if !s.read {
 		t.Else = nil
 	}
 	return t

@@ -30,13 +30,13 @@ func table(w contest.Work, contestants []contest.Contestant, turns []contest.Tur
 	return b.String()
 }
 
-// done is a workload and what came of it.
+// done is a workload and its results.
 type done struct {
 	work  contest.Work
 	turns []contest.Turn
 }
 
-// summary shows all workloads in one table of ratios: how many times as much we do in the same time.
+// summary shows all workloads in one table of ratios: how many times as much ours does in the same time.
 func summary(contestants []contest.Contestant, all []done) string {
 	var b strings.Builder
 	b.WriteString("### Ours ÷ it, in all workloads\n\n| |")

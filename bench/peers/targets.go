@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/bench/stats"
 )
 
-// The contestants that targets speak of.
+// The contestants of targets.
 const (
 	rawLimit = "raw put and delete"
 	shared   = "etcd Mutex, session shared"
@@ -20,7 +20,7 @@ type verdict struct {
 	target string
 	got    float64
 	bound  float64
-	most   bool // the bound is the most that is allowed; else the least
+	most   bool // bound is the maximum; otherwise the minimum
 }
 
 func (v verdict) reached() bool {
@@ -30,7 +30,7 @@ func (v verdict) reached() bool {
 	return v.got >= v.bound
 }
 
-// judge compares a workload with its targets, as far as the contestants they speak of took part.
+// judge compares a workload with those targets whose contestants took part.
 func judge(w contest.Work, turns []contest.Turn) (all []verdict) {
 	own := contest.Of(turns, us)
 	if len(own) == 0 {

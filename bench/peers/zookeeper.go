@@ -11,7 +11,7 @@ import (
 	"github.com/clustermutex/unlocker/bench/servers"
 )
 
-// zookeeperContestant is the lock recipe of the usual Go library: an ephemeral sequential node for each waiter, who
+// zookeeperContestant is the lock recipe of the usual Go library: an ephemeral sequential node per waiter, which
 // watches the one before it.
 func zookeeperContestant(server *servers.Process) contest.Contestant {
 	return contest.Contestant{
@@ -36,7 +36,7 @@ type zookeeper struct{ zk *zk.Conn }
 
 func (z *zookeeper) Client(context.Context) (contest.Client, error) { return z, nil }
 
-// Lock cannot be told to give up: who waits when a turn is over gets its lock once more.
+// Lock cannot be cancelled: clients that wait at the end of a turn get the lock once more.
 func (z *zookeeper) Lock(_ context.Context, name string) (func() error, error) {
 	l := zk.NewLock(z.zk, "/locks/"+name, zk.WorldACL(zk.PermAll))
 	return l.Unlock, l.Lock()

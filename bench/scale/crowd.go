@@ -16,7 +16,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// crowd is very many locks in one etcd.
+// crowd is a great number of locks in one etcd.
 type crowd struct {
 	server *servers.Process
 	etcd   *clientv3.Client
@@ -24,8 +24,7 @@ type crowd struct {
 	tokens []int64 // of every lock, by its number
 }
 
-// alerting is how many of the locks alert, however many there are: those that people have to look at do not become
-// more.
+// alerting is how many of the locks alert, whatever their total, because what needs attention does not grow with it.
 const alerting = 1000
 
 func newCrowd(server *servers.Process) (*crowd, error) {
@@ -40,7 +39,7 @@ func newCrowd(server *servers.Process) (*crowd, error) {
 func name(i int) string { return fmt.Sprintf("service-%02d/tenant-%07d/nightly", i%50, i) }
 func uuid(i int) string { return fmt.Sprintf("4be0643f-1d98-4573-b7cd-%012x", i) }
 
-// trace is a backtrace of the usual length, of which readers that show many locks must not keep anything.
+// trace is a backtrace of the usual length, which readers of many locks must not keep.
 var trace = strings.Repeat("/srv/app/internal/billing/invoices.go:212 in "+
 	"example.com/shop/internal/billing.(*Runner).Invoices\n", 10)
 
@@ -56,7 +55,7 @@ func draft(i int, alertAt, autoUnlockAt time.Time) metadata.Draft {
 // batch is how many locks one transaction takes: etcd allows 128 operations.
 const batch = 16
 
-// growTo takes locks until there are n, and tells how etcd stands then.
+// growTo takes locks until there are n, and measures etcd then.
 func (c *crowd) growTo(ctx context.Context, n int, f figures) error {
 	first := len(c.tokens)
 	c.tokens = append(c.tokens, make([]int64, n-first)...)
@@ -80,7 +79,7 @@ func (c *crowd) growTo(ctx context.Context, n int, f figures) error {
 	return nil
 }
 
-// take takes the locks from first up to, but without, last, in nested transactions.
+// take takes the locks from first up to last, exclusive, in nested transactions.
 func (c *crowd) take(ctx context.Context, first, last int, name func(int) string,
 	times func(int) (alertAt, autoUnlockAt time.Time), taken func(i int, token int64)) error {
 	var next atomic.Int64
@@ -115,10 +114,10 @@ func (c *crowd) take(ctx context.Context, first, last int, name func(int) string
 	})
 }
 
-// calm is the number of a lock that does not alert, another one for every n until all had their turn.
+// calm returns the number of a lock that does not alert, cycling through all of them with n.
 func (c *crowd) calm(n int) int { return alerting + n*7919%(len(c.tokens)-alerting) }
 
-// extend says that lock i makes progress.
+// extend extends lock i.
 func (c *crowd) extend(ctx context.Context, i int) (revision int64, err error) {
 	by := metadata.FormatTime(time.Now().Add(25 * time.Hour))
 	hold := locktxn.Hold{Lock: name(i), UUID: uuid(i), Token: c.tokens[i]}
@@ -130,7 +129,7 @@ func (c *crowd) extend(ctx context.Context, i int) (revision int64, err error) {
 	return r.Header.Revision, nil
 }
 
-// each runs f so many times at once and returns the first error.
+// each runs f n times concurrently and returns the first error.
 func each(workers int, f func() error) error {
 	errs := make(chan error, workers)
 	var all sync.WaitGroup

@@ -1,5 +1,5 @@
 // Command scale measures how cost grows with the number of locks: it generates them in an etcd on a disk, and lets the
-// view, the unlocker and the dashboard work with them. docs/benchmarks.md tells how to read what it prints.
+// view, the unlocker and the dashboard work with them. docs/benchmarks.md explains its output.
 package main
 
 import (
@@ -28,10 +28,10 @@ type options struct {
 func main() {
 	servers.Main()
 	var o options
-	flag.StringVar(&o.dir, "dir", "", "where etcd keeps its data; a new directory among the temporary ones when empty")
-	flag.StringVar(&o.locks, "locks", "10000,100000,1000000", "how many locks, in growing order")
+	flag.StringVar(&o.dir, "dir", "", "directory of etcd's data; default: a temporary one")
+	flag.StringVar(&o.locks, "locks", "10000,100000,1000000", "numbers of locks, ascending")
 	flag.StringVar(&o.bin, "bin", "../bin", "directory with the programs unlocker and mutexdash")
-	flag.StringVar(&o.raw, "raw", "", "file for all figures, as a JSON document a line")
+	flag.StringVar(&o.raw, "raw", "", "file for all figures, as JSON lines")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// quota is what etcd may store: a million locks do not fit into its default of 2 GiB.
+// quota is the size limit of etcd's store: a million locks exceed the default of 2 GiB.
 const quota = 8 << 30
 
 func run(ctx context.Context, o options) (err error) {
@@ -89,14 +89,14 @@ func (o options) sizes() (sizes []int, err error) {
 	for text := range strings.SplitSeq(o.locks, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 2*alerting || len(sizes) > 0 && n <= sizes[len(sizes)-1] {
-			return nil, fmt.Errorf("-locks: %q: want numbers from %d on, growing", o.locks, 2*alerting)
+			return nil, fmt.Errorf("-locks: %q: want ascending numbers from %d", o.locks, 2*alerting)
 		}
 		sizes = append(sizes, n)
 	}
 	return sizes, nil
 }
 
-// figures are what was measured with so many locks, by the key of a row.
+// figures are the measurements with one number of locks, by the key of a row.
 type figures map[string]float64
 
 // measure adds locks until there are n, and measures everything.

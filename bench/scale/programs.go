@@ -18,14 +18,14 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// The rules of the unlocker here: times that are short enough for a benchmark.
+// The unlocker's policy, with times that are short enough for a benchmark.
 const (
 	skew       = time.Second
 	minWarning = 2 * time.Second
 )
 
-// unlocker measures the program that alerts and removes: its start, its memory, a scrape, what it uses while nothing
-// happens, and the removal of many locks that are due at once.
+// unlocker measures the unlocker: start, memory, a scrape, what it uses when idle, and the removal of many locks that
+// are due at once.
 func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 	addr, err := proctest.FindAddr()
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 	if err := idle(ctx, p, "unlocker", f); err != nil {
 		return err
 	}
-	took, size, err := ask(ctx, 15, func(int) string { return "http://" + addr + "/metrics" })
+	took, size, err := get(ctx, 15, func(int) string { return "http://" + addr + "/metrics" })
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (c *crowd) unlocker(ctx context.Context, o options, f figures) error {
 // idle measures what a program uses while no lock changes.
 func idle(ctx context.Context, p *servers.Process, name string, f figures) error {
 	const window = 20 * time.Second
-	// the rubbish of the start, and the backtraces that are read ahead
+	// until the garbage of the start is collected, and backtraces are fetched
 	if err := wait(ctx, 15*time.Second); err != nil {
 		return err
 	}
@@ -78,8 +78,7 @@ func idle(ctx context.Context, p *servers.Process, name string, f figures) error
 	return err
 }
 
-// removal has locks become due at once, too few for the unlocker to think that something is wrong with more than their
-// holders.
+// removal lets locks become due at once, too few to engage the unlocker's brake.
 func (c *crowd) removal(ctx context.Context, f figures) error {
 	n := min(10_000, len(c.tokens)/4)
 	autoUnlockAt := time.Now().Add(minWarning + time.Duration(n/1000+6)*time.Second)
@@ -96,7 +95,7 @@ func (c *crowd) removal(ctx context.Context, f figures) error {
 	return nil
 }
 
-// lag has locks become due one after the other.
+// lag lets locks become due one after the other.
 func (c *crowd) lag(ctx context.Context, f figures) error {
 	const n, apart = 300, 20 * time.Millisecond
 	began := time.Now().Add(minWarning + 4*time.Second)
@@ -106,10 +105,10 @@ func (c *crowd) lag(ctx context.Context, f figures) error {
 	return err
 }
 
-// removals takes n locks and returns how long after the rules allow it each is seen to be gone.
+// removals takes n locks and returns for each how long after its due time it was removed.
 func (c *crowd) removals(ctx context.Context, kind string, n int,
 	autoUnlockAt func(i int) time.Time) ([]time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	gone := c.etcd.Watch(ctx, c.layout.Prefix()+kind+"-", clientv3.WithPrefix(), clientv3.WithFilterPut(),
 		clientv3.WithCreatedNotify())
@@ -124,7 +123,7 @@ func (c *crowd) removals(ctx context.Context, kind string, n int,
 		return nil, err
 	}
 	if left := time.Until(autoUnlockAt(0)); left < minWarning {
-		return nil, fmt.Errorf("it took too long to make locks that are due: %v are left", left)
+		return nil, fmt.Errorf("taking the locks took too long: %v are left", left)
 	}
 	var late []time.Duration
 	for len(late) < n {
@@ -147,7 +146,7 @@ func (c *crowd) removals(ctx context.Context, kind string, n int,
 	return late, nil
 }
 
-// dashboard measures the program that shows: its start, its memory, and what somebody waits for.
+// dashboard measures the dashboard: start, memory, and the response times of pages.
 func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 	addr, err := proctest.FindAddr()
 	if err != nil {
@@ -167,7 +166,7 @@ func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 	defer p.Stop()
 	f["dashboard ready"] = time.Since(began).Seconds()
 	page := "http://" + addr
-	if _, _, err := ask(ctx, 3, func(int) string { return page + "/" }); err != nil {
+	if _, _, err := get(ctx, 3, func(int) string { return page + "/" }); err != nil {
 		return err
 	}
 	if err := idle(ctx, p, "dashboard", f); err != nil {
@@ -189,11 +188,11 @@ func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 				if _, err := c.extend(ctx, c.calm(i)); err != nil {
 					return err
 				}
-				if err := wait(ctx, 1200*time.Millisecond); err != nil { // pictures are a second old at most
+				if err := wait(ctx, 1200*time.Millisecond); err != nil { // a page's snapshot is at most a second old
 					return err
 				}
 			}
-			one, _, err := ask(ctx, 1, func(int) string { return page + w.address(i) })
+			one, _, err := get(ctx, 1, func(int) string { return page + w.address(i) })
 			if err != nil {
 				return err
 			}
@@ -204,8 +203,8 @@ func (c *crowd) dashboard(ctx context.Context, o options, f figures) error {
 	return nil
 }
 
-// ask gets an address so often and returns how long each answer took, and the size of the last.
-func ask(ctx context.Context, n int, address func(i int) string) (took []time.Duration, size float64, err error) {
+// get requests n pages and returns how long each answer took, and the size of the last.
+func get(ctx context.Context, n int, address func(i int) string) (took []time.Duration, size float64, err error) {
 	for i := range n {
 		began := time.Now()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address(i), nil)

@@ -14,11 +14,10 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockview"
 )
 
-// loads is how often the view is loaded, in turns with a bare read.
+// loads is how often the view is loaded, alternating with a bare read.
 const loads = 3
 
-// view measures the picture that all programs have in memory: loading it, what it occupies, how soon it shows a change,
-// and how many changes it follows.
+// view measures the view: loading it, its memory, how soon it shows a change, and how many changes it follows.
 func (c *crowd) view(ctx context.Context, f figures) error {
 	store := lockstore.New(c.etcd, c.layout)
 	var bare, load, ratios []float64
@@ -67,7 +66,7 @@ func (c *crowd) run(ctx context.Context, store *lockstore.Store) (*lockview.View
 	return v, func() { cancel(); done.Wait() }
 }
 
-// stream reads all keys as bare as can be.
+// stream reads all keys in the cheapest way.
 func (c *crowd) stream(ctx context.Context) error {
 	chunks, err := c.etcd.GetStream(ctx, c.layout.Prefix(), clientv3.WithPrefix())
 	if err != nil {
@@ -81,24 +80,24 @@ func (c *crowd) stream(ctx context.Context) error {
 	return nil
 }
 
-// visible measures how long a change takes from etcd's answer to its writer until a reader of the view sees it, at 1000
+// visible measures the time from etcd's answer to a writer until a reader of the view sees the change, at 1000 changes
 // a second.
 func (c *crowd) visible(ctx context.Context, v *lockview.View, f figures) error {
 	const changes = 4000
-	turns := make(chan int)
+	indexes := make(chan int)
 	var mu sync.Mutex
 	var delays []time.Duration
 	go func() {
-		defer close(turns)
+		defer close(indexes)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for i := range changes {
 			<-tick.C
-			turns <- c.calm(i)
+			indexes <- c.calm(i)
 		}
 	}()
 	err := each(16, func() error {
-		for i := range turns {
+		for i := range indexes {
 			revision, err := c.extend(ctx, i)
 			if err != nil {
 				return err
@@ -119,8 +118,8 @@ func (c *crowd) visible(ctx context.Context, v *lockview.View, f figures) error 
 	return err
 }
 
-// flatOut has 64 clients change locks as fast as they can, and measures how many events arrive in the view, and how
-// long after the last change the view has it.
+// flatOut lets 64 clients change locks as fast as they can, and measures how many changes the view follows, and when it
+// has the last one.
 func (c *crowd) flatOut(ctx context.Context, v *lockview.View, f figures) error {
 	const length = 4 * time.Second
 	end := time.Now().Add(length)
@@ -156,14 +155,14 @@ func (c *crowd) flatOut(ctx context.Context, v *lockview.View, f figures) error 
 	return nil
 }
 
-// patience is how long something may take that should not.
-const patience = 5 * time.Minute
+// timeout is how long to wait for what should come soon.
+const timeout = 5 * time.Minute
 
-// until waits for something that nothing announces.
+// until polls until is returns true.
 func until(ctx context.Context, is func() bool) error {
-	for end := time.Now().Add(patience); !is(); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(timeout); !is(); time.Sleep(100 * time.Microsecond) {
 		if ctx.Err() != nil || time.Now().After(end) {
-			return fmt.Errorf("it did not come within %v (%v)", patience, ctx.Err())
+			return fmt.Errorf("it did not come within %v (%v)", timeout, ctx.Err())
 		}
 	}
 	return nil

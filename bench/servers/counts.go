@@ -12,12 +12,12 @@ import (
 
 // EtcdCounts are counts of an etcd member since its start, from its own metrics.
 type EtcdCounts struct {
-	Requests float64 // of clients: what is one question and one answer
+	Requests float64 // unary requests of clients
 	Watches  float64 // messages of clients on watch streams
 	Commits  float64 // entries of the replicated log
 }
 
-// ReadEtcd asks a member for its counts.
+// ReadEtcd reads the counts of a member.
 func ReadEtcd(ctx context.Context, addr string) (EtcdCounts, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
@@ -63,7 +63,7 @@ func etcdCounts(metrics io.Reader) (c EtcdCounts, err error) {
 		return c, err
 	}
 	if !found {
-		return c, fmt.Errorf("etcd's metrics do not tell what it committed")
+		return c, fmt.Errorf("etcd's metrics do not include commits")
 	}
 	return c, nil
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// memberVariable carries the configuration to a process that is to be an etcd member.
+// memberVariable is the environment variable that passes the configuration to a member's process.
 const memberVariable = "BENCH_ETCD"
 
-// Main must be called first by every program that uses Etcd. In a process that Etcd started it is the member and does
-// not return.
+// Main must be called first by every program that uses Etcd. In a process that Etcd started, it runs the member and
+// does not return.
 func Main() {
 	config, isMember := os.LookupEnv(memberVariable)
 	if !isMember {
@@ -65,11 +65,11 @@ func member(config string) error {
 	}
 }
 
-// EtcdOptions are what a member may be told; the zero value is usual.
+// EtcdOptions change a member from the usual.
 type EtcdOptions struct {
 	Quota   int64         // bytes that the store may grow to
 	Profile string        // prefix of a file for the CPU profile, which is written when the member is stopped
-	Flush   time.Duration // by how much each flush of its log takes longer than here, as on a slower disk
+	Flush   time.Duration // extra time for each flush of its log, as on a slower disk
 }
 
 type memberConfig struct {
@@ -77,10 +77,9 @@ type memberConfig struct {
 	Profile string
 }
 
-// Etcd runs one etcd member: this program once more, with the server of the version in go.mod. It flushes its log as in
-// production.
+// Etcd runs one etcd member, as this program again, in the version of go.mod. It flushes its log as in production.
 func Etcd(ctx context.Context, dir string, o EtcdOptions) (*Process, error) {
-	dir, err := room(dir, "etcd")
+	dir, err := makeDir(dir, "etcd")
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +137,7 @@ func slowFlush(by time.Duration, program string) (*exec.Cmd, error) {
 		delay, program), nil
 }
 
-// EtcdClient is configured as our programs do it: no hidden second sending of a request, and a dead connection is
-// noticed.
+// EtcdClient is configured as in our programs: without hidden retries, and with keepalives.
 func EtcdClient(addr string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: []string{addr}, MaxUnaryRetries: 1, Logger: zap.NewNop(),

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// afterCommand splits /proc/PID/stat behind the name of the program, which may contain blanks and parentheses.
+// afterCommand splits the fields of /proc/PID/stat after the program's name, which may contain blanks and parentheses.
 func afterCommand(stat string) []string {
 	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 }
 
-// memoryOf reads what a process occupies from /proc.
+// memoryOf reads the memory of a process from /proc.
 func memoryOf(pid int) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -23,5 +23,5 @@ func memoryOf(pid int) (int64, error) {
 			return kilobytes << 10, nil
 		}
 	}
-	return 0, fmt.Errorf("/proc/%d/status does not tell the memory", pid)
+	return 0, fmt.Errorf("/proc/%d/status does not contain the memory", pid)
 }

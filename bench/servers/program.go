@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// Program runs one of our own programs, until the address ready answers that it is.
+// Program starts one of our programs and returns once the address ready answers 200.
 func Program(ctx context.Context, dir, binary, ready string, args ...string) (*Process, error) {
 	name := filepath.Base(binary)
-	dir, err := room(dir, name)
+	dir, err := makeDir(dir, name)
 	if err != nil {
 		return nil, err
 	}

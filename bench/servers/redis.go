@@ -22,7 +22,7 @@ func Redis(ctx context.Context, dir string, flush bool) (*Process, error) {
 		name = "redis-fsync"
 		persistence = []string{"--appendonly", "yes", "--appendfsync", "always"}
 	}
-	dir, err = room(dir, name)
+	dir, err = makeDir(dir, name)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func Redis(ctx context.Context, dir string, flush bool) (*Process, error) {
 	})
 }
 
-// RedisClient is a client with the library's defaults, which include a pool of connections.
+// RedisClient returns a client with the library's defaults, including a connection pool.
 func RedisClient(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr})
 }

@@ -1,6 +1,5 @@
-// Package servers runs the servers that the benchmarks compare: each is a process of its own with its data in a
-// directory, on a real disk unless the caller chooses another, and flushes what it acknowledges, unless its name says
-// otherwise.
+// Package servers runs the servers that the benchmarks compare. Each is a process with its data in a directory, and
+// flushes what it acknowledges unless its name says otherwise.
 package servers
 
 import (
@@ -17,18 +16,17 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// patience is how long a server may take to start: with a million locks, on a machine that does other things too. One
-// that ends instead is noticed at once.
-const patience = 5 * time.Minute
+// startTimeout is how long a server may take to start: with a million locks, on a busy machine.
+const startTimeout = 5 * time.Minute
 
-// Process is a server that runs.
+// Process is a running server.
 type Process struct {
 	*proctest.Process
 	Name string
 	Addr string // host:port for its clients
 }
 
-// start runs cmd and waits until ready returns nil. What the server prints goes into a file beside its data.
+// start runs cmd and waits until ready returns nil. The server's output goes to a file beside its data.
 func start(ctx context.Context, name, addr, dir string, cmd *exec.Cmd,
 	ready func(context.Context) error) (*Process, error) {
 	log, err := os.Create(filepath.Join(dir, "output"))
@@ -44,7 +42,7 @@ func start(ctx context.Context, name, addr, dir string, cmd *exec.Cmd,
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	p := &Process{Process: running, Name: name, Addr: addr}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
 		if err = ready(ctx); err == nil {
@@ -52,8 +50,8 @@ func start(ctx context.Context, name, addr, dir string, cmd *exec.Cmd,
 		}
 		select {
 		case <-p.Done():
-			said, _ := os.ReadFile(log.Name())
-			return nil, fmt.Errorf("start %s: it ended: %s", name, said)
+			output, _ := os.ReadFile(log.Name())
+			return nil, fmt.Errorf("start %s: it ended: %s", name, output)
 		case <-ctx.Done():
 			p.Stop()
 			return nil, fmt.Errorf("start %s: %w", name, err)
@@ -62,9 +60,9 @@ func start(ctx context.Context, name, addr, dir string, cmd *exec.Cmd,
 	}
 }
 
-// Stop ends the server: politely, for its last words, but not for long, as nobody needs its data any more.
+// Stop terminates the server, and soon kills it: its data is no longer needed.
 func (p *Process) Stop() {
-	_ = p.Signal(syscall.SIGTERM) // refused if it has ended
+	_ = p.Signal(syscall.SIGTERM) // fails if it has ended
 	select {
 	case <-p.Done():
 	case <-time.After(5 * time.Second):
@@ -72,13 +70,13 @@ func (p *Process) Stop() {
 	}
 }
 
-// CPU is the processor time that the server has used.
+// CPU returns the processor time that the server has used.
 func (p *Process) CPU() (time.Duration, error) { return cpuOf(p.PID()) }
 
-// Memory is how many bytes of memory the server occupies, without those of files that it maps.
+// Memory returns the bytes of memory that the server uses, without mapped files.
 func (p *Process) Memory() (int64, error) { return memoryOf(p.PID()) }
 
-// need finds a program or says which Debian package has it: a peer that is missing is an error.
+// need finds a program; the error names its Debian package.
 func need(program, debian string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -87,8 +85,8 @@ func need(program, debian string) (string, error) {
 	return path, nil
 }
 
-// room makes a directory for a server.
-func room(dir, name string) (string, error) {
+// makeDir creates the directory of a server.
+func makeDir(dir, name string) (string, error) {
 	path := filepath.Join(dir, name)
 	return path, os.MkdirAll(path, 0o755)
 }

@@ -28,7 +28,7 @@ func ZooKeeper(ctx context.Context, dir string) (*Process, error) {
 	if _, err := os.Stat(zookeeperJar); err != nil {
 		return nil, fmt.Errorf("ZooKeeper is missing (%w): it is in the Debian package zookeeper", err)
 	}
-	dir, err = room(dir, "zookeeper")
+	dir, err = makeDir(dir, "zookeeper")
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func ZooKeeper(ctx context.Context, dir string) (*Process, error) {
 	})
 }
 
-// ZooKeeperCounts is how many packets the server received, pings included, and how many transactions it logged.
+// ZooKeeperCounts returns how many packets the server received, including pings, and how many transactions it logged.
 func ZooKeeperCounts(addr string) (received, logged float64, err error) {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Median is the middle of xs, or the mean of the two in the middle; NaN of nothing.
+// Median returns the middle of xs, or the mean of the two in the middle; NaN if xs is empty.
 func Median(xs []float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()
@@ -20,7 +20,7 @@ func Median(xs []float64) float64 {
 	return (sorted[half-1] + sorted[half]) / 2
 }
 
-// Spread is the smallest and the largest of xs; NaN of nothing.
+// Spread returns the smallest and the largest of xs; NaN if xs is empty.
 func Spread(xs []float64) (least, most float64) {
 	if len(xs) == 0 {
 		return math.NaN(), math.NaN()
@@ -28,8 +28,8 @@ func Spread(xs []float64) (least, most float64) {
 	return slices.Min(xs), slices.Max(xs)
 }
 
-// Ratios divides as by bs, pair by pair: both were measured in the same round, so what slowed a round down is in both.
-// A pair of which one was not measured has no ratio.
+// Ratios divides as by bs, pair by pair: both of a pair were measured in the same round, and slowed down alike. A pair
+// with a missing value has no ratio.
 func Ratios(as, bs []float64) []float64 {
 	var ratios []float64
 	for i := range min(len(as), len(bs)) {
@@ -40,7 +40,7 @@ func Ratios(as, bs []float64) []float64 {
 	return ratios
 }
 
-// Percentile is the smallest of ds that p percent of them do not exceed; 0 of nothing. It sorts ds.
+// Percentile returns the smallest of ds that p percent of them do not exceed; 0 if ds is empty. It sorts ds.
 func Percentile(ds []time.Duration, p float64) time.Duration {
 	if len(ds) == 0 {
 		return 0
@@ -50,8 +50,7 @@ func Percentile(ds []time.Duration, p float64) time.Duration {
 	return ds[min(max(rank, 1), len(ds))-1]
 }
 
-// Jain is Jain's index of fairness: 1 when all got the same, 1/n when one of n got everything, NaN when nobody got
-// anything.
+// Jain returns Jain's fairness index: 1 if all got the same, 1/n if one of n got everything, NaN if none got anything.
 func Jain(shares []int) float64 {
 	var sum, squares float64
 	for _, x := range shares {
@@ -61,7 +60,7 @@ func Jain(shares []int) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// Growth is the exponent e of cost ~ size^e between two sizes: 0 is flat, 1 is linear, 2 is square.
+// Growth returns the exponent e of cost ~ size^e between two sizes: 0 is constant, 1 linear, 2 quadratic.
 func Growth(size, cost, largerSize, largerCost float64) float64 {
 	return math.Log(largerCost/cost) / math.Log(largerSize/size)
 }

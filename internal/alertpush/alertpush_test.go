@@ -234,7 +234,7 @@ func TestARequestThatIsRefusedIsNotSentAgainAsItWas(t *testing.T) {
 		if n := w.asked(); n != 2 { // when it came, and at the resend since
 			t.Errorf("%d requests", n)
 		}
-		if told := w.log.String(); !strings.Contains(told, "400: no�pe") || strings.Contains(told, "again") {
+		if told := w.log.String(); !strings.Contains(told, `400: no\\x00pe`) || strings.Contains(told, "again") {
 			t.Errorf("the log does not tell the answer, or that all is well:\n%s", told)
 		}
 	})

@@ -2,13 +2,10 @@ package alertpush
 
 import (
 	"cmp"
-	"encoding/base64"
 	"fmt"
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
@@ -49,8 +46,8 @@ func (p *Pusher) write(n need, frame string) alert {
 	case lockExpired:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.",
 			oneLine(h.lock)),
-			fmt.Sprintf("The lock %s of %s was due for removal at %s. Something stops the unlockers, "+
-				"and everything waiting for the lock keeps waiting.", oneLine(h.lock), h.who(), at))
+			fmt.Sprintf("The lock %s of %s was due for removal at %s. Something keeps the unlockers "+
+				"from removing it, and its waiters keep waiting.", oneLine(h.lock), h.who(), at))
 	case clockOff:
 		side := "ahead of"
 		if n.off < 0 {
@@ -76,8 +73,8 @@ func (p *Pusher) removed(e metadata.Ending) alert {
 		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
 	}
 	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", oneLine(e.Lock)),
-		fmt.Sprintf("%s did not give back the lock %s in time, so it was removed. Find out what became of the holder "+
-			"and its work: somebody else may hold the lock now.", h.who(), oneLine(e.Lock)))
+		fmt.Sprintf("%s neither released nor extended the lock %s in time, so an unlocker removed it. "+
+			"Check the holder and its work: somebody else may hold the lock now.", h.who(), oneLine(e.Lock)))
 	set(a.notes, "by", oneLine(e.By))
 	set(a.notes, "why", oneLine(e.Why))
 	return a
@@ -106,28 +103,13 @@ func (p *Pusher) link(lock string) string {
 	if p.c.Dashboard == "" || len(lock) > 8*metadata.MaxNameBytes {
 		return p.c.Dashboard
 	}
-	if !utf8.ValidString(lock) {
-		return p.c.Dashboard + "lock?name_b64=" + base64.RawURLEncoding.EncodeToString([]byte(lock))
-	}
-	return p.c.Dashboard + "lock?name=" + url.QueryEscape(lock)
+	name, value := text.NameParameter(lock)
+	return p.c.Dashboard + "lock?" + name + "=" + url.QueryEscape(value)
 }
 
 // oneLine makes one visible line of text from outside.
 func oneLine(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
-			return r
-		}
-		return utf8.RuneError
-	}, strings.ToValidUTF8(s[:min(len(s), 4*maxTextBytes)], string(utf8.RuneError)))
-	if len(s) <= maxTextBytes {
-		return s
-	}
-	end := maxTextBytes
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
+	return text.Clip(text.Visible(text.Clip(s, maxTextBytes)), maxTextBytes) // escapes are longer than what they show
 }
 
 // firstFrame returns the first line of a backtrace.

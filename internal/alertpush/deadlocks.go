@@ -57,7 +57,7 @@ func (p *Pusher) deadlockAlert(c deadlock.Cycle) alert {
 	a.notes = map[string]string{
 		"summary": "Processes wait for each other's locks: " + oneLine(locks) + ".",
 		"description": describe(c) +
-			" Unless they do several things at once, nothing moves until one of them gives up " +
+			" Unless they do several jobs at once, none of them continues until one gives up " +
 			"or loses a lock at its deadline.",
 		"runbook_url": runbooks + strings.ToLower(deadlocked),
 	}

@@ -76,7 +76,7 @@ func checkCycle(t *testing.T, got posted, began time.Time) {
 		"summary": "Processes wait for each other's locks: orders, stock.",
 		"description": "billing on host-1:7 waits for orders, held by search on host-2:8. search on host-2:8 waits " +
 			"for stock, held by billing on host-1:7 and 1 more. " +
-			"Unless they do several things at once, nothing moves until one of them gives up or loses a lock at its " +
+			"Unless they do several jobs at once, none of them continues until one gives up or loses a lock at its " +
 			"deadline.",
 		"dashboard":   "https://locks.example.org/waiting",
 		"runbook_url": "https://github.com/clustermutex/unlocker/blob/main/docs/runbooks.md#unlockerdeadlock",

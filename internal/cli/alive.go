@@ -26,11 +26,12 @@ func newAlive(a *app) *cobra.Command {
 		Use:   "alive [NAME [PROGRESS...]]",
 		Short: "Postpone alert and auto-unlock of a lock that you hold",
 		Long: `Report that the work under a lock is making progress. This postpones alert and auto-unlock, by as
-long as last time, or until --for from now. PROGRESS is shown to people. Deadlines never move back.
+long as last time, or until --for from now. PROGRESS appears on the dashboard and in "mutexctl show".
+Deadlines never move back.
 
 Under "mutexctl run", NAME and --uuid are not needed: run passes them in MUTEX_NAME and MUTEX_UUID.
 It extends its lock by itself while the command lives, but only alive postpones the alert and shows
-people how far the work is.
+how far the work is.
 
 Exits with 3 when another process holds the lock, 4 when nobody does. The message says who ended the
 hold and why, if that is known.`,
@@ -43,7 +44,7 @@ hold and why, if that is known.`,
 	o.own.flags(cmd)
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long from now (default: as long as last time)")
 	cmd.Flags().StringVar(&o.progress, "progress", "",
-		"`text` that shows people how far the work is; the same as PROGRESS")
+		"`text` that says how far the work is; the same as PROGRESS")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("for") {
 			if err := times(map[string]time.Duration{"for": o.hold}); err != nil {
@@ -76,7 +77,7 @@ func (o *aliveOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer locks.Close()
-	if err := s.prove(ctx); err != nil {
+	if err := s.check(ctx); err != nil {
 		return err
 	}
 	lock, err := s.adopt(ctx, locks, &o.own, options...)
@@ -91,20 +92,20 @@ func (o *aliveOptions) run(ctx context.Context) error {
 	if err := lock.Alive(ctx, o.progress); err != nil {
 		return s.holdError(ctx, "extend "+text.Visible(lock.Name()), err)
 	}
-	return o.tell(ctx, s, lock, now)
+	return o.printDeadline(ctx, s, lock, now)
 }
 
-// extendable returns an error unless the record says enough to postpone its deadlines.
+// extendable returns an error if the record does not say enough to postpone its deadlines.
 func (o *aliveOptions) extendable(ctx context.Context, s *session, lock *mutex.Lock) error {
 	doc, err := s.get(ctx, lock.Name())
 	switch {
 	case err != nil:
 		return err
 	case doc.AutoUnlockAt.IsZero():
-		return fmt.Errorf("the record of %s has no readable auto_unlock_at that could be put off",
+		return fmt.Errorf("the record of %s has no readable auto_unlock_at to postpone",
 			text.Visible(doc.Name))
 	case o.hold == 0 && unknownSpan(&doc.Record):
-		return usagef("the record does not tell how long %s was taken for: give --for", text.Visible(doc.Name))
+		return usagef("the record does not say how long %s was taken for: give --for", text.Visible(doc.Name))
 	}
 	return nil
 }
@@ -114,8 +115,8 @@ func unknownSpan(r *metadata.Record) bool {
 	return r.AlertAt.IsZero() || r.LockedAt.IsZero() && (r.Alive == nil || r.Alive.At.IsZero())
 }
 
-// tell prints until when the lock is held now, according to etcd.
-func (o *aliveOptions) tell(ctx context.Context, s *session, lock *mutex.Lock, now time.Time) error {
+// printDeadline prints until when etcd now says the lock is held.
+func (o *aliveOptions) printDeadline(ctx context.Context, s *session, lock *mutex.Lock, now time.Time) error {
 	doc, err := s.get(ctx, lock.Name())
 	if err != nil {
 		return err

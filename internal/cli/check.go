@@ -34,7 +34,7 @@ type checkOptions struct {
 	warnWaiting, critWaiting   int
 }
 
-// off is the threshold that nothing exceeds.
+// off is a threshold that nothing exceeds.
 const off = -1
 
 func newCheck(a *app) *cobra.Command {
@@ -58,7 +58,6 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 		Example: `  mutexctl check
   mutexctl check 'billing/*' --no-unlocker --crit-alerting 5
   mutexctl check --timeout 5s --warn-waiting 20 --crit-waiting 100`,
-		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	f := cmd.Flags()
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take for all answers together")
@@ -71,15 +70,7 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not check the unlockers")
 	f.DurationVar(&o.clockDifference, "clock-difference", 30*time.Second,
 		"warn when an unlocker's clock differs from this one by more")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if o.globs, err = newGlobs(args); err != nil {
-			return err
-		}
-		if err := o.check(); err != nil {
-			return err
-		}
-		return o.run(cmd.Context())
-	}
+	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
@@ -93,10 +84,10 @@ func (o *checkOptions) check() error {
 		}
 	}
 	switch {
-	case crossed(o.warnAlerting, o.critAlerting):
+	case contradict(o.warnAlerting, o.critAlerting):
 		return usagef("--warn-alerting is %d, it must not be greater than --crit-alerting, which is %d", o.warnAlerting,
 			o.critAlerting)
-	case crossed(o.warnWaiting, o.critWaiting):
+	case contradict(o.warnWaiting, o.critWaiting):
 		return usagef("--warn-waiting is %d, it must not be greater than --crit-waiting, which is %d", o.warnWaiting,
 			o.critWaiting)
 	case o.expiredAfter < 0:
@@ -105,9 +96,9 @@ func (o *checkOptions) check() error {
 	return times(map[string]time.Duration{"timeout": o.timeout, "clock-difference": o.clockDifference})
 }
 
-func crossed(warn, crit int) bool { return warn != off && crit != off && warn > crit }
+func contradict(warn, crit int) bool { return warn != off && crit != off && warn > crit }
 
-// asPlugin reports an error that kept check from running as plugins do: on stdout, with the status of a plugin.
+// asPlugin reports an error that kept check from running the way plugins do: on stdout, with the status of a plugin.
 func (a *app) asPlugin(cmd *cobra.Command, err error) error {
 	if cmd.Name() != "check" || status(err) != ExitUsage || isPluginStatus(err) {
 		return err
@@ -122,17 +113,20 @@ func isPluginStatus(err error) bool {
 }
 
 func (a *app) unknown(err error) error {
-	fmt.Fprintf(a.Stdout, "LOCKS UNKNOWN: %s\n", bar(text.Prose(err.Error())))
+	fmt.Fprintf(a.Stdout, "LOCKS UNKNOWN: %s\n", withoutBar(text.Prose(err.Error())))
 	return &statusError{status: pluginUnknown}
 }
 
 func (o *checkOptions) run(ctx context.Context) error {
-	patient, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("etcd did not answer within %v", o.timeout))
+	if err := o.check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("etcd did not answer within %v", o.timeout))
 	defer cancel()
-	all, err := o.look(patient)
+	all, err := o.app.readAll(ctx)
 	switch {
-	case err != nil && patient.Err() != nil:
-		return o.app.unknown(context.Cause(patient))
+	case err != nil && ctx.Err() != nil:
+		return o.app.unknown(context.Cause(ctx))
 	case err != nil:
 		return o.app.unknown(err)
 	}
@@ -146,36 +140,23 @@ func (o *checkOptions) run(ctx context.Context) error {
 	return &statusError{status: v.status}
 }
 
-func (o *checkOptions) look(ctx context.Context) (*snapshot, error) {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	return s.snapshot(ctx)
-}
-
-// named is how many locks check names.
-const named = 3
-
 // health is what check found.
 type health struct {
 	status    int
 	counts    map[staleness.State]int
 	waiters   int
 	unlockers int
-	facts     []string                     // what is wrong apart from single locks
-	clocks    []string                     // sentences about holders whose clock is off
-	unhealthy map[staleness.State][]string // sentences about locks that need attention
+	general   []string                     // problems that are not about single locks
+	clocks    []string                     // about holders whose clocks are off
+	unhealthy map[staleness.State][]string // about locks that need attention
 }
 
-// raise raises the status to at least this one.
 func (h *health) raise(status int) { h.status = max(h.status, status) }
 
-// found adds a problem.
+// found adds a general problem.
 func (h *health) found(status int, format string, args ...any) {
 	h.raise(status)
-	h.facts = append(h.facts, fmt.Sprintf(format, args...))
+	h.general = append(h.general, fmt.Sprintf(format, args...))
 }
 
 func (o *checkOptions) judge(all *snapshot) *health {
@@ -192,15 +173,15 @@ func (o *checkOptions) judge(all *snapshot) *health {
 		}
 	}
 	switch {
-	case beyond(h.waiters, o.critWaiting):
+	case exceeds(h.waiters, o.critWaiting):
 		h.found(pluginCritical, "%d wait for locks", h.waiters)
-	case beyond(h.waiters, o.warnWaiting):
+	case exceeds(h.waiters, o.warnWaiting):
 		h.found(pluginWarning, "%d wait for locks", h.waiters)
 	}
 	return h
 }
 
-func beyond(n, threshold int) bool { return threshold != off && n > threshold }
+func exceeds(n, threshold int) bool { return threshold != off && n > threshold }
 
 func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 	if len(all) == 0 {
@@ -208,7 +189,7 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 		return
 	}
 	if slices.ContainsFunc(all, func(p metadata.Presence) bool { return p.Mode == modeAutoUnlock }) {
-		if text := holdBack(lasting(all)); text != "" {
+		if text := holdBack(withoutGaps(all)); text != "" {
 			h.found(pluginWarning, "%s", text)
 		}
 	}
@@ -227,16 +208,6 @@ func (o *checkOptions) judgeUnlockers(h *health, all []metadata.Presence) {
 	}
 }
 
-// lasting leaves out hold-backs that end by themselves in a moment.
-func lasting(all []metadata.Presence) []metadata.Presence {
-	all = slices.Clone(all)
-	for i := range all {
-		all[i].HeldBack = slices.DeleteFunc(slices.Clone(all[i].HeldBack),
-			func(rule string) bool { return rule == string(staleness.Gap) })
-	}
-	return all
-}
-
 func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 	now := o.app.Now()
 	for _, r := range slices.Concat(all.locks, all.misplaced) {
@@ -246,7 +217,7 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 		verdict := judge(r, now)
 		state := verdict.State
 		h.counts[state]++
-		if clock := clockWords(verdict); clock != "" {
+		if clock := clockAhead(verdict); clock != "" {
 			h.raise(pluginWarning)
 			h.clocks = append(h.clocks, fmt.Sprintf("the clock of %s, who holds %s, is %s", who(r),
 				text.Visible(r.Name), clock))
@@ -257,14 +228,14 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 				h.raise(pluginCritical)
 			}
 		}
-		if state != staleness.Held && len(h.unhealthy[state]) < named {
+		if state != staleness.Held && len(h.unhealthy[state]) < maxNamed {
 			h.unhealthy[state] = append(h.unhealthy[state], describe(r, state, now))
 		}
 	}
 	switch n := h.counts[staleness.Alerting] + h.counts[staleness.Expired] + h.counts[staleness.Malformed]; {
-	case beyond(n, o.critAlerting):
+	case exceeds(n, o.critAlerting):
 		h.raise(pluginCritical)
-	case beyond(n, o.warnAlerting):
+	case exceeds(n, o.warnAlerting):
 		h.raise(pluginWarning)
 	}
 }
@@ -280,23 +251,23 @@ func describe(r *metadata.Record, state staleness.State, now time.Time) string {
 	return text + " (" + who(r) + ")"
 }
 
-// sentence is the line for whoever was called.
+// sentence is the part of the line that a person reads.
 func (h *health) sentence() string {
-	facts := slices.Concat(h.facts, h.clocks[:min(named, len(h.clocks))])
+	problems := slices.Concat(h.general, h.clocks[:min(maxNamed, len(h.clocks))])
 	unhealthy := slices.Concat(h.unhealthy[staleness.Expired], h.unhealthy[staleness.Malformed],
 		h.unhealthy[staleness.Alerting])
 	if len(unhealthy) == 0 {
-		facts = append(facts, count(h.counts[staleness.Held], "lock")+" held in time")
+		problems = append(problems, count(h.counts[staleness.Held], "lock")+" held in time")
 	}
-	unhealthy = unhealthy[:min(named, len(unhealthy))]
+	unhealthy = unhealthy[:min(maxNamed, len(unhealthy))]
 	more := h.counts[staleness.Alerting] + h.counts[staleness.Expired] + h.counts[staleness.Malformed] - len(unhealthy)
-	if facts = append(facts, unhealthy...); more > 0 {
-		facts = append(facts, fmt.Sprintf("and %d more", more))
+	if problems = append(problems, unhealthy...); more > 0 {
+		problems = append(problems, fmt.Sprintf("and %d more", more))
 	}
-	return bar([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(facts, ", "))
+	return withoutBar([]string{"OK", "WARNING", "CRITICAL"}[h.status] + ": " + strings.Join(problems, ", "))
 }
 
-// performance is the data for graphs: label=value;warn;crit;min;max.
+// performance is the part for graphs: label=value;warn;crit;min;max.
 func (h *health) performance(o *checkOptions) string {
 	datum := func(label string, n, warn, crit int) string {
 		return fmt.Sprintf("%s=%d;%s;%s;0;", label, n, threshold(warn), threshold(crit))
@@ -322,5 +293,5 @@ func threshold(n int) string {
 	return fmt.Sprint(n)
 }
 
-// bar keeps text from starting the performance data.
-func bar(s string) string { return strings.ReplaceAll(s, "|", "/") }
+// withoutBar keeps text from starting the performance data.
+func withoutBar(s string) string { return strings.ReplaceAll(s, "|", "/") }

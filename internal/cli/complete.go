@@ -11,13 +11,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// completeNames offers the shell the names of the locks that are held, each holder of a shared one by its own. Names
-// that could drive the terminal are left out.
+// completeNames completes the names of held locks and shares. Names that could control the terminal are left out.
 func (a *app) completeNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name} })
 }
 
-// completeLocks also offers the names of the locks that are shared.
+// completeLocks also completes the names of locks that are held in shares.
 func (a *app) completeLocks(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return a.complete(cmd, args, begun, func(r *metadata.Record) []string { return []string{r.Name, r.Queue()} })
 }
@@ -30,12 +29,7 @@ func (a *app) complete(cmd *cobra.Command, args []string, begun string,
 	if err := flags.FromEnvironment(cmd); err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	s, err := a.open(cmd.Context())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	defer s.close()
-	all, err := s.snapshot(cmd.Context())
+	all, err := a.readAll(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -1,13 +1,15 @@
-// Package cli is the command tree of mutexctl, for people and for scripts.
+// Package cli implements the commands of mutexctl.
 //
-// [Main] runs one command line and returns its exit status; everything it touches is handed in as a [Process], so that
-// a test runs the same code as the binary. Every command is an options struct, a constructor and a run method in a file
-// of its own:
+// [Main] runs one command line and returns its exit status. Everything it touches is in a [Process], so tests run the
+// same code as the binary. Each command has a file, with an options struct, a constructor and a run method:
 //
 //   - see: list, show, watch, wait, history, periods, tasks, check
 //   - hold: run, alive, unlock, reserve
 //   - operate: force-unlock, reset-period, sweep
 //
-// Text that comes out of etcd was written by somebody else. It reaches a terminal only through
-// [text.Visible], and scripts as JSON.
+// The files form layers, and each uses only files below it: root.go; the commands; what some of them share (page,
+// holders, take, job); connection and reading (session, read); words, flags and exit statuses (format, arguments,
+// exit).
+//
+// Text from etcd is hostile. It reaches a terminal only through [text.Visible], and scripts only as JSON.
 package cli

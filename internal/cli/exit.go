@@ -26,14 +26,14 @@ const exitCodes = `mutexctl exits with one of these statuses:
   0    done
   1    failure: etcd is unreachable or refused the request, or something broke
   2    usage: a wrong flag or argument; etcd was not contacted
-  3    held by another: the lock was not free in time, or the hold is not the one that you named
+  3    held by another: the lock was not free in time, or the hold is not the one you named
   4    no such lock: nobody holds it
   5    lost while running: the lock was lost during the command of "run"
 
 "mutexctl run" exits with the status of its command, whatever it is. Its own statuses are:
 
-  0    with --once-per: the period is already used up, the command did not start; --skip-status
-       makes it another one
+  0    with --once-per: the period is already used up and the command did not start; change this
+       with --skip-status
   1    etcd, as above, or with --once-per a clock that is wrong; the command did not start
   3    the lock was not free within --wait; the command did not start
   5    the lock was lost; the command was ended (even if it then succeeded)
@@ -52,7 +52,7 @@ func newExitCodesTopic() *cobra.Command {
 		Use:   "exit-codes",
 		Short: "The exit statuses of all commands",
 		Long:  exitCodes,
-		Example: `  # take the lock if it is free, and tell apart why the command did not run
+		Example: `  # take the lock if it is free; the status shows why the command did not run
   mutexctl run nightly/report --wait 0 -- ./report.sh
   case $? in
     3) echo "somebody else holds it" ;;
@@ -61,8 +61,8 @@ func newExitCodesTopic() *cobra.Command {
 	}
 }
 
-// statusError is an error that ends mutexctl with a status of its own. Without a text the status says it all, like that
-// of run's command.
+// statusError makes mutexctl exit with a status. Without err nothing is printed: run's command has said why it failed,
+// and check has printed its verdict.
 type statusError struct {
 	status int
 	err    error
@@ -93,7 +93,7 @@ func lostf(format string, args ...any) error {
 	return &statusError{ExitLost, fmt.Errorf(format, args...)}
 }
 
-// status is the exit status for err.
+// status returns the exit status for err.
 func status(err error) int {
 	var (
 		s     *statusError

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -13,14 +14,16 @@ import (
 
 // follower writes the lines of watch.
 type follower struct {
-	options  *watchOptions
+	app      *app
+	globs    globs
+	json     bool
 	waiters  func(lock string) []metadata.Waiter
 	reported map[hold]string // the last event reported of every hold
-	stale    bool            // the user was warned that the lines are not up to date
+	stale    bool            // it has warned that the lines are not up to date
 	wake     chan struct{}
 
 	mu   sync.Mutex
-	ends []end // noted by the view, not yet reported
+	ends []end // not reported yet
 }
 
 type end struct {
@@ -28,7 +31,7 @@ type end struct {
 	ending *metadata.Ending
 }
 
-// ended is called by the view, from a goroutine of its own.
+// ended takes note of a hold that ended. The view calls it from its own goroutine.
 func (f *follower) ended(r *metadata.Record, e *metadata.Ending) {
 	f.mu.Lock()
 	f.ends = append(f.ends, end{r, e})
@@ -47,10 +50,10 @@ func (f *follower) takeEnds() []end {
 	return ends
 }
 
-func (f *follower) now() time.Time { return f.options.app.Now() }
+func (f *follower) now() time.Time { return f.app.Now() }
 
-// update reports what is new, and returns when the next lock changes its state by itself. It takes the ends before the
-// locks, so that no lock among them has ended.
+// update reports what changed, and returns when the next lock will change its state by the passing of time. It reads
+// the ends before the locks, so that it never reports an ended hold as held.
 func (f *follower) update(locks func() []*metadata.Record) (next time.Time, err error) {
 	for _, e := range f.takeEnds() {
 		if err := f.reportEnd(e); err != nil {
@@ -59,7 +62,7 @@ func (f *follower) update(locks func() []*metadata.Record) (next time.Time, err 
 	}
 	now := f.now()
 	for _, r := range locks() {
-		if !f.options.globs.match(r.Name) {
+		if !f.globs.match(r.Name) {
 			continue
 		}
 		v := judge(r, now)
@@ -73,7 +76,7 @@ func (f *follower) update(locks func() []*metadata.Record) (next time.Time, err 
 	return next, nil
 }
 
-// report writes the event unless it was the last one reported of this hold.
+// report writes the event, unless the last one of this hold was the same.
 func (f *follower) report(r *metadata.Record, event string) error {
 	if f.reported[holdOf(r)] == event {
 		return nil
@@ -82,9 +85,9 @@ func (f *follower) report(r *metadata.Record, event string) error {
 	return f.write(r, event, nil)
 }
 
-// reportEnd writes how a hold ended, and before that that it was held, if it came and went between two updates.
+// reportEnd writes how a hold ended. If it came and went between two updates, it first writes that the lock was held.
 func (f *follower) reportEnd(e end) error {
-	if !f.options.globs.match(e.record.Name) {
+	if !f.globs.match(e.record.Name) {
 		return nil
 	}
 	if _, known := f.reported[holdOf(e.record)]; !known {
@@ -99,7 +102,7 @@ func (f *follower) reportEnd(e end) error {
 	return f.write(e.record, "ended", e.ending)
 }
 
-// eventJSON is one line of watch for scripts.
+// eventJSON is one line of watch in JSON.
 type eventJSON struct {
 	Time   string           `json:"time"`
 	Event  string           `json:"event"`
@@ -109,13 +112,12 @@ type eventJSON struct {
 
 func (f *follower) write(r *metadata.Record, event string, ending *metadata.Ending) error {
 	now := f.now()
-	a := f.options.app
-	if f.options.format.JSON() {
+	if f.json {
 		j := eventJSON{Time: lockjson.Time(now), Event: event, Lock: newLockJSON(r, f.waiters(r.Queue()), now)}
 		if ending != nil {
 			j.Ending = new(lockjson.NewEnding(ending, now))
 		}
-		return writeJSON(a.Stdout, j)
+		return writeJSON(f.app.Stdout, j)
 	}
 	line := fmt.Sprintf("%s  %-9s  %s  ", now.UTC().Format("2006-01-02 15:04:05Z"), event, text.Visible(r.Name))
 	switch {
@@ -131,46 +133,57 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 			line += " for " + shortText(r.Purpose)
 		}
 	}
-	_, err := fmt.Fprintln(a.Stdout, line)
+	_, err := fmt.Fprintln(f.app.Stdout, line)
 	return err
 }
 
-func who(r *metadata.Record) string {
-	text := shortText(r.Owner) + " on " + hostPID(r)
-	if words := shareWords(metadata.ShareOf(r.Name, r.Attributes)); words != "" {
-		text += " as " + words
-	}
-	return text
-}
-
-func endingSentence(e *metadata.Ending) string {
-	words := map[string]string{
-		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked",
-		metadata.EndedForced: "force-unlocked",
-	}[e.Ended]
-	if words == "" {
-		words = "ended (" + text.Visible(e.Ended) + ")"
-	}
-	if e.By != "" {
-		words += " by " + text.Visible(e.By)
-	}
-	if e.Why != "" {
-		words += " (" + text.Prose(e.Why) + ")"
-	}
-	return words
-}
-
-// briefly is how long the lines may lag before a warning: a lost watch is usually back at once.
+// briefly is how long the lines may lag before a warning, because a lost watch usually recovers at once.
 const briefly = 2 * time.Second
 
-// reportFreshness says on stderr when the lines are no longer up to date, and when they are again.
+// reportFreshness reports on stderr when the lines stop being up to date, and when they are again.
 func (f *follower) reportFreshness(fresh lockview.Freshness) {
 	switch {
 	case !fresh.Synced && !f.stale && f.now().Sub(fresh.Since) > briefly:
-		f.options.app.note("not up to date: %s", fresh.Cause)
+		f.app.note("not up to date: %s", fresh.Cause)
 		f.stale = true
 	case fresh.Synced && f.stale:
-		f.options.app.note("up to date again")
+		f.app.note("up to date again")
 		f.stale = false
 	}
+}
+
+// hold identifies one hold of a lock.
+type hold struct {
+	lock  string
+	token int64
+}
+
+func holdOf(r *metadata.Record) hold { return hold{r.Name, r.Token} }
+
+// follow reports what changes until the context ends, and returns why it ended.
+func (f *follower) follow(ctx context.Context, view *lockview.View) error {
+	for ctx.Err() == nil {
+		changed := view.Changed()
+		fresh := view.Fresh()
+		f.reportFreshness(fresh)
+		next := time.Time{}
+		if fresh.Synced {
+			var err error
+			if next, err = f.update(view.Locks); err != nil {
+				return err
+			}
+		}
+		pause := time.Second // freshness is checked at least this often
+		if !next.IsZero() {
+			pause = min(pause, max(next.Sub(f.now()), 0)+time.Millisecond)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		case <-f.wake:
+		case <-changed:
+			sleep(ctx, gather)
+		}
+	}
+	return context.Cause(ctx)
 }

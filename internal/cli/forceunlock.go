@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,7 +20,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// noUUID names, for --uuid, a record that has none.
+// noUUID is the --uuid of a record that has none.
 const noUUID = "none"
 
 type forceUnlockOptions struct {
@@ -61,9 +59,9 @@ source "cli".`,
 	f.StringVar(&o.reason, "reason", "", "why, for history and audit trail (required)")
 	f.StringVar(&o.ticket, "ticket", "", "the ticket for this")
 	f.BoolVar(&o.yes, "yes", false, "do not ask; needs --uuid")
-	flags.CommandLineOnly(f, "uuid", "reason", "ticket", "yes") // said once, for this one hold
+	flags.CommandLineOnly(f, "uuid", "reason", "ticket", "yes") // for this one hold only
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.any(args[0])
+		name, err := o.names.parse(args[0])
 		if err != nil {
 			return err
 		}
@@ -79,7 +77,7 @@ func (o *forceUnlockOptions) check() error {
 	o.reason = strings.TrimSpace(o.reason)
 	switch {
 	case o.reason == "":
-		return usagef("give a --reason: people will read it in history and audit")
+		return usagef("give a --reason: it is kept in history and audit")
 	case len(o.reason) > metadata.MaxTextBytes || !utf8.ValidString(o.reason) || strings.ContainsFunc(o.reason,
 		unicode.IsControl):
 		return usagef("--reason must be one line of at most %d bytes", metadata.MaxTextBytes)
@@ -118,23 +116,6 @@ func (o *forceUnlockOptions) run(ctx context.Context, name string) error {
 	return err
 }
 
-// orShares is err, or the names of the holders if the lock is shared.
-func (s *session) orShares(ctx context.Context, name string, err error) error {
-	if status(err) != ExitNoLock {
-		return err
-	}
-	shares, failed := s.shares(ctx, name)
-	if failed != nil || len(shares) == 0 {
-		return err
-	}
-	var each []string
-	for _, r := range shares {
-		each = append(each, text.Visible(r.Name))
-	}
-	return noLockf("nothing was done: %s is shared; name one of its holders: %s", text.Visible(name),
-		term.Clip(strings.Join(each, ", "), 2*term.CellColumns))
-}
-
 // confirm shows the record and asks for the lock's name.
 func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document) error {
 	p := page{now: o.app.Now(), facts: term.Table{Coloured: term.TakesColours(o.app.Stderr)}}
@@ -155,28 +136,6 @@ func (o *forceUnlockOptions) confirm(ctx context.Context, doc *metadata.Document
 	return nil
 }
 
-// readLine reads a line that somebody types, until a signal comes.
-func readLine(ctx context.Context, in *os.File) (string, error) {
-	type answer struct {
-		line string
-		err  error
-	}
-	answers := make(chan answer, 1)
-	go func() { // ends with the process at the latest: a read from a terminal cannot be cancelled
-		line, err := bufio.NewReader(in).ReadString('\n')
-		answers <- answer{strings.TrimRight(line, "\r\n"), err}
-	}()
-	select {
-	case a := <-answers:
-		if a.err != nil {
-			return "", errors.New("nothing was done: nothing was typed")
-		}
-		return a.line, nil
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-}
-
 func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metadata.Document) error {
 	now := o.app.Now()
 	actor := operator()
@@ -190,9 +149,9 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 		Action: "force-unlock", Lock: doc.Name, UUID: doc.UUID, Token: doc.Token, Revision: doc.Revision,
 		Holder: s.holder(&doc.Record), Reason: o.reason, Ticket: o.ticket, Result: "success",
 	}
-	asking, cancel := s.request(ctx)
+	request, cancel := s.request(ctx)
 	defer cancel()
-	err := s.store.ForceUnlock(asking, removal, action)
+	err := s.store.ForceUnlock(request, removal, action)
 	var changed *lockstore.ChangedError
 	switch {
 	case err == nil:
@@ -203,13 +162,4 @@ func (o *forceUnlockOptions) remove(ctx context.Context, s *session, doc *metada
 		return noLockf("nothing was done: nobody holds %s any more", text.Visible(doc.Name))
 	}
 	return s.explain(ctx, "force-unlock "+text.Visible(doc.Name), err)
-}
-
-// operator is the user and the machine that run this.
-func operator() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return userName() + "@" + host
 }

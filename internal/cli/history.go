@@ -31,23 +31,17 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 		Example: `  mutexctl history
   mutexctl history 'billing/*' --limit 10
   mutexctl history -o json | jq -r 'select(.how == "forced") | [.ended_at, .name, .by, .why] | @tsv'`,
-		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.Flags().IntVar(&o.limit, "limit", 1000, "how many of the newest endings to search")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if o.limit <= 0 {
-			return usagef("--limit is %d, it must be positive", o.limit)
-		}
-		if o.globs, err = newGlobs(args); err != nil {
-			return err
-		}
-		return o.run(cmd.Context())
-	}
+	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
 func (o *historyOptions) run(ctx context.Context) error {
+	if o.limit <= 0 {
+		return usagef("--limit is %d, it must be positive", o.limit)
+	}
 	s, err := o.app.open(ctx)
 	if err != nil {
 		return err
@@ -72,13 +66,10 @@ func (o *historyOptions) run(ctx context.Context) error {
 		}
 		who := metadata.Record{Hostname: e.Hostname, PID: e.PID}
 		t.Row(relative(e.EndedAt.Time, now), text.Visible(e.Lock),
-			orNone(shareWords(metadata.ShareOf(e.Lock, e.Attributes))),
+			orNone(shareText(metadata.ShareOf(e.Lock, e.Attributes))),
 			shortText(e.Ended), shortText(e.By), shortText(e.Why),
 			shortText(e.Owner), hostPID(&who), age(e.LockedAt.Time, e.EndedAt.Time))
 	}
-	if t.Rows() == 1 {
-		return nil
-	}
 	t.DropEmpty("HELD AS")
-	return t.Write(o.app.Stdout)
+	return t.WriteRows(o.app.Stdout)
 }

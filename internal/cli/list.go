@@ -32,8 +32,8 @@ func newList(a *app) *cobra.Command {
 A PATTERN selects names: * stands for any text, slashes included, ? for one character.
 
 Each holder of a semaphore or read-write lock has a line of its own, such as pool#2; HELD AS shows
-what it has. WAITING counts who is in line for the whole lock. ALERT is "if silent" for a holder
-that keeps extending its lock, and "at unlock" where the alert comes only with the auto-unlock.
+what it has. WAITING counts the waiters of the whole lock. ALERT is "if silent" for a holder that
+keeps extending its lock, and "at unlock" where the alert comes only with the auto-unlock.
 
 ` + lockHelp() + `
 
@@ -42,7 +42,6 @@ With -o name, one name per line, in the form that --escaped reads.`,
   mutexctl list 'billing/*' --state alerting,expired
   mutexctl list -o json | jq -r 'select(.locked_at_in_seconds < -3600) | .name'
   mutexctl list -o name | while IFS= read -r n; do mutexctl show --escaped "$n"; done`,
-		Args:    wants(0, -1, "[PATTERN...]"),
 		Aliases: []string{"ls"},
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat, term.NameFormat)
@@ -52,12 +51,7 @@ With -o name, one name per line, in the form that --escaped reads.`,
 		cobra.FixedCompletions([]string{"held", "alerting", "expired", "malformed"},
 			cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringSliceVar(&o.owners, "owner", nil, "only locks of these owners")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if o.globs, err = newGlobs(args); err != nil {
-			return err
-		}
-		return o.run(cmd.Context())
-	}
+	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
@@ -67,12 +61,7 @@ func (o *listOptions) run(ctx context.Context) error {
 			return usagef("there is no state %s: want held, alerting, expired or malformed", text.Visible(s))
 		}
 	}
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	all, err := s.snapshot(ctx)
+	all, err := o.app.readAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -117,9 +106,6 @@ func (o *listOptions) names(shown []*metadata.Record) error {
 	return nil
 }
 
-// textColumns is the most that owner, host and purpose take in a table. Names may take more: people copy them.
-const textColumns = 40
-
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
@@ -128,61 +114,19 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	for _, r := range shown {
 		verdict := judge(r, now)
 		state := verdict.State
-		t.Row(string(state), text.Visible(r.Name), orNone(shareWords(metadata.ShareOf(r.Name, r.Attributes))),
-			orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
+		t.Row(string(state), text.Visible(r.Name), orNone(shareText(metadata.ShareOf(r.Name, r.Attributes))),
+			orNone(clockAhead(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
 			alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])),
 			shortText(r.Purpose))
 		t.Paint(0, stateColour(state))
 	}
 	t.DropEmpty("HELD AS")
 	t.DropEmpty("CLOCK")
-	if len(shown) > 0 {
-		if err := t.Write(o.app.Stdout); err != nil {
-			return err
-		}
+	if err := t.WriteRows(o.app.Stdout); err != nil {
+		return err
 	}
 	_, err := fmt.Fprintln(o.app.Stderr, all.summary(len(shown)))
 	return err
-}
-
-func shortText(s string) string {
-	if s == "" {
-		return term.None
-	}
-	return term.Clip(text.Visible(s), textColumns)
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return term.None
-	}
-	return s
-}
-
-func hostPID(r *metadata.Record) string {
-	host := shortText(r.Hostname)
-	if r.PID != 0 {
-		host += ":" + strconv.FormatInt(r.PID, 10)
-	}
-	return host
-}
-
-func stateColour(s staleness.State) term.Colour {
-	switch s {
-	case staleness.Alerting:
-		return term.Yellow
-	case staleness.Expired, staleness.Malformed:
-		return term.Red
-	}
-	return term.NoColour
-}
-
-// count is "1 lock" or "2 locks".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // summary is the line below a table: it turns an empty list into a statement.

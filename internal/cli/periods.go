@@ -38,19 +38,13 @@ JSON: one object per line.
 
   name        the lock of the job
   began_at    when the last used period began, RFC 3339, UTC; null when it is unreadable
-  words       for people: who used it up, when, and how long the periods are
+  words       who used it up, when, and how long the periods are, as a sentence
   running     whether the lock is held now`,
 		Example: `  mutexctl periods
   mutexctl periods 'daily/*' -o json | jq -r 'select(.running) | .name'`,
-		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if o.globs, err = newGlobs(args); err != nil {
-			return err
-		}
-		return o.run(cmd.Context())
-	}
+	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
@@ -114,24 +108,13 @@ func (o *periodsOptions) write(found []periodJSON) error {
 		}
 		t.Row(text.Visible(p.Name), began, running, text.Prose(p.Words))
 	}
-	if t.Rows() > 1 {
-		if err := t.Write(o.app.Stdout); err != nil {
-			return err
-		}
+	if err := t.WriteRows(o.app.Stdout); err != nil {
+		return err
 	}
 	if !o.format.JSON() {
 		fmt.Fprintln(o.app.Stderr, count(len(found), "job"))
 	}
 	return nil
-}
-
-// held are the names of the held locks.
-func (all *snapshot) held() map[string]bool {
-	held := make(map[string]bool, len(all.locks))
-	for _, r := range all.locks {
-		held[r.Name] = r.Token != 0
-	}
-	return held
 }
 
 type resetPeriodOptions struct {
@@ -158,7 +141,7 @@ there is no period to forget.`,
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
 	flags.CommandLineOnly(cmd.Flags(), "yes")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.good(args[0])
+		name, err := o.names.parseValid(args[0])
 		switch {
 		case err != nil:
 			return err

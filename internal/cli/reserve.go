@@ -23,8 +23,8 @@ func newReserve(a *app) *cobra.Command {
 		Use:   "reserve NAME --for DURATION --purpose PURPOSE",
 		Short: "Take a lock without a program to hold it",
 		Long: `Take a lock for some time, for maintenance or for a script that holds it over several commands.
-Nothing runs and nothing extends it: after --for it is auto-unlocked, and people are alerted then, or
-after --expect. The uuid of the hold is printed to stdout; use it to release the lock (unlock) or to
+Nothing runs and nothing extends it: after --for it alerts and is auto-unlocked; with --expect, the
+alert comes earlier. The uuid of the hold is printed to stdout; use it to release the lock (unlock) or to
 postpone its end (alive).
 
 With --semaphore, permits are reserved; with --exclusive, a whole semaphore or read-write lock. Refer
@@ -35,15 +35,15 @@ Exits with 3 if the lock was not free within --wait. Unless you give it, reserve
   uuid=$(mutexctl reserve nightly/report --for 10m --purpose 'by hand' --wait 0) || exit
   ./step-1.sh && mutexctl alive nightly/report --uuid "$uuid" && ./step-2.sh
   mutexctl unlock nightly/report --uuid "$uuid"
-  mutexctl reserve transcoding --exclusive --wait 30m --for 1h --purpose 'nobody else meanwhile, OPS-13'`,
+  mutexctl reserve transcoding --exclusive --wait 30m --for 1h --purpose 'disk swap, OPS-13'`,
 		Args: wants(1, 1, "NAME"),
 	}
 	o.takeFlags.add(cmd, waitTimeout{})
 	cmd.Flags().StringVar(&o.owner, "owner", "", "`name` of the holder (default: user@host)")
 	cmd.Flags().DurationVar(&o.hold, "for", 0, "how long to hold the lock (required)")
-	cmd.Flags().DurationVar(&o.expect, "expect", 0, "when to alert people (default: after --for)")
+	cmd.Flags().DurationVar(&o.expect, "expect", 0, "when to raise an alert (default: after --for)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.good(args[0])
+		name, err := o.names.parseValid(args[0])
 		if err != nil {
 			return err
 		}
@@ -52,11 +52,11 @@ Exits with 3 if the lock was not free within --wait. Unless you give it, reserve
 	return cmd
 }
 
-// check refuses flags that make no sense, before etcd is asked, and fills in defaults.
+// check fills in defaults and refuses flags that make no sense.
 func (o *reserveOptions) check() error {
 	switch {
 	case o.hold == 0:
-		return usagef("give --for, the time that the lock is reserved")
+		return usagef("give --for, how long to reserve the lock")
 	case o.hold < 0:
 		return usagef("--for is %v, it must be positive", o.hold)
 	case o.purpose == "":
@@ -66,7 +66,7 @@ func (o *reserveOptions) check() error {
 	case o.expect <= 0:
 		return usagef("--expect is %v, it must be positive", o.expect)
 	case o.expect > o.hold:
-		return usagef("--expect is %v, it must not be longer than --for, which is %v: people are alerted before the "+
+		return usagef("--expect is %v, it must not be longer than --for, which is %v: the alert comes before the "+
 			"auto-unlock", o.expect, o.hold)
 	}
 	if o.owner == "" {
@@ -108,7 +108,7 @@ func (o *reserveOptions) run(ctx context.Context, name string) error {
 		return nil
 	}
 	if lock, failed := locks.Adopt(ctx, r.Lock, r.UUID); failed == nil {
-		_ = lock.Unlock() // nobody knows the uuid, so nobody could
+		_ = lock.Unlock() // without its uuid nobody else could
 	}
 	return err
 }

@@ -2,10 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -32,14 +28,14 @@ func newRun(a *app) *cobra.Command {
 		Short: "Run a command while holding a lock",
 		Long: `Take the lock, run the command, release the lock, and exit with the command's status.
 
-While another process holds the lock, run waits in line (--wait) and reports on stderr who holds it
-and how many are ahead. With --wait given, it also waits for an unreachable etcd. While the command
-runs, mutexctl extends the lock, up to --max-hold. People are alerted when the command runs longer
-than --expect: extending the lock does not delay the alert, only "mutexctl alive" does.
+While another process holds the lock, run waits in the queue (--wait) and reports on stderr who
+holds it and how many are ahead. With --wait given, it also waits for an unreachable etcd. While the
+command runs, mutexctl extends the lock, up to --max-hold. A command that runs longer than --expect
+raises an alert: extending the lock does not delay it, only "mutexctl alive" does.
 
 With --semaphore N, at most N run at a time across all machines; everyone should give the same N.
-With --shared many read at a time; with --exclusive one writes and nobody reads. All wait in one
-line.
+With --shared many may read at a time; with --exclusive one writes and nobody reads. All wait in the
+same queue.
 
 With --once-per 1h, the command runs once an hour across all machines: start it on each of them, as
 often as you like. Hours begin on the hour in UTC, days at midnight; --period-offset shifts them. The
@@ -78,7 +74,7 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 	f := cmd.Flags()
 	o.periodFlags.add(f)
 	f.StringVar(&o.owner, "owner", "", "`name` of the holder (default: the command's)")
-	f.DurationVar(&o.expect, "expect", mutex.DefaultAlertAfter, "alert people when the command runs longer")
+	f.DurationVar(&o.expect, "expect", mutex.DefaultAlertAfter, "raise an alert when the command runs longer")
 	f.DurationVar(&o.autoUnlockAfter, "auto-unlock-after", time.Minute,
 		"when the lock is auto-unlocked after its last extension, should this machine die")
 	f.DurationVar(&o.maxHold, "max-hold", 24*time.Hour,
@@ -89,7 +85,7 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 		if cmd.ArgsLenAtDash() != 1 {
 			return usagef("want the name, then --, then the command: mutexctl run NAME -- COMMAND")
 		}
-		name, err := o.names.good(args[0])
+		name, err := o.names.parseValid(args[0])
 		if err != nil {
 			return err
 		}
@@ -98,8 +94,8 @@ start, 5 if the lock was lost, 126 or 127 if the command cannot be started: see
 	return cmd
 }
 
-// options are the options for the library. The hold counts as lost early enough for TERM, grace and KILL to be over
-// before the lock can be auto-unlocked.
+// options returns the options for the library. The safety margin leaves time for TERM, the grace period and KILL before
+// the lock can be auto-unlocked.
 func (o *runOptions) options(name, command string) ([]mutex.Option, error) {
 	if err := o.checkTimes(); err != nil {
 		return nil, err
@@ -136,17 +132,6 @@ func (o *runOptions) checkTimes() error {
 	return nil
 }
 
-// job is one run: what is run, under which lock, and who sends it signals.
-type job struct {
-	*runOptions
-	s       *session
-	locks   *mutex.Client
-	name    string
-	path    string
-	argv    []string
-	signals *childproc.Signals
-}
-
 func (o *runOptions) run(ctx context.Context, name string, argv []string) error {
 	path, err := childproc.Find(argv[0])
 	if err != nil {
@@ -168,14 +153,15 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 		return err
 	}
 	defer locks.Close() // waits for the cleanup after a wait that was given up
-	j := &job{runOptions: o, s: s, locks: locks, name: name, path: path, argv: argv, signals: signals}
+	j := &job{app: o.app, s: s, locks: locks, name: name, path: path, argv: argv, take: &o.takeFlags,
+		period: &o.periodFlags, grace: o.grace, signals: signals}
 	if o.every != 0 {
 		return j.once()
 	}
 	return j.always()
 }
 
-// always runs the command as soon as the lock can be had.
+// always takes the lock and runs the command.
 func (j *job) always() error {
 	try := func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
 		return j.locks.TryLock(ctx, j.name, options...)
@@ -183,7 +169,7 @@ func (j *job) always() error {
 	wait := func(ctx context.Context, options ...mutex.Option) (*mutex.Lock, error) {
 		return j.locks.Lock(ctx, j.name, options...)
 	}
-	lock, err := take(j.signals.Context(), j.s, j.name, &j.takeFlags, try, wait)
+	lock, err := take(j.signals.Context(), j.s, j.name, j.take, try, wait)
 	if err != nil {
 		return err
 	}
@@ -191,71 +177,4 @@ func (j *job) always() error {
 	err = j.outcome(err, lock.Unlock())
 	c.InterruptToo()
 	return err
-}
-
-// work starts the command and returns when it has ended, by itself or because the lock was lost. An error without a
-// text is the command's status; the child is nil when it did not start.
-func (j *job) work(lock *mutex.Lock) (*childproc.Child, error) {
-	if err := j.signals.Hand(); err != nil {
-		return nil, err
-	}
-	held := func() bool { return lock.Context().Err() == nil && time.Now().Before(lock.Deadline()) }
-	c, err := childproc.Start(&exec.Cmd{
-		Path: j.path, Args: j.argv, Env: lockEnvironment(lock),
-		Stdin: j.app.Stdin, Stdout: j.app.Stdout, Stderr: j.app.Stderr,
-	}, held)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		select {
-		case sig := <-j.signals.C():
-			c.Signal(sig)
-		case <-c.Done():
-			return c, passedOn(c.Code())
-		case <-lock.Context().Done():
-			return c, j.lost(lock, c)
-		}
-	}
-}
-
-// passedOn is the command's status as ours.
-func passedOn(code int) error {
-	if code == ExitOK {
-		return nil
-	}
-	return &statusError{status: code}
-}
-
-// outcome combines the results of the work and of the unlock. The command's status counts, unless the lock was lost
-// under it.
-func (j *job) outcome(work, unlock error) error {
-	s, isStatus := errors.AsType[*statusError](work)
-	switch {
-	case work != nil && (!isStatus || s.err != nil), unlock == nil:
-		return work // the lock is auto-unlocked at the latest
-	case errors.Is(unlock, mutex.ErrNotHeld):
-		return lostf("the command ended with status %d, but %w", status(work), unlock)
-	}
-	j.app.note("the lock was not given back: %v", unlock)
-	return work
-}
-
-// lost ends the command. The lock may still be held: "lost" includes that etcd did not answer in time.
-func (j *job) lost(lock *mutex.Lock, c *childproc.Child) error {
-	j.app.note("%v; ending the command, at the latest in %v", context.Cause(lock.Context()), j.grace)
-	c.End(j.grace)
-	return lostf("the command was ended, because the lock was lost")
-}
-
-// The variables by which a command knows the lock that it runs under.
-const (
-	envName  = "MUTEX_NAME"
-	envUUID  = "MUTEX_UUID"
-	envToken = "MUTEX_TOKEN"
-)
-
-func lockEnvironment(lock *mutex.Lock) []string {
-	return append(os.Environ(), envName+"="+lock.Name(), envUUID+"="+lock.UUID(),
-		fmt.Sprintf("%s=%d", envToken, lock.Token()))
 }

@@ -12,15 +12,12 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockstore"
-	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
 
-// session is a connection to etcd, with what commands ask over it.
+// session is a connection to etcd, and what commands read over it.
 type session struct {
 	client *clientv3.Client
 	layout protocol.Layout
@@ -29,13 +26,13 @@ type session struct {
 	app    *app
 }
 
-// open connects, and checks the connection.
+// open connects to etcd and checks the connection.
 func (a *app) open(ctx context.Context) (*session, error) {
 	s, err := a.connect()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.prove(ctx); err != nil {
+	if err := s.check(ctx); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -60,44 +57,44 @@ func (a *app) connect() (*session, error) {
 		store: lockstore.New(client, layout, lockstore.WithLog(log))}, nil
 }
 
-// prove makes a first read, so that a problem of the connection is reported as such, at once.
-func (s *session) prove(ctx context.Context) error {
-	asking, cancel := s.request(ctx)
+// check reads once, so that a problem with the connection is reported right away, and as what it is.
+func (s *session) check(ctx context.Context) error {
+	request, cancel := s.request(ctx)
 	defer cancel()
-	err := etcdconn.Prove(asking, s.client, s.layout.Prefix())
+	err := etcdconn.Prove(request, s.client, s.layout.Prefix())
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// reach is prove. With --wait it waits for an unreachable etcd, too, until ctx ends, and reports that once.
+// reach is check, but with --wait it also waits for an unreachable etcd until ctx ends, and reports that once.
 func (s *session) reach(ctx context.Context, wait waitTimeout) error {
-	var away error
+	var outage error
 	for {
-		err := s.prove(ctx)
+		err := s.check(ctx)
 		switch {
 		case err == nil || !wait.outlastsOutage():
 			return err
-		case away != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return fmt.Errorf("gave up waiting: %w", away)
+		case outage != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return fmt.Errorf("gave up waiting: %w", outage)
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return errors.New("gave up waiting: etcd did not answer in time")
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !isAway(err):
+		case !isOutage(err):
 			return err
-		case away == nil:
+		case outage == nil:
 			s.app.mention("waiting: %v", err)
 		}
-		away = err
+		outage = err
 		sleep(ctx, time.Second)
 		s.client.ActiveConnection().ResetConnectBackoff() // else gRPC would soon try it once in two minutes
 	}
 }
 
-// isAway reports whether etcd may answer if it is asked again.
-func isAway(err error) bool {
+// isOutage reports whether the same request may succeed later.
+func isOutage(err error) bool {
 	switch etcdconn.Classify(err) {
 	case etcdconn.Unreachable, etcdconn.Timeout, etcdconn.NoLeader, etcdconn.Overloaded:
 		return true
@@ -112,21 +109,7 @@ func (s *session) request(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, s.app.etcd.RequestTimeout)
 }
 
-// get reads one lock; a lock that nobody holds is an error.
-func (s *session) get(ctx context.Context, name string) (metadata.Document, error) {
-	asking, cancel := s.request(ctx)
-	defer cancel()
-	doc, _, err := s.store.Get(asking, name)
-	switch {
-	case err != nil:
-		return doc, s.explain(ctx, "read "+text.Visible(name), err)
-	case len(doc.Fields) == 0:
-		return doc, noLockf("nobody holds %s", text.Visible(name))
-	}
-	return doc, nil
-}
-
-// explain puts an error of etcd into words. When the process was told to end, that is the error.
+// explain explains an error of etcd. If a signal ended the process meanwhile, that is the error instead.
 func (s *session) explain(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -134,7 +117,7 @@ func (s *session) explain(ctx context.Context, doing string, err error) error {
 	return &etcdError{doing, err}
 }
 
-// etcdError is an error of etcd in words.
+// etcdError is an explained error of etcd.
 type etcdError struct {
 	doing string
 	err   error
@@ -143,27 +126,8 @@ type etcdError struct {
 func (e *etcdError) Error() string { return e.doing + ": " + etcdconn.Explain(e.err) }
 func (e *etcdError) Unwrap() error { return e.err }
 
-// view runs a current view of all locks until stop. ended is called for every hold that ends.
-func (s *session) view(ctx context.Context,
-	ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	view = lockview.New(s.layout, lockview.Source{List: s.store.List, Watch: s.store.Watch, Ending: s.store.Ending},
-		lockview.Options{
-			Ended: ended, Explain: etcdconn.Explain,
-		})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = view.Run(ctx) // ends only with the context
-	}()
-	return view, func() {
-		cancel()
-		<-done
-	}
-}
-
-// locks is the library on this connection; it checks the options, which all its locks have. It logs only when more than
-// warnings are asked for: the command reports the rest.
+// locks returns the library's client on this connection, with options for all its locks, which it checks. The client
+// logs only at levels below warn: the command reports the rest itself.
 func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
 	var logger *slog.Logger
 	if s.log.GetLevel() < zerolog.WarnLevel {
@@ -177,4 +141,11 @@ func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
 		return nil, &statusError{ExitUsage, err}
 	}
 	return locks, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,9 +13,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
-
-// modeAutoUnlock is the mode of an unlocker that removes locks; in other modes it only watches.
-const modeAutoUnlock = "auto-unlock"
 
 type sweepOptions struct {
 	app    *app
@@ -40,34 +36,23 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 JSON: one object per line, a lock as in "mutexctl list".`,
 		Example: `  mutexctl sweep --dry-run
   mutexctl sweep --dry-run --clock-skew 30s -o json`,
-		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: sweep never removes anything")
 	cmd.Flags().DurationVar(&o.policy.ClockSkew, "clock-skew", staleness.DefaultPolicy().ClockSkew,
 		"the unlocker's --sweep.clock-skew")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if !o.dryRun {
-			return usagef("give --dry-run: only the unlocker removes locks for their deadlines")
-		}
-		if err := o.policy.Check(); err != nil {
-			return &statusError{ExitUsage, err}
-		}
-		if o.globs, err = newGlobs(args); err != nil {
-			return err
-		}
-		return o.run(cmd.Context())
-	}
+	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
 func (o *sweepOptions) run(ctx context.Context) error {
-	s, err := o.app.open(ctx)
-	if err != nil {
-		return err
+	if !o.dryRun {
+		return usagef("give --dry-run: only the unlocker removes locks for their deadlines")
 	}
-	defer s.close()
-	all, err := s.snapshot(ctx)
+	if err := o.policy.Check(); err != nil {
+		return &statusError{ExitUsage, err}
+	}
+	all, err := o.app.readAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -80,17 +65,16 @@ func (o *sweepOptions) run(ctx context.Context) error {
 			continue
 		}
 		due++
-		t.Row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
 		if o.format.JSON() {
 			if err := writeJSON(o.app.Stdout, newLockJSON(r, all.waiters[r.Queue()], now)); err != nil {
 				return err
 			}
+			continue
 		}
+		t.Row(text.Visible(r.Name), shortText(r.Owner), hostPID(r), relative(r.AutoUnlockAt, now))
 	}
-	if due > 0 && !o.format.JSON() {
-		if err := t.Write(o.app.Stdout); err != nil {
-			return err
-		}
+	if err := t.WriteRows(o.app.Stdout); err != nil {
+		return err
 	}
 	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v; nothing was removed\n", count(due, "lock"),
 		len(all.locks), o.policy.ClockSkew)
@@ -100,35 +84,12 @@ func (o *sweepOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// holdBack says why no unlocker removes what is due; empty when one may.
-func holdBack(unlockers []metadata.Presence) string {
-	if len(unlockers) == 0 {
-		return "no unlocker runs, so nothing removes locks"
-	}
-	var all []string
-	for _, u := range unlockers {
-		why := u.HeldBack
-		if u.Mode != modeAutoUnlock {
-			why = []string{shortText(u.Mode)}
-		}
-		if len(why) == 0 {
-			return ""
-		}
-		all = append(all, fmt.Sprintf("%s (%s)", shortText(u.ID), term.Clip(text.Visible(strings.Join(why, ", ")),
-			term.CellColumns)))
-	}
-	text := "the unlockers hold back: " + strings.Join(all[:min(named, len(all))], ", ")
-	if more := len(all) - named; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// due is the decision of an ideal unlocker: it has watched the lock forever, and nothing holds it back.
+// due reports whether an ideal unlocker would remove the lock: one that has always watched it, and that nothing holds
+// back.
 func (o *sweepOptions) due(r *metadata.Record, now time.Time) bool {
 	ideal := staleness.Conditions{LastGap: math.MinInt64, Writable: true, Fresh: true, WallClock: staleness.Verified,
 		Forward: true}
-	seen := *r
-	seen.Seen = metadata.Seen{First: math.MinInt64, Changed: math.MinInt64}
-	return staleness.Decide(&seen, o.policy, ideal, staleness.Moment{Wall: now}).HeldBack == ""
+	watched := *r
+	watched.Seen = metadata.Seen{First: math.MinInt64, Changed: math.MinInt64}
+	return staleness.Decide(&watched, o.policy, ideal, staleness.Moment{Wall: now}).HeldBack == ""
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// call is a call of the library that takes a lock and returns what it took.
+// call calls the library to take a lock, and returns what it took.
 type call[T any] func(ctx context.Context, options ...mutex.Option) (T, error)
 
-// take takes the lock, waiting for it as long as --wait says. try does not wait, wait does.
+// take takes the lock and waits for it as long as --wait allows. try does not wait; wait does.
 func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try, wait call[T]) (none T, err error) {
 	if !t.wait.none() {
 		var stop context.CancelFunc
@@ -32,18 +33,18 @@ func take[T any](ctx context.Context, s *session, name string, t *takeFlags, try
 		if err := t.worthWaiting(held); err != nil {
 			return none, err
 		}
-	case err == nil || !t.wait.outlastsOutage() || ctx.Err() != nil || !isAway(err):
+	case err == nil || !t.wait.outlastsOutage() || ctx.Err() != nil || !isOutage(err):
 		return taken, s.takeError(ctx, name, err)
-	default: // etcd went away just now: the wait goes on through that
+	default: // wait goes on through an outage that has just begun
 		s.app.mention("waiting: %s", etcdconn.Explain(err))
 	}
-	reporter := &waitReporter{report: func(w mutex.Waiting) { s.app.mention("waiting: %v", t.standing(w)) }}
+	reporter := &waitReporter{report: func(w mutex.Waiting) { s.app.mention("waiting: %v", t.heldError(w)) }}
 	defer reporter.stop()
 	taken, err = wait(ctx, mutex.OnWait(reporter.update))
 	return taken, s.takeError(ctx, name, err)
 }
 
-// worthWaiting is the reason not to wait for the lock, or nil: no wait was asked for, or it would never end.
+// worthWaiting returns an error if waiting was not requested, or would never end.
 func (t *takeFlags) worthWaiting(held *mutex.HeldError) error {
 	switch {
 	case waitsForItself(held, os.Getenv(envUUID)):
@@ -55,7 +56,7 @@ func (t *takeFlags) worthWaiting(held *mutex.HeldError) error {
 	return nil
 }
 
-// takeError says why the lock was not taken: held by another in time, the options made no sense, or etcd.
+// takeError explains why the lock was not taken.
 func (s *session) takeError(ctx context.Context, name string, err error) error {
 	held, isHeld := errors.AsType[*mutex.HeldError](err)
 	switch {
@@ -70,21 +71,21 @@ func (s *session) takeError(ctx context.Context, name string, err error) error {
 	return s.explain(ctx, "take "+text.Visible(name), err)
 }
 
-// reportEvery is how often the reports about a wait may come.
+// reportEvery is the shortest time between two reports about a wait.
 const reportEvery = 3 * time.Second
 
-// waitReporter reports how a wait stands: at once when it begins, then the newest news, at most once per reportEvery.
+// waitReporter reports the state of a wait: at once when it begins, then the newest state at most once per reportEvery.
 type waitReporter struct {
 	report func(mutex.Waiting)
 
 	mu     sync.Mutex
 	newest mutex.Waiting
 	last   time.Time
-	later  *time.Timer // reports the newest; nil when it was reported
+	later  *time.Timer // will report newest; nil if that was done
 	over   bool
 }
 
-// update takes news.
+// update sets the state to report.
 func (t *waitReporter) update(w mutex.Waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +103,7 @@ func (t *waitReporter) flush() {
 	}
 }
 
-// stop ends the reports; none comes after it has returned.
+// stop ends the reports. None follows after it has returned.
 func (t *waitReporter) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,4 +111,41 @@ func (t *waitReporter) stop() {
 	if t.later != nil {
 		t.later.Stop()
 	}
+}
+
+// heldError describes the state of a wait as the library describes a refusal.
+func (k *kindFlags) heldError(w mutex.Waiting) *mutex.HeldError {
+	held := &mutex.HeldError{Lock: w.Lock, Holder: w.Holder, Holders: w.Holders, At: w.At, Position: w.Position,
+		Kind: k.kind()}
+	if held.Kind == metadata.HoldsPermits {
+		held.Limit = k.semaphore
+		held.Weight = max(k.weight, 1)
+		records := make([]*metadata.Record, len(w.Holders))
+		for i := range w.Holders {
+			records[i] = &w.Holders[i].Record
+		}
+		if u := useOf(records); len(records) == 0 || records[0].Name != w.Lock {
+			held.Free = u.free(k.semaphore)
+		}
+	}
+	return held
+}
+
+// waitsForItself reports whether the wait cannot end before this command does, which runs under the hold with the uuid.
+func waitsForItself(held *mutex.HeldError, uuid string) bool {
+	if uuid == "" {
+		return false
+	}
+	if held.Holder.UUID == uuid && (held.Kind == "" || held.Holder.Name == held.Lock) {
+		return true
+	}
+	for i := range held.Holders {
+		mine := &held.Holders[i]
+		if mine.UUID != uuid {
+			continue
+		}
+		return held.Kind == metadata.HoldsExclusive || held.Kind == metadata.HoldsPermits &&
+			held.Weight > held.Limit-mine.Permits()
+	}
+	return false
 }

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"os/user"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -14,7 +12,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// takeFlags are the flags of all commands that take a lock.
+// takeFlags are the flags of commands that take a lock.
 type takeFlags struct {
 	names          names
 	owner, purpose string
@@ -32,12 +30,12 @@ func (t *takeFlags) add(cmd *cobra.Command, wait waitTimeout) {
 		"`text` that says what the lock is for; whoever is alerted reads this first")
 	f.StringArrayVar(&t.attributes, "attr", nil, "an attribute to show, as `name=value`; repeatable")
 	f.Var(&t.wait, "wait", "how long to wait for the lock: a duration, 0 to try once, or forever")
-	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, ahead of those in line")
+	f.BoolVar(&t.barge, "without-queue", false, "take the lock as soon as it is free, ahead of the queue")
 	t.kindFlags.add(f)
 }
 
-// options are the options for the library, without the times. Values of attributes stay text: a build number like 0017
-// must not lose its zeros.
+// options returns the options for the library, except durations. Attributes are text, so that a build number such as
+// 0017 keeps its zeros.
 func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 	options, err := t.kindFlags.options(name)
 	if err != nil {
@@ -45,7 +43,7 @@ func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 	}
 	options = append(options,
 		mutex.Owner(t.owner), mutex.Purpose(t.purpose),
-		mutex.BacktraceDepth(0), // it would lead into mutexctl
+		mutex.BacktraceDepth(0), // it would show mutexctl's own code
 		mutex.Attribute("user", userName()))
 	if t.barge {
 		options = append(options, mutex.WithoutQueue())
@@ -60,7 +58,7 @@ func (t *takeFlags) options(name string) ([]mutex.Option, error) {
 	return options, nil
 }
 
-// kindFlags choose how the lock is shared with others; without them it is not.
+// kindFlags make the lock a semaphore or read-write lock; without them it is an ordinary one.
 type kindFlags struct {
 	semaphore, weight int
 	shared, exclusive bool
@@ -78,7 +76,7 @@ func (k *kindFlags) add(f *pflag.FlagSet) {
 		"take the read-write lock for writing, or the whole semaphore, alone")
 }
 
-// kind is the requested kind of hold; empty for an ordinary lock.
+// kind returns the requested kind of hold; empty for an ordinary lock.
 func (k *kindFlags) kind() string {
 	switch {
 	case k.given.Changed("semaphore"):
@@ -91,13 +89,12 @@ func (k *kindFlags) kind() string {
 	return ""
 }
 
-// options checks the flags and the name that goes with them.
+// options returns the options for the library; it checks flags and name.
 func (k *kindFlags) options(name string) ([]mutex.Option, error) {
 	kind := k.kind()
 	switch {
-	case kind == metadata.HoldsPermits && k.shared, kind == metadata.HoldsPermits && k.exclusive, k.shared &&
-		k.exclusive:
-		return nil, usagef("--semaphore, --shared and --exclusive contradict each other: give one of them")
+	case kind == metadata.HoldsPermits && (k.shared || k.exclusive), k.shared && k.exclusive:
+		return nil, usagef("--semaphore, --shared and --exclusive exclude each other: give only one")
 	case kind != metadata.HoldsPermits && k.given.Changed("weight"):
 		return nil, usagef("--weight is a number of permits: it goes with --semaphore")
 	case kind == "":
@@ -130,13 +127,13 @@ func (k *kindFlags) permits() ([]mutex.Option, error) {
 	return []mutex.Option{mutex.Semaphore(k.semaphore), mutex.Weight(k.weight)}, nil
 }
 
-// maxReaders is the highest number of a reader for which the library wants room in the name.
+// maxReaders is the highest number of a reader for which the library leaves room in the name.
 const maxReaders = 99_999
 
-// checkName refuses what the library would refuse, before etcd is asked.
+// checkName refuses what the library would refuse, before any request is sent.
 func (k *kindFlags) checkName(name string) error {
 	if of, number, ok := metadata.ParseShare(name); ok {
-		return usagef("the name %s is that of share %d of %s: give the name without # and number", text.Visible(name),
+		return usagef("%s is the name of share %d of %s: leave out # and number", text.Visible(name),
 			number, text.Visible(of))
 	}
 	most := maxReaders
@@ -145,26 +142,8 @@ func (k *kindFlags) checkName(name string) error {
 	}
 	room := metadata.MaxNameBytes - len("#"+strconv.Itoa(most))
 	if len(name) > room {
-		return usagef("the lock name has %d bytes, at most %d leave room for the numbers of those who share it",
+		return usagef("the lock name has %d bytes, at most %d leave room for the numbers of its holders",
 			len(name), room)
 	}
 	return nil
-}
-
-// times checks durations of the command line before etcd is asked.
-func times(values map[string]time.Duration) error {
-	for _, name := range sorted(values) {
-		if values[name] <= 0 {
-			return usagef("--%s is %v, it must be positive", name, values[name])
-		}
-	}
-	return nil
-}
-
-func userName() string {
-	u, err := user.Current()
-	if err != nil {
-		return "unknown"
-	}
-	return u.Username
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// stateStuck is the state shown for a task in progress that nobody works on.
+// stateStuck is shown for a task in progress that no worker holds.
 const stateStuck = "stuck"
 
 type tasksOptions struct {
@@ -83,8 +84,8 @@ type taskJSON struct {
 	ChangedAt *time.Time `json:"changed_at"`
 }
 
-// standing is the state as it is shown.
-func (t *taskJSON) standing() string {
+// shownState is stuck, or else the state as stored.
+func (t *taskJSON) shownState() string {
 	if t.Stuck {
 		return stateStuck
 	}
@@ -114,17 +115,18 @@ func (o *tasksOptions) run(ctx context.Context) error {
 	return o.table(found)
 }
 
-// read reads the tasks as of the same revision as the locks: a task that is finished meanwhile is not stuck.
+// read reads tasks and locks at the same revision, so that a task that is finished meanwhile does not look stuck.
 func (o *tasksOptions) read(ctx context.Context, s *session) (found []taskJSON, err error) {
 	all, err := s.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	held, area := all.held(), s.layout.AllTasks()
+	held := all.held()
+	prefix := s.layout.AllTasks()
 	if o.set != "" {
-		area = s.layout.Tasks(o.set)
+		prefix = s.layout.Tasks(o.set)
 	}
-	err = s.store.ListPrefix(ctx, area, all.revision, func(kv protocol.KV) {
+	err = s.store.ListPrefix(ctx, prefix, all.revision, func(kv protocol.KV) {
 		key := s.layout.Parse(kv.Key)
 		if key.Kind != protocol.KindTask || !o.globs.match(key.ID) {
 			return
@@ -158,32 +160,27 @@ func (o *tasksOptions) wanted(t *taskJSON) bool {
 	return len(o.states) == 0 || slices.Contains(o.states, t.State) || t.Stuck && slices.Contains(o.states, stateStuck)
 }
 
-// sets writes how many tasks of each set are in which state.
+// sets prints how many tasks of each set are in each state.
 func (o *tasksOptions) sets(found []taskJSON) error {
-	type line struct{ set, state string }
-	counts := map[line]int{}
-	oldest := map[line]time.Time{}
+	type group struct{ set, state string }
+	counts := map[group]int{}
+	oldest := map[group]time.Time{}
 	for i := range found {
-		l := line{found[i].Set, found[i].standing()}
-		counts[l]++
-		if at := found[i].ChangedAt; at != nil && (oldest[l].IsZero() || at.Before(oldest[l])) {
-			oldest[l] = *at
+		g := group{found[i].Set, found[i].shownState()}
+		counts[g]++
+		if at := found[i].ChangedAt; at != nil && (oldest[g].IsZero() || at.Before(oldest[g])) {
+			oldest[g] = *at
 		}
 	}
-	lines := make([]line, 0, len(counts))
-	for l := range counts {
-		lines = append(lines, l)
-	}
-	slices.SortFunc(lines, func(a, b line) int {
-		return cmp.Or(cmp.Compare(a.set, b.set),
-			cmp.Compare(a.state, b.state))
+	groups := slices.SortedFunc(maps.Keys(counts), func(a, b group) int {
+		return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.state, b.state))
 	})
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
 	now := o.app.Now()
 	t.Row("STATE", "SET", "TASKS", "LONGEST FOR")
-	for _, l := range lines {
-		t.Row(shortText(l.state), text.Visible(l.set), strconv.Itoa(counts[l]), age(oldest[l], now))
-		t.Paint(0, taskColour(l.state))
+	for _, g := range groups {
+		t.Row(shortText(g.state), text.Visible(g.set), strconv.Itoa(counts[g]), age(oldest[g], now))
+		t.Paint(0, taskColour(g.state))
 	}
 	return o.finish(&t, len(found))
 }
@@ -194,18 +191,16 @@ func (o *tasksOptions) table(found []taskJSON) error {
 	t.Row("STATE", "TASK", "FOR", "ATTEMPTS", "BY", "NOTE")
 	for i := range found {
 		f := &found[i]
-		t.Row(shortText(f.standing()), text.Visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts),
+		t.Row(shortText(f.shownState()), text.Visible(f.Task), age(orZero(f.ChangedAt), now), strconv.Itoa(f.Attempts),
 			shortText(orZero(f.By)), shortText(orZero(f.Note)))
-		t.Paint(0, taskColour(f.standing()))
+		t.Paint(0, taskColour(f.shownState()))
 	}
 	return o.finish(&t, len(found))
 }
 
 func (o *tasksOptions) finish(t *term.Table, found int) error {
-	if t.Rows() > 1 {
-		if err := t.Write(o.app.Stdout); err != nil {
-			return err
-		}
+	if err := t.WriteRows(o.app.Stdout); err != nil {
+		return err
 	}
 	fmt.Fprintln(o.app.Stderr, count(found, "task"))
 	return nil
@@ -216,12 +211,4 @@ func taskColour(state string) term.Colour {
 		return term.Red
 	}
 	return term.NoColour
-}
-
-// orZero is the value, or the zero value where it is not known.
-func orZero[T any](v *T) T {
-	if v == nil {
-		return *new(T)
-	}
-	return *v
 }

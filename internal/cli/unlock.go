@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type unlockOptions struct {
@@ -68,20 +67,4 @@ func (o *unlockOptions) run(ctx context.Context) error {
 	}
 	_, err = fmt.Fprintf(o.app.Stdout, "unlocked %s\n", text.Visible(lock.Name()))
 	return err
-}
-
-// holder is one line about who holds a lock.
-func (s *session) holder(r *metadata.Record) string {
-	now := s.app.Now()
-	line := fmt.Sprintf("%s on %s", shortText(r.Owner), hostPID(r))
-	if words := shareWords(metadata.ShareOf(r.Name, r.Attributes)); words != "" {
-		line += " as " + words
-	}
-	if !r.LockedAt.IsZero() {
-		line += " for " + age(r.LockedAt, now)
-	}
-	if r.Purpose != "" {
-		line += " (" + shortText(r.Purpose) + ")"
-	}
-	return line + ", uuid " + shortText(r.UUID)
 }

@@ -2,13 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/clustermutex/unlocker/internal/text"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 type waitOptions struct {
@@ -26,7 +21,7 @@ func newWait(a *app) *cobra.Command {
 Exits with 3 if it is still held after --wait.
 
 A semaphore or read-write lock is free when nobody has a permit, reads or writes. To wait for one of
-its holders, give the holder's name: pool#2. Waiters in line for the lock do not count.`,
+its holders, give the holder's name: pool#2. Waiters in the queue do not count.`,
 		Example: `  mutexctl wait db/migrate --wait 10m && ./start.sh
   mutexctl wait transcoding   # until all permits are back`,
 		Args: wants(1, 1, "NAME"), ValidArgsFunction: a.completeLocks,
@@ -35,7 +30,7 @@ its holders, give the holder's name: pool#2. Waiters in line for the lock do not
 	cmd.Flags().Var(&o.wait, "wait", "how long to wait: a duration, 0 to check once, or forever")
 	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "do not report who holds it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := o.names.any(args[0])
+		name, err := o.names.parse(args[0])
 		if err != nil {
 			return err
 		}
@@ -62,64 +57,4 @@ func (o *waitOptions) run(ctx context.Context, name string) error {
 	ctx, stop := o.wait.bound(ctx)
 	defer stop()
 	return s.untilFree(ctx, name, false, s.heldBy(name, holders))
-}
-
-// holdersOf reads the holders of the lock. A record without a uuid is nobody's.
-func (s *session) holdersOf(ctx context.Context, name string) ([]*metadata.Record, error) {
-	doc, err := s.get(ctx, name)
-	if err != nil && status(err) != ExitNoLock {
-		return nil, err
-	}
-	shares, err := s.shares(ctx, name)
-	if doc.Token != 0 {
-		shares = append([]*metadata.Record{&doc.Record}, shares...)
-	}
-	return shares, err
-}
-
-// heldBy is one line about who holds the lock.
-func (s *session) heldBy(name string, holders []*metadata.Record) string {
-	line := fmt.Sprintf("%s is held by %s", text.Visible(name), s.holder(holders[0]))
-	if more := len(holders) - 1; more > 0 {
-		line += " and " + count(more, "other")
-	}
-	return line
-}
-
-// untilFree follows the lock until nobody holds it or any share of it and, with queueToo, nobody queues for it. It
-// first reports how things stand, and it waits through an outage of etcd.
-func (s *session) untilFree(ctx context.Context, name string, queueToo bool, standing string) error {
-	s.app.mention("waiting: %s", standing)
-	var failed error
-	ended := s.store.WatchLock(ctx, name, func() (enough bool) {
-		holders, queued, err := s.standing(ctx, name, queueToo)
-		switch {
-		case err != nil && ctx.Err() == nil && !isAway(err):
-			failed = err
-			return true
-		case err == nil && len(holders) == 0 && !queued:
-			return true
-		case len(holders) > 0:
-			standing = s.heldBy(name, holders)
-		}
-		sleep(ctx, gather)
-		return false
-	})
-	switch {
-	case ended == nil:
-		return failed
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return heldf("gave up waiting: %s", standing)
-	}
-	return ended
-}
-
-// standing reads the holders of the lock and, with queueToo, whether somebody queues for it.
-func (s *session) standing(ctx context.Context, name string, queueToo bool) (holders []*metadata.Record, queued bool,
-	err error) {
-	if holders, err = s.holdersOf(ctx, name); err != nil || !queueToo {
-		return holders, false, err
-	}
-	waiters, err := s.queue(ctx, name)
-	return holders, len(waiters) > 0, err
 }

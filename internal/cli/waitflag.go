@@ -10,7 +10,7 @@ import (
 type waitTimeout struct {
 	limit   time.Duration
 	forever bool
-	given   bool // on the command line; else it is a default
+	given   bool // on the command line, not by default
 }
 
 func (p *waitTimeout) String() string {
@@ -29,20 +29,20 @@ func (p *waitTimeout) Set(s string) error {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return errors.New("want a time such as 30s or 5m, 0 to try once, or forever")
+		return errors.New("want a duration such as 30s or 5m, 0 to try once, or forever")
 	}
 	*p = waitTimeout{limit: d, given: true}
 	return nil
 }
 
-// none reports whether not to wait.
+// none reports whether to try only once.
 func (p *waitTimeout) none() bool { return !p.forever && p.limit == 0 }
 
-// outlastsOutage reports whether to wait for an unreachable etcd, too: only with --wait, so that a wrong endpoint does
-// not block a script forever.
+// outlastsOutage reports whether to wait for an unreachable etcd, too. Without --wait it is false, so that a wrong
+// endpoint does not block a script forever.
 func (p *waitTimeout) outlastsOutage() bool { return p.given && !p.none() }
 
-// bound is a context that ends with the wait.
+// bound returns a context that ends with the wait.
 func (p *waitTimeout) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.forever {
 		return context.WithCancel(ctx)

@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockview"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -20,7 +20,7 @@ type watchOptions struct {
 const watchShape = `JSON: one object per line.
 
   time      when the change was seen, RFC 3339, UTC
-  event     held, alerting, expired, malformed: the lock's state from now on, or when the watch began
+  event     held, alerting, expired, malformed: the lock's new state, or its state when the watch began
             ended: the hold is over
   lock      a lock as in "mutexctl list"
   ending    with "ended": an ending as in "mutexctl history"; else null`
@@ -39,15 +39,9 @@ Stop it with Ctrl-C. When etcd is unreachable, watch says so on stderr and resum
 ` + watchShape,
 		Example: `  mutexctl watch
   mutexctl watch 'billing/*' -o json | jq -c 'select(.event == "alerting") | .lock.name'`,
-		Args: wants(0, -1, "[PATTERN...]"),
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat)
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if o.globs, err = newGlobs(args); err != nil {
-			return err
-		}
-		return o.run(cmd.Context())
-	}
+	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
 
@@ -57,55 +51,29 @@ func (o *watchOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	f := &follower{options: o, wake: make(chan struct{}, 1), reported: map[hold]string{}}
+	f := &follower{app: o.app, globs: o.globs, json: o.format.JSON(), wake: make(chan struct{}, 1),
+		reported: map[hold]string{}}
 	view, stop := s.view(ctx, f.ended)
 	defer stop()
 	f.waiters = view.Waiters
 	return f.follow(ctx, view)
 }
 
-// gather is how long changes are collected before they are processed: an update costs time for every lock.
-const gather = 100 * time.Millisecond
-
-// follow reports what changes until the context ends, and returns why it ended.
-func (f *follower) follow(ctx context.Context, view *lockview.View) error {
-	for ctx.Err() == nil {
-		changed := view.Changed()
-		fresh := view.Fresh()
-		f.reportFreshness(fresh)
-		next := time.Time{}
-		if fresh.Synced {
-			var err error
-			if next, err = f.update(view.Locks); err != nil {
-				return err
-			}
-		}
-		pause := time.Second // freshness is checked at least this often
-		if !next.IsZero() {
-			pause = min(pause, max(next.Sub(f.now()), 0)+time.Millisecond)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		case <-f.wake:
-		case <-changed:
-			sleep(ctx, gather)
-		}
-	}
-	return context.Cause(ctx)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+// view follows all locks until stop. It calls ended for every hold that ends.
+func (s *session) view(ctx context.Context,
+	ended func(*metadata.Record, *metadata.Ending)) (view *lockview.View, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	view = lockview.New(s.layout, lockview.Source{List: s.store.List, Watch: s.store.Watch, Ending: s.store.Ending},
+		lockview.Options{
+			Ended: ended, Explain: etcdconn.Explain,
+		})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = view.Run(ctx) // ends only with the context
+	}()
+	return view, func() {
+		cancel()
+		<-done
 	}
 }
-
-// hold identifies one hold of a lock.
-type hold struct {
-	lock  string
-	token int64
-}
-
-func holdOf(r *metadata.Record) hold { return hold{r.Name, r.Token} }

@@ -1,12 +1,8 @@
 package dashboard
 
 import (
-	"bytes"
-	"compress/gzip"
-	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
@@ -15,8 +11,8 @@ import (
 
 func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made := d.RequestOf(r)
-		if err := d.Admit(made.Caller, need); err != nil {
+		made := d.site.RequestOf(r)
+		if err := d.site.Admit(made.Caller, need); err != nil {
 			d.fail(w, r, err)
 			return
 		}
@@ -27,7 +23,7 @@ func (d *Dashboard) handle(need access.Permission, do site.Action) http.HandlerF
 // handleUnlock is handle for a force unlock. Who may not is told so before the body is read.
 func (d *Dashboard) handleUnlock(kind string, do site.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		made := d.RequestOf(r)
+		made := d.site.RequestOf(r)
 		err := d.unlock.MayUnlock(made.Caller)
 		if err == nil {
 			err = receive(w, r, kind)
@@ -92,7 +88,7 @@ func (d *Dashboard) send(w http.ResponseWriter, r *http.Request, a site.Answer) 
 	if a.ETag != "" {
 		h.Set("ETag", a.ETag)
 	}
-	h.Set("Mutexdash-Version", d.Config.Version)
+	h.Set("Mutexdash-Version", d.site.Config.Version)
 	if a.Retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(a.Retry/time.Second)))
 	}
@@ -126,53 +122,4 @@ func (d *Dashboard) sendBody(w http.ResponseWriter, r *http.Request, a site.Answ
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(a.Body) // the reader went away: nobody to tell
 	}
-}
-
-func acceptsGzip(r *http.Request) bool {
-	for encoding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
-		name, weight, _ := strings.Cut(strings.ReplaceAll(encoding, " ", ""), ";")
-		if name == "gzip" {
-			return strings.Trim(strings.TrimPrefix(weight, "q="), "0.") != "" || weight == ""
-		}
-	}
-	return false
-}
-
-// packer returns a packer, whose tables take a megabyte, for one answer; done gives it back.
-func (d *Dashboard) packer(w io.Writer) (z *gzip.Writer, done func()) {
-	z, ok := d.packers.Get().(*gzip.Writer)
-	if !ok {
-		z = newPacker(gzip.BestSpeed)
-	}
-	z.Reset(w)
-	return z, func() {
-		z.Reset(io.Discard)
-		d.packers.Put(z)
-	}
-}
-
-func newPacker(level int) *gzip.Writer {
-	z, err := gzip.NewWriterLevel(io.Discard, level)
-	if err != nil {
-		panic(err) // only for a level that does not exist
-	}
-	return z
-}
-
-func (d *Dashboard) packed(b []byte) []byte {
-	var out bytes.Buffer
-	z, done := d.packer(&out)
-	defer done()
-	_, _ = z.Write(b) // a buffer takes everything
-	_ = z.Close()
-	return out.Bytes()
-}
-
-func compress(b []byte, level int) []byte {
-	var out bytes.Buffer
-	z := newPacker(level)
-	z.Reset(&out)
-	_, _ = z.Write(b) // a buffer takes everything
-	_ = z.Close()
-	return out.Bytes()
 }

@@ -40,7 +40,7 @@ func loadAssets(files fs.FS) (assets, error) {
 		b = compact(b)
 		sum.Write([]byte(e.Name()))
 		sum.Write(b)
-		a.files[e.Name()] = asset{assetType(e.Name()), b, compress(b, gzip.BestCompression)}
+		a.files[e.Name()] = asset{assetType(e.Name()), b, pack(newPacker(gzip.BestCompression), b)}
 	}
 	a.fingerprint = hex.EncodeToString(sum.Sum(nil))[:12]
 	return a, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
 	"github.com/clustermutex/unlocker/internal/dashboard/history"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
@@ -24,7 +25,10 @@ import (
 
 // Dashboard serves the pages and the JSON API. It is an [http.Handler] and holds no state but what it read.
 type Dashboard struct {
-	*pages.Pages
+	site     *site.Site
+	traces   *backtraces.Store
+	pages    *pages.Pages
+	api      *api.API
 	unlock   *unlock.Handler
 	hosts    hosts
 	route    string // prefix under which requests arrive
@@ -42,18 +46,20 @@ func New(config setup.Config) (*Dashboard, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	reader := stacktrace.NewReader(config.Sources)
-	base := &site.Site{Config: config,
-		Snapshots: locks.NewSnapshots(locks.Source{Locks: config.Locks, Queues: config.Queues, Policy: config.Policy}),
-		History: history.NewStore(history.Source{History: config.History, Audit: config.Audit, Relists: config.Relists,
-			Policy: config.Policy, Log: config.Log})}
-	d := &Dashboard{Pages: pages.New(base, backtraces.NewStore(config.Document, reader), reader),
+	d := &Dashboard{
+		site: &site.Site{Config: config,
+			Snapshots: locks.NewSnapshots(locks.Source{Locks: config.Locks, Queues: config.Queues,
+				Policy: config.Policy}),
+			History: history.NewStore(history.Source{History: config.History, Audit: config.Audit,
+				Relists: config.Relists, Policy: config.Policy, Log: config.Log})},
+		traces:  backtraces.NewStore(config.Document, stacktrace.NewReader(config.Sources)),
 		metrics: newMetrics(),
-		tickets: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
-	d.unlock = unlock.New(d.Pages, unlock.Shape{
-		Lock:   func(r *site.Request, row *locks.Row) any { return d.lockJSON(row, r.Now) },
-		Answer: func(r *site.Request, data any) (site.Answer, error) { return jsonAnswer(data, newMeta(r, r.Now), "") },
-	})
+		tickets: make(chan struct{}, maxRequests),
+		streams: make(chan struct{}, maxStreams),
+	}
+	d.pages = pages.New(d.site, d.traces)
+	d.api = api.New(d.site, d.pages)
+	d.unlock = unlock.New(d.site, d.traces, d.api)
 	if err := d.prefixes(); err != nil {
 		return nil, err
 	}
@@ -61,8 +67,8 @@ func New(config setup.Config) (*Dashboard, error) {
 	if d.assets, err = loadAssets(web.Static()); err != nil {
 		return nil, err
 	}
-	d.Urls.Assets = d.assets.fingerprint
-	if d.Templates, err = site.ParseTemplates(web.Templates(), d.Urls); err != nil {
+	d.site.URLs.Assets = d.assets.fingerprint
+	if d.site.Templates, err = site.ParseTemplates(web.Templates(), d.site.URLs); err != nil {
 		return nil, err
 	}
 	d.handler, err = d.routes()
@@ -74,28 +80,30 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handle
 
 // Ended notes a hold that went; ending is nil when its holder released it. It is quick.
 func (d *Dashboard) Ended(r *metadata.Record, ending *metadata.Ending) {
-	d.History.See(r, ending, d.Config.Now())
+	d.site.History.See(r, ending, d.site.Config.Now())
 }
 
-// Ready reports whether there is anything to show. It stays true when etcd is away: the last known picture is worth
+// Ready reports whether there is anything to show. It stays true when etcd is away: the last known snapshot is worth
 // most then.
-func (d *Dashboard) Ready() bool { return d.Config.Fresh().Level(d.Config.Now()) != locks.Never }
+func (d *Dashboard) Ready() bool {
+	return d.site.Config.Fresh().Level(d.site.Config.Now()) != locks.Never
+}
 
 func (d *Dashboard) prefixes() error {
-	origin, path, err := checkExternalURL(d.Config.ExternalURL)
+	origin, path, err := checkExternalURL(d.site.Config.ExternalURL)
 	if err != nil {
 		return err
 	}
-	d.Urls.Origin = origin
-	if d.hosts, err = newHosts(origin, d.Config.Hosts); err != nil {
+	d.site.URLs.Origin = origin
+	if d.hosts, err = newHosts(origin, d.site.Config.Hosts); err != nil {
 		return err
 	}
-	if d.Urls.Prefix, err = site.NormalPrefix(path); err != nil {
+	if d.site.URLs.Prefix, err = normalPrefix(path); err != nil {
 		return err
 	}
-	d.route = d.Urls.Prefix
-	if d.Config.RoutePrefix != "" {
-		d.route, err = site.NormalPrefix(d.Config.RoutePrefix)
+	d.route = d.site.URLs.Prefix
+	if d.site.Config.RoutePrefix != "" {
+		d.route, err = normalPrefix(d.site.Config.RoutePrefix)
 	}
 	return err
 }
@@ -114,26 +122,26 @@ func (d *Dashboard) routes() (http.Handler, error) {
 	})
 	post := func(path, kind string, do site.Action) { mux.Post(d.route+path, d.handleUnlock(kind, do)) }
 	get := func(path string, need access.Permission, do site.Action) { mux.Get(d.route+path, d.handle(need, do)) }
-	get("", access.View, d.ServeList)
-	get("lock", access.View, d.ServeLock)
-	get("lock/backtrace", access.Backtrace, d.ServeBacktrace)
+	get("", access.View, d.pages.ServeList)
+	get("lock", access.View, d.pages.ServeLock)
+	get("lock/backtrace", access.Backtrace, d.pages.ServeBacktrace)
 	get("unlock", access.View, d.unlock.ServeForm)
 	post("unlock", "application/x-www-form-urlencoded", d.unlock.ServePost)
-	get("waiting", access.View, d.ServeWaiting)
-	get("owners", access.View, d.ServeOwners)
-	get("history", access.View, d.ServeHistory)
-	get("audit", access.Audit, d.ServeAudit)
-	get("locks.csv", access.View, d.csv)
-	get("status", access.View, d.ServeStatus)
-	get("help", access.Anybody, d.ServeHelp)
-	get("icon.svg", access.Anybody, d.ServeIcon)
+	get("waiting", access.View, d.pages.ServeWaiting)
+	get("owners", access.View, d.pages.ServeOwners)
+	get("history", access.View, d.pages.ServeHistory)
+	get("audit", access.Audit, d.pages.ServeAudit)
+	get("locks.csv", access.View, d.api.ServeTable)
+	get("status", access.View, d.pages.ServeStatus)
+	get("help", access.Anybody, d.pages.ServeHelp)
+	get("icon.svg", access.Anybody, d.pages.ServeIcon)
 	get("assets/{fingerprint}/{file}", access.Anybody, d.asset)
-	get("api/v1/locks", access.View, d.locksAPI)
-	get("api/v1/lock", access.View, d.lockAPI)
-	get("api/v1/summary", access.View, d.summaryAPI)
-	get("api/v1/history", access.View, d.historyAPI)
-	get("api/v1/audit", access.Audit, d.auditAPI)
-	get("api/v1/status", access.View, d.statusAPI)
+	get("api/v1/locks", access.View, d.api.ServeLocks)
+	get("api/v1/lock", access.View, d.api.ServeLock)
+	get("api/v1/summary", access.View, d.api.ServeSummary)
+	get("api/v1/history", access.View, d.api.ServeHistory)
+	get("api/v1/audit", access.Audit, d.api.ServeAudit)
+	get("api/v1/status", access.View, d.api.ServeStatus)
 	post("api/v1/lock/force-unlock", "application/json", d.unlock.ServeAPI)
 	return mux, nil
 }
@@ -155,7 +163,7 @@ func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Metho
 // lost answers requests that fit no route; those for the bare root or the prefix without its slash find their way.
 func (d *Dashboard) lost(w http.ResponseWriter, r *http.Request) {
 	if path := r.URL.Path; d.route != "/" && (path == "/" || path+"/" == d.route) && isRead(r) {
-		http.Redirect(w, r, d.Urls.Prefix, http.StatusFound)
+		http.Redirect(w, r, d.site.URLs.Prefix, http.StatusFound)
 		return
 	}
 	d.fail(w, r, site.ErrNotFound)

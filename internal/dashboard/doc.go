@@ -3,9 +3,9 @@
 //
 // A request travels one way. The door (door.go) finds out who asks and makes the request one value: a caller, a now, a
 // freshness, a snapshot. What the caller may do is checked before the handler runs (answer.go). Package locks filters
-// and sorts the snapshot, a page struct is filled from it, and the struct becomes HTML (packages pages, unlock and
-// site) or JSON (api.go). No list of locks reads etcd; only the page of one lock does, for its backtrace and its keys,
-// and falls back to the snapshot when etcd is away.
+// and sorts the snapshot; a struct is filled from it and becomes HTML (packages pages and unlock) or JSON (package
+// api). No list of locks reads etcd; only the page of one lock does, for its backtrace and its keys, and falls back to
+// the snapshot when etcd is away.
 //
 // One thing can be changed: package unlock ends a hold by force, in one transaction that is fenced to the hold that the
 // person saw. Package history knows holds that are over from etcd and, where nobody wrote it there, from what was seen.

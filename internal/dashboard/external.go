@@ -25,3 +25,17 @@ func checkExternalURL(s string) (origin, path string, err error) {
 	}
 	return u.Scheme + "://" + u.Host, u.Path, nil
 }
+
+// normalPrefix makes "a/b", "/a/b" and "/a/b/" the same.
+func normalPrefix(path string) (string, error) {
+	path = strings.Trim(path, "/")
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "." || part == ".." || part == "" && path != "" || url.PathEscape(part) != part {
+			return "", fmt.Errorf("the path %q must be plain: letters, digits, - and _ between slashes", path)
+		}
+	}
+	if path == "" {
+		return "/", nil
+	}
+	return "/" + path + "/", nil
+}

@@ -21,24 +21,25 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, locks.ErrLeft):
 		p = site.ErrReaderLeft
 	case !errors.As(err, &p):
-		d.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("request failed")
+		d.site.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("request failed")
 		p = site.ErrInternal
 	}
-	a := site.Answer{Status: p.Status, Retry: p.Retry}
-	if (p.Code == "not_loaded" || p.Again) && !d.wantsJSON(r) {
-		a.Header = map[string]string{"Refresh": strconv.Itoa(int(p.Retry / time.Second))} // works without JavaScript
-	}
-	if d.wantsJSON(r) {
+	var a site.Answer
+	asJSON := d.wantsJSON(r)
+	if asJSON {
 		a.Type = "application/problem+json"
 		a.Body, err = json.Marshal(p)
 	} else {
-		a.Type = site.TypeHTML
-		a.Body, err = d.Render("problem", d.problemPage(d.RequestOf(r), p))
+		a, err = d.site.Render("problem", d.problemPage(d.site.RequestOf(r), p))
 	}
 	if err != nil {
-		d.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("error page failed")
-		a.Type = "text/plain; charset=utf-8"
-		a.Body = []byte(p.Title + "\n")
+		d.site.Config.Log.Error().Err(err).Str("path", r.URL.Path).Msg("error page failed")
+		a = site.Answer{Type: "text/plain; charset=utf-8", Body: []byte(p.Title + "\n")}
+	}
+	a.Status = p.Status
+	a.Retry = p.Retry
+	if (p.Code == "not_loaded" || p.Again) && !asJSON {
+		a.Header = map[string]string{"Refresh": strconv.Itoa(int(p.Retry / time.Second))} // works without JavaScript
 	}
 	d.send(w, r, a)
 }
@@ -56,10 +57,10 @@ type problemPage struct {
 }
 
 func (d *Dashboard) problemPage(r *site.Request, p *site.Problem) problemPage {
-	view := problemPage{Page: d.Page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
+	view := problemPage{Page: d.site.Page(r, p.Title), Problem: p, Retry: int(p.Retry / time.Second)}
 	view.Query = site.BoxText(p.Name)
 	if p.Code == "not_loaded" {
-		view.Endpoints = d.Config.Endpoints
+		view.Endpoints = d.site.Config.Endpoints
 	}
 	return view
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // policy allows a page what it needs: files of our own, and nothing inline.
@@ -20,8 +19,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // front of the handler (exporter-toolkit's headers) has set to the same names is replaced.
 func (d *Dashboard) headers(next http.Handler) http.Handler {
 	ancestors := "'none'"
-	if len(d.Config.FrameAncestors) > 0 {
-		ancestors = strings.Join(d.Config.FrameAncestors, " ")
+	if len(d.site.Config.FrameAncestors) > 0 {
+		ancestors = strings.Join(d.site.Config.FrameAncestors, " ")
 	}
 	framed := fmt.Sprintf(policy, ancestors)
 	alone := fmt.Sprintf(policy, "'none'")
@@ -29,8 +28,8 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Content-Security-Policy", framed)
 		h.Set("X-Content-Type-Options", "nosniff")
-		// which asks whether, and nobody else may answer
-		if len(d.Config.FrameAncestors) == 0 || r.URL.Path == d.route+"unlock" {
+		// Nobody but the person may answer what the page of a force unlock asks.
+		if len(d.site.Config.FrameAncestors) == 0 || r.URL.Path == d.route+"unlock" {
 			h.Set("Content-Security-Policy", alone)
 			h.Set("X-Frame-Options", "DENY")
 		}
@@ -40,8 +39,8 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 		h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()")
 		h.Set("X-Robots-Tag", "noindex, nofollow")
 		h.Set("Cache-Control", "no-store")
-		if d.Config.HSTS > 0 && r.TLS != nil { // behind a proxy that ends TLS it is for the proxy to say
-			h.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", int(d.Config.HSTS.Seconds())))
+		if d.site.Config.HSTS > 0 && r.TLS != nil { // behind a proxy that ends TLS it is for the proxy to say
+			h.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", int(d.site.Config.HSTS.Seconds())))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -52,7 +51,7 @@ func (d *Dashboard) headers(next http.Handler) http.Handler {
 func (d *Dashboard) crossOrigin() (func(http.Handler) http.Handler, error) {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(d.refuseOrigin))
-	if origin := d.Urls.Origin; origin != "" {
+	if origin := d.site.URLs.Origin; origin != "" {
 		if err := protection.AddTrustedOrigin(origin); err != nil {
 			return nil, fmt.Errorf("the external URL cannot be an origin: %w", err)
 		}
@@ -83,18 +82,17 @@ func (d *Dashboard) mayRead(h http.Header) bool {
 	case "document":
 		return true
 	case "iframe", "frame":
-		return len(d.Config.FrameAncestors) > 0
+		return len(d.site.Config.FrameAncestors) > 0
 	}
 	return false
 }
 
 func (d *Dashboard) refuseOrigin(w http.ResponseWriter, r *http.Request) {
-	made := d.RequestOf(r)
+	made := d.site.RequestOf(r)
 	c := made.Caller
-	if logged, leftOut := d.Refusals.Take(c.Name, made.Now); logged {
-		site.LeftOutOf(d.Config.Log.Warn(), leftOut).Str("path",
-			text.Visible(text.Clip(r.URL.Path, site.MaxLogged))).Str("origin",
-			text.Visible(text.Clip(r.Header.Get("Origin"), site.MaxLogged))).
+	if logged, leftOut := d.site.Refusals.Take(c.Name, made.Now); logged {
+		site.LeftOutOf(d.site.Config.Log.Warn(), leftOut).
+			Str("path", site.Logged(r.URL.Path)).Str("origin", site.Logged(r.Header.Get("Origin"))).
 			Str("actor", c.Name).Str("client", c.Client).Msg("a request from another site was refused")
 	}
 	if !isRead(r) && strings.HasSuffix(r.URL.Path, "unlock") {
@@ -114,8 +112,8 @@ func (d *Dashboard) recovery(next http.Handler) http.Handler {
 			if cause == http.ErrAbortHandler {
 				panic(cause)
 			}
-			d.Config.Log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("path",
-				r.URL.Path).Msg("request panicked")
+			d.site.Config.Log.Error().Any("panic", cause).Bytes("stack", debug.Stack()).Str("path", r.URL.Path).
+				Msg("request panicked")
 			d.fail(w, r, site.ErrInternal)
 		}()
 		next.ServeHTTP(w, r)

@@ -67,7 +67,7 @@ func TestHistoryTellsHowHoldsEnded(t *testing.T) {
 	page := ok(t, d, "/history")
 	wantWords(t, page, "released", "drm/rotate-keys", "force-unlocked had alerted "+stuck,
 		"by ann@example.org: the pod is dead, node lost", "auto-unlocked", "by eu-1: its deadline passed",
-		"it began 1m ago", "3 holds")
+		"began to watch 1m ago", "3 holds")
 	if n := strings.Count(page, "</svg>released"); n != 1 {
 		t.Errorf("%d holds were released, one of them was forced: %s", n, words(page))
 	}
@@ -111,7 +111,7 @@ func TestHistoryOfOneLockTellsWhatIsUsual(t *testing.T) {
 	}
 	s.away = errAway
 	d := s.dashboard(t)
-	wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: timeout. What stands there may be missing here.")
+	wantWords(t, ok(t, d, "/lock?name="+stuck), "Not read from etcd: timeout. Entries may be missing here.")
 	wantWords(t, ok(t, d, "/history"), "Not read from etcd: timeout.")
 	if w := get(d, "/api/v1/history"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("the API answers %d", w.Code)

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // hosts are the names under which we are reached, in lower case. A browser that was told that the name of another site
@@ -54,10 +53,10 @@ func (d *Dashboard) misdirected(next http.Handler) http.Handler {
 		}
 		p := &site.Problem{Status: http.StatusMisdirectedRequest, Code: "wrong_host",
 			Title: "Not the name of this dashboard",
-			Detail: fmt.Sprintf("The request names the host %s, which is not known here. If people reach the "+
+			Detail: fmt.Sprintf("The request names the host %s, which is not known here. If users reach the "+
 				"dashboard by that name, start it with "+
 				"--web.external-url=https://NAME/, or with --web.allowed-hosts=NAME for one more name.",
-				text.Visible(text.Clip(r.Host, site.MaxLogged)))}
+				site.Logged(r.Host))}
 		if d.wantsJSON(r) {
 			d.fail(w, r, p)
 			return

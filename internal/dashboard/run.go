@@ -17,11 +17,11 @@ func (d *Dashboard) Run(ctx context.Context) error {
 	notifying.Go(func() { d.unlock.Run(ctx) })
 	defer notifying.Wait()
 	for {
-		now := d.Config.Now()
-		fresh := d.Config.Fresh()
-		d.History.Observe(now, fresh)
-		if !d.Config.HideBacktraces && fresh.Level(now) == locks.Live {
-			d.Traces.Fetch(ctx, d.SnapshotAt(now, d.Config.Clock(), fresh))
+		now := d.site.Config.Now()
+		fresh := d.site.Config.Fresh()
+		d.site.History.Observe(now, fresh)
+		if !d.site.Config.HideBacktraces && fresh.Level(now) == locks.Live {
+			d.traces.Fetch(ctx, d.site.SnapshotAt(now, d.site.Config.Clock(), fresh))
 		}
 		select {
 		case <-ctx.Done():

@@ -189,7 +189,7 @@ func (s *scene) wait(lock, owner string, since time.Duration) {
 
 // waiter is the next in the queue of the lock.
 func (s *scene) waiter(lock, owner, host string, pid int64) metadata.Waiter {
-	w := metadata.Waiter{Lock: lock, ID: owner, Place: int64(len(s.queues[lock]) + 1)}
+	w := metadata.Waiter{Lock: lock, ID: owner, Revision: int64(len(s.queues[lock]) + 1)}
 	w.Owner = owner
 	w.Hostname = host
 	w.PID = pid

@@ -137,7 +137,7 @@ func TestOneReaderWhoWaitsForAWriterIsACycle(t *testing.T) {
 	s.wants("shop", "shop-2", "wanted")
 	wantWords(t, ok(t, s.dashboard(t), "/waiting"), "for ever",
 		"hungry on hungry-0:17 waits for catalogue, held by shop on shop-2:17 shop on shop-2:17 waits for wanted",
-		"For 0s so far. Nobody ends it for them: one has to give up, or to lose a lock.")
+		"For 0s so far. Nothing ends it automatically: one of them has to give up or lose a lock.")
 }
 
 // wants has a process that may hold locks wait for one.

@@ -79,7 +79,7 @@ func TestASearchThatTakesTooLongIsStopped(t *testing.T) {
 }
 
 func TestWhoSharesTheSearchOfAReaderThatLeftGetsAnAnswer(t *testing.T) {
-	d := crowd(50_000).dashboard(t)
+	d := crowd(10_000).dashboard(t)
 	ok(t, d, "/")
 	for n := range 20 {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -27,9 +27,8 @@ type Config struct {
 	Cert, Key string // files; if given, clients are served with TLS
 	ClientCA  string // file; if given, clients need a certificate signed by it
 
-	Quota         int64 // bytes that the store may grow to; 0 is etcd's default
-	TokenTTL      uint  // seconds that an unused login token lives; 0 is etcd's default
-	SnapshotCount uint64
+	Quota    int64 // bytes that the store may grow to; 0 is etcd's default
+	TokenTTL uint  // seconds that an unused login token lives; 0 is etcd's default
 	// Throwaway trades the safety of the data for speed: no fsync, cheap password hashes. For tests only.
 	Throwaway bool
 	Fsync     bool // wait for the disk even with Throwaway
@@ -122,9 +121,6 @@ func (c Config) embed() *embed.Config {
 	conf.EnableGRPCGateway = false
 	if c.TokenTTL != 0 {
 		conf.AuthTokenTTL = c.TokenTTL
-	}
-	if c.SnapshotCount != 0 {
-		conf.SnapshotCount = c.SnapshotCount
 	}
 	if c.Throwaway {
 		conf.UnsafeNoFsync = !c.Fsync

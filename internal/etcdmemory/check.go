@@ -10,8 +10,8 @@ import (
 // maxOps is etcd's default limit of operations in one transaction.
 const maxOps = 128
 
-// check refuses a transaction that is invalid by itself. A nested one may have only as many operations as the outer one
-// leaves.
+// check refuses a transaction that is invalid whatever the keys are. A nested one may have only as many operations as
+// the outer one leaves over.
 func check(r *pb.TxnRequest, room int) error {
 	used := max(len(r.Compare), len(r.Success), len(r.Failure))
 	if used > room {
@@ -56,7 +56,7 @@ func checkOverlap(r *pb.TxnRequest) error {
 	return nil
 }
 
-// writes is what some operations may write.
+// writes is the set of keys that operations may write.
 type writes struct {
 	puts    map[string]bool
 	deletes []*pb.DeleteRangeRequest

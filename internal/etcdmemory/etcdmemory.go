@@ -1,10 +1,9 @@
-// Package etcdmemory is an etcd in memory. It is the product feature behind locktest.NewInMemory: users test their code
-// against locks in a bubble of testing/synctest, where time passes at once, and where there can be no sockets and so no
-// real etcd.
+// Package etcdmemory is an etcd in memory. It is what locktest.NewInMemory offers to users: they test code that takes
+// locks in a bubble of testing/synctest, where time passes at once, and where sockets and so a real etcd cannot work.
 //
 // Keys, transactions, revisions, watches and leases behave as in etcd: a test sends the same requests to both and
-// compares the answers. There is one member, which never fails, without disk, users, quota, alarms or compaction; what
-// it lacks it refuses with an error. Clients are those of package clientv3, and each can be cut off.
+// compares the answers. There is one member, which never fails. It has no disk, users, quota, alarms or compaction, and
+// returns an error for requests that need them. Clients are those of package clientv3, and each can be cut off.
 package etcdmemory
 
 import (
@@ -142,7 +141,7 @@ func (c *change) commit() {
 	c.s.revision = c.revision
 	c.s.history = append(c.s.history, c.events...)
 	for st := range c.s.streams {
-		st.tell(c.events)
+		st.deliver(c.events)
 	}
 }
 

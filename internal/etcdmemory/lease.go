@@ -13,7 +13,7 @@ import (
 // firstAnswer is how long keepalives are tried before the first answer gives the lease's time to live.
 const firstAnswer = 5 * time.Second
 
-// leaseKeeper implements clientv3.Lease. That of clientv3 itself ticks twice a second, which is a lot where days pass
+// leaseKeeper implements clientv3.Lease. That of clientv3 ticks twice a second, which is too often where days pass
 // at once.
 type leaseKeeper struct {
 	link *Link

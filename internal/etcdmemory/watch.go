@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watcher implements clientv3.Watcher. That of clientv3 itself waits on a channel that belongs to no bubble.
+// watcher implements clientv3.Watcher. That of clientv3 waits on a channel outside the bubble.
 type watcher struct {
 	link *Link
 	ctx  context.Context // ended by Close
@@ -128,7 +128,7 @@ func (s *Server) open(st *stream) {
 		for n < len(events) && events[n].Kv.ModRevision == events[0].Kv.ModRevision {
 			n++
 		}
-		st.tell(events[:n])
+		st.deliver(events[:n])
 		events = events[n:]
 	}
 }
@@ -139,16 +139,16 @@ func (s *Server) close(st *stream) {
 	delete(s.streams, st)
 }
 
-// tell queues the events of one transaction that the watch asked for.
-func (st *stream) tell(events []*mvccpb.Event) {
+// deliver queues those events of one transaction that the watch asked for.
+func (st *stream) deliver(events []*mvccpb.Event) {
 	var wanted []*clientv3.Event
 	for _, e := range events {
 		if st.wants(e) {
-			told := &mvccpb.Event{Type: e.Type, Kv: e.Kv}
+			event := &mvccpb.Event{Type: e.Type, Kv: e.Kv}
 			if st.prevKV {
-				told.PrevKv = e.PrevKv
+				event.PrevKv = e.PrevKv
 			}
-			wanted = append(wanted, told)
+			wanted = append(wanted, event)
 		}
 	}
 	if len(wanted) > 0 {

@@ -1,5 +1,5 @@
-// Package etcdretry is a client of etcd that asks again until the outcome is known: through lost answers, members that
-// hang, long outages and watches that break.
+// Package etcdretry is a client of etcd that repeats requests until their outcome is known: through lost answers, members
+// that hang, long outages and watches that break.
 package etcdretry
 
 import (
@@ -23,7 +23,7 @@ type Options struct {
 	Unanswered func(sent time.Time, err error)
 }
 
-// Client asks etcd. It is safe for concurrent use.
+// Client sends requests to etcd. It is safe for concurrent use.
 type Client struct {
 	etcd *clientv3.Client
 	opts Options

@@ -28,19 +28,19 @@ func Deleted(key string) Watched {
 	return Watched{Key: key, Options: []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithPrevKV()}}
 }
 
-// Follow watches one key, or up to three, and calls look whenever there may be something new: once the watches are
+// Follow watches one key, or up to three, and calls check whenever there may be something new: once the watches are
 // open, with the events that come, and now and then without any (recheck), in case a watch went silent or etcd lost an
-// event. It returns when look reports that it has seen enough, or when ctx ends.
+// event. It returns when check reports that it has seen enough, or when ctx ends.
 //
-// The order makes it both sound and quick. The watch is opened live, without a revision, and look reads only after etcd
+// The order makes it both sound and quick. The watch is opened live, without a revision, and check reads only after etcd
 // has confirmed it, so nothing between the two is missed. Reading first and watching from that revision on would miss
 // nothing either, but etcd serves such a watch from a loop that runs every 100 ms.
-func (c *Client) Follow(ctx context.Context, recheck time.Duration, look func([]*clientv3.Event) (enough bool),
+func (c *Client) Follow(ctx context.Context, recheck time.Duration, check func([]*clientv3.Event) (enough bool),
 	keys ...Watched) {
 	for n := 0; ctx.Err() == nil; n++ {
 		began := time.Now()
-		opened, enough := c.followOnce(ctx, recheck, look, keys)
-		if enough || !opened && ctx.Err() == nil && look(nil) {
+		opened, enough := c.followOnce(ctx, recheck, check, keys)
+		if enough || !opened && ctx.Err() == nil && check(nil) {
 			return
 		}
 		if time.Since(began) > recheck {
@@ -50,8 +50,8 @@ func (c *Client) Follow(ctx context.Context, recheck time.Duration, look func([]
 	}
 }
 
-// followOnce follows until a watch breaks or look has seen enough.
-func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look func([]*clientv3.Event) bool,
+// followOnce follows until a watch breaks or check has seen enough.
+func (c *Client) followOnce(ctx context.Context, recheck time.Duration, check func([]*clientv3.Event) bool,
 	keys []Watched) (opened, enough bool) {
 	watch, stop := c.stream(ctx)
 	defer stop()
@@ -67,7 +67,7 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look fun
 		case !ok:
 			return opened, false
 		case !came:
-			if look(nil) {
+			if check(nil) {
 				return true, true
 			}
 			tick.Reset(Jitter(recheck))
@@ -77,7 +77,7 @@ func (c *Client) followOnce(ctx context.Context, recheck time.Duration, look fun
 			pending--
 		}
 		opened = pending <= 0
-		if (w.Created && opened || len(w.Events) > 0) && look(w.Events) {
+		if (w.Created && opened || len(w.Events) > 0) && check(w.Events) {
 			return true, true
 		}
 	}

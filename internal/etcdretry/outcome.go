@@ -13,7 +13,7 @@ const (
 	Full                     // etcd is out of space: it takes no more writes, but may have taken this last one
 )
 
-// Judge is the one place that reads errors of commits. What is not certain to be a refusal is unknown.
+// Judge reads the error of a commit. What is not certain to be a refusal is Unknown.
 func Judge(err error) Outcome {
 	switch {
 	case locktxn.Postponed(err):

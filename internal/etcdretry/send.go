@@ -111,7 +111,7 @@ func (c *Client) commit(ctx context.Context, most time.Duration, txn locktxn.Txn
 	return resp, err
 }
 
-// private is a context whose deadline etcd is not told of. It would be a header that differs in every request, and a
+// private is a context whose deadline is not sent to etcd. It would be a header that differs in every request, and a
 // timer on the other side, for nothing: etcd has a limit of its own, and a request is cancelled there when it is given
 // up here.
 type private struct{ context.Context }
@@ -123,7 +123,7 @@ func (c *Client) unanswered(ctx context.Context, last error) error {
 	return fmt.Errorf("etcd did not answer (%w): %w", last, Ended(ctx, c.opts.Closed))
 }
 
-// Grant asks for a lease that lives so long, in whole seconds, until there is one, it is refused or ctx ends.
+// Grant requests a lease with this time to live, in whole seconds, until it is granted or refused, or ctx ends.
 func (c *Client) Grant(ctx context.Context, life time.Duration) (clientv3.LeaseID, error) {
 	for n := 0; ; n++ {
 		attempt, cancel := context.WithTimeout(ctx, c.Attempt(ctx))

@@ -45,19 +45,18 @@ func NewCA(t testing.TB) *CA {
 	return ca
 }
 
-// File is the path of the authority's certificate.
+// File returns the path of the authority's certificate.
 func (ca *CA) File() string { return filepath.Join(ca.dir, "ca.crt") }
 
-// Pool trusts certificates of this authority and no others.
+// Pool returns a pool with only this authority.
 func (ca *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	return pool
 }
 
-// Issue writes a certificate for 127.0.0.1 and localhost, good for servers and clients, to the files that it returns.
-// etcd takes the common name of a client for its user. Issuing the same name again replaces the files, as a rotation
-// does.
+// Issue writes a certificate for 127.0.0.1 and localhost, for servers and clients, and returns its files. To etcd, the
+// common name of a client is its user. Issuing the same name again replaces the files, as in a rotation.
 func (ca *CA) Issue(t testing.TB, commonName string) (cert, key string) {
 	t.Helper()
 	pair := ca.issue(t, commonName)

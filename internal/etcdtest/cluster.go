@@ -18,18 +18,18 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// memberVariable carries an etcdembed.Config to a process that is to be a member.
+// memberVariable is the environment variable that passes an etcdembed.Config to a member's process.
 const memberVariable = "ETCDTEST_MEMBER"
 
-// Main is for TestMain of packages that use Cluster: it makes this process an etcd member when Cluster started it as
-// one, and runs the tests otherwise.
+// Main is for the TestMain of packages that use Cluster. If Cluster started this process, it runs an etcd member,
+// otherwise the tests.
 func Main(m *testing.M) {
 	Member()
 	os.Exit(m.Run())
 }
 
-// Member is the first half of Main, for a TestMain with something else to do before and after the tests: in a process
-// that Cluster started it does not return.
+// Member is the first half of Main, for a TestMain that does more than run tests. In a process that Cluster started it
+// does not return.
 func Member() {
 	config, isMember := os.LookupEnv(memberVariable)
 	if !isMember {
@@ -42,7 +42,7 @@ func Member() {
 	os.Exit(0)
 }
 
-// member runs until SIGTERM, or until the test is gone, however it died.
+// member runs until SIGTERM or the end of the test's process.
 func member(config string) error {
 	var c etcdembed.Config
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
@@ -64,20 +64,20 @@ func member(config string) error {
 	}
 }
 
-// Members is a cluster whose members are processes, numbered from 0. It ends with the test.
+// Members is a cluster whose members are processes, numbered from 0. It is stopped at the end of the test.
 type Members struct {
 	t     testing.TB
 	opts  options
 	ca    *CA
 	dir   string
-	made  int // members that ever were
+	made  int // number of members ever created
 	confs []etcdembed.Config
-	// programs are the paths of other etcds that members run with; empty for this one.
+	// programs are the paths of the etcd programs that members run; empty for the embedded one.
 	programs []string
 	procs    []*proctest.Process
 }
 
-// Cluster runs n members and returns when all of them answer. The package's TestMain must call Main.
+// Cluster starts n members and returns once all of them answer. The package's TestMain must call Main.
 func Cluster(t testing.TB, n int, opts ...Option) *Members {
 	t.Helper()
 	m := &Members{t: t, opts: collect(opts), dir: t.TempDir(), programs: make([]string, n)}
@@ -104,14 +104,14 @@ func Cluster(t testing.TB, n int, opts ...Option) *Members {
 	return m
 }
 
-// config is that of a new member.
+// config returns the configuration of a new member.
 func (m *Members) config(t testing.TB) etcdembed.Config {
 	t.Helper()
 	m.made++
 	return m.opts.config(t, m.ca, m.dir, fmt.Sprintf("m%d", m.made-1))
 }
 
-// Endpoints are the members' URLs for clients.
+// Endpoints returns the members' URLs for clients.
 func (m *Members) Endpoints() []string {
 	var all []string
 	for _, c := range m.confs {
@@ -120,32 +120,32 @@ func (m *Members) Endpoints() []string {
 	return all
 }
 
-// CA signed the members' certificates. It is nil without TLS.
+// CA returns the authority that signed the members' certificates; nil without TLS.
 func (m *Members) CA() *CA { return m.ca }
 
-// Client is a client of all members with all rights, closed at the end of the test.
+// Client returns a client of all members with all permissions, which is closed at the end of the test.
 func (m *Members) Client(t testing.TB) *clientv3.Client {
 	t.Helper()
 	return m.opts.client(t, m.ca, m.Endpoints()...)
 }
 
-// ClientOf is a client of member i alone.
+// ClientOf returns a client of member i alone.
 func (m *Members) ClientOf(t testing.TB, i int) *clientv3.Client {
 	t.Helper()
 	return m.opts.client(t, m.ca, m.Endpoints()[i])
 }
 
-// Kill ends member i as kill -9 does. It can be restarted.
+// Kill kills member i, as kill -9 does. It can be restarted.
 func (m *Members) Kill(i int) { m.procs[i].Kill() }
 
-// Pause stops the process of member i in its tracks: its connections stay open and say nothing.
+// Pause suspends the process of member i: its connections stay open but silent.
 func (m *Members) Pause(i int) { m.procs[i].Pause() }
 
-// Resume lets a paused member go on.
+// Resume continues a paused member.
 func (m *Members) Resume(i int) { m.procs[i].Resume() }
 
-// Restart runs member i again with the same data on the same ports, killing it first where it still runs. It returns
-// when the member listens; WaitReady waits until it answers.
+// Restart runs member i again with the same data and ports, after killing it if it is running. It returns when the
+// member listens; WaitReady waits until it answers.
 func (m *Members) Restart(i int) {
 	m.t.Helper()
 	m.Kill(i)
@@ -153,7 +153,7 @@ func (m *Members) Restart(i int) {
 	m.listens(i)
 }
 
-// PID is the number of the process of member i.
+// PID returns the process id of member i.
 func (m *Members) PID(i int) int { return m.procs[i].PID() }
 
 // Upgrade has member i go on with this test's own etcd, on the same data, where it was that of Program until now.
@@ -163,7 +163,7 @@ func (m *Members) Upgrade(i int) {
 	m.Restart(i)
 }
 
-// Leader is the number of the member that leads, waiting for an election where there is none.
+// Leader returns the number of the leader. It waits for an election if there is none.
 func (m *Members) Leader(t testing.TB) int {
 	t.Helper()
 	found := -1
@@ -180,7 +180,7 @@ func (m *Members) Leader(t testing.TB) int {
 	return found
 }
 
-// WaitReady returns when every member that runs answers a linearizable read.
+// WaitReady returns when every running member answers a linearizable read.
 func (m *Members) WaitReady(t testing.TB) {
 	t.Helper()
 	for i, p := range m.procs {
@@ -239,7 +239,7 @@ func (m *Members) end() {
 // eventually tries f until it returns nil.
 func eventually(t testing.TB, what string, f func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for {
 		try, done := context.WithTimeout(ctx, 2*time.Second)

@@ -1,8 +1,8 @@
-// Package etcdtest gives tests a real etcd, with nothing installed but Go.
+// Package etcdtest runs real etcd members for tests, with nothing installed but Go.
 //
-// Start runs one member inside the test's process: ready in a fraction of a second, with TLS, users, a small quota or a
-// short token life where asked. Cluster runs members as processes of their own, which can be killed, paused and
-// restarted. NewProxy stands in for a bad network between a client and a member.
+// Start runs one member inside the test's process. It is ready in a fraction of a second and can have TLS, users, a
+// small quota or short-lived tokens. Cluster runs members as processes, which can be killed, paused and restarted.
+// NewProxy simulates a bad network between a client and a member.
 package etcdtest
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdembed"
 )
 
-// patience is how long anything here may take before the test fails: long, as a busy machine with -race is slow.
-const patience = 30 * time.Second
+// timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
+const timeout = 30 * time.Second
 
-// Server is one etcd member inside the test's process. It ends with the test.
+// Server is one etcd member inside the test's process. It is stopped at the end of the test.
 type Server struct {
 	conf etcdembed.Config
 	opts options
@@ -30,7 +30,7 @@ type Server struct {
 	ca   *CA
 }
 
-// Start runs a cluster of one on a free port of 127.0.0.1, with its data in a temporary directory and no fsync.
+// Start runs a cluster of one on a free port of 127.0.0.1, with its data in a temporary directory and without fsync.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s := &Server{opts: collect(opts)}
@@ -56,29 +56,29 @@ func Start(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// Endpoint is the member's URL for clients.
+// Endpoint returns the member's URL for clients.
 func (s *Server) Endpoint() string { return endpoint(s.conf) }
 
-// CA signed the server's certificate and signs those of clients. It is nil without TLS.
+// CA returns the authority for the certificates of server and clients; nil without TLS.
 func (s *Server) CA() *CA { return s.ca }
 
-// ClientTLS is what a client needs to trust the server, and to be trusted under a name where the server asks for
-// certificates. It is nil without TLS.
+// ClientTLS returns the TLS configuration of a client: it trusts the server and, if the server asks for certificates,
+// has one for name. It is nil without TLS.
 func (s *Server) ClientTLS(t testing.TB, commonName string) *tls.Config {
 	t.Helper()
 	return s.opts.clientTLS(t, s.ca, commonName)
 }
 
-// Dir is where the member keeps its data.
+// Dir returns the member's data directory.
 func (s *Server) Dir() string { return s.conf.Dir }
 
-// Client is a client with all rights, closed at the end of the test.
+// Client returns a client with all permissions, which is closed at the end of the test.
 func (s *Server) Client(t testing.TB) *clientv3.Client {
 	t.Helper()
 	return s.opts.client(t, s.ca, s.Endpoint())
 }
 
-// Stop ends the member and cuts its clients off. A stopped one stays stopped.
+// Stop stops the member and disconnects its clients. It does nothing if the member is stopped.
 func (s *Server) Stop() {
 	if s.etcd != nil {
 		s.etcd.Stop()
@@ -86,13 +86,13 @@ func (s *Server) Stop() {
 	}
 }
 
-// Restart runs the member again with the same data on the same ports, stopping it first where it still runs.
+// Restart runs the member again with the same data and ports, after stopping it if it is running.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Stop()
 	eventually(t, "a restart", func(context.Context) error {
 		err := s.start()
-		if err != nil && !portTaken(err) { // by this very one, which lets go of its ports a moment after its end
+		if err != nil && !portTaken(err) { // by itself: the ports are free only a moment after it stopped
 			t.Fatal(err)
 		}
 		return err
@@ -100,7 +100,7 @@ func (s *Server) Restart(t testing.TB) {
 }
 
 func (s *Server) start() (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	s.etcd, err = etcdembed.Start(ctx, s.conf)
 	return err
@@ -113,7 +113,7 @@ func endpoint(c etcdembed.Config) string {
 	return "http://" + c.Client
 }
 
-// portTaken reports whether another process was quicker to listen on a free address.
+// portTaken reports whether another process has taken the free address meanwhile.
 func portTaken(err error) bool {
 	return strings.Contains(fmt.Sprint(err), syscall.EADDRINUSE.Error())
 }

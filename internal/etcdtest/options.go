@@ -19,36 +19,32 @@ type Option func(*options)
 type options struct {
 	tls, clientCerts, auth, fsync bool
 
-	program   string
-	users     bool // auth is on by now: clients need to say who they are
-	quota     int64
-	tokenTTL  uint
-	snapshots uint64
+	program  string
+	users    bool // auth is on, so clients must log in
+	quota    int64
+	tokenTTL uint
 }
 
-// TLS serves clients with TLS, by a certificate of a CA made for the test.
+// TLS serves clients with TLS, with a certificate of a CA made for the test.
 func TLS() Option { return func(o *options) { o.tls = true } }
 
-// ClientCerts is TLS where clients need a certificate too, as CA().Issue makes them.
+// ClientCerts is TLS in which clients need a certificate, too; CA().Issue makes them.
 func ClientCerts() Option { return func(o *options) { o.tls, o.clientCerts = true, true } }
 
-// Auth turns users and roles on. Client is the user root then; AddUser makes others.
+// Auth enables users and roles. Client then logs in as root; AddUser creates other users.
 func Auth() Option { return func(o *options) { o.auth = true } }
 
-// Quota limits the store to so many bytes, so that a test can fill it (Fill). etcd rounds up to some pages.
+// Quota limits the size of the store in bytes, so that a test can fill it (Fill). etcd rounds it up to whole pages.
 func Quota(bytes int64) Option { return func(o *options) { o.quota = bytes } }
 
-// TokenTTL is the life in seconds of the token that a user's password buys, while it is not used.
+// TokenTTL is how many seconds a login token is valid after its last use.
 func TokenTTL(seconds uint) Option { return func(o *options) { o.tokenTTL = seconds } }
-
-// SnapshotCount is the number of changes after which a member writes a snapshot and forgets its log.
-func SnapshotCount(n uint64) Option { return func(o *options) { o.snapshots = n } }
 
 // Fsync makes members wait for the disk before they answer, as in production.
 func Fsync() Option { return func(o *options) { o.fsync = true } }
 
-// Program runs the members of a Cluster with the etcd at this path, of another version for instance, until Upgrade. Of
-// the other options it knows none.
+// Program runs the members of a Cluster with the etcd at this path, such as another version, until Upgrade. It cannot
+// be combined with other options.
 func Program(path string) Option { return func(o *options) { o.program = path } }
 
 func collect(opts []Option) (o options) {
@@ -62,7 +58,7 @@ func (o options) config(t testing.TB, ca *CA, dir, name string) etcdembed.Config
 	c := etcdembed.Config{
 		Name: name, Dir: filepath.Join(dir, name), Client: proctest.FreeAddr(t),
 		Peer:  proctest.FreeAddr(t),
-		Quota: o.quota, TokenTTL: o.tokenTTL, SnapshotCount: o.snapshots, Throwaway: true, Fsync: o.fsync,
+		Quota: o.quota, TokenTTL: o.tokenTTL, Throwaway: true, Fsync: o.fsync,
 	}
 	if ca != nil {
 		c.Cert, c.Key = ca.Issue(t, name)
@@ -73,7 +69,7 @@ func (o options) config(t testing.TB, ca *CA, dir, name string) etcdembed.Config
 	return c
 }
 
-// client is configured as etcdconn does it: no hidden second sending of a request, a dead connection is noticed.
+// client is configured like etcdconn: without hidden retries, and with keepalives that notice a dead connection.
 func (o options) client(t testing.TB, ca *CA, endpoints ...string) *clientv3.Client {
 	t.Helper()
 	conf := clientv3.Config{

@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
 
-// launch runs a member in a process of its own: this test binary once more, or another etcd.
+// launch runs a member as a process: this test binary again, or another etcd.
 func launch(c etcdembed.Config, program string) (*proctest.Process, error) {
 	if program != "" {
 		return proctest.Launch(exec.Command(program, flags(c)...))
@@ -20,7 +20,7 @@ func launch(c etcdembed.Config, program string) (*proctest.Process, error) {
 	return proctest.Launch(proctest.Self(memberVariable, string(config)))
 }
 
-// flags say to an etcd what a Config says to etcdembed, but for TLS, users and limits.
+// flags returns the command line of an etcd for a Config, except for TLS, users and limits.
 func flags(c etcdembed.Config) []string {
 	client := "http://" + c.Client
 	peer := "http://" + c.Peer

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Proxy passes bytes between clients and one member, and can be a bad network. Its faults add up until Heal.
+// Proxy forwards bytes between clients and one member, and simulates a bad network. Faults accumulate until Heal.
 type Proxy struct {
 	listener net.Listener
 	target   *url.URL
@@ -25,7 +25,7 @@ type fault struct {
 	delay                   time.Duration
 }
 
-// NewProxy stands before the member at endpoint until the end of the test.
+// NewProxy runs a proxy for the member at endpoint until the end of the test.
 func NewProxy(t testing.TB, endpoint string) *Proxy {
 	t.Helper()
 	target, err := url.Parse(endpoint)
@@ -46,25 +46,25 @@ func NewProxy(t testing.TB, endpoint string) *Proxy {
 	return p
 }
 
-// Endpoint is the proxy's URL for clients.
+// Endpoint returns the proxy's URL for clients.
 func (p *Proxy) Endpoint() string { return p.target.Scheme + "://" + p.listener.Addr().String() }
 
-// Cut closes all connections, and new ones at once.
+// Cut closes all connections, and new ones as soon as they are made.
 func (p *Proxy) Cut() {
 	p.set(func(f *fault) { f.cut = true })
 	p.closeAll()
 }
 
-// Stall holds all bytes in both directions, as a network does whose cable is out. They arrive after Heal.
+// Stall holds back all bytes in both directions, like an unplugged cable. They arrive after Heal.
 func (p *Proxy) Stall() { p.set(func(f *fault) { f.stall = true }) }
 
-// DropAnswers lets requests through and loses what comes back.
+// DropAnswers lets requests through and drops the answers.
 func (p *Proxy) DropAnswers() { p.set(func(f *fault) { f.dropAnswers = true }) }
 
-// Delay holds every piece of data for so long, in each direction.
+// Delay delays all data by d, in each direction.
 func (p *Proxy) Delay(d time.Duration) { p.set(func(f *fault) { f.delay = d }) }
 
-// Heal ends all faults. Connections that lost bytes are closed, which a call in that moment may notice.
+// Heal ends all faults. It closes connections that lost bytes, so a call in flight may fail.
 func (p *Proxy) Heal() {
 	if was := p.set(func(f *fault) { *f = fault{} }); was.dropAnswers {
 		p.closeAll()
@@ -114,7 +114,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// keep registers a new connection, or closes both its ends while the network is cut.
+// keep registers a new connection, or closes both ends if the network is cut.
 func (p *Proxy) keep(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +151,7 @@ func (p *Proxy) pump(to, from net.Conn, answers bool) {
 	}
 }
 
-// pass waits as the faults of the moment demand, and reports whether the bytes may go on.
+// pass waits as long as the current faults require, and reports whether to forward the bytes.
 func (p *Proxy) pass(answers bool) bool {
 	f, changed := p.now()
 	if f.delay > 0 {

@@ -70,11 +70,11 @@ func TestProxyIsABadNetworkUntilHealed(t *testing.T) {
 // take.
 func arrives(t *testing.T, c *clientv3.Client, key string, expected bool) bool {
 	t.Helper()
-	patience := 300 * time.Millisecond
+	timeout := 300 * time.Millisecond
 	if expected {
-		patience = 30 * time.Second
+		timeout = 30 * time.Second
 	}
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < timeout; time.Sleep(10 * time.Millisecond) {
 		if get(t, c, key) != "" {
 			return true
 		}

@@ -10,9 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// Replace takes member i out of the cluster for good and adds another in its place, with other addresses and no data;
-// it has the number i from then on. etcd refuses such changes for some seconds after the one before: this takes as
-// long.
+// Replace removes member i from the cluster for good and adds a new one with number i, with other addresses and no
+// data. It may take some seconds, because etcd refuses a change of members soon after another.
 func (m *Members) Replace(t testing.TB, i int) {
 	t.Helper()
 	old := m.confs[i]
@@ -49,8 +48,7 @@ func (m *Members) Replace(t testing.TB, i int) {
 	m.WaitReady(t)
 }
 
-// initialCluster is what a member that joins is told of the others and of itself; one that was only just added has no
-// name yet.
+// initialCluster returns the initial cluster of a joining member. A member that was just added has no name yet.
 func initialCluster(members []*pb.Member, name string) string {
 	var peers []string
 	for _, member := range members {

@@ -11,13 +11,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// The user that may do everything, once Auth is on.
+// The user with all permissions if Auth is on.
 const (
 	RootUser     = "root"
 	RootPassword = "root-password"
 )
 
-// Right is what AddUser allows.
+// Right is what a user may do.
 type Right = clientv3.PermissionType
 
 // The rights of a user on a prefix.
@@ -26,10 +26,11 @@ const (
 	ReadWrite = Right(clientv3.PermReadWrite)
 )
 
-// AddUser makes a user with one right on one prefix. Without a password only a client certificate of that name will do.
+// AddUser adds a user with one right on one prefix. Without a password, it can log in only with a client certificate of
+// that name.
 func (s *Server) AddUser(t testing.TB, name, password, prefix string, right Right) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	c := s.Client(t)
 	_, userErr := c.UserAddWithOptions(ctx, name, password, &clientv3.UserAddOptions{NoPassword: password == ""})
@@ -43,7 +44,7 @@ func (s *Server) AddUser(t testing.TB, name, password, prefix string, right Righ
 
 func enableAuth(t testing.TB, c *clientv3.Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	_, userErr := c.UserAdd(ctx, RootUser, RootPassword)
 	_, roleErr := c.UserGrantRole(ctx, RootUser, "root")
@@ -53,11 +54,11 @@ func enableAuth(t testing.TB, c *clientv3.Client) {
 	}
 }
 
-// Fill writes below prefix until etcd is out of space, which raises the NOSPACE alarm. Drain makes it writable again.
-// The server needs a Quota of a few MiB.
+// Fill writes below prefix until etcd is out of space and raises the NOSPACE alarm; Drain makes it writable again. The
+// server needs a Quota of a few MiB.
 func (s *Server) Fill(t testing.TB, prefix string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	c := s.Client(t)
 	megabyte := strings.Repeat("x", 1<<20)
@@ -73,10 +74,10 @@ func (s *Server) Fill(t testing.TB, prefix string) {
 	t.Fatal("fill the store: it takes 200 MiB; does it have a quota?")
 }
 
-// Drain removes what Fill wrote and disarms the alarm.
+// Drain deletes what Fill wrote and disarms the alarm.
 func (s *Server) Drain(t testing.TB, prefix string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	c := s.Client(t)
 	gone, err := c.Delete(ctx, prefix, clientv3.WithPrefix())

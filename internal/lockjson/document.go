@@ -65,37 +65,25 @@ func NewField(f metadata.Field) Field {
 
 // Ending is a hold that is over.
 type Ending struct {
-	Name         string         `json:"name"`
-	NameBase64   string         `json:"name_base64,omitempty"`
-	UUID         *string        `json:"uuid"`
-	Token        *string        `json:"token"`
-	Owner        *string        `json:"owner"`
-	Hostname     *string        `json:"hostname"`
-	PID          *int64         `json:"pid"`
-	Purpose      *string        `json:"purpose"`
-	LockedAt     *string        `json:"locked_at"`
-	LockedIn     *float64       `json:"locked_at_in_seconds"`
-	AlertAt      *string        `json:"alert_at"`
-	AlertIn      *float64       `json:"alert_at_in_seconds"`
-	AutoUnlockAt *string        `json:"auto_unlock_at"`
-	AutoUnlockIn *float64       `json:"auto_unlock_at_in_seconds"`
-	AliveAt      *string        `json:"alive_at"`
-	AliveIn      *float64       `json:"alive_at_in_seconds"`
-	Progress     *string        `json:"progress"`
-	Attributes   map[string]any `json:"attributes"`
-	EndedAt      *string        `json:"ended_at"`
-	EndedIn      *float64       `json:"ended_at_in_seconds"`
-	How          *string        `json:"how"`
-	By           *string        `json:"by"`
-	Why          *string        `json:"why"`
+	Name       string  `json:"name"`
+	NameBase64 string  `json:"name_base64,omitempty"`
+	UUID       *string `json:"uuid"`
+	Token      *string `json:"token"`
+	Holder
+	EndedAt *string  `json:"ended_at"`
+	EndedIn *float64 `json:"ended_at_in_seconds"`
+	How     *string  `json:"how"`
+	By      *string  `json:"by"`
+	Why     *string  `json:"why"`
 }
 
 // NewEnding describes how a hold ended.
 func NewEnding(e *metadata.Ending, now time.Time) Ending {
 	j := Ending{
-		Name: e.Lock, NameBase64: Base64(e.Lock), UUID: Known(e.UUID), Token: Number(e.Token), Owner: Known(e.Owner),
-		Hostname: Known(e.Hostname), PID: Known(e.PID), Purpose: Known(e.Purpose), Progress: Known(e.Progress),
-		Attributes: attributes(e.Attributes), How: Known(e.Ended), By: Known(e.By), Why: Known(e.Why),
+		Name: e.Lock, NameBase64: Base64(e.Lock), UUID: Known(e.UUID), Token: Number(e.Token),
+		Holder: Holder{Owner: Known(e.Owner), Hostname: Known(e.Hostname), PID: Known(e.PID),
+			Purpose: Known(e.Purpose), Progress: Known(e.Progress), Attributes: attributes(e.Attributes)},
+		How: Known(e.Ended), By: Known(e.By), Why: Known(e.Why),
 	}
 	j.LockedAt, j.LockedIn = Instant(e.LockedAt.Time, now)
 	j.AlertAt, j.AlertIn = Instant(e.AlertAt.Time, now)

@@ -19,37 +19,42 @@ import (
 
 // Lock is a lock, or one of the holds of a lock that several can hold. Shape and order of its members are a promise.
 type Lock struct {
-	Name                string           `json:"name"`
-	NameBase64          string           `json:"name_base64,omitempty"`
-	State               *staleness.State `json:"state"`
-	Expiring            bool             `json:"expiring"`
-	UUID                *string          `json:"uuid"`
-	Token               *string          `json:"token"`
-	Revision            *string          `json:"revision"`
-	Owner               *string          `json:"owner"`
-	Hostname            *string          `json:"hostname"`
-	PID                 *int64           `json:"pid"`
-	Purpose             *string          `json:"purpose"`
-	LockedAt            *string          `json:"locked_at"`
-	LockedIn            *float64         `json:"locked_at_in_seconds"`
-	AlertAt             *string          `json:"alert_at"`
-	AlertIn             *float64         `json:"alert_at_in_seconds"`
-	AutoUnlockAt        *string          `json:"auto_unlock_at"`
-	AutoUnlockIn        *float64         `json:"auto_unlock_at_in_seconds"`
-	AliveAt             *string          `json:"alive_at"`
-	AliveIn             *float64         `json:"alive_at_in_seconds"`
-	Progress            *string          `json:"progress"`
-	Attributes          map[string]any   `json:"attributes"`
-	Problems            []Problem        `json:"problems"`
-	Waiters             *int             `json:"waiters"`
-	LongestWaitingSince *string          `json:"longest_waiting_since"`
-	LongestWaitingIn    *float64         `json:"longest_waiting_since_in_seconds"`
-	Kind                *string          `json:"kind"`
-	ShareOf             *string          `json:"share_of"`
-	Permits             *int             `json:"permits"`
-	Limit               *int             `json:"limit"`
-	ClockOffset         *float64         `json:"clock_offset_seconds"`
-	URL                 string           `json:"url,omitempty"`
+	Name       string           `json:"name"`
+	NameBase64 string           `json:"name_base64,omitempty"`
+	State      *staleness.State `json:"state"`
+	Expiring   bool             `json:"expiring"`
+	UUID       *string          `json:"uuid"`
+	Token      *string          `json:"token"`
+	Revision   *string          `json:"revision"`
+	Holder
+	Problems            []Problem `json:"problems"`
+	Waiters             *int      `json:"waiters"`
+	LongestWaitingSince *string   `json:"longest_waiting_since"`
+	LongestWaitingIn    *float64  `json:"longest_waiting_since_in_seconds"`
+	Kind                *string   `json:"kind"`
+	ShareOf             *string   `json:"share_of"`
+	Permits             *int      `json:"permits"`
+	Limit               *int      `json:"limit"`
+	ClockOffset         *float64  `json:"clock_offset_seconds"`
+	URL                 string    `json:"url,omitempty"`
+}
+
+// Holder is who holds a lock, or held it, and what that process recorded.
+type Holder struct {
+	Owner        *string        `json:"owner"`
+	Hostname     *string        `json:"hostname"`
+	PID          *int64         `json:"pid"`
+	Purpose      *string        `json:"purpose"`
+	LockedAt     *string        `json:"locked_at"`
+	LockedIn     *float64       `json:"locked_at_in_seconds"`
+	AlertAt      *string        `json:"alert_at"`
+	AlertIn      *float64       `json:"alert_at_in_seconds"`
+	AutoUnlockAt *string        `json:"auto_unlock_at"`
+	AutoUnlockIn *float64       `json:"auto_unlock_at_in_seconds"`
+	AliveAt      *string        `json:"alive_at"`
+	AliveIn      *float64       `json:"alive_at_in_seconds"`
+	Progress     *string        `json:"progress"`
+	Attributes   map[string]any `json:"attributes"`
 }
 
 // Problem is something that is wrong with a record.
@@ -83,9 +88,10 @@ func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock 
 	l := Lock{
 		Name: r.Name, NameBase64: Base64(r.Name), State: &v.State, Expiring: !soon.IsZero() && !now.Before(soon),
 		UUID: Known(r.UUID), Token: Number(r.Token), Revision: Number(r.Revision),
-		Owner: Known(r.Owner), Hostname: Known(r.Hostname), PID: Known(r.PID), Purpose: Known(r.Purpose),
-		Attributes: attributes(r.Attributes), Problems: problems(r.Problems),
-		Kind: Known(share.Kind), ShareOf: Known(share.Lock),
+		Holder: Holder{Owner: Known(r.Owner), Hostname: Known(r.Hostname), PID: Known(r.PID),
+			Purpose: Known(r.Purpose), Attributes: attributes(r.Attributes)},
+		Problems: problems(r.Problems),
+		Kind:     Known(share.Kind), ShareOf: Known(share.Lock),
 		Permits: Known(share.Permits), Limit: Known(share.Limit),
 		ClockOffset: Known(seconds(v.ClockOff)),
 	}
@@ -110,7 +116,8 @@ func (l *Lock) wait(q *Queue, now time.Time) {
 // Whole describes a lock without a record of its own: several hold it, or nobody does. Its state is the worst of its
 // holders', its permits are those that are taken, and what only a single hold has is null.
 func Whole(name string, holders []Lock, q *Queue, now time.Time) Lock {
-	l := Lock{Name: name, NameBase64: Base64(name), Attributes: map[string]any{}, Problems: []Problem{}}
+	l := Lock{Name: name, NameBase64: Base64(name), Holder: Holder{Attributes: map[string]any{}},
+		Problems: []Problem{}}
 	l.wait(q, now)
 	for i := range holders {
 		l.add(&holders[i])

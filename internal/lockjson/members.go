@@ -101,16 +101,6 @@ func (s Shape) Help() string {
 	return strings.Join(lines, "\n")
 }
 
-// Table is the shape in Markdown.
-func (s Shape) Table() string {
-	var b strings.Builder
-	b.WriteString("| Member | Meaning |\n|---|---|\n")
-	for _, l := range s.Lines {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.ReplaceAll(l.Members, ", ", "`, `"), l.Text)
-	}
-	return b.String()
-}
-
 // Conventions hold for every object; a help text quotes them.
 const Conventions = `Members are added over time and never change their meaning. Unknown values
 are null. Times are RFC 3339 in UTC, and each is followed by the same in seconds from now, negative

@@ -33,10 +33,10 @@ type batch struct {
 	lease    clientv3.LeaseID
 }
 
-// AutoUnlock removes stale locks in order, each only if it is still as it was judged: same hold, same deadline. The
-// results are in the same order: nil means removed by this call, [metadata.ErrChanged] that the hold or its deadline
-// changed, so that there is no point in retrying. After any other error the lock may or may not be there: read it
-// again. When ctx ends, the batch in flight is completed.
+// AutoUnlock removes stale locks in order, each only if hold and deadline are still as they were judged. The results
+// are in the same order: nil means that this call removed the lock, and [metadata.ErrChanged] that hold or deadline
+// changed, so that retrying is pointless. After any other error the lock may or may not exist: read it again. When ctx
+// ends, the batch in flight is completed.
 func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []error {
 	s.removing.Lock()
 	defer s.removing.Unlock()
@@ -53,7 +53,7 @@ func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []e
 	return results
 }
 
-// makeBatches sends all removals to batches, in portions that etcd accepts in one transaction.
+// makeBatches sends all removals to batches, each small enough for one transaction.
 func (s *Store) makeBatches(ctx context.Context, removals []metadata.Removal, results []error, batches chan<- batch) {
 	defer close(batches)
 	var b batch
@@ -113,7 +113,7 @@ func (s *Store) removeAll(ctx context.Context, b batch) {
 			*r.result = outcome(r.Removal, resp.Responses[i].GetResponseTxn())
 		}
 	case locktxn.Code(err) == codes.InvalidArgument && n > 1:
-		// Too much for this etcd, or one removal is invalid, which must not spare the others.
+		// Too much for this etcd, or one removal is invalid, which must not stop the rest.
 		s.removeAll(ctx, b.slice(0, n/2))
 		s.removeAll(ctx, b.slice(n/2, n))
 	case locktxn.Refused(err):

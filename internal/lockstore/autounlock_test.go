@@ -159,7 +159,7 @@ func TestAutoUnlockWithAnEtcdThatAllowsLess(t *testing.T) {
 	}
 }
 
-func TestAutoUnlockSeesTheBatchInFlightThrough(t *testing.T) {
+func TestAutoUnlockFinishesTheBatchInFlight(t *testing.T) {
 	line := &wire{}
 	w := on(t, line.client(t, etcdtest.Start(t)))
 	var removals []metadata.Removal
@@ -182,7 +182,7 @@ func TestAutoUnlockSeesTheBatchInFlightThrough(t *testing.T) {
 	}
 }
 
-func TestAutoUnlockWhoseAnswerGotLost(t *testing.T) {
+func TestAutoUnlockWithALostAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		committed bool
 		check     func(error) bool

@@ -10,7 +10,7 @@ import (
 )
 
 // Who takes and gives back a lock while thousands are removed waits for a batch or two, and not for all of them.
-func TestAMassExpiryHoldsNobodyUp(t *testing.T) {
+func TestAMassExpiryDoesNotDelayHolders(t *testing.T) {
 	const locks = 3000
 	w := start(t)
 	removals := make([]metadata.Removal, locks)

@@ -31,11 +31,11 @@ func (e *ChangedError) Error() string {
 // Unwrap returns [metadata.ErrChanged].
 func (e *ChangedError) Unwrap() error { return metadata.ErrChanged }
 
-// ForceUnlock removes the hold that an operator looked at, whatever its deadlines, and records the action. It returns a
-// [*ChangedError] if that hold is over. If etcd's answer is lost, it reads what became of the hold and never retries by
-// itself; if that leaves a doubt, the error wraps [ErrUnknown].
+// ForceUnlock removes the hold that an operator saw, whatever its deadlines, and records the action. It returns a
+// [*ChangedError] if that hold has ended. If etcd's answer is lost, it does not retry but reads what became of the
+// hold; if that leaves a doubt, the error wraps [ErrUnknown].
 //
-// An etcd that is out of space cannot store the records. The hold is removed all the same, and the log line is the only
+// An etcd that is out of space cannot store the records. The hold is removed anyway, and the log line is the only
 // record.
 func (s *Store) ForceUnlock(ctx context.Context, r metadata.Removal, a protocol.Action) error {
 	err := s.forceUnlock(ctx, r, a)
@@ -87,7 +87,9 @@ var ErrUnknown = errors.New("outcome unknown")
 // unknownError is the error of a request whose outcome is unknown.
 type unknownError struct{ error }
 
-func (e *unknownError) Error() string { return "outcome unknown, look again: " + e.error.Error() }
+func (e *unknownError) Error() string {
+	return "outcome unknown, read the lock again: " + e.error.Error()
+}
 func (e *unknownError) Unwrap() error { return e.error }
 
 // Is reports whether target is ErrUnknown.
@@ -118,7 +120,7 @@ func (s *Store) commitForced(ctx context.Context, r *locktxn.Removal,
 	}
 }
 
-// recheckForced reads what became of a removal whose answer was lost. It stays unknown while the hold is there.
+// recheckForced reads what became of a removal whose answer was lost. The outcome stays unknown while the hold exists.
 func (s *Store) recheckForced(ctx context.Context, r *locktxn.Removal, unknown error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()

@@ -94,7 +94,7 @@ func TestForceUnlockInAFullEtcd(t *testing.T) {
 	}
 }
 
-func TestForceUnlockWhoseAnswerGotLost(t *testing.T) {
+func TestForceUnlockWithALostAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		committed, late bool
 		check           func(error) bool
@@ -135,7 +135,7 @@ func TestForceUnlockWhoseAnswerGotLost(t *testing.T) {
 }
 
 // etcd that runs out of space in the middle of a transaction does it all the same, and answers that it did not.
-func TestForceUnlockThatAFullEtcdDidAllTheSame(t *testing.T) {
+func TestForceUnlockThatAFullEtcdStillDid(t *testing.T) {
 	for name, then := range map[string]func(w world, line *wire){
 		"and nobody took it since":  func(world, *wire) {},
 		"and another took it since": func(w world, _ *wire) { w.hold("a", uuid(2)) },

@@ -32,7 +32,7 @@ func (s *Store) Ending(ctx context.Context, uuid string) (*metadata.Ending, erro
 // History reads the endings of the last holds that their holders did not end, newest first, at most limit. Records that
 // cannot be read are left out.
 func (s *Store) History(ctx context.Context, limit int) ([]metadata.Ending, error) {
-	// Their keys sort by uuid, so etcd has to sort them.
+	// The keys are in order of uuid, so etcd has to sort by revision.
 	return newest[metadata.Ending](ctx, s, s.layout.Histories(), limit, clientv3.SortByModRevision)
 }
 

@@ -20,9 +20,9 @@ const (
 	// pageKeys is the page size for servers that cannot stream. They count the remaining keys for every page, so small
 	// pages take quadratic time.
 	pageKeys = 10_000
-	// stallLimit is how long a list may make no progress, so that a hanging member costs no more. With millions of keys
-	// on a slow disk, a healthy member may need longer to begin, so each list that stalls raises the limit of the next,
-	// up to maxStallLimit.
+	// stallLimit is how long a list may make no progress, which bounds the cost of a hanging member. With millions of
+	// keys on a slow disk, a healthy member may need longer to begin, so each list that stalls raises the limit of the
+	// next, up to maxStallLimit.
 	stallLimit    = 15 * time.Second
 	maxStallLimit = 16 * stallLimit
 )
@@ -178,7 +178,7 @@ func (s *Store) nextStallLimit() time.Duration {
 type stallError time.Duration
 
 func (e stallError) Error() string {
-	return fmt.Sprintf("nothing came for %v: %v", time.Duration(e), context.DeadlineExceeded)
+	return fmt.Sprintf("no data for %v: %v", time.Duration(e), context.DeadlineExceeded)
 }
 
 func (stallError) Unwrap() error { return context.DeadlineExceeded }

@@ -173,15 +173,15 @@ func TestGetFindsTheHolderAmongThousandsOfForeignKeys(t *testing.T) {
 }
 
 // How long a server stays silent is up to it. What people read in the log is the reason, not that somebody cancelled.
-func TestListSaysThatNothingCame(t *testing.T) {
+func TestAStalledListReportsWhy(t *testing.T) {
 	for name, older := range map[string]bool{"of a server that streams": false, "of an older server": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := lockstore.New(&clientv3.Client{KV: &silentKV{older: older}}, newLayout(t))
 				_, err := store.List(t.Context(), func(protocol.KV) {})
-				if err == nil || !strings.Contains(err.Error(), "nothing came for 15s") ||
+				if err == nil || !strings.Contains(err.Error(), "no data for 15s") ||
 					!errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("error %v, want that nothing came for 15s", err)
+					t.Errorf("error %v, want that no data for 15s", err)
 				}
 			})
 		})
@@ -189,7 +189,7 @@ func TestListSaysThatNothingCame(t *testing.T) {
 }
 
 // A member that hangs must not cost much, but one that is only slow must not be given up for ever.
-func TestListsThatStoodStillMakeTheNextOnesWaitLonger(t *testing.T) {
+func TestStalledListsRaiseTheLimitOfTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &silentKV{older: true}
 		store := lockstore.New(&clientv3.Client{KV: server}, newLayout(t))
@@ -206,7 +206,7 @@ func TestListsThatStoodStillMakeTheNextOnesWaitLonger(t *testing.T) {
 }
 
 // Who counts what etcd answered must not find lists that were cut off where nothing was wrong.
-func TestListThatWentWellEndsItsStreams(t *testing.T) {
+func TestASuccessfulListEndsItsStreams(t *testing.T) {
 	ends := make(chan error, 1000)
 	line := &wire{ended: func(err error) { ends <- err }}
 	w := on(t, line.client(t, etcdtest.Start(t)))

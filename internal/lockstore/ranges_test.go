@@ -10,7 +10,7 @@ import (
 )
 
 // What is left of a record alerts for ever: all of it has to go, and nothing that is not its own.
-func TestRemovalAmongForeignKeysIsWhole(t *testing.T) {
+func TestRemovalAmongForeignKeysIsComplete(t *testing.T) {
 	w := start(t)
 	many := func(format string, n int) (names []string) {
 		for i := range n {

@@ -11,7 +11,7 @@ func TestRemoveTicketRemovesOnlyTheTicketThatWasSeen(t *testing.T) {
 	w := start(t)
 	key := w.l.Ticket("a", "1")
 	behind := w.l.Ticket("a", "11")
-	seen := metadata.Waiter{Lock: "a", ID: "1", Place: w.put(key, "{}")}
+	seen := metadata.Waiter{Lock: "a", ID: "1", Revision: w.put(key, "{}")}
 	w.put(behind, "{}")
 	if err := w.RemoveTicket(t.Context(), seen); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func TestTrimHistoryKeepsTheNewestEndings(t *testing.T) {
 	}
 }
 
-func TestTrimHistoryLeavesAnEndingThatWasWrittenAnew(t *testing.T) {
+func TestTrimHistoryKeepsARewrittenEnding(t *testing.T) {
 	s := etcdtest.Start(t)
 	var wire wire
 	w := on(t, wire.client(t, s))

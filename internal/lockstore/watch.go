@@ -55,7 +55,7 @@ type watch struct {
 	synced  bool // it has caught up once; only receive uses it
 }
 
-// receive takes what etcd sends as fast as it arrives: etcd's client buffers without bound what is not taken.
+// receive takes what etcd sends as fast as it arrives, because etcd's client buffers the rest without bound.
 func (w *watch) receive(ctx context.Context, after int64) {
 	answers := w.watcher.Watch(clientv3.WithRequireLeader(ctx), w.store.layout.Prefix(),
 		clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFragment())

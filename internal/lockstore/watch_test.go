@@ -105,7 +105,7 @@ func (g *watching) ended() string {
 	}
 }
 
-func TestWatchTellsWholeRevisions(t *testing.T) {
+func TestWatchDeliversWholeRevisions(t *testing.T) {
 	w := start(t)
 	w.put("/other", "1")
 	before := goleak.IgnoreCurrent()
@@ -203,7 +203,7 @@ func TestWatchEndsWhenTheNetworkIsSilent(t *testing.T) {
 	}
 }
 
-func TestWatchGoesOnAfterACutConnection(t *testing.T) {
+func TestWatchContinuesAfterACutConnection(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	p := etcdtest.NewProxy(t, s.Endpoint())
@@ -219,7 +219,7 @@ func TestWatchGoesOnAfterACutConnection(t *testing.T) {
 	eventually(t, "the events from while it was cut", func() bool { turns, _, _ := g.saw(); return len(turns) == 3 })
 }
 
-func TestWatchThatComesBackFarBehindEnds(t *testing.T) {
+func TestWatchEndsWhenItResumesFarBehind(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	p := etcdtest.NewProxy(t, s.Endpoint())
@@ -307,7 +307,7 @@ func TestWatchEndsWhenItsConsumerIsTooSlow(t *testing.T) {
 	}
 }
 
-func TestWatchSurvivesTheEndOfALogin(t *testing.T) {
+func TestWatchSurvivesAnExpiredLogin(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
 	s.AddUser(t, "reader", "secret", protocol.DefaultPrefix, etcdtest.Read)
@@ -341,7 +341,7 @@ func TestWatchSurvivesTheEndOfALogin(t *testing.T) {
 	}
 }
 
-func TestWatchEndsWhenTheRightIsTakenAway(t *testing.T) {
+func TestWatchEndsWhenPermissionIsRevoked(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Auth())
 	s.AddUser(t, "stranger", "secret", "/elsewhere/", etcdtest.Read)

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	lockRecheck     = 10 * time.Second // how often a lock is looked at without news, in case a watch went silent
-	lockOpenTimeout = 3 * time.Second  // how long the opening of its watches may take
-	lockRetry       = time.Second      // between two tries to watch it
+	lockRecheck     = 10 * time.Second // how often a lock is read again without events, in case a watch went silent
+	lockOpenTimeout = 3 * time.Second  // how long opening its watches may take
+	lockRetry       = time.Second      // between attempts to watch it
 )
 
-// WatchLock calls look when the lock may have changed: once its watches are open, after changes of its record, of the
-// records of its shares and of its queue, and now and then without any. Changes that come while look runs are one call.
-// It blocks until look has seen enough, or returns why ctx ended.
+// WatchLock calls read when the lock may have changed: once its watches are open, after changes of its record, of the
+// records of its shares and of its queue, and now and then without any. Changes during a call lead to one more.
+// It blocks until read has seen enough, or returns why ctx ended.
 //
-// What happens to other locks is not even sent by etcd.
-func (s *Store) WatchLock(ctx context.Context, lock string, look func() (enough bool)) error {
+// etcd does not even send events of other locks.
+func (s *Store) WatchLock(ctx context.Context, lock string, read func() (enough bool)) error {
 	for {
-		if s.watchLock(ctx, lock, look) {
+		if s.watchLock(ctx, lock, read) {
 			return nil
 		}
 		select {
@@ -30,17 +30,17 @@ func (s *Store) WatchLock(ctx context.Context, lock string, look func() (enough 
 			return context.Cause(ctx)
 		case <-time.After(lockRetry):
 		}
-		if look() {
+		if read() {
 			return nil
 		}
 	}
 }
 
-// watchLock watches until a watch breaks or look has seen enough. The watches are opened live, and look is called only
-// when etcd has confirmed all of them, so that nothing is missed in between.
-func (s *Store) watchLock(ctx context.Context, lock string, look func() bool) (enough bool) {
+// watchLock watches until a watch breaks or read has seen enough. It calls read only after etcd has confirmed all
+// watches, so that nothing is missed in between.
+func (s *Store) watchLock(ctx context.Context, lock string, read func() bool) (enough bool) {
 	ctx, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	watcher := clientv3.NewWatcher(s.etcd) // a stream of its own, which another try does not meet again
+	watcher := clientv3.NewWatcher(s.etcd) // with its own stream, so that the next attempt gets a new one
 	var helpers sync.WaitGroup
 	defer func() {
 		stop()
@@ -83,13 +83,13 @@ func (s *Store) watchLock(ctx context.Context, lock string, look func() bool) (e
 			late.Stop()
 		case <-recheck.C:
 		}
-		if look() {
+		if read() {
 			return true
 		}
 	}
 }
 
-// notify leaves a note that is read later, once.
+// notify sends a notification unless one is pending.
 func notify(changed chan<- struct{}) {
 	select {
 	case changed <- struct{}{}:

@@ -42,7 +42,7 @@ func wantLook(t *testing.T, looks <-chan int64, revision int64, what string) {
 	}
 }
 
-func TestLockIsLookedAtWhenItChanges(t *testing.T) {
+func TestWatchLockReportsChanges(t *testing.T) {
 	w := start(t)
 	w.put("connected", "")
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
@@ -74,7 +74,7 @@ func TestLockIsLookedAtWhenItChanges(t *testing.T) {
 	}
 }
 
-func TestLockIsWatchedUntilEnoughWasSeen(t *testing.T) {
+func TestWatchLockEndsWhenEnoughWasSeen(t *testing.T) {
 	w := start(t)
 	n := 0
 	if err := w.WatchLock(t.Context(), "a", func() bool { n++; return true }); err != nil || n != 1 {
@@ -82,7 +82,7 @@ func TestLockIsWatchedUntilEnoughWasSeen(t *testing.T) {
 	}
 }
 
-func TestLockIsWatchedThroughAnOutage(t *testing.T) {
+func TestWatchLockSurvivesAnOutage(t *testing.T) {
 	server := etcdtest.Start(t)
 	w := on(t, server.Client(t))
 	ctx, stop := context.WithCancel(t.Context())

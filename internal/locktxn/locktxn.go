@@ -101,7 +101,7 @@ func Alive(l protocol.Layout, h Hold, alertAt, autoUnlockAt, alive string) Txn {
 }
 
 // Release releases the lock. There is no put in any branch, so it works while etcd is out of space. It reads nothing: a
-// caller that must know why the lock was no longer held sends [Ask], and the others need not pay for the branch.
+// caller that must know why the lock was no longer held sends [ReadHold], and the others need not pay for the branch.
 func Release(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
@@ -141,8 +141,8 @@ func Withdraw(l protocol.Layout, lock, uuid string) Txn {
 	}
 }
 
-// Ask reads whether h is held, and until when. Else it reads the ending, if there is one, and the record.
-func Ask(l protocol.Layout, h Hold) Txn {
+// ReadHold reads whether h is held, and until when. Else it reads the ending, if there is one, and the record.
+func ReadHold(l protocol.Layout, h Hold) Txn {
 	return Txn{
 		If:   HeldBy(l, h),
 		Then: []clientv3.Op{clientv3.OpGet(l.Field(h.Lock, metadata.FieldAutoUnlockAt))},
@@ -153,8 +153,8 @@ func Ask(l protocol.Layout, h Hold) Txn {
 // Removal asks to end a hold for its holder. Its record is the one that was judged, or shown to the operator.
 type Removal struct {
 	metadata.Removal
-	// Ranges hold the record's keys. Only needed where Record.Foreign tells that keys which are not the record's lie in
-	// its range: then exactly these ranges are deleted instead of all of it.
+	// Ranges hold the record's keys. Only needed if Record.Foreign reports that other keys lie in its range: then exactly
+	// these ranges are deleted instead of all of it.
 	Ranges []Range
 	Lease  clientv3.LeaseID // of the history key
 	Audit  *clientv3.Op     // the operator's action; nil for the unlocker

@@ -92,13 +92,13 @@ func TakeTurn(l protocol.Layout, p Position, before string, fields []metadata.Fi
 	return t
 }
 
-// LookAhead reads what a waiter must know. While the ticket before its own is there: both tickets, its own first, and
+// ReadAhead reads what a waiter must know. While the ticket before its own is there: both tickets, its own first, and
 // the tail. Otherwise its own ticket, the lock's uuid key, the tail and the newest ticket older than its own: none
 // means that it is the first.
 //
 // The last of these reads the whole queue in etcd, so it is for waiters that do not know who is ahead.
-func LookAhead(l protocol.Layout, p Position, before string) Txn {
-	t := LookAtLock(l, p)
+func ReadAhead(l protocol.Layout, p Position, before string) Txn {
+	t := ReadFirst(l, p)
 	own := t.Then[0]
 	tail := t.Then[2]
 	t.Then = append(t.Then, older(l, p, clientv3.WithLimit(1)))
@@ -110,8 +110,8 @@ func LookAhead(l protocol.Layout, p Position, before string) Txn {
 	return t
 }
 
-// LookAtLock is [LookAhead] for the first in the queue: it reads its own ticket, the lock's uuid key and the tail.
-func LookAtLock(l protocol.Layout, p Position) Txn {
+// ReadFirst is [ReadAhead] for the first in the queue: it reads its own ticket, the lock's uuid key and the tail.
+func ReadFirst(l protocol.Layout, p Position) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
 	uuid := clientv3.OpGet(l.Field(p.Lock, metadata.FieldUUID))
 	return Txn{Then: []clientv3.Op{own, uuid, readTailKey(l, p.Lock)}}
@@ -211,10 +211,10 @@ type Known struct {
 	Revision int64 // at which they were read
 }
 
-// StandingStill reads whether a waiter still knows all holders. While they are the same, or fewer of those with a
+// ReadChanges reads whether a waiter still knows all holders. While they are the same, or fewer of those with a
 // share, it counts the keys of the shares, if several can hold the lock; else it reads the holders. In both cases it
 // then counts each of these tickets: 1 or 0.
-func StandingStill(l protocol.Layout, k Known, tickets []string) Txn {
+func ReadChanges(l protocol.Layout, k Known, tickets []string) Txn {
 	t := Txn{
 		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(l.Field(k.Lock, metadata.FieldUUID)), "=",
 			k.Token)},
@@ -244,8 +244,8 @@ func isTail(l protocol.Layout, lock, uuid string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(l.Tail(lock)), "=", uuid)
 }
 
-// Standing reads the record and the keys of the tickets ahead of p.
-func Standing(l protocol.Layout, p Position) Txn {
+// ReadStanding reads the record and the keys of the tickets ahead of p.
+func ReadStanding(l protocol.Layout, p Position) Txn {
 	return Txn{Then: []clientv3.Op{read(l, p.Lock), older(l, p, clientv3.WithKeysOnly())}}
 }
 
@@ -282,8 +282,8 @@ func WithdrawQueued(l protocol.Layout, lock, uuid string) Txn {
 	return t
 }
 
-// Queue reads the keys of the tickets and then the tail. It tells a client that was refused a lock that nobody holds
-// whether anybody queues.
+// Queue reads the keys of the tickets and then the tail. A client that was refused a lock that nobody
+// holds learns whether anybody queues.
 func Queue(l protocol.Layout, lock string) Txn {
 	return Txn{Then: []clientv3.Op{tickets(l, lock, clientv3.WithKeysOnly()), clientv3.OpGet(l.Tail(lock))}}
 }

@@ -80,8 +80,8 @@ func EnqueueShare(l protocol.Layout, c Claim, uuid string, fields []metadata.Fie
 	return t
 }
 
-// Join joins the queue without a look at the holders: there is no room, or too many look for it at once. It reads the
-// holders and answers as [EnqueueShare] does.
+// Join joins the queue whoever holds the lock: there is no room, or too many clients try to claim it at once. It reads
+// the holders and answers as [EnqueueShare] does.
 func Join(l protocol.Layout, lock, uuid string, ticket metadata.Ticket, lease clientv3.LeaseID) Txn {
 	return Txn{Then: append(holders(l, lock), join(l, lock, uuid, ticket, lease))}
 }
@@ -100,10 +100,10 @@ func TakeShare(l protocol.Layout, c Claim, p Position, fields []metadata.Field) 
 	return t
 }
 
-// LookAtShares reads what a waiter must know. While the ticket before its own is there: its own ticket, that one and
+// ReadAheadShare reads what a waiter must know. While the ticket before its own is there: its own ticket, that one and
 // the tail. Otherwise the holders, its own ticket, the tail and, unless the waiter knows that it is the first, the
 // newest ticket older than its own: none means that it is the first.
-func LookAtShares(l protocol.Layout, p Position, before string, first bool) Txn {
+func ReadAheadShare(l protocol.Layout, p Position, before string, first bool) Txn {
 	own := clientv3.OpGet(l.Ticket(p.Lock, p.UUID))
 	tail := readTailKey(l, p.Lock)
 	t := Txn{Then: append(holders(l, p.Lock), own, tail)}
@@ -118,8 +118,8 @@ func LookAtShares(l protocol.Layout, p Position, before string, first bool) Txn 
 	return t
 }
 
-// StandingShare reads the holders and the keys of the tickets ahead of p.
-func StandingShare(l protocol.Layout, p Position) Txn {
+// ReadStandingShare reads the holders and the keys of the tickets ahead of p.
+func ReadStandingShare(l protocol.Layout, p Position) Txn {
 	return Txn{Then: append(holders(l, p.Lock), older(l, p, clientv3.WithKeysOnly()))}
 }
 

@@ -13,7 +13,7 @@ import (
 func RemoveTicket(l protocol.Layout, w metadata.Waiter) Txn {
 	key := l.Ticket(w.Lock, w.ID)
 	return Txn{
-		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", w.Place)},
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", w.Revision)},
 		Then: []clientv3.Op{clientv3.OpDelete(key)},
 	}
 }

@@ -42,7 +42,7 @@ func (s *snapshot) apply(events []protocol.Event, now time.Time, clock time.Dura
 			if e.Deleted {
 				s.queues.remove(key.Lock, key.ID)
 			} else {
-				s.queues.put(waiter(key.Lock, key.ID, e.KV, clock, s.intern))
+				s.queues.put(decodeWaiter(key.Lock, key.ID, e.KV, clock, s.intern))
 			}
 		case protocol.KindUnlocker:
 			s.applyUnlocker(key.ID, e, now)
@@ -81,15 +81,15 @@ func (r *revision) add(lock string, c change) {
 
 func (s *snapshot) applyForeign(key protocol.Key, e *protocol.Event) {
 	if key.Lock == "" {
-		s.misplace(e.KV, e.Deleted)
+		s.misplaced.apply(e.KV, e.Deleted)
 	}
 	_, held := s.locks.get(key.Lock)
 	switch {
 	case key.Lock == "" && s.unlisted(e.Key):
 	case e.Deleted:
-		s.countForeign(e.Key, key.Lock, -1, held)
+		s.foreign.add(e.Key, key.Lock, -1, held)
 	case e.CreateRevision == e.ModRevision:
-		s.countForeign(e.Key, key.Lock, 1, held)
+		s.foreign.add(e.Key, key.Lock, 1, held)
 	}
 }
 
@@ -104,6 +104,19 @@ func (s *snapshot) applyUnlocker(instance string, e *protocol.Event, now time.Ti
 	case e.Deleted:
 		delete(s.unlockers, instance)
 	case known || len(s.unlockers) < maxUnlockers:
-		s.unlockers[instance] = unlocker(instance, e.KV, now, s.intern)
+		s.unlockers[instance] = decodeUnlocker(instance, e.KV, now, s.intern)
 	}
+}
+
+// applyLock applies all changes of one revision to one lock.
+func (s *snapshot) applyLock(name string, changes []change) step {
+	before, _ := s.locks.get(name)
+	after, o := s.decodeChanges(name, before, changes)
+	if after.rec == nil {
+		s.locks.remove(name)
+		delete(s.irregulars, name)
+		return step{before: before}
+	}
+	s.put(after, o)
+	return step{before, after}
 }

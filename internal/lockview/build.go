@@ -14,7 +14,7 @@ import (
 // values of more than one lock.
 type builder struct {
 	view  *View
-	reuse bool // take records that did not change from the view
+	reuse bool // take unchanged records from the view
 	snap  *snapshot
 	items []item
 
@@ -23,15 +23,15 @@ type builder struct {
 	values     [][]byte // of fields; decoded only if something changed
 	surplus    int      // number of fields beyond maxListed
 	newest     int64    // highest mod revision of a field
-	foreign    int      // keys in its range that are none of its fields
+	foreign    int      // number of foreign keys in its range
 	foreignKey string   // one of them
 }
 
 // maxListed is how many fields of one lock are held in memory while it is read.
 const maxListed = 1000
 
-// read lists everything.
-func (v *View) read(ctx context.Context, reuse bool) (*builder, int64, error) {
+// list reads all keys.
+func (v *View) list(ctx context.Context, reuse bool) (*builder, int64, error) {
 	b := &builder{view: v, reuse: reuse, snap: newSnapshot(v.layout, &v.intern)}
 	revision, err := v.src.List(ctx, b.add)
 	if err != nil {
@@ -59,18 +59,18 @@ func (b *builder) add(kv protocol.KV) {
 		b.values = append(b.values, kv.Value)
 	case protocol.KindForeign:
 		if key.Lock == "" {
-			b.snap.countForeign(kv.Key, "", 1, false)
-			b.snap.misplace(kv, false)
+			b.snap.foreign.add(kv.Key, "", 1, false)
+			b.snap.misplaced.apply(kv, false)
 			return
 		}
 		b.switchTo(key.Lock)
 		b.foreign++
 		b.foreignKey = kv.Key
 	case protocol.KindTicket:
-		b.snap.queues.put(waiter(key.Lock, key.ID, kv, b.view.Clock(), b.snap.intern))
+		b.snap.queues.put(decodeWaiter(key.Lock, key.ID, kv, b.view.Clock(), b.snap.intern))
 	case protocol.KindUnlocker:
 		if len(b.snap.unlockers) < maxUnlockers {
-			b.snap.unlockers[key.ID] = unlocker(key.ID, kv, time.Time{}, b.snap.intern)
+			b.snap.unlockers[key.ID] = decodeUnlocker(key.ID, kv, time.Time{}, b.snap.intern)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (b *builder) switchTo(lock string) {
 func (b *builder) flush() {
 	held := len(b.fields) > 0
 	if b.foreign > 0 {
-		b.snap.countForeign(b.foreignKey, b.lock, b.foreign, held)
+		b.snap.foreign.add(b.foreignKey, b.lock, b.foreign, held)
 	}
 	if held {
 		b.items = append(b.items, b.item())
@@ -101,7 +101,7 @@ func (b *builder) flush() {
 	b.foreign = 0
 }
 
-// item returns the lock being read.
+// item returns the item of the lock being read.
 func (b *builder) item() item {
 	if b.reuse {
 		if it, ok := b.view.unchanged(b); ok {
@@ -119,12 +119,12 @@ func (b *builder) item() item {
 	return it
 }
 
-// unchanged returns the view's item of the lock being read, if it was made from these very keys.
+// unchanged returns the view's item of the lock being read, if it was decoded from the same keys.
 func (v *View) unchanged(b *builder) (item, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	it, held := v.snap.locks.get(b.lock)
-	known, has := v.snap.foreignIn[b.lock]
+	known, has := v.snap.foreign.in[b.lock]
 	if !held || has != (b.foreign > 0) || known != b.foreign {
 		return item{}, false
 	}
@@ -138,8 +138,8 @@ func (v *View) unchanged(b *builder) (item, bool) {
 	return it, b.surplus == 0 && canonicalMadeOf(it.rec, b.fields)
 }
 
-// madeOf compares revisions: a key never has two values at one revision. The surplus is not kept, so its size and
-// newest revision have to do.
+// madeOf compares revisions, because a key never has two values at one revision. Of the surplus, which is not kept, it
+// compares number and newest revision.
 func (o *irregular) madeOf(b *builder) bool {
 	i, surplus := 0, b.surplus
 	for _, f := range b.fields {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// comparison reads a list now and then while the watch runs, and corrects what the watch missed. Only the goroutine
-// that applies the watch's events calls its methods.
+// comparison lists all keys every few minutes while the watch runs, and corrects what the watch missed. Its methods are
+// called only by the goroutine that applies the watch's events.
 type comparison struct {
 	view *View
 	next time.Time
 
 	cancel context.CancelFunc // nil while no list is being read
 	listed chan listing
-	result *listing // read, and waiting for the watch to catch up
+	result *listing // complete; used once the watch has caught up with it
 }
 
 type listing struct {
@@ -59,7 +59,7 @@ func (c *comparison) start(ctx context.Context) {
 	listed := make(chan listing, 1)
 	c.listed = listed
 	go func() {
-		b, revision, err := c.view.read(ctx, true)
+		b, revision, err := c.view.list(ctx, true)
 		listed <- listing{b, revision, err}
 		close(listed)
 	}()

@@ -151,7 +151,7 @@ func TestViewSurvivesItsMembers(t *testing.T) {
 	t.Logf("%+v", v.Stats())
 }
 
-func TestViewSurvivesTheEndOfItsLogin(t *testing.T) {
+func TestViewSurvivesAnExpiredLogin(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Auth(), etcdtest.TokenTTL(1))
 	s.AddUser(t, "reader", "secret", layout.Prefix(), etcdtest.Read)
@@ -175,7 +175,7 @@ func TestViewSurvivesTheEndOfItsLogin(t *testing.T) {
 }
 
 // An etcd that is restored from a copy of its files goes back in time. The view follows, and tells.
-func TestViewTellsOfARestoredEtcd(t *testing.T) {
+func TestViewReportsARestoredEtcd(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	h := holders{t, s.Client(t)}

@@ -13,7 +13,7 @@ import (
 )
 
 // What is written into the range of a dead holder's lock must not keep it; what a living holder writes must.
-func TestWhoKeepsALockByWriting(t *testing.T) {
+func TestWhichWritesKeepALock(t *testing.T) {
 	deadlines := func(at time.Time) []op {
 		return []op{
 			put(layout.Field("a", metadata.FieldAlertAt), metadata.FormatTime(at)),

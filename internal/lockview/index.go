@@ -15,7 +15,7 @@ type item struct {
 
 func (it item) name() string { return it.rec.Name }
 
-// maxChunk makes finding a lock and making room for it about equally cheap.
+// maxChunk is chosen so that finding a lock costs about as much as making room for it.
 const maxChunk = 512
 
 // index holds the items sorted by lock name, in chunks. With hundreds of thousands of locks it takes a third of the
@@ -93,8 +93,8 @@ func (x *index) remove(name string) {
 // load fills an empty index with sorted items, leaving room in the chunks.
 func (x *index) load(items []item) {
 	x.count = len(items)
-	for part := range slices.Chunk(items, maxChunk*3/4) {
-		x.chunks = append(x.chunks, append(make([]item, 0, maxChunk), part...))
+	for chunk := range slices.Chunk(items, maxChunk*3/4) {
+		x.chunks = append(x.chunks, append(make([]item, 0, maxChunk), chunk...))
 	}
 }
 

@@ -5,8 +5,8 @@ import "sync"
 // interner lets equal texts of many records share memory. Package unique forgets a text at the next garbage collection
 // unless a handle of it is kept: locks taken one by one over many collections then use 485 bytes each instead of 372.
 type interner struct {
-	mu   sync.Mutex
-	seen map[string]string
+	mu    sync.Mutex
+	texts map[string]string
 }
 
 // maxInterned bounds the memory taken by texts that occur once, such as purposes with a number in them.
@@ -18,12 +18,12 @@ func (i *interner) text(s string) string {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if known, ok := i.seen[s]; ok {
+	if known, ok := i.texts[s]; ok {
 		return known
 	}
-	if i.seen == nil || len(i.seen) >= maxInterned {
-		i.seen = make(map[string]string)
+	if i.texts == nil || len(i.texts) >= maxInterned {
+		i.texts = make(map[string]string)
 	}
-	i.seen[s] = s
+	i.texts[s] = s
 	return s
 }

@@ -1,9 +1,6 @@
 package lockview
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -11,102 +8,76 @@ import (
 // maxMisplaced is how many misplaced records are kept; further ones only count as foreign keys.
 const maxMisplaced = 1000
 
-// misplaced is a record that a client wrote where no lock's record can be. Its place, the prefix of its keys, serves as
-// its name.
+// misplaced is a record that a client wrote where no lock's record can be. The prefix of its keys serves as its name.
 type misplaced struct {
 	irregular
-	rec  *metadata.Record // nil while it has no uuid: then its writer does not take it for held
-	seen bool             // its record has been stamped
+	rec     *metadata.Record // nil while it has no uuid: then its writer does not consider it held
+	stamped bool             // rec.Seen is set
 }
 
-// misplace adds or removes a foreign key that belongs to a misplaced record.
-func (s *snapshot) misplace(kv protocol.KV, deleted bool) {
-	place, field, ok := s.layout.Misplaced(kv.Key)
+// misplacedRecords holds the misplaced records.
+type misplacedRecords struct {
+	layout   protocol.Layout
+	byPrefix map[string]*misplaced
+	version  uint64 // grows with every change
+}
+
+// apply adds or removes a foreign key if it belongs to a misplaced record.
+func (a *misplacedRecords) apply(kv protocol.KV, deleted bool) {
+	prefix, field, ok := a.layout.Misplaced(kv.Key)
 	if !ok {
 		return
 	}
-	m := s.misplaced[place]
+	m := a.byPrefix[prefix]
 	switch {
-	case deleted && m == nil || m == nil && len(s.misplaced) >= maxMisplaced:
+	case deleted && m == nil || m == nil && len(a.byPrefix) >= maxMisplaced:
 		return
 	case deleted:
 		m.remove(field)
 	default:
 		if m == nil {
 			m = &misplaced{}
-			s.misplaced[place] = m
+			a.byPrefix[prefix] = m
 		}
 		m.set(truncate(metadata.Field{Name: field, Value: string(kv.Value), CreateRevision: kv.CreateRevision,
 			ModRevision: kv.ModRevision}))
 	}
-	s.moves++
+	a.version++
 	if len(m.fields) == 0 {
-		delete(s.misplaced, place)
+		delete(a.byPrefix, prefix)
 		return
 	}
 	before := m.rec
-	if m.rec = nil; !m.holds() {
+	if m.rec = nil; !m.hasUUID() {
 		return
 	}
-	rec := m.record(place)
-	s.layout.Misplace(&rec)
-	m.seen = false
+	rec := m.record(prefix)
+	a.layout.Misplace(&rec)
+	m.stamped = false
 	m.rec = &rec
-	m.since(before)
+	m.keepSeen(before)
 }
 
-func (m *misplaced) holds() bool {
+// replace replaces the records by those of a list.
+func (a *misplacedRecords) replace(listed misplacedRecords) {
+	for prefix, m := range listed.byPrefix {
+		if known := a.byPrefix[prefix]; known != nil && known.stamped {
+			m.keepSeen(known.rec)
+		}
+	}
+	a.byPrefix = listed.byPrefix
+	a.version++
+}
+
+func (m *misplaced) hasUUID() bool {
 	_, ok := m.find(metadata.FieldUUID)
 	return ok
 }
 
-// since keeps the times at which the same hold was observed before.
-func (m *misplaced) since(before *metadata.Record) {
+// keepSeen keeps the times at which the same hold was observed before.
+func (m *misplaced) keepSeen(before *metadata.Record) {
 	if m.rec != nil && before != nil && m.rec.Token == before.Token {
 		m.rec.Seen = before.Seen
-		m.seen = true
+		m.stamped = true
 	}
-}
-
-// reconcileMisplaced replaces the misplaced records by those of a list.
-func (s *snapshot) reconcileMisplaced(listed map[string]*misplaced) {
-	for place, m := range listed {
-		if known := s.misplaced[place]; known != nil && known.seen {
-			m.since(known.rec)
-		}
-	}
-	s.misplaced = listed
-	s.moves++
-}
-
-// Shown returns what pages and metrics show: the held locks, and the misplaced records under their place as a name,
-// unless a lock has that name. It is sorted by name, and the same slice until something changes. To judge, remove or
-// wait, use [View.Locks].
-func (v *View) Shown() []*metadata.Record {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	locks := v.held()
-	if len(v.snap.misplaced) == 0 {
-		return locks
-	}
-	if v.shown != nil && v.moves == v.snap.moves {
-		return v.shown
-	}
-	all := slices.Clone(locks)
-	for _, m := range v.snap.misplaced {
-		if m.rec == nil {
-			continue
-		}
-		if !m.seen {
-			m.rec.Seen = metadata.Seen{First: v.Clock(), Changed: v.Clock()}
-			m.seen = true
-		}
-		if _, held := v.snap.locks.get(m.rec.Name); !held {
-			all = append(all, m.rec)
-		}
-	}
-	slices.SortFunc(all, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
-	v.shown = all
-	v.moves = v.snap.moves
-	return all
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// maxUnlockers is how many unlockers are kept: more than any installation runs, so that a hostile writer cannot fill
-// the memory.
+// maxUnlockers is how many unlockers are kept: more than any installation runs, and few enough that a hostile writer
+// cannot fill the memory.
 const maxUnlockers = 1000
 
 // Unlocker is a running unlocker.
@@ -29,10 +29,10 @@ func (u Unlocker) runs(heard time.Time) bool {
 	return u.readable && heard.Sub(u.heard) <= protocol.PresenceTTL
 }
 
-func unlocker(instance string, kv protocol.KV, arrived time.Time, i *interner) Unlocker {
+func decodeUnlocker(instance string, kv protocol.KV, arrived time.Time, i *interner) Unlocker {
 	p, ok := document[metadata.Presence](kv.Value)
 	if !ok {
-		arrived = time.Time{} // it says nothing about that unlocker's clock
+		arrived = time.Time{} // unreadable, so it says nothing about that unlocker's clock
 	}
 	p.ID, p.Mode = clip(instance), clip(p.Mode) // the key identifies the unlocker
 	p.Hostname, p.Version = i.text(clip(p.Hostname)), i.text(clip(p.Version))

@@ -38,15 +38,16 @@ func (q queues) put(w metadata.Waiter) {
 // seen returns when the waiter was first seen: w.Seen, or earlier if the queue already has it.
 func (q queues) seen(w metadata.Waiter) time.Duration {
 	if of := q[w.Lock]; of != nil {
-		if before, known := of.waiters[w.ID]; known && before.Place == w.Place && before.Since.Equal(w.Since.Time) {
+		if before, known := of.waiters[w.ID]; known && before.Revision == w.Revision &&
+			before.Since.Equal(w.Since.Time) {
 			return min(before.Seen, w.Seen)
 		}
 	}
 	return w.Seen
 }
 
-// since copies from earlier queues when the remaining waiters were first seen.
-func (q queues) since(earlier queues) {
+// keepSeen keeps the times at which the remaining waiters were first seen.
+func (q queues) keepSeen(earlier queues) {
 	for _, of := range q {
 		for id, w := range of.waiters {
 			w.Seen = earlier.seen(w)
@@ -75,39 +76,20 @@ func (q queues) of(lock string) []metadata.Waiter {
 	}
 	if of.sorted == nil {
 		of.sorted = slices.SortedFunc(maps.Values(of.waiters), func(a, b metadata.Waiter) int {
-			return cmp.Or(cmp.Compare(a.Place, b.Place), strings.Compare(a.ID, b.ID))
+			return cmp.Or(cmp.Compare(a.Revision, b.Revision), strings.Compare(a.ID, b.ID))
 		})
 	}
 	return of.sorted
 }
 
-// waiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its place in the queue.
-func waiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
+// decodeWaiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its position in the
+// queue.
+func decodeWaiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)
 	t.Owner = i.text(clip(t.Owner))
 	t.Hostname = i.text(clip(t.Hostname))
 	t.Purpose = i.text(clip(t.Purpose))
-	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Place: kv.CreateRevision,
+	return metadata.Waiter{Ticket: t, Lock: i.text(lock), ID: strings.Clone(ticket), Revision: kv.CreateRevision,
 		Seen: seen}
-}
-
-// document decodes one of the protocol's documents; ok reports whether it could be read.
-func document[T metadata.Ticket | metadata.Ending | metadata.Presence](value []byte) (d T, ok bool) {
-	if len(value) > metadata.MaxRecordBytes { // valid ones are never that large, and decoding costs time
-		return d, false
-	}
-	read, err := protocol.Unmarshal[T](value)
-	if err != nil {
-		return d, false
-	}
-	return read, true
-}
-
-// clip cuts text from outside to the longest that the protocol allows.
-func clip(s string) string {
-	if len(s) <= metadata.MaxTextBytes {
-		return s
-	}
-	return strings.ToValidUTF8(strings.Clone(s[:metadata.MaxTextBytes]), "")
 }

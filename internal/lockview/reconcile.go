@@ -1,47 +1,16 @@
 package lockview
 
 import (
+	"context"
 	"maps"
 	"strings"
+	"time"
 
-	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// touched is what the watch reported while a list was being read. The list says nothing reliable about it.
-type touched struct {
-	locks, queues, unlockers map[string]bool
-	foreign                  bool
-}
-
-func newTouched() *touched {
-	return &touched{locks: map[string]bool{}, queues: map[string]bool{}, unlockers: map[string]bool{}}
-}
-
-// touch records a change. The caller holds mu.
-func (v *View) touch(key protocol.Key) {
-	if key.Kind == protocol.KindTicket {
-		v.queues = nil
-	}
-	t := v.touched
-	if t == nil {
-		return
-	}
-	switch key.Kind {
-	case protocol.KindField:
-		t.locks[key.Lock] = true
-	case protocol.KindTicket:
-		t.queues[key.Lock] = true
-	case protocol.KindUnlocker:
-		t.unlockers[key.ID] = true
-	case protocol.KindForeign:
-		t.foreign = true
-		t.locks[key.Lock] = true
-	}
-}
-
-// reconcile makes the snapshot match the list that b read, except for what was touched meanwhile (nil: nothing). It
-// returns the holds that are gone and the number of locks that differed. The caller holds mu.
+// reconcile makes the snapshot match the list in b, except for what was touched meanwhile (nil: nothing). It returns
+// the holds that are gone and the number of locks that differed. The caller holds mu.
 func (v *View) reconcile(b *builder, t *touched) (gone []*metadata.Record, differed int) {
 	if t == nil {
 		t = newTouched()
@@ -57,11 +26,8 @@ func (v *View) reconcile(b *builder, t *touched) (gone []*metadata.Record, diffe
 	v.reconcileQueues(b.snap.queues, t)
 	v.reconcileUnlockers(b.snap.unlockers, t)
 	if !t.foreign {
-		v.snap.foreignTotal = b.snap.foreignTotal
-		v.snap.foreignSample = b.snap.foreignSample
-		v.snap.foreignIn = b.snap.foreignIn
-		v.snap.foreignOverflow = b.snap.foreignOverflow
-		v.snap.reconcileMisplaced(b.snap.misplaced)
+		v.snap.foreign = b.snap.foreign
+		v.snap.misplaced.replace(b.snap.misplaced)
 	}
 	return gone, differed
 }
@@ -107,14 +73,14 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 	return steps, differed
 }
 
-// knownInexact reports whether the snapshot was known to be inexact about the lock, although the watch missed nothing:
-// the lock has more keys than are kept, or was only assumed to have foreign keys. Only a list makes it exact.
+// knownInexact reports whether the snapshot was expected to be inexact about the lock, so that the watch missed
+// nothing: the lock has more keys than are kept, or was only assumed to have foreign keys.
 func (v *View) knownInexact(s *step) bool {
 	if s.before.rec == nil || s.after.rec == nil || s.replaced() || s.moved() {
 		return false
 	}
 	o := v.snap.irregulars[s.name()]
-	n, has := v.snap.foreignIn[s.name()]
+	n, has := v.snap.foreign.in[s.name()]
 	return o != nil && o.surplus > 0 || has && n == 0
 }
 
@@ -129,16 +95,9 @@ func order(a, b []item) int {
 	return strings.Compare(a[0].name(), b[0].name())
 }
 
-func (s *step) name() string {
-	if s.before.rec != nil {
-		return s.before.name()
-	}
-	return s.after.name()
-}
-
 func (v *View) reconcileQueues(listed queues, t *touched) {
 	v.queues = nil
-	listed.since(v.snap.queues)
+	listed.keepSeen(v.snap.queues)
 	for lock := range t.queues {
 		delete(listed, lock)
 		if q := v.snap.queues[lock]; q != nil {
@@ -153,9 +112,9 @@ func (v *View) reconcileUnlockers(listed map[string]Unlocker, t *touched) {
 		now, ok := listed[instance]
 		if t.unlockers[instance] || ok && now.revision == known.revision {
 			if !v.state.synced {
-				known.heard = now.heard // its writes could not arrive meanwhile
+				known.heard = now.heard // what it wrote could not arrive meanwhile
 			}
-			listed[instance] = known // keeps its time of arrival
+			listed[instance] = known // which keeps its time of arrival
 		}
 	}
 	maps.DeleteFunc(listed, func(instance string, _ Unlocker) bool {
@@ -163,4 +122,18 @@ func (v *View) reconcileUnlockers(listed map[string]Unlocker, t *touched) {
 		return t.unlockers[instance] && !known
 	})
 	v.snap.unlockers = listed
+}
+
+// reportEnded reports holds that a list no longer found. etcd may have recorded how they ended; reading that is cut off
+// after a second, so that many of them do not hold up the view.
+func (v *View) reportEnded(ctx context.Context, gone []*metadata.Record) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for _, r := range gone {
+		var ending *metadata.Ending
+		if v.src.Ending != nil && ctx.Err() == nil {
+			ending, _ = v.src.Ending(ctx, r.HistoryID())
+		}
+		v.opt.Ended(r, ending)
+	}
 }

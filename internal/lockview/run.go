@@ -9,7 +9,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// longLived is how long a watch has to live for its end to reset the count of consecutive failures.
+// longLived is how long a watch must live to reset the count of consecutive failures.
 const longLived = 5 * time.Second
 
 // Run keeps the snapshot current until ctx ends, then returns nil. After any failure it waits a little and lists again.
@@ -17,7 +17,7 @@ func (v *View) Run(ctx context.Context) error {
 	reason := ReasonStart
 	failures := 0
 	for {
-		err := v.list(ctx, reason)
+		err := v.relist(ctx, reason)
 		if err == nil {
 			began := time.Now()
 			err = v.watch(ctx)
@@ -36,7 +36,7 @@ func (v *View) Run(ctx context.Context) error {
 			return nil
 		}
 		event := v.opt.Log.Debug()
-		if v.lost(err) {
+		if v.noteLost(err) {
 			event = v.opt.Log.Warn()
 		}
 		event.Err(err).Str("reason", reason).Msg("the view of the locks was interrupted")
@@ -49,9 +49,9 @@ func (v *View) Run(ctx context.Context) error {
 	}
 }
 
-// list makes the snapshot match a new list.
-func (v *View) list(ctx context.Context, reason string) error {
-	b, revision, err := v.read(ctx, true)
+// relist makes the snapshot match a new list.
+func (v *View) relist(ctx context.Context, reason string) error {
+	b, revision, err := v.list(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -59,22 +59,22 @@ func (v *View) list(ctx context.Context, reason string) error {
 		v.opt.Log.Error().Int64("revision", revision).Int64("highest", highest).
 			Msg("etcd was restored from an older state")
 		// Equal revisions no longer mean equal keys.
-		if b, revision, err = v.read(ctx, false); err != nil {
+		if b, revision, err = v.list(ctx, false); err != nil {
 			return err
 		}
 	}
 	v.mu.Lock()
 	gone, _ := v.reconcile(b, nil)
 	v.stats.Resyncs[reason]++
-	v.heard(revision)
-	v.synced()
+	v.noteHeard(revision)
+	v.noteSynced()
 	v.announce()
 	v.mu.Unlock()
 	v.reportEnded(ctx, gone)
 	return nil
 }
 
-// watch follows etcd from the snapshot's revision on, and compares with a list now and then.
+// watch follows etcd from the snapshot's revision on, and compares it with a list every few minutes.
 func (v *View) watch(ctx context.Context) error {
 	c := comparison{view: v, next: time.Now().Add(v.opt.RelistEvery)}
 	defer c.stop()
@@ -87,8 +87,8 @@ func (v *View) watch(ctx context.Context) error {
 // apply applies one revision.
 func (v *View) apply(revision int64, events []protocol.Event) {
 	v.mu.Lock()
-	v.heard(revision)
-	v.synced()
+	v.noteHeard(revision)
+	v.noteSynced()
 	now := v.Clock()
 	steps, endings := v.snap.apply(events, time.Now(), now, v.touch)
 	for i := range steps {
@@ -112,14 +112,6 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	}
 }
 
-// ended returns the hold that ended in this step, or nil.
-func (s *step) ended() *metadata.Record {
-	if s.before.rec == nil || s.before.rec.Token == 0 || s.after.rec != nil && !s.replaced() {
-		return nil
-	}
-	return s.before.rec
-}
-
 func decodeEnding(e *protocol.Event) *metadata.Ending {
 	if e == nil {
 		return nil
@@ -129,20 +121,6 @@ func decodeEnding(e *protocol.Event) *metadata.Ending {
 		return nil
 	}
 	return &ending
-}
-
-// reportEnded reports holds that a list no longer found. etcd may have recorded how they ended; reading that is cut off
-// after a second, so that many of them do not hold up the view.
-func (v *View) reportEnded(ctx context.Context, gone []*metadata.Record) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	for _, r := range gone {
-		var ending *metadata.Ending
-		if v.src.Ending != nil && ctx.Err() == nil {
-			ending, _ = v.src.Ending(ctx, r.HistoryID())
-		}
-		v.opt.Ended(r, ending)
-	}
 }
 
 func (v *View) restarted(reason string) {

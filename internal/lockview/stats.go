@@ -2,7 +2,6 @@ package lockview
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -58,17 +57,6 @@ func newStats() Stats {
 	} {
 		s.MetadataErrors[reason] = 0
 	}
-	return s
-}
-
-// Stats returns a copy of the counts. All reasons are present from the start.
-func (v *View) Stats() Stats {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	s := v.stats
-	s.Resyncs = maps.Clone(s.Resyncs)
-	s.WatchRestarts = maps.Clone(s.WatchRestarts)
-	s.MetadataErrors = maps.Clone(s.MetadataErrors)
 	return s
 }
 

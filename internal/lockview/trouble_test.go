@@ -23,7 +23,7 @@ type reason string
 func (r reason) Error() string  { return "the watch ended: " + string(r) }
 func (r reason) Reason() string { return string(r) }
 
-func TestFailuresAreNotRepeatedInAHurry(t *testing.T) {
+func TestRetriesBackOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		list, watch error
 		cause       string
@@ -308,7 +308,7 @@ func TestProblemsAreCountedOnce(t *testing.T) {
 
 // Events get lost, watches are cut, lists come at any time: in the end the snapshot is the same, and every hold ended
 // once.
-func TestAnyInterruptionGivesTheSamePicture(t *testing.T) {
+func TestAnyInterruptionGivesTheSameSnapshot(t *testing.T) {
 	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))

@@ -4,14 +4,23 @@
 // never half a record. Whoever removes a lock talks to etcd and sees the effect come back here. When the watch ends,
 // the view lists again and reconciles. It also does so every few minutes, because etcd servers have lost events before.
 //
-// Readers are level-triggered: [View.Changed] only says "look again".
+// Readers are level-triggered: [View.Changed] only says that something changed.
+//
+// Words: a lock is canonical if its record says all there is to know about its keys, which is why only the record is
+// kept; otherwise it is irregular and its keys are kept, too. A foreign key is one that the layout does not know; a
+// misplaced record consists of foreign keys that look like a lock's. A list is one reading of all keys, a comparison is
+// a list while the watch runs, and to reconcile is to make the snapshot match a list.
+//
+// view.go has what readers call, run.go the writer. Both use snapshot.go and its parts, which know nothing of the view.
 package lockview
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,7 +66,7 @@ type View struct {
 	snap    *snapshot
 	locks   []*metadata.Record           // nil when out of date
 	shown   []*metadata.Record           // nil when out of date
-	moves   uint64                       // of the snapshot, as of shown
+	shownOf uint64                       // the version of the misplaced records in shown
 	queues  map[string][]metadata.Waiter // nil when out of date
 	changed chan struct{}                // nil while nothing waits
 	state   state
@@ -145,7 +154,7 @@ func (v *View) Unlockers() []Unlocker {
 func (v *View) Foreign() (sample []string, total int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.Sorted(maps.Keys(v.snap.foreignSample)), v.snap.foreignTotal
+	return slices.Sorted(maps.Keys(v.snap.foreign.sample)), v.snap.foreign.total
 }
 
 // Changed returns a channel that is closed at the next change of anything the view shows. Signs of life are no change.
@@ -174,4 +183,116 @@ func (v *View) Clock() time.Duration { return time.Since(v.began) }
 func backoff(failures int) time.Duration {
 	d := min(5*time.Second, 100*time.Millisecond<<min(failures, 6))
 	return d/2 + rand.N(d/2)
+}
+
+// Shown returns what pages and metrics show: the held locks, and the misplaced records, each under the prefix of its
+// keys unless a lock has that name. It is sorted by name, and the same slice until something changes. To judge, remove
+// or wait, use [View.Locks].
+func (v *View) Shown() []*metadata.Record {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	locks := v.held()
+	if len(v.snap.misplaced.byPrefix) == 0 {
+		return locks
+	}
+	if v.shown != nil && v.shownOf == v.snap.misplaced.version {
+		return v.shown
+	}
+	all := slices.Clone(locks)
+	for _, m := range v.snap.misplaced.byPrefix {
+		if m.rec == nil {
+			continue
+		}
+		if !m.stamped {
+			m.rec.Seen = metadata.Seen{First: v.Clock(), Changed: v.Clock()}
+			m.stamped = true
+		}
+		if _, held := v.snap.locks.get(m.rec.Name); !held {
+			all = append(all, m.rec)
+		}
+	}
+	slices.SortFunc(all, func(a, b *metadata.Record) int { return strings.Compare(a.Name, b.Name) })
+	v.shown = all
+	v.shownOf = v.snap.misplaced.version
+	return all
+}
+
+// Fresh returns how current the snapshot is.
+func (v *View) Fresh() Freshness {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.state
+	f := Freshness{Synced: s.synced, Revision: s.revision, Highest: s.highest, Heard: s.heard, Since: s.since,
+		Cause: s.cause}
+	if quiet := time.Since(s.heard); s.synced && quiet > maxSilence {
+		f.Synced = false
+		f.Since = s.heard.Add(maxSilence)
+		f.Cause = fmt.Sprintf("nothing heard from etcd for %v", quiet.Round(time.Second))
+	}
+	return f
+}
+
+// Stats returns a copy of the counts. All reasons are present from the start.
+func (v *View) Stats() Stats {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.stats
+	s.Resyncs = maps.Clone(s.Resyncs)
+	s.WatchRestarts = maps.Clone(s.WatchRestarts)
+	s.MetadataErrors = maps.Clone(s.MetadataErrors)
+	return s
+}
+
+// touch records a change. The caller holds mu.
+func (v *View) touch(key protocol.Key) {
+	if key.Kind == protocol.KindTicket {
+		v.queues = nil
+	}
+	t := v.touched
+	if t == nil {
+		return
+	}
+	switch key.Kind {
+	case protocol.KindField:
+		t.locks[key.Lock] = true
+	case protocol.KindTicket:
+		t.queues[key.Lock] = true
+	case protocol.KindUnlocker:
+		t.unlockers[key.ID] = true
+	case protocol.KindForeign:
+		t.foreign = true
+		t.locks[key.Lock] = true
+	}
+}
+
+// noteHeard records a sign of life at a revision. The caller holds mu.
+func (v *View) noteHeard(revision int64) {
+	v.state.heard = time.Now()
+	v.state.revision = revision
+	v.state.highest = max(v.state.highest, revision)
+}
+
+// noteSynced records that the snapshot is current. The caller holds mu.
+func (v *View) noteSynced() {
+	if !v.state.synced {
+		v.state.synced = true
+		v.state.since = time.Now()
+		v.state.cause = ""
+	}
+	v.stats.LastSync = time.Now()
+}
+
+// noteLost records that the snapshot is no longer followed. It reports whether that is news: an outage is, each further
+// attempt in it is not.
+func (v *View) noteLost(err error) (news bool) {
+	cause := v.opt.Explain(err)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.state.synced {
+		v.state.since = time.Now()
+	}
+	news = v.state.synced || v.state.cause != cause
+	v.state.synced, v.state.cause = false, cause
+	v.announce()
+	return news
 }

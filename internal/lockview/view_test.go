@@ -63,7 +63,7 @@ func TestHoldsThatEnd(t *testing.T) {
 	})
 }
 
-func TestReadersGetTheSameUntilSomethingChanges(t *testing.T) {
+func TestReadersGetTheSameSliceUntilSomethingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.do(lock(t, "a", uuid(1))...)
@@ -144,7 +144,7 @@ func TestSeenStamps(t *testing.T) {
 	})
 }
 
-func TestWhatTheWatchToldIsStampedAsArrived(t *testing.T) {
+func TestWatchedWritesAreStampedAsArrived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.do(lock(t, "listed", uuid(1))...)
@@ -298,7 +298,7 @@ func TestUnlockers(t *testing.T) {
 }
 
 // A record without a lease stays for ever. It must not pass for an unlocker that runs.
-func TestUnlockersThatOnlyLeftARecord(t *testing.T) {
+func TestUnlockersThatLeftOnlyARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		running := func(ids ...string) func(*lockview.View) bool {

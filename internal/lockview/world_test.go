@@ -261,7 +261,7 @@ func (w *world) truth() shown {
 				continue
 			}
 			s.Queues[k.Lock] = append(s.Queues[k.Lock], metadata.Waiter{Ticket: t, Lock: k.Lock, ID: k.ID,
-				Place: kv.CreateRevision})
+				Revision: kv.CreateRevision})
 		case k.Kind == protocol.KindUnlocker:
 			p, _ := protocol.Unmarshal[metadata.Presence](kv.Value)
 			p.ID = k.ID
@@ -274,7 +274,7 @@ func (w *world) truth() shown {
 	}
 	for _, queue := range s.Queues {
 		slices.SortFunc(queue, func(a, b metadata.Waiter) int {
-			return cmp.Or(cmp.Compare(a.Place, b.Place),
+			return cmp.Or(cmp.Compare(a.Revision, b.Revision),
 				cmp.Compare(a.ID, b.ID))
 		})
 	}

@@ -24,7 +24,7 @@ type Process struct {
 	paused bool
 }
 
-// Start is Launch for a test: it kills the process at the end of the test, and shows its output if the test failed.
+// Start is Launch for a test. It kills the process at the end of the test, and logs its output if the test failed.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p, err := Launch(cmd)
@@ -40,9 +40,8 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Launch starts a command that ends with this process at the latest, however that ends: its standard input is a pipe
-// from here (unless cmd has another), and on Linux it is killed, too. What it prints is collected, unless cmd has
-// somewhere else for it.
+// Launch starts a command that does not outlive this process: its standard input is a pipe from here (unless cmd sets
+// it), and on Linux the kernel kills it. Its output is collected unless cmd sets Stdout and Stderr.
 func Launch(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	if cmd.Stdout == nil {
@@ -56,11 +55,11 @@ func Launch(cmd *exec.Cmd) (*Process, error) {
 			return nil, err
 		}
 	}
-	cmd.WaitDelay = 10 * time.Second // for children of its own that keep its output open
+	cmd.WaitDelay = 10 * time.Second // for its children, which may keep its output open
 	started := make(chan error)
 	go func() {
 		defer close(p.done)
-		// The kernel kills the child with the thread that started it, so that thread stays for as long as the child.
+		// The kernel kills the child when the thread that started it ends, so the thread lives as long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		killWithParent(cmd)
@@ -73,10 +72,10 @@ func Launch(cmd *exec.Cmd) (*Process, error) {
 	return p, <-started
 }
 
-// String is the name of the program.
+// String returns the name of the program.
 func (p *Process) String() string { return filepath.Base(p.cmd.Path) }
 
-// PID is the number of the process.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the process has ended.
@@ -95,31 +94,31 @@ func (p *Process) Running() bool {
 // Signal sends a signal. It returns an error if the process has ended.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Kill is kill -9, and works on a paused process, too. It returns when the process has ended.
+// Kill kills the process, paused or not, and returns when it has ended.
 func (p *Process) Kill() {
-	p.Signal(syscall.SIGKILL) // refused if it ended before, which is as good
+	p.Signal(syscall.SIGKILL) // fails if it has ended, which is fine
 	<-p.done
 }
 
-// Terminate asks the process to end and returns its exit code.
+// Terminate sends SIGTERM and returns the exit code.
 func (p *Process) Terminate(t testing.TB) int {
 	t.Helper()
 	p.Signal(syscall.SIGTERM)
 	return p.Wait(t)
 }
 
-// Wait returns the exit code of a process that ends by itself, -1 after a signal.
+// Wait waits until the process ends and returns its exit code; -1 if a signal ended it.
 func (p *Process) Wait(t testing.TB) int {
 	t.Helper()
 	select {
 	case <-p.done:
 	case <-time.After(Timeout):
-		t.Fatalf("%v still runs after %v", p, Timeout)
+		t.Fatalf("%v is still running after %v", p, Timeout)
 	}
 	return p.State().ExitCode()
 }
 
-// State is how the process ended; nil while it runs.
+// State returns how the process ended; nil while it is running.
 func (p *Process) State() *os.ProcessState {
 	if p.Running() {
 		return nil
@@ -127,8 +126,8 @@ func (p *Process) State() *os.ProcessState {
 	return p.cmd.ProcessState
 }
 
-// Pause returns when the process stands still: a signal that was merely sent leaves it time for an answer. It returns
-// an error if the process has ended.
+// Pause suspends the process. It returns once the process has stopped, because a signal takes effect only later. It
+// returns an error if the process has ended.
 func (p *Process) Pause() error {
 	if p.paused {
 		return nil
@@ -149,16 +148,16 @@ func (p *Process) Pause() error {
 	}
 }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (p *Process) Resume() {
 	p.paused = false
 	p.Signal(syscall.SIGCONT)
 }
 
-// Output is what the process has printed.
+// Output returns what the process has printed.
 func (p *Process) Output() string { return p.output.String() }
 
-// Prints waits until the process has printed a text.
+// Prints waits until the process has printed the text.
 func (p *Process) Prints(t testing.TB, text string) {
 	t.Helper()
 	Eventually(t, "the output", func() error {
@@ -169,7 +168,7 @@ func (p *Process) Prints(t testing.TB, text string) {
 	})
 }
 
-// NextLine waits for the next line that the process prints and returns it without its end.
+// NextLine waits for the next line of output and returns it without the line feed.
 func (p *Process) NextLine(t testing.TB) (line string) {
 	t.Helper()
 	Eventually(t, "another line of output", func() error {
@@ -188,7 +187,7 @@ func (p *Process) NextLine(t testing.TB) (line string) {
 	return line
 }
 
-// output collects what a process prints.
+// output collects the output of a process.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -206,7 +205,7 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// last returns the last n lines, none of them long.
+// last returns the last n lines, each shortened.
 func (o *output) last(n int) string {
 	all := strings.Split(strings.TrimSpace(o.String()), "\n")
 	all = all[max(0, len(all)-n):]
@@ -216,13 +215,13 @@ func (o *output) last(n int) string {
 	return strings.Join(all, "\n")
 }
 
-// Result is what a command left behind.
+// Result is the outcome of a command.
 type Result struct {
 	Code           int
 	Stdout, Stderr string
 }
 
-// Run runs a command with an empty standard input to its end.
+// Run runs a command with empty standard input until it ends.
 func Run(t testing.TB, cmd *exec.Cmd) Result {
 	t.Helper()
 	var stdout, stderr output

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// killWithParent also ends a paused program with the test: that one reads no pipe.
+// killWithParent also ends paused programs with the test, which cannot notice that their input was closed.
 func killWithParent(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -4,6 +4,6 @@ package proctest
 
 import "os/exec"
 
-// killWithParent does nothing: only Linux can. A test that is killed leaves paused programs behind, and those that do
-// not read their standard input.
+// killWithParent does nothing: only Linux supports it. A killed test leaves behind programs that are paused or do not
+// read their standard input.
 func killWithParent(*exec.Cmd) {}

@@ -1,5 +1,5 @@
 // Package proctest runs programs for tests and benchmarks: it builds ours once, starts processes on free addresses,
-// waits for what they print, signals them, and leaves none behind.
+// waits for their output, signals them, and leaves none behind.
 package proctest
 
 import (
@@ -17,8 +17,8 @@ import (
 // Timeout is how long anything here may take before the test fails: long, because a busy machine with -race is slow.
 const Timeout = time.Minute
 
-// FreeAddr returns an address, host:port, that nobody listens on. Its port lies below those that systems give to
-// outgoing connections, so that a program that is down finds it free when it comes back.
+// FreeAddr returns a free address, host:port. Its port is below those of outgoing connections, so that it is still free
+// when a program restarts.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	addr, err := FindAddr()
@@ -53,7 +53,7 @@ func Eventually(t testing.TB, what string, try func() error) {
 	}
 }
 
-// Answers waits until a GET of the URL has this status, and returns the body.
+// Answers waits until a GET of the URL returns this status, and returns the body.
 func Answers(t testing.TB, url string, status int) (body string) {
 	t.Helper()
 	Eventually(t, url, func() error {
@@ -67,7 +67,7 @@ func Answers(t testing.TB, url string, status int) (body string) {
 	return body
 }
 
-// Get returns the status and the body of one answer.
+// Get returns the status and the body of one GET.
 func Get(client *http.Client, url string) (status int, body string, err error) {
 	c := *client
 	c.Timeout = 10 * time.Second

@@ -14,13 +14,13 @@ import (
 
 // Programs are programs of this repository, built for one run of the tests.
 type Programs struct {
-	Dir  string // contains them, and whatever else lives as long
+	Dir  string // of the programs and other files that live as long
 	Root string // of the repository
 
 	read sync.Once
 }
 
-// Build builds programs of the directory cmd, by their names. TestMain calls it, and Remove in the end.
+// Build builds programs of the directory cmd by name. TestMain calls it, and Remove at the end.
 func Build(names ...string) (*Programs, error) {
 	root, err := findRoot()
 	if err != nil {
@@ -55,14 +55,14 @@ func (p *Programs) Go(args ...string) error {
 // Remove removes the programs.
 func (p *Programs) Remove() { os.RemoveAll(p.Dir) }
 
-// Command is Command for one of the programs.
+// Command returns a [Command] for one of the programs.
 func (p *Programs) Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	p.read.Do(func() { ReadSources(t) })
 	return Command(t, filepath.Join(p.Dir, name), args...)
 }
 
-// Command is a command without settings: its environment has an empty HOME, and PATH.
+// Command returns a command with a clean environment: PATH and an empty HOME.
 func Command(t testing.TB, path string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(path, args...)
@@ -70,18 +70,17 @@ func Command(t testing.TB, path string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Self is this test binary once more, with one more variable in its environment. TestMain recognizes the variable,
-// calls EndWithParent, and does something else than to run the tests.
+// Self returns a command that runs this test binary again, with one more environment variable. TestMain must recognize
+// the variable, call EndWithParent, and do something else than run the tests.
 func Self(variable, value string) *exec.Cmd {
 	path, err := os.Executable()
-	cmd := exec.Command(path, "-test.run=^$") // should TestMain miss the variable: the tests start such processes
+	cmd := exec.Command(path, "-test.run=^$") // or tests would run if TestMain ignored the variable
 	cmd.Err = errors.Join(cmd.Err, err)
 	cmd.Env = append(os.Environ(), variable+"="+value)
 	return cmd
 }
 
-// EndWithParent is for processes that Launch or Start started: it ends this one when the other is gone, however it
-// ended.
+// EndWithParent ends this process, which Launch or Start started, when its parent is gone.
 func EndWithParent() {
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
@@ -89,8 +88,8 @@ func EndWithParent() {
 	}()
 }
 
-// ReadSources makes go test run this test again when a program changed: it remembers which directories a test opened,
-// but knows nothing of what a child process read.
+// ReadSources makes go test run this test again when a program has changed. The test cache knows which files a test
+// opened, but not what its child processes read.
 func ReadSources(t testing.TB) {
 	t.Helper()
 	root, err := findRoot()
@@ -103,7 +102,7 @@ func ReadSources(t testing.TB) {
 	}
 }
 
-// findRoot finds the root of the repository, from the directory in which go test runs the tests of a package.
+// findRoot finds the root of the repository from the directory of the tested package.
 func findRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

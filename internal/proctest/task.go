@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Task is a program that runs inside the test's process.
+// Task is a program's function that runs in the test's process.
 type Task struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -14,7 +14,7 @@ type Task struct {
 	waited bool
 }
 
-// Go runs a program's function until the test ends. An error that Wait did not return fails the test.
+// Go runs a function until the test ends. An error that Wait has not returned fails the test.
 func Go(t testing.TB, run func(context.Context) error) *Task {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -31,7 +31,7 @@ func Go(t testing.TB, run func(context.Context) error) *Task {
 	return task
 }
 
-// Stop ends the program and fails the test unless it ends well.
+// Stop ends the program and fails the test if it returns an error.
 func (k *Task) Stop(t testing.TB) {
 	t.Helper()
 	k.cancel()
@@ -43,7 +43,7 @@ func (k *Task) Stop(t testing.TB) {
 // Done is closed when the program has ended.
 func (k *Task) Done() <-chan struct{} { return k.done }
 
-// Wait waits for the end and returns the program's error.
+// Wait waits until the program ends and returns its error.
 func (k *Task) Wait(t testing.TB) error {
 	t.Helper()
 	defer k.cancel()
@@ -51,7 +51,7 @@ func (k *Task) Wait(t testing.TB) error {
 	select {
 	case <-k.done:
 	case <-time.After(Timeout):
-		t.Fatalf("the program still runs after %v", Timeout)
+		t.Fatalf("the program is still running after %v", Timeout)
 	}
 	return k.err
 }

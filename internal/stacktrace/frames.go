@@ -1,4 +1,4 @@
-// Package stacktrace takes backtraces apart, whatever language wrote them, and links their frames to the code.
+// Package stacktrace parses the backtraces of various languages, and links their frames to source code.
 package stacktrace
 
 import (
@@ -9,19 +9,19 @@ import (
 
 // Frame is one line of a backtrace.
 type Frame struct {
-	Text string // the line as recorded, without blanks around it
-	Func string // empty when the line was not understood
+	Text string // the line as recorded, trimmed
+	Func string // empty if the line was not understood
 	File string
 	Line string
-	Code string // what stands in that line, where the runtime told
+	Code string // the source line, if the runtime recorded it
 	Own  bool   // code of the program itself, not of a runtime or library
-	URL  string // where the code can be read
+	URL  string // of the source code
 }
 
-// Stretch is some frames in a row, all of the program's own code or none.
+// Stretch is a run of frames that are either all or none the program's own code.
 type Stretch struct {
 	Foreign bool
-	Fold    bool // so many foreign ones that they are out of sight until asked for
+	Fold    bool // so many foreign frames that they are hidden at first
 	Frames  []Frame
 }
 
@@ -35,18 +35,18 @@ const (
 // Trace is a backtrace, newest frame first.
 type Trace struct {
 	Stretches []Stretch
-	First     *Frame // the first frame of own code: where to look
+	First     *Frame // the first frame of own code; nil if there is none
 	Frames    int
-	Cut       bool // there is more than is shown
+	Cut       bool // the backtrace is longer than what is shown
 	Bytes     int
 }
 
-// Reader reads backtraces, whatever language wrote them.
+// Reader parses backtraces of various languages.
 type Reader struct {
-	shapes  []*regexp.Regexp // of a frame in the languages that have clients; a line that fits none is shown as it is
-	places  []string         // parts of the paths of runtimes and libraries
-	sources []SourceLink
-	funcs   []string // first words of functions of runtimes, libraries and our own client
+	shapes       []*regexp.Regexp // of frames, by language; a line that matches none is shown as it is
+	foreignPaths []string         // substrings of the paths of runtimes and libraries
+	sources      []SourceLink
+	funcs        []string // first words of functions of runtimes, libraries and our own client
 
 	arguments *regexp.Regexp // of a call, as Go writes them
 }
@@ -71,7 +71,7 @@ func NewReader(sources []SourceLink) Reader {
 			// Anything else that names a file and a line: lib/run.ex:42: App.run/1
 			regexp.MustCompile(`^(?P<file>[\w./@+-]*\w\.\w{1,5}):(?P<line>\d+)(?::\d+)?(?::?\s+(?:in )?(?P<func>.+))?$`),
 		},
-		places: []string{
+		foreignPaths: []string{
 			"/gems/", "/lib/ruby/", "<internal:", "/bundler/", "bin/bundle", // Ruby
 			"/site-packages/", "/dist-packages/", "/lib/python", "<frozen ", // Python
 			"/pkg/mod/", "@v", "/vendor/", "/usr/local/go/src/", "/usr/lib/go", "/sdk/go", "_cgo_", // Go
@@ -87,7 +87,7 @@ func NewReader(sources []SourceLink) Reader {
 	}
 }
 
-// Read takes a backtrace apart; nil for an empty one.
+// Read parses a backtrace; it returns nil for an empty one.
 func (t Reader) Read(text string) *Trace {
 	if strings.TrimSpace(text) == "" {
 		return nil
@@ -113,7 +113,7 @@ func (t Reader) Read(text string) *Trace {
 	return out
 }
 
-// arrange finds the first own frame and folds the foreign ones away. Where no frame is own, all are shown.
+// arrange finds the first own frame and folds foreign ones. If no frame is own, all are shown.
 func (t *Trace) arrange(frames []Frame) {
 	first := slices.IndexFunc(frames, func(f Frame) bool { return f.Own })
 	if first >= 0 {
@@ -132,7 +132,7 @@ func (t *Trace) arrange(frames []Frame) {
 }
 
 func (t Reader) frame(line string) Frame {
-	const longest = 1 << 10 // of a line that is tried: an expression must not eat a page's time
+	const longest = 1 << 10 // longer lines are not parsed, because matching them takes too long
 	f := Frame{Text: line}
 	for _, shape := range t.shapes {
 		if len(line) > longest {
@@ -152,8 +152,8 @@ func (t Reader) frame(line string) Frame {
 	return f
 }
 
-// completes reports whether an indented line belongs to the frame above: Go writes the function above its place, Python
-// the source below.
+// completes reports whether an indented line belongs to the frame above it: Go writes file and line below the function,
+// Python the source below file and line.
 func (t Reader) completes(line string, above *Frame) bool {
 	switch f := t.frame(line); {
 	case f.File == "" && above.Code == "" && strings.HasPrefix(above.Text, `File "`):
@@ -170,8 +170,8 @@ func (t Reader) completes(line string, above *Frame) bool {
 }
 
 func (t Reader) foreign(f Frame) bool {
-	for _, place := range t.places {
-		if strings.Contains(f.File, place) {
+	for _, path := range t.foreignPaths {
+		if strings.Contains(f.File, path) {
 			return true
 		}
 	}
@@ -183,7 +183,7 @@ func (t Reader) foreign(f Frame) bool {
 	return false
 }
 
-// Where is the place of a frame: file and line.
+// Where returns file and line of a frame.
 func (f Frame) Where() string {
 	if f.Line == "" {
 		return f.File
@@ -191,8 +191,7 @@ func (f Frame) Where() string {
 	return f.File + ":" + f.Line
 }
 
-// Short is the frame in one line that fits a list: the end of a long path, the function without the path of its
-// package.
+// Short returns the frame as a short line for lists: the end of a long path, and the function without its package path.
 func (f Frame) Short() string {
 	const most = 40
 	where := f.Where()

@@ -7,8 +7,8 @@ import (
 	"github.com/clustermutex/unlocker/internal/linktemplate"
 )
 
-// SourceLink leads from a frame of a backtrace to the line of code: an https address in which {file} and {line} stand
-// for those of the frame. It is for files whose path begins with a prefix, which is left out of {file}.
+// SourceLink links a frame to its source code: an https URL with {file} and {line}. It applies to files whose path
+// begins with a prefix, which {file} leaves out.
 type SourceLink struct{ prefix, template string }
 
 // ParseSourceLink reads "/srv/app/=https://git.example/app/blob/main/{file}#L{line}". The prefix may be empty.
@@ -24,7 +24,7 @@ func ParseSourceLink(text string) (SourceLink, error) {
 	return SourceLink{prefix, template}, nil
 }
 
-// to is the address of a frame; empty where the file is another's, or climbs.
+// to returns the URL for a frame; empty if the link does not apply, or the path contains "..".
 func (l SourceLink) to(f Frame) string {
 	file, ours := strings.CutPrefix(f.File, l.prefix)
 	if !ours || file == "" || f.Line == "" {
@@ -41,7 +41,7 @@ func (l SourceLink) to(f Frame) string {
 		linktemplate.Escape(f.Line)).Replace(l.template)
 }
 
-// link is where the code of an own frame can be read; the first link that fits counts.
+// link returns the URL for an own frame, from the first link that applies.
 func (t Reader) link(f Frame) string {
 	for _, l := range t.sources {
 		if address := l.to(f); address != "" && f.Own {

@@ -20,5 +20,5 @@ func Cut(s string, most int) string {
 			return s[:n]
 		}
 	}
-	return s[:most] // not UTF-8 there: any place is as good
+	return s[:most] // not UTF-8 there, so there is no character to keep whole
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// What has passed is rounded down, what is ahead to the nearest unit: what was set to five minutes a moment ago does
-// not read as four. app.js says the same with the same rules.
+// Time that has passed is rounded down, and time left to the nearest unit, so that five minutes do not show as four a
+// moment later. app.js follows the same rules.
 
 const day = 24 * time.Hour
 
-// CloseBy is where a countdown begins to show seconds.
+// CloseBy is the time left at which a countdown begins to show seconds.
 const CloseBy = 2 * time.Minute
 
-// Duration is a length of time to two units: 42s, 14m, 3h 10m, 2d 4h, 12d. It is rounded down; a negative one is 0s.
+// Duration formats d in at most two units: 42s, 14m, 3h 10m, 2d 4h, 12d. It is rounded down; a negative one is 0s.
 func Duration(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Minute:
@@ -37,8 +37,8 @@ func two(a time.Duration, unitA string, b time.Duration, unitB string) string {
 	return s + " " + strconv.FormatInt(int64(b), 10) + unitB
 }
 
-// Countdown is the time left: 1:42 below two minutes, rounded up, so that 0:00 is never early; else as [Duration],
-// rounded to the nearest unit.
+// Countdown formats the time left: below two minutes as 1:42, rounded up so that 0:00 is never early; otherwise like
+// [Duration], rounded to the nearest unit.
 func Countdown(d time.Duration) string {
 	switch {
 	case d >= day:
@@ -49,7 +49,7 @@ func Countdown(d time.Duration) string {
 	return digits(max(0, d) + time.Second - 1)
 }
 
-// Overdue is the time since a deadline: +0:34, later +14m.
+// Overdue formats the time since a deadline: +0:34, later +14m.
 func Overdue(d time.Duration) string {
 	if d >= CloseBy {
 		return "+" + Duration(d)
@@ -57,12 +57,12 @@ func Overdue(d time.Duration) string {
 	return "+" + digits(max(0, d))
 }
 
-// digits is minutes and whole seconds.
+// digits formats minutes and seconds.
 func digits(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", d/time.Minute, d%time.Minute/time.Second)
 }
 
-// Age is how long ago t was. An instant ahead of now by more than a second is shown as such; the zero time is empty.
+// Age formats how long ago t was, or that t is more than a second ahead; empty for the zero time.
 func Age(t, now time.Time) string {
 	switch {
 	case t.IsZero():
@@ -73,7 +73,7 @@ func Age(t, now time.Time) string {
 	return Duration(now.Sub(t))
 }
 
-// Relative says when t is or was: "in 1:42", "14m ago"; empty for the zero time.
+// Relative formats t relative to now: "in 1:42", "14m ago"; empty for the zero time.
 func Relative(t, now time.Time) string {
 	switch {
 	case t.IsZero():
@@ -84,8 +84,8 @@ func Relative(t, now time.Time) string {
 	return Duration(now.Sub(t)) + " ago"
 }
 
-// DurationWords is a length of time in a sentence, in the largest unit of which there are at least two: "3 minutes". It
-// is rounded down.
+// DurationWords formats d for a sentence, in the largest unit of which there are at least two: "3 minutes". It rounds
+// down.
 func DurationWords(d time.Duration) string {
 	for _, u := range []struct {
 		unit time.Duration
@@ -98,7 +98,7 @@ func DurationWords(d time.Duration) string {
 	return "1 second"
 }
 
-// RelativeWords says in a sentence when t is or was: "in 3 minutes", "3 minutes ago", "just now".
+// RelativeWords formats t relative to now for a sentence: "in 3 minutes", "3 minutes ago", "just now".
 func RelativeWords(t, now time.Time) string {
 	d := t.Sub(now)
 	switch {
@@ -110,7 +110,7 @@ func RelativeWords(t, now time.Time) string {
 	return DurationWords(-d) + " ago"
 }
 
-// nearest rounds the time left to the unit that [DurationWords] shows.
+// nearest rounds the time left to the unit that [DurationWords] uses.
 func nearest(d time.Duration) time.Duration {
 	for _, unit := range []time.Duration{day, time.Hour, time.Minute} {
 		if d.Round(time.Second) >= 2*unit {

@@ -8,7 +8,7 @@ import (
 )
 
 // Globs compiles patterns for lock names into one expression that matches whole names. An asterisk stands for any text,
-// slashes included, because "billing/*" is meant to cover billing/invoice/42; a question mark stands for one character.
+// slashes included, so that "billing/*" matches billing/invoice/42; a question mark stands for one character.
 func Globs(patterns ...string) (*regexp.Regexp, error) {
 	wildcards := strings.NewReplacer(`\*`, `.*`, `\?`, `.`)
 	alternatives := make([]string, len(patterns))
@@ -21,8 +21,8 @@ func Globs(patterns ...string) (*regexp.Regexp, error) {
 	return regexp.Compile(`(?s)^(?:` + strings.Join(alternatives, "|") + `)$`)
 }
 
-// Matches reports whether s is the glob, in which an asterisk stands for any text and nothing else is special. It is
-// for the many texts of a search, which [Globs] would be slow for.
+// Matches reports whether s matches the glob, in which only the asterisk is special and stands for any text. It is for
+// searches over many texts, for which [Globs] would be slow.
 func Matches(glob, s string) bool {
 	first, rest, star := strings.Cut(glob, "*")
 	if !star {

@@ -11,8 +11,8 @@ import (
 // maxLabelBytes is the length of the longest label.
 const maxLabelBytes = 128
 
-// Label turns text from outside into the value of a metric's label: invalid UTF-8 and characters that do not show
-// (control characters, bidi marks, line separators) become U+FFFD, and it is cut to 128 bytes.
+// Label turns text from outside into the value of a metric's label: invalid UTF-8 and invisible characters (control
+// characters, bidi marks, line separators) become U+FFFD, and it is cut to 128 bytes.
 func Label(s string) string {
 	if isLabel(s) {
 		return s
@@ -26,8 +26,8 @@ func Label(s string) string {
 	return Cut(s, maxLabelBytes)
 }
 
-// NameLabel is the label of a lock's name. If the name had to be changed, a hash of the whole name is added, so
-// that names which differ only in what was lost stay apart and every program writes the same label.
+// NameLabel returns the label for a lock's name. If the name had to be changed, a hash of it is added, so that
+// different names have different labels, which are the same in all programs.
 func NameLabel(name string) string {
 	if isLabel(name) {
 		return name

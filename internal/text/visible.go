@@ -1,8 +1,6 @@
-// Package text prepares text from outside for showing: names, owners and purposes are written by anybody who may write
-// to etcd.
-//
-// It is security code, so there is one copy of it. The same text looks the same in a terminal, a log and a sentence of
-// an error.
+// Package text prepares text from outside for display. Anybody with write access to etcd chooses names, owners and
+// purposes, so this is security code, of which there is one copy: the same text looks the same in terminals, logs and
+// errors.
 package text
 
 import (
@@ -13,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxMarks is how many combining marks may sit on one character: a pile of them paints over the lines above.
+// maxMarks is how many combining marks one character may have: a pile of them would cover the lines above.
 const maxMarks = 4
 
 // Span is a piece of text that can be shown as it is.
@@ -22,10 +20,10 @@ type Span struct {
 	Escape bool // Text is the escape of something that cannot be shown as it is
 }
 
-// Visible writes s so that every byte of it can be seen and none can drive a terminal, change the direction of writing
-// or hide. Control characters, direction marks, invisible characters and bytes that are not UTF-8 become escapes as in
-// Go: \x1b, \u202e, \xff. So does a blank that begins or ends the text or follows another, so that a name cannot
-// pretend to be two columns. A backslash is doubled, which makes the result readable back with [Parse].
+// Visible writes s so that every byte is visible and none can control a terminal or change the writing direction.
+// Control characters, direction marks, invisible characters and bytes that are not UTF-8 become escapes as in Go: \x1b,
+// \u202e, \xff. So does a blank that begins or ends the text or follows another, so that a name cannot pretend to be
+// two columns. A backslash is doubled, so that [Parse] can read the result back.
 func Visible(s string) string {
 	if isVisible(s) {
 		return s
@@ -33,7 +31,7 @@ func Visible(s string) string {
 	return join(escape(s, true))
 }
 
-// Prose is [Visible] for a sentence that quotes text from outside and has escaped parts of it already: blanks and
+// Prose is [Visible] for a sentence that quotes text from outside and has already escaped some of it: blanks and
 // backslashes stay.
 func Prose(s string) string {
 	if isVisible(s) {
@@ -60,7 +58,7 @@ func join(spans []Span) string {
 
 func escape(s string, exact bool) []Span {
 	var out builder
-	marks := 0 // on the present character
+	marks := 0 // on the current character
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		if marks++; !unicode.In(r, unicode.Mn, unicode.Me) {
@@ -89,7 +87,7 @@ func ambiguousBlank(s string, i int) bool {
 	return s[i] == ' ' && (i == 0 || i == len(s)-1 || s[i-1] == ' ')
 }
 
-// isVisible reports whether s is its own visible form. It may say no of text that is; nearly all text passes.
+// isVisible reports whether s surely is its own visible form, as nearly all text is.
 func isVisible(s string) bool {
 	if strings.HasPrefix(s, " ") || strings.HasSuffix(s, " ") || strings.Contains(s, "  ") {
 		return false
@@ -107,13 +105,13 @@ func isASCII(s string) bool {
 	return true
 }
 
-// invisible reports whether r, though it counts as printable, leaves no mark of its own on the screen.
+// invisible reports whether r leaves no mark on the screen although it counts as printable.
 func invisible(r rune) bool {
 	const brailleBlank = '\u2800'
 	return r == brailleBlank || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// NonASCII reports whether s holds characters that can pass for others, such as a Cyrillic а.
+// NonASCII reports whether s contains non-ASCII characters, which can look like others, such as a Cyrillic а.
 func NonASCII(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
 }
@@ -139,7 +137,7 @@ func Parse(s string) (string, error) {
 	return b.String(), nil
 }
 
-// builder collects spans and joins neighbours of one kind.
+// builder collects spans and merges adjacent ones of the same kind.
 type builder struct {
 	done   []Span
 	text   strings.Builder

@@ -1,9 +1,9 @@
 // Package fencing keeps late writes of a former lock holder out of what the lock protects.
 //
-// A holder that stands still between its last look at the lock and its write, in a pause of its runtime or of its
-// machine, may wake up when the lock is another's, and nothing on its side can keep the write from leaving. So the side
-// that is written to checks: every hold has a token that is greater than that of all holds before it (Token of a lock
-// of package mutex), each write carries it, and whoever has seen a greater one refuses.
+// A holder may pause between checking its lock and writing, for a garbage collection or with its machine, and resume
+// when another holds the lock. Nothing on its side can stop the write then. So the side that is written to checks: every
+// hold has a token that is greater than those of all earlier holds (Token of a lock of package mutex), each write carries it, and a
+// resource that has seen a greater token refuses the write.
 //
 // # Over HTTP
 //
@@ -34,9 +34,9 @@
 // # What to know
 //
 //   - Tokens of different locks must not be compared. Give each lock a resource, a row or a column of its own.
-//   - Who may send a token may send a greatest one, and shut everybody else out. Authenticate first.
-//   - Among writes with the same token, which come from one holder, nothing is ordered.
+//   - Whoever may send a token may send the greatest possible one, and shut everybody else out. Authenticate first.
+//   - Writes with the same token, which come from one holder, are not ordered.
 //   - A fence that forgets lets late writes in: see [Memory] for what it does not survive.
-//   - After etcd was restored from a backup tokens may start again lower; everything is refused until its revision was
-//     raised.
+//   - After etcd was restored from a backup, tokens may be lower than before; all writes are refused until its revision
+//     is raised.
 package fencing

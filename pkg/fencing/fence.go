@@ -28,21 +28,21 @@ type Fence struct {
 	Store    Store                      // needed
 	Resource func(*http.Request) string // needed: what the request writes to, decided by the server; see Named
 	Wait     time.Duration              // how long a request waits for older ones to leave; DefaultWait when zero
-	// is told of every request that was kept out, for logs and metrics; may be nil
+	// Refused is called for every request that was kept out, for logs and metrics; may be nil.
 	Refused func(r *http.Request, e error)
 }
 
-// Named is for fences around one resource.
+// Named returns a Resource function for fences around one resource.
 func Named(resource string) func(*http.Request) string {
 	return func(*http.Request) string { return resource }
 }
 
-// Handler is next behind the fence; it finds the token with [FromContext]. It panics if the fence has no Store or no
+// Handler returns next behind the fence; next finds the token with [FromContext]. It panics if the fence has no Store or no
 // Resource.
 //
 // The write must be over when next returns. A next that leaves work to a goroutine or a queue, as http.TimeoutHandler
 // does after its timeout, lets that work happen outside the fence; so the fence belongs inside of a TimeoutHandler.
-// Give the server a ReadTimeout: who stops in the middle of a body stays inside, and newer ones wait.
+// Give the server a ReadTimeout: a client that stops in the middle of a body stays inside, and newer ones wait.
 func (f Fence) Handler(next http.Handler) http.Handler {
 	if f.Store == nil || f.Resource == nil {
 		panic("fencing: a Fence needs a Store and a Resource")
@@ -75,8 +75,8 @@ func (f Fence) enter(r *http.Request) (token int64, leave func(), err error) {
 	return token, leave, err
 }
 
-// Carry is next for requests that carry a token, which it finds with [FromContext] and must check itself, with its
-// write: see [Exec]. Other requests are answered as by a [Fence].
+// Carry returns next for requests that carry a token. next finds the token with [FromContext] and must check it itself,
+// with its write: see [Exec]. Other requests are answered as by a [Fence].
 func Carry(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := FromHeader(r.Header)

@@ -15,11 +15,11 @@ const DefaultResources = 100_000
 //   - Each process has its own. Behind a load balancer, each replica knows only what it has seen.
 //   - It never forgets a resource while it runs, because that would open the fence: a new one beyond its limit is
 //     refused.
-//   - It orders writes, it cannot take back what hangs. While a handler does not return, newer tokens wait, and are
-//     refused in time.
+//   - It orders writes, but cannot stop one that hangs. While a handler does not return, newer tokens wait, and are
+//     refused when their time is up.
 //
-// So it fits one process that keeps what it writes in its own memory or files for as long as it lives. Where the data
-// is in a database, let the token be in the same row: see [Exec].
+// So it fits one process that keeps what it writes, in memory or files of its own, only for as long as it lives. If the
+// data is in a database, keep the token in the same row: see [Exec].
 type Memory struct {
 	limit int
 

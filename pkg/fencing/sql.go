@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Execer is what [Exec] writes through: *sql.DB, *sql.Tx and *sql.Conn are some.
+// Execer is what [Exec] writes through, such as a *sql.DB, *sql.Tx or *sql.Conn.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }

@@ -10,12 +10,12 @@ import (
 // Header is the field of an HTTP request that carries the token, as a decimal number.
 const Header = "Fencing-Token"
 
-// Set writes the token to the header of a request, in the place of any other. [Transport] does so by itself.
+// Set writes the token to the header of a request, instead of any other. [Transport] does so by itself.
 func Set(h http.Header, token int64) { h.Set(Header, strconv.FormatInt(token, 10)) }
 
-// FromHeader is the token that a request came with. The error is [ErrNoToken] or an [ErrBadToken]. There is one way to
-// write a token: twice the header, a sign, a blank or a leading zero is refused, because two readers could understand
-// them differently.
+// FromHeader returns the token of a request. The error is [ErrNoToken] or an [ErrBadToken]. There is one way to write a
+// token: a repeated header, a sign, a blank or a leading zero is refused, because two readers could understand it
+// differently.
 func FromHeader(h http.Header) (int64, error) {
 	values := h.Values(Header)
 	switch len(values) {
@@ -34,13 +34,13 @@ func FromHeader(h http.Header) (int64, error) {
 
 type contextKey struct{}
 
-// NewContext is a context that carries the token, for the requests of a [Transport].
+// NewContext returns a context that carries the token, for the requests of a [Transport].
 func NewContext(ctx context.Context, token int64) context.Context {
 	return context.WithValue(ctx, contextKey{}, token)
 }
 
-// FromContext is the token that ctx carries: the one that NewContext put there or, in a handler behind a [Fence] or
-// [Carry], that of the request. It is 0 where there is none.
+// FromContext returns the token that ctx carries: that of [NewContext] or, in a handler behind a [Fence] or [Carry], that
+// of the request. It is 0 if there is none.
 func FromContext(ctx context.Context) int64 {
 	token, _ := ctx.Value(contextKey{}).(int64)
 	return token

@@ -9,7 +9,7 @@
 //
 // # Tasks
 //
-// A set of tasks hands each task to one worker at a time, and loses none when a worker dies.
+// A set of tasks hands each task to one worker at a time, and loses no task when a worker dies.
 //
 //	invoices, err := jobs.NewTasks(locks, "invoices", jobs.TaskOptions{MaxAttempts: 3})
 //	...
@@ -30,13 +30,14 @@
 // is held.
 //
 // When a worker dies, the unlocker auto-unlocks the lock of its task when the time is up. The task is still
-// "in_progress", but nobody holds it: it is stuck, and the next Capture takes it again, as another attempt. So run an
-// unlocker, and choose durations as for any lock. A worker that only stood still, and comes back after its task was
-// taken away, is refused: Finish and [Task.Save] work only while the lock is held. What it writes elsewhere needs a
-// fence, see [Task.Token].
+// "in_progress", but no worker holds it: it is stuck, and the next Capture takes it again, as another attempt. So run an
+// unlocker, and choose durations as for any lock. A worker that was only paused, and resumes after its task was taken
+// away, is refused: Finish and [Task.Save] work only while the lock is held. What it writes elsewhere needs a fence, see
+// [Task.Token].
 //
-// Attempts are counted until the task ends in a state that is no failure. A task that reached [TaskOptions].MaxAttempts
-// is not captured any more, and [Tasks.List] shows it as exhausted, until somebody calls [Tasks.Reset].
+// Attempts are counted until the task finishes in a state that is no failure. A task that reached
+// [TaskOptions].MaxAttempts is not captured any more, and [Tasks.List] shows it as exhausted, until somebody calls
+// [Tasks.Reset].
 //
 // A set is not a queue of millions. Every Capture reads the set, so keep thousands of tasks in it and remove those that
 // are done ([Task.FinishAndRemove]). Tasks are captured in no particular order.

@@ -52,23 +52,6 @@ func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mut
 	return l
 }
 
-func put(t testing.TB, etcd *clientv3.Client, key, value string) {
-	t.Helper()
-	if _, err := etcd.Put(context.Background(), key, value); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// count is the number of keys below the prefix.
-func count(t testing.TB, etcd *clientv3.Client) int64 {
-	t.Helper()
-	r, err := etcd.Get(context.Background(), mutex.DefaultPrefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Count
-}
-
 func set(t testing.TB, etcd *clientv3.Client, o jobs.TaskOptions) *jobs.Tasks {
 	t.Helper()
 	s, err := jobs.NewTasks(client(t, etcd), "invoices", o)
@@ -162,14 +145,4 @@ func removal(t testing.TB, etcd *clientv3.Client, lock, ended, by, why string) (
 	}
 	ending := metadata.NewEnding(&doc.Record, ended, by, why, time.Now())
 	return store, metadata.Removal{Record: &doc.Record, Ending: ending}
-}
-
-// eventually waits for something that nothing announces.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not come", what)
-		}
-	}
 }

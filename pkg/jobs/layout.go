@@ -9,10 +9,10 @@ import (
 
 var errNoLocks = errors.New("no lock client was given")
 
-// layoutOf is where the keys of the locks, and of the documents of jobs, are.
+// layoutOf returns the layout of the keys of locks and jobs.
 func layoutOf(locks *mutex.Client) (protocol.Layout, error) {
 	if locks == nil {
 		return protocol.Layout{}, errNoLocks
 	}
-	return protocol.NewLayout(locks.Prefix())
+	return protocol.NewLayout(locks.Options().Prefix)
 }

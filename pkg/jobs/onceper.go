@@ -26,7 +26,7 @@ const (
 // clockTolerance is how much clocks may differ before a call complains.
 const clockTolerance = 30 * time.Second
 
-// Option says something about a job that runs once per period.
+// Option sets one property of a job that runs once per period.
 type Option func(*options)
 
 type options struct {
@@ -35,16 +35,15 @@ type options struct {
 	lock     []mutex.Option
 }
 
-// PeriodOffset makes the periods begin so much later: days with an offset of 90 minutes begin at 01:30 UTC, weeks with
-// 96 hours on Monday, because 1970 began on a Thursday.
+// PeriodOffset makes the periods begin later by d, which must be shorter than the period: days with an offset of 90
+// minutes begin at 01:30 UTC, and weeks with one of 96 hours on Monday, because 1970 began on a Thursday.
 func PeriodOffset(d time.Duration) Option { return func(o *options) { o.offset = d } }
 
-// PeriodBackOnError gives the period back when the function returns an error or panics, so that another call in the
-// same period runs it again. It does so as long as the lock is held: the period of a process that was killed, and of a
-// run that lost its lock, stays used up.
+// PeriodBackOnError gives the period back if the function returns an error or panics, so that another call in the same
+// period runs it again. That takes the lock: if the process was killed or its lock was lost, the period stays used up.
 func PeriodBackOnError() Option { return func(o *options) { o.giveBack = true } }
 
-// LockOptions are options of the lock under which the job runs, such as [mutex.AlertAfter] and [mutex.Purpose].
+// LockOptions sets options of the lock under which the job runs, such as [mutex.AlertAfter] and [mutex.Purpose].
 func LockOptions(opts ...mutex.Option) Option {
 	return func(o *options) { o.lock = append(o.lock, opts...) }
 }
@@ -54,13 +53,13 @@ func LockOptions(opts ...mutex.Option) Option {
 // often as you like, for instance ten times in a period from each replica: a call that has nothing to do costs one
 // read.
 //
-// The first call that writes the period's start has the period, in the transaction that takes the lock: fn runs under
-// the lock, as in [mutex.Client.Do]. Periods only go forward: a clock that is an hour behind runs nothing again.
+// The first call to write the period's start gets the period, in the transaction that takes the lock. fn runs under the
+// lock, as in [mutex.Client.Do]. Periods only go forward: a clock that is an hour behind runs nothing again.
 //
 //   - false and nil: the period is taken. [LastPeriod] says by whom.
 //   - false and a [*mutex.HeldError]: somebody holds the lock, such as the run of an earlier period. This period is not
 //     used up.
-//   - false and a [*PeriodError] or a [*ClockError]: a clock is wrong, and an operator has to look.
+//   - false and a [*PeriodError] or a [*ClockError]: a clock is wrong, which an operator must correct.
 //   - true: the error is that of fn and of the lock, as from Do.
 //
 // A period is used up when fn begins. If the process dies then, or fn fails, it is not run again before the next
@@ -148,7 +147,7 @@ func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 		if err != nil {
 			return nil, err
 		}
-		seen, due, err := o.look(ctx, start, now)
+		seen, due, err := o.read(ctx, start, now)
 		if err != nil || !due {
 			return nil, err
 		}
@@ -162,7 +161,7 @@ func (o *once) take(ctx context.Context) (*mutex.Lock, error) {
 	}
 }
 
-// start is the beginning of the period in which the instant lies.
+// start returns the beginning of the period in which now lies.
 func (o *once) start(now time.Time) (time.Time, error) {
 	if now.Year() < 1970 || now.Year() > 2261 { // nanoseconds fit
 		return time.Time{}, fmt.Errorf("this machine's clock says %s", instant(now))
@@ -175,8 +174,8 @@ func (o *once) start(now time.Time) (time.Time, error) {
 	return time.Unix(0, now.UnixNano()-past).UTC(), nil
 }
 
-// look reports whether the period is due, and the mod revision of the last one's key.
-func (o *once) look(ctx context.Context, start, now time.Time) (seen int64, due bool, err error) {
+// read reports whether the period is due, and the mod revision of the last one's key.
+func (o *once) read(ctx context.Context, start, now time.Time) (seen int64, due bool, err error) {
 	r, err := o.etcd.Send(ctx, locktxn.ReadPeriod(o.layout, o.name))
 	if err != nil {
 		return 0, false, err
@@ -211,7 +210,7 @@ func (o *once) isNext(start, now time.Time) (bool, error) {
 	return false, nil
 }
 
-// begun refuses a period that has not begun by the clock of any unlocker. Where none runs there is nobody to ask.
+// begun refuses a period that has not begun by the clock of any unlocker. Without an unlocker it cannot know.
 func (o *once) begun(start, now time.Time, r etcdretry.Answer) error {
 	var latest metadata.Presence
 	for _, kv := range r.Keys(1).Kvs {
@@ -237,7 +236,7 @@ func (o *once) try(ctx context.Context, start, now time.Time, seen int64) (*mute
 	}, o.lock)...)
 }
 
-// note says who took a period.
+// note returns who took a period, and when.
 func (o *once) note(now time.Time) string {
 	owner := quoted(o.owner)
 	if owner == "" {
@@ -258,7 +257,7 @@ func (o *once) forestalled(err error) bool {
 	})
 }
 
-// run runs fn under the lock and gives that back, with the period if so asked.
+// run runs fn under the lock and gives the lock back, with the period if the options say so.
 func (o *once) run(ctx context.Context, l *mutex.Lock, fn func(context.Context) error) (err error) {
 	failed := true
 	defer func() {

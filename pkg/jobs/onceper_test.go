@@ -269,7 +269,7 @@ func TestClockThatIsAheadOfAllUnlockersUsesNothingUp(t *testing.T) {
 		}
 		value := protocol.Marshal(metadata.Presence{ID: id, Now: metadata.Time{Time: at(clock)}})
 		if life == 0 {
-			put(t, etcd, layout(t).Unlocker(id), value)
+			etcdtest.Put(t, etcd, layout(t).Unlocker(id), value)
 		} else if _, err := etcd.Put(t.Context(), layout(t).Unlocker(id), value,
 			clientv3.WithLease(lease.ID)); err != nil {
 			t.Fatal(err)
@@ -336,7 +336,7 @@ func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
 		}
 		now = now.Add(-time.Hour)
 	}
-	if n := count(t, etcd); n != 2+4 { // the periods, and the marks of four that were given back
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 2+4 { // the periods, and the marks of four that were given back
 		t.Errorf("%d keys are left", n)
 	}
 }
@@ -391,7 +391,7 @@ func TestPeriodWhoseAnswerIsLostIsRunOnce(t *testing.T) {
 		}
 		done <- ran
 	}()
-	eventually(t, "the commit", func() bool {
+	etcdtest.Eventually(t, "the commit", func() bool {
 		if record(t, etcd, "job").Token == 0 {
 			return false
 		}
@@ -445,7 +445,7 @@ func TestJobsThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 func TestPeriodThatCanNotBeReadIsTold(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	c := client(t, etcd)
-	put(t, etcd, layout(t).Period("job"), "soon")
+	etcdtest.Put(t, etcd, layout(t).Period("job"), "soon")
 	ran, err := jobs.OncePer(t.Context(), c, "job", time.Hour, new(job).run)
 	if ran || err == nil || !strings.Contains(err.Error(),
 		`once "job": the key /mutexes/.periods/job cannot be read: "soon" is not a time`) {

@@ -18,10 +18,10 @@ import (
 // Period is a period in which a job was run.
 type Period struct {
 	Start time.Time
-	Note  string // by whom and when it was taken, for people
+	Note  string // who took it and when, as text
 }
 
-// LastPeriod is the last period in which [OncePer] ran the job under this lock. Its start is zero where there is none.
+// LastPeriod returns the last period in which [OncePer] ran the job of this name. Its Start is zero if there is none.
 func LastPeriod(ctx context.Context, locks *mutex.Client, name string) (Period, error) {
 	layout, err := layoutOf(locks)
 	if err != nil {
@@ -42,8 +42,8 @@ func LastPeriod(ctx context.Context, locks *mutex.Client, name string) (Period, 
 	return Period{Start: p.Start, Note: p.Words}, nil
 }
 
-// ResetPeriod forgets the last period of the job under this lock, whenever it was: the next [OncePer] runs it, in the
-// same period again if need be. It is how an operator undoes what a wrong clock did.
+// ResetPeriod forgets the last period of the job of this name, so that the next [OncePer] runs it, even in the same
+// period. Operators use it to undo what a wrong clock did.
 func ResetPeriod(ctx context.Context, locks *mutex.Client, name string) error {
 	layout, err := layoutOf(locks)
 	if err != nil {
@@ -67,41 +67,41 @@ func periodRequest(ctx context.Context, locks *mutex.Client, name string, txn lo
 	return r, nil
 }
 
-// PeriodError says that a job cannot run because a period is taken that lies ahead of this machine's clock: either this
-// clock is behind, or that of whoever took the period was ahead. Nothing runs until that time, by the callers' clocks,
-// unless somebody calls [ResetPeriod].
+// PeriodError means that a job cannot run, because a period ahead of this machine's clock is taken: either this clock is
+// behind, or that of whoever took the period was ahead. Nothing runs until then, by the callers' clocks, unless somebody
+// calls [ResetPeriod].
 type PeriodError struct {
 	Lock  string
-	Start time.Time // of the period that was asked for
+	Start time.Time // of the period that the caller wanted
 	Taken Period    // the last one
 	At    time.Time // wall clock of this process
 	Key   string    // in etcd: deleting it resets the job
 }
 
-// Error is one line for people.
+// Error says which period is taken and how to reset it, in one line.
 func (e *PeriodError) Error() string {
 	return fmt.Sprintf("once %q: the period of %s is %s ahead of this machine's clock, and it was %s; "+
 		"no earlier one runs any more, unless its key %s is deleted",
 		e.Lock, instant(e.Taken.Start), text.DurationWords(e.Taken.Start.Sub(e.At)), quoted(e.Taken.Note), e.Key)
 }
 
-// ClockError says that a job does not run because this machine's clock is ahead of those of all unlockers that run: the
+// ClockError means that a job does not run, because this machine's clock is ahead of those of all running unlockers: the
 // period would be used up before it began.
 type ClockError struct {
 	Lock     string
-	Start    time.Time         // of the period that was asked for
+	Start    time.Time         // of the period that the caller wanted
 	Unlocker metadata.Presence // the one whose clock is the latest
 	At       time.Time         // wall clock of this process
 }
 
-// Error is one line for people.
+// Error compares the clocks, in one line.
 func (e *ClockError) Error() string {
 	return fmt.Sprintf("once %q: by the clock of unlocker %s it is %s, and the period of %s has not begun; "+
 		"this machine's clock says %s",
 		e.Lock, quoted(e.Unlocker.ID), instant(e.Unlocker.Now.Time), instant(e.Start), instant(e.At))
 }
 
-// instant is a time for people who compare clocks.
+// instant formats a time so that clocks can be compared.
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // quoted makes text from outside harmless in a sentence.

@@ -11,9 +11,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Step is one part of a [Pipeline].
+// Step is one step of a [Pipeline].
 type Step struct {
-	Name string                          // is shown with the lock while the step runs
+	Name string                          // shown with the lock while the step runs
 	Run  func(ctx context.Context) error // ctx ends when the lock is lost
 }
 
@@ -27,13 +27,13 @@ const (
 	StepFailed StepState = "failed" // it returned an error or panicked
 )
 
-// Stop is why a pipeline did not get to its end.
+// Stop is why a pipeline did not reach its end.
 type Stop string
 
-// The reasons. The zero value means that it did.
+// The reasons. The zero Stop means that it did.
 const (
 	StopNotLocked Stop = "not locked" // the lock was not taken
-	StopLost      Stop = "lost"       // the lock was lost, or may be; the error says to whom and why
+	StopLost      Stop = "lost"       // the lock was lost, or may be; the error says why
 	StopFailed    Stop = "failed"     // a step returned an error, or etcd refused to confirm the lock
 	StopPanicked  Stop = "panicked"   // a step panicked; the error is a [*PanicError]
 	StopCancelled Stop = "cancelled"  // the caller's context ended, or the client was closed
@@ -43,17 +43,17 @@ const (
 type StepReport struct {
 	Name  string
 	State StepState
-	Took  time.Duration // 0 when it was not run
+	Took  time.Duration // 0 if it was not run
 	Err   error         // what it returned
 }
 
-// Report is how a pipeline went.
+// Report is the result of a pipeline.
 type Report struct {
 	Lock  string
-	UUID  string // of the hold; empty when the lock was not taken
+	UUID  string // of the hold; empty if the lock was not taken
 	Token int64
 	Steps []StepReport // all of them, in order
-	Stop  Stop         // empty when all steps were done while the lock was held
+	Stop  Stop         // empty if all steps were done while the lock was held
 	Err   error        // why it stopped
 	Took  time.Duration
 }
@@ -64,15 +64,15 @@ type PanicError struct {
 	Stack string
 }
 
-// Error does not show the stack.
+// Error leaves out the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Pipeline runs the steps one after the other under the lock, waiting for it as [mutex.Client.Lock] does. Before each
-// step it asks etcd whether the lock is still held, which extends it and shows on the dashboard which step comes next:
-// the durations of the options are those of the longest step. It stops at the first step that fails or panics, when ctx
-// ends, and when the lock is lost: then no further step begins, and the context of the one that runs ends.
+// Pipeline takes the lock, waiting for it as [mutex.Client.Lock] does, and runs the steps one after the other. Before each
+// step it calls [mutex.Lock.Alive], which confirms that the lock is still held, extends it and shows the step on the
+// dashboard: so choose durations for the longest step. It stops at the first step that fails or panics, when ctx ends,
+// and when the lock is lost: then no further step begins, and the context of the running step ends.
 //
-// The error is that of the report: nil when all steps were done and the lock was held all the time.
+// The error is that of the report: nil if all steps were done and the lock was held throughout.
 func Pipeline(ctx context.Context, locks *mutex.Client, name string, steps []Step,
 	opts ...mutex.Option) (Report, error) {
 	p := &pipeline{ctx: ctx, steps: steps, report: Report{Lock: name, Steps: make([]StepReport, len(steps))}}
@@ -158,7 +158,7 @@ func (p *pipeline) run() {
 	}
 }
 
-// confirm asks etcd whether the lock is held, for as long as it may be.
+// confirm extends the lock, and waits for the end of its context if its time is up.
 func (p *pipeline) confirm(ctx context.Context, progress string) error {
 	err := p.lock.Alive(ctx, progress)
 	if err != nil && !time.Now().Before(p.lock.Deadline()) {
@@ -167,7 +167,7 @@ func (p *pipeline) confirm(ctx context.Context, progress string) error {
 	return err
 }
 
-// call runs one step. A panic is an error of it.
+// call runs one step. A panic becomes its error.
 func call(ctx context.Context, run func(context.Context) error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -177,7 +177,7 @@ func call(ctx context.Context, run func(context.Context) error) (err error) {
 	return run(ctx)
 }
 
-// stop records why, which is not always what the step says: most report only that their context ended.
+// stop records the reason, which is not always the error of the step: most return only that their context ended.
 func (p *pipeline) stop(err error) {
 	r := &p.report
 	ended := context.Cause(p.lock.Context())
@@ -205,7 +205,7 @@ func (p *pipeline) stop(err error) {
 	}
 }
 
-// because is the cause with what a step said of it, unless that is the same or only that its context ended.
+// because joins the cause with the error of a step, unless that is the same or only that its context ended.
 func because(cause, err error) error {
 	if errors.Is(err, cause) {
 		return err
@@ -217,7 +217,7 @@ func because(cause, err error) error {
 	return errors.Join(cause, err)
 }
 
-// String is for people: a line for the whole and one for each step.
+// String returns a line for the whole and one for each step.
 func (r Report) String() string {
 	var b strings.Builder
 	done := 0

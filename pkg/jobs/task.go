@@ -17,8 +17,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Task is a task that this worker has, until one of Finish, FinishAndRemove and Release, or until it is lost. It is
-// safe for concurrent use.
+// Task is a task that this worker holds until it calls Finish, FinishAndRemove or Release, or loses the task. It is safe
+// for concurrent use.
 type Task struct {
 	set     *Tasks
 	name    string
@@ -30,19 +30,19 @@ type Task struct {
 	mu    sync.Mutex
 	doc   protocol.Task // as it stands in etcd
 	seen  int64         // mod revision
-	ended time.Time     // when it was first asked to end: a repetition has the same bytes
+	ended time.Time     // when it was first to end: a repetition has the same bytes
 }
 
-// Capture takes tasks that nobody has, not more than limit, each for this worker alone: those in a state out of which a
-// transition leads, and those that are stuck. It does not wait: there may be fewer, or none. Tasks that were captured
-// before an error come with it.
+// Capture takes at most limit tasks that no worker holds, each for this worker alone: those in a state that a transition
+// leads out of, and those that are stuck. It does not wait: there may be fewer, or none. If there is an error, the tasks
+// that were captured before it are returned, too.
 func (s *Tasks) Capture(ctx context.Context, limit int) (captured []*Task, err error) {
 	if limit < 1 {
 		return nil, s.explain("capture", "", fmt.Errorf("the limit is %d, it must be at least 1", limit))
 	}
 	var failed error
 	err = s.pages(ctx, func(page []TaskStatus) bool {
-		// workers that look at once go for different ones
+		// concurrent workers then try different tasks first
 		rand.Shuffle(len(page), func(i, j int) { page[i], page[j] = page[j], page[i] })
 		for _, now := range page {
 			if s.from(now) == "" || now.Exhausted {
@@ -65,7 +65,7 @@ func (s *Tasks) Capture(ctx context.Context, limit int) (captured []*Task, err e
 	return captured, s.explain("capture", "", errors.Join(failed, err))
 }
 
-// capture takes one task if it is as it was seen. Both results are nil when another worker was quicker.
+// capture takes one task if it is as it was read. Both results are nil if another worker was quicker.
 func (s *Tasks) capture(ctx context.Context, now TaskStatus) (*Task, error) {
 	doc := now.doc
 	doc.From = s.from(now)
@@ -91,39 +91,39 @@ func (s *Tasks) capture(ctx context.Context, now TaskStatus) (*Task, error) {
 		seen: l.Token()}, nil
 }
 
-// Name is the name of the task.
+// Name returns the name of the task.
 func (t *Task) Name() string { return t.name }
 
-// From is the state out of which it was captured; of a task that was stuck, the one before.
+// From returns the state that the task was captured from; for a task that was stuck, the state before that.
 func (t *Task) From() string { return t.from }
 
-// Attempt is how often it was captured without success, this time included.
+// Attempt returns how often the task was captured without success, including this time.
 func (t *Task) Attempt() int { return t.attempt }
 
-// Data is what [Tasks.Add] or the last [Task.Save] wrote, of this worker or an earlier one.
+// Data returns what [Tasks.Add] or the last [Task.Save] wrote, by this worker or an earlier one.
 func (t *Task) Data() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.doc.Data
 }
 
-// Lock is the lock under which this worker has the task. Do not unlock it: then the task would be stuck.
+// Lock returns the lock under which this worker holds the task. Do not unlock it: the task would be stuck.
 func (t *Task) Lock() *mutex.Lock { return t.lock }
 
-// Context ends when the task is lost, finished or released, see [mutex.Lock.Context].
+// Context returns a context that ends when the task is lost, finished or released, see [mutex.Lock.Context].
 func (t *Task) Context() context.Context { return t.lock.Context() }
 
-// Token is the fencing token of this capture, see [mutex.Lock.Token].
+// Token returns the fencing token of this capture, see [mutex.Lock.Token].
 func (t *Task) Token() int64 { return t.lock.Token() }
 
-// Alive says that the work makes progress, see [mutex.Lock.Alive].
+// Alive reports that the work makes progress, see [mutex.Lock.Alive].
 func (t *Task) Alive(ctx context.Context, progress ...string) error {
 	return t.lock.Alive(ctx, progress...)
 }
 
-// Finish puts the task into a state to which a transition leads, with a note for people, and gives its lock back, in
-// one transaction. A worker that lost the task is refused with a [*mutex.LostError]: its state is another worker's
-// business now. After a [mutex.ErrUnknown] call it again with the same arguments.
+// Finish puts the task into a state that a transition leads to, with a note for operators, and gives its lock back, in
+// one transaction. If this worker has lost the task, the error is a [*mutex.LostError] and nothing is written. After a
+// [mutex.ErrUnknown] call it again with the same arguments.
 func (t *Task) Finish(state, note string) error {
 	if !slices.Contains(t.set.opts.Transitions[t.from], state) {
 		return t.set.explain("finish", t.name, fmt.Errorf("no transition leads from state %q to %q", t.from, state))
@@ -137,7 +137,7 @@ func (t *Task) Finish(state, note string) error {
 	})
 }
 
-// Release puts the task back as it was captured, without counting the attempt: for a worker that has to stop.
+// Release puts the task back into the state it was captured from, without counting the attempt: for a worker that stops.
 func (t *Task) Release() error {
 	return t.end("release", func(doc *protocol.Task) {
 		doc.State = doc.From
@@ -145,10 +145,10 @@ func (t *Task) Release() error {
 	})
 }
 
-// FinishAndRemove is Finish of a task that nobody needs any more.
+// FinishAndRemove finishes the task and removes it from the set.
 func (t *Task) FinishAndRemove() error { return t.end("finish", nil) }
 
-// end writes what becomes of the task, nil for nothing, and gives the lock back.
+// end changes the task, or removes it if change is nil, and gives the lock back.
 func (t *Task) end(verb string, change func(*protocol.Task)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,8 +170,8 @@ func (t *Task) end(verb string, change func(*protocol.Task)) error {
 	return t.set.explain(verb, t.name, err)
 }
 
-// Save writes other data into the task, for the next worker in case this one does not get to the end. It works only
-// while the task is held, and nothing that this worker still has under way overwrites it later.
+// Save replaces the data of the task, for the next worker in case this one does not finish. It works only while the task
+// is held, and no request of this worker that is still under way can overwrite it later.
 func (t *Task) Save(ctx context.Context, data string) error {
 	if err := t.set.check(t.name, data); err != nil {
 		return err
@@ -210,10 +210,10 @@ func (t *Task) save(ctx context.Context, value string) error {
 			return nil
 		}
 	}
-	return errors.New("somebody else writes it in spite of the lock")
+	return errors.New("another process writes it in spite of the lock")
 }
 
-// lost is how the task was lost.
+// lost returns how the task was lost.
 func (t *Task) lost(ctx context.Context) error {
 	if err := t.lock.Alive(ctx); err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Add adds a task in the initial state, with data for its workers, at most 64 KiB of text. It reports whether it did: a
-// task of that name that is there already stays as it is, whatever its state. After an error it may have been added, or
-// may be yet.
+// Add adds a task in the initial state, with data for its workers: text of at most 64 KiB. It reports whether it did: an
+// existing task of that name stays as it is, whatever its state. After an error the task may have been added, or may
+// still be.
 func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err error) {
 	if err := s.check(task, data); err != nil {
 		return false, err
@@ -43,7 +43,7 @@ func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err err
 // forbidden is how long etcd remembers that an attempt must not be committed any more: none is under way for longer.
 const forbidden = 10 * time.Minute
 
-// forbid sees to it that no late sending of an Add is committed any more: the task may be done and removed by then.
+// forbid keeps late requests of an Add from being committed: the task may be done and removed by then.
 func (s *Tasks) forbid(ctx context.Context, task, attempt string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.about.RequestTimeout)
 	defer cancel()
@@ -54,13 +54,13 @@ func (s *Tasks) forbid(ctx context.Context, task, attempt string) error {
 	return err
 }
 
-// Remove removes a task, whatever its state, unless a worker has it: then the error is a [*mutex.HeldError].
+// Remove removes a task, whatever its state. If a worker holds it, the error is a [*mutex.HeldError].
 func (s *Tasks) Remove(ctx context.Context, task string) error {
 	return s.change(ctx, "remove", task, func(TaskStatus) string { return "" })
 }
 
-// Reset puts a task into this state, one out of which it can be captured, and counts its attempts anew, unless a worker
-// has it: then the error is a [*mutex.HeldError].
+// Reset puts a task into this state, which a transition must lead out of, and sets its attempts to 0. If a worker holds
+// the task, the error is a [*mutex.HeldError].
 func (s *Tasks) Reset(ctx context.Context, task, state string) error {
 	if _, ok := s.opts.Transitions[state]; !ok {
 		return s.explain("reset", task, fmt.Errorf("no transition leads out of state %q", state))
@@ -73,7 +73,7 @@ func (s *Tasks) Reset(ctx context.Context, task, state string) error {
 	})
 }
 
-// change writes a task that nobody works on.
+// change writes a task that no worker holds.
 func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskStatus) string) error {
 	if err := s.check(task, ""); err != nil {
 		return err
@@ -95,5 +95,5 @@ func (s *Tasks) change(ctx context.Context, verb, task string, value func(TaskSt
 			return s.explain(verb, task, err)
 		}
 	}
-	return s.explain(verb, task, errors.New("others change it all the time"))
+	return s.explain(verb, task, errors.New("others keep changing it"))
 }

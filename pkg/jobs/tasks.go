@@ -15,10 +15,10 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// StateInProgress is the state of a task that a worker has, and of one that is stuck because its worker is gone.
+// StateInProgress is the state of a task that a worker holds, and of one that is stuck because its worker is gone.
 const StateInProgress = protocol.StateInProgress
 
-// The states of tasks whose [TaskOptions] name no others.
+// The states of tasks unless [TaskOptions] name others.
 const (
 	StateNew    = "new"
 	StateDone   = "done"
@@ -30,21 +30,21 @@ type TaskOptions struct {
 	// Initial is the state of a task that is added; "new" when empty.
 	Initial string
 
-	// Transitions are the states out of which a task is captured, and into which it may go from each. When nil, "new"
+	// Transitions maps each state that tasks are captured from to the states in which they may finish. If nil, "new"
 	// and "failed" tasks are captured and become "done" or "failed".
 	Transitions map[string][]string
 
-	// Failures are the states in which an attempt counts as failed; "failed" when nil. In any other the count of
-	// attempts ends.
+	// Failures are the states in which an attempt counts as failed; "failed" if nil. Any other state resets the count of
+	// attempts.
 	Failures []string
 
-	// MaxAttempts is how often a task is captured without success, at most; 0 for no maximum.
+	// MaxAttempts is how often a task may be captured without success; 0 for no limit.
 	MaxAttempts int
 
 	// Lock are the options of the locks of the tasks, such as [mutex.AlertAfter] and [mutex.AutoUnlockAfter].
 	Lock []mutex.Option
 
-	// Worker is who this is, for people; the host name and the process id when empty.
+	// Worker names this worker in the tasks that it changes; the host name and the process id when empty.
 	Worker string
 }
 
@@ -58,7 +58,8 @@ type Tasks struct {
 	opts   TaskOptions
 }
 
-// NewTasks returns the set of tasks with this name, which has no slash, in the etcd of the locks. It asks etcd nothing.
+// NewTasks returns the set of tasks with this name, which must not contain a slash, in the etcd of the locks. It sends no
+// request.
 func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
 	layout, err := layoutOf(locks)
 	if err == nil {
@@ -107,17 +108,17 @@ func (o *TaskOptions) check() error {
 			case state == "":
 				return errors.New("a state of the transitions is empty")
 			case state == StateInProgress:
-				return fmt.Errorf("the state %q is that of every task while a worker has it", StateInProgress)
+				return fmt.Errorf("the state %q is that of every task while a worker holds it", StateInProgress)
 			}
 		}
 	}
 	return nil
 }
 
-// LockName is the name of the lock under which a worker has a task.
+// LockName returns the name of the lock under which a worker holds a task.
 func (s *Tasks) LockName(task string) string { return protocol.TaskLock(s.name, task) }
 
-// ErrNoTask says that there is no such task.
+// ErrNoTask means that there is no such task.
 var ErrNoTask = errors.New("there is no such task")
 
 // commit sends a transaction that is harmless to repeat, until there is an answer.

@@ -225,7 +225,7 @@ func TestCaptureThroughADeadNetworkLosesNoTask(t *testing.T) {
 		}
 		failed <- err
 	}()
-	eventually(t, "the commit", func() bool { return record(t, etcd, "invoices/1").Token != 0 })
+	etcdtest.Eventually(t, "the commit", func() bool { return record(t, etcd, "invoices/1").Token != 0 })
 	proxy.DropAnswers()
 	cancel()
 	if err := <-failed; !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, context.Canceled) {
@@ -235,7 +235,7 @@ func TestCaptureThroughADeadNetworkLosesNoTask(t *testing.T) {
 		t.Errorf("the write came without the lock: %+v", now)
 	}
 	proxy.Heal()
-	eventually(t, "the giving back", func() bool { return get(t, near, "1").Stuck })
+	etcdtest.Eventually(t, "the giving back", func() bool { return get(t, near, "1").Stuck })
 	if captured := capture(t, near, 1); len(captured) != 1 || captured[0].Attempt() != 2 {
 		t.Errorf("captured %+v", captured)
 	}

@@ -363,7 +363,7 @@ func TestWhatCanNotBeIsRefused(t *testing.T) {
 		{"a state without a name", "a", jobs.TaskOptions{Transitions: map[string][]string{"new": {""}}},
 			`tasks "a": a state of the transitions is empty`},
 		{"a state of ours", "a", jobs.TaskOptions{Transitions: map[string][]string{"new": {"in_progress"}}},
-			`tasks "a": the state "in_progress" is that of every task while a worker has it`},
+			`tasks "a": the state "in_progress" is that of every task while a worker holds it`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := jobs.NewTasks(locks, c.set, c.opts); err == nil || err.Error() != c.want {

@@ -10,28 +10,28 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// TaskStatus is a task as it stands.
+// TaskStatus is the state of a task, as of one read.
 type TaskStatus struct {
 	Name      string
 	State     string
-	From      string // the state out of which the last worker captured it
+	From      string // the state that the last worker captured it from
 	Attempts  int    // how often it was captured without success
-	Data      string // of the caller's, for workers
-	Note      string // what the last worker said of it
+	Data      string // the caller's, for workers
+	Note      string // of the last worker
 	By        string // who changed it last
 	AddedAt   time.Time
 	ChangedAt time.Time // when the state changed
 
-	Running   bool // a worker has it
+	Running   bool // a worker holds it
 	Stuck     bool // it is in progress, but its worker is gone
-	Exhausted bool // it would be captured, but was so as often as is allowed
+	Exhausted bool // it is not captured any more, because it reached MaxAttempts
 
 	doc           protocol.Task
 	created, seen int64 // revisions of its key
 	value         string
 }
 
-// Get reads one task. Its state is empty where there is none.
+// Get reads one task. If there is none of that name, the State is empty.
 func (s *Tasks) Get(ctx context.Context, task string) (TaskStatus, error) {
 	if err := s.check(task, ""); err != nil {
 		return TaskStatus{}, err
@@ -43,7 +43,7 @@ func (s *Tasks) Get(ctx context.Context, task string) (TaskStatus, error) {
 	return s.one(task, r), nil
 }
 
-// List reads all tasks of the set, by name.
+// List reads all tasks of the set, sorted by name.
 func (s *Tasks) List(ctx context.Context) (all []TaskStatus, err error) {
 	err = s.pages(ctx, func(page []TaskStatus) bool { all = append(all, page...); return true })
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Tasks) List(ctx context.Context) (all []TaskStatus, err error) {
 // pageTasks is how many tasks are read at once.
 const pageTasks = 500
 
-// pages reads the set until each wants no more.
+// pages reads the set page by page, until each returns false.
 func (s *Tasks) pages(ctx context.Context, each func([]TaskStatus) (more bool)) error {
 	for from := ""; ; {
 		r, err := s.commit(ctx, locktxn.ReadTasks(s.layout, s.name, from, pageTasks))
@@ -82,7 +82,7 @@ func (s *Tasks) pages(ctx context.Context, each func([]TaskStatus) (more bool)) 
 	}
 }
 
-// one is the task that a transaction read together with the record of its lock.
+// one returns the task that a transaction read together with the record of its lock.
 func (s *Tasks) one(task string, r etcdretry.Answer) TaskStatus {
 	for _, kv := range r.Keys(0).Kvs {
 		return s.status(task, kv.CreateRevision, kv.ModRevision, kv.Value, s.holder(task, r).Token != 0)
@@ -90,7 +90,7 @@ func (s *Tasks) one(task string, r etcdretry.Answer) TaskStatus {
 	return TaskStatus{Name: task}
 }
 
-// holder is the record of the task's lock.
+// holder returns the record of the task's lock.
 func (s *Tasks) holder(task string, r etcdretry.Answer) metadata.Document {
 	return metadata.Decode(s.LockName(task), locktxn.Fields(s.layout, r.Keys(1)))
 }
@@ -112,7 +112,7 @@ func (s *Tasks) status(task string, created, seen int64, value []byte, running b
 	return now
 }
 
-// from is the state out of which a task that nobody has can be captured, empty where it cannot.
+// from returns the state that a task can be captured from, empty if it cannot.
 func (s *Tasks) from(now TaskStatus) string {
 	from := now.State
 	if from == StateInProgress {

@@ -18,24 +18,24 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// patience is how long anything that was to come is awaited before the test fails.
-const patience = 30 * time.Second
+// timeout is how long to wait for something before the test fails.
+const timeout = 30 * time.Second
 
 // Server is an etcd with locks.
 type Server struct {
 	t        testing.TB
 	endpoint string
-	etcd     *clientv3.Client // can be cut off
+	etcd     *clientv3.Client // of the program under test; can be cut off
 	cut      func()
 	heal     func()
 
-	others   *clientv3.Client // of everybody else, who is never cut off
+	others   *clientv3.Client // of everything else; never cut off
 	stranger *mutex.Client
 	layout   protocol.Layout
 	store    *lockstore.Store
 }
 
-// New runs an etcd of one member with its data in a temporary directory.
+// New runs a real etcd with one member, and its data in a temporary directory.
 func New(t testing.TB) *Server {
 	t.Helper()
 	member := etcdtest.Start(t)
@@ -47,7 +47,7 @@ func New(t testing.TB) *Server {
 	return s.under(mutex.DefaultPrefix)
 }
 
-// NewInMemory returns an etcd for a bubble of testing/synctest. Its t is that of the bubble.
+// NewInMemory returns an etcd for a bubble of testing/synctest. t must be that of the bubble.
 func NewInMemory(t testing.TB) *Server {
 	t.Helper()
 	memory := etcdmemory.New()
@@ -59,7 +59,7 @@ func NewInMemory(t testing.TB) *Server {
 	return s.under(mutex.DefaultPrefix)
 }
 
-// dial makes a client that comes back quickly when it was cut off.
+// dial makes a client that reconnects quickly after it was cut off.
 func dial(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	quick := grpc.ConnectParams{
@@ -78,7 +78,7 @@ func dial(t testing.TB, endpoint string) *clientv3.Client {
 	return c
 }
 
-// Under is the same etcd, with the locks below another prefix.
+// Under returns a Server for the same etcd, with its locks below another prefix.
 func (s *Server) Under(prefix string) *Server {
 	s.t.Helper()
 	other := *s
@@ -96,7 +96,7 @@ func (s *Server) under(prefix string) *Server {
 	return s
 }
 
-// Endpoint is the URL of a real etcd, for programs that make their own connection. [Server.Cut] cuts them off, too.
+// Endpoint returns the URL of a real etcd, for programs that connect by themselves. [Server.Cut] cuts them off, too.
 func (s *Server) Endpoint() string {
 	s.t.Helper()
 	if s.endpoint == "" {
@@ -105,12 +105,12 @@ func (s *Server) Endpoint() string {
 	return s.endpoint
 }
 
-// Etcd is a client for programs that make their own [mutex.Client]. It is closed when the test ends: close yours
-// before.
+// Etcd returns a client for programs that create their own [mutex.Client]. It is closed when the test ends, so close
+// theirs before.
 func (s *Server) Etcd() *clientv3.Client { return s.etcd }
 
-// Client is a lock client, as the program under test has one. It is closed when the test ends, after the network was
-// healed, and must have cleaned up after itself by then. Prefix may be empty.
+// Client returns a lock client for the program under test. Options.Prefix may be empty. When the test ends, the network
+// is healed and the client closed; the test fails if it has not cleaned up after itself.
 func (s *Server) Client(o mutex.Options) *mutex.Client {
 	s.t.Helper()
 	return s.client(s.etcd, o)
@@ -134,14 +134,14 @@ func (s *Server) client(etcd *clientv3.Client, o mutex.Options) *mutex.Client {
 	return c
 }
 
-// Cut has the network break between the program under test and etcd, until [Server.Heal]: requests fail, watches are
-// silent. What the methods of the server do goes on working.
+// Cut breaks the network between the program under test and etcd until [Server.Heal]: requests fail, and watches fall
+// silent. The methods of Server keep working.
 func (s *Server) Cut() { s.cut() }
 
 // Heal ends the cut.
 func (s *Server) Heal() { s.heal() }
 
-// Hold takes a lock as somebody else, on another machine, and does not wait for it. The options are those of
+// Hold takes a lock for another process on another machine, without waiting. The options are those of
 // [mutex.Client.TryLock].
 func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 	s.t.Helper()
@@ -152,7 +152,7 @@ func (s *Server) Hold(name string, opts ...mutex.Option) *mutex.Lock {
 	return l
 }
 
-// ForceUnlock removes a hold as a person does on the dashboard. Its holder learns of it with the reason; by is
+// ForceUnlock removes a hold as an operator would on the dashboard. Its holder learns the reason; the ending is by
 // "operator".
 func (s *Server) ForceUnlock(name, reason string) {
 	s.t.Helper()
@@ -169,10 +169,10 @@ func (s *Server) ForceUnlock(name, reason string) {
 	}
 }
 
-// Expire removes a hold as an unlocker does whose time is up, whatever the time: no clock has to move for it.
+// Expire removes a hold as an unlocker would after its deadline, whatever the time is now.
 func (s *Server) Expire(name string) {
 	s.t.Helper()
-	r := s.removal(name, metadata.EndedAutoUnlocked, "locktest", "the test says that its time is up")
+	r := s.removal(name, metadata.EndedAutoUnlocked, "locktest", "the test expired it")
 	for _, err := range s.store.AutoUnlock(context.Background(), []metadata.Removal{r}) {
 		if err != nil {
 			s.t.Fatalf("locktest: auto-unlock %q: %v", name, err)

@@ -74,7 +74,7 @@ func TestLockIsLostInTheMiddle(t *testing.T) {
 			says   string
 		}{
 			"by a person":    {func() { s.ForceUnlock("a", "wrong month") }, mutex.ReasonForced, "wrong month"},
-			"by an unlocker": {func() { s.Expire("a") }, mutex.ReasonAutoUnlocked, "its time is up"},
+			"by an unlocker": {func() { s.Expire("a") }, mutex.ReasonAutoUnlocked, "the test expired it"},
 		} {
 			var lost *mutex.LostError
 			for range 20 { // a holder on a busy machine does not wait for long until it has read who it was
@@ -229,7 +229,7 @@ func TestAssertionsCanFail(t *testing.T) {
 			"held":      {func() { s.AssertFree("held") }, `lock "held" is held by "stranger" on "elsewhere"`},
 			"purpose":   {func() { s.AssertFree("held") }, `for "dinner", taken at`},
 			"left":      {func() { s.AssertNothingLeft() }, `lock "held" is held by`},
-			"waits":     {func() { s.AssertNothingLeft() }, `a place in the queue for lock "held" is left`},
+			"waits":     {func() { s.AssertNothingLeft() }, `a waiter for lock "held" is left`},
 			"twice":     {func() { s.Hold("held") }, `lock "held" is held by stranger`},
 			"force":     {func() { s.ForceUnlock("free", "x") }, `lock "free" is free`},
 			"expire":    {func() { s.Expire("free") }, `lock "free" is free`},

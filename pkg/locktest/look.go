@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Holder is the record of a held lock, nil when nobody holds it.
+// Holder returns the record of a held lock, or nil if nobody holds it.
 func (s *Server) Holder(name string) *metadata.Document {
 	s.t.Helper()
 	doc, _, err := s.store.Get(context.Background(), name)
@@ -27,7 +27,7 @@ func (s *Server) Holder(name string) *metadata.Document {
 	return &doc
 }
 
-// Waiters are those who wait for the lock, in the order in which they get it.
+// Waiters returns the waiters for the lock, in the order in which they will get it.
 func (s *Server) Waiters(name string) []metadata.Waiter {
 	s.t.Helper()
 	var waiters []metadata.Waiter
@@ -36,15 +36,14 @@ func (s *Server) Waiters(name string) []metadata.Waiter {
 		ticket, err := protocol.Unmarshal[metadata.Ticket](kv.Value)
 		if key.Kind == protocol.KindTicket && err == nil && !ticket.Holding {
 			waiters = append(waiters, metadata.Waiter{Ticket: ticket, Lock: key.Lock, ID: key.ID,
-				Place: kv.CreateRevision})
+				Revision: kv.CreateRevision})
 		}
 	}
-	slices.SortFunc(waiters, func(a, b metadata.Waiter) int { return cmp.Compare(a.Place, b.Place) })
+	slices.SortFunc(waiters, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
 	return waiters
 }
 
-// AssertHeld fails the test if nobody holds the lock; then the record is empty. Otherwise the record tells who does,
-// and what for.
+// AssertHeld fails the test if nobody holds the lock. It returns the holder's record, which is empty then.
 func (s *Server) AssertHeld(name string) metadata.Document {
 	s.t.Helper()
 	holder := s.Holder(name)
@@ -55,7 +54,7 @@ func (s *Server) AssertHeld(name string) metadata.Document {
 	return *holder
 }
 
-// AssertFree fails the test if somebody holds the lock.
+// AssertFree fails the test if the lock is held.
 func (s *Server) AssertFree(name string) {
 	s.t.Helper()
 	if holder := s.Holder(name); holder != nil {
@@ -63,8 +62,7 @@ func (s *Server) AssertFree(name string) {
 	}
 }
 
-// AssertNothingLeft fails the test if anybody holds or waits for any lock: what a program that has ended must not leave
-// behind.
+// AssertNothingLeft fails the test if any lock is held or waited for, as none may be after a program has ended.
 func (s *Server) AssertNothingLeft() {
 	s.t.Helper()
 	left := map[string]bool{}
@@ -74,7 +72,7 @@ func (s *Server) AssertNothingLeft() {
 			left[key.Lock] = true
 			s.AssertFree(key.Lock)
 		case key.Kind == protocol.KindTicket:
-			s.t.Errorf("locktest: a place in the queue for lock %q is left", key.Lock)
+			s.t.Errorf("locktest: a waiter for lock %q is left", key.Lock)
 		}
 	}
 }
@@ -82,7 +80,7 @@ func (s *Server) AssertNothingLeft() {
 // get reads the keys with a prefix.
 func (s *Server) get(prefix string, opts ...clientv3.OpOption) []*mvccpb.KeyValue {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	r, err := s.others.Get(ctx, prefix, append(opts, clientv3.WithPrefix())...)
 	if err != nil {
@@ -102,7 +100,7 @@ func who(d *metadata.Document) string {
 	return line
 }
 
-// AwaitHeld waits until somebody holds the lock, and fails the test if nobody does for long.
+// AwaitHeld waits until the lock is held, and returns its record. It fails the test if that takes too long.
 func (s *Server) AwaitHeld(name string) metadata.Document {
 	s.t.Helper()
 	var holder *metadata.Document
@@ -116,16 +114,16 @@ func (s *Server) AwaitFree(name string) {
 	s.await(fmt.Sprintf("that lock %q is free", name), func() bool { return s.Holder(name) == nil })
 }
 
-// AwaitWaiters waits until so many wait for the lock.
+// AwaitWaiters waits until the lock has exactly n waiters.
 func (s *Server) AwaitWaiters(name string, n int) {
 	s.t.Helper()
 	s.await(fmt.Sprintf("%d waiters for lock %q", n, name), func() bool { return len(s.Waiters(name)) == n })
 }
 
-// await looks again whenever something changes. No time passes meanwhile, but that of those who change it.
+// await checks again whenever a key changes, so that in a bubble it lets no time pass itself.
 func (s *Server) await(what string, come func() bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.Background()), patience)
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.Background()), timeout)
 	defer cancel()
 	for r := range s.others.Watch(ctx, s.layout.Prefix(), clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {
 		if r.Err() != nil {
@@ -135,5 +133,5 @@ func (s *Server) await(what string, come func() bool) {
 			return
 		}
 	}
-	s.t.Fatalf("locktest: waited %v in vain for %s", patience, what)
+	s.t.Fatalf("locktest: waited %v in vain for %s", timeout, what)
 }

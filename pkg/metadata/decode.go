@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// How many foreign keys, and how many leftovers, of one record its problems name; the rest are counted.
+// How many foreign keys and leftovers of a record its problems name; the rest are counted.
 const (
 	maxForeign   = 8
 	maxLeftovers = 8
@@ -20,8 +20,8 @@ const (
 // rest of the record counts. Fields that the protocol does not know are attributes; foreign are the keys in the
 // record's range that fit no layout.
 //
-// What it keeps is bounded, whatever the keys hold, and no small text keeps a large value alive. Only the document's
-// Fields stay as they came.
+// The record's size is bounded whatever the keys hold, and no small text keeps a large value alive. Only Fields are
+// kept whole.
 func Decode(lock string, fields []Field, foreign ...string) Document {
 	d := decoder{}
 	d.decode(lock, fields, foreign)
@@ -62,10 +62,10 @@ type decoder struct {
 	doc        Document
 	fields     []Field // of this hold
 	attributes int     // seen, kept or not
-	brief      bool    // the backtrace need not be read
+	brief      bool    // the backtrace is not needed
 }
 
-// leftovers keeps what an earlier hold left behind from being read.
+// leftovers takes out what an earlier hold left behind.
 func (d *decoder) leftovers() {
 	left := 0
 	for _, f := range d.doc.Fields {
@@ -77,7 +77,7 @@ func (d *decoder) leftovers() {
 			d.problem(cut(f.Name, MaxTextBytes), ReasonLeftover, "was written before this hold and is not read")
 		}
 		if f.Name == FieldAutoUnlockAt {
-			d.doc.DeadlineRevision = f.ModRevision // whoever removes the record compares it
+			d.doc.DeadlineRevision = f.ModRevision // removals compare it
 		}
 	}
 	if left > maxLeftovers {
@@ -93,7 +93,7 @@ func (d *decoder) problem(field string, reason Reason, text string) {
 	d.doc.Problems = append(d.doc.Problems, Problem{Field: field, Reason: reason, Text: text})
 }
 
-// key takes one key of the record; a key of its own wins over the member of that name, which was read before.
+// key reads one key of the record. It wins over the document's member of that name, which was read before.
 func (d *decoder) key(f Field) {
 	switch f.Name {
 	case FieldMetadata:
@@ -173,13 +173,13 @@ func (d *decoder) members(value string) {
 	}
 }
 
-// find is where the key with this field name stands.
+// find returns the index of the key with this field name.
 func (d *decoder) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(d.fields, name,
 		func(f Field, name string) int { return strings.Compare(f.Name, name) })
 }
 
-// member takes a value that is shown, from a key of its own or from the document.
+// member reads a value for display, from its own key or from the document.
 func (d *decoder) member(name, value string) {
 	switch name {
 	case FieldOwner:
@@ -253,7 +253,7 @@ func known(name string) bool {
 
 const nested = "neither text, number nor boolean"
 
-// attribute keeps what this protocol does not know.
+// attribute keeps a field that the protocol does not know.
 func (d *decoder) attribute(m member) {
 	if d.attributes++; d.attributes > MaxAttributes {
 		if d.attributes == MaxAttributes+1 {
@@ -337,7 +337,7 @@ func (d *decoder) foreign(keys []string) {
 	}
 }
 
-// cut returns at most n bytes of s, as a copy of their own, and does not cut a character in two.
+// cut returns a copy of at most n bytes of s, without cutting a character in two.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

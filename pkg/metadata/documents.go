@@ -8,22 +8,22 @@ import (
 
 // Ticket is the value of a waiter's key.
 type Ticket struct {
-	UUID      string `json:"uuid"` // of the acquisition that waits; the hold's uuid once it got the lock
+	UUID      string `json:"uuid"` // of the waiting acquisition, and of its hold once it gets the lock
 	Owner     string `json:"owner,omitempty"`
 	Hostname  string `json:"hostname,omitempty"`
 	PID       int64  `json:"pid,omitempty"`
 	Purpose   string `json:"purpose,omitempty"`
 	Since     Time   `json:"since"`
 	TimeoutAt Time   `json:"timeout_at"`
-	Holding   bool   `json:"holding,omitempty"` // its owner got the lock and waits no more
+	Holding   bool   `json:"holding,omitempty"` // its owner has got the lock and no longer waits
 }
 
-// Waiter is a ticket with its position in the queue of a lock. Waiters queue by Place.
+// Waiter is a ticket in the queue of a lock. The waiter with the least Revision is next.
 type Waiter struct {
 	Ticket
-	Lock  string
-	ID    string // the last part of the ticket's key
-	Place int64  // create revision of the ticket
+	Lock     string
+	ID       string // the last part of the ticket's key
+	Revision int64  // create revision of the ticket
 	// Seen is when the reader first saw the ticket with this Since, on the clock of [Seen].
 	Seen time.Duration `json:"-"`
 }
@@ -35,7 +35,7 @@ const (
 	EndedForced       = "forced"
 )
 
-// Ending tells how a hold ended that somebody else ended for its holder: an unlocker or an operator.
+// Ending records how an unlocker or an operator ended a hold.
 type Ending struct {
 	Lock         string         `json:"lock"`
 	UUID         string         `json:"uuid"`
@@ -52,12 +52,11 @@ type Ending struct {
 	Attributes   map[string]any `json:"attributes,omitempty"`
 	EndedAt      Time           `json:"ended_at"`
 	Ended        string         `json:"ended"` // EndedAutoUnlocked or EndedForced
-	By           string         `json:"by"`    // the unlocker's instance or the person
+	By           string         `json:"by"`    // the unlocker's id or the operator
 	Why          string         `json:"why"`   // a sentence
 }
 
-// HistoryID names the hold in the history: its uuid or, where that is no valid UUID and so may be anything, "hold-" and
-// the token.
+// HistoryID identifies the hold in the history: its uuid or, if that is not a valid UUID, "hold-" and the token.
 func (r *Record) HistoryID() string {
 	if checkUUID(r.UUID) == nil {
 		return r.UUID
@@ -65,7 +64,7 @@ func (r *Record) HistoryID() string {
 	return "hold-" + strconv.FormatInt(r.Token, 10)
 }
 
-// NewEnding is the ending of the hold in r: by is an unlocker's instance or a person, why a sentence.
+// NewEnding returns the ending of the hold in r. by is an unlocker's id or an operator, why a sentence.
 func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 	e := Ending{
 		Lock: r.Name, UUID: r.UUID, Token: r.Token,
@@ -131,8 +130,8 @@ type Extension struct {
 	AutoUnlockAt Time   `json:"auto_unlock_at"` // as it was before
 }
 
-// Presence is what a running unlocker writes every second. It proves that etcd takes writes, and its Now lets unlockers
-// check each other's clocks.
+// Presence is what a running unlocker writes every second. It proves that etcd accepts writes, and its Now lets
+// unlockers check each other's clocks.
 type Presence struct {
 	ID        string   `json:"id"`
 	Hostname  string   `json:"hostname"`
@@ -144,11 +143,11 @@ type Presence struct {
 	HeldBack  []string `json:"held_back,omitempty"`
 }
 
-// ErrChanged says that nothing was removed because the hold is no longer the one that was judged or shown: it was
-// released, extended, or taken by another. It is news to look at, not a failure to retry.
+// ErrChanged reports that nothing was removed because the hold has changed since it was judged or shown: it was
+// released, extended, or taken over by another. Read the lock again instead of retrying.
 var ErrChanged = errors.New("the hold changed")
 
-// Removal asks to end a hold for its holder, and says how it ended.
+// Removal is a request to end a hold, and the record of how it ended.
 type Removal struct {
 	Record *Record
 	Ending Ending

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Draft is a record about to be written by an acquirer.
+// Draft is a record that an acquirer is about to write.
 type Draft struct {
 	UUID         string
 	Owner        string
@@ -20,7 +20,7 @@ type Draft struct {
 	LockedAt     time.Time
 	AlertAt      time.Time
 	AutoUnlockAt time.Time
-	Backtrace    string         // cut to 16 KiB with a mark: no lock fails because its backtrace is long
+	Backtrace    string         // cut to 16 KiB, with a mark, so that a long one fails no lock
 	Process      Process        // what identifies the process with this PID
 	Attributes   map[string]any // text, numbers and booleans by name
 }
@@ -108,16 +108,16 @@ func (d Draft) checkTimes() error {
 		value time.Time
 	}{{FieldLockedAt, d.LockedAt}, {FieldAlertAt, d.AlertAt}, {FieldAutoUnlockAt, d.AutoUnlockAt}} {
 		if s := f.value.Unix(); s < 0 || s > maxSeconds {
-			return fmt.Errorf("%s %v lies outside of 1970 to 2286", f.name, f.value)
+			return fmt.Errorf("%s %v is outside 1970 to 2286", f.name, f.value)
 		}
 	}
 	if d.AutoUnlockAt.Before(d.AlertAt) {
-		return errors.New("auto_unlock_at lies before alert_at")
+		return errors.New("auto_unlock_at is before alert_at")
 	}
 	return nil
 }
 
-// document is the metadata document, without empty members.
+// document returns the metadata document, without empty members.
 func (d Draft) document() (string, error) {
 	known, err := encode(struct {
 		Backtrace string `json:"backtrace,omitempty"`
@@ -139,7 +139,7 @@ func (d Draft) document() (string, error) {
 func encode(v any) (string, error) {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false) // frames are full of < and &, and somebody may read the key with etcdctl
+	encoder.SetEscapeHTML(false) // frames are full of < and &, and the key should be readable with etcdctl
 	err := encoder.Encode(v)
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
@@ -156,7 +156,7 @@ func cutBacktrace(s string) string {
 	return kept + cutMark
 }
 
-// FormatAlive is the value of the alive field.
+// FormatAlive returns the value of the alive field.
 func FormatAlive(at time.Time, progress string) string {
 	if progress == "" {
 		return FormatTime(at)
@@ -167,7 +167,7 @@ func FormatAlive(at time.Time, progress string) string {
 // IsUUID reports whether s is a UUID as the protocol writes it: 36 characters, hexadecimal digits in lower case.
 func IsUUID(s string) bool { return checkUUID(s) == nil }
 
-// checkUUID is [IsUUID] as a sentence.
+// checkUUID returns an error unless s is a UUID as in [IsUUID].
 func checkUUID(s string) error {
 	ok := len(s) == 36
 	for i := 0; ok && i < len(s); i++ {

@@ -85,13 +85,13 @@ func TestDraftRefuses(t *testing.T) {
 		"a purpose over 1 KiB": {func(d *metadata.Draft) { d.Purpose = strings.Repeat("x", 1025) },
 			"purpose has 1025 bytes, at most 1024 are allowed"},
 		"an auto-unlock before the alert": {func(d *metadata.Draft) { d.AutoUnlockAt = d.AlertAt.Add(-1) },
-			"auto_unlock_at lies before alert_at"},
+			"auto_unlock_at is before alert_at"},
 		"no deadline": {func(d *metadata.Draft) { d.AlertAt = time.Time{} },
-			"alert_at 0001-01-01 00:00:00 +0000 UTC lies outside of 1970 to 2286"},
+			"alert_at 0001-01-01 00:00:00 +0000 UTC is outside 1970 to 2286"},
 		"a deadline in the year 2300": {func(d *metadata.Draft) {
 			d.AutoUnlockAt = time.Date(2300, 1, 1, 0, 0,
 				0, 0, time.UTC)
-		}, "outside of 1970 to 2286"},
+		}, "outside 1970 to 2286"},
 		"an attribute name with a dash": {attribute("a-b", "x"), `attribute name "a-b"`},
 		"an attribute in the protocol's name": {attribute("alive", "x"),
 			`attribute "alive": the name belongs to the protocol`},

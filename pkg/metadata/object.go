@@ -15,7 +15,7 @@ type member struct {
 	text string // of a text without its quotes, of everything else as written
 }
 
-// kind is what a JSON value is.
+// kind is the kind of a JSON value.
 type kind byte
 
 const (
@@ -26,16 +26,15 @@ const (
 	kindNested // an object or an array
 )
 
-// object takes a JSON object apart, without looking into nested values. The members come sorted by name; of two with
+// object parses a JSON object, without looking into nested values. The members come sorted by name; of two with
 // the same name the last one counts, as nearly everywhere. Bytes that are not UTF-8 are replaced. ok is false for
 // anything but one object.
 //
-// It exists because readers decode every lock when they start, and encoding/json takes three times as long to get here.
-// It does only the plain cases itself and leaves the rest (escapes, nesting, bad UTF-8) to encoding/json; a fuzz test
-// holds both side by side. Nothing it returns shares memory with document, so a short text does not keep a long
-// document alive.
+// It exists because readers decode every lock when they start, and encoding/json takes three times as long. It handles
+// only the plain cases and leaves the rest (escapes, nesting, bad UTF-8) to encoding/json; a fuzz test compares the
+// two. Nothing it returns shares memory with document, so a short text does not keep a long document alive.
 //
-// Brief leaves the text of a backtrace empty where it is within its limit.
+// With brief, the text of a backtrace within its limit is left empty.
 func object(document string, brief bool) (members []member, ok bool) {
 	s := scanner{rest: document, plain: utf8.ValidString(document)}
 	if !s.skip('{') {
@@ -78,7 +77,7 @@ func lastOfName(members []member) []member {
 // scanner reads JSON from the front of rest.
 type scanner struct {
 	rest  string
-	plain bool // valid UTF-8: a text without escapes is what stands there
+	plain bool // valid UTF-8, so a text without escapes can be used as it is
 }
 
 func (s *scanner) space() { s.rest = strings.TrimLeft(s.rest, " \t\r\n") }
@@ -117,7 +116,7 @@ func (s *scanner) value() (kind, string, bool) {
 	return kindNumber, text, ok
 }
 
-// token reads a number or a literal: up to whatever ends it.
+// token reads a number or a literal, up to what ends it.
 func (s *scanner) token() (string, bool) {
 	end := strings.IndexAny(s.rest, ",}] \t\r\n")
 	if end < 0 {
@@ -182,8 +181,7 @@ func hasControl(text string) bool {
 	return false
 }
 
-// pass reads a text without looking at it, if one comes next that needs no looking at: it is sound, and even as it is
-// written it is within the limit of every text that may be passed.
+// pass skips the next text if it needs no check: it is valid, and even in its escaped form within the limit.
 func (s *scanner) pass() bool {
 	ahead := *s
 	text, _, ok := ahead.raw()
@@ -203,7 +201,7 @@ func (s *scanner) pass() bool {
 	}
 }
 
-// unescape replaces line feeds and tabs, of which backtraces are full, and leaves every other escape to encoding/json.
+// unescape replaces \\n and \\t, of which backtraces are full, and leaves other escapes to encoding/json.
 func (s *scanner) unescape(text string) (string, bool) {
 	var b strings.Builder
 	b.Grow(len(text))

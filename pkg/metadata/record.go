@@ -53,16 +53,16 @@ const (
 // maxNumberBytes is the longest number that is kept as one; longer ones become text.
 const maxNumberBytes = 64
 
-// Field is one key of a record, without the part that all keys of the record share.
+// Field is one key of a record, without the prefix that all keys of the record share.
 type Field struct {
 	Name           string
 	Value          string
 	CreateRevision int64
 	ModRevision    int64
-	Version        int64 // how often the key was written since it was created; 0 = not known
+	Version        int64 // how often the key was written since it was created; 0 = unknown
 }
 
-// Record is what the protocol and its readers know of one hold, without what is large.
+// Record is one hold as the protocol and its readers see it, without large fields.
 type Record struct {
 	Name string // the lock's name; may be one that [CheckName] refuses, see Problems
 	UUID string // identity of this hold; empty when the uuid key is missing, see Token
@@ -76,7 +76,7 @@ type Record struct {
 	AlertAt      time.Time
 	AutoUnlockAt time.Time
 
-	// create revision of the uuid key, the fencing token; 0 when that key is missing: nobody holds the lock
+	// Token is the fencing token, the create revision of the uuid key; 0 if that key is missing: nobody holds the lock.
 	Token            int64
 	Revision         int64 // highest mod revision of the record's keys
 	DeadlineRevision int64 // mod revision of the auto_unlock_at key, leftover or not; 0 when there is none
@@ -86,9 +86,9 @@ type Record struct {
 	Asked      *Request       // the request to finish, nil when there is none for this hold
 	Extended   *Extension     // who gave more time, nil when nobody did in this hold
 	Attributes map[string]any // text, numbers (json.Number) and booleans; nil when there are none
-	Problems   []Problem      // what is wrong with the record; nil for a sound one
+	Problems   []Problem      // what is wrong with the record; nil if nothing is
 
-	// Misplaced says that the record lies where no lock's keys can lie: it is shown, and never removed.
+	// Misplaced reports whether the record lies where no lock's keys can be. It is shown, but never removed.
 	Misplaced bool
 
 	Seen Seen // set by the reader that keeps the record, never by Decode
@@ -163,21 +163,20 @@ type Alive struct {
 	Progress string
 }
 
-// Seen is when a reader saw a record, on that reader's monotonic clock: time since the reader began. Deadlines written
-// by other machines' clocks are judged with it (package staleness).
+// Seen is when a reader saw a record, on the reader's monotonic clock: the time since the reader started. Deadlines
+// written by other machines' clocks are judged with it (package staleness).
 type Seen struct {
 	First   time.Duration // the hold appeared
-	Changed time.Duration // a deadline, locked_at or the time of alive changed last; equal to First when none did
-	// Arrived is when the write of [Record.Written] was watched arriving; 0 when it was found in a list, as long after
-	// it was written as may be.
+	Changed time.Duration // a deadline, locked_at or the time of alive last changed; First if none did
+	// Arrived is when the watch reported the write of [Record.Written]; 0 if a list did, which may be any time later.
 	Arrived time.Duration
-	// Followed is since when the reader, at Arrived, had heard from etcd without a break. What arrives soon after a
-	// break may have been on its way for as long as the break lasted.
+	// Followed is since when, as of Arrived, the reader had heard from etcd without interruption. What arrives soon
+	// after an interruption may have been delayed by it.
 	Followed time.Duration
 }
 
 // Written is the holder's own clock when it last wrote how long it wants the lock: the time of alive, or else
-// locked_at. It is zero where the record has neither, or none before its auto_unlock_at.
+// locked_at. It is zero if the record has neither, or neither is before its auto_unlock_at.
 func (r *Record) Written() time.Time {
 	if r.Alive != nil && !r.Alive.At.IsZero() && r.Alive.At.Before(r.AutoUnlockAt) {
 		return r.Alive.At
@@ -188,7 +187,7 @@ func (r *Record) Written() time.Time {
 	return time.Time{}
 }
 
-// Document is all that etcd has of one lock: the record and what is too large to keep for every lock.
+// Document is everything that etcd holds of one lock: the record, and what is too large to keep for all locks.
 type Document struct {
 	Record
 	Backtrace string  // newest frame first, one frame a line
@@ -201,21 +200,21 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonMissing       Reason = "missing"        // a key that the protocol acts on is not there
+	ReasonMissing       Reason = "missing"        // a key that the protocol acts on does not exist
 	ReasonBadTime       Reason = "bad_time"       // a time that cannot be read
 	ReasonBadValue      Reason = "bad_value"      // not UTF-8, not a number, not JSON
 	ReasonTooLarge      Reason = "too_large"      // over a limit; what is shown is cut
-	ReasonLeftover      Reason = "leftover"       // a key that an earlier hold left behind; nothing of it is read
+	ReasonLeftover      Reason = "leftover"       // a key that an earlier hold left behind; it is not read
 	ReasonBadName       Reason = "bad_name"       // a lock name that CheckName refuses
 	ReasonUnknownLayout Reason = "unknown_layout" // a key below the prefix that fits no layout
 )
 
-// Problem is one thing that is wrong with a record.
+// Problem is something wrong with a record.
 type Problem struct {
-	Field  string // the field or member; a foreign key whole; "name" for the lock's name
+	Field  string // the field or member; for a foreign key the whole key; "name" for the lock's name
 	Reason Reason
 	Text   string // a sentence; may quote bytes of the record: escape it
 }
 
-// String is "alert_at: "soon" is not a time".
+// String returns a text such as `alert_at: "soon" is not a time`.
 func (p Problem) String() string { return p.Field + ": " + p.Text }

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Attributes of the records of locks that several can hold: semaphores and read-write locks.
+// The attributes of records of semaphores and read-write locks.
 const (
 	AttributeKind    = "kind"    // one of the kinds below
 	AttributePermits = "permits" // of a semaphore: how many this holder has
-	AttributeLimit   = "limit"   // of a semaphore: how many there were for all when this holder took its own
+	AttributeLimit   = "limit"   // of a semaphore: the total when this holder took its permits
 )
 
 // The kinds of holders, as values of that attribute.
@@ -20,14 +20,14 @@ const (
 	HoldsExclusive = "exclusive" // writes under it, or keeps a semaphore to itself
 )
 
-// maxShareDigits bounds the number of a share, so that it can be read everywhere.
+// maxShareDigits bounds the number of a share, so that every client can parse it.
 const maxShareDigits = 9
 
-// ShareName is the name of one share of a lock that several can hold, "pool#3". To readers that know no shares it is a
-// lock like any other. Shares are numbered from 1.
+// ShareName returns the name of one share of a semaphore or read-write lock, such as "pool#3". Readers that do not know
+// shares treat it as a lock like any other. Shares are numbered from 1.
 func ShareName(lock string, number int) string { return lock + "#" + strconv.Itoa(number) }
 
-// ParseShare reads the name of a share.
+// ParseShare splits the name of a share into lock and number.
 func ParseShare(name string) (lock string, number int, ok bool) {
 	i := strings.LastIndexByte(name, '#')
 	if i < 1 || i+1 == len(name) || name[i+1] == '0' || len(name)-i-1 > maxShareDigits {
@@ -42,9 +42,9 @@ func ParseShare(name string) (lock string, number int, ok bool) {
 	return name[:i], number, true
 }
 
-// Share is what one hold has of a lock that several can hold. The zero Share is an ordinary lock.
+// Share is how one hold takes part in a semaphore or read-write lock. The zero Share is that of an ordinary lock.
 type Share struct {
-	Lock           string // of which it is a share; empty for a hold that has the whole lock to itself
+	Lock           string // of which it is a share; empty for a hold of the whole lock
 	Kind           string // HoldsPermits, HoldsShared or HoldsExclusive
 	Permits, Limit int    // of a semaphore; 0 is not known
 }
@@ -65,12 +65,10 @@ func ShareOf(name string, attributes map[string]any) Share {
 	return Share{}
 }
 
-// Permits is how many permits of a semaphore the record holds: 1 unless it says another number, 0 if that cannot be
-// read.
+// Permits returns how many permits of a semaphore the record holds: 1 if it does not say, 0 if it is unreadable.
 func (r *Record) Permits() int { return permits(r.Attributes) }
 
-// Queue is the name of the lock in whose queue others wait for what the record holds: its own, or that of the lock of
-// which it is a share.
+// Queue returns the name of the lock whose queue waits for this hold: its own or, for a share, that of the whole lock.
 func (r *Record) Queue() string {
 	if s := ShareOf(r.Name, r.Attributes); s.Lock != "" {
 		return s.Lock
@@ -86,7 +84,7 @@ func permits(attributes map[string]any) int {
 	return wholeNumber(v)
 }
 
-// wholeNumber is 0 for what is none.
+// wholeNumber returns 0 for anything but a whole number.
 func wholeNumber(v any) int {
 	text := ""
 	switch v := v.(type) {

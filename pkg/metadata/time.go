@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// secondDigits is the fixed width that makes the byte order of written times their number order.
+// secondDigits is the fixed width that makes written times sort as bytes.
 const secondDigits = 10
 
 // maxSeconds is the largest second that fits ten digits, in the year 2286.
@@ -62,7 +62,7 @@ func FormatTime(t time.Time) string {
 	return string(bytes.TrimRight(append(append(b, '.'), padded(int64(nanos), 9)...), "0"))
 }
 
-// padded is n with zeros before it.
+// padded returns n with leading zeros.
 func padded(n int64, width int) string {
 	const zeros = "0000000000"
 	digits := strconv.FormatInt(n, 10)
@@ -108,7 +108,7 @@ func digits(s string) bool {
 	return true
 }
 
-// clip shortens text from outside before it goes into a sentence.
+// clip shortens text from outside for use in a sentence.
 func clip(s string) string {
 	const most = 40
 	if len(s) <= most {

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Lock takes the lock. While others hold it or came first, it waits in the queue until ctx ends: then the error is a
-// [*HeldError] if the holder is known. Without a deadline it waits for ever, even through outages of etcd.
+// Lock takes the lock. While others hold it or are ahead in the queue, it waits until ctx ends; then the error is a
+// [*HeldError] if the holder is known. If ctx does not end it waits forever, even through outages of etcd.
 //
-// A bad name or option is an error before etcd is asked.
+// A bad name or option is an error before any request is sent.
 func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, b, err := c.newAcquisition(name, opts)
 	if err != nil {
@@ -41,7 +39,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts ...Option) (l *Lock
 }
 
 // TryLock takes the lock if it is free and nobody queues for it; otherwise the error is a [*HeldError]. It never waits
-// for a holder, and for etcd no longer than the client's request timeout.
+// for a holder, and waits for etcd no longer than [Options].RequestTimeout.
 func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *Lock, err error) {
 	a, b, err := c.newAcquisition(name, opts)
 	if err != nil {
@@ -60,39 +58,105 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *L
 	return l, a.explain(err)
 }
 
-// barge takes the lock as soon as it is free, whoever else waits for it.
-func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
-	l, err := a.try(ctx, b)
-	held, isHeld := errors.AsType[*HeldError](err)
-	if !isHeld {
-		return l, a.explain(err)
+// Do takes the lock, waiting for it as [Client.Lock] does, runs fn, and gives the lock back when fn returns or panics.
+// The context of fn ends with ctx, or when the lock is lost, with the [*LostError] as its cause; [FromContext] finds the
+// handle in it.
+//
+// The error joins those of fn and of the lock: nil means that fn succeeded and that the lock was held throughout.
+func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) (err error) {
+	if fn == nil {
+		return fmt.Errorf("lock %q: there is no function to run", name)
 	}
-	defer a.report(ctx)()
-	a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
-		if old(events, a.seen) {
-			return false
-		}
-		var b bid
-		if b, err = a.bid(); err == nil {
-			l, err = a.try(ctx, b)
-		}
-		newer, isHeld := errors.AsType[*HeldError](err)
-		if isHeld {
-			held = newer
-		}
-		return !isHeld
-	}, a.claimer.ends()...)
-	switch {
-	case l != nil:
-		return l, nil
-	case ctx.Err() != nil:
-		held.Err = ended(ctx)
-		return nil, held
+	l, err := c.Lock(ctx, name, opts...)
+	if err != nil {
+		return err
 	}
-	return nil, a.explain(err)
+	defer func() {
+		if lost := l.Unlock(); lost != nil {
+			err = errors.Join(err, lost)
+		}
+	}()
+
+	ctx, done := l.Under(ctx)
+	defer done()
+	return fn(ctx)
 }
 
-// old reports whether the last read was newer than all of the events.
-func old(events []*clientv3.Event, seen int64) bool {
-	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
+// Under returns a context for work under the lock: it ends with ctx, or when the lock is lost, with the [*LostError] as
+// its cause, and [FromContext] finds the handle in it. Call done when the work is over.
+func (l *Lock) Under(ctx context.Context) (under context.Context, done context.CancelFunc) {
+	held := l.Context()
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, handleKey{}, l))
+	detach := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	return ctx, func() { detach(); cancel(nil) }
+}
+
+// errWaits refuses conditions where the call may wait: they would have to hold when its turn comes, after a ticket, a
+// lease and three different transactions, each of which may be repeated.
+var errWaits = errors.New("If and Then go with TryLock and TryLockAll: to wait, take the lock and use its Guard in a " +
+	"transaction of your own")
+
+// newAcquisition checks what can be checked without etcd and makes the first bid.
+func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, error) {
+	set, draft, err := c.draft(name, opts)
+	if err != nil {
+		return nil, bid{}, err
+	}
+	a := &acquisition{c: c, lock: name, set: set, draft: draft, site: callSiteOf(draft.Backtrace)}
+	a.claimer = newClaimer(a)
+	b, err := a.bid()
+	return a, b, err
+}
+
+// newClaimer chooses the claimer of an acquisition.
+func newClaimer(a *acquisition) claimer {
+	if a.set.kind.shared() {
+		return shareClaim{a}
+	}
+	return plainClaim{a}
+}
+
+// notifyAsking calls the hook for an acquisition that begins, and ends no later than ctx.
+func (a *acquisition) notifyAsking(ctx context.Context) {
+	if hook := a.c.opts.Hooks.Asking; hook != nil {
+		hook(Asking{Lock: a.lock, Context: ctx})
+	}
+}
+
+// notifyAcquired calls the hook for the end of an acquisition that began at this time.
+func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
+	if hook := a.c.opts.Hooks.Acquired; hook != nil {
+		defer unlockOnPanic(l)()
+		hook(Acquired{Lock: a.lock, Result: acquireResult(err), Waited: time.Since(began), Hold: l, Err: err})
+	}
+}
+
+// unlockOnPanic returns a function that gives the locks back when a hook panics: nobody will ever have their handles.
+func unlockOnPanic(locks ...*Lock) func() {
+	return func() {
+		if value := recover(); value != nil {
+			for _, l := range locks {
+				if l != nil {
+					l.Unlock()
+				}
+			}
+			panic(value)
+		}
+	}
+}
+
+func acquireResult(err error) Result {
+	_, isHeld := errors.AsType[*HeldError](err)
+	switch {
+	case err == nil:
+		return ResultAcquired
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && isHeld,
+		errors.Is(err, ErrClosed):
+		return ResultGaveUp
+	case errors.Is(err, ErrCondition):
+		return ResultRefused
+	case isHeld:
+		return ResultHeld
+	}
+	return ResultError
 }

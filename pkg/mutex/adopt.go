@@ -13,21 +13,21 @@ import (
 )
 
 // Adopt returns a handle of an existing hold, by the lock's name and the hold's uuid: of a lock that another process
-// took, such as a parent or one that handed on its work. The handle does what one of [Client.Lock] does: its context
-// ends when the hold does, Alive extends it, Guard and Token fence with it.
+// took, such as a parent or one that handed on its work. The handle works like one of [Client.Lock]: its context ends
+// when the hold does, Alive extends it, Guard and Token fence with it.
 //
 // Both processes may have a handle at the same time; they share one hold, and each sees the other's extensions. Unlock
-// of either ends it for both, and the other takes that for a loss. So one of them unlocks, usually the one that took
-// the lock, and the other calls [Lock.Detach]. To hand a hold on for good, detach and leave the Unlock to the adopter.
+// of either ends it for both, which the other takes for a loss. So one of them unlocks, usually the one that took the
+// lock, and the other calls [Lock.Detach]. To hand a hold over for good, detach and leave the Unlock to the adopter.
 //
 // The time left follows from the record and this machine's clock, which must not be behind by more than the safety
-// margin, as for every holder. If the time is over but nobody has removed the hold yet, the adoption extends it.
+// margin, as for every holder. If the time is up but nobody has removed the hold yet, Adopt extends it.
 //
-// Only the options about time count, and the client's Defaults do not. Without them Alive postpones the alert and the
-// auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how much, Alive is an
-// error. If it has no readable deadline, the handle's context has ended, and only Unlock is of use.
+// Only options about time count; the client's Defaults do not. Without options, Alive postpones the alert and the
+// auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how much, Alive returns
+// an error. If the record has no readable deadline, the handle's context has ended, and only Unlock is of use.
 //
-// The error is a [*LostError], an [ErrNotHeld], if another holds the lock, or nobody.
+// If another holds the lock, or nobody does, the error is a [*LostError].
 func (c *Client) Adopt(ctx context.Context, name, uuid string, opts ...Option) (*Lock, error) {
 	l, err := c.adopt(ctx, name, uuid, opts)
 	if _, isLost := errors.AsType[*LostError](err); err == nil || isLost {
@@ -81,7 +81,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	return l, l.live(ctx, &doc)
 }
 
-// chosen are the settings by the options of an adoption, still without what the record says.
+// chosen returns the settings that the options of an adoption give, still without those of the record.
 func chosen(opts []Option) (s settings, err error) {
 	for _, o := range opts {
 		if o != nil {
@@ -119,8 +119,8 @@ func (s *settings) adopt(r *metadata.Record) error {
 	return s.check()
 }
 
-// durations are those from the record's last sign of life to its deadlines. known reports whether they are within
-// reason.
+// durations returns the times from the record's last sign of life to its deadlines. known reports whether they are
+// plausible.
 func durations(r *metadata.Record) (alert, unlock time.Duration, known bool) {
 	last := lastAlive(r)
 	alert = r.AlertAt.Sub(last)
@@ -133,7 +133,7 @@ func durations(r *metadata.Record) (alert, unlock time.Duration, known bool) {
 	return alert, unlock, known
 }
 
-// adoptedAlert is the time until alert where the options give only that until auto-unlock, or 0 for neither.
+// adoptedAlert returns the time until alert if the options give only that until auto-unlock, or neither.
 func adoptedAlert(given, alert, unlock time.Duration, known bool) time.Duration {
 	switch {
 	case given == 0 && known:
@@ -144,7 +144,7 @@ func adoptedAlert(given, alert, unlock time.Duration, known bool) time.Duration 
 	return given
 }
 
-// lastAlive is when the holder last wrote its deadlines, by its clock; zero if the record does not say.
+// lastAlive returns when the holder last wrote its deadlines, by its clock; zero if the record does not say.
 func lastAlive(r *metadata.Record) time.Time {
 	if r.Alive != nil && !r.Alive.At.IsZero() {
 		return latest(r.Alive.At, r.LockedAt)
@@ -159,7 +159,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// remember keeps what the record says of the work, so that a heartbeat repeats it.
+// remember keeps the progress in the record, so that a heartbeat repeats it.
 func (l *Lock) remember(doc *metadata.Document) {
 	i := slices.IndexFunc(doc.Fields, func(f metadata.Field) bool { return f.Name == metadata.FieldAlive })
 	if i >= 0 {
@@ -173,7 +173,7 @@ func (l *Lock) remember(doc *metadata.Document) {
 	}
 }
 
-// live starts the handle of an adopted hold, after it extended one whose time is over.
+// live starts the handle of an adopted hold. It first extends one whose time is up.
 func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 	l.prepare()
 	l.deadline.until = l.began.monotonic
@@ -204,16 +204,16 @@ func (l *Lock) Detach() {
 		return
 	}
 	hold := l.root()
-	if hold.finish(ErrDetached) && hold.origin.doubt {
+	if hold.finish(ErrDetached) && hold.origin.cancel != nil {
 		hold.c.forbidLater(hold.held.Lock, hold.held.UUID)
 	}
 }
 
 // forbidLater keeps late sendings of an acquisition from taking the lock once more after an adopter gave its hold back.
 func (c *Client) forbidLater(lock, uuid string) {
-	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
+	c.cleanups.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
 		do: func(ctx context.Context) error {
-			lease, err := c.tombstoneLease(ctx, &c.tombstones)
+			lease, err := c.tombstones.grant(ctx)
 			if err == nil {
 				_, err = c.retry.Send(ctx, locktxn.Forbid(c.layout, lock, uuid, lease))
 			}

@@ -55,7 +55,7 @@ func TestChildHoldsWhatItsParentTook(t *testing.T) {
 	if err := child.Unlock(); err != nil {
 		t.Error(err)
 	}
-	if n := count(t, etcd); n != 0 {
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
 	<-parent.Lost() // who gives it back does so for both
@@ -102,7 +102,7 @@ func TestEachSeesThatTheOtherExtends(t *testing.T) {
 	if err := child.Alive(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the parent's new deadline", func() bool { return time.Until(parent.Deadline()) > 50*time.Minute })
+	etcdtest.Eventually(t, "the parent's new deadline", func() bool { return time.Until(parent.Deadline()) > 50*time.Minute })
 	if err := parent.Alive(context.Background(), "half"); err != nil {
 		t.Errorf("an extension that is shorter than the child's: %v", err)
 	}
@@ -113,7 +113,7 @@ func TestEachSeesThatTheOtherExtends(t *testing.T) {
 	if err := again.Alive(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the child's new deadline", func() bool { return time.Until(child.Deadline()) > 2*time.Hour })
+	etcdtest.Eventually(t, "the child's new deadline", func() bool { return time.Until(child.Deadline()) > 2*time.Hour })
 	again.Detach()
 	child.Detach()
 	parent.Unlock()

@@ -14,11 +14,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Alive reports that the work makes progress. It extends both deadlines, by the same durations as at the acquisition
-// and counted from now, and shows your text with the lock.
+// Alive reports that the work makes progress. It moves both deadlines, to the durations of the acquisition from now on,
+// and shows the progress, joined by spaces, with the lock.
 //
-// nil means that etcd confirmed the hold. A [*LostError] means that it is over; the handle's context has ended then.
-// After any other error the hold stands as before, until the deadline it had.
+// nil means that etcd confirmed the hold. A [*LostError] means that it is over, and that the handle's context has ended.
+// After any other error the hold stands as before, until the deadline that it had.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	if l.none() {
 		return errNoHold
@@ -36,6 +36,14 @@ func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 		return err
 	}
 	return fmt.Errorf("alive %q: %w", l.held.Lock, err)
+}
+
+// Alive extends all locks as [Lock.Alive] does. The error joins those of the locks.
+func (g *Locks) Alive(ctx context.Context, progress ...string) error {
+	if g == nil || len(g.locks) == 0 {
+		return errNoHold
+	}
+	return each(g.locks, func(l *Lock) error { return l.Alive(ctx, progress...) })
 }
 
 // beat is the heartbeat until ctx ends: an extension each third of the time that is left after one, with at most a
@@ -58,6 +66,9 @@ func (l *Lock) beat(ctx context.Context) {
 		}
 	}
 }
+
+// maxOvertaken bounds how often a heartbeat begins anew because another process with the uuid extended the hold.
+const maxOvertaken = 5
 
 // extend moves the deadlines. Extensions of one hold take turns, so that the last one wins.
 func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err error) {
@@ -83,11 +94,8 @@ func (l *Lock) extend(ctx context.Context, heartbeat bool, progress string) (err
 			return err
 		}
 	}
-	return errors.New("others with the same uuid extend it all the time")
+	return errors.New("other processes with the same uuid keep extending it")
 }
-
-// maxOvertaken bounds how often a heartbeat begins anew because another process with the uuid extended the hold.
-const maxOvertaken = 5
 
 // extendOnce makes one extension. again reports that a heartbeat needs another one, because it knew less than the
 // record.
@@ -140,20 +148,14 @@ func (l *Lock) nextAutoUnlock(at time.Time, heartbeat bool) time.Time {
 	return next
 }
 
-// stands reports whether the record is that of this hold.
-func (l *Lock) stands(now *metadata.Document) bool {
-	return now.Token == l.held.Token && now.UUID == l.held.UUID
-}
-
 // hasAlive reports whether the record has this value of alive.
 func hasAlive(now *metadata.Document, alive string) bool {
 	return slices.ContainsFunc(now.Fields, func(f metadata.Field) bool {
-		return f.Name == metadata.FieldAlive &&
-			f.Value == alive
+		return f.Name == metadata.FieldAlive && f.Value == alive
 	})
 }
 
-// putAlive writes how the work goes into the record of a hold that somebody else extended for longer than this handle
+// putAlive writes the progress into the record of a hold that another process extended for longer than this handle
 // would.
 func (l *Lock) putAlive(ctx context.Context, alertAt time.Time, progress, alive string) error {
 	r, err := l.c.retry.Send(ctx, locktxn.Progress(l.c.layout, l.held, metadata.FormatTime(alertAt), alive))
@@ -220,24 +222,17 @@ func (l *Lock) plan(at, autoUnlockAt time.Time, heartbeat bool, progress string)
 	return alertAt, l.extension.progress
 }
 
-// gone ends the handle because etcd says that another holds the lock, or nobody, and finds out how the hold ended.
-func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
-	defer cancel()
-	lost, err := l.verify(ctx)
-	if err != nil || lost == nil {
-		lost = l.lostError()
-		if now != nil && now.Token != 0 {
-			lost.Holder = now
-		}
+func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {
+	hook := l.c.opts.Hooks.Extended
+	if hook == nil {
+		return
 	}
-	return l.lose(lost)
-}
-
-// causeOr is why the handle ended, if it did: that says more than the error that followed from it.
-func (l *Lock) causeOr(err error) error {
-	if ended := l.err(); ended != nil {
-		return ended
+	result := ResultError
+	switch {
+	case err == nil:
+		result = ResultExtended
+	case errors.Is(err, ErrNotHeld):
+		result = ResultLost
 	}
-	return err
+	hook(Extended{Hold: l, Result: result, Heartbeat: heartbeat, Took: time.Since(began), Err: err})
 }

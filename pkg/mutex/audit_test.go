@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -40,7 +41,7 @@ func history(t testing.TB, etcd *clientv3.Client, lock string, passing bool) *au
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	put(t, etcd, mutex.DefaultPrefix+".end", "")
+	etcdtest.Put(t, etcd, mutex.DefaultPrefix+".end", "")
 	var batch []*clientv3.Event
 	for w := range etcd.Watch(ctx, mutex.DefaultPrefix, clientv3.WithPrefix(), clientv3.WithRev(1)) {
 		for _, e := range w.Events {

@@ -11,7 +11,7 @@ import (
 // ownModule names this code in build information and in stack frames.
 const ownModule = "github.com/clustermutex/unlocker"
 
-// isOwn reports whether the function is of this package or of the one that is built on it: not of their caller.
+// isOwn reports whether the function belongs to this package or to jobs, not to their caller.
 func isOwn(function string) bool {
 	room, ok := strings.CutPrefix(function, ownModule+"/pkg/")
 	return ok && (strings.HasPrefix(room, "mutex.") || strings.HasPrefix(room, "jobs."))
@@ -20,11 +20,11 @@ func isOwn(function string) bool {
 // ownFrames is the most that these packages add to a stack above their caller.
 const ownFrames = 8
 
-// stack is the places of a call stack of the usual depth. Unused ones are 0.
+// stack has the program counters of a call stack of the usual depth. Unused ones are 0.
 type stack [DefaultBacktraceDepth + ownFrames]uintptr
 
-// traces writes call stacks. A program takes its locks in few places, again and again: their text is kept, because
-// finding the names costs several times what finding the places does.
+// traces formats call stacks. A program takes its locks at few call sites, again and again, and naming the frames costs
+// several times what finding them does: so the text is kept.
 type traces struct {
 	mu    sync.Mutex
 	known map[stack]string
@@ -33,34 +33,35 @@ type traces struct {
 // maxTraces bounds the memory of a program that takes locks from everywhere.
 const maxTraces = 256
 
-// take is the call stack of the caller of this package, newest frame first, one frame a line: "file:line in function".
+// take returns the call stack of the caller of this package, newest frame first, one frame a line: "file:line in
+// function".
 func (t *traces) take(depth int) string {
 	switch {
 	case depth == 0:
 		return ""
 	case depth != DefaultBacktraceDepth:
-		places := make([]uintptr, depth+ownFrames)
-		return frames(places[:runtime.Callers(2, places)], depth)
+		pcs := make([]uintptr, depth+ownFrames)
+		return frames(pcs[:runtime.Callers(2, pcs)], depth)
 	}
-	var places stack
-	n := runtime.Callers(2, places[:])
+	var pcs stack
+	n := runtime.Callers(2, pcs[:])
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text, ok := t.known[places]
+	text, ok := t.known[pcs]
 	if !ok {
-		text = frames(places[:n], depth)
+		text = frames(pcs[:n], depth)
 		if t.known == nil || len(t.known) >= maxTraces {
 			t.known = map[stack]string{}
 		}
-		t.known[places] = text
+		t.known[pcs] = text
 	}
 	return text
 }
 
-func frames(places []uintptr, depth int) string {
+func frames(pcs []uintptr, depth int) string {
 	var b strings.Builder
-	more := len(places) > 0
-	for all, n := runtime.CallersFrames(places), 0; more && n < depth; {
+	more := len(pcs) > 0
+	for all, n := runtime.CallersFrames(pcs), 0; more && n < depth; {
 		var f runtime.Frame
 		f, more = all.Next()
 		if n == 0 && isOwn(f.Function) || f.Function == "runtime.goexit" {
@@ -77,7 +78,7 @@ func frames(places []uintptr, depth int) string {
 	return b.String()
 }
 
-// library is the client member of the records: this library and its version, as far as the build knows it.
+// library returns the client member of the records: this library and its version, if the build knows it.
 func library() string {
 	const name = "unlocker-go"
 	info, ok := debug.ReadBuildInfo()
@@ -90,4 +91,67 @@ func library() string {
 		}
 	}
 	return name
+}
+
+// callSite is the line of code that took a lock. It is kept in its cheapest form, and formatted on demand.
+type callSite struct {
+	trace string // the backtrace of the record
+	pcs   [ownFrames + 2]uintptr
+	n     int
+}
+
+// callSiteOf returns the line that calls this package. It is in the backtrace, if there is one.
+func callSiteOf(backtrace string) callSite {
+	p := callSite{trace: backtrace}
+	if backtrace == "" {
+		p.n = runtime.Callers(2, p.pcs[:])
+	}
+	return p
+}
+
+// String is "file:line".
+func (p *callSite) String() string {
+	trace := p.trace
+	if trace == "" {
+		trace = frames(p.pcs[:p.n], 1)
+	}
+	at, _, _ := strings.Cut(strings.TrimSuffix(trace, "\n"), " in ")
+	if at == "" {
+		return "an unknown line"
+	}
+	return at
+}
+
+// holds are the lines of code that took the holds of a client, by their uuids.
+type holds struct {
+	mu  sync.Mutex
+	all map[string]*callSite
+}
+
+func (h *holds) add(uuid string, site *callSite) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == nil {
+		h.all = map[string]*callSite{}
+	}
+	h.all[uuid] = site
+}
+
+func (h *holds) remove(uuid string, site *callSite) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all[uuid] == site { // else another handle adopted the hold
+		delete(h.all, uuid)
+	}
+}
+
+// where is the line of code that took the hold with this uuid; empty unless this client has a handle of it.
+func (h *holds) where(uuid string) string {
+	h.mu.Lock()
+	site := h.all[uuid]
+	h.mu.Unlock()
+	if site == nil {
+		return ""
+	}
+	return site.String()
 }

@@ -32,7 +32,7 @@ type batch struct {
 // must be left for the report on each condition: etcd counts nested operations on top.
 const opsPerLock = 5
 
-// try asks for the locks until the answer is definite.
+// try takes the locks, sending until the answer is definite.
 func (b *batch) try(ctx context.Context) ([]*Lock, error) {
 	room := locktxn.MaxOps - 1 - opsPerLock*len(b.wanted)
 	if err := b.c.checkWrites(b.only, b.with, b.wanted[0].set.documents, room); err != nil {
@@ -97,23 +97,23 @@ func (b *batch) bid() error {
 }
 
 func (b *batch) sent() []locktxn.BatchLock {
-	parts := make([]locktxn.BatchLock, len(b.wanted))
+	locks := make([]locktxn.BatchLock, len(b.wanted))
 	for i, a := range b.wanted {
-		parts[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: b.bids[i].fields, Barge: a.set.barge,
+		locks[i] = locktxn.BatchLock{Lock: a.lock, UUID: a.draft.UUID, Fields: b.bids[i].fields, Barge: a.set.barge,
 			Tail: b.tails[i]}
 	}
-	return parts
+	return locks
 }
 
 // settle ends the doubt about sendings without an answer: no late one is committed any more, and the locks are held or
 // not. r and err are what came of the sendings.
 func (b *batch) settle(ctx context.Context, r etcdretry.Answer, err error) ([]*Lock, error) {
-	s, unsettled := b.c.sendTombstone(ctx, &b.c.tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
+	s, unsettled := b.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.Settle(b.c.layout, b.sent(), lease)
 	})
 	if unsettled != nil {
 		for _, a := range b.wanted {
-			a.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
+			a.cancelLater()
 		}
 		if err == nil {
 			err = unsettled
@@ -165,7 +165,7 @@ func (b *batch) lostBefore(s etcdretry.Answer, mine []*acquisition, wasHeld bool
 func (b *batch) withdraw(ctx context.Context, mine []*acquisition) {
 	for _, a := range mine {
 		if _, err := b.c.retry.Send(ctx, locktxn.Withdraw(b.c.layout, a.lock, a.draft.UUID)); err != nil {
-			b.c.cancelLater(a.set.kind, a.lock, a.draft.UUID)
+			a.cancelLater()
 		}
 	}
 }
@@ -230,4 +230,17 @@ func (b *batch) queued(ctx context.Context) error {
 		}
 	}
 	return errStale
+}
+
+// tryOn takes the lock if the caller's conditions hold.
+func (a *acquisition) tryOn(ctx context.Context) (*Lock, error) {
+	if !a.claimer.inBatch() {
+		return nil, a.explain(errors.New("If and Then go with plain locks, not with those that several can hold"))
+	}
+	j := &batch{c: a.c, wanted: []*acquisition{a}, only: a.set.only, with: a.set.with}
+	locks, err := j.try(ctx)
+	if err != nil {
+		return nil, a.explain(err)
+	}
+	return locks[0], nil
 }

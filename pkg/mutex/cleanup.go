@@ -8,23 +8,21 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
-	"github.com/clustermutex/unlocker/internal/locktxn"
-	"github.com/clustermutex/unlocker/internal/protocol"
 )
 
 const (
-	// releaseLife is how long etcd remembers a release with the caller's own writes, whose client repeats it for its
-	// request timeout.
-	releaseLife = 10 * time.Minute
-
-	// when etcd is away for long, the oldest are given up: their records are auto-unlocked
+	// maxCleanups bounds memory through long outages of etcd. The oldest are given up: their records are auto-unlocked.
 	maxCleanups    = 10_000
 	cleanupTimeout = 10 * time.Second // of one round of one cleanup
 )
 
-// cleanups are requests whose callers do not wait for their outcome: the client repeats them in the background, one
-// after the other, until etcd's answer is definite. There is a goroutine only while there is something to do.
+// cleanups are requests that no caller waits for. They are repeated in the background, one after the other, until etcd's
+// answer is definite. There is a goroutine only while there is something to do.
 type cleanups struct {
+	logger
+	background *background
+	ctx        context.Context // ends when the client is closed
+
 	mu   sync.Mutex
 	list []cleanup
 	idle chan struct{} // closed when the goroutine ends; nil when there is none
@@ -37,12 +35,11 @@ type cleanup struct {
 }
 
 // later adds a cleanup.
-func (c *Client) later(do cleanup) {
-	w := &c.cleanups
+func (w *cleanups) later(do cleanup) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.list) >= maxCleanups {
-		c.giveUp(w.list[0], errors.New("too many requests without an answer"))
+		w.giveUp(w.list[0], errors.New("too many requests without an answer"))
 		w.list = w.list[1:]
 	}
 	w.list = append(w.list, do)
@@ -50,42 +47,42 @@ func (c *Client) later(do cleanup) {
 		return
 	}
 	idle := make(chan struct{})
-	if !c.spawn(func() { defer close(idle); c.work() }) {
-		c.giveUp(do, ErrClosed)
+	if !w.background.spawn(func() { defer close(idle); w.work() }) {
+		w.giveUp(do, ErrClosed)
 		w.list = nil
 		return
 	}
 	w.idle = idle
 }
 
-func (c *Client) work() {
+func (w *cleanups) work() {
 	for failed := 0; ; {
-		do, ok := c.cleanups.next()
+		do, ok := w.next()
 		if !ok {
 			return
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, cleanupTimeout)
+		ctx, cancel := context.WithTimeout(w.ctx, cleanupTimeout)
 		err := do.do(ctx)
 		cancel()
 		switch {
 		case err == nil:
-			c.log(slog.LevelDebug, "cleaned up", slog.String("lock", do.lock), slog.String("uuid", do.uuid))
+			w.log(slog.LevelDebug, "cleaned up", slog.String("lock", do.lock), slog.String("uuid", do.uuid))
 			failed = 0
 		case time.Now().After(do.until):
-			c.giveUp(do, err)
+			w.giveUp(do, err)
 		default:
-			c.cleanups.again(do)
-			etcdretry.Pause(c.ctx, etcdretry.Delay(failed))
+			w.again(do)
+			etcdretry.Pause(w.ctx, etcdretry.Delay(failed))
 			failed++
 		}
-		if c.ctx.Err() != nil {
+		if w.ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-func (c *Client) giveUp(do cleanup, err error) {
-	c.log(slog.LevelWarn, "not cleaned up: what is left is auto-unlocked in its time",
+func (w *cleanups) giveUp(do cleanup, err error) {
+	w.log(slog.LevelWarn, "not cleaned up: what is left is auto-unlocked in its time",
 		slog.String("lock", do.lock), slog.String("uuid", do.uuid), slog.Any("error", err))
 }
 
@@ -125,41 +122,4 @@ func (w *cleanups) drain(ctx context.Context) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.list) + 1 // and the one in work
-}
-
-// cancelLater ends an acquisition of this kind whose outcome is unknown: when it is done, nothing is held by this uuid
-// and nothing will be, and it stands in no queue.
-func (c *Client) cancelLater(k kind, lock, uuid string) {
-	c.later(cleanup{lock: lock, uuid: uuid, until: time.Now().Add(protocol.CancelledTTL),
-		do: func(ctx context.Context) error { return c.cancelAttempt(ctx, k, lock, uuid) }})
-}
-
-func (c *Client) cancelAttempt(ctx context.Context, k kind, lock, uuid string) error {
-	cancel := locktxn.CancelQueued
-	withdraw := locktxn.WithdrawQueued
-	if k.shared() {
-		cancel = locktxn.CancelShare
-		withdraw = locktxn.WithdrawShare
-	}
-	var r etcdretry.Answer
-	lease, err := c.tombstoneLease(ctx, &c.tombstones)
-	if err == nil {
-		r, err = c.retry.Send(ctx, cancel(c.layout, lock, uuid, lease))
-	}
-	switch {
-	case locktxn.LeaseGone(err):
-		c.tombstones.forget(lease)
-	case locktxn.NoSpace(err):
-		// No tombstone can be written. What was acquired with the last space is at least given back.
-		r, _ = c.retry.Send(ctx, withdraw(c.layout, lock, uuid))
-	}
-	if !k.shared() || r.TxnResponse == nil {
-		return err
-	}
-	h := c.holders(lock, r, 0)
-	if mine, ok := h.mine(uuid); ok {
-		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, mine.Name, uuid))
-		err = errors.Join(err, failed)
-	}
-	return err
 }

@@ -7,13 +7,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/google/uuid"
+
 	"github.com/clustermutex/unlocker/internal/etcdretry"
+	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -35,12 +36,12 @@ type Options struct {
 	// still has.
 	AttemptTimeout time.Duration
 
-	// RequestTimeout bounds what must never wait for ever, whatever the caller's context: TryLock, Unlock and Close.
-	// 15s when zero.
+	// RequestTimeout bounds what must not wait forever, whatever the caller's context: TryLock, Unlock and Close; 15s
+	// when zero.
 	RequestTimeout time.Duration
 
-	// Logger gets what no caller can be told: holds that were lost, cleanup in the background. nil is silent. Package
-	// mutexlog makes one of a zerolog.Logger.
+	// Logger logs what cannot be returned to a caller: lost holds, cleanup in the background. nil logs nothing. Package
+	// mutexlog makes one from a zerolog.Logger.
 	Logger *slog.Logger
 
 	// Hooks observe the locks, for metrics and the like.
@@ -52,6 +53,9 @@ type Options struct {
 
 // Client takes locks. It is safe for concurrent use; one per process and prefix is enough.
 type Client struct {
+	logger
+	background
+
 	etcd   *clientv3.Client
 	layout protocol.Layout
 	opts   Options
@@ -65,32 +69,22 @@ type Client struct {
 	giveUps context.CancelCauseFunc
 	retry   *etcdretry.Client
 
-	silence silence
-	quiet   atomic.Bool // a silence has begun
-
-	cleanups   cleanups
-	tombstones tombstones // of what was cancelled
-	releases   tombstones // of releases with the caller's own writes
-	leases     leases
+	cleanups   *cleanups
+	tombstones *tombstones // of what was cancelled
+	releases   *tombstones // of releases with the caller's own writes
+	leases     *leases
 	traces     traces
 	holds      holds
-
-	mu      sync.Mutex
-	closing bool           // nothing is taken any more
-	closed  bool           // nothing is begun in the background any more
-	waiting sync.WaitGroup // calls that wait for a lock
-	wg      sync.WaitGroup // goroutines of holds and cleanups
 }
 
 // New returns a client of the locks below the prefix in etcd. It sends etcd nothing. The etcd client stays the
 // caller's: close it after this one. Make it with
 //
-//   - MaxUnaryRetries: 1, because this package repeats requests by itself and knows what became of them;
-//   - DialKeepAliveTime: 10 * time.Second. Without it a connection whose other end is gone without a word, as when a
-//     machine, a firewall or a network died, is kept for a quarter of an hour and longer: it answers nothing, all
-//     requests to that member go there, and where it is the only one holds are lost when their time is over. This
-//     package cannot see the setting nor close the connection; it says in the log when a connection that is open does
-//     not answer.
+//   - MaxUnaryRetries: 1, because this package repeats requests itself and knows what became of them;
+//   - DialKeepAliveTime: 10 * time.Second. Without it, a connection whose other end vanished silently, because a
+//     machine, a firewall or a network died, is kept for a quarter of an hour or longer. All requests to that member go
+//     unanswered, and if there is no other member, holds are lost when their time is over. This package can neither see
+//     the setting nor close the connection; it logs when an open connection does not answer.
 func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if etcd == nil {
 		return nil, errors.New("mutex: no etcd client was given")
@@ -102,15 +96,19 @@ func New(etcd *clientv3.Client, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
-	c := &Client{etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid()}
+	o.Prefix = layout.Prefix()
+	c := &Client{logger: logger{o.Logger}, etcd: etcd, layout: layout, opts: o, about: library(), pid: os.Getpid()}
+	s := &silence{logger: c.logger, etcd: etcd}
 	c.retry = etcdretry.New(etcd, etcdretry.Options{
-		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: c.answered, Unanswered: c.unanswered,
+		AttemptTimeout: o.AttemptTimeout, Closed: ErrClosed, Answered: s.answered, Unanswered: s.unanswered,
 	})
-	c.tombstones.life = protocol.CancelledTTL
-	c.releases.life = releaseLife
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.waits, c.giveUps = context.WithCancelCause(c.ctx)
-	if _, _, err := c.newAcquisition("check", nil); err != nil {
+	c.cleanups = &cleanups{logger: c.logger, background: &c.background, ctx: c.ctx}
+	c.leases = &leases{etcd: etcd, retry: c.retry, ctx: c.ctx, background: &c.background, cleanups: c.cleanups}
+	c.tombstones = &tombstones{etcd: etcd, retry: c.retry, life: protocol.CancelledTTL}
+	c.releases = &tombstones{etcd: etcd, retry: c.retry, life: releaseLife}
+	if _, err := c.Draft("check"); err != nil {
 		return nil, fmt.Errorf("mutex: options: %w", err)
 	}
 	return c, nil
@@ -154,48 +152,64 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Prefix is where the locks live in etcd, with its final "/".
-func (c *Client) Prefix() string { return c.layout.Prefix() }
-
-// Options are those of [New], with the defaults filled in.
+// Options returns those of [New], with the defaults filled in. Their Prefix ends in "/".
 func (c *Client) Options() Options { return c.opts }
 
-// Etcd is how the client asks etcd, for packages of this module that are built on locks: its type is internal.
+// Etcd returns what the client sends its requests with, for packages of this module that are built on locks. Its type
+// is internal.
 func (c *Client) Etcd() *etcdretry.Client { return c.retry }
 
-// Draft is what the record of a lock that is taken now with these options would say. The error is what is wrong with
-// the name or the options; etcd is not asked.
+// Draft returns what the record of the lock would say if it was taken now with these options. The error is about the
+// name or the options: no request is sent.
 func (c *Client) Draft(name string, opts ...Option) (metadata.Draft, error) {
-	a, _, err := c.newAcquisition(name, opts)
+	set, d, err := c.draft(name, opts)
 	if err != nil {
 		return metadata.Draft{}, err
 	}
-	return a.draft, nil
+	set.stamp(&d, c.wall())
+	if _, err := d.Fields(); err != nil {
+		return metadata.Draft{}, err
+	}
+	return d, nil
 }
 
-// Close ends the client. Waiting calls leave the queue and end with [ErrClosed]. Close waits for them and for the
-// cleanup of acquisitions that were given up, no longer than the request timeout, and then as long at most for running
+// draft settles the options of a call, and makes a record of them that still has no times.
+func (c *Client) draft(name string, opts []Option) (settings, metadata.Draft, error) {
+	if c.isClosed() {
+		return settings{}, metadata.Draft{}, ErrClosed
+	}
+	if err := metadata.CheckName(name); err != nil {
+		return settings{}, metadata.Draft{}, err
+	}
+	set, err := settle(c.opts.Owner, c.opts.Defaults, opts)
+	if err == nil {
+		err = set.kind.checkName(name)
+	}
+	if err != nil {
+		return settings{}, metadata.Draft{}, err
+	}
+	return set, metadata.Draft{
+		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: c.pid, Purpose: set.purpose,
+		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth),
+	}, nil
+}
+
+// Close ends the client. Waiting calls leave the queue and return [ErrClosed]. Close waits for them and for the cleanup
+// of acquisitions that were given up, for at most the request timeout, and then for at most as long again for running
 // hooks. The error says how many cleanups are unfinished. Holds that were not unlocked stay held until they are
 // auto-unlocked, as when a process dies: their contexts end with [ErrClosed], and their Unlock still works.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	first := !c.closing
-	c.closing = true
-	c.mu.Unlock()
-	if !first {
+	if !c.beginClose() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
 	defer cancel()
 	c.giveUps(ErrClosed)
-	awaitAll(ctx, &c.waiting)
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
+	c.endWaits(ctx)
 	left := c.cleanups.drain(ctx)
-	c.closeLeases(ctx)
+	c.leases.close(ctx)
 	c.cancel(ErrClosed)
-	c.rest()
+	c.rest(c.opts.RequestTimeout)
 	if left > 0 {
 		return fmt.Errorf("mutex: close: the outcome of %d requests is unknown: what they left is auto-unlocked in "+
 			"its time", left)
@@ -203,48 +217,16 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// rest waits for what runs in the background, but not for ever: a hook there may have called Close.
-func (c *Client) rest() {
-	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
-	defer cancel()
-	awaitAll(ctx, &c.wg)
-}
+func (c *Client) moment() moment { return moment{time.Now(), c.wall()} }
 
-// awaitAll waits until all have ended, or ctx has.
-func awaitAll(ctx context.Context, all *sync.WaitGroup) {
-	ended := make(chan struct{})
-	go func() { all.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
-}
+// wall is the time that is written into records.
+func (c *Client) wall() time.Time { return c.opts.Now().Truncate(time.Millisecond) }
 
-// beginWait counts one more call that waits for a lock, until done, unless the client is closed.
-func (c *Client) beginWait() (done func(), ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closing {
-		return nil, false
-	}
-	c.waiting.Add(1)
-	return c.waiting.Done, true
-}
+// MaxRetryDelay is the longest pause between two attempts to reach etcd. An unlocker must warn for longer than this
+// before it removes a lock, so that after an outage of etcd a live holder gets to extend first.
+const MaxRetryDelay = etcdretry.MaxDelay
 
-// spawn runs f in a goroutine that Close waits for, unless the client is closed.
-func (c *Client) spawn(f func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.wg.Go(f)
-	return true
-}
-
-// isClosed reports whether Close has begun.
-func (c *Client) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closing
+// record decodes the record that the operation with this number read.
+func (c *Client) record(lock string, a etcdretry.Answer, op int) metadata.Document {
+	return metadata.Decode(lock, locktxn.Fields(c.layout, a.Keys(op)))
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -27,7 +28,7 @@ func TestCloseWhileManyWait(t *testing.T) {
 			for range waiters {
 				go func() { _, err := c.Lock(context.Background(), "a", kind[0]...); ended <- err }()
 			}
-			eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
+			etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
 			other := q.wait(q.client(), kind[0]...)
 			if err := c.Close(); err != nil {
 				t.Error(err)

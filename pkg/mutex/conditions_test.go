@@ -19,8 +19,8 @@ import (
 func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
-	put(t, etcd, "/state", "ready")
-	put(t, etcd, "/old/1", "x")
+	etcdtest.Put(t, etcd, "/state", "ready")
+	etcdtest.Put(t, etcd, "/old/1", "x")
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
 	l, err := locks.TryLock(t.Context(), "a", mutex.If(ready),
 		mutex.Then(clientv3.OpPut("/state", "running"), clientv3.OpDelete("/old/", clientv3.WithPrefix())))
@@ -45,7 +45,7 @@ func TestWritesAreDoneWithTheAcquisition(t *testing.T) {
 func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 	etcd := etcdtest.Start(t).Client(t)
 	locks := newClient(t, etcd)
-	put(t, etcd, "/state", "broken")
+	etcdtest.Put(t, etcd, "/state", "broken")
 	write := mutex.Then(clientv3.OpPut("/written", "x"))
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
 	there := clientv3.Compare(clientv3.CreateRevision("/state"), ">", 0)
@@ -74,8 +74,8 @@ func TestConditionThatDoesNotHoldIsToldWithWhatEtcdHas(t *testing.T) {
 		t.Errorf("held, and the condition holds: %v", err)
 	}
 	l.Unlock()
-	if got, _ := value(t, etcd, "/written"); got != "" || count(t, etcd) != 0 {
-		t.Errorf("%q was written, %d keys are left", got, count(t, etcd))
+	if got, _ := value(t, etcd, "/written"); got != "" || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
+		t.Errorf("%q was written, %d keys are left", got, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
 	}
 }
 
@@ -88,8 +88,8 @@ func TestConditionsOverARange(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Unlock()
-	put(t, etcd, "/jobs/1", "x")
-	put(t, etcd, "/jobs/2", "y")
+	etcdtest.Put(t, etcd, "/jobs/1", "x")
+	etcdtest.Put(t, etcd, "/jobs/2", "y")
 	_, err = locks.TryLock(t.Context(), "a", none)
 	failed, _ := errors.AsType[*mutex.ConditionError](err)
 	if failed == nil || len(failed.Failed[0].Keys) != 2 || !strings.Contains(err.Error(),
@@ -166,7 +166,7 @@ func TestWritesOfAnAcquisitionWhoseAnswersAreLostAreDoneOnce(t *testing.T) {
 		}
 		got <- l
 	}()
-	eventually(t, "the commit", func() bool { return read(t, etcd, "a").Token != 0 })
+	etcdtest.Eventually(t, "the commit", func() bool { return read(t, etcd, "a").Token != 0 })
 	first := read(t, etcd, "a")
 	proxy.Heal()
 	l := <-got
@@ -209,7 +209,7 @@ func TestWritesAreNotDoneAgainByALateCommitAfterTheUnlock(t *testing.T) {
 	if err := l.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	put(t, etcd, "/state", "done")
+	etcdtest.Put(t, etcd, "/state", "done")
 	r, err := late.Load().send(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -315,8 +315,8 @@ func TestConditionsDoNotPassTheQueue(t *testing.T) {
 	c := q.client()
 	write := mutex.Then(clientv3.OpPut("/x", ""))
 	ticket := "00000000-0000-4000-8000-000000000001"
-	put(t, q.etcd, layout(t).Ticket("a", ticket), "{}")
-	put(t, q.etcd, layout(t).Tail("a"), ticket)
+	etcdtest.Put(t, q.etcd, layout(t).Ticket("a", ticket), "{}")
+	etcdtest.Put(t, q.etcd, layout(t).Tail("a"), ticket)
 	_, err := c.TryLock(t.Context(), "a", write)
 	if held, _ := errors.AsType[*mutex.HeldError](err); held == nil || held.Position != 2 {
 		t.Errorf("while others queue: %v", err)
@@ -324,7 +324,7 @@ func TestConditionsDoNotPassTheQueue(t *testing.T) {
 	q.unlock(take(t, c, "a", write, mutex.WithoutQueue()))
 	q.delete(layout(t).Ticket("a", ticket)) // the tail is left behind
 	q.unlock(take(t, c, "a", write))
-	if n := count(t, q.etcd); n != 0 {
+	if n := etcdtest.Count(t, q.etcd, mutex.DefaultPrefix); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
 }

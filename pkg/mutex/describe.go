@@ -13,14 +13,13 @@ import (
 // describe is one line: who holds a lock, where, since when, what for, and its deadlines.
 func describe(r *metadata.Record, now time.Time) string {
 	if together := !r.AlertAt.IsZero() && !r.AlertAt.Before(r.AutoUnlockAt) && r.AutoUnlockAt.After(now); together {
-		return describeHolder(r, now) + "; unless it is extended, people are alerted and it is auto-unlocked " +
+		return describeHolder(r, now) + "; unless extended, it alerts and is auto-unlocked " +
 			text.RelativeWords(r.AutoUnlockAt, now)
 	}
 	return describeHolder(r, now) +
-		"; " + due(r.AlertAt, now, "people are alerted", "people were alerted",
-		"it is not known when people are alerted") +
-		", " + due(r.AutoUnlockAt, now, "it is auto-unlocked", "its auto-unlock was due",
-		"it has no readable time of auto-unlock")
+		"; " + due(r.AlertAt, now, "alert", "alerted", "no readable alert time") +
+		", " + due(r.AutoUnlockAt, now, "auto-unlock", "auto-unlock was due",
+		"no readable auto-unlock time")
 }
 
 // describeHolder is describe without the deadlines.
@@ -86,4 +85,12 @@ func or(s, instead string) string {
 		return instead
 	}
 	return s
+}
+
+// plural is "1 permit" or "2 permits".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

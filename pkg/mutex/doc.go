@@ -43,12 +43,12 @@
 // # Waiting
 //
 // [Client.Lock] queues. Each waiter has a visible ticket in etcd and follows the one before it: a release wakes one
-// waiter, and a hold that was waited for takes four requests at any length of the queue. [OnWait] reports the holder
-// and the place meanwhile, by at most one small request a second. The [*HeldError] of a wait that is given up has both,
-// too.
+// waiter, and a hold that was waited for takes four requests however long the queue is. Meanwhile [OnWait] reports the
+// holder and the position in the queue, at the cost of at most one small request a second. If the wait is given up, the
+// [*HeldError] has both.
 //
-// A waiter that dies delays those behind it by ten seconds at most, the life of its lease. One that is cut off for
-// longer loses its place, notices, and joins the queue again at the end. If the newest waiter dies, newcomers may pass
+// A waiter that dies delays those behind it by at most ten seconds, the time to live of its lease. One that is cut off
+// for longer loses its position, notices, and joins the queue again at the end. If the newest waiter dies, newcomers may pass
 // the queue until another waiter notices, within ten seconds. Otherwise nobody is overtaken, except by clients that do
 // not queue: those that do not know of the queue, and [WithoutQueue]. Readers and light permits cannot keep out a
 // waiting writer or a heavy weight, however often they come.
@@ -58,7 +58,7 @@
 //
 // # Why there is no sync.Locker
 //
-// The Lock of a [sync.Locker] has neither a context nor an error, so an adapter could only panic or block for ever when
+// The Lock of a [sync.Locker] has neither a context nor an error, so an adapter could only panic or block forever when
 // etcd refuses. The code under it would not learn that the lock was lost, and Unlock could not report it. Use
 // [Client.Do], which does all of this.
 //
@@ -71,8 +71,8 @@
 //
 // # Which durations to choose
 //
-// [AlertAfter] is how long the work takes on a bad day; then somebody is alerted, and looks. [AutoUnlockAfter] is how
-// long others can wait for a dead holder; leave time to look first. Without either they are 5 and 15 minutes; with one
+// [AlertAfter] is how long the work takes on a bad day; after that, an alert is raised. [AutoUnlockAfter] is how long
+// others can wait for a dead holder; allow time for somebody to look at the alert first. Without either they are 5 and 15 minutes; with one
 // of them the other is three times or a third of it. Both start anew at every [Lock.Alive]. Call it where the work has
 // made a step, not from a timer, and say which step: a holder that hangs is found by its silence.
 //
@@ -87,7 +87,7 @@
 //
 // Names and options are checked before etcd is asked. What etcd answers becomes one of these:
 //
-//   - [*HeldError], an [ErrHeld]: another holds the lock or is ahead in the queue. The text is one line for people; the
+//   - [*HeldError], an [ErrHeld]: another holds the lock or is ahead in the queue. The text is one readable line; the
 //     fields are for programs. Lock returns it when ctx ends during the wait, and it wraps the context's error then.
 //   - [*LostError], an [ErrNotHeld]: the hold is over, or may be. From Alive, from Unlock and as the cause of the
 //     context.

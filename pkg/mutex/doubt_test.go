@@ -155,8 +155,8 @@ func TestWaiterWhoseFirstSendingComesLateDoesNotWaitForItself(t *testing.T) {
 	}
 	defer late.Close()
 	const dead = "00000000-0000-4000-8000-000000000001" // a waiter that died, but whose lease has not ended yet
-	put(t, q.etcd, layout(t).Ticket("a", dead), `{"uuid":"`+dead+`"}`)
-	put(t, q.etcd, layout(t).Tail("a"), dead)
+	etcdtest.Put(t, q.etcd, layout(t).Ticket("a", dead), `{"uuid":"`+dead+`"}`)
+	etcdtest.Put(t, q.etcd, layout(t).Tail("a"), dead)
 
 	one := q.wait(late)
 	two := q.wait(q.client())
@@ -218,7 +218,7 @@ func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
 	for field, value := range map[string]string{
 		"owner": "the-old-script", "locked_at": "1553682600", "purpose": "old", "alive": "1553682700 old",
 	} {
-		put(t, etcd, layout(t).Field("a", field), value)
+		etcdtest.Put(t, etcd, layout(t).Field("a", field), value)
 	}
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a", mutex.Purpose("new"), mutex.Heartbeat(time.Hour), mutex.AutoUnlockAfter(time.Second))
@@ -228,14 +228,14 @@ func TestLeftoversOfAnEarlierHoldSayNothingOfTheNext(t *testing.T) {
 		time.Since(held.Holder.LockedAt) > time.Hour {
 		t.Errorf("the holder is %v", err)
 	}
-	eventually(t, "the heartbeat", func() bool { return read(t, etcd, "a").Alive != nil })
+	etcdtest.Eventually(t, "the heartbeat", func() bool { return read(t, etcd, "a").Alive != nil })
 	if doc := read(t, etcd, "a"); doc.Alive.Progress != "" || time.Since(doc.Alive.At) > time.Hour {
 		t.Errorf("the heartbeat says %+v", doc.Alive)
 	}
 	if err := l.Unlock(); err != nil {
 		t.Error(err)
 	}
-	if n := count(t, etcd); n != 0 {
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
 }

@@ -42,7 +42,7 @@ func TestAcquisitionWhoseAnswerIsLostIsTheSameHold(t *testing.T) {
 		got <- l
 	}()
 	etcd := server.Client(t)
-	eventually(t, "the commit", func() bool { return read(t, etcd, "a").Token != 0 })
+	etcdtest.Eventually(t, "the commit", func() bool { return read(t, etcd, "a").Token != 0 })
 	first := read(t, etcd, "a")
 	proxy.Heal()
 	l := <-got
@@ -268,11 +268,11 @@ func TestLeaderKilledAgainAndAgain(t *testing.T) {
 	}
 	for range 3 {
 		was := turns.Load()
-		eventually(t, "progress", func() bool { return turns.Load() > was+20 || t.Failed() })
+		etcdtest.Eventually(t, "progress", func() bool { return turns.Load() > was+20 || t.Failed() })
 		leader := members.Leader(t)
 		members.Kill(leader)
 		was = turns.Load()
-		eventually(t, "progress without the old leader", func() bool { return turns.Load() > was+20 || t.Failed() })
+		etcdtest.Eventually(t, "progress without the old leader", func() bool { return turns.Load() > was+20 || t.Failed() })
 		members.Restart(leader)
 		members.WaitReady(t)
 	}
@@ -310,7 +310,7 @@ func TestPausedMemberDelaysALockByItsAttempts(t *testing.T) {
 func TestNothingIsLeftRunning(t *testing.T) {
 	etcd := etcdtest.Cluster(t, 1).Client(t) // its own goroutines are in another process
 	watches := spyOnWatches(etcd)
-	count(t, etcd) // connects
+	etcdtest.Count(t, etcd, mutex.DefaultPrefix) // connects
 	keepAlives(t, etcd)
 	before := goleak.IgnoreCurrent()
 	locks, err := mutex.New(etcd, mutex.Options{})

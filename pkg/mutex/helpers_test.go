@@ -39,13 +39,6 @@ func take(t testing.TB, c *mutex.Client, name string, opts ...mutex.Option) *mut
 	return l
 }
 
-func put(t testing.TB, etcd *clientv3.Client, key, value string) {
-	t.Helper()
-	if _, err := etcd.Put(context.Background(), key, value); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func layout(t testing.TB) protocol.Layout {
 	t.Helper()
 	l, err := protocol.NewLayout(mutex.DefaultPrefix)
@@ -64,26 +57,6 @@ func read(t testing.TB, etcd *clientv3.Client, lock string) metadata.Document {
 		t.Fatal(err)
 	}
 	return metadata.Decode(lock, locktxn.Fields(l, r))
-}
-
-// count is the number of keys below the prefix.
-func count(t testing.TB, etcd *clientv3.Client) int64 {
-	t.Helper()
-	r, err := etcd.Get(context.Background(), mutex.DefaultPrefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Count
-}
-
-// eventually waits for something that nothing announces.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not come", what)
-		}
-	}
 }
 
 // untilThen is a context for somebody who gives up when so much has happened, however long it takes.

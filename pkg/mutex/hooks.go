@@ -2,22 +2,21 @@ package mutex
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Hooks observe the locks of a client: for metrics, traces and tests. Each may be nil, and costs nothing then. Package
-// mutexmetrics has some that feed Prometheus.
+// Hooks observe the locks of a client: for metrics, traces and tests. A nil hook costs nothing. Package mutexmetrics has
+// hooks for Prometheus, package mutexlog for logs.
 //
 // A hook is called in the goroutine of the call it observes, with no lock of this package held, so it may use the
 // client; Lock, Alive and Unlock return after it. Lost, and Extended of a heartbeat, come from goroutines of the
 // client. Hooks of one client may run at the same time. Nothing recovers from a panic in a hook: it ends the program,
 // or unwinds the caller. If Acquired panics its lock is given back, because nobody will ever have the handle.
 type Hooks struct {
-	// Asking is called when a Lock or Do begins, before etcd is asked. A hook at the end only would never report a wait
-	// without end.
+	// Asking is called when a Lock or Do begins, before the first request: Acquired would never report a wait that does
+	// not end.
 	Asking func(Asking)
 
 	// Acquired is called at the end of each Lock, TryLock and Do. It is not called for bad arguments, for
@@ -27,7 +26,7 @@ type Hooks struct {
 	// Extended is called after each Alive and each heartbeat.
 	Extended func(Extended)
 
-	// Lost is called when a handle ends without its holder's doing. For each handle that ends, either Lost or Released
+	// Lost is called when a handle ends that its holder did not end. For each handle that ends, either Lost or Released
 	// is called, except after [Lock.Detach] and [Client.Close].
 	Lost func(Lost)
 
@@ -50,12 +49,12 @@ const (
 	ResultError    Result = "error"    // etcd did not answer in time or refused
 )
 
-// AcquireResults are the results of [Acquired]. Use them to start a time series for each.
+// AcquireResults returns the results of [Acquired], to start a time series for each.
 func AcquireResults() []Result {
 	return []Result{ResultAcquired, ResultHeld, ResultGaveUp, ResultRefused, ResultError}
 }
 
-// ExtendResults are the results of [Extended].
+// ExtendResults returns the results of [Extended].
 func ExtendResults() []Result { return []Result{ResultExtended, ResultLost, ResultError} }
 
 // Asking is a Lock or Do that has begun.
@@ -73,7 +72,7 @@ type Acquired struct {
 	Err    error         // nil if acquired
 }
 
-// Extended is an attempt to put off alert and auto-unlock.
+// Extended is an attempt to postpone the alert and the auto-unlock.
 type Extended struct {
 	Hold      *Lock
 	Result    Result
@@ -89,12 +88,11 @@ type Reason string
 const (
 	ReasonForced       Reason = "forced"        // a person removed it
 	ReasonAutoUnlocked Reason = "auto_unlocked" // an unlocker did, because it was not extended in time
-	ReasonRemoved      Reason = "removed"       // somebody did who left no note
-	// its time ran out here before etcd confirmed an extension; it may still stand
-	ReasonTime Reason = "time"
+	ReasonRemoved      Reason = "removed"       // it was removed without a note
+	ReasonTime         Reason = "time"          // its time ran out here before etcd confirmed it; it may still stand
 )
 
-// LostReasons are the reasons of [Lost].
+// LostReasons returns the reasons of [Lost].
 func LostReasons() []Reason {
 	return []Reason{ReasonForced, ReasonAutoUnlocked, ReasonRemoved, ReasonTime}
 }
@@ -110,7 +108,7 @@ type Lost struct {
 // Released is the end of an Unlock.
 type Released struct {
 	Hold   *Lock
-	Result Result        // released, lost, or error: then the giving back goes on in the background
+	Result Result        // released, lost, or error: then the release goes on in the background
 	Held   time.Duration // since the acquisition was sent, or since the hold was adopted
 	Err    error
 }
@@ -134,93 +132,7 @@ func both[E any](f, g func(E)) func(E) {
 	return func(e E) { f(e); g(e) }
 }
 
-// notifyAsking calls the hook for an acquisition that begins, and ends no later than ctx.
-func (a *acquisition) notifyAsking(ctx context.Context) {
-	if hook := a.c.opts.Hooks.Asking; hook != nil {
-		hook(Asking{Lock: a.lock, Context: ctx})
-	}
-}
-
-// notifyAcquired calls the hook for the end of an acquisition that began at this time.
-func (a *acquisition) notifyAcquired(began time.Time, l *Lock, err error) {
-	if hook := a.c.opts.Hooks.Acquired; hook != nil {
-		defer unlockOnPanic(l)()
-		hook(Acquired{Lock: a.lock, Result: acquireResult(err), Waited: time.Since(began), Hold: l, Err: err})
-	}
-}
-
-// unlockOnPanic returns a function that gives the locks back when a hook panics: nobody will ever have their handles.
-func unlockOnPanic(locks ...*Lock) func() {
-	return func() {
-		if value := recover(); value != nil {
-			for _, l := range locks {
-				if l != nil {
-					l.Unlock()
-				}
-			}
-			panic(value)
-		}
-	}
-}
-
-// notifyAcquired calls the hook for each lock that was taken, or for the one because of which none was.
-func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
-	defer unlockOnPanic(locks...)()
-	for i, l := range locks {
-		b.wanted[i].notifyAcquired(began, l, nil)
-	}
-	if err == nil {
-		return
-	}
-	failed := b.wanted[0]
-	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
-		for _, a := range b.wanted {
-			if a.lock == held.Lock {
-				failed = a
-			}
-		}
-	}
-	failed.notifyAcquired(began, nil, err)
-}
-
-func acquireResult(err error) Result {
-	_, isHeld := errors.AsType[*HeldError](err)
-	switch {
-	case err == nil:
-		return ResultAcquired
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && isHeld,
-		errors.Is(err, ErrClosed):
-		return ResultGaveUp
-	case errors.Is(err, ErrCondition):
-		return ResultRefused
-	case isHeld:
-		return ResultHeld
-	}
-	return ResultError
-}
-
-func (l *Lock) notifyExtended(began time.Time, heartbeat bool, err error) {
-	hook := l.c.opts.Hooks.Extended
-	if hook == nil {
-		return
-	}
-	result := ResultError
-	switch {
-	case err == nil:
-		result = ResultExtended
-	case errors.Is(err, ErrNotHeld):
-		result = ResultLost
-	}
-	hook(Extended{Hold: l, Result: result, Heartbeat: heartbeat, Took: time.Since(began), Err: err})
-}
-
-func (l *Lock) notifyLost(why *LostError) {
-	if hook := l.c.opts.Hooks.Lost; hook != nil {
-		hook(Lost{Hold: l, Reason: why.Reason(), Held: time.Since(l.began.monotonic), Err: why})
-	}
-}
-
-// Reason is why the hold was lost, in a word.
+// Reason returns why the hold was lost, in a word.
 func (e *LostError) Reason() Reason {
 	switch {
 	case !e.Certain:
@@ -231,19 +143,4 @@ func (e *LostError) Reason() Reason {
 		return ReasonAutoUnlocked
 	}
 	return ReasonForced
-}
-
-func (l *Lock) notifyReleased(err error) {
-	hook := l.c.opts.Hooks.Released
-	if hook == nil {
-		return
-	}
-	result := ResultError
-	switch {
-	case err == nil:
-		result = ResultReleased
-	case errors.Is(err, ErrNotHeld):
-		result = ResultLost
-	}
-	hook(Released{Hold: l, Result: result, Held: time.Since(l.began.monotonic), Err: err})
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// MaxLimit is the greatest number of permits of a semaphore.
-const MaxLimit = 1_000_000
-
 // maxReaders is how many readers a read-write lock must have names for.
 const maxReaders = 99_999
 
@@ -24,53 +21,8 @@ type kind struct {
 	options []string // that chose it, to say which of them contradict each other
 }
 
-// Semaphore takes permits of a semaphore instead of the whole lock: at most limit of them are out at a time, over all
-// clients. [Weight] says how many are taken; the default is one. All clients should give the same limit. While it
-// changes, in a rolling update, each keeps to its own and takes no permit beyond it.
-//
-// The permit is a record of its own under the name of the lock, # and the lowest number that is free: [Lock.Name] is
-// "pool#2".
-func Semaphore(limit int) Option {
-	return func(s *settings) {
-		s.kind.name, s.kind.limit = metadata.HoldsPermits, limit
-		s.kind.options = append(s.kind.options, "Semaphore")
-		if limit < 1 || limit > MaxLimit {
-			s.problems = append(s.problems, fmt.Errorf("the limit of the semaphore is %d, it must be between 1 and %d",
-				limit, MaxLimit))
-		}
-	}
-}
-
-// Weight is how many permits of a [Semaphore] are taken, all or none. A heavy weight waits at the head of the queue
-// until enough are free, and nobody behind it overtakes it.
-func Weight(permits int) Option {
-	return func(s *settings) {
-		s.kind.weight = permits
-		if permits < 1 {
-			s.problems = append(s.problems, fmt.Errorf("the weight is %d permits, it must be at least 1", permits))
-		}
-	}
-}
-
-// Shared takes a read-write lock for reading: beside other readers, not beside a writer. Readers queue behind a waiting
-// writer, so they cannot keep it out.
-//
-// The reader is a record of its own under the name of the lock, # and a number: [Lock.Name] is "catalogue#2".
-func Shared() Option {
-	return func(s *settings) {
-		s.kind.name = metadata.HoldsShared
-		s.kind.options = append(s.kind.options, "Shared")
-	}
-}
-
-// Exclusive takes a read-write lock for writing: beside nobody. It also takes all permits of a [Semaphore]. A plain
-// lock of the same name is not exclusive: it ignores those that share the lock.
-func Exclusive() Option {
-	return func(s *settings) {
-		s.kind.name = metadata.HoldsExclusive
-		s.kind.options = append(s.kind.options, "Exclusive")
-	}
-}
+// MaxLimit is the greatest number of permits of a semaphore.
+const MaxLimit = 1_000_000
 
 // shared reports whether several can hold the lock.
 func (k kind) shared() bool { return k.name != "" }
@@ -126,4 +78,16 @@ func (k kind) checkName(name string) error {
 			len(name), room)
 	}
 	return nil
+}
+
+// covers reports whether a hold of this kind allows all that one of the other is for: a reader may not write, and two
+// permits are not three.
+func (k kind) covers(wants kind) bool {
+	switch {
+	case k.name == wants.name:
+		return wants.weight <= k.weight
+	case k.name == metadata.HoldsExclusive:
+		return wants.shared()
+	}
+	return false
 }

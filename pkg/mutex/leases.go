@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdretry"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/protocol"
 )
@@ -17,9 +18,12 @@ import (
 // idleLife is how long a lease is kept for the next wait.
 const idleLife = 30 * time.Second
 
-// lease carries the ticket of one attempt at a time. It serves another attempt only after a definite end of the one
-// before: a request that is still under way would bring its ticket back to life. Otherwise it is revoked, which refuses
-// such requests.
+// revokeTimeout is how long an Unlock after Close waits for its lease to be revoked.
+const revokeTimeout = 250 * time.Millisecond
+
+// lease carries the ticket of one attempt at a time. It serves another attempt only if the one before has ended for
+// certain: a request that is still under way could put its ticket back. Otherwise the lease is revoked, so that etcd
+// refuses such requests.
 type lease struct {
 	id    clientv3.LeaseID
 	ctx   context.Context // ends when it is to be used no more
@@ -31,15 +35,20 @@ type lease struct {
 
 // leases are those of a client.
 type leases struct {
+	etcd       *clientv3.Client
+	retry      *etcdretry.Client
+	ctx        context.Context // ends when the client is closed
+	background *background
+	cleanups   *cleanups
+
 	mu    sync.Mutex
 	all   map[*lease]bool
-	idle  []*lease    // serve nobody at the moment; the one that was used last is at the end
+	idle  []*lease    // carry no ticket; the one that was used last is at the end
 	timer *time.Timer // nil when none is idle
 }
 
-// idleLease is a lease that is at hand, or nil.
-func (c *Client) idleLease() *lease {
-	p := &c.leases
+// takeIdle returns a lease that is at hand, or nil.
+func (p *leases) takeIdle() *lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n := len(p.idle); n > 0; n-- {
@@ -56,27 +65,27 @@ func (c *Client) idleLease() *lease {
 	return nil
 }
 
-// newLease asks etcd for a lease and keeps it alive.
-func (c *Client) newLease(ctx context.Context) (*lease, error) {
-	id, err := c.retry.Grant(ctx, protocol.TicketTTL)
+// grant gets a lease from etcd and keeps it alive.
+func (p *leases) grant(ctx context.Context) (*lease, error) {
+	id, err := p.retry.Grant(ctx, protocol.TicketTTL)
 	if err != nil {
-		return nil, fmt.Errorf("a place in the queue: %w", err)
+		return nil, fmt.Errorf("join the queue: %w", err)
 	}
-	return c.keepAlive(id)
+	return p.keepAlive(id)
 }
 
-func (c *Client) keepAlive(id clientv3.LeaseID) (*lease, error) {
-	ctx, stop := context.WithCancel(c.ctx)
-	alive, err := c.etcd.KeepAlive(ctx, id)
+func (p *leases) keepAlive(id clientv3.LeaseID) (*lease, error) {
+	ctx, stop := context.WithCancel(p.ctx)
+	alive, err := p.etcd.KeepAlive(ctx, id)
 	if err != nil {
 		stop()
-		return nil, fmt.Errorf("a place in the queue: %w", err)
+		return nil, fmt.Errorf("join the queue: %w", err)
 	}
 	l := &lease{id: id, ctx: ctx, stop: stop, gone: make(chan struct{})}
-	c.leases.add(l)
-	if !c.spawn(func() {
+	p.add(l)
+	if !p.background.spawn(func() {
 		defer close(l.gone)
-		for range alive { // etcd's client logs a complaint about what is not read
+		for range alive { // else etcd's client logs a warning
 		}
 	}) {
 		stop()
@@ -101,66 +110,63 @@ func (p *leases) remove(l *lease) {
 }
 
 // giveBack keeps a lease, to which nothing is attached, for the next wait.
-func (c *Client) giveBack(l *lease) {
+func (p *leases) giveBack(l *lease) {
 	if l.ctx.Err() != nil {
 		return // revoked, or about to be
 	}
-	if c.isClosed() {
-		ctx, cancel := context.WithTimeout(context.Background(), noteTimeout)
+	if p.background.isClosed() {
+		ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
 		defer cancel()
-		_ = c.revoke(ctx, l) // else it ends by itself
+		_ = p.revoke(ctx, l) // else it ends by itself
 		return
 	}
-	p := &c.leases
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.since = time.Now()
 	p.idle = append(p.idle, l)
 	if p.timer == nil {
-		p.timer = time.AfterFunc(idleLife, c.dropIdle)
+		p.timer = time.AfterFunc(idleLife, p.dropIdle)
 	}
 }
 
-// dropIdle revokes the leases that nobody wanted.
-func (c *Client) dropIdle() {
-	p := &c.leases
+// dropIdle revokes the leases that were idle for too long.
+func (p *leases) dropIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.idle) > 0 && time.Since(p.idle[0].since) >= idleLife {
-		c.drop(p.idle[0])
+		p.drop(p.idle[0])
 		p.idle = p.idle[1:]
 	}
 	p.timer = nil
 	if len(p.idle) > 0 {
-		p.timer = time.AfterFunc(idleLife-time.Since(p.idle[0].since), c.dropIdle)
+		p.timer = time.AfterFunc(idleLife-time.Since(p.idle[0].since), p.dropIdle)
 	}
 }
 
 // drop revokes a lease in the background, with everything that is attached to it or may still come to be.
-func (c *Client) drop(l *lease) {
+func (p *leases) drop(l *lease) {
 	l.once.Do(func() {
 		l.stop()
-		c.later(cleanup{until: time.Now().Add(protocol.TicketTTL),
-			do: func(ctx context.Context) error { return c.revoke(ctx, l) }})
+		p.cleanups.later(cleanup{until: time.Now().Add(protocol.TicketTTL),
+			do: func(ctx context.Context) error { return p.revoke(ctx, l) }})
 	})
 }
 
-func (c *Client) revoke(ctx context.Context, l *lease) error {
+func (p *leases) revoke(ctx context.Context, l *lease) error {
 	l.stop()
-	ctx, cancel := context.WithTimeout(ctx, c.retry.Attempt(ctx))
+	ctx, cancel := context.WithTimeout(ctx, p.retry.Attempt(ctx))
 	defer cancel()
-	_, err := c.etcd.Revoke(ctx, l.id)
+	_, err := p.etcd.Revoke(ctx, l.id)
 	if err == nil || locktxn.LeaseGone(err) {
-		c.leases.remove(l)
+		p.remove(l)
 		return nil
 	}
 	return err
 }
 
-// closeLeases revokes the leases of a client that ends, so that nobody has to wait for them, as far as etcd answers:
-// the others end by themselves. A hold needs none: the next in the queue waits for the lock itself then.
-func (c *Client) closeLeases(ctx context.Context) {
-	p := &c.leases
+// close revokes all leases, so that nobody has to wait for them, as far as etcd answers: the others end by themselves. A
+// hold needs none: without the holder's ticket the next in the queue waits for the lock itself.
+func (p *leases) close(ctx context.Context) {
 	p.mu.Lock()
 	all := slices.Collect(maps.Keys(p.all))
 	p.idle = nil
@@ -169,7 +175,7 @@ func (c *Client) closeLeases(ctx context.Context) {
 	}
 	p.mu.Unlock()
 	for _, l := range all {
-		if c.revoke(ctx, l) != nil {
+		if p.revoke(ctx, l) != nil {
 			return
 		}
 	}

@@ -100,7 +100,7 @@ func (q *line) wait(c *mutex.Client, opts ...mutex.Option) *waiter {
 		w.err = err
 		w.got <- l
 	}()
-	eventually(q, "the ticket", func() bool { return len(q.waiting()) > n })
+	etcdtest.Eventually(q, "the ticket", func() bool { return len(q.waiting()) > n })
 	w.ticket = q.waiting()[n]
 	return w
 }
@@ -116,7 +116,7 @@ func (q *line) waiting() (waiting []metadata.Waiter) {
 	for _, kv := range r.Kvs {
 		t, err := protocol.Unmarshal[metadata.Ticket](kv.Value)
 		if key := l.Parse(string(kv.Key)); err == nil && key.Kind == protocol.KindTicket && !t.Holding {
-			waiting = append(waiting, metadata.Waiter{Ticket: t, Lock: "a", ID: key.ID, Place: kv.CreateRevision})
+			waiting = append(waiting, metadata.Waiter{Ticket: t, Lock: "a", ID: key.ID, Revision: kv.CreateRevision})
 		}
 	}
 	return waiting

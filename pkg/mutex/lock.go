@@ -2,7 +2,9 @@ package mutex
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +17,7 @@ import (
 type Lock struct {
 	c     *Client
 	set   settings
-	asked string // the name that was asked for; that of the hold is another where it is a share
+	asked string // the name that the caller gave; that of the hold is another if it is a share
 	held  locktxn.Hold
 
 	site  callSite // that took it
@@ -41,11 +43,17 @@ type Lock struct {
 	unlocking unlocking
 }
 
-// origin is how a handle came by its hold, which tells what else has to end with it.
+// moment is one moment on both clocks of the machine.
+type moment struct{ monotonic, wall time.Time }
+
+// origin is how a handle got its hold, and so what else has to end with it.
 type origin struct {
 	lease   *lease // of the ticket, for as long as the hold lasts; nil when the lock did not come by the queue
-	doubt   bool   // a sending of the acquisition may still be on its way
 	adopted bool   // another handle took it, and may have a ticket
+
+	// cancel keeps sendings of the acquisition that may still be on their way from being committed; nil when there are
+	// none.
+	cancel func(context.Context) error
 }
 
 // deadline is when the handle ends by this machine's clock. mu guards it.
@@ -81,7 +89,7 @@ type unlocking struct {
 	underWay <-chan struct{} // closed when an UnlockWith is over; nil when there was none. mu guards it
 }
 
-// Name is the lock's name: that of the record, which is "pool#2" for a share of the lock "pool", see [Semaphore] and
+// Name returns the name of the lock's record. It is "pool#2" for a share of the lock "pool", see [Semaphore] and
 // [Shared].
 func (l *Lock) Name() string {
 	if l.none() {
@@ -90,7 +98,7 @@ func (l *Lock) Name() string {
 	return l.held.Lock
 }
 
-// UUID identifies this one hold, in the record and in its history.
+// UUID returns what identifies this hold, in the record and in the history.
 func (l *Lock) UUID() string {
 	if l.none() {
 		return ""
@@ -98,9 +106,9 @@ func (l *Lock) UUID() string {
 	return l.held.UUID
 }
 
-// Token is the fencing token of this hold. It is greater than that of every earlier hold of any lock in the same etcd,
-// and does not change while the lock is held. A resource that refuses tokens smaller than the greatest it has seen is
-// safe from holders that do not know yet that they lost the lock. Without a hold it is 0, which is no token.
+// Token returns the fencing token of this hold. It is greater than that of every earlier hold of any lock in the same
+// etcd, and does not change while the lock is held. A resource that refuses tokens smaller than the greatest it has seen
+// is safe from holders that do not know yet that they lost the lock. Without a hold it is 0, which is not a token.
 func (l *Lock) Token() int64 {
 	if l.none() {
 		return 0
@@ -114,8 +122,8 @@ func (l *Lock) Token() int64 {
 	return token
 }
 
-// Guard is a compare for the caller's own transactions in the same etcd: they commit only while this hold stands. It
-// never holds for a handle that stands for several locks, which one compare cannot fence: use [Lock.Guards].
+// Guard returns a compare for the caller's own transactions in the same etcd: they commit only while the lock is held.
+// It never holds for a handle that stands for several locks, which one compare cannot fence: use [Lock.Guards].
 func (l *Lock) Guard() clientv3.Cmp {
 	switch {
 	case l.none():
@@ -127,8 +135,8 @@ func (l *Lock) Guard() clientv3.Cmp {
 	return locktxn.Guard(l.c.layout, l.held)
 }
 
-// Guards are the compares for the caller's own transactions in the same etcd: they commit only while this hold stands,
-// and all that were taken together with it.
+// Guards returns compares for the caller's own transactions in the same etcd: they commit only while the lock is held,
+// and all locks that were taken together with it.
 func (l *Lock) Guards() []clientv3.Cmp {
 	if !l.none() && l.group != nil {
 		return l.group.Guards()
@@ -136,9 +144,9 @@ func (l *Lock) Guards() []clientv3.Cmp {
 	return []clientv3.Cmp{l.Guard()}
 }
 
-// Context ends when this process must no longer act as the holder. context.Cause says why: a [*LostError],
-// [ErrUnlocked], [ErrDetached] or [ErrClosed]. It carries the handle, see [FromContext], and nothing of the context
-// that took the lock, whose deadline is about the wait.
+// Context returns a context that ends when this process must no longer act as the holder. context.Cause says why: a
+// [*LostError], [ErrUnlocked], [ErrDetached] or [ErrClosed]. It carries the handle, see [FromContext], but no value and
+// no deadline of the context that the lock was taken with, which is for the wait.
 func (l *Lock) Context() context.Context {
 	if l.none() {
 		return noContext()
@@ -146,8 +154,8 @@ func (l *Lock) Context() context.Context {
 	return l.ctx
 }
 
-// Lost is closed when the hold is lost, or may be: then the cause of [Lock.Context] is a [*LostError]. It stays open
-// when the holder unlocks.
+// Lost returns a channel that is closed when the lock is lost, or may be: then the cause of [Lock.Context] is a
+// [*LostError]. It stays open when the holder unlocks.
 func (l *Lock) Lost() <-chan struct{} {
 	if l.none() {
 		return noContext().Done()
@@ -155,7 +163,7 @@ func (l *Lock) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Deadline is when the context ends unless the hold is extended: the auto-unlock less the safety margin, on this
+// Deadline returns when the context ends unless [Lock.Alive] extends it: the auto-unlock less the safety margin, on this
 // machine's clock. Without a hold it is the zero time.
 func (l *Lock) Deadline() time.Time {
 	switch {
@@ -175,4 +183,97 @@ func (l *Lock) Deadline() time.Time {
 func (l *Lock) about(more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.String("lock", l.held.Lock), slog.String("uuid", l.held.UUID),
 		slog.Int64("token", l.held.Token)}, more...)
+}
+
+// root is the handle that the acquisition made.
+func (l *Lock) root() *Lock {
+	if l.reentry.of != nil {
+		return l.reentry.of
+	}
+	return l
+}
+
+// none reports whether the handle is nil, or was not made by this package.
+func (l *Lock) none() bool { return l == nil || l.c == nil }
+
+// noContext returns the context of a handle of no hold: it has ended.
+func noContext() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errNoHold)
+	return ctx
+}
+
+// never returns a compare that never holds.
+func never() clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision("\x00"), "<", 0) }
+
+type handleKey struct{}
+
+// FromContext returns the handle of the innermost lock under which ctx was made, by [Client.Do], [Lock.Under],
+// [Lock.Context] or [Locks.Context]. Without one it is nil. All methods of a nil handle can be called: those with an
+// error return an [ErrNotHeld].
+//
+// Below [Client.LockAll] and [Client.TryLockAll] it stands for all of the locks: Alive extends all, Context and Lost
+// end with the first that is lost, Deadline is the earliest, Unlock gives all back, and Token is the greatest, which
+// every later holder of any of them exceeds. Fence writes in the same etcd with [Lock.Guards]. Name and UUID are those
+// of the first lock.
+func FromContext(ctx context.Context) *Lock {
+	l, _ := ctx.Value(handleKey{}).(*Lock)
+	return l
+}
+
+// Locks is the handle of several locks that were taken together, by [Client.LockAll] or [Client.TryLockAll].
+type Locks struct {
+	locks  []*Lock // by name
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// All returns the handles of the locks, sorted by name.
+func (g *Locks) All() []*Lock { return slices.Clone(g.locks) }
+
+// Names returns the [Lock.Name] of each lock, in the order of [Locks.All].
+func (g *Locks) Names() []string {
+	names := make([]string, len(g.locks))
+	for i, l := range g.locks {
+		names[i] = l.Name()
+	}
+	return names
+}
+
+// Tokens returns the fencing token of each lock, by [Lock.Name].
+func (g *Locks) Tokens() map[string]int64 {
+	tokens := map[string]int64{}
+	for _, l := range g.locks {
+		tokens[l.Name()] = l.Token()
+	}
+	return tokens
+}
+
+// Guards returns compares for the caller's own transactions in the same etcd: they commit only while all locks are held.
+func (g *Locks) Guards() []clientv3.Cmp {
+	guards := make([]clientv3.Cmp, len(g.locks))
+	for i, l := range g.locks {
+		guards[i] = l.Guard()
+	}
+	return guards
+}
+
+// Context returns a context that ends as soon as one of the locks is lost or given back. Its cause is that of
+// [Lock.Context] of that lock. [FromContext] finds a handle in it that stands for all of them.
+func (g *Locks) Context() context.Context { return g.ctx }
+
+// Deadline returns when the context ends unless [Locks.Alive] extends all locks.
+func (g *Locks) Deadline() time.Time {
+	return slices.MinFunc(g.locks, func(a, b *Lock) int { return a.Deadline().Compare(b.Deadline()) }).Deadline()
+}
+
+// each calls f for all locks at once, so that an etcd that does not answer is waited for once.
+func each(locks []*Lock, f func(*Lock) error) error {
+	errs := make([]error, len(locks))
+	var all sync.WaitGroup
+	for i, l := range locks {
+		all.Go(func() { errs[i] = f(l) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }

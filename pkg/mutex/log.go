@@ -5,9 +5,12 @@ import (
 	"log/slog"
 )
 
-// log logs what no caller can be told. Attributes are strings, numbers, durations and errors.
-func (c *Client) log(level slog.Level, message string, attributes ...slog.Attr) {
-	if c.opts.Logger != nil {
-		c.opts.Logger.LogAttrs(context.Background(), level, message, attributes...)
+// logger logs what cannot be returned to any caller. The zero logger is silent.
+type logger struct{ to *slog.Logger }
+
+// log adds a line. Attributes are strings, numbers, durations and errors.
+func (l logger) log(level slog.Level, message string, attributes ...slog.Attr) {
+	if l.to != nil {
+		l.to.LogAttrs(context.Background(), level, message, attributes...)
 	}
 }

@@ -15,23 +15,12 @@ import (
 // reportEvery is how often a waiter with [OnWait] asks for the state of the queue, at most.
 const reportEvery = time.Second
 
-// A refresh asks for so many of the tickets before it, however many there are: the nearest to their turns, and some of
-// the others in rotation.
+// A refresh reads so many of the tickets ahead, however many there are: the first of the queue, and some of the others
+// in rotation.
 const (
 	nearTickets = 4
 	farTickets  = 4
 )
-
-// Waiting is the state of the wait for a lock.
-type Waiting struct {
-	Lock     string
-	Position int // in the queue: 1 is next; 0 without a place
-	// the holder; its Token is 0 when there is none. Its text is whatever the holder's client wrote, so escape it
-	Holder  metadata.Document
-	Holders []metadata.Document // all holders of a lock that several can hold, the oldest first
-	Since   time.Time           // when the wait began
-	At      time.Time           // of this state, wall clock
-}
 
 // report calls the callback of [OnWait] whenever the holder or the position has changed since its last call, until stop
 // is called. No call is under way when stop returns.
@@ -40,8 +29,8 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	v := &waitStatus{c: a.c, claimer: a.claimer, shares: a.set.kind.shared(), place: a.queue.place}
-	v.place.Lock = a.lock
+	v := &waitStatus{c: a.c, claimer: a.claimer, position: a.queue.position}
+	v.position.Lock = a.lock
 	var done sync.WaitGroup
 	done.Go(func() {
 		for again := true; again; again = etcdretry.Pause(ctx, reportEvery+rand.N(reportEvery/2)) {
@@ -61,25 +50,23 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// waitStatus is what a waiter with [OnWait] knows of the holders and of the tickets before it. It reads the queue once.
-// From then on a refresh asks whether the holders are the same and for a few tickets, so that its work does not grow
-// with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead is
+// waitStatus is what a waiter with [OnWait] knows of the holders and of the tickets ahead. It reads the queue once. After
+// that a refresh reads whether the holders have changed, and a few tickets, so that its cost does not grow with the
+// queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead is
 // noticed when the rotation comes to its ticket.
 type waitStatus struct {
-	c       *Client
-	claimer claimer
-	shares  bool             // several can hold the lock
-	place   locktxn.Position // none has a Revision of 0
+	c        *Client
+	claimer  claimer
+	position locktxn.Position // its Revision is 0 outside the queue
 
-	seen   int64 // revision at which the holders were read; 0 before the first refresh
-	writer int64 // token of the record of the lock, then
-	keys   int   // of shares, then
+	known  locktxn.Known // of the holders; its Revision is 0 before the first refresh
+	keys   int           // of shares, at that revision
 	status Waiting
 	ahead  []string // tickets before it that may still be there, the oldest first
 	far    int      // which of the far ones is asked for next
 }
 
-// refresh asks etcd how things stand for this place.
+// refresh reads who holds the lock and who is ahead.
 func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	probes := v.probes()
 	r, err := v.c.retry.Send(ctx, v.request(probes))
@@ -88,7 +75,7 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 	}
 	tickets := len(r.Responses) - len(probes)
 	switch {
-	case v.seen == 0:
+	case v.known.Revision == 0:
 		older := r.Keys(tickets - 1).Kvs
 		for _, kv := range slices.Backward(older) {
 			v.ahead = append(v.ahead, v.c.layout.Parse(string(kv.Key)).ID)
@@ -96,8 +83,8 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 		v.read(r)
 	case !r.Succeeded:
 		v.read(r)
-	case v.shares && int(r.Keys(0).Count) != v.keys: // somebody gave a share back
-		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.place.Lock)); err == nil {
+	case v.known.Shares && int(r.Keys(0).Count) != v.keys: // somebody gave a share back
+		if r, err := v.c.retry.Send(ctx, locktxn.Holders(v.c.layout, v.position.Lock)); err == nil {
 			v.read(r)
 		}
 	}
@@ -107,22 +94,21 @@ func (v *waitStatus) refresh(ctx context.Context) (Waiting, error) {
 		}
 	}
 	v.status.At = v.c.wall()
-	if v.place.Revision != 0 {
+	if v.position.Revision != 0 {
 		v.status.Position = len(v.ahead) + 1
 	}
 	return v.status, nil
 }
 
-// request is what the next refresh sends.
+// request returns the transaction of the next refresh.
 func (v *waitStatus) request(probes []string) locktxn.Txn {
-	if v.seen == 0 {
-		return v.claimer.standing(v.place)
+	if v.known.Revision == 0 {
+		return v.claimer.standing(v.position)
 	}
-	known := locktxn.Known{Lock: v.place.Lock, Token: v.writer, Shares: v.shares, Revision: v.seen}
-	return locktxn.StandingStill(v.c.layout, known, probes)
+	return locktxn.ReadChanges(v.c.layout, v.known, probes)
 }
 
-// probes are the tickets to ask for.
+// probes returns the tickets that the next refresh reads.
 func (v *waitStatus) probes() []string {
 	near := min(nearTickets, len(v.ahead))
 	probes := slices.Clone(v.ahead[:near])
@@ -136,11 +122,10 @@ func (v *waitStatus) probes() []string {
 
 // read takes the holders from an answer, which has them first.
 func (v *waitStatus) read(r etcdretry.Answer) {
-	v.seen = r.Header.Revision
 	h, _ := v.claimer.standingOf(r)
-	v.writer = h.writer.Token
-	v.status = Waiting{Lock: v.place.Lock, Position: v.status.Position, Holder: h.oldest()}
-	if v.shares {
+	v.known = v.claimer.known(h)
+	v.status = Waiting{Lock: v.position.Lock, Position: v.status.Position, Holder: h.oldest()}
+	if v.known.Shares {
 		v.keys = len(r.Keys(1).Kvs)
 		v.status.Holders = h.all()
 	}
@@ -153,16 +138,4 @@ func (v *waitStatus) read(r etcdretry.Answer) {
 
 func sameHolds(a, b []metadata.Document) bool {
 	return slices.EqualFunc(a, b, func(x, y metadata.Document) bool { return x.Token == y.Token })
-}
-
-// position is a place in the queue by the tickets before it, which the operation with this number read. The holder's
-// does not wait.
-func (c *Client) position(r etcdretry.Answer, op int, holder string) int {
-	n := 1
-	for _, kv := range r.Keys(op).Kvs {
-		if c.layout.Parse(string(kv.Key)).ID != holder {
-			n++
-		}
-	}
-	return n
 }

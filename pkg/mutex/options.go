@@ -8,9 +8,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Durations of a lock for which neither the client nor the call says anything. If only one of the two is given, the
+// The durations of a lock for which neither the client nor the call gives any. If only one of the two is given, the
 // other follows from it: AutoUnlockAfter is three times AlertAfter.
 const (
 	DefaultAlertAfter      = 5 * time.Minute
@@ -20,7 +21,7 @@ const (
 // DefaultBacktraceDepth is the number of stack frames in a record.
 const DefaultBacktraceDepth = 30
 
-// DefaultHeartbeatLife is the time until auto-unlock of a lock with a heartbeat for which the call says nothing else.
+// DefaultHeartbeatLife is the time until auto-unlock of a lock with a heartbeat, unless the options give another.
 const DefaultHeartbeatLife = time.Minute
 
 const (
@@ -51,7 +52,7 @@ type settings struct {
 	problems []error
 }
 
-// Owner is the program or service that holds the lock. It overrides that of the client.
+// Owner names the program or service that holds the lock. It overrides that of the client.
 func Owner(name string) Option { return func(s *settings) { s.owner = name } }
 
 // Purpose is one line that tells whoever is paged what this lock is for.
@@ -107,23 +108,114 @@ func BacktraceDepth(frames int) Option {
 }
 
 // WithoutQueue takes the lock as soon as it is free, past the queue: for work that must not wait its turn, such as an
-// operator's. A release wakes all who wait like this at once, and any of them may get the lock.
+// operator's. A release wakes all waiters without a queue at once, and any of them may get the lock.
 func WithoutQueue() Option { return func(s *settings) { s.barge = true } }
 
-// OnWait has f called while [Client.Lock] waits: when the wait begins, and when the holder or the position has changed,
-// which is checked about once a second. The calls come one after the other, from a goroutine of their own, and Lock
-// does not return before the last one has.
+// OnWait calls f while [Client.Lock] waits: when the wait begins, and when the holder or the position has changed, which
+// is checked about once a second. The calls come one after the other, from a goroutine of their own, and Lock does not
+// return before the last of them has.
 func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } }
 
-// positive records a problem unless a duration is positive and within reason.
-func (s *settings) positive(name string, d time.Duration) time.Duration {
-	switch {
-	case d <= 0:
-		s.problems = append(s.problems, fmt.Errorf("the %s is %v, it must be positive", name, d))
-	case d > maxDuration:
-		s.problems = append(s.problems, fmt.Errorf("the %s is %v, it must be at most %v", name, d, maxDuration))
+// Waiting is the state of the wait for a lock.
+type Waiting struct {
+	Lock     string
+	Position int // in the queue: 1 is next; 0 outside the queue
+
+	// Holder is the record of the holder; its Token is 0 if there is none. Its text is whatever the holder's client
+	// wrote: escape it. Holders are all holders of a lock that several can hold, the oldest first.
+	Holder  metadata.Document
+	Holders []metadata.Document
+
+	Since time.Time // when the wait began, wall clock
+	At    time.Time // of this state, wall clock
+}
+
+// Reentrant lets [Client.Lock], [Client.TryLock] and [Client.Do] enter a hold of the lock again if ctx was made under
+// it, by [Client.Do] or [Lock.Context]: they return another handle of that hold at once. The lock is given back, and the
+// context of the outer handle ends, when the last handle is unlocked.
+//
+// The other options of the inner call are ignored: purpose and times are the outer one's. Without this option the call
+// fails with an [*AlreadyHeldError].
+func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
+
+// Semaphore takes permits of a semaphore instead of the whole lock: at most limit of them are out at a time, over all
+// clients. [Weight] says how many are taken; the default is one. All clients should give the same limit. While it
+// changes, in a rolling update, each keeps to its own and takes no permit beyond it.
+//
+// The permit is a record of its own under the name of the lock, # and the lowest number that is free: [Lock.Name] is
+// "pool#2".
+func Semaphore(limit int) Option {
+	return func(s *settings) {
+		s.kind.name, s.kind.limit = metadata.HoldsPermits, limit
+		s.kind.options = append(s.kind.options, "Semaphore")
+		if limit < 1 || limit > MaxLimit {
+			s.problems = append(s.problems, fmt.Errorf("the limit of the semaphore is %d, it must be between 1 and %d",
+				limit, MaxLimit))
+		}
 	}
-	return d
+}
+
+// Weight is how many permits of a [Semaphore] are taken, all or none. A heavy weight waits at the head of the queue
+// until enough are free, and nobody behind it overtakes it.
+func Weight(permits int) Option {
+	return func(s *settings) {
+		s.kind.weight = permits
+		if permits < 1 {
+			s.problems = append(s.problems, fmt.Errorf("the weight is %d permits, it must be at least 1", permits))
+		}
+	}
+}
+
+// Shared takes a read-write lock for reading: beside other readers, not beside a writer. Readers queue behind a waiting
+// writer, so they cannot keep it out.
+//
+// The reader is a record of its own under the name of the lock, # and a number: [Lock.Name] is "catalogue#2".
+func Shared() Option {
+	return func(s *settings) {
+		s.kind.name = metadata.HoldsShared
+		s.kind.options = append(s.kind.options, "Shared")
+	}
+}
+
+// Exclusive takes a read-write lock for writing: beside nobody. It also takes all permits of a [Semaphore]. A plain
+// lock of the same name is not exclusive: it ignores those that share the lock.
+func Exclusive() Option {
+	return func(s *settings) {
+		s.kind.name = metadata.HoldsExclusive
+		s.kind.options = append(s.kind.options, "Exclusive")
+	}
+}
+
+// If makes [Client.TryLock] and [Client.TryLockAll] take the lock only if these compares hold, too, in the same
+// transaction. They compare the caller's own keys in the same etcd. If they do not hold, the error is a
+// [*ConditionError], even if the lock is held at the same time.
+//
+// Calls that wait refuse it: take the lock, then compare in a transaction with [Lock.Guard].
+func If(compares ...clientv3.Cmp) Option {
+	return func(s *settings) { s.only = append(s.only, compares...) }
+}
+
+// Then makes [Client.TryLock] and [Client.TryLockAll] write the caller's own keys, by puts and deletions, in the
+// transaction that takes the lock. The lock is taken if and only if the writes are done, at the revision [Lock.Token].
+// They are done once, however often an answer gets lost and the request is repeated.
+//
+// After an error they were not done and will not be, unless it is an [ErrUnknown], or a [*LostError]: then the lock was
+// taken away before this process knew that it had it.
+//
+// The keys must lie outside the prefix of the locks, and the whole transaction must be smaller than 1.5 MiB. Calls that
+// wait refuse the option, see [If].
+func Then(writes ...clientv3.Op) Option {
+	return func(s *settings) { s.with = append(s.with, writes...) }
+}
+
+// Documents lets [Then] and [Lock.UnlockWith] write these keys although they lie below the prefix. It overrides
+// [Reentrant]. The option is for packages of this module whose documents change together with a lock: its argument is
+// of an internal type.
+func Documents(d locktxn.Documents) Option {
+	return func(s *settings) {
+		s.documents = d
+		s.reentrant = false
+	}
 }
 
 // settle applies the options in order, fills in the defaults and refuses contradictions.
@@ -141,6 +233,17 @@ func settle(owner string, options ...[]Option) (settings, error) {
 	}
 	s.complete()
 	return s, errors.Join(s.check(), s.kind.settle(&s.attributes), s.checkReentrant())
+}
+
+// positive records a problem unless a duration is positive and within reason.
+func (s *settings) positive(name string, d time.Duration) time.Duration {
+	switch {
+	case d <= 0:
+		s.problems = append(s.problems, fmt.Errorf("the %s is %v, it must be positive", name, d))
+	case d > maxDuration:
+		s.problems = append(s.problems, fmt.Errorf("the %s is %v, it must be at most %v", name, d, maxDuration))
+	}
+	return d
 }
 
 func (s *settings) complete() {
@@ -187,3 +290,21 @@ func (s *settings) check() error {
 	}
 	return nil
 }
+
+// checkReentrant refuses what would not be done if the hold existed already.
+func (s *settings) checkReentrant() error {
+	if s.reentrant && s.conditional() {
+		return errors.New("If and Then cannot be Reentrant: a hold that is entered again is not taken again")
+	}
+	return nil
+}
+
+// stamp writes the times of a hold that begins now into its record.
+func (s *settings) stamp(d *metadata.Draft, now time.Time) {
+	d.LockedAt = now
+	d.AutoUnlockAt = now.Add(s.autoUnlockAfter)
+	d.AlertAt = now.Add(min(s.alertAfter, s.autoUnlockAfter))
+}
+
+// conditional reports whether the acquisition has conditions or writes of the caller's.
+func (s *settings) conditional() bool { return len(s.only)+len(s.with) > 0 }

@@ -48,19 +48,38 @@ func (p plainClaim) ends() []etcdretry.Watched {
 	return []etcdretry.Watched{etcdretry.Deleted(p.a.c.layout.Field(p.a.lock, metadata.FieldUUID))}
 }
 
-func (p plainClaim) standing(place locktxn.Position) locktxn.Txn {
-	return locktxn.Standing(p.a.c.layout, place)
+func (p plainClaim) standing(at locktxn.Position) locktxn.Txn {
+	return locktxn.ReadStanding(p.a.c.layout, at)
 }
 
 func (p plainClaim) standingOf(r etcdretry.Answer) (holders, int) {
-	return holders{writer: p.a.c.record(p.a.lock, r, 0)}, 1
+	return holders{revision: r.Header.Revision, writer: p.a.c.record(p.a.lock, r, 0)}, 1
+}
+
+func (plainClaim) keepsTicket() bool { return true }
+
+func (plainClaim) inBatch() bool { return true }
+
+func (plainClaim) explain(*HeldError) {}
+
+func (p plainClaim) known(h holders) locktxn.Known {
+	return locktxn.Known{Lock: p.a.lock, Token: h.writer.Token, Revision: h.revision}
+}
+
+func (p plainClaim) cancel(ctx context.Context, uuid string) error {
+	c := p.a.c
+	lock := p.a.lock
+	_, err := c.cancelAttempt(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+		return locktxn.CancelQueued(c.layout, lock, uuid, lease)
+	}, locktxn.WithdrawQueued(c.layout, lock, uuid))
+	return err
 }
 
 // join takes one request where a lease is at hand. A client whose locks nobody else wants never asks for one.
 func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 	a := p.a
 	if a.queue.lease == nil {
-		a.queue.lease = a.c.idleLease()
+		a.queue.lease = a.c.leases.takeIdle()
 	}
 	if a.queue.lease == nil {
 		l, err := p.acquire(ctx, b, false)
@@ -68,7 +87,7 @@ func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 			return l, err
 		}
 		a.abandonInDoubt() // a late commit could pass those before this waiter, and both would wait for each other
-		if a.queue.lease, err = a.c.newLease(ctx); err != nil {
+		if a.queue.lease, err = a.c.leases.grant(ctx); err != nil {
 			return nil, err
 		}
 		if b, err = a.bid(); err != nil {
@@ -85,11 +104,11 @@ func (p plainClaim) join(ctx context.Context, b bid) (*Lock, error) {
 	case l != nil || err != nil:
 		return l, err
 	}
-	place := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
-	if place.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); place.Revision == 0 {
-		return nil, errPlaceLost
+	position := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
+	if position.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); position.Revision == 0 {
+		return nil, errPositionLost
 	}
-	a.queue.place = place
+	a.queue.position = position
 	return nil, nil
 }
 
@@ -103,7 +122,7 @@ func (p plainClaim) advance(ctx context.Context, events []*clientv3.Event) (*Loc
 		switch {
 		case e.Type != clientv3.EventTypeDelete || e.Kv.ModRevision <= a.seen:
 		case string(e.Kv.Key) == own:
-			return nil, errPlaceLost
+			return nil, errPositionLost
 		case a.queue.before == "" && a.queue.first, a.queue.before != "" && holding(e.PrevKv):
 			return p.takeTurn(ctx)
 		default: // the one before it gave up or died; there may be others before that
@@ -125,9 +144,9 @@ func holding(ticket *mvccpb.KeyValue) bool {
 // checkAhead finds the ticket before this one, and takes the lock if there is none and it is free.
 func (p plainClaim) checkAhead(ctx context.Context) (*Lock, error) {
 	a := p.a
-	txn := locktxn.LookAhead(a.c.layout, a.queue.place, a.queue.before)
+	txn := locktxn.ReadAhead(a.c.layout, a.queue.position, a.queue.before)
 	if a.queue.first {
-		txn = locktxn.LookAtLock(a.c.layout, a.queue.place)
+		txn = locktxn.ReadFirst(a.c.layout, a.queue.position)
 	}
 	r, err := a.c.retry.Send(ctx, txn)
 	if err != nil {
@@ -136,7 +155,7 @@ func (p plainClaim) checkAhead(ctx context.Context) (*Lock, error) {
 	a.seen = r.Header.Revision
 	switch older := r.Keys(3).Kvs; {
 	case len(r.Keys(0).Kvs) == 0:
-		return nil, errPlaceLost
+		return nil, errPositionLost
 	case !r.Succeeded: // the one before it still is
 		a.keepTail(ctx, r, 2)
 		return nil, nil
@@ -161,13 +180,13 @@ func (p plainClaim) takeTurn(ctx context.Context) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	txn := locktxn.TakeTurn(a.c.layout, a.queue.place, a.queue.before, b.fields, a.queue.ticket, a.queue.lease.id)
+	txn := locktxn.TakeTurn(a.c.layout, a.queue.position, a.queue.before, b.fields, a.queue.ticket, a.queue.lease.id)
 	l, r, err := a.commit(ctx, b, a.lock, txn)
 	switch {
 	case l != nil || err != nil:
 		return l, err
 	case len(r.Keys(1).Kvs) == 0 || a.holder.Token == 0:
-		return nil, errPlaceLost
+		return nil, errPositionLost
 	}
 	// A client that does not queue came between, or the ticket of a holder ended before its hold.
 	a.queue.first = true

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
@@ -13,21 +12,11 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// waiterRecheck is how often a waiter asks again although its watch is silent: a safety net, not the way it learns that
-// the lock is free.
+// waiterRecheck is how often a waiter reads the queue although its watch is silent: a safety net, not the way in which
+// it learns that the lock is free.
 const waiterRecheck = 10 * time.Second
 
-// queuePlace is where an acquisition stands in the queue of its lock. The zero queuePlace is nowhere.
-type queuePlace struct {
-	lease  *lease // serves this attempt only; may be there before the place
-	place  locktxn.Position
-	ticket metadata.Ticket
-
-	before string // uuid of the ticket before it; empty when there is none or it is not known
-	first  bool   // for certain; no ticket ever gets in before it
-}
-
-var errPlaceLost = errors.New("the place in the queue was lost")
+var errPositionLost = errors.New("the position in the queue was lost")
 
 // queueUp takes the lock, waiting for its turn.
 func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
@@ -42,7 +31,7 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 			return l, nil
 		case ctx.Err() != nil:
 			return nil, a.giveUp(ctx, err)
-		case err == errPlaceLost:
+		case err == errPositionLost:
 			a.leaveLater()
 		case err != errStale:
 			a.leaveLater()
@@ -55,21 +44,8 @@ func (a *acquisition) queueUp(ctx context.Context, b bid) (l *Lock, err error) {
 	}
 }
 
-// newTicket is what others see of this waiter.
-func (a *acquisition) newTicket(ctx context.Context, b bid) metadata.Ticket {
-	t := metadata.Ticket{
-		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),
-		Purpose: a.draft.Purpose,
-		Since:   metadata.Time{Time: b.wall},
-	}
-	if end, ok := ctx.Deadline(); ok {
-		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
-	}
-	return t
-}
-
-// await waits until it is this acquisition's turn, and takes the lock. It follows its own ticket, without which it does
-// not wait any more, and the one before it, or the ends of holds when it is the first.
+// await waits for the turn of this acquisition, and takes the lock. It follows its own ticket, without which it is no
+// longer in the queue, and the ticket ahead, or the ends of holds if it is the first.
 func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 	layout := a.c.layout
 	for l == nil && err == nil && ctx.Err() == nil {
@@ -88,28 +64,28 @@ func (a *acquisition) await(ctx context.Context) (l *Lock, err error) {
 	return l, err
 }
 
-// leaveLater gives up whatever this attempt has in the queue, in the background, and goes on with a new uuid.
-func (a *acquisition) leaveLater() {
-	if a.doubt {
-		a.abandon()
-		return
+// newTicket returns what others see of this waiter.
+func (a *acquisition) newTicket(ctx context.Context, b bid) metadata.Ticket {
+	t := metadata.Ticket{
+		UUID: a.draft.UUID, Owner: a.draft.Owner, Hostname: a.draft.Hostname, PID: int64(a.draft.PID),
+		Purpose: a.draft.Purpose,
+		Since:   metadata.Time{Time: b.wall},
 	}
-	if a.queue.lease != nil {
-		a.c.leaveLater(a.lock, a.draft.UUID)
-		a.c.drop(a.queue.lease) // and with it what is still under way
+	if end, ok := ctx.Deadline(); ok {
+		t.TimeoutAt = metadata.Time{Time: b.wall.Add(end.Sub(b.monotonic))}
 	}
-	a.queue = queuePlace{}
-	a.draft.UUID = uuid.NewString()
+	return t
 }
 
-// giveUp leaves the queue because ctx ended. The error has the holder and the place.
+// giveUp leaves the queue because ctx ended. The error names the holder and has the position.
 func (a *acquisition) giveUp(ctx context.Context, err error) error {
-	place, known := a.queue.place, a.holder.Name != ""
-	if place.Revision == 0 || a.doubt {
+	position := a.queue.position
+	known := a.holder.Name != ""
+	if position.Revision == 0 || a.doubt {
 		a.leaveLater()
 		switch {
 		case known:
-		case err == nil, err == errStale, err == errPlaceLost: // meant for this package only: try again
+		case err == nil, err == errStale, err == errPositionLost: // meant for this package only: try again
 			return a.explain(ended(ctx))
 		default:
 			return a.explain(err)
@@ -120,18 +96,81 @@ func (a *acquisition) giveUp(ctx context.Context, err error) error {
 	}
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
-	r, err := a.c.leave(left, a.lock, a.draft.UUID, a.claimer.standing(place).Then...)
+	r, err := a.c.leave(left, a.lock, a.draft.UUID, a.claimer.standing(position).Then...)
 	if err != nil {
 		a.leaveLater()
 		held := a.heldError()
 		held.Err = ended(ctx)
 		return held
 	}
-	a.c.giveBack(a.queue.lease)
+	a.c.leases.giveBack(a.queue.lease)
 	a.meet(r)
 	_, tickets := a.claimer.standingOf(r)
 	held := a.heldError()
 	held.Position = a.c.position(r, tickets, a.holder.UUID)
 	held.Err = ended(ctx)
 	return held
+}
+
+// position counts the tickets ahead, which the operation with this number read. That of the holder does not wait.
+func (c *Client) position(r etcdretry.Answer, op int, holder string) int {
+	n := 1
+	for _, kv := range r.Keys(op).Kvs {
+		if c.layout.Parse(string(kv.Key)).ID != holder {
+			n++
+		}
+	}
+	return n
+}
+
+// keepTail puts the tail back where operation op of an answer found none. It runs again at the next check, so what
+// keeps it from that is no error.
+func (a *acquisition) keepTail(ctx context.Context, r etcdretry.Answer, op int) {
+	if len(r.Keys(op).Kvs) > 0 {
+		return
+	}
+	r, err := a.c.retry.Send(ctx, locktxn.ReadTail(a.c.layout, a.lock))
+	if err != nil || len(r.Keys(0).Kvs) > 0 {
+		return
+	}
+	if last := locktxn.Newest(a.c.layout, r.Keys(1).Kvs, ""); last.Revision != 0 {
+		_, _ = a.c.retry.Send(ctx, locktxn.RestoreTail(a.c.layout, a.lock, last))
+	}
+}
+
+// barge takes the lock as soon as it is free, whoever else waits for it.
+func (a *acquisition) barge(ctx context.Context, b bid) (*Lock, error) {
+	l, err := a.try(ctx, b)
+	held, isHeld := errors.AsType[*HeldError](err)
+	if !isHeld {
+		return l, a.explain(err)
+	}
+	defer a.report(ctx)()
+	a.c.retry.Follow(ctx, waiterRecheck, func(events []*clientv3.Event) bool {
+		if old(events, a.seen) {
+			return false
+		}
+		var b bid
+		if b, err = a.bid(); err == nil {
+			l, err = a.try(ctx, b)
+		}
+		newer, isHeld := errors.AsType[*HeldError](err)
+		if isHeld {
+			held = newer
+		}
+		return !isHeld
+	}, a.claimer.ends()...)
+	switch {
+	case l != nil:
+		return l, nil
+	case ctx.Err() != nil:
+		held.Err = ended(ctx)
+		return nil, held
+	}
+	return nil, a.explain(err)
+}
+
+// old reports whether the last read was newer than all of the events.
+func old(events []*clientv3.Event, seen int64) bool {
+	return len(events) > 0 && events[len(events)-1].Kv.ModRevision <= seen
 }

@@ -54,7 +54,7 @@ func TestKilledWaiterCostsItsLeaseAtMost(t *testing.T) {
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other process in the queue", func() bool { return len(q.waiting()) == 2 })
+	etcdtest.Eventually(t, "the other process in the queue", func() bool { return len(q.waiting()) == 2 })
 	if w := q.waiting()[1]; w.Owner != "another process" || w.PID != int64(process.Process.Pid) {
 		t.Errorf("the second one is %+v", w)
 	}

@@ -13,6 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
@@ -50,7 +51,7 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
 	foreign := layout(t).Field("a", metadata.FieldUUID)
-	put(t, q.etcd, foreign, "x")
+	etcdtest.Put(t, q.etcd, foreign, "x")
 	w := q.wait(c)
 	_, err := q.client().TryLock(context.Background(), "a")
 	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.UUID != "x" {
@@ -59,14 +60,14 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	w.cancel()
 	<-w.got
 	// A ticket and a tail of another client in another language, which is slow to take its turn.
-	put(t, q.etcd, layout(t).Ticket("a", "00000000-0000-4000-8000-000000000001"), "{}")
-	put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
+	etcdtest.Put(t, q.etcd, layout(t).Ticket("a", "00000000-0000-4000-8000-000000000001"), "{}")
+	etcdtest.Put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
 	q.delete(foreign)
 	_, err = c.TryLock(context.Background(), "a")
 	if held, ok := errors.AsType[*mutex.HeldError](err); !ok || held.Holder.Token != 0 || held.Position != 2 {
 		t.Errorf("while others queue: %v", err)
 	}
-	if want := `lock "a" is free, but others queue for it; place 2 in the queue`; err == nil || err.Error() != want {
+	if want := `lock "a" is free, but others queue for it; position 2 in the queue`; err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
 	q.unlock(take(t, c, "a", mutex.WithoutQueue()))
@@ -77,12 +78,12 @@ func TestTailThatDanglesHoldsNobodyUp(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
 	for _, value := range []string{"00000000-0000-4000-8000-000000000001", "", "no uuid", strings.Repeat("x", 1<<19)} {
-		put(t, q.etcd, layout(t).Tail("a"), value)
+		etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
 		q.unlock(take(t, c, "a"))
-		if n := count(t, q.etcd); n != 0 {
+		if n := etcdtest.Count(t, q.etcd, mutex.DefaultPrefix); n != 0 {
 			t.Errorf("%d keys are left by TryLock", n)
 		}
-		put(t, q.etcd, layout(t).Tail("a"), value)
+		etcdtest.Put(t, q.etcd, layout(t).Tail("a"), value)
 		l, err := c.Lock(context.Background(), "a")
 		if err != nil {
 			t.Fatal(err)
@@ -102,10 +103,10 @@ func TestWaiterThatDiesInTheMiddleCostsItsLeaseAtMost(t *testing.T) {
 	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(dead)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new place", func() bool {
+	etcdtest.Eventually(t, "the new position", func() bool {
 		w := q.waiting()
 		return len(w) == 4 &&
-			w[3].Place > three.ticket.Place
+			w[3].Revision > three.ticket.Revision
 	})
 	if again := q.waiting()[3]; again.UUID == dead.ticket.UUID {
 		t.Error("a uuid is used for two tickets")
@@ -145,7 +146,7 @@ func TestGivingUpTellsThePlaceAndKeepsTheOrder(t *testing.T) {
 	if !ok || held.Position != 2 || held.Holder.UUID != first.UUID() || !errors.Is(two.err, context.Canceled) {
 		t.Errorf("the one that gave up is told %v", two.err)
 	}
-	if !strings.HasSuffix(two.err.Error(), "; place 2 in the queue") {
+	if !strings.HasSuffix(two.err.Error(), "; position 2 in the queue") {
 		t.Errorf("the error does not tell the place: %v", two.err)
 	}
 	q.unlock(first)
@@ -157,7 +158,7 @@ func TestHolderThatKnowsNothingOfTheQueueIsWaitedFor(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
 	key := layout(t).Field("a", metadata.FieldUUID)
-	put(t, q.etcd, key, "written by a shell")
+	etcdtest.Put(t, q.etcd, key, "written by a shell")
 	one := q.wait(c)
 	two := q.wait(c)
 	q.delete(key)
@@ -238,7 +239,7 @@ func TestWaiterSaysWhenItGivesUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	done := make(chan error)
 	go func() { _, err := c.Lock(ctx, "a"); done <- err }()
-	eventually(t, "the ticket", func() bool { return len(q.waiting()) == 1 })
+	etcdtest.Eventually(t, "the ticket", func() bool { return len(q.waiting()) == 1 })
 	if d := time.Until(q.waiting()[0].TimeoutAt.Time); d < 59*time.Minute || d > time.Hour {
 		t.Errorf("it says that it gives up in %v", d)
 	}
@@ -324,7 +325,7 @@ func TestWorkOfAHoldDoesNotGrowWithTheQueue(t *testing.T) {
 						q.unlock(l)
 					})
 				}
-				eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
+				etcdtest.Eventually(t, "the queue", func() bool { return len(q.waiting()) == waiters })
 				q.unlock(first)
 				wg.Wait()
 				end, err := q.etcd.Get(context.Background(), "x")

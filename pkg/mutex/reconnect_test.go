@@ -36,7 +36,7 @@ func TestHolderComesBackAtOnceAfterALongOutage(t *testing.T) {
 	defer locks.Close()
 	l := take(t, locks, "a")
 	server.Stop()
-	eventually(t, "an attempt to connect that fails", func() bool {
+	etcdtest.Eventually(t, "an attempt to connect that fails", func() bool {
 		etcd.ActiveConnection().Connect()
 		return etcd.ActiveConnection().GetState() == connectivity.TransientFailure
 	})

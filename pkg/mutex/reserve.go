@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AttributeReserved is the attribute, true, of the record of a reserved lock: no process holds it, and its pid is that
-// of a program that may have ended.
+// AttributeReserved is the attribute of the record of a reserved lock; its value is true. No process holds such a lock,
+// and the pid in the record is that of a program that may have ended.
 const AttributeReserved = "reserved"
 
 // Reservation is a hold that no process keeps. To give it back or extend it, use [Client.Adopt] with its name and UUID.
@@ -18,14 +18,15 @@ type Reservation struct {
 	Until time.Time // when it is auto-unlocked, wall clock
 }
 
-// Reserve takes the lock for the duration d and leaves it held when it returns, and when this process ends: for
-// maintenance, or to keep programs from working while somebody looks. It waits for the lock as [Client.Lock] does.
+// Reserve takes the lock for the duration d and leaves it held, even after this process has ended: for maintenance, or
+// to stop programs during an investigation. It waits for the lock as [Client.Lock] does.
 //
-// The reason becomes the purpose of the record, and must not be empty: there is no program to ask. Nothing extends the
-// hold: when the time is up an alert is raised and the lock is auto-unlocked. For an earlier alert, add [AlertAfter].
+// The reason becomes the purpose of the record and must not be empty, because no process can explain the hold. Nothing
+// extends it: when the time is up, an alert is raised and the lock is auto-unlocked. For an earlier alert, add
+// [AlertAfter].
 //
-// All kinds of locks can be reserved, such as a whole semaphore with [Exclusive]. [Heartbeat] and [Reentrant] are
-// errors.
+// Locks of all kinds can be reserved, such as a whole semaphore with [Exclusive]. [Heartbeat] and [Reentrant] are
+// refused.
 func (c *Client) Reserve(ctx context.Context, name, reason string, d time.Duration,
 	opts ...Option) (Reservation, error) {
 	return reserve(reason, d, opts, func(opts []Option) (*Lock, error) { return c.Lock(ctx, name, opts...) })
@@ -38,7 +39,7 @@ func (c *Client) TryReserve(ctx context.Context, name, reason string, d time.Dur
 }
 
 func reserve(reason string, d time.Duration, opts []Option, take func([]Option) (*Lock, error)) (Reservation, error) {
-	// What the client's defaults say of holders that run does not count here.
+	// The client's defaults for running holders do not apply here.
 	standard := func(s *settings) {
 		s.alertAfter = d
 		s.maximumHold = 0
@@ -58,10 +59,10 @@ func unattended(s *settings) {
 	switch {
 	case s.purpose == "":
 		s.problems = append(s.problems,
-			errors.New("a reservation needs a reason: nobody can ask a program what it is held for"))
+			errors.New("a reservation needs a reason: no process can explain what the lock is held for"))
 	case s.maximumHold > 0:
 		s.problems = append(s.problems, errors.New("a reservation has no heartbeat: nothing runs that could extend it"))
 	case s.reentrant:
-		s.problems = append(s.problems, errors.New("a reservation is a hold of its own, it cannot be Reentrant"))
+		s.problems = append(s.problems, errors.New("a reservation cannot be Reentrant: it is a hold of its own"))
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -63,7 +64,7 @@ func TestWriterIsNotStarvedByAStreamOfReaders(t *testing.T) {
 	c := q.client()
 	for turn := range 5 {
 		before := reads.Load()
-		eventually(t, "more readers", func() bool { return reads.Load() > before+10 })
+		etcdtest.Eventually(t, "more readers", func() bool { return reads.Load() > before+10 })
 		l, err := c.Lock(context.Background(), "a", mutex.Exclusive())
 		if err != nil {
 			t.Fatalf("turn %d: %v", turn, err)
@@ -86,7 +87,7 @@ func TestReadersBehindAWriterComeAfterIt(t *testing.T) {
 	readers := []*waiter{q.wait(c, mutex.Shared()), q.wait(c, mutex.Shared())}
 	_, err := c.TryLock(context.Background(), "a", mutex.Shared())
 	held, ok := errors.AsType[*mutex.HeldError](err)
-	if !ok || held.Position != 4 || !strings.HasSuffix(err.Error(), ", but others queue for it; place 4 in the queue") {
+	if !ok || held.Position != 4 || !strings.HasSuffix(err.Error(), ", but others queue for it; position 4 in the queue") {
 		t.Errorf("a reader that does not wait is told %v", err)
 	}
 	q.unlock(first)
@@ -153,7 +154,7 @@ func TestHeavyWeightIsNotStarvedByLightOnes(t *testing.T) {
 	c := q.client()
 	for range 5 {
 		before := taken.Load()
-		eventually(t, "more of the light ones", func() bool { return taken.Load() > before+10 })
+		etcdtest.Eventually(t, "more of the light ones", func() bool { return taken.Load() > before+10 })
 		l, err := c.Lock(context.Background(), "a", mutex.Semaphore(4), mutex.Weight(4))
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -150,7 +151,7 @@ func TestWhatCountsAsAPermit(t *testing.T) {
 			locks := q.client()
 			uuidFirst := slices.SortedFunc(maps.Keys(c.keys), func(a, b string) int { return strings.Compare(b, a) })
 			for _, key := range uuidFirst { // what is older than the uuid belongs to an earlier hold
-				put(t, q.etcd, mutex.DefaultPrefix+key, c.keys[key])
+				etcdtest.Put(t, q.etcd, mutex.DefaultPrefix+key, c.keys[key])
 			}
 			for weight, want := range map[int]bool{1: c.free, 2: c.freeBoth} {
 				l, err := locks.TryLock(context.Background(), "a", mutex.Semaphore(2), mutex.Weight(weight))
@@ -288,7 +289,7 @@ func TestOldCountIsNoRoom(t *testing.T) {
 	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(lost)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new place", func() bool {
+	etcdtest.Eventually(t, "the new position", func() bool {
 		w := q.waiting()
 		return len(w) == 1 &&
 			w[0].UUID != lost.ticket.UUID

@@ -54,8 +54,8 @@ func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
 	if err := g.Unlock(); err != nil {
 		t.Error(err)
 	}
-	if cause := context.Cause(g.Context()); cause != mutex.ErrUnlocked || count(t, etcd) != 0 {
-		t.Errorf("the cause is %v, %d keys are left", cause, count(t, etcd))
+	if cause := context.Cause(g.Context()); cause != mutex.ErrUnlocked || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
+		t.Errorf("the cause is %v, %d keys are left", cause, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
 	}
 }
 
@@ -75,11 +75,11 @@ func TestAllOrNothing(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			q.unlock(b)
-			eventually(t, "nothing left", func() bool { return count(t, q.etcd) == 0 })
+			etcdtest.Eventually(t, "nothing left", func() bool { return etcdtest.Count(t, q.etcd, mutex.DefaultPrefix) == 0 })
 		})
 	}
-	put(t, q.etcd, layout(t).Ticket("b", "00000000-0000-4000-8000-000000000001"), "{}")
-	put(t, q.etcd, layout(t).Tail("b"), "00000000-0000-4000-8000-000000000001")
+	etcdtest.Put(t, q.etcd, layout(t).Ticket("b", "00000000-0000-4000-8000-000000000001"), "{}")
+	etcdtest.Put(t, q.etcd, layout(t).Tail("b"), "00000000-0000-4000-8000-000000000001")
 	_, err := c.TryLockAll(t.Context(), []string{"a", "b"})
 	if held, isHeld := errors.AsType[*mutex.HeldError](err); !isHeld || held.Lock != "b" || held.Position != 2 {
 		t.Errorf("while others queue for one of them: %v", err)
@@ -118,8 +118,8 @@ func TestSeveralLocksThatCanNotBeAreRefusedBeforeEtcdIsAsked(t *testing.T) {
 	}{
 		{"none", locks.LockAll, nil, nil, "no lock is named"},
 		{"none at once", locks.TryLockAll, []string{}, nil, "no lock is named"},
-		{"one twice", locks.LockAll, []string{"b", "a", "b"}, nil, `lock "b", "a", "b": a name is there twice`},
-		{"one twice at once", locks.TryLockAll, []string{"a", "a"}, nil, "a name is there twice"},
+		{"one twice", locks.LockAll, []string{"b", "a", "b"}, nil, `lock "b", "a", "b": a name is given twice`},
+		{"one twice at once", locks.TryLockAll, []string{"a", "a"}, nil, "a name is given twice"},
 		{"an empty name", locks.LockAll, []string{"a", ""}, nil, `lock "a", "": "": the lock name is empty`},
 		{"a bad option", locks.LockAll, []string{"a"}, mutex.AutoUnlockAfter(0),
 			"the time until auto-unlock is 0s, it must be positive"},
@@ -154,7 +154,7 @@ func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
 	names := make([]string, mutex.MaxTogether)
 	for i := range names {
 		names[i] = strings.Repeat(string(rune('a'+i)), 250)
-		put(t, etcd, layout(t).Tail(names[i]), "x") // the end of a queue of the dead
+		etcdtest.Put(t, etcd, layout(t).Tail(names[i]), "x") // the end of a queue of the dead
 	}
 	writes := make([]clientv3.Op, 7)
 	for i := range writes {
@@ -169,8 +169,8 @@ func TestThe24LocksThatFitIntoOneTransaction(t *testing.T) {
 		!strings.HasSuffix(doc.Attributes[mutex.AttributeTogether].(string), "d, "+names[4]+" and 19 more") {
 		t.Errorf("together with %v, %v", doc.Attributes, doc.Problems)
 	}
-	if err := g.Unlock(); err != nil || count(t, etcd) != 0 {
-		t.Errorf("unlock: %v, %d keys are left", err, count(t, etcd))
+	if err := g.Unlock(); err != nil || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
+		t.Errorf("unlock: %v, %d keys are left", err, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
 	}
 }
 
@@ -278,7 +278,7 @@ func TestLossOfOneWhileTheNextIsWaitedForEndsTheWait(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	q.unlock(b)
-	eventually(t, "nothing left", func() bool { return count(t, q.etcd) == 0 })
+	etcdtest.Eventually(t, "nothing left", func() bool { return etcdtest.Count(t, q.etcd, mutex.DefaultPrefix) == 0 })
 }
 
 func TestGroupEndsWhenOneIsLost(t *testing.T) {
@@ -302,7 +302,7 @@ func TestGroupEndsWhenOneIsLost(t *testing.T) {
 		strings.Contains(err.Error(), "\n") {
 		t.Errorf("unlock: %v", err)
 	}
-	if n := count(t, etcd); n != 0 {
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
 }
@@ -322,7 +322,7 @@ func TestSeveralLocksWhoseAnswersAreLostAreTheSameHolds(t *testing.T) {
 		}
 		got <- g
 	}()
-	eventually(t, "the commit", func() bool { return read(t, etcd, "b").Token != 0 })
+	etcdtest.Eventually(t, "the commit", func() bool { return read(t, etcd, "b").Token != 0 })
 	first := read(t, etcd, "b")
 	proxy.Heal()
 	g := <-got

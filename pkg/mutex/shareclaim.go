@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strings"
 
@@ -68,7 +69,7 @@ func (s shareClaim) next(refusals int) locktxn.Claim {
 func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 	a := s.a
 	if a.queue.lease == nil {
-		a.queue.lease = a.c.idleLease()
+		a.queue.lease = a.c.leases.takeIdle()
 	}
 	for n := 0; n < maxRivals && (n == 0 || a.holders.room(a.set.kind)); n++ {
 		var r etcdretry.Answer
@@ -82,7 +83,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		if l != nil {
 			return l, err
 		}
-		if err = s.joined(r, err); err != nil || a.queue.place.Revision != 0 {
+		if err = s.joined(r, err); err != nil || a.queue.position.Revision != 0 {
 			return nil, err
 		}
 		if a.queue.lease == nil && len(r.Keys(2).Kvs) > 0 {
@@ -90,7 +91,7 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		}
 	}
 	if a.queue.lease == nil {
-		if a.queue.lease, err = a.c.newLease(ctx); err != nil {
+		if a.queue.lease, err = a.c.leases.grant(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -100,13 +101,13 @@ func (s shareClaim) join(ctx context.Context, b bid) (l *Lock, err error) {
 		return nil, err
 	}
 	a.meet(r)
-	if a.queue.place.Revision == 0 {
-		return nil, errPlaceLost
+	if a.queue.position.Revision == 0 {
+		return nil, errPositionLost
 	}
 	return nil, nil
 }
 
-// joined keeps the place in the queue from an answer.
+// joined keeps the position in the queue from an answer.
 func (s shareClaim) joined(r etcdretry.Answer, err error) error {
 	a := s.a
 	switch {
@@ -119,9 +120,9 @@ func (s shareClaim) joined(r etcdretry.Answer, err error) error {
 		a.abandon()
 		return errStale
 	}
-	place := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
-	if place.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); place.Revision != 0 {
-		a.queue.place = place
+	position := locktxn.Position{Lock: a.lock, UUID: a.draft.UUID}
+	if position.Revision, a.queue.before = locktxn.Joined(r.TxnResponse); position.Revision != 0 {
+		a.queue.position = position
 	}
 	return nil
 }
@@ -136,12 +137,48 @@ func (s shareClaim) ends() []etcdretry.Watched {
 	}
 }
 
-func (s shareClaim) standing(place locktxn.Position) locktxn.Txn {
-	return locktxn.StandingShare(s.a.c.layout, place)
+func (s shareClaim) standing(p locktxn.Position) locktxn.Txn {
+	return locktxn.ReadStandingShare(s.a.c.layout, p)
 }
 
 func (s shareClaim) standingOf(r etcdretry.Answer) (holders, int) {
 	return s.a.c.holders(s.a.lock, r, 0), 2
+}
+
+// keepsTicket is false: a share leaves the queue when it is taken, so that the next waiter can take one beside it.
+func (shareClaim) keepsTicket() bool { return false }
+
+func (shareClaim) inBatch() bool { return false }
+
+func (s shareClaim) explain(held *HeldError) {
+	k := s.a.set.kind
+	held.Kind = k.name
+	held.Holders = s.a.holders.all()
+	held.Limit = k.limit
+	held.Weight = k.weight
+	held.Free = s.a.holders.free(k.limit)
+}
+
+func (s shareClaim) known(h holders) locktxn.Known {
+	return locktxn.Known{Lock: s.a.lock, Token: h.writer.Token, Shares: true, Revision: h.revision}
+}
+
+// cancel learns only by the tombstone which record the attempt may have, and withdraws that after it.
+func (s shareClaim) cancel(ctx context.Context, uuid string) error {
+	c := s.a.c
+	lock := s.a.lock
+	r, err := c.cancelAttempt(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
+		return locktxn.CancelShare(c.layout, lock, uuid, lease)
+	}, locktxn.WithdrawShare(c.layout, lock, uuid))
+	if r.TxnResponse == nil {
+		return err
+	}
+	h := c.holders(lock, r, 0)
+	if mine, ok := h.mine(uuid); ok {
+		_, failed := c.retry.Send(ctx, locktxn.Withdraw(c.layout, mine.Name, uuid))
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Lock, error) {
@@ -153,7 +190,7 @@ func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Loc
 		switch key := string(e.Kv.Key); {
 		case e.Type != clientv3.EventTypeDelete || e.Kv.ModRevision <= a.seen:
 		case key == own && !a.doubt:
-			return nil, errPlaceLost
+			return nil, errPositionLost
 		case strings.HasPrefix(key, a.c.layout.Queue(a.lock)):
 			// it may also be first now, or hold the lock by a late sending
 			again = true
@@ -174,14 +211,14 @@ func (s shareClaim) advance(ctx context.Context, events []*clientv3.Event) (*Loc
 // checkRoom finds the ticket before this one and the holders, and takes its share when it is its turn.
 func (s shareClaim) checkRoom(ctx context.Context) (*Lock, error) {
 	a := s.a
-	r, err := a.c.retry.Send(ctx, locktxn.LookAtShares(a.c.layout, a.queue.place, a.queue.before, a.queue.first))
+	r, err := a.c.retry.Send(ctx, locktxn.ReadAheadShare(a.c.layout, a.queue.position, a.queue.before, a.queue.first))
 	switch {
 	case err != nil:
 		return nil, err
 	case !r.Succeeded: // the one before it still is
 		a.seen = r.Header.Revision
 		if len(r.Keys(0).Kvs) == 0 {
-			return nil, errPlaceLost
+			return nil, errPositionLost
 		}
 		a.keepTail(ctx, r, 2)
 		return nil, nil
@@ -192,7 +229,7 @@ func (s shareClaim) checkRoom(ctx context.Context) (*Lock, error) {
 	}
 	switch older := r.Keys(4).Kvs; {
 	case len(r.Keys(2).Kvs) == 0:
-		return nil, errPlaceLost
+		return nil, errPositionLost
 	case len(older) > 0:
 		a.queue.before = a.c.layout.Parse(string(older[0].Key)).ID
 		a.keepTail(ctx, r, 3)
@@ -229,12 +266,12 @@ func (s shareClaim) takeShare(ctx context.Context) (*Lock, error) {
 			return nil, err
 		}
 		claim := s.next(n)
-		l, r, err := a.commit(ctx, b, claim.Record, locktxn.TakeShare(a.c.layout, claim, a.queue.place, b.fields))
+		l, r, err := a.commit(ctx, b, claim.Record, locktxn.TakeShare(a.c.layout, claim, a.queue.position, b.fields))
 		switch {
 		case l != nil || err != nil:
 			return l, err
 		case len(r.Keys(2).Kvs) == 0:
-			return nil, errPlaceLost
+			return nil, errPositionLost
 		}
 		a.keepTail(ctx, r, 3)
 		if n >= maxRivals && !etcdretry.Pause(ctx, etcdretry.Delay(n)) { // others come past the queue

@@ -45,7 +45,7 @@ func TestPermitWhoseAnswerIsLostIsTheSameHold(t *testing.T) {
 			if name == "writer" {
 				record = "a"
 			}
-			eventually(t, "the commit", func() bool { return read(t, q.etcd, record).Token != 0 })
+			etcdtest.Eventually(t, "the commit", func() bool { return read(t, q.etcd, record).Token != 0 })
 			first := read(t, q.etcd, record)
 			proxy.Heal()
 			l := <-got
@@ -70,7 +70,7 @@ func TestTurnWhoseAnswerIsLostIsTheSameHold(t *testing.T) {
 	if _, err := etcd.Get(context.Background(), "x"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the head", func() bool { return len(q.waiting()) == 2 })
+	etcdtest.Eventually(t, "the head", func() bool { return len(q.waiting()) == 2 })
 	q.unlock(first)
 	proxy.DropAnswers() // of the look or of the claim, by chance
 	time.Sleep(50 * time.Millisecond)
@@ -145,11 +145,11 @@ func TestLateClaimOfAShareLeavesNothing(t *testing.T) {
 					got <- err
 				}()
 				if c.queued {
-					eventually(t, "the ticket", func() bool { return len(q.waiting()) == 1 })
+					etcdtest.Eventually(t, "the ticket", func() bool { return len(q.waiting()) == 1 })
 					armed.Store(true)
 					q.unlock(writer)
 				}
-				eventually(t, "the claim", func() bool { return d.late.Load() != nil })
+				etcdtest.Eventually(t, "the claim", func() bool { return d.late.Load() != nil })
 				if !c.again {
 					cancel()
 				}
@@ -207,10 +207,10 @@ func TestDeadWaiterAtTheHeadCostsItsLeaseAtMost(t *testing.T) {
 	if _, err := q.etcd.Revoke(context.Background(), q.leaseOf(dead)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new place", func() bool {
+	etcdtest.Eventually(t, "the new position", func() bool {
 		w := q.waiting()
 		return len(w) == 3 &&
-			w[2].Place > three.ticket.Place
+			w[2].Revision > three.ticket.Revision
 	})
 	q.unlock(first)
 	q.unlock(q.turn(two))
@@ -337,7 +337,7 @@ func connectAgainSoon(t testing.TB, endpoint string) *clientv3.Client {
 func TestNothingOfKindsIsLeftRunning(t *testing.T) {
 	etcd := etcdtest.Cluster(t, 1).Client(t) // its own goroutines are in another process
 	watches := spyOnWatches(etcd)
-	count(t, etcd) // connects
+	etcdtest.Count(t, etcd, mutex.DefaultPrefix) // connects
 	keepAlives(t, etcd)
 	before := goleak.IgnoreCurrent()
 	locks, err := mutex.New(etcd, mutex.Options{})
@@ -372,7 +372,7 @@ func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
 			mutex.AutoUnlockAfter(time.Duration(20+i)*time.Minute)))
 	}
 	q.wait(c, mutex.Semaphore(5)).cancel()
-	eventually(t, "the end of the wait", func() bool { return len(q.waiting()) == 0 })
+	etcdtest.Eventually(t, "the end of the wait", func() bool { return len(q.waiting()) == 0 })
 	before := q.wait(c, mutex.Semaphore(5), mutex.Weight(2))
 	waits := make(chan mutex.Waiting, 1)
 	// at first, when it has its place
@@ -386,7 +386,7 @@ func TestGivingUpOnPermitsTellsTheHoldersAndThePlace(t *testing.T) {
 	}
 	want := fmt.Sprintf(`context canceled: semaphore "a": 0 of 5 permits free, 1 wanted; held by `+
 		`billing on host-1 (pid %[1]d) since just now for "job 0", billing on host-1 (pid %[1]d) since just now for "job 1", `+
-		`billing on host-1 (pid %[1]d) since just now for "job 2" and 2 others; the first of them is auto-unlocked in 20 minutes; place 2 in the queue`, os.Getpid())
+		`billing on host-1 (pid %[1]d) since just now for "job 2" and 2 others; the first of them is auto-unlocked in 20 minutes; position 2 in the queue`, os.Getpid())
 	if got := w.err.Error(); justNow(got) != want {
 		t.Errorf("the line is\n%s, want\n%s", got, want)
 	}
@@ -423,7 +423,7 @@ func TestWithoutQueueTakesAPermitPastTheQueue(t *testing.T) {
 	one := take(t, c, "a", mutex.Semaphore(2))
 	heavy := q.wait(c, mutex.Semaphore(2), mutex.Weight(2))
 	if _, err := c.TryLock(context.Background(), "a", mutex.Semaphore(2)); err == nil || err.Error() !=
-		`semaphore "a": 1 of 2 permits free, but others queue for them; place 2 in the queue` {
+		`semaphore "a": 1 of 2 permits free, but others queue for them; position 2 in the queue` {
 		t.Errorf("in the queue: %v", err)
 	}
 	two := take(t, c, "a", mutex.Semaphore(2), mutex.WithoutQueue())
@@ -447,9 +447,9 @@ func TestTailThatDanglesHoldsNoShareUp(t *testing.T) {
 	q := newLine(t)
 	c := q.client()
 	one := take(t, c, "a", mutex.Semaphore(2))
-	put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
+	etcdtest.Put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
 	q.unlock(take(t, c, "a", mutex.Semaphore(2)))
-	put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
+	etcdtest.Put(t, q.etcd, layout(t).Tail("a"), "00000000-0000-4000-8000-000000000001")
 	l, err := c.Lock(context.Background(), "a", mutex.Semaphore(2))
 	if err != nil {
 		t.Fatal(err)
@@ -492,7 +492,7 @@ func TestClaimOfALostPlaceIsRefused(t *testing.T) {
 	writer := q.wait(c, mutex.Exclusive())
 	q.unlock(reading) // now the share that the late claim names is free again
 	close(goOn)
-	eventually(t, "the new place", func() bool { return len(q.waiting()) == 2 })
+	etcdtest.Eventually(t, "the new position", func() bool { return len(q.waiting()) == 2 })
 	q.unlock(other)
 	q.unlock(q.turn(writer))
 	q.unlock(q.turn(late))

@@ -96,7 +96,7 @@ func TestSilentConnectionIsToldWithItsRemedy(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	alive := make(chan error)
 	go func() { alive <- l.Alive(ctx) }()
-	eventually(t, "the line", func() bool {
+	etcdtest.Eventually(t, "the line", func() bool {
 		told, _ := log.with("on a connection that is open; without DialKeepAliveTime")
 		return len(told) == 1 && strings.Contains(told[0], "endpoints=")
 	})

@@ -25,7 +25,7 @@ func TestWritesThatAreTooLargeAreRefusedBeforeTheyAreSent(t *testing.T) {
 			t.Errorf("%d bytes: %v", bytes, err)
 		}
 	}
-	if n := count(t, etcd); n != 0 {
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
 

@@ -79,7 +79,7 @@ func TestGivingUpAtTheEndPutsTheTailBack(t *testing.T) {
 				w.cancel()
 				<-w.got
 				// Giving up before its own answer was there leaves the queue in the background.
-				eventually(t, fmt.Sprintf("a tail that names %q with lease %x", w.left, w.lease), func() bool {
+				etcdtest.Eventually(t, fmt.Sprintf("a tail that names %q with lease %x", w.left, w.lease), func() bool {
 					uuid, lease := q.tail()
 					return uuid == w.left && lease == w.lease
 				})
@@ -130,6 +130,20 @@ func (q *line) stream(n int, opts ...mutex.Option) (s *stream, stop func()) {
 	return s, stop
 }
 
+// expectNobodyPasses has newcomers try to take the lock like these options while its holder hands it to the waiter.
+func (q *line) expectNobodyPasses(w *waiter, holder *mutex.Lock, opts ...mutex.Option) {
+	q.Helper()
+	s, stop := q.stream(8, opts...)
+	etcdtest.Eventually(q, "newcomers", func() bool { return s.refused.Load()+s.taken.Load() > 50 })
+	q.unlock(holder)
+	l := q.turn(w)
+	if n := s.taken.Load(); n > 0 {
+		q.Errorf("%d passed the waiter", n)
+	}
+	stop()
+	q.unlock(l)
+}
+
 // The last in line gives up while others try again and again to take the lock without queueing: nobody passes the one
 // that waits.
 func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
@@ -141,15 +155,7 @@ func TestGivingUpAtTheEndStarvesNobody(t *testing.T) {
 			two := q.wait(q.client(), kind[1]...)
 			two.cancel()
 			<-two.got
-			s, stop := q.stream(8, kind[1]...)
-			eventually(t, "newcomers", func() bool { return s.refused.Load()+s.taken.Load() > 50 })
-			q.unlock(first)
-			l := q.turn(one)
-			if n := s.taken.Load(); n > 0 {
-				t.Errorf("%d passed the waiter", n)
-			}
-			stop()
-			q.unlock(l)
+			q.expectNobodyPasses(one, first, kind[1]...)
 		})
 	}
 }
@@ -166,20 +172,12 @@ func TestDeathAtTheEndStarvesNobody(t *testing.T) {
 			if _, err := q.etcd.Revoke(context.Background(), lease); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the tail", func() bool {
+			etcdtest.Eventually(t, "the tail", func() bool {
 				uuid, lease := q.tail()
 				return uuid == one.ticket.UUID &&
 					lease == q.leaseOf(one)
 			})
-			s, stop := q.stream(8, kind[1]...)
-			eventually(t, "newcomers", func() bool { return s.refused.Load()+s.taken.Load() > 50 })
-			q.unlock(first)
-			l := q.turn(one)
-			if n := s.taken.Load(); n > 0 {
-				t.Errorf("%d passed the waiter", n)
-			}
-			stop()
-			q.unlock(l)
+			q.expectNobodyPasses(one, first, kind[1]...)
 		})
 	}
 }
@@ -213,10 +211,10 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 	lease := q.standIn()
 	two := q.wait(c)
 	q.delete(layout(t).Ticket("a", two.ticket.ID))
-	eventually(t, "the new place", func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID })
+	etcdtest.Eventually(t, "the new position", func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID })
 	two.cancel()
 	<-two.got
-	eventually(t, "the tail", func() bool { uuid, l := q.tail(); return uuid == foreignUUID && l == lease })
+	etcdtest.Eventually(t, "the tail", func() bool { uuid, l := q.tail(); return uuid == foreignUUID && l == lease })
 	q.unlock(first)
 	if _, err := c.TryLock(context.Background(), "a"); err == nil {
 		t.Error("a newcomer passed the one that waits")
@@ -246,7 +244,7 @@ func TestGivingUpAtTheEndOfAFullEtcd(t *testing.T) {
 		t.Errorf("waiting: %+v", w)
 	}
 	server.Drain(t, "/fill/")
-	eventually(t, "the tail", func() bool {
+	etcdtest.Eventually(t, "the tail", func() bool {
 		uuid, lease := q.tail()
 		return uuid == one.ticket.UUID &&
 			lease == q.leaseOf(one)

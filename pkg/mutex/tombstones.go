@@ -13,24 +13,27 @@ import (
 )
 
 // tombstones are keys under the uuids of acquisitions that must not be committed any more. Many share one lease, which
-// outlives each of them by life.
+// keeps each of them for at least life.
 type tombstones struct {
+	etcd  *clientv3.Client
+	retry *etcdretry.Client
 	life  time.Duration
+
 	mu    sync.Mutex
 	lease clientv3.LeaseID
 	until time.Time // when the lease is too old for new tombstones
 }
 
-// tombstoneLease is a lease for tombstones. Two calls at once may each make one.
-func (c *Client) tombstoneLease(ctx context.Context, t *tombstones) (clientv3.LeaseID, error) {
+// grant returns a lease for tombstones. Two calls at once may each make one.
+func (t *tombstones) grant(ctx context.Context) (clientv3.LeaseID, error) {
 	const shared = time.Minute
 	if lease, ok := t.current(); ok {
 		return lease, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.retry.Attempt(ctx))
+	ctx, cancel := context.WithTimeout(ctx, t.retry.Attempt(ctx))
 	defer cancel()
 	asked := time.Now()
-	grant, err := c.etcd.Grant(ctx, int64((t.life+shared)/time.Second))
+	grant, err := t.etcd.Grant(ctx, int64((t.life+shared)/time.Second))
 	if err != nil {
 		return 0, err
 	}
@@ -47,14 +50,14 @@ func (t *tombstones) current() (clientv3.LeaseID, bool) {
 	return t.lease, time.Now().Before(t.until)
 }
 
-// sendTombstone sends a transaction that leaves a tombstone, until its outcome is known, it is refused or ctx ends.
-func (c *Client) sendTombstone(
-	ctx context.Context, t *tombstones, txn func(clientv3.LeaseID) locktxn.Txn,
+// send commits a transaction that leaves a tombstone, until its outcome is known, it is refused or ctx ends.
+func (t *tombstones) send(
+	ctx context.Context, txn func(clientv3.LeaseID) locktxn.Txn,
 ) (r etcdretry.Answer, err error) {
 	for n, doubt := 0, false; ; n++ {
-		lease, err := c.tombstoneLease(ctx, t)
+		lease, err := t.grant(ctx)
 		if err == nil {
-			r, err = c.retry.Send(ctx, txn(lease))
+			r, err = t.retry.Send(ctx, txn(lease))
 			doubt = doubt || r.Doubt
 			r.Doubt = doubt
 			if !locktxn.LeaseGone(err) {
@@ -71,7 +74,7 @@ func (c *Client) sendTombstone(
 	}
 }
 
-// forget has the next tombstone get another lease, because this one is gone.
+// forget makes the next tombstone get another lease, because this one is gone.
 func (t *tombstones) forget(lease clientv3.LeaseID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,3 +82,7 @@ func (t *tombstones) forget(lease clientv3.LeaseID) {
 		t.until = time.Time{}
 	}
 }
+
+// releaseLife is how long etcd remembers a release with the caller's own writes, whose client repeats it for its
+// request timeout.
+const releaseLife = 10 * time.Minute

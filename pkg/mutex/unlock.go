@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // Unlock ends the handle's context and gives the lock back. It takes no context, because a lock must be given back
-// however the work ended: it tries for the client's request timeout, and then goes on in the background.
+// however the work ended: it tries for [Options].RequestTimeout, and then goes on in the background.
 //
 // nil means that the lock was held until now and is free. A [*LostError] means that it had been lost before: the work
 // may have run while another held the lock. Calling Unlock again does nothing and returns the same.
@@ -26,6 +27,41 @@ func (l *Lock) Unlock() error {
 	}
 	l.unlocking.once.Do(func() { l.unlocking.err = l.exit() })
 	return l.unlocking.err
+}
+
+// Unlock gives all locks back, even if some were lost. The error joins those of the locks.
+func (g *Locks) Unlock() error {
+	if g == nil || len(g.locks) == 0 {
+		return errNoHold
+	}
+	defer g.cancel(ErrUnlocked)
+	return unlockAll(g.locks)
+}
+
+// unlockAll gives locks back.
+func unlockAll(locks []*Lock) error { return each(locks, (*Lock).Unlock) }
+
+// exit gives one handle of the hold back, and the hold with the last one.
+func (l *Lock) exit() error {
+	hold := l.root()
+	if l != hold {
+		l.cancel(ErrUnlocked)
+	}
+	hold.mu.Lock()
+	if l == hold {
+		hold.reentry.released = true
+	} else {
+		hold.reentry.count--
+	}
+	last := hold.reentry.released && hold.reentry.count == 0
+	hold.mu.Unlock()
+	if !last {
+		if lost, isLost := hold.err().(*LostError); isLost {
+			return lost
+		}
+		return nil
+	}
+	return hold.release()
 }
 
 func (l *Lock) release() (err error) {
@@ -48,7 +84,7 @@ func (l *Lock) release() (err error) {
 		if r.Doubt && settled {
 			l.releaseLater()
 		}
-		return fmt.Errorf("unlock %q: %w; unless it is free by then, it is auto-unlocked in its time", l.held.Lock, err)
+		return fmt.Errorf("unlock %q: %w; if it is not free by then, it is auto-unlocked when its time is up", l.held.Lock, err)
 	}
 	if r.Succeeded {
 		return nil
@@ -66,10 +102,10 @@ func (l *Lock) releaseTxn() locktxn.Txn {
 // sendRelease gives the hold back. If a sending of its acquisition may still be on its way, it keeps that from being
 // committed: settled reports that it did, or did not have to.
 func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
-	if l.origin.doubt {
+	if l.origin.cancel != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.opts.RequestTimeout)
 		defer cancel()
-		r, err = l.c.sendTombstone(ctx, &l.c.tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
+		r, err = l.c.tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 			return locktxn.ReleaseInDoubt(l.c.layout, l.asked, l.held, lease)
 		})
 		if !locktxn.NoSpace(err) { // else no tombstone can be written
@@ -77,25 +113,17 @@ func (l *Lock) sendRelease() (r etcdretry.Answer, settled bool, err error) {
 		}
 	}
 	r, err = l.c.retry.SendFor(context.Background(), l.c.opts.RequestTimeout, l.releaseTxn())
-	return r, !l.origin.doubt, err
+	return r, l.origin.cancel == nil, err
 }
 
 // freeLease gives up the lease of the ticket.
 func (l *Lock) freeLease(definite bool) {
 	switch {
 	case l.origin.lease == nil:
-	case definite && !l.origin.doubt:
-		l.c.giveBack(l.origin.lease)
+	case definite && l.origin.cancel == nil:
+		l.c.leases.giveBack(l.origin.lease)
 	default:
-		l.c.drop(l.origin.lease)
-	}
-}
-
-// cancelAcquisition keeps sendings of the acquisition that are still on their way from being committed after the end of
-// the hold, in the background.
-func (l *Lock) cancelAcquisition() {
-	if l.origin.doubt {
-		l.c.cancelLater(l.set.kind, l.asked, l.held.UUID)
+		l.c.leases.drop(l.origin.lease)
 	}
 }
 
@@ -125,8 +153,43 @@ func (l *Lock) notReleased(end time.Time, r etcdretry.Answer) error {
 // releaseLater goes on giving the lock back, for as long as it would be held.
 func (l *Lock) releaseLater() {
 	until := time.Now().Add(l.set.autoUnlockAfter)
-	l.c.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
+	l.c.cleanups.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: until, do: func(ctx context.Context) error {
 		_, err := l.c.retry.Send(ctx, l.releaseTxn())
 		return err
 	}})
+}
+
+// beginRelease keeps the watch from taking the release for a loss, until the function that it returns is called.
+func (l *Lock) beginRelease() (done func()) {
+	ended := make(chan struct{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unlocking.underWay = ended
+	return func() { close(ended) }
+}
+
+// releasedMeanwhile waits for a release that is under way, and reports whether the hold was given back by it.
+func (l *Lock) releasedMeanwhile() bool {
+	l.mu.Lock()
+	leaving := l.unlocking.underWay
+	l.mu.Unlock()
+	if leaving != nil {
+		<-leaving
+	}
+	return l.err() != nil
+}
+
+func (l *Lock) notifyReleased(err error) {
+	hook := l.c.opts.Hooks.Released
+	if hook == nil {
+		return
+	}
+	result := ResultError
+	switch {
+	case err == nil:
+		result = ResultReleased
+	case errors.Is(err, ErrNotHeld):
+		result = ResultLost
+	}
+	hook(Released{Hold: l, Result: result, Held: time.Since(l.began.monotonic), Err: err})
 }

@@ -12,17 +12,18 @@ import (
 	"github.com/clustermutex/unlocker/internal/locktxn"
 )
 
-// UnlockWith gives the lock back and writes your own keys in the same transaction, if the compares hold, too: the
-// writes are done if and only if the lock was held until then. They are puts and deletions outside the prefix of the
-// locks, as for [Then].
+// UnlockWith gives the lock back and writes the caller's own keys in the same transaction, if the compares hold, too:
+// the writes are done if and only if the lock was held until then. They are puts and deletions outside the prefix of
+// the locks, as for [Then].
 //
 // nil means that both happened. After a [*LostError] the hold was over before, and nothing was written. After any other
-// error, such as a [*ConditionError], the lock is held as before. After an [ErrUnknown] call UnlockWith again with the
-// same writes to learn what became of them, or [Lock.Unlock] to give up. An ErrUnknown may be a ConditionError at the
-// same time: the condition did not hold when etcd answered, but an earlier sending stayed without an answer, and may
-// yet be done if the condition comes to hold.
+// error, such as a [*ConditionError], the lock is held as before.
 //
-// It tries for the client's request timeout. Unlike Unlock it needs an etcd that accepts writes.
+// After an [ErrUnknown] call UnlockWith again with the same writes to learn what became of them, or [Lock.Unlock] to
+// give up. An ErrUnknown may be a ConditionError, too: the condition did not hold when etcd answered, but an earlier
+// request was not answered, and may still be committed if the condition comes to hold.
+//
+// It tries for [Options].RequestTimeout. Unlike Unlock it needs an etcd that accepts writes.
 func (l *Lock) UnlockWith(writes []clientv3.Op, only ...clientv3.Cmp) error {
 	if l.none() {
 		return errNoHold
@@ -55,11 +56,11 @@ func (l *Lock) unlockWith(writes []clientv3.Op, only []clientv3.Cmp) error {
 	}
 	defer l.beginRelease()()
 	tombstone := tombstoneOf(writes)
-	tombstones := &l.c.releases
-	if l.origin.doubt { // the tombstone also keeps out what is still on its way of the acquisition
-		tombstones = &l.c.tombstones
+	tombstones := l.c.releases
+	if l.origin.cancel != nil { // the tombstone also keeps out what is still on its way of the acquisition
+		tombstones = l.c.tombstones
 	}
-	r, err := l.c.sendTombstone(ctx, tombstones, func(lease clientv3.LeaseID) locktxn.Txn {
+	r, err := tombstones.send(ctx, func(lease clientv3.LeaseID) locktxn.Txn {
 		return locktxn.ReleaseWith(l.c.layout, l.held, release, tombstone, lease, only, writes)
 	})
 	switch {
@@ -112,15 +113,6 @@ func tombstoneOf(writes []clientv3.Op) string {
 	return fmt.Sprintf("released %x", sum.Sum(nil)[:8])
 }
 
-// beginRelease keeps the watch from taking the release for a loss, until the function that it returns is called.
-func (l *Lock) beginRelease() (done func()) {
-	ended := make(chan struct{})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.unlocking.underWay = ended
-	return func() { close(ended) }
-}
-
 // finishRelease ends the handle of a lock that was given back.
 func (l *Lock) finishRelease() error {
 	if l.finish(ErrUnlocked) {
@@ -130,13 +122,17 @@ func (l *Lock) finishRelease() error {
 	return nil
 }
 
-// releasedMeanwhile waits for a release that is under way, and reports whether the hold was given back by it.
-func (l *Lock) releasedMeanwhile() bool {
-	l.mu.Lock()
-	leaving := l.unlocking.underWay
-	l.mu.Unlock()
-	if leaving != nil {
-		<-leaving
+// alone is an error unless this handle is the only one of its hold.
+func (l *Lock) alone() error {
+	hold := l.root()
+	if l.forGroup {
+		return errors.New("this handle stands for several locks, and UnlockWith gives one back: take it from Locks.All")
 	}
-	return l.err() != nil
+	hold.mu.Lock()
+	defer hold.mu.Unlock()
+	if l != hold || hold.reentry.count > 0 {
+		return errors.New("the hold was entered again, and other handles rely on it: unlock all but the first one " +
+			"before")
+	}
+	return nil
 }

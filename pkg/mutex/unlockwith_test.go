@@ -20,7 +20,7 @@ func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
 	locks := newClient(t, etcd)
 	l := take(t, locks, "a", mutex.Heartbeat(time.Hour))
 	<-watches // that see the record go
-	put(t, etcd, "/state", "broken")
+	etcdtest.Put(t, etcd, "/state", "broken")
 
 	ready := clientv3.Compare(clientv3.Value("/state"), "=", "ready")
 	done := []clientv3.Op{clientv3.OpPut("/state", "done"), clientv3.OpPut("/result", "42")}
@@ -33,7 +33,7 @@ func TestUnlockWithWritesIsBothOrNothing(t *testing.T) {
 		read(t, etcd, "a").UUID != l.UUID() {
 		t.Errorf("the condition did not hold, but the result is %q, the context %v", result, context.Cause(l.Context()))
 	}
-	put(t, etcd, "/state", "ready")
+	etcdtest.Put(t, etcd, "/state", "ready")
 	if err := l.UnlockWith(done, ready); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestUnlockWithWhoseConditionFailsInDoubtIsUnknown(t *testing.T) {
 	if !errors.Is(err, mutex.ErrUnknown) || !errors.Is(err, mutex.ErrCondition) {
 		t.Errorf("the error is %v", err)
 	}
-	put(t, etcd, "/ready", "yes")
+	etcdtest.Put(t, etcd, "/ready", "yes")
 	if r, err := late.send(t.Context()); err != nil || !r.Succeeded {
 		t.Errorf("the late sending: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
@@ -170,7 +171,7 @@ func BenchmarkIdleWaits(b *testing.B) {
 					_, _ = c.Lock(context.Background(), "a", mutex.OnWait(func(mutex.Waiting) { told.Add(1) }))
 				}()
 			}
-			eventually(b, "the queue", func() bool {
+			etcdtest.Eventually(b, "the queue", func() bool {
 				return len(q.waiting()) == waiters &&
 					told.Load() >= int64(waiters)
 			})

@@ -1,12 +1,12 @@
-// Package mutexlog writes a line for each thing that becomes of a lock, by the hooks of package mutex.
+// Package mutexlog logs what happens to locks, through the hooks of package mutex.
 //
 //	locks, err := mutex.New(etcd, mutex.Options{Owner: "billing", Logger: logger, Hooks: mutexlog.Hooks(logger)})
 //
-// It tells what a caller is told, too: acquired, extended, given back and refused at level debug, given up at info, and
-// what went wrong at warn. What no caller is told, such as the loss of a lock and failing heartbeats, stands in the
-// lines of Options.Logger: set both.
+// It logs what the library also returns to callers: acquired, extended, released and refused at level debug, given up
+// at info, and failures at warn. What is not returned to a caller, such as a lost lock or a failing heartbeat, is
+// logged by Options.Logger, so set both.
 //
-// The library logs with slog; [Zerolog] makes such a logger of a zerolog.Logger.
+// The library logs with slog; [Zerolog] turns a zerolog.Logger into an slog logger.
 package mutexlog
 
 import (
@@ -21,7 +21,7 @@ import (
 // Zerolog returns a logger that writes to log, at log's level.
 func Zerolog(log zerolog.Logger) *slog.Logger { return slog.New(zerolog.NewSlogHandler(log)) }
 
-// Hooks write to the logger. Where there are others, join them: mutexlog.Hooks(l).And(others).
+// Hooks returns hooks that write to the logger. Combine them with others: mutexlog.Hooks(l).And(others).
 func Hooks(l *slog.Logger) mutex.Hooks {
 	return mutex.Hooks{
 		Acquired: func(e mutex.Acquired) { acquired(l, e) },
@@ -57,11 +57,11 @@ func released(l *slog.Logger, e mutex.Released) {
 	attributes := append(about(e.Hold), slog.Duration("held", e.Held))
 	switch e.Result {
 	case mutex.ResultReleased:
-		write(l, slog.LevelDebug, "lock given back", nil, attributes...)
+		write(l, slog.LevelDebug, "lock released", nil, attributes...)
 	case mutex.ResultLost:
-		write(l, slog.LevelWarn, "lock was lost before it was given back", e.Err, attributes...)
+		write(l, slog.LevelWarn, "lock was lost before it was released", e.Err, attributes...)
 	default:
-		write(l, slog.LevelWarn, "lock not given back yet", e.Err, attributes...)
+		write(l, slog.LevelWarn, "lock not released yet", e.Err, attributes...)
 	}
 }
 

@@ -53,11 +53,11 @@ func TestLogTellsTheStoryOfALock(t *testing.T) {
 		`level=DEBUG msg="lock not acquired" lock=a waited=0s error="lock \"a\" is held by`,
 		`level=INFO msg="gave up waiting for a lock" lock=a waited=1m0s error=`,
 		`level=DEBUG msg="lock extended" lock=a uuid=`, `heartbeat=false`,
-		`level=DEBUG msg="lock given back" lock=a uuid=`, `held=1m0s`,
-		`level=WARN msg="lock was lost before it was given back" lock=b uuid=`, `wrong month`,
+		`level=DEBUG msg="lock released" lock=a uuid=`, `held=1m0s`,
+		`level=WARN msg="lock was lost before it was released" lock=b uuid=`, `wrong month`,
 		`level=WARN msg="lock not extended" lock=c`,
 		`level=WARN msg="lock not acquired" lock=d`,
-		`level=WARN msg="lock not given back yet" lock=c`,
+		`level=WARN msg="lock not released yet" lock=c`,
 	} {
 		if !strings.Contains(plain.String(), want) {
 			t.Errorf("slog has no %s in\n%s", want, &plain)

@@ -7,7 +7,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// groups finds the series of a lock's group, and makes them for a new one while there is room.
+// groups finds the series of a lock's group, and creates them while there are fewer than most.
 type groups struct {
 	of   func(lock string) string
 	most int
@@ -17,7 +17,7 @@ type groups struct {
 	known map[string]*series
 }
 
-// series are those of the lock with this name. A share of a lock is in the group of that lock.
+// series returns the series for a lock. A share is in the group of the whole lock.
 func (g *groups) series(name string) *series {
 	if lock, _, isShare := metadata.ParseShare(name); isShare {
 		name = lock

@@ -10,23 +10,24 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Other is the group of the locks for whose own group there was no room.
+// Other is the group of locks beyond [Options.MaxGroups].
 const Other = "other"
 
-// DefaultMaxGroups is the number of groups unless [Options] say otherwise.
+// DefaultMaxGroups is the default of [Options.MaxGroups].
 const DefaultMaxGroups = 20
 
-// Options change what is told. The zero Options are usable.
+// Options change the metrics. The zero Options are usable.
 type Options struct {
-	// Group makes the value of the label "group" of a lock's name, as the caller named it; of a permit "pool#2" that is
-	// "pool". It must be safe for concurrent use. Without it there is no such label.
+	// Group returns the label "group" for a lock's name; a share such as "pool#2" has the name "pool". It must be safe
+	// for concurrent use. Nil: there is no such label.
 	Group func(lock string) string
 
-	// MaxGroups is how many different groups get series of their own, in the order in which they come;
-	// [DefaultMaxGroups] when zero. The locks of all later ones are in the group [Other].
+	// MaxGroups is how many groups get their own series, in order of appearance; locks of later ones are in the group
+	// [Other]. Zero: [DefaultMaxGroups].
 	MaxGroups int
 
-	// Buckets of the histograms, in seconds; those of DefaultWaitBuckets and DefaultHoldBuckets when nil.
+	// WaitBuckets and HoldBuckets are those of the histograms, in seconds. Nil: [DefaultWaitBuckets] and
+	// [DefaultHoldBuckets].
 	WaitBuckets, HoldBuckets []float64
 }
 
@@ -49,7 +50,7 @@ type Metrics struct {
 	groups groups
 }
 
-// series are those of one group.
+// series are the series of one group.
 type series struct {
 	acquisitions, extensions, lost, releases counts
 	waiting, held                            prometheus.Gauge
@@ -58,7 +59,7 @@ type series struct {
 
 var _ prometheus.Collector = (*Metrics)(nil)
 
-// New returns metrics in which nothing has happened yet. Register them, and give their [Metrics.Hooks] to the clients.
+// New returns metrics. Register them, and give their [Metrics.Hooks] to the clients.
 func New(o Options) *Metrics {
 	var labels []string
 	if o.Group != nil {
@@ -68,16 +69,16 @@ func New(o Options) *Metrics {
 		acquisitions: counter("mutex_acquisitions_total", "Attempts to take a lock, by how they ended.", labels,
 			"result"),
 		extensions: counter("mutex_extensions_total",
-			"Attempts to put alert and auto-unlock of a held lock off, by how they ended.", labels, "result"),
+			"Attempts to extend a held lock, by how they ended.", labels, "result"),
 		lost: counter("mutex_lost_total", "Locks that were lost while they were held, by reason.", labels,
 			"reason"),
-		releases: counter("mutex_releases_total", "Locks that were given back, by how that ended.", labels,
+		releases: counter("mutex_releases_total", "Attempts to release a lock, by how they ended.", labels,
 			"result"),
 		waiting: gauge("mutex_waiting", "Calls that wait for a lock, or for etcd's answer.", labels),
 		held:    gauge("mutex_held", "Locks that are held.", labels),
 		wait: histogram("mutex_wait_seconds", "Time until a lock was taken or the caller gave up.", labels,
 			o.WaitBuckets, DefaultWaitBuckets()),
-		hold: histogram("mutex_hold_seconds", "Time from taking a lock until it was given back or lost.",
+		hold: histogram("mutex_hold_seconds", "Time from taking a lock until it was released or lost.",
 			labels, o.HoldBuckets, DefaultHoldBuckets()),
 	}
 	m.groups = groups{of: o.Group, most: o.MaxGroups, known: map[string]*series{}, make: m.group}
@@ -123,11 +124,10 @@ func (m *Metrics) series(labels ...string) *series {
 	}
 }
 
-// counts are counters by the word that is their last label.
+// counts holds counters by the value of their last label.
 type counts map[string]prometheus.Counter
 
-// add counts one; a word that is none of the known ones is not counted, as it would be a series that nobody has asked
-// for.
+// add counts one. Unknown words are not counted, because they would create series that nobody expects.
 func (c counts) add(word string) {
 	if counter, ok := c[word]; ok {
 		counter.Inc()
@@ -160,7 +160,7 @@ func (m *Metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.acquisitions, m.wait, m.waiting, m.held, m.hold, m.extensions, m.lost, m.releases}
 }
 
-// Hooks feed the metrics. Where there are others, join them: metrics.Hooks().And(others).
+// Hooks returns hooks that feed the metrics. Combine them with others: metrics.Hooks().And(others).
 func (m *Metrics) Hooks() mutex.Hooks {
 	return mutex.Hooks{Asking: m.asking, Acquired: m.acquired, Extended: m.extended, Lost: m.lose, Released: m.released}
 }
@@ -169,7 +169,7 @@ func (m *Metrics) asking(e mutex.Asking) {
 	during(e.Context, m.groups.series(e.Lock).waiting)
 }
 
-// during counts something until its context ends: in whatever way, and of some no hook is told.
+// during counts something until its context ends. Not every such end is reported to a hook.
 func during(ctx context.Context, g prometheus.Gauge) {
 	g.Inc()
 	context.AfterFunc(ctx, g.Dec)
@@ -202,7 +202,7 @@ func (m *Metrics) released(e mutex.Released) {
 	s.ended(reason, e.Held)
 }
 
-// ended is the end of a hold; without a reason it was not lost.
+// ended counts the end of a hold; reason is empty if it was not lost.
 func (s *series) ended(reason mutex.Reason, held time.Duration) {
 	s.hold.Observe(held.Seconds())
 	if reason != "" {

@@ -29,14 +29,14 @@ func clockOff(r *metadata.Record, p Policy, now Moment) time.Duration {
 		return 0
 	}
 	ahead := max(-math.MaxInt64, written.Sub(now.Wall.Add(seen-now.Mono)))
-	// the same every time, although two clocks are never read at the same instant
-	told := ahead.Round(100 * time.Millisecond)
+	// rounded, so that it is the same each time although the two clocks are never read at the same instant
+	rounded := ahead.Round(100 * time.Millisecond)
 	switch behind := -ahead; {
 	case ahead > p.HolderTolerance():
-		return told
+		return rounded
 	case live && behind > p.HolderTolerance() &&
 		(seen-behind >= r.Seen.Followed || behind >= r.AutoUnlockAt.Sub(written)):
-		return told
+		return rounded
 	}
 	return 0
 }

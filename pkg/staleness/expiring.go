@@ -37,7 +37,7 @@ func (v Verdict) AlertsAtUnlock() bool {
 }
 
 // KeptAlive reports whether a program extends the lock, as far as the record shows: its holder has called alive, and
-// the lock is not a reservation, which only people extend.
+// the lock is not a reservation, which only operators extend.
 func KeptAlive(r *metadata.Record) bool {
 	_, reserved := r.Attributes["reserved"]
 	return r.Alive != nil && !reserved

@@ -51,7 +51,7 @@ func TestTheAuditLineHasTheWholeRecord(t *testing.T) {
 	})
 }
 
-func TestHostileRecordsCanNotForgeTheLog(t *testing.T) {
+func TestHostileRecordsCannotForgeTheLog(t *testing.T) {
 	hostile := "x\n{\"level\":\"info\"}\x1b[31m\u202egnp.exe\xff\u009b\u2028\x00"
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -84,7 +84,7 @@ func TestHostileRecordsCanNotForgeTheLog(t *testing.T) {
 	})
 }
 
-func TestTheStartOfAnAlertIsToldOnce(t *testing.T) {
+func TestTheStartOfAnAlertIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.join(t)
@@ -111,7 +111,7 @@ func TestTheStartOfAnAlertIsToldOnce(t *testing.T) {
 	})
 }
 
-func TestALockThatExpiresWithoutAlertingFirstIsToldToo(t *testing.T) {
+func TestALockThatExpiresWithoutAlertingFirstIsLoggedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.join(t)
@@ -123,7 +123,7 @@ func TestALockThatExpiresWithoutAlertingFirstIsToldToo(t *testing.T) {
 	})
 }
 
-func TestAlertsAreToldAsSoonAsTheViewIsComplete(t *testing.T) {
+func TestAlertsAreLoggedAsSoonAsTheViewIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.take("a", time.Second, time.Hour)

@@ -16,10 +16,10 @@ const (
 	// canaryLate is how long one success proves that etcd accepts writes: enough for two writes that barely meet their
 	// timeout.
 	canaryLate = 5 * time.Second
-	// askEvery is how often etcd's members are asked for their time; askAgain, how soon if none answered.
-	askEvery   = time.Minute
-	askAgain   = 10 * time.Second
-	askTimeout = 5 * time.Second
+	// measureEvery is how often the clocks of etcd's members are measured; remeasureAfter, how soon if none answered.
+	measureEvery   = time.Minute
+	remeasureAfter = 10 * time.Second
+	measureTimeout = 5 * time.Second
 )
 
 // canary is what writing our own presence record has shown.
@@ -49,7 +49,7 @@ func (o *observer) run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		o.announce(ctx)
-		o.look()
+		o.observe()
 		select {
 		case <-ctx.Done():
 			return
@@ -82,7 +82,7 @@ func (o *observer) announce(ctx context.Context) {
 	o.compare(now, claimed, revision)
 }
 
-// answered takes in a successful canary. Whether etcd went back is judged by what was known when the canary was sent,
+// answered records a successful canary. Whether etcd went back is judged by what was known when the canary was sent,
 // because the view may have seen later revisions meanwhile. A lower raft term means the same: it is another cluster's.
 func (o *observer) answered(now, sent time.Duration, highest, revision int64, term uint64) {
 	c := &o.canary
@@ -111,8 +111,8 @@ func (o *observer) answered(now, sent time.Duration, highest, revision int64, te
 	c.term = term
 }
 
-// compare compares what others claimed to have seen before the canary was sent with the revision that it found: etcd
-// went back if theirs is higher, perhaps before this process started. The claim ends with the process that makes it. So
+// compare compares the revision that the canary found with what other unlockers claimed to have seen before: if theirs
+// is higher, etcd went back, perhaps before this process started. The claim ends with the process that makes it. So
 // unlockers may be restarted one by one, and a nonsensical record counts only as long as something rewrites it.
 func (o *observer) compare(now time.Duration, claimed claim, revision int64) {
 	behind := claimed.revision > revision
@@ -131,7 +131,7 @@ func (o *observer) compare(now time.Duration, claimed claim, revision int64) {
 func (o *observer) presence(peers []Peer, now staleness.Moment) (metadata.Presence, claim) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.clocks.hear(peers, o.cfg.ID, now.Mono)
+	o.clocks.setPeers(peers, o.cfg.ID, now.Mono)
 	return metadata.Presence{
 		ID: o.cfg.ID, Hostname: o.cfg.Hostname, Version: o.cfg.Version, Mode: string(o.cfg.Mode),
 		StartedAt: metadata.Time{Time: o.started}, Now: metadata.Time{Time: now.Wall}, Revision: o.canary.revision,
@@ -139,8 +139,8 @@ func (o *observer) presence(peers []Peer, now staleness.Moment) (metadata.Presen
 	}, o.clocks.claimed()
 }
 
-// askMembers asks etcd's members for their time until ctx ends.
-func (o *observer) askMembers(ctx context.Context) {
+// measureMembers measures the clocks of etcd's members until ctx ends.
+func (o *observer) measureMembers(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -149,21 +149,21 @@ func (o *observer) askMembers(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		timer.Reset(o.ask(ctx))
+		timer.Reset(o.measureOnce(ctx))
 	}
 }
 
-func (o *observer) ask(ctx context.Context) (next time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+func (o *observer) measureOnce(ctx context.Context) (next time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()
 	before := o.cfg.moment()
 	offsets := o.cfg.Offsets(ctx)
 	after := o.cfg.moment()
 	if len(offsets) == 0 {
-		return askAgain
+		return remeasureAfter
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.clocks.asked(offsets, before, after)
-	return askEvery
+	o.clocks.setMembers(offsets, before, after)
+	return measureEvery
 }

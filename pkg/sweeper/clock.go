@@ -20,11 +20,11 @@ const (
 type clocks struct {
 	peers     map[string]peerClock
 	members   []time.Time
-	membersAt time.Duration // when they were asked
+	membersAt time.Duration // when they were measured
 }
 
 type peerClock struct {
-	said     time.Time // its clock in its last record
+	shown    time.Time // its clock in its last record
 	zero     time.Time // its clock at our zero
 	known    bool      // zero is known
 	revision int64     // in its last record
@@ -46,30 +46,30 @@ func (c *clocks) claimed() (highest claim) {
 	return highest
 }
 
-// hear takes in the presence records of the others. A record counts from its second value on: the first may have been
-// in etcd for a while, and its writer may be dead. Any delay makes our clock seem ahead, which can only hold back
-// removals.
-func (c *clocks) hear(peers []Peer, self string, mono time.Duration) {
+// setPeers updates the clocks of the other unlockers from their presence records. A record counts from its second value
+// on: the first may have been in etcd for a while, and its writer may be dead. Any delay makes our clock seem ahead,
+// which can only hold back removals.
+func (c *clocks) setPeers(peers []Peer, self string, mono time.Duration) {
 	heard := make(map[string]peerClock, len(peers))
 	for _, p := range peers {
 		if p.ID == self || p.Age > protocol.PresenceTTL {
 			continue
 		}
 		clock, before := c.peers[p.ID]
-		if before && !clock.said.Equal(p.Now) {
+		if before && !clock.shown.Equal(p.Now) {
 			clock.zero = p.Now.Add(p.Age - mono)
 			clock.known = true
 		}
-		clock.said = p.Now
+		clock.shown = p.Now
 		clock.revision = p.Revision
 		heard[p.ID] = clock
 	}
 	c.peers = heard
 }
 
-// asked takes in the offsets of the members' clocks to ours. They are discarded if ours jumped between before and
-// after.
-func (c *clocks) asked(offsets []time.Duration, before, after staleness.Moment) {
+// setMembers updates the clocks of etcd's members from their offsets to ours. It discards them if ours jumped between
+// before and after.
+func (c *clocks) setMembers(offsets []time.Duration, before, after staleness.Moment) {
 	if jump(before, after).Abs() > jumpThreshold {
 		return
 	}
@@ -114,7 +114,7 @@ func median(of []time.Duration) time.Duration {
 	return low/2 + high/2
 }
 
-// jumpThreshold is how far wall and monotonic clock may diverge between two looks, which are a second apart. A clock
+// jumpThreshold is how far wall and monotonic clock may diverge between two observations, a second apart. A clock
 // that is being slewed diverges by half a millisecond.
 const jumpThreshold = time.Second
 

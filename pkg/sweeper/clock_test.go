@@ -136,7 +136,7 @@ func TestMembersThatDoNotAnswerAreAskedAgainSoon(t *testing.T) {
 	})
 }
 
-func TestAMembersClockIsNotBelievedForEver(t *testing.T) {
+func TestAMembersClockIsNotTrustedForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		s := newStore()
@@ -209,7 +209,7 @@ func TestAWrongClockThatIsSetRightRemovesAgain(t *testing.T) {
 	})
 }
 
-func TestTheMedianOfOthersIsBelieved(t *testing.T) {
+func TestTheMedianOfOthersIsTrusted(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		others []time.Duration
@@ -240,7 +240,7 @@ func TestTheMedianOfOthersIsBelieved(t *testing.T) {
 	}
 }
 
-func TestAPeerThatIsSilentIsNotAskedForTheTime(t *testing.T) {
+func TestASilentPeersClockDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.join(t, withoutMembers, func(_ *node, c *sweeper.Config) {
@@ -256,7 +256,7 @@ func TestAPeerThatIsSilentIsNotAskedForTheTime(t *testing.T) {
 	})
 }
 
-func TestASmallSkewDoesNotAskForMoreThanANetworkCanTell(t *testing.T) {
+func TestASmallSkewToleratesTheImprecisionOfTheNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.join(t, func(_ *node, c *sweeper.Config) {
@@ -270,7 +270,7 @@ func TestASmallSkewDoesNotAskForMoreThanANetworkCanTell(t *testing.T) {
 	})
 }
 
-func TestAPeerThatIsGoneIsNotAskedForTheTime(t *testing.T) {
+func TestAGonePeersClockDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		old := s.join(t, withoutMembers, ahead(time.Hour))

@@ -77,7 +77,7 @@ func TestFixedSeriesExistFromTheStart(t *testing.T) {
 	})
 }
 
-func TestMetricsTellWhatHappened(t *testing.T) {
+func TestMetricsShowWhatHappened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.delay = 20 * time.Millisecond

@@ -28,15 +28,15 @@ const (
 type observer struct {
 	cfg     *Config
 	started time.Time
-	changed chan struct{} // receives a value when more removals may be allowed than before
+	changed chan struct{} // receives a value when more removals may be allowed
 
 	mu        sync.Mutex
 	clocks    clocks
-	last      staleness.Moment // of the last look
+	last      staleness.Moment // of the last observation
 	lastGap   time.Duration
 	gapCause  string
-	inGap     bool // the last look was a gap
-	synced    bool // the view was complete at the last look
+	inGap     bool // the last observation was in a gap
+	synced    bool // the view was complete at the last observation
 	wallClock staleness.WallClock
 	offset    time.Duration // of our wall clock to the others
 	allowed   time.Duration // since when the conditions allow what they allow now
@@ -54,8 +54,8 @@ func newObserver(cfg *Config) *observer {
 	}
 }
 
-// look reads the clocks and returns the conditions at this moment. It records the gaps that only show when looked for.
-func (o *observer) look() (staleness.Conditions, staleness.Moment) {
+// observe reads the clocks and returns the current conditions. It records gaps that nothing else notices.
+func (o *observer) observe() (staleness.Conditions, staleness.Moment) {
 	fresh := o.cfg.Fresh()
 	now := o.cfg.moment()
 	o.mu.Lock()

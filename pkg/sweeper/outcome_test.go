@@ -59,7 +59,7 @@ func TestAnExtensionForgetsOldFailures(t *testing.T) {
 	})
 }
 
-func TestAConflictIsNotRepeatedUntilTheViewHadTimeToLearn(t *testing.T) {
+func TestAConflictIsNotRetriedUntilTheViewHasCaughtUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		tries := 0
@@ -93,7 +93,7 @@ func TestASuccessIsNotRepeatedWhileTheViewIsSlow(t *testing.T) {
 	})
 }
 
-func TestANewHoldWithoutDeadlinesIsNotTakenForTheOldOne(t *testing.T) {
+func TestANewHoldWithoutDeadlinesIsNotMistakenForTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.join(t, func(_ *node, c *sweeper.Config) {

@@ -79,7 +79,7 @@ func (s *Sweeper) removeBatch(ctx context.Context) bool {
 	if ctx.Err() != nil || s.soon.Len()+s.due.Len() == 0 {
 		return false
 	}
-	c, now := s.look()
+	c, now := s.conditions()
 	batch := s.nextBatch(c, now)
 	if len(batch) > 0 {
 		s.remove(ctx, batch, now)

@@ -99,7 +99,7 @@ func TestUnlockersThatAreRestartedInTurnConfirmThatEtcdWentBack(t *testing.T) {
 	})
 }
 
-func TestRecordsOfNobodyDoNotHoldBack(t *testing.T) {
+func TestRecordsWithoutAnUnlockerDoNotHoldBack(t *testing.T) {
 	for name, peer := range map[string]sweeper.Peer{
 		"one that was left over":               {ID: "ghost", Age: 20 * time.Second, Revision: 1_000_000},
 		"one that never moves":                 {ID: "ghost", Revision: math.MaxInt64},

@@ -37,7 +37,7 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	f := findings{states: map[staleness.State]int{}, heldBack: map[staleness.Rule]int{}}
 	alerting := make(map[string]int64, len(s.alerting))
 	horizon := now.Mono + 2*s.scanInterval()
-	soon := s.spare[:0]
+	soon := s.recycled[:0]
 	started := 0
 	locks := s.cfg.Locks()
 	for i, r := range locks {
@@ -48,9 +48,9 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 		f.states[v.State]++
 		if v.State == staleness.Alerting || v.State == staleness.Expired {
 			alerting[r.Name] = r.Token
-			if token, told := s.alerting[r.Name]; !told || token != r.Token {
+			if token, logged := s.alerting[r.Name]; !logged || token != r.Token {
 				started++
-				s.tellAlert(r, v, started)
+				s.logAlert(r, v, started)
 			}
 		}
 		if v.AutoUnlockAt.IsZero() {
@@ -66,7 +66,7 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 			soon = append(soon, candidate{at: at, deadline: v.AutoUnlockAt, lock: r.Name})
 		}
 	}
-	s.soon, s.spare, s.alerting = soon, s.soon, alerting
+	s.soon, s.recycled, s.alerting = soon, s.soon, alerting
 	heap.Init(&s.soon)
 	s.due.queue = s.due.queue[:0]
 	f.setAside = s.forgetTried()
@@ -107,8 +107,8 @@ func (s *Sweeper) publish(f findings) {
 	s.found = f
 }
 
-// tellAlert counts and logs that a lock started to alert.
-func (s *Sweeper) tellAlert(r *metadata.Record, v staleness.Verdict, started int) {
+// logAlert logs and counts that a lock started to alert.
+func (s *Sweeper) logAlert(r *metadata.Record, v staleness.Verdict, started int) {
 	s.metrics.alerting.Inc()
 	switch {
 	case started <= maxAlertLines:

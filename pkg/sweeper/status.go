@@ -33,7 +33,7 @@ type Status struct {
 
 // Status returns the current state. It may be called at any time.
 func (s *Sweeper) Status() Status {
-	c, now := s.look()
+	c, now := s.conditions()
 	s.mu.Lock()
 	found := s.found
 	s.mu.Unlock()

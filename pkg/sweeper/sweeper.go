@@ -22,7 +22,7 @@ type Sweeper struct {
 	// Only the goroutine of the sweep touches these.
 	nextScan time.Duration
 	soon     queue            // what may become removable before the end of the next scan
-	spare    queue            // the memory of soon's predecessor, for reuse
+	recycled queue            // the memory of soon's predecessor
 	due      dueQueue         // what may be removable now
 	tried    map[string]tried // by lock: outcomes worth remembering
 	alerting map[string]int64 // by lock: the tokens of alerting holds, so that each is logged once
@@ -50,11 +50,11 @@ func New(cfg Config) (*Sweeper, error) {
 
 // Run sweeps until ctx ends, finishes the removal in flight and returns nil. It is called once.
 func (s *Sweeper) Run(ctx context.Context) error {
-	var others sync.WaitGroup
-	others.Go(func() { s.observer.run(ctx) })
-	others.Go(func() { s.observer.askMembers(ctx) })
+	var background sync.WaitGroup
+	background.Go(func() { s.observer.run(ctx) })
+	background.Go(func() { s.observer.measureMembers(ctx) })
 	s.sweep(ctx)
-	others.Wait()
+	background.Wait()
 	return nil
 }
 
@@ -70,7 +70,7 @@ func (s *Sweeper) sweep(ctx context.Context) {
 			s.nextScan = 0
 		case <-timer.C:
 		}
-		if c, now := s.look(); now.Mono >= s.nextScan {
+		if c, now := s.conditions(); now.Mono >= s.nextScan {
 			s.nextScan = now.Mono + s.scanInterval()
 			s.scan(ctx, c, now)
 			s.removeDue(ctx)
@@ -88,15 +88,15 @@ func (s *Sweeper) scanInterval() time.Duration {
 	return min(maxScanInterval, max(s.cfg.Policy.MinWarning/2, time.Second/4))
 }
 
-// look adds the operator's wishes to the conditions that the observer sees.
-func (s *Sweeper) look() (staleness.Conditions, staleness.Moment) {
-	c, now := s.observer.look()
+// conditions returns what the observer sees and the operator configured.
+func (s *Sweeper) conditions() (staleness.Conditions, staleness.Moment) {
+	c, now := s.observer.observe()
 	c.AlertOnly = s.cfg.Mode == AlertOnly
 	c.Excluded = s.excluded
 	return c, now
 }
 
-// pause returns how long there is nothing to do.
+// pause returns how long to sleep until there is something to do.
 func (s *Sweeper) pause() time.Duration {
 	due := staleness.Never
 	switch {

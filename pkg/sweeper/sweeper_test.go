@@ -62,7 +62,7 @@ func TestAHolderThatExtendsKeepsItsLock(t *testing.T) {
 	})
 }
 
-func TestAnExtensionBetweenLookAndDeleteWins(t *testing.T) {
+func TestAnExtensionBetweenDecisionAndDeletionWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.join(t)

@@ -13,7 +13,7 @@ import (
 // them. Their leases do not end: such a waiter's process is alive, but has forgotten its ticket. This takes at most a
 // quarter of the scan interval, because locks matter more; the next round continues, in random order.
 func (s *Sweeper) removeTickets(ctx context.Context) {
-	c, now := s.look()
+	c, now := s.conditions()
 	watched := now.Mono-c.LastGap >= s.cfg.Policy.MinWarning
 	if s.cfg.Mode != AutoUnlock || !watched || !c.Writable || !c.Fresh || !c.Forward ||
 		c.WallClock != staleness.Verified {
@@ -56,7 +56,7 @@ func (s *Sweeper) removeTicket(ctx context.Context, w metadata.Waiter) bool {
 	}
 	event.Str("lock", text.Visible(w.Lock)).Str("owner", text.Visible(w.Owner)).
 		Str("hostname", text.Visible(w.Hostname)).Int64("pid", w.PID).
-		Str("uuid", text.Visible(w.UUID)).Int64("place", w.Place).
+		Str("uuid", text.Visible(w.UUID)).Int64("revision", w.Revision).
 		Str("timeout_at", w.TimeoutAt.UTC().Format("2006-01-02T15:04:05Z07:00")).
 		Bool("removed", err == nil).Msg("a waiter's ticket is past its timeout")
 	return err == nil

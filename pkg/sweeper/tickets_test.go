@@ -37,10 +37,10 @@ func TestOverdueTicketsAreRemoved(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				waiters := []metadata.Waiter{
-					{Lock: "a", ID: "patient", Place: 1},
-					{Lock: "a", ID: "overdue", Place: 2, Ticket: waits(start, time.Minute)},
-					{Lock: "a", ID: "later", Place: 3, Ticket: waits(start, 10*time.Hour)},
-					{Lock: "a", ID: "of unknown age", Place: 4,
+					{Lock: "a", ID: "patient", Revision: 1},
+					{Lock: "a", ID: "overdue", Revision: 2, Ticket: waits(start, time.Minute)},
+					{Lock: "a", ID: "later", Revision: 3, Ticket: waits(start, 10*time.Hour)},
+					{Lock: "a", ID: "of unknown age", Revision: 4,
 						Ticket: metadata.Ticket{TimeoutAt: metadata.Time{Time: start.Add(time.Minute)}}},
 				}
 				removed := map[string]time.Duration{}
@@ -71,7 +71,7 @@ func waits(now time.Time, limit time.Duration) metadata.Ticket {
 	return metadata.Ticket{Since: metadata.Time{Time: now}, TimeoutAt: metadata.Time{Time: now.Add(limit)}}
 }
 
-func TestAWaiterWhoseClockIsBehindKeepsItsPlace(t *testing.T) {
+func TestAWaiterWhoseClockIsBehindKeepsItsTicket(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		behind         time.Duration
@@ -97,7 +97,7 @@ func TestAWaiterWhoseClockIsBehindKeepsItsPlace(t *testing.T) {
 				})
 				s.wait(c.queued)
 				began := n.clock()
-				queues = map[string][]metadata.Waiter{"a": {{Lock: "a", ID: "t", Place: 1, Seen: began,
+				queues = map[string][]metadata.Waiter{"a": {{Lock: "a", ID: "t", Revision: 1, Seen: began,
 					Ticket: waits(time.Now().Add(-c.behind), 5*time.Minute)}}}
 				s.wait(time.Hour)
 				if len(removed) != 1 || removed[0] < c.beyond || removed[0] > c.beyond+6*time.Second {
@@ -118,7 +118,7 @@ func overdue(n int) func() map[string][]metadata.Waiter {
 	return func() map[string][]metadata.Waiter { return queues }
 }
 
-func TestTicketsDoNotStandInTheWayOfLocks(t *testing.T) {
+func TestTicketsDoNotDelayLocks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		answer func(context.Context) error

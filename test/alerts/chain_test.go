@@ -161,7 +161,7 @@ func panels(t *testing.T, prometheus string) error {
 
 // quietPanels show nothing here: nothing has failed, nobody waits, no alert is pushed.
 func quietPanels() []string {
-	return []string{"Requests that failed", "Longest wait", "Age of the oldest lock, and the longest wait",
+	return []string{"Failed requests", "Longest wait", "Oldest lock and longest wait",
 		"Pushed alerts", "Deadlocks"}
 }
 

@@ -13,20 +13,21 @@ import (
 func TestPromtoolAcceptsRulesAndTheirTests(t *testing.T) {
 	t.Parallel()
 	promtool := tool(t, "promtool")
-	tells(t, nil, promtool, "check", "rules", "--lint=all", "--lint-fatal", top+"deploy/prometheus/unlocker.rules.yaml")
+	output(t, nil, promtool, "check", "rules", "--lint=all", "--lint-fatal",
+		top+"deploy/prometheus/unlocker.rules.yaml")
 	tests, err := filepath.Glob(top + "deploy/prometheus/tests/*.test.yaml")
 	if err != nil || len(tests) < 4 {
 		t.Fatalf("tests %q, %v", tests, err)
 	}
-	tells(t, nil, promtool, append([]string{"test", "rules"}, tests...)...)
-	tells(t, nil, promtool, "check", "config", top+"deploy/prometheus/prometheus.example.yml")
+	output(t, nil, promtool, append([]string{"test", "rules"}, tests...)...)
+	output(t, nil, promtool, "check", "config", top+"deploy/prometheus/prometheus.example.yml")
 }
 
 func TestTheExampleOfAlertmanagerSendsAlertsWhereTheyBelong(t *testing.T) {
 	t.Parallel()
 	amtool := tool(t, "amtool")
 	example := top + "deploy/alertmanager/alertmanager.example.yml"
-	tells(t, nil, amtool, "check-config", example)
+	output(t, nil, amtool, "check-config", example)
 	for labels, receiver := range map[string]string{
 		"alertname=UnlockerDown severity=critical":                      "pager",
 		"alertname=UnlockerLockExpired severity=critical owner=billing": "pager",
@@ -36,7 +37,7 @@ func TestTheExampleOfAlertmanagerSendsAlertsWhereTheyBelong(t *testing.T) {
 		"alertname=UnlockerLockSeriesDropped severity=info":             "nobody",
 	} {
 		args := append([]string{"config", "routes", "test", "--config.file=" + example}, strings.Fields(labels)...)
-		out := strings.Split(strings.TrimSpace(tells(t, nil, amtool, args...)), "\n")
+		out := strings.Split(strings.TrimSpace(output(t, nil, amtool, args...)), "\n")
 		if got := out[len(out)-1]; got != receiver && out[0] != receiver {
 			t.Errorf("%s goes to %q, want %q", labels, out, receiver)
 		}
@@ -57,8 +58,8 @@ func TestPromtoolAcceptsTheMetricsOfBothDaemons(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if says := tells(t, []byte(body), promtool, "check", "metrics"); says != "" {
-			t.Errorf("promtool says %s", says)
+		if out := output(t, []byte(body), promtool, "check", "metrics"); out != "" {
+			t.Errorf("promtool says %s", out)
 		}
 		if len(body) > 100_000 {
 			t.Errorf("a scrape with one lock has %d bytes", len(body))

@@ -51,8 +51,8 @@ func tool(t *testing.T, names ...string) string {
 	return ""
 }
 
-// tells runs a command, which has to end well, and returns what it prints.
-func tells(t *testing.T, stdin []byte, name string, args ...string) string {
+// output runs a command, which must succeed, and returns its output.
+func output(t *testing.T, stdin []byte, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Stdin = bytes.NewReader(stdin)

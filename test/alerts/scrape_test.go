@@ -37,8 +37,8 @@ func TestAScrapeStaysSmallAndFastWithAHundredThousandLocks(t *testing.T) {
 	})
 	for of, address := range map[string]string{"unlocker": u.addr, "mutexdash": d.ops} {
 		body, took := scrape(t, address)
-		if says := tells(t, []byte(body), tool(t, "promtool"), "check", "metrics"); says != "" {
-			t.Errorf("promtool says %s", says)
+		if out := output(t, []byte(body), tool(t, "promtool"), "check", "metrics"); out != "" {
+			t.Errorf("promtool says %s", out)
 		}
 		t.Logf("%s: %d bytes, in %v", of, len(body), took)
 		if len(body) > 1_000_000 {

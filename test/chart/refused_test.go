@@ -75,7 +75,7 @@ var refused = []struct{ values, says string }{
 	{"mutexdash: {identity: {trustedProxies: [10.0.0.1]}}", "its source is not header"},
 	{"mutexdash: {identity: {source: header, trustedProxies: [proxy.example]}}",
 		"at '/mutexdash/identity/trustedProxies/0'"},
-	{"mutexdash: {forceUnlock: true}", "mutexdash.forceUnlock needs to know who asks"},
+	{"mutexdash: {forceUnlock: true}", "mutexdash.forceUnlock needs callers with names"},
 	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}}", "gives unlock to nobody"},
 	{"mutexdash: {forceUnlock: true, webConfig: {secret: a}, identity: {source: basic}, permissions: {everyone: " +
 		"[view], users: {ann: [audit]}}}", "gives unlock to nobody"},
@@ -97,7 +97,7 @@ var refused = []struct{ values, says string }{
 	{"monitoring: {prometheusRule: {enabled: true, for: {UnlockerDown: soon}}}",
 		"at '/monitoring/prometheusRule/for/UnlockerDown'"},
 	{"monitoring: {prometheusRule: {enabled: true}}\nunlocker: {enabled: false}",
-		"would say for ever that no unlocker runs"},
+		"would keep reporting that no unlocker runs"},
 	{"networkPolicy: {pagesFrom: everybody}", "at '/networkPolicy/pagesFrom'"},
 	{"serviceAccount: {name: Locks}", "at '/serviceAccount/name'"},
 }

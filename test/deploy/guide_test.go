@@ -95,6 +95,53 @@ func TestTheRightsOfTheHandbookAreRight(t *testing.T) {
 	may{}.check(t, "nobody", clientv3.Config{Endpoints: endpoints})
 }
 
+// TestTheHowToForRolesAndTLSIsRight runs docs/howto/etcd-roles-and-tls.md: its certificates are good for what they are
+// made for, and with certificates like them each user sees what the page shows.
+func TestTheHowToForRolesAndTLSIsRight(t *testing.T) {
+	page := read(t, repository+"/docs/howto/etcd-roles-and-tls.md")
+	blocks := commands(page)
+	if len(blocks) != 6 {
+		t.Fatalf("the page has %d blocks of commands", len(blocks))
+	}
+	// runs wants to see an etcdctl, too.
+	runs(t, t.TempDir(), nil, blocks[0]+`
+etcdctl version
+openssl verify -CAfile ca.crt -purpose sslserver etcd-1.crt
+openssl verify -CAfile ca.crt -purpose sslclient root.crt unlocker.crt mutexdash.crt billing.crt`)
+
+	etcd := etcdtest.Start(t, etcdtest.ClientCerts())
+	directory := t.TempDir()
+	write(t, filepath.Join(directory, "ca.crt"), read(t, etcd.CA().File()))
+	for _, user := range []string{"root", "unlocker", "mutexdash", "billing"} {
+		cert, key := etcd.CA().Issue(t, user)
+		write(t, filepath.Join(directory, user+".crt"), read(t, cert))
+		write(t, filepath.Join(directory, user+".key"), read(t, key))
+	}
+	here := strings.NewReplacer("https://localhost:2379", etcd.Endpoint())
+	runs(t, directory, nil, here.Replace(blocks[2]))
+
+	shown := regexp.MustCompile("(?s)```text\n(.*?)```").FindAllStringSubmatch(page, -1)
+	if len(shown) != 3 {
+		t.Fatalf("the page shows %d outputs", len(shown))
+	}
+	tools := t.TempDir()
+	if err := os.Symlink(*etcdctl, filepath.Join(tools, "etcdctl")); err != nil {
+		t.Fatal(err)
+	}
+	for i, block := range blocks[3:] {
+		script := exec.CommandContext(t.Context(), "bash", "-c", block)
+		script.Dir = directory
+		script.Env = []string{"PATH=" + programs.Dir + ":" + tools + ":" + os.Getenv("PATH"),
+			"ETCDCTL_ENDPOINTS=" + etcd.Endpoint(), "ETCDCTL_CACERT=ca.crt"}
+		out, _ := script.CombinedOutput() // some of the commands are there to be refused
+		for line := range strings.Lines(here.Replace(shown[i][1])) {
+			if line != "…\n" && !strings.Contains(string(out), line) {
+				t.Errorf("%s\nprints\n%s\nwithout %q", block, out, line)
+			}
+		}
+	}
+}
+
 // commands are the blocks of a page that are to be run.
 func commands(page string) (blocks []string) {
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(page, -1) {

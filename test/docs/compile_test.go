@@ -78,6 +78,26 @@ func given() map[string]string {
 			)
 			func work(ctx context.Context, batch string) error
 			func reindex(context.Context) error`,
+		"docs/howto/README.md": `var endpoints []string`,
+		"docs/howto/cron.md": `
+			var (
+				ctx   context.Context
+				locks *mutex.Client
+			)
+			func report(context.Context) error`,
+		"docs/howto/migrate.md": `
+			var (
+				ctx     context.Context
+				locks   *mutex.Client
+				version string
+			)
+			func migrate(context.Context) error`,
+		"docs/howto/semaphore.md": `
+			var (
+				ctx   context.Context
+				locks *mutex.Client
+			)
+			func transcode(context.Context) error`,
 	}
 }
 

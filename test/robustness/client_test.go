@@ -280,8 +280,8 @@ func (w *worker) life() time.Duration {
 	return w.ShortLife
 }
 
-// patience is how long an acquisition may take.
-func (w *worker) patience() time.Duration {
+// timeout is how long an acquisition may take.
+func (w *worker) timeout() time.Duration {
 	if w.Plain {
 		return w.between(200*time.Millisecond, time.Second)
 	}
@@ -299,7 +299,7 @@ func (w *worker) options(id, way string, life time.Duration) []mutex.Option {
 // acquire takes the lock in one of the ways that there are.
 func (w *worker) acquire(ctx context.Context, name string) *mutex.Lock {
 	op := []string{opTry, opLock, opLock, opLock, opBarge, opCount}[w.rand.IntN(6)]
-	ctx, cancel := context.WithTimeout(ctx, w.patience())
+	ctx, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()
 	part := 0
 	kind := []mutex.Option(nil)

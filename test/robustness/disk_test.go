@@ -27,7 +27,7 @@ func TestTheDiskOfTheLeaderHangs(t *testing.T) {
 	s.programs()
 	s.work(s.client(s.given))
 	leader := m.Leader(t)
-	mend := hang(t, m, leader)
+	repair := hang(t, m, leader)
 	from := time.Now()
 	ctx, cancel := timeout(time.Second)
 	defer cancel()
@@ -38,7 +38,7 @@ func TestTheDiskOfTheLeaderHangs(t *testing.T) {
 	s.passes(5, 12*time.Second)
 	s.gone("dead")
 	t.Logf("the disk hung for %v", time.Since(from).Round(time.Millisecond))
-	mend()
+	repair()
 	m.WaitReady(t)
 	s.stillServed(s.client(s.given), "dead too")
 	s.shown()
@@ -80,7 +80,7 @@ func TestTheOnlyDiskHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.stale("dead", time.Second)
-	mend := hang(t, m, 0)
+	repair := hang(t, m, 0)
 	ctx, cancel := timeout(2 * time.Second)
 	defer cancel()
 	began := time.Now()
@@ -92,12 +92,12 @@ func TestTheOnlyDiskHangs(t *testing.T) {
 	for _, p := range s.unlockers { // the locks of the dead, of who is cut off, and of two whose holders live
 		s.heldBack(p, staleness.Etcd, 4)
 	}
-	mended := time.Now()
-	mend()
+	repaired := time.Now()
+	repair()
 	s.stillServed(s.client(s.given), "dead too")
 	s.gone("dead", "held")
 	s.nobodyLost()
-	s.removedOnce(mended.Add(warning), "dead", "dead too", "held")
+	s.removedOnce(repaired.Add(warning), "dead", "dead too", "held")
 	if due := s.allEndings()["held"][0].AutoUnlockAt; lost.Certain || lost.At.After(due.Time) {
 		t.Errorf("the holder that is cut off stops at %v, for certain: %v; its deadline is %v", lost.At, lost.Certain,
 			due)

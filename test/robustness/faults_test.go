@@ -24,25 +24,25 @@ type faultDone struct {
 	sweep    bool // it keeps unlockers from removing, or gives them reason to wait
 }
 
-// fault is something that can be broken. do returns what mends it; nil where it could not be broken at the moment, or
-// where there is nothing to mend.
+// fault is something that can be broken. do returns what repairs it; nil where it could not be broken at the moment, or
+// where there is nothing to repair.
 type fault struct {
 	name   string
 	weight int
 	most   time.Duration // how long it lasts at most
 	sweep  bool
-	do     func(s *stage) (mend func(), done bool)
+	do     func(s *stage) (repair func(), done bool)
 }
 
 // open is a fault that lasts.
 type open struct {
 	fault
-	index int
-	until time.Time
-	mend  func()
+	index  int
+	until  time.Time
+	repair func()
 }
 
-// breakThings breaks one thing after the other, some of them at the same time, and mends them again.
+// breakThings breaks one thing after the other, some of them at the same time, and repairs them again.
 func (s *stage) breakThings(ctx context.Context) {
 	faults := slices.DeleteFunc(allFaults(s.World, s.Nodes),
 		func(f fault) bool { return slices.Contains(s.Without, f.name) || s.Calm && f.sweep })
@@ -53,14 +53,14 @@ func (s *stage) breakThings(ctx context.Context) {
 	}
 	var now []open
 	for ctx.Err() == nil {
-		now = s.mendSome(now, time.Now())
+		now = s.repairSome(now, time.Now())
 		if len(now) < 3 {
 			now = s.breakOne(faults, now)
 		}
 		sleep(ctx, 150*time.Millisecond+time.Duration(s.rand.Int64N(int64(900*time.Millisecond))))
 	}
-	s.mendSome(now, time.Now().Add(time.Hour))
-	s.mendAll()
+	s.repairSome(now, time.Now().Add(time.Hour))
+	s.repairAll()
 }
 
 func (s *stage) breakOne(faults []fault, now []open) []open {
@@ -72,32 +72,32 @@ func (s *stage) breakOne(faults []fault, now []open) []open {
 	i := slices.IndexFunc(faults, func(f fault) bool { n -= f.weight; return n < 0 })
 	f := faults[i]
 	from := stamp()
-	mend, done := f.do(s)
+	repair, done := f.do(s)
 	if !done {
 		return now
 	}
 	s.counts[f.name]++
 	s.faults = append(s.faults, faultDone{name: f.name, from: from, to: stamp(), sweep: f.sweep})
-	if mend == nil {
+	if repair == nil {
 		return now
 	}
 	last := 200*time.Millisecond + time.Duration(s.rand.Int64N(int64(f.most)))
-	return append(now, open{f, len(s.faults) - 1, time.Now().Add(last), mend})
+	return append(now, open{f, len(s.faults) - 1, time.Now().Add(last), repair})
 }
 
-func (s *stage) mendSome(now []open, at time.Time) []open {
+func (s *stage) repairSome(now []open, at time.Time) []open {
 	return slices.DeleteFunc(now, func(o open) bool {
 		if at.Before(o.until) {
 			return false
 		}
-		o.mend()
+		o.repair()
 		s.faults[o.index].to = stamp()
 		return true
 	})
 }
 
-// mendAll makes everything work again.
-func (s *stage) mendAll() {
+// repairAll makes everything work again.
+func (s *stage) repairAll() {
 	for _, p := range slices.Concat(s.ours, s.theirs) {
 		p.Heal()
 	}
@@ -453,7 +453,7 @@ func (s *stage) held(ctx context.Context) (lock string, found bool) {
 	return all[s.rand.IntN(len(all))], true
 }
 
-// wipe deletes everything about a lock in one transaction, as somebody does who has etcdctl and little patience.
+// wipe deletes everything about a lock in one transaction, as an impatient user of etcdctl might.
 func (s *stage) wipe() (func(), bool) {
 	lock := s.locks()[s.rand.IntN(len(s.locks()))]
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -503,5 +503,5 @@ func (s *stage) until(what string, f func(context.Context) error) {
 			return
 		}
 	}
-	s.t.Fatalf("waited in vain for %s: %v", what, err)
+	s.t.Fatalf("waited without success for %s: %v", what, err)
 }

@@ -43,8 +43,8 @@ func traced(pid int) bool {
 	return true
 }
 
-// hang lets the disk of a member hang: what is flushed to it takes a minute, or until mend is called.
-func hang(t testing.TB, m *etcdtest.Members, i int) (mend func()) {
+// hang lets the disk of a member hang: what is flushed to it takes a minute, or until repair is called.
+func hang(t testing.TB, m *etcdtest.Members, i int) (repair func()) {
 	t.Helper()
 	p := onFlush(t, m.PID(i), "delay_enter="+strconv.FormatInt(time.Minute.Microseconds(), 10))
 	return func() { p.terminate(20 * time.Second) }
@@ -56,10 +56,10 @@ func (s *stage) hangDisk() (func(), bool) {
 	if !free {
 		return nil, false
 	}
-	mend := hang(s.t, s.members, i)
+	repair := hang(s.t, s.members, i)
 	s.down[i] = true
 	return func() {
-		mend()
+		repair()
 		s.down[i] = false
 	}, true
 }

@@ -42,7 +42,7 @@ func (s *stage) comeDown(found func(rule, format string, args ...any)) {
 		left, err = s.left()
 	}
 	if err != nil {
-		found(ruleRun, "etcd cannot be read after all was mended: %v", err)
+		found(ruleRun, "etcd cannot be read after everything was repaired: %v", err)
 	}
 	if len(left) > 0 {
 		found(ruleLeft, "%v after everybody ended: %v", time.Since(began).Round(time.Second), left)

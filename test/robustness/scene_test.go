@@ -25,14 +25,14 @@ func newScene(t testing.TB, endpoints ...string) *stage {
 	t.Helper()
 	s := newStage(t, config{Seed: 1, Nodes: len(endpoints), World: plainWorld}, t.TempDir())
 	t.Cleanup(s.wg.Wait)
-	t.Cleanup(s.tellLogs)
+	t.Cleanup(s.showLogs)
 	s.given = endpoints
 	s.direct = s.client(endpoints)
 	return s
 }
 
-// tellLogs tells the end of all logs when the test failed.
-func (s *stage) tellLogs() {
+// showLogs shows the end of all logs when the test failed.
+func (s *stage) showLogs() {
 	logs, _ := filepath.Glob(filepath.Join(s.dir, "*.log"))
 	for _, file := range logs {
 		if log, err := os.ReadFile(file); err == nil && s.t.Failed() {

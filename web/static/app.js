@@ -11,7 +11,7 @@ const arrival = performance.getEntriesByType("navigation")[0]?.responseStart || 
 let offset = Number(document.body.dataset.now) - performance.timeOrigin - arrival;
 const now = () => performance.timeOrigin + performance.now() + offset;
 
-// The words are those of words.go, so that nothing jumps when a text ticks on.
+// The words are those of internal/text and dashboard/phrase, so that nothing jumps when a text ticks on.
 const two = (a, unitA, b, unitB) => a + unitA + (b ? ` ${b}${unitB}` : "");
 
 function short(ms) {

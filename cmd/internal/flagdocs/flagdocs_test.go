@@ -1,4 +1,5 @@
-// Package flagdocs keeps docs/flags.md: the flags of the daemons as they define them. `make docs` writes it.
+// Package flagdocs keeps docs/flags.md and docs/mutexctl.md, the flags and commands of our programs as they define them.
+// `make docs` writes both.
 package flagdocs
 
 import (
@@ -12,12 +13,16 @@ import (
 	"github.com/clustermutex/unlocker/internal/flags"
 )
 
-var update = flag.Bool("update", false, "write docs/flags.md")
-
-const file = "../../../docs/flags.md"
+var update = flag.Bool("update", false, "write the pages")
 
 func TestTheFlagsInTheDocumentationAreThoseOfThePrograms(t *testing.T) {
-	now := page()
+	checkPage(t, "flags.md", flagPage())
+}
+
+// checkPage compares a page of docs/ with what it should say now, or writes it with -update.
+func checkPage(t *testing.T, name, now string) {
+	t.Helper()
+	file := "../../../docs/" + name
 	if *update {
 		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
 			t.Fatal(err)
@@ -28,11 +33,11 @@ func TestTheFlagsInTheDocumentationAreThoseOfThePrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(written) != now {
-		t.Error("docs/flags.md is out of date: make docs")
+		t.Errorf("docs/%s is out of date: make docs", name)
 	}
 }
 
-func page() string {
+func flagPage() string {
 	return fmt.Sprintf(`# Flags of the daemons
 
 <!-- Written by `+"`make docs`"+` from the programs themselves. -->

@@ -96,16 +96,16 @@ const rereadEvery = time.Second
 func rereading(file string, now *access.Permissions, log zerolog.Logger) func() *access.Permissions {
 	var (
 		mu      sync.Mutex
-		looked  = time.Now()
+		checked = time.Now()
 		trouble string
 	)
 	return func() *access.Permissions {
 		mu.Lock()
 		defer mu.Unlock()
-		if time.Since(looked) < rereadEvery {
+		if time.Since(checked) < rereadEvery {
 			return now
 		}
-		looked = time.Now()
+		checked = time.Now()
 		fresh, err := readPermissions(file)
 		switch {
 		case err != nil && err.Error() != trouble:

@@ -61,7 +61,7 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	o.etcd = flags.Etcd(fs)
 	o.locks = flags.Locks(fs)
 	o.web = flags.Web(fs, daemon.WebSettings{Address: ":8080", OpsAddress: ":10981"})
-	o.look(fs)
+	o.appearance(fs)
 	o.access.flags(fs)
 	o.policy = flags.Policy(fs)
 	o.log = flags.Log(fs)
@@ -69,8 +69,8 @@ The pages are on --web.listen-address; probes and metrics, without login, on --w
 	return cmd
 }
 
-// look defines the flags of how the pages look.
-func (o *options) look(fs *pflag.FlagSet) {
+// appearance defines the flags for the appearance of the pages.
+func (o *options) appearance(fs *pflag.FlagSet) {
 	fs.StringVar(&o.title, "web.page-title", "mutexdash", "`text` in the title of every page")
 	fs.StringVar(&o.environment, "web.environment", "",
 		"`name` of the environment, shown on top of every page; names with \"prod\" in them share one colour")
@@ -96,7 +96,7 @@ func (o *options) look(fs *pflag.FlagSet) {
 		"`origins` of pages that may embed ours in a frame, such as https://portal.example; default: none")
 }
 
-// given are the flags that are not at their default, wherever they come from. What may hold a secret is left out.
+// given returns the flags that differ from their default, from whatever source, except those that may hold a secret.
 func given(fs *pflag.FlagSet) []setup.Setting {
 	var list []setup.Setting
 	fs.VisitAll(func(f *pflag.Flag) {
@@ -109,14 +109,14 @@ func given(fs *pflag.FlagSet) []setup.Setting {
 		case f.Name == "etcd.endpoints":
 			value = strings.Join(public(strings.Split(strings.Trim(value, "[]"), ",")), ",")
 		}
-		list = append(list, setup.Setting{Name: f.Name, Value: value, Public: forEverybody(f.Name)})
+		list = append(list, setup.Setting{Name: f.Name, Value: value, Public: isPublic(f.Name)})
 	})
 	return list
 }
 
-// forEverybody reports whether every viewer may see the flag: how the pages look, and how locks are judged. Other flags
-// name files, addresses and internal tools.
-func forEverybody(name string) bool {
+// isPublic reports whether every viewer may see the flag: those about the appearance of pages and the judgement of
+// locks. Others name files, addresses and internal tools.
+func isPublic(name string) bool {
 	switch name {
 	case "web.environment", "web.page-title", "web.min-refresh", "web.hide-backtraces", "web.enable-force-unlock",
 		"web.identity", "locks.prefix", "log.level":

@@ -28,8 +28,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// rooms holds the parts of a dashboard.
-type rooms struct {
+// components holds the components of a dashboard.
+type components struct {
 	layout  protocol.Layout
 	store   *lockstore.Store
 	view    *lockview.View
@@ -84,13 +84,13 @@ func (o options) files() error {
 // namespace is the first word of the metrics.
 const namespace = "mutexdash"
 
-// join hands each room the functions of the others that it needs.
-func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) {
+// join creates the components and gives each the functions of others that it needs.
+func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Logger) (*components, error) {
 	layout, err := o.locks.Layout()
 	if err != nil {
 		return nil, err
 	}
-	r := &rooms{layout: layout, store: lockstore.New(etcd, layout, lockstore.WithLog(log)),
+	r := &components{layout: layout, store: lockstore.New(etcd, layout, lockstore.WithLog(log)),
 		health: wiring.NewHealth(etcd, o.etcd.RequestTimeout)}
 	r.view = lockview.New(layout, lockview.Source{List: r.store.List, Watch: r.store.Watch},
 		lockview.Options{
@@ -140,7 +140,7 @@ func join(o options, access access.Config, etcd *clientv3.Client, log zerolog.Lo
 }
 
 // config joins the dashboard to the view and the store.
-func (r *rooms) config(o options, log zerolog.Logger) setup.Config {
+func (r *components) config(o options, log zerolog.Logger) setup.Config {
 	view := r.view
 	return setup.Config{
 		Locks: view.Shown, Clock: view.Clock, Queues: view.Queues, Waiters: view.Waiters, Foreign: view.Foreign,
@@ -175,7 +175,7 @@ func (r *rooms) config(o options, log zerolog.Logger) setup.Config {
 }
 
 // forceUnlock removes a hold.
-func (r *rooms) forceUnlock(ctx context.Context, removal metadata.Removal, a protocol.Action) error {
+func (r *components) forceUnlock(ctx context.Context, removal metadata.Removal, a protocol.Action) error {
 	err := r.store.ForceUnlock(ctx, removal, a)
 	if errors.Is(err, lockstore.ErrUnknown) {
 		return fmt.Errorf("%w: %w", setup.ErrUnknown, err)
@@ -184,7 +184,7 @@ func (r *rooms) forceUnlock(ctx context.Context, removal metadata.Removal, a pro
 }
 
 // serve runs the view, the pages and the probes until ctx ends.
-func (r *rooms) serve(ctx context.Context, o options, registry *prometheus.Registry, log zerolog.Logger) error {
+func (r *components) serve(ctx context.Context, o options, registry *prometheus.Registry, log zerolog.Logger) error {
 	ready := &daemon.Readiness{}
 	ready.Add("locks", func() error {
 		if !r.pages.Ready() {

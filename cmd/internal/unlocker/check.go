@@ -25,7 +25,7 @@ func (o options) check() error {
 }
 
 // mode returns the chosen policy. There is no default: nobody should start removing locks by accident, or wait for
-// removals in vain.
+// removals that never come.
 func (o options) mode() (sweeper.Mode, error) {
 	switch mode := sweeper.Mode(o.policy); mode {
 	case "":

@@ -27,7 +27,7 @@ type deadlockLogger struct {
 	cycles func() []deadlock.Cycle
 	log    zerolog.Logger
 
-	seen   map[string]deadlock.Cycle // found by the last search
+	found  map[string]deadlock.Cycle // by the last search
 	logged map[string]deadlock.Cycle // logged, and not over
 }
 
@@ -55,7 +55,7 @@ func (d *deadlockLogger) search() {
 		locks, holders := c.Labels()
 		key := locks + "\n" + holders
 		now[key] = c
-		_, before := d.seen[key]
+		_, before := d.found[key]
 		if _, logged := d.logged[key]; before && !logged && len(d.logged) < maxLogged {
 			d.logged[key] = c
 			describe(d.log.Warn(), c).Str("waits", waits(c)).
@@ -68,7 +68,7 @@ func (d *deadlockLogger) search() {
 			describe(d.log.Info(), c).Msg("these processes no longer wait for each other")
 		}
 	}
-	d.seen = now
+	d.found = now
 }
 
 func describe(e *zerolog.Event, c deadlock.Cycle) *zerolog.Event {

@@ -26,8 +26,8 @@ import (
 // namespace is the first word of the metrics.
 const namespace = "unlocker"
 
-// rooms holds the parts of an unlocker.
-type rooms struct {
+// components holds the components of an unlocker.
+type components struct {
 	store   *lockstore.Store
 	view    *lockview.View
 	health  *wiring.Health
@@ -41,13 +41,13 @@ type rooms struct {
 	alertmanager renewable // the transport of the pusher's requests
 }
 
-// join hands each room the functions of the others that it needs.
-func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) {
+// join creates the components and gives each the functions of others that it needs.
+func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, error) {
 	layout, err := o.locks.Layout()
 	if err != nil {
 		return nil, err
 	}
-	r := &rooms{
+	r := &components{
 		store:  lockstore.New(etcd, layout, lockstore.WithLog(log), lockstore.WithRetention(o.historyRetention)),
 		health: wiring.NewHealth(etcd, o.etcd.RequestTimeout),
 	}
@@ -79,7 +79,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 }
 
 // swept connects the sweeper to the view and the store.
-func (r *rooms) swept(o options, log zerolog.Logger) (sweeper.Config, error) {
+func (r *components) swept(o options, log zerolog.Logger) (sweeper.Config, error) {
 	view, store := r.view, r.store
 	mode, err := o.mode()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 
 // page is the status page of this unlocker, at the address of its metrics. The dashboard shows the locks.
 type page struct {
-	rooms *rooms
-	ready *daemon.Readiness
+	components *components
+	ready      *daemon.Readiness
 }
 
 // shown holds the data of the page.
@@ -60,7 +60,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (p *page) show() shown {
-	r := p.rooms
+	r := p.components
 	s := shown{
 		ID: r.config.ID, Version: r.config.Version, Policy: r.config.Policy, Now: time.Now().UTC(),
 		Fresh: r.view.Fresh(), Sweep: r.sweeper.Status(), Etcd: r.health.Last(), Unlockers: r.view.Unlockers(),

@@ -102,7 +102,7 @@ func (o pushOptions) client() (*http.Client, error) {
 }
 
 // push connects the pusher to the view and the store; it is nil if not configured.
-func (r *rooms) push(o options, log zerolog.Logger) (*alertpush.Pusher, error) {
+func (r *components) push(o options, log zerolog.Logger) (*alertpush.Pusher, error) {
 	if len(o.push.urls) == 0 {
 		return nil, nil
 	}

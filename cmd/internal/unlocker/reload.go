@@ -9,7 +9,7 @@ import (
 
 // reload applies the current files of etcd's certificates and of the Alertmanagers. The web server and the login reread
 // theirs by themselves.
-func (o options) reload(r *rooms, connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {
+func (o options) reload(r *components, connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {
 	return daemon.Reload{
 		Log: log,
 		Check: func() error {

@@ -46,7 +46,7 @@ func run(ctx context.Context, o options) error {
 	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
 	server := &daemon.Server{
 		Address: o.web.Address, ConfigFile: o.web.ConfigFile, Drain: o.web.ShutdownTimeout, Log: log,
-		Handler: (&page{rooms: r, ready: ready}).routes(ops.Handler(), o.web.Prefix()),
+		Handler: (&page{components: r, ready: ready}).routes(ops.Handler(), o.web.Prefix()),
 	}
 	address, err := server.Listen()
 	if err != nil {
@@ -105,7 +105,7 @@ func policy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
 }
 
 // listed is the readiness condition that the locks have been listed once.
-func (r *rooms) listed() error {
+func (r *components) listed() error {
 	f := r.view.Fresh()
 	if !f.Heard.IsZero() {
 		return nil
@@ -114,7 +114,7 @@ func (r *rooms) listed() error {
 }
 
 // leave deletes our presence record, so that it need not expire.
-func (r *rooms) leave(log zerolog.Logger) {
+func (r *components) leave(log zerolog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := r.store.Leave(ctx, r.config.ID); err != nil {

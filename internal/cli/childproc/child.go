@@ -18,14 +18,14 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// Child is a command that runs. It leads a process group of its own, so that a signal reaches what it started, too, and
-// Ctrl-C does not reach it twice.
+// Child is a running command. It leads its own process group, so that signals also reach what it started, and Ctrl-C
+// does not reach it twice.
 type Child struct {
 	cmd       *exec.Cmd
 	tty       *terminal
-	resume    func() bool   // asked before a command that was suspended goes on
+	resume    func() bool   // reports whether a suspended command may continue
 	suspended atomic.Bool   // stopped by the terminal, or kept so because resume said no
-	done      chan struct{} // closed when the command ended; then code is set
+	done      chan struct{} // closed when the command has ended and code is set
 	code      int
 }
 
@@ -33,10 +33,10 @@ type Child struct {
 type StartError struct {
 	Command string
 	Missing bool  // there is no such command
-	Err     error // why it cannot be started
+	Err     error // the system's reason
 }
 
-// Error is one line for people.
+// Error returns one line.
 func (e *StartError) Error() string {
 	if e.Missing {
 		return "there is no command " + text.Visible(e.Command)
@@ -44,7 +44,7 @@ func (e *StartError) Error() string {
 	return fmt.Sprintf("the command %s cannot be started: %v", text.Visible(e.Command), e.Err)
 }
 
-// Unwrap is the system's reason.
+// Unwrap returns the system's reason.
 func (e *StartError) Unwrap() error { return e.Err }
 
 // Find looks for the program on the path. Its error is a [*StartError].
@@ -59,7 +59,7 @@ func Find(name string) (string, error) {
 	return "", notStarted(name, err)
 }
 
-// notStarted keeps the system's reason without what the packages in between add.
+// notStarted keeps the system's reason, without what the packages in between add.
 func notStarted(name string, err error) error {
 	var reason syscall.Errno
 	if errors.As(err, &reason) {
@@ -68,8 +68,8 @@ func notStarted(name string, err error) error {
 	return &StartError{Command: name, Err: err}
 }
 
-// Start starts the command. A suspended command goes on only if resume agrees. Start returns a child that will be done,
-// or a [*StartError].
+// Start starts the command. If the command is suspended, it continues only if resume allows it. The error is a
+// [*StartError].
 func Start(cmd *exec.Cmd, resume func() bool) (*Child, error) {
 	c := &Child{cmd: cmd, tty: openTerminal(), resume: resume, done: make(chan struct{})}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -94,10 +94,10 @@ func Start(cmd *exec.Cmd, resume func() bool) (*Child, error) {
 	return c, nil
 }
 
-// Done is closed when the command ended.
+// Done is closed when the command has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Code is the status of the command that ended, as a shell would report it.
+// Code returns the status of the ended command, as a shell would report it.
 func (c *Child) Code() int { return c.code }
 
 // SignalStatus plus the number of a signal is the status of a process that the signal ended.
@@ -106,7 +106,7 @@ const SignalStatus = 128
 // unknownStatus is the status of a command whose end is unknown.
 const unknownStatus = 1
 
-// wait blocks until the command ended and returns its status as a shell would.
+// wait blocks until the command ends and returns its status as a shell would.
 func (c *Child) wait() int {
 	for {
 		var ws unix.WaitStatus
@@ -125,18 +125,18 @@ func (c *Child) wait() int {
 	}
 }
 
-// suspend stops mutexctl with its command, as a shell expects after Ctrl-Z. Nobody extends the lock until the shell
-// lets us go on: a command whose lock is gone by then never wakes up.
+// suspend stops mutexctl together with its command, as a shell expects after Ctrl-Z. Nothing extends the lock until the
+// shell continues us; if the lock is gone by then, the command stays stopped.
 func (c *Child) suspend() {
 	c.suspended.Store(true)
 	woken := make(chan os.Signal, 1)
 	signal.Notify(woken, unix.SIGCONT)
 	defer signal.Stop(woken)
 	c.tty.takeBack()
-	_ = unix.Kill(0, unix.SIGTSTP) // the own group: the rest of a pipeline, too
+	_ = unix.Kill(0, unix.SIGTSTP) // our own group: includes the rest of a pipeline
 	select {
 	case <-woken:
-	case <-time.After(time.Second): // no shell is there that could wake us, so the kernel did not stop us either
+	case <-time.After(time.Second): // there is no shell that could continue us, so the kernel did not stop us
 	}
 	if c.resume() {
 		c.suspended.Store(false)
@@ -145,9 +145,8 @@ func (c *Child) suspend() {
 	}
 }
 
-// InterruptToo ends mutexctl and its own group by INT, as Ctrl-C does without a group in between, where that is how the
-// command ended in the terminal's foreground: a shell that runs a script must not go on with the next line. The lock is
-// given back by now.
+// InterruptToo ends mutexctl and its group with INT if that ended the command in the terminal's foreground, so that a
+// shell script does not continue with its next line. Call it after releasing the lock.
 func (c *Child) InterruptToo() {
 	if c != nil && c.tty != nil && c.code == SignalStatus+int(unix.SIGINT) {
 		signal.Reset(unix.SIGINT)
@@ -158,13 +157,13 @@ func (c *Child) InterruptToo() {
 // Signal sends a signal to the whole group.
 func (c *Child) Signal(sig os.Signal) {
 	if s, ok := sig.(syscall.Signal); ok {
-		_ = unix.Kill(-c.cmd.Process.Pid, s) // only fails when all of them are gone
+		_ = unix.Kill(-c.cmd.Process.Pid, s) // fails only if the whole group is gone
 	}
 }
 
-// End ends the whole group: TERM, the grace, KILL. What the command left behind in its group goes with it, after the
-// same grace: a shell dies at once of a TERM, and the program that it runs may still have to clean up. A suspended
-// command gets no grace: it would have to wake up for that, after its time.
+// End ends the whole group with TERM and, after the grace period, KILL. The grace period is for the whole group: a
+// shell ends at once on TERM, while the program that it runs may have to clean up. A suspended command gets none,
+// because it would have to run for that, although the lock is lost.
 func (c *Child) End(grace time.Duration) {
 	if !c.suspended.Load() {
 		c.Signal(unix.SIGTERM)
@@ -174,7 +173,7 @@ func (c *Child) End(grace time.Duration) {
 	<-c.done
 }
 
-// untilGone blocks until the command and all others of its group have ended, or enough.
+// untilGone blocks until the whole group has ended, or enough fires.
 func (c *Child) untilGone(enough <-chan time.Time) {
 	select {
 	case <-c.done:
@@ -183,7 +182,7 @@ func (c *Child) untilGone(enough <-chan time.Time) {
 	}
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	for unix.Kill(-c.cmd.Process.Pid, 0) != unix.ESRCH { // only the parent of the others is notified
+	for unix.Kill(-c.cmd.Process.Pid, 0) != unix.ESRCH { // only their parents are notified
 		c.reap()
 		select {
 		case <-again.C:
@@ -193,8 +192,8 @@ func (c *Child) untilGone(enough <-chan time.Time) {
 	}
 }
 
-// reap waits for dead processes of the group whose parents died before them, where mutexctl inherits them, as the first
-// process of a container does: nobody else would, and they would count as alive.
+// reap waits for dead processes of the group whose parents died first. The first process of a container inherits them;
+// if mutexctl did not reap them, they would count as alive.
 func (c *Child) reap() {
 	for {
 		if pid, err := unix.Wait4(-c.cmd.Process.Pid, nil, unix.WNOHANG, nil); err != unix.EINTR && pid <= 0 {

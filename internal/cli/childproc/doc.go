@@ -1,3 +1,2 @@
-// Package childproc runs a command as a shell does: in a process group of its own, which gets the terminal and the
-// signals.
+// Package childproc runs a command as a shell does: in its own process group, which gets the terminal and the signals.
 package childproc

@@ -2,6 +2,6 @@ package childproc
 
 import "syscall"
 
-// dieWithParent has the kernel kill the command when mutexctl is killed in a way that it cannot handle. Nobody would
-// extend the lock then, and nobody would end the command when the lock goes.
+// dieWithParent makes the kernel kill the command if mutexctl is killed, because then nothing would extend the lock, or
+// end the command when the lock is lost.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

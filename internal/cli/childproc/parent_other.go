@@ -4,5 +4,5 @@ package childproc
 
 import "syscall"
 
-// dieWithParent does nothing: only Linux can do it.
+// dieWithParent does nothing: only Linux supports it.
 func dieWithParent(*syscall.SysProcAttr) {}

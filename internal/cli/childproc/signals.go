@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Signals are forwarded to a command. They are caught from the beginning, so that none of them ends
-// mutexctl between taking the lock and giving it back. Until [Signals.Hand] the first of them ends the context.
+// Signals forwards signals to a command. It catches them from the start, so that none ends mutexctl between taking and
+// releasing the lock. Until [Signals.Hand], the first one ends the context.
 type Signals struct {
 	c    chan os.Signal
 	ctx  context.Context
@@ -19,7 +19,7 @@ type Signals struct {
 	over chan struct{}
 }
 
-// Catch begins to catch signals; ctx is the context that they end.
+// Catch starts catching signals. [Signals.Context] is derived from ctx.
 func Catch(ctx context.Context) *Signals {
 	s := &Signals{c: make(chan os.Signal, 8), over: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(ctx)
@@ -42,7 +42,7 @@ func (s *Signals) Context() context.Context { return s.ctx }
 // C delivers the signals after [Signals.Hand].
 func (s *Signals) C() <-chan os.Signal { return s.c }
 
-// Hand hands the signals over to the command. A signal that came before ends us instead, and is the error.
+// Hand hands signals over to the command. If one came before, it is the error.
 func (s *Signals) Hand() error {
 	s.end(nil)
 	<-s.over
@@ -52,13 +52,13 @@ func (s *Signals) Hand() error {
 	return nil
 }
 
-// Stop ends the catching.
+// Stop stops catching signals.
 func (s *Signals) Stop() {
 	signal.Stop(s.c)
 	s.end(nil)
 }
 
-// SignalError is why a context ended: the process was told to.
+// SignalError is the cause of a context that a signal ended.
 type SignalError struct{ syscall.Signal }
 
 // Error names the signal.
@@ -82,7 +82,7 @@ func UntilSignal(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// heeded leaves out the signals that our parent made us ignore, as nohup does, and a shell for its background jobs.
+// heeded leaves out signals that our parent made us ignore, as nohup does, and shells do for background jobs.
 func heeded(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(signals, signal.Ignored)
 }

@@ -10,16 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling terminal whose foreground mutexctl is. Only the foreground group may read from it and
-// gets the signals of its keys, so it is lent to the command, which has a group of its own. A nil terminal does
-// nothing.
+// terminal is the controlling terminal, with mutexctl in its foreground. Only the foreground group may read from it and
+// gets the signals of its keys, so it is lent to the command's group. A nil terminal does nothing.
 type terminal struct {
 	file *os.File
 	own  int // the process group of mutexctl
 }
 
-// openTerminal opens the controlling terminal, or returns nil where there is none or another group is in its
-// foreground.
+// openTerminal opens the controlling terminal. It returns nil if there is none, or another group is in its foreground.
 func openTerminal() *terminal {
 	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
@@ -38,7 +36,7 @@ func (t *terminal) foreground() bool {
 	return err == nil && group == t.own
 }
 
-// lend makes the command that is about to start the foreground of the terminal.
+// lend puts the command that is about to start into the foreground.
 func (t *terminal) lend(attr *syscall.SysProcAttr) {
 	if t != nil {
 		attr.Foreground = true
@@ -51,12 +49,12 @@ func (t *terminal) give(group int) {
 	if t == nil {
 		return
 	}
-	signal.Ignore(unix.SIGTTOU) // else the kernel stops a background process that does this
+	signal.Ignore(unix.SIGTTOU) // otherwise the kernel stops a background process that does this
 	defer signal.Reset(unix.SIGTTOU)
 	_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) // fails only when the terminal is gone
 }
 
-// takeBack makes mutexctl the foreground again.
+// takeBack puts mutexctl back into the foreground.
 func (t *terminal) takeBack() {
 	if t != nil {
 		t.give(t.own)

@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/text"
 )
 
-// Lines are the lines of a longer text in visible form; the blanks and tabs that indent a line stay, as blanks.
+// Lines returns the lines of a text in visible form. Indentation stays, with tabs as blanks.
 func Lines(s string) []string {
 	var out []string
 	for line := range strings.SplitSeq(strings.TrimRight(s, "\n"), "\n") {
@@ -19,11 +19,10 @@ func Lines(s string) []string {
 	return out
 }
 
-// width counts terminal columns. It is the same whatever the locale of the process: the same table must not look
-// different elsewhere.
+// width counts terminal columns independently of the locale, so that a table looks the same everywhere.
 func width() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
-// Columns is the number of terminal columns that visible text takes.
+// Columns returns how many terminal columns visible text takes.
 func Columns(s string) int { return width().StringWidth(s) }
 
 // Clip shortens visible text to most columns; an ellipsis marks the cut.

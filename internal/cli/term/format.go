@@ -15,7 +15,7 @@ const (
 	NameFormat  = "name"
 )
 
-// Format is the value of --output: one of the formats that a command has.
+// Format is the value of --output: one of a command's formats.
 type Format struct {
 	value string
 	of    []string
@@ -29,13 +29,13 @@ func Output(cmd *cobra.Command, formats ...string) *Format {
 	return f
 }
 
-// String is the format that was asked for.
+// String returns the chosen format.
 func (f *Format) String() string { return f.value }
 
-// Type names the values in a help text.
+// Type names the values in help texts.
 func (f *Format) Type() string { return "format" }
 
-// Set takes the value of the flag.
+// Set sets the format.
 func (f *Format) Set(s string) error {
 	if !slices.Contains(f.of, s) {
 		return fmt.Errorf("want one of %s", strings.Join(f.of, ", "))

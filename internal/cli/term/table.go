@@ -13,7 +13,7 @@ type cell struct {
 	colour Colour
 }
 
-// Colour is a terminal's colour as the sequence that switches it on.
+// Colour is the escape sequence that switches a colour on.
 type Colour string
 
 // The colours of cells.
@@ -24,11 +24,11 @@ const (
 	off      Colour = "\x1b[0m"
 )
 
-// CellColumns is the most that a cell with others behind it takes, so that one long name does not push the columns of
-// all rows off the screen.
+// CellColumns is the maximum width of all cells but the last of a row, so that one long name does not push the columns
+// of all rows off the screen.
 const CellColumns = 80
 
-// Table is aligned text for people. The first row is the header where there is one.
+// Table is aligned text. Its first row may be a header.
 type Table struct {
 	Coloured bool
 	rows     [][]cell
@@ -46,9 +46,6 @@ func (t *Table) Row(texts ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// Rows is the number of rows, with the header.
-func (t *Table) Rows() int { return len(t.rows) }
-
 // DropEmpty removes the column with this header if it is empty.
 func (t *Table) DropEmpty(header string) {
 	column := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == header })
@@ -65,7 +62,15 @@ func (t *Table) DropEmpty(header string) {
 // Paint colours a cell of the last row.
 func (t *Table) Paint(column int, c Colour) { t.rows[len(t.rows)-1][column].colour = c }
 
-// Write writes the table with two blanks between its columns and none at the end of a line.
+// WriteRows writes the table unless it has nothing but a header.
+func (t *Table) WriteRows(w io.Writer) error {
+	if len(t.rows) < 2 {
+		return nil
+	}
+	return t.Write(w)
+}
+
+// Write writes the table, with two blanks between columns and none at the end of a line.
 func (t *Table) Write(w io.Writer) error {
 	widths := t.widths()
 	out := bufio.NewWriter(w)

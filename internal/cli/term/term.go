@@ -1,4 +1,4 @@
-// Package term writes for a terminal: tables, columns, colours, and the output format that a command is asked for.
+// Package term writes to terminals: tables, columns, colours, and the flag for the output format.
 package term
 
 import (
@@ -7,11 +7,11 @@ import (
 	xterm "golang.org/x/term"
 )
 
-// None stands in a table for what is not known.
+// None stands for an unknown value in a table.
 const None = "-"
 
-// TakesColours reports whether what is written to the file may be coloured: it is a terminal, of somebody who did not
-// opt out (no-color.org).
+// TakesColours reports whether output to the file may be coloured: it is a terminal, and its user has not opted out
+// (no-color.org).
 func TakesColours(f *os.File) bool {
 	return Is(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

@@ -40,11 +40,11 @@ type Config struct {
 	Reread func() *Permissions
 }
 
-func (a *Config) permissions() *Permissions {
-	if a.Permissions != nil && a.Reread != nil {
-		return a.Reread()
+func (c *Config) permissions() *Permissions {
+	if c.Permissions != nil && c.Reread != nil {
+		return c.Reread()
 	}
-	return a.Permissions
+	return c.Permissions
 }
 
 // The widest networks of proxies are the largest private ones.
@@ -54,29 +54,29 @@ const (
 )
 
 // Check fills the gaps and refuses what contradicts itself. unlock tells that force unlock is switched on.
-func (a *Config) Check(unlock bool) error {
-	if a.Source == "" {
-		a.Source = SourceNone
+func (c *Config) Check(unlock bool) error {
+	if c.Source == "" {
+		c.Source = SourceNone
 	}
-	if a.Source == SourceHeader {
-		if err := a.checkHeader(); err != nil {
+	if c.Source == SourceHeader {
+		if err := c.checkHeader(); err != nil {
 			return err
 		}
 	}
-	if err := a.checkProxies(); err != nil {
+	if err := c.checkProxies(); err != nil {
 		return err
 	}
 	switch {
-	case !slices.Contains(Sources(), a.Source):
-		return fmt.Errorf("there is no identity %q: none, basic, mtls or header", a.Source)
-	case a.Source == SourceBasic && a.KnownUser == nil:
+	case !slices.Contains(Sources(), c.Source):
+		return fmt.Errorf("there is no identity %q: none, basic, mtls or header", c.Source)
+	case c.Source == SourceBasic && c.KnownUser == nil:
 		return errors.New("identity basic needs users in the web configuration")
 	}
-	return a.checkPermissions(unlock)
+	return c.checkPermissions(unlock)
 }
 
-func (a *Config) checkProxies() error {
-	for _, proxy := range a.TrustedProxies {
+func (c *Config) checkProxies() error {
+	for _, proxy := range c.TrustedProxies {
 		if proxy.Addr().Is4() && proxy.Bits() < widest4 || proxy.Addr().Is6() && proxy.Bits() < widest6 {
 			return fmt.Errorf("trusting the addresses %s as proxies lets anybody be anybody: name smaller networks, "+
 				"10.0.0.0/8 and fc00::/7 are the largest", proxy)
@@ -85,38 +85,38 @@ func (a *Config) checkProxies() error {
 	return nil
 }
 
-func (a *Config) checkPermissions(unlock bool) error {
+func (c *Config) checkPermissions(unlock bool) error {
 	switch {
-	case a.Source == SourceNone && unlock:
+	case c.Source == SourceNone && unlock:
 		return errors.New("force unlock needs to know who does it: choose an identity other than none")
-	case a.Source == SourceNone && a.Permissions != nil:
+	case c.Source == SourceNone && c.Permissions != nil:
 		return errors.New("permissions need an identity other than none")
-	case unlock && (a.Permissions == nil || !a.Permissions.anyone(Unlock)):
+	case unlock && (c.Permissions == nil || !c.Permissions.anyone(Unlock)):
 		return errors.New("force unlock is switched on, but no permission file gives anybody the permission unlock")
-	case a.Permissions != nil && len(a.Permissions.Groups) > 0 && (a.Source != SourceHeader || a.GroupsHeader == ""):
+	case c.Permissions != nil && len(c.Permissions.Groups) > 0 && (c.Source != SourceHeader || c.GroupsHeader == ""):
 		return errors.New("the permissions name groups, which only identity header with a groups header knows")
 	}
 	return nil
 }
 
-func (a *Config) checkHeader() error {
-	if len(a.TrustedProxies) == 0 {
+func (c *Config) checkHeader() error {
+	if len(c.TrustedProxies) == 0 {
 		return errors.New("identity header needs trusted proxies: otherwise anybody could send the header")
 	}
-	for _, name := range []string{a.Header, a.GroupsHeader} {
+	for _, name := range []string{c.Header, c.GroupsHeader} {
 		if strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 			return fmt.Errorf("%q is no name of a header", name)
 		}
 	}
-	if a.Header == "" || strings.EqualFold(a.Header, a.GroupsHeader) {
+	if c.Header == "" || strings.EqualFold(c.Header, c.GroupsHeader) {
 		return errors.New("identity header needs a header for the name, and another one for the groups")
 	}
 	return nil
 }
 
 // trusted reports whether the address is one of the proxies.
-func (a *Config) trusted(address netip.Addr) bool {
-	return slices.ContainsFunc(a.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(address.Unmap()) })
+func (c *Config) trusted(address netip.Addr) bool {
+	return slices.ContainsFunc(c.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(address.Unmap()) })
 }
 
 // ParseProxies reads addresses and networks, such as 10.0.0.0/8 or ::1.

@@ -41,27 +41,28 @@ func (c Caller) MaySome(p Permission) bool {
 }
 
 // Identify finds out who sent the request, and what that caller may do.
-func (a *Config) Identify(r *http.Request) Caller {
+func (c *Config) Identify(r *http.Request) Caller {
 	const maxAgent = 256
 	peer := peerOf(r)
-	c := Caller{Source: a.Source, Client: a.clientOf(r, peer), Agent: text.Visible(text.Clip(r.UserAgent(), maxAgent))}
+	caller := Caller{Source: c.Source, Client: c.clientOf(r, peer),
+		Agent: text.Visible(text.Clip(r.UserAgent(), maxAgent))}
 	var groups []string
-	switch a.Source {
+	switch c.Source {
 	case SourceNone:
-		c.Rights = []Permission{View, Backtrace}
+		caller.Rights = []Permission{View, Backtrace}
 	case SourceBasic:
-		c.Name, c.Unnamed = a.basicName(r)
+		caller.Name, caller.Unnamed = c.basicName(r)
 	case SourceMTLS:
-		c.Name, c.Unnamed = certificateName(r)
+		caller.Name, caller.Unnamed = certificateName(r)
 	case SourceHeader:
-		c.Name, groups, c.Unnamed = a.headerName(r, peer)
+		caller.Name, groups, caller.Unnamed = c.headerName(r, peer)
 	}
-	if permissions := a.permissions(); c.Name != "" && permissions == nil {
-		c.Rights = []Permission{View, Backtrace}
-	} else if c.Name != "" {
-		c.Rights = permissions.grants(c.Name, groups)
+	if permissions := c.permissions(); caller.Name != "" && permissions == nil {
+		caller.Rights = []Permission{View, Backtrace}
+	} else if caller.Name != "" {
+		caller.Rights = permissions.grants(caller.Name, groups)
 	}
-	return c
+	return caller
 }
 
 // Without is the caller without a permission, for any owner.
@@ -79,9 +80,9 @@ func (c Caller) Shown() string {
 }
 
 // basicName is the user whose password the web server has checked.
-func (a *Config) basicName(r *http.Request) (name, why string) {
+func (c *Config) basicName(r *http.Request) (name, why string) {
 	name, _, ok := r.BasicAuth()
-	if !ok || !a.KnownUser(name) {
+	if !ok || !c.KnownUser(name) {
 		return "", "no password was asked for"
 	}
 	return usableName(name)
@@ -107,20 +108,20 @@ func certificateName(r *http.Request) (name, why string) {
 
 // headerName is what a trusted proxy says. Headers that come twice are refused: nobody knows which one the proxy has
 // set.
-func (a *Config) headerName(r *http.Request, peer netip.Addr) (name string, groups []string, why string) {
-	names := r.Header.Values(a.Header)
+func (c *Config) headerName(r *http.Request, peer netip.Addr) (name string, groups []string, why string) {
+	names := r.Header.Values(c.Header)
 	switch {
-	case !a.trusted(peer):
+	case !c.trusted(peer):
 		return "", nil, "the request did not come through a trusted proxy"
 	case len(names) == 0:
 		return "", nil, "the proxy did not say who asks"
 	case len(names) > 1:
 		return "", nil, "the proxy said more than once who asks"
 	}
-	if name, why = usableName(names[0]); why != "" || a.GroupsHeader == "" {
+	if name, why = usableName(names[0]); why != "" || c.GroupsHeader == "" {
 		return name, nil, why
 	}
-	listed := r.Header.Values(a.GroupsHeader)
+	listed := r.Header.Values(c.GroupsHeader)
 	if len(listed) > 1 {
 		return "", nil, "the proxy said more than once which groups the caller is in"
 	}
@@ -157,12 +158,12 @@ func peerOf(r *http.Request) netip.Addr {
 }
 
 // clientOf is the address that sent the request: the last one in the chain of proxies that is not a trusted one.
-func (a *Config) clientOf(r *http.Request, peer netip.Addr) string {
+func (c *Config) clientOf(r *http.Request, peer netip.Addr) string {
 	client := peer
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
 		address, err := netip.ParseAddr(strings.TrimSpace(hop))
-		if err != nil || !a.trusted(client) {
+		if err != nil || !c.trusted(client) {
 			break
 		}
 		client = address.Unmap().WithZone("")

@@ -14,7 +14,7 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Store are the backtraces of locks that need a person. They are not in the picture, because all of them would fill
+// Store are the backtraces of locks that need a person. They are not in the snapshot, because all of them would fill
 // the memory; these few are fetched ahead, so that the list can name the line of code and the page of a lock has it
 // when etcd is away.
 type Store struct {
@@ -24,20 +24,22 @@ type Store struct {
 	mu      sync.Mutex
 	kept    map[hold]Backtrace
 	bytes   int
-	version uint64 // changes with what the list shows of them
+	version uint64
 }
 
+// NewStore returns an empty store, which reads locks by this function.
 func NewStore(document func(context.Context, string) (metadata.Document, int64, error),
 	reader stacktrace.Reader) *Store {
 	return &Store{document: document, reader: reader, kept: map[hold]Backtrace{}}
 }
 
-// hold names one.
+// hold names a backtrace: each hold of a lock has its own.
 type hold struct {
 	name  string
 	token int64
 }
 
+// Backtrace is where in the code a lock was taken.
 type Backtrace struct {
 	Text  string
 	First string // the first frame of own code, in one line
@@ -50,36 +52,36 @@ const (
 
 // Fetch reads the backtraces that are wanted and not there, most urgent locks first, and drops those that are not
 // wanted.
-func (t *Store) Fetch(ctx context.Context, s *locks.Snapshot) {
+func (s *Store) Fetch(ctx context.Context, snapshot *locks.Snapshot) {
 	wanted := map[hold]bool{}
 	var missing []*locks.Row
-	for _, r := range s.InOrder(locks.Order{By: locks.MostUrgent}) {
+	for _, r := range snapshot.InOrder(locks.Order{By: locks.MostUrgent}) {
 		if r.Display == locks.Held {
 			break
 		}
 		key := hold{r.Name, r.Token}
-		if wanted[key] = true; !t.has(key) {
+		if wanted[key] = true; !s.has(key) {
 			missing = append(missing, r)
 		}
 	}
-	t.drop(wanted)
+	s.drop(wanted)
 	for _, r := range missing {
-		if t.full() || !t.fetchOne(ctx, r) {
+		if s.full() || !s.fetchOne(ctx, r) {
 			return
 		}
 	}
 }
 
 // fetchOne reads one backtrace; false says that there is no use in going on.
-func (t *Store) fetchOne(ctx context.Context, r *locks.Row) bool {
+func (s *Store) fetchOne(ctx context.Context, r *locks.Row) bool {
 	reading, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
-	document, _, err := t.document(reading, r.Name)
+	document, _, err := s.document(reading, r.Name)
 	if err != nil {
 		return false
 	}
 	if document.Token == r.Token {
-		t.keep(hold{r.Name, r.Token}, document.Backtrace, t.reader.Read(document.Backtrace))
+		s.keep(hold{r.Name, r.Token}, document.Backtrace)
 	}
 	select {
 	case <-ctx.Done():
@@ -89,55 +91,64 @@ func (t *Store) fetchOne(ctx context.Context, r *locks.Row) bool {
 	}
 }
 
-func (t *Store) has(key hold) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, ok := t.kept[key]
+func (s *Store) has(key hold) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.kept[key]
 	return ok
 }
 
-func (t *Store) full() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.bytes > maxTraces
+func (s *Store) full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes > maxTraces
 }
 
 // Of returns the backtrace of a hold and its first own frame; empty when they were not fetched or not recorded.
-func (t *Store) Of(r *locks.Row) Backtrace {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.kept[hold{r.Name, r.Token}]
+func (s *Store) Of(r *locks.Row) Backtrace {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept[hold{r.Name, r.Token}]
 }
 
-func (t *Store) Version() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.version
+// Version changes with what the list shows of the backtraces.
+func (s *Store) Version() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
 }
 
-func (t *Store) keep(key hold, text string, parsed *stacktrace.Trace) {
-	k := Backtrace{Text: text}
-	if parsed != nil && parsed.First != nil {
-		k.First = parsed.First.Short()
+// Read takes a backtrace apart; nil for one that is empty.
+func (s *Store) Read(text string) *stacktrace.Trace { return s.reader.Read(text) }
+
+// FirstFrame is the first frame of own code in a backtrace, in one line; empty when there is none.
+func (s *Store) FirstFrame(text string) string {
+	if trace := s.reader.Read(text); trace != nil && trace.First != nil {
+		return trace.First.Short()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kept[key] = k
-	t.bytes += len(text) + len(key.name)
+	return ""
+}
+
+func (s *Store) keep(key hold, text string) {
+	k := Backtrace{Text: text, First: s.FirstFrame(text)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept[key] = k
+	s.bytes += len(text) + len(key.name)
 	if k.First != "" {
-		t.version += locks.Hash(xxhash.Sum64String(key.name), uint64(key.token)) // a sum: the same in every replica
+		s.version += locks.Hash(xxhash.Sum64String(key.name), uint64(key.token)) // a sum: the same in every replica
 	}
 }
 
 // drop forgets what is not wanted any more.
-func (t *Store) drop(wanted map[hold]bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for key, k := range t.kept {
+func (s *Store) drop(wanted map[hold]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, k := range s.kept {
 		if !wanted[key] {
-			delete(t.kept, key)
-			if t.bytes -= len(k.Text) + len(key.name); k.First != "" {
-				t.version -= locks.Hash(xxhash.Sum64String(key.name), uint64(key.token))
+			delete(s.kept, key)
+			if s.bytes -= len(k.Text) + len(key.name); k.First != "" {
+				s.version -= locks.Hash(xxhash.Sum64String(key.name), uint64(key.token))
 			}
 		}
 	}

@@ -3,19 +3,20 @@ package history
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// defaultPastLimit is how many records a page of the past has.
-const defaultPastLimit = 100
+// defaultLimit is how many records a page has.
+const defaultLimit = 100
 
 // Request is what the parameters of a history ask for.
 type Request struct {
@@ -38,138 +39,115 @@ func (c Cursor) String() string {
 	return strconv.FormatInt(c.At.UnixMilli(), 36) + "." + strconv.FormatInt(c.token, 36)
 }
 
-// behind reports whether a record comes after the cursor.
-func (c Cursor) behind(at time.Time, token int64) bool {
-	a := at.UnixMilli()
+// behind reports whether a record at this place comes after the cursor.
+func (c Cursor) behind(record Cursor) bool {
+	a := record.At.UnixMilli()
 	b := c.At.UnixMilli()
-	return c.At.IsZero() || a < b || a == b && token < c.token
+	return c.At.IsZero() || a < b || a == b && record.token < c.token
 }
 
+// Parse reads the parameters of a history, of which a page has at most so many records.
 func Parse(v url.Values, most int) (Request, error) {
-	p := Request{Query: locks.ParseQuery(v.Get("q")), limit: defaultPastLimit}
-	bad := func(text string) (Request, error) {
-		return p, errors.New(text)
-	}
+	r := Request{Query: locks.ParseQuery(v.Get("q")), limit: defaultLimit}
 	if text := v.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
-		if p.limit = n; err != nil || n < 1 || n > most {
-			return bad("limit: wants a number from 1 to " + strconv.Itoa(most))
+		if r.limit = n; err != nil || n < 1 || n > most {
+			return r, fmt.Errorf("limit: wants a number from 1 to %d", most)
 		}
 	}
-	for name, t := range map[string]*time.Time{"from": &p.from, "to": &p.to} {
+	for name, t := range map[string]*time.Time{"from": &r.from, "to": &r.to} {
 		if text := v.Get(name); text != "" {
 			at, err := time.Parse(time.RFC3339, text)
 			if *t = at; err != nil {
-				return bad(name + ": wants a time like 2026-11-21T03:00:00Z")
+				return r, fmt.Errorf("%s: wants a time like 2026-11-21T03:00:00Z", name)
 			}
 		}
 	}
 	if text := v.Get("after"); text != "" {
-		at, token, ok := cutCursor(text)
-		if p.After = (Cursor{time.UnixMilli(at).UTC(), token}); !ok {
-			return bad("after: this is no cursor of a history")
+		at, token, _ := strings.Cut(text, ".")
+		milliseconds, err1 := strconv.ParseInt(at, 36, 64)
+		number, err2 := strconv.ParseInt(token, 36, 64)
+		if r.After = (Cursor{time.UnixMilli(milliseconds).UTC(), number}); err1 != nil || err2 != nil {
+			return r, errors.New("after: this is no cursor of a history")
 		}
 	}
-	return p, nil
-}
-
-func cutCursor(text string) (at, token int64, ok bool) {
-	for i, c := range text {
-		if c == '.' {
-			at, err1 := strconv.ParseInt(text[:i], 36, 64)
-			token, err2 := strconv.ParseInt(text[i+1:], 36, 64)
-			return at, token, err1 == nil && err2 == nil
-		}
-	}
-	return 0, 0, false
+	return r, nil
 }
 
 // During reports whether the request asks for this time.
-func (p Request) During(at time.Time) bool {
-	return (p.from.IsZero() || !at.Before(p.from)) && (p.to.IsZero() || at.Before(p.to))
+func (r Request) During(at time.Time) bool {
+	return (r.from.IsZero() || !at.Before(r.from)) && (r.to.IsZero() || at.Before(r.to))
 }
 
-// Search are the endings that the request asks for: one page of them, how many there are, and the cursor of the next
-// page. The error says that the search was stopped.
-func (p *Store) Search(ctx context.Context, q Request,
-	all []metadata.Ending) (list []metadata.Ending, matched int, next Cursor, err error) {
+// Page is a page of what a request finds.
+type Page[T any] struct {
+	List    []T
+	Matched int    // on all pages
+	Next    Cursor // of the next page; zero on the last one
+}
+
+// search goes through a list that is sorted by time, newest first. place is the cursor behind a record. The error says
+// that the search was stopped.
+func search[T any](ctx context.Context, asked Request, all []T, place func(*T) Cursor,
+	matches func(*T) bool) (Page[T], error) {
 	ctx, cancel := locks.WithLimit(ctx)
 	defer cancel()
-	if err := locks.Stopped(ctx); err != nil { // the reader left while etcd was asked
-		return nil, 0, Cursor{}, err
-	}
+	var page Page[T]
 	for i := range all {
-		if err := locks.Stopped(ctx); err != nil {
-			return nil, 0, Cursor{}, err
+		if locks.Stopped(ctx) != nil {
+			break
 		}
-		e := &all[i]
-		if !q.During(e.EndedAt.Time) || !p.Matches(q.Query, e) {
+		at := place(&all[i])
+		if !asked.During(at.At) || !matches(&all[i]) {
 			continue
 		}
-		if matched++; !q.After.behind(e.EndedAt.Time, e.Token) {
-			continue
+		page.Matched++
+		switch {
+		case !asked.After.behind(at):
+		case len(page.List) < asked.limit:
+			page.List = append(page.List, all[i])
+		case page.Next == Cursor{}:
+			page.Next = place(&page.List[asked.limit-1])
 		}
-		if len(list) == q.limit {
-			if next.At.IsZero() {
-				last := list[len(list)-1]
-				next = Cursor{last.EndedAt.Time, last.Token}
-			}
-			continue
-		}
-		list = append(list, *e)
 	}
-	return list, matched, next, nil
+	return page, locks.Stopped(ctx) // also when the reader left while etcd was asked
+}
+
+// Search finds the endings that a request asks for. The error says that the search was stopped.
+func (s *Store) Search(ctx context.Context, asked Request, all []metadata.Ending) (Page[metadata.Ending], error) {
+	return search(ctx, asked, all,
+		func(e *metadata.Ending) Cursor { return Cursor{e.EndedAt.Time, e.Token} },
+		func(e *metadata.Ending) bool { return s.Matches(asked.Query, e) })
 }
 
 // Matches reports whether the query finds a hold that is over. Ages and states are those at its end, so that
 // state:alerting finds what had alerted.
-func (p *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
+func (s *Store) Matches(q *locks.Query, e *metadata.Ending) bool {
 	if len(q.Terms) == 0 {
 		return true
 	}
 	r := metadata.Record{Name: e.Lock, UUID: e.UUID, Token: e.Token, Owner: e.Owner, Hostname: e.Hostname, PID: e.PID,
 		Purpose: e.Purpose, Attributes: e.Attributes,
 		LockedAt: e.LockedAt.Time, AlertAt: e.AlertAt.Time, AutoUnlockAt: e.AutoUnlockAt.Time}
-	row := locks.NewRow(&r, p.source.Policy, staleness.Moment{Wall: e.EndedAt.Time}, locks.Queue{}, nil)
+	row := s.row(&r, e.EndedAt.Time)
 	row.Ending = e
 	return q.Matches(row, e.EndedAt.Time)
 }
 
-// SearchActions is one page of the actions that the request asks for. Words are searched in the lock, the actor, the
-// holder and the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was
-// stopped.
-func (p *Store) SearchActions(ctx context.Context, q Request,
-	all []protocol.Action) (list []protocol.Action, matched int, next Cursor, err error) {
-	ctx, cancel := locks.WithLimit(ctx)
-	defer cancel()
-	for _, a := range all {
-		if err := locks.Stopped(ctx); err != nil {
-			return nil, 0, Cursor{}, err
-		}
-		r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Owner: a.Actor, Hostname: a.Client,
-			Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}
-		row := locks.NewRow(&r, p.source.Policy, staleness.Moment{Wall: a.At.Time}, locks.Queue{}, nil)
-		if !q.During(a.At.Time) || !q.Query.Matches(row, a.At.Time) {
-			continue
-		}
-		if matched++; !q.After.behind(a.At.Time, a.Token) {
-			continue
-		}
-		if len(list) == q.limit {
-			if next.At.IsZero() {
-				next = Cursor{list[len(list)-1].At.Time, list[len(list)-1].Token}
-			}
-			continue
-		}
-		list = append(list, a)
-	}
-	return list, matched, next, nil
+// SearchActions finds the actions that a request asks for. Words are searched in the lock, the actor, the holder and
+// the reason; owner: is the actor, host: the client, purpose: the reason. The error says that the search was stopped.
+func (s *Store) SearchActions(ctx context.Context, asked Request,
+	all []protocol.Action) (Page[protocol.Action], error) {
+	return search(ctx, asked, all,
+		func(a *protocol.Action) Cursor { return Cursor{a.At.Time, a.Token} },
+		func(a *protocol.Action) bool {
+			r := metadata.Record{Name: a.Lock, UUID: a.UUID, Token: a.Token, Owner: a.Actor, Hostname: a.Client,
+				Purpose: a.Reason + "\n" + a.Ticket + "\n" + a.Holder}
+			return asked.Query.Matches(s.row(&r, a.At.Time), a.At.Time)
+		})
 }
 
-// Sound refuses a query with a term that was left out: programs are told.
-func (p Request) Sound() error {
-	for _, wrong := range p.Query.Problems {
-		return errors.New(text.Visible(wrong.Term) + ": " + text.Visible(wrong.Text))
-	}
-	return nil
+// row is a record as it was judged at the time.
+func (s *Store) row(r *metadata.Record, at time.Time) *locks.Row {
+	return locks.NewRow(r, s.source.Policy, staleness.Moment{Wall: at}, locks.Queue{}, nil)
 }

@@ -44,14 +44,14 @@ type Source struct {
 	// first.
 	History func(ctx context.Context, limit int) ([]metadata.Ending, error)
 	Audit   func(ctx context.Context, limit int) ([]protocol.Action, error)
-	// Relists counts how often the picture was read anew because the watch was interrupted.
+	// Relists counts how often the snapshot was read anew because the watch was interrupted.
 	Relists func() uint64
 	Policy  staleness.Policy
 	Log     zerolog.Logger
 }
 
 // NewStore returns a store that knows nothing yet.
-func NewStore(s Source) *Store { return &Store{source: s} }
+func NewStore(from Source) *Store { return &Store{source: from} }
 
 // Gap is a time in which the watch was interrupted: a hold that began and ended in it was not seen.
 type Gap struct{ From, To time.Time }
@@ -66,7 +66,7 @@ const (
 )
 
 // See notes a hold that went; ending is nil when its holder released it.
-func (p *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) {
+func (s *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) {
 	e := metadata.NewEnding(r, metadata.EndedReleased, "", "", now)
 	if ending != nil {
 		e = *ending
@@ -75,32 +75,33 @@ func (p *Store) See(r *metadata.Record, ending *metadata.Ending, now time.Time) 
 	e.Attributes = nil
 	e.Purpose = text.Clip(e.Purpose, maxTextSeen)
 	e.Progress = text.Clip(e.Progress, maxTextSeen)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.seen = append(p.seen, e); len(p.seen) > maxSeen+maxSeen/10 {
-		p.seen = slices.Clone(p.seen[len(p.seen)-maxSeen:])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen = append(s.seen, e); len(s.seen) > maxSeen+maxSeen/10 {
+		s.seen = slices.Clone(s.seen[len(s.seen)-maxSeen:])
 	}
 }
 
 // Observe notes gaps in the watch.
-func (p *Store) Observe(now time.Time, fresh locks.Freshness) {
-	if fresh.Heard.IsZero() || p.source.Relists == nil {
+func (s *Store) Observe(now time.Time, fresh locks.Freshness) {
+	if fresh.Heard.IsZero() || s.source.Relists == nil {
 		return
 	}
-	relists := p.source.Relists()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	relists := s.source.Relists()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case p.since.IsZero():
-		p.since = now
-	case relists != p.relists:
-		if p.gaps = append(p.gaps, Gap{p.heard, now}); len(p.gaps) > maxGaps {
-			p.gaps = p.gaps[1:]
+	case s.since.IsZero():
+		s.since = now
+	case relists != s.relists:
+		if s.gaps = append(s.gaps, Gap{s.heard, now}); len(s.gaps) > maxGaps {
+			s.gaps = s.gaps[1:]
 		}
 	case !fresh.Synced:
 		return
 	}
-	p.heard, p.relists = fresh.Heard, relists
+	s.heard = fresh.Heard
+	s.relists = relists
 }
 
 // recent is what etcd said last; one reads it for all who ask.
@@ -114,49 +115,50 @@ type recent[T any] struct {
 }
 
 // get reads at most once in RereadEvery. When etcd does not answer, what it said last is returned with the error.
-func (k *recent[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T, error) {
+func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Context, int) ([]T, error)) ([]T, error) {
 	if read == nil {
 		return nil, nil
 	}
-	k.reading.Lock()
-	defer k.reading.Unlock()
-	if list, age, err := k.known(now); age >= 0 && age < RereadEvery {
+	r.reading.Lock()
+	defer r.reading.Unlock()
+	if list, age, err := r.known(now); age >= 0 && age < RereadEvery {
 		return list, err // a silent etcd is not asked anew by each of them
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), etcdread.Timeout)
 	defer cancel()
 	list, err := read(ctx, maxRecorded)
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err == nil {
-		k.list = list
+		r.list = list
 	}
-	k.err, k.stamp = err, now
-	return k.list, k.err
+	r.err = err
+	r.stamp = now
+	return r.list, r.err
 }
 
 // known is what etcd said last, how long ago, and the error of the last read.
-func (k *recent[T]) known(now time.Time) (list []T, age time.Duration, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.list, now.Sub(k.stamp), k.err
+func (r *recent[T]) known(now time.Time) (list []T, age time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.list, now.Sub(r.stamp), r.err
 }
 
 // forget makes the next one read again.
-func (k *recent[T]) forget() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.stamp = time.Time{}
+func (r *recent[T]) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stamp = time.Time{}
 }
 
 // Endings are the holds of a lock that are known to be over, newest first; "" is all locks. What stands in etcd is
 // exact and wins over what was seen.
-func (p *Store) Endings(ctx context.Context, now time.Time, lock string) ([]metadata.Ending, error) {
-	recorded, err := etcdread.Await(ctx, p.source.Log, func(ctx context.Context) ([]metadata.Ending, error) {
-		return p.recorded.get(ctx, now, p.source.History)
+func (s *Store) Endings(ctx context.Context, now time.Time, lock string) ([]metadata.Ending, error) {
+	recorded, err := etcdread.Await(ctx, s.source.Log, func(ctx context.Context) ([]metadata.Ending, error) {
+		return s.recorded.get(ctx, now, s.source.History)
 	})
 	if errors.Is(err, etcdread.ErrSilent) {
-		recorded, _, _ = p.recorded.known(now)
+		recorded, _, _ = s.recorded.known(now)
 	}
 	type hold struct {
 		lock  string
@@ -166,43 +168,41 @@ func (p *Store) Endings(ctx context.Context, now time.Time, lock string) ([]meta
 	have := map[hold]bool{}
 	for i := range recorded {
 		if e := &recorded[i]; lock == "" || e.Lock == lock {
-			all, have[hold{e.Lock, e.Token}] = append(all, *e), true
+			all = append(all, *e)
+			have[hold{e.Lock, e.Token}] = true
 		}
 	}
 	oldest := now.Add(-maxSeenAge)
-	p.mu.Lock()
-	for i := range p.seen {
-		e := &p.seen[i]
+	s.mu.Lock()
+	for i := range s.seen {
+		e := &s.seen[i]
 		if (lock == "" || e.Lock == lock) && e.EndedAt.After(oldest) && !have[hold{e.Lock, e.Token}] {
 			all = append(all, *e)
 		}
 	}
-	p.mu.Unlock()
+	s.mu.Unlock()
 	slices.SortStableFunc(all, newestFirst)
 	return all, err
 }
 
 func newestFirst(a, b metadata.Ending) int {
-	if c := b.EndedAt.Compare(a.EndedAt.Time); c != 0 {
-		return c
-	}
-	return int(min(max(b.Token-a.Token, -1), 1))
+	return cmp.Or(b.EndedAt.Compare(a.EndedAt.Time), cmp.Compare(b.Token, a.Token))
 }
 
 // Watched are the gaps and since when the dashboard watches.
-func (p *Store) Watched(now time.Time, fresh locks.Freshness) ([]Gap, time.Time) {
-	p.Observe(now, fresh)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.gaps), p.since
+func (s *Store) Watched(now time.Time, fresh locks.Freshness) ([]Gap, time.Time) {
+	s.Observe(now, fresh)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.gaps), s.since
 }
 
 // Remembered is the ending of a hold as the dashboard saw it, or nil.
-func (p *Store) Remembered(name, hold string) *metadata.Ending {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := len(p.seen) - 1; i >= 0; i-- {
-		e := p.seen[i]
+func (s *Store) Remembered(name, hold string) *metadata.Ending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.seen) - 1; i >= 0; i-- {
+		e := s.seen[i]
 		if r := (metadata.Record{UUID: e.UUID, Token: e.Token}); e.Lock == name &&
 			(e.UUID == hold || r.HistoryID() == hold) {
 			return &e
@@ -212,8 +212,8 @@ func (p *Store) Remembered(name, hold string) *metadata.Ending {
 }
 
 // Actions is what operators did, newest first.
-func (p *Store) Actions(ctx context.Context, now time.Time) ([]protocol.Action, error) {
-	all, err := p.audited.get(ctx, now, p.source.Audit)
+func (s *Store) Actions(ctx context.Context, now time.Time) ([]protocol.Action, error) {
+	all, err := s.audited.get(ctx, now, s.source.Audit)
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b protocol.Action) int {
 		return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.Token, a.Token))
@@ -222,7 +222,7 @@ func (p *Store) Actions(ctx context.Context, now time.Time) ([]protocol.Action, 
 }
 
 // Forget has etcd asked anew, because somebody has just written to it.
-func (p *Store) Forget() {
-	p.recorded.forget()
-	p.audited.forget()
+func (s *Store) Forget() {
+	s.recorded.forget()
+	s.audited.forget()
 }

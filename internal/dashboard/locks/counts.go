@@ -9,13 +9,12 @@ import (
 // Counts sums up locks. Expiring ones are also counted by their state.
 type Counts struct {
 	Total, Held, Alerting, Expiring, Expired, Malformed int
-	Waiting                                             int       // waiters
-	Longest                                             time.Time // since when the longest waiter waits
-	Oldest                                              time.Time // first locked_at
-	// alerting or expiring, and the first to be auto-unlocked
-	NextUnlock *Row
-	// waiters by the lock that several hold, so that they count once
-	queues map[string]int
+
+	Waiting    int            // waiters
+	Longest    time.Time      // since when the longest waiter waits
+	Oldest     time.Time      // first locked_at
+	NextUnlock *Row           // of those that alert or expire, the first to be auto-unlocked
+	queues     map[string]int // waiters by the lock that several hold, so that they count once
 }
 
 func (c *Counts) add(r *Row) {
@@ -58,11 +57,12 @@ func (c *Counts) sum(o *Counts) {
 		c.Waiting -= waiters // which are in o.Waiting
 		c.addQueue(lock, waiters)
 	}
-	c.Longest, c.Oldest = Earlier(c.Longest, o.Longest), Earlier(c.Oldest, o.Oldest)
+	c.Longest = Earlier(c.Longest, o.Longest)
+	c.Oldest = Earlier(c.Oldest, o.Oldest)
 	c.soonest(o.NextUnlock)
 }
 
-// addQueue counts a line before a lock that several hold.
+// addQueue counts the queue of a lock that several hold.
 func (c *Counts) addQueue(lock string, waiters int) {
 	if _, counted := c.queues[lock]; counted {
 		return

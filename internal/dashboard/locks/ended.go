@@ -24,6 +24,7 @@ func endedWords() []string {
 		EndedWord(metadata.EndedForced), alerted}
 }
 
+// HadAlerted reports whether people were alerted before the hold ended.
 func HadAlerted(e *metadata.Ending) bool {
 	return !e.AlertAt.IsZero() && e.AlertAt.Before(e.EndedAt.Time)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 )
 
-// Freshness says how current the picture of the locks is.
+// Freshness says how current the snapshot of the locks is.
 type Freshness struct {
 	Synced   bool      // the watch runs
-	Revision int64     // of etcd, as of the picture
+	Revision int64     // of etcd, as of the snapshot
 	Heard    time.Time // last sign of life of etcd; zero: the locks were never loaded
 	Since    time.Time // when Synced last changed
 	Class    string    // what kind of thing keeps it from being synced, in a word or two; for every page
@@ -23,7 +23,7 @@ const (
 	staleAfter   = 30 * time.Second
 )
 
-// Level is how far the picture can be trusted; the words are shown and are classes in the style sheet.
+// Level is how far the snapshot can be trusted; the words are shown and are classes in the style sheet.
 type Level string
 
 const (
@@ -33,8 +33,8 @@ const (
 	Never   Level = "never" // nothing was ever loaded
 )
 
-// Level judges how current the picture is. A watch that is just being opened again is not stale by itself: only silence
-// is.
+// Level judges how current the snapshot is. A watch that is just being opened again is not stale by itself: only
+// silence is.
 func (f Freshness) Level(now time.Time) Level {
 	switch age := f.age(now); {
 	case f.Heard.IsZero():
@@ -47,7 +47,7 @@ func (f Freshness) Level(now time.Time) Level {
 	return Live
 }
 
-// Viewpoint is the point in time from which the picture is shown.
+// Viewpoint is the point in time from which the snapshot is shown.
 func (f Freshness) Viewpoint(now time.Time) phrase.Viewpoint {
 	if f.Level(now) == Stale {
 		return phrase.StaleAt(now, f.Heard)

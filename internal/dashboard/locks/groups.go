@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// group is the locks of one owner in a result.
-type group struct {
+// Group is the locks of one owner in a result.
+type Group struct {
 	Owner   string
 	Display DisplayState // the worst
 	Counts
@@ -14,19 +14,19 @@ type group struct {
 }
 
 // Late is how many need a person.
-func (g *group) Late() int { return g.Alerting + g.Expired }
+func (g *Group) Late() int { return g.Alerting + g.Expired }
 
 // maxGroupRows is how many rows of a group are kept: more are a list of their own.
 const maxGroupRows = 50
 
 // ByOwner divides the result among owners, who needs a person first. It is done once for all who ask.
-func (r *Result) ByOwner() []*group {
+func (r *Result) ByOwner() []*Group {
 	r.grouping.Do(func() {
-		all := map[string]*group{}
+		all := map[string]*Group{}
 		for _, row := range r.Rows {
 			g := all[row.Owner]
 			if g == nil {
-				g = &group{Owner: row.Owner, Display: row.Display}
+				g = &Group{Owner: row.Owner, Display: row.Display}
 				all[row.Owner] = g
 				r.groups = append(r.groups, g)
 			}
@@ -37,7 +37,7 @@ func (r *Result) ByOwner() []*group {
 				g.Rows = append(g.Rows, row)
 			}
 		}
-		slices.SortFunc(r.groups, func(a, b *group) int {
+		slices.SortFunc(r.groups, func(a, b *Group) int {
 			return cmp.Or(cmp.Compare(a.Display.urgency(), b.Display.urgency()), cmp.Compare(b.Late(), a.Late()),
 				cmp.Compare(b.Waiting, a.Waiting),
 				cmp.Compare(b.Total, a.Total), cmp.Compare(a.Owner, b.Owner))

@@ -1,11 +1,13 @@
 package locks
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // Limits of the query box: a query is typed by a person or built into a link, never longer.
@@ -28,7 +30,7 @@ type Query struct {
 type Term struct {
 	Text  string // as typed, with its "-"
 	not   bool
-	match func(r *Row, now time.Time) bool
+	match matcher
 }
 
 // QueryProblem is a term that was left out, and why.
@@ -36,16 +38,13 @@ type QueryProblem struct{ Term, Text string }
 
 // ParseQuery reads a query. It never fails: what cannot be read is left out and listed in problems, so that the page
 // still shows what the rest finds.
-func ParseQuery(text string) *Query {
-	q := &Query{}
-	if len(text) > MaxQueryBytes {
-		q.problem(text[:20]+"…", fmt.Sprintf("the query has %d bytes, at most %d are read", len(text), MaxQueryBytes))
-		for text = text[:MaxQueryBytes]; !utf8.RuneStart(text[len(text)-1]); {
-			text = text[:len(text)-1]
-		}
+func ParseQuery(typed string) *Query {
+	q := &Query{Text: text.Cut(typed, MaxQueryBytes)} // a hundred links carry it on
+	if len(typed) > MaxQueryBytes {
+		q.problem(text.Clip(typed, 20),
+			fmt.Sprintf("the query has %d bytes, at most %d are read", len(typed), MaxQueryBytes))
 	}
-	q.Text = text // a hundred links carry it on
-	for rest := text; ; {
+	for rest := q.Text; ; {
 		var token string
 		if token, rest = nextToken(rest); token == "" {
 			return q
@@ -59,6 +58,14 @@ func ParseQuery(text string) *Query {
 }
 
 func (q *Query) problem(term, text string) { q.Problems = append(q.Problems, QueryProblem{term, text}) }
+
+// Sound refuses a query with a term that was left out, for programs, which would not see it.
+func (q *Query) Sound() error {
+	for _, p := range q.Problems {
+		return errors.New(text.Visible(p.Term) + ": " + text.Visible(p.Text))
+	}
+	return nil
+}
 
 // nextToken cuts the first term off: up to a blank outside of quotes.
 func nextToken(s string) (token, rest string) {
@@ -81,17 +88,15 @@ func (q *Query) add(token string) {
 	if t.not = not && body != ""; !t.not {
 		body = token
 	}
-	key, value, keyed := cutKey(body)
-	var err error
-	if keyed {
-		t.match, err = q.field(key, unquote(value))
+	if key, value, ok := cutKey(body); ok {
+		var err error
+		if t.match, err = q.field(key, unquote(value)); err != nil {
+			q.problem(token, err.Error())
+			return
+		}
 	} else {
 		word := strings.ToLower(unquote(body))
 		t.match = func(r *Row, _ time.Time) bool { return strings.Contains(r.text, word) }
-	}
-	if err != nil {
-		q.problem(token, err.Error())
-		return
 	}
 	q.Terms = append(q.Terms, t)
 }
@@ -121,29 +126,23 @@ func (q *Query) Matches(r *Row, now time.Time) bool {
 
 // Without is the text of the query without the n-th term, for the link that removes it.
 func (q *Query) Without(n int) string {
-	kept := make([]string, 0, len(q.Terms))
-	for i, t := range q.Terms {
-		if i != n {
-			kept = append(kept, t.Text)
-		}
-	}
-	return strings.Join(kept, " ")
+	return textOf(slices.Delete(slices.Clone(q.Terms), n, n+1))
 }
 
 // With is the text of the query with a term that replaces those with the same key: "state:alerting".
 func (q *Query) With(added string) string {
 	key, _, _ := cutKey(added)
-	var kept []string
-	for _, t := range q.Terms {
-		if k, _, ok := cutKey(strings.TrimPrefix(t.Text, "-")); !ok || k != key {
-			kept = append(kept, t.Text)
-		}
-	}
-	return strings.Join(append(kept, added), " ")
+	kept := slices.DeleteFunc(slices.Clone(q.Terms), func(t Term) bool {
+		k, _, ok := cutKey(strings.TrimPrefix(t.Text, "-"))
+		return ok && k == key
+	})
+	return textOf(append(kept, Term{Text: added}))
 }
 
-// Exactly is the term that finds this value and no other, and fieldTerm one that is looked for.
-func Exactly(key, value string) string   { return key + ":=" + quoted(value) }
+// Exactly is the term that finds this value and no other.
+func Exactly(key, value string) string { return key + ":=" + quoted(value) }
+
+// FieldTerm is the term that finds this value as a part, or as a glob.
 func FieldTerm(key, value string) string { return key + ":" + quoted(value) }
 
 func quoted(value string) string {
@@ -153,13 +152,16 @@ func quoted(value string) string {
 	return value
 }
 
-// Dropping is the text of the query without this term.
-func (q *Query) Dropping(texts ...string) string {
-	var kept []string
-	for _, t := range q.Terms {
-		if !slices.Contains(texts, t.Text) {
-			kept = append(kept, t.Text)
-		}
+// Dropping is the text of the query without these terms.
+func (q *Query) Dropping(terms ...string) string {
+	return textOf(slices.DeleteFunc(slices.Clone(q.Terms), func(t Term) bool { return slices.Contains(terms, t.Text) }))
+}
+
+// textOf is the text of a query with these terms.
+func textOf(terms []Term) string {
+	texts := make([]string, len(terms))
+	for i, t := range terms {
+		texts[i] = t.Text
 	}
-	return strings.Join(kept, " ")
+	return strings.Join(texts, " ")
 }

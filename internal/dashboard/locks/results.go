@@ -15,7 +15,7 @@ type Result struct {
 	Version uint64 // changes with anything that the list shows
 
 	grouping sync.Once
-	groups   []*group
+	groups   []*Group
 }
 
 // maxResults is how many results a snapshot keeps.
@@ -90,11 +90,11 @@ func (s *Snapshot) fill(ctx context.Context, e *entry, key string, q *Query, o O
 }
 
 // finished are the results that do not depend on the clock.
-func (c *results) finished() map[string]*Result {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (r *results) finished() map[string]*Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	done := map[string]*Result{}
-	for key, e := range c.entries {
+	for key, e := range r.entries {
 		select {
 		case <-e.done:
 			if e.result != nil && !e.timed {
@@ -107,32 +107,32 @@ func (c *results) finished() map[string]*Result {
 }
 
 // entry returns the entry of the key. It is the caller's to fill when it is new.
-func (c *results) entry(key string, timed bool) (e *entry, mine bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.entries[key]; e != nil {
+func (r *results) entry(key string, timed bool) (e *entry, mine bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.entries[key]; e != nil {
 		return e, false
 	}
-	if c.entries == nil {
-		c.entries = map[string]*entry{}
+	if r.entries == nil {
+		r.entries = map[string]*entry{}
 	}
-	if len(c.order) == maxResults {
-		delete(c.entries, c.order[0])
-		c.order = c.order[1:]
+	if len(r.order) == maxResults {
+		delete(r.entries, r.order[0])
+		r.order = r.order[1:]
 	}
 	e = &entry{timed: timed, done: make(chan struct{})}
-	c.entries[key] = e
-	c.order = append(c.order, key)
+	r.entries[key] = e
+	r.order = append(r.order, key)
 	return e, true
 }
 
 // drop forgets an entry that has no result.
-func (c *results) drop(key string, e *entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.entries[key] == e {
-		delete(c.entries, key)
-		c.order = slices.DeleteFunc(c.order, func(k string) bool { return k == key })
+func (r *results) drop(key string, e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.entries[key] == e {
+		delete(r.entries, key)
+		r.order = slices.DeleteFunc(r.order, func(k string) bool { return k == key })
 	}
 }
 

@@ -23,9 +23,9 @@ const (
 	Malformed = DisplayState(staleness.Malformed)
 )
 
-// urgency orders the looks: what needs a person first comes first.
-func (l DisplayState) urgency() int64 {
-	switch l {
+// urgency orders the states: what needs a person first comes first.
+func (d DisplayState) urgency() int64 {
+	switch d {
 	case Expired:
 		return 0
 	case Malformed:
@@ -38,16 +38,16 @@ func (l DisplayState) urgency() int64 {
 	return 4
 }
 
-// Row is one lock in the picture: the model of which the list, the lock page and the JSON API show parts. It is
+// Row is one lock in the snapshot: the model of which the list, the lock page and the JSON API show parts. It is
 // immutable.
 type Row struct {
 	*metadata.Record
-	Verdict staleness.Verdict
-	Display DisplayState
-	next    time.Time // when look changes if nobody touches the record; zero = never
-	Queue
+	Queue       // of those who wait for the lock
+	Verdict     staleness.Verdict
+	Display     DisplayState
+	next        time.Time        // when Display changes if nobody touches the record; zero = never
 	Ending      *metadata.Ending // how the hold ended; nil while it lasts
-	Share       *share           // how the hold is part of a lock that several can hold; nil for an ordinary one
+	Share       *Share           // how the hold is part of a lock that several can hold; nil for an ordinary one
 	text        string           // what words are searched in, lower case
 	Fingerprint uint64           // changes with anything that a list shows
 }
@@ -58,12 +58,13 @@ type Queue struct {
 	Longest time.Time // since when the longest waiter waits; zero = nobody
 }
 
+// QueueOf sums up the waiters of a queue.
 func QueueOf(queue []metadata.Waiter) Queue {
-	l := Queue{Waiters: len(queue)}
+	q := Queue{Waiters: len(queue)}
 	for _, w := range queue {
-		l.Longest = Earlier(l.Longest, w.Since.Time)
+		q.Longest = Earlier(q.Longest, w.Since.Time)
 	}
-	return l
+	return q
 }
 
 // NewRow judges the lock at the moment. before is an older row of the lock, or nil.

@@ -2,33 +2,31 @@ package locks
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// share is how a hold is part of a lock that several can hold: "pool#2" has permits of the semaphore pool, or reads
+// Share is how a hold is part of a lock that several can hold: "pool#2" has permits of the semaphore pool, or reads
 // under the read-write lock pool.
-type share struct {
+type Share struct {
 	Lock           string // of which it is a part; empty for one that keeps the whole lock to itself
 	kind           string
 	permits, limit int // of a semaphore; a limit of 0 is not known
 }
 
 // ShareOf is nil for an ordinary lock.
-func ShareOf(r *metadata.Record) *share {
+func ShareOf(r *metadata.Record) *Share {
 	s := metadata.ShareOf(r.Name, r.Attributes)
 	if s.Kind == "" {
 		return nil
 	}
-	return &share{s.Lock, s.Kind, s.Permits, s.Limit}
+	return &Share{s.Lock, s.Kind, s.Permits, s.Limit}
 }
 
 // Words say what the holder has: "2 of 5 permits", "reader", "alone"; empty for an ordinary lock.
-func (s *share) Words() string {
+func (s *Share) Words() string {
 	switch {
 	case s == nil:
 		return ""
@@ -43,7 +41,7 @@ func (s *share) Words() string {
 }
 
 // QueueName is the name of the lock in whose line those wait who want what the record holds.
-func (s *share) QueueName(name string) string {
+func (s *Share) QueueName(name string) string {
 	if s == nil || s.Lock == "" {
 		return name
 	}
@@ -55,13 +53,10 @@ func (s *Snapshot) Shares(lock string) []*Row {
 	if len(lock) > metadata.MaxNameBytes {
 		return nil
 	}
-	place := func(name string) int {
-		i, _ := slices.BinarySearchFunc(s.Rows, name,
-			func(r *Row, name string) int { return strings.Compare(r.Name, name) })
-		return i
-	}
+	from, _ := indexOf(s.Rows, lock+"#1")
+	to, _ := indexOf(s.Rows, lock+"#:") // ":" follows "9"
 	var found []*Row
-	for _, r := range s.Rows[place(lock+"#1"):place(lock+"#:")] { // ":" follows "9"
+	for _, r := range s.Rows[from:to] {
 		if r.Share != nil && r.Share.Lock == lock {
 			found = append(found, r)
 		}

@@ -17,14 +17,15 @@ import (
 
 // Snapshot is all locks as they stood at one moment. It is immutable but for its cache of results.
 type Snapshot struct {
-	Rows         []*Row // by name
-	All          Counts
-	at           time.Time // the moment at which the states hold
-	Next         time.Time // when a state changes by itself; zero = never
-	locks        []*metadata.Record
-	Queues       map[string][]metadata.Waiter
-	Cycles       func() []deadlock.Cycle // found when they are first asked for
-	Version      uint64                  // changes with anything that a list shows
+	Rows    []*Row // by name
+	All     Counts // of the rows
+	Queues  map[string][]metadata.Waiter
+	Cycles  func() []deadlock.Cycle // found when they are first asked for
+	Next    time.Time               // when a state changes by itself; zero = never
+	Version uint64                  // changes with anything that a list shows
+
+	at           time.Time          // the moment at which the states hold
+	locks        []*metadata.Record // of which the snapshot was built
 	queueVersion uint64
 	changes      changes // since the snapshot before
 	results      results
@@ -33,12 +34,16 @@ type Snapshot struct {
 
 // Find returns the lock with this name, or nil.
 func (s *Snapshot) Find(name string) *Row {
-	i, ok := slices.BinarySearchFunc(s.Rows, name,
-		func(r *Row, name string) int { return strings.Compare(r.Name, name) })
-	if !ok {
+	i, found := indexOf(s.Rows, name)
+	if !found {
 		return nil
 	}
 	return s.Rows[i]
+}
+
+// indexOf is where the row of a lock stands, or would stand, among rows that are sorted by name.
+func indexOf(rows []*Row, name string) (i int, found bool) {
+	return slices.BinarySearchFunc(rows, name, func(r *Row, name string) int { return strings.Compare(r.Name, name) })
 }
 
 // Source is where the locks come from.
@@ -61,38 +66,40 @@ type Snapshots struct {
 	rest   time.Time // no new snapshot before this
 }
 
+// NewSnapshots returns the snapshots of a source.
 func NewSnapshots(s Source) *Snapshots {
 	return &Snapshots{source: s, costly: make(chan struct{}, maxCostly)}
 }
 
 const (
-	buildShare = 20          // building may take this part of the time
+	buildShare = 20          // building takes at most one 20th of the time
 	maxRest    = time.Second // but a snapshot is never older than this
 )
 
 // Current returns the locks as they stand at a moment: now, or before where what became of them since is not known.
-func (k *Snapshots) Current(now time.Time, at staleness.Moment) *Snapshot {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (s *Snapshots) Current(now time.Time, at staleness.Moment) *Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	frozen := !at.Wall.Equal(now)
-	if k.last != nil && now.Before(k.rest) && !now.Before(k.last.at) && frozen == k.frozen {
-		return k.last
+	if s.last != nil && now.Before(s.rest) && !now.Before(s.last.at) && frozen == s.frozen {
+		return s.last
 	}
-	locks := k.source.Locks()
+	locks := s.source.Locks()
 	var queues map[string][]metadata.Waiter
-	if k.source.Queues != nil {
-		queues = k.source.Queues()
+	if s.source.Queues != nil {
+		queues = s.source.Queues()
 	}
 	version := versionOf(queues)
-	if k.last != nil && k.last.current(locks, version, at.Wall) {
-		return k.last
+	if s.last != nil && s.last.current(locks, version, at.Wall) {
+		return s.last
 	}
 	start := time.Now()
-	k.last = build(k.last, locks, queues, k.source.Policy, at)
-	k.last.queueVersion, k.last.results.costly = version, k.costly
-	k.frozen = frozen
-	k.rest = now.Add(min(maxRest, buildShare*time.Since(start)))
-	return k.last
+	s.last = build(s.last, locks, queues, s.source.Policy, at)
+	s.last.queueVersion = version
+	s.last.results.costly = s.costly
+	s.frozen = frozen
+	s.rest = now.Add(min(maxRest, buildShare*time.Since(start)))
+	return s.last
 }
 
 // versionOf is the fingerprint of the waiters.
@@ -101,7 +108,7 @@ func versionOf(queues map[string][]metadata.Waiter) uint64 {
 	for lock, queue := range queues {
 		h := Hash(xxhash.Sum64String(lock), uint64(len(queue)))
 		for _, w := range queue {
-			h = Hash(h, uint64(w.Place))
+			h = Hash(h, uint64(w.Revision))
 		}
 		sum += h
 	}
@@ -151,8 +158,7 @@ func within(old []*Row, locks []*metadata.Record, from, to int) []*Row {
 		if i == 0 || i == len(locks) {
 			return end
 		}
-		at, _ := slices.BinarySearchFunc(old, locks[i].Name,
-			func(r *Row, name string) int { return strings.Compare(r.Name, name) })
+		at, _ := indexOf(old, locks[i].Name)
 		return at
 	}
 	return old[place(from, 0):place(to, len(old))]

@@ -46,42 +46,6 @@ func (s *Snapshot) InOrder(o Order) []*Row {
 	return rows
 }
 
-// changes are how a snapshot differs from the one before.
-type changes struct {
-	few  bool              // so that it pays to begin with what is known of the snapshot before
-	came []*Row            // rows that the snapshot before had not, by name
-	went map[*Row]struct{} // rows that only the snapshot before had
-}
-
-// newChanges tells how rows came and went in a snapshot of so many. When many did, they are not worth to be remembered.
-func newChanges(came, went []*Row, all int) changes {
-	if len(came)+len(went) >= all/4 {
-		return changes{}
-	}
-	c := changes{few: true, came: came, went: make(map[*Row]struct{}, len(went))}
-	for _, r := range went {
-		c.went[r] = struct{}{}
-	}
-	return c
-}
-
-// merge is a sorted list of the snapshot before as it is in this one: without the rows that went, with those that came
-// put in.
-func (c *changes) merge(o Order, old, came []*Row) []*Row {
-	came = o.Sort(came)
-	out := make([]*Row, 0, len(old)+len(came))
-	for _, r := range old {
-		if _, gone := c.went[r]; gone {
-			continue
-		}
-		for len(came) > 0 && o.less(came[0], r) {
-			out, came = append(out, came[0]), came[1:]
-		}
-		out = append(out, r)
-	}
-	return append(out, came...)
-}
-
 func (o Order) less(a, b *Row) bool {
 	x := o.position(a)
 	y := o.position(b)
@@ -97,7 +61,8 @@ type sortKey struct {
 
 // Sort returns rows, which come sorted by name, in this order.
 func (o Order) Sort(rows []*Row) []*Row {
-	places, ranks := make([]sortKey, len(rows)), o.ranks(rows)
+	ranks := o.ranks(rows)
+	places := make([]sortKey, len(rows))
 	inPieces(len(rows), func(from, to int) struct{} {
 		for i := from; i < to; i++ {
 			p := o.position(rows[i])

@@ -37,7 +37,10 @@ func (q *Query) field(key, value string) (matcher, error) {
 		return func(r *Row, _ time.Time) bool { return strings.HasPrefix(r.UUID, value) }, nil
 	case "pid":
 		pid, err := strconv.ParseInt(value, 10, 64)
-		return func(r *Row, _ time.Time) bool { return r.PID == pid }, wrong(err, "pid: wants a number")
+		if err != nil {
+			return nil, errors.New("pid: wants a number")
+		}
+		return func(r *Row, _ time.Time) bool { return r.PID == pid }, nil
 	case "state":
 		return stateTerm(value)
 	case "ended":
@@ -50,14 +53,7 @@ func (q *Query) field(key, value string) (matcher, error) {
 		q.timed = true
 		return durationTerm(key, value)
 	}
-	return nil, fmt.Errorf(`no such key; there are: %s. Put the term in quotes to search for the text`, queryKeys)
-}
-
-func wrong(err error, text string) error {
-	if err == nil {
-		return nil
-	}
-	return errors.New(text)
+	return nil, fmt.Errorf("no such key; there are: %s. Put the term in quotes to search for the text", queryKeys)
 }
 
 // anyOf matches when one of the comma-separated values is part of one of the texts, or when a text is the value after
@@ -119,7 +115,7 @@ func stateTerm(value string) (matcher, error) {
 		case Held, Alerting, Expiring, Expired, Malformed:
 			wanted[word] = true
 		default:
-			return nil, fmt.Errorf("no such state: held alerting expiring expired malformed")
+			return nil, errors.New("no such state: held alerting expiring expired malformed")
 		}
 	}
 	return func(r *Row, _ time.Time) bool {

@@ -22,7 +22,8 @@ func ListID(q *Query, o Order) string {
 
 func (p position) cursor(list string) string {
 	// Names may be invalid UTF-8, which JSON text cannot hold.
-	p.Name, p.Text = bytesText(p.Name), bytesText(p.Text)
+	p.Name = base64.RawStdEncoding.EncodeToString([]byte(p.Name))
+	p.Text = base64.RawStdEncoding.EncodeToString([]byte(p.Text))
 	b, err := json.Marshal(cursor{p, list})
 	if err != nil {
 		return ""
@@ -30,7 +31,7 @@ func (p position) cursor(list string) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseCursor reads a cursor back; ok is false for one that is of another list or no cursor at all.
+// ParseCursor reads a cursor back; ok is false for a cursor of another list, and for what is none.
 func ParseCursor(s, list string) (p position, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
@@ -46,8 +47,6 @@ func ParseCursor(s, list string) (p position, ok bool) {
 	c.Text = string(text)
 	return c.position, err1 == nil && err2 == nil
 }
-
-func bytesText(s string) string { return base64.RawStdEncoding.EncodeToString([]byte(s)) }
 
 // Window is a page of a result.
 type Window struct {

@@ -10,12 +10,11 @@ import (
 
 // auditPage is who ended whose holds.
 type auditPage struct {
-	site.Page
+	site.SearchPage
 	Actions []actionView
 	Matched int
 	Total   int
 	Next    string
-	site.SearchBox
 }
 
 type actionView struct {
@@ -29,38 +28,35 @@ type actionView struct {
 	Result         string
 }
 
-func (d *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
-	p, err := history.Parse(r.URL.Query(), maxLimit)
+// ServeAudit answers with what operators did.
+func (p *Pages) ServeAudit(r *site.Request) (site.Answer, error) {
+	asked, err := history.Parse(r.URL.Query(), maxLimit)
 	if err != nil {
 		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, err := d.History.Actions(r.Context(), r.Now)
+	all, err := p.site.History.Actions(r.Context(), r.Now)
 	if err != nil {
-		return site.Answer{}, d.NotRead(err)
+		return site.Answer{}, p.site.NotRead(err)
 	}
-	v := auditPage{Page: d.Page(r, "audit"), Total: len(all), SearchBox: d.Search("audit", p.Query)}
-	v.Page = v.On(v.Page)
-	v.Here = "audit"
-	v.Follows = true
-	v.JSON = d.Urls.To("api/v1/audit", "q", p.Query.Text)
-	found, matched, next, err := d.History.SearchActions(r.Context(), p, all)
+	v := auditPage{SearchPage: p.site.SearchPage(r, "audit", asked.Query), Total: len(all)}
+	v.JSON = p.site.URLs.To("api/v1/audit", "q", asked.Query.Text)
+	found, err := p.site.History.SearchActions(r.Context(), asked, all)
 	if err != nil {
 		return site.Answer{}, err
 	}
-	v.Matched = matched
-	for _, a := range found {
+	v.Matched = found.Matched
+	for _, a := range found.List {
 		hold := metadata.Record{UUID: a.UUID, Token: a.Token}
 		v.Actions = append(v.Actions, actionView{At: v.Since(a.At.Time), Actor: text.Clip(a.Actor, site.MaxLineShown),
 			Source: a.Source, Client: text.Clip(a.Client, site.MaxWordShown),
 			Agent: text.Clip(a.UserAgent, site.MaxWordShown),
 			Name:  text.Clip(a.Lock, site.MaxNameShown),
-			URL:   d.Urls.Lock(a.Lock, hold.HistoryID()), Holder: text.Clip(a.Holder, 2*site.MaxLineShown),
+			URL:   p.site.URLs.Lock(a.Lock, hold.HistoryID()), Holder: text.Clip(a.Holder, 2*site.MaxLineShown),
 			Reason: text.Clip(a.Reason, 4*site.MaxReason), Ticket: text.Clip(a.Ticket, 4*site.MaxTicket),
 			Result: a.Result})
 	}
-	if next != (history.Cursor{}) {
-		v.Next = d.Urls.To("audit", "q", p.Query.Text, "after", next.String())
+	if found.Next != (history.Cursor{}) {
+		v.Next = p.site.URLs.To("audit", "q", asked.Query.Text, "after", found.Next.String())
 	}
-	body, err := d.Render("audit", v)
-	return site.Answer{Type: site.TypeHTML, Body: body}, err
+	return p.site.Render("audit", v)
 }

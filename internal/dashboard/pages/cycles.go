@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/deadlock"
@@ -26,14 +25,14 @@ type cycleView struct {
 
 type cycleStep struct{ Who, Lock, URL, Held string }
 
-func (d *Pages) cycleViews(r *site.Request, found []deadlock.Cycle) []cycleView {
+func (p *Pages) cycleViews(r *site.Request, found []deadlock.Cycle) []cycleView {
 	var views []cycleView
 	at := r.Viewpoint()
 	for _, c := range found {
 		v := cycleView{More: max(0, len(c.Waits)-maxCycleSteps), Since: at.Lasting(c.Since)}
 		for _, w := range c.Waits[:len(c.Waits)-v.More] {
 			v.Steps = append(v.Steps, cycleStep{shownProcess(w.Who), text.Clip(w.Lock, site.MaxNameShown),
-				d.Urls.Lock(w.Lock, ""), heldBy(w.Held)})
+				p.site.URLs.Lock(w.Lock, ""), heldBy(w.Held)})
 		}
 		views = append(views, v)
 	}
@@ -53,7 +52,7 @@ func heldBy(all []deadlock.Process) string {
 }
 
 func shownProcess(p deadlock.Process) string {
-	host := locks.HostPID(text.Clip(p.Host, site.MaxWordShown), p.PID)
+	host := site.HostPID(p.Host, p.PID)
 	if p.Owner == "" {
 		return host
 	}
@@ -61,7 +60,7 @@ func shownProcess(p deadlock.Process) string {
 }
 
 // cyclesOf are the cycles that the lock, or the one that it is a share of, is part of.
-func (d *Pages) cyclesOf(r *site.Request, lock string) []cycleView {
+func (p *Pages) cyclesOf(r *site.Request, lock string) []cycleView {
 	s, err := r.Loaded()
 	if err != nil {
 		return nil
@@ -75,5 +74,5 @@ func (d *Pages) cyclesOf(r *site.Request, lock string) []cycleView {
 			with = append(with, c)
 		}
 	}
-	return d.cycleViews(r, with)
+	return p.cycleViews(r, with)
 }

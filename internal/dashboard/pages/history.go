@@ -16,7 +16,7 @@ import (
 
 // historyPage is what became of holds.
 type historyPage struct {
-	site.Page
+	site.SearchPage
 	Endings []pastView
 	Matched int
 	Total   int
@@ -24,7 +24,6 @@ type historyPage struct {
 	Unread  string // why etcd could not be asked
 	Since   *phrase.Moment
 	Next    string
-	site.SearchBox
 }
 
 // pastChip narrows a history to holds that ended in one way, or that had alerted. Their number is that of the search
@@ -36,7 +35,7 @@ type pastChip struct {
 }
 
 // pastChips are the ways to narrow a history. The first one widens it again.
-func (d *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
+func (p *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 	var chips []pastChip
 	for _, c := range []struct{ word, icon, term string }{
 		{"all", "calm", ""}, {"released", "released", "ended:released"},
@@ -53,13 +52,13 @@ func (d *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 		case chip.On:
 			text = q.Dropping(c.term)
 		}
-		chip.URL = d.Urls.To("history", "q", text)
+		chip.URL = p.site.URLs.To("history", "q", text)
 		counted := locks.ParseQuery(text)
 		if chip.On {
 			counted = q
 		}
 		for i := range all {
-			if d.History.Matches(counted, &all[i]) {
+			if p.site.History.Matches(counted, &all[i]) {
 				chip.N++
 			}
 		}
@@ -87,54 +86,50 @@ type pastView struct {
 	at          time.Time
 }
 
-func (d *Pages) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
+func (p *Pages) pastView(e *metadata.Ending, at phrase.Viewpoint) pastView {
 	r := metadata.Record{UUID: e.UUID, Token: e.Token}
 	v := pastView{Word: locks.EndedWord(e.Ended), Name: text.Clip(e.Lock, site.MaxNameShown),
-		URL:   d.Urls.Lock(e.Lock, r.HistoryID()),
-		Owner: text.Clip(e.Owner, site.MaxWordShown), Host: locks.HostPID(text.Clip(e.Hostname, site.MaxWordShown),
-			e.PID),
+		URL:   p.site.URLs.Lock(e.Lock, r.HistoryID()),
+		Owner: text.Clip(e.Owner, site.MaxWordShown), Host: site.HostPID(e.Hostname, e.PID),
 		Purpose: text.Clip(e.Purpose, site.MaxLineShown),
 		Began:   at.Since(e.LockedAt.Time), Ended: at.Since(e.EndedAt.Time), By: text.Clip(e.By, site.MaxLineShown),
 		Why:     text.Clip(e.Why, site.MaxLineShown),
 		Alerted: locks.HadAlerted(e), token: e.Token, at: e.EndedAt.Time}
 	if !e.LockedAt.IsZero() && !e.EndedAt.IsZero() {
-		v.Held = phrase.Duration(e.EndedAt.Sub(e.LockedAt.Time))
+		v.Held = text.Duration(e.EndedAt.Sub(e.LockedAt.Time))
 	}
 	return v
 }
 
-func (d *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
-	p, err := history.Parse(r.URL.Query(), maxLimit)
+// ServeHistory answers with holds that are over.
+func (p *Pages) ServeHistory(r *site.Request) (site.Answer, error) {
+	asked, err := history.Parse(r.URL.Query(), maxLimit)
 	if err != nil {
 		return site.Answer{}, site.BadQuery(err.Error())
 	}
-	all, err := d.History.Endings(r.Context(), r.Now, "")
-	v := historyPage{Page: d.Page(r, "history"), Total: len(all), Chips: d.pastChips(p.Query, all),
-		SearchBox: d.Search("history", p.Query)}
-	v.Page = v.On(v.Page)
-	v.Here = "history"
-	v.Follows = true
-	v.JSON = d.Urls.To("api/v1/history", "q", p.Query.Text)
+	all, err := p.site.History.Endings(r.Context(), r.Now, "")
+	v := historyPage{SearchPage: p.site.SearchPage(r, "history", asked.Query), Total: len(all),
+		Chips: p.pastChips(asked.Query, all)}
+	v.JSON = p.site.URLs.To("api/v1/history", "q", asked.Query.Text)
 	if err != nil {
-		v.Unread = d.Config.Explain(err)
+		v.Unread = p.site.Config.Explain(err)
 	}
-	list, matched, next, err := d.History.Search(r.Context(), p, all)
+	found, err := p.site.History.Search(r.Context(), asked, all)
 	if err != nil {
 		return site.Answer{}, err
 	}
-	v.Matched = matched
-	for i := range list {
-		v.Endings = append(v.Endings, d.pastView(&list[i], v.Viewpoint))
+	v.Matched = found.Matched
+	for i := range found.List {
+		v.Endings = append(v.Endings, p.pastView(&found.List[i], v.Viewpoint))
 	}
-	gaps, since := d.History.Watched(r.Now, r.Fresh)
-	if v.Since = v.Viewpoint.Since(since); len(p.Query.Terms) == 0 {
-		v.Endings = withGaps(v.Endings, gaps, p.After.At, next.At)
+	gaps, since := p.site.History.Watched(r.Now, r.Fresh)
+	if v.Since = v.Viewpoint.Since(since); len(asked.Query.Terms) == 0 {
+		v.Endings = withGaps(v.Endings, gaps, asked.After.At, found.Next.At)
 	}
-	if next != (history.Cursor{}) {
-		v.Next = d.Urls.To("history", "q", p.Query.Text, "after", next.String())
+	if found.Next != (history.Cursor{}) {
+		v.Next = p.site.URLs.To("history", "q", asked.Query.Text, "after", found.Next.String())
 	}
-	body, err := d.Render("history", v)
-	return site.Answer{Type: site.TypeHTML, Body: body}, err
+	return p.site.Render("history", v)
 }
 
 // withGaps puts the gaps between the endings, as far as they belong on a page that goes from one time to another.
@@ -165,13 +160,13 @@ const (
 )
 
 // pastOf is the history of one lock.
-func (d *Pages) pastOf(r *site.Request, name string, at phrase.Viewpoint) lockPast {
-	all, err := d.History.Endings(r.Context(), r.Now, name)
-	p := lockPast{URL: d.Urls.To("history", "q", locks.Exactly("name", name))}
+func (p *Pages) pastOf(r *site.Request, name string, at phrase.Viewpoint) lockPast {
+	all, err := p.site.History.Endings(r.Context(), r.Now, name)
+	past := lockPast{URL: p.site.URLs.To("history", "q", locks.Exactly("name", name))}
 	if errors.Is(err, etcdread.ErrSilent) {
-		p.Unread = err.Error()
+		past.Unread = err.Error()
 	} else if err != nil {
-		p.Unread = d.Config.Explain(err)
+		past.Unread = p.site.Config.Explain(err)
 	}
 	var held []time.Duration
 	for i := range all {
@@ -179,16 +174,16 @@ func (d *Pages) pastOf(r *site.Request, name string, at phrase.Viewpoint) lockPa
 		if !e.LockedAt.IsZero() && !e.EndedAt.Before(e.LockedAt.Time) {
 			held = append(held, e.EndedAt.Sub(e.LockedAt.Time))
 		}
-		if p.More = len(p.Holds) == maxLockPast; !p.More {
-			view := d.pastView(e, at)
+		if past.More = len(past.Holds) == maxLockPast; !past.More {
+			view := p.pastView(e, at)
 			view.Own = true
-			p.Holds = append(p.Holds, view)
+			past.Holds = append(past.Holds, view)
 		}
 	}
-	if p.N = len(held); p.N >= minTypical {
+	if past.N = len(held); past.N >= minTypical {
 		slices.Sort(held)
-		p.Typical = phrase.Duration(held[p.N/2])
-		p.Longest = phrase.Duration(held[min(p.N-1, p.N*95/100)])
+		past.Typical = text.Duration(held[past.N/2])
+		past.Longest = text.Duration(held[min(past.N-1, past.N*95/100)])
 	}
-	return p
+	return past
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
-// iconOf is the icon of a picture of the locks.
+// iconOf is the icon for locks that are counted.
 func iconOf(c locks.Counts) site.Icon {
 	number := func(n int) string {
 		if n > 9 {
@@ -50,7 +50,8 @@ func iconShape(look string) (svg string, ok bool) {
 	return svg, svg != ""
 }
 
-func (d *Pages) ServeIcon(r *site.Request) (site.Answer, error) {
+// ServeIcon answers with the icon of a tab.
+func (p *Pages) ServeIcon(r *site.Request) (site.Answer, error) {
 	shape, ok := iconShape(r.URL.Query().Get("look"))
 	n := r.URL.Query().Get("n")
 	if !ok || len(n) > 2 || strings.Trim(n, "0123456789+?") != "" {

@@ -33,6 +33,7 @@ const (
 
 func pageLimits() []int { return []int{50, 100, maxLimit} }
 
+// ParseList reads the parameters of a list.
 func ParseList(r *site.Request) ListRequest { return parseListValues(r.URL.Query()) }
 
 func parseListValues(v url.Values) ListRequest {
@@ -47,6 +48,9 @@ func parseListValues(v url.Values) ListRequest {
 	return l
 }
 
+// ID is the fingerprint that ties a cursor to the list.
+func (l ListRequest) ID() string { return locks.ListID(l.Query, l.Order) }
+
 // link is the list with some parameters changed; cursors are left out, because they belong to one query and order.
 func (l ListRequest) link(u site.URLs, change func(*ListRequest), cursor ...string) string {
 	if change != nil {
@@ -54,24 +58,26 @@ func (l ListRequest) link(u site.URLs, change func(*ListRequest), cursor ...stri
 		l.Query = &query
 		change(&l)
 	}
-	sort := l.Order.String()
-	limit := strconv.Itoa(l.Limit)
-	density := ""
-	if l.Order == (locks.Order{By: locks.MostUrgent}) {
-		sort = ""
-	}
-	if l.Limit == defaultLimit {
-		limit = ""
+	parameters := []string{"q", l.Query.Text, "sort", l.sort()}
+	if l.Limit != defaultLimit {
+		parameters = append(parameters, "limit", strconv.Itoa(l.Limit))
 	}
 	if l.full {
-		density = "full"
+		parameters = append(parameters, "density", "full")
 	}
-	group := ""
+	parameters = append(parameters, "cols", strings.Join(l.cols, ","))
 	if l.group {
-		group = "owner"
+		parameters = append(parameters, "group", "owner")
 	}
-	return u.To("", append([]string{"q", l.Query.Text, "sort", sort, "limit", limit, "density", density, "cols",
-		strings.Join(l.cols, ","), "group", group}, cursor...)...)
+	return u.To("", append(parameters, cursor...)...)
+}
+
+// sort is the order as a parameter; empty for the default.
+func (l ListRequest) sort() string {
+	if l.Order == (locks.Order{By: locks.MostUrgent}) {
+		return ""
+	}
+	return l.Order.String()
 }
 
 // view are the parameters of the list that are not at their default, for the way back to it.
@@ -92,7 +98,7 @@ type listPage struct {
 	Problems []locks.QueryProblem
 	Jump     *lockLink // the lock whose name was typed
 	Table    table
-	Groups   []groupView // instead of the sheet
+	Groups   []groupView // instead of the table
 	Owners   int         // all groups
 	From, To int
 	Prev     string
@@ -131,7 +137,8 @@ type (
 	}
 )
 
-func (d *Pages) ServeList(r *site.Request) (site.Answer, error) {
+// ServeList answers with the list of locks, or with the part of it that changes.
+func (p *Pages) ServeList(r *site.Request) (site.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {
 		return site.Answer{}, err
@@ -142,30 +149,32 @@ func (d *Pages) ServeList(r *site.Request) (site.Answer, error) {
 	if err != nil {
 		return site.Answer{}, err
 	}
-	etag := d.ListTag(r, s, l, result)
+	etag := p.ListTag(r, s, l, result)
 	if a, ok := site.NotModified(r, etag); ok {
 		return a, nil
 	}
-	view := d.listPage(r, s, l, result)
+	view := p.listPage(r, s, l, result)
 	view.ETag = etag
 	part := "layout"
 	if view.Part = r.URL.Query().Get("fragment") == "rows"; view.Part {
 		part = "live"
 	}
-	body, err := d.RenderPart("list", part, view)
-	return site.Answer{Type: site.TypeHTML, Body: body, ETag: etag, Header: site.Heard(r)}, err
+	a, err := p.site.RenderPart("list", part, view)
+	a.ETag = etag
+	a.Header = site.Heard(r)
+	return a, err
 }
 
 // ListTag versions everything a list shows but the running of time, which the browser goes on with by itself. A page
 // and its fragment share it.
-func (d *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) string {
-	asked := r.URL.Path + l.link(d.Urls, nil, "after", l.After, "before", l.Before, "fields",
+func (p *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) string {
+	asked := r.URL.Path + l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fields",
 		r.URL.Query().Get("fields"))
-	h := locks.Hash(s.Version, found.Version, d.Traces.Version(), xxhash.Sum64String(asked),
-		xxhash.Sum64String(d.Config.Version+d.Urls.Assets),
+	h := locks.Hash(s.Version, found.Version, p.traces.Version(), xxhash.Sum64String(asked),
+		xxhash.Sum64String(p.site.Config.Version+p.site.URLs.Assets),
 		xxhash.Sum64String(string(r.Level())),
 		xxhash.Sum64String(fmt.Sprint(r.Caller.Name, r.Caller.Rights)))
-	unlockers, _ := d.Unlockers()
+	unlockers, _ := p.site.Unlockers()
 	for _, u := range unlockers {
 		h = locks.Hash(h, xxhash.Sum64String(u.ID), xxhash.Sum64String(u.Mode),
 			xxhash.Sum64String(fmt.Sprint(u.HeldBack)))
@@ -173,34 +182,31 @@ func (d *Pages) ListTag(r *site.Request, s *locks.Snapshot, l ListRequest, found
 	return fmt.Sprintf(`W/"%016x"`, h)
 }
 
-func (d *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) listPage {
-	id := locks.ListID(l.Query, l.Order)
-	w := found.Window(l.Order, id, l.After, l.Before, l.Limit)
+func (p *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, found *locks.Result) listPage {
+	w := found.Window(l.Order, l.ID(), l.After, l.Before, l.Limit)
 	if l.group {
 		w = locks.Window{}
 	}
 	v := listPage{
-		Page: d.Page(r, ""), Matched: found.Counts.Total, Total: s.All.Total,
+		Page: p.site.Page(r, ""), Matched: found.Counts.Total, Total: s.All.Total,
 		Problems: l.Query.Problems, From: w.First + 1, To: w.First + len(w.Rows),
-		Clear: l.link(d.Urls, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Full: l.full,
+		Clear: l.link(p.site.URLs, func(l *ListRequest) { l.Query.Text = "" }), Limit: l.Limit, Full: l.full,
 		Cols: strings.Join(l.cols, ","), Grouped: l.group,
 	}
 	v.Here = "list"
 	v.Query = site.BoxText(l.Query.Text)
 	v.Follows = true
-	if l.Order != (locks.Order{By: locks.MostUrgent}) {
-		v.Sort = l.Order.String()
-	}
+	v.Sort = l.sort()
 	if w.Prev != "" {
-		v.Prev = l.link(d.Urls, nil, "before", w.Prev)
+		v.Prev = l.link(p.site.URLs, nil, "before", w.Prev)
 	}
 	if w.Next != "" {
-		v.Next = l.link(d.Urls, nil, "after", w.Next)
+		v.Next = l.link(p.site.URLs, nil, "after", w.Next)
 	}
-	v.Fragment = l.link(d.Urls, nil, "after", l.After, "before", l.Before, "fragment", "rows")
-	v.JSON = d.Urls.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
-	v.CSV = d.Urls.To("locks.csv", "q", l.Query.Text, "sort", v.Sort)
-	v.Verdict = d.Verdict(s, v.Viewpoint)
+	v.Fragment = l.link(p.site.URLs, nil, "after", l.After, "before", l.Before, "fragment", "rows")
+	v.JSON = p.site.URLs.To("api/v1/locks", "q", l.Query.Text, "sort", v.Sort)
+	v.CSV = p.site.URLs.To("locks.csv", "q", l.Query.Text, "sort", v.Sort)
+	v.Verdict = p.Verdict(s, v.Viewpoint)
 	if v.Icon.Look != "stale" {
 		v.Icon = iconOf(s.All)
 	}
@@ -215,11 +221,11 @@ func (d *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 			v.Every = append(v.Every, seconds)
 		}
 	}
-	d.fillControls(&v, s, l, found)
+	p.fillControls(&v, s, l, found)
 	if l.group {
-		d.groupViews(&v, r.Caller, l, found)
+		p.groupViews(&v, r.Caller, l, found)
 	} else {
-		v.Table = d.newTable(r.Caller, w.Rows, v.Viewpoint, l)
+		v.Table = p.newTable(r.Caller, w.Rows, v.Viewpoint, l)
 		v.Table.Caption = fmt.Sprintf("Locks, %d to %d of %d", v.From, v.To, v.Matched)
 	}
 	return v

@@ -9,11 +9,10 @@ import (
 
 // ownersPage is the services that hold locks.
 type ownersPage struct {
-	site.Page
+	site.SearchPage
 	Owners []ownerView
 	Total  int
 	More   int
-	site.SearchBox
 }
 
 // ownerView sums up the locks of one service.
@@ -29,17 +28,15 @@ type ownerView struct {
 
 const maxOwners = 500
 
-func (d *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
+// ServeOwners answers with the services that hold locks.
+func (p *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {
 		return site.Answer{}, err
 	}
 	q := locks.ParseQuery(r.URL.Query().Get("q"))
-	v := ownersPage{Page: d.Page(r, "owners"), SearchBox: d.Search("owners", q)}
-	v.Page = v.On(v.Page)
-	v.Here = "owners"
-	v.Follows = true
-	v.JSON = d.Urls.To("api/v1/locks", "q", q.Text, "sort", "owner")
+	v := ownersPage{SearchPage: p.site.SearchPage(r, "owners", q)}
+	v.JSON = p.site.URLs.To("api/v1/locks", "q", q.Text, "sort", "owner")
 	found, err := s.Result(r.Context(), q, locks.Order{By: locks.MostUrgent}, v.AsOf)
 	if err != nil {
 		return site.Answer{}, err
@@ -49,13 +46,12 @@ func (d *Pages) ServeOwners(r *site.Request) (site.Answer, error) {
 			Waiters: g.Waiting,
 			Late:    g.Late(), Since: v.Lasting(g.Oldest), Wait: v.Lasting(g.Longest)}
 		if g.Owner != "" {
-			o.URL = d.Urls.To("", "q", locks.Exactly("owner", g.Owner))
+			o.URL = p.site.URLs.To("", "q", locks.Exactly("owner", g.Owner))
 		}
 		v.Owners = append(v.Owners, o)
 	}
 	v.Total = len(v.Owners)
 	v.More = max(0, v.Total-maxOwners)
 	v.Owners = v.Owners[:v.Total-v.More]
-	body, err := d.Render("owners", v)
-	return site.Answer{Type: site.TypeHTML, Body: body}, err
+	return p.site.Render("owners", v)
 }

@@ -1,17 +1,17 @@
-// Package pages answers those who look with a browser: one page a file, with its struct and its handler.
+// Package pages answers people who use a browser. Each page is a file: its struct, which a template of package web
+// shows, and its handler. Where a page has much to say, its parts have files of their own.
 package pages
 
 import (
 	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
-	"github.com/clustermutex/unlocker/internal/stacktrace"
 )
 
-// Pages answers those who look with a browser.
+// Pages are the pages of the dashboard.
 type Pages struct {
-	*site.Site
-	Traces *backtraces.Store
-	reader stacktrace.Reader
+	site   *site.Site
+	traces *backtraces.Store
 }
 
-func New(s *site.Site, t *backtraces.Store, r stacktrace.Reader) *Pages { return &Pages{s, t, r} }
+// New returns the pages of a site.
+func New(s *site.Site, t *backtraces.Store) *Pages { return &Pages{s, t} }

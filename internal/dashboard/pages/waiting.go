@@ -15,14 +15,13 @@ import (
 
 // waitingPage is where people and programs wait, the longest wait first.
 type waitingPage struct {
-	site.Page
+	site.SearchPage
 	Known   bool // waiters are recorded
 	Locks   []contention
 	More    int // locks that are not shown
 	Waiting int
 	Longest *phrase.Moment
 	Cycles  []cycleView
-	site.SearchBox
 }
 
 // contention is a lock and who waits for it.
@@ -45,31 +44,27 @@ const (
 	maxWaitersEach = 5
 )
 
-func (d *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
+// ServeWaiting answers with the locks that somebody waits for.
+func (p *Pages) ServeWaiting(r *site.Request) (site.Answer, error) {
 	s, err := r.Loaded()
 	if err != nil {
 		return site.Answer{}, err
 	}
 	q := locks.ParseQuery(r.URL.Query().Get("q"))
-	v := waitingPage{Page: d.Page(r, "waiting"), Known: d.Config.Queues != nil,
-		SearchBox: d.Search("waiting", q)}
-	v.Page = v.On(v.Page)
-	v.Follows = true
-	v.Here = "waiting"
-	v.JSON = d.Urls.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
+	v := waitingPage{SearchPage: p.site.SearchPage(r, "waiting", q), Known: p.site.Config.Queues != nil}
+	v.JSON = p.site.URLs.To("api/v1/locks", "q", strings.TrimSpace("waiters:>0 "+q.Text), "sort", "waiters")
 	if v.Known {
-		if err := d.fillWaiting(r, &v, s, q); err != nil {
+		if err := p.fillWaiting(r, &v, s, q); err != nil {
 			return site.Answer{}, err
 		}
 		found := s.Cycles()
-		v.Cycles = d.cycleViews(r, found[:min(len(found), maxCycles)])
+		v.Cycles = p.cycleViews(r, found[:min(len(found), maxCycles)])
 	}
-	body, err := d.Render("waiting", v)
-	return site.Answer{Type: site.TypeHTML, Body: body}, err
+	return p.site.Render("waiting", v)
 }
 
 // fillWaiting fills in the locks that the query finds. The error says that the search was stopped.
-func (d *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, q *locks.Query) error {
+func (p *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, q *locks.Query) error {
 	ctx, cancel := locks.WithLimit(r.Context())
 	defer cancel()
 	type queued struct {
@@ -85,7 +80,7 @@ func (d *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, 
 		}
 		holders := s.Holders(lock)
 		if len(holders) == 0 { // between two holders
-			holders = []*locks.Row{d.RowNow(r, &metadata.Record{Name: lock}, queue, nil)}
+			holders = []*locks.Row{p.site.RowNow(r, &metadata.Record{Name: lock}, queue, nil)}
 		}
 		if len(queue) == 0 || !slices.ContainsFunc(holders, func(r *locks.Row) bool { return q.Matches(r, v.AsOf) }) {
 			continue
@@ -102,10 +97,10 @@ func (d *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, 
 	})
 	v.More = max(0, len(all)-maxContended)
 	for _, one := range all[:len(all)-v.More] {
-		c := d.contention(one.lock, one.holders, v.Viewpoint)
+		c := p.contention(one.lock, one.holders, v.Viewpoint)
 		c.Longest = v.Lasting(one.longest)
 		c.N = len(one.queue)
-		views := d.WaiterViews(one.queue, v.Viewpoint)
+		views := WaiterViews(one.queue, v.Viewpoint)
 		c.Rest = max(0, len(views)-maxWaitersEach)
 		c.First = views[:len(views)-c.Rest]
 		v.Locks = append(v.Locks, c)
@@ -114,13 +109,11 @@ func (d *Pages) fillWaiting(r *site.Request, v *waitingPage, s *locks.Snapshot, 
 }
 
 // contention is the lock and who holds it.
-func (d *Pages) contention(lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
-	c := contention{Name: text.Clip(lock, site.MaxNameShown), URL: d.Urls.Lock(lock, "")}
+func (p *Pages) contention(lock string, holders []*locks.Row, at phrase.Viewpoint) contention {
+	c := contention{Name: text.Clip(lock, site.MaxNameShown), URL: p.site.URLs.Lock(lock, "")}
 	if r := holders[0]; len(holders) == 1 && r.Name == lock {
 		c.Owner = text.Clip(r.Owner, site.MaxWordShown)
-		c.Host = locks.HostPID(text.Clip(r.Hostname,
-			site.MaxWordShown),
-			r.PID)
+		c.Host = site.HostPID(r.Hostname, r.PID)
 		c.Held = at.Lasting(r.LockedAt)
 		if r.Token != 0 {
 			c.Look = r.Display
@@ -132,8 +125,8 @@ func (d *Pages) contention(lock string, holders []*locks.Row, at phrase.Viewpoin
 	c.Use = u.Words()
 	c.Held = at.Lasting(u.Oldest)
 	for _, r := range holders[:min(len(holders), maxWaitersEach)] {
-		text := locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown), r.PID)
-		c.Sharers = append(c.Sharers, lockLink{cmp.Or(text, r.Name), d.Urls.Lock(r.Name, r.UUID)})
+		host := site.HostPID(r.Hostname, r.PID)
+		c.Sharers = append(c.Sharers, lockLink{cmp.Or(host, r.Name), p.site.URLs.Lock(r.Name, r.UUID)})
 	}
 	c.MoreSharers = len(holders) - len(c.Sharers)
 	return c

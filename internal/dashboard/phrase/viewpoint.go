@@ -3,6 +3,7 @@ package phrase
 import (
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
@@ -18,92 +19,92 @@ type Moment struct {
 // Viewpoint is the point in time from which a page looks at the locks.
 type Viewpoint struct {
 	Now   time.Time
-	AsOf  time.Time // of what is shown: now, or the last sign of life of etcd where the picture is stale
+	AsOf  time.Time // of what is shown: now, or the last sign of life of etcd where the snapshot is stale
 	Stale bool      // what happened between asOf and now is not known
 }
 
-// LiveAt is the viewpoint of a picture that is current.
+// LiveAt is the viewpoint of a snapshot that is current.
 func LiveAt(now time.Time) Viewpoint { return Viewpoint{Now: now, AsOf: now} }
 
-// StaleAt is the viewpoint of a picture that is as old as the last sign of life of etcd.
+// StaleAt is the viewpoint of a snapshot that is as old as the last sign of life of etcd.
 func StaleAt(now, heard time.Time) Viewpoint { return Viewpoint{Now: now, AsOf: heard, Stale: true} }
 
 // NowWord names the moment of what is shown.
-func (l Viewpoint) NowWord() string {
-	if l.Stale {
-		return "as of " + TimeOfDay(l.AsOf)
+func (v Viewpoint) NowWord() string {
+	if v.Stale {
+		return "as of " + TimeOfDay(v.AsOf)
 	}
 	return "now"
 }
 
 // Age is how long ago something was. Clocks differ, so it is never negative.
-func (l Viewpoint) Age(t time.Time) *Moment {
+func (v Viewpoint) Age(t time.Time) *Moment {
 	if t.IsZero() {
 		return nil
 	}
-	return &Moment{At: t, Kind: "age", Text: Duration(l.Now.Sub(t))}
+	return &Moment{At: t, Kind: "age", Text: text.Duration(v.Now.Sub(t))}
 }
 
-// Lasting is how long something has lasted that may be over where the picture is stale: there it is the length that was
-// known last.
-func (l Viewpoint) Lasting(t time.Time) *Moment {
-	m := l.Age(t)
-	if m != nil && l.Stale {
+// Lasting is how long something has lasted that may be over by now. Where the snapshot is stale, it is the length that
+// was known last.
+func (v Viewpoint) Lasting(t time.Time) *Moment {
+	m := v.Age(t)
+	if m != nil && v.Stale {
 		m.Kind = ""
-		m.Text = Duration(l.AsOf.Sub(t))
+		m.Text = text.Duration(v.AsOf.Sub(t))
 	}
 	return m
 }
 
 // AlertOf is the alert of a lock. One that comes only with the auto-unlock has no time of its own.
-func (l Viewpoint) AlertOf(r *metadata.Record, v staleness.Verdict) *Moment {
-	m := l.Alert(v.AlertAt)
-	if v.State != staleness.Held || !v.AlertsAtUnlock() {
+func (v Viewpoint) AlertOf(r *metadata.Record, judged staleness.Verdict) *Moment {
+	m := v.Alert(judged.AlertAt)
+	if judged.State != staleness.Held || !judged.AlertsAtUnlock() {
 		return m
 	}
-	if m.Kind, m.Spoken, m.Text = "", "", "at unlock"; staleness.KeptAlive(r) {
-		m.Text = "if silent"
+	if staleness.KeptAlive(r) {
+		return &Moment{At: m.At, Text: "if silent"}
 	}
-	return m
+	return &Moment{At: m.At, Text: "at unlock"}
 }
 
 // Alert is the distance to the alert: in 6m, 14m ago.
-func (l Viewpoint) Alert(t time.Time) *Moment {
-	switch left := t.Sub(l.Now); {
+func (v Viewpoint) Alert(t time.Time) *Moment {
+	switch left := t.Sub(v.Now); {
 	case t.IsZero():
 		return nil
-	case l.Stale && !t.After(l.AsOf):
-		return &Moment{At: t, Text: Duration(l.AsOf.Sub(t)) + " ago"}
-	case l.Stale && left > 0:
-		return &Moment{At: t, Kind: "then", Text: "in " + countdown(left), Spoken: spoken(left)}
-	case l.Stale:
+	case v.Stale && !t.After(v.AsOf):
+		return &Moment{At: t, Text: text.Duration(v.AsOf.Sub(t)) + " ago"}
+	case v.Stale && left > 0:
+		return &Moment{At: t, Kind: "then", Text: "in " + text.Countdown(left), Spoken: spoken(left)}
+	case v.Stale:
 		return &Moment{At: t, Text: "was due"}
 	case left > 0:
-		return &Moment{At: t, Kind: "alert", Text: "in " + countdown(left), Spoken: spoken(left)}
+		return &Moment{At: t, Kind: "alert", Text: "in " + text.Countdown(left), Spoken: spoken(left)}
 	default:
-		return &Moment{At: t, Kind: "alert", Text: Duration(-left) + " ago"}
+		return &Moment{At: t, Kind: "alert", Text: text.Duration(-left) + " ago"}
 	}
 }
 
 // Unlock is the time left to the auto-unlock, or by how much it is late.
-func (l Viewpoint) Unlock(t time.Time) *Moment {
-	switch left := t.Sub(l.Now); {
+func (v Viewpoint) Unlock(t time.Time) *Moment {
+	switch left := t.Sub(v.Now); {
 	case t.IsZero():
 		return nil
-	case left > 0 && l.Stale:
-		return &Moment{At: t, Kind: "last", Text: countdown(left), Spoken: spoken(left)}
+	case left > 0 && v.Stale:
+		return &Moment{At: t, Kind: "last", Text: text.Countdown(left), Spoken: spoken(left)}
 	case left > 0:
-		return &Moment{At: t, Kind: "unlock", Text: countdown(left), Spoken: spoken(left)}
-	case l.Stale:
+		return &Moment{At: t, Kind: "unlock", Text: text.Countdown(left), Spoken: spoken(left)}
+	case v.Stale:
 		return &Moment{At: t, Text: "outcome unknown"}
 	default:
-		return &Moment{At: t, Kind: "over", Text: overdue(-left), Spoken: Duration(-left) + " late"}
+		return &Moment{At: t, Kind: "over", Text: text.Overdue(-left), Spoken: text.Duration(-left) + " late"}
 	}
 }
 
 // Next is unlock for a sentence: "in 1:42", which becomes "due".
-func (l Viewpoint) Next(t time.Time) *Moment {
-	m := l.Unlock(t)
+func (v Viewpoint) Next(t time.Time) *Moment {
+	m := v.Unlock(t)
 	switch {
 	case m == nil:
 	case m.Kind == "unlock":
@@ -115,14 +116,14 @@ func (l Viewpoint) Next(t time.Time) *Moment {
 }
 
 // Since is an instant in the past: "14m ago".
-func (l Viewpoint) Since(t time.Time) *Moment {
-	m := l.Age(t)
+func (v Viewpoint) Since(t time.Time) *Moment {
+	m := v.Age(t)
 	if m == nil {
 		return nil
 	}
 	m.Kind, m.Text = "alert", m.Text+" ago"
-	if left := t.Sub(l.Now); left > 0 {
-		m.Text = "in " + countdown(left)
+	if left := t.Sub(v.Now); left > 0 {
+		m.Text = "in " + text.Countdown(left)
 		m.Spoken = spoken(left)
 	}
 	return m
@@ -131,7 +132,7 @@ func (l Viewpoint) Since(t time.Time) *Moment {
 // spoken is a countdown that does not change every second; empty where the countdown does not either.
 func spoken(left time.Duration) string {
 	switch {
-	case left >= closeBy:
+	case left >= text.CloseBy:
 		return ""
 	case left > time.Minute:
 		return "under 2 minutes"

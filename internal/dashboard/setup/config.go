@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -45,7 +47,7 @@ type Config struct {
 	// first. Nil: that is not kept.
 	History func(ctx context.Context, limit int) ([]metadata.Ending, error)
 	Audit   func(ctx context.Context, limit int) ([]protocol.Action, error)
-	// Relists counts how often the picture was read anew because the watch was interrupted, so that holds may have
+	// Relists counts how often the snapshot was read anew because the watch was interrupted, so that holds may have
 	// begun and ended unseen. Nil: that is not known.
 	Relists func() uint64
 	// Explain names the class of an error of etcd for people, such as "timeout" or "permission denied".
@@ -133,6 +135,21 @@ func (c *Config) Check() error {
 	}
 	if err := c.Access.Check(c.ForceUnlock != nil); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
+	}
+	return nil
+}
+
+// checkAncestors refuses what cannot stand in frame-ancestors: only 'self' and https origins can.
+func checkAncestors(list []string) error {
+	for _, origin := range list {
+		u, err := url.Parse(origin)
+		switch {
+		case origin == "'self'":
+		case err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" || u.RawQuery != "" ||
+			u.Fragment != "" || u.User != nil || strings.ContainsAny(origin, " ;,'*"):
+			return fmt.Errorf("the frame ancestor %q is neither 'self' nor an origin like https://portal.example",
+				origin)
+		}
 	}
 	return nil
 }

@@ -2,11 +2,10 @@ package setup
 
 import (
 	"fmt"
-	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/linktemplate"
 	"github.com/clustermutex/unlocker/internal/text"
 )
@@ -39,33 +38,11 @@ func ParseLink(text string) (Link, error) {
 // To is the address for a lock. What comes from the record is escaped so that it stays one value of a path or a query.
 // It is empty where the record would have the link climb.
 func (l Link) To(r *locks.Row) string {
-	pid := ""
-	if r.PID != 0 {
-		pid = strconv.FormatInt(r.PID, 10)
-	}
-	escape := func(s string) string {
-		return linktemplate.Escape(text.Clip(s, maxLinkValue))
-	}
+	escape := func(s string) string { return linktemplate.Escape(text.Clip(s, maxLinkValue)) }
 	address := strings.NewReplacer("{name}", escape(r.Name), "{owner}", escape(r.Owner), "{host}", escape(r.Hostname),
-		"{pid}", pid,
-		"{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose)).Replace(l.template)
+		"{pid}", phrase.Known(r.PID), "{hold}", escape(r.UUID), "{purpose}", escape(r.Purpose)).Replace(l.template)
 	if linktemplate.Climbs(address) {
 		return ""
 	}
 	return address
-}
-
-// checkAncestors refuses what cannot stand in frame-ancestors: only 'self' and https origins can.
-func checkAncestors(list []string) error {
-	for _, origin := range list {
-		u, err := url.Parse(origin)
-		switch {
-		case origin == "'self'":
-		case err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" || u.RawQuery != "" ||
-			u.Fragment != "" || u.User != nil || strings.ContainsAny(origin, " ;,'*"):
-			return fmt.Errorf("the frame ancestor %q is neither 'self' nor an origin like https://portal.example",
-				origin)
-		}
-	}
-	return nil
 }

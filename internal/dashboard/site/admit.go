@@ -7,15 +7,15 @@ import (
 )
 
 // Admit checks that the caller may do what it asks for, with one lock at least.
-func (d *Site) Admit(c access.Caller, need access.Permission) error {
+func (s *Site) Admit(c access.Caller, need access.Permission) error {
 	if c.MaySome(need) {
 		return nil
 	}
-	return d.refusal(c, need)
+	return s.refusal(c, need)
 }
 
 // AdmitFor checks that the caller may do it with the locks of this owner.
-func (d *Site) AdmitFor(c access.Caller, need access.Permission, owner string) error {
+func (s *Site) AdmitFor(c access.Caller, need access.Permission, owner string) error {
 	switch {
 	case c.MayFor(need, owner):
 		return nil
@@ -23,16 +23,16 @@ func (d *Site) AdmitFor(c access.Caller, need access.Permission, owner string) e
 		return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "Not permitted",
 			Detail: c.Shown() + " has the permission " + string(need) + " for locks of other owners, not for this one."}
 	}
-	return d.refusal(c, need)
+	return s.refusal(c, need)
 }
 
 // refusal says why the caller may not.
-func (d *Site) refusal(c access.Caller, need access.Permission) error {
+func (s *Site) refusal(c access.Caller, need access.Permission) error {
 	switch {
 	case c.Unnamed != "":
 		return &Problem{Status: http.StatusUnauthorized, Code: "unauthenticated", Title: "Sign in",
 			Detail: "This dashboard wants to know who you are, and " + c.Unnamed + "."}
-	case need == access.Backtrace && d.Config.HideBacktraces && c.May(access.View):
+	case need == access.Backtrace && s.Config.HideBacktraces && c.May(access.View):
 		return &Problem{Status: http.StatusForbidden, Code: "forbidden", Title: "No backtraces here",
 			Detail: "Backtraces are switched off on this dashboard."}
 	case !c.May(access.View):
@@ -43,11 +43,11 @@ func (d *Site) refusal(c access.Caller, need access.Permission) error {
 }
 
 // NoBacktraces says why the caller sees no backtraces of this owner; empty when it may.
-func (d *Site) NoBacktraces(c access.Caller, owner string) string {
+func (s *Site) NoBacktraces(c access.Caller, owner string) string {
 	switch {
 	case c.MayFor(access.Backtrace, owner):
 		return ""
-	case d.Config.HideBacktraces:
+	case s.Config.HideBacktraces:
 		return "Backtraces are switched off on this dashboard."
 	case c.MaySome(access.Backtrace):
 		return "You see backtraces of other owners only."

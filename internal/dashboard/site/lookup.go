@@ -14,11 +14,12 @@ import (
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
-// Hurried is the request for a page of a lock. One that can be shown from the picture waits for etcd only so long,
-// unless etcd is known to answer all the same.
-func (d *Site) Hurried(r *Request) (*Request, context.CancelFunc) {
+// Hurried is the request for the page of a lock. A lock that the snapshot can show waits for etcd no longer than
+// [etcdread.Hurry], unless etcd is known to answer, but later.
+func (s *Site) Hurried(r *Request) (*Request, context.CancelFunc) {
 	name, err := NameOf(r)
-	if s, notYet := r.Loaded(); err != nil || notYet != nil || d.slow.Load() || len(s.Holders(name)) == 0 {
+	snapshot, notYet := r.Loaded()
+	if err != nil || notYet != nil || s.slow.Load() || len(snapshot.Holders(name)) == 0 {
 		return r, func() {}
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), etcdread.Hurry, etcdread.ErrSilent)
@@ -27,8 +28,8 @@ func (d *Site) Hurried(r *Request) (*Request, context.CancelFunc) {
 
 // Lock is one lock as it was found: the model of its page and of its JSON.
 type Lock struct {
-	*locks.Row                     // the current hold; nil when nobody holds the lock, or several do
-	LockName     string            // the name that was asked for
+	Name         string            // that was asked for
+	Row          *locks.Row        // the current hold; nil when nobody holds the lock, or several do
 	Shares       []*locks.Row      // those who share the lock now
 	Document     metadata.Document // empty when etcd could not be read
 	ReadRevision int64             // of etcd at the read
@@ -39,9 +40,9 @@ type Lock struct {
 	Ending       *metadata.Ending  // of the asked hold, where it is recorded
 }
 
-// Find reads a lock: from etcd, or from the picture while etcd does not answer.
-func (d *Site) Find(r *Request) (*Lock, error) {
-	s, err := r.Loaded()
+// Find reads a lock: from etcd, or from the snapshot while etcd does not answer.
+func (s *Site) Find(r *Request) (*Lock, error) {
+	snapshot, err := r.Loaded()
 	if err != nil {
 		return nil, err
 	}
@@ -50,74 +51,74 @@ func (d *Site) Find(r *Request) (*Lock, error) {
 		return nil, err
 	}
 	ctx := r.Context()
-	v := &Lock{Row: s.Find(name), LockName: name, Shares: s.Shares(name)}
-	if v.Row == nil || !v.Row.Misplaced { // whose keys are those of no lock
-		d.read(r, v, name)
+	l := &Lock{Row: snapshot.Find(name), Name: name, Shares: snapshot.Shares(name)}
+	if l.Row == nil || !l.Row.Misplaced { // whose keys are those of no lock
+		s.read(r, l, name)
 	}
-	if hold := r.URL.Query().Get("hold"); hold != "" && (v.Row == nil || v.UUID != hold) {
-		v.AskedHold = hold
-		v.Ending = d.Ending(ctx, name, hold)
+	if hold := r.URL.Query().Get("hold"); hold != "" && (l.Row == nil || l.Row.UUID != hold) {
+		l.AskedHold = hold
+		l.Ending = s.Ending(ctx, name, hold)
 	}
-	if v.Row == nil && v.Ending == nil && len(v.Shares) == 0 {
-		return nil, d.notHeld(name, v)
+	if l.Row == nil && l.Ending == nil && len(l.Shares) == 0 {
+		return nil, s.notHeld(name, l)
 	}
-	return v, nil
+	return l, nil
 }
 
 // Viewpoint is that of the lock, which is not stale where etcd has just been read.
-func (v *Lock) Viewpoint(l phrase.Viewpoint) phrase.Viewpoint {
-	if v.Unread == "" {
-		return phrase.LiveAt(l.Now)
+func (l *Lock) Viewpoint(at phrase.Viewpoint) phrase.Viewpoint {
+	if l.Unread == "" {
+		return phrase.LiveAt(at.Now)
 	}
-	return l
+	return at
 }
 
 // HolderOwner is the owner of the current hold.
-func (v *Lock) HolderOwner() string {
-	if v.Row == nil {
+func (l *Lock) HolderOwner() string {
+	if l.Row == nil {
 		return ""
 	}
-	return v.Owner
+	return l.Row.Owner
 }
 
-// read takes the lock from etcd, which knows more than the picture and knows it earlier.
-func (d *Site) read(r *Request, v *Lock, name string) {
-	type read struct {
+// read takes the lock from etcd, which knows more than the snapshot and knows it earlier.
+func (s *Site) read(r *Request, l *Lock, name string) {
+	type answer struct {
 		document metadata.Document
 		revision int64
 	}
-	found, err := etcdread.Await(r.Context(), d.Config.Log, func(ctx context.Context) (read, error) {
+	found, err := etcdread.Await(r.Context(), s.Config.Log, func(ctx context.Context) (answer, error) {
 		began := time.Now()
-		document, revision, err := d.Config.Document(ctx, name)
-		d.slow.Store(err == nil && time.Since(began) > etcdread.Hurry) // then waiting is worth it for the next page
-		return read{document, revision}, err
+		document, revision, err := s.Config.Document(ctx, name)
+		s.slow.Store(err == nil && time.Since(began) > etcdread.Hurry) // then waiting is worth it for the next page
+		return answer{document, revision}, err
 	})
 	document := found.document
-	if d.Config.Waiters != nil {
-		v.InLine = d.Config.Waiters(locks.ShareOf(&document.Record).QueueName(name))
-		if err != nil && v.Row != nil {
-			v.InLine = d.Config.Waiters(v.Share.QueueName(name))
+	if s.Config.Waiters != nil {
+		l.InLine = s.Config.Waiters(locks.ShareOf(&document.Record).QueueName(name))
+		if err != nil && l.Row != nil {
+			l.InLine = s.Config.Waiters(l.Row.Share.QueueName(name))
 		}
 	}
 	if err != nil {
-		if v.Silent = errors.Is(err, etcdread.ErrSilent); v.Silent {
-			v.Unread = err.Error()
+		if l.Silent = errors.Is(err, etcdread.ErrSilent); l.Silent {
+			l.Unread = err.Error()
 		} else {
-			v.Unread = d.Config.Explain(err)
+			l.Unread = s.Config.Explain(err)
 		}
 		return
 	}
-	v.Document = document
-	v.ReadRevision = found.revision
+	l.Document = document
+	l.ReadRevision = found.revision
 	if len(document.Fields) == 0 {
-		v.Row = nil
+		l.Row = nil
 		return
 	}
-	v.Row = d.RowNow(r, &document.Record, v.InLine, v.Row)
+	l.Row = s.RowNow(r, &document.Record, l.InLine, l.Row)
 }
 
-// RowNow judges a record that was just read. before is the row of the picture, or nil.
-func (d *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter, before *locks.Row) *locks.Row {
+// RowNow judges a record that was just read. before is the row of the snapshot, or nil.
+func (s *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter, before *locks.Row) *locks.Row {
 	moment := staleness.Moment{Wall: at.Now, Mono: at.mono}
 	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
 		r.Seen = before.Seen
@@ -126,42 +127,41 @@ func (d *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 			r.Seen.Arrived = 0
 		}
 	}
-	return locks.NewRow(r, d.Config.Policy, moment, locks.QueueOf(waiters), before)
+	return locks.NewRow(r, s.Config.Policy, moment, locks.QueueOf(waiters), before)
 }
 
 // Ending is how a hold ended: as it is recorded in etcd, or as the dashboard saw it.
-func (d *Site) Ending(ctx context.Context, name, hold string) *metadata.Ending {
-	if d.Config.Ending == nil {
-		return d.History.Remembered(name, hold)
+func (s *Site) Ending(ctx context.Context, name, hold string) *metadata.Ending {
+	if s.Config.Ending == nil {
+		return s.History.Remembered(name, hold)
 	}
-	ending, err := etcdread.Await(ctx, d.Config.Log, func(ctx context.Context) (*metadata.Ending, error) {
-		return d.Config.Ending(ctx,
-			hold)
+	ending, err := etcdread.Await(ctx, s.Config.Log, func(ctx context.Context) (*metadata.Ending, error) {
+		return s.Config.Ending(ctx, hold)
 	})
 	if err != nil && !errors.Is(err, etcdread.ErrSilent) {
-		d.Config.Log.Warn().Err(err).Str("uuid", text.Visible(hold)).Msg("the ending of a hold could not be read")
+		s.Config.Log.Warn().Err(err).Str("uuid", text.Visible(hold)).Msg("the ending of a hold could not be read")
 	}
 	if err != nil || ending == nil || ending.Lock != name {
-		return d.History.Remembered(name, hold)
+		return s.History.Remembered(name, hold)
 	}
 	return ending
 }
 
-func (d *Site) notHeld(name string, v *Lock) error {
+func (s *Site) notHeld(name string, l *Lock) error {
 	p := &Problem{Status: http.StatusNotFound, Code: "not_found", Title: "Not held", Name: name,
 		Detail: "Nobody holds the lock " + text.Visible(name) + " now.", LinkText: "Its history"}
-	p.Link = d.Urls.To("history", "q", locks.Exactly("name", name))
-	if n := len(v.InLine); n > 0 {
+	p.Link = s.URLs.To("history", "q", locks.Exactly("name", name))
+	if n := len(l.InLine); n > 0 {
 		p.Detail += " " + phrase.Plural(n, "waiter is", "waiters are") + " in line."
 	}
-	if v.AskedHold != "" {
+	if l.AskedHold != "" {
 		p.Detail += " This hold of it has ended, and how is not recorded: its holder released it, or the record is " +
 			"too old."
 	}
-	if v.Unread != "" {
+	if l.Unread != "" {
 		p.Detail = "The lock " + text.Visible(name) +
 			" is not among the last known ones, and etcd could not be asked: " +
-			v.Unread + "."
+			l.Unread + "."
 	}
 	return p
 }

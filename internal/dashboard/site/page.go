@@ -24,7 +24,7 @@ type Page struct {
 	Here        string // which entry of the navigation this is
 	Query       string // text in the search box
 	Target      string // where the search goes
-	What        string // it searches
+	What        string // what it searches, in a word
 	Fresh       freshView
 	At          time.Time
 	Now         int64 // the same in milliseconds, by which the browser's clock is corrected
@@ -33,7 +33,7 @@ type Page struct {
 	CSV         string // and as a table for other programs
 	Banner      phrase.Sentence
 	Follows     bool    // the page goes on with the locks by itself
-	Least       float64 // seconds between two looks of the page at least
+	Least       float64 // the shortest time between two looks of the page, in seconds
 	Caller      string
 	Origin      string // by which the caller reached the page
 	Inside      bool   // the caller may view locks
@@ -58,7 +58,7 @@ func (p Page) Curl() string {
 }
 
 // Page fills the frame for a page with this title.
-func (d *Site) Page(r *Request, title string) Page {
+func (s *Site) Page(r *Request, title string) Page {
 	now := r.Now
 	c := r.Caller
 	fresh := r.Fresh
@@ -69,25 +69,26 @@ func (d *Site) Page(r *Request, title string) Page {
 	}
 	p := Page{
 		Viewpoint:   fresh.Viewpoint(now),
-		Least:       d.Config.MinRefresh.Seconds(),
+		Least:       s.Config.MinRefresh.Seconds(),
 		Caller:      c.Name,
 		Origin:      c.Origin,
 		Inside:      c.May(access.View),
 		Audits:      c.May(access.Audit),
-		Title:       joinTitle(title, d.Config.Title, d.Config.Environment),
-		Brand:       d.Config.Title,
-		Target:      d.Urls.To(""),
+		Title:       joinTitle(title, s.Config.Title, s.Config.Environment),
+		Brand:       s.Config.Title,
+		Target:      s.URLs.To(""),
 		What:        "locks",
-		Environment: d.Config.Environment,
-		Band:        band(d.Config.Environment),
-		Version:     d.Config.Version,
+		Environment: s.Config.Environment,
+		Band:        band(s.Config.Environment),
+		Version:     s.Config.Version,
 		At:          now,
 		Now:         now.UnixMilli(),
 		Fresh:       freshView{Level: level, Revision: fresh.Revision, Cause: fresh.Cause},
 		Icon:        Icon{Look: "none"},
 	}
 	if level != locks.Never {
-		p.Fresh.Heard, p.Fresh.At = p.Age(fresh.Heard), phrase.TimeOfDay(fresh.Heard)
+		p.Fresh.Heard = p.Age(fresh.Heard)
+		p.Fresh.At = phrase.TimeOfDay(fresh.Heard)
 	}
 	if level == locks.Stale {
 		p.Icon = Icon{Look: "stale", Text: "?"}
@@ -119,7 +120,7 @@ func band(environment string) string {
 	}
 }
 
-// Icon is the picture in the tab: the worst state and how many locks are in it.
+// Icon is what the icon of the tab shows: the worst state and how many locks are in it.
 type Icon struct {
 	Look locks.DisplayState // or "stale" or "none"
 	Text string

@@ -23,21 +23,21 @@ type Refusals struct {
 
 // Take reports whether a refusal of this caller is logged, and how many were left out before, in the last minute that
 // had any.
-func (q *Refusals) Take(who string, now time.Time) (logged bool, leftOut int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if now.Sub(q.since) >= time.Minute || now.Before(q.since) {
-		for _, n := range q.lines {
+func (r *Refusals) Take(who string, now time.Time) (logged bool, leftOut int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.since) >= time.Minute || now.Before(r.since) {
+		for _, n := range r.lines {
 			leftOut += max(0, n-linesEach)
 		}
-		q.since = now
-		q.lines = map[string]int{}
+		r.since = now
+		r.lines = map[string]int{}
 	}
-	if _, known := q.lines[who]; !known && len(q.lines) >= quietCallers {
+	if _, known := r.lines[who]; !known && len(r.lines) >= quietCallers {
 		who = ""
 	}
-	q.lines[who]++
-	return q.lines[who] <= linesEach, leftOut
+	r.lines[who]++
+	return r.lines[who] <= linesEach, leftOut
 }
 
 // LeftOutOf says in a line of the log how many like it were left out before.

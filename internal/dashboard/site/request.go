@@ -26,19 +26,20 @@ type Request struct {
 type requestKey struct{}
 
 // RequestOf is the request that was made at the door. Where that was not reached it is one of nobody, who may nothing.
-func (d *Site) RequestOf(r *http.Request) *Request {
+func (s *Site) RequestOf(r *http.Request) *Request {
 	if made, ok := r.Context().Value(requestKey{}).(*Request); ok {
 		same := *made
 		same.Request = r // as the middleware left it
 		return &same
 	}
-	return d.NewRequest(r, access.Caller{})
+	return s.NewRequest(r, access.Caller{})
 }
 
-func (d *Site) NewRequest(r *http.Request, c access.Caller) *Request {
-	made := &Request{Caller: c, Now: d.Config.Now(), mono: d.Config.Clock(), Fresh: d.Config.Fresh()}
+// NewRequest makes the request of a caller, as of now.
+func (s *Site) NewRequest(r *http.Request, c access.Caller) *Request {
+	made := &Request{Caller: c, Now: s.Config.Now(), mono: s.Config.Clock(), Fresh: s.Config.Fresh()}
 	made.Request = r.WithContext(context.WithValue(r.Context(), requestKey{}, made))
-	made.Snapshot = sync.OnceValue(func() *locks.Snapshot { return d.SnapshotAt(made.Now, made.mono, made.Fresh) })
+	made.Snapshot = sync.OnceValue(func() *locks.Snapshot { return s.SnapshotAt(made.Now, made.mono, made.Fresh) })
 	return made
 }
 
@@ -67,11 +68,11 @@ func (r *Request) Loaded() (*locks.Snapshot, error) {
 
 // SnapshotAt returns the locks as they stand now. While etcd is silent the states stay as they were last known for
 // sure.
-func (d *Site) SnapshotAt(now time.Time, mono time.Duration, fresh locks.Freshness) *locks.Snapshot {
+func (s *Site) SnapshotAt(now time.Time, mono time.Duration, fresh locks.Freshness) *locks.Snapshot {
 	at := staleness.Moment{Wall: now, Mono: mono}
 	if fresh.Level(now) == locks.Stale {
 		at.Mono -= now.Sub(fresh.Heard)
 		at.Wall = fresh.Heard
 	}
-	return d.Snapshots.Current(now, at)
+	return s.Snapshots.Current(now, at)
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 )
 
-// Site is what every answer is made with.
+// Site is what every answer is made with. It lives as long as the dashboard; a [Request] lives as long as an answer.
 type Site struct {
-	Refusals  Refusals // that the log has
+	Refusals  Refusals // as far as the log has them
 	Config    setup.Config
-	Urls      URLs
+	URLs      URLs
 	Snapshots *locks.Snapshots
 	History   *history.Store
 	Templates map[string]*template.Template
@@ -24,16 +24,16 @@ type Site struct {
 }
 
 // Unlockers returns the unlockers that are alive, and whether that is known.
-func (d *Site) Unlockers() (alive []setup.Unlocker, known bool) {
-	if d.Config.Unlockers == nil {
+func (s *Site) Unlockers() (alive []setup.Unlocker, known bool) {
+	if s.Config.Unlockers == nil {
 		return nil, false
 	}
-	return d.Config.Unlockers(), true
+	return s.Config.Unlockers(), true
 }
 
 // NotRead says that etcd could not be asked.
-func (d *Site) NotRead(err error) error {
+func (s *Site) NotRead(err error) error {
 	return &Problem{Status: http.StatusServiceUnavailable, Code: "stale", Title: "etcd did not answer",
-		Detail: "etcd could not be asked: " + d.Config.Explain(err) + ".",
+		Detail: "etcd could not be asked: " + s.Config.Explain(err) + ".",
 		Retry:  history.RereadEvery}
 }

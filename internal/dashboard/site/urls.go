@@ -2,11 +2,11 @@ package site
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/internal/text"
 )
 
 // URLs builds every link of the dashboard, so that all of them carry the prefix under which browsers reach it.
@@ -14,20 +14,6 @@ type URLs struct {
 	Prefix string // begins and ends with "/"
 	Origin string // scheme and host; empty when the external URL does not name them
 	Assets string // fingerprint of the embedded assets
-}
-
-// NormalPrefix makes "a/b", "/a/b" and "/a/b/" the same.
-func NormalPrefix(path string) (string, error) {
-	path = strings.Trim(path, "/")
-	for part := range strings.SplitSeq(path, "/") {
-		if part == "." || part == ".." || part == "" && path != "" || url.PathEscape(part) != part {
-			return "", fmt.Errorf("the path %q must be plain: letters, digits, - and _ between slashes", path)
-		}
-	}
-	if path == "" {
-		return "/", nil
-	}
-	return "/" + path + "/", nil
 }
 
 // To is the link to a page by its path below the prefix, with parameters in pairs of name and value; pairs with an
@@ -99,7 +85,7 @@ func (u URLs) LockAPI(name string) string {
 }
 
 func (u URLs) named(path, name string, pairs ...string) string {
-	key, value := nameParameter(name)
+	key, value := text.NameParameter(name)
 	return u.To(path, append([]string{key, value}, pairs...)...)
 }
 
@@ -119,15 +105,6 @@ func (u URLs) OriginFor(r *http.Request) string {
 		return "https://" + r.Host
 	}
 	return "http://" + r.Host
-}
-
-// nameParameter is how a lock's name travels. It is never part of a path, where proxies decode and merge slashes; a
-// name that is not UTF-8 travels as base64.
-func nameParameter(name string) (key, value string) {
-	if utf8.ValidString(name) {
-		return "name", name
-	}
-	return "name_b64", base64.RawURLEncoding.EncodeToString([]byte(name))
 }
 
 // NameOf reads the lock's name from a request.

@@ -1,11 +1,11 @@
 package site
 
 import (
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -13,7 +13,7 @@ import (
 // IsPlain reports whether s is ASCII and its own visible form, so that it needs no markup; nearly all text does not.
 func IsPlain(s string) bool { return !text.NonASCII(s) && text.Visible(s) == s }
 
-// isPlainProse is isPlain for a sentence whose parts from outside are escaped already.
+// isPlainProse is [IsPlain] for a sentence whose parts from outside are escaped already.
 func isPlainProse(s string) bool { return !text.NonASCII(s) && text.Prose(s) == s }
 
 // nonASCII reports whether a name holds characters that can pass for others; the page marks such names.
@@ -23,19 +23,6 @@ func nonASCII(name string) bool {
 		name = strings.TrimSuffix(name, ellipsis) // of text.Clip
 	}
 	return text.NonASCII(name)
-}
-
-// Middle cuts a text in two so that the page can shorten it in the middle: what differs is often at the end.
-func Middle(s string) (head, tail string) {
-	const keep, most = 14, 30
-	if len(s) <= most {
-		return s, ""
-	}
-	i := len(s) - keep
-	for i > 0 && !utf8.RuneStart(s[i]) {
-		i--
-	}
-	return s[:i], s[i:]
 }
 
 // BoxText is text for an input of one line: as it was typed, without what no keyboard types there.
@@ -55,19 +42,17 @@ const (
 	MaxLineShown = 240
 )
 
-// Number is a number in digits; empty for 0, which stands for "not known".
-func Number(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatInt(n, 10)
-}
-
 // How long the texts of a force unlock may be, in characters.
 const (
 	MaxReason = 500
 	MaxTicket = 100
 )
 
-// MaxLogged is how much of a text from a request the log takes.
+// MaxLogged is how much of a text from a request the log takes, in bytes.
 const MaxLogged = 256
+
+// Logged is a text from a request as it stands in the log.
+func Logged(s string) string { return text.Visible(text.Clip(s, MaxLogged)) }
+
+// HostPID is a process in a list.
+func HostPID(host string, pid int64) string { return locks.HostPID(text.Clip(host, MaxWordShown), pid) }

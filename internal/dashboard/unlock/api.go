@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/clustermutex/unlocker/internal/dashboard/api"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
@@ -27,19 +28,19 @@ type unlockedJSON struct {
 }
 
 // ServeAPI is the force unlock for programs. The checks are those of the page, but for the typed name.
-func (d *Handler) ServeAPI(r *site.Request) (site.Answer, error) {
-	w, err := readWish(r)
+func (h *Handler) ServeAPI(r *site.Request) (site.Answer, error) {
+	asked, err := readBody(r)
 	if err == nil {
-		err = d.admitUnlock(r)
+		err = h.admitUnlock(r)
 	}
 	if err == nil {
-		err = w.check()
+		err = asked.check()
 	}
-	action := newAction(r, w, "")
+	action := newAction(r, asked, "")
 	if err == nil {
-		action, err = d.forceUnlock(r, w)
+		action, err = h.forceUnlock(r, asked)
 	}
-	d.record(r, w, action, err)
+	h.record(r, asked, action, err)
 	var wrong *FieldError
 	switch {
 	case errors.As(err, &wrong):
@@ -49,23 +50,24 @@ func (d *Handler) ServeAPI(r *site.Request) (site.Answer, error) {
 	case err != nil:
 		return site.Answer{}, err
 	}
-	return d.json.Answer(r, unlockedJSON{"unlocked", action.ID})
+	return api.Answer(r, unlockedJSON{"unlocked", action.ID})
 }
 
-func readWish(r *site.Request) (w Request, err error) {
+// readBody reads what a program sends.
+func readBody(r *site.Request) (asked Request, err error) {
 	var j unlockJSON
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&j); err != nil || decoder.More() {
-		return w, site.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
+		return asked, site.BadBody("The body must be one JSON object of texts: name or name_base64, uuid, token and " +
 			"reason; it may have ticket and revision.")
 	}
-	w = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: j.Reason, Ticket: j.Ticket}
+	asked = Request{Name: cmp.Or(string(j.NameBase64), j.Name), Hold: j.UUID, Reason: j.Reason, Ticket: j.Ticket}
 	var err1, err2 error
-	w.Token, err1 = strconv.ParseInt(j.Token, 10, 64)
-	w.Revision, err2 = strconv.ParseInt(cmp.Or(j.Revision, "0"), 10, 64)
-	if w.Name == "" || err1 != nil || err2 != nil {
-		return w, site.BadBody("The body must name a lock, and the token of the hold that was seen.")
+	asked.Token, err1 = strconv.ParseInt(j.Token, 10, 64)
+	asked.Revision, err2 = strconv.ParseInt(cmp.Or(j.Revision, "0"), 10, 64)
+	if asked.Name == "" || err1 != nil || err2 != nil {
+		return asked, site.BadBody("The body must name a lock, and the token of the hold that was seen.")
 	}
-	return w, nil
+	return asked, nil
 }

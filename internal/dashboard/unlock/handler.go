@@ -3,34 +3,30 @@
 package unlock
 
 import (
-	"github.com/clustermutex/unlocker/internal/dashboard/locks"
-	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/api"
+	"github.com/clustermutex/unlocker/internal/dashboard/backtraces"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 )
 
 // Handler ends holds by force, for people and for programs.
 type Handler struct {
-	*pages.Pages
-	json    Shape
+	site    *site.Site
+	traces  *backtraces.Store
+	api     *api.API
 	metrics *metrics
 	rate    rate
 	notices chan []byte // that wait to be sent
 }
 
-// Shape is how the JSON API writes what it answers.
-type Shape struct {
-	Lock   func(r *site.Request, row *locks.Row) any
-	Answer func(r *site.Request, data any) (site.Answer, error)
-}
-
-func New(p *pages.Pages, json Shape) *Handler {
-	return &Handler{Pages: p, json: json, metrics: newMetrics(p.Config.Notify != nil),
+// New returns the handler of a site. Conflicts show programs the lock as the API does.
+func New(s *site.Site, t *backtraces.Store, a *api.API) *Handler {
+	return &Handler{site: s, traces: t, api: a, metrics: newMetrics(s.Config.Notify != nil),
 		notices: make(chan []byte, maxNotices)}
 }
 
 // Refused notes a request for a force unlock that was refused before its body was read.
-func (d *Handler) Refused(r *site.Request, err error) {
+func (h *Handler) Refused(r *site.Request, err error) {
 	asked := Request{Hold: r.URL.Query().Get("hold")}
 	asked.Name, _ = site.NameOf(r) // the API names it in the body
-	d.record(r, asked, newAction(r, asked, ""), err)
+	h.record(r, asked, newAction(r, asked, ""), err)
 }

@@ -30,16 +30,16 @@ func newMetrics(notify bool) *metrics {
 }
 
 // Describe sends the descriptions of the metrics.
-func (d *Handler) Describe(ch chan<- *prometheus.Desc) {
-	d.metrics.forced.Describe(ch)
-	d.metrics.notices.Describe(ch)
+func (h *Handler) Describe(ch chan<- *prometheus.Desc) {
+	h.metrics.forced.Describe(ch)
+	h.metrics.notices.Describe(ch)
 }
 
 // Collect sends the metrics.
-func (d *Handler) Collect(ch chan<- prometheus.Metric) {
-	d.metrics.forced.Collect(ch)
-	d.metrics.notices.Collect(ch)
+func (h *Handler) Collect(ch chan<- prometheus.Metric) {
+	h.metrics.forced.Collect(ch)
+	h.metrics.notices.Collect(ch)
 }
 
 // CountDenied counts a force unlock that was refused for where it came from.
-func (d *Handler) CountDenied() { d.metrics.forced.WithLabelValues("denied").Inc() }
+func (h *Handler) CountDenied() { h.metrics.forced.WithLabelValues("denied").Inc() }

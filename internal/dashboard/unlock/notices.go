@@ -34,40 +34,41 @@ type noticeJSON struct {
 }
 
 // tell queues the notice of what was done.
-func (d *Handler) tell(w Request, owner string, a protocol.Action) {
-	if d.Config.Notify == nil {
+func (h *Handler) tell(asked Request, owner string, a protocol.Action) {
+	if h.site.Config.Notify == nil {
 		return
 	}
 	n := noticeJSON{Event: a.Action, ID: a.ID, At: phrase.ISO(a.At.Time), Lock: a.Lock, Owner: owner, Holder: a.Holder,
 		Hold: a.UUID, Actor: a.Actor, Reason: a.Reason, Ticket: a.Ticket}
-	if d.Urls.Origin != "" {
-		n.URL = d.Urls.Origin + d.Urls.Lock(w.Name, w.historyID())
+	if h.site.URLs.Origin != "" {
+		n.URL = h.site.URLs.Origin + h.site.URLs.Lock(asked.Name, asked.historyID())
 	}
 	body, err := json.Marshal(n)
 	if err == nil {
 		select {
-		case d.notices <- body:
+		case h.notices <- body:
 			return
 		default:
 		}
 	}
-	d.metrics.notices.WithLabelValues("dropped").Inc()
-	d.Config.Log.Error().Err(err).Str("audit_id", a.ID).Msg("the notice of a force unlock is not sent: too many wait")
+	h.metrics.notices.WithLabelValues("dropped").Inc()
+	h.site.Config.Log.Error().Err(err).Str("audit_id", a.ID).
+		Msg("the notice of a force unlock is not sent: too many wait")
 }
 
 // Run sends what is queued until ctx ends.
-func (d *Handler) Run(ctx context.Context) {
+func (h *Handler) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case body := <-d.notices:
-			d.sendNotice(ctx, body)
+		case body := <-h.notices:
+			h.sendNotice(ctx, body)
 		}
 	}
 }
 
-func (d *Handler) sendNotice(ctx context.Context, body []byte) {
+func (h *Handler) sendNotice(ctx context.Context, body []byte) {
 	var err error
 	for try := range noticeTries {
 		if try > 0 {
@@ -77,14 +78,14 @@ func (d *Handler) sendNotice(ctx context.Context, body []byte) {
 			}
 		}
 		sending, cancel := context.WithTimeout(ctx, noticeTimeout)
-		err = d.Config.Notify(sending, body)
+		err = h.site.Config.Notify(sending, body)
 		if cancel(); err == nil {
-			d.metrics.notices.WithLabelValues("success").Inc()
-			d.Config.Log.Info().RawJSON("notice", body).Msg("a force unlock was told")
+			h.metrics.notices.WithLabelValues("success").Inc()
+			h.site.Config.Log.Info().RawJSON("notice", body).Msg("a force unlock was told")
 			return
 		}
 	}
-	d.metrics.notices.WithLabelValues("error").Inc()
-	d.Config.Log.Error().Err(err).RawJSON("notice", body).Int("tries",
+	h.metrics.notices.WithLabelValues("error").Inc()
+	h.site.Config.Log.Error().Err(err).RawJSON("notice", body).Int("tries",
 		noticeTries).Msg("a force unlock could not be told")
 }

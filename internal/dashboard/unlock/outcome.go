@@ -9,7 +9,6 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/etcdread"
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
-	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
 	"github.com/clustermutex/unlocker/internal/dashboard/setup"
 	"github.com/clustermutex/unlocker/internal/dashboard/site"
 	"github.com/clustermutex/unlocker/internal/protocol"
@@ -18,72 +17,72 @@ import (
 )
 
 // readNow reads the lock from etcd.
-func (d *Handler) readNow(ctx context.Context, name string) (metadata.Document, error) {
+func (h *Handler) readNow(ctx context.Context, name string) (metadata.Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdread.Timeout)
 	defer cancel()
-	document, _, err := d.Config.Document(ctx, name)
+	document, _, err := h.site.Config.Document(ctx, name)
 	return document, err
 }
 
-func (d *Handler) notDone(err error) error {
+func (h *Handler) notDone(err error) error {
 	return &site.Problem{Status: http.StatusServiceUnavailable, Code: "etcd", Title: "Not done",
-		Detail: "Nothing was done: " + strings.TrimSuffix(d.Config.Explain(err), ".") + ".",
+		Detail: "Nothing was done: " + strings.TrimSuffix(h.site.Config.Explain(err), ".") + ".",
 		Retry:  5 * time.Second}
 }
 
 // lookAgain tells what became of the hold. It is nil when our removal turns out to have been done.
-func (d *Handler) lookAgain(r *site.Request, w Request, record *metadata.Record, ours metadata.Ending,
+func (h *Handler) lookAgain(r *site.Request, asked Request, record *metadata.Record, ours metadata.Ending,
 	cause error) error {
-	document, err := d.readNow(r.Context(), w.Name)
-	there := len(document.Fields) > 0 && document.UUID == w.Hold && document.Token == w.Token
+	document, err := h.readNow(r.Context(), asked.Name)
+	there := len(document.Fields) > 0 && document.UUID == asked.Hold && document.Token == asked.Token
 	switch {
 	case err != nil || there:
 		unknown := &site.Problem{Status: http.StatusGatewayTimeout, Code: "outcome_unknown", Title: "Outcome unknown",
-			Link:   d.Urls.Lock(w.Name, w.Hold),
-			Detail: "etcd did not say whether it was done (" + d.Config.Explain(cause) + "). "}
+			Link:   h.site.URLs.Lock(asked.Name, asked.Hold),
+			Detail: "etcd did not say whether it was done (" + h.site.Config.Explain(cause) + "). "}
 		if unknown.Detail += "Look at the lock before you try again."; there {
 			unknown.Detail += " The hold is still there, but the request may still be on its way."
 		}
 		return unknown
 	case errors.Is(cause, setup.ErrUnknown):
-		ending := d.Ending(r.Context(), w.Name, record.HistoryID())
+		ending := h.site.Ending(r.Context(), asked.Name, record.HistoryID())
 		if ending != nil && ending.Ended == ours.Ended && ending.By == ours.By &&
 			ending.EndedAt.Equal(ours.EndedAt.Truncate(time.Millisecond)) {
 			return nil
 		}
 	}
-	return d.conflict(r, w, document)
+	return h.conflict(r, asked, document)
 }
 
 // conflict says who holds the lock now, or how the hold ended.
-func (d *Handler) conflict(r *site.Request, w Request, now metadata.Document) error {
-	p := &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: w.Name,
-		Link:   d.Urls.Lock(w.Name, ""),
+func (h *Handler) conflict(r *site.Request, asked Request, now metadata.Document) error {
+	p := &site.Problem{Status: http.StatusConflict, Code: "hold_changed", Title: "Not done", Name: asked.Name,
+		Link:   h.site.URLs.Lock(asked.Name, ""),
 		Detail: "Nothing was done. The hold that you saw is over"}
-	if ending := d.Ending(r.Context(), w.Name, w.historyID()); ending != nil {
+	if ending := h.site.Ending(r.Context(), asked.Name, asked.historyID()); ending != nil {
 		p.Detail += ": " + locks.EndedWord(ending.Ended)
 		if ending.By != "" {
 			p.Detail += " by " + text.Visible(ending.By)
 		}
-		p.Detail += " " + phrase.Duration(r.Now.Sub(ending.EndedAt.Time)) + " ago"
+		p.Detail += " " + text.Duration(r.Now.Sub(ending.EndedAt.Time)) + " ago"
 	}
 	switch {
-	case len(now.Fields) == 0 && len(r.Snapshot().Shares(w.Name)) > 0:
-		p.Detail += ". The lock is now shared: " + locks.UseOf(r.Snapshot().Shares(w.Name)).Words() + "."
+	case len(now.Fields) == 0 && len(r.Snapshot().Shares(asked.Name)) > 0:
+		p.Detail += ". The lock is now shared: " + locks.UseOf(r.Snapshot().Shares(asked.Name)).Words() + "."
 	case len(now.Fields) == 0:
 		p.Detail += ". Nobody holds the lock now."
 	case now.Token == 0:
 		p.Detail += ". Nobody holds the lock now, but keys of it are there."
 	default:
 		p.Detail += ". The lock is now held by " + holderLine(r, &now.Record) + "."
-		row := d.RowNow(r, &now.Record, nil, nil)
-		p.Lock = d.json.Lock(r, row)
+		row := h.site.RowNow(r, &now.Record, nil, nil)
+		p.Lock = h.api.Lock(row, r.Now)
 	}
 	return p
 }
 
 // record counts a try and writes it to the log, which is the audit trail of what was not done.
-func (d *Handler) record(r *site.Request, w Request, a protocol.Action, err error) {
+func (h *Handler) record(r *site.Request, asked Request, a protocol.Action, err error) {
 	result := "success"
 	var p *site.Problem
 	switch {
@@ -95,26 +94,23 @@ func (d *Handler) record(r *site.Request, w Request, a protocol.Action, err erro
 	default:
 		result = "denied"
 	}
-	d.metrics.forced.WithLabelValues(result).Inc()
+	h.metrics.forced.WithLabelValues(result).Inc()
 	c := r.Caller
-	event := d.Config.Log.Info()
+	event := h.site.Config.Log.Info()
 	if err != nil {
-		event = d.Config.Log.Warn().Str("why", text.Clip(err.Error(), site.MaxLogged))
+		event = h.site.Config.Log.Warn().Str("why", text.Clip(err.Error(), site.MaxLogged))
 	}
 	if result == "denied" { // without any effect, and without end for who wants that
-		logged, leftOut := d.Refusals.Take(c.Name, r.Now)
+		logged, leftOut := h.site.Refusals.Take(c.Name, r.Now)
 		if !logged {
 			return
 		}
 		event = site.LeftOutOf(event, leftOut)
 	}
-	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).Str("actor", c.Name).Str("source",
-		string(c.Source)).
-		Str("client", c.Client).Str("user_agent", c.Agent).Str("lock",
-		text.Visible(text.Clip(w.Name, metadata.MaxNameBytes))).
-		Str("uuid", text.Visible(text.Clip(w.Hold, site.MaxLogged))).Int64("token", w.Token).Int64("revision",
-		w.Revision).Str("holder",
-		a.Holder).
-		Str("reason", text.Visible(text.Clip(w.Reason, 4*site.MaxReason))).Str("ticket",
-		text.Visible(text.Clip(w.Ticket, 4*site.MaxTicket))).Msg("force unlock")
+	event.Str("audit", "force-unlock").Str("result", result).Str("audit_id", a.ID).
+		Str("actor", c.Name).Str("source", string(c.Source)).Str("client", c.Client).Str("user_agent", c.Agent).
+		Str("lock", text.Visible(text.Clip(asked.Name, metadata.MaxNameBytes))).Str("uuid", site.Logged(asked.Hold)).
+		Int64("token", asked.Token).Int64("revision", asked.Revision).Str("holder", a.Holder).
+		Str("reason", text.Visible(text.Clip(asked.Reason, 4*site.MaxReason))).
+		Str("ticket", text.Visible(text.Clip(asked.Ticket, 4*site.MaxTicket))).Msg("force unlock")
 }

@@ -49,18 +49,18 @@ type unlockPage struct {
 }
 
 // ServeForm shows the confirmation page. It changes nothing.
-func (d *Handler) ServeForm(r *site.Request) (site.Answer, error) {
-	if err := d.MayUnlock(r.Caller); err != nil {
+func (h *Handler) ServeForm(r *site.Request) (site.Answer, error) {
+	if err := h.MayUnlock(r.Caller); err != nil {
 		return site.Answer{}, err
 	}
 	if err := notStale(r); err != nil {
-		return site.Answer{}, d.whenFresh(r, err)
+		return site.Answer{}, h.whenFresh(r, err)
 	}
-	return d.unlockAnswer(r, Request{}, "", nil)
+	return h.unlockAnswer(r, Request{}, "", nil)
 }
 
-// whenFresh adds to the refusal of a force unlock what can be done while the picture is stale.
-func (d *Handler) whenFresh(r *site.Request, err error) error {
+// whenFresh adds to the refusal of a force unlock what can be done while the snapshot is stale.
+func (h *Handler) whenFresh(r *site.Request, err error) error {
 	var old *site.Problem
 	name, failed := site.NameOf(r)
 	if !errors.As(err, &old) || old.Code != "stale" || failed != nil {
@@ -69,7 +69,7 @@ func (d *Handler) whenFresh(r *site.Request, err error) error {
 	p := *old
 	p.Name = name
 	p.Command = "mutexctl force-unlock " + site.Shell(name)
-	p.Link = d.Urls.LockFrom(name, r.URL.Query().Get("hold"), pages.FromView(d.Urls, r))
+	p.Link = h.site.URLs.LockFrom(name, r.URL.Query().Get("hold"), pages.FromView(h.site.URLs, r))
 	p.LinkText = "Back to the lock " + text.Visible(name)
 	if r.Method == http.MethodGet {
 		p.Retry = 5 * time.Second
@@ -79,124 +79,121 @@ func (d *Handler) whenFresh(r *site.Request, err error) error {
 }
 
 // unlockAnswer is the confirmation page, with what was typed before and what was wrong about it.
-func (d *Handler) unlockAnswer(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
-	v, err := d.Find(r)
+func (h *Handler) unlockAnswer(r *site.Request, typed Request, name string, wrong *FieldError) (site.Answer, error) {
+	lock, err := h.site.Find(r)
 	switch {
 	case err != nil:
 		return site.Answer{}, err
-	case v.Unread != "":
-		return site.Answer{}, d.notDone(errors.New(v.Unread))
-	case v.Row != nil && v.Row.Misplaced:
+	case lock.Unread != "":
+		return site.Answer{}, h.notDone(errors.New(lock.Unread))
+	case lock.Row != nil && lock.Row.Misplaced:
 		return site.Answer{}, &site.Problem{Status: http.StatusConflict, Code: "misplaced", Title: "Not here",
-			Name:   v.LockName,
-			Link:   d.Urls.Lock(v.LockName, ""),
+			Name: lock.Name, Link: h.site.URLs.Lock(lock.Name, ""),
 			Detail: "This record lies at the keys of no lock. Its page says how to remove it by hand."}
-	case v.Row == nil || v.AskedHold != "":
+	case lock.Row == nil || lock.AskedHold != "":
 		asked := r.URL.Query().Get("hold")
-		return site.Answer{}, d.conflict(r, Request{Name: v.LockName, Hold: asked}, v.Document)
+		return site.Answer{}, h.conflict(r, Request{Name: lock.Name, Hold: asked}, lock.Document)
 	}
-	if err := d.AdmitFor(r.Caller, access.Unlock, v.Owner); err != nil {
+	if err := h.site.AdmitFor(r.Caller, access.Unlock, lock.Row.Owner); err != nil {
 		return site.Answer{}, err
 	}
-	p := d.unlockPage(r, v)
-	p.Typed = site.BoxText(name)
-	p.Reason = site.BoxText(typed.Reason)
-	p.Ticket = site.BoxText(typed.Ticket)
-	p.Wrong = wrong
-	a := site.Answer{Type: site.TypeHTML, Header: map[string]string{
-		// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
-		"Referrer-Policy": "same-origin",
-	}}
+	v := h.unlockPage(r, lock)
+	v.Typed = site.BoxText(name)
+	v.Reason = site.BoxText(typed.Reason)
+	v.Ticket = site.BoxText(typed.Ticket)
+	v.Wrong = wrong
+	a, err := h.site.Render("unlock", v)
+	// Without a referrer browsers on plain HTTP would not tell the origin of the form either.
+	a.Header = map[string]string{"Referrer-Policy": "same-origin"}
 	if wrong != nil {
 		a.Status = http.StatusUnprocessableEntity
 	}
-	a.Body, err = d.Render("unlock", p)
 	return a, err
 }
 
-func (d *Handler) unlockPage(r *site.Request, v *site.Lock) unlockPage {
-	row := v.Row
-	p := unlockPage{Page: d.Page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
-		Look:    row.Display,
-		Purpose: row.Purpose,
-		Token:   row.Token, Revision: row.Revision, Hold: row.UUID, Host: locks.HostPID(row.Hostname, row.PID),
-		MaxReason: site.MaxReason, MaxTicket: site.MaxTicket}
-	p.Here = "list"
-	p.Icon = site.Icon{Look: row.Display}
-	p.Sentence = pages.HolderSentence(row, p.Viewpoint, v.Document.Fields)
-	p.Action = d.Urls.Unlock(row.Name, row.UUID, pages.FromView(d.Urls, r))
-	p.Cancel = d.Urls.LockFrom(row.Name, row.UUID, pages.FromView(d.Urls, r))
+func (h *Handler) unlockPage(r *site.Request, lock *site.Lock) unlockPage {
+	row := lock.Row
+	v := unlockPage{Page: h.site.Page(r, "force unlock "+row.Name), Name: row.Name, Shown: text.Visible(row.Name),
+		Look: row.Display, Purpose: row.Purpose, Token: row.Token, Revision: row.Revision, Hold: row.UUID,
+		Host: locks.HostPID(row.Hostname, row.PID), MaxReason: site.MaxReason, MaxTicket: site.MaxTicket}
+	v.Here = "list"
+	v.Icon = site.Icon{Look: row.Display}
+	v.Sentence = pages.HolderSentence(row, v.Viewpoint, lock.Document.Fields)
+	v.Action = h.site.URLs.Unlock(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
+	v.Cancel = h.site.URLs.LockFrom(row.Name, row.UUID, pages.FromView(h.site.URLs, r))
 	if row.Alive != nil {
-		p.Alive, p.Progress = p.Age(row.Alive.At), row.Alive.Progress
+		v.Alive = v.Age(row.Alive.At)
+		v.Progress = row.Alive.Progress
 	}
 	if r.Caller.MayFor(access.Backtrace, row.Owner) {
-		p.Frame = d.FirstFrame(v.Document.Backtrace)
+		v.Frame = h.traces.FirstFrame(lock.Document.Backtrace)
 	}
-	if unlock := p.Viewpoint.Next(row.Verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
-		p.AutoSoon = unlock
+	if unlock := v.Viewpoint.Next(row.Verdict.AutoUnlockAt); unlock != nil && unlock.Kind == "next" {
+		v.AutoSoon = unlock
 	}
-	p.Recorded = d.Config.Waiters != nil
-	p.Share = row.Share.Words()
-	p.Whole = d.Whole(r, row)
-	if queue := d.WaiterViews(v.InLine, p.Viewpoint); len(queue) > 0 {
-		p.Next = &queue[0]
-		p.Waiters = len(queue)
+	v.Recorded = h.site.Config.Waiters != nil
+	v.Share = row.Share.Words()
+	v.Whole = pages.WholeOf(row, r, h.site.URLs)
+	if queue := pages.WaiterViews(lock.InLine, v.Viewpoint); len(queue) > 0 {
+		v.Next = &queue[0]
+		v.Waiters = len(queue)
 	}
-	p.Commands = pages.Whereabouts(row)
-	return p
+	v.Commands = pages.Whereabouts(row)
+	return v
 }
 
 // ServePost does what the confirmation page asked for. Whether the caller may is checked already.
-func (d *Handler) ServePost(r *site.Request) (site.Answer, error) {
-	w, typed, err := d.readForm(r)
+func (h *Handler) ServePost(r *site.Request) (site.Answer, error) {
+	asked, typed, err := h.readForm(r)
 	if err == nil {
-		err = d.admitUnlock(r)
+		err = h.admitUnlock(r)
 	}
-	if err == nil && typed != w.Name && typed != text.Visible(w.Name) {
+	if err == nil && typed != asked.Name && typed != text.Visible(asked.Name) {
 		err = &FieldError{"typed", "That is not the name of this lock."}
 	}
 	if err == nil {
-		err = w.check()
+		err = asked.check()
 	}
 	if err != nil {
-		d.record(r, w, newAction(r, w, ""), err)
+		h.record(r, asked, newAction(r, asked, ""), err)
 		var wrong *FieldError
 		if errors.As(err, &wrong) {
-			return d.unlockAnswer(r, w, typed, wrong)
+			return h.unlockAnswer(r, asked, typed, wrong)
 		}
-		return site.Answer{}, d.whenFresh(r, err)
+		return site.Answer{}, h.whenFresh(r, err)
 	}
-	action, err := d.forceUnlock(r, w)
-	if d.record(r, w, action, err); err != nil {
+	action, err := h.forceUnlock(r, asked)
+	if h.record(r, asked, action, err); err != nil {
 		return site.Answer{}, err
 	}
+	ended := h.site.URLs.LockFrom(asked.Name, asked.historyID(), pages.FromView(h.site.URLs, r))
 	return site.Answer{Status: http.StatusSeeOther, Type: "text/plain; charset=utf-8", Body: []byte("Done.\n"),
-		Header: map[string]string{"Location": d.Urls.LockFrom(w.Name, w.historyID(), pages.FromView(d.Urls, r))}}, nil
+		Header: map[string]string{"Location": ended}}, nil
 }
 
 // readForm reads what the confirmation page sends. The lock and the hold are in the address, as they are for every
 // other page.
-func (d *Handler) readForm(r *site.Request) (w Request, typed string, err error) {
-	if w.Name, err = site.NameOf(r); err != nil {
-		return w, "", err
+func (h *Handler) readForm(r *site.Request) (asked Request, typed string, err error) {
+	if asked.Name, err = site.NameOf(r); err != nil {
+		return asked, "", err
 	}
-	w.Hold = r.URL.Query().Get("hold")
+	asked.Hold = r.URL.Query().Get("hold")
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return w, "", err
+		return asked, "", err
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return w, "", site.BadBody("The form cannot be read.")
+		return asked, "", site.BadBody("The form cannot be read.")
 	}
-	w.Reason = form.Get("reason")
-	w.Ticket = form.Get("ticket")
+	asked.Reason = form.Get("reason")
+	asked.Ticket = form.Get("ticket")
 	token, err1 := strconv.ParseInt(form.Get("token"), 10, 64)
 	revision, err2 := strconv.ParseInt(form.Get("revision"), 10, 64)
-	if err1 != nil || err2 != nil || form.Get("hold") != w.Hold {
-		return w, "", site.BadBody("The form does not say which hold it is about.")
+	if err1 != nil || err2 != nil || form.Get("hold") != asked.Hold {
+		return asked, "", site.BadBody("The form does not say which hold it is about.")
 	}
-	w.Token = token
-	w.Revision = revision
-	return w, form.Get("typed"), nil
+	asked.Token = token
+	asked.Revision = revision
+	return asked, form.Get("typed"), nil
 }

@@ -33,30 +33,30 @@ type Request struct {
 }
 
 // historyID is where the ending of the hold is recorded.
-func (w Request) historyID() string {
-	r := metadata.Record{UUID: w.Hold, Token: w.Token}
-	return r.HistoryID()
+func (r Request) historyID() string {
+	hold := metadata.Record{UUID: r.Hold, Token: r.Token}
+	return hold.HistoryID()
 }
 
 // minReason is how long a reason has to be, in characters.
 const minReason = 10
 
-// FieldError is a wish that can be put right by the person who asks; the form is shown again.
+// FieldError says what is wrong with a field of the form, which is shown again.
 type FieldError struct{ Field, Text string }
 
-func (c *FieldError) Error() string { return c.Text }
+func (f *FieldError) Error() string { return f.Text }
 
 // MayUnlock says whether the caller may force-unlock at all.
-func (d *Handler) MayUnlock(c access.Caller) error {
-	if d.Config.ForceUnlock == nil {
+func (h *Handler) MayUnlock(c access.Caller) error {
+	if h.site.Config.ForceUnlock == nil {
 		return &site.Problem{Status: http.StatusForbidden, Code: "read_only", Title: "Read-only",
 			Detail: "Force unlock is switched off on this dashboard. A person with write access to etcd can use " +
 				"mutexctl force-unlock."}
 	}
-	return d.Admit(c, access.Unlock)
+	return h.site.Admit(c, access.Unlock)
 }
 
-// notStale refuses what should not rest on an old picture.
+// notStale refuses what should not rest on an old snapshot.
 func notStale(r *site.Request) error {
 	switch r.Level() {
 	case locks.Never:
@@ -70,49 +70,50 @@ func notStale(r *site.Request) error {
 	return nil
 }
 
-// check makes the texts of a wish one line each and refuses what nobody could use later.
-func (w *Request) check() error {
-	w.Reason, w.Ticket = strings.Join(strings.Fields(w.Reason), " "), strings.Join(strings.Fields(w.Ticket), " ")
-	for _, text := range []string{w.Reason, w.Ticket} {
+// check makes the texts of a request one line each and refuses what nobody could use later.
+func (r *Request) check() error {
+	r.Reason = strings.Join(strings.Fields(r.Reason), " ")
+	r.Ticket = strings.Join(strings.Fields(r.Ticket), " ")
+	for _, text := range []string{r.Reason, r.Ticket} {
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
 			return &FieldError{"reason", "Reason and ticket must be plain text."}
 		}
 	}
-	switch n := utf8.RuneCountInString(w.Reason); {
+	switch n := utf8.RuneCountInString(r.Reason); {
 	case n < minReason || n > site.MaxReason:
 		return &FieldError{"reason",
-			fmt.Sprintf("The reason has %d characters; people who look into this later need %d to %d.", n, minReason,
+			fmt.Sprintf("The reason has %d characters; it needs %d to %d, for the history.", n, minReason,
 				site.MaxReason)}
-	case utf8.RuneCountInString(w.Ticket) > site.MaxTicket:
+	case utf8.RuneCountInString(r.Ticket) > site.MaxTicket:
 		return &FieldError{"ticket", fmt.Sprintf("The ticket may have %d characters.", site.MaxTicket)}
 	}
 	return nil
 }
 
 // admitUnlock makes the checks that do not depend on what is asked for, in this order: permission, rate, freshness.
-func (d *Handler) admitUnlock(r *site.Request) error {
-	if err := d.MayUnlock(r.Caller); err != nil {
+func (h *Handler) admitUnlock(r *site.Request) error {
+	if err := h.MayUnlock(r.Caller); err != nil {
 		return err
 	}
-	if err := d.rate.try(r.Caller.Name, r.Now); err != nil {
+	if err := h.rate.try(r.Caller.Name, r.Now); err != nil {
 		return err
 	}
 	return notStale(r)
 }
 
 // forceUnlock removes the hold that the person saw, in one transaction that also records it. Nothing is sent twice.
-func (d *Handler) forceUnlock(r *site.Request, w Request) (protocol.Action, error) {
+func (h *Handler) forceUnlock(r *site.Request, asked Request) (protocol.Action, error) {
 	// Who closes the tab now wants an answer less, not another outcome.
 	r = r.With(context.WithoutCancel(r.Context()))
-	document, err := d.readNow(r.Context(), w.Name)
+	document, err := h.readNow(r.Context(), asked.Name)
 	if err != nil {
-		return protocol.Action{}, d.notDone(err)
+		return protocol.Action{}, h.notDone(err)
 	}
-	action := newAction(r, w, holderLine(r, &document.Record))
-	if len(document.Fields) == 0 || document.UUID != w.Hold || document.Token != w.Token {
-		return action, d.conflict(r, w, document)
+	action := newAction(r, asked, holderLine(r, &document.Record))
+	if len(document.Fields) == 0 || document.UUID != asked.Hold || document.Token != asked.Token {
+		return action, h.conflict(r, asked, document)
 	}
-	if err := d.AdmitFor(r.Caller, access.Unlock, document.Owner); err != nil {
+	if err := h.site.AdmitFor(r.Caller, access.Unlock, document.Owner); err != nil {
 		return action, err
 	}
 	record := document.Record
@@ -121,25 +122,25 @@ func (d *Handler) forceUnlock(r *site.Request, w Request) (protocol.Action, erro
 		why += " (" + action.Ticket + ")"
 	}
 	ending := metadata.NewEnding(&record, metadata.EndedForced, action.Actor, why, action.At.Time)
-	nothing, err := d.rate.take(r.Now)
+	nothing, err := h.rate.take(r.Now)
 	if err != nil {
 		return action, err
 	}
-	err = d.Config.ForceUnlock(r.Context(), metadata.Removal{Record: &record, Ending: ending}, action)
+	err = h.site.Config.ForceUnlock(r.Context(), metadata.Removal{Record: &record, Ending: ending}, action)
 	if err != nil && !errors.Is(err, setup.ErrUnknown) {
 		nothing()
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, metadata.ErrChanged), errors.Is(err, setup.ErrUnknown):
-		if err := d.lookAgain(r, w, &record, ending, err); err != nil {
+		if err := h.lookAgain(r, asked, &record, ending, err); err != nil {
 			return action, err
 		}
 	default:
-		return action, d.notDone(err)
+		return action, h.notDone(err)
 	}
-	d.History.Forget() // the person looks for it next
-	d.tell(w, record.Owner, action)
+	h.site.History.Forget() // the person looks for it next
+	h.tell(asked, record.Owner, action)
 	return action, nil
 }
 
@@ -147,10 +148,10 @@ func (d *Handler) forceUnlock(r *site.Request, w Request) (protocol.Action, erro
 func holderLine(at *site.Request, r *metadata.Record) string {
 	line := text.Visible(text.Clip(cmp.Or(r.Owner, "somebody"), site.MaxWordShown))
 	if r.Hostname != "" {
-		line += " on " + text.Visible(locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown), r.PID))
+		line += " on " + text.Visible(site.HostPID(r.Hostname, r.PID))
 	}
 	if !r.LockedAt.IsZero() {
-		line += " for " + phrase.Duration(at.Now.Sub(r.LockedAt))
+		line += " for " + text.Duration(at.Now.Sub(r.LockedAt))
 	}
 	if r.Purpose != "" {
 		line += " (" + text.Visible(text.Clip(r.Purpose, site.MaxLineShown)) + ")"
@@ -158,11 +159,11 @@ func holderLine(at *site.Request, r *metadata.Record) string {
 	return line
 }
 
-func newAction(r *site.Request, w Request, holder string) protocol.Action {
+func newAction(r *site.Request, asked Request, holder string) protocol.Action {
 	return protocol.Action{
-		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)}, Actor: r.Caller.Name,
-		Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
-		Action: "force-unlock", Lock: w.Name, UUID: w.Hold, Token: w.Token, Revision: w.Revision, Holder: holder,
-		Reason: w.Reason, Ticket: w.Ticket, Result: "success",
+		ID: uuid.NewString(), At: metadata.Time{Time: r.Now.UTC().Truncate(time.Millisecond)},
+		Actor: r.Caller.Name, Source: string(r.Caller.Source), Client: r.Caller.Client, UserAgent: r.Caller.Agent,
+		Action: "force-unlock", Lock: asked.Name, UUID: asked.Hold, Token: asked.Token, Revision: asked.Revision,
+		Holder: holder, Reason: asked.Reason, Ticket: asked.Ticket, Result: "success",
 	}
 }

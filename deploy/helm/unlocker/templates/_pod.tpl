@@ -99,7 +99,7 @@ imagePullSecrets:
 {{- end }}
 
 {{/*
-The files for etcd under names of ours, whatever the keys in the secrets are called, and no other keys. A projected volume follows
+The files for etcd under fixed names, whatever the keys in the secrets are called, and no other keys. A projected volume follows
 its secrets, unlike a subPath. (list . identity)
 */}}
 {{- define "unlocker.etcdVolume" -}}

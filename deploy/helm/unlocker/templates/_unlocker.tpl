@@ -45,7 +45,7 @@ args:
 ports:
   - {name: metrics, containerPort: 10980}
   {{- if $c.webConfig.secret }}
-  - {name: probes, containerPort: 10982} # the others may want a password or a certificate, which a kubelet has not
+  - {name: probes, containerPort: 10982} # the other ports may require a password or certificate, which a kubelet does not have
   {{- end }}
 {{ include "unlocker.probes" (ternary "probes" "metrics" (ne $c.webConfig.secret "")) }}
 {{- end }}

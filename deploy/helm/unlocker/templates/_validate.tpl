@@ -31,7 +31,7 @@
 {{- fail "monitoring.serviceMonitor and monitoring.podMonitor would both have every pod scraped twice: enable one of them" -}}
 {{- end -}}
 {{- if and $v.monitoring.prometheusRule.enabled (not $v.unlocker.enabled) -}}
-{{- fail "monitoring.prometheusRule without unlocker.enabled would say for ever that no unlocker runs: install the rules with the unlocker" -}}
+{{- fail "monitoring.prometheusRule without unlocker.enabled would keep reporting that no unlocker runs: install the rules with the unlocker" -}}
 {{- end -}}
 {{- end }}
 
@@ -88,7 +88,7 @@
 {{- end -}}
 {{- if .forceUnlock -}}
 {{- if eq $source "none" -}}
-{{- fail "mutexdash.forceUnlock needs to know who asks: set mutexdash.identity.source to basic, mtls or header" -}}
+{{- fail "mutexdash.forceUnlock needs callers with names: set mutexdash.identity.source to basic, mtls or header" -}}
 {{- end -}}
 {{- $may := list -}}
 {{- range list (default (dict) (get .permissions "users")) (default (dict) (get .permissions "groups")) (dict "everyone" (get .permissions "everyone")) -}}

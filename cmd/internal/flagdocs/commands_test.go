@@ -1,0 +1,76 @@
+package flagdocs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/cli"
+	"github.com/clustermutex/unlocker/internal/flags"
+)
+
+func TestTheCommandsInTheDocumentationAreThoseOfMutexctl(t *testing.T) {
+	checkPage(t, "mutexctl.md", commandPage(cli.Command(cli.Process{})))
+}
+
+func commandPage(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString(`# mutexctl: the commands
+
+<!-- Written by ` + "`make docs`" + ` from the program itself. -->
+
+Everything that ` + "`mutexctl COMMAND --help`" + ` says, on one page. For recipes see [locks in scripts](shell.md), for
+the output of ` + "`-o json`" + ` [the JSON of a lock](json.md).
+
+| command | |
+|---|---|
+`)
+	for _, c := range commands(root) {
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", c.Name(), anchor(c), c.Short)
+	}
+	for _, c := range commands(root) {
+		write(&b, c)
+	}
+	fmt.Fprintf(&b, "\n## Flags of all commands\n\n%s", flags.Table(root))
+	return b.String()
+}
+
+// commands returns the commands and topics that have help.
+func commands(root *cobra.Command) []*cobra.Command {
+	var found []*cobra.Command
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand() {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+func anchor(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
+
+func write(b *strings.Builder, c *cobra.Command) {
+	fmt.Fprintf(b, "\n## %s\n\n%s.\n", c.CommandPath(), c.Short)
+	if c.Runnable() {
+		fmt.Fprintf(b, "\n```\n%s\n```\n", c.UseLine())
+	}
+	if c.Long != "" {
+		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.TrimSpace(c.Long))
+	}
+	if c.Example != "" {
+		fmt.Fprintf(b, "\n```sh\n%s\n```\n", unindented(c.Example))
+	}
+	if table := flags.OwnTable(c); table != "" {
+		fmt.Fprintf(b, "\n%s", table)
+	}
+}
+
+// unindented removes the indentation that examples have in --help.
+func unindented(example string) string {
+	lines := strings.Split(strings.TrimRight(example, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimPrefix(line, "  ")
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// names reads the lock names of a command line.
+type names struct{ escaped bool }
+
+func (n *names) flag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&n.escaped, "escaped", false,
+		`read the name in the form that mutexctl prints (\x1b, \u202e, \\)`)
+}
+
+// parse reads the name of an existing lock, which may be one that the protocol does not allow.
+func (n *names) parse(arg string) (string, error) {
+	if arg == "" {
+		return "", usagef("the lock name is empty")
+	}
+	if !n.escaped {
+		return arg, nil
+	}
+	name, err := text.Parse(arg)
+	if err != nil {
+		return "", usagef("the lock name %w", err)
+	}
+	return name, nil
+}
+
+// parseValid reads the name of a lock to take.
+func (n *names) parseValid(arg string) (string, error) {
+	name, err := n.parse(arg)
+	if err != nil {
+		return "", err
+	}
+	if err := metadata.CheckName(name); err != nil {
+		return "", &statusError{ExitUsage, err}
+	}
+	return name, nil
+}
+
+// globs select lock names. The zero value selects all.
+type globs struct{ names *regexp.Regexp }
+
+func newGlobs(patterns []string) (globs, error) {
+	if len(patterns) == 0 {
+		return globs{}, nil
+	}
+	names, err := text.Globs(patterns...)
+	if err != nil {
+		return globs{}, usagef("%w", err)
+	}
+	return globs{names}, nil
+}
+
+// fromArguments makes the PATTERN arguments of the command the globs, and run what it runs.
+func (g *globs) fromArguments(cmd *cobra.Command, run func(context.Context) error) {
+	cmd.Args = wants(0, -1, "[PATTERN...]")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if *g, err = newGlobs(args); err != nil {
+			return err
+		}
+		return run(cmd.Context())
+	}
+}
+
+func (g globs) match(name string) bool { return g.names == nil || g.names.MatchString(name) }
+
+// wants checks the number of arguments; most may be -1. Its error names them: wants(1, 1, "NAME").
+func wants(least, most int, names string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usagef("%s is missing", names)
+		case most >= 0 && len(args) > most:
+			return usagef("unexpected argument %s: want %s", text.Visible(args[most]), orNothing(names))
+		}
+		return nil
+	}
+}
+
+func orNothing(names string) string {
+	if names == "" {
+		return "no argument"
+	}
+	return names
+}
+
+// times checks that flags are positive durations.
+func times(values map[string]time.Duration) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if values[name] <= 0 {
+			return usagef("--%s is %v, it must be positive", name, values[name])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// age is how long ago t was, or a dash.
+func age(t, now time.Time) string { return orNone(text.Age(t, now)) }
+
+// relative is how far t is from now, or a dash: "in 5m", "3s ago".
+func relative(t, now time.Time) string { return orNone(text.Relative(t, now)) }
+
+// alert is when the lock alerts. An alert that comes only with the auto-unlock has no time of its own.
+func alert(r *metadata.Record, now time.Time) string {
+	v := judge(r, now)
+	switch {
+	case v.State != staleness.Held || !v.AlertsAtUnlock():
+		return relative(r.AlertAt, now)
+	case staleness.KeptAlive(r):
+		return "if silent"
+	}
+	return "at unlock"
+}
+
+// clockAhead is how far the holder's clock is ahead of ours; empty if that is not known. A clock that is behind does
+// not show in a record that is read once.
+func clockAhead(v staleness.Verdict) string {
+	if v.ClockOff <= 0 {
+		return ""
+	}
+	return text.Duration(v.ClockOff) + " ahead"
+}
+
+// instant writes t in full, and how far it is from now.
+func instant(t, now time.Time) string {
+	return dated(t, relative(t, now))
+}
+
+// dated writes t in full, with a remark.
+func dated(t time.Time, remark string) string {
+	if t.IsZero() {
+		return term.None
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC") + " (" + remark + ")"
+}
+
+func shortText(s string) string {
+	if s == "" {
+		return term.None
+	}
+	return term.Clip(text.Visible(s), textColumns)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return term.None
+	}
+	return s
+}
+
+func hostPID(r *metadata.Record) string {
+	host := shortText(r.Hostname)
+	if r.PID != 0 {
+		host += ":" + strconv.FormatInt(r.PID, 10)
+	}
+	return host
+}
+
+// who names the holder: "backup on db-1:4711 as reader".
+func who(r *metadata.Record) string {
+	name := shortText(r.Owner) + " on " + hostPID(r)
+	if share := shareText(metadata.ShareOf(r.Name, r.Attributes)); share != "" {
+		name += " as " + share
+	}
+	return name
+}
+
+// holder describes the holder in one line, with the uuid of the hold.
+func (s *session) holder(r *metadata.Record) string {
+	now := s.app.Now()
+	line := who(r)
+	if !r.LockedAt.IsZero() {
+		line += " for " + age(r.LockedAt, now)
+	}
+	if r.Purpose != "" {
+		line += " (" + shortText(r.Purpose) + ")"
+	}
+	return line + ", uuid " + shortText(r.UUID)
+}
+
+// shareText is how a holder holds a semaphore or read-write lock: "2 of 5 permits", "reader", "exclusive"; empty for
+// an ordinary lock.
+func shareText(s metadata.Share) string {
+	switch {
+	case s.Kind == metadata.HoldsPermits && s.Limit > 0:
+		return fmt.Sprintf("%d of %s", s.Permits, count(s.Limit, "permit"))
+	case s.Kind == metadata.HoldsPermits:
+		return count(s.Permits, "permit")
+	case s.Kind == metadata.HoldsShared:
+		return "reader"
+	}
+	return s.Kind
+}
+
+func stateColour(s staleness.State) term.Colour {
+	switch s {
+	case staleness.Alerting:
+		return term.Yellow
+	case staleness.Expired, staleness.Malformed:
+		return term.Red
+	}
+	return term.NoColour
+}
+
+// count is "1 lock" or "2 locks".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+func endingSentence(e *metadata.Ending) string {
+	words := map[string]string{
+		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked",
+		metadata.EndedForced: "force-unlocked",
+	}[e.Ended]
+	if words == "" {
+		words = "ended (" + text.Visible(e.Ended) + ")"
+	}
+	if e.By != "" {
+		words += " by " + text.Visible(e.By)
+	}
+	if e.Why != "" {
+		words += " (" + text.Prose(e.Why) + ")"
+	}
+	return words
+}
+
+// orZero is the value, or the zero value if it is not known.
+func orZero[T any](v *T) T {
+	if v == nil {
+		return *new(T)
+	}
+	return *v
+}
+
+// textColumns is the most that owner, host and purpose take in a table. Lock names may take more, because they are
+// copied from there.
+const textColumns = 40

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+)
+
+// page is what show prints about one lock: rows of label and value, then blocks of text.
+type page struct {
+	now    time.Time
+	facts  term.Table
+	blocks []string
+}
+
+func (p *page) write(w io.Writer) error {
+	if err := p.facts.Write(w); err != nil {
+		return err
+	}
+	for _, line := range p.blocks {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fact adds a row; an empty value is shown as a dash.
+func (p *page) fact(label, value string) {
+	p.facts.Row(label, orNone(value))
+}
+
+func (p *page) state(state staleness.State) {
+	p.fact("state", string(state))
+	p.facts.Paint(1, stateColour(state))
+}
+
+// whole shows a lock with all its holders.
+func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
+	if len(doc.Fields) > 0 {
+		p.lock(doc)
+	} else {
+		p.fact("lock", text.Visible(doc.Name))
+		p.state(worst(holders, p.now))
+	}
+	if len(holders) > 0 {
+		p.fact("kind", useOf(holders).text())
+	}
+	for _, r := range holders {
+		state := judge(r, p.now).State
+		line := fmt.Sprintf("%s %s: %s", text.Visible(r.Name), state, who(r))
+		if r.Purpose != "" {
+			line += " for " + shortText(r.Purpose)
+		}
+		p.fact("holder", fmt.Sprintf("%s, since %s, auto-unlock %s", line, relative(r.LockedAt, p.now),
+			relative(r.AutoUnlockAt, p.now)))
+	}
+}
+
+func (p *page) lock(doc *metadata.Document) {
+	p.fact("lock", text.Visible(doc.Name))
+	p.state(judge(&doc.Record, p.now).State)
+	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
+		p.fact("kind", shareText(share)+" of "+text.Visible(share.Lock))
+	} else if share.Kind != "" {
+		p.fact("kind", shareText(share))
+	}
+	p.fact("owner", text.Visible(doc.Owner))
+	p.fact("host", text.Visible(doc.Hostname))
+	p.fact("pid", number(doc.PID))
+	p.fact("purpose", text.Visible(doc.Purpose))
+	p.fact("locked", instant(doc.LockedAt, p.now))
+	if ahead := clockAhead(judge(&doc.Record, p.now)); ahead != "" {
+		p.fact("holder's clock", ahead+", at least")
+	}
+	p.fact("alert", dated(doc.AlertAt, alert(&doc.Record, p.now)))
+	p.fact("auto-unlock", instant(doc.AutoUnlockAt, p.now))
+	if doc.Alive != nil {
+		p.fact("alive", instant(doc.Alive.At, p.now)+" "+text.Visible(doc.Alive.Progress))
+	}
+	p.fact("uuid", text.Visible(doc.UUID))
+	p.fact("token", number(doc.Token))
+	p.fact("revision", number(doc.Revision))
+	p.fact("client", text.Visible(doc.Client))
+	for _, name := range slices.Sorted(maps.Keys(doc.Attributes)) {
+		p.fact("attribute", text.Visible(name)+" = "+text.Visible(fmt.Sprint(doc.Attributes[name])))
+	}
+	for _, problem := range doc.Problems {
+		p.fact("problem", fmt.Sprintf("%s (%s)", text.Prose(problem.String()), problem.Reason))
+	}
+}
+
+func (p *page) waiters(waiters []metadata.Waiter) {
+	for i, w := range waiters {
+		who := metadata.Record{Hostname: w.Hostname, PID: w.PID}
+		line := fmt.Sprintf("%d. %s on %s since %s", i+1, shortText(w.Owner), hostPID(&who),
+			instant(w.Since.Time, p.now))
+		if w.Purpose != "" {
+			line += ": " + shortText(w.Purpose)
+		}
+		p.fact("waiting", line)
+	}
+}
+
+func (p *page) block(title, text string) {
+	if text == "" {
+		return
+	}
+	p.blocks = append(p.blocks, "", title)
+	for _, line := range term.Lines(text) {
+		p.blocks = append(p.blocks, "  "+line)
+	}
+}
+
+func (p *page) fields(fields []metadata.Field) {
+	p.blocks = append(p.blocks, "", "fields, as stored (create revision, mod revision, value)")
+	for _, f := range fields {
+		p.blocks = append(p.blocks, fmt.Sprintf("  %s  %d  %d  %s", text.Visible(f.Name), f.CreateRevision,
+			f.ModRevision, text.Visible(f.Value)))
+	}
+}
+
+// worst returns the worst of the holders' states.
+func worst(holders []*metadata.Record, now time.Time) staleness.State {
+	state := staleness.Held
+	for _, r := range holders {
+		if next := judge(r, now).State; slices.Index(staleness.States(), next) > slices.Index(staleness.States(),
+			state) {
+			state = next
+		}
+	}
+	return state
+}
+
+func number(n int64) string {
+	if n == 0 {
+		return term.None
+	}
+	return strconv.FormatInt(n, 10)
+}

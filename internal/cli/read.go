@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// snapshot is all locks at one revision.
+type snapshot struct {
+	locks     []*metadata.Record // by name
+	misplaced []*metadata.Record // outside the keys of any lock, by key prefix
+	waiters   map[string][]metadata.Waiter
+	unlockers []metadata.Presence // running ones
+	foreign   int                 // keys below the prefix that fit no layout
+	revision  int64
+}
+
+// readAll connects and reads all locks, for commands that need nothing else from etcd.
+func (a *app) readAll(ctx context.Context) (*snapshot, error) {
+	s, err := a.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	return s.snapshot(ctx)
+}
+
+// snapshot lists the locks. Keys come in order, so records are decoded one after the other, and only one backtrace
+// is in memory at a time.
+func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
+	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
+	g := gatherer{add: func(r *metadata.Record) { all.locks = append(all.locks, r) }}
+	misplaced := gatherer{add: func(r *metadata.Record) {
+		if r.Token != 0 {
+			s.layout.Misplace(r)
+			all.misplaced = append(all.misplaced, r)
+		}
+	}}
+	revision, err := s.store.List(ctx, func(kv protocol.KV) {
+		switch key := s.layout.Parse(kv.Key); key.Kind {
+		case protocol.KindField:
+			g.take(key, kv)
+		case protocol.KindTicket:
+			if w := waiter(key, kv); !w.Holding {
+				all.waiters[key.Lock] = append(all.waiters[key.Lock], w)
+			}
+		case protocol.KindUnlocker:
+			all.takeUnlocker(key.ID, kv)
+		case protocol.KindForeign:
+			g.take(key, kv)
+			if prefix, field, ok := s.layout.Misplaced(kv.Key); ok {
+				misplaced.take(protocol.Key{Kind: protocol.KindField, Lock: prefix, ID: field}, kv)
+			}
+			all.foreign++
+		}
+	})
+	if err != nil {
+		return nil, s.explain(ctx, "list the locks", err)
+	}
+	g.flush()
+	misplaced.flush()
+	all.revision = revision
+	byName(all.locks)
+	for _, w := range all.waiters {
+		inOrder(w)
+	}
+	return all, nil
+}
+
+func byName(locks []*metadata.Record) {
+	slices.SortFunc(locks, func(a, b *metadata.Record) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// takeUnlocker takes the presence record of an unlocker. A record without a lease would outlive its unlocker, so it
+// proves nothing.
+func (all *snapshot) takeUnlocker(instance string, kv protocol.KV) {
+	p, err := protocol.Unmarshal[metadata.Presence](kv.Value)
+	switch {
+	case kv.Lease == 0:
+		all.foreign++
+	case err == nil:
+		p.ID = instance // the key tells unlockers apart
+		all.unlockers = append(all.unlockers, p)
+	}
+}
+
+// gatherer decodes locks from their keys, which come one lock after the other.
+type gatherer struct {
+	add     func(*metadata.Record)
+	lock    string
+	fields  []metadata.Field
+	foreign []string
+}
+
+func (g *gatherer) take(key protocol.Key, kv protocol.KV) {
+	if key.Lock == "" {
+		return // outside the range of any lock
+	}
+	if key.Lock != g.lock {
+		g.flush()
+		g.lock = key.Lock
+	}
+	if key.Kind == protocol.KindForeign {
+		g.foreign = append(g.foreign, kv.Key)
+		return
+	}
+	g.fields = append(g.fields, metadata.Field{
+		Name: key.ID, Value: string(kv.Value), CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+	})
+}
+
+// flush passes the current lock to add. Foreign keys alone are no lock.
+func (g *gatherer) flush() {
+	if len(g.fields) > 0 {
+		doc := metadata.Decode(g.lock, g.fields, g.foreign...)
+		r := doc.Record // a copy, which does not keep the backtrace
+		g.add(&r)
+	}
+	g.fields = nil
+	g.foreign = nil
+}
+
+// queue reads the waiters of one lock.
+func (s *session) queue(ctx context.Context, name string) ([]metadata.Waiter, error) {
+	request, cancel := s.request(ctx)
+	defer cancel()
+	resp, err := s.client.Get(request, s.layout.Queue(name), clientv3.WithPrefix())
+	if err != nil {
+		return nil, s.explain(ctx, "read the waiters for "+text.Visible(name), err)
+	}
+	var waiters []metadata.Waiter
+	for _, kv := range resp.Kvs {
+		key := s.layout.Parse(string(kv.Key))
+		if w := waiter(key, protocol.KV{Value: kv.Value,
+			CreateRevision: kv.CreateRevision}); key.Kind == protocol.KindTicket && !w.Holding {
+			waiters = append(waiters, w)
+		}
+	}
+	inOrder(waiters)
+	return waiters, nil
+}
+
+// waiter reads a ticket. An unreadable one still counts in the queue.
+func waiter(key protocol.Key, kv protocol.KV) metadata.Waiter {
+	w := metadata.Waiter{Lock: key.Lock, ID: key.ID, Revision: kv.CreateRevision}
+	w.Ticket, _ = protocol.Unmarshal[metadata.Ticket](kv.Value)
+	return w
+}
+
+func inOrder(w []metadata.Waiter) {
+	slices.SortFunc(w, func(a, b metadata.Waiter) int { return cmp.Compare(a.Revision, b.Revision) })
+}
+
+// held returns which locks are held, by name.
+func (all *snapshot) held() map[string]bool {
+	held := make(map[string]bool, len(all.locks))
+	for _, r := range all.locks {
+		held[r.Name] = r.Token != 0
+	}
+	return held
+}
+
+// get reads one lock. It is an error if nobody holds it.
+func (s *session) get(ctx context.Context, name string) (metadata.Document, error) {
+	request, cancel := s.request(ctx)
+	defer cancel()
+	doc, _, err := s.store.Get(request, name)
+	switch {
+	case err != nil:
+		return doc, s.explain(ctx, "read "+text.Visible(name), err)
+	case len(doc.Fields) == 0:
+		return doc, noLockf("nobody holds %s", text.Visible(name))
+	}
+	return doc, nil
+}
+
+// shares reads the shares of a lock.
+func (s *session) shares(ctx context.Context, lock string) ([]*metadata.Record, error) {
+	request, cancel := s.request(ctx)
+	defer cancel()
+	from, end := s.layout.Shares(lock)
+	resp, err := s.client.Get(request, from, clientv3.WithRange(end))
+	if err != nil {
+		return nil, s.explain(ctx, "read the holders of "+text.Visible(lock), err)
+	}
+	var all []*metadata.Record
+	g := gatherer{add: func(r *metadata.Record) { all = append(all, r) }}
+	for _, kv := range resp.Kvs {
+		g.take(s.layout.Parse(string(kv.Key)), protocol.KV{
+			Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+		})
+	}
+	g.flush()
+	byName(all)
+	return sharesOf(lock, all), nil
+}

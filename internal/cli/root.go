@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/clustermutex/unlocker/internal/cli/childproc"
+	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/text"
+)
+
+// Main runs one command line and returns the exit status of the process. INT and TERM end the command.
+func Main(ctx context.Context, p Process) int {
+	ctx, stop := childproc.UntilSignal(ctx)
+	defer stop()
+	a := &app{Process: p}
+	root := newRoot(a)
+	root.SetArgs(p.Args)
+	root.SetIn(p.Stdin)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	err = a.asPlugin(cmd, err)
+	printError(p.Stderr, cmd, err)
+	return status(err)
+}
+
+// printError writes an error as one sentence; for a usage error it points to the help.
+func printError(w io.Writer, cmd *cobra.Command, err error) {
+	var (
+		s   *statusError
+		sig childproc.SignalError
+	)
+	switch {
+	case err == nil, errors.As(err, &s) && s.err == nil, errors.As(err, &sig):
+	case status(err) == ExitUsage:
+		fmt.Fprintf(w, "%s: %s; see \"%s --help\"\n", cmd.CommandPath(), text.Prose(err.Error()), cmd.CommandPath())
+	default:
+		fmt.Fprintf(w, "%s: %s\n", cmd.CommandPath(), text.Prose(err.Error()))
+	}
+}
+
+// Command returns the command tree of Main, for generating documentation.
+func Command(p Process) *cobra.Command { return newRoot(&app{Process: p}) }
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mutexctl",
+		Short: "Distributed locks for etcd that show who holds what, and why",
+		Long: `mutexctl takes, shows and ends locks in etcd.
+
+Lock names may contain spaces and slashes: mutexctl show 'billing/invoice run'. Unprintable
+characters are shown as escapes (\x1b, \u202e, \\); with --escaped, names are read in that form.`,
+		Example: `  mutexctl list
+  mutexctl run nightly/report -- ./report.sh
+  mutexctl show nightly/report`,
+		Args: noCommand,
+	}
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.command = cmd.CommandPath() }
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{ExitUsage, err} })
+	a.sharedFlags(root.PersistentFlags())
+	root.AddCommand(
+		newList(a), newShow(a), newWatch(a), newWait(a), newHistory(a), newPeriods(a), newTasks(a), newCheck(a),
+		newRun(a), newAlive(a), newUnlock(a), newReserve(a),
+		newForceUnlock(a), newResetPeriod(a), newSweep(a),
+		newVersion(a), newExitCodesTopic(),
+	)
+	cobraCommands(root)
+	wrongArgumentsAreUsage(root)
+	flags.Bind(root, "MUTEXCTL")
+	return root
+}
+
+// cobraCommands adds help and completion, with the examples and checks that cobra leaves out.
+func cobraCommands(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Example = "  mutexctl help run\n  mutexctl help exit-codes"
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if found, rest, err := root.Find(args); err != nil || found == root && len(rest) > 0 {
+					return usagef("there is no command %s", text.Visible(strings.Join(args, " ")))
+				}
+				return nil
+			}
+		case "completion":
+			c.Example = "  source <(mutexctl completion bash)\n  mutexctl completion zsh >\"${fpath[1]}/_mutexctl\""
+			for _, shell := range c.Commands() {
+				shell.Example = "  mutexctl completion " + shell.Name()
+			}
+		}
+	}
+}
+
+// sharedFlags defines the flags of all commands. Commands report their own outcome, so the log shows warnings only.
+func (a *app) sharedFlags(fs *pflag.FlagSet) {
+	a.etcd = flags.Etcd(fs)
+	a.locks = flags.Locks(fs)
+	log := flags.Log(fs)
+	level := fs.Lookup("log.level")
+	log.Level = "warn"
+	level.DefValue = "warn"
+	a.log = func() zerolog.Logger { return a.Log(log.Level, log.Format) }
+}
+
+// wrongArgumentsAreUsage gives the argument checks of cobra's own commands the status of a usage error.
+func wrongArgumentsAreUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err != nil && status(err) != ExitUsage {
+				return &statusError{ExitUsage, err}
+			}
+			return err
+		}
+	}
+	for _, c := range cmd.Commands() {
+		wrongArgumentsAreUsage(c)
+	}
+}
+
+func noCommand(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("there is no command %s", text.Visible(args[0]))
+	}
+	return nil
+}

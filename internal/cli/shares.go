@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// sharesOf picks the shares of a lock from records sorted by name. Only names count, as they do for clients that take a
+// share.
+func sharesOf(lock string, all []*metadata.Record) []*metadata.Record {
+	var shares []*metadata.Record
+	from, _ := slices.BinarySearchFunc(all, lock+"#",
+		func(r *metadata.Record, name string) int { return cmp.Compare(r.Name, name) })
+	for _, r := range all[from:] {
+		if !strings.HasPrefix(r.Name, lock+"#") {
+			break
+		}
+		if of, _, ok := metadata.ParseShare(r.Name); ok && of == lock && r.Token != 0 {
+			shares = append(shares, r)
+		}
+	}
+	slices.SortFunc(shares, func(a, b *metadata.Record) int { return cmp.Compare(a.Token, b.Token) })
+	return shares
+}
+
+// use is how much of a semaphore or read-write lock is taken.
+type use struct {
+	kind                    string
+	holders, permits, limit int
+}
+
+func useOf(holders []*metadata.Record) use {
+	u := use{holders: len(holders)}
+	for _, r := range holders {
+		share := metadata.ShareOf(r.Name, r.Attributes)
+		u.kind = cmp.Or(u.kind, share.Kind)
+		u.limit = max(u.limit, share.Limit)
+		u.permits += r.Permits()
+	}
+	return u
+}
+
+// text is, for example, "semaphore, 5 of 8 permits taken by 3 holders, 3 free".
+func (u use) text() string {
+	switch {
+	case u.kind == metadata.HoldsShared:
+		return "read-write lock, " + count(u.holders, "reader")
+	case u.limit == 0:
+		return count(u.holders, "holder")
+	}
+	return fmt.Sprintf("semaphore, %d of %s taken by %s, %d free", u.permits, count(u.limit, "permit"),
+		count(u.holders, "holder"), u.free(u.limit))
+}
+
+func (u use) free(limit int) int { return max(limit-u.permits, 0) }

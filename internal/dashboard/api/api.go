@@ -1,0 +1,67 @@
+// Package api answers programs: what the pages show, as JSON and as a table.
+package api
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockjson"
+)
+
+// API is the JSON API, version 1. It only grows. Its conventions are those of [lockjson].
+type API struct {
+	site  *site.Site
+	pages *pages.Pages
+}
+
+// New returns the API to what the pages of a site show.
+func New(s *site.Site, p *pages.Pages) *API { return &API{s, p} }
+
+// envelope is every answer that is not a problem.
+type envelope struct {
+	Data any  `json:"data"`
+	Meta meta `json:"meta"`
+}
+
+type meta struct {
+	AsOf     string  `json:"as_of"`
+	Revision string  `json:"revision"`
+	Stale    bool    `json:"stale"`
+	Total    *int    `json:"total,omitempty"`
+	Matched  *int    `json:"matched,omitempty"`
+	Next     *string `json:"next,omitempty"`               // cursor of the next page
+	NextAt   *string `json:"next_transition_at,omitempty"` // when a state changes by itself
+}
+
+func newMeta(r *site.Request, asOf time.Time) meta {
+	return meta{AsOf: lockjson.Time(asOf), Revision: strconv.FormatInt(r.Fresh.Revision, 10),
+		Stale: r.Level() == locks.Stale}
+}
+
+func (m meta) answer(data any) (site.Answer, error) {
+	body, err := json.Marshal(envelope{data, m})
+	return site.Answer{Type: "application/json", Body: append(body, '\n')}, err
+}
+
+// Answer is data about the present, as the API writes it.
+func Answer(r *site.Request, data any) (site.Answer, error) { return newMeta(r, r.Now).answer(data) }
+
+// Lock is the lock of a row.
+func (a *API) Lock(r *locks.Row, now time.Time) lockjson.Lock {
+	j := lockjson.New(r.Record, r.Verdict, a.queue(r.Queue), now)
+	j.Expiring = r.Display == locks.Expiring // as the page shows it
+	j.URL = a.site.URLs.Lock(r.Name, r.UUID)
+	return j
+}
+
+// queue is nil where waiters are not recorded.
+func (a *API) queue(q locks.Queue) *lockjson.Queue {
+	if a.site.Config.Queues == nil {
+		return nil
+	}
+	return &lockjson.Queue{Waiters: q.Waiters, Longest: q.Longest}
+}

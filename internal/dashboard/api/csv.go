@@ -1,0 +1,107 @@
+package api
+
+import (
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
+)
+
+// ServeTable answers with the locks that a query finds, in its order. Other than the page it has no pages.
+func (a *API) ServeTable(r *site.Request) (site.Answer, error) {
+	l, err := a.list(r)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	return site.Answer{Type: "text/csv; charset=utf-8; header=present",
+		Header: map[string]string{"Content-Disposition": `attachment; filename="locks.csv"`},
+		Stream: func(w io.Writer) error { return a.writeTable(w, l.found.Rows) }}, nil
+}
+
+func (a *API) writeTable(w io.Writer, rows []*locks.Row) error {
+	line := appendCells(nil, "name", "state", "owner", "hostname", "pid", "purpose", "hold", "token", "locked_at",
+		"alert_at", "auto_unlock_at", "waiters", "waiting_since")
+	_, err := w.Write(line)
+	for _, row := range rows {
+		if err != nil {
+			return err
+		}
+		waiters := ""
+		if a.site.Config.Queues != nil {
+			waiters = strconv.Itoa(row.Waiters)
+		}
+		line = appendCells(line[:0], row.Name, string(row.Verdict.State), row.Owner, row.Hostname,
+			phrase.Known(row.PID), row.Purpose, row.UUID, phrase.Known(row.Token), instantCell(row.LockedAt),
+			instantCell(row.Verdict.AlertAt), instantCell(row.Verdict.AutoUnlockAt), waiters, instantCell(row.Longest))
+		_, err = w.Write(line)
+	}
+	return err
+}
+
+func instantCell(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return phrase.ISO(t)
+}
+
+// appendCells appends a line of a table. Every cell is quoted, so that a program which takes another character than the
+// comma for the separator finds no more cells in one than there are.
+func appendCells(line []byte, cells ...string) []byte {
+	for i, text := range cells {
+		if i > 0 {
+			line = append(line, ',')
+		}
+		line = append(line, '"')
+		if harmless(text) {
+			line = append(line, text...)
+		} else {
+			line = appendCell(line, text)
+		}
+		line = append(line, '"')
+	}
+	return append(line, '\n')
+}
+
+// harmless reports whether there is nothing to change in the text of a cell; it may not know of some.
+func harmless(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		if c <= ' ' || c > '~' || c == '"' || c == ';' || c == '\\' || i == 0 && strings.IndexByte(formula, c) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// formula begins one, for programs that calculate; the wide forms do where people write them.
+const formula = "=+-@＝＋－＠﹦﹢﹣﹫−"
+
+// appendCell makes a text harmless for such programs, and for terminals: an apostrophe stands before what they could
+// take for the begin of a formula, at the begin and after a semicolon, at which some cut the line whatever is quoted.
+func appendCell(line []byte, cell string) []byte {
+	begins := true
+	for _, c := range text.Visible(cell) {
+		switch {
+		case begins && strings.ContainsRune(formula, c):
+			line = append(line, '\'')
+			begins = false
+		case c == ';':
+			begins = true
+		case c != '"' && !unicode.IsSpace(c):
+			begins = false
+		}
+		if c == '"' {
+			line = append(line, '"')
+		}
+		line = utf8.AppendRune(line, c)
+	}
+	return line
+}

@@ -1,0 +1,126 @@
+package api
+
+import (
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/history"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/internal/protocol"
+)
+
+// historyJSON is a page of the history, and what is not known of it.
+type historyJSON struct {
+	Holds []lockjson.Ending `json:"holds"`
+	Gaps  []gapJSON         `json:"gaps"`           // times in which a hold may have begun and ended unseen
+	Since *string           `json:"releases_since"` // releases are known from here on
+}
+
+type gapJSON struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// ServeHistory answers with holds that are over.
+func (a *API) ServeHistory(r *site.Request) (site.Answer, error) {
+	asked, err := parse(r)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	all, err := a.site.History.Endings(r.Context(), r.Now, "")
+	if err != nil {
+		return site.Answer{}, a.site.NotRead(err)
+	}
+	found, err := a.site.History.Search(r.Context(), asked, all)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	j := historyJSON{Holds: make([]lockjson.Ending, len(found.List)), Gaps: []gapJSON{}}
+	for i := range found.List {
+		j.Holds[i] = lockjson.NewEnding(&found.List[i], r.Now)
+	}
+	gaps, since := a.site.History.Watched(r.Now, r.Fresh)
+	for _, g := range gaps {
+		if asked.During(g.From) || asked.During(g.To) {
+			j.Gaps = append(j.Gaps, gapJSON{lockjson.Time(g.From), lockjson.Time(g.To)})
+		}
+	}
+	j.Since, _ = lockjson.Instant(since, r.Now)
+	return pastAnswer(r, j, len(all), found.Matched, found.Next)
+}
+
+// parse reads the parameters of a history. Other than a page, a program that asks wrongly is told.
+func parse(r *site.Request) (history.Request, error) {
+	asked, err := history.Parse(r.URL.Query(), pages.MaxAPILimit)
+	if err == nil {
+		err = asked.Query.Sound()
+	}
+	if err != nil {
+		return asked, site.BadQuery(err.Error())
+	}
+	return asked, nil
+}
+
+// pastAnswer is a page of a list of what is over.
+func pastAnswer(r *site.Request, data any, total, matched int, next history.Cursor) (site.Answer, error) {
+	m := newMeta(r, r.Now)
+	m.Total = &total
+	m.Matched = &matched
+	m.Next = lockjson.Known(next.String())
+	return m.answer(data)
+}
+
+// actionJSON is an entry of the audit trail.
+type actionJSON struct {
+	ID         string   `json:"id"`
+	At         *string  `json:"at"`
+	AtIn       *float64 `json:"at_in_seconds"`
+	Actor      string   `json:"actor"`
+	Source     string   `json:"source"`
+	Client     *string  `json:"client"`
+	UserAgent  *string  `json:"user_agent"`
+	Action     string   `json:"action"`
+	Name       string   `json:"name"`
+	NameBase64 string   `json:"name_base64,omitempty"`
+	UUID       *string  `json:"uuid"`
+	Token      *string  `json:"token"`
+	Revision   *string  `json:"revision"` // of the record as the person saw it
+	Holder     string   `json:"holder"`
+	Reason     string   `json:"reason"`
+	Ticket     *string  `json:"ticket"`
+	Result     string   `json:"result"`
+}
+
+// ServeAudit answers with what operators did.
+func (a *API) ServeAudit(r *site.Request) (site.Answer, error) {
+	asked, err := parse(r)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	all, err := a.site.History.Actions(r.Context(), r.Now)
+	if err != nil {
+		return site.Answer{}, a.site.NotRead(err)
+	}
+	found, err := a.site.History.SearchActions(r.Context(), asked, all)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	list := make([]actionJSON, len(found.List))
+	for i, done := range found.List {
+		list[i] = newActionJSON(&done, r.Now)
+	}
+	return pastAnswer(r, list, len(all), found.Matched, found.Next)
+}
+
+func newActionJSON(a *protocol.Action, now time.Time) actionJSON {
+	j := actionJSON{
+		ID: a.ID, Actor: a.Actor, Source: a.Source, Client: lockjson.Known(a.Client),
+		UserAgent: lockjson.Known(a.UserAgent), Action: a.Action,
+		Name: a.Lock, NameBase64: lockjson.Base64(a.Lock), UUID: lockjson.Known(a.UUID),
+		Token: lockjson.Number(a.Token), Revision: lockjson.Number(a.Revision), Holder: a.Holder,
+		Reason: a.Reason, Ticket: lockjson.Known(a.Ticket), Result: a.Result,
+	}
+	j.At, j.AtIn = lockjson.Instant(a.At.Time, now)
+	return j
+}

@@ -1,0 +1,77 @@
+package api
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// ServeLock answers with one lock in full.
+func (a *API) ServeLock(r *site.Request) (site.Answer, error) {
+	lock, err := a.site.Find(r)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	include := strings.Split(r.URL.Query().Get("include"), ",")
+	if slices.Contains(include, "backtrace") && len(include) == 1 {
+		if err := a.site.AdmitFor(r.Caller, access.Backtrace, lock.Document.Owner); err != nil {
+			return site.Answer{}, err
+		}
+	}
+	now := lock.Viewpoint(r.Viewpoint()).AsOf
+	j := a.documentJSON(lock, now)
+	if slices.Contains(include, "backtrace") && r.Caller.MayFor(access.Backtrace, lock.Document.Owner) {
+		j.Backtrace = lockjson.Known(lock.Document.Backtrace)
+	}
+	if slices.Contains(include, "fields") {
+		j.Fields = fieldsJSON(r.Caller, &lock.Document)
+	}
+	m := newMeta(r, now)
+	if lock.ReadRevision > 0 {
+		m.Revision = strconv.FormatInt(lock.ReadRevision, 10)
+		m.Stale = false
+	}
+	return m.answer(j)
+}
+
+// documentJSON is the lock without backtrace and fields.
+func (a *API) documentJSON(lock *site.Lock, now time.Time) lockjson.Document {
+	j := lockjson.Document{Client: lockjson.Known(lock.Document.Client), Unread: lockjson.Known(lock.Unread),
+		Queue: lockjson.Waiters(lock.InLine, now)}
+	for _, r := range lock.Shares {
+		j.Holders = append(j.Holders, a.Lock(r, now))
+	}
+	if lock.Row != nil {
+		j.Lock = a.Lock(lock.Row, now)
+	} else {
+		j.Lock = lockjson.Whole(lock.Name, j.Holders, a.queue(locks.QueueOf(lock.InLine)), now)
+		j.URL = a.site.URLs.Lock(lock.Name, "")
+	}
+	if lock.AskedHold != "" {
+		ending := &metadata.Ending{Lock: lock.Name, UUID: lock.AskedHold} // over, and no more is known
+		if lock.Ending != nil {
+			ending = lock.Ending
+		}
+		over := lockjson.NewEnding(ending, now)
+		j.Ending = &over
+	}
+	return j
+}
+
+func fieldsJSON(c access.Caller, doc *metadata.Document) []lockjson.Field {
+	var list []lockjson.Field
+	for _, f := range doc.Fields {
+		if !pages.Hidden(c, doc.Owner, f.Name) {
+			list = append(list, lockjson.NewField(f))
+		}
+	}
+	return list
+}

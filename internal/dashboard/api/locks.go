@@ -1,0 +1,185 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/pages"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/lockjson"
+)
+
+// list is what a request for locks finds.
+type list struct {
+	asked    pages.ListRequest
+	snapshot *locks.Snapshot
+	found    *locks.Result
+	etag     string
+}
+
+// list finds what a request asks for. Other than a page, a program that asks wrongly is told.
+func (a *API) list(r *site.Request) (list, error) {
+	snapshot, err := r.Loaded()
+	if err != nil {
+		return list{}, err
+	}
+	l := list{asked: pages.ParseList(r), snapshot: snapshot}
+	if err := l.check(r.URL.Query()); err != nil {
+		return list{}, site.BadQuery(err.Error())
+	}
+	l.found, err = snapshot.Result(r.Context(), l.asked.Query, l.asked.Order, r.Viewpoint().AsOf)
+	if err != nil {
+		return list{}, err
+	}
+	l.etag = a.pages.ListTag(r, snapshot, l.asked, l.found)
+	return l, nil
+}
+
+// check refuses parameters that a page would pass over.
+func (l *list) check(v url.Values) error {
+	if err := l.asked.Query.Sound(); err != nil {
+		return err
+	}
+	if sort := v.Get("sort"); sort != "" && l.asked.Order.String() != sort {
+		return errors.New("sort: there are " + strings.Join(locks.Orders(), ", ") + ", each also with a - before it")
+	}
+	limit := v.Get("limit")
+	if limit != "" && (strconv.Itoa(l.asked.Limit) != limit || l.asked.Limit > pages.MaxAPILimit) {
+		return fmt.Errorf("limit: wants a number from 1 to %d", pages.MaxAPILimit)
+	}
+	for name := range strings.SplitSeq(v.Get("fields"), ",") {
+		if name != "" && !slices.Contains(lockFields(), name) {
+			return errors.New("fields: there are " + strings.Join(lockFields(), ", "))
+		}
+	}
+	for _, name := range []string{"after", "before"} {
+		if _, ok := locks.ParseCursor(v.Get(name), l.asked.ID()); v.Get(name) != "" && !ok {
+			return errors.New(name + ": this cursor belongs to another list")
+		}
+	}
+	return nil
+}
+
+// meta is newMeta with how many locks there are.
+func (l *list) meta(r *site.Request) meta {
+	m := newMeta(r, r.Viewpoint().AsOf)
+	m.Total = &l.snapshot.All.Total
+	m.Matched = &l.found.Counts.Total
+	return m
+}
+
+// answer is data about the list, in this version of it.
+func (l *list) answer(m meta, data any) (site.Answer, error) {
+	answer, err := m.answer(data)
+	answer.ETag = l.etag
+	return answer, err
+}
+
+// ServeLocks answers with locks.
+func (a *API) ServeLocks(r *site.Request) (site.Answer, error) {
+	l, err := a.list(r)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	if answer, ok := site.NotModified(r, l.etag); ok {
+		return answer, nil
+	}
+	now := r.Viewpoint().AsOf
+	window := l.found.Window(l.asked.Order, l.asked.ID(), l.asked.After, l.asked.Before, l.asked.Limit)
+	data := make([]lockjson.Lock, len(window.Rows))
+	for i, row := range window.Rows {
+		data[i] = a.Lock(row, now)
+	}
+	m := l.meta(r)
+	m.Next = lockjson.Known(window.Next)
+	m.NextAt, _ = lockjson.Instant(l.snapshot.Next, now)
+	fields := r.URL.Query().Get("fields")
+	if fields == "" {
+		return l.answer(m, data)
+	}
+	picked, err := pick(data, strings.Split(fields, ","))
+	if err != nil {
+		return site.Answer{}, err
+	}
+	return l.answer(m, picked)
+}
+
+// lockFields are the names of the members of a lock.
+func lockFields() []string {
+	var names []string
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[lockjson.Lock]()) {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// pick keeps the named members of each lock.
+func pick(locks []lockjson.Lock, fields []string) ([]map[string]json.RawMessage, error) {
+	out := make([]map[string]json.RawMessage, len(locks))
+	for i, lock := range locks {
+		b, err := json.Marshal(lock)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(b, &out[i]); err != nil {
+			return nil, err
+		}
+		for name := range out[i] {
+			if !slices.Contains(fields, name) {
+				delete(out[i], name)
+			}
+		}
+	}
+	return out, nil
+}
+
+type summaryJSON struct {
+	Verdict   string   `json:"verdict"`
+	Held      int      `json:"held"`
+	Alerting  int      `json:"alerting"`
+	Expiring  int      `json:"expiring"`
+	Expired   int      `json:"expired"`
+	Malformed int      `json:"malformed"`
+	Waiting   *int     `json:"waiting"`
+	OldestAt  *string  `json:"oldest_locked_at"`
+	OldestIn  *float64 `json:"oldest_locked_at_in_seconds"`
+	LongestAt *string  `json:"longest_waiting_since"`
+	LongestIn *float64 `json:"longest_waiting_since_in_seconds"`
+	NextName  *string  `json:"next_auto_unlock"`
+	NextAt    *string  `json:"next_auto_unlock_at"`
+	NextIn    *float64 `json:"next_auto_unlock_at_in_seconds"`
+}
+
+// ServeSummary answers with how many locks are in each state.
+func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
+	l, err := a.list(r)
+	if err != nil {
+		return site.Answer{}, err
+	}
+	if answer, ok := site.NotModified(r, l.etag); ok {
+		return answer, nil
+	}
+	now := r.Viewpoint().AsOf
+	c := l.found.Counts
+	j := summaryJSON{Verdict: a.pages.Verdict(l.snapshot, r.Viewpoint()).Text.String(), Held: c.Held,
+		Alerting: c.Alerting, Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
+	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
+	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
+	if a.site.Config.Queues != nil {
+		j.Waiting = &c.Waiting
+	}
+	if c.NextUnlock != nil {
+		j.NextName = &c.NextUnlock.Name
+		j.NextAt, j.NextIn = lockjson.Instant(c.NextUnlock.Verdict.AutoUnlockAt, now)
+	}
+	return l.answer(l.meta(r), j)
+}

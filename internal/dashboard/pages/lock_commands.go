@@ -1,0 +1,87 @@
+package pages
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// Command is a line to paste into a shell.
+type Command struct{ What, Line string }
+
+// commands are the next steps of somebody who looks into a lock.
+func (p *Pages) commands(r *locks.Row) []Command {
+	list := Whereabouts(r)
+	if r.Misplaced {
+		return append(list, misplacedCommands(r)...)
+	}
+	list = append(list, Command{"The lock on the command line", "mutexctl show " + site.Shell(r.Name)})
+	if p.site.Config.Layout.Prefix() != "" {
+		list = append(list, Command{"The keys in etcd",
+			"etcdctl get --prefix " + site.Shell(p.site.Config.Layout.Record(r.Name))})
+	}
+	return list
+}
+
+// Whereabouts are the commands that look for the holder. A host whose name ends in a small number may be a pod of a
+// StatefulSet or a machine.
+func Whereabouts(r *locks.Row) []Command {
+	var list []Command
+	pod, machine := podName(r.Hostname)
+	host := site.Shell(r.Hostname)
+	if pod {
+		list = append(list, Command{"Is the pod alive?", "kubectl get pod " + host},
+			Command{"What did it do?", "kubectl logs --since=30m " + host})
+	}
+	if machine && r.PID != 0 {
+		list = append(list, Command{"Is the process alive?", "ssh " + host + " ps -o lstart,args -p " +
+			phrase.Known(r.PID)})
+	}
+	return list
+}
+
+// podName reports whether a host may be a pod, by how Kubernetes names those that it makes, and whether it may be a
+// machine.
+func podName(host string) (pod, machine bool) {
+	const suffixes, suffixLength, maxOrdinal = "bcdfghjklmnpqrstvwxz2456789", 5, 3
+	i := strings.LastIndexByte(host, '-')
+	if i < 1 {
+		return false, host != ""
+	}
+	switch end := host[i+1:]; {
+	case len(end) == suffixLength && strings.Trim(end, suffixes) == "":
+		return true, false
+	case end != "" && len(end) <= maxOrdinal && strings.Trim(end, "0123456789") == "":
+		return true, true
+	}
+	return false, true
+}
+
+// misplacedCommands show a record at the keys of no lock, and remove it unless somebody else holds it by then.
+func misplacedCommands(r *locks.Row) []Command {
+	keys := r.Name + "/"
+	list := []Command{{"The keys in etcd", "etcdctl get --prefix " + site.Shell(keys)}}
+	if strings.ContainsAny(keys, "\"\\") ||
+		strings.ContainsFunc(keys, func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }) {
+		return list // the input of a transaction could not say it
+	}
+	remove := fmt.Sprintf("create(%q) = \"%d\"\n\ndel --prefix %q\n\nget --prefix %q\n\n", keys+metadata.FieldUUID,
+		r.Token, keys, keys)
+	return append(list, Command{"Remove it, if it is still this hold", "etcdctl txn <<< " + site.Shell(remove)})
+}
+
+// links are the configured links for a lock, but for those that its record would have lead elsewhere.
+func (p *Pages) links(r *locks.Row) []choice {
+	list := make([]choice, 0, len(p.site.Config.Links))
+	for _, l := range p.site.Config.Links {
+		if address := l.To(r); address != "" {
+			list = append(list, choice{l.Text, address})
+		}
+	}
+	return list
+}

@@ -1,0 +1,137 @@
+package pages
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/access"
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// fact is a line about a hold; its value may come from the record and is shown with care.
+type fact struct{ Label, Value string }
+
+// timeFact is an instant in the life of a hold.
+type timeFact struct {
+	Label string
+	Time  *phrase.Moment
+	Note  string
+}
+
+func facts(r *locks.Row, lock *site.Lock) []fact {
+	list := []fact{
+		{"owner", r.Owner}, {"host", r.Hostname}, {"pid", phrase.Known(r.PID)}, {"hold", r.UUID},
+		{"fencing token", phrase.Known(r.Token)},
+		{"record revision", phrase.Known(r.Revision)}, {"written by", lock.Document.Client},
+		{"extended", extended(lock.Document.Fields)},
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
+		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
+	}
+	return known(list)
+}
+
+// known are the facts that have a value.
+func known(list []fact) []fact {
+	return slices.DeleteFunc(list, func(f fact) bool { return f.Value == "" })
+}
+
+// extended says how often the holder moved the deadline.
+func extended(fields []metadata.Field) string {
+	if n := extensions(fields); n > 0 {
+		return phrase.Plural(n, "time", "times")
+	}
+	return ""
+}
+
+// extensions is how often the holder moved the deadline: each time writes its key once more.
+func extensions(fields []metadata.Field) int {
+	for _, f := range fields {
+		if f.Name == metadata.FieldAutoUnlockAt {
+			return int(max(0, f.Version-1))
+		}
+	}
+	return 0
+}
+
+// rhythm is how often the holder extended so far, on average; 0 = not known.
+func rhythm(r *locks.Row, fields []metadata.Field) time.Duration {
+	n := extensions(fields)
+	if n < 2 || r.Alive == nil || r.LockedAt.IsZero() { // of one extension nobody knows a rhythm
+		return 0
+	}
+	return r.Alive.At.Sub(r.LockedAt) / time.Duration(n)
+}
+
+func times(r *locks.Row, at phrase.Viewpoint) []timeFact {
+	var list []timeFact
+	add := func(label string, m *phrase.Moment, note string) {
+		if m != nil {
+			list = append(list, timeFact{label, m, note})
+		}
+	}
+	byPolicy := func(recorded time.Time) string {
+		if recorded.IsZero() {
+			return "by the default policy"
+		}
+		return ""
+	}
+	add("locked", at.Since(r.LockedAt), "")
+	if r.Alive != nil {
+		add("last alive", at.Since(r.Alive.At), "")
+	}
+	add("alert", at.AlertOf(r.Record, r.Verdict), byPolicy(r.AlertAt))
+	add("auto-unlock", at.Next(r.Verdict.AutoUnlockAt), byPolicy(r.AutoUnlockAt))
+	return list
+}
+
+// fieldView is one key of the record, byte for byte.
+type fieldView struct {
+	Key     string
+	Value   string
+	Bytes   int
+	Cut     bool
+	Escaped bool // has characters that are shown as escapes
+	Created int64
+	Changed int64
+}
+
+// maxFieldBytes and maxFieldsBytes are how much of one value and of all values a page shows; the JSON has all.
+const (
+	maxFieldBytes  = 16 << 10
+	maxFieldsBytes = 64 << 10
+)
+
+func (p *Pages) fieldViews(c access.Caller, doc metadata.Document) []fieldView {
+	views := make([]fieldView, 0, len(doc.Fields))
+	left := maxFieldsBytes
+	for _, f := range doc.Fields {
+		v := fieldView{Key: f.Name, Value: f.Value, Bytes: len(f.Value), Created: f.CreateRevision,
+			Changed: f.ModRevision}
+		if Hidden(c, doc.Owner, f.Name) {
+			continue
+		}
+		if p.site.Config.Layout.Prefix() != "" {
+			v.Key = p.site.Config.Layout.Field(doc.Name, f.Name)
+		}
+		if most := min(maxFieldBytes, left); len(v.Value) > most {
+			v.Value = v.Value[:most]
+			v.Cut = true
+		}
+		left -= len(v.Value)
+		v.Escaped = text.Visible(v.Value) != v.Value
+		views = append(views, v)
+	}
+	return views
+}
+
+// Hidden reports whether the field may hold a backtrace, and the caller may not see those.
+func Hidden(c access.Caller, owner, field string) bool {
+	return !c.MayFor(access.Backtrace, owner) && (field == metadata.FieldBacktrace || field == metadata.FieldMetadata)
+}

@@ -1,0 +1,68 @@
+package pages
+
+import (
+	"slices"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+)
+
+// sharedPage is the page of a lock that several hold: it has no record of its own.
+type sharedPage struct {
+	lockFrame
+	Look     locks.DisplayState // the worst of the holders
+	Use      string
+	Other    int // another limit that a holder believes in
+	Table    table
+	More     int // holders that are not shown
+	Waiters  []WaiterView
+	Recorded bool
+	Asked    bool   // for a hold that is over
+	Past     string // link to the history of all shares
+	Cycles   []cycleView
+}
+
+// maxSharers is how many holders of one lock a page shows, the most urgent first.
+const maxSharers = 100
+
+func (p *Pages) shared(r *site.Request, lock *site.Lock) (site.Answer, error) {
+	c := r.Caller
+	u := locks.UseOf(lock.Shares)
+	v := sharedPage{lockFrame: p.lockFrame(r, lock.Name), Look: u.Display, Use: u.Words(), Other: u.OtherLimit,
+		Recorded: p.site.Config.Waiters != nil, Asked: lock.AskedHold != ""}
+	v.Follows = true
+	v.Past = p.site.URLs.To("history", "q", locks.FieldTerm("name", lock.Name+"#*"))
+	if v.Icon.Look != "stale" {
+		v.Icon = site.Icon{Look: u.Display}
+	}
+	l := ListRequest{Query: locks.ParseQuery(""), Order: locks.Order{By: locks.MostUrgent}, Limit: defaultLimit,
+		full: true}
+	holders := l.Order.Sort(slices.Clone(lock.Shares))
+	v.More = max(0, len(holders)-maxSharers)
+	v.Table = p.newTable(c, holders[:len(holders)-v.More], v.Viewpoint, l)
+	v.Table.Caption = "Holders"
+	for i := range v.Table.Columns {
+		v.Table.Columns[i] = column{Title: v.Table.Columns[i].Title} // no link: they are in one order
+	}
+	v.Waiters = WaiterViews(lock.InLine, v.Viewpoint)
+	v.Cycles = p.cyclesOf(r, lock.Name)
+	return p.site.Render("shared", v)
+}
+
+// WholeLock is the lock of which a hold is a part.
+type WholeLock struct {
+	Name, URL string
+	Use       string
+}
+
+// WholeOf is nil for a hold that shares nothing.
+func WholeOf(row *locks.Row, r *site.Request, u site.URLs) *WholeLock {
+	if row.Share == nil || row.Share.Lock == "" {
+		return nil
+	}
+	w := &WholeLock{Name: row.Share.Lock, URL: u.Lock(row.Share.Lock, "")}
+	if holders := r.Snapshot().Shares(row.Share.Lock); len(holders) > 0 {
+		w.Use = locks.UseOf(holders).Words()
+	}
+	return w
+}

@@ -1,0 +1,118 @@
+package lockview
+
+import (
+	"fmt"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func (s *snapshot) decodeChanges(name string, before item, changes []change) (item, *irregular) {
+	o := s.irregulars[name]
+	if before.rec != nil && o == nil {
+		if after, ok := extended(before, changes); ok {
+			return after, nil
+		}
+		if released(before, changes) {
+			return item{}, nil
+		}
+		o = expand(before)
+	}
+	if o == nil {
+		return s.decodeNew(name, changes)
+	}
+	for _, c := range changes {
+		switch {
+		case c.foreign:
+		case c.event.Deleted:
+			o.remove(c.field)
+		default:
+			o.set(truncate(field(c)))
+		}
+	}
+	if len(o.fields) == 0 {
+		return item{}, nil
+	}
+	return s.decodeIrregular(name, o)
+}
+
+// decodeNew decodes a lock from its first keys.
+func (s *snapshot) decodeNew(name string, changes []change) (item, *irregular) {
+	var fields []metadata.Field
+	for _, c := range changes {
+		if !c.foreign && !c.event.Deleted {
+			fields = append(fields, field(c))
+		}
+	}
+	if _, known := s.foreign.in[name]; s.foreign.overflow && !known && len(fields) > 0 {
+		s.foreign.in[name] = 0
+	}
+	return s.decode(name, fields, 0)
+}
+
+// decode decodes all keys of a lock except a surplus. For an irregular lock it also returns the keys to keep.
+func (s *snapshot) decode(name string, fields []metadata.Field, surplus int) (item, *irregular) {
+	if len(fields) == 0 {
+		return item{}, nil
+	}
+	size := 0
+	for _, f := range fields {
+		size += len(f.Name) + len(f.Value)
+	}
+	rec := metadata.DecodeRecord(name, fields)
+	if _, has := s.foreign.in[name]; !has && isCanonical(&rec, fields, size) {
+		return s.compact(&rec, size), nil
+	}
+	o := &irregular{}
+	for _, f := range fields {
+		o.set(truncate(f))
+	}
+	o.surplus = surplus + len(fields) - len(o.fields)
+	return s.decodeIrregular(name, o)
+}
+
+func (s *snapshot) decodeIrregular(name string, o *irregular) (item, *irregular) {
+	rec, size := o.record(name), o.size()
+	if n, has := s.foreign.in[name]; has {
+		rec.Problems = append(rec.Problems, foreignProblem(n))
+	}
+	if o.surplus == 0 && isCanonical(&rec, o.raw(), size) {
+		o = nil
+	}
+	return s.compact(&rec, size), o
+}
+
+func foreignProblem(n int) metadata.Problem {
+	text := "its range may hold foreign keys"
+	if n > 0 {
+		text = fmt.Sprintf("%d foreign keys in its range, which auto-unlock and force unlock leave alone", n)
+	}
+	return metadata.Problem{Field: "record", Reason: metadata.ReasonUnknownLayout, Text: text}
+}
+
+// compact copies a record into as little memory as possible.
+func (s *snapshot) compact(r *metadata.Record, size int) item {
+	rec := *r
+	texts := rec.Name + rec.UUID
+	rec.Name, rec.UUID = texts[:len(rec.Name)], texts[len(rec.Name):]
+	rec.Owner = s.intern.text(rec.Owner)
+	rec.Hostname = s.intern.text(rec.Hostname)
+	rec.Purpose = s.intern.text(rec.Purpose)
+	if rec.Process != nil {
+		process := *rec.Process
+		for _, text := range []*string{&process.BootID, &process.PodNamespace, &process.PodName, &process.PodUID,
+			&process.Container} {
+			*text = s.intern.text(*text)
+		}
+		rec.Process = &process
+	}
+	return item{&rec, size}
+}
+
+func (s *snapshot) put(it item, o *irregular) {
+	s.locks.put(it)
+	if o == nil {
+		delete(s.irregulars, it.name())
+	} else {
+		s.irregulars[it.name()] = o
+	}
+}

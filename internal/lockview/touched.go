@@ -1,0 +1,11 @@
+package lockview
+
+// touched is what the watch reported while a list was being read. The list may show it before or after the change.
+type touched struct {
+	locks, queues, unlockers map[string]bool
+	foreign                  bool
+}
+
+func newTouched() *touched {
+	return &touched{locks: map[string]bool{}, queues: map[string]bool{}, unlockers: map[string]bool{}}
+}

@@ -1,0 +1,275 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// handle is the handle that stands for all locks.
+func (g *Locks) handle() *Lock {
+	first := g.locks[0]
+	if len(g.locks) == 1 {
+		return first
+	}
+	return &Lock{
+		c: first.c, set: first.set, asked: first.asked, held: first.held, site: first.site, began: first.began,
+		outer: first.outer, group: g, forGroup: true, lost: make(chan struct{}), reentry: reentry{of: first},
+	}
+}
+
+// notifyAcquired calls the hook for each lock that was taken, or for the one because of which none was.
+func (b *batch) notifyAcquired(began time.Time, locks []*Lock, err error) {
+	defer unlockOnPanic(locks...)()
+	for i, l := range locks {
+		b.wanted[i].notifyAcquired(began, l, nil)
+	}
+	if err == nil {
+		return
+	}
+	failed := b.wanted[0]
+	if held, isHeld := errors.AsType[*HeldError](err); isHeld {
+		for _, a := range b.wanted {
+			if a.lock == held.Lock {
+				failed = a
+			}
+		}
+	}
+	failed.notifyAcquired(began, nil, err)
+}
+
+// MaxTogether is how many locks [Client.TryLockAll] takes at most: as many as fit into one transaction of an etcd with
+// its usual limit of 128 operations.
+const MaxTogether = 24
+
+// AttributeTogether is the attribute of a record that names the locks it was taken with.
+const AttributeTogether = "together_with"
+
+// TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If a lock is held, or
+// others queue for it, the error is a [*HeldError] that names the first such lock. It takes at most [MaxTogether] locks,
+// and accepts [If] and [Then]. All locks have the same token.
+func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
+	wanted, err := c.newAcquisitions(names, opts)
+	if err == nil && len(wanted) > MaxTogether {
+		err = fmt.Errorf("%d locks, at most %d fit into one transaction: use LockAll", len(wanted), MaxTogether)
+	}
+	if err == nil && !wanted[0].claimer.inBatch() {
+		err = errors.New("TryLockAll takes plain locks only: use LockAll")
+	}
+	if err == nil {
+		err = already(ctx, wanted)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
+	}
+	began := time.Now()
+	b := &batch{c: c, wanted: wanted, only: wanted[0].set.only, with: wanted[0].set.with}
+	locks, err := b.try(ctx)
+	b.notifyAcquired(began, locks, err)
+	if err != nil {
+		return nil, explainAll(names, err)
+	}
+	return together(locks), nil
+}
+
+// LockAll takes all of the locks, waiting for each as [Client.Lock] does, or none. Whatever the order of the argument,
+// it takes them sorted by name, so callers do not deadlock as long as each takes all that it needs in one call.
+//
+// It first tries to take all at once, as [Client.TryLockAll] does. If that fails, it keeps the locks that it has while
+// it waits for the next: their auto-unlock is postponed, their alert is not, and their records show what it waits for.
+// If one is lost meanwhile, or the wait ends, all are given back, and the error is that of the lock that was lost or not
+// taken.
+func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
+	wanted, err := c.newAcquisitions(names, opts)
+	if err == nil && wanted[0].set.conditional() {
+		err = errWaits
+	}
+	if err == nil {
+		err = already(ctx, wanted)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", quoted(names), err)
+	}
+	if len(wanted) <= MaxTogether && wanted[0].claimer.inBatch() {
+		began := time.Now()
+		b := &batch{c: c, wanted: wanted}
+		if locks, err := b.try(ctx); err == nil {
+			b.notifyAcquired(began, locks, nil)
+			return together(locks), nil
+		}
+	}
+	locks, err := c.lockInOrder(ctx, wanted, opts)
+	if err != nil {
+		return nil, explainAll(names, err)
+	}
+	return together(locks), nil
+}
+
+// newAcquisitions is an acquisition of each lock, in the order of names.
+func (c *Client) newAcquisitions(names []string, opts []Option) ([]*acquisition, error) {
+	if len(names) == 0 {
+		return nil, errors.New("no lock is named")
+	}
+	sorted := slices.Sorted(slices.Values(names))
+	if n := len(slices.Compact(slices.Clone(sorted))); n < len(sorted) {
+		return nil, errors.New("a name is given twice")
+	}
+	wanted := make([]*acquisition, len(sorted))
+	for i, name := range sorted {
+		a, _, err := c.newAcquisition(name, slices.Concat(opts, []Option{heldWith(sorted, i)}))
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", name, err)
+		}
+		wanted[i] = a
+	}
+	return wanted, nil
+}
+
+// heldWith names in the record of one lock the others that were taken with it.
+func heldWith(names []string, i int) Option {
+	if len(names) == 1 {
+		return nil
+	}
+	others := slices.Delete(slices.Clone(names), i, i+1)
+	text := others[0]
+	for n, name := range others[1:] {
+		more := fmt.Sprintf(" and %d more", len(others)-1-n)
+		if len(text)+len(", ")+len(name)+len(more) > metadata.MaxTextBytes {
+			text += more
+			break
+		}
+		text += ", " + name
+	}
+	return Attribute(AttributeTogether, text)
+}
+
+// lockInOrder takes one lock after the other.
+func (c *Client) lockInOrder(ctx context.Context, wanted []*acquisition, opts []Option) (locks []*Lock, err error) {
+	caller := ctx
+	ctx, cancel := context.WithCancelCause(caller)
+	var keeping sync.WaitGroup
+	done := false // else somebody's hook panics
+	defer func() {
+		cancel(nil)
+		keeping.Wait()
+		switch {
+		case !done:
+			_ = unlockAll(locks) // the panic says more
+		case err == nil:
+			err = started(caller, locks)
+		}
+		if err != nil {
+			giveBack := unlockAll(locks)
+			locks, err = nil, errors.Join(err, unlessLost(giveBack, err))
+		}
+	}()
+	names := make([]string, len(wanted))
+	for i, a := range wanted {
+		names[i] = a.lock
+	}
+	for i, name := range names {
+		for _, l := range locks {
+			l.waitsFor(name)
+		}
+		l, err := c.Lock(ctx, name, slices.Concat(opts, []Option{heldWith(names, i)})...)
+		if err != nil {
+			done = true
+			return locks, lostOr(ctx, err)
+		}
+		locks = append(locks, l)
+		context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+		if l.set.maximumHold == 0 { // else it has a heartbeat of its own
+			keeping.Go(func() { l.beat(ctx) })
+		}
+	}
+	done = true
+	return locks, nil
+}
+
+// lostOr is the loss for which ctx ended, if it did for one: it says more than that the wait is over.
+func lostOr(ctx context.Context, err error) error {
+	if lost, isLost := context.Cause(ctx).(*LostError); isLost {
+		return lost
+	}
+	return err
+}
+
+// unlessLost leaves out of the errors of giving back what err says already.
+func unlessLost(giveBack, err error) error {
+	if errors.Is(err, ErrNotHeld) {
+		return nil
+	}
+	return giveBack
+}
+
+// waitsFor has the next extension write into the record what keeps the holder from working.
+func (l *Lock) waitsFor(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.extension.progress = "waits for lock " + strconv.Quote(name)
+}
+
+// started has the durations count from now on, when all locks are there. Each is confirmed after the last one was
+// taken, so any later holder of one has a greater token than all of these.
+func started(ctx context.Context, locks []*Lock) error {
+	return each(locks, func(l *Lock) error { return l.Alive(ctx) })
+}
+
+// together makes one handle of several.
+func together(locks []*Lock) *Locks {
+	g := &Locks{locks: locks}
+	outer := locks[0].outer
+	for _, l := range slices.Backward(locks) {
+		l.outer, outer = outer, l // the holder of one of them holds them all
+		l.group = g
+	}
+	handle := g.handle()
+	g.ctx, g.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, handle))
+	if handle.forGroup {
+		handle.ctx = g.ctx
+	}
+	var lost sync.Once
+	for _, l := range locks {
+		context.AfterFunc(l.ctx, func() {
+			cause := context.Cause(l.ctx)
+			g.cancel(cause)
+			if _, isLost := cause.(*LostError); isLost && handle.forGroup {
+				lost.Do(func() { close(handle.lost) })
+			}
+		})
+	}
+	return g
+}
+
+// explainAll says what was tried, where the error does not say it itself.
+func explainAll(names []string, err error) error {
+	if _, isHeld := errors.AsType[*HeldError](err); isHeld || errors.Is(err, ErrCondition) ||
+		errors.Is(err, ErrNotHeld) {
+		return err
+	}
+	return fmt.Errorf("lock %s: %w", quoted(names), err)
+}
+
+// quoted is "a", "b" and 3 more.
+func quoted(names []string) string {
+	const most = 5
+	var b strings.Builder
+	for i, name := range names {
+		switch {
+		case i == most:
+			fmt.Fprintf(&b, " and %d more", len(names)-most)
+			return b.String()
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Quote(clip(name)))
+	}
+	return b.String()
+}

@@ -1,0 +1,156 @@
+package mutex
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/etcdretry"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// noteTimeout is how long a holder that knows that it lost the lock tries to read why, before it stops without knowing.
+const noteTimeout = 250 * time.Millisecond
+
+// err returns why the handle ended, nil while it is held.
+func (l *Lock) err() error {
+	if l.reentry.of != nil {
+		return context.Cause(l.ctx) // of this handle, or of the hold
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause
+}
+
+// causeOr returns why the handle ended, if it did, which says more than the error that followed from it.
+func (l *Lock) causeOr(err error) error {
+	if ended := l.err(); ended != nil {
+		return ended
+	}
+	return err
+}
+
+// stands reports whether the record is that of this hold.
+func (l *Lock) stands(now *metadata.Document) bool {
+	return now.Token == l.held.Token && now.UUID == l.held.UUID
+}
+
+// awake ends the handle if its time ran out while the machine slept, before the timer fires.
+func (l *Lock) awake() error {
+	l.mu.Lock()
+	over := l.cause == nil && !l.deadline.until.IsZero() && l.timeLeft() <= 0
+	l.mu.Unlock()
+	if over {
+		l.runOut()
+	}
+	return l.err()
+}
+
+// runOut ends the handle because its time is up.
+func (l *Lock) runOut() {
+	l.lose(&LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, At: l.c.wall()})
+}
+
+// gone ends the handle because another holds the lock in etcd, or nobody, and finds out how the hold ended.
+func (l *Lock) gone(ctx context.Context, now *metadata.Document) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	lost, err := l.verify(ctx)
+	if err != nil || lost == nil {
+		lost = l.lostError()
+		if now != nil && now.Token != 0 {
+			lost.Holder = now
+		}
+	}
+	return l.lose(lost)
+}
+
+// verify asks etcd whether the hold stands: nil, or how it was lost.
+func (l *Lock) verify(ctx context.Context) (*LostError, error) {
+	r, err := l.c.retry.Send(ctx, locktxn.ReadHold(l.c.layout, l.held))
+	if err != nil {
+		return nil, err
+	}
+	if r.Succeeded {
+		for _, kv := range r.Keys(0).Kvs {
+			l.deadlineIs(string(kv.Value))
+		}
+		return nil, nil
+	}
+	lost := l.lostError()
+	lost.Ending = l.c.ending(r, 0)
+	if now := l.c.record(l.held.Lock, r, 1); now.Token != 0 {
+		lost.Holder = &now
+	}
+	return lost, nil
+}
+
+// ending is the note that the operation with this number read, nil where there is none.
+func (c *Client) ending(r etcdretry.Answer, op int) *metadata.Ending {
+	for _, kv := range r.Keys(op).Kvs {
+		if e, err := protocol.Unmarshal[metadata.Ending](kv.Value); err == nil {
+			return &e
+		}
+	}
+	return nil
+}
+
+// lostError says that the hold is certainly gone.
+func (l *Lock) lostError() *LostError {
+	return &LostError{Lock: l.held.Lock, UUID: l.held.UUID, Token: l.held.Token, Certain: true, At: l.c.wall()}
+}
+
+// lose ends the handle because the hold is gone or may be.
+func (l *Lock) lose(why *LostError) *LostError {
+	if l.finish(why) {
+		l.c.log(slog.LevelWarn, "lock lost", l.about(slog.Any("error", why))...)
+		l.notifyLost(why)
+	}
+	return why
+}
+
+func (l *Lock) notifyLost(why *LostError) {
+	if hook := l.c.opts.Hooks.Lost; hook != nil {
+		hook(Lost{Hold: l, Reason: why.Reason(), Held: time.Since(l.began.monotonic), Err: why})
+	}
+}
+
+// finish ends the handle for the first cause that comes; later ones change nothing.
+func (l *Lock) finish(cause error) (first bool) {
+	l.mu.Lock()
+	first = l.cause == nil
+	if first {
+		l.cause = cause
+	}
+	l.mu.Unlock()
+	if !first {
+		return false
+	}
+	l.cancel(cause)
+	if lost, isLost := cause.(*LostError); isLost {
+		close(l.lost)
+		if lost.Certain { // else Unlock may find out
+			l.cancelAcquisition()
+		}
+	}
+	l.stop()
+	l.c.holds.remove(l.held.UUID, &l.site)
+	if l.deadline.timer != nil { // else it never began
+		l.deadline.timer.Stop()
+		l.detach()
+	}
+	if l.origin.lease != nil && cause != ErrUnlocked {
+		l.c.leases.drop(l.origin.lease) // the next in the queue does not have to wait for this process
+	}
+	return true
+}
+
+// cancelAcquisition keeps sendings of the acquisition that are still on their way from being committed after the end of
+// the hold, in the background.
+func (l *Lock) cancelAcquisition() {
+	if l.origin.cancel != nil {
+		l.c.cancelLater(l.asked, l.held.UUID, l.origin.cancel)
+	}
+}
