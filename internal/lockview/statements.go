@@ -150,18 +150,14 @@ func (v *View) reconcileStatements(b *builder, t *touched) (locks []string) {
 
 // statement decodes a statement; it returns nil if it cannot be read, or is about another hold than its key says.
 func statement(key protocol.Key, kv protocol.KV, v *View) *metadata.Statement {
-	if len(kv.Value) > metadata.MaxStatementBytes {
-		return nil
-	}
-	st, ok := document[metadata.Statement](kv.Value)
-	if !ok || st.UUID != key.ID {
+	st := protocol.ReadStatement(key.ID, kv)
+	if st == nil {
 		return nil
 	}
 	for _, text := range []*string{&st.Cause, &st.Signal, &st.Detail, &st.Witness, &st.By} {
 		*text = v.intern.text(clip(*text))
 	}
 	st.How = clip(st.How)
-	st.Revision = kv.ModRevision
 	st.Seen = v.Clock()
-	return &st
+	return st
 }
