@@ -8,6 +8,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -131,6 +132,9 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 		line += "held by " + who(r)
 		if r.Purpose != "" {
 			line += " for " + shortText(r.Purpose)
+		}
+		if r.Proven() {
+			line += "; " + protocol.HowItEnded(r.Death, now)
 		}
 	}
 	_, err := fmt.Fprintln(f.app.Stdout, line)

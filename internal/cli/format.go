@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/cli/term"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -92,6 +93,9 @@ func (s *session) holder(r *metadata.Record) string {
 	if r.Purpose != "" {
 		line += " (" + shortText(r.Purpose) + ")"
 	}
+	if r.Proven() {
+		line += ", whose end is proven: " + protocol.HowItEnded(r.Death, now)
+	}
 	return line + ", uuid " + shortText(r.UUID)
 }
 
@@ -113,7 +117,7 @@ func stateColour(s staleness.State) term.Colour {
 	switch s {
 	case staleness.Alerting:
 		return term.Yellow
-	case staleness.Expired, staleness.Malformed:
+	case staleness.Abandoned, staleness.Expired, staleness.Malformed:
 		return term.Red
 	}
 	return term.NoColour
@@ -130,7 +134,7 @@ func count(n int, noun string) string {
 func endingSentence(e *metadata.Ending) string {
 	words := map[string]string{
 		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked",
-		metadata.EndedForced: "force-unlocked",
+		metadata.EndedForced: "force-unlocked", metadata.EndedAbandoned: "auto-unlocked as abandoned",
 	}[e.Ended]
 	if words == "" {
 		words = "ended (" + text.Visible(e.Ended) + ")"

@@ -56,6 +56,9 @@ func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 	}
 	for _, r := range holders {
 		state := judge(r, p.now).State
+		if r.Death != nil {
+			p.fact("witness", text.Visible(r.Name)+": "+deathWords(r, p.now))
+		}
 		line := fmt.Sprintf("%s %s: %s", text.Visible(r.Name), state, who(r))
 		if r.Purpose != "" {
 			line += " for " + shortText(r.Purpose)
@@ -68,6 +71,7 @@ func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 func (p *page) lock(doc *metadata.Document) {
 	p.fact("lock", text.Visible(doc.Name))
 	p.state(judge(&doc.Record, p.now).State)
+	p.witness(&doc.Record)
 	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
 		p.fact("kind", shareText(share)+" of "+text.Visible(share.Lock))
 	} else if share.Kind != "" {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +35,14 @@ For a semaphore or read-write lock as a whole, state is the worst of its holders
 taken, and what only a single hold has is null. One lock has these members, too:
 
 ` + lockjson.DocumentShape().Help() + `
+
+A process:
+
+` + lockjson.ProcessShape().Help() + `
+
+A statement of a witness:
+
+` + lockjson.StatementShape().Help() + `
 
 A waiter:
 
@@ -79,6 +88,9 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 		return err
 	case err != nil:
 		doc.Name = name
+	}
+	if err := s.heed(ctx, append(slices.Clone(holders), &doc.Record)...); err != nil {
+		return err
 	}
 	waiters, err := s.queue(ctx, doc.Queue())
 	if err != nil {

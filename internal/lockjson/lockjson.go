@@ -27,16 +27,19 @@ type Lock struct {
 	Token      *string          `json:"token"`
 	Revision   *string          `json:"revision"`
 	Holder
-	Problems            []Problem `json:"problems"`
-	Waiters             *int      `json:"waiters"`
-	LongestWaitingSince *string   `json:"longest_waiting_since"`
-	LongestWaitingIn    *float64  `json:"longest_waiting_since_in_seconds"`
-	Kind                *string   `json:"kind"`
-	ShareOf             *string   `json:"share_of"`
-	Permits             *int      `json:"permits"`
-	Limit               *int      `json:"limit"`
-	ClockOffset         *float64  `json:"clock_offset_seconds"`
-	URL                 string    `json:"url,omitempty"`
+	Problems            []Problem  `json:"problems"`
+	Waiters             *int       `json:"waiters"`
+	LongestWaitingSince *string    `json:"longest_waiting_since"`
+	LongestWaitingIn    *float64   `json:"longest_waiting_since_in_seconds"`
+	Kind                *string    `json:"kind"`
+	ShareOf             *string    `json:"share_of"`
+	Permits             *int       `json:"permits"`
+	Limit               *int       `json:"limit"`
+	ClockOffset         *float64   `json:"clock_offset_seconds"`
+	Process             *Process   `json:"process"`
+	Death               *Statement `json:"death"`
+	Suspicion           *Statement `json:"suspicion"`
+	URL                 string     `json:"url,omitempty"`
 }
 
 // Holder is who holds a lock, or held it, and what that process recorded.
@@ -93,7 +96,7 @@ func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock 
 		Problems: problems(r.Problems),
 		Kind:     Known(share.Kind), ShareOf: Known(share.Lock),
 		Permits: Known(share.Permits), Limit: Known(share.Limit),
-		ClockOffset: Known(seconds(v.ClockOff)),
+		ClockOffset: Known(seconds(v.ClockOff)), Process: newProcess(r.Process),
 	}
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)
@@ -102,6 +105,7 @@ func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock 
 		l.AliveAt, l.AliveIn = Instant(r.Alive.At, now)
 		l.Progress = Known(r.Alive.Progress)
 	}
+	l.state(r, v, now)
 	l.wait(q, now)
 	return l
 }

@@ -143,7 +143,9 @@ func (s *Store) commitWith(ctx context.Context, b batch) (*clientv3.TxnResponse,
 	txns := make([]locktxn.Txn, len(b.removals))
 	for i, r := range b.removals {
 		r.Lease = b.lease
-		txns[i] = locktxn.AutoUnlock(s.layout, r.Removal)
+		if txns[i] = locktxn.AutoUnlock(s.layout, r.Removal); r.Ending.Ended == metadata.EndedAbandoned {
+			txns[i] = locktxn.RemoveAbandoned(s.layout, r.Removal)
+		}
 	}
 	return locktxn.Nest(txns).Commit(ctx, s.etcd)
 }

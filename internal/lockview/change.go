@@ -31,6 +31,12 @@ func (s *step) name() string {
 	return s.after.name()
 }
 
+// died reports whether the holder was proven to have ended in this step.
+func (s *step) died() bool {
+	before, after := s.before.rec, s.after.rec
+	return after != nil && after.Proven() && (before == nil || before.Death != after.Death)
+}
+
 // ended returns the hold that ended in this step, or nil.
 func (s *step) ended() *metadata.Record {
 	if s.before.rec == nil || s.before.rec.Token == 0 || s.after.rec != nil && !s.replaced() {

@@ -98,12 +98,7 @@ func (s *snapshot) compact(r *metadata.Record, size int) item {
 	rec.Hostname = s.intern.text(rec.Hostname)
 	rec.Purpose = s.intern.text(rec.Purpose)
 	if rec.Process != nil {
-		process := *rec.Process
-		for _, text := range []*string{&process.BootID, &process.PodNamespace, &process.PodName, &process.PodUID,
-			&process.Container} {
-			*text = s.intern.text(*text)
-		}
-		rec.Process = &process
+		rec.Process = s.intern.process(*rec.Process)
 	}
 	return item{&rec, size}
 }

@@ -9,18 +9,37 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// reconcile makes the snapshot match the list in b, except for what was touched meanwhile (nil: nothing). It returns
-// the holds that are gone and the number of locks that differed. The caller holds mu.
-func (v *View) reconcile(b *builder, t *touched) (gone []*metadata.Record, differed int) {
+// news is what a list revealed.
+type news struct {
+	gone     []*metadata.Record // holds that are over
+	died     []*metadata.Record // holds whose holder is proven to have ended
+	differed int                // locks that differed
+}
+
+// reconcile makes the snapshot match the list in b, except for what was touched meanwhile (nil: nothing). The caller
+// holds mu.
+func (v *View) reconcile(b *builder, t *touched) (n news) {
 	if t == nil {
 		t = newTouched()
 	}
+	restated := v.reconcileStatements(b, t)
 	steps, differed := v.reconcileLocks(b, t)
+	for _, lock := range restated {
+		if s, ok := v.snap.restate(lock); ok {
+			steps = append(steps, s)
+			differed++
+		}
+	}
+	v.snap.boundLoose()
+	n.differed = differed
 	now := v.Clock()
 	for _, s := range steps {
 		v.stamp(&s, now, false)
 		if r := s.ended(); r != nil {
-			gone = append(gone, r)
+			n.gone = append(n.gone, r)
+		}
+		if s.died() {
+			n.died = append(n.died, s.after.rec)
 		}
 	}
 	v.reconcileQueues(b.snap.queues, t)
@@ -29,7 +48,7 @@ func (v *View) reconcile(b *builder, t *touched) (gone []*metadata.Record, diffe
 		v.snap.foreign = b.snap.foreign
 		v.snap.misplaced.replace(b.snap.misplaced)
 	}
-	return gone, differed
+	return n
 }
 
 func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed int) {
@@ -39,6 +58,7 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 		v.snap.locks.load(after)
 		v.snap.irregulars = b.snap.irregulars
 		for _, it := range after {
+			v.snap.heed(it.rec)
 			steps = append(steps, step{after: it})
 		}
 		return steps, len(steps)
@@ -66,6 +86,7 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 			v.snap.locks.remove(s.name())
 			delete(v.snap.irregulars, s.name())
 		} else {
+			v.snap.heed(s.after.rec)
 			v.snap.put(s.after, b.snap.irregulars[s.name()])
 		}
 		steps = append(steps, s)
@@ -122,6 +143,14 @@ func (v *View) reconcileUnlockers(listed map[string]Unlocker, t *touched) {
 		return t.unlockers[instance] && !known
 	})
 	v.snap.unlockers = listed
+}
+
+// report reports what a list revealed.
+func (v *View) report(ctx context.Context, found news) {
+	v.reportEnded(ctx, found.gone)
+	for _, r := range found.died {
+		v.opt.Died(r)
+	}
 }
 
 // reportEnded reports holds that a list no longer found. etcd may have recorded how they ended; reading that is cut off

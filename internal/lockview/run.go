@@ -64,13 +64,13 @@ func (v *View) relist(ctx context.Context, reason string) error {
 		}
 	}
 	v.mu.Lock()
-	gone, _ := v.reconcile(b, nil)
+	found := v.reconcile(b, nil)
 	v.stats.Resyncs[reason]++
 	v.noteHeard(revision)
 	v.noteSynced()
 	v.announce()
 	v.mu.Unlock()
-	v.reportEnded(ctx, gone)
+	v.report(ctx, found)
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	v.noteHeard(revision)
 	v.noteSynced()
 	now := v.Clock()
-	steps, endings := v.snap.apply(events, time.Now(), now, v.touch)
+	steps, endings := v.snap.apply(v, events, now)
 	for i := range steps {
 		v.stamp(&steps[i], now, true)
 	}
@@ -108,6 +108,9 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	for _, s := range steps {
 		if r := s.ended(); r != nil {
 			v.opt.Ended(r, decodeEnding(endings[r.HistoryID()]))
+		}
+		if s.died() {
+			v.opt.Died(s.after.rec)
 		}
 	}
 }

@@ -13,6 +13,7 @@ type snapshot struct {
 	irregulars map[string]*irregular // by lock; the others are canonical
 	queues     queues
 	unlockers  map[string]Unlocker
+	stated     statements
 
 	foreign   foreignKeys
 	misplaced misplacedRecords
@@ -21,6 +22,7 @@ type snapshot struct {
 func newSnapshot(l protocol.Layout, i *interner) *snapshot {
 	return &snapshot{
 		layout: l, intern: i, irregulars: map[string]*irregular{}, queues: queues{}, unlockers: map[string]Unlocker{},
+		stated:    newStatements(),
 		foreign:   foreignKeys{sample: map[string]bool{}, in: map[string]int{}},
 		misplaced: misplacedRecords{layout: l, byPrefix: map[string]*misplaced{}},
 	}
