@@ -33,6 +33,9 @@ func Self(s Source) metadata.Process {
 			p.Container = cmp.Or(p.Container, container)
 		}
 	}
+	if p.PodUID == "" && p.PodName == "" { // the other names are none of Kubernetes'
+		p = metadata.Process{}
+	}
 	p.BootID = clean(strings.TrimSpace(s.Read("/proc/sys/kernel/random/boot_id")))
 	if p.BootID == "" {
 		return p // process ids and ticks mean nothing without it

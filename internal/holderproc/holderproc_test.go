@@ -184,6 +184,8 @@ func TestWhatAProcessLearnsAboutItself(t *testing.T) {
 			func(p metadata.Process) metadata.Process { p.PodUID = uid; return p }},
 		{"where mounts and environment tell of two pods", with(linux, machine{"/proc/self/mountinfo": words,
 			"POD_UID": "another"}), func(p metadata.Process) metadata.Process { p.PodUID = "another"; return p }},
+		{"outside of a pod, where a variable has the same name", with(linux, machine{"CONTAINER_NAME": "main",
+			"POD_NAMESPACE": "billing"}), func(p metadata.Process) metadata.Process { return p }},
 		{"where the environment is hostile", with(linux, machine{"POD_NAME": "a\nb", "POD_UID": "<b>",
 			"POD_NAMESPACE": strings.Repeat("a", 300), "CONTAINER_NAME": "\xff"}),
 			func(p metadata.Process) metadata.Process { return p }},
