@@ -65,6 +65,8 @@ func table() []room {
 			"transactions are data: whoever sends them is not their business"},
 		{"internal/lockstore", []string{"pkg/metadata", "internal/protocol", "internal/locktxn"},
 			"the store reads and writes; it does not judge"},
+		{"internal/hostwitness", []string{"pkg/metadata", "internal/protocol", "internal/holderproc"},
+			"what a witness states it reads from the kernel; how etcd learns of it is handed in as functions"},
 		{"internal/lockview", []string{"pkg/metadata", "internal/protocol"},
 			"the snapshot has one writer, which is handed in as functions"},
 		{"internal/deadlock", []string{"pkg/metadata", "internal/text"},
