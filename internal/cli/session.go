@@ -13,6 +13,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 	"github.com/clustermutex/unlocker/pkg/mutexlog"
 )
@@ -129,12 +130,17 @@ func (e *etcdError) Unwrap() error { return e.err }
 // locks returns the library's client on this connection, with options for all its locks, which it checks. The client
 // logs only at levels below warn: the command reports the rest itself.
 func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
+	return s.locksOf(nil, options)
+}
+
+// locksOf is locks for a holder that is not identified as this process is.
+func (s *session) locksOf(process *metadata.Process, options []mutex.Option) (*mutex.Client, error) {
 	var logger *slog.Logger
 	if s.log.GetLevel() < zerolog.WarnLevel {
 		logger = mutexlog.Zerolog(s.log)
 	}
 	locks, err := mutex.New(s.client, mutex.Options{
-		Prefix: s.layout.Prefix(), Logger: logger, Now: s.app.Now, Defaults: options,
+		Prefix: s.layout.Prefix(), Logger: logger, Now: s.app.Now, Defaults: options, Process: process,
 		RequestTimeout: s.app.etcd.RequestTimeout,
 	})
 	if err != nil {

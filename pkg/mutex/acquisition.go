@@ -222,6 +222,7 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 			counted: b.moment,
 		},
 	}
+	l.origin.detached = a.draft.Process.Detached
 	if a.doubt {
 		l.origin.cancel = a.canceller()
 		a.doubt = false
