@@ -18,6 +18,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
+  serviceAccountName: {{ include (ternary "unlocker.witnessAccountName" "unlocker.serviceAccountName" (eq .component "unlocker")) $root }}
   {{- include "unlocker.podSecurity" $root | nindent 2 }}
   terminationGracePeriodSeconds: {{ add $c.shutdown.delaySeconds $c.shutdown.timeoutSeconds 5 }}
   {{- with $c.priorityClassName }}
@@ -76,9 +77,8 @@ spec:
   {{- end }}
 {{- end }}
 
-{{/* The identity of the pod in Kubernetes: none. */}}
+{{/* What the pod may in Kubernetes and on its node: nothing. */}}
 {{- define "unlocker.podSecurity" -}}
-serviceAccountName: {{ include "unlocker.serviceAccountName" . }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
@@ -168,6 +168,16 @@ its secrets, unlike a subPath. (list . identity)
   configMap:
     name: {{ . }}
 {{- end }}
+{{- if and (eq .component "unlocker") .root.Values.kubernetes.witness }}
+- name: kubernetes # for the API server; no other pod has it
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3607}
+      - configMap:
+          name: kube-root-ca.crt
+          items: [{key: ca.crt, path: ca.crt}]
+{{- end }}
 {{- with .values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -185,6 +195,9 @@ its secrets, unlike a subPath. (list . identity)
 {{- end }}
 {{- if .permissions }}
 - {name: permissions, mountPath: /etc/unlocker/permissions, readOnly: true}
+{{- end }}
+{{- if and (eq .component "unlocker") .root.Values.kubernetes.witness }}
+- {name: kubernetes, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 {{- with .values.extraVolumeMounts }}
 {{ toYaml . }}
