@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/releaseutil"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -155,7 +157,8 @@ func TestNobodyGetsRightsOrAnAccountOfTheCluster(t *testing.T) {
 	c := load(t)
 	for name, values := range scenarios(t) {
 		for _, o := range mustRender(t, c, values).objects {
-			if strings.Contains(o.kind, "Role") || strings.Contains(o.kind, "Webhook") ||
+			witness := values["kubernetes"] != nil && strings.Contains(o.kind, "Role")
+			if strings.Contains(o.kind, "Role") && !witness || strings.Contains(o.kind, "Webhook") ||
 				o.kind == "CustomResourceDefinition" || o.kind == "Secret" {
 				t.Errorf("%s: a %s", name, o.kind)
 			}
@@ -163,10 +166,34 @@ func TestNobodyGetsRightsOrAnAccountOfTheCluster(t *testing.T) {
 	}
 }
 
+// The unlocker sees pods if it is to be a witness, and may do nothing else in any scenario.
+func TestTheWitnessMaySeePodsAlone(t *testing.T) {
+	c := load(t)
+	roles := 0
+	for name, values := range scenarios(t) {
+		for _, o := range mustRender(t, c, values).objects {
+			if o.kind != "Role" && o.kind != "ClusterRole" {
+				continue
+			}
+			roles++
+			var role rbacv1.Role
+			decode(t, o, &role)
+			want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"},
+				Verbs: []string{"get", "list", "watch"}}}
+			if !reflect.DeepEqual(role.Rules, want) {
+				t.Errorf("%s: %s allows %v", name, o.name, role.Rules)
+			}
+		}
+	}
+	if roles != 3 {
+		t.Errorf("%d roles, want one for all namespaces and one for each of two", roles)
+	}
+}
+
 // A cluster does not know the kinds of operators unless they are installed.
 func TestOtherPeoplesKindsComeOnlyWhenAskedFor(t *testing.T) {
 	known := []string{"ConfigMap", "Deployment", "Ingress", "NetworkPolicy", "Pod", "PodDisruptionBudget", "Service",
-		"ServiceAccount", "StatefulSet"}
+		"ServiceAccount", "StatefulSet", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 	c := load(t)
 	for name, values := range scenarios(t) {
 		for _, kind := range mustRender(t, c, values).kinds() {

@@ -69,6 +69,14 @@ func (r *release) run(t *testing.T, pod podSpec, used *usedFlags) {
 		}
 	}
 	args = append(args, "--web.shutdown-delay=0s") // the test has no kubelet to wait for
+	if slices.Contains(args, "--kubernetes.pods") {
+		// there is no cluster, which keeps the unlocker from nothing else; test/kube has one
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		write(t, file, `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+"contexts": [{"name": "c", "context": {"cluster": "c"}}],
+"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}`)
+		args = append(args, "--kubernetes.kubeconfig="+file)
+	}
 	p := start(t, environment, program, args...)
 	r.running = append(r.running, p)
 	for _, probe := range []probe{box.LivenessProbe, box.ReadinessProbe} {
@@ -173,8 +181,8 @@ func (u *usedFlags) check(t *testing.T) {
 		}
 	}
 	slices.Sort(missing)
-	// probes of a kubelet would miss it
-	if known := []string{"unlocker --web.route-prefix"}; !slices.Equal(missing, known) {
+	// the one is for unlockers outside of the cluster, and probes of a kubelet would miss the other
+	if known := []string{"unlocker --kubernetes.kubeconfig", "unlocker --web.route-prefix"}; !slices.Equal(missing, known) {
 		t.Errorf("flags that no scenario of the chart gives: %q, want %q only", missing, known)
 	}
 }
@@ -200,6 +208,9 @@ func (r *release) mount(t *testing.T, pod podSpec) (root string) {
 		volumes[v.Name] = v
 	}
 	for _, m := range pod.Containers[0].VolumeMounts {
+		if m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount" {
+			continue // from the cluster
+		}
 		v, ok := volumes[m.Name]
 		if !ok {
 			t.Errorf("no volume %s", m.Name)

@@ -44,12 +44,18 @@ func TestAFileThatCannotBeUsedIsToldWithItsFlag(t *testing.T) {
 	push := map[string][]string{
 		"--alertmanager.config.file": {"--alertmanager.url=http://a:1", "--alertmanager.config.file=" + missing},
 	}
+	kubernetes := map[string][]string{
+		"--kubernetes.kubeconfig": {"--kubernetes.pods", "--kubernetes.kubeconfig=" + missing},
+		"--kubernetes.pods":       {"--kubernetes.pods"},
+		"--kubernetes.pods ":      {"--kubernetes.namespaces=a"},
+		"--kubernetes.namespaces": {"--kubernetes.pods", "--kubernetes.namespaces=a,,b"},
+	}
 	for _, p := range []struct {
 		program func() *cobra.Command
 		args    []string
 		rows    []map[string][]string
 	}{
-		{unlocker.Command, []string{"--policy=alert-only"}, []map[string][]string{etcd, web, push}},
+		{unlocker.Command, []string{"--policy=alert-only"}, []map[string][]string{etcd, web, push, kubernetes}},
 		{mutexdash.Command, nil, []map[string][]string{etcd, web, permissions}},
 		{func() *cobra.Command { return cli.Command(cli.Process{}) }, []string{"list"}, []map[string][]string{etcd}},
 	} {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,7 @@ func scrapes(t *testing.T) map[string]families {
 	run(t, unlocker.Command(), "--policy=auto-unlock", "--sweep.min-warning=250ms", "--sweep.clock-skew=0s",
 		"--dashboard.url=https://locks.example.org",
 		"--alertmanager.url=http://127.0.0.1:1", "--etcd.endpoints="+etcd.Endpoint(),
+		"--kubernetes.pods", "--kubernetes.kubeconfig="+kubeconfig(t),
 		"--web.listen-address="+unlockerAddress)
 	run(t, mutexdash.Command(), "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+pages,
 		"--web.ops-address="+ops,
@@ -83,6 +85,19 @@ func scrapes(t *testing.T) map[string]families {
 			t.Fatalf("these are never there: %q", missing)
 		}
 	}
+}
+
+// kubeconfig describes an API server that is not there.
+func kubeconfig(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+"contexts": [{"name": "c", "context": {"cluster": "c"}}],
+"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // late are the metrics that are there when something happened, and not before.

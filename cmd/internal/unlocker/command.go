@@ -37,6 +37,7 @@ type options struct {
 	historyMax       int
 	dashboard        string
 	push             pushOptions
+	kubernetes       kubernetesOptions
 }
 
 // Command returns the program as a command.
@@ -73,6 +74,7 @@ func runnable(name string) *cobra.Command {
 	o.sweep = flags.Policy(fs)
 	o.define(fs)
 	o.push.define(fs)
+	o.kubernetes.define(fs)
 	o.locks = flags.Locks(fs)
 	o.etcd = flags.Etcd(fs)
 	o.log = flags.Log(fs)

@@ -19,6 +19,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockmetrics"
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/podwitness"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/sweeper"
 )
@@ -36,7 +37,8 @@ type components struct {
 	cycles  func() []deadlock.Cycle // finds processes that wait for each other
 	config  sweeper.Config
 	sweeper *sweeper.Sweeper
-	pusher  *alertpush.Pusher // nil if not configured
+	pusher  *alertpush.Pusher   // nil if not configured
+	pods    *podwitness.Witness // nil if not configured
 
 	alertmanager renewable // the transport of the pusher's requests
 }
@@ -73,6 +75,9 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*components, er
 		return nil, err
 	}
 	if r.pusher, err = r.push(o, log); err != nil {
+		return nil, err
+	}
+	if r.pods, err = r.witnessPods(o, log); err != nil {
 		return nil, err
 	}
 	r.sweeper, err = sweeper.New(r.config)

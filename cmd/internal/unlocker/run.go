@@ -40,6 +40,9 @@ func run(ctx context.Context, o options) error {
 	if r.pusher != nil {
 		registry.MustRegister(r.pusher)
 	}
+	if r.pods != nil {
+		registry.MustRegister(r.pods)
+	}
 	ready := &daemon.Readiness{}
 	ready.Add("locks", r.listed)
 	wiring.Ready(ready, r.view, r.trouble)
@@ -74,6 +77,9 @@ func run(ctx context.Context, o options) error {
 	}
 	if r.pusher != nil {
 		group.Add("alerts", r.pusher.Run)
+	}
+	if r.pods != nil {
+		group.Add("witness in Kubernetes", r.pods.Run)
 	}
 	group.Add("deadlocks", newDeadlockLogger(r.cycles, log).Run)
 	group.Add("sweeper", r.sweeper.Run)

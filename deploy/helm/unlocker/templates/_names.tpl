@@ -59,6 +59,16 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end -}}
 {{- end }}
 
+{{/* The service account of the unlocker: one of its own, where it has rights. */}}
+{{- define "unlocker.witnessAccountName" -}}
+{{- $name := include "unlocker.serviceAccountName" . -}}
+{{- if and .Values.kubernetes.witness .Values.serviceAccount.create -}}
+{{- printf "%s-witness" $name -}}
+{{- else -}}
+{{- $name -}}
+{{- end -}}
+{{- end }}
+
 {{/* An image by digest, or else by tag: (list . image). */}}
 {{- define "unlocker.image" -}}
 {{- $root := index . 0 -}}

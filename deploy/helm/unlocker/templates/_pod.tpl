@@ -18,6 +18,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
+  serviceAccountName: {{ include (ternary "unlocker.witnessAccountName" "unlocker.serviceAccountName" (eq .component "unlocker")) $root }}
   {{- include "unlocker.podSecurity" $root | nindent 2 }}
   {{- if hasKey . "hostPID" }}
   hostPID: true # to see the processes of its node
@@ -79,9 +80,8 @@ spec:
   {{- end }}
 {{- end }}
 
-{{/* The identity of the pod in Kubernetes: none. */}}
+{{/* What the pod may in Kubernetes and on its node: nothing. */}}
 {{- define "unlocker.podSecurity" -}}
-serviceAccountName: {{ include "unlocker.serviceAccountName" . }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
@@ -171,6 +171,16 @@ its secrets, unlike a subPath. (list . identity)
   configMap:
     name: {{ . }}
 {{- end }}
+{{- if and (eq .component "unlocker") .root.Values.kubernetes.witness }}
+- name: kubernetes # for the API server; no other pod has it
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3607}
+      - configMap:
+          name: kube-root-ca.crt
+          items: [{key: ca.crt, path: ca.crt}]
+{{- end }}
 {{- with .values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -188,6 +198,9 @@ its secrets, unlike a subPath. (list . identity)
 {{- end }}
 {{- if .permissions }}
 - {name: permissions, mountPath: /etc/unlocker/permissions, readOnly: true}
+{{- end }}
+{{- if and (eq .component "unlocker") .root.Values.kubernetes.witness }}
+- {name: kubernetes, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 {{- with .values.extraVolumeMounts }}
 {{ toYaml . }}

@@ -22,6 +22,12 @@
 {{- include "unlocker.flag" (list "alertmanager.config.file" (printf "/etc/unlocker/alertmanager/%s" .httpConfig.key)) }}
 {{- end }}
 {{- end }}
+{{- with .Values.kubernetes }}
+{{- include "unlocker.flag" (list "kubernetes.pods" .witness) }}
+{{- if .witness }}
+{{- include "unlocker.flag" (list "kubernetes.namespaces" (join "," .namespaces)) }}
+{{- end }}
+{{- end }}
 {{- include "unlocker.flag" (list "web.listen-address" ":10980") }}
 {{- if $c.webConfig.secret }}
 {{- include "unlocker.flag" (list "web.probe-address" ":10982") }}

@@ -1,0 +1,328 @@
+// Package podwitness is a witness in Kubernetes: it watches pods, and states of a lock whose holder's container or pod
+// ended that its holder is dead. What it believes is decided by package podproof.
+package podwitness
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/clustermutex/unlocker/internal/podwitness/podproof"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const (
+	// lookEvery is how often all locks are looked at without a change: time alone makes some suspicious, and what was
+	// not written is tried again.
+	lookEvery = 5 * time.Second
+	// lookPause is the shortest time between two looks, so that many changes cost little.
+	lookPause = 50 * time.Millisecond
+	// writeTimeout is how long one statement may take.
+	writeTimeout = 5 * time.Second
+	// proveAgain and suspectAgain are how long a statement has to be missing to be written again: its lease may have
+	// ended, or it was lost. Who dispelled a suspicion knew better, so that one waits longer.
+	proveAgain   = 5 * time.Minute
+	suspectAgain = 24 * time.Hour
+)
+
+// Config joins a witness to the view and the store.
+type Config struct {
+	By         string   // the witness's instance
+	Namespaces []string // whose pods are watched; none: those of all
+
+	Locks   func() []*metadata.Record
+	Changed func() <-chan struct{}
+	Clock   func() time.Duration // of [metadata.Seen]
+
+	// State and Suspect write a statement; an error that is [metadata.ErrChanged] says that the hold is over.
+	State   func(context.Context, metadata.Statement) error
+	Suspect func(context.Context, metadata.Statement) error
+	// Dispel deletes the suspicion about the hold with this uuid.
+	Dispel func(ctx context.Context, uuid string) error
+
+	Explain func(error) string // an error of the store as a sentence
+	Log     zerolog.Logger
+}
+
+// Witness states what the pods of locks' holders tell. It is a Prometheus collector, too.
+type Witness struct {
+	config  Config
+	api     *API
+	pods    *pods
+	feeds   map[string]*feed // by namespace; "" is all
+	metrics *metrics
+	told    map[hold]told // what this witness has written
+
+	unsaid string // why the last statement could not be written
+
+	mu       sync.Mutex
+	troubles map[string]*trouble // by namespace
+}
+
+// hold identifies one hold of a lock.
+type hold struct {
+	uuid  string
+	token int64
+}
+
+// told is the last statement about a hold that this witness wrote.
+type told struct {
+	certainty podproof.Certainty
+	cause     string
+	at        time.Duration // on the clock of [metadata.Seen]
+}
+
+// recent reports whether this was said already, so that it need not be said again.
+func (t told) recent(v podproof.Verdict, now time.Duration) bool {
+	again := suspectAgain
+	if v.Certainty == podproof.Proof {
+		again = proveAgain
+	}
+	return t.certainty == v.Certainty && t.cause == v.Cause && now-t.at < again
+}
+
+// New returns a witness that watches nothing until it runs.
+func New(c Config, api *API) *Witness {
+	w := &Witness{config: c, api: api, pods: newPods(c.Clock), feeds: map[string]*feed{}, metrics: newMetrics(),
+		told: map[hold]told{}, troubles: map[string]*trouble{}}
+	for _, namespace := range c.Namespaces {
+		w.feeds[namespace] = newFeed(w.pods)
+	}
+	if len(w.feeds) == 0 {
+		w.feeds[""] = newFeed(w.pods)
+	}
+	return w
+}
+
+// Run watches pods and states what they tell until ctx ends.
+func (w *Witness) Run(ctx context.Context) error {
+	var feeding sync.WaitGroup
+	defer feeding.Wait()
+	for namespace, f := range w.feeds {
+		feeding.Go(func() {
+			w.api.reflect(ctx, namespace, f, func(err error) { w.heard(ctx, namespace, f, err) })
+		})
+	}
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		changed := w.config.Changed()
+		w.look(ctx)
+		if !pause(ctx, lookPause) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-w.pods.changed:
+		case <-ticker.C:
+		}
+	}
+}
+
+// pause waits, and reports whether ctx has not ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// heard notes the outcome of a request to the API server, and logs when trouble begins, changes and ends.
+func (w *Witness) heard(ctx context.Context, namespace string, f *feed, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	now := w.api.explain(err, namespace)
+	if now != nil {
+		f.fail()
+		w.metrics.failures.WithLabelValues(now.kind).Inc()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.troubles[namespace]
+	w.troubles[namespace] = now
+	switch {
+	case now != nil && (before == nil || before.kind != now.kind):
+		w.config.Log.Warn().Str("trouble", now.text).
+			Msg("the witness in Kubernetes is blind: locks of dead holders stay until their deadlines")
+	case now == nil && before != nil:
+		w.config.Log.Info().Msg("the API server of Kubernetes answers again")
+	}
+}
+
+// look judges all locks, and writes what is new.
+func (w *Witness) look(ctx context.Context) {
+	held := map[hold]bool{}
+	for _, r := range w.config.Locks() {
+		if r.Process == nil || r.Token == 0 {
+			continue
+		}
+		h := hold{r.UUID, r.Token}
+		held[h] = true
+		w.tell(ctx, h, r, w.judge(r))
+		if ctx.Err() != nil {
+			return
+		}
+	}
+	for h := range w.told {
+		if !held[h] {
+			delete(w.told, h)
+		}
+	}
+}
+
+// judge looks for the pod of the record's holder and says what is known of its end.
+func (w *Witness) judge(r *metadata.Record) podproof.Verdict {
+	process := r.Process
+	s := podproof.Sight{Now: w.config.Clock()}
+	s.Pod, s.Namesake = w.pods.find(process.PodUID, process.PodNamespace, process.PodName)
+	if s.Namesake == s.Pod {
+		s.Namesake = nil
+	}
+	if process.PodUID == "" {
+		_, s.Namesake = w.pods.find("", process.PodNamespace, process.PodName)
+	}
+	if since := w.watched(process.PodNamespace); since != podproof.Never {
+		s.Absent = s.Now - max(since, r.Seen.First)
+	}
+	return podproof.Judge(r, s)
+}
+
+// watched returns since when all pods of a namespace have been known without a break, podproof.Never if they are not. A
+// record that does not name its namespace could be of any.
+func (w *Witness) watched(namespace string) time.Duration {
+	if f, all := w.feeds[""]; all {
+		return f.unbroken()
+	}
+	if f, ok := w.feeds[namespace]; ok {
+		return f.unbroken()
+	}
+	return podproof.Never
+}
+
+// tell writes what is new about a hold.
+func (w *Witness) tell(ctx context.Context, h hold, r *metadata.Record, v podproof.Verdict) {
+	if r.Death != nil {
+		return
+	}
+	said := w.told[h]
+	now := w.config.Clock()
+	switch v.Certainty {
+	case podproof.Proof:
+		if !said.recent(v, now) {
+			w.write(ctx, h, r, v, w.config.State)
+		}
+	case podproof.Suspicion:
+		known := r.Suspicion != nil && !(mine(r.Suspicion) && r.Suspicion.Cause != v.Cause)
+		if !known && !said.recent(v, now) {
+			w.write(ctx, h, r, v, w.config.Suspect)
+		}
+	case podproof.Runs:
+		if mine(r.Suspicion) {
+			w.dispel(ctx, r)
+		}
+	case podproof.Nothing:
+	}
+}
+
+// mine reports whether the suspicion comes from a witness in Kubernetes.
+func mine(s *metadata.Statement) bool { return s != nil && s.Witness == metadata.WitnessKubernetes }
+
+type writer func(context.Context, metadata.Statement) error
+
+// write writes a statement. If that fails, the next look tries again.
+func (w *Witness) write(ctx context.Context, h hold, r *metadata.Record, v podproof.Verdict, to writer) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	s := statement(r, v, w.config.By, time.Now())
+	err := to(ctx, s)
+	if w.failed(err) {
+		return
+	}
+	w.told[h] = told{v.Certainty, v.Cause, w.config.Clock()}
+	if err != nil {
+		return // the hold is over
+	}
+	w.metrics.statements.WithLabelValues(v.Certainty.String(), v.Cause).Inc()
+	w.config.Log.Info().Str("lock", r.Name).Str("uuid", r.UUID).Int64("token", r.Token).Str("cause", v.Cause).
+		Str("how", s.How).Str("certainty", v.Certainty.String()).Msg("the holder of this lock has ended")
+}
+
+func (w *Witness) dispel(ctx context.Context, r *metadata.Record) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if w.failed(w.config.Dispel(ctx, r.UUID)) {
+		return
+	}
+	w.config.Log.Info().Str("lock", r.Name).Str("uuid", r.UUID).Int64("token", r.Token).
+		Msg("the holder of this lock runs: the suspicion is dispelled")
+}
+
+// failed reports whether a statement could not be written, and logs the first failure of a row.
+func (w *Witness) failed(err error) bool {
+	if err == nil || errors.Is(err, metadata.ErrChanged) {
+		w.unsaid = ""
+		return false
+	}
+	w.metrics.failures.WithLabelValues("etcd").Inc()
+	if text := w.config.Explain(err); text != w.unsaid {
+		w.unsaid = text
+		w.config.Log.Warn().Str("trouble", text).Msg("what is known of a dead holder cannot be written; it is tried again")
+	}
+	return true
+}
+
+// statement returns the verdict as a statement.
+func statement(r *metadata.Record, v podproof.Verdict, by string, now time.Time) metadata.Statement {
+	s := metadata.Statement{
+		Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: v.Cause, How: v.How, Witness: metadata.WitnessKubernetes, By: by,
+		At: metadata.Time{Time: now},
+	}
+	if v.End == nil {
+		return s
+	}
+	s.EndedAt = metadata.Time{Time: v.End.FinishedAt}
+	s.Detail = v.End.Reason
+	if name, ok := signals()[v.End.Signal]; ok {
+		s.Signal = name
+	} else {
+		s.ExitCode = &v.End.ExitCode
+	}
+	return s
+}
+
+// signals returns the names of the signals that end processes, as far as a runtime reports any.
+func signals() map[int]string {
+	return map[int]string{1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+		9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM"}
+}
+
+// synced reports whether all pods are known and current.
+func (w *Witness) synced() bool {
+	for _, f := range w.feeds {
+		if !f.answers() {
+			return false
+		}
+	}
+	return true
+}
+
+// namespaces returns the watched namespaces for the log.
+func (w *Witness) namespaces() []string {
+	var all []string
+	for namespace := range w.feeds {
+		if namespace != "" {
+			all = append(all, namespace)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
