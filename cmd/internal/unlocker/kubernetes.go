@@ -43,7 +43,7 @@ func (o kubernetesOptions) check() error {
 	return nil
 }
 
-// witness connects the witness in Kubernetes to the view and the store; it is nil if not configured.
+// witnessPods connects the witness in Kubernetes to the view and the store; it is nil if not configured.
 func (r *components) witnessPods(o options, log zerolog.Logger) (*podwitness.Witness, error) {
 	if !o.kubernetes.pods {
 		return nil, nil
