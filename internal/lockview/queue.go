@@ -82,7 +82,8 @@ func (q queues) of(lock string) []metadata.Waiter {
 	return of.sorted
 }
 
-// waiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its position in the queue.
+// waiter decodes a ticket that was first seen at seen. A ticket that cannot be read still has its position in the
+// queue.
 func waiter(lock, ticket string, kv protocol.KV, seen time.Duration, i *interner) metadata.Waiter {
 	t, _ := document[metadata.Ticket](kv.Value)
 	t.UUID = clip(t.UUID)

@@ -54,7 +54,8 @@ func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
 	if err := g.Unlock(); err != nil {
 		t.Error(err)
 	}
-	if cause := context.Cause(g.Context()); cause != mutex.ErrUnlocked || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
+	if cause := context.Cause(g.Context()); cause != mutex.ErrUnlocked ||
+		etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
 		t.Errorf("the cause is %v, %d keys are left", cause, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
 	}
 }
