@@ -117,7 +117,9 @@ func TestEachSeesThatTheOtherExtends(t *testing.T) {
 	if err := again.Alive(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	etcdtest.Eventually(t, "the child's new deadline", func() bool { return time.Until(child.Deadline()) > 2*time.Hour })
+	etcdtest.Eventually(t, "the child's new deadline", func() bool {
+		return time.Until(child.Deadline()) > 2*time.Hour
+	})
 	again.Detach()
 	child.Detach()
 	parent.Unlock()
