@@ -336,7 +336,8 @@ func TestRunThatFailedUsesThePeriodUpUnlessItGivesItBack(t *testing.T) {
 		}
 		now = now.Add(-time.Hour)
 	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 2+4 { // the periods, and the marks of four that were given back
+	// the periods, and the marks of four that were given back
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 2+4 {
 		t.Errorf("%d keys are left", n)
 	}
 }
