@@ -109,8 +109,8 @@ func TestSocketsThatSayOrReadNothingDoNotStopThePage(t *testing.T) {
 				resp.Body.Close()
 				return resp.StatusCode
 			}
-			// Requests that are allowed are worked on, and 300 at once are more than are taken on: the page is busy until
-			// they are answered, whether or not anybody reads the answers, and then it is free for good.
+			// Requests that are allowed are worked on, and 300 at once are more than are taken on: the page is busy
+			// until they are answered, whether or not anybody reads the answers, and then it is free for good.
 			end := time.Now().Add(time.Minute)
 			for answered := 0; answered < 20; {
 				switch code := page(); {

@@ -47,7 +47,8 @@ func (w *world) share(lock, owner, kind string, minute int) *metadata.Record {
 }
 
 func (w *world) waits(owner, lock string, minute int) {
-	t := metadata.Waiter{Lock: lock, ID: fmt.Sprint(owner, len(w.queues[lock])), Revision: int64(len(w.queues[lock]) + 1)}
+	ahead := len(w.queues[lock])
+	t := metadata.Waiter{Lock: lock, ID: fmt.Sprint(owner, ahead), Revision: int64(ahead + 1)}
 	t.Owner = owner
 	t.Hostname = owner + "-0"
 	t.PID = 7

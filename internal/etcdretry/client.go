@@ -1,5 +1,5 @@
-// Package etcdretry is a client of etcd that repeats requests until their outcome is known: through lost answers, members
-// that hang, long outages and watches that break.
+// Package etcdretry is a client of etcd that repeats requests until their outcome is known: through lost answers,
+// members that hang, long outages and watches that break.
 package etcdretry
 
 import (

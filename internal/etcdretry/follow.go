@@ -32,9 +32,9 @@ func Deleted(key string) Watched {
 // open, with the events that come, and now and then without any (recheck), in case a watch went silent or etcd lost an
 // event. It returns when check reports that it has seen enough, or when ctx ends.
 //
-// The order makes it both sound and quick. The watch is opened live, without a revision, and check reads only after etcd
-// has confirmed it, so nothing between the two is missed. Reading first and watching from that revision on would miss
-// nothing either, but etcd serves such a watch from a loop that runs every 100 ms.
+// The order makes it both sound and quick. The watch is opened live, without a revision, and check reads only after
+// etcd has confirmed it, so nothing between the two is missed. Reading first and watching from that revision on would
+// miss nothing either, but etcd serves such a watch from a loop that runs every 100 ms.
 func (c *Client) Follow(ctx context.Context, recheck time.Duration, check func([]*clientv3.Event) (enough bool),
 	keys ...Watched) {
 	for n := 0; ctx.Err() == nil; n++ {

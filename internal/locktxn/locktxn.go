@@ -153,8 +153,8 @@ func ReadHold(l protocol.Layout, h Hold) Txn {
 // Removal asks to end a hold for its holder. Its record is the one that was judged, or shown to the operator.
 type Removal struct {
 	metadata.Removal
-	// Ranges hold the record's keys. Only needed if Record.Foreign reports that other keys lie in its range: then exactly
-	// these ranges are deleted instead of all of it.
+	// Ranges hold the record's keys. Only needed if Record.Foreign reports that other keys lie in its range: then
+	// exactly these ranges are deleted instead of all of it.
 	Ranges []Range
 	Lease  clientv3.LeaseID // of the history key
 	Audit  *clientv3.Op     // the operator's action; nil for the unlocker

@@ -1,9 +1,9 @@
 // Package fencing keeps late writes of a former lock holder out of what the lock protects.
 //
 // A holder may pause between checking its lock and writing, for a garbage collection or with its machine, and resume
-// when another holds the lock. Nothing on its side can stop the write then. So the side that is written to checks: every
-// hold has a token that is greater than those of all earlier holds (Token of a lock of package mutex), each write carries it, and a
-// resource that has seen a greater token refuses the write.
+// when another holds the lock. Nothing on its side can stop the write then. So the side that is written to checks:
+// every hold has a token that is greater than those of all earlier holds (Token of a lock of package mutex), each write
+// carries it, and a resource that has seen a greater token refuses the write.
 //
 // # Over HTTP
 //

@@ -37,8 +37,8 @@ func Named(resource string) func(*http.Request) string {
 	return func(*http.Request) string { return resource }
 }
 
-// Handler returns next behind the fence; next finds the token with [FromContext]. It panics if the fence has no Store or no
-// Resource.
+// Handler returns next behind the fence; next finds the token with [FromContext]. It panics if the fence has no Store
+// or no Resource.
 //
 // The write must be over when next returns. A next that leaves work to a goroutine or a queue, as http.TimeoutHandler
 // does after its timeout, lets that work happen outside the fence; so the fence belongs inside of a TimeoutHandler.

@@ -17,8 +17,8 @@ type problem struct {
 	Newest int64  `json:"newest,omitempty"`
 }
 
-// Answer writes the response to a client whose write was kept out with err, for handlers behind [Carry]. Errors of other
-// packages are answered with 503 and without their text, which might reveal too much.
+// Answer writes the response to a client whose write was kept out with err, for handlers behind [Carry]. Errors of
+// other packages are answered with 503 and without their text, which might reveal too much.
 func Answer(w http.ResponseWriter, err error) {
 	p := describe(err)
 	p.Type = "about:blank"

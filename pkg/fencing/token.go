@@ -39,8 +39,8 @@ func NewContext(ctx context.Context, token int64) context.Context {
 	return context.WithValue(ctx, contextKey{}, token)
 }
 
-// FromContext returns the token that ctx carries: that of [NewContext] or, in a handler behind a [Fence] or [Carry], that
-// of the request. It is 0 if there is none.
+// FromContext returns the token that ctx carries: that of [NewContext] or, in a handler behind a [Fence] or [Carry],
+// that of the request. It is 0 if there is none.
 func FromContext(ctx context.Context) int64 {
 	token, _ := ctx.Value(contextKey{}).(int64)
 	return token

@@ -30,10 +30,10 @@
 // is held.
 //
 // When a worker dies, the unlocker auto-unlocks the lock of its task when the time is up. The task is still
-// "in_progress", but no worker holds it: it is stuck, and the next Capture takes it again, as another attempt. So run an
-// unlocker, and choose durations as for any lock. A worker that was only paused, and resumes after its task was taken
-// away, is refused: Finish and [Task.Save] work only while the lock is held. What it writes elsewhere needs a fence, see
-// [Task.Token].
+// "in_progress", but no worker holds it: it is stuck, and the next Capture takes it again, as another attempt. So run
+// an unlocker, and choose durations as for any lock. A worker that was only paused, and resumes after its task was
+// taken away, is refused: Finish and [Task.Save] work only while the lock is held. What it writes elsewhere needs a
+// fence, see [Task.Token].
 //
 // Attempts are counted until the task finishes in a state that is no failure. A task that reached
 // [TaskOptions].MaxAttempts is not captured any more, and [Tasks.List] shows it as exhausted, until somebody calls

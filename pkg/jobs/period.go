@@ -67,9 +67,9 @@ func periodRequest(ctx context.Context, locks *mutex.Client, name string, txn lo
 	return r, nil
 }
 
-// PeriodError means that a job cannot run, because a period ahead of this machine's clock is taken: either this clock is
-// behind, or that of whoever took the period was ahead. Nothing runs until then, by the callers' clocks, unless somebody
-// calls [ResetPeriod].
+// PeriodError means that a job cannot run, because a period ahead of this machine's clock is taken: either this clock
+// is behind, or that of whoever took the period was ahead. Nothing runs until then, by the callers' clocks, unless
+// somebody calls [ResetPeriod].
 type PeriodError struct {
 	Lock  string
 	Start time.Time // of the period that the caller wanted
@@ -85,8 +85,8 @@ func (e *PeriodError) Error() string {
 		e.Lock, instant(e.Taken.Start), text.DurationWords(e.Taken.Start.Sub(e.At)), quoted(e.Taken.Note), e.Key)
 }
 
-// ClockError means that a job does not run, because this machine's clock is ahead of those of all running unlockers: the
-// period would be used up before it began.
+// ClockError means that a job does not run, because this machine's clock is ahead of those of all running unlockers:
+// the period would be used up before it began.
 type ClockError struct {
 	Lock     string
 	Start    time.Time         // of the period that the caller wanted

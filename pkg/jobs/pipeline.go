@@ -67,10 +67,10 @@ type PanicError struct {
 // Error leaves out the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Pipeline takes the lock, waiting for it as [mutex.Client.Lock] does, and runs the steps one after the other. Before each
-// step it calls [mutex.Lock.Alive], which confirms that the lock is still held, extends it and shows the step on the
-// dashboard: so choose durations for the longest step. It stops at the first step that fails or panics, when ctx ends,
-// and when the lock is lost: then no further step begins, and the context of the running step ends.
+// Pipeline takes the lock, waiting for it as [mutex.Client.Lock] does, and runs the steps one after the other. Before
+// each step it calls [mutex.Lock.Alive], which confirms that the lock is still held, extends it and shows the step on
+// the dashboard: so choose durations for the longest step. It stops at the first step that fails or panics, when ctx
+// ends, and when the lock is lost: then no further step begins, and the context of the running step ends.
 //
 // The error is that of the report: nil if all steps were done and the lock was held throughout.
 func Pipeline(ctx context.Context, locks *mutex.Client, name string, steps []Step,

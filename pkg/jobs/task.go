@@ -17,8 +17,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Task is a task that this worker holds until it calls Finish, FinishAndRemove or Release, or loses the task. It is safe
-// for concurrent use.
+// Task is a task that this worker holds until it calls Finish, FinishAndRemove or Release, or loses the task. It is
+// safe for concurrent use.
 type Task struct {
 	set     *Tasks
 	name    string
@@ -33,9 +33,9 @@ type Task struct {
 	ended time.Time     // when it was first to end: a repetition has the same bytes
 }
 
-// Capture takes at most limit tasks that no worker holds, each for this worker alone: those in a state that a transition
-// leads out of, and those that are stuck. It does not wait: there may be fewer, or none. If there is an error, the tasks
-// that were captured before it are returned, too.
+// Capture takes at most limit tasks that no worker holds, each for this worker alone: those in a state that a
+// transition leads out of, and those that are stuck. It does not wait: there may be fewer, or none. If there is an
+// error, the tasks that were captured before it are returned, too.
 func (s *Tasks) Capture(ctx context.Context, limit int) (captured []*Task, err error) {
 	if limit < 1 {
 		return nil, s.explain("capture", "", fmt.Errorf("the limit is %d, it must be at least 1", limit))
@@ -137,7 +137,8 @@ func (t *Task) Finish(state, note string) error {
 	})
 }
 
-// Release puts the task back into the state it was captured from, without counting the attempt: for a worker that stops.
+// Release puts the task back into the state it was captured from, without counting the attempt: for a worker that
+// stops.
 func (t *Task) Release() error {
 	return t.end("release", func(doc *protocol.Task) {
 		doc.State = doc.From
@@ -170,8 +171,8 @@ func (t *Task) end(verb string, change func(*protocol.Task)) error {
 	return t.set.explain(verb, t.name, err)
 }
 
-// Save replaces the data of the task, for the next worker in case this one does not finish. It works only while the task
-// is held, and no request of this worker that is still under way can overwrite it later.
+// Save replaces the data of the task, for the next worker in case this one does not finish. It works only while the
+// task is held, and no request of this worker that is still under way can overwrite it later.
 func (t *Task) Save(ctx context.Context, data string) error {
 	if err := t.set.check(t.name, data); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-// Add adds a task in the initial state, with data for its workers: text of at most 64 KiB. It reports whether it did: an
-// existing task of that name stays as it is, whatever its state. After an error the task may have been added, or may
+// Add adds a task in the initial state, with data for its workers: text of at most 64 KiB. It reports whether it did:
+// an existing task of that name stays as it is, whatever its state. After an error the task may have been added, or may
 // still be.
 func (s *Tasks) Add(ctx context.Context, task, data string) (added bool, err error) {
 	if err := s.check(task, data); err != nil {

@@ -34,8 +34,8 @@ type TaskOptions struct {
 	// and "failed" tasks are captured and become "done" or "failed".
 	Transitions map[string][]string
 
-	// Failures are the states in which an attempt counts as failed; "failed" if nil. Any other state resets the count of
-	// attempts.
+	// Failures are the states in which an attempt counts as failed; "failed" if nil. Any other state resets the count
+	// of attempts.
 	Failures []string
 
 	// MaxAttempts is how often a task may be captured without success; 0 for no limit.
@@ -58,8 +58,8 @@ type Tasks struct {
 	opts   TaskOptions
 }
 
-// NewTasks returns the set of tasks with this name, which must not contain a slash, in the etcd of the locks. It sends no
-// request.
+// NewTasks returns the set of tasks with this name, which must not contain a slash, in the etcd of the locks. It sends
+// no request.
 func NewTasks(locks *mutex.Client, set string, o TaskOptions) (*Tasks, error) {
 	layout, err := layoutOf(locks)
 	if err == nil {

@@ -59,8 +59,8 @@ func (c *Client) TryLock(ctx context.Context, name string, opts ...Option) (l *L
 }
 
 // Do takes the lock, waiting for it as [Client.Lock] does, runs fn, and gives the lock back when fn returns or panics.
-// The context of fn ends with ctx, or when the lock is lost, with the [*LostError] as its cause; [FromContext] finds the
-// handle in it.
+// The context of fn ends with ctx, or when the lock is lost, with the [*LostError] as its cause; [FromContext] finds
+// the handle in it.
 //
 // The error joins those of fn and of the lock: nil means that fn succeeded and that the lock was held throughout.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) (err error) {

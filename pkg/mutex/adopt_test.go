@@ -102,7 +102,11 @@ func TestEachSeesThatTheOtherExtends(t *testing.T) {
 	if err := child.Alive(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	etcdtest.Eventually(t, "the parent's new deadline", func() bool { return time.Until(parent.Deadline()) > 50*time.Minute })
+	etcdtest.Eventually(
+		t,
+		"the parent's new deadline",
+		func() bool { return time.Until(parent.Deadline()) > 50*time.Minute },
+	)
 	if err := parent.Alive(context.Background(), "half"); err != nil {
 		t.Errorf("an extension that is shorter than the child's: %v", err)
 	}
@@ -113,7 +117,9 @@ func TestEachSeesThatTheOtherExtends(t *testing.T) {
 	if err := again.Alive(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	etcdtest.Eventually(t, "the child's new deadline", func() bool { return time.Until(child.Deadline()) > 2*time.Hour })
+	etcdtest.Eventually(t, "the child's new deadline", func() bool {
+		return time.Until(child.Deadline()) > 2*time.Hour
+	})
 	again.Detach()
 	child.Detach()
 	parent.Unlock()

@@ -17,8 +17,8 @@ import (
 // Alive reports that the work makes progress. It moves both deadlines, to the durations of the acquisition from now on,
 // and shows the progress, joined by spaces, with the lock.
 //
-// nil means that etcd confirmed the hold. A [*LostError] means that it is over, and that the handle's context has ended.
-// After any other error the hold stands as before, until the deadline that it had.
+// nil means that etcd confirmed the hold. A [*LostError] means that it is over, and that the handle's context has
+// ended. After any other error the hold stands as before, until the deadline that it had.
 func (l *Lock) Alive(ctx context.Context, progress ...string) error {
 	if l.none() {
 		return errNoHold

@@ -158,7 +158,8 @@ func TestHandleOfSeveralLocksGivesAllBack(t *testing.T) {
 	if err := mutex.FromContext(both.Context()).Unlock(); err != nil {
 		t.Error(err)
 	}
-	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 || !errors.Is(context.Cause(both.Context()), mutex.ErrUnlocked) {
+	if n := etcdtest.Count(t, etcd, mutex.DefaultPrefix); n != 0 ||
+		!errors.Is(context.Cause(both.Context()), mutex.ErrUnlocked) {
 		t.Errorf("%d keys are left, the context ended with %v", n, context.Cause(both.Context()))
 	}
 }

@@ -16,8 +16,8 @@ const (
 	cleanupTimeout = 10 * time.Second // of one round of one cleanup
 )
 
-// cleanups are requests that no caller waits for. They are repeated in the background, one after the other, until etcd's
-// answer is definite. There is a goroutine only while there is something to do.
+// cleanups are requests that no caller waits for. They are repeated in the background, one after the other, until
+// etcd's answer is definite. There is a goroutine only while there is something to do.
 type cleanups struct {
 	logger
 	background *background

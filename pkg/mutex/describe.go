@@ -33,7 +33,7 @@ func describeHolder(r *metadata.Record, now time.Time) string {
 		fmt.Fprintf(&b, " (pid %d)", r.PID)
 	}
 	if !r.LockedAt.IsZero() {
-		b.WriteString(" since " + text.RelativeWords(r.LockedAt, now))
+		b.WriteString(", taken " + text.RelativeWords(r.LockedAt, now))
 	}
 	if r.Purpose != "" {
 		b.WriteString(" for " + strconv.Quote(clip(r.Purpose)))

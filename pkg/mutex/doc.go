@@ -48,10 +48,10 @@
 // [*HeldError] has both.
 //
 // A waiter that dies delays those behind it by at most ten seconds, the time to live of its lease. One that is cut off
-// for longer loses its position, notices, and joins the queue again at the end. If the newest waiter dies, newcomers may pass
-// the queue until another waiter notices, within ten seconds. Otherwise nobody is overtaken, except by clients that do
-// not queue: those that do not know of the queue, and [WithoutQueue]. Readers and light permits cannot keep out a
-// waiting writer or a heavy weight, however often they come.
+// for longer loses its position, notices, and joins the queue again at the end. If the newest waiter dies, newcomers
+// may pass the queue until another waiter notices, within ten seconds. Otherwise nobody is overtaken, except by clients
+// that do not queue: those that do not know of the queue, and [WithoutQueue]. Readers and light permits cannot keep out
+// a waiting writer or a heavy weight, however often they come.
 //
 // Bound ctx, by a deadline or otherwise: the wait has no end of its own. While etcd cannot be reached, Lock waits for
 // etcd as it would for a holder.
@@ -72,9 +72,9 @@
 // # Which durations to choose
 //
 // [AlertAfter] is how long the work takes on a bad day; after that, an alert is raised. [AutoUnlockAfter] is how long
-// others can wait for a dead holder; allow time for somebody to look at the alert first. Without either they are 5 and 15 minutes; with one
-// of them the other is three times or a third of it. Both start anew at every [Lock.Alive]. Call it where the work has
-// made a step, not from a timer, and say which step: a holder that hangs is found by its silence.
+// others can wait for a dead holder; allow time for somebody to look at the alert first. Without either they are 5 and
+// 15 minutes; with one of them the other is three times or a third of it. Both start anew at every [Lock.Alive]. Call
+// it where the work has made a step, not from a timer, and say which step: a holder that hangs is found by its silence.
 //
 // If steps are long or unknown and the lock must be free soon after a crash, use [Heartbeat] with a short
 // AutoUnlockAfter. The process then extends by itself while it lives, up to the maximum hold, and the alert still comes

@@ -41,8 +41,8 @@ var ErrCondition = errors.New("a condition does not hold")
 // committed, or not. The caller's keys show which. A lock that was taken is given back in the background.
 var ErrUnknown = errors.New("it is not known whether it was done")
 
-// HeldError means that another holds the lock or is ahead in the queue. Its text is one line: who holds it, where, since
-// when, what for, and when the alert and the auto-unlock are due. It is an [ErrHeld].
+// HeldError means that another holds the lock or is ahead in the queue. Its text is one line: who holds it, where,
+// since when, what for, and when the alert and the auto-unlock are due. It is an [ErrHeld].
 type HeldError struct {
 	Lock string
 	// Holder is the record of the holder as it was At; its Token is 0 when the lock was free. Its text is whatever the
@@ -54,9 +54,9 @@ type HeldError struct {
 	// others queue, it is the position that the caller would have had. 0 if unknown.
 	Position int
 
-	// Kind is how the caller wanted to share the lock: metadata.HoldsPermits, HoldsShared or HoldsExclusive; empty for a
-	// plain lock, of which the fields below say nothing. Holders are all holders, the oldest first; Holder is the first
-	// of them. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
+	// Kind is how the caller wanted to share the lock: metadata.HoldsPermits, HoldsShared or HoldsExclusive; empty for
+	// a plain lock, of which the fields below say nothing. Holders are all holders, the oldest first; Holder is the
+	// first of them. Of the Limit permits of a semaphore, Free were free and the caller wanted Weight.
 	Kind                string
 	Holders             []metadata.Document
 	Free, Limit, Weight int

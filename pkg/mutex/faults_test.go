@@ -272,7 +272,9 @@ func TestLeaderKilledAgainAndAgain(t *testing.T) {
 		leader := members.Leader(t)
 		members.Kill(leader)
 		was = turns.Load()
-		etcdtest.Eventually(t, "progress without the old leader", func() bool { return turns.Load() > was+20 || t.Failed() })
+		etcdtest.Eventually(t, "progress without the old leader", func() bool {
+			return turns.Load() > was+20 || t.Failed()
+		})
 		members.Restart(leader)
 		members.WaitReady(t)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-// Hooks observe the locks of a client: for metrics, traces and tests. A nil hook costs nothing. Package mutexmetrics has
-// hooks for Prometheus, package mutexlog for logs.
+// Hooks observe the locks of a client: for metrics, traces and tests. A nil hook costs nothing. Package mutexmetrics
+// has hooks for Prometheus, package mutexlog for logs.
 //
 // A hook is called in the goroutine of the call it observes, with no lock of this package held, so it may use the
 // client; Lock, Alive and Unlock return after it. Lost, and Extended of a heartbeat, come from goroutines of the

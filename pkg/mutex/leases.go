@@ -164,8 +164,8 @@ func (p *leases) revoke(ctx context.Context, l *lease) error {
 	return err
 }
 
-// close revokes all leases, so that nobody has to wait for them, as far as etcd answers: the others end by themselves. A
-// hold needs none: without the holder's ticket the next in the queue waits for the lock itself.
+// close revokes all leases, so that nobody has to wait for them, as far as etcd answers: the others end by themselves.
+// A hold needs none: without the holder's ticket the next in the queue waits for the lock itself.
 func (p *leases) close(ctx context.Context) {
 	p.mu.Lock()
 	all := slices.Collect(maps.Keys(p.all))

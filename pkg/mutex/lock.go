@@ -109,8 +109,8 @@ func (l *Lock) UUID() string {
 }
 
 // Token returns the fencing token of this hold. It is greater than that of every earlier hold of any lock in the same
-// etcd, and does not change while the lock is held. A resource that refuses tokens smaller than the greatest it has seen
-// is safe from holders that do not know yet that they lost the lock. Without a hold it is 0, which is not a token.
+// etcd, and does not change while the lock is held. A resource that refuses tokens smaller than the greatest it has
+// seen is safe from holders that do not know yet that they lost the lock. Without a hold it is 0, which is not a token.
 func (l *Lock) Token() int64 {
 	if l.none() {
 		return 0
@@ -165,8 +165,8 @@ func (l *Lock) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Deadline returns when the context ends unless [Lock.Alive] extends it: the auto-unlock less the safety margin, on this
-// machine's clock. Without a hold it is the zero time.
+// Deadline returns when the context ends unless [Lock.Alive] extends it: the auto-unlock less the safety margin, on
+// this machine's clock. Without a hold it is the zero time.
 func (l *Lock) Deadline() time.Time {
 	switch {
 	case l.none():
@@ -251,7 +251,8 @@ func (g *Locks) Tokens() map[string]int64 {
 	return tokens
 }
 
-// Guards returns compares for the caller's own transactions in the same etcd: they commit only while all locks are held.
+// Guards returns compares for the caller's own transactions in the same etcd: they commit only while all locks are
+// held.
 func (g *Locks) Guards() []clientv3.Cmp {
 	guards := make([]clientv3.Cmp, len(g.locks))
 	for i, l := range g.locks {

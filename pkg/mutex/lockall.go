@@ -52,9 +52,9 @@ const MaxTogether = 24
 // AttributeTogether is the attribute of a record that names the locks it was taken with.
 const AttributeTogether = "together_with"
 
-// TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If a lock is held, or
-// others queue for it, the error is a [*HeldError] that names the first such lock. It takes at most [MaxTogether] locks,
-// and accepts [If] and [Then]. All locks have the same token.
+// TryLockAll takes all of the locks in one transaction, or none: it never holds only some of them. If a lock is held,
+// or others queue for it, the error is a [*HeldError] that names the first such lock. It takes at most [MaxTogether]
+// locks, and accepts [If] and [Then]. All locks have the same token.
 func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	wanted, err := c.newAcquisitions(names, opts)
 	if err == nil && len(wanted) > MaxTogether {
@@ -84,8 +84,8 @@ func (c *Client) TryLockAll(ctx context.Context, names []string, opts ...Option)
 //
 // It first tries to take all at once, as [Client.TryLockAll] does. If that fails, it keeps the locks that it has while
 // it waits for the next: their auto-unlock is postponed, their alert is not, and their records show what it waits for.
-// If one is lost meanwhile, or the wait ends, all are given back, and the error is that of the lock that was lost or not
-// taken.
+// If one is lost meanwhile, or the wait ends, all are given back, and the error is that of the lock that was lost or
+// not taken.
 func (c *Client) LockAll(ctx context.Context, names []string, opts ...Option) (*Locks, error) {
 	wanted, err := c.newAcquisitions(names, opts)
 	if err == nil && wanted[0].set.conditional() {

@@ -118,9 +118,9 @@ func Detached() Option { return func(s *settings) { s.detached = true } }
 // operator's. A release wakes all waiters without a queue at once, and any of them may get the lock.
 func WithoutQueue() Option { return func(s *settings) { s.barge = true } }
 
-// OnWait calls f while [Client.Lock] waits: when the wait begins, and when the holder or the position has changed, which
-// is checked about once a second. The calls come one after the other, from a goroutine of their own, and Lock does not
-// return before the last of them has.
+// OnWait calls f while [Client.Lock] waits: when the wait begins, and when the holder or the position has changed,
+// which is checked about once a second. The calls come one after the other, from a goroutine of their own, and Lock
+// does not return before the last of them has.
 func OnWait(f func(Waiting)) Option { return func(s *settings) { s.onWait = f } }
 
 // Waiting is the state of the wait for a lock.
@@ -138,8 +138,8 @@ type Waiting struct {
 }
 
 // Reentrant lets [Client.Lock], [Client.TryLock] and [Client.Do] enter a hold of the lock again if ctx was made under
-// it, by [Client.Do] or [Lock.Context]: they return another handle of that hold at once. The lock is given back, and the
-// context of the outer handle ends, when the last handle is unlocked.
+// it, by [Client.Do] or [Lock.Context]: they return another handle of that hold at once. The lock is given back, and
+// the context of the outer handle ends, when the last handle is unlocked.
 //
 // The other options of the inner call are ignored: purpose and times are the outer one's. Without this option the call
 // fails with an [*AlreadyHeldError].

@@ -87,7 +87,8 @@ func TestReadersBehindAWriterComeAfterIt(t *testing.T) {
 	readers := []*waiter{q.wait(c, mutex.Shared()), q.wait(c, mutex.Shared())}
 	_, err := c.TryLock(context.Background(), "a", mutex.Shared())
 	held, ok := errors.AsType[*mutex.HeldError](err)
-	if !ok || held.Position != 4 || !strings.HasSuffix(err.Error(), ", but others queue for it; position 4 in the queue") {
+	if !ok || held.Position != 4 ||
+		!strings.HasSuffix(err.Error(), ", but others queue for it; position 4 in the queue") {
 		t.Errorf("a reader that does not wait is told %v", err)
 	}
 	q.unlock(first)

@@ -54,7 +54,8 @@ func TestSeveralLocksAreTakenInOneTransaction(t *testing.T) {
 	if err := g.Unlock(); err != nil {
 		t.Error(err)
 	}
-	if cause := context.Cause(g.Context()); cause != mutex.ErrUnlocked || etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
+	if cause := context.Cause(g.Context()); cause != mutex.ErrUnlocked ||
+		etcdtest.Count(t, etcd, mutex.DefaultPrefix) != 0 {
 		t.Errorf("the cause is %v, %d keys are left", cause, etcdtest.Count(t, etcd, mutex.DefaultPrefix))
 	}
 }
@@ -75,7 +76,9 @@ func TestAllOrNothing(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			q.unlock(b)
-			etcdtest.Eventually(t, "nothing left", func() bool { return etcdtest.Count(t, q.etcd, mutex.DefaultPrefix) == 0 })
+			etcdtest.Eventually(t, "nothing left", func() bool {
+				return etcdtest.Count(t, q.etcd, mutex.DefaultPrefix) == 0
+			})
 		})
 	}
 	etcdtest.Put(t, q.etcd, layout(t).Ticket("b", "00000000-0000-4000-8000-000000000001"), "{}")

@@ -14,8 +14,8 @@ import (
 // silentAfter is how long etcd must leave all requests of a client unanswered before that is logged.
 const silentAfter = 3 * time.Second
 
-// silence is a time in which etcd answered no request of a client. It is logged once when it has lasted for a while, and
-// once when it is over.
+// silence is a time in which etcd answered no request of a client. It is logged once when it has lasted for a while,
+// and once when it is over.
 type silence struct {
 	logger
 	etcd *clientv3.Client

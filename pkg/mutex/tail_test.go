@@ -211,7 +211,11 @@ func TestRemovedTicketAtTheEndLeavesTheQueueClosed(t *testing.T) {
 	lease := q.standIn()
 	two := q.wait(c)
 	q.delete(layout(t).Ticket("a", two.ticket.ID))
-	etcdtest.Eventually(t, "the new position", func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID })
+	etcdtest.Eventually(
+		t,
+		"the new position",
+		func() bool { w := q.waiting(); return len(w) == 2 && w[1].UUID != two.ticket.UUID },
+	)
 	two.cancel()
 	<-two.got
 	etcdtest.Eventually(t, "the tail", func() bool { uuid, l := q.tail(); return uuid == foreignUUID && l == lease })

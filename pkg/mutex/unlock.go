@@ -84,7 +84,11 @@ func (l *Lock) release() (err error) {
 		if r.Doubt && settled {
 			l.releaseLater()
 		}
-		return fmt.Errorf("unlock %q: %w; if it is not free by then, it is auto-unlocked when its time is up", l.held.Lock, err)
+		return fmt.Errorf(
+			"unlock %q: %w; if it is not free by then, it is auto-unlocked when its time is up",
+			l.held.Lock,
+			err,
+		)
 	}
 	if r.Succeeded {
 		return nil
