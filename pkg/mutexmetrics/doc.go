@@ -12,7 +12,7 @@
 //	mutex_held                        locks that are held
 //	mutex_hold_seconds                how long locks were held that are not held any more (histogram)
 //	mutex_extensions_total{result}    Alive and heartbeats: extended, lost, error
-//	mutex_lost_total{reason}          holds that were lost: forced, auto_unlocked, removed, time
+//	mutex_lost_total{reason}          holds that were lost: forced, auto_unlocked, abandoned, removed, time
 //	mutex_releases_total{result}      Unlock: released, lost, error
 //
 // All series are there from the beginning, so that rates begin with the first event. Several clients of one program may
