@@ -35,6 +35,7 @@ var refused = []struct{ values, says string }{
 		"the endpoints https://a:2379 and b:2379 differ in their scheme"},
 	{"etcd: {trial: {image: {tag: ''}}}", "at '/etcd/trial/image/tag'"},
 	{"locks: {prefix: ''}", "at '/locks/prefix'"},
+	{"sweep: {abandoned: unlock}\npolicy: alert-only", "sweep.abandoned=unlock removes locks"},
 	{"sweep: {dryRun: true}\npolicy: alert-only", "sweep.dryRun says what auto-unlock would remove"},
 	{"sweep: {minWarning: -30s}", "at '/sweep/minWarning'"},
 	{"sweep: {exclude: ['']}", "at '/sweep/exclude/0'"},
