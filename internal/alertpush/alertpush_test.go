@@ -1,6 +1,7 @@
 package alertpush_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -454,6 +455,32 @@ func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
 	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
+}
+
+func TestTheRemovalOfAnAbandonedLockIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p, err := alertpush.New(w.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := w.lock("a")
+		ending := metadata.NewEnding(r, metadata.EndedAbandoned, "eu-1", "its container ended", time.Now())
+		p.Ended(r, &ending)
+		forced := metadata.NewEnding(w.lock("b"), metadata.EndedForced, "ann", "", time.Now())
+		p.Ended(w.lock("b"), &forced)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		time.Sleep(5 * time.Second)
+		told := w.take()
+		w.wants(told, "warning UnlockerLockAutoUnlocked a +15m0s")
+		if got := told[0].Annotations["why"]; got != "its container ended" {
+			t.Errorf("the reason is %q", got)
+		}
+		cancel()
+		<-ended
+	})
 }
 
 func TestAnAbandonedLockIsToldAtOnceAndItsAlertTimeStillCounts(t *testing.T) {

@@ -109,6 +109,20 @@ func TestTheListPutsTheAbandonedBelowTheExpiredAndAboveWhatAlerts(t *testing.T) 
 	}
 }
 
+func TestOwnersAndSectionsCountTheAbandoned(t *testing.T) {
+	d := mourning().dashboard(t)
+	wantWords(t, ok(t, d, "/owners"), "drm abandoned 2 0 1 0 0 0")
+	wantWords(t, ok(t, d, "/?group=owner"), "drm 2 locks, 1 abandoned")
+}
+
+func TestTheLockPageSaysWhichContainerHoldsIt(t *testing.T) {
+	s := newScene()
+	s.add(hold{name: "a", owner: "billing", held: time.Minute, alert: time.Hour, unlock: 2 * time.Hour,
+		attributes: map[string]string{"pod_namespace": "billing", "pod_name": "run-0", "container": "worker",
+			"boot_id": "2f0c1a52"}})
+	wantWords(t, ok(t, s.dashboard(t), "/lock?name=a"), "pod billing/run-0 container worker boot 2f0c1a52")
+}
+
 func TestTheVerdictNamesTheOneThatEndedFirst(t *testing.T) {
 	page := ok(t, mourning().dashboard(t, unlocksAbandoned), "/")
 	wantWords(t, page, "2 locks abandoned: drm/rotate-keys-2, its process ended 2h ago by SIGKILL. "+

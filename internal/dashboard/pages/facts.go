@@ -33,6 +33,13 @@ func facts(r *locks.Row, v *site.Lock) []fact {
 		{"record revision", site.Number(r.Revision)}, {"written by", v.Document.Client},
 		{"extended", extended(v.Document.Fields)},
 	}
+	if p := r.Process; p != nil {
+		pod := p.PodName
+		if pod != "" && p.PodNamespace != "" {
+			pod = p.PodNamespace + "/" + pod
+		}
+		list = append(list, fact{"pod", pod}, fact{"container", p.Container}, fact{"boot", p.BootID})
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
 	}
