@@ -54,8 +54,8 @@ func (p *Pusher) write(n need, frame string) alert {
 		}
 		a.notes = p.notes(n.name, h, fmt.Sprintf("The holder of lock %s is dead.", oneLine(h.lock)),
 			fmt.Sprintf("%s took the lock %s and did not give it back: %s at %s, says the witness %s. "+
-				"Everything waiting for the lock keeps waiting until it is unlocked.", h.who(), oneLine(h.lock), what, at,
-				oneLine(n.record.Death.By)))
+				"Everything waiting for the lock keeps waiting until it is unlocked.", h.who(), oneLine(h.lock), what,
+				at, oneLine(n.record.Death.By)))
 		set(a.notes, "why", oneLine(n.record.Death.How))
 	case lockExpired:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.",

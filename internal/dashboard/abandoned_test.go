@@ -40,7 +40,8 @@ func unlocksAbandoned(c *setup.Config) { c.Policy.UnlockAbandoned = true }
 func TestAnAbandonedLockSaysFirstWhatEndedAndWhatIsNext(t *testing.T) {
 	page := ok(t, mourning().dashboard(t, unlocksAbandoned), "/lock?name="+abandoned)
 	said := words(page)
-	wantWords(t, page, "Its container ended 40s ago with exit code 137 (OOMKilled). It is unlocked in 0:08 under a minute.")
+	wantWords(t, page, "Its container ended 40s ago with exit code 137 (OOMKilled). "+
+		"It is unlocked in 0:08 under a minute.")
 	if strings.Index(said, "Its container ended") > strings.Index(said, "Held by billing") {
 		t.Error("it does not say so first")
 	}
@@ -163,8 +164,8 @@ func TestTheAPISaysWhatWitnessesSay(t *testing.T) {
 		*lock.Death.UnlockIn != 8 || *lock.State != "abandoned" {
 		t.Errorf("%+v", lock.Death)
 	}
-	if lock, _ := fetch[lockjson.Document](t, d, "/api/v1/lock?name="+quiet); lock.Suspicion == nil || lock.Death != nil ||
-		*lock.State != "held" {
+	lock, _ = fetch[lockjson.Document](t, d, "/api/v1/lock?name="+quiet)
+	if lock.Suspicion == nil || lock.Death != nil || *lock.State != "held" {
 		t.Errorf("%+v", lock)
 	}
 }

@@ -54,7 +54,8 @@ func newDescs(namespace string) descs {
 			"(suspicion), by witness.", "kind", "witness"),
 		disputed: d("disputed_deaths", "Held locks whose holder called alive after a witness had stated its death."),
 		holderEnded: d("lock_holder_ended_timestamp_seconds",
-			"When the holder of an abandoned lock ended, by the witness's clock.", "lock", "owner", "hostname", "cause"),
+			"When the holder of an abandoned lock ended, by the witness's clock.",
+			"lock", "owner", "hostname", "cause"),
 
 		up:       d("etcd_up", "Whether the view of the locks is complete and current."),
 		alarm:    d("etcd_alarm", "Whether etcd has raised this alarm.", "alarm"),

@@ -58,7 +58,8 @@ func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	ahead := lock("of a holder whose clock is ahead", 2*time.Hour)
 	ahead.LockedAt = now.Add(time.Hour)
-	registry.MustRegister(everything(newWorld(lock("late", -time.Minute), ahead, stated("dead", metadata.WitnessHost)))...)
+	registry.MustRegister(everything(newWorld(lock("late", -time.Minute), ahead,
+		stated("dead", metadata.WitnessHost)))...)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 // stated is a lock whose holder a witness says has ended.
 func stated(name, witness string, change ...func(*metadata.Record, *metadata.Statement)) *metadata.Record {
 	r := lock(name, time.Hour)
-	st := metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseRebooted, Witness: witness,
-		EndedAt: metadata.Time{Time: now.Add(-time.Minute)}, Revision: 9, Seen: time.Hour - time.Second}
+	st := metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseRebooted,
+		Witness: witness, EndedAt: metadata.Time{Time: now.Add(-time.Minute)}, Revision: 9, Seen: time.Hour - time.Second}
 	for _, c := range change {
 		c(r, &st)
 	}

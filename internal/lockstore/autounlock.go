@@ -34,9 +34,10 @@ type batch struct {
 }
 
 // AutoUnlock removes stale locks in order, each only if it is still as it was judged: same hold, same deadline, and, if
-// it ends as [metadata.EndedAbandoned], the same proof that its holder has ended. The results are in the same order: nil means removed by this call, [metadata.ErrChanged] that the hold or its deadline
-// changed, so that there is no point in retrying. After any other error the lock may or may not be there: read it
-// again. When ctx ends, the batch in flight is completed.
+// it ends as [metadata.EndedAbandoned], the same proof that its holder has ended. The results are in the same order: nil
+// means removed by this call, [metadata.ErrChanged] that the hold, its deadline or the proof changed, so that there is
+// no point in retrying. After any other error the lock may or may not be there: read it again. When ctx ends, the batch
+// in flight is completed.
 func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []error {
 	s.removing.Lock()
 	defer s.removing.Unlock()

@@ -18,7 +18,7 @@ import (
 
 // statement is what a witness writes, by hand.
 func statement(lock, uuid string, token int64, cause string) string {
-	return fmt.Sprintf(`{"lock":%q,"uuid":%q,"token":%d,"cause":%q,"how":"container worker of pod billing/run-0 ended",`+
+	return fmt.Sprintf(`{"lock":%q,"uuid":%q,"token":%d,"cause":%q,"how":"container worker of pod run-0 ended",`+
 		`"ended_at":"%d","exit_code":137,"detail":"OOMKilled","witness":"kubernetes","by":"by-hand","at":"%[5]d"}`,
 		lock, uuid, token, cause, time.Now().Unix())
 }
@@ -110,7 +110,8 @@ func TestNoLieFreesALivingHolder(t *testing.T) {
 	u := startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.abandoned=unlock", "--sweep.abandoned-grace=2s").ready(t)
 	hold := func(name string) *mutex.Lock { return holding(t, c, name) }
 	living := map[string]*mutex.Lock{}
-	for _, name := range []string{"uuid", "token", "stranger", "cause", "suspected", "junk", "large", "disputes", "back"} {
+	for _, name := range []string{"uuid", "token", "stranger", "cause", "suspected", "junk", "large", "disputes",
+		"back"} {
 		living[name] = hold(name)
 	}
 	say := func(uuid, text string) { put(t, c, prefix+".deaths/"+uuid, text) }
@@ -118,7 +119,8 @@ func TestNoLieFreesALivingHolder(t *testing.T) {
 	say(other, statement("uuid", other, living["uuid"].Token(), "rebooted"))
 	say(living["uuid"].UUID(), statement("uuid", other, living["uuid"].Token(), "rebooted"))
 	say(living["token"].UUID(), statement("token", living["token"].UUID(), living["token"].Token()+1, "rebooted"))
-	say(living["stranger"].UUID(), statement("token", living["stranger"].UUID(), living["stranger"].Token(), "rebooted"))
+	stranger := living["stranger"]
+	say(stranger.UUID(), statement("token", stranger.UUID(), stranger.Token(), "rebooted"))
 	say(living["cause"].UUID(), statement("cause", living["cause"].UUID(), living["cause"].Token(), "old_age"))
 	put(t, c, prefix+".suspicions/"+living["suspected"].UUID(),
 		statement("suspected", living["suspected"].UUID(), living["suspected"].Token(), "rebooted"))

@@ -15,8 +15,8 @@ func (o options) check() error {
 	if _, err := o.mode(); err != nil {
 		return daemon.Usage(err)
 	}
-	for _, check := range []func() error{o.sweep.Check, o.checkAbandoned, o.checkExclude, o.checkMetrics, o.checkHistory,
-		o.checkDashboard, o.push.check, o.log.Check, o.etcd.Check, o.web.Check} {
+	for _, check := range []func() error{o.sweep.Check, o.checkAbandoned, o.checkExclude, o.checkMetrics,
+		o.checkHistory, o.checkDashboard, o.push.check, o.log.Check, o.etcd.Check, o.web.Check} {
 		if err := check(); err != nil {
 			return daemon.Usage(err)
 		}
@@ -47,8 +47,8 @@ func (o options) mode() (sweeper.Mode, error) {
 
 func (o options) checkAbandoned() error {
 	if o.sweep.UnlockAbandoned && o.policy == string(sweeper.AlertOnly) {
-		return errors.New("--sweep.abandoned=unlock removes locks, but --policy=alert-only removes nothing: choose one " +
-			"of them")
+		return errors.New("--sweep.abandoned=unlock removes locks, but --policy=alert-only removes nothing: choose " +
+			"one of them")
 	}
 	return nil
 }
