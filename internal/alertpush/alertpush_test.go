@@ -1,6 +1,7 @@
 package alertpush_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -454,4 +455,64 @@ func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
 	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
+}
+
+func TestTheRemovalOfAnAbandonedLockIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p, err := alertpush.New(w.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := w.lock("a")
+		ending := metadata.NewEnding(r, metadata.EndedAbandoned, "eu-1", "its container ended", time.Now())
+		p.Ended(r, &ending)
+		forced := metadata.NewEnding(w.lock("b"), metadata.EndedForced, "ann", "", time.Now())
+		p.Ended(w.lock("b"), &forced)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		time.Sleep(5 * time.Second)
+		told := w.take()
+		w.wants(told, "warning UnlockerLockAutoUnlocked a +15m0s")
+		if got := told[0].Annotations["why"]; got != "its container ended" {
+			t.Errorf("the reason is %q", got)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+func TestAnAbandonedLockIsToldAtOnceAndItsAlertTimeStillCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.lock("billing/run #1")
+		code := 137
+		r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded,
+			ExitCode: &code, Detail: "OOMKilled", How: "the kubelet says so", By: "eu-1",
+			EndedAt: metadata.Time{Time: time.Now()}}, nil)
+		if !r.Proven() {
+			t.Fatalf("%+v", r)
+		}
+		w.holds(r)
+		defer w.start(w.config())()
+		time.Sleep(time.Second)
+		told := w.take()
+		w.wants(told, "warning UnlockerLockAbandoned billing/run #1 +4m0s")
+		if got := told[0].Annotations["description"]; !strings.Contains(got, "did not give it back: its container "+
+			"ended with exit code 137 (OOMKilled) at 2000-01-01 00:00:00Z, says the witness eu-1.") {
+			t.Errorf("it says %s", got)
+		}
+		if got := told[0].Annotations["why"]; got != "the kubelet says so" {
+			t.Errorf("the reason is %q", got)
+		}
+		time.Sleep(time.Minute)
+		names := map[string]bool{}
+		for _, p := range w.take() {
+			names[p.Labels["alertname"]] = true
+		}
+		if !names["UnlockerLockAlerting"] || !names["UnlockerLockAbandoned"] {
+			t.Errorf("past its alert time, %v are told", names)
+		}
+	})
 }

@@ -64,7 +64,8 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 	f.DurationVar(&o.expiredAfter, "expired-after", 5*time.Minute, "critical when a lock is expired for longer")
 	f.IntVar(&o.warnAlerting, "warn-alerting", 0,
 		"warn when more locks are alerting, abandoned, expired or malformed; any expired or abandoned one is a warning")
-	f.IntVar(&o.critAlerting, "crit-alerting", off, "critical when more locks are alerting, abandoned, expired or malformed")
+	f.IntVar(&o.critAlerting, "crit-alerting", off,
+		"critical when more locks are alerting, abandoned, expired or malformed")
 	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more processes wait for locks")
 	f.IntVar(&o.critWaiting, "crit-waiting", off, "critical when more processes wait for locks")
 	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not check the unlockers")

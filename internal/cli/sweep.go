@@ -41,6 +41,8 @@ JSON: one object per line, a lock as in "mutexctl list".`,
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "required: sweep never removes anything")
 	cmd.Flags().DurationVar(&o.policy.ClockSkew, "clock-skew", staleness.DefaultPolicy().ClockSkew,
 		"the unlocker's --sweep.clock-skew")
+	cmd.Flags().BoolVar(&o.policy.UnlockAbandoned, "abandoned", false,
+		"also abandoned locks, as for unlockers with --sweep.abandoned=unlock")
 	o.globs.fromArguments(cmd, o.run)
 	return cmd
 }
@@ -76,8 +78,12 @@ func (o *sweepOptions) run(ctx context.Context) error {
 	if err := t.WriteRows(o.app.Stdout); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v; nothing was removed\n", count(due, "lock"),
-		len(all.locks), o.policy.ClockSkew)
+	abandoned := ""
+	if o.policy.UnlockAbandoned {
+		abandoned = ", or abandoned"
+	}
+	fmt.Fprintf(o.app.Stderr, "%s of %d past the deadline by more than %v%s; nothing was removed\n", count(due, "lock"),
+		len(all.locks), o.policy.ClockSkew, abandoned)
 	if text := holdBack(all.unlockers); due > 0 && text != "" {
 		fmt.Fprintln(o.app.Stderr, text)
 	}

@@ -20,7 +20,7 @@ type watchOptions struct {
 const watchShape = `JSON: one object per line.
 
   time      when the change was seen, RFC 3339, UTC
-  event     held, alerting, expired, malformed: the lock's new state, or its state when the watch began
+  event     held, alerting, abandoned, expired, malformed: the lock's new state, or its state when the watch began
             ended: the hold is over
   lock      a lock as in "mutexctl list"
   ending    with "ended": an ending as in "mutexctl history"; else null`

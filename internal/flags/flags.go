@@ -115,7 +115,7 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 	fs.DurationVar(&p.AbandonedGrace, "sweep.abandoned-grace", p.AbandonedGrace,
 		"how long an unlocker must have known the proof that a holder has ended before it removes the lock for it")
 	fs.Var((*abandonedValue)(&p.UnlockAbandoned), "sweep.abandoned",
-		"what to do about a lock whose holder a witness has proven to have ended: report, or unlock without waiting for "+
-			"its deadline")
+		"what to do about a lock whose holder a witness has proven to have ended: report, or unlock without waiting "+
+			"for its deadline")
 	return &p
 }

@@ -33,9 +33,10 @@ type batch struct {
 	lease    clientv3.LeaseID
 }
 
-// AutoUnlock removes stale locks in order, each only if hold and deadline are still as they were judged. The results
-// are in the same order: nil means that this call removed the lock, and [metadata.ErrChanged] that hold or deadline
-// changed, so that retrying is pointless. After any other error the lock may or may not exist: read it again. When ctx
+// AutoUnlock removes stale locks in order, each only if hold and deadline are still as they were judged and, if it
+// ends as [metadata.EndedAbandoned], the proof that its holder has ended. The results are in the same order: nil means
+// that this call removed the lock, and [metadata.ErrChanged] that one of these changed, so that retrying is pointless.
+// After any other error the lock may or may not exist: read it again. When ctx
 // ends, the batch in flight is completed.
 func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []error {
 	s.removing.Lock()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
-	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // group is all changes of one lock in one revision.
@@ -49,11 +48,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event,
 		case protocol.KindUnlocker:
 			s.applyUnlocker(key.ID, e, time.Now())
 		case protocol.KindDeath, protocol.KindSuspicion:
-			var st *metadata.Statement
-			if !e.Deleted {
-				st = statement(key, e.KV, v)
-			}
-			restated = append(restated, s.state(key, st)...)
+			restated = append(restated, s.state(key, eventStatement(key, e, v))...)
 		case protocol.KindHistory:
 			if r.endings == nil {
 				r.endings = map[string]*protocol.Event{}
@@ -66,14 +61,7 @@ func (s *snapshot) apply(v *View, events []protocol.Event,
 	for _, g := range r.groups {
 		steps = append(steps, s.applyLock(g.lock, g.changes))
 	}
-	for _, lock := range restated {
-		if news, ok := s.restate(lock); ok {
-			// a list that is being read may have the record without it
-			v.touch(protocol.Key{Kind: protocol.KindField, Lock: lock})
-			steps = append(steps, news)
-		}
-	}
-	return steps, r.endings
+	return append(steps, s.restateAll(v, restated)...), r.endings
 }
 
 // add adds a change to its lock's group: nearly always the last one, because a range is deleted in key order.

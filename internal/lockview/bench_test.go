@@ -149,7 +149,8 @@ func BenchmarkBuild(b *testing.B) {
 		{n: 10_000},
 		{n: 100_000},
 		{n: 1_000_000},
-		{100_000, metadata.Process{BootID: "2f0c1a52-8f0a-4f0e-9b5c-0a3d5ad1c1c4", Start: 812_345, PIDNamespace: 4026531836}},
+		{100_000, metadata.Process{BootID: "2f0c1a52-8f0a-4f0e-9b5c-0a3d5ad1c1c4", Start: 812_345,
+			PIDNamespace: 4026531836}},
 		{100_000, metadata.Process{PodNamespace: "billing", PodName: "invoices-7d4b9c6f5-x2x7k",
 			PodUID: "9d7c9a9e-54b1-4a51-8a57-2b7a8c3e1f10", Container: "worker", Start: 812_345}},
 	} {

@@ -111,6 +111,18 @@ func (s *snapshot) restate(name string) (news step, ok bool) {
 	return step{it, after}, true
 }
 
+// restateAll attaches to locks what witnesses say now. The caller holds mu of the view.
+func (s *snapshot) restateAll(v *View, locks []string) (steps []step) {
+	for _, lock := range locks {
+		if news, ok := s.restate(lock); ok {
+			// a list that is being read may have the record without it
+			v.touch(protocol.Key{Kind: protocol.KindField, Lock: lock})
+			steps = append(steps, news)
+		}
+	}
+	return steps
+}
+
 // reconcileStatements replaces the statements by those of a list, except for what was touched meanwhile. It returns the
 // locks that the difference is about.
 func (v *View) reconcileStatements(b *builder, t *touched) (locks []string) {
@@ -160,4 +172,12 @@ func statement(key protocol.Key, kv protocol.KV, v *View) *metadata.Statement {
 	st.How = clip(st.How)
 	st.Seen = v.Clock()
 	return st
+}
+
+// eventStatement is what an event leaves of a statement; nil if that is nothing.
+func eventStatement(key protocol.Key, e *protocol.Event, v *View) *metadata.Statement {
+	if e.Deleted {
+		return nil
+	}
+	return statement(key, e.KV, v)
 }

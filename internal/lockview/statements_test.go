@@ -1,6 +1,7 @@
 package lockview_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -23,7 +24,8 @@ func death(t *testing.T, w *world, lock string, change ...func(*metadata.Stateme
 	code := 137
 	st := metadata.Statement{
 		Lock: lock, UUID: string(kv.Value), Token: kv.CreateRevision, Cause: metadata.CauseContainerEnded,
-		How: "the kubelet says so", ExitCode: &code, Detail: "OOMKilled", Witness: metadata.WitnessKubernetes, By: "w-1",
+		How: "the kubelet says so", ExitCode: &code, Detail: "OOMKilled", Witness: metadata.WitnessKubernetes,
+		By: "w-1",
 	}
 	for _, c := range change {
 		c(&st)
@@ -293,6 +295,48 @@ func TestAListFindsWhatTheWatchDidNotTell(t *testing.T) {
 		}
 		if got := v.Stats().Healed; got != compared2 {
 			t.Errorf("%d healed of nothing", got-compared2)
+		}
+	})
+}
+
+// What the watch tells while a list is being read is newer than the list.
+func TestAStatementThatArrivesDuringAListIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "a", uuid(1))...)
+		w.do(lock(t, "b", uuid(2))...)
+		w.do(stated(death(t, w, "b")))
+		src := w.source()
+		read := make(chan struct{})
+		lists := 0
+		src.List = func(ctx context.Context, each func(protocol.KV)) (int64, error) {
+			revision, err := w.list(ctx, each)
+			if lists++; lists == 2 {
+				<-read
+			}
+			return revision, err
+		}
+		v := run(t, src, lockview.Options{RelistEvery: time.Minute})
+		time.Sleep(90 * time.Second)
+		w.do(put("/other", "")) // begins the list
+		synctest.Wait()
+		before := v.Lock("a")
+		w.do(stated(death(t, w, "a")))
+		w.do(remove(layout.Death(uuid(2))))
+		synctest.Wait()
+		attached := v.Lock("a")
+		close(read)
+		synctest.Wait()
+		w.do(put("/other", "x")) // ends it
+		synctest.Wait()
+		if v.Stats().Resyncs[lockview.ReasonPeriodic] != 1 {
+			t.Fatal("the list did not end")
+		}
+		if v.Lock("a") != attached || !attached.Proven() || before.Death != nil || v.Lock("b").Death != nil {
+			t.Errorf("%+v, %+v", v.Lock("a").Death, v.Lock("b").Death)
+		}
+		if n := v.Stats().Healed; n != 0 {
+			t.Errorf("%d healed of nothing", n)
 		}
 	})
 }

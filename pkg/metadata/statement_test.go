@@ -34,12 +34,15 @@ func TestOnlyAStatementAboutTheHoldIsHeeded(t *testing.T) {
 		{"detached", func(r *metadata.Record, _ *metadata.Statement) {
 			r.Process = &metadata.Process{Detached: true}
 		}, true, false, true, false},
-		{"not detached", func(r *metadata.Record, _ *metadata.Statement) { r.Process = &metadata.Process{Start: 3} }, true,
-			true, true, false},
-		{"an alive before it", func(r *metadata.Record, _ *metadata.Statement) { r.Alive = &metadata.Alive{Revision: 8} },
-			true, true, true, false},
-		{"an alive after it", func(r *metadata.Record, _ *metadata.Statement) { r.Alive = &metadata.Alive{Revision: 10} },
-			true, false, true, true},
+		{"not detached", func(r *metadata.Record, _ *metadata.Statement) {
+			r.Process = &metadata.Process{Start: 3}
+		}, true, true, true, false},
+		{"an alive before it", func(r *metadata.Record, _ *metadata.Statement) {
+			r.Alive = &metadata.Alive{Revision: 8}
+		}, true, true, true, false},
+		{"an alive after it", func(r *metadata.Record, _ *metadata.Statement) {
+			r.Alive = &metadata.Alive{Revision: 10}
+		}, true, false, true, true},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			r := &metadata.Record{Name: "a", UUID: "u", Token: 7}

@@ -59,6 +59,8 @@ func describeEnding(e *metadata.Ending, now time.Time) string {
 		b.WriteString("force-unlocked")
 	case metadata.EndedAutoUnlocked:
 		b.WriteString("auto-unlocked")
+	case metadata.EndedAbandoned:
+		b.WriteString("auto-unlocked as abandoned")
 	default:
 		b.WriteString(or(plain(e.Ended), "ended"))
 	}

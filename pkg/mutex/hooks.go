@@ -88,13 +88,14 @@ type Reason string
 const (
 	ReasonForced       Reason = "forced"        // a person removed it
 	ReasonAutoUnlocked Reason = "auto_unlocked" // an unlocker did, because it was not extended in time
+	ReasonAbandoned    Reason = "abandoned"     // an unlocker did, because a witness said that its holder was dead
 	ReasonRemoved      Reason = "removed"       // it was removed without a note
 	ReasonTime         Reason = "time"          // its time ran out here before etcd confirmed it; it may still stand
 )
 
 // LostReasons returns the reasons of [Lost].
 func LostReasons() []Reason {
-	return []Reason{ReasonForced, ReasonAutoUnlocked, ReasonRemoved, ReasonTime}
+	return []Reason{ReasonForced, ReasonAutoUnlocked, ReasonAbandoned, ReasonRemoved, ReasonTime}
 }
 
 // Lost is the end of a handle that its holder did not bring about.
@@ -141,6 +142,8 @@ func (e *LostError) Reason() Reason {
 		return ReasonRemoved
 	case e.Ending.Ended == metadata.EndedAutoUnlocked:
 		return ReasonAutoUnlocked
+	case e.Ending.Ended == metadata.EndedAbandoned:
+		return ReasonAbandoned
 	}
 	return ReasonForced
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -229,4 +230,16 @@ func TestLossIsLogged(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTheReasonOfALossIsThatOfItsEnding(t *testing.T) {
+	for ended, want := range map[string]mutex.Reason{
+		metadata.EndedForced: mutex.ReasonForced, metadata.EndedAutoUnlocked: mutex.ReasonAutoUnlocked,
+		metadata.EndedAbandoned: mutex.ReasonAbandoned,
+	} {
+		lost := &mutex.LostError{Certain: true, Ending: &metadata.Ending{Ended: ended}}
+		if got := lost.Reason(); got != want {
+			t.Errorf("%s: %s, want %s", ended, got, want)
+		}
+	}
 }

@@ -12,7 +12,7 @@
 //	mutex_held                        locks that are held
 //	mutex_hold_seconds                how long locks were held, once they no longer are (histogram)
 //	mutex_extensions_total{result}    Alive and heartbeats: extended, lost, error
-//	mutex_lost_total{reason}          holds that were lost: forced, auto_unlocked, removed, time
+//	mutex_lost_total{reason}          holds that were lost: forced, auto_unlocked, abandoned, removed, time
 //	mutex_releases_total{result}      Unlock: released, lost, error
 //
 // All series exist from the start, so that rates include the first event. Several clients of one program may share the

@@ -78,7 +78,8 @@ func TestTheVerdictSaysSinceWhenAndUntilWhen(t *testing.T) {
 	if v := Judge(r, unlocks(reports), at(5*time.Second)); v.AbandonedAt.IsZero() || !v.RemoveAt.IsZero() {
 		t.Errorf("where it is only reported: since %v, until %v", v.AbandonedAt, v.RemoveAt)
 	}
-	for _, living := range []*metadata.Record{lock(), lock(suspected), lock(dead(0), disputed), lock(dead(0), detached)} {
+	for _, living := range []*metadata.Record{lock(), lock(suspected), lock(dead(0), disputed),
+		lock(dead(0), detached)} {
 		if v := Judge(living, unlocks(), at(5*time.Second)); !v.AbandonedAt.IsZero() || !v.RemoveAt.IsZero() {
 			t.Errorf("of a living holder: since %v, until %v", v.AbandonedAt, v.RemoveAt)
 		}
@@ -106,15 +107,16 @@ func TestDecideOfTheDead(t *testing.T) {
 		{"without a grace at once", lock(dead(20 * sec)), unlocks(noGrace), good(), 20 * sec, proof("", 20*sec)},
 		{"an operator who wants reports gets reports", lock(dead(20 * sec)), unlocks(reports), good(), 119 * sec,
 			decision(Deadline, 125*sec)},
-		{"and removal by the deadline", lock(dead(20 * sec)), unlocks(reports), good(), 125 * sec, decision("", 125*sec)},
+		{"and removal by the deadline", lock(dead(20 * sec)), unlocks(reports), good(), 125 * sec,
+			decision("", 125*sec)},
 
 		{"a gap is no reason to wait", lock(dead(20 * sec)), unlocks(), good(gapAt(30 * sec)), 30 * sec,
 			proof("", 30*sec)},
 		{"nor is a clock that cannot be verified", lock(dead(20 * sec)), unlocks(), good(unverified), 30 * sec,
 			proof("", 30*sec)},
 		{"nor one that disagrees", lock(dead(20 * sec)), unlocks(), good(wrongClock), 30 * sec, proof("", 30*sec)},
-		{"nor a holder whose clock is ahead", lock(behind(-24*time.Hour), arrivedAt(sec), dead(20*sec)), unlocks(), good(),
-			30 * sec, proof("", 30*sec)},
+		{"nor a holder whose clock is ahead", lock(behind(-24*time.Hour), arrivedAt(sec), dead(20*sec)), unlocks(),
+			good(), 30 * sec, proof("", 30*sec)},
 		{"nor what its holder asked for", lock(arrivedAt(sec), dead(20*sec)), unlocks(), good(), 30 * sec,
 			proof("", 30*sec)},
 		{"nor a deadline that cannot be read", lock(noAutoUnlockAt, dead(20*sec)), unlocks(), good(), 30 * sec,
@@ -124,7 +126,8 @@ func TestDecideOfTheDead(t *testing.T) {
 			proof(Etcd, 30*sec)},
 		{"nor from a view that is not fresh", lock(dead(20 * sec)), unlocks(), good(notFresh), 30 * sec,
 			proof(Stale, 30*sec)},
-		{"nor after etcd went back", lock(dead(20 * sec)), unlocks(), good(wentBack), 30 * sec, proof(Revision, 30*sec)},
+		{"nor after etcd went back", lock(dead(20 * sec)), unlocks(), good(wentBack), 30 * sec,
+			proof(Revision, 30*sec)},
 		{"nor with alerts only", lock(dead(20 * sec)), unlocks(), good(onlyAlerts), 30 * sec, proof(AlertOnly, 30*sec)},
 		{"nor what is excluded", lock(dead(20 * sec)), unlocks(), good(excludesAll), 30 * sec, proof(Exclude, 30*sec)},
 		{"the zero conditions allow nothing", lock(dead(20 * sec)), unlocks(), Conditions{}, 30 * sec,

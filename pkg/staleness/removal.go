@@ -26,9 +26,10 @@ func HoldBacks() []Rule { return []Rule{Gap, Stale, Etcd, Clock, Revision, Brake
 
 // The other reasons not to remove a lock; with these, nothing is wrong.
 const (
-	Deadline  Rule = "deadline" // not due, by its deadline, by how long its holder asked for, or by the grace of the dead
-	AlertOnly Rule = "policy"   // the operator wants alerts only
-	Exclude   Rule = "exclude"  // the operator excluded the lock by name
+	// not due, by its deadline, by how long its holder asked for, or by the grace of the dead
+	Deadline  Rule = "deadline"
+	AlertOnly Rule = "policy"  // the operator wants alerts only
+	Exclude   Rule = "exclude" // the operator excluded the lock by name
 )
 
 // WallClock is what is known about our own wall clock.

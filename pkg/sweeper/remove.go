@@ -54,7 +54,8 @@ func (s *Sweeper) notBefore(r *metadata.Record) time.Duration {
 }
 
 func (s *Sweeper) remember(r *metadata.Record, failures int, next time.Duration) {
-	s.tried[r.Name] = tried{token: r.Token, deadline: r.DeadlineRevision, proof: proofOf(r), failures: failures, next: next}
+	s.tried[r.Name] = tried{token: r.Token, deadline: r.DeadlineRevision, proof: proofOf(r), failures: failures,
+		next: next}
 }
 
 // forgetTried forgets holds that are gone or were extended, and returns how many of the rest are set aside.

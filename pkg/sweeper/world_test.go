@@ -199,7 +199,8 @@ func (s *store) removeOne(r metadata.Removal) error {
 		return s.broken[r.Record.Name]
 	case !held || now.Token != r.Record.Token || now.DeadlineRevision != r.Record.DeadlineRevision:
 		return metadata.ErrChanged
-	case r.Ending.Ended == metadata.EndedAbandoned && (now.Death == nil || now.Death.Revision != r.Record.Death.Revision):
+	case r.Ending.Ended == metadata.EndedAbandoned &&
+		(now.Death == nil || now.Death.Revision != r.Record.Death.Revision):
 		return metadata.ErrChanged
 	}
 	s.revision++

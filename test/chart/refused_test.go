@@ -40,6 +40,7 @@ var refused = []struct{ values, says string }{
 	{"kubernetes: {namespaces: [shop]}", "kubernetes.namespaces says whose pods are watched"},
 	{"kubernetes: {witness: true, namespaces: [No]}", "at '/kubernetes/namespaces/0'"},
 	{"networkPolicy: {apiServerPorts: []}", "at '/networkPolicy/apiServerPorts'"},
+	{"sweep: {abandoned: unlock}\npolicy: alert-only", "sweep.abandoned=unlock removes locks"},
 	{"sweep: {dryRun: true}\npolicy: alert-only", "sweep.dryRun says what auto-unlock would remove"},
 	{"sweep: {minWarning: -30s}", "at '/sweep/minWarning'"},
 	{"sweep: {exclude: ['']}", "at '/sweep/exclude/0'"},

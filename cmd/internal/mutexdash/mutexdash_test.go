@@ -238,7 +238,8 @@ func TestARecordAtKeysThatAreNoLocksIsListedAsMalformed(t *testing.T) {
 	p := start(t, etcd.Endpoint())
 	answers(t, p.pages+"/", http.StatusOK, "/mutexes/100%")
 	answers(t, p.pages+"/api/v1/locks?q=state:malformed", http.StatusOK, `"name":"/mutexes/100%"`)
-	answers(t, p.pages+"/api/v1/summary", http.StatusOK, `"held":1,"alerting":0,"expiring":0,"expired":0,"malformed":1`)
+	answers(t, p.pages+"/api/v1/summary", http.StatusOK,
+		`"held":1,"alerting":0,"expiring":0,"abandoned":0,"expired":0,"malformed":1`)
 	answers(t, p.pages+"/lock?name=/mutexes/100%25", http.StatusOK, "is no lock name as the protocol writes it")
 	answers(t, p.pages+"/lock?name=/mutexes/100%25", http.StatusOK, "etcdctl txn")
 	answers(t, p.pages+"/lock?name=100%25", http.StatusOK, "invoices")

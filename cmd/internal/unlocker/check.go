@@ -47,8 +47,8 @@ func (o options) mode() (sweeper.Mode, error) {
 
 func (o options) checkAbandoned() error {
 	if o.sweep.UnlockAbandoned && o.policy == string(sweeper.AlertOnly) {
-		return errors.New("--sweep.abandoned=unlock removes locks, but --policy=alert-only removes nothing: choose one " +
-			"of them")
+		return errors.New("--sweep.abandoned=unlock removes locks, but --policy=alert-only removes nothing: choose " +
+			"one of them")
 	}
 	return nil
 }

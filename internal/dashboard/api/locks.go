@@ -147,6 +147,7 @@ type summaryJSON struct {
 	Held      int      `json:"held"`
 	Alerting  int      `json:"alerting"`
 	Expiring  int      `json:"expiring"`
+	Abandoned int      `json:"abandoned"`
 	Expired   int      `json:"expired"`
 	Malformed int      `json:"malformed"`
 	Waiting   *int     `json:"waiting"`
@@ -171,7 +172,8 @@ func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
 	now := r.Viewpoint().AsOf
 	c := l.found.Counts
 	j := summaryJSON{Verdict: a.pages.Verdict(l.snapshot, r.Viewpoint()).Text.String(), Held: c.Held,
-		Alerting: c.Alerting, Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
+		Alerting: c.Alerting, Expiring: c.Expiring, Abandoned: c.Abandoned, Expired: c.Expired,
+		Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
 	if a.site.Config.Queues != nil {
@@ -179,7 +181,7 @@ func (a *API) ServeSummary(r *site.Request) (site.Answer, error) {
 	}
 	if c.NextUnlock != nil {
 		j.NextName = &c.NextUnlock.Name
-		j.NextAt, j.NextIn = lockjson.Instant(c.NextUnlock.Verdict.AutoUnlockAt, now)
+		j.NextAt, j.NextIn = lockjson.Instant(c.NextUnlock.UnlockAt(), now)
 	}
 	return l.answer(l.meta(r), j)
 }

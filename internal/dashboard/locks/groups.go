@@ -14,7 +14,7 @@ type Group struct {
 }
 
 // Late is how many need a person.
-func (g *Group) Late() int { return g.Alerting + g.Expired }
+func (g *Group) Late() int { return g.Alerting + g.Abandoned + g.Expired }
 
 // maxGroupRows is how many rows of a group are kept: more are a list of their own.
 const maxGroupRows = 50

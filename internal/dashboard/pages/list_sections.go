@@ -13,6 +13,7 @@ type groupView struct {
 	Look  locks.DisplayState
 	N     int
 	Late  int // alerting
+	Dead  int // abandoned
 	Gone  int // expired
 	Waits int
 	Open  bool // it is the only one
@@ -31,7 +32,7 @@ func (p *Pages) groupViews(v *listPage, c access.Caller, l ListRequest, found *l
 	v.Owners = len(groups)
 	for _, g := range groups[:min(len(groups), maxGroups)] {
 		view := groupView{Owner: text.Clip(g.Owner, site.MaxWordShown), Look: g.Display, N: g.Total, Late: g.Alerting,
-			Gone: g.Expired, Waits: g.Waiting, Open: len(groups) == 1}
+			Dead: g.Abandoned, Gone: g.Expired, Waits: g.Waiting, Open: len(groups) == 1}
 		if g.Owner != "" {
 			view.URL = l.link(p.site.URLs, func(l *ListRequest) {
 				l.Query.Text = l.Query.With(locks.Exactly("owner", g.Owner))

@@ -25,9 +25,11 @@ func (p *Pages) Verdict(s *locks.Snapshot, at phrase.Viewpoint) verdict {
 	switch unlockers, known := p.site.Unlockers(); {
 	case known && len(unlockers) == 0 && !at.Stale:
 		text := phrase.Say("No unlocker is running: nothing is alerted or removed.")
-		return verdict{"bad", text.When(all.Alerting+all.Expired > 0, " "+needy(all))}
+		return verdict{"bad", text.When(all.Alerting+all.Abandoned+all.Expired > 0, " "+needy(all))}
 	case all.Expired > 0:
 		return verdict{"expired", p.expiredSentence(s, at, unlockers)}
+	case all.Abandoned > 0:
+		return verdict{"abandoned", p.abandonedSentence(s, at, unlockers)}
 	case all.Alerting > 0:
 		return verdict{"alerting", p.nextUnlock(phrase.Say(phrase.Plural(all.Alerting, "lock", "locks")+" alerting."),
 			all, at)}
@@ -48,6 +50,9 @@ func needy(all locks.Counts) string {
 	var parts []string
 	if all.Expired > 0 {
 		parts = append(parts, phrase.Plural(all.Expired, "lock", "locks")+" expired")
+	}
+	if all.Abandoned > 0 {
+		parts = append(parts, phrase.Plural(all.Abandoned, "lock", "locks")+" abandoned")
 	}
 	if all.Alerting > 0 {
 		parts = append(parts, phrase.Plural(all.Alerting, "lock", "locks")+" alerting")
@@ -76,7 +81,7 @@ func (p *Pages) nextUnlock(said phrase.Sentence, all locks.Counts, at phrase.Vie
 	}
 	name := text.Clip(next.Name, site.MaxNameShown)
 	url := p.site.URLs.Lock(next.Name, next.UUID)
-	left := at.Next(next.Verdict.AutoUnlockAt)
+	left := at.Next(next.UnlockAt())
 	switch left.Kind {
 	case "over": // the snapshot is a moment old
 		left = &phrase.Moment{At: left.At, Text: "due"}

@@ -30,6 +30,8 @@ func (p *Pages) lockFrame(r *site.Request, name string) lockFrame {
 type lockPage struct {
 	lockFrame
 	Look     locks.DisplayState
+	Death    phrase.Sentence // how the holder ended and what follows; nil where that is not known
+	Doubt    phrase.Sentence // what a witness says that proves nothing
 	Sentence phrase.Sentence
 	Share    string     // what the holder has of a lock that several can hold
 	Whole    *WholeLock // that lock
@@ -92,6 +94,8 @@ func (p *Pages) lockPage(r *site.Request, lock *site.Lock) lockPage {
 	v.Icon = site.Icon{Look: row.Display}
 	v.Unread = lock.Unread
 	v.Recorded = p.site.Config.Waiters != nil
+	v.Death = p.deathSentence(row, at)
+	v.Doubt = doubt(row.Record, at)
 	v.Sentence = HolderSentence(row, at, lock.Document.Fields)
 	v.Share = row.Share.Words()
 	v.Whole = WholeOf(row, r, p.site.URLs)

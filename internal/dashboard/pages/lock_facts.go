@@ -31,6 +31,13 @@ func facts(r *locks.Row, lock *site.Lock) []fact {
 		{"record revision", phrase.Known(r.Revision)}, {"written by", lock.Document.Client},
 		{"extended", extended(lock.Document.Fields)},
 	}
+	if p := r.Process; p != nil {
+		pod := p.PodName
+		if pod != "" && p.PodNamespace != "" {
+			pod = p.PodNamespace + "/" + pod
+		}
+		list = append(list, fact{"pod", pod}, fact{"container", p.Container}, fact{"boot", p.BootID})
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		list = append(list, fact{name, fmt.Sprint(r.Attributes[name])})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -80,8 +81,21 @@ func newTimeline(r *locks.Row, at phrase.Viewpoint) *timeline {
 	if !r.Verdict.AlertsAtUnlock() {
 		add("alert", "alert", alert, at.Alert(alert))
 	}
+	ended := endOfHolder(r, from, to)
+	add("ended", "holder ended", ended, at.Since(ended))
 	add("unlock", "auto-unlock", unlock, at.Next(unlock))
 	add("now", at.NowWord(), at.AsOf, nil)
 	slices.SortStableFunc(tl.Marks, func(a, b mark) int { return a.when.Compare(b.when) })
 	return tl
+}
+
+// endOfHolder is when the holder ended for certain, if that was between the two times; else zero.
+func endOfHolder(r *locks.Row, from, to time.Time) (ended time.Time) {
+	if r.Proven() {
+		ended = protocol.EndedAt(r.Death)
+	}
+	if ended.After(from) && ended.Before(to) {
+		return ended
+	}
+	return time.Time{}
 }

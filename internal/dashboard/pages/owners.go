@@ -21,7 +21,7 @@ type ownerView struct {
 	Look      locks.DisplayState // the worst
 	locks.Counts
 	Waiters int // that wait for its locks
-	Late    int // alerting or expired
+	Late    int // alerting, abandoned or expired
 	Since   *phrase.Moment
 	Wait    *phrase.Moment
 }

@@ -45,6 +45,8 @@
 {{- include "unlocker.flag" (list "sweep.min-warning" $sweep.minWarning) }}
 {{- include "unlocker.flag" (list "sweep.default-alert-after" $sweep.defaultAlertAfter) }}
 {{- include "unlocker.flag" (list "sweep.default-auto-unlock-after" $sweep.defaultAutoUnlockAfter) }}
+{{- include "unlocker.flag" (list "sweep.abandoned" $sweep.abandoned) }}
+{{- include "unlocker.flag" (list "sweep.abandoned-grace" $sweep.abandonedGrace) }}
 {{- if $c.webConfig.secret }}
 {{- include "unlocker.flag" (list "web.config.file" (printf "/etc/unlocker/web/%s" $c.webConfig.key)) }}
 {{- end }}

@@ -19,6 +19,9 @@
 {{- if and $v.sweep.dryRun (ne $v.policy "auto-unlock") -}}
 {{- fail "sweep.dryRun says what auto-unlock would remove, and policy is not auto-unlock: choose one of them" -}}
 {{- end -}}
+{{- if and (eq $v.sweep.abandoned "unlock") (eq $v.policy "alert-only") -}}
+{{- fail "sweep.abandoned=unlock removes locks, and policy alert-only removes nothing: choose one of them" -}}
+{{- end -}}
 {{- with $v.unlocker.alertmanager -}}
 {{- if and (not .urls) (or .resendDelay .labels .httpConfig.secret) -}}
 {{- fail "unlocker.alertmanager says how to alert, and its urls are missing" -}}
