@@ -165,7 +165,7 @@ func TestNobodyGetsRightsOrAnAccountOfTheCluster(t *testing.T) {
 
 // A cluster does not know the kinds of operators unless they are installed.
 func TestOtherPeoplesKindsComeOnlyWhenAskedFor(t *testing.T) {
-	known := []string{"ConfigMap", "Deployment", "Ingress", "NetworkPolicy", "Pod", "PodDisruptionBudget", "Service",
+	known := []string{"ConfigMap", "DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "Pod", "PodDisruptionBudget", "Service",
 		"ServiceAccount", "StatefulSet"}
 	c := load(t)
 	for name, values := range scenarios(t) {
