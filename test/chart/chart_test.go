@@ -165,8 +165,8 @@ func TestNobodyGetsRightsOrAnAccountOfTheCluster(t *testing.T) {
 
 // A cluster does not know the kinds of operators unless they are installed.
 func TestOtherPeoplesKindsComeOnlyWhenAskedFor(t *testing.T) {
-	known := []string{"ConfigMap", "DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "Pod", "PodDisruptionBudget", "Service",
-		"ServiceAccount", "StatefulSet"}
+	known := []string{"ConfigMap", "DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "Pod", "PodDisruptionBudget",
+		"Service", "ServiceAccount", "StatefulSet"}
 	c := load(t)
 	for name, values := range scenarios(t) {
 		for _, kind := range mustRender(t, c, values).kinds() {
