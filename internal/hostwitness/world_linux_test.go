@@ -181,15 +181,16 @@ func (w *world) stated(h locktxn.Hold) *metadata.Statement {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, kv := range resp.Kvs {
-		s, err := protocol.Unmarshal[metadata.Statement](kv.Value)
-		if err != nil || s.UUID != h.UUID || s.Token != h.Token || s.Lock != h.Lock || s.Witness != "host" ||
-			s.By != "w1" || s.At.IsZero() || kv.Lease == 0 {
-			w.Fatalf("of %+v it is stated: %s", h, kv.Value)
-		}
-		return &s
+	if len(resp.Kvs) == 0 {
+		return nil
 	}
-	return nil
+	kv := resp.Kvs[0]
+	s, err := protocol.Unmarshal[metadata.Statement](kv.Value)
+	if err != nil || s.UUID != h.UUID || s.Token != h.Token || s.Lock != h.Lock || s.Witness != "host" ||
+		s.By != "w1" || s.At.IsZero() || kv.Lease == 0 {
+		w.Fatalf("of %+v it is stated: %s", h, kv.Value)
+	}
+	return &s
 }
 
 // death waits for the statement about a hold.

@@ -122,7 +122,7 @@ func mayState(t *testing.T, etcd *etcdtest.Server, user, prefix string) {
 	t.Helper()
 	for _, area := range []string{prefix + ".deaths/", prefix + ".suspicions/"} {
 		if _, err := etcd.Client(t).RoleGrantPermission(t.Context(), user, area, clientv3.GetPrefixRangeEnd(area),
-			clientv3.PermissionType(etcdtest.ReadWrite)); err != nil {
+			etcdtest.ReadWrite); err != nil {
 			t.Fatal(err)
 		}
 	}
