@@ -81,6 +81,7 @@ func TestNamespacesAndProcessIDsAreRead(t *testing.T) {
 
 func TestThePodIsReadFromTheGroupOfTheProcess(t *testing.T) {
 	slice := strings.ReplaceAll(uid, "-", "_")
+	static := strings.Repeat("deadbeef", 4)
 	for text, want := range map[string]string{
 		"12:memory:/kubepods/burstable/pod" + uid + "/4f1e\n":                                                uid,
 		"1:name=systemd:/user.slice\n4:cpu,cpuacct:/kubepods/pod" + uid + "/4f1e\n":                          uid,
@@ -88,7 +89,7 @@ func TestThePodIsReadFromTheGroupOfTheProcess(t *testing.T) {
 		"0::/kubepods.slice/kubepods-pod" + slice + ".slice/crio-4f.scope\n":                                 uid,
 		"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + slice + ".slice/x.scope\n":         uid,
 		"0::/system.slice/a-pod" + slice + ".slice/x.scope\n":                                                "",
-		"0::/kubepods/besteffort/poddeadbeefdeadbeefdeadbeefdeadbeef/x\n":                                    "deadbeefdeadbeefdeadbeefdeadbeef",
+		"0::/kubepods/besteffort/pod" + static + "/x\n":                                                      static,
 		"0::/\n":                                    "",
 		"0::/system.slice/docker-4f1e.scope\n":      "",
 		"0::/podman/pod" + uid + "/x\n":             "",

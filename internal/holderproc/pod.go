@@ -8,7 +8,8 @@ import (
 // ParseCgroup reads the UID of the pod from the text of /proc/PID/cgroup, as the kubelet names its groups: with the
 // cgroupfs driver /kubepods/burstable/podUID/CONTAINER, with the systemd driver
 // /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice/cri-containerd-CONTAINER.scope, where the
-// dashes of the UID are underscores. It is empty outside of a pod, and for a process with a cgroup namespace of its own.
+// dashes of the UID are underscores. It is empty outside of a pod, and for a process with a cgroup namespace of its
+// own.
 func ParseCgroup(text string) (podUID string) {
 	for line := range strings.Lines(text) {
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -92,8 +93,8 @@ func podUID(text string) string {
 // maxName is the longest name of an object in Kubernetes.
 const maxName = 253
 
-// clean is the text, if it can be the name or the UID of something in Kubernetes. Anything else is left out: no lock may
-// fail for an environment that says something odd.
+// clean is the text, if it can be the name or the UID of something in Kubernetes. Anything else is left out: no lock
+// may fail for an environment that says something odd.
 func clean(text string) string {
 	odd := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._", r)

@@ -62,8 +62,8 @@ func ParseNamespace(link string) (inode int64, ok bool) {
 	return inode, err == nil && inode > 0
 }
 
-// ParseNSpid reads the process ids in the text of /proc/PID/status: the first counts in the namespace of that /proc, the
-// last in the innermost one, where the process itself lives. It is nil for a kernel before 4.1.
+// ParseNSpid reads the process ids in the text of /proc/PID/status: the first counts in the namespace of that /proc,
+// the last in the innermost one, where the process itself lives. It is nil for a kernel before 4.1.
 func ParseNSpid(status string) []int64 {
 	for line := range strings.Lines(status) {
 		rest, ok := strings.CutPrefix(line, "NSpid:")

@@ -124,8 +124,8 @@ func (w *Witness) twin(h hold) {
 		}
 	}
 	w.cfg.Log.Error().Str("lock", h.lock).Str("boot_id", h.holder.boot).
-		Msg("a lock was taken under a boot id that this machine had before its last reboot: another machine has a copy of " +
-			"the state directory, and reboots prove nothing about that boot any more")
+		Msg("a lock was taken under a boot id that this machine had before its last reboot: another machine has a " +
+			"copy of the state directory, and reboots prove nothing about that boot any more")
 }
 
 // came adds a hold. It is called with mu.

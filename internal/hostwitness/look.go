@@ -136,8 +136,8 @@ func (w *Witness) cannotSee(p *process) {
 	w.warned = true
 	w.cfg.Log.Warn().Int64("pid", p.pid).Int64("pid_namespace", p.namespace).
 		Int64("own_namespace", w.cfg.Machine.Namespace).
-		Msg("a process of this machine that holds a lock cannot be seen from here, and its end cannot be proven: run the " +
-			"witness in the pid namespace of the machine; this is said once, a metric counts them")
+		Msg("a process of this machine that holds a lock cannot be seen from here, and its end cannot be proven: run " +
+			"the witness in the pid namespace of the machine; this is said once, a metric counts them")
 }
 
 // await waits for the end of one process.

@@ -62,9 +62,12 @@ func (f fake) machine() {
 
 func TestProcThatHidesProcessesIsNoticed(t *testing.T) {
 	mount := func(options string) string {
-		return "20 1 0:5 / / rw - ext4 /dev/sda rw\n22 27 0:21 / /proc rw,relatime shared:4 - proc proc " + options + "\n"
+		return "20 1 0:5 / / rw - ext4 /dev/sda rw\n" +
+			"22 27 0:21 / /proc rw,relatime shared:4 - proc proc " + options + "\n"
 	}
 	const nobody = "Gid:\t65534\t65534\t65534\t65534\nGroups:\t65534 \nCapEff:\t0000000000000000\n"
+	member := strings.Replace(nobody, "Groups:\t", "Groups:\t4 27 ", 1)
+	with := func(caps string) string { return strings.Replace(nobody, "0000000000000000", caps, 1) }
 	for _, c := range []struct {
 		about, mountinfo, status string
 		hides                    bool
@@ -74,14 +77,11 @@ func TestProcThatHidesProcessesIsNoticed(t *testing.T) {
 		{"switched off, in words", mount("rw,hidepid=off"), nobody, false},
 		{"invisible", mount("rw,hidepid=invisible"), nobody, true},
 		{"hidepid 2", mount("rw,gid=27,hidepid=2"), nobody, true},
-		{"in the group", mount("rw,gid=27,hidepid=2"), strings.Replace(nobody, "Groups:\t", "Groups:\t4 27 ", 1), false},
-		{"in the group, which is of no use", mount("rw,gid=27,hidepid=ptraceable"),
-			strings.Replace(nobody, "Groups:\t", "Groups:\t4 27 ", 1), true},
+		{"in the group", mount("rw,gid=27,hidepid=2"), member, false},
+		{"in the group, which is of no use", mount("rw,gid=27,hidepid=ptraceable"), member, true},
 		{"of the group", mount("rw,hidepid=1"), strings.ReplaceAll(nobody, "65534", "0"), false},
-		{"with the capability", mount("rw,hidepid=4"), strings.Replace(nobody, "0000000000000000", "0000000000080000", 1),
-			false},
-		{"with all capabilities", mount("rw,hidepid=2"), strings.Replace(nobody, "0000000000000000", "000001ffffffffff", 1),
-			false},
+		{"with the capability", mount("rw,hidepid=4"), with("0000000000080000"), false},
+		{"with all capabilities", mount("rw,hidepid=2"), with("000001ffffffffff"), false},
 		{"mounted over", mount("rw,hidepid=2") + mount("rw"), nobody, false},
 		{"mounted over by one that hides", mount("rw") + mount("rw,hidepid=2"), nobody, true},
 		{"elsewhere", strings.ReplaceAll(mount("rw,hidepid=2"), " /proc ", " /host/proc "), nobody, false},

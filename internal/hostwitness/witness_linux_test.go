@@ -2,6 +2,7 @@ package hostwitness
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -111,6 +112,80 @@ func TestExecIsNoEnd(t *testing.T) {
 	w.silent(h)
 	_ = c.Process.Kill()
 	w.death(h)
+}
+
+func TestTheEndOfTheFirstThreadIsNoEnd(t *testing.T) {
+	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
+		t.Run(about, func(t *testing.T) {
+			w := newWorld(t)
+			one := w.witness(change...)
+			c := exec.Command("/proc/self/exe")
+			c.Env = append(os.Environ(), envThread+"=1")
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer c.Wait()
+			defer c.Process.Kill()
+			w.eventually("the end of the first thread", func() bool {
+				s, err := one.processes.proc.stat(int64(c.Process.Pid))
+				return err == nil && s.State == 'Z' && s.Threads > 1
+			})
+			h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+			w.watches(one, 1)
+			w.silent(h)
+			_ = c.Process.Kill()
+			w.death(h)
+		})
+	}
+}
+
+func TestARecordByHandIsAsGood(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := w.sleeper()
+	self := w.identity(c.Process.Pid)
+	script := fmt.Sprintf(`process_start=$(sed 's/.*) //' /proc/%[1]d/stat | cut -d ' ' -f 20)
+		pid_namespace=$(readlink /proc/%[1]d/ns/pid | tr -dc 0-9)
+		echo $process_start $pid_namespace`, c.Process.Pid)
+	if page, err := os.ReadFile("../../docs/shell.md"); err != nil ||
+		!strings.Contains(string(page), "process_start=$(sed 's/.*) //' /proc/$$/stat | cut -d ' ' -f 20)") ||
+		!strings.Contains(string(page), "pid_namespace=$(readlink /proc/$$/ns/pid | tr -dc 0-9)") {
+		t.Errorf("the handbook has another script, %v", err)
+	}
+	out, err := exec.Command("sh", "-c", script).Output()
+	start, namespace, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	if err != nil || start != strconv.FormatInt(self.Start, 10) ||
+		namespace != strconv.FormatInt(self.PIDNamespace, 10) {
+		t.Fatalf("the script says %q, %v; want %+v", out, err, self)
+	}
+	const id = "11111111-2222-4333-8444-555555555555"
+	fields := map[string]string{metadata.FieldUUID: id, metadata.FieldPID: strconv.Itoa(c.Process.Pid),
+		metadata.FieldBootID: self.BootID, metadata.FieldProcessStart: start, metadata.FieldPIDNamespace: namespace,
+		metadata.FieldAlertAt: "1553682900", metadata.FieldAutoUnlockAt: "1553683500"}
+	var puts []clientv3.Op
+	for name, value := range fields {
+		puts = append(puts, clientv3.OpPut(w.layout.Field("nightly dump", name), value))
+	}
+	resp, err := w.etcd.Txn(t.Context()).Then(puts...).Commit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.watches(one, 1)
+	_ = c.Process.Kill()
+	w.death(locktxn.Hold{Lock: "nightly dump", UUID: id, Token: resp.Header.Revision})
+}
+
+func TestAHoldWhoseProcessIsNamedAnewIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := w.sleeper()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	w.watches(one, 1)
+	if _, err := w.etcd.Put(t.Context(), w.layout.Field("a", metadata.FieldPID), "1"); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Process.Kill()
+	w.silent(h)
 }
 
 func TestAnotherProcessWithTheIDProvesTheEnd(t *testing.T) {

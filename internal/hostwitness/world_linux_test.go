@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
 
 	"github.com/clustermutex/unlocker/internal/etcdconn"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
@@ -25,7 +27,18 @@ import (
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
-func TestMain(m *testing.M) { etcdtest.Main(m) }
+// envThread has this program end its first thread, and go on in another.
+const envThread = "HOSTWITNESS_TEST_THREAD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envThread) == "" {
+		etcdtest.Main(m)
+		return
+	}
+	go func() { time.Sleep(10 * time.Minute) }()
+	runtime.LockOSThread() // TestMain runs in the first thread
+	_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+}
 
 // world is an etcd with locks, on the machine that the tests run on.
 type world struct {
@@ -168,15 +181,16 @@ func (w *world) stated(h locktxn.Hold) *metadata.Statement {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, kv := range resp.Kvs {
-		s, err := protocol.Unmarshal[metadata.Statement](kv.Value)
-		if err != nil || s.UUID != h.UUID || s.Token != h.Token || s.Lock != h.Lock || s.Witness != "host" ||
-			s.By != "w1" || s.At.IsZero() || kv.Lease == 0 {
-			w.Fatalf("of %+v it is stated: %s", h, kv.Value)
-		}
-		return &s
+	if len(resp.Kvs) == 0 {
+		return nil
 	}
-	return nil
+	kv := resp.Kvs[0]
+	s, err := protocol.Unmarshal[metadata.Statement](kv.Value)
+	if err != nil || s.UUID != h.UUID || s.Token != h.Token || s.Lock != h.Lock || s.Witness != "host" ||
+		s.By != "w1" || s.At.IsZero() || kv.Lease == 0 {
+		w.Fatalf("of %+v it is stated: %s", h, kv.Value)
+	}
+	return &s
 }
 
 // death waits for the statement about a hold.

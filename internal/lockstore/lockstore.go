@@ -1,5 +1,6 @@
 // Package lockstore reads and removes locks in etcd for readers and operators: it lists, watches, reads and removes
-// locks, reads how holds ended, announces running unlockers, and records what witnesses state. Holders use package mutex instead.
+// locks, reads how holds ended, announces running unlockers, and records what witnesses state. Holders use package
+// mutex instead.
 //
 // Every call has a deadline of its own, because etcd's client waits for ever if no member answers. Every removal is one
 // guarded transaction, and none is sent twice: if the answer is lost, the store reads again and reports what it finds.

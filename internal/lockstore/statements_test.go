@@ -153,7 +153,7 @@ func TestAWitnessNeedsRightsOnItsTwoAreasAlone(t *testing.T) {
 	}
 	for _, area := range []string{root.l.Deaths(), root.l.Suspicions()} {
 		if _, err := root.etcd.RoleGrantPermission(t.Context(), "reader", area, protocol.End(area),
-			clientv3.PermissionType(etcdtest.ReadWrite)); err != nil {
+			etcdtest.ReadWrite); err != nil {
 			t.Fatal(err)
 		}
 	}

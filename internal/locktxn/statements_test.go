@@ -44,8 +44,10 @@ func TestNothingIsStatedOfAnotherHold(t *testing.T) {
 	s := start(t)
 	h := s.hold("a", mine)
 	wrong := map[string]locktxn.Hold{
-		"another uuid": {Lock: "a", UUID: other, Token: h.Token}, "an older token": {Lock: "a", UUID: mine, Token: h.Token - 1},
-		"another lock": {Lock: "b", UUID: mine, Token: h.Token}, "no token": {Lock: "b", UUID: mine},
+		"another uuid":   {Lock: "a", UUID: other, Token: h.Token},
+		"an older token": {Lock: "a", UUID: mine, Token: h.Token - 1},
+		"another lock":   {Lock: "b", UUID: mine, Token: h.Token},
+		"no token":       {Lock: "b", UUID: mine},
 	}
 	for what, hold := range wrong {
 		s.refused("state of "+what, locktxn.State(s.l, statement(hold, metadata.CauseRebooted), s.lease()))

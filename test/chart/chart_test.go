@@ -192,8 +192,8 @@ func TestTheWitnessMaySeePodsAlone(t *testing.T) {
 
 // A cluster does not know the kinds of operators unless they are installed.
 func TestOtherPeoplesKindsComeOnlyWhenAskedFor(t *testing.T) {
-	known := []string{"ConfigMap", "Deployment", "Ingress", "NetworkPolicy", "Pod", "PodDisruptionBudget", "Service",
-		"ServiceAccount", "StatefulSet", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+	known := []string{"ConfigMap", "DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "Pod", "PodDisruptionBudget",
+		"Service", "ServiceAccount", "StatefulSet", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 	c := load(t)
 	for name, values := range scenarios(t) {
 		for _, kind := range mustRender(t, c, values).kinds() {

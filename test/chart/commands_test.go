@@ -153,7 +153,7 @@ func TestTheRolesInEtcdHaveOneNameEach(t *testing.T) {
 	for _, file := range []string{"docs/operations.md", "docs/kubernetes.md", "docs/protocol.md"} {
 		text := page(t, file)
 		const prefix = `(?:--prefix=true )?`
-		permission := regexp.MustCompile(`role grant-permission ` + prefix + `(\S+) ` + prefix + `(\w+) /mutexes/`)
+		permission := regexp.MustCompile(`role grant-permission ` + prefix + `(\S+) ` + prefix + `(\w+) /mutexes/\s`)
 		for _, grant := range permission.FindAllStringSubmatch(text, -1) {
 			if !slices.Contains(known[grant[2]], grant[1]) {
 				known[grant[2]] = append(known[grant[2]], grant[1])

@@ -107,7 +107,7 @@ func readRelease(t *testing.T, file string) *release {
 			t.Fatalf("%s: %v", file, err)
 		}
 		switch m.Kind {
-		case "Deployment":
+		case "Deployment", "DaemonSet":
 			r.daemons = append(r.daemons, m.Spec.Template.Spec)
 		case "StatefulSet":
 			r.endpoint = runTrialEtcd(t, m.Spec.Template.Spec.Containers[0])

@@ -50,6 +50,7 @@ func (r *release) prepareEtcd(t *testing.T, args []string) {
 		{"unlocker", []string{"unlocker-etcd", "etcd-client"}, etcdtest.ReadWrite},
 		{"mutexdash", []string{"mutexdash-etcd", "etcd-client-readonly"}, etcdtest.Read},
 		{"mutexdash-write", []string{"mutexdash-etcd-write"}, etcdtest.ReadWrite},
+		{"unlocker-witness", []string{"witness-etcd"}, etcdtest.Read},
 	} {
 		password := ""
 		if given("--etcd.user") {
@@ -65,6 +66,7 @@ func (r *release) prepareEtcd(t *testing.T, args []string) {
 			}
 		}
 	}
+	mayState(t, etcd, "unlocker-witness", prefix(args))
 }
 
 // prefix is that of the locks.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/proctest"
 )
@@ -76,12 +78,16 @@ func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.ClientCerts(), etcdtest.Auth())
 	etcd.AddUser(t, "unlocker", "", "/mutexes/", etcdtest.ReadWrite)
 	etcd.AddUser(t, "mutexdash", "", "/mutexes/", etcdtest.Read)
+	etcd.AddUser(t, "unlocker-witness", "", "/mutexes/", etcdtest.Read)
+	mayState(t, etcd, "unlocker-witness", "/mutexes/")
 	for program, listeners := range map[string][]string{
-		"unlocker":  {"UNLOCKER_WEB_LISTEN_ADDRESS"},
-		"mutexdash": {"MUTEXDASH_WEB_LISTEN_ADDRESS", "MUTEXDASH_WEB_OPS_ADDRESS"},
+		"unlocker":         {"UNLOCKER_WEB_LISTEN_ADDRESS"},
+		"mutexdash":        {"MUTEXDASH_WEB_LISTEN_ADDRESS", "MUTEXDASH_WEB_OPS_ADDRESS"},
+		"unlocker-witness": {"UNLOCKER_WEB_LISTEN_ADDRESS"},
 	} {
+		command := strings.Split(program, "-") // and its verb
 		u := readUnit(t, repository+"/deploy/systemd/"+program+".service")
-		if start := u.one(t, "Service.ExecStart"); start != "/usr/local/bin/"+program {
+		if start := u.one(t, "Service.ExecStart"); start != "/usr/local/bin/"+strings.Join(command, " ") {
 			t.Errorf("%s starts %s", program, start)
 		}
 		if file := u.one(t, "Service.EnvironmentFile"); file != "/etc/unlocker/"+program+".env" {
@@ -94,7 +100,8 @@ func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
 			write(t, filepath.Join(etc, name), read(t, from))
 		}
 		environment := u.environment(t, etc, program)
-		environment = append(environment, strings.ToUpper(program)+"_ETCD_ENDPOINTS="+etcd.Endpoint())
+		environment = append(environment, strings.ToUpper(command[0])+"_ETCD_ENDPOINTS="+etcd.Endpoint(),
+			"UNLOCKER_WITNESS_STATE_DIR="+t.TempDir())
 		address := ""
 		for _, listener := range listeners {
 			if !slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, listener+"=") }) {
@@ -103,10 +110,21 @@ func TestTheProgramsStartAsTheUnitsSay(t *testing.T) {
 			address = proctest.FreeAddr(t)
 			environment = append(environment, listener+"="+address)
 		}
-		p := start(t, environment, program, "--web.shutdown-delay=0s")
+		p := start(t, environment, command[0], append(command[1:], "--web.shutdown-delay=0s")...)
 		answers(t, p, http.DefaultClient, "http://"+address+"/readyz", http.StatusOK)
 		answers(t, p, http.DefaultClient, "http://"+address+"/metrics", http.StatusOK)
 		end(t, p)
+	}
+}
+
+// mayState gives a user of AddUser the rights of a witness.
+func mayState(t *testing.T, etcd *etcdtest.Server, user, prefix string) {
+	t.Helper()
+	for _, area := range []string{prefix + ".deaths/", prefix + ".suspicions/"} {
+		if _, err := etcd.Client(t).RoleGrantPermission(t.Context(), user, area, clientv3.GetPrefixRangeEnd(area),
+			etcdtest.ReadWrite); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -130,7 +148,7 @@ func (u unit) environment(t *testing.T, etc, program string) (all []string) {
 }
 
 func TestTheUnitsGiveTimeToEndAndDoNotRepeatMistakes(t *testing.T) {
-	for _, program := range []string{"unlocker", "mutexdash"} {
+	for _, program := range []string{"unlocker", "mutexdash", "unlocker-witness"} {
 		u := readUnit(t, repository+"/deploy/systemd/"+program+".service")
 		patience, err := time.ParseDuration(u.one(t, "Service.TimeoutStopSec"))
 		if err != nil || patience <= 25*time.Second { // the delay of 5 s and the timeout of 20 s
@@ -146,7 +164,7 @@ func TestTheUnitsGiveTimeToEndAndDoNotRepeatMistakes(t *testing.T) {
 func TestTheUnitsRunAsUsersThatAreMade(t *testing.T) {
 	users := read(t, repository+"/deploy/systemd/unlocker.sysusers.conf")
 	page := read(t, repository+"/docs/operations.md")
-	for _, program := range []string{"unlocker", "mutexdash"} {
+	for _, program := range []string{"unlocker", "mutexdash", "unlocker-witness"} {
 		u := readUnit(t, repository+"/deploy/systemd/"+program+".service")
 		for _, name := range []string{"Service.User", "Service.Group"} {
 			if who := u.one(t, name); who != program || !strings.Contains(users, "\nu "+who+" ") {
@@ -158,7 +176,7 @@ func TestTheUnitsRunAsUsersThatAreMade(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob(repository + "/deploy/systemd/*")
-	if err != nil || len(files) != 5 {
+	if err != nil || len(files) != 7 {
 		t.Fatalf("%q, %v", files, err)
 	}
 	for _, file := range files {

@@ -116,6 +116,7 @@ func packages() map[string]string {
 		"jobs":         "github.com/clustermutex/unlocker/pkg/jobs",
 		"locktest":     "github.com/clustermutex/unlocker/pkg/locktest",
 		"log":          "log",
+		"metadata":     "github.com/clustermutex/unlocker/pkg/metadata",
 		"mutex":        "github.com/clustermutex/unlocker/pkg/mutex",
 		"mutexlog":     "github.com/clustermutex/unlocker/pkg/mutexlog",
 		"mutexmetrics": "github.com/clustermutex/unlocker/pkg/mutexmetrics",

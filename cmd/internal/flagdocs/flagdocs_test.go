@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/clustermutex/unlocker/cmd/internal/mutexdash"
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/flags"
@@ -51,6 +53,9 @@ etcd is back.
 ## unlocker
 
 %s
+## unlocker witness
+
+%s
 ## mutexdash
 
 %s
@@ -58,5 +63,14 @@ etcd is back.
 
 The flags of the connection, the prefix and the log are the same, with variables that begin with `+"`MUTEXCTL_`"+`. Its
 commands, with their flags and exit statuses, are in [mutexctl.md](mutexctl.md).
-`, flags.Table(unlocker.Command()), flags.Table(mutexdash.Command()))
+`, flags.Table(unlocker.Command()), flags.Table(witness()), flags.Table(mutexdash.Command()))
+}
+
+// witness is the command of the unlocker that runs a witness.
+func witness() *cobra.Command {
+	cmd, _, err := unlocker.Command().Find([]string{"witness"})
+	if err != nil {
+		panic(err)
+	}
+	return cmd
 }

@@ -45,9 +45,10 @@ func page(got map[string]families) string {
 <!-- Written by `+"`make docs`"+` from a scrape of the programs themselves. -->
 
 The unlocker serves its metrics at `+"`/metrics`"+` of `+"`--web.listen-address`"+` (`+"`:10980`"+`), the dashboard at that of
-`+"`--web.ops-address`"+` (`+"`:10981`"+`). In addition, both export the metrics of the Go runtime and the process (`+"`go_…`"+`,
-`+"`process_…`"+`) and of the metrics handler (`+"`promhttp_…`"+`). Alert rules, Grafana dashboards and scrape configurations are in
-[deploy](../deploy). What to do about an alert is in the [runbooks](runbooks.md).
+`+"`--web.ops-address`"+` (`+"`:10981`"+`), a witness at that of its own `+"`--web.listen-address`"+` (`+"`:10983`"+`). In addition, all export
+the metrics of the Go runtime and the process (`+"`go_…`"+`, `+"`process_…`"+`) and of the metrics handler (`+"`promhttp_…`"+`). Alert
+rules, Grafana dashboards and scrape configurations are in [deploy](../deploy). What to do about an alert is in the
+[runbooks](runbooks.md).
 
 Times are Unix timestamps in seconds: the age is `+"`time()`"+` minus the value. A metric about something that does not exist,
 such as the oldest lock while none is held, has no sample. Every unlocker exports every lock, so aggregate replicas with
@@ -64,9 +65,12 @@ states of locks, [time.md](time.md#the-seven-rules) the reasons that hold back a
 ## unlocker
 
 %s
+## unlocker witness
+
+%s
 ## mutexdash
 
-%s`, table(got["unlocker"]), table(got["mutexdash"]))
+%s`, table(got["unlocker"]), table(got["witness"]), table(got["mutexdash"]))
 }
 
 func table(all families) string {
@@ -156,7 +160,8 @@ func TestEveryMetricOfTheSourceIsInTheDocumentation(t *testing.T) {
 				found++
 				_, unlocker := all["unlocker_"+name[1]]
 				_, mutexdash := all["mutexdash_"+name[1]]
-				if !unlocker && !mutexdash {
+				_, witness := all["unlocker_witness_"+name[1]]
+				if !unlocker && !mutexdash && !witness {
 					t.Errorf("%s has a metric %s, which %s does not tell", file, name[1], metricsPage)
 				}
 			}

@@ -47,7 +47,7 @@ func read(t *testing.T, file string) string {
 // families are the metrics of one program by name, without those of Go, the process and the library.
 type families map[string]*dto.MetricFamily
 
-// scrapes runs both daemons on an etcd where everything happens that has a metric, and returns what they tell in the
+// scrapes runs all daemons on an etcd where everything happens that has a metric, and returns what they tell in the
 // end.
 func scrapes(t *testing.T) map[string]families {
 	t.Helper()
@@ -56,6 +56,7 @@ func scrapes(t *testing.T) map[string]families {
 	unlockerAddress := proctest.FreeAddr(t)
 	pages := proctest.FreeAddr(t)
 	ops := proctest.FreeAddr(t)
+	witness := proctest.FreeAddr(t)
 	run(t, unlocker.Command(), "--policy=auto-unlock", "--sweep.min-warning=250ms", "--sweep.clock-skew=0s",
 		"--dashboard.url=https://locks.example.org",
 		"--alertmanager.url=http://127.0.0.1:1", "--etcd.endpoints="+etcd.Endpoint(),
@@ -64,6 +65,7 @@ func scrapes(t *testing.T) map[string]families {
 	run(t, mutexdash.Command(), "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+pages,
 		"--web.ops-address="+ops,
 		"--web.unlock-webhook=http://127.0.0.1:1")
+	run(t, unlocker.Command(), "witness", "--etcd.endpoints="+etcd.Endpoint(), "--web.listen-address="+witness)
 	l, err := protocol.NewLayout(protocol.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +80,9 @@ func scrapes(t *testing.T) map[string]families {
 		if resp, err := http.Get("http://" + pages + "/"); err == nil {
 			resp.Body.Close()
 		}
-		got["unlocker"], got["mutexdash"] = scrape(t, unlockerAddress, "unlocker_"), scrape(t, ops, "mutexdash_")
+		got["unlocker"] = scrape(t, unlockerAddress, "unlocker_")
+		got["mutexdash"] = scrape(t, ops, "mutexdash_")
+		got["witness"] = scrape(t, witness, "unlocker_witness_")
 		missing := missing(got)
 		if len(missing) == 0 {
 			return got
@@ -113,6 +117,7 @@ func late() map[string][]string {
 			"unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
 			"unlocker_deadlock_since_timestamp_seconds",
 		},
+		"witness": {"unlocker_witness_synced", "unlocker_witness_etcd_requests_total"},
 		"mutexdash": {
 			"mutexdash_locks", "mutexdash_http_requests_total", "mutexdash_http_request_duration_seconds",
 			"mutexdash_etcd_alarm",
