@@ -201,6 +201,16 @@ func watch(t *testing.T, a *apiServer, s *store, namespaces ...string) (*podwitn
 			defer s.mu.Unlock()
 			return s.locks
 		},
+		Lock: func(name string) *metadata.Record {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, r := range s.locks {
+				if r.Name == name {
+					return r
+				}
+			}
+			return nil
+		},
 		Changed: func() <-chan struct{} { return nil },
 		Clock:   func() time.Duration { return time.Since(began) },
 		State:   s.add(&s.said), Suspect: s.add(&s.dubbed),

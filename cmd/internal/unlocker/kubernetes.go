@@ -54,7 +54,7 @@ func (r *rooms) witnessPods(o options, log zerolog.Logger) (*podwitness.Witness,
 	}
 	return podwitness.New(podwitness.Config{
 		By: r.config.ID, Namespaces: o.kubernetes.namespaces,
-		Locks: r.view.Locks, Changed: r.view.Changed, Clock: r.view.Clock,
+		Locks: r.view.Locks, Lock: r.view.Lock, Changed: r.view.Changed, Clock: r.view.Clock,
 		State: r.store.State, Suspect: r.store.Suspect, Dispel: r.store.Dispel,
 		Explain: etcdconn.Explain, Log: log,
 	}, api), nil
