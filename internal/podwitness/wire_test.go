@@ -37,8 +37,10 @@ func brief(t *testing.T, text string) podproof.Pod {
 }
 
 const (
-	first   = `"terminated":{"exitCode":1,"startedAt":"2026-01-01T10:00:00Z","finishedAt":"2026-01-01T11:00:00Z","containerID":"c1"}`
-	well    = `"terminated":{"exitCode":0,"startedAt":"2026-01-01T10:00:00Z","finishedAt":"2026-01-01T11:00:00Z","containerID":"c1"}`
+	first = `"terminated":{"exitCode":1,"startedAt":"2026-01-01T10:00:00Z","finishedAt":"2026-01-01T11:00:00Z",
+"containerID":"c1"}`
+	well = `"terminated":{"exitCode":0,"startedAt":"2026-01-01T10:00:00Z","finishedAt":"2026-01-01T11:00:00Z",
+"containerID":"c1"}`
 	unseen  = `"terminated":{"exitCode":137,"reason":"ContainerStatusUnknown","startedAt":null,"finishedAt":null}`
 	started = `"running":{"startedAt":"2026-01-01T12:00:00Z"}`
 )
@@ -79,17 +81,21 @@ func TestWhichContainersMayBeStartedAgain(t *testing.T) {
 		pod  shaped
 		want bool
 	}{
-		"by default":                    {shaped{state: first}, true},
-		"always":                        {shaped{spec: `"restartPolicy":"Always"`, state: well}, true},
-		"never":                         {shaped{spec: `"restartPolicy":"Never"`, state: first}, false},
-		"on failure, failed":            {shaped{spec: `"restartPolicy":"OnFailure"`, state: first}, true},
-		"on failure, and it went well":  {shaped{spec: `"restartPolicy":"OnFailure"`, state: well}, false},
-		"on failure, and it runs":       {shaped{spec: `"restartPolicy":"OnFailure"`, state: started}, true},
-		"on failure, and it was lost":   {shaped{spec: `"restartPolicy":"OnFailure"`, state: unseen}, true},
-		"never, but this one":           {shaped{spec: `"restartPolicy":"Never"`, container: `"restartPolicy":"Always"`, state: first}, true},
-		"always, but not this one":      {shaped{spec: `"restartPolicy":"Always"`, container: `"restartPolicy":"Never"`, state: first}, false},
-		"never, but for some exit code": {shaped{spec: `"restartPolicy":"Never"`, container: `"restartPolicy":"Never","restartPolicyRules":[{"action":"RestartAllContainers"}]`, state: first}, true},
-		"a policy of the future":        {shaped{spec: `"restartPolicy":"Sometimes"`, state: first}, true},
+		"by default":                   {shaped{state: first}, true},
+		"always":                       {shaped{spec: `"restartPolicy":"Always"`, state: well}, true},
+		"never":                        {shaped{spec: `"restartPolicy":"Never"`, state: first}, false},
+		"on failure, failed":           {shaped{spec: `"restartPolicy":"OnFailure"`, state: first}, true},
+		"on failure, and it went well": {shaped{spec: `"restartPolicy":"OnFailure"`, state: well}, false},
+		"on failure, and it runs":      {shaped{spec: `"restartPolicy":"OnFailure"`, state: started}, true},
+		"on failure, and it was lost":  {shaped{spec: `"restartPolicy":"OnFailure"`, state: unseen}, true},
+		"never, but this one": {shaped{spec: `"restartPolicy":"Never"`, container: `"restartPolicy":"Always"`,
+			state: first}, true},
+		"always, but not this one": {shaped{spec: `"restartPolicy":"Always"`, container: `"restartPolicy":"Never"`,
+			state: first}, false},
+		"never, but for some exit code": {shaped{spec: `"restartPolicy":"Never"`,
+			container: `"restartPolicy":"Never","restartPolicyRules":[{"action":"RestartAllContainers"}]`,
+			state:     first}, true},
+		"a policy of the future": {shaped{spec: `"restartPolicy":"Sometimes"`, state: first}, true},
 	} {
 		if got := brief(t, c.pod.json()).Containers[0].MayRestart; got != c.want {
 			t.Errorf("%s: %v", about, got)
@@ -99,7 +105,8 @@ func TestWhichContainersMayBeStartedAgain(t *testing.T) {
 
 func TestWhatElseCountsOfAPod(t *testing.T) {
 	plain := brief(t, shaped{state: started}.json())
-	if plain.Deleting != podproof.Never || plain.KubeletEnded || plain.Static || plain.OwnClock || plain.Disruption != "" {
+	if plain.Deleting != podproof.Never || plain.KubeletEnded || plain.Static || plain.OwnClock ||
+		plain.Disruption != "" {
 		t.Errorf("%+v", plain)
 	}
 	p := brief(t, shaped{
@@ -128,7 +135,8 @@ func TestContainersOfAllKindsAreKnownByTheirNames(t *testing.T) {
 	p := brief(t, `{"spec":{"restartPolicy":"Never","containers":[{"name":"a"}],"initContainers":[{"name":"b"},
 {"name":"c","restartPolicy":"Always"}],"ephemeralContainers":[{"name":"d"}]},
 "status":{"containerStatuses":[{"name":"a","containerID":"1","state":{`+started+`}}],
-"initContainerStatuses":[{"name":"b","containerID":"2","state":{`+first+`}},{"name":"c","containerID":"3","state":{`+started+`}}],
+"initContainerStatuses":[{"name":"b","containerID":"2","state":{`+first+`}},
+{"name":"c","containerID":"3","state":{`+started+`}}],
 "ephemeralContainerStatuses":[{"name":"d","containerID":"4","state":{`+started+`}}]}}`)
 	got := []string{}
 	for _, c := range p.Containers {

@@ -5,7 +5,6 @@ package podwitness
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 )
 
 const (
-	// lookEvery is how often all locks are looked at without a change of any: time alone makes some suspicious, and what
-	// was not written is tried again.
+	// lookEvery is how often all locks are looked at without a change of any: time alone makes some suspicious, and
+	// what was not written is tried again.
 	lookEvery = 5 * time.Second
 	// lookPause is the shortest time between two such looks, and lookShare what part of the time they take at most. The
 	// locks of a pod that changed are looked at without delay.
@@ -302,7 +301,8 @@ func (w *Witness) failed(err error) bool {
 	w.metrics.failures.WithLabelValues("etcd").Inc()
 	if text := w.config.Explain(err); text != w.unsaid {
 		w.unsaid = text
-		w.config.Log.Warn().Str("trouble", text).Msg("what is known of a dead holder cannot be written; it is tried again")
+		w.config.Log.Warn().Str("trouble", text).
+			Msg("what is known of a dead holder cannot be written; it is tried again")
 	}
 	return true
 }
@@ -310,8 +310,8 @@ func (w *Witness) failed(err error) bool {
 // statement returns the verdict as a statement.
 func statement(r *metadata.Record, v podproof.Verdict, by string, now time.Time) metadata.Statement {
 	s := metadata.Statement{
-		Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: v.Cause, How: v.How, Witness: metadata.WitnessKubernetes, By: by,
-		At: metadata.Time{Time: now},
+		Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: v.Cause, How: v.How,
+		Witness: metadata.WitnessKubernetes, By: by, At: metadata.Time{Time: now},
 	}
 	if v.End == nil {
 		return s
@@ -340,16 +340,4 @@ func (w *Witness) synced() bool {
 		}
 	}
 	return true
-}
-
-// namespaces returns the watched namespaces for the log.
-func (w *Witness) namespaces() []string {
-	var all []string
-	for namespace := range w.feeds {
-		if namespace != "" {
-			all = append(all, namespace)
-		}
-	}
-	slices.Sort(all)
-	return all
 }

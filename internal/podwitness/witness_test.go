@@ -342,8 +342,8 @@ func TestTroubleIsToldInASentence(t *testing.T) {
 	for status, c := range map[int]struct{ kind, says string }{
 		http.StatusForbidden: {"forbidden", "the API server does not let us see the pods of namespace shop: the role " +
 			"needs get, list and watch for pods"},
-		http.StatusUnauthorized: {"unauthorized", "the API server does not accept our token or certificate: it may have " +
-			"expired"},
+		http.StatusUnauthorized: {"unauthorized", "the API server does not accept our token or certificate: it may " +
+			"have expired"},
 		http.StatusServiceUnavailable: {"overloaded", "the API server is not able to answer at present"},
 	} {
 		t.Run(c.kind, func(t *testing.T) {

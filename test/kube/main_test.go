@@ -1,7 +1,7 @@
 //go:build kube
 
-// Package kube runs the unlocker beside a real API server of Kubernetes. There is no kubelet: the tests patch the status
-// of pods as one would. `make kube` builds the API server first.
+// Package kube runs the unlocker beside a real API server of Kubernetes. There is no kubelet: the tests patch the
+// status of pods as one would. `make kube` builds the API server first.
 package kube
 
 import (

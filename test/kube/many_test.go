@@ -32,8 +32,8 @@ func TestManyPods(t *testing.T) {
 	w.shows(t, fmt.Sprintf("unlocker_kubernetes_pods %d", len(pods)))
 	watched := w.resident(t)
 	cpu := w.processor(t)
-	t.Logf("%d pods were made in %v, %.0f changes a second: the unlocker took %v of a processor, and its memory grew from "+
-		"%d to %d MiB", len(pods), made, 2*float64(len(pods))/made.Seconds(), cpu, idle>>20, watched>>20)
+	t.Logf("%d pods were made in %v, %.0f changes a second: the unlocker took %v of a processor, and its memory grew "+
+		"from %d to %d MiB", len(pods), made, 2*float64(len(pods))/made.Seconds(), cpu, idle>>20, watched>>20)
 
 	holds := make([]*hold, len(pods)/10)
 	each(t, len(holds), func(i int) { holds[i] = w.lock(t, pods[i*10].name, pods[i*10].by("worker"), ago) })

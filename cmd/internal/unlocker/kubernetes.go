@@ -32,7 +32,8 @@ func (o *kubernetesOptions) define(fs *pflag.FlagSet) {
 func (o kubernetesOptions) check() error {
 	switch {
 	case !o.pods && (len(o.namespaces) > 0 || o.kubeconfig != ""):
-		return errors.New("--kubernetes.namespaces and --kubernetes.kubeconfig are for --kubernetes.pods, which is missing")
+		return errors.New("--kubernetes.namespaces and --kubernetes.kubeconfig are for --kubernetes.pods, which is " +
+			"missing")
 	case slices.Contains(o.namespaces, ""):
 		return errors.New("--kubernetes.namespaces contains an empty name: leave the flag out to watch all namespaces")
 	case o.kubeconfig != "":
