@@ -67,19 +67,19 @@ func (m manifest) path() string {
 func chart(t *testing.T, c *cluster) {
 	c.namespace(t, "locking")
 	c.namespace(t, "billing")
-	for _, m := range scenario(t, "witness") {
+	for _, m := range scenario(t, "kubernetes") {
 		dry := "?fieldValidation=Strict&dryRun=All"
 		if m.Kind == "ServiceAccount" {
 			dry = "" // pods need it
 		}
 		c.ask(t, "POST", m.path()+dry, "application/yaml", []byte(m.text))
 	}
-	for _, m := range scenario(t, "witness-namespaces") {
+	for _, m := range scenario(t, "kubernetes-namespaces") {
 		if strings.HasPrefix(m.Kind, "Role") && m.Metadata.Namespace == "billing" {
 			c.ask(t, "POST", m.path()+"?fieldValidation=Strict", "application/yaml", []byte(m.text))
 		}
 	}
-	token := c.create(t, "/api/v1/namespaces/locking/serviceaccounts/locks-unlocker-witness/token",
+	token := c.create(t, "/api/v1/namespaces/locking/serviceaccounts/locks-unlocker-pods/token",
 		object{"spec": object{}})["status"].(object)["token"].(string)
 	w := startUnlocker(t, c, c.kubeconfig(t, c.address, token), "--kubernetes.namespaces=billing")
 	w.shows(t, "unlocker_kubernetes_synced 1")
