@@ -11,6 +11,7 @@ GOLANGCI_LINT := $(TOOLS)/golangci-lint-2.15.0
 ETCDCTL := $(TOOLS)/etcdctl-3.7.3
 ETCDUTL := $(TOOLS)/etcdutl-3.7.3
 ETCD_3_6 := $(TOOLS)/etcd-3.6.16
+KUBE_APISERVER := $(TOOLS)/kube-apiserver-1.36.3
 GOVULNCHECK := .tools/bin/govulncheck-1.8.0
 ACTIONLINT := $(TOOLS)/actionlint-1.7.12
 AXE := .tools/axe/node_modules/axe-core/axe.min.js
@@ -111,11 +112,22 @@ chart: $(ETCDCTL) ## the Helm chart: lint, schemas, unit tests; then what it say
 	cd test/chart && go vet . && go test -count=1 . -rendered $(CURDIR)/dist/chart
 	go test -tags chart -count=1 ./test/deploy -rendered $(CURDIR)/dist/chart -etcdctl $(ETCDCTL)
 
+.PHONY: kube
+kube: $(KUBE_APISERVER) ## the witness in Kubernetes on a real API server, with its pods' ends as a kubelet reports them
+	cd test/chart && go test -count=1 -run TestEveryScenarioIsWrittenDown . -rendered $(CURDIR)/dist/chart
+	go vet -tags kube ./test/kube
+	go test -tags kube -count=1 ./test/kube -kube-apiserver $(KUBE_APISERVER) -rendered $(CURDIR)/dist/chart
+
+.PHONY: kube-scale
+kube-scale: $(KUBE_APISERVER) ## what watching PODS (10000) pods costs an unlocker
+	go test -tags kube -count=1 -v -timeout 30m -run TestManyPods ./test/kube -kube-apiserver $(KUBE_APISERVER) -pods $(PODS)
+
 .PHONY: chart-files
 chart-files: ## what the chart has copies of: rules, dashboards, the table of its values
 	cp deploy/prometheus/unlocker.rules.yaml $(wildcard deploy/grafana/*.json) deploy/helm/unlocker/files/
 	cd test/chart && go test -count=1 -run TheTableOfValues . -update
 
+PODS ?= 10000
 SEEDS ?= 1,2,random
 SOAK ?= 1h
 KEEP ?= $(CURDIR)/.soak
@@ -192,7 +204,7 @@ ci: ## what CI runs
 	.ci/run
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) ## build the tools, and what the modules beside this one are made of
+tools: $(GOLANGCI_LINT) $(ETCDCTL) $(GOVULNCHECK) $(ACTIONLINT) $(AXE) $(KUBE_APISERVER) ## build the tools, and what the modules beside this one are made of
 	cd test/chart && go test -count=1 -run '^$$' .
 	cd bench && go vet ./...
 
@@ -218,6 +230,11 @@ $(ETCD_3_6): $(TOOLS)/etcd-%:
 	mkdir -p .tools/etcd
 	cd .tools/etcd && printf 'module etcd\n\ngo 1.26.0\n' > go.mod && $(TOOLENV) go get go.etcd.io/etcd/server/v3@v$*
 	cd .tools/etcd && $(TOOLENV) go build -o $@ go.etcd.io/etcd/server/v3
+
+# Ten minutes of processor time when nothing is cached. Without a version it calls itself v0.0.0, which clients refuse.
+$(KUBE_APISERVER): $(TOOLS)/kube-apiserver-%:
+	cd test/kube/apiserver && $(TOOLENV) go build -o $@ -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=v$* \
+		-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" k8s.io/kubernetes/cmd/kube-apiserver
 
 # The accessibility checks that the browser runs in every page; never part of a program.
 $(AXE):

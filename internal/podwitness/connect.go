@@ -64,8 +64,8 @@ func configured(kubeconfig string) (*rest.Config, error) {
 	}
 	settings, err := rest.InClusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, errors.New("there is no API server of Kubernetes to ask: this process does not run in a pod, and no " +
-			"kubeconfig is given")
+		return nil, errors.New("there is no API server of Kubernetes to ask: this process does not run in a pod, and " +
+			"no kubeconfig is given")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the pod's service account: %w", err)

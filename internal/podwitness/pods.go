@@ -29,13 +29,15 @@ type pods struct {
 	byUID  map[string]*podproof.Pod
 	byName map[name]string // UID of the pod that has the name now, or had it last
 	gone   []string        // UIDs, the longest gone first
+
+	touched map[string]bool // keys of pods that changed, as in podKey, until somebody takes them
 }
 
 type name struct{ namespace, name string }
 
 func newPods(clock func() time.Duration) *pods {
 	return &pods{clock: clock, changed: make(chan struct{}, 1), byUID: map[string]*podproof.Pod{},
-		byName: map[name]string{}}
+		byName: map[name]string{}, touched: map[string]bool{}}
 }
 
 // find returns the pod with the UID, and the one that has the name; nil where there is none.
@@ -63,6 +65,7 @@ func (p *pods) put(now podproof.Pod, confirmed, at time.Duration) {
 	}
 	p.byUID[now.UID] = podproof.Observe(known, now, confirmed, at)
 	p.byName[name{now.Namespace, now.Name}] = now.UID
+	p.touch(&now)
 }
 
 // vanish notes that a pod is gone. The caller holds mu.
@@ -73,6 +76,7 @@ func (p *pods) vanish(uid string, at time.Duration, lost bool) {
 	}
 	p.byUID[uid] = podproof.Vanish(known, at, lost)
 	p.gone = append(p.gone, uid)
+	p.touch(known)
 	p.forget(at)
 }
 
@@ -86,6 +90,21 @@ func (p *pods) forget(at time.Duration) {
 		}
 		p.gone = p.gone[1:]
 	}
+}
+
+// takeTouched returns the keys of the pods that have changed since it was called last.
+func (p *pods) takeTouched() map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	touched := p.touched
+	p.touched = map[string]bool{}
+	return touched
+}
+
+// touch notes that a pod changed. The caller holds mu.
+func (p *pods) touch(changed *podproof.Pod) {
+	p.touched[changed.UID] = true
+	p.touched[podKey("", changed.Namespace, changed.Name)] = true
 }
 
 // announce wakes who waits for a change.

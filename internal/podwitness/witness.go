@@ -5,7 +5,6 @@ package podwitness
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,11 +15,13 @@ import (
 )
 
 const (
-	// lookEvery is how often all locks are looked at without a change: time alone makes some suspicious, and what was
-	// not written is tried again.
+	// lookEvery is how often all locks are looked at without a change of any: time alone makes some suspicious, and
+	// what was not written is tried again.
 	lookEvery = 5 * time.Second
-	// lookPause is the shortest time between two looks, so that many changes cost little.
-	lookPause = 50 * time.Millisecond
+	// lookPause is the shortest time between two such looks, and lookShare what part of the time they take at most. The
+	// locks of a pod that changed are looked at without delay.
+	lookPause = 500 * time.Millisecond
+	lookShare = 10
 	// writeTimeout is how long one statement may take.
 	writeTimeout = 5 * time.Second
 	// proveAgain and suspectAgain are how long a statement has to be missing to be written again: its lease may have
@@ -35,6 +36,7 @@ type Config struct {
 	Namespaces []string // whose pods are watched; none: those of all
 
 	Locks   func() []*metadata.Record
+	Lock    func(name string) *metadata.Record // nil if it is not held
 	Changed func() <-chan struct{}
 	Clock   func() time.Duration // of [metadata.Seen]
 
@@ -55,7 +57,8 @@ type Witness struct {
 	pods    *pods
 	feeds   map[string]*feed // by namespace; "" is all
 	metrics *metrics
-	told    map[hold]told // what this witness has written
+	byPod   map[string][]string // names of locks by the key of their holders' pods, as of the last look at all
+	told    map[hold]told       // what this witness has written
 
 	unsaid string // why the last statement could not be written
 
@@ -107,31 +110,26 @@ func (w *Witness) Run(ctx context.Context) error {
 			w.api.reflect(ctx, namespace, f, func(err error) { w.heard(ctx, namespace, f, err) })
 		})
 	}
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var changed <-chan struct{}
+	var soonest time.Time
 	for {
-		changed := w.config.Changed()
-		w.look(ctx)
-		if !pause(ctx, lookPause) {
-			return nil
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
 		case <-w.pods.changed:
-		case <-ticker.C:
+			w.lookAt(ctx, w.pods.takeTouched())
+		case <-changed:
+			changed = nil
+			next.Reset(time.Until(soonest))
+		case <-next.C:
+			changed = w.config.Changed()
+			began := time.Now()
+			w.look(ctx)
+			soonest = time.Now().Add(max(lookPause, lookShare*time.Since(began)))
+			next.Reset(lookEvery)
 		}
-	}
-}
-
-// pause waits, and reports whether ctx has not ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 
@@ -160,24 +158,51 @@ func (w *Witness) heard(ctx context.Context, namespace string, f *feed, err erro
 
 // look judges all locks, and writes what is new.
 func (w *Witness) look(ctx context.Context) {
-	held := map[hold]bool{}
+	w.byPod = map[string][]string{}
+	told := map[hold]told{}
 	for _, r := range w.config.Locks() {
 		if r.Process == nil || r.Token == 0 {
 			continue
 		}
-		h := hold{r.UUID, r.Token}
-		held[h] = true
-		w.tell(ctx, h, r, w.judge(r))
+		key := podKey(r.Process.PodUID, r.Process.PodNamespace, r.Process.PodName)
+		if key == "" {
+			continue
+		}
+		w.byPod[key] = append(w.byPod[key], r.Name)
+		w.tell(ctx, r)
 		if ctx.Err() != nil {
 			return
 		}
+		if said, ok := w.told[holdOf(r)]; ok {
+			told[holdOf(r)] = said
+		}
 	}
-	for h := range w.told {
-		if !held[h] {
-			delete(w.told, h)
+	w.told = told
+}
+
+// lookAt judges the locks of pods.
+func (w *Witness) lookAt(ctx context.Context, pods map[string]bool) {
+	for key := range pods {
+		for _, lock := range w.byPod[key] {
+			if r := w.config.Lock(lock); r != nil && r.Process != nil && r.Token != 0 && ctx.Err() == nil {
+				w.tell(ctx, r)
+			}
 		}
 	}
 }
+
+// podKey identifies the pod of a record: by its UID, or else by its name. It is empty if the record names none.
+func podKey(uid, namespace, podName string) string {
+	switch {
+	case uid != "":
+		return uid
+	case namespace != "" && podName != "":
+		return namespace + "/" + podName
+	}
+	return ""
+}
+
+func holdOf(r *metadata.Record) hold { return hold{r.UUID, r.Token} }
 
 // judge looks for the pod of the record's holder and says what is known of its end.
 func (w *Witness) judge(r *metadata.Record) podproof.Verdict {
@@ -208,22 +233,23 @@ func (w *Witness) watched(namespace string) time.Duration {
 	return podproof.Never
 }
 
-// tell writes what is new about a hold.
-func (w *Witness) tell(ctx context.Context, h hold, r *metadata.Record, v podproof.Verdict) {
+// tell judges a hold and writes what is new about it.
+func (w *Witness) tell(ctx context.Context, r *metadata.Record) {
 	if r.Death != nil {
 		return
 	}
-	said := w.told[h]
+	v := w.judge(r)
+	said := w.told[holdOf(r)]
 	now := w.config.Clock()
 	switch v.Certainty {
 	case podproof.Proof:
 		if !said.recent(v, now) {
-			w.write(ctx, h, r, v, w.config.State)
+			w.write(ctx, r, v, w.config.State)
 		}
 	case podproof.Suspicion:
 		known := r.Suspicion != nil && !(mine(r.Suspicion) && r.Suspicion.Cause != v.Cause)
 		if !known && !said.recent(v, now) {
-			w.write(ctx, h, r, v, w.config.Suspect)
+			w.write(ctx, r, v, w.config.Suspect)
 		}
 	case podproof.Runs:
 		if mine(r.Suspicion) {
@@ -239,7 +265,7 @@ func mine(s *metadata.Statement) bool { return s != nil && s.Witness == metadata
 type writer func(context.Context, metadata.Statement) error
 
 // write writes a statement. If that fails, the next look tries again.
-func (w *Witness) write(ctx context.Context, h hold, r *metadata.Record, v podproof.Verdict, to writer) {
+func (w *Witness) write(ctx context.Context, r *metadata.Record, v podproof.Verdict, to writer) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	s := statement(r, v, w.config.By, time.Now())
@@ -247,7 +273,7 @@ func (w *Witness) write(ctx context.Context, h hold, r *metadata.Record, v podpr
 	if w.failed(err) {
 		return
 	}
-	w.told[h] = told{v.Certainty, v.Cause, w.config.Clock()}
+	w.told[holdOf(r)] = told{v.Certainty, v.Cause, w.config.Clock()}
 	if err != nil {
 		return // the hold is over
 	}
@@ -275,7 +301,8 @@ func (w *Witness) failed(err error) bool {
 	w.metrics.failures.WithLabelValues("etcd").Inc()
 	if text := w.config.Explain(err); text != w.unsaid {
 		w.unsaid = text
-		w.config.Log.Warn().Str("trouble", text).Msg("what is known of a dead holder cannot be written; it is tried again")
+		w.config.Log.Warn().Str("trouble", text).
+			Msg("what is known of a dead holder cannot be written; it is tried again")
 	}
 	return true
 }
@@ -283,8 +310,8 @@ func (w *Witness) failed(err error) bool {
 // statement returns the verdict as a statement.
 func statement(r *metadata.Record, v podproof.Verdict, by string, now time.Time) metadata.Statement {
 	s := metadata.Statement{
-		Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: v.Cause, How: v.How, Witness: metadata.WitnessKubernetes, By: by,
-		At: metadata.Time{Time: now},
+		Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: v.Cause, How: v.How,
+		Witness: metadata.WitnessKubernetes, By: by, At: metadata.Time{Time: now},
 	}
 	if v.End == nil {
 		return s
@@ -313,16 +340,4 @@ func (w *Witness) synced() bool {
 		}
 	}
 	return true
-}
-
-// namespaces returns the watched namespaces for the log.
-func (w *Witness) namespaces() []string {
-	var all []string
-	for namespace := range w.feeds {
-		if namespace != "" {
-			all = append(all, namespace)
-		}
-	}
-	slices.Sort(all)
-	return all
 }

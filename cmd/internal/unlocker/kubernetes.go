@@ -32,7 +32,8 @@ func (o *kubernetesOptions) define(fs *pflag.FlagSet) {
 func (o kubernetesOptions) check() error {
 	switch {
 	case !o.pods && (len(o.namespaces) > 0 || o.kubeconfig != ""):
-		return errors.New("--kubernetes.namespaces and --kubernetes.kubeconfig are for --kubernetes.pods, which is missing")
+		return errors.New("--kubernetes.namespaces and --kubernetes.kubeconfig are for --kubernetes.pods, which is " +
+			"missing")
 	case slices.Contains(o.namespaces, ""):
 		return errors.New("--kubernetes.namespaces contains an empty name: leave the flag out to watch all namespaces")
 	case o.kubeconfig != "":
@@ -54,7 +55,7 @@ func (r *components) witnessPods(o options, log zerolog.Logger) (*podwitness.Wit
 	}
 	return podwitness.New(podwitness.Config{
 		By: r.config.ID, Namespaces: o.kubernetes.namespaces,
-		Locks: r.view.Locks, Changed: r.view.Changed, Clock: r.view.Clock,
+		Locks: r.view.Locks, Lock: r.view.Lock, Changed: r.view.Changed, Clock: r.view.Clock,
 		State: r.store.State, Suspect: r.store.Suspect, Dispel: r.store.Dispel,
 		Explain: etcdconn.Explain, Log: log,
 	}, api), nil

@@ -47,7 +47,7 @@ type Verdict struct {
 type Sight struct {
 	Pod      *Pod // with the record's UID; nil if there is none
 	Namesake *Pod // another one of the record's namespace and name; nil if there is none
-	// Absent is for how long the pod has been looked for without a break in a place where it has to be, 0 if it was not.
+	// Absent is for how long the pod has been sought without a break where it has to be; 0 if it was not.
 	Absent time.Duration
 	Now    time.Duration // on the clock of [metadata.Seen]
 }
@@ -90,7 +90,8 @@ func absent(process *metadata.Process, s Sight) Verdict {
 		return suspect(metadata.CausePodDeleted, "the pod with UID %s is gone and was not seen to end; "+
 			"another one is named %s now", process.PodUID, title(s.Namesake))
 	case s.Absent >= AbsentFor:
-		return suspect(metadata.CausePodNeverSeen, "no pod with UID %s is there, and none was seen to end", process.PodUID)
+		return suspect(metadata.CausePodNeverSeen, "no pod with UID %s is there, and none was seen to end",
+			process.PodUID)
 	}
 	return Verdict{}
 }
@@ -165,8 +166,8 @@ func holder(name string, p *Pod) *Container {
 	return p.container(name)
 }
 
-// ended reports whether the pod has ended for good, and when its last container did. A pod is also marked as failed when
-// its node is gone, by a controller that knows nothing of its containers.
+// ended reports whether the pod has ended for good, and when its last container did. A controller that knows nothing of
+// its containers marks a pod as failed, too, when its node is gone.
 func ended(p *Pod) (last time.Time, ok bool) {
 	if p.Phase != "Succeeded" && p.Phase != "Failed" {
 		return time.Time{}, false

@@ -299,6 +299,8 @@ func TestJudgeWithoutThePod(t *testing.T) {
 }
 
 func TestTheEndOfTheHolderIsTold(t *testing.T) {
+	before := restarted()
+	before.Containers[0].Last = end("c2", 150, 200)
 	for about, c := range map[string]struct {
 		pod  *podproof.Pod
 		want string // id of the container
@@ -306,7 +308,7 @@ func TestTheEndOfTheHolderIsTold(t *testing.T) {
 		"ended":             {ended(), "c1"},
 		"started again":     {restarted(), "c1"},
 		"the pod ended":     {over(), "c1"},
-		"two starts before": {func() *podproof.Pod { p := restarted(); p.Containers[0].Last = end("c2", 150, 200); return p }(), ""},
+		"two starts before": {before, ""},
 	} {
 		v := podproof.Judge(record(), podproof.Sight{Pod: c.pod, Now: time.Hour})
 		got := ""

@@ -1,6 +1,6 @@
 // Package podproof judges, from what the API server of Kubernetes says of a pod, whether the holder of a lock in it has
-// ended: proof, a suspicion, or nothing. Proof is what a kubelet saw. Nothing else is, because a kubelet that is cut off
-// keeps its containers running: docs/adr/0014-what-a-witness-of-kubernetes-believes.md.
+// ended: proof, a suspicion, or nothing. Proof is what a kubelet saw. Nothing else is, because a kubelet that is cut
+// off keeps its containers running: docs/adr/0014-what-a-witness-of-kubernetes-believes.md.
 //
 // The package is pure: no clock, no I/O, no Kubernetes.
 package podproof
@@ -10,8 +10,8 @@ import "time"
 // Never is the moment of what has not been observed.
 const Never = time.Duration(-1)
 
-// Pod is a pod as it was last seen. Times of day are those of its node, in whole seconds, cut off; durations are moments
-// on the clock of whoever watches, [Never] if not observed.
+// Pod is a pod as it was last seen. Times of day are those of its node, in whole seconds, cut off; durations are
+// moments on the clock of whoever watches, [Never] if not observed.
 type Pod struct {
 	Namespace string
 	Name      string

@@ -60,10 +60,10 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 
 {{/* The service account of the unlocker: one of its own, where it has rights. */}}
-{{- define "unlocker.witnessAccountName" -}}
+{{- define "unlocker.podsAccountName" -}}
 {{- $name := include "unlocker.serviceAccountName" . -}}
-{{- if and .Values.kubernetes.witness .Values.serviceAccount.create -}}
-{{- printf "%s-witness" $name -}}
+{{- if and .Values.kubernetes.pods .Values.serviceAccount.create -}}
+{{- printf "%s-pods" $name -}}
 {{- else -}}
 {{- $name -}}
 {{- end -}}

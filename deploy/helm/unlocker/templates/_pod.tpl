@@ -18,7 +18,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
-  serviceAccountName: {{ include (ternary "unlocker.witnessAccountName" "unlocker.serviceAccountName" (eq .component "unlocker")) $root }}
+  serviceAccountName: {{ include (ternary "unlocker.podsAccountName" "unlocker.serviceAccountName" (eq .component "unlocker")) $root }}
   {{- include "unlocker.podSecurity" $root | nindent 2 }}
   {{- if hasKey . "hostPID" }}
   hostPID: true # to see the processes of its node
@@ -171,7 +171,7 @@ its secrets, unlike a subPath. (list . identity)
   configMap:
     name: {{ . }}
 {{- end }}
-{{- if and (eq .component "unlocker") .root.Values.kubernetes.witness }}
+{{- if and (eq .component "unlocker") .root.Values.kubernetes.pods }}
 - name: kubernetes # for the API server; no other pod has it
   projected:
     defaultMode: 0440
@@ -199,7 +199,7 @@ its secrets, unlike a subPath. (list . identity)
 {{- if .permissions }}
 - {name: permissions, mountPath: /etc/unlocker/permissions, readOnly: true}
 {{- end }}
-{{- if and (eq .component "unlocker") .root.Values.kubernetes.witness }}
+{{- if and (eq .component "unlocker") .root.Values.kubernetes.pods }}
 - {name: kubernetes, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 {{- with .values.extraVolumeMounts }}

@@ -23,8 +23,8 @@
 {{- end }}
 {{- end }}
 {{- with .Values.kubernetes }}
-{{- include "unlocker.flag" (list "kubernetes.pods" .witness) }}
-{{- if .witness }}
+{{- include "unlocker.flag" (list "kubernetes.pods" .pods) }}
+{{- if .pods }}
 {{- include "unlocker.flag" (list "kubernetes.namespaces" (join "," .namespaces)) }}
 {{- end }}
 {{- end }}

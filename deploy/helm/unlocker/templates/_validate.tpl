@@ -27,14 +27,14 @@
 {{- fail "unlocker.alertmanager says how to alert, and its urls are missing" -}}
 {{- end -}}
 {{- end -}}
-{{- if and $v.kubernetes.witness (not $v.unlocker.enabled) -}}
-{{- fail "kubernetes.witness without unlocker.enabled: it is the unlocker that watches pods" -}}
+{{- if and $v.kubernetes.pods (not $v.unlocker.enabled) -}}
+{{- fail "kubernetes.pods without unlocker.enabled: it is the unlocker that watches pods" -}}
 {{- end -}}
-{{- if and $v.kubernetes.witness (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
-{{- fail "kubernetes.witness would give the service account default, which other pods share, the right to see pods: name another in serviceAccount.name" -}}
+{{- if and $v.kubernetes.pods (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
+{{- fail "kubernetes.pods would give the service account default, which other pods share, the right to see pods: name another in serviceAccount.name" -}}
 {{- end -}}
-{{- if and (not $v.kubernetes.witness) $v.kubernetes.namespaces -}}
-{{- fail "kubernetes.namespaces says whose pods are watched, and kubernetes.witness is off" -}}
+{{- if and (not $v.kubernetes.pods) $v.kubernetes.namespaces -}}
+{{- fail "kubernetes.namespaces says whose pods are watched, and kubernetes.pods is off" -}}
 {{- end -}}
 {{- include "unlocker.validateEtcd" . -}}
 {{- include "unlocker.validateIdentity" $v.mutexdash -}}

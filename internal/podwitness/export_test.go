@@ -1,0 +1,27 @@
+package podwitness
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/clustermutex/unlocker/internal/podwitness/podproof"
+)
+
+// Brief reads a pod.
+func Brief(text string) (podproof.Pod, error) {
+	var p pod
+	err := json.Unmarshal([]byte(text), &p)
+	return p.brief(), err
+}
+
+// Feed takes a pod as it is now.
+func (w *Witness) Feed(text string) error {
+	var p pod
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return err
+	}
+	return w.feeds[""].Add(&p)
+}
+
+// Look judges all locks once.
+func (w *Witness) Look(ctx context.Context) { w.look(ctx) }

@@ -1,0 +1,39 @@
+//go:build kube
+
+// Package kube runs the unlocker beside a real API server of Kubernetes. There is no kubelet: the tests patch the
+// status of pods as one would. `make kube` builds the API server first.
+package kube
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/proctest"
+)
+
+var (
+	apiServer = flag.String("kube-apiserver", "", "path of the API server: make kube")
+	manyPods  = flag.Int("pods", 500, "number of pods in the test of many")
+)
+
+// programs are our binaries.
+var programs *proctest.Programs
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	etcdtest.Member()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if programs, err = proctest.Build("unlocker"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer programs.Remove()
+	return m.Run()
+}
