@@ -47,6 +47,7 @@ func (h *ownHold) read(args []string, hint string) (err error) {
 // adopt makes a handle of the hold. A share may be named by the shared lock.
 func (s *session) adopt(ctx context.Context, locks *mutex.Client, h *ownHold,
 	options ...mutex.Option) (*mutex.Lock, error) {
+	options = append(options, mutex.ForHolder())
 	lock, err := locks.Adopt(ctx, h.name, h.uuid, options...)
 	lost, isLost := errors.AsType[*mutex.LostError](err)
 	if !isLost {

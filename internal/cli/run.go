@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clustermutex/unlocker/internal/cli/childproc"
+	"github.com/clustermutex/unlocker/internal/holderproc"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
@@ -61,6 +63,7 @@ A lock that an operator removed may have a new holder at once; then only the tok
 
 If mutexctl itself is killed with KILL, the lock stays until it is auto-unlocked, --auto-unlock-after
 its last extension. On Linux the kernel then kills the command too, but not what the command started.
+So the end of mutexctl proves nothing to a witness; the end of its container, or a reboot, does.
 If mutexctl is stopped with STOP, nobody watches the command, which works on: send signals to the
 command's group instead.
 
@@ -163,7 +166,7 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 		return err
 	}
 	defer s.close()
-	locks, err := s.locks(options)
+	locks, err := s.locksOf(boundToMachine(), options)
 	if err != nil {
 		return err
 	}
@@ -173,6 +176,14 @@ func (o *runOptions) run(ctx context.Context, name string, argv []string) error 
 		return j.once()
 	}
 	return j.always()
+}
+
+// boundToMachine identifies the holder by its machine and its container, not by this process: what the command started
+// goes on when mutexctl is killed.
+func boundToMachine() *metadata.Process {
+	p := holderproc.Self(holderproc.System())
+	p.Start = 0
+	return &p
 }
 
 // always runs the command as soon as the lock can be had.

@@ -165,12 +165,17 @@ func (s *session) view(ctx context.Context,
 // locks is the library on this connection; it checks the options, which all its locks have. It logs only when more than
 // warnings are asked for: the command reports the rest.
 func (s *session) locks(options []mutex.Option) (*mutex.Client, error) {
+	return s.locksOf(nil, options)
+}
+
+// locksOf is locks for a holder that is not identified as this process is.
+func (s *session) locksOf(process *metadata.Process, options []mutex.Option) (*mutex.Client, error) {
 	var logger *slog.Logger
 	if s.log.GetLevel() < zerolog.WarnLevel {
 		logger = mutexlog.Zerolog(s.log)
 	}
 	locks, err := mutex.New(s.client, mutex.Options{
-		Prefix: s.layout.Prefix(), Logger: logger, Now: s.app.Now, Defaults: options,
+		Prefix: s.layout.Prefix(), Logger: logger, Now: s.app.Now, Defaults: options, Process: process,
 		RequestTimeout: s.app.etcd.RequestTimeout,
 	})
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package lockstore reads and removes locks in etcd for readers and operators: it lists, watches, reads and removes
-// locks, reads how holds ended, and announces running unlockers. Holders use package mutex instead.
+// locks, reads how holds ended, announces running unlockers, and records what witnesses state. Holders use package mutex instead.
 //
 // Every call has a deadline of its own, because etcd's client waits for ever if no member answers. Every removal is one
 // guarded transaction, and none is sent twice: if the answer is lost, the store reads again and reports what it finds.
@@ -32,7 +32,7 @@ type Store struct {
 
 	pulse time.Duration // how often a watch asks etcd for a sign of life
 
-	history, audit, presence *lease
+	history, audit, presence, statements *lease
 
 	removing  sync.Mutex   // one batch of removals at a time: more would slow down lock holders
 	noStreams atomic.Bool  // the server is older than 3.7
@@ -58,6 +58,8 @@ func New(etcd *clientv3.Client, l protocol.Layout, opts ...Option) *Store {
 		history:  newLease(etcd, protocol.HistoryRetention+time.Hour, time.Hour),
 		audit:    newLease(etcd, protocol.AuditRetention+time.Hour, time.Hour),
 		presence: newLease(etcd, protocol.PresenceTTL, protocol.PresenceTTL/3),
+
+		statements: newLease(etcd, protocol.StatementTTL+time.Hour, time.Hour),
 	}
 	for _, o := range opts {
 		o(s)

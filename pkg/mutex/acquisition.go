@@ -52,7 +52,11 @@ func (c *Client) newAcquisition(name string, opts []Option) (*acquisition, bid, 
 	a := &acquisition{c: c, lock: name, set: set, draft: metadata.Draft{
 		UUID: uuid.NewString(), Owner: set.owner, Hostname: c.opts.Hostname, PID: c.pid, Purpose: set.purpose,
 		Client: c.about, Attributes: set.attributes, Backtrace: c.traces.take(set.backtraceDepth),
+		Process: *c.opts.Process,
 	}}
+	if set.detached {
+		a.draft.Process.Detached = true
+	}
 	a.claimer = newClaimer(a)
 	a.site = callSiteOf(a.draft.Backtrace)
 	b, err := a.bid()

@@ -23,9 +23,12 @@ import (
 // The time left follows from the record and this machine's clock, which must not be behind by more than the safety
 // margin, as for every holder. If the time is over but nobody has removed the hold yet, the adoption extends it.
 //
-// Only the options about time count, and the client's Defaults do not. Without them Alive postpones the alert and the
-// auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how much, Alive is an
-// error. If it has no readable deadline, the handle's context has ended, and only Unlock is of use.
+// From then on the end of the process that took the lock proves nothing any more: the record says that the hold is
+// detached from it. With [ForHolder] it does not, because that process goes on.
+//
+// Only [ForHolder] and the options about time count, and the client's Defaults do not. Without them Alive postpones the
+// alert and the auto-unlock by as much as the last writer of the deadlines did. If the record does not say by how much,
+// Alive is an error. If it has no readable deadline, the handle's context has ended, and only Unlock is of use.
 //
 // The error is a [*LostError], an [ErrNotHeld], if another holds the lock, or nobody.
 func (c *Client) Adopt(ctx context.Context, name, uuid string, opts ...Option) (*Lock, error) {
@@ -68,10 +71,16 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	if err := set.adopt(&doc.Record); err != nil {
 		return nil, err
 	}
+	hold := locktxn.Hold{Lock: name, UUID: uuid, Token: doc.Token}
+	if !set.forHolder && (doc.Process == nil || !doc.Process.Detached) {
+		if err := c.detach(ctx, hold); err != nil {
+			return nil, err
+		}
+	}
 	l := &Lock{
-		c: c, set: set, held: locktxn.Hold{Lock: name, UUID: uuid, Token: doc.Token}, asked: name, site: callSiteOf(""),
+		c: c, set: set, held: hold, asked: name, site: callSiteOf(""),
 		began: moment{began.monotonic, latest(began.wall, lastAlive(&doc.Record))},
-		outer: outer, origin: origin{adopted: true},
+		outer: outer, origin: origin{adopted: true, detached: true},
 		extension: extension{
 			alertTarget: doc.AlertAt, alertFloor: doc.AlertAt,
 			alertAfterUnlock: set.alertAfter > set.autoUnlockAfter,
@@ -79,6 +88,24 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 	}
 	l.remember(&doc)
 	return l, l.live(ctx, &doc)
+}
+
+// ForHolder says of an adoption that the process that took the lock remains its holder: the handle only reports for it,
+// as a child does that calls Alive, or gives the lock back. When that process ends, the lock is abandoned.
+func ForHolder() Option { return func(s *settings) { s.forHolder = true } }
+
+// detach says in the record that the hold outlives the process that took it. The error is a [*LostError] if the hold is
+// over.
+func (c *Client) detach(ctx context.Context, h locktxn.Hold) error {
+	r, err := c.retry.Send(ctx, locktxn.Detach(c.layout, h))
+	if err != nil || r.Succeeded {
+		return err
+	}
+	lost := &LostError{Lock: h.Lock, UUID: h.UUID, Token: h.Token, Certain: true, Ending: c.ending(r, 0), At: c.wall()}
+	if now := c.record(h.Lock, r, 1); now.Token != 0 {
+		lost.Holder = &now
+	}
+	return lost
 }
 
 // chosen are the settings by the options of an adoption, still without what the record says.
@@ -193,6 +220,10 @@ func (l *Lock) live(ctx context.Context, doc *metadata.Document) error {
 // Detach ends the handle and leaves the hold to the process that has adopted it or will, by name and [Lock.UUID], or to
 // the auto-unlock. The context ends with [ErrDetached], a heartbeat stops, and Unlock does nothing from then on. All
 // handles of the hold in this process that [Reentrant] made are detached with it.
+//
+// It waits until etcd knows that the end of this process proves nothing about the hold any more, no longer than the
+// request timeout, and then goes on trying in the background: a process that ends before that, without [Client.Close],
+// takes the lock with [Detached]. An adopted handle, and one that was taken Detached, is detached at once.
 func (l *Lock) Detach() {
 	switch {
 	case l.none():
@@ -204,8 +235,31 @@ func (l *Lock) Detach() {
 		return
 	}
 	hold := l.root()
-	if hold.finish(ErrDetached) && hold.origin.doubt {
+	if !hold.finish(ErrDetached) {
+		return
+	}
+	if hold.origin.doubt {
 		hold.c.forbidLater(hold.held.Lock, hold.held.UUID)
+	}
+	if !hold.origin.detached {
+		hold.tellDetached()
+	}
+}
+
+// tellDetached has the record say that the hold outlives this process. A hold that is lost needs no such word.
+func (l *Lock) tellDetached() {
+	c := l.c
+	tell := func(ctx context.Context) error {
+		err := c.detach(ctx, l.held)
+		if _, isLost := errors.AsType[*LostError](err); isLost {
+			return nil
+		}
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.opts.RequestTimeout)
+	defer cancel()
+	if tell(ctx) != nil {
+		c.later(cleanup{lock: l.held.Lock, uuid: l.held.UUID, until: time.Now().Add(protocol.StatementTTL), do: tell})
 	}
 }
 

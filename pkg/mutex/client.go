@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/clustermutex/unlocker/internal/etcdretry"
+	"github.com/clustermutex/unlocker/internal/holderproc"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -26,6 +27,10 @@ type Options struct {
 	Prefix   string // where the locks live in etcd; [DefaultPrefix] when empty
 	Owner    string // the program or service that holds the locks; the name of the running program when empty
 	Hostname string // the machine or pod; the system's host name when empty
+
+	// Process identifies this process in the records, so that a witness can prove its end and its locks need not wait
+	// for their deadlines. nil is what New learns from /proc and the environment; an empty one says nothing.
+	Process *metadata.Process
 
 	// Defaults are applied to every lock before the options of the call, which win.
 	Defaults []Option
@@ -132,6 +137,10 @@ func (o *Options) complete() error {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Process == nil {
+		self := holderproc.Self(holderproc.System())
+		o.Process = &self
 	}
 	for _, d := range []struct {
 		name     string

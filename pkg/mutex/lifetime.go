@@ -13,7 +13,8 @@ func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.
 	c := a.c
 	l := &Lock{
 		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: record, UUID: a.draft.UUID, Token: token},
-		began: b.moment, site: a.site, outer: a.outer, origin: origin{doubt: a.doubt},
+		began: b.moment, site: a.site, outer: a.outer,
+		origin:    origin{doubt: a.doubt, detached: a.draft.Process.Detached},
 		extension: extension{alertTarget: b.wall.Add(a.set.alertAfter)},
 		deadline: deadline{
 			until:   b.monotonic.Add(autoUnlockAt.Sub(b.wall) - a.set.safetyMargin),

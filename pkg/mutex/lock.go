@@ -46,6 +46,8 @@ type origin struct {
 	lease   *lease // of the ticket, for as long as the hold lasts; nil when the lock did not come by the queue
 	doubt   bool   // a sending of the acquisition may still be on its way
 	adopted bool   // another handle took it, and may have a ticket
+	// the end of this process is no proof of the hold's end: the record says so, or names another process
+	detached bool
 }
 
 // deadline is when the handle ends by this machine's clock. mu guards it.

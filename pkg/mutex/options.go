@@ -42,6 +42,8 @@ type settings struct {
 	backtraceDepth  int
 	barge           bool
 	reentrant       bool
+	detached        bool // the hold outlives the process
+	forHolder       bool // an adoption: the holder goes on
 	onWait          func(Waiting)
 	kind            kind
 	only            []clientv3.Cmp // conditions and writes of the caller's, see If and Then
@@ -105,6 +107,11 @@ func BacktraceDepth(frames int) Option {
 		s.backtraceDepth = frames
 	}
 }
+
+// Detached says that the work goes on when this process has ended, because another process takes it over: the end of
+// this one is no proof that the lock is abandoned. [Client.Reserve] says so by itself, and [Lock.Detach] and
+// [Client.Adopt] say so later: give it where this process may end before either of them could reach etcd.
+func Detached() Option { return func(s *settings) { s.detached = true } }
 
 // WithoutQueue takes the lock as soon as it is free, past the queue: for work that must not wait its turn, such as an
 // operator's. A release wakes all who wait like this at once, and any of them may get the lock.

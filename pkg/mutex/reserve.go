@@ -45,7 +45,8 @@ func reserve(reason string, d time.Duration, opts []Option, take func([]Option) 
 		s.reentrant = false
 	}
 	all := append([]Option{standard}, opts...)
-	l, err := take(append(all, Purpose(reason), AutoUnlockAfter(d), Attribute(AttributeReserved, true), unattended))
+	l, err := take(append(all, Purpose(reason), AutoUnlockAfter(d), Attribute(AttributeReserved, true), Detached(),
+		unattended))
 	if err != nil {
 		return Reservation{}, err
 	}

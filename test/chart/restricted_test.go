@@ -28,11 +28,15 @@ func pods(t *testing.T, r release) map[string]corev1.PodTemplateSpec {
 			var s appsv1.StatefulSet
 			err = yaml.UnmarshalStrict([]byte(o.text), &s)
 			found[o.name] = s.Spec.Template
+		case "DaemonSet":
+			var d appsv1.DaemonSet
+			err = yaml.UnmarshalStrict([]byte(o.text), &d)
+			found[o.name] = d.Spec.Template
 		case "Pod":
 			var p corev1.Pod
 			err = yaml.UnmarshalStrict([]byte(o.text), &p)
 			found[o.name] = corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
-		case "DaemonSet", "Job", "CronJob", "ReplicaSet":
+		case "Job", "CronJob", "ReplicaSet":
 			t.Fatalf("%s makes pods that nobody looks at", o.kind)
 		}
 		if err != nil {
@@ -57,7 +61,7 @@ func TestEveryPodOfEveryScenarioPassesPodSecurityRestricted(t *testing.T) {
 		}
 		for of, pod := range all {
 			for _, result := range judge.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec) {
-				if !result.Allowed {
+				if !result.Allowed && !mayWatch(pod, result) {
 					t.Errorf("%s, pod of %s: %s: %s", name, of, result.ForbiddenReason, result.ForbiddenDetail)
 				}
 			}
@@ -66,6 +70,12 @@ func TestEveryPodOfEveryScenarioPassesPodSecurityRestricted(t *testing.T) {
 			}
 		}
 	}
+}
+
+// mayWatch reports whether the pod is a witness, and what it is refused for is that it sees the processes of its node.
+func mayWatch(pod corev1.PodTemplateSpec, result policy.CheckResult) bool {
+	return pod.Labels["app.kubernetes.io/component"] == "witness" && result.ForbiddenReason == "host namespaces" &&
+		result.ForbiddenDetail == "hostPID=true"
 }
 
 // A judge who forgives everything proves nothing.

@@ -56,7 +56,7 @@ permission for exactly the locks' prefix.`
   unlocker --policy=auto-unlock --sweep.dry-run`
 	again := runnable("run") // for command lines that like a verb
 	again.Short = "the same as unlocker without a command"
-	cmd.AddCommand(again, rulesCommand(), versionCommand())
+	cmd.AddCommand(again, witnessCommand(), rulesCommand(), versionCommand())
 	flags.Bind(cmd, "UNLOCKER")
 	return cmd
 }

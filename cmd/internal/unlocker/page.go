@@ -36,11 +36,16 @@ type shown struct {
 // routes adds the page to the routes of probes and metrics, all of them below prefix.
 func (p *page) routes(ops *http.ServeMux, prefix string) http.Handler {
 	ops.Handle("GET /{$}", p)
+	return below(prefix, ops)
+}
+
+// below serves the routes below prefix.
+func below(prefix string, routes http.Handler) http.Handler {
 	if prefix == "" {
-		return ops
+		return routes
 	}
 	mux := http.NewServeMux()
-	mux.Handle(prefix+"/", http.StripPrefix(prefix, ops))
+	mux.Handle(prefix+"/", http.StripPrefix(prefix, routes))
 	return mux
 }
 

@@ -12,15 +12,45 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
 	"github.com/clustermutex/unlocker/internal/etcdtest"
 	"github.com/clustermutex/unlocker/internal/flags"
 	"github.com/clustermutex/unlocker/internal/proctest"
 	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
 )
 
-func TestMain(m *testing.M) { etcdtest.Main(m) }
+func TestMain(m *testing.M) {
+	if endpoint := os.Getenv(envHolder); endpoint != "" {
+		fmt.Fprintln(os.Stderr, holdForEver(endpoint))
+		os.Exit(1)
+	}
+	etcdtest.Main(m)
+}
+
+// envHolder has this test's program hold a lock, at the etcd with this endpoint, instead of running tests.
+const envHolder = "UNLOCKER_TEST_HOLDER"
+
+// holdForEver takes the lock that the arguments name, says so, and holds it until it is killed.
+func holdForEver(endpoint string) error {
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: time.Minute})
+	if err != nil {
+		return err
+	}
+	locks, err := mutex.New(etcd, mutex.Options{Owner: "billing"})
+	if err != nil {
+		return err
+	}
+	l, err := locks.Lock(context.Background(), os.Args[1], mutex.AutoUnlockAfter(time.Hour))
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.UUID())
+	select {}
+}
 
 // start runs an unlocker until the test ends, wants it to end well, and returns the address of its page.
 func start(t *testing.T, endpoint string) (address string) {

@@ -2,7 +2,7 @@
 What is the same in the pods of all components: who they are, what they may, where they run.
 (dict "root" . "component" "unlocker" "values" .Values.unlocker "container" the container as YAML
 "permissions" the ConfigMap with the permissions, or "" "alertmanager" the secret for it, or "" "annotations" of the pod
-"env" more variables as YAML)
+"env" more variables as YAML "hostPID" whether it sees the processes of its node)
 */}}
 {{- define "unlocker.pod" -}}
 {{- $root := .root -}}
@@ -19,6 +19,9 @@ metadata:
   {{- end }}
 spec:
   {{- include "unlocker.podSecurity" $root | nindent 2 }}
+  {{- if hasKey . "hostPID" }}
+  hostPID: true # to see the processes of its node
+  {{- end }}
   terminationGracePeriodSeconds: {{ add $c.shutdown.delaySeconds $c.shutdown.timeoutSeconds 5 }}
   {{- with $c.priorityClassName }}
   priorityClassName: {{ . }}
@@ -35,7 +38,7 @@ spec:
   affinity:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with $c.topologySpread.topologyKeys }}
+  {{- with dig "topologySpread" "topologyKeys" "" $c }}
   topologySpreadConstraints:
     {{- range . }}
     - topologyKey: {{ . }}
@@ -143,7 +146,7 @@ its secrets, unlike a subPath. (list . identity)
 {{- if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
 {{ include "unlocker.etcdVolume" (list .root .values.etcd) }}
 {{- end }}
-{{- with .values.webConfig }}
+{{- with dig "webConfig" "" .values }}
 {{- if .secret }}
 - name: web
   projected:
@@ -177,7 +180,7 @@ its secrets, unlike a subPath. (list . identity)
 {{- if include "unlocker.hasEtcdFiles" (list .root .values.etcd) }}
 - {name: etcd, mountPath: /etc/unlocker/etcd, readOnly: true}
 {{- end }}
-{{- if .values.webConfig.secret }}
+{{- if dig "webConfig" "secret" "" .values }}
 - {name: web, mountPath: /etc/unlocker/web, readOnly: true}
 {{- end }}
 {{- if .alertmanager }}

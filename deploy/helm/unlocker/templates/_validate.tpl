@@ -1,8 +1,8 @@
 {{/* Contradictions between values, each as one sentence. values.schema.json checks single values. */}}
 {{- define "unlocker.validate" -}}
 {{- $v := .Values -}}
-{{- if not (or $v.unlocker.enabled $v.mutexdash.enabled) -}}
-{{- fail "nothing is enabled: unlocker.enabled or mutexdash.enabled" -}}
+{{- if not (or $v.unlocker.enabled $v.mutexdash.enabled $v.witness.enabled) -}}
+{{- fail "nothing is enabled: unlocker.enabled, mutexdash.enabled or witness.enabled" -}}
 {{- end -}}
 {{- range $name := list "unlocker" "mutexdash" -}}
 {{- $c := index $v $name -}}
@@ -43,7 +43,7 @@
 {{- if and $v.etcd.ca.secret $v.etcd.ca.configMap -}}
 {{- fail "etcd.ca.secret and etcd.ca.configMap both name the authority: choose one of them" -}}
 {{- end -}}
-{{- range $name := list "unlocker" "mutexdash" -}}
+{{- range $name := list "unlocker" "mutexdash" "witness" -}}
 {{- $c := index $v $name -}}
 {{- if and $c.etcd.password.secret (not $c.etcd.user) -}}
 {{- fail (printf "%s.etcd.password.secret is given without %s.etcd.user" $name $name) -}}
@@ -54,11 +54,11 @@
 {{- if and $v.etcd.deploy (or $c.etcd.clientCert.secret $c.etcd.user) -}}
 {{- fail (printf "%s.etcd says who it is, and the etcd of etcd.deploy knows no users" $name) -}}
 {{- end -}}
-{{- if and (or $c.webConfig.tls $c.webConfig.tlsSecret) (not $c.webConfig.secret) -}}
+{{- if and (or (dig "webConfig" "tls" false $c) (dig "webConfig" "tlsSecret" "" $c)) (not (dig "webConfig" "secret" "" $c)) -}}
 {{- fail (printf "%s.webConfig.tls and tlsSecret need %s.webConfig.secret: the file in it switches TLS on" $name $name) -}}
 {{- end -}}
 {{- end -}}
-{{- $secure := or $v.etcd.ca.secret $v.etcd.ca.configMap $v.etcd.serverName $v.etcd.insecureSkipTLSVerify $v.unlocker.etcd.clientCert.secret $v.mutexdash.etcd.clientCert.secret -}}
+{{- $secure := or $v.etcd.ca.secret $v.etcd.ca.configMap $v.etcd.serverName $v.etcd.insecureSkipTLSVerify $v.unlocker.etcd.clientCert.secret $v.mutexdash.etcd.clientCert.secret $v.witness.etcd.clientCert.secret -}}
 {{- range $v.etcd.endpoints -}}
 {{- if and (hasPrefix "http://" .) $secure -}}
 {{- fail (printf "the endpoint %s is without TLS, and certificates are given: say https://, or leave them out" .) -}}

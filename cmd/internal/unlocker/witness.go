@@ -1,0 +1,175 @@
+package unlocker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/build"
+	"github.com/clustermutex/unlocker/internal/daemon"
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/hostwitness"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+)
+
+// witnessNamespace is the first words of the metrics of a witness.
+const witnessNamespace = "unlocker_witness"
+
+// witnessOptions holds the values of the flags of a witness.
+type witnessOptions struct {
+	etcd  *etcdconn.Settings
+	locks *flags.LockSettings
+	log   *daemon.LogSettings
+	web   *daemon.WebSettings
+
+	stateDir string
+}
+
+// witnessCommand returns the command that runs a witness.
+func witnessCommand() *cobra.Command {
+	var o witnessOptions
+	cmd := &cobra.Command{
+		Use: "witness", Short: "state which holders of locks on this machine have ended", Args: cobra.NoArgs,
+		Long: `Run a witness of this machine. It watches the processes here that hold locks, and tells etcd as soon
+as one of them has ended, however it ended. An unlocker need not wait for the deadlines of such locks.
+
+Run one on each machine, in the machine's own pid namespace. It needs no root. In etcd, it needs a
+role with read permission for the locks' prefix, and readwrite for PREFIX.deaths/ and
+PREFIX.suspicions/. Linux only.
+
+With --witness.state-dir, it also states which holders ended with a reboot. The directory belongs to
+one machine: it must not be part of an image, nor be copied to another machine.`,
+		Example: `  unlocker witness --etcd.endpoints=https://etcd-0:2379,https://etcd-1:2379 --etcd.cacert=ca.crt
+  unlocker witness --witness.state-dir=/var/lib/unlocker-witness`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.stateDir, "witness.state-dir", "",
+		"`directory` in which to remember the boots of this machine, to know after a reboot which holders ended with it")
+	o.locks = flags.Locks(fs)
+	o.etcd = flags.Etcd(fs)
+	o.log = flags.Log(fs)
+	o.web = flags.Web(fs, daemon.WebSettings{Address: ":10983", ShutdownDelay: time.Second,
+		ShutdownTimeout: 10 * time.Second})
+	return cmd
+}
+
+// check returns one sentence about what cannot work, before anything is opened.
+func (o witnessOptions) check() error {
+	if runtime.GOOS != "linux" {
+		return daemon.Usage(errors.New("a witness runs on Linux only: other systems do not tell what it must know"))
+	}
+	for _, check := range []func() error{o.log.Check, o.etcd.Check, o.web.Check} {
+		if err := check(); err != nil {
+			return daemon.Usage(err)
+		}
+	}
+	return nil
+}
+
+// run wires a witness and runs it until ctx ends.
+func (o witnessOptions) run(ctx context.Context) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	log := daemon.Logger(*o.log, os.Stderr)
+	machine, err := o.machine(log)
+	if err != nil {
+		return daemon.Usage(err)
+	}
+	requests := etcdconn.NewRequests(witnessNamespace)
+	connections := etcdconn.NewConnections(*o.etcd)
+	etcd, err := etcdconn.New(*o.etcd, log, append(requests.DialOptions(), connections.DialOptions()...)...)
+	if err != nil {
+		return daemon.Usage(err)
+	}
+	defer etcd.Close()
+	witness, err := o.witness(machine, etcd, log)
+	if err != nil {
+		return daemon.Usage(err)
+	}
+	registry := daemon.NewRegistry(witnessNamespace)
+	registry.MustRegister(witness.Collector(witnessNamespace), requests)
+	ready := &daemon.Readiness{}
+	ready.Add("locks", witness.Synced)
+	ops := daemon.Ops{Ready: ready, Metrics: registry, Pprof: o.web.Pprof, Log: log}
+	server := &daemon.Server{
+		Address: o.web.Address, ConfigFile: o.web.ConfigFile, Drain: o.web.ShutdownTimeout, Log: log,
+		Handler: below(o.web.Prefix(), ops.Handler()),
+	}
+	address, err := server.Listen()
+	if err != nil {
+		return err
+	}
+	log.Info().Str("version", build.Current().Version).Stringer("address", address).Str("prefix", o.locks.Prefix).
+		Str("boot_id", machine.BootID).Int64("pid_namespace", machine.Namespace).Bool("sees_all", machine.SeesAll()).
+		Int("earlier_boots", len(machine.Earlier)).Msg("witness starts")
+	group := daemon.Group{Log: log, Ready: ready, Delay: o.web.ShutdownDelay, Timeout: o.web.ShutdownTimeout}
+	group.Add("reload", o.reload(connections, log).Run)
+	group.Add("http", server.Run)
+	group.Add("witness", witness.Run)
+	return group.Run(ctx)
+}
+
+// machine reads what there is to know of this machine.
+func (o witnessOptions) machine(log zerolog.Logger) (hostwitness.Machine, error) {
+	m, err := hostwitness.ReadMachine()
+	if err != nil {
+		return m, err
+	}
+	if !m.SeesAll() {
+		log.Warn().Int64("pid_namespace", m.Namespace).
+			Msg("the witness sees only the processes of its own pid namespace: for all of the machine, run it in the " +
+				"machine's (hostPID in Kubernetes, --pid=host in Docker)")
+	}
+	if o.stateDir == "" {
+		return m, nil
+	}
+	m, forgotten, err := hostwitness.RememberBoots(m, o.stateDir)
+	if err != nil {
+		return m, fmt.Errorf("--witness.state-dir: %w", err)
+	}
+	if forgotten {
+		log.Warn().Str("directory", o.stateDir).
+			Msg("the state directory was written on another machine: the boots that it remembered are forgotten")
+	}
+	return m, nil
+}
+
+// witness connects a witness to etcd.
+func (o witnessOptions) witness(m hostwitness.Machine, etcd *clientv3.Client,
+	log zerolog.Logger) (*hostwitness.Witness, error) {
+	layout, err := o.locks.Layout()
+	if err != nil {
+		return nil, err
+	}
+	store := lockstore.New(etcd, layout, lockstore.WithLog(log))
+	return hostwitness.New(hostwitness.Config{
+		ID: instance(m.Hostname), Machine: m, Layout: layout,
+		List: store.List, Watch: store.Watch, State: store.State,
+		Prove:   func(ctx context.Context) error { return store.ProveWitness(ctx, uuid.NewString()) },
+		Explain: etcdconn.Explain, Now: time.Now, Log: log,
+	}), nil
+}
+
+func (o witnessOptions) reload(connections *etcdconn.Connections, log zerolog.Logger) daemon.Reload {
+	return daemon.Reload{
+		Log: log,
+		Check: func() error {
+			if err := o.etcd.Check(); err != nil {
+				return err
+			}
+			return o.web.Check()
+		},
+		Use: connections.Renew,
+	}
+}

@@ -1,0 +1,159 @@
+package unlocker_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/cmd/internal/unlocker"
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/flags"
+	"github.com/clustermutex/unlocker/internal/proctest"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// startHolder starts a process that holds the lock, and returns it with the uuid of its hold.
+func startHolder(t testing.TB, endpoint, lock string) (*proctest.Process, string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, lock)
+	cmd.Env = append(os.Environ(), envHolder+"="+endpoint)
+	p := proctest.Start(t, cmd)
+	var uuid string
+	proctest.Eventually(t, "the hold", func() error {
+		if uuid = strings.TrimSpace(p.Output()); len(uuid) != 36 {
+			return fmt.Errorf("it said %q", uuid)
+		}
+		return nil
+	})
+	return p, uuid
+}
+
+// startWitness runs a witness until the test ends, and returns the address of its metrics.
+func startWitness(t testing.TB, args ...string) string {
+	t.Helper()
+	address := proctest.FreeAddr(t)
+	args = append([]string{"witness", "--web.listen-address=" + address, "--web.shutdown-delay=0s",
+		"--log.level=error"}, args...)
+	proctest.Go(t, func(ctx context.Context) error {
+		return flags.Execute(ctx, flags.WithoutEnvironment(unlocker.Command()), args)
+	})
+	proctest.Eventually(t, "readiness", func() error {
+		code, body, err := proctest.Get(http.DefaultClient, "http://"+address+"/readyz")
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("%d %s", code, body)
+		}
+		return err
+	})
+	return address
+}
+
+// deaths delivers the statements about holders as etcd sends them.
+func deaths(t testing.TB, etcd *clientv3.Client) <-chan metadata.Statement {
+	t.Helper()
+	layout, err := protocol.NewLayout(protocol.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := etcd.Watch(t.Context(), layout.Deaths(), clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	<-watch
+	all := make(chan metadata.Statement)
+	go func() {
+		for answer := range watch {
+			for _, e := range answer.Events {
+				if s, err := protocol.Unmarshal[metadata.Statement](e.Kv.Value); err == nil {
+					all <- s
+				}
+			}
+		}
+	}()
+	return all
+}
+
+// kill kills a holder and returns what is stated, and after what time.
+func kill(t testing.TB, p *proctest.Process, stated <-chan metadata.Statement) (metadata.Statement, time.Duration) {
+	t.Helper()
+	killed := time.Now()
+	p.Kill()
+	select {
+	case s := <-stated:
+		return s, time.Since(killed)
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing is stated")
+	}
+	return metadata.Statement{}, 0
+}
+
+func TestAHolderThatWasKilledIsStatedDead(t *testing.T) {
+	server := etcdtest.Start(t)
+	etcd := server.Client(t)
+	address := startWitness(t, "--etcd.endpoints="+server.Endpoint(), "--witness.state-dir="+t.TempDir())
+	stated := deaths(t, etcd)
+	for _, lock := range []string{"nightly", "a/b"} {
+		p, uuid := startHolder(t, server.Endpoint(), lock)
+		s, _ := kill(t, p, stated)
+		if s.Lock != lock || s.UUID != uuid || s.Cause != metadata.CauseProcessEnded || s.Signal != "SIGKILL" ||
+			s.How == "" || s.EndedAt.IsZero() {
+			t.Errorf("%s, %s: stated is %+v", lock, uuid, s)
+		}
+	}
+	_, body, err := proctest.Get(http.DefaultClient, "http://"+address+"/metrics")
+	if err != nil || !strings.Contains(body, `unlocker_witness_statements_total{cause="process_ended"} 2`) {
+		t.Errorf("the metrics: %v, %s", err, body)
+	}
+}
+
+func TestAWitnessOfWrongSettingsSaysSoInASentence(t *testing.T) {
+	broken := t.TempDir()
+	if err := os.WriteFile(filepath.Join(broken, "boots.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"no such file or directory":                 {"--witness.state-dir=" + filepath.Join(broken, "missing")},
+		"is not what a witness wrote: delete it":    {"--witness.state-dir=" + broken},
+		"is not of the form host:port":              {"--web.listen-address=1"},
+		"there is no flag --policy":                 {"--policy=auto-unlock"},
+		`unknown command "x" for "unlocker witness`: {"x"},
+	} {
+		cmd := flags.WithoutEnvironment(unlocker.Command())
+		cmd.SetErr(&bytes.Buffer{})
+		err := flags.Execute(t.Context(), cmd, append([]string{"witness"}, args...))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// BenchmarkFromKillToStatement is the time from kill -9 of a holder until a watch shows the statement: its median.
+func BenchmarkFromKillToStatement(b *testing.B) {
+	server := etcdtest.Start(b)
+	etcd := server.Client(b)
+	startWitness(b, "--etcd.endpoints="+server.Endpoint())
+	stated := deaths(b, etcd)
+	var times []time.Duration
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		p, _ := startHolder(b, server.Endpoint(), fmt.Sprintf("lock-%d", i))
+		time.Sleep(100 * time.Millisecond) // the witness has seen the hold
+		b.StartTimer()
+		_, took := kill(b, p, stated)
+		times = append(times, took)
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "median-ms")
+	b.ReportMetric(float64(times[len(times)-1].Microseconds())/1000, "max-ms")
+}

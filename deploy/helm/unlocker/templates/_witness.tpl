@@ -1,0 +1,37 @@
+{{/* The flags of unlocker witness. */}}
+{{- define "unlocker.witnessFlags" -}}
+{{- $c := .Values.witness -}}
+{{- include "unlocker.etcdFlags" (list . $c.etcd) }}
+{{- include "unlocker.flag" (list "web.listen-address" ":10983") }}
+{{- include "unlocker.flag" (list "web.shutdown-delay" (printf "%ds" (int $c.shutdown.delaySeconds))) }}
+{{- include "unlocker.flag" (list "web.shutdown-timeout" (printf "%ds" (int $c.shutdown.timeoutSeconds))) }}
+{{- include "unlocker.flag" (list "web.enable-pprof" $c.enablePprof) }}
+{{- include "unlocker.flag" (list "log.level" .Values.log.level) }}
+{{- include "unlocker.flag" (list "log.format" .Values.log.format) }}
+{{- with $c.extraArgs }}
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end }}
+
+{{/* The container of the witness, as in a list. */}}
+{{- define "unlocker.witnessContainer" -}}
+name: witness
+image: {{ include "unlocker.image" (list . .Values.image) }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+command: [/usr/bin/unlocker]
+args:
+  - witness
+  {{- include "unlocker.witnessFlags" . | trim | nindent 2 }}
+ports:
+  - {name: metrics, containerPort: 10983}
+livenessProbe:
+  httpGet: {path: /livez, port: metrics}
+  periodSeconds: 10
+  timeoutSeconds: 3
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 3
+  failureThreshold: 2
+{{- end }}

@@ -1,0 +1,105 @@
+package holderproc
+
+import (
+	"path"
+	"strings"
+)
+
+// ParseCgroup reads the UID of the pod from the text of /proc/PID/cgroup, as the kubelet names its groups: with the
+// cgroupfs driver /kubepods/burstable/podUID/CONTAINER, with the systemd driver
+// /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice/cri-containerd-CONTAINER.scope, where the
+// dashes of the UID are underscores. It is empty outside of a pod, and for a process with a cgroup namespace of its own.
+func ParseCgroup(text string) (podUID string) {
+	for line := range strings.Lines(text) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(parts) != 3 || !strings.Contains(parts[2], "kubepods") {
+			continue
+		}
+		for name := range strings.SplitSeq(parts[2], "/") {
+			if uid := podOfGroup(name); uid != "" {
+				return uid
+			}
+		}
+	}
+	return ""
+}
+
+// podOfGroup is the UID in the name of one group.
+func podOfGroup(name string) string {
+	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
+		_, uid, ok := strings.Cut(slice, "-pod")
+		if !ok || !strings.Contains(slice, "kubepods") {
+			return ""
+		}
+		return podUID(strings.ReplaceAll(uid, "_", "-"))
+	}
+	uid, ok := strings.CutPrefix(name, "pod")
+	if !ok {
+		return ""
+	}
+	return podUID(uid)
+}
+
+// ParseMounts reads the UID of the pod and the name of the container from the text of /proc/PID/mountinfo: the kubelet
+// mounts /etc/hosts from .../pods/UID/etc-hosts, and the file for the container's last words from
+// .../pods/UID/containers/NAME/ID. Both are empty where these mounts are not, or where they contradict each other.
+func ParseMounts(text string) (uid, container string) {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		pod, name := podOfMount(fields[3], fields[4])
+		switch {
+		case pod == "":
+		case uid != "" && pod != uid:
+			return "", ""
+		default:
+			uid = pod
+			container += name
+		}
+	}
+	return uid, container
+}
+
+// podOfMount is what one mount says: what is mounted, and where.
+func podOfMount(root, at string) (uid, container string) {
+	parts := strings.Split(root, "/")
+	switch {
+	case at == "/etc/hosts" && len(parts) >= 3 && path.Base(root) == "etc-hosts" && parts[len(parts)-3] == "pods":
+		return podUID(parts[len(parts)-2]), ""
+	case len(parts) >= 5 && parts[len(parts)-3] == "containers" && parts[len(parts)-5] == "pods" &&
+		path.Base(at) == "termination-log":
+		uid = podUID(parts[len(parts)-4])
+		if uid == "" {
+			return "", ""
+		}
+		return uid, clean(parts[len(parts)-2])
+	}
+	return "", ""
+}
+
+// podUID is the text, if it can be the UID of a pod: a UUID, or the 32 hexadecimal digits that the kubelet gives to the
+// pods which it reads from files.
+func podUID(text string) string {
+	digits := strings.ReplaceAll(text, "-", "")
+	if len(digits) != 32 || strings.Trim(digits, "0123456789abcdef") != "" {
+		return ""
+	}
+	return text
+}
+
+// maxName is the longest name of an object in Kubernetes.
+const maxName = 253
+
+// clean is the text, if it can be the name or the UID of something in Kubernetes. Anything else is left out: no lock may
+// fail for an environment that says something odd.
+func clean(text string) string {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._", r)
+	}
+	if len(text) > maxName || strings.ContainsFunc(text, odd) {
+		return ""
+	}
+	return text
+}

@@ -1,0 +1,112 @@
+package hostwitness
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const (
+	speakers  = 8 // statements on their way at the same time
+	lastRetry = 30 * time.Second
+)
+
+// speakUp states what is to be stated, until etcd has it or the hold is over.
+func (w *Witness) speakUp(ctx context.Context) {
+	again := w.pauses.retry
+	for {
+		var later <-chan time.Time
+		if w.stateAll(ctx) {
+			again = w.pauses.retry
+		} else {
+			later = time.After(again)
+			again = min(2*again, lastRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.speak:
+		case <-later:
+		}
+	}
+}
+
+// stateAll states everything once, and reports whether nothing is left to do.
+func (w *Witness) stateAll(ctx context.Context) (done bool) {
+	var all sync.WaitGroup
+	free := make(chan struct{}, speakers)
+	var failed atomic.Bool
+	for _, l := range w.unsaid() {
+		free <- struct{}{}
+		if failed.Load() { // the others would have to wait for etcd, too
+			break
+		}
+		all.Go(func() {
+			if !w.state(ctx, l) {
+				failed.Store(true)
+			}
+			<-free
+		})
+	}
+	all.Wait()
+	return len(w.unsaid()) == 0
+}
+
+// unsaid returns the holds whose holders have ended, and of which etcd does not know it.
+func (w *Witness) unsaid() (all []*held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.locks {
+		if l.statement != nil && !l.said {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// state states the end of one holder, and reports whether that is done.
+func (w *Witness) state(ctx context.Context, l *held) (done bool) {
+	s := *l.statement
+	err := w.cfg.State(ctx, s)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err == nil:
+		w.mute = ""
+		w.tell(l)
+	case errors.Is(err, metadata.ErrChanged):
+		if w.locks[s.Lock] == l {
+			w.gone(s.Lock)
+		}
+	default:
+		w.counts.failed++
+		if ctx.Err() == nil {
+			w.fails(&w.mute, "an end cannot be stated", err)
+		}
+		return false
+	}
+	return true
+}
+
+// tell logs and counts a statement that etcd has. It is called with mu.
+func (w *Witness) tell(l *held) {
+	l.said = true
+	if l.told { // stated again, because the list of the locks was read again
+		return
+	}
+	l.told = true
+	s := l.statement
+	w.counts.stated[s.Cause]++
+	event := w.cfg.Log.Info().Str("lock", s.Lock).Str("uuid", s.UUID).Int64("token", s.Token).Str("cause", s.Cause)
+	if s.Signal != "" {
+		event = event.Str("signal", s.Signal)
+	}
+	if s.ExitCode != nil {
+		event = event.Int("exit_code", *s.ExitCode)
+	}
+	event.Msg(s.How)
+}

@@ -1,0 +1,382 @@
+package hostwitness
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func TestAKilledProcessIsStatedWithItsSignal(t *testing.T) {
+	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
+		t.Run(about, func(t *testing.T) {
+			w := newWorld(t)
+			one := w.witness(change...)
+			c := w.sleeper()
+			before := w.hold("before", c.Process.Pid, w.identity(c.Process.Pid))
+			w.watches(one, 1)
+			after := w.hold("after", c.Process.Pid, w.identity(c.Process.Pid))
+			w.silent(before, after)
+			killed := time.Now()
+			if err := c.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range []locktxn.Hold{before, after} {
+				s := w.death(h)
+				if s.Cause != metadata.CauseProcessEnded || s.EndedAt.Before(killed.Add(-time.Microsecond)) ||
+					s.EndedAt.After(time.Now()) || s.Signal != "SIGKILL" || s.ExitCode != nil ||
+					s.How != "process "+strconv.Itoa(c.Process.Pid)+" on "+w.machine.Hostname+" ended" {
+					t.Errorf("%s: %+v", h.Lock, *s)
+				}
+			}
+		})
+	}
+}
+
+func TestAProcessThatEndsByItselfIsStatedWithItsExitCode(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := exec.Command("sh", "-c", "read line; exit 7")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	w.watches(one, 1)
+	in.Close()
+	_ = c.Wait()
+	if s := w.death(h); s.ExitCode == nil || *s.ExitCode != 7 || s.Signal != "" {
+		t.Errorf("%+v", *s)
+	}
+}
+
+func TestAProcessThatNobodyReapsHasEnded(t *testing.T) {
+	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
+		t.Run(about, func(t *testing.T) {
+			w := newWorld(t)
+			one := w.witness(change...)
+			c := w.sleeper()
+			h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+			w.watches(one, 1)
+			if err := c.Process.Kill(); err != nil { // and no Wait
+				t.Fatal(err)
+			}
+			if s := w.death(h); s.Cause != metadata.CauseProcessEnded {
+				t.Errorf("%+v", *s)
+			}
+			found := w.hold("found", c.Process.Pid, metadata.Process{BootID: w.machine.BootID,
+				Start: w.identity(c.Process.Pid).Start, PIDNamespace: w.machine.Namespace})
+			if s := w.death(found); !s.EndedAt.IsZero() {
+				t.Errorf("found dead: %+v", *s)
+			}
+		})
+	}
+}
+
+func TestExecIsNoEnd(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := exec.Command("sh", "-c", "read line; exec sleep 600")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Wait()
+	defer c.Process.Kill()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	w.watches(one, 1)
+	in.Close()
+	w.eventually("the exec", func() bool {
+		name, err := os.ReadFile("/proc/" + strconv.Itoa(c.Process.Pid) + "/comm")
+		return err == nil && string(name) == "sleep\n"
+	})
+	w.silent(h)
+	_ = c.Process.Kill()
+	w.death(h)
+}
+
+func TestAnotherProcessWithTheIDProvesTheEnd(t *testing.T) {
+	for about, change := range map[string][]func(*Witness){"with a handle": nil, "without": {noHandles}} {
+		t.Run(about, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.sleeper()
+			living := w.hold("living", c.Process.Pid, w.identity(c.Process.Pid))
+			former := w.identity(c.Process.Pid)
+			former.Start--
+			h := w.hold("former", c.Process.Pid, former)
+			w.witness(change...)
+			if s := w.death(h); s.Cause != metadata.CauseProcessEnded || !s.EndedAt.IsZero() {
+				t.Errorf("%+v", *s)
+			}
+			w.silent(living)
+		})
+	}
+}
+
+func TestNothingIsSaidOfHoldersElsewhereAndOfUnknownOnes(t *testing.T) {
+	w := newWorld(t)
+	c := w.sleeper()
+	pid := c.Process.Pid
+	self := w.identity(pid)
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	gone := func(change func(*metadata.Process)) metadata.Process {
+		p := self
+		change(&p)
+		return p
+	}
+	holds := []locktxn.Hold{
+		w.hold("another machine of the same name", pid, gone(func(p *metadata.Process) { p.BootID = "another" })),
+		w.hold("no boot id", pid, gone(func(p *metadata.Process) { p.BootID = "" })),
+		w.hold("no start", pid, gone(func(p *metadata.Process) { p.Start = 0 })),
+		w.hold("no namespace", pid, gone(func(p *metadata.Process) { p.PIDNamespace = 0 })),
+		w.hold("detached", pid, gone(func(p *metadata.Process) { p.Detached = true })),
+		w.hold("no pid", 0, self),
+		w.hold("nothing", pid, metadata.Process{}),
+		w.hold("purpose", pid, metadata.Process{}, func(d *metadata.Draft) { d.Purpose = w.machine.BootID }),
+	}
+	adopted := w.hold("adopted", pid, self)
+	w.commit(locktxn.Detach(w.layout, adopted))
+	w.witness()
+	w.silent(append(holds, adopted)...)
+}
+
+func TestAHoldThatIsDetachedOrOverIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := w.sleeper()
+	self := w.identity(c.Process.Pid)
+	detached := w.hold("detached", c.Process.Pid, self)
+	released := w.hold("released", c.Process.Pid, self)
+	kept := w.hold("kept", c.Process.Pid, self)
+	w.watches(one, 1)
+	w.commit(locktxn.Detach(w.layout, detached))
+	w.commit(locktxn.Release(w.layout, released))
+	next := w.hold("released", os.Getpid(), w.identity(os.Getpid()))
+	_ = c.Process.Kill()
+	w.death(kept)
+	w.silent(detached, released, next)
+}
+
+func TestAStatementThatIsGoneIsMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	w.witness()
+	c := w.sleeper()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	_ = c.Process.Kill()
+	w.death(h)
+	if _, err := w.etcd.Delete(t.Context(), w.layout.Death(h.UUID)); err != nil { // its lease ended
+		t.Fatal(err)
+	}
+	w.death(h)
+}
+
+func TestARestartedWitnessLooksAtAllAgain(t *testing.T) {
+	w := newWorld(t)
+	first := w.witness()
+	c, other := w.sleeper(), w.sleeper()
+	dies := w.hold("dies", c.Process.Pid, w.identity(c.Process.Pid))
+	lives := w.hold("lives", other.Process.Pid, w.identity(other.Process.Pid))
+	w.watches(first, 2)
+	first.stop()
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	second := w.witness()
+	if s := w.death(dies); !s.EndedAt.IsZero() || !strings.HasSuffix(s.How, "is not there any more") {
+		t.Errorf("%+v", *s)
+	}
+	w.silent(lives)
+	_ = other.Process.Kill()
+	if s := w.death(lives); s.EndedAt.IsZero() {
+		t.Errorf("%+v", *s)
+	}
+	second.stop()
+}
+
+func TestWhatEndedWhileEtcdWasAwayIsStatedWhenItIsBack(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := etcdtest.NewProxy(t, server.Endpoint())
+	direct := on(t, server.Client(t))
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{proxy.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	far := on(t, c)
+	one := far.witness(func(one *Witness) { one.pauses.retry = 50 * time.Millisecond })
+	defer one.stop()
+	process, released := direct.sleeper(), direct.sleeper()
+	h := direct.hold("a", process.Process.Pid, direct.identity(process.Process.Pid))
+	over := direct.hold("b", released.Process.Pid, direct.identity(released.Process.Pid))
+	direct.watches(one, 2)
+	proxy.Cut()
+	_ = process.Process.Kill()
+	_ = released.Process.Kill()
+	direct.eventually("a failure", func() bool { return one.Synced() != nil })
+	direct.commit(locktxn.Release(direct.layout, over))
+	proxy.Heal()
+	direct.death(h)
+	direct.eventually("the end of the failure", func() bool { return one.Synced() == nil })
+	if s := direct.stated(over); s != nil {
+		t.Errorf("of a hold that was over it is stated: %+v", *s)
+	}
+}
+
+func TestMissingRightsAreOneSentence(t *testing.T) {
+	server := etcdtest.Start(t, etcdtest.Auth())
+	root := on(t, server.Client(t))
+	server.AddUser(t, "reader", "pw", root.layout.Prefix(), etcdtest.Read)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "reader", Password: "pw",
+		Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	one := on(t, c).witness()
+	defer one.stop()
+	root.eventually("the sentence", func() bool {
+		err := one.Synced()
+		return err != nil && err.Error() == "nothing can be stated: etcd denies permission: the role of our etcd user "+
+			"does not allow this on these keys"
+	})
+}
+
+func TestAProcessInANamespaceOfItsOwnIsFound(t *testing.T) {
+	w := newWorld(t)
+	if !w.machine.SeesAll() {
+		t.Fatalf("this test has to run in the pid namespace of the machine, not in %d", w.machine.Namespace)
+	}
+	one := w.witness()
+	var pids []int
+	var holds []locktxn.Hold
+	for _, lock := range []string{"dies", "lives"} {
+		c := exec.Command("sh", "-c", "echo $$; exec sleep 600")
+		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+		if line, err := bufio.NewReader(out).ReadString('\n'); line != "1\n" {
+			t.Fatalf("its own id is %q, %v", line, err)
+		}
+		self := w.identity(c.Process.Pid)
+		if self.PIDNamespace == w.machine.Namespace {
+			t.Fatal("it has no namespace of its own")
+		}
+		pids = append(pids, c.Process.Pid)
+		holds = append(holds, w.hold(lock, 1, self))
+	}
+	w.watches(one, 2)
+	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.death(holds[0])
+	w.silent(holds[1])
+	one.stop()
+	if err := syscall.Kill(pids[1], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.witness()
+	w.death(holds[1])
+}
+
+func TestWhoCannotSeeTheNamespaceSaysSoOnce(t *testing.T) {
+	w := newWorld(t)
+	w.machine.Namespace = 1
+	one := w.witness()
+	c := w.sleeper()
+	self := w.identity(c.Process.Pid)
+	gone := self
+	gone.Start--
+	h := w.hold("a", c.Process.Pid, gone)
+	other := w.hold("b", c.Process.Pid+1, self)
+	w.eventually("its word", func() bool { return strings.Contains(one.log.String(), "cannot be seen from here") })
+	w.eventually("the metric", func() bool {
+		return testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(`# HELP w_unseen_processes Processes that hold locks and cannot be seen by the witness.
+# TYPE w_unseen_processes gauge
+w_unseen_processes 2
+`), "w_unseen_processes") == nil
+	})
+	if n := strings.Count(one.log.String(), "cannot be seen from here"); n != 1 {
+		t.Errorf("it is said %d times", n)
+	}
+	if w.stated(h) != nil || w.stated(other) != nil {
+		t.Error("something is stated")
+	}
+}
+
+func TestAProcessThatSwitchesLocksIsOpenedOnce(t *testing.T) {
+	w := newWorld(t)
+	opened := 0
+	one := w.witness(func(one *Witness) {
+		one.processes.open = func(pid int64) (*handle, error) { opened++; return openProcess(pid) }
+	})
+	c := w.sleeper()
+	for range 20 {
+		h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+		w.watches(one, 1)
+		w.commit(locktxn.Release(w.layout, h))
+	}
+	one.stop()
+	if opened != 1 {
+		t.Errorf("it was opened %d times", opened)
+	}
+}
+
+func TestAProcessThatHoldsNothingIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness(func(one *Witness) {
+		one.pauses.idle = 0
+		one.pauses.poll = time.Millisecond
+	})
+	c := w.sleeper()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	w.watches(one, 1)
+	w.commit(locktxn.Release(w.layout, h))
+	w.watches(one, 0)
+	again := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	_ = c.Process.Kill()
+	w.death(again)
+}
+
+func TestTheMetricsCountWhatWasStated(t *testing.T) {
+	w := newWorld(t)
+	one := w.witness()
+	c := w.sleeper()
+	h := w.hold("a", c.Process.Pid, w.identity(c.Process.Pid))
+	_ = c.Process.Kill()
+	w.death(h)
+	w.eventually("the count", func() bool {
+		return testutil.CollectAndCompare(one.Collector("w"), strings.NewReader(`# HELP w_statements_total Statements that etcd has accepted.
+# TYPE w_statements_total counter
+w_statements_total{cause="process_ended"} 1
+w_statements_total{cause="rebooted"} 0
+`), "w_statements_total") == nil
+	})
+	if problems, err := testutil.CollectAndLint(one.Collector("w")); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+	contains(t, one.log.String(), `"cause":"process_ended"`, `"lock":"a"`)
+}

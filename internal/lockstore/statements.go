@@ -1,0 +1,84 @@
+package lockstore
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// State records the proof that the holder of a hold has ended. It returns nil, too, if that was stated before, and an
+// error that wraps [metadata.ErrChanged] if the hold is over or was detached from its process: then there is nothing to
+// state. After any other error, call it again with the same statement.
+func (s *Store) State(ctx context.Context, statement metadata.Statement) error {
+	if err := s.witness(ctx, statement, locktxn.State); err != nil {
+		return fmt.Errorf("state that the holder of %q has ended: %w", statement.Lock, err)
+	}
+	return nil
+}
+
+// Suspect records that the holder of a hold has probably ended. Its errors are those of [Store.State]; it returns nil
+// and changes nothing if the end is proven already.
+func (s *Store) Suspect(ctx context.Context, statement metadata.Statement) error {
+	if err := s.witness(ctx, statement, locktxn.Suspect); err != nil {
+		return fmt.Errorf("state the suspicion that the holder of %q has ended: %w", statement.Lock, err)
+	}
+	return nil
+}
+
+// Dispel takes back the suspicion about the hold with this uuid, if there is one.
+func (s *Store) Dispel(ctx context.Context, uuid string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := locktxn.Dispel(s.layout, uuid).Commit(ctx, s.etcd); err != nil {
+		return fmt.Errorf("take back the suspicion about the hold %s: %w", uuid, err)
+	}
+	return nil
+}
+
+// ProveWitness returns why etcd would refuse statements, or nil. It changes nothing. No hold may have this uuid.
+func (s *Store) ProveWitness(ctx context.Context, uuid string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := locktxn.ProveWitness(s.layout, uuid).Commit(ctx, s.etcd)
+	return err
+}
+
+// witness sends a statement. If its lease was revoked meanwhile it is sent once more, with another.
+func (s *Store) witness(ctx context.Context, statement metadata.Statement,
+	build func(l protocol.Layout, s metadata.Statement, lease clientv3.LeaseID) locktxn.Txn) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for try := 0; ; try++ {
+		lease, err := s.statements.current(ctx, 1)
+		if err != nil {
+			return err
+		}
+		resp, err := build(s.layout, statement, lease).Commit(ctx, s.etcd)
+		switch {
+		case locktxn.LeaseGone(err) && try == 0:
+			s.statements.discard(lease)
+		case err != nil:
+			return err
+		case resp.Succeeded:
+			return nil
+		default:
+			return stated(resp, statement)
+		}
+	}
+}
+
+// stated is nil if the hold stands and its holder's end was stated before.
+func stated(resp *clientv3.TxnResponse, statement metadata.Statement) error {
+	for _, kv := range locktxn.Keys(resp, 0).Kvs {
+		if string(kv.Value) == statement.UUID && kv.CreateRevision == statement.Token &&
+			len(locktxn.Keys(resp, 1).Kvs) > 0 {
+			return nil
+		}
+	}
+	return metadata.ErrChanged
+}

@@ -1,0 +1,176 @@
+package lockstore_test
+
+import (
+	"errors"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/clustermutex/unlocker/internal/etcdconn"
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/internal/locktxn"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+func death(r *metadata.Record) metadata.Statement {
+	code := 3
+	return metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded,
+		How: "process 17 on billing-7f9c ended", EndedAt: metadata.Time{Time: at}, ExitCode: &code, Witness: "host",
+		By: "w1", At: metadata.Time{Time: at}}
+}
+
+func TestStateIsFineAsOftenAsItIsSaid(t *testing.T) {
+	w := start(t)
+	r := w.hold("a/b", uuid(1))
+	suspicion := death(r)
+	suspicion.Cause = metadata.CauseNodeNotReady
+	if err := w.Suspect(t.Context(), suspicion); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.State(t.Context(), death(r)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Suspect(t.Context(), suspicion); err != nil {
+			t.Errorf("a suspicion of what is proven: %v", err)
+		}
+	}
+	if got := w.keys(w.l.Suspicions()); len(got) > 0 {
+		t.Errorf("suspicions: %v", got)
+	}
+	resp, err := w.etcd.Get(t.Context(), w.l.Death(uuid(1)))
+	if err != nil || len(resp.Kvs) != 1 {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	got, err := protocol.Unmarshal[metadata.Statement](resp.Kvs[0].Value)
+	if err != nil || got.How != death(r).How || got.ExitCode == nil || *got.ExitCode != 3 ||
+		!got.EndedAt.Equal(at) {
+		t.Errorf("stated is %+v, %v", got, err)
+	}
+	left, err := w.etcd.TimeToLive(t.Context(), clientv3.LeaseID(resp.Kvs[0].Lease))
+	if err != nil || left.GrantedTTL != 25*60*60 {
+		t.Errorf("its lease: %+v, %v", left, err)
+	}
+}
+
+func TestStateOfAHoldThatMovedIsChanged(t *testing.T) {
+	w := start(t)
+	r := w.hold("a", uuid(1))
+	wrong := *r
+	wrong.UUID = uuid(2)
+	for what, change := range map[string]*metadata.Record{"another uuid": &wrong,
+		"another lock": {Name: "b", UUID: uuid(1), Token: r.Token}} {
+		if err := w.State(t.Context(), death(change)); !errors.Is(err, metadata.ErrChanged) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := w.State(t.Context(), death(r)); err != nil {
+		t.Fatal(err)
+	}
+	w.release(r)
+	if err := w.State(t.Context(), death(r)); !errors.Is(err, metadata.ErrChanged) {
+		t.Errorf("stated before, and released: %v", err)
+	}
+	next := w.hold("a", uuid(1)) // somebody copied the uuid: the old statement says nothing of this hold
+	if err := w.Suspect(t.Context(), death(r)); !errors.Is(err, metadata.ErrChanged) {
+		t.Errorf("the former hold: %v", err)
+	}
+	detach := locktxn.Detach(w.l, locktxn.Hold{Lock: "a", UUID: uuid(1), Token: next.Token})
+	if _, err := detach.Commit(t.Context(), w.etcd); err != nil {
+		t.Fatal(err)
+	}
+	for _, say := range []func() error{
+		func() error { return w.State(t.Context(), death(next)) },
+		func() error { return w.Suspect(t.Context(), death(next)) },
+	} {
+		if err := say(); !errors.Is(err, metadata.ErrChanged) {
+			t.Errorf("a detached hold: %v", err)
+		}
+	}
+	if got := w.keys(w.l.Deaths()); len(got) > 0 {
+		t.Errorf("deaths: %v", got)
+	}
+}
+
+func TestStateWhoseAnswerIsLostIsRepeated(t *testing.T) {
+	server := etcdtest.Start(t)
+	line := &wire{}
+	w := on(t, line.client(t, server))
+	r := w.hold("a", uuid(1))
+	line.onTxn(func(_ *pb.TxnRequest, send func() error) error {
+		if err := send(); err != nil {
+			return err
+		}
+		return errLost
+	})
+	if err := w.State(t.Context(), death(r)); err == nil || errors.Is(err, metadata.ErrChanged) {
+		t.Fatalf("the answer got lost: %v", err)
+	}
+	line.onTxn(nil)
+	if err := w.State(t.Context(), death(r)); err != nil {
+		t.Errorf("then: %v", err)
+	}
+	if got := w.keys(w.l.Deaths()); len(got) != 1 {
+		t.Errorf("deaths: %v", got)
+	}
+}
+
+func TestALeaseThatIsGoneIsReplaced(t *testing.T) {
+	w := start(t)
+	if err := w.State(t.Context(), death(w.hold("a", uuid(1)))); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := w.etcd.Get(t.Context(), w.l.Death(uuid(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.etcd.Revoke(t.Context(), clientv3.LeaseID(resp.Kvs[0].Lease)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.State(t.Context(), death(w.hold("b", uuid(2)))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAWitnessNeedsRightsOnItsTwoAreasAlone(t *testing.T) {
+	server := etcdtest.Start(t, etcdtest.Auth())
+	root := on(t, server.Client(t))
+	r := root.hold("a", uuid(1))
+	server.AddUser(t, "reader", "pw", root.l.Prefix(), etcdtest.Read)
+	reader := lockstore.New(clientAs(t, server, "reader", "pw"), root.l)
+	for what, err := range map[string]error{
+		"state": reader.State(t.Context(), death(r)), "suspect": reader.Suspect(t.Context(), death(r)),
+		"dispel": reader.Dispel(t.Context(), uuid(1)), "prove": reader.ProveWitness(t.Context(), uuid(9)),
+	} {
+		if got := etcdconn.Explain(err); errors.Is(err, metadata.ErrChanged) ||
+			got != "etcd denies permission: the role of our etcd user does not allow this on these keys" {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	for _, area := range []string{root.l.Deaths(), root.l.Suspicions()} {
+		if _, err := root.etcd.RoleGrantPermission(t.Context(), "reader", area, protocol.End(area),
+			clientv3.PermissionType(etcdtest.ReadWrite)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	witness := lockstore.New(clientAs(t, server, "reader", "pw"), root.l)
+	if err := errors.Join(witness.ProveWitness(t.Context(), uuid(9)), witness.Suspect(t.Context(), death(r)),
+		witness.Dispel(t.Context(), uuid(1)), witness.State(t.Context(), death(r))); err != nil {
+		t.Error(err)
+	}
+}
+
+func clientAs(t testing.TB, s *etcdtest.Server, user, password string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: user, Password: password,
+		Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}

@@ -1,0 +1,177 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/clustermutex/unlocker/internal/etcdtest"
+	"github.com/clustermutex/unlocker/internal/holderproc"
+	"github.com/clustermutex/unlocker/internal/lockstore"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/mutex"
+)
+
+// process is what the record of lock "a" says of the holder's process.
+func process(t testing.TB, etcd *clientv3.Client) metadata.Process {
+	t.Helper()
+	if p := read(t, etcd, "a").Process; p != nil {
+		return *p
+	}
+	return metadata.Process{}
+}
+
+// state says what a witness says of the hold of lock "a".
+func state(t testing.TB, etcd *clientv3.Client) error {
+	t.Helper()
+	r := read(t, etcd, "a")
+	return lockstore.New(etcd, layout(t)).State(t.Context(), metadata.Statement{Lock: "a", UUID: r.UUID, Token: r.Token,
+		Cause: metadata.CauseProcessEnded, Witness: "host", By: "w1"})
+}
+
+func TestTheRecordIdentifiesTheProcess(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	given := metadata.Process{BootID: "b", Start: 17, PIDNamespace: 4, PodNamespace: "n", PodName: "p", PodUID: "u",
+		Container: "c"}
+	for about, c := range map[string]struct {
+		given *metadata.Process
+		want  metadata.Process
+	}{
+		"as this process is": {nil, holderproc.Self(holderproc.System())},
+		"as it is told to":   {&given, given},
+		"not at all":         {&metadata.Process{}, metadata.Process{}},
+	} {
+		locks, err := mutex.New(etcd, mutex.Options{Process: c.given})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := take(t, locks, "a")
+		if got := process(t, etcd); got != c.want {
+			t.Errorf("%s: %+v, want %+v", about, got, c.want)
+		}
+		if pid := read(t, etcd, "a").PID; pid != int64(os.Getpid()) {
+			t.Errorf("the process id is %d", pid)
+		}
+		l.Unlock()
+		locks.Close()
+	}
+	if self := holderproc.Self(holderproc.System()); runtime.GOOS == "linux" && self.Start == 0 {
+		t.Errorf("nothing identifies this process: %+v", self)
+	}
+}
+
+func TestAnIdentityThatNoRecordCanHoldIsRefusedAtOnce(t *testing.T) {
+	etcd := etcdtest.Start(t).Client(t)
+	if _, err := mutex.New(etcd, mutex.Options{Process: &metadata.Process{BootID: "a\xffb"}}); err == nil {
+		t.Error("it is taken")
+	}
+}
+
+func TestAnAdoptedHoldIsNotAbandonedWhenItsFirstProcessEnds(t *testing.T) {
+	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
+	if err := state(t, etcd); err != nil { // too early, or true: it ended right after it handed the hold on
+		t.Fatal(err)
+	}
+	child := adopt(t, locks, parent.UUID())
+	if !process(t, etcd).Detached {
+		t.Error("the record does not say that the hold is detached")
+	}
+	if err := state(t, etcd); !errors.Is(err, metadata.ErrChanged) {
+		t.Errorf("a witness says that the first process ended: %v", err)
+	}
+	if n := len(keysBelow(t, etcd, layout(t).Deaths())); n != 0 {
+		t.Errorf("%d statements are left", n)
+	}
+	if parent.Context().Err() != nil {
+		t.Errorf("the parent lost it: %v", context.Cause(parent.Context()))
+	}
+	child.Unlock()
+	<-parent.Lost()
+}
+
+func TestWhoReportsForTheHolderDoesNotTakeItsPlace(t *testing.T) {
+	etcd, parent, locks := family(t, mutex.AutoUnlockAfter(time.Hour))
+	tool := adopt(t, locks, parent.UUID(), mutex.ForHolder())
+	if err := tool.Alive(t.Context(), "half"); err != nil {
+		t.Fatal(err)
+	}
+	tool.Detach()
+	if process(t, etcd).Detached {
+		t.Error("the record says that the hold is detached")
+	}
+	if err := state(t, etcd); err != nil {
+		t.Errorf("a witness: %v", err)
+	}
+	parent.Unlock()
+}
+
+func TestADetachedHoldIsNotAbandonedWhenItsProcessEnds(t *testing.T) {
+	for about, leave := range map[string]func(*testing.T, *mutex.Client){
+		"taken so": func(t *testing.T, c *mutex.Client) { take(t, c, "a", mutex.Detached()) },
+		"detached": func(t *testing.T, c *mutex.Client) { take(t, c, "a").Detach() },
+		"reserved": func(t *testing.T, c *mutex.Client) {
+			if _, err := c.TryReserve(t.Context(), "a", "maintenance", time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		etcd := etcdtest.Start(t).Client(t)
+		leave(t, newClient(t, etcd))
+		if !process(t, etcd).Detached { // which every reader of a statement checks
+			t.Errorf("%s: the record says %+v", about, process(t, etcd))
+		}
+	}
+}
+
+func TestDetachIsToldToEtcdWhenItAnswersAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		locks, err := mutex.New(f.client(), mutex.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := locks.TryLock(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.set(func() { f.away = true })
+		l.Detach()
+		f.set(func() { f.away = false })
+		time.Sleep(time.Minute)
+		if p := f.record(t, "a").Process; p == nil || !p.Detached {
+			t.Errorf("the record says %+v", p)
+		}
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestALostHoldCannotBeAdopted(t *testing.T) {
+	etcd, parent, locks := family(t)
+	uuid := parent.UUID()
+	parent.Unlock()
+	var lost *mutex.LostError
+	if _, err := locks.Adopt(t.Context(), "a", uuid); !errors.As(err, &lost) || count(t, etcd) != 0 {
+		t.Errorf("%v, and %d keys", err, count(t, etcd))
+	}
+}
+
+func keysBelow(t testing.TB, etcd *clientv3.Client, prefix string) []string {
+	t.Helper()
+	r, err := etcd.Get(context.Background(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, kv := range r.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}
