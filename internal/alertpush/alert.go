@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -13,6 +14,7 @@ import (
 // The names of the alerts, as in the rules of deploy/prometheus.
 const (
 	lockAlerting     = "UnlockerLockAlerting"
+	lockAbandoned    = "UnlockerLockAbandoned"
 	lockExpired      = "UnlockerLockExpired"
 	lockAutoUnlocked = "UnlockerLockAutoUnlocked"
 	lockMalformed    = "UnlockerLockMalformed"
@@ -70,8 +72,13 @@ func (p *Pusher) judge(r *metadata.Record, now staleness.Moment, emit func(need)
 		next = earlier(next, now.Wall.Add(malformedFor-seen))
 	case v.State == staleness.Malformed:
 		about(lockMalformed, "warning", cmp.Or(r.LockedAt, now.Wall.Add(-seen).Truncate(time.Minute)))
+	case v.State == staleness.Abandoned && now.Wall.Before(v.AlertAt):
+		next = earlier(next, v.AlertAt)
 	case v.State != staleness.Held:
 		about(lockAlerting, "warning", overdueSince(v, now.Wall))
+	}
+	if !v.AbandonedAt.IsZero() {
+		about(lockAbandoned, "warning", cmp.Or(protocol.EndedAt(r.Death), v.AbandonedAt))
 	}
 	if v.State == staleness.Expired && p.c.Removes {
 		if critical := v.AutoUnlockAt.Add(expiredFor); now.Wall.Before(critical) {

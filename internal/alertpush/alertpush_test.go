@@ -455,3 +455,37 @@ func TestTheNamesPassPromtoolCheckMetrics(t *testing.T) {
 		t.Error(problems, err)
 	}
 }
+
+func TestAnAbandonedLockIsToldAtOnceAndItsAlertTimeStillCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.lock("billing/run #1")
+		code := 137
+		r.Heed(&metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded,
+			ExitCode: &code, Detail: "OOMKilled", How: "the kubelet says so", By: "eu-1",
+			EndedAt: metadata.Time{Time: time.Now()}}, nil)
+		if !r.Proven() {
+			t.Fatalf("%+v", r)
+		}
+		w.holds(r)
+		defer w.start(w.config())()
+		time.Sleep(time.Second)
+		told := w.take()
+		w.wants(told, "warning UnlockerLockAbandoned billing/run #1 +4m0s")
+		if got := told[0].Annotations["description"]; !strings.Contains(got, "did not give it back: its container ended "+
+			"with exit code 137 (OOMKilled) at 2000-01-01 00:00:00Z, says the witness eu-1.") {
+			t.Errorf("it says %s", got)
+		}
+		if got := told[0].Annotations["why"]; got != "the kubelet says so" {
+			t.Errorf("the reason is %q", got)
+		}
+		time.Sleep(time.Minute)
+		names := map[string]bool{}
+		for _, p := range w.take() {
+			names[p.Labels["alertname"]] = true
+		}
+		if !names["UnlockerLockAlerting"] || !names["UnlockerLockAbandoned"] {
+			t.Errorf("past its alert time, %v are told", names)
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -46,6 +47,16 @@ func (p *Pusher) write(n need, frame string) alert {
 	case lockAlerting:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is held longer than its holder expected.", oneLine(h.lock)),
 			fmt.Sprintf("%s took the lock %s and expected to be done by %s.", h.who(), oneLine(h.lock), at))
+	case lockAbandoned:
+		what, how := protocol.WhatEnded(n.record.Death)
+		if how != "" {
+			what += " " + how
+		}
+		a.notes = p.notes(n.name, h, fmt.Sprintf("The holder of lock %s is dead.", oneLine(h.lock)),
+			fmt.Sprintf("%s took the lock %s and did not give it back: %s at %s, says the witness %s. "+
+				"Everything waiting for the lock keeps waiting until it is unlocked.", h.who(), oneLine(h.lock), what, at,
+				oneLine(n.record.Death.By)))
+		set(a.notes, "why", oneLine(n.record.Death.How))
 	case lockExpired:
 		a.notes = p.notes(n.name, h, fmt.Sprintf("Lock %s is past its deadline and has not been removed.",
 			oneLine(h.lock)),
@@ -76,7 +87,7 @@ func (p *Pusher) removed(e metadata.Ending) alert {
 		starts: e.EndedAt.Time, ends: e.EndedAt.Add(removedFor),
 	}
 	a.notes = p.notes(a.name, h, fmt.Sprintf("Lock %s was removed by the unlocker.", oneLine(e.Lock)),
-		fmt.Sprintf("%s did not give back the lock %s in time, so it was removed. Find out what became of the holder "+
+		fmt.Sprintf("%s did not give back the lock %s, so it was removed. Find out what became of the holder "+
 			"and its work: somebody else may hold the lock now.", h.who(), oneLine(e.Lock)))
 	set(a.notes, "by", oneLine(e.By))
 	set(a.notes, "why", oneLine(e.Why))

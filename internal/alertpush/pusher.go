@@ -91,7 +91,7 @@ func (c Config) check() error {
 // Ended records the end of a hold; ending is nil if its holder released it. It is meant to be called by the view, and
 // never waits.
 func (p *Pusher) Ended(_ *metadata.Record, ending *metadata.Ending) {
-	if ending == nil || ending.Ended != metadata.EndedAutoUnlocked || p.c.Now().Sub(ending.EndedAt.Time) >= removedFor {
+	if ending == nil || !byUnlocker(ending) || p.c.Now().Sub(ending.EndedAt.Time) >= removedFor {
 		return
 	}
 	p.mu.Lock()
@@ -196,4 +196,9 @@ func signal(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
+}
+
+// byUnlocker reports whether an unlocker ended the hold.
+func byUnlocker(e *metadata.Ending) bool {
+	return e.Ended == metadata.EndedAutoUnlocked || e.Ended == metadata.EndedAbandoned
 }

@@ -45,7 +45,7 @@ func newCheck(a *app) *cobra.Command {
 		Long: `Check the locks and the unlockers once and report in one line, with performance data.
 
   0 OK        all locks are held in time, and an unlocker watches over them
-  1 WARNING   a lock is expired; too many are alerting or malformed (--warn-alerting) or waited
+  1 WARNING   a lock is expired or abandoned; too many are alerting or malformed (--warn-alerting) or waited
               for (--warn-waiting); no unlocker can remove locks at the moment; or the clock of
               an unlocker or a holder differs from this machine's
   2 CRITICAL  a lock is still expired after --expired-after; too many alert or wait
@@ -64,8 +64,8 @@ A PATTERN selects names: * stands for any text, slashes included, ? for one char
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long etcd may take for all answers together")
 	f.DurationVar(&o.expiredAfter, "expired-after", 5*time.Minute, "critical when a lock is expired for longer")
 	f.IntVar(&o.warnAlerting, "warn-alerting", 0,
-		"warn when more locks are alerting, expired or malformed; any expired lock is a warning")
-	f.IntVar(&o.critAlerting, "crit-alerting", off, "critical when more locks are alerting, expired or malformed")
+		"warn when more locks are alerting, abandoned, expired or malformed; any expired or abandoned one is a warning")
+	f.IntVar(&o.critAlerting, "crit-alerting", off, "critical when more locks are alerting, abandoned, expired or malformed")
 	f.IntVar(&o.warnWaiting, "warn-waiting", off, "warn when more processes wait for locks")
 	f.IntVar(&o.critWaiting, "crit-waiting", off, "critical when more processes wait for locks")
 	f.BoolVar(&o.noUnlocker, "no-unlocker", false, "do not check the unlockers")
@@ -257,11 +257,14 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 				h.raise(pluginCritical)
 			}
 		}
+		if state == staleness.Abandoned {
+			h.raise(pluginWarning)
+		}
 		if state != staleness.Held && len(h.unhealthy[state]) < named {
 			h.unhealthy[state] = append(h.unhealthy[state], describe(r, state, now))
 		}
 	}
-	switch n := h.counts[staleness.Alerting] + h.counts[staleness.Expired] + h.counts[staleness.Malformed]; {
+	switch n := h.needAttention(); {
 	case beyond(n, o.critAlerting):
 		h.raise(pluginCritical)
 	case beyond(n, o.warnAlerting):
@@ -269,11 +272,23 @@ func (o *checkOptions) judgeLocks(h *health, all *snapshot) {
 	}
 }
 
+// needAttention is the number of locks in another state than held.
+func (h *health) needAttention() (n int) {
+	for state, locks := range h.counts {
+		if state != staleness.Held {
+			n += locks
+		}
+	}
+	return n
+}
+
 func describe(r *metadata.Record, state staleness.State, now time.Time) string {
 	text := text.Visible(r.Name) + " " + string(state)
 	switch state {
 	case staleness.Alerting:
 		text += " since " + age(r.AlertAt, now)
+	case staleness.Abandoned:
+		text += ": " + protocol.HowItEnded(r.Death, now)
 	case staleness.Expired:
 		text += " since " + age(r.AutoUnlockAt, now)
 	}
@@ -284,12 +299,12 @@ func describe(r *metadata.Record, state staleness.State, now time.Time) string {
 func (h *health) sentence() string {
 	facts := slices.Concat(h.facts, h.clocks[:min(named, len(h.clocks))])
 	unhealthy := slices.Concat(h.unhealthy[staleness.Expired], h.unhealthy[staleness.Malformed],
-		h.unhealthy[staleness.Alerting])
+		h.unhealthy[staleness.Abandoned], h.unhealthy[staleness.Alerting])
 	if len(unhealthy) == 0 {
 		facts = append(facts, count(h.counts[staleness.Held], "lock")+" held in time")
 	}
 	unhealthy = unhealthy[:min(named, len(unhealthy))]
-	more := h.counts[staleness.Alerting] + h.counts[staleness.Expired] + h.counts[staleness.Malformed] - len(unhealthy)
+	more := h.needAttention() - len(unhealthy)
 	if facts = append(facts, unhealthy...); more > 0 {
 		facts = append(facts, fmt.Sprintf("and %d more", more))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/lockjson"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -130,6 +131,9 @@ func (f *follower) write(r *metadata.Record, event string, ending *metadata.Endi
 		if r.Purpose != "" {
 			line += " for " + shortText(r.Purpose)
 		}
+		if r.Proven() {
+			line += "; " + protocol.HowItEnded(r.Death, now)
+		}
 	}
 	_, err := fmt.Fprintln(a.Stdout, line)
 	return err
@@ -146,7 +150,7 @@ func who(r *metadata.Record) string {
 func endingSentence(e *metadata.Ending) string {
 	words := map[string]string{
 		metadata.EndedReleased: "released", metadata.EndedAutoUnlocked: "auto-unlocked",
-		metadata.EndedForced: "force-unlocked",
+		metadata.EndedForced: "force-unlocked", metadata.EndedAbandoned: "auto-unlocked as abandoned",
 	}[e.Ended]
 	if words == "" {
 		words = "ended (" + text.Visible(e.Ended) + ")"

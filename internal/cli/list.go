@@ -47,10 +47,9 @@ With -o name, one name per line, in the form that --escaped reads.`,
 	}
 	o.format = term.Output(cmd, term.TableFormat, term.JSONFormat, term.NameFormat)
 	cmd.Flags().StringSliceVar(&o.states, "state", nil,
-		"only locks in these states: held, alerting, expired, malformed")
+		"only locks in these states: "+stateWords(", "))
 	_ = cmd.RegisterFlagCompletionFunc("state",
-		cobra.FixedCompletions([]string{"held", "alerting", "expired", "malformed"},
-			cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions(strings.Split(stateWords(" "), " "), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringSliceVar(&o.owners, "owner", nil, "only locks of these owners")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.globs, err = newGlobs(args); err != nil {
@@ -64,7 +63,7 @@ With -o name, one name per line, in the form that --escaped reads.`,
 func (o *listOptions) run(ctx context.Context) error {
 	for _, s := range o.states {
 		if !slices.Contains(staleness.States(), staleness.State(s)) {
-			return usagef("there is no state %s: want held, alerting, expired or malformed", text.Visible(s))
+			return usagef("there is no state %s: want one of %s", text.Visible(s), stateWords(", "))
 		}
 	}
 	s, err := o.app.open(ctx)
@@ -123,18 +122,19 @@ const textColumns = 40
 func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	now := o.app.Now()
 	t := term.Table{Coloured: term.TakesColours(o.app.Stdout)}
-	t.Row("STATE", "LOCK", "HELD AS", "CLOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING",
+	t.Row("STATE", "LOCK", "HELD AS", "ENDED", "CLOCK", "OWNER", "HOST:PID", "HELD", "ALERT", "AUTO-UNLOCK", "WAITING",
 		"PURPOSE")
 	for _, r := range shown {
 		verdict := judge(r, now)
 		state := verdict.State
 		t.Row(string(state), text.Visible(r.Name), orNone(shareWords(metadata.ShareOf(r.Name, r.Attributes))),
-			orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
+			orNone(endedWords(r, now)), orNone(clockWords(verdict)), shortText(r.Owner), hostPID(r), age(r.LockedAt, now),
 			alert(r, now), relative(r.AutoUnlockAt, now), strconv.Itoa(len(all.waiters[r.Queue()])),
 			shortText(r.Purpose))
 		t.Paint(0, stateColour(state))
 	}
 	t.DropEmpty("HELD AS")
+	t.DropEmpty("ENDED")
 	t.DropEmpty("CLOCK")
 	if len(shown) > 0 {
 		if err := t.Write(o.app.Stdout); err != nil {
@@ -143,6 +143,15 @@ func (o *listOptions) table(all *snapshot, shown []*metadata.Record) error {
 	}
 	_, err := fmt.Fprintln(o.app.Stderr, all.summary(len(shown)))
 	return err
+}
+
+// stateWords are all states, separated.
+func stateWords(separator string) string {
+	var words []string
+	for _, s := range staleness.States() {
+		words = append(words, string(s))
+	}
+	return strings.Join(words, separator)
 }
 
 func shortText(s string) string {
@@ -171,7 +180,7 @@ func stateColour(s staleness.State) term.Colour {
 	switch s {
 	case staleness.Alerting:
 		return term.Yellow
-	case staleness.Expired, staleness.Malformed:
+	case staleness.Abandoned, staleness.Expired, staleness.Malformed:
 		return term.Red
 	}
 	return term.NoColour

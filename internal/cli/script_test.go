@@ -65,6 +65,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"put":        in((*world).put),
 			"leased":     in((*world).leased),
+			"stated":     in((*world).stated),
 			"lock":       in((*world).lock),
 			"start":      in((*world).start),
 			"console":    in((*world).console),

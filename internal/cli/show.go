@@ -42,6 +42,14 @@ taken, and what only a single hold has is null. One lock has these members, too:
 
 ` + lockjson.DocumentShape().Help() + `
 
+A process:
+
+` + lockjson.ProcessShape().Help() + `
+
+A statement of a witness:
+
+` + lockjson.StatementShape().Help() + `
+
 A waiter:
 
 ` + lockjson.WaiterShape().Help() + `
@@ -86,6 +94,9 @@ func (o *showOptions) run(ctx context.Context, name string) error {
 		return err
 	case err != nil:
 		doc.Name = name
+	}
+	if err := s.heed(ctx, append(slices.Clone(holders), &doc.Record)...); err != nil {
+		return err
 	}
 	waiters, err := s.queue(ctx, doc.Queue())
 	if err != nil {
@@ -146,6 +157,9 @@ func (p *page) whole(doc *metadata.Document, holders []*metadata.Record) {
 	}
 	for _, r := range holders {
 		state := judge(r, p.now).State
+		if r.Death != nil {
+			p.fact("witness", text.Visible(r.Name)+": "+deathWords(r, p.now))
+		}
 		line := fmt.Sprintf("%s %s: %s", text.Visible(r.Name), state, who(r))
 		if r.Purpose != "" {
 			line += " for " + shortText(r.Purpose)
@@ -170,6 +184,7 @@ func worst(holders []*metadata.Record, now time.Time) staleness.State {
 func (p *page) lock(doc *metadata.Document) {
 	p.fact("lock", text.Visible(doc.Name))
 	p.state(judge(&doc.Record, p.now).State)
+	p.witness(&doc.Record)
 	if share := metadata.ShareOf(doc.Name, doc.Attributes); share.Lock != "" {
 		p.fact("kind", shareWords(share)+" of "+text.Visible(share.Lock))
 	} else if share.Kind != "" {

@@ -26,6 +26,7 @@ type snapshot struct {
 // memory as a whole.
 func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	all := &snapshot{waiters: map[string][]metadata.Waiter{}}
+	stated := map[protocol.Key]*metadata.Statement{}
 	g := gatherer{add: func(r *metadata.Record) { all.locks = append(all.locks, r) }}
 	misplaced := gatherer{add: func(r *metadata.Record) {
 		if r.Token != 0 {
@@ -40,6 +41,10 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 		case protocol.KindTicket:
 			if w := waiter(key, kv); !w.Holding {
 				all.waiters[key.Lock] = append(all.waiters[key.Lock], w)
+			}
+		case protocol.KindDeath, protocol.KindSuspicion:
+			if st := protocol.ReadStatement(key.ID, kv); st != nil {
+				stated[key] = st
 			}
 		case protocol.KindUnlocker:
 			all.takeUnlocker(key.ID, kv)
@@ -56,6 +61,10 @@ func (s *session) snapshot(ctx context.Context) (*snapshot, error) {
 	}
 	g.flush()
 	misplaced.flush()
+	for _, r := range all.locks {
+		r.Heed(stated[protocol.Key{Kind: protocol.KindDeath, ID: r.UUID}],
+			stated[protocol.Key{Kind: protocol.KindSuspicion, ID: r.UUID}])
+	}
 	all.revision = revision
 	byName(all.locks)
 	for _, w := range all.waiters {

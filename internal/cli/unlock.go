@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
@@ -82,6 +83,9 @@ func (s *session) holder(r *metadata.Record) string {
 	}
 	if r.Purpose != "" {
 		line += " (" + shortText(r.Purpose) + ")"
+	}
+	if r.Proven() {
+		line += ", whose end is proven: " + protocol.HowItEnded(r.Death, now)
 	}
 	return line + ", uuid " + shortText(r.UUID)
 }

@@ -74,6 +74,9 @@ func (s *session) holdersOf(ctx context.Context, name string) ([]*metadata.Recor
 	if doc.Token != 0 {
 		shares = append([]*metadata.Record{&doc.Record}, shares...)
 	}
+	if err == nil {
+		err = s.heed(ctx, shares...)
+	}
 	return shares, err
 }
 

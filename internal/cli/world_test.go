@@ -99,6 +99,23 @@ func (w *world) lock(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
+// stated NAME CAUSE [suspicion] writes what a witness says of the holder of the lock.
+func (w *world) stated(ts *testscript.TestScript, _ bool, args []string) {
+	resp, err := w.client.Get(context.Background(), w.layout.Field(args[0], metadata.FieldUUID))
+	ts.Check(err)
+	code := 137
+	st := metadata.Statement{Lock: args[0], UUID: string(resp.Kvs[0].Value), Token: resp.Kvs[0].CreateRevision,
+		Cause: args[1], How: "the kubelet says so", ExitCode: &code, Detail: "OOMKilled",
+		EndedAt: metadata.Time{Time: time.Now().Add(-3 * time.Minute)}, At: metadata.Time{Time: time.Now()},
+		Witness: metadata.WitnessKubernetes, By: "eu-1"}
+	key := w.layout.Death(st.UUID)
+	if len(args) == 3 {
+		key = w.layout.Suspicion(st.UUID)
+	}
+	_, err = w.client.Put(context.Background(), key, protocol.Marshal(st))
+	ts.Check(err)
+}
+
 // etcd PATTERN looks for a key below the prefix whose "key value", the key without the prefix, matches.
 func (w *world) etcd(ts *testscript.TestScript, neg bool, args []string) {
 	resp, err := w.client.Get(context.Background(), w.layout.Prefix(), clientv3.WithPrefix())

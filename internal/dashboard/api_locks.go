@@ -111,6 +111,7 @@ type summaryJSON struct {
 	Held      int      `json:"held"`
 	Alerting  int      `json:"alerting"`
 	Expiring  int      `json:"expiring"`
+	Abandoned int      `json:"abandoned"`
 	Expired   int      `json:"expired"`
 	Malformed int      `json:"malformed"`
 	Waiting   *int     `json:"waiting"`
@@ -135,7 +136,7 @@ func (d *Dashboard) summaryAPI(r *site.Request) (site.Answer, error) {
 	now := r.Viewpoint().AsOf
 	c := found.Counts
 	j := summaryJSON{Verdict: d.Verdict(s, r.Viewpoint()).Text.String(), Held: c.Held, Alerting: c.Alerting,
-		Expiring: c.Expiring, Expired: c.Expired, Malformed: c.Malformed}
+		Expiring: c.Expiring, Abandoned: c.Abandoned, Expired: c.Expired, Malformed: c.Malformed}
 	j.OldestAt, j.OldestIn = lockjson.Instant(c.Oldest, now)
 	j.LongestAt, j.LongestIn = lockjson.Instant(c.Longest, now)
 	if d.Config.Queues != nil {
@@ -143,7 +144,7 @@ func (d *Dashboard) summaryAPI(r *site.Request) (site.Answer, error) {
 	}
 	if c.NextUnlock != nil {
 		j.NextName = &c.NextUnlock.Name
-		j.NextAt, j.NextIn = lockjson.Instant(c.NextUnlock.Verdict.AutoUnlockAt, now)
+		j.NextAt, j.NextIn = lockjson.Instant(c.NextUnlock.UnlockAt(), now)
 	}
 	m := newMeta(r, now)
 	m.Total, m.Matched = &s.All.Total, &c.Total

@@ -36,6 +36,7 @@ func golden() []struct {
 	}
 	empty := func(testing.TB) *scene { return newScene() }
 	shared := func(testing.TB) *scene { return pool() }
+	dead := func(testing.TB) *scene { return mourning() }
 	odd := func(testing.TB) *scene {
 		s := newScene()
 		s.add(hold{name: "gnp.\u202egpj.exe <b>", owner: `"><script>alert(1)</script>`, host: "a\x00b",
@@ -57,6 +58,9 @@ func golden() []struct {
 		{"list-sections", lived, "/?group=owner"},
 		{"list-shared", shared, "/"},
 		{"list-hostile", odd, "/"},
+		{"list-abandoned", dead, "/"},
+		{"lock-abandoned", dead, "/lock?name=" + abandoned},
+		{"lock-suspected", dead, "/lock?name=" + quiet},
 		{"lock", lived, "/lock?name=" + stuck},
 		{"lock-held", lived, "/lock?name=drm/rotate-keys"},
 		{"lock-malformed", lived, "/lock?name=legacy/cron"},

@@ -157,6 +157,41 @@ func (s *scene) add(h hold) {
 	s.put(h.name, fields...)
 }
 
+// state makes a witness say that the holder of the lock has ended, a while ago.
+func (s *scene) state(name string, ago time.Duration, change ...func(*metadata.Statement)) {
+	s.witness(name, ago, func(r *metadata.Record, st *metadata.Statement) { r.Heed(st, r.Suspicion) }, change...)
+}
+
+// suspect makes a witness suspect so.
+func (s *scene) suspect(name string, ago time.Duration, change ...func(*metadata.Statement)) {
+	s.witness(name, ago, func(r *metadata.Record, st *metadata.Statement) { r.Heed(r.Death, st) }, change...)
+}
+
+func (s *scene) witness(name string, ago time.Duration, heed func(*metadata.Record, *metadata.Statement),
+	change ...func(*metadata.Statement)) {
+	s.locks = slices.Clone(s.locks)
+	for i, r := range s.locks {
+		if r.Name != name {
+			continue
+		}
+		code := 137
+		s.revision++
+		st := metadata.Statement{
+			Lock: name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded, ExitCode: &code,
+			Detail: "OOMKilled", How: "container worker of pod billing/invoices-0 ended",
+			EndedAt: metadata.Time{Time: s.now.Add(-ago)},
+			Witness: metadata.WitnessKubernetes, By: "eu-1", Revision: s.revision,
+			Seen: time.Hour - 2*time.Second, // the scene's clock shows an hour
+		}
+		for _, c := range change {
+			c(&st)
+		}
+		stated := *r
+		heed(&stated, &st)
+		s.locks[i] = &stated
+	}
+}
+
 // put puts a lock with exactly these fields into the scene, whatever they are.
 func (s *scene) put(name string, fields ...metadata.Field) {
 	s.revision++

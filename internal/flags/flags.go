@@ -112,5 +112,10 @@ func Policy(fs *pflag.FlagSet) *staleness.Policy {
 		"how long after it was first seen a lock without a readable alert time alerts; 0 is never")
 	fs.DurationVar(&p.DefaultAutoUnlockAfter, "sweep.default-auto-unlock-after", p.DefaultAutoUnlockAfter,
 		"how long after it was first seen a lock without a readable deadline is removed; 0 is never")
+	fs.DurationVar(&p.AbandonedGrace, "sweep.abandoned-grace", p.AbandonedGrace,
+		"how long an unlocker must have known the proof that a holder has ended before it removes the lock for it")
+	fs.Var((*abandonedValue)(&p.UnlockAbandoned), "sweep.abandoned",
+		"what to do about a lock whose holder a witness has proven to have ended: report, or unlock without waiting for "+
+			"its deadline")
 	return &p
 }

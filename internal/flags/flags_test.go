@@ -91,6 +91,18 @@ func TestDefaultsAreThoseOfTheRooms(t *testing.T) {
 	}
 }
 
+func TestAbandonedLocksAreReportedUnlessTheOperatorWantsThemUnlocked(t *testing.T) {
+	for word, unlock := range map[string]bool{"report": false, "unlock": true} {
+		p := newProgram()
+		if err := p.execute(t, "--sweep.abandoned="+word, "--sweep.abandoned-grace=0s"); err != nil {
+			t.Fatal(err)
+		}
+		if p.policy.UnlockAbandoned != unlock || p.policy.AbandonedGrace != 0 {
+			t.Errorf("%s: %+v", word, *p.policy)
+		}
+	}
+}
+
 func TestPrecedenceIsFlagThenOwnVariableThenEtcdctlsThenDefault(t *testing.T) {
 	all := map[string]string{"ETCDCTL_ENDPOINTS": "c:1,c:2", "UNLOCKER_ETCD_ENDPOINTS": "b:1,b:2"}
 	for name, c := range map[string]struct {
@@ -169,6 +181,8 @@ func TestMistakesAreOneSentenceAndStatus2(t *testing.T) {
 			[]string{"--etcd.dial-timeout=soon"}},
 		`--log.level cannot be "loud": it must be one of trace, debug, info, warn, error`: {nil,
 			[]string{"--log.level=loud"}},
+		`--sweep.abandoned cannot be "remove": it must be report or unlock`: {nil,
+			[]string{"--sweep.abandoned=remove"}},
 		`--locks.prefix cannot be "/": the lock prefix is empty`: {nil,
 			[]string{"--locks.prefix=/"}},
 		`the variable ETCDCTL_DIAL_TIMEOUT cannot be "soon": time: invalid duration "soon"`:       {map[string]string{"ETCDCTL_DIAL_TIMEOUT": "soon"}, nil},

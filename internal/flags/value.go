@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,5 +45,29 @@ func (v *prefixValue) Set(prefix string) error {
 		return err
 	}
 	*v = prefixValue(l.Prefix())
+	return nil
+}
+
+// abandonedValue is whether abandoned locks are unlocked, as the word report or unlock.
+type abandonedValue bool
+
+func (v *abandonedValue) String() string {
+	if *v {
+		return "unlock"
+	}
+	return "report"
+}
+
+func (v *abandonedValue) Type() string { return "string" }
+
+func (v *abandonedValue) Set(word string) error {
+	switch word {
+	case "report":
+		*v = false
+	case "unlock":
+		*v = true
+	default:
+		return errors.New("it must be report or unlock")
+	}
 	return nil
 }

@@ -49,6 +49,9 @@ type Lock struct {
 	Permits             *int             `json:"permits"`
 	Limit               *int             `json:"limit"`
 	ClockOffset         *float64         `json:"clock_offset_seconds"`
+	Process             *Process         `json:"process"`
+	Death               *Statement       `json:"death"`
+	Suspicion           *Statement       `json:"suspicion"`
 	URL                 string           `json:"url,omitempty"`
 }
 
@@ -87,7 +90,7 @@ func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock 
 		Attributes: attributes(r.Attributes), Problems: problems(r.Problems),
 		Kind: Known(share.Kind), ShareOf: Known(share.Lock),
 		Permits: Known(share.Permits), Limit: Known(share.Limit),
-		ClockOffset: Known(seconds(v.ClockOff)),
+		ClockOffset: Known(seconds(v.ClockOff)), Process: newProcess(r.Process),
 	}
 	l.LockedAt, l.LockedIn = Instant(r.LockedAt, now)
 	l.AlertAt, l.AlertIn = Instant(v.AlertAt, now)
@@ -96,6 +99,7 @@ func New(r *metadata.Record, v staleness.Verdict, q *Queue, now time.Time) Lock 
 		l.AliveAt, l.AliveIn = Instant(r.Alive.At, now)
 		l.Progress = Known(r.Alive.Progress)
 	}
+	l.state(r, v, now)
 	l.wait(q, now)
 	return l
 }

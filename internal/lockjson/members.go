@@ -23,7 +23,7 @@ func LockShape() Shape {
 	return Shape{"A lock", Lock{}, []Line{
 		{"name", "the lock's name; bytes that are not UTF-8 are replaced"},
 		{"name_base64", "the exact bytes of a name that is not UTF-8; else absent"},
-		{"state", "held, alerting, expired or malformed; null when nobody holds the lock"},
+		{"state", "held, alerting, abandoned, expired or malformed; null when nobody holds the lock"},
 		{"expiring", "whether a held lock is auto-unlocked soon"},
 		{"uuid, token", "the hold's identity and its fencing token"},
 		{"revision", "the highest revision of the record's keys"},
@@ -39,6 +39,9 @@ func LockShape() Shape {
 		{"share_of", `the shared lock: "pool" for "pool#2"; null for a whole lock`},
 		{"permits, limit", "of a semaphore: the holder's permits, and how many there are"},
 		{"clock_offset_seconds", "how far the holder's clock is ahead, negative when behind; null when unknown"},
+		{"process", "which process holds the lock; null when the record does not say"},
+		{"death", "a witness's proof that the holder has ended; null when there is none"},
+		{"suspicion", "a witness's reason to believe so, which proves nothing; null when there is none"},
 		{"url", "the page of the hold; only the page's API has it"},
 	}}
 }
@@ -83,7 +86,7 @@ func EndingShape() Shape {
 		{"alive_at, progress", "the last sign of life and its note"},
 		{"attributes", "an object of text, numbers and booleans"},
 		{"ended_at", "when the hold ended"},
-		{"how", "released, auto_unlocked or forced; null when unknown"},
+		{"how", "released, auto_unlocked, abandoned or forced; null when unknown"},
 		{"by, why", "who ended it for the holder, and for what reason"},
 	}}
 }

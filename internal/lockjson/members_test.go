@@ -14,7 +14,8 @@ import (
 var update = flag.Bool("update", false, "write the tables of docs/json.md")
 
 func shapes() []lockjson.Shape {
-	return []lockjson.Shape{lockjson.LockShape(), lockjson.DocumentShape(), lockjson.WaiterShape(),
+	return []lockjson.Shape{lockjson.LockShape(), lockjson.ProcessShape(), lockjson.StatementShape(),
+		lockjson.DocumentShape(), lockjson.WaiterShape(),
 		lockjson.FieldShape(), lockjson.EndingShape()}
 }
 

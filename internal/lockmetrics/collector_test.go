@@ -83,6 +83,7 @@ unlocker_lock_auto_unlock_at_timestamp_seconds{hostname="host-1",lock="very late
 unlocker_lock_series_dropped 0
 # HELP unlocker_locks Held locks by state.
 # TYPE unlocker_locks gauge
+unlocker_locks{state="abandoned"} 0
 unlocker_locks{state="alerting"} 1
 unlocker_locks{state="expired"} 1
 unlocker_locks{state="held"} 1

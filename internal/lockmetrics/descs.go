@@ -12,6 +12,8 @@ type descs struct {
 
 	clocksOff, clockOffset *prometheus.Desc
 
+	statements, disputed, holderEnded *prometheus.Desc
+
 	up, alarm, revision, lastSync *prometheus.Desc
 
 	resyncs, events, restarts, metadataErrors *prometheus.Desc
@@ -48,6 +50,12 @@ func newDescs(namespace string) descs {
 			"How far the clock of the lock's holder is ahead of this program's; negative: behind. Only if it is off.",
 			"lock", "owner", "hostname"),
 
+		statements: d("statements", "Held locks whose holder a witness says has ended, for certain (death) or not "+
+			"(suspicion), by witness.", "kind", "witness"),
+		disputed: d("disputed_deaths", "Held locks whose holder called alive after a witness had stated its death."),
+		holderEnded: d("lock_holder_ended_timestamp_seconds",
+			"When the holder of an abandoned lock ended, by the witness's clock.", "lock", "owner", "hostname", "cause"),
+
 		up:       d("etcd_up", "Whether the view of the locks is complete and current."),
 		alarm:    d("etcd_alarm", "Whether etcd has raised this alarm.", "alarm"),
 		revision: d("etcd_revision", "The highest revision of etcd seen."),
@@ -65,6 +73,7 @@ func (d descs) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		d.locks, d.waiters, d.oldest, d.longestWaiter, d.deadlocks, d.deadlockSince,
 		d.lockedAt, d.alertAt, d.autoUnlockAt, d.lockInfo, d.lockWaiters, d.dropped, d.clocksOff, d.clockOffset,
+		d.statements, d.disputed, d.holderEnded,
 		d.up, d.alarm, d.revision, d.lastSync,
 		d.resyncs, d.events, d.restarts, d.metadataErrors,
 	} {

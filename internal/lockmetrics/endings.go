@@ -13,6 +13,7 @@ import (
 const (
 	endReleased   = "released"
 	endAutoUnlock = "auto_unlock"
+	endAbandoned  = "abandoned"
 	endForced     = "forced"
 )
 
@@ -23,7 +24,7 @@ func newHoldSeconds(namespace string) *prometheus.HistogramVec {
 		Help:      "How long locks were held, by how the hold ended.",
 		Buckets:   []float64{.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
 	}, []string{"ended"})
-	for _, ended := range []string{endReleased, endAutoUnlock, endForced} {
+	for _, ended := range []string{endReleased, endAutoUnlock, endAbandoned, endForced} {
 		held.WithLabelValues(ended)
 	}
 	return held
@@ -36,6 +37,8 @@ func (c *Collector) Ended(r *metadata.Record, ending *metadata.Ending) {
 	case ending == nil:
 	case ending.Ended == metadata.EndedAutoUnlocked:
 		ended = endAutoUnlock
+	case ending.Ended == metadata.EndedAbandoned:
+		ended = endAbandoned
 	default:
 		ended = endForced
 	}

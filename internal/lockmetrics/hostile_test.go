@@ -94,7 +94,7 @@ func TestALockThatTakesAnothersLabelIsDroppedAndCounted(t *testing.T) {
 	if n := families["unlocker_lock_series_dropped"].GetMetric()[0].GetGauge().GetValue(); n != 1 {
 		t.Errorf("%v locks dropped, want 1", n)
 	}
-	if n := families["unlocker_locks"].GetMetric()[0].GetGauge().GetValue(); n != 2 {
+	if n := families["unlocker_locks"].GetMetric()[1].GetGauge().GetValue(); n != 2 {
 		t.Errorf("%v alerting locks counted, want both", n)
 	}
 }

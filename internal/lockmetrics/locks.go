@@ -35,6 +35,7 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 	oldest := time.Time{}
 	list := shortlist{limit: c.c.SeriesLimit}
 	off := shortlist{limit: c.c.SeriesLimit}
+	said := statements{ended: shortlist{limit: c.c.SeriesLimit}}
 	for _, r := range c.c.Locks() {
 		verdict := staleness.Judge(r, c.c.Policy, now)
 		counts[verdict.State]++
@@ -42,6 +43,7 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 		if c.c.Series.wants(verdict.State) {
 			list.offer(judged{r, verdict})
 		}
+		said.add(judged{r, verdict})
 		if verdict.ClockOff != 0 {
 			off.offer(judged{r, verdict})
 		}
@@ -56,6 +58,7 @@ func (c *Collector) locks(ch chan<- prometheus.Metric, now staleness.Moment, que
 	if c.c.Series == SeriesAll || c.c.Series == SeriesAlerting {
 		c.clocks(ch, off.best())
 	}
+	c.statements(ch, &said)
 }
 
 // clocks exports how far holders' clocks are off.

@@ -33,8 +33,8 @@ type batch struct {
 	lease    clientv3.LeaseID
 }
 
-// AutoUnlock removes stale locks in order, each only if it is still as it was judged: same hold, same deadline. The
-// results are in the same order: nil means removed by this call, [metadata.ErrChanged] that the hold or its deadline
+// AutoUnlock removes stale locks in order, each only if it is still as it was judged: same hold, same deadline, and, if
+// it ends as [metadata.EndedAbandoned], the same proof that its holder has ended. The results are in the same order: nil means removed by this call, [metadata.ErrChanged] that the hold or its deadline
 // changed, so that there is no point in retrying. After any other error the lock may or may not be there: read it
 // again. When ctx ends, the batch in flight is completed.
 func (s *Store) AutoUnlock(ctx context.Context, removals []metadata.Removal) []error {
@@ -143,7 +143,9 @@ func (s *Store) commitWith(ctx context.Context, b batch) (*clientv3.TxnResponse,
 	txns := make([]locktxn.Txn, len(b.removals))
 	for i, r := range b.removals {
 		r.Lease = b.lease
-		txns[i] = locktxn.AutoUnlock(s.layout, r.Removal)
+		if txns[i] = locktxn.AutoUnlock(s.layout, r.Removal); r.Ending.Ended == metadata.EndedAbandoned {
+			txns[i] = locktxn.RemoveAbandoned(s.layout, r.Removal)
+		}
 	}
 	return locktxn.Nest(txns).Commit(ctx, s.etcd)
 }

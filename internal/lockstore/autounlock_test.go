@@ -235,3 +235,37 @@ func writes(req *pb.TxnRequest) bool {
 	}
 	return false
 }
+
+// A batch holds both kinds of removals, and each has its own guards.
+func TestAnAbandonedLockIsRemovedOnlyWhileItsProofStands(t *testing.T) {
+	w := start(t)
+	var removals []metadata.Removal
+	for i := range 6 {
+		r := w.hold(fmt.Sprintf("lock/%d", i), uuid(i))
+		st := metadata.Statement{Lock: r.Name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseProcessEnded}
+		st.Revision = w.put(w.l.Death(r.UUID), protocol.Marshal(st))
+		r.Heed(&st, nil)
+		removals = append(removals, metadata.Removal{Record: r, Ending: metadata.NewEnding(r, metadata.EndedAbandoned,
+			"u1", "its process ended", at)})
+	}
+	w.put(w.l.Death(uuid(1)), "stated anew")
+	if _, err := w.etcd.Delete(t.Context(), w.l.Death(uuid(2))); err != nil {
+		t.Fatal(err)
+	}
+	w.alive(removals[3].Record, at.Add(time.Hour))
+	w.put(w.l.Death(uuid(4)), "stated anew") // which does not matter to a removal for its deadline
+	removals[4].Ending.Ended = metadata.EndedAutoUnlocked
+	for i, err := range w.AutoUnlock(t.Context(), removals) {
+		want := error(nil)
+		if i >= 1 && i <= 3 {
+			want = metadata.ErrChanged
+		}
+		if err != want {
+			t.Errorf("lock/%d: %v, want %v", i, err, want)
+		}
+	}
+	ending, err := w.Ending(t.Context(), uuid(0))
+	if err != nil || ending == nil || ending.Ended != metadata.EndedAbandoned || ending.Why != "its process ended" {
+		t.Errorf("%+v, %v", ending, err)
+	}
+}

@@ -173,6 +173,18 @@ func AutoUnlock(l protocol.Layout, r *Removal) Txn {
 	return t
 }
 
+// RemoveAbandoned removes the record if it is still the one that was judged, and the proof that its holder has ended
+// still stands as it was judged: a holder that extended, and a witness that took its statement back, both count.
+func RemoveAbandoned(l protocol.Layout, r *Removal) Txn {
+	t := AutoUnlock(l, r)
+	proof := int64(-1) // of no key
+	if r.Record.Death != nil {
+		proof = r.Record.Death.Revision
+	}
+	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Death(r.Record.UUID)), "=", proof))
+	return t
+}
+
 // ForceUnlock removes the record if it is still held by the acquisition that the operator saw, whatever its deadlines.
 // Else it reads the record and then the history key: the ending there says whether an earlier send of this very
 // transaction did it.

@@ -217,3 +217,57 @@ func TestRefused(t *testing.T) {
 		})
 	}
 }
+
+func TestRemoveAbandoned(t *testing.T) {
+	s := start(t)
+	state := func(key, value string) int64 {
+		s.put(key, value)
+		resp, err := s.etcd.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Kvs[0].ModRevision
+	}
+	judge := func() *locktxn.Removal {
+		r := s.record("a")
+		st := metadata.Statement{Lock: "a", UUID: r.UUID, Token: r.Token, Cause: metadata.CauseRebooted}
+		st.Revision = state(s.l.Death(r.UUID), protocol.Marshal(st))
+		r.Heed(&st, nil)
+		if !r.Proven() {
+			t.Fatal("no proof")
+		}
+		return s.removal(r, "u1")
+	}
+	h := s.hold("a", mine)
+	unproven := s.removal(s.record("a"), "u1")
+	s.refused("removal without a proof", locktxn.RemoveAbandoned(s.l, unproven))
+
+	judged := judge()
+	s.done("alive", locktxn.Alive(s.l, h, last, last, last))
+	s.refused("removal after the holder extended", locktxn.RemoveAbandoned(s.l, judged))
+	judged = judge()
+	state(s.l.Death(mine), "stated again")
+	s.refused("removal after the proof was written anew", locktxn.RemoveAbandoned(s.l, judged))
+	judged = judge()
+	if _, err := s.etcd.Delete(t.Context(), s.l.Death(mine)); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("removal after the proof was taken back", locktxn.RemoveAbandoned(s.l, judged))
+	judged = judge()
+	s.done("release", locktxn.Release(s.l, h))
+	s.refused("removal after the release", locktxn.RemoveAbandoned(s.l, judged))
+	s.hold("a", other)
+	s.refused("removal after another took the lock", locktxn.RemoveAbandoned(s.l, judged))
+	s.done("release", locktxn.Release(s.l, locktxn.Hold{Lock: "a", UUID: other, Token: s.record("a").Token}))
+	s.hold("a", mine)
+	s.refused("removal of a later hold with the same uuid", locktxn.RemoveAbandoned(s.l, judged))
+
+	judged = judge()
+	s.done("removal of the abandoned lock", locktxn.RemoveAbandoned(s.l, judged))
+	if left := s.keys("a/"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if got := s.keys(".history/"); len(got) != 1 {
+		t.Errorf("the history has %v", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
 // group is all changes of one lock in one revision.
@@ -23,13 +24,14 @@ type revision struct {
 
 // apply applies all events of one revision, which arrived at now. It returns what changed for each lock, and the
 // endings that the revision recorded.
-func (s *snapshot) apply(events []protocol.Event, now time.Time, clock time.Duration,
-	touch func(key protocol.Key)) (steps []step, endings map[string]*protocol.Event) {
+func (s *snapshot) apply(v *View, events []protocol.Event,
+	now time.Duration) (steps []step, endings map[string]*protocol.Event) {
 	var r revision
+	var restated []string
 	for i := range events {
 		e := &events[i]
 		key := s.layout.Parse(e.Key)
-		touch(key)
+		v.touch(key)
 		switch key.Kind {
 		case protocol.KindField:
 			r.add(key.Lock, change{field: key.ID, event: e})
@@ -42,10 +44,16 @@ func (s *snapshot) apply(events []protocol.Event, now time.Time, clock time.Dura
 			if e.Deleted {
 				s.queues.remove(key.Lock, key.ID)
 			} else {
-				s.queues.put(waiter(key.Lock, key.ID, e.KV, clock, s.intern))
+				s.queues.put(waiter(key.Lock, key.ID, e.KV, now, s.intern))
 			}
 		case protocol.KindUnlocker:
-			s.applyUnlocker(key.ID, e, now)
+			s.applyUnlocker(key.ID, e, time.Now())
+		case protocol.KindDeath, protocol.KindSuspicion:
+			var st *metadata.Statement
+			if !e.Deleted {
+				st = statement(key, e.KV, v)
+			}
+			restated = append(restated, s.state(key, st)...)
 		case protocol.KindHistory:
 			if r.endings == nil {
 				r.endings = map[string]*protocol.Event{}
@@ -57,6 +65,13 @@ func (s *snapshot) apply(events []protocol.Event, now time.Time, clock time.Dura
 	}
 	for _, g := range r.groups {
 		steps = append(steps, s.applyLock(g.lock, g.changes))
+	}
+	for _, lock := range restated {
+		if news, ok := s.restate(lock); ok {
+			// a list that is being read may have the record without it
+			v.touch(protocol.Key{Kind: protocol.KindField, Lock: lock})
+			steps = append(steps, news)
+		}
 	}
 	return steps, r.endings
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -141,9 +142,20 @@ func BenchmarkVisible(b *testing.B) {
 
 // BenchmarkBuild is the view's own part of loading, and its memory, without etcd.
 func BenchmarkBuild(b *testing.B) {
-	for _, n := range []int{10_000, 100_000, 1_000_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			src := synthetic(b, n)
+	for _, c := range []struct {
+		n int
+		metadata.Process
+	}{
+		{n: 10_000},
+		{n: 100_000},
+		{n: 1_000_000},
+		{100_000, metadata.Process{BootID: "2f0c1a52-8f0a-4f0e-9b5c-0a3d5ad1c1c4", Start: 812_345, PIDNamespace: 4026531836}},
+		{100_000, metadata.Process{PodNamespace: "billing", PodName: "invoices-7d4b9c6f5-x2x7k",
+			PodUID: "9d7c9a9e-54b1-4a51-8a57-2b7a8c3e1f10", Container: "worker", Start: 812_345}},
+	} {
+		n := c.n
+		b.Run(fmt.Sprint(n, " locks, ", len(c.Members()), " members of the process"), func(b *testing.B) {
+			src := synthetic(b, n, c.Process)
 			var before int64
 			var took time.Duration
 			for b.Loop() {
@@ -164,8 +176,9 @@ func BenchmarkBuild(b *testing.B) {
 }
 
 // synthetic is a source of n held locks, that makes them as they are read, and tells of changes that are sent to it.
-func synthetic(b *testing.B, n int, turns ...chan turn) lockview.Source {
-	template := lock(b, "x", uuid(0))
+func synthetic(b *testing.B, n int, p metadata.Process, turns ...chan turn) lockview.Source {
+	template := lock(b, "x", uuid(0), func(d *metadata.Draft) { d.Process = p })
+	start := p.Start
 	return lockview.Source{
 		List: func(_ context.Context, each func(protocol.KV)) (int64, error) {
 			for i := range n {
@@ -174,6 +187,9 @@ func synthetic(b *testing.B, n int, turns ...chan turn) lockview.Source {
 						CreateRevision: int64(i + 1), ModRevision: int64(i + 1)}
 					if layout.Parse(o.key).ID == metadata.FieldUUID {
 						kv.Value = []byte(uuid(i))
+					}
+					if start != 0 && layout.Parse(o.key).ID == metadata.FieldMetadata { // ten locks a process
+						kv.Value = []byte(strings.Replace(o.value, fmt.Sprint(start), fmt.Sprint(start+int64(i)/10), 1))
 					}
 					each(kv)
 				}
@@ -215,7 +231,7 @@ func BenchmarkChange(b *testing.B) {
 			b.Run(fmt.Sprintf("%s among %d", c.name, n), func(b *testing.B) {
 				turns := make(chan turn)
 				defer close(turns)
-				v := start(b, synthetic(b, n, turns))
+				v := start(b, synthetic(b, n, metadata.Process{}, turns))
 				until(b, v, "all locks", func() bool { return v.Fresh().Synced })
 				next := int64(n)
 				b.ReportAllocs()

@@ -68,6 +68,8 @@ func (b *builder) add(kv protocol.KV) {
 		b.foreignKey = kv.Key
 	case protocol.KindTicket:
 		b.snap.queues.put(waiter(key.Lock, key.ID, kv, b.view.Clock(), b.snap.intern))
+	case protocol.KindDeath, protocol.KindSuspicion:
+		b.snap.stated.list(key, statement(key, kv, b.view), len(kv.Key)+len(kv.Value))
 	case protocol.KindUnlocker:
 		if len(b.snap.unlockers) < maxUnlockers {
 			b.snap.unlockers[key.ID] = unlocker(key.ID, kv, time.Time{}, b.snap.intern)

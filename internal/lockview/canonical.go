@@ -84,6 +84,7 @@ func extended(it item, changes []change) (item, bool) {
 		case metadata.FieldAlive:
 			size += len(c.field) + len(value) - aliveSize(rec.Alive)
 			rec.Alive, ok = readAlive(value)
+			rec.Alive.Revision = c.event.ModRevision
 			alive = true
 		}
 		if !ok {

@@ -68,17 +68,17 @@ func (c *comparison) start(ctx context.Context) {
 func (c *comparison) finish(ctx context.Context, b *builder) {
 	v := c.view
 	v.mu.Lock()
-	gone, differed := v.reconcile(b, v.touched)
+	found := v.reconcile(b, v.touched)
 	v.stats.Resyncs[ReasonPeriodic]++
-	v.stats.Healed += uint64(differed)
-	if differed > 0 {
+	v.stats.Healed += uint64(found.differed)
+	if found.differed > 0 {
 		v.announce()
 	}
 	v.mu.Unlock()
-	if differed > 0 {
-		v.opt.Log.Error().Int("locks", differed).Msg("the watch missed changes of locks, which a list found")
+	if found.differed > 0 {
+		v.opt.Log.Error().Int("locks", found.differed).Msg("the watch missed changes of locks, which a list found")
 	}
-	v.reportEnded(ctx, gone)
+	v.report(ctx, found)
 }
 
 // stop cancels a running comparison, and waits until its list has stopped.

@@ -15,3 +15,10 @@ func (v *View) Records() []Unlocker {
 	}
 	return all
 }
+
+// Statements returns how many statements are kept.
+func (v *View) Statements() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.snap.stated.deaths) + len(v.snap.stated.suspicions)
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -27,6 +28,7 @@ type player struct {
 	t     testing.TB
 	bytes []byte
 	w     *world
+	get   func(key string) (protocol.KV, bool)
 	uuids int
 }
 
@@ -123,7 +125,7 @@ func (p *player) things() []op {
 	name := names[p.next(len(names))]
 	field := layout.Field(name, fields[p.next(len(fields))])
 	value := values[p.next(len(values))]
-	switch p.next(12) {
+	switch p.next(14) {
 	case 0, 1:
 		p.uuids++
 		return lock(p.t, name, uuid(p.uuids), drafts[p.next(len(drafts))])
@@ -152,10 +154,34 @@ func (p *player) things() []op {
 	case 10:
 		key := layout.Prefix() + outlaws[p.next(len(outlaws))]
 		return []op{{key: key, value: "?", remove: p.next(2) == 0}}
+	case 12, 13:
+		return []op{p.statement(name)}
 	default:
 		key := layout.Unlocker(fmt.Sprint(p.next(3)))
 		return []op{{key: key, value: `{"id":"1","now":"1553682600"}`, remove: p.next(2) == 0}}
 	}
+}
+
+// statement is what a witness, good or bad, does about a lock.
+func (p *player) statement(name string) op {
+	id := uuid(1 + p.next(max(1, p.uuids)))
+	if current, ok := p.get(layout.Field(name, metadata.FieldUUID)); ok && p.next(4) > 0 {
+		id = string(current.Value)
+	}
+	key := layout.Death(id)
+	if p.next(3) == 0 {
+		key = layout.Suspicion(id)
+	}
+	if p.next(4) == 0 {
+		return remove(key)
+	}
+	token := int64(p.next(40))
+	if current, ok := p.get(layout.Field(name, metadata.FieldUUID)); ok && p.next(4) > 0 {
+		token = current.CreateRevision
+	}
+	causes := []string{metadata.CauseProcessEnded, metadata.CausePodEnded, metadata.CausePodDeleted, "old age"}
+	st := metadata.Statement{Lock: name, UUID: id, Token: token, Cause: causes[p.next(len(causes))], How: "seen"}
+	return put(key, []string{protocol.Marshal(st), protocol.Marshal(st), protocol.Marshal(st), "{", ""}[p.next(5)])
 }
 
 // FuzzApply holds that any sequence of events gives the snapshot that a list gives.
@@ -170,7 +196,7 @@ func FuzzApply(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := newWorld()
-		p := &player{t: t, bytes: b, w: w}
+		p := &player{t: t, bytes: b, w: w, get: w.get}
 		for range p.next(8) {
 			p.turn()
 		}

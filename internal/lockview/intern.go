@@ -1,12 +1,17 @@
 package lockview
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
 
 // interner lets equal texts of many records share memory. Package unique forgets a text at the next garbage collection
 // unless a handle of it is kept: locks taken one by one over many collections then use 485 bytes each instead of 372.
 type interner struct {
-	mu   sync.Mutex
-	seen map[string]string
+	mu        sync.Mutex
+	seen      map[string]string
+	processes map[metadata.Process]*metadata.Process
 }
 
 // maxInterned bounds the memory taken by texts that occur once, such as purposes with a number in them.
@@ -26,4 +31,21 @@ func (i *interner) text(s string) string {
 	}
 	i.seen[s] = s
 	return s
+}
+
+// process makes the locks of one process share what identifies it.
+func (i *interner) process(p metadata.Process) *metadata.Process {
+	for _, text := range []*string{&p.BootID, &p.PodNamespace, &p.PodName, &p.PodUID, &p.Container} {
+		*text = i.text(*text)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if known := i.processes[p]; known != nil {
+		return known
+	}
+	if i.processes == nil || len(i.processes) >= maxInterned {
+		i.processes = make(map[metadata.Process]*metadata.Process)
+	}
+	i.processes[p] = &p
+	return &p
 }

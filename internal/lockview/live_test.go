@@ -15,6 +15,7 @@ import (
 	"github.com/clustermutex/unlocker/internal/lockstore"
 	"github.com/clustermutex/unlocker/internal/locktxn"
 	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 )
 
@@ -124,6 +125,13 @@ func busy(t testing.TB, c *clientv3.Client) (stop func()) {
 		random := rand.New(rand.NewPCG(seed, uint64(worker)))
 		clients.Go(func() {
 			p := &player{t: t, uuids: 1_000_000 * worker}
+			p.get = func(key string) (protocol.KV, bool) {
+				resp, err := c.Get(t.Context(), key)
+				if err != nil || len(resp.Kvs) == 0 {
+					return protocol.KV{}, false
+				}
+				return protocol.KV{Value: resp.Kvs[0].Value, CreateRevision: resp.Kvs[0].CreateRevision}, true
+			}
 			for ctx.Err() == nil {
 				p.bytes = make([]byte, 40)
 				for i := range p.bytes {

@@ -11,11 +11,13 @@ import (
 // touched is what the watch reported while a list was being read. The list says nothing reliable about it.
 type touched struct {
 	locks, queues, unlockers map[string]bool
+	statements               map[protocol.Key]bool
 	foreign                  bool
 }
 
 func newTouched() *touched {
-	return &touched{locks: map[string]bool{}, queues: map[string]bool{}, unlockers: map[string]bool{}}
+	return &touched{locks: map[string]bool{}, queues: map[string]bool{}, unlockers: map[string]bool{},
+		statements: map[protocol.Key]bool{}}
 }
 
 // touch records a change. The caller holds mu.
@@ -34,24 +36,45 @@ func (v *View) touch(key protocol.Key) {
 		t.queues[key.Lock] = true
 	case protocol.KindUnlocker:
 		t.unlockers[key.ID] = true
+	case protocol.KindDeath, protocol.KindSuspicion:
+		t.statements[key] = true
 	case protocol.KindForeign:
 		t.foreign = true
 		t.locks[key.Lock] = true
 	}
 }
 
-// reconcile makes the snapshot match the list that b read, except for what was touched meanwhile (nil: nothing). It
-// returns the holds that are gone and the number of locks that differed. The caller holds mu.
-func (v *View) reconcile(b *builder, t *touched) (gone []*metadata.Record, differed int) {
+// news is what a list told of holds.
+type news struct {
+	gone     []*metadata.Record // holds that are over
+	died     []*metadata.Record // holds whose holder is proven to have ended
+	differed int                // locks that differed
+}
+
+// reconcile makes the snapshot match the list that b read, except for what was touched meanwhile (nil: nothing). The
+// caller holds mu.
+func (v *View) reconcile(b *builder, t *touched) (n news) {
 	if t == nil {
 		t = newTouched()
 	}
+	restated := v.reconcileStatements(b, t)
 	steps, differed := v.reconcileLocks(b, t)
+	for _, lock := range restated {
+		if s, ok := v.snap.restate(lock); ok {
+			steps = append(steps, s)
+			differed++
+		}
+	}
+	v.snap.boundLoose()
+	n.differed = differed
 	now := v.Clock()
 	for _, s := range steps {
 		v.stamp(&s, now, false)
 		if r := s.ended(); r != nil {
-			gone = append(gone, r)
+			n.gone = append(n.gone, r)
+		}
+		if s.died() {
+			n.died = append(n.died, s.after.rec)
 		}
 	}
 	v.reconcileQueues(b.snap.queues, t)
@@ -63,7 +86,7 @@ func (v *View) reconcile(b *builder, t *touched) (gone []*metadata.Record, diffe
 		v.snap.foreignOverflow = b.snap.foreignOverflow
 		v.snap.reconcileMisplaced(b.snap.misplaced)
 	}
-	return gone, differed
+	return n
 }
 
 func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed int) {
@@ -73,6 +96,7 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 		v.snap.locks.load(after)
 		v.snap.irregulars = b.snap.irregulars
 		for _, it := range after {
+			v.snap.heed(it.rec)
 			steps = append(steps, step{after: it})
 		}
 		return steps, len(steps)
@@ -100,6 +124,7 @@ func (v *View) reconcileLocks(b *builder, t *touched) (steps []step, differed in
 			v.snap.locks.remove(s.name())
 			delete(v.snap.irregulars, s.name())
 		} else {
+			v.snap.heed(s.after.rec)
 			v.snap.put(s.after, b.snap.irregulars[s.name()])
 		}
 		steps = append(steps, s)

@@ -64,13 +64,13 @@ func (v *View) list(ctx context.Context, reason string) error {
 		}
 	}
 	v.mu.Lock()
-	gone, _ := v.reconcile(b, nil)
+	found := v.reconcile(b, nil)
 	v.stats.Resyncs[reason]++
 	v.heard(revision)
 	v.synced()
 	v.announce()
 	v.mu.Unlock()
-	v.reportEnded(ctx, gone)
+	v.report(ctx, found)
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 	v.heard(revision)
 	v.synced()
 	now := v.Clock()
-	steps, endings := v.snap.apply(events, time.Now(), now, v.touch)
+	steps, endings := v.snap.apply(v, events, now)
 	for i := range steps {
 		v.stamp(&steps[i], now, true)
 	}
@@ -109,6 +109,9 @@ func (v *View) apply(revision int64, events []protocol.Event) {
 		if r := s.ended(); r != nil {
 			v.opt.Ended(r, decodeEnding(endings[r.HistoryID()]))
 		}
+		if s.died() {
+			v.opt.Died(s.after.rec)
+		}
 	}
 }
 
@@ -120,6 +123,12 @@ func (s *step) ended() *metadata.Record {
 	return s.before.rec
 }
 
+// died reports whether the holder was proven to have ended in this step.
+func (s *step) died() bool {
+	before, after := s.before.rec, s.after.rec
+	return after != nil && after.Proven() && (before == nil || before.Death != after.Death)
+}
+
 func decodeEnding(e *protocol.Event) *metadata.Ending {
 	if e == nil {
 		return nil
@@ -129,6 +138,14 @@ func decodeEnding(e *protocol.Event) *metadata.Ending {
 		return nil
 	}
 	return &ending
+}
+
+// report reports what a list told.
+func (v *View) report(ctx context.Context, found news) {
+	v.reportEnded(ctx, found.gone)
+	for _, r := range found.died {
+		v.opt.Died(r)
+	}
 }
 
 // reportEnded reports holds that a list no longer found. etcd may have recorded how they ended; reading that is cut off

@@ -25,6 +25,7 @@ type snapshot struct {
 	irregulars map[string]*irregular // by lock; the others are canonical
 	queues     queues
 	unlockers  map[string]Unlocker
+	stated     statements
 
 	foreignTotal    int             // number of keys that the layout does not know
 	foreignSample   map[string]bool // some of them
@@ -38,6 +39,7 @@ type snapshot struct {
 func newSnapshot(l protocol.Layout, i *interner) *snapshot {
 	return &snapshot{
 		layout: l, intern: i, irregulars: map[string]*irregular{}, queues: queues{}, unlockers: map[string]Unlocker{},
+		stated:        newStatements(),
 		foreignSample: map[string]bool{}, foreignIn: map[string]int{}, misplaced: map[string]*misplaced{},
 	}
 }
@@ -61,6 +63,7 @@ func (s *snapshot) applyLock(name string, changes []change) step {
 		delete(s.irregulars, name)
 		return step{before: before}
 	}
+	s.heed(after.rec)
 	s.put(after, o)
 	return step{before, after}
 }
@@ -173,12 +176,7 @@ func (s *snapshot) compact(r *metadata.Record, size int) item {
 	rec.Hostname = s.intern.text(rec.Hostname)
 	rec.Purpose = s.intern.text(rec.Purpose)
 	if rec.Process != nil {
-		process := *rec.Process
-		for _, text := range []*string{&process.BootID, &process.PodNamespace, &process.PodName, &process.PodUID,
-			&process.Container} {
-			*text = s.intern.text(*text)
-		}
-		rec.Process = &process
+		rec.Process = s.intern.process(*rec.Process)
 	}
 	return item{&rec, size}
 }

@@ -37,6 +37,9 @@ type Options struct {
 	// Ended is called for every hold that ended, in order, after it has left the snapshot. ending is nil if the holder
 	// released the lock, or if the ending is unknown. It must not block: the snapshot stands still meanwhile.
 	Ended func(r *metadata.Record, ending *metadata.Ending)
+	// Died is called for every hold whose holder was proven to have ended, after the snapshot shows it. It must not
+	// block either.
+	Died func(r *metadata.Record)
 	// RelistEvery is how often the snapshot is compared with a new list. Zero: five minutes.
 	RelistEvery time.Duration
 	// Explain turns an error of the source into a sentence for operators. Nil: the error's own text.
@@ -72,6 +75,9 @@ func New(l protocol.Layout, src Source, o Options) *View {
 	}
 	if o.Ended == nil {
 		o.Ended = func(*metadata.Record, *metadata.Ending) {}
+	}
+	if o.Died == nil {
+		o.Died = func(*metadata.Record) {}
 	}
 	if o.Explain == nil {
 		o.Explain = func(err error) string { return err.Error() }

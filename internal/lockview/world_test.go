@@ -172,6 +172,13 @@ func (w *world) watch(ctx context.Context, after int64, each func(int64, []proto
 	}
 }
 
+func (w *world) get(key string) (protocol.KV, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kv, ok := w.kvs[key]
+	return kv, ok
+}
+
 func (w *world) now() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,6 +250,7 @@ func (w *world) truth() shown {
 	s := shown{Queues: map[string][]metadata.Waiter{}}
 	fields := map[string][]metadata.Field{}
 	foreign := map[string][]string{}
+	stated := map[protocol.Key]*metadata.Statement{}
 	for _, key := range slices.Sorted(maps.Keys(w.kvs)) {
 		kv := w.kvs[key]
 		k := layout.Parse(key)
@@ -266,10 +274,17 @@ func (w *world) truth() shown {
 			p, _ := protocol.Unmarshal[metadata.Presence](kv.Value)
 			p.ID = k.ID
 			s.Unlockers = append(s.Unlockers, p)
+		case k.Kind == protocol.KindDeath, k.Kind == protocol.KindSuspicion:
+			if st, err := protocol.Unmarshal[metadata.Statement](kv.Value); err == nil && st.UUID == k.ID {
+				st.Revision = kv.ModRevision
+				stated[k] = &st
+			}
 		}
 	}
 	for _, lock := range slices.Sorted(maps.Keys(fields)) {
 		d := metadata.Decode(lock, fields[lock], foreign[lock]...)
+		d.Heed(stated[protocol.Key{Kind: protocol.KindDeath, ID: d.UUID}],
+			stated[protocol.Key{Kind: protocol.KindSuspicion, ID: d.UUID}])
 		s.Locks = append(s.Locks, plainly(&d.Record))
 	}
 	for _, queue := range s.Queues {
@@ -303,6 +318,13 @@ func show(v *lockview.View) shown {
 func plainly(r *metadata.Record) metadata.Record {
 	c := *r
 	c.Seen = metadata.Seen{}
+	for _, of := range []**metadata.Statement{&c.Death, &c.Suspicion} {
+		if *of != nil {
+			unseen := **of
+			unseen.Seen = 0
+			*of = &unseen
+		}
+	}
 	c.Problems = slices.DeleteFunc(slices.Clone(c.Problems),
 		func(p metadata.Problem) bool { return p.Reason == metadata.ReasonUnknownLayout })
 	if r.Foreign() {

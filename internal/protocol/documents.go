@@ -47,3 +47,17 @@ func Unmarshal[T wire](value []byte) (T, error) {
 	err := json.Unmarshal(value, &document)
 	return document, err
 }
+
+// ReadStatement reads what a witness says of the hold with this uuid, which is the end of its key. It returns nil if
+// that is too long, cannot be read, or names another hold.
+func ReadStatement(uuid string, kv KV) *metadata.Statement {
+	if len(kv.Value) > metadata.MaxStatementBytes {
+		return nil
+	}
+	s, err := Unmarshal[metadata.Statement](kv.Value)
+	if err != nil || s.UUID != uuid {
+		return nil
+	}
+	s.Revision = kv.ModRevision
+	return &s
+}

@@ -34,6 +34,7 @@ type vectors struct {
 	RefusedTimes []struct{ About, Text string } `json:"refused_times"`
 	Keys         []struct{ About, Key, Kind, Lock, ID string }
 	Records      []recordVector
+	Statements   []statementVector
 	Tickets      []documentVector
 	Endings      []documentVector
 }
@@ -58,6 +59,19 @@ type recordVector struct {
 	States    []struct{ At, State string }
 }
 
+// statementVector is a record, and a statement of a witness about it or not.
+type statementVector struct {
+	About, Lock string
+	Fields      []struct {
+		Name, Value string
+		ModRevision int64 `json:"mod_revision"`
+	}
+	Key, Value  string
+	ModRevision int64 `json:"mod_revision"`
+	Believed    string
+	States      []struct{ At, State string }
+}
+
 // decoded is what a record means; a time that is missing or cannot be read is empty.
 type decoded struct {
 	UUID         string         `json:"uuid"`
@@ -73,6 +87,7 @@ type decoded struct {
 	Backtrace    string         `json:"backtrace"`
 	Client       string         `json:"client"`
 	Attributes   map[string]any `json:"attributes"`
+	metadata.Process
 }
 
 type alive struct {
@@ -233,6 +248,48 @@ func TestVectorsOfRecords(t *testing.T) {
 	}
 }
 
+func TestVectorsOfStatements(t *testing.T) {
+	for _, c := range readVectors(t).Statements {
+		t.Run(c.About, func(t *testing.T) {
+			var fields []metadata.Field
+			for _, f := range c.Fields {
+				revision := gocmp.Or(f.ModRevision, 7)
+				fields = append(fields, metadata.Field{Name: f.Name, Value: f.Value, CreateRevision: revision,
+					ModRevision: revision})
+			}
+			r := metadata.Decode(c.Lock, fields).Record
+			key := layout(t).Parse(c.Key)
+			kv := protocol.KV{Value: []byte(c.Value), ModRevision: c.ModRevision}
+			statement := protocol.ReadStatement(key.ID, kv)
+			switch key.Kind {
+			case protocol.KindDeath:
+				r.Heed(statement, nil)
+			case protocol.KindSuspicion:
+				r.Heed(nil, statement)
+			default:
+				t.Fatalf("%s is the key of a %s", c.Key, key.Kind)
+			}
+			if got := believed(&r); got != c.Believed {
+				t.Errorf("believed: %q, want %q", got, c.Believed)
+			}
+		})
+	}
+}
+
+func believed(r *metadata.Record) string {
+	switch {
+	case r.Proven():
+		return "proof"
+	case r.Disputed():
+		return "disputed"
+	case r.Death != nil:
+		return "detached"
+	case r.Suspicion != nil:
+		return "suspicion"
+	}
+	return ""
+}
+
 func TestVectorsOfTicketsAndEndings(t *testing.T) {
 	v := readVectors(t)
 	testDocuments[metadata.Ticket](t, v.Tickets)
@@ -275,6 +332,9 @@ func flatten(d metadata.Document) decoded {
 		UUID: d.UUID, AlertAt: written(d.AlertAt), AutoUnlockAt: written(d.AutoUnlockAt), LockedAt: written(d.LockedAt),
 		Owner: d.Owner, Hostname: d.Hostname, PID: d.PID, Purpose: d.Purpose, Backtrace: d.Backtrace, Client: d.Client,
 		Attributes: d.Attributes,
+	}
+	if d.Process != nil {
+		f.Process = *d.Process
 	}
 	if d.Alive != nil {
 		f.Alive = &alive{At: written(d.Alive.At), Progress: d.Alive.Progress}

@@ -109,7 +109,8 @@ func (d *decoder) key(f Field) {
 		d.doc.DeadlineRevision = f.ModRevision
 	case FieldAlive:
 		at, progress, _ := strings.Cut(f.Value, " ")
-		d.doc.Alive = &Alive{At: d.time(f.Name, at), Progress: strings.Clone(d.text(f.Name, progress))}
+		d.doc.Alive = &Alive{At: d.time(f.Name, at), Progress: strings.Clone(d.text(f.Name, progress)),
+			Revision: f.ModRevision}
 	case FieldAsked:
 		d.doc.Asked = document[Request](d, f)
 	case FieldExtended:

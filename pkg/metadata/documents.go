@@ -28,11 +28,12 @@ type Waiter struct {
 	Seen time.Duration `json:"-"`
 }
 
-// How a hold ended. Only the last two are written to etcd.
+// How a hold ended. All but the first are written to etcd.
 const (
 	EndedReleased     = "released"
-	EndedAutoUnlocked = "auto_unlocked"
-	EndedForced       = "forced"
+	EndedAutoUnlocked = "auto_unlocked" // by an unlocker, past its deadline
+	EndedAbandoned    = "abandoned"     // by an unlocker, because a witness had proof that its holder had ended
+	EndedForced       = "forced"        // by an operator
 )
 
 // Ending tells how a hold ended that somebody else ended for its holder: an unlocker or an operator.
@@ -51,7 +52,7 @@ type Ending struct {
 	Progress     string         `json:"progress,omitempty"`
 	Attributes   map[string]any `json:"attributes,omitempty"`
 	EndedAt      Time           `json:"ended_at"`
-	Ended        string         `json:"ended"` // EndedAutoUnlocked or EndedForced
+	Ended        string         `json:"ended"` // EndedAutoUnlocked, EndedAbandoned or EndedForced
 	By           string         `json:"by"`    // the unlocker's instance or the person
 	Why          string         `json:"why"`   // a sentence
 }
@@ -78,36 +79,6 @@ func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 		e.AliveAt, e.Progress = Time{r.Alive.At}, r.Alive.Progress
 	}
 	return e
-}
-
-// Causes of a [Statement]. The first five prove that the holder has ended; the others are only suspicions.
-const (
-	CauseProcessEnded       = "process_ended"       // the kernel saw the process end, or another has its id now
-	CauseRebooted           = "rebooted"            // the machine has booted since
-	CauseContainerEnded     = "container_ended"     // the kubelet reports the container terminated
-	CauseContainerRestarted = "container_restarted" // the kubelet started the container anew since the lock was taken
-	CausePodEnded           = "pod_ended"           // the kubelet reports the pod succeeded or failed
-
-	CausePodDeleted   = "pod_deleted"    // the pod was deleted while its containers ran, as far as is known
-	CausePodNeverSeen = "pod_never_seen" // no such pod has been seen
-	CauseNodeNotReady = "node_not_ready" // the kubelet of the node is silent
-)
-
-// Statement is what a witness says of the holder of one hold: that it has ended, below .deaths, or that this is likely,
-// below .suspicions. The first is a fact and the second a guess that nothing is removed for.
-type Statement struct {
-	Lock     string `json:"lock"`
-	UUID     string `json:"uuid"`
-	Token    int64  `json:"token"`
-	Cause    string `json:"cause"`
-	How      string `json:"how"`                 // a sentence
-	EndedAt  Time   `json:"ended_at"`            // when the holder ended, by the witness's clock; null if unknown
-	ExitCode *int   `json:"exit_code,omitempty"` // nil if unknown or if a signal ended it
-	Signal   string `json:"signal,omitempty"`    // that ended it, like SIGKILL
-	Detail   string `json:"detail,omitempty"`    // the witness's own word for it, like OOMKilled
-	Witness  string `json:"witness"`             // host or kubernetes
-	By       string `json:"by"`                  // the witness's instance
-	At       Time   `json:"at"`                  // when this was written
 }
 
 // Request asks the holder of one hold to finish.

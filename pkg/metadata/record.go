@@ -48,6 +48,7 @@ const (
 	MaxRecordBytes    = 64 << 10 // all keys and values together
 	MaxAttributes     = 64       // in number
 	MaxDocumentBytes  = 2 << 10  // a request or an extension
+	MaxStatementBytes = 4 << 10  // a statement; longer ones are not read
 )
 
 // maxNumberBytes is the longest number that is kept as one; longer ones become text.
@@ -90,6 +91,10 @@ type Record struct {
 
 	// Misplaced says that the record lies where no lock's keys can lie: it is shown, and never removed.
 	Misplaced bool
+
+	// What witnesses say of this hold: nil where they say nothing. Set by [Record.Heed], never by Decode.
+	Death     *Statement // see also Proven
+	Suspicion *Statement
 
 	Seen Seen // set by the reader that keeps the record, never by Decode
 }
@@ -161,6 +166,7 @@ func (p *Process) Members() map[string]string {
 type Alive struct {
 	At       time.Time
 	Progress string
+	Revision int64 // mod revision of the key
 }
 
 // Seen is when a reader saw a record, on that reader's monotonic clock: time since the reader began. Deadlines written

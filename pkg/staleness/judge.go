@@ -12,13 +12,14 @@ type State string
 // The states. A lock is in exactly one of them.
 const (
 	Held      State = "held"
+	Abandoned State = "abandoned" // a witness has proof that the holder has ended
 	Alerting  State = "alerting"  // past alert_at
 	Expired   State = "expired"   // past auto_unlock_at: waiting to be removed, or to be proven safe to remove
 	Malformed State = "malformed" // without uuid or without a readable deadline, and no default policy took effect yet
 )
 
-// States returns all states.
-func States() []State { return []State{Held, Alerting, Expired, Malformed} }
+// States returns all states, those that matter least first.
+func States() []State { return []State{Held, Alerting, Abandoned, Expired, Malformed} }
 
 // Moment is one instant on two clocks, read together.
 type Moment struct {
@@ -34,6 +35,11 @@ type Verdict struct {
 	AlertAt, AutoUnlockAt time.Time
 	// Next is the wall time at which the state changes unless the record does; zero = never.
 	Next time.Time
+	// AbandonedAt is when this process first saw the proof that the holder has ended; zero = there is none.
+	AbandonedAt time.Time
+	// RemoveAt is when unlockers with the same policy remove the lock because of that proof, whatever its deadlines;
+	// zero = not because of it.
+	RemoveAt time.Time
 	// ClockOff is how far the holder's clock is ahead of ours; negative = behind. It is 0 if the two agree within
 	// [Policy.HolderTolerance], or if nothing is known. If a holder is ahead and its write was not watched arriving, it
 	// is a lower bound. The deadlines in effect are corrected by it if that makes the alert earlier or the auto-unlock
@@ -46,6 +52,12 @@ type Verdict struct {
 func Judge(r *metadata.Record, p Policy, now Moment) Verdict {
 	d := inEffect(r, p, now)
 	v := Verdict{State: d.state(now.Wall), AlertAt: d.alert, AutoUnlockAt: d.unlock, ClockOff: d.clockOff}
+	if d.proven {
+		v.AbandonedAt = upToSeconds(now.Wall.Add(r.Death.Seen - now.Mono))
+		if p.UnlockAbandoned {
+			v.RemoveAt = v.AbandonedAt.Add(p.AbandonedGrace)
+		}
+	}
 	for _, t := range [...]time.Time{d.alert, d.unlock} {
 		if t.After(now.Wall) && d.state(t) != v.State && (v.Next.IsZero() || t.Before(v.Next)) {
 			v.Next = t
@@ -60,6 +72,7 @@ type deadlines struct {
 	alertByPolicy   bool      // alert is the default policy's
 	unlockByPolicy  bool      // unlock is the default policy's
 	recordMalformed bool
+	proven          bool          // the holder has ended
 	clockOff        time.Duration // how far the holder's clock is ahead
 }
 
@@ -67,7 +80,7 @@ func inEffect(r *metadata.Record, p Policy, now Moment) deadlines {
 	if r.Misplaced { // no unlocker could act on its deadlines
 		return deadlines{recordMalformed: true}
 	}
-	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed(),
+	d := deadlines{alert: r.AlertAt, unlock: r.AutoUnlockAt, recordMalformed: r.Malformed(), proven: r.Proven(),
 		clockOff: clockOff(r, p, now)}
 	switch {
 	case d.clockOff > 0 && !d.alert.IsZero():
@@ -100,6 +113,8 @@ func (d deadlines) state(wall time.Time) State {
 		return Expired
 	case d.recordMalformed && !(d.alertByPolicy && passed(d.alert, wall)):
 		return Malformed
+	case d.proven:
+		return Abandoned
 	case passed(d.alert, wall):
 		return Alerting
 	}

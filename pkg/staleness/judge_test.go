@@ -35,6 +35,10 @@ func noUUID(r *metadata.Record)         { r.UUID, r.Token = "", 0 }
 func alertLast(r *metadata.Record)      { r.AlertAt = r.AutoUnlockAt.Add(time.Minute) }
 func firstSeenLate(r *metadata.Record)  { r.Seen.First = 10 * time.Minute }
 
+func verdict(state State, alert, unlock, next time.Time) Verdict {
+	return Verdict{State: state, AlertAt: alert, AutoUnlockAt: unlock, Next: next}
+}
+
 func TestJudge(t *testing.T) {
 	alert := start.Add(time.Minute)
 	unlock := start.Add(2 * time.Minute)
@@ -52,42 +56,42 @@ func TestJudge(t *testing.T) {
 		now    time.Duration
 		want   Verdict
 	}{
-		{"a fresh lock is held until alert_at", lock(), plain, 0, Verdict{Held, alert, unlock, alert, 0}},
+		{"a fresh lock is held until alert_at", lock(), plain, 0, verdict(Held, alert, unlock, alert)},
 		{"one nanosecond before alert_at it is still held", lock(), plain, time.Minute - 1,
-			Verdict{Held, alert, unlock, alert, 0}},
-		{"at alert_at it is alerting", lock(), plain, time.Minute, Verdict{Alerting, alert, unlock, unlock, 0}},
+			verdict(Held, alert, unlock, alert)},
+		{"at alert_at it is alerting", lock(), plain, time.Minute, verdict(Alerting, alert, unlock, unlock)},
 		{"one nanosecond before auto_unlock_at it is still alerting", lock(), plain, 2*time.Minute - 1,
-			Verdict{Alerting, alert, unlock, unlock, 0}},
+			verdict(Alerting, alert, unlock, unlock)},
 		{"at auto_unlock_at it is expired, without any skew", lock(), plain, 2 * time.Minute,
-			Verdict{Expired, alert, unlock, never, 0}},
-		{"expired stays expired", lock(), plain, 24 * time.Hour, Verdict{Expired, alert, unlock, never, 0}},
+			verdict(Expired, alert, unlock, never)},
+		{"expired stays expired", lock(), plain, 24 * time.Hour, verdict(Expired, alert, unlock, never)},
 		{"an alert_at behind auto_unlock_at never makes it alerting", lock(alertLast), plain, 0,
-			Verdict{Held, start.Add(3 * time.Minute), unlock, unlock, 0}},
+			verdict(Held, start.Add(3*time.Minute), unlock, unlock)},
 		{"equal deadlines go from held to expired", lock(func(r *metadata.Record) { r.AlertAt = r.AutoUnlockAt }),
-			plain, 0, Verdict{Held, unlock, unlock, unlock, 0}},
+			plain, 0, verdict(Held, unlock, unlock, unlock)},
 
 		{"without alert_at it is malformed and the default policy alerts after an hour",
-			lock(noAlertAt, noAutoUnlockAt), plain, 0, Verdict{Malformed, hour, never, hour, 0}},
+			lock(noAlertAt, noAutoUnlockAt), plain, 0, verdict(Malformed, hour, never, hour)},
 		{"the default alert turns malformed into alerting", lock(noAlertAt, noAutoUnlockAt), plain, time.Hour,
-			Verdict{Alerting, hour, never, never, 0}},
+			verdict(Alerting, hour, never, never)},
 		{"the default alert counts from when the lock was first seen", lock(noAlertAt, noAutoUnlockAt, firstSeenLate),
-			plain, time.Hour, Verdict{Malformed, hour.Add(10 * time.Minute), never, hour.Add(10 * time.Minute), 0}},
+			plain, time.Hour, verdict(Malformed, hour.Add(10*time.Minute), never, hour.Add(10*time.Minute))},
 		{"without a default policy it is malformed for ever", lock(noAlertAt, noAutoUnlockAt), noDefaults, time.Hour,
-			Verdict{Malformed, never, never, never, 0}},
+			verdict(Malformed, never, never, never)},
 		{"a default deadline expires it", lock(noAlertAt, noAutoUnlockAt), unlocksMalformed, 2 * time.Hour,
-			Verdict{Expired, hour, start.Add(2 * time.Hour), never, 0}},
+			verdict(Expired, hour, start.Add(2*time.Hour), never)},
 		{"without auto_unlock_at it is malformed even past alert_at", lock(noAutoUnlockAt), plain, 2 * time.Hour,
-			Verdict{Malformed, alert, never, never, 0}},
+			verdict(Malformed, alert, never, never)},
 		{"without alert_at it is malformed until auto_unlock_at", lock(noAlertAt), plain, 0,
-			Verdict{Malformed, hour, unlock, unlock, 0}},
+			verdict(Malformed, hour, unlock, unlock)},
 		{"without alert_at it expires at its own auto_unlock_at", lock(noAlertAt), plain, 2 * time.Minute,
-			Verdict{Expired, hour, unlock, never, 0}},
+			verdict(Expired, hour, unlock, never)},
 		{"without uuid it is malformed past alert_at", lock(noUUID), plain, time.Minute,
-			Verdict{Malformed, alert, unlock, unlock, 0}},
-		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute, Verdict{Expired, alert, unlock, never, 0}},
+			verdict(Malformed, alert, unlock, unlock)},
+		{"without uuid it expires", lock(noUUID), plain, 2 * time.Minute, verdict(Expired, alert, unlock, never)},
 		{"other problems change nothing", lock(func(r *metadata.Record) {
 			r.Problems = []metadata.Problem{{Field: "locked_at", Reason: metadata.ReasonBadTime}}
-		}), plain, 0, Verdict{Held, alert, unlock, alert, 0}},
+		}), plain, 0, verdict(Held, alert, unlock, alert)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := Judge(c.record, c.policy, at(c.now)); got != c.want {
@@ -165,6 +169,10 @@ func randomPolicy(random *rand.Rand) Policy {
 	if p.DefaultAlertAfter > 0 && random.IntN(2) == 0 {
 		p.DefaultAutoUnlockAfter = p.DefaultAlertAfter + time.Duration(random.IntN(100))*time.Second
 	}
+	if random.IntN(2) == 0 {
+		p.UnlockAbandoned = true
+		p.AbandonedGrace = time.Duration(random.IntN(30)) * time.Second
+	}
 	return p
 }
 
@@ -187,5 +195,8 @@ func randomRecord(random *rand.Rand) *metadata.Record {
 	}
 	r.Seen.First = time.Duration(random.IntN(100_000)) * time.Millisecond
 	r.Seen.Changed = r.Seen.First + time.Duration(random.IntN(100))*time.Second
+	if random.IntN(4) == 0 {
+		dead(r.Seen.First + time.Duration(random.IntN(100))*time.Second)(r)
+	}
 	return r
 }

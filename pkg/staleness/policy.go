@@ -22,11 +22,16 @@ type Policy struct {
 	// DefaultAutoUnlockAfter is the deadline of a lock without a readable auto_unlock_at, counted from when it was
 	// first seen; 0 = never.
 	DefaultAutoUnlockAfter time.Duration
+	// UnlockAbandoned removes a lock whose holder is proven to have ended without waiting for its deadline.
+	UnlockAbandoned bool
+	// AbandonedGrace is how long an unlocker must have known that proof before it does so.
+	AbandonedGrace time.Duration
 }
 
 // DefaultPolicy returns the policy that applies unless configured otherwise.
 func DefaultPolicy() Policy {
-	return Policy{ClockSkew: 5 * time.Second, MinWarning: 30 * time.Second, DefaultAlertAfter: time.Hour}
+	return Policy{ClockSkew: 5 * time.Second, MinWarning: 30 * time.Second, DefaultAlertAfter: time.Hour,
+		AbandonedGrace: 10 * time.Second}
 }
 
 // Check returns one sentence about what is wrong with the policy, or nil.
@@ -36,7 +41,7 @@ func (p Policy) Check() error {
 		value time.Duration
 	}{
 		{"the clock skew", p.ClockSkew}, {"the default alert time", p.DefaultAlertAfter},
-		{"the default auto-unlock time", p.DefaultAutoUnlockAfter},
+		{"the default auto-unlock time", p.DefaultAutoUnlockAfter}, {"the grace of abandoned locks", p.AbandonedGrace},
 	} {
 		if d.value < 0 {
 			return fmt.Errorf("%s is negative: %v", d.name, d.value)

@@ -22,6 +22,9 @@ func TestPolicyCheck(t *testing.T) {
 			"the default alert time is negative"},
 		{"a negative default auto-unlock is refused", func(p *Policy) { p.DefaultAutoUnlockAfter = -1 },
 			"the default auto-unlock time is negative"},
+		{"no grace for the dead is fine", func(p *Policy) { p.AbandonedGrace = 0 }, ""},
+		{"a negative grace is refused", func(p *Policy) { p.AbandonedGrace = -1 },
+			"the grace of abandoned locks is negative"},
 		{"no warning at all is refused", func(p *Policy) { p.MinWarning = 0 }, "minimum warning"},
 		{"a default auto-unlock without an alert is refused",
 			func(p *Policy) { p.DefaultAlertAfter, p.DefaultAutoUnlockAfter = 0, time.Hour }, "without an alert"},
@@ -47,7 +50,7 @@ func TestWordsAreStable(t *testing.T) {
 	for _, r := range HoldBacks() {
 		reasons = append(reasons, string(r))
 	}
-	if got := strings.Join(states, "|"); got != "held|alerting|expired|malformed" {
+	if got := strings.Join(states, "|"); got != "held|alerting|abandoned|expired|malformed" {
 		t.Errorf("states are %s; they are labels of metrics and part of the API", got)
 	}
 	if got := strings.Join(reasons, "|"); got != "gap|stale|etcd|clock|revision|brake" {

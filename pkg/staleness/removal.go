@@ -26,7 +26,7 @@ func HoldBacks() []Rule { return []Rule{Gap, Stale, Etcd, Clock, Revision, Brake
 
 // The other reasons not to remove a lock; with these, nothing is wrong.
 const (
-	Deadline  Rule = "deadline" // not due, by its deadline or by how long its holder asked for
+	Deadline  Rule = "deadline" // not due, by its deadline, by how long its holder asked for, or by the grace of the dead
 	AlertOnly Rule = "policy"   // the operator wants alerts only
 	Exclude   Rule = "exclude"  // the operator excluded the lock by name
 )
@@ -66,29 +66,60 @@ type Decision struct {
 	// that any rule asks for, given what is now known about the wall clock. It ignores Writable, Fresh, Forward and the
 	// operator's wishes, which do not change with time.
 	At time.Duration
+	// Proof reports whether the removal, now or at At, is allowed because the holder is proven to have ended. Then the
+	// commit must also compare that the proof still stands.
+	Proof bool
 }
 
-// Decide decides whether the lock may be removed. The last guard is not here: the transaction's compares must still
-// hold when it commits.
+// Decide decides whether the lock may be removed: because its deadline has passed, or because its holder is proven to
+// have ended and the operator wants such locks unlocked. With that proof, neither the deadline nor the warning nor the
+// clocks matter: those rules guard a holder that lives and could not extend in time. The rules that guard against being
+// wrong about the record, or about etcd, stay. The last guard is not here: the transaction's compares must still hold
+// when it commits.
 func Decide(r *metadata.Record, p Policy, c Conditions, now Moment) Decision {
 	d := inEffect(r, p, now)
+	overdue := decideByDeadline(r, d, p, c, now)
+	if !d.proven || !p.UnlockAbandoned || overdue.HeldBack == "" {
+		return overdue
+	}
+	from := add(r.Death.Seen, p.AbandonedGrace)
+	switch {
+	case from <= now.Mono:
+		return Decision{HeldBack: c.forbid(r), At: from, Proof: true}
+	case from < overdue.At:
+		overdue.At = from
+		overdue.Proof = true
+	}
+	return overdue
+}
+
+// forbid returns what forbids any removal now; empty = nothing.
+func (c Conditions) forbid(r *metadata.Record) Rule {
+	switch {
+	case c.AlertOnly:
+		return AlertOnly
+	case c.Excluded != nil && c.Excluded(r.Name):
+		return Exclude
+	case !c.Forward:
+		return Revision
+	case !c.Writable:
+		return Etcd
+	case !c.Fresh:
+		return Stale
+	}
+	return ""
+}
+
+func decideByDeadline(r *metadata.Record, d deadlines, p Policy, c Conditions, now Moment) Decision {
 	due := max(add(now.mono(d.unlock), p.ClockSkew), grantedUntil(r))
 	warned := add(max(now.mono(d.warning()), r.Seen.Changed, c.LastGap), p.MinWarning)
 	sane := saneFrom(r, d, c.WallClock)
 	decision := Decision{At: max(due, warned, sane)}
-	switch {
+	switch forbidden := c.forbid(r); {
 	case due > now.Mono:
 		decision.HeldBack = Deadline
-	case c.AlertOnly:
-		decision.HeldBack = AlertOnly
-	case c.Excluded != nil && c.Excluded(r.Name):
-		decision.HeldBack = Exclude
-	case !c.Forward:
-		decision.HeldBack = Revision
-	case !c.Writable:
-		decision.HeldBack = Etcd
-	case !c.Fresh:
-		decision.HeldBack = Stale
+	case forbidden != "":
+		decision.HeldBack = forbidden
 	case c.WallClock == Wrong:
 		decision.HeldBack = Clock
 	case warned > now.Mono:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/internal/text"
 	"github.com/clustermutex/unlocker/pkg/metadata"
 	"github.com/clustermutex/unlocker/pkg/staleness"
@@ -25,6 +26,12 @@ func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 	if r.Alive != nil {
 		stamp(e, "alive", r.Alive.At)
 		e.Str("progress", text.Visible(r.Alive.Progress))
+	}
+	if r.Death != nil {
+		e.Dict("death", statement(r.Death).Bool("disputed", r.Disputed()))
+	}
+	if r.Suspicion != nil {
+		e.Dict("suspicion", statement(r.Suspicion))
 	}
 	if len(r.Attributes) > 0 {
 		attributes := zerolog.Dict()
@@ -47,6 +54,23 @@ func describe(e *zerolog.Event, r *metadata.Record) *zerolog.Event {
 	return e
 }
 
+// statement is what a witness says, for a log line.
+func statement(st *metadata.Statement) *zerolog.Event {
+	e := zerolog.Dict().Str("cause", text.Visible(st.Cause)).Str("how", text.Visible(st.How)).
+		Str("witness", text.Visible(st.Witness)).Str("by", text.Visible(st.By))
+	stamp(e, "at", protocol.EndedAt(st))
+	if st.ExitCode != nil {
+		e.Int("exit_code", *st.ExitCode)
+	}
+	if st.Signal != "" {
+		e.Str("signal", text.Visible(st.Signal))
+	}
+	if st.Detail != "" {
+		e.Str("detail", text.Visible(st.Detail))
+	}
+	return e
+}
+
 // stamp adds a time, unless it is zero.
 func stamp(e *zerolog.Event, key string, t time.Time) {
 	if !t.IsZero() {
@@ -54,8 +78,20 @@ func stamp(e *zerolog.Event, key string, t time.Time) {
 	}
 }
 
-// why returns one sentence about why the lock is removed, for the log and the history.
-func (s *Sweeper) why(r *metadata.Record, now staleness.Moment) string {
+// why returns one sentence about why the lock is removed, for the log and the history; proof says that it is because
+// its holder is proven to have ended.
+func (s *Sweeper) why(r *metadata.Record, proof bool, now staleness.Moment) string {
+	if proof {
+		return fmt.Sprintf("%s, says the witness %s", protocol.HowItEnded(r.Death, now.Wall), text.Visible(r.Death.By))
+	}
+	why := s.whyOverdue(r, now)
+	if r.Proven() {
+		why += "; " + protocol.HowItEnded(r.Death, now.Wall)
+	}
+	return why
+}
+
+func (s *Sweeper) whyOverdue(r *metadata.Record, now staleness.Moment) string {
 	warned := fmt.Sprintf("the lock alerted for at least %v", s.cfg.Policy.MinWarning)
 	deadline := staleness.Judge(r, s.cfg.Policy, now).AutoUnlockAt
 	late := now.Wall.Sub(deadline).Round(time.Second)

@@ -20,7 +20,9 @@ type metrics struct {
 	alerting prometheus.Counter
 	lag      prometheus.Histogram
 	vec      *prometheus.CounterVec
+	reasons  *prometheus.CounterVec
 	removals struct{ success, conflict, failed, skipped prometheus.Counter }
+	removes  struct{ deadline, abandoned prometheus.Counter }
 
 	heldBack, offset, tolerance, jumps, lastUnlock *prometheus.Desc
 
@@ -49,8 +51,12 @@ func newMetrics() *metrics {
 		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
 	m.vec = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "unlocker_removals_total", Help: "Removals of locks past their deadline, by result.",
+		Name: "unlocker_removals_total", Help: "Removals of stale locks, by result.",
 	}, []string{"result"})
+	m.reasons = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "unlocker_removed_locks_total",
+		Help: "Locks removed, by reason: past their deadline, or abandoned by a holder that is proven to have ended.",
+	}, []string{"reason"})
 	m.heldBack = prometheus.NewDesc("unlocker_removal_held_back",
 		"Locks that are due but not removed, by the rule that holds them back.", []string{"reason"}, nil)
 	m.offset = prometheus.NewDesc("unlocker_clock_offset_seconds",
@@ -67,12 +73,19 @@ func newMetrics() *metrics {
 	m.removals.conflict = m.vec.WithLabelValues("conflict")
 	m.removals.failed = m.vec.WithLabelValues("error")
 	m.removals.skipped = m.vec.WithLabelValues("skipped")
+	m.removes.deadline = m.reasons.WithLabelValues("deadline")
+	m.removes.abandoned = m.reasons.WithLabelValues("abandoned")
 	return m
 }
 
-// removed counts a removal.
-func (m *metrics) removed(r *metadata.Record, at time.Time, lag time.Duration) {
+// removed counts a removal; proof says that its reason was the proof that the holder had ended.
+func (m *metrics) removed(r *metadata.Record, proof bool, at time.Time, lag time.Duration) {
 	m.removals.success.Inc()
+	if proof {
+		m.removes.abandoned.Inc()
+	} else {
+		m.removes.deadline.Inc()
+	}
 	m.lag.Observe(max(0, lag).Seconds())
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,6 +122,7 @@ func (s *Sweeper) Describe(ch chan<- *prometheus.Desc) {
 	m.alerting.Describe(ch)
 	m.lag.Describe(ch)
 	m.vec.Describe(ch)
+	m.reasons.Describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
@@ -117,6 +131,7 @@ func (s *Sweeper) Collect(ch chan<- prometheus.Metric) {
 	m.alerting.Collect(ch)
 	m.lag.Collect(ch)
 	m.vec.Collect(ch)
+	m.reasons.Collect(ch)
 	status := s.Status()
 	for rule, locks := range status.HeldBack {
 		ch <- prometheus.MustNewConstMetric(m.heldBack, prometheus.GaugeValue, float64(locks), string(rule))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/clustermutex/unlocker/internal/text"
@@ -28,12 +29,20 @@ const (
 type tried struct {
 	token    int64
 	deadline int64 // revision of the deadline
+	proof    int64 // revision of the proof that the holder has ended, 0 = there was none
 	failures int
 	next     time.Duration // not before this
 }
 
 func (t tried) is(r *metadata.Record) bool {
-	return t.token == r.Token && t.deadline == r.DeadlineRevision
+	return t.token == r.Token && t.deadline == r.DeadlineRevision && t.proof == proofOf(r)
+}
+
+func proofOf(r *metadata.Record) int64 {
+	if !r.Proven() {
+		return 0
+	}
+	return r.Death.Revision
 }
 
 // notBefore returns when the lock may be tried again, if it was tried.
@@ -45,7 +54,7 @@ func (s *Sweeper) notBefore(r *metadata.Record) time.Duration {
 }
 
 func (s *Sweeper) remember(r *metadata.Record, failures int, next time.Duration) {
-	s.tried[r.Name] = tried{token: r.Token, deadline: r.DeadlineRevision, failures: failures, next: next}
+	s.tried[r.Name] = tried{token: r.Token, deadline: r.DeadlineRevision, proof: proofOf(r), failures: failures, next: next}
 }
 
 // forgetTried forgets holds that are gone or were extended, and returns how many of the rest are set aside.
@@ -65,6 +74,7 @@ func (s *Sweeper) forgetTried() (setAside int) {
 type dueLock struct {
 	record    *metadata.Record
 	allowedAt time.Duration
+	proof     bool // it is removed because its holder is proven to have ended
 }
 
 // removeDue removes what is due, batch after batch, until nothing is left, the next scan is due, or ctx ends. It
@@ -102,8 +112,8 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueL
 	for len(batch) < size && s.due.Len() > 0 {
 		next := heap.Pop(&s.due).(candidate)
 		r := s.cfg.Lock(next.lock)
-		if r == nil {
-			continue
+		if r == nil || slices.ContainsFunc(batch, func(d dueLock) bool { return d.record == r }) {
+			continue // gone, or queued by a scan and by its holder's death
 		}
 		d := staleness.Decide(r, s.cfg.Policy, c, now)
 		at := max(d.At, s.notBefore(r))
@@ -114,7 +124,7 @@ func (s *Sweeper) nextBatch(c staleness.Conditions, now staleness.Moment) []dueL
 		case d.HeldBack == staleness.Exclude, d.HeldBack == "" && s.cfg.Mode == DryRun:
 			s.skip(r, d, now)
 		case d.HeldBack == "":
-			batch = append(batch, dueLock{record: r, allowedAt: max(d.At, s.observer.allowedSince())})
+			batch = append(batch, dueLock{record: r, allowedAt: max(d.At, s.observer.allowedSince()), proof: d.Proof})
 		}
 	}
 	return batch
@@ -135,7 +145,7 @@ func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.M
 	if d.HeldBack == staleness.Exclude {
 		reason = "it is excluded by name"
 	}
-	describe(s.cfg.Log.Warn(), r).Str("result", "skipped").Str("reason", reason+": "+s.why(r, now)).
+	describe(s.cfg.Log.Warn(), r).Str("result", "skipped").Str("reason", reason+": "+s.why(r, d.Proof, now)).
 		Msg("lock not removed")
 }
 
@@ -143,7 +153,11 @@ func (s *Sweeper) skip(r *metadata.Record, d staleness.Decision, now staleness.M
 func (s *Sweeper) remove(ctx context.Context, batch []dueLock, now staleness.Moment) {
 	removals := make([]metadata.Removal, len(batch))
 	for i, d := range batch {
-		ending := metadata.NewEnding(d.record, metadata.EndedAutoUnlocked, s.cfg.ID, s.why(d.record, now), now.Wall)
+		ended := metadata.EndedAutoUnlocked
+		if d.proof {
+			ended = metadata.EndedAbandoned
+		}
+		ending := metadata.NewEnding(d.record, ended, s.cfg.ID, s.why(d.record, d.proof, now), now.Wall)
 		removals[i] = metadata.Removal{Record: d.record, Ending: ending}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
@@ -166,7 +180,7 @@ func (s *Sweeper) settle(d dueLock, why string, err error, now staleness.Moment)
 	switch {
 	case err == nil:
 		s.remember(r, 0, now.Mono+viewCatchesUp)
-		s.metrics.removed(r, now.Wall, now.Mono-d.allowedAt)
+		s.metrics.removed(r, d.proof, now.Wall, now.Mono-d.allowedAt)
 		describe(s.cfg.Log.Warn(), r).Str("result", "success").Str("reason", why).Msg("lock removed")
 	case errors.Is(err, metadata.ErrChanged):
 		s.remember(r, 0, now.Mono+retryConflict)

@@ -46,24 +46,25 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 		}
 		v := staleness.Judge(r, s.cfg.Policy, now)
 		f.states[v.State]++
-		if v.State == staleness.Alerting || v.State == staleness.Expired {
+		if v.State == staleness.Alerting || v.State == staleness.Expired || v.State == staleness.Abandoned {
 			alerting[r.Name] = r.Token
 			if token, told := s.alerting[r.Name]; !told || token != r.Token {
 				started++
 				s.tellAlert(r, v, started)
 			}
 		}
-		if v.AutoUnlockAt.IsZero() {
+		dueAt := s.dueAt(v)
+		if dueAt.IsZero() {
 			continue
 		}
 		d := staleness.Decide(r, s.cfg.Policy, c, now)
-		if due := v.AutoUnlockAt.Add(s.cfg.Policy.ClockSkew).Sub(now.Wall) <= brakeWithin; due && !s.spared(r) {
+		if due := dueAt.Sub(now.Wall) <= brakeWithin; due && !s.spared(r) {
 			f.dueSoon++
 		}
 		f.heldBack[d.HeldBack]++
 		at := max(d.At, s.notBefore(r))
 		if at <= horizon && !c.AlertOnly && c.Forward {
-			soon = append(soon, candidate{at: at, deadline: v.AutoUnlockAt, lock: r.Name})
+			soon = append(soon, candidate{at: at, deadline: dueAt, lock: r.Name})
 		}
 	}
 	s.soon, s.spare, s.alerting = soon, s.soon, alerting
@@ -72,6 +73,19 @@ func (s *Sweeper) scan(ctx context.Context, c staleness.Conditions, now stalenes
 	f.setAside = s.forgetTried()
 	s.engageBrake(&f, len(locks))
 	s.publish(f)
+}
+
+// dueAt returns the wall time from which the lock's deadline or the proof that its holder has ended allows its removal;
+// zero = never.
+func (s *Sweeper) dueAt(v staleness.Verdict) time.Time {
+	due := v.AutoUnlockAt
+	if !due.IsZero() {
+		due = due.Add(s.cfg.Policy.ClockSkew)
+	}
+	if !v.RemoveAt.IsZero() && (due.IsZero() || v.RemoveAt.Before(due)) {
+		return v.RemoveAt
+	}
+	return due
 }
 
 // spared reports whether the operator does not want the lock removed.
@@ -112,7 +126,11 @@ func (s *Sweeper) tellAlert(r *metadata.Record, v staleness.Verdict, started int
 	s.metrics.alerting.Inc()
 	switch {
 	case started <= maxAlertLines:
-		describe(s.cfg.Log.Warn(), r).Str("state", string(v.State)).Msg("the lock is alerting")
+		message := "the lock is alerting"
+		if v.State == staleness.Abandoned {
+			message = "the lock is abandoned"
+		}
+		describe(s.cfg.Log.Warn(), r).Str("state", string(v.State)).Msg(message)
 	case started == maxAlertLines+1:
 		s.cfg.Log.Warn().Int("more_than", maxAlertLines).Msg("many locks started to alert at once: not all are logged")
 	}

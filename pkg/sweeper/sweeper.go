@@ -29,8 +29,11 @@ type Sweeper struct {
 	nextSlot time.Duration    // of the brake
 	brake    bool
 
-	mu    sync.Mutex
-	found findings // of the last scan
+	arrived chan struct{} // receives a value when something was added to deaths
+
+	mu     sync.Mutex
+	found  findings // of the last scan
+	deaths []string // locks whose holder was proven dead since the sweep looked last
 }
 
 // New returns a sweeper. It fails, with a sentence for the operator, if the configuration is invalid.
@@ -43,7 +46,8 @@ func New(cfg Config) (*Sweeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sweeper: %w", err)
 	}
-	s := &Sweeper{cfg: cfg, excluded: excluded, metrics: newMetrics(), tried: map[string]tried{}}
+	s := &Sweeper{cfg: cfg, excluded: excluded, metrics: newMetrics(), tried: map[string]tried{},
+		arrived: make(chan struct{}, 1)}
 	s.observer = newObserver(&s.cfg)
 	return s, nil
 }
@@ -68,6 +72,8 @@ func (s *Sweeper) sweep(ctx context.Context) {
 			return
 		case <-s.observer.changed:
 			s.nextScan = 0
+		case <-s.arrived:
+			s.lookAtDeaths()
 		case <-timer.C:
 		}
 		if c, now := s.look(); now.Mono >= s.nextScan {

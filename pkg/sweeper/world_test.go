@@ -104,7 +104,7 @@ func (s *store) alive(name string, token int64, clock time.Time, ttl time.Durati
 				s.revision++
 				r.AlertAt = clock
 				r.AutoUnlockAt = deadline
-				r.Alive = &metadata.Alive{At: clock}
+				r.Alive = &metadata.Alive{At: clock, Revision: s.revision}
 				r.Revision = s.revision
 				r.DeadlineRevision = s.revision
 				s.locks[name] = r
@@ -124,6 +124,40 @@ func (s *store) extend(name string, clock, alert, deadline time.Time) {
 		r.Alive = &metadata.Alive{At: clock}
 		r.Revision = s.revision
 		r.DeadlineRevision = s.revision
+		s.locks[name] = r
+	})
+}
+
+// state states that the holder of the lock has ended.
+func (s *store) state(name string, change ...func(*metadata.Statement)) {
+	s.set(func() {
+		s.revision++
+		r := s.locks[name]
+		code := 137
+		st := metadata.Statement{
+			Lock: name, UUID: r.UUID, Token: r.Token, Cause: metadata.CauseContainerEnded, ExitCode: &code,
+			Detail: "OOMKilled", How: "the kubelet says so", Witness: metadata.WitnessKubernetes, By: "w-1",
+			EndedAt: metadata.Time{Time: time.Now().Add(-40 * time.Second)}, Revision: s.revision,
+		}
+		for _, c := range change {
+			c(&st)
+		}
+		r.Heed(&st, nil)
+		s.locks[name] = r
+	})
+	for _, n := range s.nodes {
+		if n.watches {
+			n.Died(name)
+		}
+	}
+}
+
+// retract takes the statement back.
+func (s *store) retract(name string) {
+	s.set(func() {
+		s.revision++
+		r := s.locks[name]
+		r.Heed(nil, nil)
 		s.locks[name] = r
 	})
 }
@@ -165,6 +199,8 @@ func (s *store) removeOne(r metadata.Removal) error {
 		return s.broken[r.Record.Name]
 	case !held || now.Token != r.Record.Token || now.DeadlineRevision != r.Record.DeadlineRevision:
 		return metadata.ErrChanged
+	case r.Ending.Ended == metadata.EndedAbandoned && (now.Death == nil || now.Death.Revision != r.Record.Death.Revision):
+		return metadata.ErrChanged
 	}
 	s.revision++
 	delete(s.locks, r.Record.Name)
@@ -198,6 +234,7 @@ type node struct {
 	records map[string]*metadata.Record
 	current int64
 	heard   time.Time
+	watches bool // it is told of deaths at once
 
 	mu     sync.Mutex
 	ahead  time.Duration // of its wall clock
@@ -218,6 +255,14 @@ func (n *node) see() {
 			r.Seen = metadata.Seen{First: old.Seen.First, Changed: n.clock()}
 		default:
 			r.Seen = old.Seen
+		}
+		if r.Death != nil {
+			death := *r.Death
+			death.Seen = n.clock()
+			if old != nil && old.Death != nil && old.Death.Revision == death.Revision {
+				death.Seen = old.Death.Seen
+			}
+			r.Death = &death
 		}
 		records[name] = &r
 	}
@@ -333,6 +378,15 @@ func (s *store) join(t *testing.T, change ...func(*node, *sweeper.Config)) *node
 }
 
 func (n *node) leave() { n.stop(); <-n.done }
+
+// unlocksAbandoned unlocks abandoned locks after this grace.
+func unlocksAbandoned(grace time.Duration) func(*node, *sweeper.Config) {
+	return func(n *node, c *sweeper.Config) {
+		n.watches = true
+		c.Policy.UnlockAbandoned = true
+		c.Policy.AbandonedGrace = grace
+	}
+}
 
 func withoutMembers(_ *node, c *sweeper.Config) { c.Offsets = nil }
 func withPeers(n *node, c *sweeper.Config)      { c.Peers = n.peers }

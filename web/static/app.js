@@ -414,7 +414,7 @@ const keys = {
   gl: () => go(""), gw: () => go("waiting"), gh: () => go("history"), go: () => go("owners"), gs: () => go("status"),
   "?": () => go("help"),
 };
-for (const n of [1, 2, 3, 4, 5]) keys[n] = () => document.querySelectorAll(".count")[n - 1]?.click();
+for (const n of [1, 2, 3, 4, 5, 6]) keys[n] = () => document.querySelectorAll(".count")[n - 1]?.click();
 
 document.addEventListener("keydown", (e) => {
   acted = Date.now();

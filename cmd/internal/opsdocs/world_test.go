@@ -69,6 +69,8 @@ func scrapes(t *testing.T) map[string]families {
 	cycle(t, client, l)
 	hold(t, client, l, "dead", "00000000-0000-4000-8000-000000000003", -2*time.Second, -time.Second)
 	hold(t, client, l, "of a clock that is ahead", "00000000-0000-4000-8000-000000000004", 24*time.Hour, 25*time.Hour)
+	hold(t, client, l, "abandoned", "00000000-0000-4000-8000-000000000005", time.Hour, 2*time.Hour)
+	death(t, client, l, "abandoned")
 	got := map[string]families{}
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		if resp, err := http.Get("http://" + pages + "/"); err == nil {
@@ -91,7 +93,8 @@ func late() map[string][]string {
 		"unlocker": {
 			"unlocker_locks", "unlocker_lock_info", "unlocker_lock_alert_at_timestamp_seconds",
 			"unlocker_lock_last_auto_unlock_timestamp_seconds", "unlocker_clock_offset_seconds",
-			"unlocker_lock_holder_clock_offset_seconds", "unlocker_etcd_alarm",
+			"unlocker_lock_holder_clock_offset_seconds", "unlocker_lock_holder_ended_timestamp_seconds",
+			"unlocker_etcd_alarm",
 			"unlocker_longest_waiter_timestamp_seconds", "unlocker_oldest_lock_timestamp_seconds",
 			"unlocker_deadlock_since_timestamp_seconds",
 		},
@@ -130,6 +133,19 @@ func cycle(t *testing.T, c *clientv3.Client, l protocol.Layout) {
 			Since: metadata.Time{Time: time.Now()}}
 		put(t, c, l.Ticket(lock, ticket.UUID), protocol.Marshal(ticket), clientv3.WithLease(lease.ID))
 	}
+}
+
+// death states that the holder of the lock has ended.
+func death(t *testing.T, c *clientv3.Client, l protocol.Layout, lock string) {
+	t.Helper()
+	resp, err := c.Get(t.Context(), l.Field(lock, metadata.FieldUUID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv := resp.Kvs[0]
+	put(t, c, l.Death(string(kv.Value)), protocol.Marshal(metadata.Statement{Lock: lock, UUID: string(kv.Value),
+		Token: kv.CreateRevision, Cause: metadata.CauseProcessEnded, Witness: metadata.WitnessHost,
+		At: metadata.Time{Time: time.Now()}}))
 }
 
 func hold(t *testing.T, c *clientv3.Client, l protocol.Layout, lock, uuid string, alert, unlock time.Duration) {

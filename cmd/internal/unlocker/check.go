@@ -15,7 +15,7 @@ func (o options) check() error {
 	if _, err := o.mode(); err != nil {
 		return daemon.Usage(err)
 	}
-	for _, check := range []func() error{o.sweep.Check, o.checkExclude, o.checkMetrics, o.checkHistory,
+	for _, check := range []func() error{o.sweep.Check, o.checkAbandoned, o.checkExclude, o.checkMetrics, o.checkHistory,
 		o.checkDashboard, o.push.check, o.log.Check, o.etcd.Check, o.web.Check} {
 		if err := check(); err != nil {
 			return daemon.Usage(err)
@@ -43,6 +43,14 @@ func (o options) mode() (sweeper.Mode, error) {
 		return mode, nil
 	}
 	return "", fmt.Errorf("--policy cannot be %q: it must be alert-only or auto-unlock", o.policy)
+}
+
+func (o options) checkAbandoned() error {
+	if o.sweep.UnlockAbandoned && o.policy == string(sweeper.AlertOnly) {
+		return errors.New("--sweep.abandoned=unlock removes locks, but --policy=alert-only removes nothing: choose one " +
+			"of them")
+	}
+	return nil
 }
 
 func (o options) checkExclude() error {

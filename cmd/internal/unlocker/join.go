@@ -59,6 +59,7 @@ func join(o options, etcd *clientv3.Client, log zerolog.Logger) (*rooms, error) 
 					r.pusher.Ended(lock, ending)
 				}
 			},
+			Died:    func(lock *metadata.Record) { r.sweeper.Died(lock.Name) },
 			Explain: etcdconn.Explain, Log: log,
 		})
 	r.trouble = wiring.Trouble(etcd, layout, r.view, log)

@@ -101,6 +101,7 @@ func policy(e *zerolog.Event, c sweeper.Config) *zerolog.Event {
 		Stringer("clock_skew", c.Policy.ClockSkew).Stringer("min_warning", c.Policy.MinWarning).
 		Stringer("default_alert_after", c.Policy.DefaultAlertAfter).
 		Stringer("default_auto_unlock_after", c.Policy.DefaultAutoUnlockAfter).
+		Bool("unlock_abandoned", c.Policy.UnlockAbandoned).Stringer("abandoned_grace", c.Policy.AbandonedGrace).
 		Strs("exclude", c.Exclude)
 }
 

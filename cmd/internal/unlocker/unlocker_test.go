@@ -123,6 +123,13 @@ func TestWhatCanNotWorkIsNamedByItsFlag(t *testing.T) {
 	}
 }
 
+func TestAlertsOnlyAndUnlockingTheAbandonedContradictEachOther(t *testing.T) {
+	err := flags.Execute(t.Context(), unlocker.Command(), []string{"--policy=alert-only", "--sweep.abandoned=unlock"})
+	if err == nil || !strings.Contains(err.Error(), "--policy=alert-only removes nothing: choose one of them") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestRulesAreThoseOfTheRepository(t *testing.T) {
 	want, err := os.ReadFile("../../../deploy/prometheus/unlocker.rules.yaml")
 	if err != nil {

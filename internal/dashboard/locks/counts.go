@@ -8,11 +8,12 @@ import (
 
 // Counts sums up locks. Expiring ones are also counted by their state.
 type Counts struct {
-	Total, Held, Alerting, Expiring, Expired, Malformed int
-	Waiting                                             int       // waiters
-	Longest                                             time.Time // since when the longest waiter waits
-	Oldest                                              time.Time // first locked_at
-	// alerting or expiring, and the first to be auto-unlocked
+	Total, Held, Alerting, Expiring, Abandoned, Expired, Malformed int
+
+	Waiting int       // waiters
+	Longest time.Time // since when the longest waiter waits
+	Oldest  time.Time // first locked_at
+	// alerting, expiring or abandoned, and the first to be auto-unlocked
 	NextUnlock *Row
 	// waiters by the lock that several hold, so that they count once
 	queues map[string]int
@@ -25,6 +26,8 @@ func (c *Counts) add(r *Row) {
 		c.Held++
 	case staleness.Alerting:
 		c.Alerting++
+	case staleness.Abandoned:
+		c.Abandoned++
 	case staleness.Expired:
 		c.Expired++
 	case staleness.Malformed:
@@ -40,7 +43,7 @@ func (c *Counts) add(r *Row) {
 	}
 	c.Longest = Earlier(c.Longest, r.Longest)
 	c.Oldest = Earlier(c.Oldest, r.LockedAt)
-	if (r.Display == Alerting || r.Display == Expiring) && !r.Verdict.AutoUnlockAt.IsZero() {
+	if (r.Display == Alerting || r.Display == Expiring || r.Display == Abandoned) && !r.UnlockAt().IsZero() {
 		c.soonest(r)
 	}
 }
@@ -51,6 +54,7 @@ func (c *Counts) sum(o *Counts) {
 	c.Held += o.Held
 	c.Alerting += o.Alerting
 	c.Expiring += o.Expiring
+	c.Abandoned += o.Abandoned
 	c.Expired += o.Expired
 	c.Malformed += o.Malformed
 	c.Waiting += o.Waiting
@@ -76,7 +80,7 @@ func (c *Counts) addQueue(lock string, waiters int) {
 
 // soonest notes the row if it is the next to be auto-unlocked.
 func (c *Counts) soonest(r *Row) {
-	if r != nil && (c.NextUnlock == nil || r.Verdict.AutoUnlockAt.Before(c.NextUnlock.Verdict.AutoUnlockAt)) {
+	if r != nil && (c.NextUnlock == nil || r.UnlockAt().Before(c.NextUnlock.UnlockAt())) {
 		c.NextUnlock = r
 	}
 }

@@ -7,6 +7,8 @@ func EndedWord(ended string) string {
 	switch ended {
 	case metadata.EndedAutoUnlocked:
 		return "auto-unlocked"
+	case metadata.EndedAbandoned:
+		return "abandoned"
 	case metadata.EndedForced:
 		return "force-unlocked"
 	case metadata.EndedReleased:
@@ -21,7 +23,7 @@ const alerted = "alerted"
 // endedWords are the words for how a hold can have ended.
 func endedWords() []string {
 	return []string{EndedWord(metadata.EndedReleased), EndedWord(metadata.EndedAutoUnlocked),
-		EndedWord(metadata.EndedForced), alerted}
+		EndedWord(metadata.EndedAbandoned), EndedWord(metadata.EndedForced), alerted}
 }
 
 func HadAlerted(e *metadata.Ending) bool {

@@ -14,7 +14,7 @@ type group struct {
 }
 
 // Late is how many need a person.
-func (g *group) Late() int { return g.Alerting + g.Expired }
+func (g *group) Late() int { return g.Alerting + g.Abandoned + g.Expired }
 
 // maxGroupRows is how many rows of a group are kept: more are a list of their own.
 const maxGroupRows = 50

@@ -19,6 +19,7 @@ const (
 	Held      = DisplayState(staleness.Held)
 	Alerting  = DisplayState(staleness.Alerting)
 	Expiring  = DisplayState("expiring") // held, and auto-unlocked soon: see [staleness.Verdict.ExpiringAt]
+	Abandoned = DisplayState(staleness.Abandoned)
 	Expired   = DisplayState(staleness.Expired)
 	Malformed = DisplayState(staleness.Malformed)
 )
@@ -28,14 +29,16 @@ func (l DisplayState) urgency() int64 {
 	switch l {
 	case Expired:
 		return 0
-	case Malformed:
+	case Abandoned:
 		return 1
-	case Alerting:
+	case Malformed:
 		return 2
-	case Expiring:
+	case Alerting:
 		return 3
+	case Expiring:
+		return 4
 	}
-	return 4
+	return 5
 }
 
 // Row is one lock in the picture: the model of which the list, the lock page and the JSON API show parts. It is
@@ -87,6 +90,11 @@ func (r *Row) judge(p staleness.Policy, at staleness.Moment) {
 	}
 	r.Fingerprint = Hash(xxhash.Sum64String(r.Name), uint64(r.Revision), uint64(r.Token), uint64(r.Display.urgency()),
 		uint64(r.Waiters), uint64(r.Longest.UnixNano()), uint64(len(r.Problems)))
+	for _, s := range []*metadata.Statement{r.Death, r.Suspicion} {
+		if s != nil {
+			r.Fingerprint = Hash(r.Fingerprint, uint64(s.Revision))
+		}
+	}
 	if off := r.Verdict.ClockOff; off != 0 {
 		r.Fingerprint = Hash(r.Fingerprint, uint64(off/time.Minute))
 	}
@@ -97,8 +105,12 @@ func (r *Row) deadline() time.Time {
 	if r.Display == Held && !r.Verdict.AlertAt.IsZero() {
 		return r.Verdict.AlertAt
 	}
-	return r.Verdict.AutoUnlockAt
+	return r.UnlockAt()
 }
+
+// UnlockAt is when unlockers remove the lock if nothing changes: at its deadline, or earlier because its holder has
+// ended; zero = never.
+func (r *Row) UnlockAt() time.Time { return Earlier(r.Verdict.AutoUnlockAt, r.Verdict.RemoveAt) }
 
 // searchText is what words are searched in. Most changes leave it alone: a holder that extends moves only deadlines.
 func searchText(r *metadata.Record, before *Row) string {

@@ -116,10 +116,10 @@ func stateTerm(value string) (matcher, error) {
 	wanted := map[string]bool{}
 	for word := range strings.SplitSeq(value, ",") {
 		switch DisplayState(word) {
-		case Held, Alerting, Expiring, Expired, Malformed:
+		case Held, Alerting, Expiring, Abandoned, Expired, Malformed:
 			wanted[word] = true
 		default:
-			return nil, fmt.Errorf("no such state: held alerting expiring expired malformed")
+			return nil, fmt.Errorf("no such state: held alerting expiring abandoned expired malformed")
 		}
 	}
 	return func(r *Row, _ time.Time) bool {

@@ -29,7 +29,8 @@ func (d *Pages) fillControls(v *listPage, s *locks.Snapshot, l ListRequest, foun
 func (d *Pages) fillCounts(v *listPage, l ListRequest, c locks.Counts) {
 	for _, count := range []countView{{Look: locks.Held, N: c.Held}, {Look: locks.Alerting, N: c.Alerting},
 		{Look: locks.Expiring, N: c.Expiring},
-		{Look: locks.Expired, N: c.Expired}, {Look: locks.Malformed, N: c.Malformed}} {
+		{Look: locks.Expired, N: c.Expired}, {Look: locks.Malformed, N: c.Malformed},
+		{Look: locks.Abandoned, N: c.Abandoned}} {
 		word := "state:" + string(count.Look)
 		for _, t := range l.Query.Terms {
 			count.On = count.On || t.Text == word

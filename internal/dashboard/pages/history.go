@@ -41,14 +41,14 @@ func (d *Pages) pastChips(q *locks.Query, all []metadata.Ending) []pastChip {
 	for _, c := range []struct{ word, icon, term string }{
 		{"all", "calm", ""}, {"released", "released", "ended:released"},
 		{"auto-unlocked", "stale", "ended:auto-unlocked"},
-		{"force-unlocked", "bad", "ended:force-unlocked"}, {"had alerted", "alerting", "ended:alerted"},
+		{"abandoned", "abandoned", "ended:abandoned"}, {"force-unlocked", "bad", "ended:force-unlocked"}, {"had alerted", "alerting", "ended:alerted"},
 	} {
 		chip := pastChip{Word: c.word, Icon: c.icon,
 			On: slices.ContainsFunc(q.Terms, func(t locks.Term) bool { return t.Text == c.term })}
 		text := q.With(c.term)
 		switch {
 		case c.term == "":
-			text = locks.ParseQuery(q.Dropping("ended:released", "ended:auto-unlocked", "ended:force-unlocked",
+			text = locks.ParseQuery(q.Dropping("ended:released", "ended:auto-unlocked", "ended:abandoned", "ended:force-unlocked",
 				"ended:alerted")).Text
 		case chip.On:
 			text = q.Dropping(c.term)
@@ -73,7 +73,7 @@ type pastView struct {
 	Own         bool // on the page of its lock, whose name would say nothing new
 	Gap         bool
 	From, To    string // of the gap
-	Word        string // released, auto-unlocked, force-unlocked
+	Word        string // released, auto-unlocked, abandoned, force-unlocked
 	Name        string
 	URL         string
 	Owner, Host string

@@ -19,6 +19,8 @@ func iconOf(c locks.Counts) site.Icon {
 	switch {
 	case c.Expired > 0:
 		return site.Icon{Look: locks.Expired, Text: number(c.Expired)}
+	case c.Abandoned > 0:
+		return site.Icon{Look: locks.Abandoned, Text: number(c.Abandoned)}
 	case c.Alerting > 0:
 		return site.Icon{Look: locks.Alerting, Text: number(c.Alerting)}
 	case c.Expiring > 0:
@@ -36,6 +38,8 @@ func iconShape(look string) (svg string, ok bool) {
 		svg = `<path d="M16 2 31 30H1z" fill="#B3261E"/><text x="16" y="27" fill="#FFF">#</text>`
 	case string(locks.Expired):
 		svg = `<rect x="2" y="2" width="28" height="28" rx="4" fill="#6A1B9A"/><text x="16" y="23" fill="#FFF">#</text>`
+	case string(locks.Abandoned):
+		svg = `<path d="M4 31V14a12 12 0 0 1 24 0V31z" fill="#37474F"/><text x="16" y="26" fill="#FFF">#</text>`
 	case string(locks.Expiring):
 		svg = `<path d="M16 1 31 16 16 31 1 16z" fill="#FFC447"/><text x="16" y="22" fill="#3A2600">#</text>`
 	case string(locks.Malformed):

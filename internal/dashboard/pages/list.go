@@ -204,7 +204,7 @@ func (d *Pages) listPage(r *site.Request, s *locks.Snapshot, l ListRequest, foun
 	if v.Icon.Look != "stale" {
 		v.Icon = iconOf(s.All)
 	}
-	if urgent := s.All.Alerting + s.All.Expired; urgent > 0 {
+	if urgent := s.All.Alerting + s.All.Abandoned + s.All.Expired; urgent > 0 {
 		v.Title = fmt.Sprintf("(%d!) %s", urgent, v.Title)
 	}
 	if !s.Next.IsZero() {

@@ -20,6 +20,8 @@ type lockPage struct {
 	site.Page
 	Name     string
 	Look     locks.DisplayState
+	Death    phrase.Sentence // how the holder ended and what follows; nil where that is not known
+	Doubt    phrase.Sentence // what a witness says that proves nothing
 	Sentence phrase.Sentence
 	Share    string     // what the holder has of a lock that several can hold
 	Whole    *WholeLock // that lock
@@ -86,6 +88,8 @@ func (d *Pages) lockPage(r *site.Request, v *site.Lock) lockPage {
 	p.Icon = site.Icon{Look: row.Display}
 	p.Unread = v.Unread
 	p.Recorded = d.Config.Waiters != nil
+	p.Death = d.deathSentence(row, at)
+	p.Doubt = doubt(row.Record, at)
 	p.Sentence = HolderSentence(row, at, v.Document.Fields)
 	p.Share = row.Share.Words()
 	p.Whole = d.Whole(r, row)

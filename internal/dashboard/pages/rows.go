@@ -38,7 +38,8 @@ type rowView struct {
 	More     bool // there is a second line
 	Purpose  string
 	Problem  string
-	Frame    string // of the program's own code, where it is known
+	Ended    phrase.Sentence // what witnesses say of the holder
+	Frame    string          // of the program's own code, where it is known
 	Alive    *phrase.Moment
 	Progress string
 }
@@ -49,7 +50,7 @@ func (d *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 		Owner: text.Clip(r.Owner, site.MaxWordShown), Host: locks.HostPID(text.Clip(r.Hostname, site.MaxWordShown),
 			r.PID),
 		Held: at.Lasting(r.LockedAt), Alert: at.AlertOf(r.Record, r.Verdict),
-		Unlock: at.Unlock(r.Verdict.AutoUnlockAt), Waiters: "–", Longest: at.Lasting(r.Longest),
+		Unlock: at.Unlock(r.UnlockAt()), Waiters: "–", Longest: at.Lasting(r.Longest),
 		Share: r.Share.Words(), Clock: phrase.ClockOff(r.Verdict.ClockOff), Extra: extras(r, at, l.cols),
 	}
 	if at.Stale {
@@ -68,7 +69,7 @@ func (d *Pages) rowView(c access.Caller, r *locks.Row, at phrase.Viewpoint, l Li
 	if d.Config.Queues != nil {
 		v.Waiters = phrase.Thousands(r.Waiters)
 	}
-	if r.Display != locks.Held || l.full {
+	if r.Display != locks.Held || l.full || r.Death != nil {
 		d.fillDetails(&v, c, r, at)
 	}
 	return v
@@ -82,6 +83,7 @@ func (d *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 	if n := len(r.Problems); n > 1 {
 		v.Problem += fmt.Sprintf(" (and %d more)", n-1)
 	}
+	v.Ended = witnessed(r.Record, at)
 	if r.Alive != nil {
 		v.Alive, v.Progress = at.Lasting(r.Alive.At), text.Clip(r.Alive.Progress, site.MaxLineShown)
 	}
@@ -90,7 +92,7 @@ func (d *Pages) fillDetails(v *rowView, c access.Caller, r *locks.Row, at phrase
 	} else if v.Frame = text.Clip(d.Traces.Of(r).First, site.MaxLineShown); v.Frame != "" {
 		v.Version += "-at"
 	}
-	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil
+	v.More = v.Purpose != "" || v.Problem != "" || v.Frame != "" || v.Alive != nil || v.Ended != nil
 }
 
 // cutName divides a name that can be shown as it is, so that the page can shorten it in the middle.

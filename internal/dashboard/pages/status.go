@@ -153,7 +153,7 @@ type helpPage struct {
 
 func (d *Pages) ServeHelp(r *site.Request) (site.Answer, error) {
 	v := helpPage{d.Page(r, "help"), []locks.DisplayState{locks.Held, locks.Alerting, locks.Expiring, locks.Expired,
-		locks.Malformed}}
+		locks.Malformed, locks.Abandoned}}
 	v.Here = "help"
 	body, err := d.Render("help", v)
 	return site.Answer{Type: site.TypeHTML, Body: body}, err

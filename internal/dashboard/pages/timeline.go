@@ -7,6 +7,7 @@ import (
 
 	"github.com/clustermutex/unlocker/internal/dashboard/locks"
 	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/protocol"
 	"github.com/clustermutex/unlocker/pkg/staleness"
 )
 
@@ -79,6 +80,11 @@ func newTimeline(r *locks.Row, at phrase.Viewpoint) *timeline {
 	}
 	if !r.Verdict.AlertsAtUnlock() {
 		add("alert", "alert", alert, at.Alert(alert))
+	}
+	if r.Death != nil && r.Proven() {
+		if ended := protocol.EndedAt(r.Death); ended.After(from) && ended.Before(to) {
+			add("ended", "holder ended", ended, at.Since(ended))
+		}
 	}
 	add("unlock", "auto-unlock", unlock, at.Next(unlock))
 	add("now", at.NowWord(), at.AsOf, nil)

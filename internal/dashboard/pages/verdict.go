@@ -25,9 +25,11 @@ func (d *Pages) Verdict(s *locks.Snapshot, l phrase.Viewpoint) verdict {
 	switch unlockers, known := d.Unlockers(); {
 	case known && len(unlockers) == 0 && !l.Stale:
 		text := phrase.Say("No unlocker is running: nothing is alerted or removed.")
-		return verdict{"bad", text.When(all.Alerting+all.Expired > 0, " "+needy(all))}
+		return verdict{"bad", text.When(all.Alerting+all.Abandoned+all.Expired > 0, " "+needy(all))}
 	case all.Expired > 0:
 		return verdict{"expired", d.expiredSentence(s, l, unlockers)}
+	case all.Abandoned > 0:
+		return verdict{"abandoned", d.abandonedSentence(s, l, unlockers)}
 	case all.Alerting > 0:
 		return verdict{"alerting", d.nextUnlock(phrase.Say(phrase.Plural(all.Alerting, "lock", "locks")+" alerting."),
 			all, l)}
@@ -48,6 +50,9 @@ func needy(all locks.Counts) string {
 	var parts []string
 	if all.Expired > 0 {
 		parts = append(parts, phrase.Plural(all.Expired, "lock", "locks")+" expired")
+	}
+	if all.Abandoned > 0 {
+		parts = append(parts, phrase.Plural(all.Abandoned, "lock", "locks")+" abandoned")
 	}
 	if all.Alerting > 0 {
 		parts = append(parts, phrase.Plural(all.Alerting, "lock", "locks")+" alerting")
@@ -76,7 +81,7 @@ func (d *Pages) nextUnlock(said phrase.Sentence, all locks.Counts, l phrase.View
 	}
 	name := text.Clip(next.Name, site.MaxNameShown)
 	url := d.Urls.Lock(next.Name, next.UUID)
-	left := l.Next(next.Verdict.AutoUnlockAt)
+	left := l.Next(next.UnlockAt())
 	switch left.Kind {
 	case "over": // the picture is a moment old
 		left = &phrase.Moment{At: left.At, Text: "due"}

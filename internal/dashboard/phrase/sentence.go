@@ -13,11 +13,12 @@ type Part struct {
 // Sentence is what a page says, in pieces.
 type Sentence []Part
 
-func Say(text string) Sentence                 { return Sentence{{Text: text}} }
-func (s Sentence) Say(text string) Sentence    { return append(s, Part{Text: text}) }
-func (s Sentence) Value(v string) Sentence     { return append(s, Part{Value: v}) }
-func (s Sentence) Time(m *Moment) Sentence     { return append(s, Part{Time: m}) }
-func (s Sentence) Link(v, url string) Sentence { return append(s, Part{Value: v, URL: url}) }
+func Say(text string) Sentence                  { return Sentence{{Text: text}} }
+func (s Sentence) Say(text string) Sentence     { return append(s, Part{Text: text}) }
+func (s Sentence) Value(v string) Sentence      { return append(s, Part{Value: v}) }
+func (s Sentence) Sentence(o Sentence) Sentence { return append(s, o...) }
+func (s Sentence) Time(m *Moment) Sentence      { return append(s, Part{Time: m}) }
+func (s Sentence) Link(v, url string) Sentence  { return append(s, Part{Value: v, URL: url}) }
 func (s Sentence) When(ok bool, t string) Sentence {
 	if ok {
 		return s.Say(t)

@@ -121,6 +121,7 @@ func (d *Site) RowNow(at *Request, r *metadata.Record, waiters []metadata.Waiter
 	moment := staleness.Moment{Wall: at.Now, Mono: at.mono}
 	if r.Seen = (metadata.Seen{First: moment.Mono, Changed: moment.Mono}); before != nil && before.Token == r.Token {
 		r.Seen = before.Seen
+		r.Heed(before.Death, before.Suspicion)
 		if !r.Written().Equal(before.Written()) {
 			r.Seen.Changed = moment.Mono
 			r.Seen.Arrived = 0

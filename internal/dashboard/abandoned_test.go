@@ -1,0 +1,194 @@
+package dashboard_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/lockjson"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+const (
+	abandoned = "billing/invoice-run"
+	quiet     = "drm/rotate-keys"
+)
+
+// mourning is a night in which two holders died and a third is suspected to have.
+func mourning() *scene {
+	s := busy()
+	s.state(abandoned, 40*time.Second)
+	s.state("drm/rotate-keys-2", 2*time.Hour, func(st *metadata.Statement) {
+		st.Cause = metadata.CauseProcessEnded
+		st.ExitCode = nil
+		st.Detail = ""
+		st.Signal = "SIGKILL"
+		st.Witness = metadata.WitnessHost
+	})
+	s.suspect(quiet, time.Minute, func(st *metadata.Statement) {
+		st.Cause = metadata.CausePodDeleted
+		st.ExitCode = nil
+		st.Detail = ""
+		st.How = "pod drm/drm-9 was deleted by force"
+	})
+	return s
+}
+
+func unlocksAbandoned(c *setup.Config) { c.Policy.UnlockAbandoned = true }
+
+func TestAnAbandonedLockSaysFirstWhatEndedAndWhatIsNext(t *testing.T) {
+	page := ok(t, mourning().dashboard(t, unlocksAbandoned), "/lock?name="+abandoned)
+	said := words(page)
+	wantWords(t, page, "Its container ended 40s ago with exit code 137 (OOMKilled). It is unlocked in 0:08 under a minute.")
+	if strings.Index(said, "Its container ended") > strings.Index(said, "Held by billing") {
+		t.Error("it does not say so first")
+	}
+	for name, c := range map[string]struct {
+		change func(*scene, *setup.Config)
+		want   string
+	}{
+		"only reported": {func(*scene, *setup.Config) {}, "Unlockers only report it: unlock it by hand."},
+		"alerts only": {func(s *scene, c *setup.Config) {
+			unlocksAbandoned(c)
+			s.unlockers[0].Mode = "alert-only"
+		}, "Unlockers only report it: unlock it by hand."},
+		"no unlocker": {func(s *scene, c *setup.Config) {
+			unlocksAbandoned(c)
+			s.unlockers = nil
+		}, "No unlocker is running: unlock it by hand."},
+		"held back": {func(s *scene, c *setup.Config) {
+			c.Policy.UnlockAbandoned = true
+			c.Policy.AbandonedGrace = time.Second
+			s.unlockers[0].HeldBack = []string{"etcd"}
+		}, "Auto-unlock is paused: "},
+		"late": {func(_ *scene, c *setup.Config) {
+			c.Policy.UnlockAbandoned = true
+			c.Policy.AbandonedGrace = time.Second
+		}, "It is about to be unlocked."},
+		"stale": {func(s *scene, c *setup.Config) {
+			unlocksAbandoned(c)
+			s.away = errAway
+			s.fresh.Heard = s.now.Add(-5 * time.Minute)
+			s.fresh.Synced = false
+		}, "It is unlocked in 0:08"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mourning()
+			page := ok(t, s.dashboard(t, func(config *setup.Config) { c.change(s, config) }), "/lock?name="+abandoned)
+			if !strings.Contains(words(page), c.want) {
+				t.Errorf("the page does not say %q: %s", c.want, words(page))
+			}
+		})
+	}
+}
+
+func TestTheListPutsTheAbandonedBelowTheExpiredAndAboveWhatAlerts(t *testing.T) {
+	s := mourning()
+	s.add(hold{name: "late", owner: "ops", held: time.Hour, alert: -2 * time.Minute, unlock: -time.Minute})
+	d := s.dashboard(t, unlocksAbandoned)
+	want := "late drm/rotate-keys-2 billing/invoice-run"
+	if got := strings.Join(names(t, d, "/api/v1/locks")[:3], " "); got != want && got != "late billing/invoice-run "+
+		"drm/rotate-keys-2" {
+		t.Errorf("the first are %s", got)
+	}
+	page := ok(t, d, "/")
+	for _, want := range []string{`q=state:abandoned"`, `class="badge abandoned"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	wantWords(t, page, "its container ended 40s ago with exit code 137 (OOMKilled)",
+		"its process ended 2h ago by SIGKILL")
+	if got := names(t, d, "/api/v1/locks?q=state:abandoned"); len(got) != 2 {
+		t.Errorf("the search finds %v", got)
+	}
+	summary, _ := fetch[map[string]any](t, d, "/api/v1/summary")
+	if summary["abandoned"] != 2.0 || summary["expired"] != 1.0 {
+		t.Errorf("the summary is %v", summary)
+	}
+}
+
+func TestTheVerdictNamesTheOneThatEndedFirst(t *testing.T) {
+	page := ok(t, mourning().dashboard(t, unlocksAbandoned), "/")
+	wantWords(t, page, "2 locks abandoned: drm/rotate-keys-2, its process ended 2h ago by SIGKILL. "+
+		"It is unlocked in 0:08 under a minute.")
+}
+
+func TestASuspicionIsAQuietNote(t *testing.T) {
+	d := mourning().dashboard(t, unlocksAbandoned)
+	page := ok(t, d, "/lock?name="+quiet)
+	wantWords(t, page, "Suspected, not proven: its pod was deleted 1m ago (pod drm/drm-9 was deleted by force). "+
+		"Nothing is unlocked because of that.")
+	if !strings.Contains(page, `class="badge held"`) || strings.Contains(page, "badge abandoned") {
+		t.Error("it changes the state")
+	}
+	if strings.Contains(ok(t, d, "/?q="+quiet), "its pod was deleted") {
+		t.Error("it is in the list")
+	}
+}
+
+func TestADeathThatTheHolderDisputesIsShownAndNotBelieved(t *testing.T) {
+	s := busy()
+	s.state(abandoned, 40*time.Second, func(st *metadata.Statement) { st.Revision = 1 })
+	d := s.dashboard(t, unlocksAbandoned)
+	wantWords(t, ok(t, d, "/lock?name="+abandoned), "The witness eu-1 says that its container ended 40s ago with exit "+
+		"code 137 (OOMKilled), but the holder called alive since: one of the two is wrong. "+
+		"The lock does not count as abandoned.")
+	wantWords(t, ok(t, d, "/"), "its container ended 40s ago with exit code 137 (OOMKilled), which the holder disputes")
+	lock, _ := fetch[lockjson.Document](t, d, "/api/v1/lock?name="+abandoned)
+	if *lock.State != "alerting" || lock.Death == nil || !lock.Death.Disputed || lock.Death.Believed {
+		t.Errorf("%v, %+v", *lock.State, lock.Death)
+	}
+}
+
+func TestTheAPISaysWhatWitnessesSay(t *testing.T) {
+	d := mourning().dashboard(t, unlocksAbandoned)
+	lock, _ := fetch[lockjson.Document](t, d, "/api/v1/lock?name="+abandoned)
+	if lock.Death == nil || !lock.Death.Believed || *lock.Death.ExitCode != 137 || *lock.Death.EndedIn != -40 ||
+		*lock.Death.UnlockIn != 8 || *lock.State != "abandoned" {
+		t.Errorf("%+v", lock.Death)
+	}
+	if lock, _ := fetch[lockjson.Document](t, d, "/api/v1/lock?name="+quiet); lock.Suspicion == nil || lock.Death != nil ||
+		*lock.State != "held" {
+		t.Errorf("%+v", lock)
+	}
+}
+
+func TestAnAbandonedHoldIsInTheHistoryWithItsCause(t *testing.T) {
+	s := busy()
+	s.endings["x"] = &metadata.Ending{Lock: "gone", UUID: uuid("gone"), Token: 5, Ended: metadata.EndedAbandoned,
+		EndedAt: metadata.Time{Time: s.now.Add(-time.Minute)}, By: "eu-1",
+		Why: "its container ended 40s ago with exit code 137 (OOMKilled), says the witness eu-1"}
+	d := s.dashboard(t)
+	for _, path := range []string{"/history", "/history?q=ended:abandoned"} {
+		wantWords(t, ok(t, d, path), "by eu-1: its container ended 40s ago with exit code 137 (OOMKilled)")
+	}
+	if page := ok(t, d, "/history?q=ended:released"); strings.Contains(page, "OOMKilled") {
+		t.Error("it counts as released")
+	}
+}
+
+// All that a hostile witness can write is shown with care.
+func TestWhatAHostileWitnessSaysIsEscaped(t *testing.T) {
+	s := busy()
+	evil := `"><script>alert(1)</script>` + "\u202e\x1b[2J"
+	s.state(abandoned, -200*365*24*time.Hour, func(st *metadata.Statement) {
+		st.Detail = evil
+		st.Signal = strings.Repeat(evil, 100)
+		st.By = evil
+		st.How = evil
+	})
+	s.suspect(quiet, 0, func(st *metadata.Statement) {
+		st.Cause = evil
+		st.How = evil
+		st.EndedAt = metadata.Time{}
+	})
+	d := s.dashboard(t)
+	for _, path := range []string{"/", "/lock?name=" + abandoned, "/lock?name=" + quiet} {
+		page := ok(t, d, path)
+		if strings.Contains(page, "<script>alert") || strings.ContainsAny(page, "\u202e\x1b") {
+			t.Errorf("%s shows what it should escape", path)
+		}
+	}
+}

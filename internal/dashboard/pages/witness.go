@@ -1,0 +1,107 @@
+package pages
+
+import (
+	"strings"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/dashboard/locks"
+	"github.com/clustermutex/unlocker/internal/dashboard/phrase"
+	"github.com/clustermutex/unlocker/internal/dashboard/setup"
+	"github.com/clustermutex/unlocker/internal/dashboard/site"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// howItEnded says how the holder ended: "its container ended 40s ago with exit code 137 (OOMKilled)".
+func howItEnded(s *metadata.Statement, at phrase.Viewpoint) phrase.Sentence {
+	what, how := protocol.WhatEnded(s)
+	said := phrase.Say(what)
+	if ended := at.Since(protocol.EndedAt(s)); ended != nil {
+		said = said.Say(" ").Time(ended)
+	}
+	return said.When(how != "", " "+how)
+}
+
+// witnessed is what a row of the list says of a holder that is dead for certain, or disputes it.
+func witnessed(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
+	switch {
+	case r.Proven():
+		return howItEnded(r.Death, at)
+	case r.Disputed():
+		return howItEnded(r.Death, at).Say(", which the holder disputes")
+	}
+	return nil
+}
+
+// deathSentence says how the holder ended and what happens next; nil where that is not proven.
+func (d *Pages) deathSentence(r *locks.Row, at phrase.Viewpoint) phrase.Sentence {
+	if !r.Proven() {
+		return nil
+	}
+	said := howItEnded(r.Death, at)
+	said[0].Text = capital(said[0].Text)
+	unlockers, known := d.Unlockers()
+	return append(said.Say(". "), afterDeath(r, at, unlockers, known)...)
+}
+
+// afterDeath says what becomes of a lock whose holder has ended.
+func afterDeath(r *locks.Row, at phrase.Viewpoint, unlockers []setup.Unlocker, known bool) phrase.Sentence {
+	mode, agree := commonMode(unlockers)
+	switch left := at.Next(r.Verdict.RemoveAt); {
+	case known && len(unlockers) == 0 && !at.Stale:
+		return phrase.Say("No unlocker is running: unlock it by hand.")
+	case left == nil || agree && mode != "auto-unlock":
+		return phrase.Say("Unlockers only report it: unlock it by hand.")
+	case pause(unlockers) != nil && left.Kind != "next":
+		return pause(unlockers)
+	case left.Kind == "":
+		return phrase.Say("It was to be unlocked, outcome unknown.")
+	case left.Kind == "over":
+		return phrase.Say("It is about to be unlocked.")
+	default:
+		return phrase.Say("It is unlocked ").Time(left).Say(".")
+	}
+}
+
+// doubt says what a witness says that proves nothing, and why; nil where there is nothing.
+func doubt(r *metadata.Record, at phrase.Viewpoint) phrase.Sentence {
+	switch {
+	case r.Disputed():
+		return phrase.Say("The witness ").Value(text.Clip(r.Death.By, site.MaxWordShown)).Say(" says that ").
+			Sentence(howItEnded(r.Death, at)).Say(", but the holder called alive since: one of the two is wrong. " +
+			"The lock does not count as abandoned.")
+	case r.Death != nil && !r.Proven():
+		return phrase.Say("A witness says that ").Sentence(howItEnded(r.Death, at)).
+			Say(". The work outlives its process, so that proves nothing.")
+	case r.Suspicion != nil:
+		said := phrase.Say("Suspected, not proven: ").Sentence(howItEnded(r.Suspicion, at))
+		if how := r.Suspicion.How; how != "" {
+			said = said.Say(" (").Value(text.Clip(how, site.MaxLineShown)).Say(")")
+		}
+		return said.Say(". Nothing is unlocked because of that.")
+	}
+	return nil
+}
+
+// abandonedSentence says which holder ended longest ago, and what follows.
+func (d *Pages) abandonedSentence(s *locks.Snapshot, l phrase.Viewpoint, unlockers []setup.Unlocker) phrase.Sentence {
+	var first *locks.Row
+	ended := func(r *locks.Row) time.Time { return protocol.EndedAt(r.Death) }
+	for _, r := range s.Rows {
+		if r.Display == locks.Abandoned && (first == nil || ended(r).Before(ended(first))) {
+			first = r
+		}
+	}
+	said := phrase.Say(phrase.Plural(s.All.Abandoned, "lock", "locks")+" abandoned: ").Link(
+		text.Clip(first.Name, site.MaxNameShown), d.Urls.Lock(first.Name, first.UUID)).Say(", ").
+		Sentence(howItEnded(first.Death, l)).Say(". ")
+	return append(said, afterDeath(first, l, unlockers, false)...)
+}
+
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

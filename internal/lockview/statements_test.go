@@ -1,0 +1,324 @@
+package lockview_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/lockview"
+	"github.com/clustermutex/unlocker/internal/protocol"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// death is a proof that the holder of the lock, as it is held now, has ended.
+func death(t *testing.T, w *world, lock string, change ...func(*metadata.Statement)) metadata.Statement {
+	t.Helper()
+	kv, held := w.get(layout.Field(lock, metadata.FieldUUID))
+	if !held {
+		t.Fatalf("nobody holds %s", lock)
+	}
+	code := 137
+	st := metadata.Statement{
+		Lock: lock, UUID: string(kv.Value), Token: kv.CreateRevision, Cause: metadata.CauseContainerEnded,
+		How: "the kubelet says so", ExitCode: &code, Detail: "OOMKilled", Witness: metadata.WitnessKubernetes, By: "w-1",
+	}
+	for _, c := range change {
+		c(&st)
+	}
+	return st
+}
+
+func stated(st metadata.Statement) op    { return put(layout.Death(st.UUID), protocol.Marshal(st)) }
+func suspected(st metadata.Statement) op { return put(layout.Suspicion(st.UUID), protocol.Marshal(st)) }
+
+// alive is what the alive call of a holder writes.
+func alive(lock string, n int) []op {
+	at := fmt.Sprintf("15536%05d", 90_000+n)
+	return []op{put(layout.Field(lock, metadata.FieldAlertAt), at),
+		put(layout.Field(lock, metadata.FieldAutoUnlockAt), at), put(layout.Field(lock, metadata.FieldAlive), at)}
+}
+
+// died collects what a view reports.
+type died struct {
+	mu    sync.Mutex
+	locks []string
+}
+
+func (d *died) add(r *metadata.Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.locks = append(d.locks, r.Name)
+}
+
+func (d *died) want(t *testing.T, locks ...string) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if got := strings.Join(d.locks, " "); got != strings.Join(locks, " ") {
+		t.Errorf("reported as dead: %q, want %q", got, locks)
+	}
+	d.locks = nil
+}
+
+// followed runs what in a world with a lock "a" and another one, and with a view that follows it.
+func followed(t *testing.T, what func(t *testing.T, w *world, v *lockview.View, d *died)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "a", uuid(1))...)
+		w.do(lock(t, "b", uuid(2))...)
+		var d died
+		v := run(t, w.source(), lockview.Options{RelistEvery: time.Minute, Died: d.add})
+		synctest.Wait()
+		what(t, w, v, &d)
+	})
+}
+
+func TestAStatementIsAttachedToTheHoldItIsFor(t *testing.T) {
+	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
+		before := v.Lock("a")
+		time.Sleep(7 * time.Second)
+		changed := v.Changed()
+		w.do(stated(death(t, w, "a")))
+		synctest.Wait()
+		r := v.Lock("a")
+		if !r.Proven() || *r.Death.ExitCode != 137 || r.Death.Detail != "OOMKilled" || r.Death.Revision != w.now() {
+			t.Fatalf("%+v", r.Death)
+		}
+		if r.Death.Seen != 7*time.Second {
+			t.Errorf("first seen at %v", r.Death.Seen)
+		}
+		if r.Seen != before.Seen || before.Death != nil || v.Lock("b").Death != nil {
+			t.Error("the statement changed something else")
+		}
+		select {
+		case <-changed:
+		default:
+			t.Error("nobody was told")
+		}
+		d.want(t, "a")
+
+		w.do(alive("b", 1)...)
+		w.do(put(layout.Field("a", "tenant"), "41")) // the record moves on, the hold does not
+		time.Sleep(3 * time.Second)
+		compared(t, v, w)
+		if got := v.Lock("a").Death; got != r.Death {
+			t.Errorf("the statement is another one: %+v", got)
+		}
+		d.want(t)
+
+		w.do(remove(layout.Death(uuid(1)))) // or its lease expired
+		synctest.Wait()
+		if v.Lock("a").Death != nil {
+			t.Error("a statement that is gone is believed")
+		}
+	})
+}
+
+// A holder whose statement was listed before its record is as dead.
+func TestAStatementInAListIsAttachedWhateverTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "+", uuid(1))...) // sorts before ".deaths", and the other after it
+		w.do(lock(t, "a", uuid(2))...)
+		w.do(stated(death(t, w, "+")), stated(death(t, w, "a")))
+		var d died
+		v := run(t, w.source(), lockview.Options{Died: d.add})
+		synctest.Wait()
+		if !v.Lock("+").Proven() || !v.Lock("a").Proven() {
+			t.Error("a death was not seen")
+		}
+		d.want(t, "+", "a")
+		seen := v.Lock("a").Death.Seen
+		time.Sleep(time.Second)
+		w.cut()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := v.Lock("a").Death.Seen; got != seen {
+			t.Errorf("after another list it was first seen at %v instead of %v", got, seen)
+		}
+		d.want(t)
+	})
+}
+
+func TestOnlyAStatementAboutThisHoldIsBelieved(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		change func(*metadata.Statement)
+		proven bool
+	}{
+		{"all is right", func(*metadata.Statement) {}, true},
+		{"another uuid", func(s *metadata.Statement) { s.UUID = uuid(7) }, false},
+		{"a token of before", func(s *metadata.Statement) { s.Token-- }, false},
+		{"a token to come", func(s *metadata.Statement) { s.Token++ }, false},
+		{"a stranger's lock", func(s *metadata.Statement) { s.Lock = "b" }, false},
+		{"no lock", func(s *metadata.Statement) { s.Lock = "" }, false},
+		{"an unknown cause", func(s *metadata.Statement) { s.Cause = "old_age" }, false},
+		{"a suspicion", func(s *metadata.Statement) { s.Cause = metadata.CausePodDeleted }, false},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
+				st := death(t, w, "a", c.change)
+				w.do(stated(st), put(layout.Death(uuid(1)), protocol.Marshal(st)))
+				synctest.Wait()
+				for _, of := range []string{"a", "b"} {
+					if got := v.Lock(of).Proven(); got != (c.proven && of == "a") {
+						t.Errorf("%s is proven dead: %v", of, got)
+					}
+				}
+				differ(t, "against a list", show(v), w.truth())
+			})
+		})
+	}
+}
+
+func TestWhatIsNoStatementIsNotRead(t *testing.T) {
+	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
+		st := death(t, w, "a")
+		large := st
+		large.How = strings.Repeat("x", 1<<20)
+		before := v.Lock("a")
+		for _, value := range []string{"", "{", "[]", "null", `{"lock":7}`, "\xff", protocol.Marshal(large)} {
+			w.do(put(layout.Death(uuid(1)), value))
+			synctest.Wait()
+			if v.Lock("a") != before {
+				t.Errorf("%.20q changed the lock", value)
+			}
+		}
+		w.do(stated(st))
+		synctest.Wait()
+		if !v.Lock("a").Proven() {
+			t.Error("then the true one is not believed")
+		}
+		w.do(put(layout.Death(uuid(1)), "{"))
+		synctest.Wait()
+		if v.Lock("a").Death != nil {
+			t.Error("a statement that was overwritten is believed")
+		}
+	})
+}
+
+func TestAHolderThatCallsAliveDisputesItsDeath(t *testing.T) {
+	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
+		w.do(alive("a", 1)...)
+		w.do(stated(death(t, w, "a")))
+		synctest.Wait()
+		if r := v.Lock("a"); !r.Proven() || r.Disputed() {
+			t.Error("an alive of before disputes it")
+		}
+		w.do(alive("a", 2)...)
+		synctest.Wait()
+		if r := v.Lock("a"); r.Proven() || !r.Disputed() {
+			t.Error("an alive after it does not dispute it")
+		}
+		w.cut()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if r := v.Lock("a"); r.Proven() || !r.Disputed() {
+			t.Error("it is forgotten in a list")
+		}
+		d.want(t, "a")
+	})
+}
+
+func TestTheEndOfADetachedHolderProvesNothing(t *testing.T) {
+	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
+		w.do(lock(t, "reserved", uuid(3), func(d *metadata.Draft) { d.Process.Detached = true })...)
+		w.do(stated(death(t, w, "reserved")))
+		synctest.Wait()
+		if r := v.Lock("reserved"); r.Proven() || r.Death == nil {
+			t.Errorf("%+v", r)
+		}
+		d.want(t)
+	})
+}
+
+func TestADeathOfAHoldThatIsOverSaysNothingOfTheNext(t *testing.T) {
+	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
+		st := death(t, w, "a")
+		w.do(removeAll(layout.Record("a")))
+		w.do(lock(t, "a", uuid(9))...)
+		w.do(stated(st))
+		synctest.Wait()
+		if v.Lock("a").Death != nil {
+			t.Error("the next holder is dead")
+		}
+		w.do(stated(death(t, w, "a")))
+		w.do(append([]op{removeAll(layout.Record("a"))}, put("/other", ""))...)
+		w.do(lock(t, "a", uuid(9))...) // not even if the uuid comes again
+		synctest.Wait()
+		if v.Lock("a").Death != nil {
+			t.Error("the next holder with the same uuid is dead")
+		}
+	})
+}
+
+func TestASuspicionIsNoProof(t *testing.T) {
+	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
+		w.do(suspected(death(t, w, "a"))) // not even with a cause that proves
+		synctest.Wait()
+		if r := v.Lock("a"); r.Suspicion == nil || r.Death != nil || r.Proven() {
+			t.Errorf("%+v", r)
+		}
+		w.do(stated(death(t, w, "a")), remove(layout.Suspicion(uuid(1))))
+		synctest.Wait()
+		if r := v.Lock("a"); r.Suspicion != nil || !r.Proven() {
+			t.Errorf("%+v", r)
+		}
+		d.want(t, "a")
+	})
+}
+
+func TestAListFindsWhatTheWatchDidNotTell(t *testing.T) {
+	followed(t, func(t *testing.T, w *world, v *lockview.View, d *died) {
+		w.setDeaf(true)
+		w.do(stated(death(t, w, "a")))
+		w.setDeaf(false)
+		for range 25 {
+			w.do(put("/other", ""))
+			time.Sleep(3 * time.Second)
+		}
+		if !v.Lock("a").Proven() || v.Stats().Healed != 1 {
+			t.Errorf("%+v, %d healed", v.Lock("a").Death, v.Stats().Healed)
+		}
+		d.want(t, "a")
+		compared2 := v.Stats().Healed
+		w.do(stated(death(t, w, "b")))
+		for range 25 {
+			w.do(put("/other", ""))
+			time.Sleep(3 * time.Second)
+		}
+		if got := v.Stats().Healed; got != compared2 {
+			t.Errorf("%d healed of nothing", got-compared2)
+		}
+	})
+}
+
+func TestStatementsAboutNoLockAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.do(lock(t, "a", uuid(1))...)
+		for i := range 15_000 {
+			w.do(stated(metadata.Statement{Lock: "none", UUID: fmt.Sprint("u", i), Token: 3}))
+		}
+		w.do(stated(death(t, w, "a")))
+		v := run(t, w.source(), lockview.Options{})
+		synctest.Wait()
+		if n := v.Statements(); n > 10_001 {
+			t.Errorf("%d statements are kept after a list", n)
+		}
+		for i := range 25_000 {
+			w.do(stated(metadata.Statement{Lock: "none", UUID: fmt.Sprint("v", i), Token: 3}))
+		}
+		synctest.Wait()
+		if n := v.Statements(); n > 10_001 {
+			t.Errorf("%d statements are kept after changes", n)
+		}
+		if !v.Lock("a").Proven() {
+			t.Error("a statement about a lock was dropped")
+		}
+	})
+}

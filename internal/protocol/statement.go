@@ -1,0 +1,75 @@
+package protocol
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/clustermutex/unlocker/internal/text"
+	"github.com/clustermutex/unlocker/pkg/metadata"
+)
+
+// subject says what ended, by the cause of a statement.
+func subject(cause string) string {
+	switch cause {
+	case metadata.CauseProcessEnded:
+		return "its process ended"
+	case metadata.CauseRebooted:
+		return "its machine was rebooted"
+	case metadata.CauseContainerEnded:
+		return "its container ended"
+	case metadata.CauseContainerRestarted:
+		return "its container ended and was restarted"
+	case metadata.CausePodEnded:
+		return "its pod ended"
+	case metadata.CausePodDeleted:
+		return "its pod was deleted"
+	case metadata.CausePodNeverSeen:
+		return "its pod has not been seen"
+	case metadata.CauseNodeNotReady:
+		return "the node of its pod is not ready"
+	}
+	return ""
+}
+
+// WhatEnded says what a statement is about: "its container ended", and how: "with exit code 137 (OOMKilled)", empty if
+// that is not known. Between the two is the place for when. All text from outside is made visible.
+func WhatEnded(s *metadata.Statement) (what, how string) {
+	what = cmp.Or(subject(s.Cause), text.Visible(text.Clip(s.Cause, maxWord)))
+	switch {
+	case s.Signal != "":
+		how = "by " + text.Visible(text.Clip(s.Signal, maxWord))
+	case s.ExitCode != nil:
+		how = fmt.Sprintf("with exit code %d", *s.ExitCode)
+	}
+	if s.Detail == "" {
+		return what, how
+	}
+	if how != "" {
+		how += " "
+	}
+	return what, how + "(" + text.Visible(text.Clip(s.Detail, maxWord)) + ")"
+}
+
+// maxWord is the length of the longest word of a witness in a sentence, in bytes.
+const maxWord = 100
+
+// EndedAt is when the holder ended, by the witness's clock: when it wrote the statement, if it does not know better.
+func EndedAt(s *metadata.Statement) time.Time {
+	if s.EndedAt.IsZero() {
+		return s.At.Time
+	}
+	return s.EndedAt.Time
+}
+
+// HowItEnded is what a statement says as one sentence: "its container ended 40s ago with exit code 137 (OOMKilled)".
+func HowItEnded(s *metadata.Statement, now time.Time) string {
+	sentence, how := WhatEnded(s)
+	if at := EndedAt(s); !at.IsZero() {
+		sentence += " " + text.Duration(now.Sub(at)) + " ago"
+	}
+	if how != "" {
+		sentence += " " + how
+	}
+	return sentence
+}

@@ -1,0 +1,85 @@
+package metadata
+
+import (
+	"slices"
+	"time"
+)
+
+// Causes of a [Statement]. The first five prove that the holder has ended; the others are only suspicions.
+const (
+	CauseProcessEnded       = "process_ended"       // the kernel saw the process end, or another has its id now
+	CauseRebooted           = "rebooted"            // the machine has booted since
+	CauseContainerEnded     = "container_ended"     // the kubelet reports the container terminated
+	CauseContainerRestarted = "container_restarted" // the kubelet started the container anew since the lock was taken
+	CausePodEnded           = "pod_ended"           // the kubelet reports the pod succeeded or failed
+
+	CausePodDeleted   = "pod_deleted"    // the pod was deleted while its containers ran, as far as is known
+	CausePodNeverSeen = "pod_never_seen" // no such pod has been seen
+	CauseNodeNotReady = "node_not_ready" // the kubelet of the node is silent
+)
+
+// Proofs returns the causes that prove that a holder has ended.
+func Proofs() []string {
+	return []string{CauseProcessEnded, CauseRebooted, CauseContainerEnded, CauseContainerRestarted, CausePodEnded}
+}
+
+// The witnesses.
+const (
+	WitnessHost       = "host"       // on the holder's machine
+	WitnessKubernetes = "kubernetes" // told by Kubernetes about the holder's pod
+)
+
+// Statement is what a witness says of the holder of one hold: that it has ended, below .deaths, or that this is likely,
+// below .suspicions. The first is a fact and the second a guess that nothing is removed for.
+type Statement struct {
+	Lock     string `json:"lock"`
+	UUID     string `json:"uuid"`
+	Token    int64  `json:"token"`
+	Cause    string `json:"cause"`
+	How      string `json:"how"`                 // a sentence
+	EndedAt  Time   `json:"ended_at"`            // when the holder ended, by the witness's clock; null if unknown
+	ExitCode *int   `json:"exit_code,omitempty"` // nil if unknown or if a signal ended it
+	Signal   string `json:"signal,omitempty"`    // that ended it, like SIGKILL
+	Detail   string `json:"detail,omitempty"`    // the witness's own word for it, like OOMKilled
+	Witness  string `json:"witness"`             // host or kubernetes
+	By       string `json:"by"`                  // the witness's instance
+	At       Time   `json:"at"`                  // when this was written
+
+	// Revision is the mod revision of the statement's key, set by whoever read it.
+	Revision int64 `json:"-"`
+	// Seen is when the reader first saw this statement, on the clock of [Seen].
+	Seen time.Duration `json:"-"`
+}
+
+// About reports whether the statement is about the hold in r. One about an earlier hold, or another lock, is not.
+func (s *Statement) About(r *Record) bool {
+	return r.Token != 0 && r.UUID != "" && s.Lock == r.Name && s.UUID == r.UUID && s.Token == r.Token
+}
+
+// Proof reports whether the cause is one that proves an end.
+func (s *Statement) Proof() bool { return slices.Contains(Proofs(), s.Cause) }
+
+// Heed sets the record's statements to those that are about its hold; a death without a cause that proves it is none.
+// Nil means that there is no statement.
+func (r *Record) Heed(death, suspicion *Statement) {
+	r.Death = nil
+	if death != nil && death.About(r) && death.Proof() {
+		r.Death = death
+	}
+	r.Suspicion = nil
+	if suspicion != nil && suspicion.About(r) {
+		r.Suspicion = suspicion
+	}
+}
+
+// Proven reports whether the holder is proven to have ended, and its work with it.
+func (r *Record) Proven() bool { return r.Death != nil && !r.Disputed() && !r.detached() }
+
+// Disputed reports whether the holder called alive after its death was stated: either the statement is wrong, or the
+// call was on its way when the holder ended. The death is not believed.
+func (r *Record) Disputed() bool {
+	return r.Death != nil && r.Alive != nil && r.Alive.Revision > r.Death.Revision
+}
+
+// detached reports whether the work outlives the process, whose end then proves nothing.
+func (r *Record) detached() bool { return r.Process != nil && r.Process.Detached }

@@ -1,0 +1,223 @@
+package sweeper_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/clustermutex/unlocker/pkg/metadata"
+	"github.com/clustermutex/unlocker/pkg/staleness"
+	"github.com/clustermutex/unlocker/pkg/sweeper"
+)
+
+func TestAnAbandonedLockIsRemovedAtTheEndOfTheGrace(t *testing.T) {
+	for _, grace := range []time.Duration{0, 10 * time.Second, 3 * time.Minute} {
+		t.Run(grace.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				n := s.join(t, unlocksAbandoned(grace))
+				s.take("a", time.Hour, 2*time.Hour)
+				s.wait(7*time.Second + 123*time.Millisecond) // between two scans
+				stated := time.Now()
+				s.state("a")
+				s.wait(4 * time.Minute)
+				s.mustBeRemovedOnceAt(t, "a", stated.Add(grace))
+				want := fmt.Sprintf("its container ended %s ago with exit code 137 (OOMKilled), says the witness w-1",
+					map[time.Duration]string{0: "40s", 10 * time.Second: "50s", 3 * time.Minute: "3m"}[grace])
+				if got := s.endings["a"]; got.Ended != metadata.EndedAbandoned || got.Why != want || got.By != n.id {
+					t.Errorf("the ending is %+v, want %s", got, want)
+				}
+				for reason, want := range map[string]float64{"abandoned": 1, "deadline": 0} {
+					if got := sample(t, n, "unlocker_removed_locks_total", reason); got != want {
+						t.Errorf("%v locks removed for %s, want %v", got, reason, want)
+					}
+				}
+				if lines := n.log("lock removed"); len(lines) != 1 || lines[0]["death"] == nil {
+					t.Errorf("the log says %v", lines)
+				}
+			})
+		})
+	}
+}
+
+// Whoever is not told of a death finds it with the next scan.
+func TestAScanFindsTheAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, unlocksAbandoned(0))
+		n.watches = false
+		s.take("a", time.Hour, 2*time.Hour)
+		s.wait(time.Minute)
+		s.state("a")
+		s.wait(5 * time.Second)
+		if len(s.removals("a")) != 1 {
+			t.Error("it is still there")
+		}
+	})
+}
+
+func TestALockThatIsOnlyReportedStaysUntilItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t)
+		n.watches = true
+		s.take("a", time.Minute, 2*time.Minute)
+		deadline := time.Now().Add(2 * time.Minute)
+		s.wait(40 * time.Second)
+		s.state("a")
+		s.wait(80*time.Second + skew - time.Millisecond)
+		s.mustHave(t, "a")
+		if got := n.log("the lock is abandoned"); len(got) != 1 {
+			t.Errorf("the log says %v", got)
+		}
+		s.wait(time.Minute)
+		s.mustBeRemovedOnceAt(t, "a", deadline.Add(skew))
+		if got := s.endings["a"]; got.Ended != metadata.EndedAutoUnlocked {
+			t.Errorf("the ending is %+v", got)
+		}
+	})
+}
+
+func TestALivingHolderIsNotFreedByWhatIsNoProof(t *testing.T) {
+	for name, state := range map[string]func(*store){
+		"a suspicion": func(s *store) {
+			s.state("a", func(st *metadata.Statement) { st.Cause = metadata.CausePodDeleted })
+		},
+		"a hold of before":      func(s *store) { s.state("a", func(st *metadata.Statement) { st.Token-- }) },
+		"a stranger's lock":     func(s *store) { s.state("a", func(st *metadata.Statement) { st.Lock = "b" }) },
+		"one that is retracted": func(s *store) { s.state("a"); s.wait(9 * time.Second); s.retract("a") },
+		"one that it disputes": func(s *store) {
+			s.state("a")
+			s.wait(9 * time.Second)
+			if held, err := s.alive("a", s.locks["a"].Token, time.Now(), 3*time.Hour); !held || err != nil {
+				panic("the holder could not call alive")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				s.join(t, unlocksAbandoned(10*time.Second))
+				s.take("a", time.Hour, 2*time.Hour)
+				s.take("b", time.Hour, 2*time.Hour)
+				s.wait(time.Minute)
+				state(s)
+				s.wait(time.Minute)
+				s.mustHave(t, "a")
+				s.mustHave(t, "b")
+			})
+		})
+	}
+}
+
+// What happens between the decision and the commit is seen by the commit.
+func TestWhatChangesAtTheLastMomentKeepsTheLock(t *testing.T) {
+	for name, change := range map[string]func(*store){
+		"the holder extends":        func(s *store) { s.alive("a", s.locks["a"].Token, time.Now(), 3*time.Hour) },
+		"the witness takes it back": func(s *store) { s.retract("a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				s.join(t, unlocksAbandoned(0))
+				s.take("a", time.Hour, 2*time.Hour)
+				s.wait(time.Minute)
+				s.onRemove = func() { change(s) }
+				s.state("a")
+				s.wait(time.Minute)
+				s.mustHave(t, "a")
+				if s.tries["a"] == 0 {
+					t.Error("its removal was not even tried")
+				}
+			})
+		})
+	}
+}
+
+func TestWhatHoldsBackAnyRemovalHoldsBackThatOfTheDead(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*node, *sweeper.Config)
+		then   func(*store)
+	}{
+		"alerts only": {func(_ *node, c *sweeper.Config) { c.Mode = sweeper.AlertOnly }, func(*store) {}},
+		"dry run":     {func(_ *node, c *sweeper.Config) { c.Mode = sweeper.DryRun }, func(*store) {}},
+		"excluded":    {func(_ *node, c *sweeper.Config) { c.Exclude = []string{"a*"} }, func(*store) {}},
+		"no writes":   {func(*node, *sweeper.Config) {}, func(s *store) { s.set(func() { s.readOnly = true }) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				s.join(t, unlocksAbandoned(0), c.change)
+				s.take("a", time.Hour, 2*time.Hour)
+				s.wait(time.Minute)
+				c.then(s)
+				s.wait(10 * time.Second)
+				s.state("a")
+				s.wait(time.Minute)
+				s.mustHave(t, "a")
+			})
+		})
+	}
+}
+
+// A gap, which starts the warning of the living anew, does not concern the dead.
+func TestTheDeadNeedNoWarning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.join(t, unlocksAbandoned(10*time.Second), withoutMembers) // nor a verified clock
+		s.take("a", time.Hour, 2*time.Hour)
+		s.wait(time.Minute)
+		stated := time.Now()
+		s.state("a")
+		s.wait(time.Second)
+		s.set(func() { s.term++ })
+		s.wait(time.Minute)
+		s.mustBeRemovedOnceAt(t, "a", stated.Add(10*time.Second))
+	})
+}
+
+// The machine with most holders goes down: that is too much at once to be only that.
+func TestTheBrakeHoldsForTheDeadToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, unlocksAbandoned(10*time.Second))
+		for i := range 100 {
+			s.take(fmt.Sprint("lock/", i), time.Hour, 2*time.Hour)
+		}
+		s.wait(time.Minute)
+		for i := range 60 {
+			s.state(fmt.Sprint("lock/", i))
+		}
+		s.wait(20 * time.Second)
+		removed := 0
+		for i := range 100 {
+			removed += len(s.removals(fmt.Sprint("lock/", i)))
+		}
+		if removed < 5 || removed > 15 {
+			t.Errorf("%d locks were removed within ten seconds", removed)
+		}
+		if !n.Status().Brake || n.Status().States[staleness.Abandoned] == 0 {
+			t.Errorf("%+v", n.Status())
+		}
+	})
+}
+
+func TestMoreDeathsThanAreRememberedAreFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.join(t, unlocksAbandoned(0))
+		s.take("a", time.Hour, 2*time.Hour)
+		s.wait(time.Minute)
+		n.watches = false
+		s.state("a")
+		for i := range 25_000 {
+			n.Died(fmt.Sprint("gone/", i))
+		}
+		n.Died("a")
+		s.wait(time.Millisecond)
+		if len(s.removals("a")) != 1 {
+			t.Error("it is still there")
+		}
+	})
+}
