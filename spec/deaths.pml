@@ -23,11 +23,15 @@
  *                 that was detached from its process
  *   P5 acted on   (-DREACH) a dead holder is removed: expected to be found
  *
+ * With ASK somebody asks the holder to finish, perhaps of what was shown long ago:
+ *   P6 asked      a request lies in the record that it is meant for, and nowhere
+ *                 else; that is why a holder may heed it
+ *
  * Variants that must FAIL (run.sh): LIAR REACH ADOPT_SILENTLY ADOPT_FIRST
  *   DETACH_KEEPS STATE_DETACHED_BLIND REMOVE_NO_DEATH REMOVE_BLIND; with REUSE:
  *   STATE_NO_TOKEN READ_TOKEN_BLIND; with RESERVE: READ_DETACHED_BLIND; with LIE:
  *   STATE_AGAIN READ_DISPUTE_BLIND READ_ALIVE_ONLY READ_DEADLINE_ONLY
- *   REMOVE_NO_DEADLINE REMOVE_NO_ALIVE
+ *   REMOVE_NO_DEADLINE REMOVE_NO_ALIVE; with ASK: ASK_BLIND
  * Compares that are not needed: V(uuid) of a statement (STATE_NO_UUID), C(uuid)
  * of a removal beside M(auto_unlock_at) (REMOVE_NO_TOKEN). Both variants pass.
  */
@@ -88,7 +92,15 @@ bool stated = 0;                        /* ghost: there was a statement about th
 byte ext = EXT, ops = OPS, dels = DEL, rep = REP, junk = JUNK, lies = LIES;
 bool ls_p = 0; byte ls_u = 0, ls_p_ = 0, ls_tok = 0;    /* a statement under way */
 
+#ifdef ASK
+byte asked = 0, asks = ASK;             /* the key asked: the token that it is meant for */
+#define ANSWERED asked = 0
+#else
+#define ANSWERED skip
+#endif
+
 inline over() {
+	ANSWERED;
 	lk = 0; lk_p = 0; lk_tok = 0; lk_m = 0; lk_a = 0; lk_det = 0; lk_doc = 0; mods = 0; disputed = 0; stated = 0
 }
 inline forget(u_) {                     /* delete .deaths/<uuid> */
@@ -224,7 +236,19 @@ end:	do
 }
 
 proctype Operator() {
+#ifdef ASK
+	byte x_tok = 0;
+#endif
 end:	do
+#ifdef ASK
+	:: d_step { asks > 0 && lk && !x_tok -> asks--; x_tok = lk_tok }
+#ifdef ASK_BLIND
+	:: d_step { x_tok -> asked = x_tok; x_tok = 0;
+#else
+	:: d_step { x_tok -> if :: lk && lk_tok == x_tok -> asked = x_tok :: else -> skip fi; x_tok = 0;
+#endif
+		assert(!asked || (lk && asked == lk_tok)) }                             /* P6 */
+#endif
 	:: d_step { ops > 0 && lk -> ops--; t_deadline() }                              /* gives more time */
 	:: d_step { dels > 0 && lk && d_m[U(lk_p)] -> dels--; forget(U(lk_p)); stated = 0; disputed = 0 }
 	od

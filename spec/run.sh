@@ -62,6 +62,8 @@ passes deaths safety -DEXT=1 -DJUNK=0 -DRESERVE
 passes deaths safety -DEXT=1 -DJUNK=0 -DLIE
 passes deaths safety -DEXT=1 -DREUSE -DSTATE_NO_UUID
 passes deaths safety -DEXT=1 -DREUSE -DREMOVE_NO_TOKEN
+passes deaths safety -DEXT=1 -DJUNK=0 -DOPS=0 -DASK=1
+breaks deaths safety -DEXT=1 -DJUNK=0 -DOPS=0 -DASK=1 -DASK_BLIND
 breaks deaths safety -DREACH
 breaks deaths safety -DLIAR
 for mutant in ADOPT_SILENTLY ADOPT_FIRST DETACH_KEEPS STATE_DETACHED_BLIND REMOVE_NO_DEATH REMOVE_BLIND; do breaks deaths safety -D$mutant; done
@@ -130,6 +132,12 @@ passes grace safety -DMORE=3 -DEND=14 -DFLIPS=2 -DPROMPT
 passes grace safety -DMORE=3 -DEND=14 -DFLIPS=2 -DOLD
 breaks grace safety -DMORE=3 -DEND=14 -DFLIPS=1 -DOLD -DARRIVAL_FIXED
 breaks grace safety -DMORE=3 -DEND=14 -DFLIPS=1 -DPROMPT -DARRIVAL_OF_ANYBODY
+
+# Lock delay, which is only proposed.
+passes delay safety
+for mutant in ALL REPLACE TWO; do breaks delay safety -D$mutant; done
+breaks delay safety -DREPLACE -DGUARD_MOD
+passes delay safety -DREPLACE -DGUARD_MOD -DNO_D3 -DALL
 
 if [ "$full" = full ]; then
 	passes lock safety -DFAULTS=3
