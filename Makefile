@@ -147,9 +147,9 @@ mutants: ## leave out one guard of the protocol after the other; each has to be 
 	go test ./test/robustness -count=1 -v -timeout 0 -run TestMutants -mutants all
 
 .PHONY: soak
-soak: ## the same for SOAK (1h), a new seed every minute; what it finds is kept in KEEP (.soak)
+soak: ## the same for SOAK (1h), a new seed every minute; FAVOUR="client killed" makes faults more frequent; what it finds is kept in KEEP (.soak)
 	mkdir -p $(KEEP)
-	go test ./test/robustness -count=1 -timeout 0 -run TestSoak -soak $(SOAK) -keep $(KEEP)
+	go test ./test/robustness -count=1 -timeout 0 -run TestSoak -soak $(SOAK) -favour "$(FAVOUR)" -keep $(KEEP)
 
 .PHONY: image-root
 image-root: ## what is in the image, into IMAGE_ROOT

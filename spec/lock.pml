@@ -19,6 +19,11 @@
  *                 of it commits afterwards
  *   I7 over       the same for an attempt whose client was told how it ended:
  *                 it gave the lock back, lost it, or never got it
+ * With -DOPS=n, n times an operator gives a holder more time:
+ *   I8 counted    a holder never counts on a deadline that etcd does not have: a
+ *                 write before its time is over finds it holding
+ *   I9 before     what an operator is said to have moved is what was there
+ *   I4 is about alert_at, too: two handles of a hold may want it at other times
  * Liveness (ltl, weak fairness; build with -DLTL):
  *   gone          once owners stop renewing, the record goes and stays away
  *   nolong        a record past its deadline does not stay for ever, nor does
@@ -27,7 +32,8 @@
  * Broken variants, each must FAIL (run.sh): UNFENCED COHERENCE_STRICT
  *   SWEEP_UUID_ONLY SWEEP_BLIND NO_GRACE ALIVE_NO_MONO ALIVE_BLIND
  *   UNLOCK_BLIND NO_CANCEL_GUARD RELEASE_IN_DOUBT LOST_IN_DOUBT
- *   REFUSED_IN_DOUBT NO_SWEEPER
+ *   REFUSED_IN_DOUBT NO_SWEEPER; with OPS: EXTEND_BLIND EXTEND_ALERT_BLIND
+ *   EXTEND_BY_HOLD EXTEND_ANNOUNCED ALIVE_NO_MONO SWEEP_UUID_ONLY
  */
 #ifndef NC
 #define NC 2            /* clients */
@@ -61,7 +67,14 @@
 #ifndef FAULTS
 #define FAULTS 2        /* lost answers, late or lost transactions, crashes, in all */
 #endif
+#ifdef OPS
+#ifndef MORE
+#define MORE 1          /* the time that an operator gives */
+#endif
+#define ENDT (MAXT+TTL+GRACE+SKEW+OPS*MORE)
+#else
 #define ENDT (MAXT+TTL+GRACE+SKEW)
+#endif
 #define NID (NC*NA+1)
 
 /* A sweeper that runs ahead by SKEW and may be slow does all that a slower
@@ -97,6 +110,17 @@ bool knows[NID];                                /* ghost: the client believes it
 #define KNOWS(x) skip
 #endif
 
+#ifdef OPS
+byte lk_al = 0;                                 /* alert_at */
+byte ops = OPS;
+bool lx_p = 0; byte lx_crev = 0, lx_mod = 0, lx_was = 0, lx_dl = 0, lx_al = 0;     /* more time, answer lost */
+#define ALERT(x) lk_al = x
+#define COUNT(x) bel = x
+#else
+#define ALERT(x) skip
+#define COUNT(x) skip
+#endif
+
 inline removed() { lk = 0; lk_id = 0; lk_crev = 0; lk_dl = 0; lk_mod = 0 }
 
 /* If C(uuid)=0, C(.cancelled/uuid)=0 Then put every field Else get uuid.
@@ -112,7 +136,7 @@ inline t_acquire(id_, dl_, got_, tok_) {
 		assert(!over[id_]);                     /* I7 */
 		rev++;
 		assert(rev > res_tok);                  /* I2: a new token is the newest */
-		lk = 1; lk_id = id_; lk_crev = rev; lk_dl = dl_; lk_mod = 1
+		lk = 1; lk_id = id_; lk_crev = rev; lk_dl = dl_; lk_mod = 1; ALERT(now)
 	:: else -> skip
 	fi;
 	got_ = (lk && lk_id == id_);
@@ -134,11 +158,53 @@ inline t_alive(id_, crev_, dl_, ok_) {
 #endif
 		assert(lk_id == id_);                   /* I5 */
 		assert(dl_ >= lk_dl);                   /* I4 */
-		lk_dl = dl_; lk_mod++; ok_ = 1
+		lk_dl = dl_; lk_mod++; ok_ = 1;
+		ALERT((lk_al < now -> now : lk_al))
 	:: else ->
 		ok_ = (lk && lk_id == id_ && lk_crev == crev_)
 	fi
 }
+
+#ifdef OPS
+/* of an alive that put nothing, as the stored deadline is as late: If V(uuid)=mine, C(uuid)=mine
+ * Then put alive, If V(alert_at) < new Then put alert_at */
+inline t_progress(id_, crev_, al_) {
+	if
+	:: lk && lk_id == id_ && lk_crev == crev_ && lk_al < al_ -> lk_al = al_
+	:: else -> skip
+	fi
+}
+
+#ifdef EXTEND_BLIND
+#define EXTEND_IF lk
+#else
+#ifdef EXTEND_BY_HOLD
+#define EXTEND_IF (lk && lk_crev == crev_ && lk_dl < dl_)
+#else
+#define EXTEND_IF (lk && lk_crev == crev_ && lk_mod == mod_)
+#endif
+#endif
+/* If C(uuid)=shown, M(deadline)=shown Then put deadline, If V(alert_at) < new Then put alert_at */
+inline t_extend(crev_, mod_, was_, dl_, al_) {
+	if
+	:: EXTEND_IF ->
+		assert(lk_crev == crev_);               /* I5 */
+		assert(dl_ >= lk_dl);                   /* I4 */
+		assert(was_ == lk_dl);                  /* I9 */
+		lk_dl = dl_; lk_mod++;
+#ifdef EXTEND_ALERT_BLIND
+		assert(al_ >= lk_al);                   /* I4 */
+		lk_al = al_
+#else
+		if
+		:: lk_al < al_ -> lk_al = al_
+		:: else -> skip
+		fi
+#endif
+	:: else -> skip
+	fi
+}
+#endif
 
 /* If V(uuid)=mine, C(uuid)=mine Then delete fields */
 inline t_unlock(id_, crev_) {
@@ -206,8 +272,11 @@ inline t_write(tok_) {
 proctype Client(byte c) {
 	byte k = 0, id = 0, tok = 0, dl = 0, w = 0, v = 0; bool b = 0, again = 0;
 	bool doubt = 0;                                                 /* a sending of the acquire is unanswered */
+#ifdef OPS
+	byte bel = 0;                                                   /* the deadline that it counts on */
+#endif
 idle:	skip;
-	d_step { id = 0; tok = 0; dl = 0; w = 0; v = 0; b = 0; again = 0; doubt = 0 };
+	d_step { COUNT(0); id = 0; tok = 0; dl = 0; w = 0; v = 0; b = 0; again = 0; doubt = 0 };
 	if
 	:: d_step { k < NA && now <= MAXT -> id = c*NA + k + 1; k++; dl = now+TTL;
 		KNOWS(1) }
@@ -216,7 +285,11 @@ idle:	skip;
 acq:	if
 	:: d_step { t_acquire(id, dl, b, tok); dl = 0; again = 0 };     /* answered */
 		if
-		:: b -> b = 0; goto held
+		:: b -> b = 0;
+#ifdef OPS
+			d_step { if :: lk && lk_crev == tok -> bel = lk_dl :: else -> skip fi };
+#endif
+			goto held
 		:: else -> goto refd                                    /* someone else's */
 		fi
 	:: d_step { faults > 0 -> faults--; t_acquire(id, dl, b, tok); b = 0; tok = 0; dl = 0; doubt = 1 } /* committed, answer lost */
@@ -229,10 +302,25 @@ acq:	if
 	fi;
 
 held:	do
-	:: d_step { w < NW -> w++; t_write(tok) }
+	:: d_step { w < NW -> w++;
+#ifdef OPS
+		assert(now >= bel || (lk && lk_crev == tok));   /* I8 */
+#endif
+		t_write(tok) }
+#ifdef OPS
+	:: d_step { lk && lk_crev == tok && bel != lk_dl -> bel = lk_dl }       /* a watch, or a read */
+#ifdef EXTEND_ANNOUNCED
+	:: d_step { lx_p && lx_crev == tok -> bel = lx_dl }                     /* told before it is done */
+#endif
+#endif
 	:: d_step { v < NV && now <= MAXT -> v++; t_alive(id, tok, now+TTL, b) };
 		if
+#ifndef OPS
 		:: b -> b = 0
+#else
+		:: d_step { b -> b = 0; if :: lk && lk_crev == tok -> bel = lk_dl :: else -> skip fi;
+			if :: lk && lk_crev == tok && lk_dl >= now+TTL -> t_progress(id, tok, now+TTL) :: else -> skip fi }
+#endif
 		:: !b -> goto lost                                      /* told: lost */
 		:: d_step { faults > 0 -> faults--; b = 0 }             /* answer lost */
 		fi
@@ -275,6 +363,24 @@ crash:	KNOWS(0);
 gone:	skip;
 	d_step { id = 0; tok = 0; dl = 0; w = 0; v = 0; b = 0; again = 0; doubt = 0 }
 }
+
+#ifdef OPS
+/* gives more time: what it shows, and what it does, may be far apart */
+proctype Operator() {
+	byte x_c = 0, x_m = 0, x_was = 0, x_dl = 0, x_al = 0;
+end:	do
+	:: d_step { ops > 0 && lk && !x_c && now <= MAXT+TTL -> ops--; x_c = lk_crev; x_m = lk_mod; x_was = lk_dl;
+		x_dl = (lk_dl < now -> now : lk_dl) + MORE; x_al = (lk_al < now -> now : lk_al) + MORE;
+		x_al = (x_al > x_dl -> x_dl : x_al) }
+	:: d_step { x_c -> t_extend(x_c, x_m, x_was, x_dl, x_al); x_c = 0; x_m = 0; x_was = 0; x_dl = 0; x_al = 0 }
+	:: d_step { x_c && faults > 0 && !lx_p -> faults--; lx_p = 1; lx_crev = x_c; lx_mod = x_m; lx_was = x_was;
+		lx_dl = x_dl; lx_al = x_al; x_c = 0; x_m = 0; x_was = 0; x_dl = 0; x_al = 0 }
+	:: d_step { lx_p -> t_extend(lx_crev, lx_mod, lx_was, lx_dl, lx_al);
+		lx_p = 0; lx_crev = 0; lx_mod = 0; lx_was = 0; lx_dl = 0; lx_al = 0 }
+	:: d_step { lx_p -> lx_p = 0; lx_crev = 0; lx_mod = 0; lx_was = 0; lx_dl = 0; lx_al = 0 }
+	od
+}
+#endif
 
 /* What clients gave up on commits here, at any later time. A transaction that
  * stays pending for ever is one that was lost; DROP also loses it at once,
@@ -343,6 +449,9 @@ init {
 		for (i : 1 .. NC*NA) { run Late(i) }
 #ifndef NO_SWEEPER
 		for (i : 0 .. NS-1) { run Sweeper(i) }
+#endif
+#ifdef OPS
+		run Operator();
 #endif
 		run Clock();
 		i = 0

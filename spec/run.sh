@@ -21,6 +21,7 @@ check() {
 	else
 		cc="$cc -DNFAIR=4" pan="$pan -a -f -N $property"; defines+=(-DLTL)
 	fi
+	[ "$want" = pass ] || cc=${cc/-O2/-O1} # a trace is found soon: compiling takes longer
 	rm -f pan pan.* ./*.trail
 	if spin -a "${defines[@]}" "$here/$model.pml" > out 2>&1 && gcc $cc -o pan pan.c > out 2>&1 && ./pan $pan > out 2>&1 &&
 		grep -aq 'errors: 0' out && ! grep -aq 'Search not completed\|max search depth too small' out; then got=pass
@@ -45,6 +46,32 @@ for mutant in UNFENCED COHERENCE_STRICT SWEEP_UUID_ONLY SWEEP_BLIND NO_GRACE ALI
 done
 breaks lock safety -DALIVE_NO_MONO -DNV=2
 breaks lock gone -DNO_SWEEPER
+
+# An operator gives the holder more time.
+passes lock safety -DFAULTS=1 -DNC=1 -DOPS=2 -DTTL=2
+for mutant in EXTEND_BY_HOLD EXTEND_ANNOUNCED ALIVE_NO_MONO; do breaks lock safety -DFAULTS=1 -DNC=1 -DOPS=1 -D$mutant; done
+breaks lock safety -DFAULTS=1 -DNC=1 -DOPS=1 -DNV=0 -DSWEEP_UUID_ONLY
+breaks lock safety -DFAULTS=1 -DNC=1 -DOPS=2 -DTTL=2 -DEXTEND_ALERT_BLIND
+breaks lock safety -DFAULTS=0 -DOPS=1 -DEXTEND_BLIND
+
+# Proof of death. A witness that lies of exactly this hold (LIAR) is the only way to free a living holder, and only until the holder
+# or an operator extends (LIE).
+passes deaths safety -DEXT=1
+passes deaths safety -DEXT=1 -DREUSE
+passes deaths safety -DEXT=1 -DJUNK=0 -DRESERVE
+passes deaths safety -DEXT=1 -DJUNK=0 -DLIE
+passes deaths safety -DEXT=1 -DREUSE -DSTATE_NO_UUID
+passes deaths safety -DEXT=1 -DREUSE -DREMOVE_NO_TOKEN
+passes deaths safety -DEXT=1 -DJUNK=0 -DOPS=0 -DASK=1
+breaks deaths safety -DEXT=1 -DJUNK=0 -DOPS=0 -DASK=1 -DASK_BLIND
+breaks deaths safety -DREACH
+breaks deaths safety -DLIAR
+for mutant in ADOPT_SILENTLY ADOPT_FIRST DETACH_KEEPS STATE_DETACHED_BLIND REMOVE_NO_DEATH REMOVE_BLIND; do breaks deaths safety -D$mutant; done
+for mutant in STATE_NO_TOKEN READ_TOKEN_BLIND; do breaks deaths safety -DREUSE -D$mutant; done
+breaks deaths safety -DRESERVE -DREAD_DETACHED_BLIND
+for mutant in STATE_AGAIN READ_DISPUTE_BLIND READ_ALIVE_ONLY READ_DEADLINE_ONLY REMOVE_NO_DEADLINE REMOVE_NO_ALIVE; do
+	breaks deaths safety -DLIE -DEXT=1 -D$mutant
+done
 
 # The queue: tickets, a leased tail, marks.
 passes queue safety -DFAULTS=2
@@ -100,6 +127,17 @@ passes grace safety -DH=3 -DTTL=6 -DPROMPT
 for mutant in NO_CLOCK_CHECK JUMP_IS_A_GAP; do breaks grace safety -DH=3 -DTTL=6 -D$mutant; done
 passes grace safety -DH=3 -DTTL=6 -DSK=4
 breaks grace safety -DH=3 -DTTL=6 -DNO_SKEW -DSK=4
+# An operator gives more time.
+passes grace safety -DMORE=3 -DEND=14 -DFLIPS=2 -DPROMPT
+passes grace safety -DMORE=3 -DEND=14 -DFLIPS=2 -DOLD
+breaks grace safety -DMORE=3 -DEND=14 -DFLIPS=1 -DOLD -DARRIVAL_FIXED
+breaks grace safety -DMORE=3 -DEND=14 -DFLIPS=1 -DPROMPT -DARRIVAL_OF_ANYBODY
+
+# Lock delay, which is only proposed.
+passes delay safety
+for mutant in ALL REPLACE TWO; do breaks delay safety -D$mutant; done
+breaks delay safety -DREPLACE -DGUARD_MOD
+passes delay safety -DREPLACE -DGUARD_MOD -DNO_D3 -DALL
 
 if [ "$full" = full ]; then
 	passes lock safety -DFAULTS=3
@@ -107,6 +145,8 @@ if [ "$full" = full ]; then
 	passes lock safety -DFAULTS=1 -DNA=2
 	passes lock safety -DFAULTS=1 -DNC=3
 	passes lock safety -DFAULTS=1 -DMAXT=2 -DTTL=2 -DNV=2
+	passes lock safety -DFAULTS=0 -DOPS=1
+	passes lock safety -DFAULTS=1 -DOPS=1
 	passes lock gone -DFAULTS=1
 	passes lock nolong -DFAULTS=2
 	passes queue safety -DFAULTS=3
@@ -117,6 +157,15 @@ if [ "$full" = full ]; then
 	for mix in 1 2 3; do passes permits safety -DFAULTS=3 -DMIX=$mix; done
 	for mix in 1 2 3; do passes permits live -DFAULTS=1 -DMIX=$mix; done
 	passes permits drain -DFAULTS=1 -DMIX=1
+	passes deaths safety
+	passes deaths safety -DREUSE
+	passes deaths safety -DRESERVE
+	passes deaths safety -DLIE
+	passes deaths safety -DLIE -DREUSE
+	for client in "" -DOLD; do
+		passes grace safety -DMORE=3 $client
+		passes grace safety -DMORE=3 -DPROMPT $client
+	done
 fi
 echo "spec: $right passed, $wrong failed"
 [ $wrong = 0 ]

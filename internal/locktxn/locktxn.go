@@ -181,7 +181,9 @@ func RemoveAbandoned(l protocol.Layout, r *Removal) Txn {
 	if r.Record.Death != nil {
 		proof = r.Record.Death.Revision
 	}
-	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Death(r.Record.UUID)), "=", proof))
+	// [Progress] writes alive without a deadline.
+	t.If = append(t.If, clientv3.Compare(clientv3.ModRevision(l.Death(r.Record.UUID)), "=", proof),
+		clientv3.Compare(clientv3.ModRevision(l.Field(r.Record.Name, metadata.FieldAlive)), "<", proof))
 	return t
 }
 

@@ -75,10 +75,14 @@ func (r *Record) Heed(death, suspicion *Statement) {
 // Proven reports whether the holder is proven to have ended, and its work with it.
 func (r *Record) Proven() bool { return r.Death != nil && !r.Disputed() && !r.detached() }
 
-// Disputed reports whether the holder called alive after its death was stated: either the statement is wrong, or the
-// call was on its way when the holder ended. The death is not believed.
+// Disputed reports whether the hold was extended after the death of its holder was stated: the holder called alive, which
+// may leave the deadline as it is, or the deadline moved, which may leave alive as it is. Either the statement is wrong,
+// or the call was on its way when the holder ended, or an operator gave more time. The death is not believed.
 func (r *Record) Disputed() bool {
-	return r.Death != nil && r.Alive != nil && r.Alive.Revision > r.Death.Revision
+	if r.Death == nil {
+		return false
+	}
+	return r.DeadlineRevision > r.Death.Revision || r.Alive != nil && r.Alive.Revision > r.Death.Revision
 }
 
 // detached reports whether the work outlives the process, whose end then proves nothing.

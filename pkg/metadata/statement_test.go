@@ -43,6 +43,12 @@ func TestOnlyAStatementAboutTheHoldIsHeeded(t *testing.T) {
 		{"an alive after it", func(r *metadata.Record, _ *metadata.Statement) {
 			r.Alive = &metadata.Alive{Revision: 10}
 		}, true, false, true, true},
+		{"a deadline before it", func(r *metadata.Record, _ *metadata.Statement) {
+			r.DeadlineRevision = 8
+		}, true, true, true, false},
+		{"a deadline after it", func(r *metadata.Record, _ *metadata.Statement) {
+			r.DeadlineRevision = 10
+		}, true, false, true, true},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			r := &metadata.Record{Name: "a", UUID: "u", Token: 7}

@@ -173,3 +173,47 @@ func TestWhatEtcdMayHaveDone(t *testing.T) {
 		t.Errorf("holds %v", g.holds)
 	}
 }
+
+func TestWhatNoWitnessMayState(t *testing.T) {
+	const a, b = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
+	held := put(1, "x/uuid", a, "x/auto_unlock_at", "1700000010")
+	death := func(revision int64, token int, by string) []change {
+		return put(revision, ".deaths/"+a, fmt.Sprintf(`{"lock":"x","uuid":%q,"token":%d,"cause":"process_ended","by":%q}`,
+			a, token, by))
+	}
+	removed := func(revision int64, more ...string) []change {
+		return put(revision, append(more, "x/uuid", "", "x/auto_unlock_at", "", ".history/"+a,
+			fmt.Sprintf(`{"lock":"x","uuid":%q,"token":1,"ended":"abandoned"}`, a))...)
+	}
+	for name, one := range map[string]struct {
+		wrong int
+		of    [][]change
+	}{
+		"a dead holder": {0, [][]change{held, death(2, 1, "w"), removed(4)}},
+		"alive before it": {0, [][]change{held, put(2, "x/alive", "1700000001"), death(3, 1, "w"),
+			removed(4, "x/alive", "")}},
+		"nobody said so":   {1, [][]change{held, removed(4)}},
+		"of another token": {1, [][]change{held, death(2, 7, stranger), removed(4)}},
+		"taken back":       {1, [][]change{held, death(2, 1, "w"), put(3, ".deaths/"+a, ""), removed(4)}},
+		"disputed": {1, [][]change{held, death(2, 1, "w"), put(3, "x/alive", "1700000001"),
+			removed(4, "x/alive", "")}},
+		"extended without alive": {1, [][]change{held, death(2, 1, "w"), put(3, "x/auto_unlock_at", "1700000020"),
+			removed(4)}},
+		"detached": {1, [][]change{held, death(2, 1, "w"), put(3, "x/detached", "true"),
+			removed(4, "x/detached", "")}},
+		"stated of a detached hold": {1, [][]change{held, put(2, "x/detached", "true"), death(3, 1, "w")}},
+		"stated of a former hold": {1, [][]change{put(1, "x/uuid", b, "x/auto_unlock_at", "1700000010"),
+			death(2, 1, "w")}},
+	} {
+		var found []string
+		g := newLedger(func(rule, format string, args ...any) {
+			found = append(found, violation{rule, fmt.Sprintf(format, args...)}.String())
+		})
+		for _, txn := range one.of {
+			g.read(txn)
+		}
+		if len(found) != one.wrong || one.wrong > 0 && !strings.HasPrefix(found[0], ruleDead) {
+			t.Errorf("%s: found %q", name, found)
+		}
+	}
+}

@@ -64,6 +64,7 @@ func (s *stage) judge(found func(rule, format string, args ...any), r *report) {
 	j.answers()
 	j.removals()
 	j.late()
+	j.dead()
 	j.beliefs()
 	j.keepersLive()
 	s.resource.check(j.holds, found)
@@ -163,7 +164,9 @@ func (j *judgement) removals() {
 		case h.ending != nil:
 			j.oneEntry(h)
 			j.oneLine(h, lines[h.id()])
-			j.early(h)
+			if h.ending.Ended != metadata.EndedAbandoned {
+				j.early(h)
+			}
 		case !h.cancelled:
 			j.released(h)
 		}

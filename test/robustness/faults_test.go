@@ -44,7 +44,11 @@ type open struct {
 
 // breakThings breaks one thing after the other, some of them at the same time, and repairs them again.
 func (s *stage) breakThings(ctx context.Context) {
-	faults := slices.DeleteFunc(allFaults(s.World, s.Nodes),
+	all := allFaults(s.World, s.Nodes)
+	if s.witness != nil {
+		all = append(all, witnessFaults()...)
+	}
+	faults := slices.DeleteFunc(all,
 		func(f fault) bool { return slices.Contains(s.Without, f.name) || s.Calm && f.sweep })
 	for i, f := range faults {
 		if slices.Contains(s.Favour, f.name) {
@@ -107,6 +111,9 @@ func (s *stage) repairAll() {
 	s.members.WaitReady(s.t)
 	for _, p := range slices.Concat(s.clients, s.unlockers, []*child{s.dash}) {
 		p.resume()
+	}
+	if s.witness != nil {
+		s.witness.resume()
 	}
 	for _, w := range slices.Concat(s.wires, s.theirsW) {
 		for name, n := range w.done() {

@@ -40,6 +40,7 @@ const (
 	ruleGuard     = "a guarded write of a former holder got through"
 	ruleBelief    = "two believed to hold a lock at a time"
 	ruleKeeper    = "a live holder lost its lock"
+	ruleDead      = "a holder was taken for dead"
 	ruleLeft      = "something was left behind"
 	ruleView      = "the dashboard does not show what etcd holds"
 	ruleAnswer    = "a client was told what etcd does not know of"
@@ -68,7 +69,9 @@ type hold struct {
 	ended     int64 // revision
 	ending    *metadata.Ending
 	cancelled bool
-	wiped     bool // deleted by hand, without a note
+	wiped     bool  // deleted by hand, without a note
+	touched   int64 // revision of the last write of alive or of the deadline
+	detached  bool  // from its process
 }
 
 // write is one setting of the deadlines.
@@ -117,6 +120,9 @@ type ledger struct {
 	counts  map[string]int64  // revisions by lock
 	endings map[string]int    // entries in the history, by key
 	actions map[string]protocol.Action
+
+	deaths     map[string]statement // by uuid, what etcd has
+	statements []statement          // of witnesses
 }
 
 func newLedger(found func(rule, format string, args ...any)) *ledger {
@@ -130,6 +136,7 @@ func newLedger(found func(rule, format string, args ...any)) *ledger {
 		tails:   map[string]string{}, marks: map[string]bool{}, periods: map[string]period{},
 		tasks:  map[string]string{},
 		counts: map[string]int64{}, endings: map[string]int{}, actions: map[string]protocol.Action{},
+		deaths: map[string]statement{},
 	}
 }
 
@@ -157,6 +164,9 @@ func (g *ledger) transaction(changes []change) {
 		byKind[k.Kind] = append(byKind[k.Kind], k)
 	}
 	g.leases(changes)
+	for _, k := range byKind[protocol.KindDeath] {
+		g.stated(k)
+	}
 	was := maps.Clone(g.now)
 	for _, lock := range sorted(locks) {
 		g.record(lock, locks[lock], byKind)
@@ -268,6 +278,7 @@ func (g *ledger) taken(lock string, put map[string]keyed, txn map[protocol.Kind]
 	var document struct {
 		Op, Way, Kind, Period string
 		Permits, Names        int
+		Detached              bool
 	}
 	_ = json.Unmarshal([]byte(put[metadata.FieldMetadata].value), &document)
 	h.question = document.Op
@@ -279,6 +290,7 @@ func (g *ledger) taken(lock string, put map[string]keyed, txn map[protocol.Kind]
 	if g.marks[h.uuid] {
 		g.found(ruleCancelled, "%s took %q at revision %d after its cancel was committed", h.uuid, lock, h.token)
 	}
+	h.detached = document.Detached
 	h.writes = append(h.writes, write{h.token, key.at, parseTime(put[metadata.FieldAutoUnlockAt].value),
 		parseTime(put[metadata.FieldLockedAt].value)})
 	g.now[lock] = h
@@ -351,6 +363,10 @@ func (g *ledger) order(h *hold, txn map[protocol.Kind][]keyed) {
 // extended checks writes to a record that is there.
 func (g *ledger) extended(lock string, put map[string]keyed) {
 	h := g.now[lock]
+	if h != nil {
+		h.detached = h.detached || put[metadata.FieldDetached].value != ""
+		h.touched = max(h.touched, put[metadata.FieldAlive].revision, put[metadata.FieldAutoUnlockAt].revision)
+	}
 	deadline, isThere := put[metadata.FieldAutoUnlockAt]
 	if h == nil || !isThere {
 		return // the first is found by who calls this
@@ -394,6 +410,9 @@ func (g *ledger) ended(h *hold, c change, txn map[protocol.Kind][]keyed) {
 		if e.Token != h.token {
 			g.found(ruleHistory, "the entry of %s says token %d, it was %d", h.uuid, e.Token, h.token)
 		}
+	}
+	if h.goneBy == metadata.EndedAbandoned {
+		g.proof(h)
 	}
 	delete(g.now, h.lock)
 }

@@ -31,6 +31,7 @@ var (
 	setFlag   = flag.String("set", "",
 		"the world of TestRuns: plain, wire, login or certificates; otherwise the seed decides")
 	withoutFlag = flag.String("without", "", "faults that do not happen, comma separated")
+	favourFlag  = flag.String("favour", "", "faults that happen ten times as often, comma separated")
 	disksFlag   = flag.Bool("disks", false, "disks hang in runs, too; needs strace")
 	soakFlag    = flag.Duration("soak", 0, "how long TestSoak goes on")
 	mutantsFlag = flag.String("mutants", "", "mutants of TestMutants, comma separated, or all; one without")

@@ -23,6 +23,8 @@ type mutant struct {
 	late   []string // steps that come late more often than not, see wire
 	plain  bool     // clients only take plain locks, and do not wait for long
 	calm   bool     // the unlockers have to be at work
+
+	witness bool // there has to be one
 }
 
 // guard reports whether a compare is to be left out of a transaction.
@@ -68,6 +70,11 @@ func mutants() []*mutant {
 			rules: []string{ruleTask}, late: []string{stepAcquire}},
 		{name: "guard", about: "a write of the holder without C(uuid) = T", drop: in(stepGuarded, identity),
 			rules: []string{ruleGuard}, late: []string{stepGuarded}, plain: true},
+		{name: "state", about: "state a death without any guard", drop: in(stepState, anything), rules: []string{ruleDead},
+			late: []string{stepState}, favour: []string{"client killed"}, length: 20 * time.Second, witness: true},
+		{name: "abandoned", about: "remove an abandoned lock without M(.deaths/uuid) as seen",
+			drop: in(stepSweep, area(".deaths/")), rules: []string{ruleDead}, late: []string{stepSweep},
+			favour: []string{"client killed", "death stated by a stranger"}, length: 20 * time.Second, witness: true},
 		{name: "token", about: "a resource that is shown a number of the process instead of T", forged: true,
 			rules: []string{ruleFence}},
 	}
@@ -81,6 +88,7 @@ const (
 	stepRelease = "release"
 	stepCancel  = "cancel"
 	stepSweep   = "sweep"
+	stepState   = "state"
 	stepGuarded = "guarded"
 )
 
@@ -123,6 +131,8 @@ func (s *shape) step() string {
 		return stepJoin
 	case has(s.puts, in(".cancelled/")):
 		return stepCancel
+	case has(s.puts, in(".deaths/")):
+		return stepState
 	case has(s.puts, in(".history/")):
 		return stepSweep
 	case has(s.puts, func(key string) bool { return strings.HasPrefix(key, resourcePrefix) }):

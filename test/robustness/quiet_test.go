@@ -62,7 +62,7 @@ func (s *stage) left() (all []string, err error) {
 	for _, kv := range resp.Kvs {
 		switch s.layout.Parse(string(kv.Key)).Kind {
 		case protocol.KindHistory, protocol.KindAudit, protocol.KindUnlocker, protocol.KindCancelled,
-			protocol.KindPeriod, protocol.KindTask:
+			protocol.KindPeriod, protocol.KindTask, protocol.KindDeath, protocol.KindSuspicion:
 		default:
 			all = append(all, string(kv.Key))
 		}

@@ -28,6 +28,7 @@ type report struct {
 	Ended      map[string]int // holds, by how they ended
 	Fenced     [2]int         // writes that the fence let in, and that it kept out
 	Pushed     int            // extensions in the last moment
+	Stated     int            // deaths, by witnesses
 	Faults     map[string]int
 	Violations []string
 	Dir        string // where everything is kept; empty where nothing was found
@@ -44,9 +45,9 @@ func (r *report) String() string {
 	for _, how := range slices.Sorted(maps.Keys(r.Ended)) {
 		ended = append(ended, fmt.Sprintf("%d %s", r.Ended[how], how))
 	}
-	return fmt.Sprintf("%v: %d operations (%d in doubt), %d faults, %d holds (%s), fence %d in %d out, %d changes, "+
+	return fmt.Sprintf("%v: %d operations (%d in doubt), %d faults, %d deaths stated, %d holds (%s), fence %d in %d out, %d changes, "+
 		"checked in %v, %d violations",
-		r.config, r.Ops, r.Unknown, faults, r.Holds, strings.Join(ended, ", "), r.Fenced[0], r.Fenced[1], r.Changes,
+		r.config, r.Ops, r.Unknown, faults, r.Stated, r.Holds, strings.Join(ended, ", "), r.Fenced[0], r.Fenced[1], r.Changes,
 		r.Check.Round(time.Millisecond), len(r.Violations))
 }
 
@@ -84,6 +85,7 @@ func (j *judgement) count(r *report, changes int) {
 	r.Changes = changes
 	r.Holds = len(j.holds)
 	r.Pushed = j.keepers.pushed
+	r.Stated = len(j.statements)
 	for _, h := range j.holds {
 		if h.gone == 0 {
 			h.goneBy = "left"
@@ -180,7 +182,8 @@ func TestRuns(t *testing.T) {
 		}
 		seeds = append(seeds, seed)
 	}
-	c := config{For: length(4 * time.Second), Nodes: *nodesFlag, World: *setFlag, Without: commas(*withoutFlag)}
+	c := config{For: length(4 * time.Second), Nodes: *nodesFlag, World: *setFlag, Without: commas(*withoutFlag),
+		Favour: commas(*favourFlag)}
 	if len(seeds) == 0 {
 		seeds = append(seeds, rand.Uint64N(1_000_000))
 		c.Nodes = 1
@@ -211,7 +214,8 @@ func soak(t *testing.T, end time.Time) {
 	total := &report{Faults: map[string]int{}, Ended: map[string]int{}}
 	runs := 0
 	for ; time.Now().Before(end); runs++ {
-		c := config{Seed: rand.Uint64N(1_000_000), For: length(time.Minute), Nodes: *nodesFlag, World: *setFlag}
+		c := config{Seed: rand.Uint64N(1_000_000), For: length(time.Minute), Nodes: *nodesFlag, World: *setFlag,
+			Favour: commas(*favourFlag)}
 		t.Run(strconv.FormatUint(c.Seed, 10), func(t *testing.T) {
 			r := perform(t, c)
 			fmt.Println(r) // the test's own log comes at its end, hours later
@@ -220,14 +224,15 @@ func soak(t *testing.T, end time.Time) {
 			total.append(t, r)
 		})
 	}
-	fmt.Printf("%d runs, %d operations (%d in doubt), %d holds %v, faults %v, %d violations\n", runs, total.Ops,
-		total.Unknown, total.Holds, total.Ended, total.Faults, len(total.Violations))
+	fmt.Printf("%d runs, %d operations (%d in doubt), %d holds %v, %d deaths stated, faults %v, %d violations\n", runs, total.Ops,
+		total.Unknown, total.Holds, total.Ended, total.Stated, total.Faults, len(total.Violations))
 }
 
 func (r *report) add(o *report) {
 	r.Ops += o.Ops
 	r.Unknown += o.Unknown
 	r.Holds += o.Holds
+	r.Stated += o.Stated
 	r.Violations = append(r.Violations, o.Violations...)
 	for name, n := range o.Faults {
 		r.Faults[name] += n

@@ -59,6 +59,7 @@ type config struct {
 	Favour  []string // faults that happen ten times as often
 	Calm    bool     // nothing gives unlockers reason to wait
 	Locks   int      // how many there are; 0 for all that have a name
+	Witness bool     // one watches the processes
 }
 
 // settle lets the seed decide what is open.
@@ -71,6 +72,10 @@ func (c config) settle() config {
 	}
 	if c.World == "" {
 		c.World = world
+	}
+	c.Witness = r.IntN(4) > 0
+	if c.Mutant != nil {
+		c.Witness = c.Mutant.witness
 	}
 	return c
 }
@@ -104,6 +109,7 @@ type stage struct {
 	given          []string // what the programs are told of etcd instead, where it is not empty
 
 	unlockers []*child
+	witness   *child // of this machine; nil in a run without one
 	dash      *child
 	addrs     map[*child]string
 	clients   []*child
@@ -152,6 +158,9 @@ func setUp(t testing.TB, c config, dir string) *stage {
 		s.unlockers = append(s.unlockers, s.startUnlocker(i))
 	}
 	s.startDash()
+	if c.Witness {
+		s.witness = s.startWitness()
+	}
 	for range 3 {
 		s.clients = append(s.clients, s.startClient())
 	}
@@ -294,7 +303,8 @@ func (s *stage) startUnlocker(i int, more ...string) *child {
 	cmd := programs.Command(s.t, program, slices.Concat(args, []string{
 		"--policy=auto-unlock", "--sweep.min-warning=" + warning.String(), "--sweep.clock-skew=" + skew.String(),
 		"--web.listen-address=" + addr,
-		"--web.shutdown-delay=0s", "--log.format=json",
+		"--web.shutdown-delay=0s", "--log.format=json", "--sweep.abandoned=unlock",
+		"--sweep.abandoned-grace=" + abandonedGrace.String(),
 	}, more)...)
 	cmd.Env = append(cmd.Env, env...)
 	p := launch(s.t, name, filepath.Join(s.dir, name+".log"), cmd)
