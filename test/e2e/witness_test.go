@@ -107,7 +107,7 @@ func TestNoLieFreesALivingHolder(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := etcd.Client(t)
-	u := startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.abandoned=unlock", "--sweep.abandoned-grace=2s").ready(t)
+	u := startUnlocker(t, []string{etcd.Endpoint()}, "--sweep.abandoned=unlock", "--sweep.abandoned-grace=10s").ready(t)
 	hold := func(name string) *mutex.Lock { return holding(t, c, name) }
 	living := map[string]*mutex.Lock{}
 	for _, name := range []string{"uuid", "token", "stranger", "cause", "suspected", "junk", "large", "disputes",
@@ -156,7 +156,7 @@ func TestNoLieFreesALivingHolder(t *testing.T) {
 	gone(t, c, "dead")
 	shows(t, u.addr, float64(len(living)), "unlocker_locks", "state", "held")
 	shows(t, u.addr, 1, "unlocker_disputed_deaths")
-	time.Sleep(3 * time.Second) // longer than the grace
+	time.Sleep(11 * time.Second) // longer than the grace
 	for name, l := range living {
 		if err := l.Unlock(); err != nil {
 			t.Errorf("%s: who lives lost its lock: %v", name, err)
