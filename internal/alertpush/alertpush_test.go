@@ -499,7 +499,7 @@ func TestAnAbandonedLockIsToldAtOnceAndItsAlertTimeStillCounts(t *testing.T) {
 		time.Sleep(time.Second)
 		told := w.take()
 		w.wants(told, "warning UnlockerLockAbandoned billing/run #1 +4m0s")
-		if got := told[0].Annotations["description"]; !strings.Contains(got, "did not give it back: its container "+
+		if got := told[0].Annotations["description"]; !strings.Contains(got, "did not release it: its container "+
 			"ended with exit code 137 (OOMKilled) at 2000-01-01 00:00:00Z, says the witness eu-1.") {
 			t.Errorf("it says %s", got)
 		}
