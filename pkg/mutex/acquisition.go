@@ -214,7 +214,7 @@ func (a *acquisition) found(b bid) (*Lock, error) {
 func (a *acquisition) hold(b bid, record string, token int64, autoUnlockAt time.Time) (*Lock, error) {
 	c := a.c
 	l := &Lock{
-		c: c, set: a.set, asked: a.lock, held: locktxn.Hold{Lock: record, UUID: a.draft.UUID, Token: token},
+		c: c, set: a.set, wanted: a.lock, held: locktxn.Hold{Lock: record, UUID: a.draft.UUID, Token: token},
 		began: b.moment, site: a.site, outer: a.outer,
 		extension: extension{alertTarget: b.wall.Add(a.set.alertAfter)},
 		deadline: deadline{

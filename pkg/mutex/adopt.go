@@ -78,7 +78,7 @@ func (c *Client) adopt(ctx context.Context, name, uuid string, opts []Option) (*
 		}
 	}
 	l := &Lock{
-		c: c, set: set, held: hold, asked: name, site: callSiteOf(""),
+		c: c, set: set, held: hold, wanted: name, site: callSiteOf(""),
 		began: moment{began.monotonic, latest(began.wall, lastAlive(&doc.Record))},
 		outer: outer, origin: origin{adopted: true, detached: true},
 		extension: extension{

@@ -15,10 +15,10 @@ import (
 
 // Lock is a lock that this process holds, until [Lock.Unlock] or until it is lost. It is safe for concurrent use.
 type Lock struct {
-	c     *Client
-	set   settings
-	asked string // the name that the caller gave; that of the hold is another if it is a share
-	held  locktxn.Hold
+	c      *Client
+	set    settings
+	wanted string // the name that the caller gave; that of the hold is another if it is a share
+	held   locktxn.Hold
 
 	site  callSite // that took it
 	began moment   // before the acquisition was sent; its wall clock is the record's

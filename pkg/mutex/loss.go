@@ -151,6 +151,6 @@ func (l *Lock) finish(cause error) (first bool) {
 // the hold, in the background.
 func (l *Lock) cancelAcquisition() {
 	if l.origin.cancel != nil {
-		l.c.cancelLater(l.asked, l.held.UUID, l.origin.cancel)
+		l.c.cancelLater(l.wanted, l.held.UUID, l.origin.cancel)
 	}
 }
