@@ -18,6 +18,14 @@ func AskHolder(l protocol.Layout, lock string, r metadata.Request, also ...clien
 	}
 }
 
+// AskOnce is [AskHolder] of a client that waits: it replaces no request that the hold has already. A key asked that is
+// older than the hold is a leftover.
+func AskOnce(l protocol.Layout, lock string, r metadata.Request) Txn {
+	t := AskHolder(l, lock, r)
+	asked := clientv3.Compare(clientv3.ModRevision(l.Field(lock, metadata.FieldAsked)), "<", r.Token)
+	return Txn{If: append(t.If, asked), Then: t.Then}
+}
+
 // Extension gives a hold more time. Its record is the one that was shown to the operator.
 type Extension struct {
 	Record                *metadata.Record

@@ -80,6 +80,9 @@ func NewEnding(r *Record, ended, by, why string, at time.Time) Ending {
 	return e
 }
 
+// SourceWaiter is the source of a request by a client that waits for the lock.
+const SourceWaiter = "waiter"
+
 // Request asks the holder of one hold to finish.
 type Request struct {
 	UUID   string `json:"uuid"`

@@ -231,6 +231,7 @@ func together(locks []*Lock) *Locks {
 		l.group = g
 	}
 	handle := g.handle()
+	g.whole = handle
 	g.ctx, g.cancel = context.WithCancelCause(context.WithValue(context.Background(), handleKey{}, handle))
 	if handle.forGroup {
 		handle.ctx = g.ctx

@@ -74,9 +74,7 @@ func (l *Lock) verify(ctx context.Context) (*LostError, error) {
 		return nil, err
 	}
 	if r.Succeeded {
-		for _, kv := range r.Keys(0).Kvs {
-			l.deadlineIs(string(kv.Value))
-		}
+		l.learn(locktxn.Fields(l.c.layout, r.Keys(0)))
 		return nil, nil
 	}
 	lost := l.lostError()
