@@ -285,6 +285,7 @@ func TestSlowOnAskedKeepsNothingBack(t *testing.T) {
 			t.Errorf("the loss was noticed after %v", took)
 		}
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		if got := strings.Join(told, " "); got != "0 4" {
 			t.Errorf("told %s, want the first and the latest", got)
 		}
