@@ -66,6 +66,33 @@ func TestARequestIsForOneHold(t *testing.T) {
 	s.refused("ask a hold that is over", locktxn.AskHolder(s.l, "a", request(h)))
 }
 
+// A request that is older than the hold keeps nobody from asking.
+func TestAskOnce(t *testing.T) {
+	s := start(t)
+	s.put(s.l.Field("a", metadata.FieldAsked), "of an earlier hold")
+	h := s.hold("a", mine)
+	s.done("ask", locktxn.AskOnce(s.l, "a", request(h)))
+	again := request(h)
+	again.By = "bob"
+	s.refused("ask once more", locktxn.AskOnce(s.l, "a", again))
+	if got := s.record("a").Asked; got == nil || got.By != "ann" {
+		t.Errorf("the request is %+v", got)
+	}
+	s.done("the same without its guard", without(locktxn.AskOnce(s.l, "a", again), 2))
+}
+
+func TestAskOnceIsForOneHold(t *testing.T) {
+	for n, wrong := range []func(*metadata.Request){
+		func(r *metadata.Request) { r.UUID = other }, func(r *metadata.Request) { r.Token-- },
+	} {
+		s := start(t)
+		r := request(s.hold("a", mine))
+		wrong(&r)
+		s.refused("ask another hold", locktxn.AskOnce(s.l, "a", r))
+		s.done("the same without its guard", without(locktxn.AskOnce(s.l, "a", r), n))
+	}
+}
+
 func (s store) extension(to string) locktxn.Extension {
 	s.Helper()
 	r := s.record("a")
