@@ -65,7 +65,7 @@ func (j *job) asked(ctx context.Context, lock *mutex.Lock, c *childproc.Child) {
 
 // runOnAsk runs the command of --on-ask, which ends with ctx.
 func (j *job) runOnAsk(ctx context.Context, lock *mutex.Lock, r *metadata.Request) {
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", j.onAsk.command)
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", j.onAsk.command) //nolint:gosec // the user's own command
 	cmd.Env = append(lockEnvironment(lock), envAskedBy+"="+environment(r.By), envAskedReason+"="+environment(r.Reason))
 	cmd.Stdout = j.app.Stdout
 	cmd.Stderr = j.app.Stderr

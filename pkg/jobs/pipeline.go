@@ -37,7 +37,7 @@ const (
 	StopFailed    Stop = "failed"     // a step returned an error, or etcd refused to confirm the lock
 	StopPanicked  Stop = "panicked"   // a step panicked; the error is a [*PanicError]
 	StopCancelled Stop = "cancelled"  // the caller's context ended, or the client was closed
-	StopAsked     Stop = "asked"      // somebody asked to finish; the error is a [*mutex.AskedError], which says who and why
+	StopAsked     Stop = "asked"      // somebody asked it to finish; the error is a [*mutex.AskedError]
 )
 
 // StepReport is the result of one step.
@@ -73,8 +73,9 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 // dashboard: so choose durations for the longest step. It stops at the first step that fails or panics, when ctx ends,
 // and when the lock is lost: then no further step begins, and the context of the running step ends.
 //
-// When somebody asks the holder to finish (see [mutex.Lock.Asked]), the running step goes on, and no further one begins:
-// what must not be left half done belongs in one step.
+// When somebody asks the holder to finish (see [mutex.Lock.Asked]), the running step goes on, and no further one
+// begins; the error is a [*mutex.AskedError], which says who asked and why. What must not be left half done belongs in
+// one step.
 //
 // The error is that of the report: nil if all steps were done and the lock was held throughout.
 func Pipeline(ctx context.Context, locks *mutex.Client, name string, steps []Step,

@@ -214,7 +214,8 @@ func TestPipelineStopsBeforeItsNextStepWhenItIsAsked(t *testing.T) {
 		if !isAsked || e.Request.By != "ann" || report.Stop != jobs.StopAsked || report.Err != err {
 			t.Errorf("stopped %q because of %v", report.Stop, err)
 		}
-		const says = `asked: the holder of lock "deploy" was asked to finish by ann 60 seconds ago: the fix has to go out first`
+		const says = `asked: the holder of lock "deploy" was asked to finish by ann 60 seconds ago: ` +
+			`the fix has to go out first`
 		if !strings.Contains(report.String(), says) {
 			t.Errorf("the report says\n%v", report)
 		}

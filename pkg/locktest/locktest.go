@@ -175,7 +175,8 @@ func (s *Server) Expire(name string) {
 	}
 }
 
-// Ask asks the holder of a lock to finish, as an operator with this name would on the dashboard. See [mutex.Lock.Asked].
+// Ask asks the holder of a lock to finish, as an operator with this name would on the dashboard. See
+// [mutex.Lock.Asked].
 func (s *Server) Ask(name, by, reason string) {
 	s.t.Helper()
 	doc := s.held(name)
@@ -203,8 +204,8 @@ const operator = "operator"
 // action is what an operator does to the hold in r.
 func (s *Server) action(action string, r *metadata.Record, by, reason string) protocol.Action {
 	return protocol.Action{
-		ID: rand.Text(), At: metadata.Time{Time: time.Now()}, Actor: by, Source: "locktest", Action: action, Lock: r.Name,
-		UUID: r.UUID, Token: r.Token, Revision: r.Revision, Holder: r.Owner, Reason: reason, Result: "success",
+		ID: rand.Text(), At: metadata.Time{Time: time.Now()}, Actor: by, Source: "locktest", Action: action,
+		Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision, Holder: r.Owner, Reason: reason, Result: "success",
 	}
 }
 

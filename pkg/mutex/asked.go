@@ -97,7 +97,8 @@ func (l *Lock) AskedError() error {
 
 // Error is one line, in which text from outside is made harmless.
 func (e *AskedError) Error() string {
-	return fmt.Sprintf("the holder of lock %q was asked to finish by %s", clip(e.Lock), describeRequest(&e.Request, e.At))
+	by := describeRequest(&e.Request, e.At)
+	return fmt.Sprintf("the holder of lock %q was asked to finish by %s", clip(e.Lock), by)
 }
 
 // describeRequest says who asks, when and why: "ann 5 seconds ago: the deploy waits".

@@ -84,9 +84,16 @@ func TestHolderLearnsThatItIsAskedToFinish(t *testing.T) {
 
 func TestRequestIsSeenWheneverItWasWritten(t *testing.T) {
 	for name, write := range map[string]func(f *fake, ask func()){
-		"before the watch":       func(_ *fake, ask func()) { ask() },
-		"while it watches":       func(_ *fake, ask func()) { time.Sleep(time.Second); ask() },
-		"while its watch is out": func(f *fake, ask func()) { time.Sleep(time.Second); f.set(func() { f.deaf = true }); ask() },
+		"before the watch": func(_ *fake, ask func()) { ask() },
+		"while it watches": func(_ *fake, ask func()) {
+			time.Sleep(time.Second)
+			ask()
+		},
+		"while its watch is out": func(f *fake, ask func()) {
+			time.Sleep(time.Second)
+			f.set(func() { f.deaf = true })
+			ask()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *fake, locks *mutex.Client) {

@@ -56,9 +56,9 @@ func (l *Lock) extendUntil(t time.Time, since moment, autoUnlockAt time.Time) {
 }
 
 // postpone moves the local deadline, never back, by as much as somebody else postponed the auto-unlock in the record:
-// another process with the uuid, or an operator, whose clock is not this machine's. So the difference to the auto-unlock
-// that the handle knew counts, and not how far away the new one is. An extension whose writer counted from its own clock
-// gives no more than it says. The caller holds mu.
+// another process with the uuid, or an operator, whose clock is not this machine's. So the difference to the
+// auto-unlock that the handle knew counts, and not how far away the new one is. An extension whose writer counted from
+// its own clock gives no more than it says. The caller holds mu.
 func (l *Lock) postpone(autoUnlockAt time.Time, by *metadata.Extension) {
 	if l.cause != nil || !autoUnlockAt.After(l.deadline.recorded) {
 		return

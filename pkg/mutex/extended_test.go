@@ -21,7 +21,8 @@ func give(t testing.TB, f *fake, d, ahead time.Duration) {
 	now := time.Now().Add(ahead)
 	alertAt, autoUnlockAt := protocol.MoreTime(&doc.Record, d, now)
 	by := metadata.Extension{UUID: doc.UUID, Token: doc.Token, By: "ann", Source: "cli", Reason: "the disk is slow",
-		At: metadata.Time{Time: now}, AutoUnlockAt: metadata.Time{Time: doc.AutoUnlockAt}, Seconds: int64(d / time.Second)}
+		At: metadata.Time{Time: now}, AutoUnlockAt: metadata.Time{Time: doc.AutoUnlockAt},
+		Seconds: int64(d / time.Second)}
 	txn := locktxn.Extend(layout(t), locktxn.Extension{Record: &doc.Record, AlertAt: metadata.FormatTime(alertAt),
 		AutoUnlockAt: metadata.FormatTime(autoUnlockAt), By: by, Audit: clientv3.OpPut("/mutexes/.audit/1-1", "{}")})
 	f.mu.Lock()

@@ -11,9 +11,10 @@ import (
 // hooks for Prometheus, package mutexlog for logs.
 //
 // A hook is called in the goroutine of the call it observes, with no lock of this package held, so it may use the
-// client; Lock, Alive and Unlock return after it. Asked, GivenTime, Lost, and Extended of a heartbeat come from goroutines
-// of the client. Hooks of one client may run at the same time. Nothing recovers from a panic in a hook: it ends the program,
-// or unwinds the caller. If Acquired panics its lock is given back, because nobody will ever have the handle.
+// client; Lock, Alive and Unlock return after it. Asked, GivenTime, Lost, and Extended of a heartbeat come from
+// goroutines of the client. Hooks of one client may run at the same time. Nothing recovers from a panic in a hook: it
+// ends the program, or unwinds the caller. If Acquired panics its lock is given back, because nobody will ever have the
+// handle.
 type Hooks struct {
 	// Asking is called when a Lock or Do begins, before the first request: Acquired would never report a wait that does
 	// not end.

@@ -54,10 +54,10 @@ func (a *acquisition) report(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It reads the queue once. After
-// that a refresh reads whether the holders have changed, and a few tickets, so that its cost does not grow with the
-// queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead is
-// noticed when the rotation comes to its ticket.
+// waitStatus is what a waiter with [OnWait] or [Urgent] knows of the holders and of the tickets ahead. It reads the
+// queue once. After that a refresh reads whether the holders have changed, and a few tickets, so that its cost does not
+// grow with the queue. A waiter that has taken its turn shows that all before it are gone; one that gives up far ahead
+// is noticed when the rotation comes to its ticket.
 type waitStatus struct {
 	c        *Client
 	claimer  claimer

@@ -40,7 +40,8 @@ func TestUrgentWaiterAsksEachHolderOnce(t *testing.T) {
 				}
 				wait(urgent...)
 				r := first.Request()
-				if r == nil || r.By != "deploy" || r.Source != "waiter" || r.Reason != "deploy of the fix" || r.At.IsZero() {
+				if r == nil || r.By != "deploy" || r.Source != "waiter" || r.Reason != "deploy of the fix" ||
+					r.At.IsZero() {
 					t.Fatalf("the request is %+v", r)
 				}
 				const says = `the holder of lock "a" was asked to finish by deploy, who waits for it, `
@@ -112,8 +113,8 @@ func TestUrgentWaiterAsksThoseInItsWay(t *testing.T) {
 			[][]mutex.Option{{mutex.Semaphore(4), mutex.Weight(2)}, {mutex.Semaphore(4)}, {mutex.Semaphore(4)}},
 			[]mutex.Option{mutex.Semaphore(4), mutex.Weight(2)}, "a#1"},
 		"all permits ask all": {
-			[][]mutex.Option{{mutex.Semaphore(4)}, {mutex.Semaphore(4)}}, []mutex.Option{mutex.Semaphore(4), mutex.Weight(4)},
-			"a#1 a#2"},
+			[][]mutex.Option{{mutex.Semaphore(4)}, {mutex.Semaphore(4)}},
+			[]mutex.Option{mutex.Semaphore(4), mutex.Weight(4)}, "a#1 a#2"},
 		"a whole semaphore is asked": {
 			[][]mutex.Option{{mutex.Exclusive()}}, []mutex.Option{mutex.Semaphore(4)}, "a"},
 	} {
@@ -125,7 +126,8 @@ func TestUrgentWaiterAsksThoseInItsWay(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				if _, err := locks.Lock(ctx, "a", append(c.waits, mutex.Urgent("now"))...); !errors.Is(err, mutex.ErrHeld) {
+				_, err := locks.Lock(ctx, "a", append(c.waits, mutex.Urgent("now"))...)
+				if !errors.Is(err, mutex.ErrHeld) {
 					t.Errorf("got %v", err)
 				}
 				var asked []string
