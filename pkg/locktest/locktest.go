@@ -205,7 +205,8 @@ const operator = "operator"
 func (s *Server) action(action string, r *metadata.Record, by, reason string) protocol.Action {
 	return protocol.Action{
 		ID: rand.Text(), At: metadata.Time{Time: time.Now()}, Actor: by, Source: "locktest", Action: action,
-		Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision, Holder: r.Owner, Reason: reason, Result: "success",
+		Lock: r.Name, UUID: r.UUID, Token: r.Token, Revision: r.Revision, Holder: r.Owner, Reason: reason,
+		Result: "success",
 	}
 }
 
